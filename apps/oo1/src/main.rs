@@ -1,0 +1,3 @@
+//! Placeholder.
+#![no_std]
+#![no_main]

@@ -1,0 +1,2 @@
+//! gond
+fn main() {}
