@@ -1,1 +1,40 @@
-//! kcore
+//! Pure kernel logic: what a µ-kernel decides, without the instructions that only a kernel may use.
+//!
+//! * [`frames`]: physical memory by counted references.
+//! * [`paging`]: the format of page-table entries; [`space`]: the upper tables and the leaves they link,
+//!   which serve one slot everywhere.
+//! * [`thread`]: registers, portal frames and states; [`wait`]: what parked threads wait for;
+//!   [`scheduler`]: who runs next; [`portal`]: remembered ways into protected procedures.
+//! * [`machine`]: the contract with the server above; [`hardware`]: the contract with what is below.
+//! * [`kernel`]: all of it put together.
+//!
+//! Event-driven (DESIGN §3): nothing here blocks or keeps a stack. A thread that must wait is
+//! parked with the operation it will do again. The crate has no unsafe code and runs on the host.
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+#[doc(hidden)]
+pub use abi;
+
+pub mod hardware;
+pub mod machine;
+
+pub mod frames;
+pub mod paging;
+pub mod space;
+pub mod thread;
+pub mod wait;
+pub mod scheduler;
+pub mod portal;
+pub mod kernel;
+mod delegate;
+
+pub use frames::Frame;
+pub use hardware::Hardware;
+pub use kernel::Kernel;
+pub use machine::{Machine, Shortage};
+pub use paging::PageEntry;
+pub use space::{Leaf, SpaceId};
+pub use thread::ThreadId;

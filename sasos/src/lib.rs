@@ -1,1 +1,181 @@
-//! sasos
+//! The server: Mungi's objects, capabilities, domains, protected calls and tasks (DESIGN §4).
+//!
+//! [`Server`] is a deterministic state machine. [`Server::handle`] takes one [`Event`] and answers
+//! with an [`Outcome`]; it holds no thread, never sleeps and never dereferences user memory. All
+//! that it knows of the world comes through [`World`]: the kernel below ([`kcore::Machine`]) and
+//! the disk ([`store::world::Disk`]). A call that cannot be finished now has changed nothing that
+//! matters, is parked, and is done again from the start when its key is woken.
+//!
+//! Reading order: the state ([`object`], [`domain`], [`task`]); how an access is decided
+//! ([`validation`], [`apd`], [`capability`]); pages ([`page`], [`pager`], [`checkpoint`]); control
+//! ([`pdx`], [`thread`], [`semaphore`], [`exception`]); the outside ([`console`], [`info`], [`boot`]).
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod object;
+pub mod slots;
+pub mod address;
+pub mod domain;
+pub mod task;
+pub mod validation;
+pub mod clist;
+pub mod apd;
+pub mod capability;
+pub mod memory;
+pub mod page;
+pub mod pager;
+pub mod checkpoint;
+pub mod pdx;
+pub mod thread;
+pub mod semaphore;
+pub mod exception;
+pub mod console;
+pub mod info;
+pub mod boot;
+pub mod dispatch;
+
+use abi::Error;
+use kcore::{ThreadId, thread::Resumed, wait::Key};
+
+/// Everything outside the server.
+pub trait World: kcore::Machine + store::world::World {}
+impl<T: kcore::Machine + store::world::World> World for T {}
+
+/// What an access wanted to do. A value says the access, not whether it was allowed.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Load.
+    Read,
+    /// Store.
+    Write,
+    /// Instruction fetch.
+    Execute,
+}
+
+impl Access {
+    /// The right that it takes.
+    pub const fn right(self) -> abi::Rights {
+        match self {
+            Access::Read => abi::Rights::R,
+            Access::Write => abi::Rights::W,
+            Access::Execute => abi::Rights::X,
+        }
+    }
+}
+
+/// What happened.
+#[derive(Copy, Clone, Debug)]
+pub enum Event {
+    /// A system call, given for the first time or again after parking.
+    Call {
+        /// The thread that calls.
+        thread: ThreadId,
+        /// The number of the call, as the user gave it.
+        number: u64,
+        /// Its arguments.
+        arguments: [u64; 6],
+        /// Whether it was parked in this call before.
+        resumed: Resumed,
+    },
+    /// A page fault of user code.
+    Fault {
+        /// The thread that faulted.
+        thread: ThreadId,
+        /// The address that it touched.
+        address: u64,
+        /// How.
+        access: Access,
+    },
+    /// Another exception of user code.
+    Exception {
+        /// The thread that ran into it.
+        thread: ThreadId,
+        /// One of `abi::layout::EXCEPTION_*`.
+        kind: u64,
+        /// An address that tells more, or zero.
+        address: u64,
+    },
+    /// The terminal's interrupt character.
+    Interrupt,
+    /// The disk completed something; or time has come to look at the checkpoint clock.
+    Poll,
+}
+
+/// What the kernel has to do with the thread that the event came from.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The call is done: error or two values.
+    Return(Result<(u64, u64), Error>),
+    /// Park it until the key is woken or the time (absolute, nanoseconds since boot) has come; then do the event again.
+    /// (`Fault` is not done again: the thread just runs into it once more.)
+    Block(Key, Option<u64>),
+    /// The thread's context was set; let it run (a fault was resolved, a portal was entered or left, a handler was called).
+    Resume,
+    /// The thread is gone, suspended, or ended. Choose another one.
+    Gone,
+}
+
+/// A result of something a call is made of: a value, an error of the table, or the need to wait.
+pub type Step<T> = Result<T, Stop>;
+
+/// How a call ends: what the kernel is told, or why a step of it could not be done.
+pub type Reply = Step<Outcome>;
+
+/// The reply of a call that succeeded with these values.
+///
+/// # Errors
+/// None: the shape is that of a call's last expression.
+#[inline]
+pub const fn done(value: u64, value2: u64) -> Reply {
+    Ok(Outcome::Return(Ok((value, value2))))
+}
+
+/// Who makes a call.
+#[derive(Copy, Clone, Debug)]
+pub struct Caller {
+    /// The thread.
+    pub thread: ThreadId,
+    /// Whether it was parked in this call before, and how it came back.
+    pub resumed: Resumed,
+}
+
+/// Why a step could not be done.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Stop {
+    /// The call fails with this.
+    Fail(Error),
+    /// Something must be waited for; do the call again then.
+    Wait(Key),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Stop::Fail(error)
+    }
+}
+
+/// The state of the whole server.
+pub struct Server {
+    /// Objects that are active, by slot.
+    pub objects: object::Objects,
+    /// Free addresses.
+    pub addresses: address::Addresses,
+    /// Domains, by the number of their space.
+    pub domains: domain::Domains,
+    /// Tasks.
+    pub tasks: task::Tasks,
+    /// What the server knows of each thread, by its index.
+    pub threads: thread::Threads,
+    /// Semaphores, by address.
+    pub semaphores: semaphore::Semaphores,
+    /// Pages on their way in, dirty pages.
+    pub pager: pager::Pager,
+    /// Checkpoints and syncs under way.
+    pub checkpoint: checkpoint::Checkpoints,
+    /// The terminal's foreground task.
+    pub console: console::Console,
+    /// The disk.
+    pub store: store::Store,
+}

@@ -1,0 +1,86 @@
+/* Made from abi/src/call.rs; do not edit. SPDX-License-Identifier: MIT OR Apache-2.0 */
+#ifndef GONDWANA_H
+#define GONDWANA_H
+#include <stdint.h>
+
+typedef struct { uint64_t error, value, value2; } gond_result;
+
+#define GOND_E_Protection 1
+#define GOND_E_BadAddress 2
+#define GOND_E_BadArgument 3
+#define GOND_E_NoMemory 4
+#define GOND_E_DiskFull 5
+#define GOND_E_LimitReached 6
+#define GOND_E_InUse 7
+#define GOND_E_TableFull 8
+#define GOND_E_NotAnEntry 9
+#define GOND_E_Locked 10
+#define GOND_E_BadClist 11
+#define GOND_E_NoSuchThread 12
+#define GOND_E_NoSuchSemaphore 13
+#define GOND_E_Deleted 14
+#define GOND_E_TimedOut 15
+#define GOND_E_CalleeFault 16
+#define GOND_E_TooDeep 17
+#define GOND_E_BadCall 18
+#define GOND_E_CannotGrow 19
+#define GOND_E_DiskError 20
+#define GOND_E_Changed 21
+#define GOND_E_NotInCall 22
+#define GOND_E_NoHandler 23
+#define GOND_E_NotPersistent 24
+
+/* rbx, rbp and r12 to r15 do not survive a call: the stub keeps rbx and rbp, the compiler the rest. */
+static inline gond_result gond_call(uint64_t n, uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f) {
+    gond_result r; register uint64_t r10 __asm__("r10") = d, r8 __asm__("r8") = e, r9 __asm__("r9") = f;
+    __asm__ volatile("sub $128, %%rsp; push %%rbx; push %%rbp; syscall; pop %%rbp; pop %%rbx; add $128, %%rsp"
+        : "=a"(r.error), "=d"(r.value), "=S"(r.value2), "+D"(a), "+r"(r10), "+r"(r8), "+r"(r9)
+        : "a"(n), "S"(b), "d"(c) : "rcx", "r11", "r12", "r13", "r14", "r15", "memory", "cc");
+    return r;
+}
+
+static inline gond_result ThreadMyId(void) { return gond_call(0, 0, 0, 0, 0, 0, 0); }
+static inline gond_result PdxCall(uint64_t entry, uint64_t parameter0, uint64_t pd, uint64_t parameter1, uint64_t parameter2, uint64_t parameter3) { return gond_call(1, entry, parameter0, pd, parameter1, parameter2, parameter3); }
+static inline gond_result PdxReturn(uint64_t result, uint64_t result2) { return gond_call(2, result, result2, 0, 0, 0, 0); }
+static inline gond_result ObjCreate(uint64_t bytes, uint64_t password) { return gond_call(8, bytes, password, 0, 0, 0, 0); }
+static inline gond_result ObjDelete(uint64_t address) { return gond_call(9, address, 0, 0, 0, 0, 0); }
+static inline gond_result ObjResize(uint64_t address, uint64_t bytes) { return gond_call(10, address, bytes, 0, 0, 0, 0); }
+static inline gond_result ObjPasswd(uint64_t address, uint64_t password, uint64_t rights) { return gond_call(11, address, password, rights, 0, 0, 0); }
+static inline gond_result ObjInfo(uint64_t address, uint64_t flags, uint64_t info) { return gond_call(12, address, flags, info, 0, 0, 0); }
+static inline gond_result ObjCrePdx(uint64_t address, uint64_t password, uint64_t clist, uint64_t entries, uint64_t count) { return gond_call(13, address, password, clist, entries, count, 0); }
+static inline gond_result KeepObject(uint64_t address) { return gond_call(14, address, 0, 0, 0, 0, 0); }
+static inline gond_result ObjClone(uint64_t source, uint64_t extra_bytes, uint64_t password) { return gond_call(15, source, extra_bytes, password, 0, 0, 0); }
+static inline gond_result PageCopy(uint64_t from, uint64_t to, uint64_t pages) { return gond_call(24, from, to, pages, 0, 0, 0); }
+static inline gond_result PageUnMap(uint64_t page, uint64_t pages, uint64_t disposition) { return gond_call(25, page, pages, disposition, 0, 0, 0); }
+static inline gond_result PageFlush(uint64_t page, uint64_t pages) { return gond_call(26, page, pages, 0, 0, 0, 0); }
+static inline gond_result PageLimit(uint64_t page, uint64_t pages, uint64_t rights) { return gond_call(27, page, pages, rights, 0, 0, 0); }
+static inline gond_result ApdInsert(uint64_t slot, uint64_t clist) { return gond_call(32, slot, clist, 0, 0, 0, 0); }
+static inline gond_result ApdDelete(uint64_t slot) { return gond_call(33, slot, 0, 0, 0, 0, 0); }
+static inline gond_result ApdGet(uint64_t description) { return gond_call(34, description, 0, 0, 0, 0, 0); }
+static inline gond_result ApdLock(uint64_t slot) { return gond_call(35, slot, 0, 0, 0, 0, 0); }
+static inline gond_result ApdLookup(uint64_t address, uint64_t rights) { return gond_call(36, address, rights, 0, 0, 0, 0); }
+static inline gond_result ApdFlush(void) { return gond_call(37, 0, 0, 0, 0, 0, 0); }
+static inline gond_result TaskCreate(uint64_t entry, uint64_t parameter, uint64_t apd, uint64_t limit_pages, uint64_t priority) { return gond_call(40, entry, parameter, apd, limit_pages, priority, 0); }
+static inline gond_result ThreadCreate(uint64_t entry, uint64_t parameter, uint64_t priority) { return gond_call(41, entry, parameter, priority, 0, 0, 0); }
+static inline gond_result ThreadDelete(uint64_t thread, uint64_t status) { return gond_call(42, thread, status, 0, 0, 0, 0); }
+static inline gond_result ThreadWait(uint64_t thread, uint64_t timeout_ns, uint64_t report) { return gond_call(43, thread, timeout_ns, report, 0, 0, 0); }
+static inline gond_result ThreadSleep(uint64_t thread, uint64_t ns) { return gond_call(44, thread, ns, 0, 0, 0, 0); }
+static inline gond_result ThreadResume(uint64_t thread) { return gond_call(45, thread, 0, 0, 0, 0, 0); }
+static inline gond_result ThreadInfo(uint64_t thread, uint64_t report) { return gond_call(46, thread, report, 0, 0, 0, 0); }
+static inline gond_result ExcptReg(uint64_t kind, uint64_t handler) { return gond_call(47, kind, handler, 0, 0, 0, 0); }
+static inline gond_result ExcptReturn(uint64_t action, uint64_t address) { return gond_call(48, action, address, 0, 0, 0, 0); }
+static inline gond_result SemCreate(uint64_t address, uint64_t value) { return gond_call(56, address, value, 0, 0, 0, 0); }
+static inline gond_result SemDelete(uint64_t address) { return gond_call(57, address, 0, 0, 0, 0, 0); }
+static inline gond_result SemWait(uint64_t address, uint64_t timeout_ns) { return gond_call(58, address, timeout_ns, 0, 0, 0, 0); }
+static inline gond_result SemSignal(uint64_t address) { return gond_call(59, address, 0, 0, 0, 0, 0); }
+static inline gond_result AddressWait(uint64_t address, uint64_t expected, uint64_t timeout_ns) { return gond_call(60, address, expected, timeout_ns, 0, 0, 0); }
+static inline gond_result AddressWake(uint64_t address, uint64_t count) { return gond_call(61, address, count, 0, 0, 0, 0); }
+static inline gond_result ConsoleWrite(uint64_t stream, uint64_t address, uint64_t bytes) { return gond_call(72, stream, address, bytes, 0, 0, 0); }
+static inline gond_result ConsoleRead(uint64_t stream, uint64_t address, uint64_t bytes) { return gond_call(73, stream, address, bytes, 0, 0, 0); }
+static inline gond_result ConsoleForeground(uint64_t thread) { return gond_call(74, thread, 0, 0, 0, 0, 0); }
+static inline gond_result ClockRead(void) { return gond_call(75, 0, 0, 0, 0, 0, 0); }
+static inline gond_result RandomRead(void) { return gond_call(76, 0, 0, 0, 0, 0, 0); }
+static inline gond_result SystemInfo(uint64_t topic, uint64_t index, uint64_t buffer) { return gond_call(77, topic, index, buffer, 0, 0, 0); }
+static inline gond_result SystemControl(uint64_t operation, uint64_t argument) { return gond_call(78, operation, argument, 0, 0, 0, 0); }
+
+#endif

@@ -1,0 +1,169 @@
+//! The one table of system calls.
+//!
+//! A call is made with `syscall`: the number in rax, up to six arguments in rdi, rsi, rdx, r10, r8
+//! and r9. It comes back with the error in rax (0 is success), the value in rdx, a second value in
+//! rsi. **Every other register is clobbered** (register rule, DESIGN §3); the stubs declare that.
+//! The manual (`docs/spec/abi.md`) and the C header are made from this table, and a golden file
+//! shows each change of it as a diff.
+
+#![allow(clippy::doc_markdown, reason = "the texts of the table are documentation too, and stand in the manual as they are")]
+
+/// What the table says of a call.
+#[derive(Debug)]
+pub struct CallInfo {
+    /// Number, in rax.
+    pub number: u64,
+    /// Name in C, after Mungi where Mungi has it.
+    pub name: &'static str,
+    /// Name in Rust.
+    pub rust_name: &'static str,
+    /// Arguments in order.
+    pub arguments: &'static [&'static str],
+    /// The value in rdx, or "".
+    pub value: &'static str,
+    /// The second value in rsi, or "".
+    pub value2: &'static str,
+    /// Rights it needs.
+    pub needs: &'static str,
+    /// What it does.
+    pub text: &'static str,
+}
+
+macro_rules! syscalls {
+    ($($number:literal $name:ident $rust:ident ($($argument:ident),*) -> $value:literal, $value2:literal; $needs:literal; $text:literal;)*) => {
+        /// A system call.
+        #[derive(Copy, Clone, PartialEq, Eq, Debug, Hash)]
+        #[repr(u64)]
+        pub enum Call { $(#[doc = $text] $name = $number,)* }
+
+        impl Call {
+            /// The call with this number.
+            pub const fn from_number(number: u64) -> Option<Self> {
+                match number { $($number => Some(Call::$name),)* _ => None }
+            }
+        }
+
+        /// All calls, by number.
+        pub const TABLE: &[CallInfo] = &[$(CallInfo {
+            number: $number,
+            name: stringify!($name),
+            rust_name: stringify!($rust),
+            arguments: &[$(stringify!($argument),)*],
+            value: $value,
+            value2: $value2,
+            needs: $needs,
+            text: $text,
+        },)*];
+    };
+}
+
+syscalls! {
+    0 ThreadMyId thread_my_id() -> "thread", ""; "-";
+        "The calling thread.";
+    1 PdxCall pdx_call(entry, parameter0, pd, parameter1, parameter2, parameter3) -> "result", "result2"; "P";
+        "Protected call of a registered entry point. pd is PD_MERGE, PD_EMPTY or the address of an ApdDescription; the callee's domain is that extended by the Clist registered with the PDX capability. The callee gets the parameters as the arguments of a C function, on a stack of its own domain. A callee that faults without a handler ends the call with CalleeFault.";
+    2 PdxReturn pdx_return(result, result2) -> "", ""; "-";
+        "Returns from a protected call to its caller.";
+
+    8 ObjCreate obj_create(bytes, password) -> "address", "password"; "account";
+        "Makes an object of whole pages, zero-filled, whose owner capability has that password (0: the system makes one). It stands on the task's kill list until KeepObject. The creator's domain has all rights at once.";
+    9 ObjDelete obj_delete(address) -> "", ""; "D";
+        "Destroys the object that holds the address; every domain loses it before the call returns.";
+    10 ObjResize obj_resize(address, bytes) -> "", ""; "RWXD";
+        "Grows or shrinks the object in place.";
+    11 ObjPasswd obj_passwd(address, password, rights) -> "password", ""; "RWXD";
+        "Registers the password with those rights (password 0: the system makes one); rights 0 removes it, PDX passwords included. Revocation takes effect before the call returns and is durable with it.";
+    12 ObjInfo obj_info(address, flags, info) -> "", ""; "R (RWXD to change)";
+        "Writes an ObjectInfo as it was before the call, then changes from it what the INFO_SET_ flags name.";
+    13 ObjCrePdx obj_cre_pdx(address, password, clist, entries, count) -> "password", ""; "RWXD";
+        "Registers a PDX capability (password 0: the system makes one): its callers may enter at those addresses (an array of 64-bit words) in a domain extended by that Clist (0: none).";
+    14 KeepObject keep_object(address) -> "", ""; "RWXD";
+        "Takes the object off the task's kill list: it persists until it is destroyed.";
+    15 ObjClone obj_clone(source, extra_bytes, password) -> "address", "password"; "RX";
+        "Makes an object with the content and page limits of the source, copy-on-write, and extra zero-filled bytes behind it; otherwise as ObjCreate.";
+
+    24 PageCopy page_copy(from, to, pages) -> "", ""; "R, W";
+        "Copies pages, copy-on-write. The ranges are page-aligned, disjoint and each inside one object.";
+    25 PageUnMap page_un_map(page, pages, disposition) -> "", ""; "W";
+        "UNMAP_ZERO drops content; UNMAP_REPLACE drops changes since the last checkpoint.";
+    26 PageFlush page_flush(page, pages) -> "", ""; "W";
+        "Everything in the range, and the object's entry in the object table, is on stable storage when it returns.";
+    27 PageLimit page_limit(page, pages, rights) -> "", ""; "RWXD";
+        "Limits what any domain may do with the pages, whatever its rights on the object (subset of RWX).";
+
+    32 ApdInsert apd_insert(slot, clist) -> "", ""; "R on the Clist";
+        "Inserts a Clist before the slot of the caller's APD; it is validated at once.";
+    33 ApdDelete apd_delete(slot) -> "", ""; "-";
+        "Removes a slot; later ones shift up.";
+    34 ApdGet apd_get(description) -> "", ""; "W on the buffer";
+        "Writes the ApdDescription of the caller.";
+    35 ApdLock apd_lock(slot) -> "", ""; "-";
+        "Locks that slot and all before it, for ever.";
+    36 ApdLookup apd_lookup(address, rights) -> "capability", ""; "-";
+        "Validates and caches the rights on the object; tells the address of the granting capability, or 0 where the rights did not come from a Clist.";
+    37 ApdFlush apd_flush() -> "", ""; "-";
+        "Drops the validation cache, except for what the task created and still has on its kill list; Clists are looked at anew.";
+
+    40 TaskCreate task_create(entry, parameter, apd, limit_pages, priority) -> "thread", "task"; "X on the entry";
+        "A first thread in a new domain with that APD (address of an ApdDescription; 0: the caller's). The object that holds the entry moves to the new task's kill list if it is on the caller's, and the new domain gets all rights on it. limit_pages bounds the memory of the task (0: the system's bound).";
+    41 ThreadCreate thread_create(entry, parameter, priority) -> "thread", ""; "X on the entry";
+        "A thread in the caller's task and domain.";
+    42 ThreadDelete thread_delete(thread, status) -> "", ""; "self, parent or same task";
+        "Ends the thread (0: the caller). When the last thread of a task ends, the task ends and its kill list is deleted. Ending the first thread of another task ends that task.";
+    43 ThreadWait thread_wait(thread, timeout_ns, report) -> "thread", "status"; "parent";
+        "Waits for a child to end (0: any) and reaps it. If report is not 0 an ExitReport is written there.";
+    44 ThreadSleep thread_sleep(thread, ns) -> "", ""; "self or same task";
+        "0 yields; FOREVER suspends until ThreadResume. Thread 0 is the caller.";
+    45 ThreadResume thread_resume(thread) -> "", ""; "parent or same task";
+        "Wakes a sleeping or suspended thread.";
+    46 ThreadInfo thread_info(thread, report) -> "", ""; "W on the buffer";
+        "Writes the ThreadReport of a thread (0: the caller).";
+    47 ExcptReg excpt_reg(kind, handler) -> "old handler", ""; "X on the handler";
+        "Registers the task's handler for a kind of exception (0: none). It is called as a C function (kind, address, instruction, wanted rights) on the thread's own stack and ends with ExcptReturn.";
+    48 ExcptReturn excpt_return(action, address) -> "", ""; "-";
+        "Leaves the exception handler: RESUME_RETRY, RESUME_AT address or RESUME_END.";
+
+    56 SemCreate sem_create(address, value) -> "", ""; "RW";
+        "Makes a semaphore named by the address.";
+    57 SemDelete sem_delete(address) -> "", ""; "RWXD";
+        "Deletes it; waiters get Deleted.";
+    58 SemWait sem_wait(address, timeout_ns) -> "", ""; "R";
+        "Takes one, or waits.";
+    59 SemSignal sem_signal(address) -> "", ""; "R";
+        "Gives one.";
+    60 AddressWait address_wait(address, expected, timeout_ns) -> "", ""; "R";
+        "Waits until woken, if the 32-bit word at the address holds the expected value; else Changed.";
+    61 AddressWake address_wake(address, count) -> "woken", ""; "R";
+        "Wakes up to count threads that wait on the address.";
+
+    72 ConsoleWrite console_write(stream, address, bytes) -> "written", ""; "R on the buffer";
+        "Writes to the terminal (0) or the control line (1). May write less than asked.";
+    73 ConsoleRead console_read(stream, address, bytes) -> "read", ""; "W on the buffer";
+        "Reads at least a byte; 0 means the end (the terminal has none in script mode).";
+    74 ConsoleForeground console_foreground(thread) -> "", ""; "parent";
+        "An interrupt at the terminal ends the task of that thread (0: none, it is an ordinary character).";
+    75 ClockRead clock_read() -> "ns", "ns since 1970"; "-";
+        "Nanoseconds since boot, and the time of day.";
+    76 RandomRead random_read() -> "word", ""; "-";
+        "A word from the system's random generator.";
+    77 SystemInfo system_info(topic, index, buffer) -> "", ""; "W on the buffer";
+        "Writes the report that the topic names.";
+    78 SystemControl system_control(operation, argument) -> "", ""; "D on the root directory";
+        "Checkpoint, power off, reboot.";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Call, TABLE};
+
+    #[test]
+    fn numbers_rise_and_come_back() {
+        for pair in TABLE.windows(2) {
+            assert!(pair[0].number < pair[1].number);
+        }
+        for info in TABLE {
+            assert_eq!(Call::from_number(info.number).map(|call| call as u64), Some(info.number));
+            assert!(info.arguments.len() <= 6);
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The manual page and the C header, made from the tables.
+//!
+//! `cargo test -p abi` compares both with what is committed (`docs/spec/abi.md`,
+//! `abi/golden/gondwana.h`); with `GOND_BLESS=1` it writes them anew.
+
+use core::fmt::{Result, Write};
+
+use crate::{Error, call::TABLE};
+
+/// Registers of the arguments, in order.
+const REGISTERS: [&str; 6] = ["rdi", "rsi", "rdx", "r10", "r8", "r9"];
+
+/// Writes the manual of all calls and errors, in Markdown.
+///
+/// # Errors
+/// Only those of the writer.
+pub fn manual(out: &mut dyn Write) -> Result {
+    writeln!(out, "# The system call interface\n")?;
+    writeln!(out, "Made from the tables in `abi/src/call.rs` and `abi/src/error.rs`; do not edit (`GOND_BLESS=1 cargo test -p abi`).\n")?;
+    writeln!(out, "The number goes into rax, arguments into {}. The error comes back in rax (0 is success), the value in rdx, a second value in rsi. Every other register is clobbered. Times are nanoseconds, sizes bytes unless the name says pages.\n", REGISTERS.commas())?;
+    writeln!(out, "## Calls\n")?;
+    writeln!(out, "| no. | call | gives | needs |\n|---|---|---|---|")?;
+    for info in TABLE {
+        write!(out, "| {} | [`{}`](#{})(", info.number, info.name, Lower(info.name))?;
+        list(out, info.arguments)?;
+        write!(out, ") | {}", or_dash(info.value))?;
+        if !info.value2.is_empty() {
+            write!(out, ", {}", info.value2)?;
+        }
+        writeln!(out, " | {} |", info.needs)?;
+    }
+    for info in TABLE {
+        writeln!(out, "\n### {}\n", info.name)?;
+        write!(out, "`{}(", info.rust_name)?;
+        list(out, info.arguments)?;
+        writeln!(out, ")`, number {}. Needs: {}.", info.number, info.needs)?;
+        if !info.arguments.is_empty() {
+            write!(out, "Arguments:")?;
+            for (argument, register) in info.arguments.iter().zip(REGISTERS) {
+                write!(out, " `{argument}` in {register};")?;
+            }
+            writeln!(out)?;
+        }
+        writeln!(out, "\n{}", info.text)?;
+    }
+    writeln!(out, "\n## Errors\n\n| code | name | meaning |\n|---|---|---|")?;
+    for error in Error::ALL {
+        writeln!(out, "| {} | {} | {} |", *error as u64, error.name(), error.text())?;
+    }
+    Ok(())
+}
+
+/// Writes the C header: numbers, errors and inline stubs.
+///
+/// # Errors
+/// Only those of the writer.
+pub fn header(out: &mut dyn Write) -> Result {
+    writeln!(out, "/* Made from abi/src/call.rs; do not edit. SPDX-License-Identifier: MIT OR Apache-2.0 */")?;
+    writeln!(out, "#ifndef GONDWANA_H\n#define GONDWANA_H\n#include <stdint.h>\n")?;
+    writeln!(out, "typedef struct {{ uint64_t error, value, value2; }} gond_result;\n")?;
+    for error in Error::ALL {
+        writeln!(out, "#define GOND_E_{} {}", error.name(), *error as u64)?;
+    }
+    writeln!(out, "\n/* rbx, rbp and r12 to r15 do not survive a call: the stub keeps rbx and rbp, the compiler the rest. */")?;
+    writeln!(out, "static inline gond_result gond_call(uint64_t n, uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f) {{")?;
+    writeln!(out, "    gond_result r; register uint64_t r10 __asm__(\"r10\") = d, r8 __asm__(\"r8\") = e, r9 __asm__(\"r9\") = f;")?;
+    writeln!(out, "    __asm__ volatile(\"sub $128, %%rsp; push %%rbx; push %%rbp; syscall; pop %%rbp; pop %%rbx; add $128, %%rsp\"")?;
+    writeln!(out, "        : \"=a\"(r.error), \"=d\"(r.value), \"=S\"(r.value2), \"+D\"(a), \"+r\"(r10), \"+r\"(r8), \"+r\"(r9)")?;
+    writeln!(out, "        : \"a\"(n), \"S\"(b), \"d\"(c) : \"rcx\", \"r11\", \"r12\", \"r13\", \"r14\", \"r15\", \"memory\", \"cc\");")?;
+    writeln!(out, "    return r;\n}}\n")?;
+    for info in TABLE {
+        write!(out, "static inline gond_result {}(", info.name)?;
+        if info.arguments.is_empty() {
+            write!(out, "void")?;
+        }
+        for (index, argument) in info.arguments.iter().enumerate() {
+            write!(out, "{}uint64_t {argument}", if index == 0 { "" } else { ", " })?;
+        }
+        write!(out, ") {{ return gond_call({}", info.number)?;
+        for index in 0..6 {
+            write!(out, ", {}", info.arguments.get(index).unwrap_or(&"0"))?;
+        }
+        writeln!(out, "); }}")?;
+    }
+    writeln!(out, "\n#endif")
+}
+
+fn list(out: &mut dyn Write, names: &[&str]) -> Result {
+    for (index, name) in names.iter().enumerate() {
+        write!(out, "{}{name}", if index == 0 { "" } else { ", " })?;
+    }
+    Ok(())
+}
+
+fn or_dash(text: &str) -> &str {
+    if text.is_empty() { "–" } else { text }
+}
+
+/// Shows a name in lower case, as anchors want it.
+struct Lower(&'static str);
+
+impl core::fmt::Display for Lower {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> Result {
+        self.0.chars().try_for_each(|letter| f.write_char(letter.to_ascii_lowercase()))
+    }
+}
+
+/// `join` without an allocator.
+trait Commas {
+    fn commas(&self) -> Joined<'_>;
+}
+
+impl Commas for [&'static str; 6] {
+    fn commas(&self) -> Joined<'_> {
+        Joined(self)
+    }
+}
+
+/// Shows names with commas between them.
+struct Joined<'a>(&'a [&'static str]);
+
+impl core::fmt::Display for Joined<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> Result {
+        list(f, self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    fn golden(path: &str, made: &str) {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+        if std::env::var_os("GOND_BLESS").is_some() {
+            fs::create_dir_all(path.parent().expect("a folder")).expect("folder");
+            fs::write(&path, made).expect("write the golden file");
+        }
+        let committed = fs::read_to_string(&path).unwrap_or_default();
+        assert!(committed == made, "{} is not what the tables say; look at the change, then GOND_BLESS=1 cargo test -p abi", path.display());
+    }
+
+    #[test]
+    fn the_manual_is_what_the_table_says() {
+        let mut text = String::new();
+        super::manual(&mut text).expect("a string takes it");
+        golden("../docs/spec/abi.md", &text);
+    }
+
+    #[test]
+    fn the_header_is_what_the_table_says() {
+        let mut text = String::new();
+        super::header(&mut text).expect("a string takes it");
+        golden("golden/gondwana.h", &text);
+    }
+}

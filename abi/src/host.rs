@@ -1,0 +1,37 @@
+//! What the guest and the host tool say to each other.
+//!
+//! COM1 is the terminal. COM2 is the *control line*: in script mode the shell asks there for each
+//! line (`ready`), gets `line TEXT` or `end`, and tells how it went (`status N`). All of it is
+//! text, a line each. The kernel's log goes to the debug console port. A power-off tells its
+//! outcome through the exit device: QEMU's status is twice the value plus one.
+
+/// Port of the exit device.
+pub const EXIT_PORT: u16 = 0xf4;
+/// Port of the kernel's log.
+pub const LOG_PORT: u16 = 0xe9;
+/// Clean power-off, every line succeeded.
+pub const EXIT_SUCCESS: u8 = 0x10;
+/// Clean power-off, some line failed.
+pub const EXIT_FAILURE: u8 = 0x11;
+/// The kernel panicked.
+pub const EXIT_PANIC: u8 = 0x12;
+/// A reboot is asked for: the host tool starts the machine again.
+pub const EXIT_REBOOT: u8 = 0x13;
+
+/// QEMU's exit status for a value written to the exit device.
+pub const fn process_status(value: u8) -> i32 {
+    value as i32 * 2 + 1
+}
+
+/// Word on the kernel's command line: lines come over the control line.
+pub const SCRIPT_WORD: &str = "script";
+/// Guest to host: the next line, please.
+pub const READY: &str = "ready";
+/// Guest to host, followed by a space and a number: the last line's outcome, zero is success.
+pub const STATUS: &str = "status";
+/// Host to guest, followed by a space and the line.
+pub const LINE: &str = "line";
+/// Host to guest: there are no more lines.
+pub const END: &str = "end";
+/// The longest line that passes, in bytes, without its newline.
+pub const LINE_BYTES: usize = 4000;

@@ -1,0 +1,369 @@
+//! The shapes of what passes through memory. All are sequences of 64-bit little-endian words, so
+//! that they have no padding and convert without unsafe code.
+
+/// Defines a `repr(C)` structure of 64-bit words with conversions from and to words.
+macro_rules! layout {
+    ($(#[$meta:meta])* $name:ident { $($(#[$field_meta:meta])* $field:ident,)* }) => {
+        $(#[$meta])*
+        #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+        #[repr(C)]
+        pub struct $name { $($(#[$field_meta])* pub $field: u64,)* }
+
+        impl $name {
+            /// Names of the fields, in order.
+            pub const FIELDS: &'static [&'static str] = &[$(stringify!($field),)*];
+            /// Size in words.
+            pub const WORDS: usize = Self::FIELDS.len();
+            /// Size in bytes.
+            pub const BYTES: usize = Self::WORDS * 8;
+
+            /// The words, in order.
+            pub const fn to_words(&self) -> [u64; [$(stringify!($field),)*].len()] {
+                [$(self.$field,)*]
+            }
+
+            /// From words, in order.
+            pub const fn from_words(words: [u64; [$(stringify!($field),)*].len()]) -> Self {
+                let [$($field,)*] = words;
+                Self { $($field,)* }
+            }
+
+            /// The bytes, little-endian.
+            pub fn to_bytes(&self) -> [u8; [$(stringify!($field),)*].len() * 8] {
+                let mut bytes = [0; [$(stringify!($field),)*].len() * 8];
+                for (place, word) in bytes.chunks_exact_mut(8).zip(self.to_words()) {
+                    place.copy_from_slice(&word.to_le_bytes());
+                }
+                bytes
+            }
+
+            /// From bytes, little-endian.
+            pub fn from_bytes(bytes: &[u8; [$(stringify!($field),)*].len() * 8]) -> Self {
+                let mut words = [0; [$(stringify!($field),)*].len()];
+                for (word, place) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+                    *word = u64::from_le_bytes(place.try_into().unwrap_or_default());
+                }
+                Self::from_words(words)
+            }
+        }
+    };
+}
+pub(crate) use layout;
+
+layout! {
+    /// A password capability: plain user data.
+    Capability {
+        /// Any address inside the object; directories and Clists keep the base.
+        address,
+        /// Valid if the object table lists it for that object.
+        password,
+    }
+}
+
+/// Marks a Clist.
+pub const CLIST_MAGIC: u64 = 0x5453_494c_434e_4f47;
+/// The version of the Clist format.
+pub const CLIST_VERSION: u64 = 1;
+/// Flag: the capabilities are sorted by address, ascending, so that they can be searched by halves.
+pub const CLIST_SORTED: u64 = 1;
+
+layout! {
+    /// The head of a Clist object; `count` [`Capability`] records follow it directly.
+    ClistHeader {
+        /// [`CLIST_MAGIC`].
+        magic,
+        /// [`CLIST_VERSION`].
+        version,
+        /// [`CLIST_SORTED`] or zero.
+        flags,
+        /// How many capabilities follow.
+        count,
+    }
+}
+
+/// Slots of an active protection domain.
+pub const APD_SLOTS: usize = 16;
+
+/// An active protection domain as it passes through memory: `count`, `locked`, then the addresses
+/// of the Clists in the order in which they are searched. Never passwords.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+#[repr(C)]
+pub struct ApdDescription {
+    /// Slots in use.
+    pub count: u64,
+    /// Leading slots that are locked.
+    pub locked: u64,
+    /// Addresses of Clists.
+    pub slots: [u64; APD_SLOTS],
+}
+
+impl ApdDescription {
+    /// Size in bytes.
+    pub const BYTES: usize = 8 * (2 + APD_SLOTS);
+}
+
+/// Capabilities an object may have.
+pub const CAPABILITIES_MAX: usize = 128;
+/// PDX capabilities an object may have.
+pub const PDX_MAX: usize = 16;
+/// Entry points a PDX capability may name.
+pub const ENTRIES_MAX: usize = 192;
+/// Protected calls that may be nested in one thread.
+pub const CALL_DEPTH_MAX: usize = 32;
+
+/// The `pd` argument of a protected call: the callee's domain extends the caller's.
+pub const PD_MERGE: u64 = 0;
+/// The `pd` argument of a protected call: the callee's domain is the registered Clist alone.
+pub const PD_EMPTY: u64 = 1;
+
+layout! {
+    /// What `ObjInfo` tells of an object.
+    ObjectInfo {
+        /// Its base address.
+        base,
+        /// Its size in bytes.
+        bytes,
+        /// The rights of the caller's domain on it.
+        rights,
+        /// [`OBJECT_PERSISTENT`] and the other flags.
+        flags,
+        /// Passwords in the object table.
+        capabilities,
+        /// Registered PDX capabilities.
+        pdx,
+        /// Pages now in memory.
+        resident,
+        /// Nanoseconds since 1970, or since boot where the clock is not set.
+        created_ns,
+        /// As `created_ns`; may be set.
+        modified_ns,
+        /// A number for the owner's use; may be set.
+        tag,
+    }
+}
+
+/// Object flag: kept, so it survives its task and the power.
+pub const OBJECT_PERSISTENT: u64 = 1;
+/// Object flag: a thread's stack.
+pub const OBJECT_STACK: u64 = 2;
+
+/// `ObjInfo` flag: set the modification time from the buffer.
+pub const INFO_SET_MODIFIED: u64 = 1;
+/// `ObjInfo` flag: set the tag from the buffer.
+pub const INFO_SET_TAG: u64 = 2;
+
+/// `PageUnMap` disposition: the content is dropped; the pages read as zero.
+pub const UNMAP_ZERO: u64 = 0;
+/// `PageUnMap` disposition: changes since the last checkpoint are dropped, backing store is kept.
+pub const UNMAP_REPLACE: u64 = 1;
+
+layout! {
+    /// What `ThreadWait` tells of a thread that ended.
+    ExitReport {
+        /// The thread.
+        thread,
+        /// Its status; at or above [`STATUS_SYSTEM`] the system ended it.
+        status,
+        /// Kind of the exception that ended it, or zero ([`EXCEPTION_PROTECTION`] and so on).
+        exception,
+        /// The address it touched.
+        address,
+        /// The instruction that did it.
+        instruction,
+        /// The rights it wanted there.
+        wanted,
+        /// The rights it had there.
+        had,
+    }
+}
+
+/// Statuses from here on are made by the system: this plus the kind of exception.
+pub const STATUS_SYSTEM: u64 = 1 << 32;
+
+/// Exception: the thread was ended by another.
+pub const EXCEPTION_KILL: u64 = 1;
+/// Exception: an access without the right.
+pub const EXCEPTION_PROTECTION: u64 = 2;
+/// Exception: division by zero and the like.
+pub const EXCEPTION_ARITHMETIC: u64 = 3;
+/// Exception: an upcall that another thread asked for.
+pub const EXCEPTION_UPCALL: u64 = 4;
+/// Exception: an illegal instruction, a breakpoint or another trap.
+pub const EXCEPTION_ILLEGAL: u64 = 5;
+/// Exception: memory or disk is used up (a write that cannot be backed).
+pub const EXCEPTION_RESOURCE: u64 = 6;
+/// Exception: a page could not be read back intact from the disk.
+pub const EXCEPTION_DAMAGED: u64 = 7;
+/// Exception: the user at the terminal interrupted the program.
+pub const EXCEPTION_INTERRUPT: u64 = 8;
+/// How many kinds of exceptions there are, zero included.
+pub const EXCEPTION_KINDS: usize = 9;
+
+/// The name of a kind of exception.
+pub const fn exception_name(kind: u64) -> &'static str {
+    match kind {
+        EXCEPTION_KILL => "killed",
+        EXCEPTION_PROTECTION => "protection fault",
+        EXCEPTION_ARITHMETIC => "arithmetic fault",
+        EXCEPTION_UPCALL => "upcall",
+        EXCEPTION_ILLEGAL => "illegal instruction",
+        EXCEPTION_RESOURCE => "out of memory, account or disk space",
+        EXCEPTION_DAMAGED => "damaged page",
+        EXCEPTION_INTERRUPT => "interrupted",
+        _ => "unknown exception",
+    }
+}
+
+/// `ExcptReturn` action: run the faulting instruction again.
+pub const RESUME_RETRY: u64 = 0;
+/// `ExcptReturn` action: go on at the address given as the second argument.
+pub const RESUME_AT: u64 = 1;
+/// `ExcptReturn` action: end the thread as if there were no handler.
+pub const RESUME_END: u64 = 2;
+
+layout! {
+    /// What `ThreadInfo` and the list of threads tell.
+    ThreadReport {
+        /// The thread.
+        thread,
+        /// The task it belongs to.
+        task,
+        /// Its parent thread, or zero.
+        parent,
+        /// [`THREAD_READY`] and so on.
+        state,
+        /// 0 (lowest) to 7.
+        priority,
+        /// Domain it now runs in.
+        domain,
+        /// Protected calls it is inside of.
+        depth,
+        /// Processor time in nanoseconds.
+        time_ns,
+    }
+}
+
+/// Thread state: ready to run.
+pub const THREAD_READY: u64 = 0;
+/// Thread state: running.
+pub const THREAD_RUNNING: u64 = 1;
+/// Thread state: waiting for an event.
+pub const THREAD_WAITING: u64 = 2;
+/// Thread state: sleeping or suspended.
+pub const THREAD_SLEEPING: u64 = 3;
+/// Thread state: ended and not yet waited for.
+pub const THREAD_ENDED: u64 = 4;
+/// Lowest priority.
+pub const PRIORITY_MIN: u64 = 0;
+/// The priority a task begins with unless told otherwise.
+pub const PRIORITY_DEFAULT: u64 = 3;
+/// Highest priority.
+pub const PRIORITY_MAX: u64 = 7;
+
+layout! {
+    /// What `SystemInfo` tells of a domain.
+    DomainReport {
+        /// The domain.
+        domain,
+        /// The task it belongs to, or zero for the domain of a protected procedure.
+        task,
+        /// Base of the PDX object, for the domain of a protected procedure.
+        pdx_object,
+        /// Clists in its APD.
+        clists,
+        /// Leading locked slots.
+        locked,
+        /// Objects in its validation cache.
+        objects,
+        /// Page-table pages of its own.
+        tables,
+        /// Threads now inside.
+        threads,
+    }
+}
+
+layout! {
+    /// What `SystemInfo` tells of memory.
+    MemoryReport {
+        /// Frames of the machine.
+        frames,
+        /// Free frames.
+        free,
+        /// Frames taken by the kernel's image, tables and heap at boot.
+        kernel,
+        /// Frames that hold pages of objects.
+        object_pages,
+        /// Frames that are page tables.
+        tables,
+        /// Objects that are active.
+        objects,
+        /// Bytes of the server's heap in use.
+        heap_bytes,
+    }
+}
+
+layout! {
+    /// What `SystemInfo` tells of the store.
+    StoreReport {
+        /// Blocks of the disk.
+        blocks,
+        /// Free blocks.
+        free,
+        /// Blocks promised to pages that are not yet written.
+        reserved,
+        /// Generation of the last complete checkpoint.
+        generation,
+        /// Objects in the object table.
+        objects,
+        /// Pages changed since the last checkpoint.
+        dirty,
+        /// Journal records replayed at start.
+        replayed,
+        /// Damaged pages met since start.
+        damaged,
+    }
+}
+
+layout! {
+    /// What `SystemInfo` tells of the boot.
+    BootReport {
+        /// 1 if lines come over the control line.
+        script,
+        /// Processors in use.
+        processors,
+        /// 1 if the last power-off was clean.
+        clean,
+        /// Nanoseconds from power-on to the first user instruction.
+        boot_ns,
+        /// Ticks of the time-stamp counter in a microsecond.
+        ticks_per_us,
+    }
+}
+
+/// `SystemInfo` topic: [`MemoryReport`].
+pub const TOPIC_MEMORY: u64 = 0;
+/// `SystemInfo` topic: [`StoreReport`].
+pub const TOPIC_STORE: u64 = 1;
+/// `SystemInfo` topic: [`BootReport`].
+pub const TOPIC_BOOT: u64 = 2;
+/// `SystemInfo` topic: the [`ThreadReport`] of the first thread whose number is at least `index`.
+pub const TOPIC_THREAD: u64 = 3;
+/// `SystemInfo` topic: the [`DomainReport`] of the first domain whose number is at least `index`.
+pub const TOPIC_DOMAIN: u64 = 4;
+/// `SystemInfo` topic: the [`ObjectInfo`] of the first object whose base is at least `index`.
+pub const TOPIC_OBJECT: u64 = 5;
+
+/// `SystemControl` operation: make everything stable now.
+pub const CONTROL_CHECKPOINT: u64 = 0;
+/// `SystemControl` operation: checkpoint and power off; the argument is [`crate::host::EXIT_SUCCESS`] or `EXIT_FAILURE`.
+pub const CONTROL_POWER_OFF: u64 = 1;
+/// `SystemControl` operation: checkpoint and reboot.
+pub const CONTROL_REBOOT: u64 = 2;
+
+/// Console stream: the terminal.
+pub const STREAM_TERMINAL: u64 = 0;
+/// Console stream: the control line to the host tool.
+pub const STREAM_CONTROL: u64 = 1;
+
+/// A timeout that never ends, in nanoseconds.
+pub const FOREVER: u64 = u64::MAX;

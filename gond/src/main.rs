@@ -1,2 +1,0 @@
-//! gond
-fn main() {}

@@ -1,0 +1,107 @@
+//! What is common to the commands' options: sizes, and errors of usage.
+
+use std::ffi::OsString;
+
+/// The command was used wrongly. Ends with exit status 2.
+#[derive(Debug)]
+pub struct Usage(pub String);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+impl From<lexopt::Error> for Usage {
+    fn from(error: lexopt::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// An error of usage, with the command whose help would answer it.
+pub fn misused(command: &str, what: impl std::fmt::Display) -> anyhow::Error {
+    Usage(format!("{what}; './gond help {command}' tells how to use it")).into()
+}
+
+/// The arguments of a command that has no options but perhaps `--json`, and a fixed number of operands.
+pub struct Operands {
+    /// The operands, in order.
+    pub values: Vec<OsString>,
+    /// The flags that were given, without their dashes.
+    pub flags: Vec<String>,
+}
+
+impl Operands {
+    /// Whether a flag was given.
+    pub fn has(&self, flag: &str) -> bool {
+        self.flags.iter().any(|given| given == flag)
+    }
+}
+
+/// Parses operands, called `names` in messages, and flags.
+pub fn operands(command: &str, arguments: Vec<OsString>, names: &[&str], flags: &[&str]) -> anyhow::Result<Operands> {
+    let mut parser = lexopt::Parser::from_args(arguments);
+    let mut found = Operands { values: Vec::new(), flags: Vec::new() };
+    while let Some(argument) = parser.next().map_err(|error| misused(command, error))? {
+        match argument {
+            lexopt::Arg::Long(flag) if flags.contains(&flag) => found.flags.push(flag.to_owned()),
+            lexopt::Arg::Value(value) => found.values.push(value),
+            other => return Err(misused(command, other.unexpected())),
+        }
+    }
+    if found.values.len() != names.len() {
+        return Err(misused(command, format!("'{command}' takes {}", names.join(" "))));
+    }
+    Ok(found)
+}
+
+/// The operand as text; only file names may be anything else.
+pub fn text(command: &str, value: &OsString) -> anyhow::Result<String> {
+    value.clone().into_string().map_err(|_| misused(command, "a name must be UTF-8"))
+}
+
+/// A size in bytes: a number with K, M, G or T (powers of 1024) behind it, or none for bytes.
+pub fn size(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(['B', 'b', 'i']);
+    let (number, shift) = match digits.chars().last()? {
+        'k' | 'K' => (&digits[..digits.len() - 1], 10),
+        'm' | 'M' => (&digits[..digits.len() - 1], 20),
+        'g' | 'G' => (&digits[..digits.len() - 1], 30),
+        't' | 'T' => (&digits[..digits.len() - 1], 40),
+        _ => (digits, 0),
+    };
+    number.parse::<u64>().ok()?.checked_mul(1 << shift).filter(|&bytes| bytes > 0)
+}
+
+/// A size for people: `3.7 MiB`.
+pub fn show_size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut unit = 0;
+    while unit + 1 < UNITS.len() && bytes >> (10 * (unit + 1)) > 0 {
+        unit += 1;
+    }
+    let tenths = (u128::from(bytes) * 10) >> (10 * unit);
+    let name = UNITS.get(unit).copied().unwrap_or("B");
+    if unit == 0 || tenths % 10 == 0 { format!("{} {name}", tenths / 10) } else { format!("{}.{} {name}", tenths / 10, tenths % 10) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_suffixes() {
+        assert_eq!(size("4096"), Some(4096));
+        assert_eq!(size("64M"), Some(64 << 20));
+        assert_eq!(size("1GiB"), Some(1 << 30));
+        assert_eq!(size("0"), None);
+        assert_eq!(size("99999999999T"), None);
+        assert_eq!(size("much"), None);
+        assert_eq!(size(""), None);
+        assert_eq!(show_size(3 << 19), "1.5 MiB");
+        assert_eq!(show_size(100), "100 B");
+        assert_eq!(show_size(u64::MAX), "16777215.9 TiB");
+    }
+}

@@ -1,0 +1,133 @@
+//! How the parts for the target are built: the one definition of it.
+//!
+//! The kernel is a static ELF at -2 GiB with the linker script `kernel/linker.ld`. Programs are static-PIE ELF
+//! whose segments share no page, so that `linker` can spread them into image objects. Both use the
+//! bare-metal target, each with a target folder of its own, because their flags differ.
+
+use crate::display::{self, Job};
+use crate::{arguments, place};
+use anyhow::{Context, Result, bail};
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+/// The target of everything that runs in the system.
+const TARGET: &str = "x86_64-unknown-none";
+
+/// The programs that are on every disk: the package, which is also the name in the root directory. The first
+/// is what the system starts.
+pub const PROGRAMS: [&str; 5] = ["shell", "hello", "oo1", "suite", "micro"];
+
+/// Flags of the kernel, without its linker script.
+const KERNEL_FLAGS: [&str; 4] =
+    ["-Crelocation-model=static", "-Ccode-model=kernel", "-Cforce-frame-pointers=yes", "-Clink-arg=--build-id=none"];
+
+/// Flags of programs. Relocations are done by the program's own start code, which knows only relative
+/// ones; without `norelro` the data would be two segments, and a page more to touch at each start.
+const PROGRAM_FLAGS: [&str; 11] = [
+    "-Crelocation-model=pic",
+    "-Ccode-model=small",
+    "-Cforce-unwind-tables=no",
+    "-Clink-arg=-pie",
+    "-Clink-arg=--no-dynamic-linker",
+    "-Clink-arg=--build-id=none",
+    "-Clink-arg=-zseparate-code",
+    "-Clink-arg=-zmax-page-size=4096",
+    "-Clink-arg=-znorelro",
+    "-Clink-arg=-ztext",
+    "-Clink-arg=--gc-sections",
+];
+
+/// What was built.
+pub struct Built {
+    /// The kernel, bootable with `-kernel`.
+    pub kernel: PathBuf,
+    /// The programs' names and ELF files, in the order of [`PROGRAMS`].
+    pub programs: Vec<(&'static str, PathBuf)>,
+}
+
+/// `gond build`: builds the parts for the target and tells where they are.
+pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
+    arguments::operands("build", arguments, &[], &[])?;
+    let built = all()?;
+    println!("{}", built.kernel.display());
+    for (_, path) in &built.programs {
+        println!("{}", path.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Builds everything for the target; quick and quiet when nothing changed.
+pub fn all() -> Result<Built> {
+    let root = place::root()?;
+    Ok(Built { kernel: kernel(&root)?, programs: programs(&root)? })
+}
+
+/// Builds the kernel.
+fn kernel(root: &Path) -> Result<PathBuf> {
+    let script = format!("-Clink-arg=-T{}", root.join("kernel/linker.ld").display());
+    let flags: Vec<&str> = KERNEL_FLAGS.into_iter().chain([script.as_str()]).collect();
+    let folder = root.join("target/kernel");
+    cargo_build(root, "building the kernel", &["kernel"], &folder, &flags)?;
+    product(&folder, "kernel")
+}
+
+/// Builds the programs.
+fn programs(root: &Path) -> Result<Vec<(&'static str, PathBuf)>> {
+    let folder = root.join("target/programs");
+    cargo_build(root, "building the programs", &PROGRAMS, &folder, &PROGRAM_FLAGS)?;
+    PROGRAMS.into_iter().map(|name| Ok((name, product(&folder, name)?))).collect()
+}
+
+fn product(folder: &Path, name: &str) -> Result<PathBuf> {
+    let path = folder.join(TARGET).join("release").join(name);
+    if path.is_file() { Ok(path) } else { bail!("the build succeeded but left no {}", path.display()) }
+}
+
+/// The cargo that started this tool, or the one in the path.
+pub fn cargo(root: &Path) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root).stdin(Stdio::null());
+    // What a user set for his own builds must not reach these.
+    for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET", "CARGO_BUILD_RUSTFLAGS"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+fn cargo_build(root: &Path, what: &str, packages: &[&str], folder: &Path, flags: &[&str]) -> Result<()> {
+    let mut command = cargo(root);
+    command.args(["build", "--release", "--target", TARGET, "--target-dir"]).arg(folder);
+    for package in packages {
+        command.args(["-p", package]);
+    }
+    command.env_remove("CARGO_TARGET_DIR");
+    command.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
+    // Smaller and faster code; the images hold no debug information anyway.
+    for (name, value) in [("LTO", "fat"), ("CODEGEN_UNITS", "1"), ("DEBUG", "none"), ("PANIC", "abort")] {
+        command.env(format!("CARGO_PROFILE_RELEASE_{name}"), value);
+    }
+    if display::on_terminal() {
+        command.env("CARGO_TERM_COLOR", "always");
+    }
+    command.env("CARGO_TERM_PROGRESS_WHEN", "never");
+    let mut job = Job::begin(what);
+    let mut said = String::new();
+    let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().context("cannot start cargo")?;
+    if let Some(stderr) = child.stderr.take() {
+        for line in BufReader::new(stderr).lines() {
+            let line = line.unwrap_or_default();
+            job.step(line.trim());
+            said.push_str(&line);
+            said.push('\n');
+        }
+    }
+    let status = child.wait().context("cannot wait for cargo")?;
+    job.clear();
+    if !status.success() {
+        eprint!("{said}");
+        bail!("{what} failed; the compiler's messages stand above");
+    }
+    Ok(())
+}

@@ -1,0 +1,105 @@
+//! Progress and complaints, on standard error.
+//!
+//! On a terminal a running job owns one line that is drawn again as it goes on, in colour; elsewhere each
+//! job that takes long enough to matter prints one plain line. `NO_COLOR` is respected.
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+/// Jobs shorter than this pass without a word.
+const PATIENCE: Duration = Duration::from_millis(600);
+
+/// Whether standard error is a terminal.
+pub fn on_terminal() -> bool {
+    std::io::stderr().is_terminal()
+}
+
+fn coloured() -> bool {
+    on_terminal() && std::env::var_os("NO_COLOR").is_none()
+}
+
+fn paint(code: &str, text: &str) -> String {
+    if coloured() { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+}
+
+/// Green, on a terminal.
+pub fn good(text: &str) -> String {
+    paint("32", text)
+}
+
+/// Red, on a terminal.
+pub fn bad(text: &str) -> String {
+    paint("31", text)
+}
+
+/// Grey, on a terminal.
+pub fn faint(text: &str) -> String {
+    paint("2", text)
+}
+
+/// Tells an error.
+pub fn complain(text: &str) {
+    let lead = bad("gond:");
+    eprintln!("{lead} {text}");
+}
+
+/// Tells something worth knowing.
+pub fn note(text: &str) {
+    let lead = paint("36", "gond:");
+    eprintln!("{lead} {text}");
+}
+
+/// A job that may take long.
+pub struct Job {
+    what: String,
+    started: Instant,
+    drawn: Option<Instant>,
+    announced: bool,
+}
+
+impl Job {
+    /// Begins a job; nothing is shown yet.
+    pub fn begin(what: impl Into<String>) -> Self {
+        Self { what: what.into(), started: Instant::now(), drawn: None, announced: false }
+    }
+
+    /// Shows how far it is. May be called as often as one likes.
+    pub fn step(&mut self, detail: &str) {
+        if self.started.elapsed() < PATIENCE {
+            return;
+        }
+        if !on_terminal() {
+            if !self.announced {
+                self.announced = true;
+                note(&format!("{} …", self.what));
+            }
+            return;
+        }
+        if self.drawn.is_some_and(|at| at.elapsed() < Duration::from_millis(100)) {
+            return;
+        }
+        self.drawn = Some(Instant::now());
+        let seconds = self.started.elapsed().as_secs();
+        let detail: String = detail.chars().filter(|c| !c.is_control()).take(60).collect();
+        let line = format!("\r\x1b[K{} {} {}", paint("36", "gond:"), self.what, faint(&format!("({seconds} s) {detail}")));
+        let _ = std::io::stderr().write_all(line.as_bytes());
+    }
+
+    /// Takes the line away, before something else is printed.
+    pub fn clear(&mut self) {
+        if self.drawn.take().is_some() {
+            let _ = std::io::stderr().write_all(b"\r\x1b[K");
+        }
+    }
+
+    /// How long the job has been going on.
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}

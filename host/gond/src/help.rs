@@ -1,0 +1,152 @@
+//! What `gond help` and `--help` print.
+
+use crate::arguments::Usage;
+use std::ffi::OsString;
+
+const OVERVIEW: &str = "\
+Gondwana: one address space, for every program and for ever.
+
+  ./gond run      starts the system on this terminal (or with a script)
+  ./gond test     tests everything, on the host and in QEMU
+  ./gond bench    measures, side by side with Linux in the same QEMU
+
+  ./gond ls IMAGE                  lists the names on a disk image
+  ./gond import IMAGE FILE NAME    makes an object of a file
+  ./gond export IMAGE NAME FILE    makes a file of an object
+  ./gond check IMAGE               verifies all of a disk image
+  ./gond format IMAGE              makes a disk image without starting it
+  ./gond build                     builds kernel and programs only
+
+'./gond help COMMAND' tells more.
+";
+
+const RUN: &str = "\
+./gond run [options]
+
+Starts the system. The disk image is made and furnished on first use; what is kept in it is there again
+next time, at the same addresses. Programs on it that are older than the sources are replaced.
+
+  --disk FILE       the disk image (gondwana.img)
+  --disk-size SIZE  size of an image to be made (256M); it takes only the room it needs
+  --memory SIZE     memory of the machine (128M)
+  --cpus N          processors of the machine (1)
+  --accel tcg|kvm   what executes it (tcg)
+  --script FILE|-   run the lines of FILE (or of standard input) in the shell
+  --timeout SECONDS with a script: how long the system may say nothing (300)
+
+On the terminal Ctrl-C ends the running program, 'poweroff' the system, and Ctrl-A X pulls the plug.
+
+With a script, standard output carries what the shell's lines print and nothing else; empty lines and those
+that begin with '#' are passed over. The exit status is 0 only if every line succeeded and the system powered
+off cleanly. A system that dies or hangs is an error that shows the last of its console and log.
+";
+
+const TEST: &str = "\
+./gond test [--only STAGE]... [--keep]
+
+Runs all tests. The last line tells how many passed and how many failed; the exit status is 0 if none failed.
+
+  house      formatting, lints, and every test that runs on the host
+  suite      the suite of programs inside the system
+  contract   the promises of the command line
+  crash      20 kills of a running workload; a recorded run replayed with torn and lost writes
+  power      the OO1 database before and after the plug is pulled
+
+  --only STAGE   only this stage; may be given several times
+  --keep         keep the disk images of failed stages in target/failed
+";
+
+const BENCH: &str = "\
+./gond bench [--json] [--compare | --update] [--system gondwana|linux] [--row NAME]...
+
+Measures each row twice: in instructions (QEMU counting them) and in time (plain translation), here and
+in Linux on the same machine. Linux comes as Debian's kernel package, fetched when first asked for.
+
+  --json         one object a line: {\"row\", \"system\", \"instructions\", \"ns\"}
+  --compare      against bench/results.json: rows that need over 3 % more instructions fail
+  --update       rewrite bench/results.json and the tables in docs/benchmarks.md
+  --system NAME  only gondwana, or only linux
+  --row NAME     only this row; may be given several times
+";
+
+const CHECK: &str = "\
+./gond check IMAGE [--json]
+
+Verifies every checksum, the object table, the allocation and the journal of a disk image, and that the names in
+its directories lead to objects with valid capabilities. Nothing is written. The exit status is 0 if all is well.
+";
+
+const LIST: &str = "\
+./gond ls IMAGE [--json]
+
+Lists the names on a disk image, with what they stand for, size, address and rights. Nothing is written.
+With --json one object a line: {\"name\", \"kind\", \"bytes\", \"address\", \"rights\"}; addresses are hexadecimal text.
+";
+
+const IMPORT: &str = "\
+./gond import IMAGE FILE NAME [--program]
+
+Makes an object with the content of FILE and enters it in the root directory of the image as NAME, which may be a
+path through directories that are there. The exact length is kept, so export gives the same bytes back.
+
+  --program   FILE is a static-PIE ELF program: lay it out as an image that the shell can start
+";
+
+const EXPORT: &str = "\
+./gond export IMAGE NAME FILE
+
+Writes the content of an object to FILE ('-': standard output), byte for byte. Nothing on the image changes.
+";
+
+const FORMAT: &str = "\
+./gond format IMAGE [--disk-size SIZE] [--bare]
+
+Makes a disk image as './gond run' would, without starting it. Refuses if the file exists.
+
+  --disk-size SIZE   its size (256M)
+  --bare             without programs: a root directory and a root Clist only
+";
+
+const BUILD: &str = "\
+./gond build
+
+Builds the kernel and the programs and prints where they are. './gond run' does so too.
+";
+
+/// The overview.
+pub fn overview() -> &'static str {
+    OVERVIEW
+}
+
+fn text(command: &str) -> Option<&'static str> {
+    Some(match command {
+        "" | "help" => OVERVIEW,
+        "run" => RUN,
+        "test" => TEST,
+        "bench" => BENCH,
+        "check" => CHECK,
+        "ls" => LIST,
+        "import" => IMPORT,
+        "export" => EXPORT,
+        "format" => FORMAT,
+        "build" => BUILD,
+        _ => return None,
+    })
+}
+
+/// The text to print, if help was asked for.
+pub fn asked(command: &str, rest: &[OsString]) -> anyhow::Result<Option<String>> {
+    let unknown = |name: &str| Usage(format!("there is no command '{name}'; './gond help' lists them"));
+    match command {
+        "help" => {
+            let topic = rest.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
+            Ok(Some(text(&topic).ok_or_else(|| unknown(&topic))?.to_owned()))
+        }
+        "--help" | "-h" => Ok(Some(OVERVIEW.to_owned())),
+        "--version" | "-V" | "version" => Ok(Some(format!("gond {}\n", env!("CARGO_PKG_VERSION")))),
+        _ if rest.iter().any(|word| word == "--help" || word == "-h") => {
+            Ok(Some(text(command).ok_or_else(|| unknown(command))?.to_owned()))
+        }
+        _ => Ok(None),
+    }
+}

@@ -1,0 +1,194 @@
+//! The machine: QEMU, as `gond` starts it.
+//!
+//! A q35 board with a virtio disk, a random number generator, two serial ports (terminal and control line),
+//! the kernel's log on the debug console and the exit device. A flush of the guest becomes an `fdatasync` of the
+//! image. TCG is the accelerator unless asked otherwise: a `/dev/kvm` that exists may yet be unusable.
+//!
+//! The exit device alone says how it ended. A triple fault makes QEMU leave with status 0, so 0 is no success.
+
+use anyhow::{Context, Result, bail};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+
+/// The emulator, unless the variable `QEMU` names another.
+const EMULATOR: &str = "qemu-system-x86_64";
+
+/// What executes the guest's instructions.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Accelerator {
+    /// QEMU's translator.
+    Tcg,
+    /// The host's processor.
+    Kvm,
+}
+
+/// What the guest's time-stamp counter counts.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Clock {
+    /// Time.
+    Time,
+    /// Instructions: each advances it by one, and nothing else does.
+    Instructions,
+}
+
+/// Where the two serial ports go.
+pub enum Wiring<'a> {
+    /// COM1 to this terminal, COM2 nowhere.
+    Terminal,
+    /// COM1 and COM2 to sockets that listen at these paths.
+    Sockets {
+        /// The terminal.
+        console: &'a Path,
+        /// The control line.
+        control: &'a Path,
+    },
+}
+
+/// A machine to be started, as often as one likes.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// The kernel's ELF file.
+    pub kernel: PathBuf,
+    /// The disk image.
+    pub disk: PathBuf,
+    /// Bytes of memory.
+    pub memory: u64,
+    /// Processors.
+    pub processors: u32,
+    /// What executes it.
+    pub accelerator: Accelerator,
+    /// What its clock counts.
+    pub clock: Clock,
+    /// Where every write to the disk is recorded (`blklogwrites`), if it is.
+    pub record: Option<PathBuf>,
+}
+
+/// How a machine ended.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum End {
+    /// Clean power-off; every line succeeded.
+    Success,
+    /// Clean power-off; some line failed.
+    Failure,
+    /// The kernel panicked.
+    Panic,
+    /// It wants to be started again.
+    Reboot,
+    /// Anything else: processor reset, signal, QEMU's own error. The status, if it had one.
+    Dead(Option<i32>),
+}
+
+impl End {
+    /// From QEMU's exit status.
+    pub fn of(status: ExitStatus) -> Self {
+        use abi::host::{EXIT_FAILURE, EXIT_PANIC, EXIT_REBOOT, EXIT_SUCCESS, process_status};
+        let pairs = [
+            (EXIT_SUCCESS, Self::Success),
+            (EXIT_FAILURE, Self::Failure),
+            (EXIT_PANIC, Self::Panic),
+            (EXIT_REBOOT, Self::Reboot),
+        ];
+        let known = pairs.into_iter().find(|&(value, _)| status.code() == Some(process_status(value)));
+        known.map_or(Self::Dead(status.code()), |(_, end)| end)
+    }
+}
+
+/// A path inside one of QEMU's comma-separated options.
+fn escaped(path: &Path) -> Result<String> {
+    let text = path.to_str().with_context(|| format!("the path {} is not UTF-8", path.display()))?;
+    Ok(text.replace(',', ",,"))
+}
+
+impl Machine {
+    /// The ordinary machine with this kernel and disk.
+    pub fn new(kernel: PathBuf, disk: PathBuf) -> Self {
+        Self {
+            kernel,
+            disk,
+            memory: 128 << 20,
+            processors: 1,
+            accelerator: Accelerator::Tcg,
+            clock: Clock::Time,
+            record: None,
+        }
+    }
+
+    /// The command that starts it. The kernel's log goes to the file `log`.
+    pub fn command(&self, wiring: &Wiring<'_>, log: &Path) -> Result<Command> {
+        let mut command = Command::new(std::env::var_os("QEMU").unwrap_or_else(|| EMULATOR.into()));
+        command.args(["-name", "gondwana", "-machine", "q35", "-nodefaults", "-no-user-config", "-no-reboot"]);
+        command.args(["-display", "none"]);
+        command.args(["-smp", &self.processors.to_string(), "-m", &format!("{}K", self.memory >> 10)]);
+        self.add_processor(&mut command);
+        self.add_disk(&mut command)?;
+        command.args(["-object", "rng-random,filename=/dev/urandom,id=random"]);
+        command.args(["-device", "virtio-rng-pci,rng=random,disable-legacy=on"]);
+        command.args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]);
+        command.args(["-chardev", &format!("file,id=log,path={}", escaped(log)?)]);
+        command.args(["-device", "isa-debugcon,chardev=log,iobase=0xe9"]);
+        command.arg("-kernel").arg(&self.kernel);
+        match wiring {
+            Wiring::Terminal => {
+                command.args(["-chardev", "stdio,id=console,mux=on,signal=off", "-chardev", "null,id=control"]);
+            }
+            Wiring::Sockets { console, control } => {
+                for (name, path) in [("console", console), ("control", control)] {
+                    command.args(["-chardev", &format!("socket,id={name},path={},server=off", escaped(path)?)]);
+                }
+                command.args(["-append", abi::host::SCRIPT_WORD]).stdin(Stdio::null()).stdout(Stdio::null());
+            }
+        }
+        command.args(["-serial", "chardev:console", "-serial", "chardev:control"]);
+        Ok(command)
+    }
+
+    fn add_processor(&self, command: &mut Command) {
+        match (self.accelerator, self.clock) {
+            (Accelerator::Kvm, _) => command.args(["-accel", "kvm", "-cpu", "max"]),
+            (Accelerator::Tcg, Clock::Time) => command.args(["-accel", "tcg,thread=multi", "-cpu", "max"]),
+            // Without `-erms` a `rep` counts one instruction an iteration, as it should.
+            (Accelerator::Tcg, Clock::Instructions) => command
+                .args(["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-cpu", "max,-erms"]),
+        };
+    }
+
+    fn add_disk(&self, command: &mut Command) -> Result<()> {
+        let utf8 = |path: &Path| -> Result<String> {
+            Ok(path.to_str().with_context(|| format!("the path {} is not UTF-8", path.display()))?.to_owned())
+        };
+        let cache = json!({ "direct": false, "no-flush": false });
+        let file = json!({ "driver": "file", "node-name": "file", "filename": utf8(&self.disk)?, "cache": cache });
+        let raw = json!({ "driver": "raw", "node-name": "raw", "file": "file", "cache": cache });
+        command.args(["-blockdev", &file.to_string(), "-blockdev", &raw.to_string()]);
+        let top = match &self.record {
+            None => "raw",
+            Some(record) => {
+                let log = json!({ "driver": "file", "node-name": "record-file", "filename": utf8(record)? });
+                let writes = json!({
+                    "driver": "blklogwrites", "node-name": "record", "file": "raw", "log": "record-file",
+                    "log-sector-size": 512, "log-super-update-interval": 1,
+                });
+                command.args(["-blockdev", &log.to_string(), "-blockdev", &writes.to_string()]);
+                "record"
+            }
+        };
+        command.args(["-device", &format!("virtio-blk-pci,drive={top},disable-legacy=on,write-cache=on")]);
+        Ok(())
+    }
+}
+
+/// Fails, with advice, if the emulator is not installed.
+pub fn require_emulator() -> Result<()> {
+    let emulator = std::env::var_os("QEMU").unwrap_or_else(|| EMULATOR.into());
+    let started = Command::new(&emulator).arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    match started {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => bail!("{} does not work ({status})", emulator.display()),
+        Err(_) => bail!(
+            "QEMU is not installed ({} not found): run 'sudo apt-get install -y qemu-system-x86', or start the \
+             script ./gond, which does it",
+            emulator.display()
+        ),
+    }
+}

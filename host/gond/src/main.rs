@@ -1,0 +1,90 @@
+//! `gond`, the one host tool: builds the system, runs it, tests it, measures it, and works on its disks.
+//!
+//! It uses the same crates as the target (`store`, `linker`, `names`, `abi`), so that no format has a second
+//! definition. In reading order:
+//!
+//! * [`arguments`], [`help`], [`display`]: what the user types, asks and sees.
+//! * [`place`], [`build`]: where the sources are, and the one definition of how their target parts are built.
+//! * [`disk`], [`volume`], [`tree`], [`image`]: a disk image as a `World` for the store, objects in it,
+//!   names in those, and how a new disk is furnished.
+//! * [`check`], [`list`], [`transfer`]: `gond check`, `ls`, `import` and `export`.
+//! * [`machine`], [`script`], [`run`]: QEMU, shell lines over the control line, `gond run`.
+//! * [`test`], [`bench`]: `gond test` and `gond bench`.
+//!
+//! Every error says what failed, on what, and where it helps what to do. Standard output carries results
+//! only; progress and complaints go to standard error. The exit status is 0 for success, 1 for failure, 2 for
+//! wrong usage.
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod help;
+
+mod display;
+
+mod place;
+
+mod build;
+
+mod disk;
+mod volume;
+
+mod tree;
+
+mod image;
+
+mod check;
+mod list;
+mod transfer;
+
+mod machine;
+
+mod script;
+
+mod run;
+
+mod test;
+
+mod bench;
+
+use arguments::Usage;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match dispatch() {
+        Ok(code) => code,
+        Err(error) if error.is::<Usage>() => {
+            display::complain(&format!("{error:#}"));
+            ExitCode::from(2)
+        }
+        Err(error) => {
+            display::complain(&format!("{error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch() -> anyhow::Result<ExitCode> {
+    let mut words = std::env::args().skip(1);
+    let command = words.next().unwrap_or_default();
+    let rest: Vec<std::ffi::OsString> = std::env::args_os().skip(2).collect();
+    if let Some(text) = help::asked(&command, &rest)? {
+        print!("{text}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    match command.as_str() {
+        "run" => run::command(rest),
+        "build" => build::command(rest),
+        "test" => test::command(rest),
+        "bench" => bench::command(rest),
+        "format" => image::command(rest),
+        "check" => check::command(rest),
+        "ls" => list::command(rest),
+        "import" => transfer::import_command(rest),
+        "export" => transfer::export_command(rest),
+        "" => {
+            eprint!("{}", help::overview());
+            Ok(ExitCode::from(2))
+        }
+        other => Err(Usage(format!("there is no command '{other}'; './gond help' lists them")).into()),
+    }
+}

@@ -1,0 +1,162 @@
+//! Physical memory: frames by counted references.
+//!
+//! One 32-bit cell a frame. A used frame's cell counts references; a free frame's cell names the
+//! next free one. There are two free lists, one of frames known to be full of zeroes (tables that
+//! were emptied entry by entry, frames zeroed while idle). Memory that was never used is not on a
+//! list but above a rising mark, so starting costs nothing.
+
+use alloc::{vec, vec::Vec};
+
+use crate::{Hardware, machine::Shortage};
+
+/// Bytes in a frame.
+pub const PAGE_BYTES: usize = 4096;
+
+/// A frame of physical memory, by number.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Frame(pub u32);
+
+impl Frame {
+    /// The frame's physical address.
+    pub const fn physical(self) -> u64 {
+        (self.0 as u64) << 12
+    }
+}
+
+const NONE: u32 = u32::MAX;
+
+/// A range of frame numbers that is memory: first, one past the last.
+pub type Range = (u32, u32);
+
+/// The allocator of frames.
+pub struct Frames {
+    cells: Vec<u32>,
+    any: u32,
+    zeroed: u32,
+    zeroed_count: u32,
+    /// Ranges not yet touched, the last one first in use.
+    untouched: Vec<Range>,
+    free: u64,
+    total: u64,
+}
+
+impl Frames {
+    /// An allocator for these ranges of memory, none of them in use.
+    pub fn new(ranges: &[Range]) -> Self {
+        let cells = ranges.iter().map(|range| range.1).max().unwrap_or(0) as usize;
+        let total = ranges.iter().map(|range| u64::from(range.1 - range.0)).sum();
+        let mut untouched = ranges.to_vec();
+        untouched.reverse();
+        Self { cells: vec![0; cells], any: NONE, zeroed: NONE, zeroed_count: 0, untouched, free: total, total }
+    }
+
+    /// Frames that are free.
+    pub fn free(&self) -> u64 {
+        self.free
+    }
+
+    /// Frames in all.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    fn pop_zeroed(&mut self) -> Option<u32> {
+        let cell = self.cells.get_mut(self.zeroed as usize)?;
+        let number = self.zeroed;
+        self.zeroed = *cell;
+        self.zeroed_count -= 1;
+        *cell = 1;
+        self.free -= 1;
+        Some(number)
+    }
+
+    fn pop_any(&mut self) -> Option<u32> {
+        let number = if let Some(cell) = self.cells.get_mut(self.any as usize) {
+            let number = self.any;
+            self.any = *cell;
+            *cell = 1;
+            number
+        } else {
+            let range = self.untouched.last_mut()?;
+            let number = range.0;
+            range.0 += 1;
+            if range.0 == range.1 {
+                self.untouched.pop();
+            }
+            self.cells[number as usize] = 1;
+            number
+        };
+        self.free -= 1;
+        Some(number)
+    }
+
+    /// A frame full of zeroes with one reference.
+    ///
+    /// # Errors
+    /// [`Shortage::Frames`].
+    #[inline]
+    pub fn take_zeroed(&mut self, hardware: &mut impl Hardware) -> Result<Frame, Shortage> {
+        if let Some(number) = self.pop_zeroed() {
+            return Ok(Frame(number));
+        }
+        let frame = Frame(self.pop_any().ok_or(Shortage::Frames)?);
+        hardware.zero(frame);
+        Ok(frame)
+    }
+
+    /// A frame with arbitrary content and one reference.
+    ///
+    /// # Errors
+    /// [`Shortage::Frames`].
+    pub fn take_any(&mut self) -> Result<Frame, Shortage> {
+        match self.pop_any() {
+            Some(number) => Ok(Frame(number)),
+            None => self.pop_zeroed().map(Frame).ok_or(Shortage::Frames),
+        }
+    }
+
+    /// Adds a reference.
+    #[inline]
+    pub fn share(&mut self, frame: Frame) {
+        self.cells[frame.0 as usize] += 1;
+    }
+
+    /// How many references there are.
+    #[inline]
+    pub fn references(&self, frame: Frame) -> u32 {
+        self.cells[frame.0 as usize]
+    }
+
+    /// Drops a reference; the last one frees the frame.
+    #[inline]
+    pub fn release(&mut self, frame: Frame) {
+        let cell = &mut self.cells[frame.0 as usize];
+        if *cell > 1 {
+            *cell -= 1;
+        } else {
+            *cell = self.any;
+            self.any = frame.0;
+            self.free += 1;
+        }
+    }
+
+    /// Frees a frame with one reference whose content is all zeroes.
+    #[inline]
+    pub fn release_zeroed(&mut self, frame: Frame) {
+        self.cells[frame.0 as usize] = self.zeroed;
+        self.zeroed = frame.0;
+        self.zeroed_count += 1;
+        self.free += 1;
+    }
+
+    /// Zeroes one free frame if fewer than `goal` are ready; tells whether it did. For idle time.
+    pub fn prepare_one(&mut self, hardware: &mut impl Hardware, goal: u32) -> bool {
+        if self.zeroed_count >= goal {
+            return false;
+        }
+        let Some(number) = self.pop_any() else { return false };
+        hardware.zero(Frame(number));
+        self.release_zeroed(Frame(number));
+        true
+    }
+}

@@ -1,0 +1,54 @@
+//! The contract with what is below: memory by frame number, and a few processor operations.
+
+use core::sync::atomic::AtomicU64;
+
+use crate::{Frame, frames::PAGE_BYTES};
+
+/// What kernel logic needs of the machine. The kernel implements it over a direct map of physical
+/// memory; the simulator over a vector.
+pub trait Hardware {
+    /// A frame as a page table. Entries are atomic because the processors walk them.
+    fn table(&self, frame: Frame) -> &[AtomicU64; 512];
+    /// Content of a frame that no running thread can write to.
+    fn bytes(&self, frame: Frame) -> &[u8; PAGE_BYTES];
+    /// Content of a frame that no running thread can touch.
+    fn bytes_mut(&mut self, frame: Frame) -> &mut [u8; PAGE_BYTES];
+    /// Fills with zeroes.
+    fn zero(&mut self, frame: Frame);
+    /// Copies a whole frame.
+    fn copy(&mut self, from: Frame, to: Frame);
+    /// Reads bytes of a frame that threads may be writing to.
+    fn read(&self, frame: Frame, offset: usize, into: &mut [u8]);
+    /// Writes bytes of a frame that threads may be using.
+    fn write(&mut self, frame: Frame, offset: usize, from: &[u8]);
+    /// Entries of the upper half of every root table (index, entry): the kernel itself.
+    fn kernel_entries(&self) -> &[(usize, u64)];
+    /// `root` is about to be freed: no processor may stay on it.
+    fn leave_root(&mut self, root: Frame);
+    /// Every processor that runs on `root` forgets its translations.
+    fn flush_root(&mut self, root: Frame);
+    /// Every processor forgets the page.
+    fn flush_page(&mut self, address: u64);
+    /// Every processor forgets all user pages.
+    fn flush_everything(&mut self);
+    /// Nanoseconds since boot.
+    fn now_ns(&self) -> u64;
+    /// Nanoseconds between 1970 and boot.
+    fn boot_time_ns(&self) -> u64;
+    /// A random word fit for passwords.
+    fn random(&mut self) -> u64;
+    /// Asks for a timer interrupt at that time, if none is due earlier.
+    fn set_timer(&mut self, at_ns: u64);
+    /// See [`crate::Machine::console_write`].
+    fn console_write(&mut self, stream: u64, bytes: &[u8]) -> usize;
+    /// See [`crate::Machine::console_read`].
+    fn console_read(&mut self, stream: u64) -> Option<u8>;
+    /// See [`crate::Machine::log`].
+    fn log(&mut self, line: core::fmt::Arguments<'_>);
+    /// See [`crate::Machine::heap`].
+    fn heap(&self) -> (u64, u64);
+    /// See [`crate::Machine::stop`].
+    fn stop(&mut self, exit: u8);
+    /// See [`crate::Machine::boot_report`].
+    fn boot_report(&self) -> abi::layout::BootReport;
+}

@@ -1,0 +1,271 @@
+//! The kernel's logic put together: what the trap handlers call, and [`Machine`] for the server.
+//!
+//! Locking: none here. The kernel binary guards the whole value with one lock and calls it with
+//! interrupts off.
+
+mod machine;
+
+use alloc::{collections::BTreeSet, vec, vec::Vec};
+
+use crate::{
+    Hardware, SpaceId, ThreadId,
+    frames::{Frames, Range},
+    portal::Portals,
+    scheduler::{Link, NONE, RunQueues},
+    space::Spaces,
+    thread::{Operation, PortalFrame, Resumed, State, THREADS_MAX, Threads},
+    wait::{Key, WaitQueues},
+};
+
+/// How long a thread runs before others of its priority do, in nanoseconds.
+pub const TIME_SLICE_NS: u64 = 10_000_000;
+
+/// One processor's part.
+pub struct Processor {
+    /// Index of the thread that runs on it, or [`NONE`].
+    pub current: u32,
+    /// The space whose root is loaded.
+    pub space: SpaceId,
+    /// When the current thread began to run.
+    since_ns: u64,
+    queues: RunQueues,
+}
+
+/// All kernel state but what only the hardware layer knows.
+pub struct Kernel<H> {
+    /// What is below.
+    pub hardware: H,
+    /// Physical memory.
+    pub frames: Frames,
+    /// Spaces.
+    pub spaces: Spaces,
+    /// Threads.
+    pub threads: Threads,
+    /// Remembered ways into protected procedures.
+    pub portals: Portals,
+    /// Processors.
+    pub processors: Vec<Processor>,
+    /// The processor that this event is handled on.
+    pub here: usize,
+    links: Vec<Link>,
+    waits: WaitQueues,
+    /// (time, thread) of parked threads with a deadline.
+    timers: BTreeSet<(u64, u32)>,
+}
+
+/// Where a protected call continues.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Crossing {
+    /// Next instruction.
+    pub rip: u64,
+    /// Stack pointer.
+    pub rsp: u64,
+    /// The space to be in.
+    pub space: SpaceId,
+}
+
+impl<H: Hardware> Kernel<H> {
+    /// A kernel over these ranges of memory and that many processors.
+    pub fn new(hardware: H, ranges: &[Range], processors: usize) -> Self {
+        Self {
+            hardware,
+            frames: Frames::new(ranges),
+            spaces: Spaces::default(),
+            threads: Threads::default(),
+            portals: Portals::default(),
+            processors: (0..processors)
+                .map(|_| Processor { current: NONE, space: SpaceId::NONE, since_ns: 0, queues: RunQueues::default() })
+                .collect(),
+            here: 0,
+            links: vec![Link::LOOSE; THREADS_MAX],
+            waits: WaitQueues::default(),
+            timers: BTreeSet::new(),
+        }
+    }
+
+    /// The thread that runs here, by index.
+    #[inline]
+    pub fn current(&self) -> Option<u32> {
+        let current = self.processors[self.here].current;
+        (current != NONE).then_some(current)
+    }
+
+    /// Protected call over a remembered way: all or nothing.
+    /// `from` says where the caller goes on. Counted in instructions (`pdx-round-trip`).
+    #[inline(always)]
+    pub fn portal_call(&mut self, entry: u64, pd: u64, from: Crossing) -> Option<Crossing> {
+        let thread = self.threads.table.get_mut(self.processors[self.here].current as usize)?;
+        if thread.vector_live != 0 {
+            return None;
+        }
+        let callee = self.portals.find(thread.space, entry, pd)?;
+        let frame = thread.frames.get_mut(thread.depth as usize)?;
+        let stack = self.spaces.get_mut(callee).stacks.pop()?;
+        *frame = PortalFrame { rip: from.rip, rsp: from.rsp, stack, space: thread.space };
+        thread.depth += 1;
+        thread.space = callee;
+        self.processors[self.here].space = callee;
+        Some(Crossing { rip: entry, rsp: stack, space: callee })
+    }
+
+    /// Return from a protected call, if nobody wants to see it.
+    #[inline(always)]
+    pub fn portal_return(&mut self) -> Option<Crossing> {
+        let thread = self.threads.table.get_mut(self.processors[self.here].current as usize)?;
+        let callee = self.spaces.get_mut(thread.space);
+        if thread.intercept_return | thread.vector_live | callee.stacks_wanted != 0 {
+            return None;
+        }
+        let frame = *thread.frames.get((thread.depth as usize).wrapping_sub(1))?;
+        callee.stacks.push(frame.stack);
+        thread.depth -= 1;
+        thread.space = frame.space;
+        self.processors[self.here].space = frame.space;
+        Some(Crossing { rip: frame.rip, rsp: frame.rsp, space: frame.space })
+    }
+
+    /// Tells that the current thread must enter `space`; whether its root must be loaded.
+    #[inline]
+    pub fn enter_space(&mut self, space: SpaceId) -> bool {
+        let processor = &mut self.processors[self.here];
+        let changes = processor.space != space;
+        processor.space = space;
+        changes
+    }
+
+    /// Parks the current thread.
+    pub fn park(&mut self, key: Key, deadline: Option<u64>, operation: Option<Operation>) {
+        let Some(index) = self.current() else { return };
+        self.account();
+        self.processors[self.here].current = NONE;
+        let thread = &mut self.threads.table[index as usize];
+        thread.operation = operation;
+        thread.state = State::Parked(key);
+        if let Key::Stack(space) = key {
+            self.spaces.get_mut(SpaceId(space)).stacks_wanted = 1;
+        }
+        self.waits.park(&mut self.links, key, index);
+        if let Some(at_ns) = deadline {
+            thread.deadline = Some(at_ns);
+            self.timers.insert((at_ns, index));
+            self.hardware.set_timer(at_ns);
+        }
+    }
+
+    /// Puts the current thread behind the others of its priority.
+    pub fn yield_current(&mut self) {
+        let Some(index) = self.current() else { return };
+        self.account();
+        self.processors[self.here].current = NONE;
+        self.enqueue(index);
+    }
+
+    /// Whether a waiting thread should run instead of the current one.
+    #[inline]
+    pub fn should_preempt(&self) -> bool {
+        let processor = &self.processors[self.here];
+        match (processor.queues.highest(), self.current()) {
+            (Some(waiting), Some(current)) => waiting > self.threads.table[current as usize].priority,
+            (waiting, None) => waiting.is_some(),
+            (None, Some(_)) => false,
+        }
+    }
+
+    /// Whether the current thread can just go on: same space, nobody more urgent.
+    #[inline]
+    pub fn stays(&self) -> bool {
+        let processor = &self.processors[self.here];
+        self.threads.table.get(processor.current as usize).is_some_and(|thread| {
+            thread.space == processor.space && processor.queues.highest().is_none_or(|waiting| waiting <= thread.priority)
+        })
+    }
+
+    /// A timer interrupt: wakes whose time has come; tells whether the current thread's slice is
+    /// over and another of its priority waits.
+    pub fn tick(&mut self) -> bool {
+        let now = self.hardware.now_ns();
+        while let Some(&(at_ns, index)) = self.timers.first() {
+            if at_ns > now {
+                self.hardware.set_timer(at_ns);
+                break;
+            }
+            self.wake_index(index, Resumed::TimedOut);
+        }
+        let processor = &self.processors[self.here];
+        let Some(current) = self.current() else { return false };
+        if now < processor.since_ns + TIME_SLICE_NS {
+            self.hardware.set_timer(processor.since_ns + TIME_SLICE_NS);
+            return false;
+        }
+        processor.queues.highest().is_some_and(|waiting| waiting >= self.threads.table[current as usize].priority)
+    }
+
+    /// Takes the next thread to run; `None` if there is none. Where one is still current it stays.
+    pub fn schedule(&mut self) -> Option<u32> {
+        if let Some(current) = self.current() {
+            return Some(current);
+        }
+        let processor = &mut self.processors[self.here];
+        let index = processor.queues.pop(&mut self.links)?;
+        processor.current = index;
+        processor.since_ns = self.hardware.now_ns();
+        let slice_end = processor.since_ns + TIME_SLICE_NS;
+        self.threads.table[index as usize].state = State::Running;
+        self.hardware.set_timer(slice_end);
+        Some(index)
+    }
+
+    /// Charges the current thread for its time.
+    fn account(&mut self) {
+        let now = self.hardware.now_ns();
+        let processor = &mut self.processors[self.here];
+        if let Some(thread) = self.threads.table.get_mut(processor.current as usize) {
+            thread.time_ns += now.saturating_sub(processor.since_ns);
+        }
+        processor.since_ns = now;
+    }
+
+    fn enqueue(&mut self, index: u32) {
+        let thread = &mut self.threads.table[index as usize];
+        thread.state = State::Ready;
+        self.processors[self.here].queues.push(&mut self.links, index, thread.priority);
+    }
+
+    /// Takes a thread out of whatever list or processor it is in. It is nowhere then.
+    fn detach(&mut self, index: u32) {
+        let thread = &mut self.threads.table[index as usize];
+        let (state, priority) = (thread.state, thread.priority);
+        if let Some(at_ns) = thread.deadline.take() {
+            self.timers.remove(&(at_ns, index));
+        }
+        match state {
+            State::Ready => self.processors[self.here].queues.remove(&mut self.links, index, priority),
+            State::Parked(key) => self.waits.remove(&mut self.links, key, index),
+            State::Running => {
+                self.account();
+                for processor in &mut self.processors {
+                    if processor.current == index {
+                        processor.current = NONE;
+                    }
+                }
+            }
+            State::Free | State::Suspended => {}
+        }
+        self.threads.table[index as usize].state = State::Suspended;
+    }
+
+    fn wake_index(&mut self, index: u32, resumed: Resumed) {
+        let thread = &self.threads.table[index as usize];
+        if matches!(thread.state, State::Parked(_) | State::Suspended) {
+            self.detach(index);
+            self.threads.table[index as usize].resumed = resumed;
+            self.enqueue(index);
+        }
+    }
+
+    /// The thread's identifier by index.
+    #[inline]
+    pub fn id_of(&self, index: u32) -> ThreadId {
+        self.threads.table[index as usize].id
+    }
+}

@@ -1,0 +1,284 @@
+//! [`Machine`] for the server, on the kernel's own tables.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use abi::{Rights, layout::BootReport};
+
+use super::Kernel;
+use crate::{
+    Frame, Hardware, Leaf, Machine, PageEntry, Shortage, SpaceId, ThreadId,
+    machine::Intercept,
+    paging::{decode_page, encode_page},
+    scheduler::NONE,
+    thread::{Context, PortalFrame, Resumed, State},
+    wait::Key,
+};
+
+impl<H: Hardware> Machine for Kernel<H> {
+    #[inline]
+    fn frame_zeroed(&mut self) -> Result<Frame, Shortage> {
+        self.frames.take_zeroed(&mut self.hardware)
+    }
+
+    fn frame_any(&mut self) -> Result<Frame, Shortage> {
+        self.frames.take_any()
+    }
+
+    fn frame_share(&mut self, frame: Frame) {
+        self.frames.share(frame);
+    }
+
+    fn frame_release(&mut self, frame: Frame) {
+        self.frames.release(frame);
+    }
+
+    fn frame_references(&self, frame: Frame) -> u32 {
+        self.frames.references(frame)
+    }
+
+    fn frame_copy(&mut self, from: Frame, to: Frame) {
+        self.hardware.copy(from, to);
+    }
+
+    fn frame_read(&self, frame: Frame, offset: usize, into: &mut [u8]) {
+        self.hardware.read(frame, offset, into);
+    }
+
+    fn frame_write(&mut self, frame: Frame, offset: usize, from: &[u8]) {
+        self.hardware.write(frame, offset, from);
+    }
+
+    fn frames_free(&self) -> u64 {
+        self.frames.free()
+    }
+
+    fn frames_total(&self) -> u64 {
+        self.frames.total()
+    }
+
+    fn leaf_create(&mut self) -> Result<Leaf, Shortage> {
+        self.frames.take_zeroed(&mut self.hardware).map(Leaf)
+    }
+
+    fn leaf_destroy(&mut self, leaf: Leaf) {
+        let linked = self.frames.references(leaf.0) > 1;
+        debug_assert!(!linked, "a leaf is destroyed while it is linked");
+        debug_assert!(
+            self.hardware.table(leaf.0).iter().all(|entry| entry.load(Relaxed) == 0),
+            "a leaf is destroyed while it has entries"
+        );
+        if linked {
+            // Its memory stays until the last link goes; better a leak than a dangling table.
+            self.frames.release(leaf.0);
+        } else {
+            self.frames.release_zeroed(leaf.0);
+        }
+    }
+
+    #[inline]
+    fn leaf_get(&self, leaf: Leaf, index: usize) -> Option<PageEntry> {
+        decode_page(self.hardware.table(leaf.0)[index].load(Relaxed))
+    }
+
+    #[inline]
+    fn leaf_set(&mut self, leaf: Leaf, index: usize, entry: Option<PageEntry>) {
+        self.hardware.table(leaf.0)[index].store(encode_page(entry), Relaxed);
+    }
+
+    fn space_create(&mut self) -> Result<SpaceId, Shortage> {
+        self.spaces.create(&mut self.frames, &mut self.hardware)
+    }
+
+    fn space_destroy(&mut self, space: SpaceId) {
+        for processor in &mut self.processors {
+            if processor.space == space {
+                processor.space = SpaceId::NONE;
+            }
+        }
+        self.hardware.leave_root(self.spaces.get(space).root);
+        self.spaces.destroy(space, &mut self.frames, &mut self.hardware);
+    }
+
+    fn link(&mut self, space: SpaceId, slot: u64, leaf: Leaf, rights: Rights) -> Result<(), Shortage> {
+        self.spaces.link(space, slot, leaf, rights, &mut self.frames, &mut self.hardware)
+    }
+
+    fn unlink(&mut self, space: SpaceId, slot: u64) {
+        self.spaces.unlink(space, slot, &mut self.frames, &mut self.hardware);
+    }
+
+    fn flush_space(&mut self, space: SpaceId) {
+        self.hardware.flush_root(self.spaces.get(space).root);
+    }
+
+    fn flush_page(&mut self, address: u64) {
+        self.hardware.flush_page(address);
+    }
+
+    fn flush_everything(&mut self) {
+        self.hardware.flush_everything();
+    }
+
+    fn space_tables(&self, space: SpaceId) -> u64 {
+        self.spaces.get(space).table_count()
+    }
+
+    fn thread_create(&mut self, space: SpaceId, rip: u64, rsp: u64, arguments: [u64; 4], priority: u8) -> Result<ThreadId, Shortage> {
+        self.threads.create(space, rip, rsp, arguments, priority)
+    }
+
+    fn thread_destroy(&mut self, thread: ThreadId) {
+        if let Some(index) = self.threads.find(thread) {
+            self.detach(index);
+            self.threads.remove(index);
+        }
+    }
+
+    fn thread_wake(&mut self, thread: ThreadId, resumed: Resumed) {
+        if let Some(index) = self.threads.find(thread) {
+            self.wake_index(index, resumed);
+        }
+    }
+
+    fn thread_suspend(&mut self, thread: ThreadId) {
+        if let Some(index) = self.threads.find(thread) {
+            self.detach(index);
+        }
+    }
+
+    fn wake(&mut self, key: Key, count: u32) -> u32 {
+        let mut woken = 0;
+        let mut index = self.waits.bucket(key).head;
+        while index != NONE && woken < count {
+            let next = self.links[index as usize].next();
+            if self.threads.table[index as usize].state == State::Parked(key) {
+                self.wake_index(index, Resumed::Woken);
+                woken += 1;
+            }
+            index = next;
+        }
+        woken
+    }
+
+    fn thread_is_ready(&self, thread: ThreadId) -> bool {
+        matches!(self.threads.get(thread).state, State::Ready | State::Running)
+    }
+
+    #[inline]
+    fn thread_space(&self, thread: ThreadId) -> SpaceId {
+        self.threads.get(thread).space
+    }
+
+    fn thread_context(&self, thread: ThreadId) -> &Context {
+        &self.threads.get(thread).context
+    }
+
+    fn thread_context_mut(&mut self, thread: ThreadId) -> &mut Context {
+        &mut self.threads.get_mut(thread).context
+    }
+
+    fn thread_drop_operation(&mut self, thread: ThreadId) {
+        self.threads.get_mut(thread).operation = None;
+    }
+
+    fn thread_time_ns(&self, thread: ThreadId) -> u64 {
+        self.threads.get(thread).time_ns
+    }
+
+    fn thread_set_priority(&mut self, thread: ThreadId, priority: u8) {
+        let Some(index) = self.threads.find(thread) else { return };
+        let waiting = self.threads.table[index as usize].state == State::Ready;
+        if waiting {
+            self.detach(index);
+        }
+        self.threads.table[index as usize].priority = priority.min(abi::layout::PRIORITY_MAX as u8);
+        if waiting {
+            self.enqueue(index);
+        }
+    }
+
+    fn portal_enter(&mut self, thread: ThreadId, callee: SpaceId, entry: u64, arguments: [u64; 4]) -> Option<()> {
+        let thread = self.threads.get_mut(thread);
+        let frame = thread.frames.get_mut(thread.depth as usize)?;
+        let stack = self.spaces.get_mut(callee).stacks.pop()?;
+        *frame = PortalFrame { rip: thread.context.rip, rsp: thread.context.rsp, stack, space: thread.space };
+        thread.depth += 1;
+        thread.space = callee;
+        thread.vector_live = 0;
+        thread.context.reset(entry, stack);
+        thread.context.set_arguments(arguments);
+        Some(())
+    }
+
+    fn portal_leave(&mut self, thread: ThreadId, error: u64, value: u64, value2: u64) -> Option<PortalFrame> {
+        let thread = self.threads.get_mut(thread);
+        let frame = *thread.frames.get((thread.depth as usize).wrapping_sub(1))?;
+        let callee = thread.space;
+        self.spaces.get_mut(callee).give_stack(frame.stack);
+        thread.depth -= 1;
+        thread.space = frame.space;
+        thread.vector_live = 0;
+        thread.context.reset(frame.rip, frame.rsp);
+        thread.context.set_results(error, value, value2);
+        self.wake(Key::Stack(callee.0), u32::MAX);
+        Some(frame)
+    }
+
+    fn portal_frames(&self, thread: ThreadId) -> &[PortalFrame] {
+        let thread = self.threads.get(thread);
+        &thread.frames[..thread.depth as usize]
+    }
+
+    fn portal_cache(&mut self, caller: SpaceId, entry: u64, pd: u64, callee: SpaceId) {
+        self.portals.insert(caller, entry, pd, callee);
+    }
+
+    fn portal_forget(&mut self) {
+        self.portals.forget();
+    }
+
+    fn portal_intercept_return(&mut self, thread: ThreadId, intercept: Intercept) {
+        self.threads.get_mut(thread).intercept_return = u32::from(intercept == Intercept::Yes);
+    }
+
+    fn portal_add_stack(&mut self, callee: SpaceId, top: u64) {
+        self.spaces.get_mut(callee).give_stack(top);
+        self.wake(Key::Stack(callee.0), u32::MAX);
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.hardware.now_ns()
+    }
+
+    fn boot_time_ns(&self) -> u64 {
+        self.hardware.boot_time_ns()
+    }
+
+    fn random(&mut self) -> u64 {
+        self.hardware.random()
+    }
+
+    fn console_write(&mut self, stream: u64, bytes: &[u8]) -> usize {
+        self.hardware.console_write(stream, bytes)
+    }
+
+    fn console_read(&mut self, stream: u64) -> Option<u8> {
+        self.hardware.console_read(stream)
+    }
+
+    fn log(&mut self, line: core::fmt::Arguments<'_>) {
+        self.hardware.log(line);
+    }
+
+    fn heap(&self) -> (u64, u64) {
+        self.hardware.heap()
+    }
+
+    fn stop(&mut self, exit: u8) {
+        self.hardware.stop(exit);
+    }
+
+    fn boot_report(&self) -> BootReport {
+        self.hardware.boot_report()
+    }
+}

@@ -1,0 +1,184 @@
+//! The contract between the kernel and its server.
+//!
+//! `sasos` reaches frames, page tables, threads and portals only through [`Machine`]. The kernel
+//! implements it on the hardware ([`crate::Kernel`]); the host simulator implements the hardware
+//! below instead, so the same kernel logic and the same server run in tests.
+//!
+//! All operations are immediate. What takes time is answered by parking the thread
+//! ([`crate::wait::Key`]) and doing the whole call again when its key is woken.
+
+use abi::Rights;
+
+use crate::{
+    Frame, Leaf, PageEntry, SpaceId, ThreadId,
+    thread::{Context, PortalFrame, Resumed},
+    wait::Key,
+};
+
+/// Why the kernel could not do as asked.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Shortage {
+    /// No free frame.
+    Frames,
+    /// No free slot in the table of spaces.
+    Spaces,
+    /// No free slot in the table of threads.
+    Threads,
+}
+
+/// Whether the server wants to see a thread's returns from protected calls.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Intercept {
+    /// Returns take the fast path.
+    No,
+    /// `PdxReturn` comes to the server, like other calls.
+    Yes,
+}
+
+/// What a server may ask of the kernel below it.
+pub trait Machine {
+    // ---- frames: counted references; a frame goes back when its last reference is dropped -----
+
+    /// A frame full of zeroes with one reference.
+    ///
+    /// # Errors
+    /// [`Shortage::Frames`].
+    fn frame_zeroed(&mut self) -> Result<Frame, Shortage>;
+    /// A frame with arbitrary content and one reference.
+    ///
+    /// # Errors
+    /// [`Shortage::Frames`].
+    fn frame_any(&mut self) -> Result<Frame, Shortage>;
+    /// Adds a reference.
+    fn frame_share(&mut self, frame: Frame);
+    /// Drops a reference.
+    fn frame_release(&mut self, frame: Frame);
+    /// How many references there are.
+    fn frame_references(&self, frame: Frame) -> u32;
+    /// Copies the content of a frame.
+    fn frame_copy(&mut self, from: Frame, to: Frame);
+    /// Reads bytes out of a frame; `offset + into.len()` is at most a page.
+    fn frame_read(&self, frame: Frame, offset: usize, into: &mut [u8]);
+    /// Writes bytes into a frame; `offset + from.len()` is at most a page.
+    fn frame_write(&mut self, frame: Frame, offset: usize, from: &[u8]);
+    /// Frames that are free.
+    fn frames_free(&self) -> u64;
+    /// Frames of the machine.
+    fn frames_total(&self) -> u64;
+
+    // ---- leaves: page tables for one slot, shared by all spaces that link them ----------------
+
+    /// An empty leaf.
+    ///
+    /// # Errors
+    /// [`Shortage::Frames`].
+    fn leaf_create(&mut self) -> Result<Leaf, Shortage>;
+    /// Frees a leaf. All its entries are empty and no space links it (else it is kept and the
+    /// call is reported as a bug in debug builds).
+    fn leaf_destroy(&mut self, leaf: Leaf);
+    /// The entry of page `index` (0..512); `None` if no page is resident there.
+    fn leaf_get(&self, leaf: Leaf, index: usize) -> Option<PageEntry>;
+    /// Writes the entry of page `index`. References on frames are the caller's business.
+    /// Taking something away (another frame, fewer rights, nothing) is visible to running threads
+    /// only after a flush.
+    fn leaf_set(&mut self, leaf: Leaf, index: usize, entry: Option<PageEntry>);
+
+    // ---- spaces ---------------------------------------------------------------------------------
+
+    /// A new space that holds nothing.
+    ///
+    /// # Errors
+    /// [`Shortage::Spaces`], [`Shortage::Frames`].
+    fn space_create(&mut self) -> Result<SpaceId, Shortage>;
+    /// Destroys a space: everything still linked is unlinked. No thread runs in it or has a portal
+    /// frame that returns to it.
+    fn space_destroy(&mut self, space: SpaceId);
+    /// Links a leaf at a slot with rights (only RWX count), or changes the rights of the link.
+    ///
+    /// # Errors
+    /// [`Shortage::Frames`] if an upper table is missing and cannot be had.
+    fn link(&mut self, space: SpaceId, slot: u64, leaf: Leaf, rights: Rights) -> Result<(), Shortage>;
+    /// Removes what is linked at a slot. Follow with [`Machine::flush_space`].
+    fn unlink(&mut self, space: SpaceId, slot: u64);
+    /// Makes every processor that runs the space forget its translations.
+    fn flush_space(&mut self, space: SpaceId);
+    /// Makes every processor forget the translation of one page, in all spaces.
+    fn flush_page(&mut self, address: u64);
+    /// Makes every processor forget all user translations.
+    fn flush_everything(&mut self);
+    /// Page-table pages that the space owns.
+    fn space_tables(&self, space: SpaceId) -> u64;
+
+    // ---- threads --------------------------------------------------------------------------------
+
+    /// A suspended thread that will begin at `rip` with `rsp` and the first argument registers.
+    ///
+    /// # Errors
+    /// [`Shortage::Threads`].
+    fn thread_create(&mut self, space: SpaceId, rip: u64, rsp: u64, arguments: [u64; 4], priority: u8) -> Result<ThreadId, Shortage>;
+    /// Removes a thread from wherever it is. If it is the calling one, answer `Outcome::Gone`.
+    fn thread_destroy(&mut self, thread: ThreadId);
+    /// Makes a parked thread ready; it goes on with what it was parked with.
+    fn thread_wake(&mut self, thread: ThreadId, resumed: Resumed);
+    /// Takes a ready or parked thread off until [`Machine::thread_wake`].
+    fn thread_suspend(&mut self, thread: ThreadId);
+    /// Wakes up to `count` threads parked on `key`, oldest first; tells how many.
+    fn wake(&mut self, key: Key, count: u32) -> u32;
+    /// Whether the thread is ready or running, and not parked.
+    fn thread_is_ready(&self, thread: ThreadId) -> bool;
+    /// The space it runs in now.
+    fn thread_space(&self, thread: ThreadId) -> SpaceId;
+    /// Its user registers. Complete only while it is stopped by a fault or parked.
+    fn thread_context(&self, thread: ThreadId) -> &Context;
+    /// Its user registers, to change.
+    fn thread_context_mut(&mut self, thread: ThreadId) -> &mut Context;
+    /// Makes a parked thread go on in user mode, not retry what it was parked with.
+    fn thread_drop_operation(&mut self, thread: ThreadId);
+    /// Processor time used, in nanoseconds.
+    fn thread_time_ns(&self, thread: ThreadId) -> u64;
+    /// Changes its priority.
+    fn thread_set_priority(&mut self, thread: ThreadId, priority: u8);
+
+    // ---- portals --------------------------------------------------------------------------------
+
+    /// Enters a protected procedure: pushes a frame that returns to the caller as it stands in its
+    /// context, takes one of the callee's stacks, and sets the context to begin at `entry`.
+    /// `None` if the callee has no free stack or the frame stack is full (see `portal_depth`).
+    fn portal_enter(&mut self, thread: ThreadId, callee: SpaceId, entry: u64, arguments: [u64; 4]) -> Option<()>;
+    /// Returns from a protected procedure: pops the frame and gives the stack back. The context
+    /// then stands at the caller with those results.
+    fn portal_leave(&mut self, thread: ThreadId, error: u64, value: u64, value2: u64) -> Option<PortalFrame>;
+    /// The caller's frames, innermost last.
+    fn portal_frames(&self, thread: ThreadId) -> &[PortalFrame];
+    /// Remembers a validated way, for the kernel's fast path: calls of `entry` with `pd` from
+    /// `caller` enter `callee`.
+    fn portal_cache(&mut self, caller: SpaceId, entry: u64, pd: u64, callee: SpaceId);
+    /// Forgets all remembered ways. To be called whenever a validation may have become false.
+    fn portal_forget(&mut self);
+    /// The next return from a protected call comes to the server, not over the fast path.
+    fn portal_intercept_return(&mut self, thread: ThreadId, intercept: Intercept);
+    /// Gives the callee space one more stack, by its top address.
+    fn portal_add_stack(&mut self, callee: SpaceId, top: u64);
+
+    // ---- the rest of the world ------------------------------------------------------------------
+
+    /// Nanoseconds since boot.
+    fn now_ns(&self) -> u64;
+    /// Nanoseconds between 1970 and boot; zero if there is no clock.
+    fn boot_time_ns(&self) -> u64;
+    /// A random word fit for passwords.
+    fn random(&mut self) -> u64;
+    /// Writes bytes to a console stream; tells how many were taken (0: try again when woken on
+    /// [`Key::ConsoleOut`]).
+    fn console_write(&mut self, stream: u64, bytes: &[u8]) -> usize;
+    /// Takes one byte of input from a console stream, if there is any.
+    fn console_read(&mut self, stream: u64) -> Option<u8>;
+    /// Writes a line to the kernel's log.
+    fn log(&mut self, line: core::fmt::Arguments<'_>);
+    /// Bytes of the server's heap that are in use, and how many it may still take.
+    fn heap(&self) -> (u64, u64);
+    /// Powers off or restarts with this value of the exit device, once the call returns.
+    fn stop(&mut self, exit: u8);
+    /// What `SystemInfo` tells of the boot.
+    fn boot_report(&self) -> abi::layout::BootReport;
+}

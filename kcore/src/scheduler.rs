@@ -1,0 +1,129 @@
+//! Who runs next: round robin within eight priorities, one set of queues a processor.
+
+/// No thread.
+pub const NONE: u32 = u32::MAX;
+
+/// A thread's place in the one list it is in.
+#[derive(Copy, Clone, Debug)]
+pub struct Link {
+    next: u32,
+    previous: u32,
+}
+
+impl Link {
+    /// Not in a list.
+    pub const LOOSE: Link = Link { next: NONE, previous: NONE };
+
+    /// The thread behind it.
+    pub fn next(self) -> u32 {
+        self.next
+    }
+}
+
+/// A doubly linked list of threads by index.
+#[derive(Copy, Clone, Debug)]
+pub struct List {
+    /// The oldest member, or [`NONE`].
+    pub head: u32,
+    tail: u32,
+}
+
+impl List {
+    /// A list without members.
+    pub const EMPTY: List = List { head: NONE, tail: NONE };
+
+    /// Appends a thread that is in no list.
+    pub fn push_back(&mut self, links: &mut [Link], thread: u32) {
+        links[thread as usize] = Link { next: NONE, previous: self.tail };
+        if self.tail == NONE {
+            self.head = thread;
+        } else {
+            links[self.tail as usize].next = thread;
+        }
+        self.tail = thread;
+    }
+
+    /// Removes a member.
+    pub fn remove(&mut self, links: &mut [Link], thread: u32) {
+        let Link { next, previous } = links[thread as usize];
+        if previous == NONE {
+            self.head = next;
+        } else {
+            links[previous as usize].next = next;
+        }
+        if next == NONE {
+            self.tail = previous;
+        } else {
+            links[next as usize].previous = previous;
+        }
+        links[thread as usize] = Link::LOOSE;
+    }
+}
+
+/// Priorities.
+pub const PRIORITIES: usize = abi::layout::PRIORITY_MAX as usize + 1;
+
+/// The run queues of one processor.
+pub struct RunQueues {
+    queues: [List; PRIORITIES],
+    /// Bit p is set while queue p has members.
+    occupied: u32,
+}
+
+impl Default for RunQueues {
+    fn default() -> Self {
+        Self { queues: [List::EMPTY; PRIORITIES], occupied: 0 }
+    }
+}
+
+impl RunQueues {
+    /// Appends a thread to its priority's queue.
+    #[inline]
+    pub fn push(&mut self, links: &mut [Link], thread: u32, priority: u8) {
+        let priority = usize::from(priority) % PRIORITIES;
+        self.queues[priority].push_back(links, thread);
+        self.occupied |= 1 << priority;
+    }
+
+    /// Removes a thread that waits in its priority's queue.
+    pub fn remove(&mut self, links: &mut [Link], thread: u32, priority: u8) {
+        let priority = usize::from(priority) % PRIORITIES;
+        self.queues[priority].remove(links, thread);
+        if self.queues[priority].head == NONE {
+            self.occupied &= !(1 << priority);
+        }
+    }
+
+    /// Takes the thread to run next.
+    #[inline]
+    pub fn pop(&mut self, links: &mut [Link]) -> Option<u32> {
+        let priority = self.highest()?;
+        let thread = self.queues[usize::from(priority)].head;
+        self.remove(links, thread, priority);
+        Some(thread)
+    }
+
+    /// The highest priority that has a thread waiting.
+    #[inline]
+    pub fn highest(&self) -> Option<u8> {
+        self.occupied.checked_ilog2().map(|bit| bit as u8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn higher_priorities_first_then_in_turn() {
+        let mut links = [Link::LOOSE; 8];
+        let mut queues = RunQueues::default();
+        for (thread, priority) in [(0, 3), (1, 3), (2, 7), (3, 0)] {
+            queues.push(&mut links, thread, priority);
+        }
+        queues.remove(&mut links, 0, 3);
+        queues.push(&mut links, 0, 3);
+        let order: Vec<u32> = core::iter::from_fn(|| queues.pop(&mut links)).collect();
+        assert_eq!(order, [2, 1, 0, 3]);
+    }
+}

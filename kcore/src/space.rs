@@ -1,0 +1,208 @@
+//! Spaces: upper page tables of their own, leaves that they share.
+//!
+//! `link` puts a leaf under one slot with the domain's rights: one entry for 2 MiB. Upper tables
+//! are made when first needed and remembered with the place where they hang, so that a space is
+//! emptied entry by entry and its tables go back as known zeroes.
+
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
+
+use abi::Rights;
+
+use crate::{
+    Frame, Hardware,
+    frames::Frames,
+    machine::Shortage,
+    paging::{encode_link, encode_table, frame_of, is_present},
+};
+
+/// A page table that serves one slot, wherever it is linked. One reference on its frame is its
+/// own, one more stands for each link.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Leaf(pub Frame);
+
+/// A space, by number.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SpaceId(pub u32);
+
+impl SpaceId {
+    /// No space.
+    pub const NONE: SpaceId = SpaceId(u32::MAX);
+}
+
+/// A table of a space's own, and the entry that leads to it.
+struct UpperTable {
+    frame: Frame,
+    parent: Frame,
+    index: usize,
+}
+
+/// One space.
+pub struct Space {
+    /// Its root table.
+    pub root: Frame,
+    /// Tops of the free stacks of callee threads, for portals into this space.
+    pub stacks: Vec<u64>,
+    /// Not zero while threads may be waiting for one of them: returns then take the general way.
+    pub stacks_wanted: u32,
+    tables: Vec<UpperTable>,
+    links: u32,
+    live: bool,
+}
+
+/// Spaces that may exist.
+pub const SPACES_MAX: usize = 4096;
+
+/// All spaces.
+#[derive(Default)]
+pub struct Spaces {
+    slots: Vec<Space>,
+    free: Vec<u32>,
+}
+
+/// Where a slot's entry stands: indices into the three upper levels.
+const fn places(slot: u64) -> [usize; 3] {
+    [(slot >> 18) as usize & 511, (slot >> 9) as usize & 511, slot as usize & 511]
+}
+
+impl Spaces {
+    /// The space with this number. A number that is not in use is a bug above and gets the first space.
+    #[inline]
+    pub fn get(&self, id: SpaceId) -> &Space {
+        &self.slots[id.0 as usize]
+    }
+
+    /// The same, to change.
+    #[inline]
+    pub fn get_mut(&mut self, id: SpaceId) -> &mut Space {
+        &mut self.slots[id.0 as usize]
+    }
+
+    /// Makes a space that holds nothing but the kernel.
+    ///
+    /// # Errors
+    /// [`Shortage::Spaces`], [`Shortage::Frames`].
+    pub fn create(&mut self, frames: &mut Frames, hardware: &mut impl Hardware) -> Result<SpaceId, Shortage> {
+        if self.free.is_empty() && self.slots.len() >= SPACES_MAX {
+            return Err(Shortage::Spaces);
+        }
+        let root = frames.take_zeroed(hardware)?;
+        for &(index, entry) in hardware.kernel_entries() {
+            hardware.table(root)[index].store(entry, Relaxed);
+        }
+        if let Some(number) = self.free.pop() {
+            let space = &mut self.slots[number as usize];
+            space.root = root;
+            space.live = true;
+            return Ok(SpaceId(number));
+        }
+        self.slots.push(Space { root, stacks: Vec::new(), stacks_wanted: 0, tables: Vec::new(), links: 0, live: true });
+        Ok(SpaceId(self.slots.len() as u32 - 1))
+    }
+
+    /// Destroys a space.
+    pub fn destroy(&mut self, id: SpaceId, frames: &mut Frames, hardware: &mut impl Hardware) {
+        let space = &mut self.slots[id.0 as usize];
+        if !space.live {
+            return;
+        }
+        if space.links > 0 {
+            space.unlink_all(frames, hardware);
+        }
+        // Children were made after their parents: take them off in the other direction.
+        while let Some(table) = space.tables.pop() {
+            hardware.table(table.parent)[table.index].store(0, Relaxed);
+            frames.release_zeroed(table.frame);
+        }
+        for &(index, _) in hardware.kernel_entries() {
+            hardware.table(space.root)[index].store(0, Relaxed);
+        }
+        frames.release_zeroed(space.root);
+        space.stacks.clear();
+        space.stacks_wanted = 0;
+        space.live = false;
+        self.free.push(id.0);
+    }
+
+    /// Links a leaf at a slot, or changes the rights of what is linked there.
+    ///
+    /// # Errors
+    /// [`Shortage::Frames`] if an upper table cannot be had.
+    pub fn link(&mut self, id: SpaceId, slot: u64, leaf: Leaf, rights: Rights, frames: &mut Frames, hardware: &mut impl Hardware) -> Result<(), Shortage> {
+        let space = &mut self.slots[id.0 as usize];
+        let [first, second, third] = places(slot);
+        let middle = space.table_below(space.root, first, frames, hardware)?;
+        let lowest = space.table_below(middle, second, frames, hardware)?;
+        let place = &hardware.table(lowest)[third];
+        let before = place.load(Relaxed);
+        place.store(encode_link(leaf.0, rights), Relaxed);
+        if is_present(before) {
+            frames.release(frame_of(before));
+        } else {
+            space.links += 1;
+        }
+        frames.share(leaf.0);
+        Ok(())
+    }
+
+    /// Removes what is linked at a slot.
+    pub fn unlink(&mut self, id: SpaceId, slot: u64, frames: &mut Frames, hardware: &mut impl Hardware) {
+        let space = &mut self.slots[id.0 as usize];
+        let [first, second, third] = places(slot);
+        let mut table = space.root;
+        for index in [first, second] {
+            let entry = hardware.table(table)[index].load(Relaxed);
+            if !is_present(entry) {
+                return;
+            }
+            table = frame_of(entry);
+        }
+        let place = &hardware.table(table)[third];
+        let entry = place.load(Relaxed);
+        if is_present(entry) {
+            place.store(0, Relaxed);
+            space.links -= 1;
+            frames.release(frame_of(entry));
+        }
+    }
+}
+
+impl Space {
+    /// Gives a stack back; whoever waits for one is to be woken now.
+    pub fn give_stack(&mut self, top: u64) {
+        self.stacks.push(top);
+        self.stacks_wanted = 0;
+    }
+
+    /// Page-table pages of its own, the root included.
+    pub fn table_count(&self) -> u64 {
+        self.tables.len() as u64 + 1
+    }
+
+    /// The table under an entry, made if it is missing.
+    fn table_below(&mut self, parent: Frame, index: usize, frames: &mut Frames, hardware: &mut impl Hardware) -> Result<Frame, Shortage> {
+        let entry = hardware.table(parent)[index].load(Relaxed);
+        if is_present(entry) {
+            return Ok(frame_of(entry));
+        }
+        let frame = frames.take_zeroed(hardware)?;
+        hardware.table(parent)[index].store(encode_table(frame), Relaxed);
+        self.tables.push(UpperTable { frame, parent, index });
+        Ok(frame)
+    }
+
+    /// Unlinks every leaf: scans the lowest tables.
+    fn unlink_all(&mut self, frames: &mut Frames, hardware: &impl Hardware) {
+        let root = self.root;
+        for lowest in self.tables.iter().filter(|table| table.parent != root) {
+            for place in hardware.table(lowest.frame) {
+                let entry = place.load(Relaxed);
+                if is_present(entry) {
+                    place.store(0, Relaxed);
+                    frames.release(frame_of(entry));
+                }
+            }
+        }
+        self.links = 0;
+    }
+}

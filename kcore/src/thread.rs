@@ -1,0 +1,255 @@
+//! Threads: user registers, portal frames, and what a parked thread will do again.
+//!
+//! A thread is nothing else (DESIGN §3): there is no kernel stack to keep. Its registers stand in
+//! a [`Context`] into which the processor itself pushes when user code is interrupted.
+
+use alloc::{boxed::Box, vec::Vec};
+
+use abi::layout::CALL_DEPTH_MAX;
+
+use crate::{SpaceId, machine::Shortage, scheduler::NONE, wait::Key};
+
+/// Threads that may exist.
+pub const THREADS_MAX: usize = 1024;
+
+/// A thread, unique in space and time: the index in the low 16 bits, above it a version that is
+/// never used twice. Zero names no thread.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ThreadId(pub u64);
+
+impl ThreadId {
+    /// Its place in the thread table.
+    #[inline]
+    pub const fn index(self) -> usize {
+        (self.0 & 0xffff) as usize
+    }
+}
+
+/// User registers, in the order in which the trap entry leaves them in memory (ascending).
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+#[repr(C, align(16))]
+#[allow(missing_docs, reason = "each field is the register of its name")]
+pub struct Context {
+    pub r15: u64,
+    pub r14: u64,
+    pub r13: u64,
+    pub r12: u64,
+    pub r11: u64,
+    pub r10: u64,
+    pub r9: u64,
+    pub r8: u64,
+    pub rbp: u64,
+    pub rdi: u64,
+    pub rsi: u64,
+    pub rdx: u64,
+    pub rcx: u64,
+    pub rbx: u64,
+    pub rax: u64,
+    /// Number of the exception or interrupt.
+    pub vector: u64,
+    /// The processor's error code.
+    pub error: u64,
+    pub rip: u64,
+    pub cs: u64,
+    pub rflags: u64,
+    pub rsp: u64,
+    pub ss: u64,
+}
+
+impl Context {
+    /// Everything scrubbed but where to go on.
+    pub fn reset(&mut self, rip: u64, rsp: u64) {
+        *self = Context { rip, rsp, cs: USER_CODE, ss: USER_DATA, rflags: USER_FLAGS, ..Context::default() };
+    }
+
+    /// The results of a call: error, value, second value.
+    pub fn set_results(&mut self, error: u64, value: u64, value2: u64) {
+        self.rax = error;
+        self.rdx = value;
+        self.rsi = value2;
+    }
+
+    /// The first argument registers of a C function; the fourth in r10 as well, because `sysret`
+    /// takes rcx.
+    pub fn set_arguments(&mut self, arguments: [u64; 4]) {
+        [self.rdi, self.rsi, self.rdx, self.rcx] = arguments;
+        self.r10 = arguments[3];
+    }
+}
+
+/// Selector of user code, as `sysret` makes it.
+pub const USER_CODE: u64 = 0x23;
+/// Selector of user data.
+pub const USER_DATA: u64 = 0x1b;
+/// Flags of user code: interrupts on, nothing else.
+pub const USER_FLAGS: u64 = 0x202;
+
+/// A frame of the portal stack: where a protected call returns to.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct PortalFrame {
+    /// The caller's next instruction.
+    pub rip: u64,
+    /// The caller's stack pointer.
+    pub rsp: u64,
+    /// Top of the callee's stack, to give back.
+    pub stack: u64,
+    /// The caller's space.
+    pub space: SpaceId,
+}
+
+/// How a parked thread came back.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Resumed {
+    /// It was not parked before.
+    First,
+    /// Its key was woken.
+    Woken,
+    /// Its time came.
+    TimedOut,
+}
+
+/// Where a thread is.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum State {
+    /// No thread has this place.
+    Free,
+    /// On a run queue.
+    Ready,
+    /// On a processor.
+    Running,
+    /// Waiting for a key.
+    Parked(Key),
+    /// Off until woken by name.
+    Suspended,
+}
+
+/// A system call that a parked thread will do again.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Operation {
+    /// The call's number.
+    pub number: u64,
+    /// Its arguments.
+    pub arguments: [u64; 6],
+}
+
+/// One thread.
+pub struct Thread {
+    /// User registers.
+    pub context: Context,
+    /// The space it runs in.
+    pub space: SpaceId,
+    /// Frames in use.
+    pub depth: u32,
+    /// Index of its state of the vector unit, if that is live (see the kernel's `vector`).
+    pub vector_live: u32,
+    /// Whether a return from a protected call must be looked at by the server.
+    pub intercept_return: u32,
+    /// Where it is.
+    pub state: State,
+    /// 0 to 7.
+    pub priority: u8,
+    /// Its identifier now, or that of the last thread in this place.
+    pub id: ThreadId,
+    /// The call to do again, if it is parked in one.
+    pub operation: Option<Operation>,
+    /// How it came back.
+    pub resumed: Resumed,
+    /// Absolute time at which it is woken.
+    pub deadline: Option<u64>,
+    /// Processor time, nanoseconds.
+    pub time_ns: u64,
+    /// Portal frames; the first `depth` are in use.
+    pub frames: [PortalFrame; CALL_DEPTH_MAX],
+}
+
+impl Thread {
+    fn vacant(index: usize) -> Self {
+        Self {
+            context: Context::default(),
+            space: SpaceId(0),
+            depth: 0,
+            vector_live: 0,
+            intercept_return: 0,
+            state: State::Free,
+            priority: 0,
+            id: ThreadId(index as u64),
+            operation: None,
+            resumed: Resumed::First,
+            deadline: None,
+            time_ns: 0,
+            frames: [PortalFrame { rip: 0, rsp: 0, stack: 0, space: SpaceId(0) }; CALL_DEPTH_MAX],
+        }
+    }
+}
+
+/// The table of threads. Its places never move, because the processor pushes into them.
+pub struct Threads {
+    /// All places.
+    pub table: Box<[Thread]>,
+    free: Vec<u32>,
+}
+
+impl Default for Threads {
+    fn default() -> Self {
+        Self {
+            table: (0..THREADS_MAX).map(Thread::vacant).collect(),
+            free: (0..THREADS_MAX as u32).rev().collect(),
+        }
+    }
+}
+
+impl Threads {
+    /// A suspended thread.
+    ///
+    /// # Errors
+    /// [`Shortage::Threads`].
+    pub fn create(&mut self, space: SpaceId, rip: u64, rsp: u64, arguments: [u64; 4], priority: u8) -> Result<ThreadId, Shortage> {
+        let index = self.free.pop().ok_or(Shortage::Threads)?;
+        let thread = &mut self.table[index as usize];
+        // Versions start at one, so that no identifier is ever zero.
+        thread.id = ThreadId(thread.id.0 + (1 << 16));
+        thread.context.reset(rip, rsp);
+        thread.context.set_arguments(arguments);
+        thread.space = space;
+        thread.depth = 0;
+        thread.vector_live = 0;
+        thread.intercept_return = 0;
+        thread.state = State::Suspended;
+        thread.priority = priority.min(abi::layout::PRIORITY_MAX as u8);
+        thread.operation = None;
+        thread.resumed = Resumed::First;
+        thread.deadline = None;
+        thread.time_ns = 0;
+        Ok(thread.id)
+    }
+
+    /// Gives a place back.
+    pub fn remove(&mut self, index: u32) {
+        self.table[index as usize].state = State::Free;
+        self.free.push(index);
+    }
+
+    /// The index of a thread that exists.
+    pub fn find(&self, id: ThreadId) -> Option<u32> {
+        let thread = self.table.get(id.index())?;
+        (thread.id == id && thread.state != State::Free).then_some(id.index() as u32)
+    }
+
+    /// The thread with this identifier; a stale one gets the place's present thread, which is a
+    /// bug above that debug builds report.
+    #[inline]
+    pub fn get(&self, id: ThreadId) -> &Thread {
+        debug_assert!(self.find(id).is_some(), "stale thread {id:?}");
+        &self.table[id.index() % THREADS_MAX]
+    }
+
+    /// The same, to change.
+    #[inline]
+    pub fn get_mut(&mut self, id: ThreadId) -> &mut Thread {
+        debug_assert!(self.find(id).is_some(), "stale thread {id:?}");
+        &mut self.table[id.index() % THREADS_MAX]
+    }
+}
+
+const _: () = assert!(NONE as usize > THREADS_MAX);
+const _: () = assert!(size_of::<Context>() == 176);

@@ -1,0 +1,93 @@
+//! From the loader to Rust.
+//!
+//! QEMU's `-kernel` finds the PVH note and jumps to `pvh_start` in 32-bit mode, paging off, with
+//! the physical address of the start information in ebx. The tables here map the first 4 GiB three
+//! times: at 0 (for the few instructions before the jump), at the direct map, and its first GiB at
+//! -2 GiB where the kernel is linked. [`super::paging`] replaces them with strict ones.
+
+use core::arch::global_asm;
+
+global_asm!(
+    r#"
+    .section .note.pvh, "a", @note
+    .balign 4
+    .long 4, 4, 18
+    .asciz "Xen"
+    .long pvh_start
+
+    .section .boot.text, "ax", @progbits
+    .code32
+    .global pvh_start
+pvh_start:
+    cli
+    cld
+    movl %cr4, %eax
+    orl $0x20, %eax
+    movl %eax, %cr4
+    movl $boot_root, %eax
+    movl %eax, %cr3
+    movl $0xc0000080, %ecx
+    rdmsr
+    orl $0x901, %eax
+    wrmsr
+    movl %cr0, %eax
+    orl $0x80010001, %eax
+    movl %eax, %cr0
+    lgdt boot_gdt_pointer
+    ljmpl $8, $long_start
+    .code64
+long_start:
+    movw $16, %ax
+    movw %ax, %ds
+    movw %ax, %es
+    movw %ax, %ss
+    movl %ebx, %edi
+    movabsq $high_start, %rax
+    jmpq *%rax
+
+    .section .boot.data, "aw", @progbits
+    .balign 8
+boot_gdt:
+    .quad 0, 0x00af9a000000ffff, 0x00cf92000000ffff
+boot_gdt_pointer:
+    .word 23
+    .long boot_gdt
+    .balign 4096
+boot_root:
+    .quad boot_low + 3
+    .skip 255 * 8
+    .quad boot_low + 3
+    .skip 254 * 8
+    .quad boot_high + 3
+    .balign 4096
+boot_low:
+    .quad boot_memory + 0x3, boot_memory + 0x1003, boot_memory + 0x2003, boot_memory + 0x3003
+    .skip 508 * 8
+    .balign 4096
+boot_high:
+    .skip 510 * 8
+    .quad boot_memory + 3
+    .skip 8
+    .balign 4096
+boot_memory:
+    .set place, 0
+    .rept 2048
+    .quad place * 0x200000 + 0x83
+    .set place, place + 1
+    .endr
+
+    .section .text.entry, "ax", @progbits
+high_start:
+    movq $boot_stack_top, %rsp
+    xorl %ebp, %ebp
+    call {start}
+    ud2
+
+    .section .bss.boot_stack, "aw", @nobits
+    .balign 4096
+    .skip 65536
+boot_stack_top:
+    "#,
+    start = sym crate::kernel_start,
+    options(att_syntax)
+);

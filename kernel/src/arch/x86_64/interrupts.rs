@@ -1,0 +1,139 @@
+//! Interrupt controllers: the processor's own (with the timer), the one for lines (serial ports).
+//! The disk interrupts by message.
+
+use core::{
+    arch::asm,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use super::{clock, direct::DIRECT_MAP, ports::write8};
+
+/// Interrupts that the kernel knows.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Interrupt {
+    /// The timer asked for with [`set_timer`].
+    Timer,
+    /// The terminal.
+    Terminal,
+    /// The control line.
+    Control,
+    /// The disk.
+    Disk,
+}
+
+const VECTOR_TIMER: u8 = 32;
+const VECTOR_TERMINAL: u8 = 33;
+const VECTOR_CONTROL: u8 = 34;
+const VECTOR_DISK: u8 = 35;
+const VECTOR_SPURIOUS: u32 = 255;
+
+const LOCAL: u64 = 0xfee0_0000;
+const LINES: u64 = 0xfec0_0000;
+
+const LOCAL_ID: u64 = 0x20;
+const LOCAL_END: u64 = 0xb0;
+const LOCAL_SPURIOUS: u64 = 0xf0;
+const LOCAL_TIMER: u64 = 0x320;
+const LOCAL_INITIAL: u64 = 0x380;
+const LOCAL_CURRENT: u64 = 0x390;
+const LOCAL_DIVIDE: u64 = 0x3e0;
+
+fn local_read(offset: u64) -> u32 {
+    // SAFETY: the controller's registers stand at a fixed place in the direct map.
+    unsafe { ((DIRECT_MAP + LOCAL + offset) as *const u32).read_volatile() }
+}
+
+fn local_write(offset: u64, value: u32) {
+    // SAFETY: as in `local_read`; the values written here only concern interrupts.
+    unsafe { ((DIRECT_MAP + LOCAL + offset) as *mut u32).write_volatile(value) };
+}
+
+fn line_write(index: u32, value: u32) {
+    // SAFETY: as in `local_write`, for the controller of lines.
+    unsafe {
+        ((DIRECT_MAP + LINES) as *mut u32).write_volatile(index);
+        ((DIRECT_MAP + LINES + 0x10) as *mut u32).write_volatile(value);
+    }
+}
+
+/// Timer counts in 2^20 nanoseconds.
+static TIMER_SCALE: AtomicU64 = AtomicU64::new(0);
+/// When the timer will interrupt.
+static ARMED: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// Sets up the controllers and measures the clocks.
+pub fn initialise() {
+    // The old controllers off: everything masked.
+    write8(0x21, 0xff);
+    write8(0xa1, 0xff);
+    local_write(LOCAL_SPURIOUS, 0x100 | VECTOR_SPURIOUS);
+    local_write(LOCAL_DIVIDE, 0b0011);
+    local_write(LOCAL_TIMER, 1 << 16);
+    let (ticks, counts) = clock::measure(|| local_write(LOCAL_INITIAL, u32::MAX), || u64::from(u32::MAX - local_read(LOCAL_CURRENT)));
+    clock::initialise(ticks);
+    TIMER_SCALE.store((counts << 20) / clock::measured_ns(), Relaxed);
+    local_write(LOCAL_INITIAL, 0);
+    local_write(LOCAL_TIMER, u32::from(VECTOR_TIMER));
+}
+
+/// Lets the serial ports interrupt.
+pub fn enable_serial() {
+    let processor = local_read(LOCAL_ID) & 0xff00_0000;
+    for (line, vector) in [(4, VECTOR_TERMINAL), (3, VECTOR_CONTROL)] {
+        line_write(0x10 + 2 * line + 1, processor);
+        line_write(0x10 + 2 * line, u32::from(vector));
+    }
+}
+
+/// The message by which the disk interrupts this processor: address, data.
+pub fn disk_message() -> (u64, u32) {
+    (LOCAL | u64::from(local_read(LOCAL_ID) >> 24) << 12, u32::from(VECTOR_DISK))
+}
+
+/// Asks for a timer interrupt at that time, if none is due earlier.
+pub fn set_timer(at_ns: u64) {
+    if at_ns >= ARMED.load(Relaxed) {
+        return;
+    }
+    ARMED.store(at_ns, Relaxed);
+    let wait = at_ns.saturating_sub(clock::now_ns());
+    let counts = (u128::from(wait) * u128::from(TIMER_SCALE.load(Relaxed))) >> 20;
+    local_write(LOCAL_INITIAL, (counts as u64).clamp(1, u64::from(u32::MAX)) as u32);
+}
+
+/// Which interrupt this vector is, once its controller has been told that it is being handled.
+pub fn accept(vector: u64) -> Option<Interrupt> {
+    if vector >= 32 {
+        local_write(LOCAL_END, 0);
+    }
+    match vector as u8 {
+        VECTOR_TIMER => {
+            ARMED.store(u64::MAX, Relaxed);
+            Some(Interrupt::Timer)
+        }
+        VECTOR_TERMINAL => Some(Interrupt::Terminal),
+        VECTOR_CONTROL => Some(Interrupt::Control),
+        VECTOR_DISK => Some(Interrupt::Disk),
+        _ => None,
+    }
+}
+
+/// Sleeps until an interrupt has been handled.
+pub fn wait_for_interrupt() {
+    // SAFETY: interrupts are on only inside; `sti` takes effect after `hlt`, so none is missed.
+    unsafe { asm!("sti", "hlt", "cli", options(nostack)) };
+}
+
+/// Lets interrupts in that are waiting.
+pub fn poll_interrupts() {
+    // SAFETY: as in `wait_for_interrupt`; one instruction passes with interrupts on.
+    unsafe { asm!("sti", "nop", "cli", options(nostack)) };
+}
+
+/// Stops this processor.
+pub fn stop_forever() -> ! {
+    loop {
+        // SAFETY: nothing runs here any more.
+        unsafe { asm!("cli", "hlt", options(nomem, nostack)) };
+    }
+}

@@ -1,0 +1,18 @@
+//! x86-64 under QEMU or on a PC: everything that needs privileged instructions.
+//!
+//! In reading order: [`boot`] (32-bit entry to Rust), [`start`] (what the loader tells),
+//! [`direct`] (all memory at one offset), [`paging`], [`processor`] (tables, features),
+//! [`syscall`] and [`traps`] (the two ways in, the one way out), [`interrupts`], [`clock`],
+//! [`vector`] (x87, SSE, AVX), [`ports`].
+
+pub mod boot;
+pub mod clock;
+pub mod direct;
+pub mod interrupts;
+pub mod paging;
+pub mod ports;
+pub mod processor;
+pub mod start;
+pub mod syscall;
+pub mod traps;
+pub mod vector;

@@ -1,0 +1,123 @@
+//! The kernel's own translations, and what makes processors forget.
+//!
+//! The strict tables: the direct map without execution, kernel text read-only and executable,
+//! constants read-only, data without execution. They hang from entries 256 and 511 of every root;
+//! user translations are never global, so writing CR3 forgets them.
+
+use core::{
+    arch::asm,
+    sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+};
+
+use kcore::Frame;
+
+use super::direct;
+
+unsafe extern "C" {
+    static __text_start: u8;
+    static __text_end: u8;
+    static __rodata_end: u8;
+    static __kernel_end: u8;
+}
+
+const KERNEL_BASE: u64 = 0xffff_ffff_8000_0000;
+const PRESENT: u64 = 1;
+const WRITE: u64 = 2;
+const LARGE: u64 = 1 << 7;
+const GLOBAL: u64 = 1 << 8;
+const NO_EXECUTE: u64 = 1 << 63;
+
+/// The root that holds the kernel alone.
+static KERNEL_ROOT: AtomicU32 = AtomicU32::new(0);
+/// Entries of the upper half: direct map and kernel.
+static ENTRIES: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+const PLACES: [usize; 2] = [256, 511];
+
+/// Physical end of the kernel's image.
+pub fn kernel_end() -> u64 {
+    (&raw const __kernel_end) as u64 - KERNEL_BASE
+}
+
+/// Builds the strict tables for memory up to `end` (physical) and loads them. `take` gives zeroed frames.
+pub fn build(end: u64, mut take: impl FnMut() -> Frame) {
+    let root = take();
+    let high = take();
+    let low = take();
+    let mut end = end.max(4 << 30);
+    end = end.next_multiple_of(1 << 30).min(512 << 30);
+    for gib in 0..end >> 30 {
+        let middle = take();
+        for (index, entry) in direct::table(middle).iter().enumerate() {
+            let physical = gib << 30 | (index as u64) << 21;
+            entry.store(physical | PRESENT | WRITE | LARGE | GLOBAL | NO_EXECUTE, Relaxed);
+        }
+        direct::table(low)[gib as usize].store(middle.physical() | PRESENT | WRITE, Relaxed);
+    }
+    let middle = take();
+    direct::table(high)[510].store(middle.physical() | PRESENT | WRITE, Relaxed);
+    let [text, text_end, rodata_end, kernel_end] =
+        [&raw const __text_start, &raw const __text_end, &raw const __rodata_end, &raw const __kernel_end].map(|place| place as u64);
+    let mut address = text;
+    while address < kernel_end {
+        let slot = &direct::table(middle)[(address >> 21) as usize & 511];
+        if slot.load(Relaxed) == 0 {
+            slot.store(take().physical() | PRESENT | WRITE, Relaxed);
+        }
+        let lowest = Frame((slot.load(Relaxed) >> 12) as u32);
+        let rights = match address {
+            _ if address < text_end => 0,
+            _ if address < rodata_end => NO_EXECUTE,
+            _ => NO_EXECUTE | WRITE,
+        };
+        let place = &direct::table(lowest)[(address >> 12) as usize & 511];
+        place.store((address - KERNEL_BASE) | PRESENT | GLOBAL | rights, Relaxed);
+        address += 4096;
+    }
+    for (place, (index, table)) in ENTRIES.iter().zip(PLACES.into_iter().zip([low, high])) {
+        let entry = table.physical() | PRESENT | WRITE;
+        place.store(entry, Relaxed);
+        direct::table(root)[index].store(entry, Relaxed);
+    }
+    KERNEL_ROOT.store(root.0, Relaxed);
+    direct::set_end(end);
+    load_root(root);
+}
+
+/// Entries of the upper half of every root.
+pub fn kernel_entries() -> [(usize, u64); 2] {
+    [0, 1].map(|which: usize| (PLACES[which], ENTRIES[which].load(Relaxed)))
+}
+
+/// The root that is loaded.
+pub fn loaded_root() -> Frame {
+    let value: u64;
+    // SAFETY: reading a control register has no effect.
+    unsafe { asm!("mov {}, cr3", out(reg) value, options(nomem, nostack, preserves_flags)) };
+    Frame((value >> 12) as u32)
+}
+
+/// Loads a root; the processor forgets all user translations.
+#[inline(always)]
+pub fn load_root(root: Frame) {
+    // SAFETY: every root that exists holds the kernel's entries, so the instruction after this
+    // one is mapped as before.
+    unsafe { asm!("mov cr3, {}", in(reg) root.physical(), options(nostack, preserves_flags)) };
+}
+
+/// Goes to the kernel's own root if `root` is loaded: it is about to be freed.
+pub fn leave_root(root: Frame) {
+    if loaded_root() == root {
+        load_root(Frame(KERNEL_ROOT.load(Relaxed)));
+    }
+}
+
+/// Forgets all user translations.
+pub fn flush_all() {
+    load_root(loaded_root());
+}
+
+/// Forgets one page.
+pub fn flush_page(address: u64) {
+    // SAFETY: forgetting a translation is always allowed.
+    unsafe { asm!("invlpg [{}]", in(reg) address, options(nostack, preserves_flags)) };
+}

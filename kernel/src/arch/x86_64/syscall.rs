@@ -1,0 +1,149 @@
+//! The way in by `syscall`, and out by `sysret`.
+//!
+//! Three ways share the entry. Protected calls and returns over a remembered way are done at once
+//! ([`portal_call`], [`portal_return`]); everything else is `crate::event::system_call`. Only rip and rsp of the
+//! caller are kept: by the register rule (DESIGN §3) the stub has saved what it needs.
+//!
+//! `sysret` with a non-canonical address faults in the kernel with the user's stack. It cannot
+//! happen: rcx comes from a `syscall` instruction in user memory, which ends below the empty top slot, or from
+//! an entry point that the server checked. R11 is built from a constant.
+
+use core::arch::naked_asm;
+
+use abi::Call;
+
+use super::processor::{KERNEL_STACK, USER_RIP, USER_RSP, VALUE2};
+
+/// What a call returns in registers: error, value. The second value goes through the processor's area.
+#[repr(C)]
+pub struct Results {
+    /// Error, or zero.
+    pub error: u64,
+    /// Value.
+    pub value: u64,
+}
+
+/// Where a protected call continues; `rip` zero: not over the fast path.
+#[repr(C)]
+pub struct Target {
+    /// Next instruction.
+    pub rip: u64,
+    /// Stack pointer.
+    pub rsp: u64,
+}
+
+/// Where `syscall` leads.
+#[unsafe(naked)]
+pub unsafe extern "C" fn entry() {
+    naked_asm!(
+        "swapgs",
+        "mov gs:[{USER_RSP}], rsp",
+        "mov rsp, gs:[{KERNEL_STACK}]",
+        "mov gs:[{USER_RIP}], rcx",
+        "cmp rax, {PDX_RETURN}",
+        "jbe 3f",
+        // The general way: six arguments as C wants them, the number as the seventh.
+        "2:",
+        "mov rcx, r10",
+        "push rax",
+        "push rax",
+        "call {system_call}",
+        "mov rsi, gs:[{VALUE2}]",
+        "mov rcx, gs:[{USER_RIP}]",
+        "mov rsp, gs:[{USER_RSP}]",
+        "mov qword ptr gs:[{VALUE2}], 0",
+        "xor edi, edi",
+        "xor r8d, r8d",
+        "xor r9d, r9d",
+        "xor r10d, r10d",
+        "mov r11d, 0x202",
+        "swapgs",
+        "sysretq",
+        "3:",
+        "je 4f",
+        "test eax, eax",
+        "jz 2b",
+        // Protected call: entry in rdi, kind in rdx, parameters in rsi, r10, r8, r9.
+        "push r9",
+        "push r8",
+        "push r10",
+        "push rsi",
+        "push rdi",
+        "push rdx",
+        "mov rsi, rdx",
+        "mov rdx, rcx",
+        "mov rcx, gs:[{USER_RSP}]",
+        "call {portal_call}",
+        "mov r11, rdx",
+        "pop rdx",
+        "pop rdi",
+        "pop rsi",
+        "pop r10",
+        "pop r8",
+        "pop r9",
+        "test rax, rax",
+        "jz 5f",
+        "mov rcx, rax",
+        "mov rdi, rsi",
+        "mov rsi, r10",
+        "mov rdx, r8",
+        "mov r10, r9",
+        "mov rsp, r11",
+        "xor eax, eax",
+        "xor ebx, ebx",
+        "xor ebp, ebp",
+        "xor r8d, r8d",
+        "xor r9d, r9d",
+        "xor r12d, r12d",
+        "xor r13d, r13d",
+        "xor r14d, r14d",
+        "xor r15d, r15d",
+        "mov r11d, 0x202",
+        "swapgs",
+        "sysretq",
+        "5:",
+        "mov eax, {PDX_CALL}",
+        "jmp 2b",
+        // Return from a protected call: results in rdi and rsi.
+        "4:",
+        "push rsi",
+        "push rdi",
+        "call {portal_return}",
+        "mov r11, rdx",
+        "pop rdx",
+        "pop rsi",
+        "test rax, rax",
+        "jz 6f",
+        "mov rcx, rax",
+        "mov rsp, r11",
+        "xor eax, eax",
+        "xor ebx, ebx",
+        "xor ebp, ebp",
+        "xor edi, edi",
+        "xor r8d, r8d",
+        "xor r9d, r9d",
+        "xor r10d, r10d",
+        "xor r12d, r12d",
+        "xor r13d, r13d",
+        "xor r14d, r14d",
+        "xor r15d, r15d",
+        "mov r11d, 0x202",
+        "swapgs",
+        "sysretq",
+        "6:",
+        "mov rdi, rdx",
+        "mov eax, {PDX_RETURN}",
+        "jmp 2b",
+        USER_RSP = const USER_RSP,
+        KERNEL_STACK = const KERNEL_STACK,
+        USER_RIP = const USER_RIP,
+        VALUE2 = const VALUE2,
+        PDX_CALL = const Call::PdxCall as u64,
+        PDX_RETURN = const Call::PdxReturn as u64,
+        system_call = sym crate::event::system_call,
+        portal_call = sym crate::event::portal_call,
+        portal_return = sym crate::event::portal_return,
+    );
+}
+
+const _: () = assert!(Call::ThreadMyId as u64 == 0 && Call::PdxCall as u64 == 1 && Call::PdxReturn as u64 == 2);

@@ -1,0 +1,115 @@
+//! Registers of x87, SSE and AVX, a state a thread.
+//!
+//! The unit is off (CR0.TS) until a thread uses it. Then the thread's state is loaded, or a fresh
+//! one, and it is saved when another thread comes. A protected call declares these registers
+//! clobbered: crossing a domain with a live state drops it and turns the unit off again, so nothing
+//! leaks to the callee and nothing is saved.
+
+use alloc::{boxed::Box, vec::Vec};
+use core::arch::{asm, x86_64::__cpuid_count};
+
+/// A state in memory: x87, SSE and AVX fit.
+#[repr(C, align(64))]
+struct Area([u8; 1024]);
+
+/// The states of all threads.
+pub struct Vectors {
+    /// Whose state the unit holds.
+    loaded: Option<u32>,
+    areas: Vec<Option<Box<Area>>>,
+    /// Which parts are enabled (XCR0), or zero without XSAVE.
+    parts: u64,
+}
+
+fn turn_off() {
+    // SAFETY: sets CR0.TS: the next use traps.
+    unsafe { asm!("mov {tmp}, cr0", "or {tmp}, 8", "mov cr0, {tmp}", tmp = out(reg) _, options(nomem, nostack)) };
+}
+
+fn turn_on() {
+    // SAFETY: clears CR0.TS; the caller loads a state before user code runs.
+    unsafe { asm!("clts", options(nomem, nostack, preserves_flags)) };
+}
+
+impl Vectors {
+    /// Enables the unit's parts and turns it off until it is used.
+    pub fn new(threads: usize) -> Self {
+        let features = __cpuid_count(1, 0);
+        let mut parts = 0;
+        // SAFETY: CR0: monitor the coprocessor, native errors, no emulation, off. CR4: FXSAVE and
+        // SIMD exceptions, which every 64-bit processor has, and XSAVE where it is reported.
+        unsafe {
+            asm!("mov {tmp}, cr0", "and {tmp}, {mask}", "or {tmp}, 0x2a", "mov cr0, {tmp}", tmp = out(reg) _, mask = in(reg) !4u64, options(nomem, nostack));
+            asm!("mov {tmp}, cr4", "or {tmp}, 0x600", "mov cr4, {tmp}", tmp = out(reg) _, options(nomem, nostack));
+            if features.ecx & 1 << 26 != 0 {
+                parts = if features.ecx & 1 << 28 != 0 { 7 } else { 3 };
+                asm!("mov {tmp}, cr4", "or {tmp}, {bit}", "mov cr4, {tmp}", tmp = out(reg) _, bit = in(reg) 1u64 << 18, options(nomem, nostack));
+                asm!("xsetbv", in("ecx") 0, in("eax") parts as u32, in("edx") 0, options(nomem, nostack, preserves_flags));
+            }
+        }
+        Self { loaded: None, areas: (0..threads).map(|_| None).collect(), parts }
+    }
+
+    /// The thread uses the unit and it was off: gives it its state, a fresh one if `live` says that
+    /// it has none.
+    pub fn load(&mut self, thread: u32, live: bool) {
+        turn_on();
+        let area = self.areas[thread as usize].get_or_insert_with(|| Box::new(Area::fresh()));
+        if !live {
+            **area = Area::fresh();
+        }
+        // SAFETY: the unit is on and the area is a valid state: it was saved by this unit or is the initial one.
+        unsafe {
+            if self.parts == 0 {
+                asm!("fxrstor64 [{}]", in(reg) area.0.as_ptr(), options(nostack));
+            } else {
+                asm!("xrstor64 [{}]", in(reg) area.0.as_ptr(), in("eax") self.parts as u32, in("edx") 0, options(nostack));
+            }
+        }
+        self.loaded = Some(thread);
+    }
+
+    /// Before a thread runs: if the unit holds another's state, saves it (`live`: whether that one
+    /// still wants it) and turns the unit off. The same if its own was dropped.
+    #[inline]
+    pub fn before(&mut self, next: u32, live: impl Fn(u32) -> bool) {
+        let Some(owner) = self.loaded else { return };
+        let wanted = live(owner);
+        if owner == next && wanted {
+            return;
+        }
+        if wanted && let Some(area) = &mut self.areas[owner as usize] {
+            // SAFETY: the unit is on (it holds a state) and the area is large enough for the enabled parts.
+            unsafe {
+                if self.parts == 0 {
+                    asm!("fxsave64 [{}]", in(reg) area.0.as_mut_ptr(), options(nostack));
+                } else {
+                    asm!("xsave64 [{}]", in(reg) area.0.as_mut_ptr(), in("eax") self.parts as u32, in("edx") 0, options(nostack));
+                }
+            }
+        }
+        self.loaded = None;
+        turn_off();
+    }
+
+    /// A thread is gone: its state is nobody's.
+    pub fn forget(&mut self, thread: u32) {
+        if self.loaded == Some(thread) {
+            self.loaded = None;
+            turn_off();
+        }
+    }
+}
+
+impl Area {
+    /// The initial state: control words as the processor starts with, registers zero.
+    fn fresh() -> Self {
+        let mut area = Area([0; 1024]);
+        // x87 control word and MXCSR: all exceptions masked, nearest rounding.
+        area.0[0..2].copy_from_slice(&0x037fu16.to_le_bytes());
+        area.0[24..28].copy_from_slice(&0x1f80u32.to_le_bytes());
+        // XSAVE header: x87 and SSE parts are given; AVX is initial.
+        area.0[512] = 3;
+        area
+    }
+}

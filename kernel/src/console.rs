@@ -1,0 +1,110 @@
+//! The two serial lines, with a queue of what came in.
+//!
+//! Output goes straight to the line and is refused while the line is busy; the writer then waits
+//! for the line's interrupt. Input is taken from the line as it comes, because its own queue is
+//! short.
+
+use alloc::collections::VecDeque;
+
+use drivers::serial::{Cause, Listen, Serial};
+
+use crate::arch::IoPorts;
+
+/// Bytes of input that wait for a reader at most; what comes beyond is left in the line.
+const QUEUE: usize = 4096;
+
+/// One line.
+pub struct Line {
+    serial: Option<Serial<IoPorts>>,
+    input: VecDeque<u8>,
+    blocked: bool,
+}
+
+/// What an interrupt of a line meant.
+#[derive(Copy, Clone, Default, Debug)]
+pub struct LineNews {
+    /// Something can be read.
+    pub input: bool,
+    /// Something can be written again.
+    pub output: bool,
+    /// The interrupt character was typed.
+    pub interrupted: bool,
+}
+
+/// Control-C.
+const INTERRUPT: u8 = 3;
+
+impl Line {
+    /// The line at a port.
+    pub fn new(port: u16) -> Self {
+        let mut serial = Serial::new(IoPorts, port).ok();
+        if let Some(serial) = &mut serial {
+            serial.listen(Listen::ToReceiver);
+        }
+        Self { serial, input: VecDeque::with_capacity(QUEUE), blocked: false }
+    }
+
+    /// Writes what the line takes now; tells how much. A line that is not there takes everything.
+    pub fn write(&mut self, bytes: &[u8]) -> usize {
+        let Some(serial) = &mut self.serial else { return bytes.len() };
+        let mut written = 0;
+        while written < bytes.len() {
+            let taken = serial.write_bytes(&bytes[written..]);
+            if taken == 0 {
+                self.blocked = true;
+                serial.listen(Listen::ToBoth);
+                break;
+            }
+            written += taken;
+        }
+        written
+    }
+
+    /// The next byte of input.
+    pub fn read(&mut self) -> Option<u8> {
+        if self.input.is_empty() {
+            self.take();
+        }
+        self.input.pop_front()
+    }
+
+    fn take(&mut self) -> bool {
+        let Some(serial) = &mut self.serial else { return false };
+        let mut interrupted = false;
+        while self.input.len() < QUEUE
+            && let Some(byte) = serial.read_byte()
+        {
+            interrupted |= byte == INTERRUPT;
+            self.input.push_back(byte);
+        }
+        interrupted
+    }
+
+    /// Takes the last interrupt character back out of the input: it became an event.
+    pub fn swallow_interrupt(&mut self) {
+        if let Some(place) = self.input.iter().rposition(|&byte| byte == INTERRUPT) {
+            self.input.remove(place);
+        }
+    }
+
+    /// Handles an interrupt of the line.
+    pub fn interrupt(&mut self) -> LineNews {
+        let mut news = LineNews { interrupted: self.take(), ..LineNews::default() };
+        // A line that keeps on interrupting must not keep the processor: a few rounds, then the next interrupt.
+        for _ in 0..16 {
+            match self.serial.as_mut().and_then(Serial::cause) {
+                Some(Cause::TransmitterEmpty) => {
+                    if let Some(serial) = &mut self.serial {
+                        serial.listen(Listen::ToReceiver);
+                    }
+                    news.output |= core::mem::take(&mut self.blocked);
+                }
+                Some(Cause::Received) => news.interrupted |= self.take(),
+                Some(Cause::Other) => {}
+                None => break,
+            }
+        }
+        news.input = !self.input.is_empty();
+        news
+    }
+}

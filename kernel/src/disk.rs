@@ -1,0 +1,137 @@
+//! The disk under the store: virtio-blk, its registers and pages from the kernel.
+
+use alloc::{collections::VecDeque, format, string::String, vec::Vec};
+
+use drivers::{
+    block::{BlockDevice, Request as Blocks, SubmitError},
+    dma::{DataPage, DirectMap, Page, Window},
+    entropy::EntropyDevice,
+    msix::Message,
+    pci::Pci,
+    virtio::{BLOCK_DEVICE, ENTROPY_DEVICE, Signal, VENDOR},
+};
+use kcore::Frame;
+use store::world::{DiskError, Operation, QueueFull, Request};
+
+use crate::arch::{self, IoPorts};
+
+/// Where drivers get register windows and pages.
+pub struct Resources {
+    /// Frames put aside for pages shared with devices.
+    pages: Vec<Frame>,
+    /// End of memory: register windows are above or in no range of memory.
+    memory: arch::BootInformation,
+}
+
+impl Resources {
+    /// Hands these frames to drivers.
+    pub fn new(pages: Vec<Frame>, memory: arch::BootInformation) -> Self {
+        Self { pages, memory }
+    }
+
+    /// The map of physical memory.
+    fn map() -> DirectMap {
+        // SAFETY: (1) all memory and the device registers below its end are mapped at this offset
+        // for as long as the kernel runs; `map_registers` refuses what is not.
+        unsafe { DirectMap::new(arch::DIRECT_MAP as usize) }
+    }
+}
+
+impl drivers::world::World for Resources {
+    type Window = Window;
+    type Page = Page;
+
+    fn map_registers(&mut self, physical: u64, bytes: usize) -> Option<Window> {
+        let end = physical.checked_add(bytes as u64)?;
+        let in_memory = self.memory.memory[..self.memory.memory_count].iter().any(|range| physical < range.1 && range.0 < end);
+        if in_memory || physical < 1 << 20 || physical % 4 != 0 || !arch::map_device(physical, bytes as u64) {
+            return None;
+        }
+        // SAFETY: (1) not memory (checked), aligned (checked). (2) The drivers of this tree only
+        // hand devices pages that they were given for it.
+        Some(unsafe { Self::map().window(physical, bytes) })
+    }
+
+    fn allocate_page(&mut self) -> Option<Page> {
+        let frame = self.pages.pop()?;
+        // SAFETY: (1) the frame was taken for this and is never given to anyone else.
+        Some(unsafe { Self::map().page(frame.physical()) })
+    }
+}
+
+/// The disk, if there is one.
+pub struct VirtioDisk {
+    device: BlockDevice<Resources>,
+    /// Requests that the device refused for good: they complete with an error.
+    refused: VecDeque<u32>,
+}
+
+impl VirtioDisk {
+    /// Finds the first disk and brings it up.
+    ///
+    /// # Errors
+    /// In words: there is none, or it does not work.
+    pub fn find(resources: &mut Resources) -> Result<Self, String> {
+        let pci = Pci::new(IoPorts);
+        let found = pci.find(VENDOR, BLOCK_DEVICE).next().ok_or("no virtio disk (give QEMU virtio-blk-pci with disable-legacy=on)")?;
+        let (address, data) = arch::disk_message();
+        let signal = Signal::Message(Message { address, data });
+        let device = BlockDevice::probe(&pci, found.address, resources, signal).map_err(|error| format!("the disk does not start: {error}"))?;
+        Ok(Self { device, refused: VecDeque::new() })
+    }
+
+    /// Handles the disk's interrupt.
+    pub fn acknowledge(&mut self) {
+        self.device.acknowledge_interrupt();
+    }
+}
+
+/// Random bytes from a virtio device, if there is one.
+pub fn entropy(resources: &mut Resources) -> Option<[u8; 32]> {
+    let pci = Pci::new(IoPorts);
+    let found = pci.find(VENDOR, ENTROPY_DEVICE).next()?;
+    let mut device = EntropyDevice::probe(&pci, found.address, resources).ok()?;
+    let mut bytes = [0; 32];
+    device.fill(&mut bytes, 10_000_000).ok()?;
+    Some(bytes)
+}
+
+impl store::world::Disk for VirtioDisk {
+    fn blocks(&self) -> u64 {
+        self.device.capacity_blocks()
+    }
+
+    fn submit(&mut self, request: Request) -> Result<(), QueueFull> {
+        // SAFETY: (1) frames are frames. (2) The store keeps a frame until its request's completion
+        // was taken, reads into frames that are not mapped yet, and writes from frozen ones.
+        let page = unsafe { DataPage::new(Frame(request.frame.0).physical()) };
+        let blocks = match request.operation {
+            Operation::Read => Blocks::Read { block: request.block, page },
+            Operation::Write => Blocks::Write { block: request.block, page },
+            Operation::Flush => Blocks::Flush,
+        };
+        match self.device.submit(request.tag, blocks) {
+            Ok(()) => Ok(()),
+            Err(SubmitError::QueueFull) => Err(QueueFull),
+            Err(_) => {
+                self.refused.push_back(request.tag);
+                Ok(())
+            }
+        }
+    }
+
+    fn complete(&mut self) -> Option<(u32, Result<(), DiskError>)> {
+        if let Some(tag) = self.refused.pop_front() {
+            return Some((tag, Err(DiskError)));
+        }
+        let (tag, result) = self.device.complete()?;
+        Some((tag, result.map_err(|_| DiskError)))
+    }
+
+    fn wait(&mut self) {
+        // At the start only: nothing else has to run. A device that is lost has completions, too.
+        while self.refused.is_empty() && self.device.outstanding() > 0 && !self.device.has_completions() {
+            core::hint::spin_loop();
+        }
+    }
+}

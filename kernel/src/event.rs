@@ -1,0 +1,171 @@
+//! What the entry code calls: system calls, protected calls, traps.
+//!
+//! Every way in takes the kernel lock, hands the event to the server (or to the fast path), and
+//! goes out again: straight back to the caller where nothing else happened, else through
+//! [`leave`], which takes whoever is to run next. Nothing ever waits on the kernel stack.
+
+use abi::layout::{EXCEPTION_ARITHMETIC, EXCEPTION_ILLEGAL};
+use kcore::{
+    SpaceId,
+    kernel::Crossing,
+    thread::{Context, Operation, Resumed},
+};
+use sasos::{Access, Event, Outcome};
+
+use crate::{
+    arch::{self, Results, Target},
+    log,
+    system::{SYSTEM, System},
+};
+
+/// A system call that is not over the fast path.
+pub extern "C" fn system_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
+    let mut system = SYSTEM.enter();
+    let System { platform, server, .. } = &mut *system;
+    let index = platform.kernel.current().unwrap_or(0) as usize;
+    let thread = &mut platform.kernel.threads.table[index];
+    (thread.context.rip, thread.context.rsp) = arch::caller();
+    let arguments = [a0, a1, a2, a3, a4, a5];
+    let event = Event::Call { thread: thread.id, number, arguments, resumed: Resumed::First };
+    let outcome = server.handle(platform, event);
+    if let Outcome::Return(result) = outcome
+        && !platform.kernel.should_preempt()
+        && platform.kernel.hardware.stop.is_none()
+    {
+        return match result {
+            Ok((value, value2)) => {
+                if value2 != 0 {
+                    arch::set_value2(value2);
+                }
+                Results { error: 0, value }
+            }
+            Err(error) => Results { error: error as u64, value: 0 },
+        };
+    }
+    system.settle(outcome, Some(Operation { number, arguments }));
+    if system.platform.kernel.should_preempt() {
+        system.platform.kernel.yield_current();
+    }
+    drop(system);
+    leave()
+}
+
+/// A protected call over a remembered way.
+pub extern "C" fn portal_call(entry: u64, pd: u64, rip: u64, rsp: u64) -> Target {
+    let mut system = SYSTEM.enter();
+    let kernel = &mut system.platform.kernel;
+    cross(kernel.portal_call(entry, pd, Crossing { rip, rsp, space: SpaceId::NONE }), kernel)
+}
+
+/// The return from one.
+pub extern "C" fn portal_return() -> Target {
+    let mut system = SYSTEM.enter();
+    let kernel = &mut system.platform.kernel;
+    cross(kernel.portal_return(), kernel)
+}
+
+#[inline(always)]
+fn cross(to: Option<Crossing>, kernel: &kcore::Kernel<crate::pc::Pc>) -> Target {
+    match to {
+        Some(to) => {
+            arch::load_root(kernel.spaces.get(to.space).root);
+            Target { rip: to.rip, rsp: to.rsp }
+        }
+        None => Target { rip: 0, rsp: 0 },
+    }
+}
+
+/// An exception or interrupt of user code. Gives the registers to go on with.
+pub extern "C" fn trap(context: &mut Context) -> *const Context {
+    let mut system = SYSTEM.enter();
+    let (vector, error) = (context.vector, context.error);
+    let thread = system.platform.kernel.threads.table[system.current() as usize].id;
+    match vector {
+        14 => {
+            let access = match error {
+                _ if error & 16 != 0 => Access::Execute,
+                _ if error & 2 != 0 => Access::Write,
+                _ => Access::Read,
+            };
+            let event = Event::Fault { thread, address: arch::fault_address(), access };
+            let System { platform, server, .. } = &mut *system;
+            let outcome = server.handle(platform, event);
+            if outcome == Outcome::Resume && platform.kernel.stays() {
+                return context;
+            }
+            system.settle(outcome, None);
+        }
+        7 => {
+            let index = system.current();
+            let System { platform, vectors, .. } = &mut *system;
+            let thread = &mut platform.kernel.threads.table[index as usize];
+            vectors.load(index, thread.vector_live != 0);
+            thread.vector_live = 1;
+            return context;
+        }
+        0..32 => {
+            let kind = match vector {
+                0 | 4 | 16 | 19 => EXCEPTION_ARITHMETIC,
+                _ => EXCEPTION_ILLEGAL,
+            };
+            let System { platform, server, .. } = &mut *system;
+            let outcome = server.handle(platform, Event::Exception { thread, kind, address: 0 });
+            system.settle(outcome, None);
+        }
+        _ => {
+            if let Some(interrupt) = arch::accept(vector) {
+                system.interrupt(interrupt);
+            }
+        }
+    }
+    if system.platform.kernel.should_preempt() {
+        system.platform.kernel.yield_current();
+    }
+    if let Some(next) = system.next() {
+        return next;
+    }
+    drop(system);
+    leave()
+}
+
+/// An exception or interrupt of the kernel: interrupts while it is idle, nothing else.
+pub extern "C" fn trap_in_kernel(context: &Context) {
+    if context.vector < 32 {
+        panic!(
+            "exception {} in the kernel at {:#x}, error {:#x}, address {:#x}, stack {:#x}",
+            context.vector,
+            context.rip,
+            context.error,
+            arch::fault_address(),
+            context.rsp
+        );
+    }
+    let mut system = SYSTEM.enter();
+    if let Some(interrupt) = arch::accept(context.vector) {
+        system.interrupt(interrupt);
+    }
+}
+
+/// A double fault or machine check: the frame that the processor pushed.
+pub extern "C" fn fatal(frame: &[u64; 6]) -> ! {
+    log!("panic: double fault or machine check; on its stack: {frame:#x?}");
+    arch::exit(abi::host::EXIT_PANIC)
+}
+
+/// Goes on with whoever is to run, or waits for an interrupt until somebody is.
+pub fn leave() -> ! {
+    loop {
+        let mut system = SYSTEM.enter();
+        if let Some(context) = system.next() {
+            drop(system);
+            arch::resume(context)
+        }
+        let busy = system.idle();
+        drop(system);
+        if !busy {
+            arch::wait_for_interrupt();
+        } else {
+            arch::poll_interrupts();
+        }
+    }
+}

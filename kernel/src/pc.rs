@@ -1,0 +1,154 @@
+//! [`kcore::Hardware`] on the real machine.
+
+use core::{
+    fmt::Write,
+    sync::atomic::AtomicU64,
+};
+
+use abi::layout::{BootReport, STREAM_CONTROL, STREAM_TERMINAL};
+use kcore::{Frame, Hardware};
+use rand_chacha::{
+    ChaCha20Rng,
+    rand_core::{Rng, SeedableRng},
+};
+
+use crate::{arch, console::Line, log::Log, mem::heap};
+
+/// Base ports of the serial lines.
+const TERMINAL_PORT: u16 = 0x3f8;
+const CONTROL_PORT: u16 = 0x2f8;
+
+/// What the machine has beside memory and processors.
+pub struct Pc {
+    /// The terminal.
+    pub terminal: Line,
+    /// The control line.
+    pub control: Line,
+    random: ChaCha20Rng,
+    entries: [(usize, u64); 2],
+    boot: BootReport,
+    /// The value of the exit device, once somebody asked to stop.
+    pub stop: Option<u8>,
+}
+
+impl Pc {
+    /// The machine, seeded with these bytes, started with these words.
+    pub fn new(seed: [u8; 32], boot: BootReport) -> Self {
+        Self {
+            terminal: Line::new(TERMINAL_PORT),
+            control: Line::new(CONTROL_PORT),
+            random: ChaCha20Rng::from_seed(seed),
+            entries: arch::kernel_entries(),
+            boot,
+            stop: None,
+        }
+    }
+
+    /// What is only known later in the boot.
+    pub fn boot_mut(&mut self) -> &mut BootReport {
+        &mut self.boot
+    }
+
+    fn line(&mut self, stream: u64) -> Option<&mut Line> {
+        match stream {
+            STREAM_TERMINAL => Some(&mut self.terminal),
+            STREAM_CONTROL => Some(&mut self.control),
+            _ => None,
+        }
+    }
+}
+
+impl Hardware for Pc {
+    #[inline(always)]
+    fn table(&self, frame: Frame) -> &[AtomicU64; 512] {
+        arch::table(frame)
+    }
+
+    fn bytes(&self, frame: Frame) -> &[u8; 4096] {
+        arch::bytes(frame)
+    }
+
+    fn bytes_mut(&mut self, frame: Frame) -> &mut [u8; 4096] {
+        arch::bytes_mut(frame)
+    }
+
+    #[inline(always)]
+    fn zero(&mut self, frame: Frame) {
+        arch::zero(frame);
+    }
+
+    fn copy(&mut self, from: Frame, to: Frame) {
+        arch::copy(from, to);
+    }
+
+    fn read(&self, frame: Frame, offset: usize, into: &mut [u8]) {
+        arch::read(frame, offset, into);
+    }
+
+    fn write(&mut self, frame: Frame, offset: usize, from: &[u8]) {
+        arch::write(frame, offset, from);
+    }
+
+    fn kernel_entries(&self) -> &[(usize, u64)] {
+        &self.entries
+    }
+
+    fn leave_root(&mut self, root: Frame) {
+        arch::leave_root(root);
+    }
+
+    fn flush_root(&mut self, root: Frame) {
+        if arch::loaded_root() == root {
+            arch::flush_all();
+        }
+    }
+
+    fn flush_page(&mut self, address: u64) {
+        arch::flush_page(address);
+    }
+
+    fn flush_everything(&mut self) {
+        arch::flush_all();
+    }
+
+    fn now_ns(&self) -> u64 {
+        arch::now_ns()
+    }
+
+    fn boot_time_ns(&self) -> u64 {
+        arch::time_of_day_ns()
+    }
+
+    fn random(&mut self) -> u64 {
+        self.random.next_u64()
+    }
+
+    fn set_timer(&mut self, at_ns: u64) {
+        arch::set_timer(at_ns);
+    }
+
+    fn console_write(&mut self, stream: u64, bytes: &[u8]) -> usize {
+        self.line(stream).map_or(bytes.len(), |line| line.write(bytes))
+    }
+
+    fn console_read(&mut self, stream: u64) -> Option<u8> {
+        self.line(stream)?.read()
+    }
+
+    fn log(&mut self, line: core::fmt::Arguments<'_>) {
+        // Writing to the log cannot fail.
+        let _ = writeln!(Log, "{line}");
+    }
+
+    fn heap(&self) -> (u64, u64) {
+        heap::usage()
+    }
+
+    fn stop(&mut self, exit: u8) {
+        self.stop = Some(exit);
+    }
+
+    fn boot_report(&self) -> BootReport {
+        self.boot
+    }
+}

@@ -1,0 +1,226 @@
+//! The whole: kernel, disk and server as one value behind the kernel lock, and the decision which
+//! thread runs when an event has been handled.
+
+use kcore::{
+    Kernel, Machine,
+    thread::{Context, Operation},
+    wait::Key,
+};
+use sasos::{Event, Outcome, Server};
+use store::world::{Disk, DiskError, Frame, Pages, QueueFull, Random, Request};
+
+use crate::{
+    arch::{self, Interrupt, Vectors},
+    disk::VirtioDisk,
+    lock::Lock,
+    log,
+    pc::Pc,
+};
+
+/// The kernel and the disk: all that the server knows of the world.
+pub struct Platform {
+    /// Frames, spaces, threads, portals.
+    pub kernel: Kernel<Pc>,
+    /// The disk.
+    pub disk: VirtioDisk,
+}
+
+kcore::delegate_machine!(impl[] Platform, kernel);
+
+impl Pages for Platform {
+    fn alloc(&mut self) -> Option<Frame> {
+        self.kernel.frames.take_any().ok().map(|frame| Frame(frame.0))
+    }
+
+    fn free(&mut self, frame: Frame) {
+        self.kernel.frames.release(kcore::Frame(frame.0));
+    }
+
+    fn bytes(&self, frame: Frame) -> &[u8; 4096] {
+        arch::bytes(kcore::Frame(frame.0))
+    }
+
+    fn bytes_mut(&mut self, frame: Frame) -> &mut [u8; 4096] {
+        arch::bytes_mut(kcore::Frame(frame.0))
+    }
+}
+
+impl Disk for Platform {
+    fn blocks(&self) -> u64 {
+        self.disk.blocks()
+    }
+
+    fn submit(&mut self, request: Request) -> Result<(), QueueFull> {
+        self.disk.submit(request)
+    }
+
+    fn complete(&mut self) -> Option<(u32, Result<(), DiskError>)> {
+        self.disk.complete()
+    }
+
+    fn wait(&mut self) {
+        self.disk.wait();
+    }
+}
+
+impl Random for Platform {
+    fn next_u64(&mut self) -> u64 {
+        self.kernel.random()
+    }
+}
+
+/// How often the server looks at its checkpoint clock, in nanoseconds.
+const POLL_NS: u64 = 100_000_000;
+/// Zeroed frames to keep ready.
+const ZEROED_GOAL: u32 = 256;
+
+/// Everything behind the lock.
+pub struct System {
+    /// What the server stands on.
+    pub platform: Platform,
+    /// The server.
+    pub server: Server,
+    /// States of the vector unit.
+    pub vectors: Vectors,
+    next_poll_ns: u64,
+}
+
+/// The one system.
+pub static SYSTEM: Lock<System> = Lock::empty();
+
+impl System {
+    /// The system, ready for its first thread.
+    pub fn new(platform: Platform, server: Server, vectors: Vectors) -> Self {
+        Self { platform, server, vectors, next_poll_ns: 0 }
+    }
+
+    /// The index of the running thread. Only user code traps and calls, so there is one.
+    pub fn current(&self) -> u32 {
+        self.platform.kernel.current().unwrap_or(0)
+    }
+
+    /// The registers of the running thread.
+    pub fn context(&mut self) -> &mut Context {
+        let index = self.current() as usize;
+        &mut self.platform.kernel.threads.table[index].context
+    }
+
+    /// Does what the server answered, for the running thread. `operation` is what it did, if that
+    /// was a call.
+    pub fn settle(&mut self, outcome: Outcome, operation: Option<Operation>) {
+        match outcome {
+            Outcome::Return(result) => {
+                let (error, value, value2) = match result {
+                    Ok((value, value2)) => (0, value, value2),
+                    Err(error) => (error as u64, 0, 0),
+                };
+                let context = self.context();
+                let (rip, rsp) = (context.rip, context.rsp);
+                context.reset(rip, rsp);
+                context.set_results(error, value, value2);
+            }
+            Outcome::Block(key, deadline) => {
+                if operation.is_some() {
+                    let context = self.context();
+                    let (rip, rsp) = (context.rip, context.rsp);
+                    context.reset(rip, rsp);
+                }
+                self.platform.kernel.park(key, deadline, operation);
+            }
+            Outcome::Resume | Outcome::Gone => {}
+        }
+    }
+
+    /// Handles a device.
+    pub fn interrupt(&mut self, interrupt: Interrupt) {
+        match interrupt {
+            Interrupt::Timer => {
+                if self.platform.kernel.tick() {
+                    self.platform.kernel.yield_current();
+                }
+                self.poll_when_due();
+            }
+            Interrupt::Disk => {
+                self.platform.disk.acknowledge();
+                self.poll();
+            }
+            Interrupt::Terminal => {
+                let news = self.platform.kernel.hardware.terminal.interrupt();
+                if news.interrupted && self.server.handle(&mut self.platform, Event::Interrupt) == Outcome::Gone {
+                    self.platform.kernel.hardware.terminal.swallow_interrupt();
+                }
+                self.wake_line(abi::layout::STREAM_TERMINAL, news);
+            }
+            Interrupt::Control => {
+                let news = self.platform.kernel.hardware.control.interrupt();
+                self.wake_line(abi::layout::STREAM_CONTROL, news);
+            }
+        }
+    }
+
+    fn wake_line(&mut self, stream: u64, news: crate::console::LineNews) {
+        if news.input {
+            self.platform.wake(Key::ConsoleIn(stream), u32::MAX);
+        }
+        if news.output {
+            self.platform.wake(Key::ConsoleOut(stream), u32::MAX);
+        }
+    }
+
+    fn poll(&mut self) {
+        self.server.handle(&mut self.platform, Event::Poll);
+    }
+
+    fn poll_when_due(&mut self) {
+        let now = self.platform.now_ns();
+        if now >= self.next_poll_ns {
+            self.next_poll_ns = now + POLL_NS;
+            self.poll();
+        }
+        kcore::Hardware::set_timer(&mut self.platform.kernel.hardware, self.next_poll_ns);
+    }
+
+    /// The registers to go on with, everything set for them; `None` if no thread can run.
+    pub fn next(&mut self) -> Option<*const Context> {
+        loop {
+            if let Some(value) = self.platform.kernel.hardware.stop {
+                log!("stop: {value:#x}");
+                arch::exit(value);
+            }
+            let index = self.platform.kernel.schedule()?;
+            let thread = &mut self.platform.kernel.threads.table[index as usize];
+            if let Some(operation) = thread.operation.take() {
+                let event = Event::Call {
+                    thread: thread.id,
+                    number: operation.number,
+                    arguments: operation.arguments,
+                    resumed: thread.resumed,
+                };
+                let outcome = self.server.handle(&mut self.platform, event);
+                self.settle(outcome, Some(operation));
+                continue;
+            }
+            return Some(self.prepare(index));
+        }
+    }
+
+    /// Sets the processor up for a thread.
+    fn prepare(&mut self, index: u32) -> *const Context {
+        let kernel = &mut self.platform.kernel;
+        let table = &kernel.threads.table;
+        self.vectors.before(index, |owner| table[owner as usize].vector_live != 0);
+        let space = table[index as usize].space;
+        arch::set_thread(&table[index as usize].context);
+        if kernel.enter_space(space) {
+            arch::load_root(kernel.spaces.get(space).root);
+        }
+        &raw const self.platform.kernel.threads.table[index as usize].context
+    }
+
+    /// Uses idle time: keeps zeroed frames ready. Tells whether there is more to do.
+    pub fn idle(&mut self) -> bool {
+        let kernel = &mut self.platform.kernel;
+        (0..8).all(|_| kernel.frames.prepare_one(&mut kernel.hardware, ZEROED_GOAL))
+    }
+}
+

@@ -1,0 +1,168 @@
+//! Directories against a model, and against bytes that mean harm.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+fn data(name: &str, address: u64) -> Entry<'_> {
+    Entry { name, kind: Kind::Data, capability: Capability { address, password: !address }, word: address / 2 }
+}
+
+#[test]
+fn a_name_comes_and_goes() {
+    let mut bytes = vec![0xa5; 4096];
+    let mut directory = Directory::format(&mut bytes).unwrap();
+    assert_eq!(directory.view().count(), 0);
+    directory.insert(&data("one", 1)).unwrap();
+    assert_eq!(directory.insert(&data("one", 2)), Err(Error::Exists));
+    directory.insert(&Entry { kind: Kind::Service, ..data("two", 2) }).unwrap();
+    directory.replace(&data("one", 3)).unwrap();
+    assert_eq!(directory.lookup("one"), Some(data("one", 3)));
+    assert_eq!(directory.view().count(), 2);
+    directory.remove("one").unwrap();
+    assert_eq!(directory.remove("one"), Err(Error::NotFound));
+    let view = Directory::open(&bytes).unwrap();
+    assert_eq!(view.lookup("two").unwrap().kind, Kind::Service);
+    assert_eq!(view.faults().count(), 0);
+}
+
+#[test]
+fn a_full_directory_says_so_and_grows_with_its_object() {
+    let mut bytes = vec![0; ENTRY_BYTES * 3];
+    let mut directory = Directory::format_zeroed(&mut bytes).unwrap();
+    directory.insert(&data("a", 1)).unwrap();
+    directory.insert(&data("b", 2)).unwrap();
+    assert_eq!(directory.insert(&data("c", 3)), Err(Error::Full));
+    assert_eq!(directory.replace(&data("b", 3)), Err(Error::Full));
+    bytes.resize(ENTRY_BYTES * 4, 0);
+    let mut directory = Directory::open_mut(&mut bytes).unwrap();
+    directory.insert(&data("c", 3)).unwrap();
+    assert_eq!(directory.view().count(), 3);
+}
+
+#[test]
+fn the_format_stands() {
+    let mut bytes = vec![0; 4096];
+    let mut directory = Directory::format(&mut bytes).unwrap();
+    directory
+        .insert(&Entry {
+            name: "hi",
+            kind: Kind::Program,
+            capability: Capability { address: 0x1122, password: 0x3344 },
+            word: 0x55,
+        })
+        .unwrap();
+    assert_eq!(&bytes[..24], b"GONDNAME\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0");
+    assert_eq!(
+        bytes[128..160],
+        [2, 2, 0, 0, 0, 0, 0, 0, 0x22, 0x11, 0, 0, 0, 0, 0, 0, 0x44, 0x33, 0, 0, 0, 0, 0, 0, 0x55, 0, 0, 0, 0, 0, 0, 0]
+    );
+    assert_eq!(&bytes[160..163], b"hi\0");
+}
+
+#[test]
+fn refusals() {
+    assert_eq!(Directory::open(&[0; 128]).unwrap_err(), Error::TooSmall);
+    assert_eq!(Directory::open(&[0; 256]).unwrap_err(), Error::NotADirectory);
+    let mut bytes = vec![0; 256];
+    Directory::format(&mut bytes).unwrap();
+    bytes[8] = 9;
+    assert_eq!(Directory::open(&bytes).unwrap_err(), Error::UnknownVersion(9));
+}
+
+#[test]
+fn faults_are_told_and_passed_over() {
+    let mut bytes = vec![0; 128 * 8];
+    let mut directory = Directory::format(&mut bytes).unwrap();
+    for (name, address) in [("a", 1), ("b", 2), ("c", 3)] {
+        directory.insert(&data(name, address)).unwrap();
+    }
+    bytes[128] = 77;
+    bytes[256 + 32] = b'/';
+    bytes[128 * 6] = 3;
+    let view = Directory::open(&bytes).unwrap();
+    assert_eq!(view.iter().map(|e| e.name).collect::<Vec<_>>(), ["c"]);
+    let faults: Vec<_> = view.faults().collect();
+    assert_eq!(faults, [Fault::UnknownKind(0, 77), Fault::BadName(1), Fault::BehindReach(5)]);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Insert(u8, u64),
+    Replace(u8, u64),
+    Remove(u8),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        (0..12u8, any::<u64>()).prop_map(|(name, address)| Step::Insert(name, address)),
+        (0..12u8, any::<u64>()).prop_map(|(name, address)| Step::Replace(name, address)),
+        (0..12u8).prop_map(Step::Remove),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn behaves_like_a_map(steps in proptest::collection::vec(step(), 0..100)) {
+        let mut bytes = vec![0; ENTRY_BYTES * 9];
+        let mut directory = Directory::format(&mut bytes).unwrap();
+        let mut model: BTreeMap<String, u64> = BTreeMap::new();
+        for step in steps {
+            let full = model.len() == 8;
+            match step {
+                Step::Insert(name, address) => {
+                    let name = format!("name-{name}");
+                    let result = directory.insert(&data(&name, address));
+                    let expected = match (model.contains_key(&name), full) {
+                        (true, _) => Err(Error::Exists),
+                        (false, true) => Err(Error::Full),
+                        (false, false) => Ok(()),
+                    };
+                    prop_assert_eq!(result, expected);
+                    if expected.is_ok() {
+                        model.insert(name, address);
+                    }
+                }
+                Step::Replace(name, address) => {
+                    let name = format!("name-{name}");
+                    let result = directory.replace(&data(&name, address));
+                    prop_assert_eq!(result, if full { Err(Error::Full) } else { Ok(()) });
+                    if !full {
+                        model.insert(name, address);
+                    }
+                }
+                Step::Remove(name) => {
+                    let name = format!("name-{name}");
+                    let expected = model.remove(&name).map(|_| ()).ok_or(Error::NotFound);
+                    prop_assert_eq!(directory.remove(&name), expected);
+                }
+            }
+            let found: BTreeMap<String, u64> =
+                directory.view().iter().map(|e| (e.name.to_string(), e.capability.address)).collect();
+            prop_assert_eq!(&found, &model);
+            prop_assert_eq!(directory.view().faults().count(), 0);
+        }
+    }
+
+    #[test]
+    fn survives_any_bytes(mut bytes in proptest::collection::vec(any::<u8>(), 0..2000), reach in any::<u64>()) {
+        if bytes.len() >= 24 {
+            bytes[..8].copy_from_slice(&MAGIC.to_le_bytes());
+            bytes[8..16].copy_from_slice(&VERSION.to_le_bytes());
+            bytes[16..24].copy_from_slice(&reach.to_le_bytes());
+        }
+        // Kinds small enough to be meant, or no name would ever be looked at.
+        for kind in bytes.iter_mut().skip(128).step_by(128) {
+            *kind %= 8;
+        }
+        if let Ok(mut directory) = Directory::open_mut(&mut bytes) {
+            let names: Vec<String> = directory.view().iter().map(|e| e.name.to_string()).collect();
+            let _ = directory.view().faults().count();
+            let _ = directory.insert(&data("new", 1));
+            for name in names {
+                prop_assert!(directory.lookup(&name).is_some());
+                prop_assert_eq!(directory.remove(&name).is_ok() || directory.lookup(&name).is_none(), true);
+            }
+        }
+    }
+}

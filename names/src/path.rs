@@ -1,0 +1,124 @@
+//! Names and paths. A name is one component: UTF-8, 1 to [`NAME_BYTES`] bytes, no `/`, no control
+//! characters, neither `.` nor `..`. A path is names separated by `/`; one that begins with `/` starts
+//! at the root directory, any other wherever the caller says. Following a path takes a capability at
+//! each step, so that part belongs to whoever holds them.
+
+/// The longest name, in bytes.
+pub const NAME_BYTES: usize = 95;
+
+/// Why a text is not a name or a path.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum PathError {
+    /// There is no name at all.
+    Empty,
+    /// A name is longer than [`NAME_BYTES`].
+    TooLong,
+    /// A name holds a `/` or a control character.
+    BadCharacter,
+    /// `.` and `..` are not names: there is no way up without a capability.
+    Dots,
+}
+
+impl core::fmt::Display for PathError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Empty => f.write_str("the name is empty"),
+            Self::TooLong => write!(f, "the name is longer than {NAME_BYTES} bytes"),
+            Self::BadCharacter => f.write_str("the name holds a '/' or a control character"),
+            Self::Dots => f.write_str("'.' and '..' are not names"),
+        }
+    }
+}
+
+impl core::error::Error for PathError {}
+
+/// Whether `name` may stand in a directory.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_name(name: &str) -> Result<(), PathError> {
+    if name.is_empty() {
+        return Err(PathError::Empty);
+    }
+    if name.len() > NAME_BYTES {
+        return Err(PathError::TooLong);
+    }
+    if name == "." || name == ".." {
+        return Err(PathError::Dots);
+    }
+    if name.chars().any(|c| c == '/' || c.is_control()) {
+        return Err(PathError::BadCharacter);
+    }
+    Ok(())
+}
+
+/// A checked path.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Path<'a> {
+    text: &'a str,
+    absolute: bool,
+}
+
+impl<'a> Path<'a> {
+    /// Checks `text`. Repeated and trailing `/` count as one and none; `/` alone is the root itself.
+    ///
+    /// # Errors
+    /// What is wrong with the text or one of its names.
+    pub fn parse(text: &'a str) -> Result<Self, PathError> {
+        if text.is_empty() {
+            return Err(PathError::Empty);
+        }
+        let path = Self { text, absolute: text.starts_with('/') };
+        for name in path.names() {
+            check_name(name)?;
+        }
+        Ok(path)
+    }
+
+    /// Whether the path starts at the root directory.
+    pub fn is_absolute(self) -> bool {
+        self.absolute
+    }
+
+    /// Its names, first to last.
+    pub fn names(self) -> impl Iterator<Item = &'a str> + Clone {
+        self.text.split('/').filter(|name| !name.is_empty())
+    }
+
+    /// The way to the last name's directory, and the last name; `None` for the root itself.
+    pub fn split_last(self) -> Option<(impl Iterator<Item = &'a str> + Clone, &'a str)> {
+        let last = self.names().last()?;
+        let before = self.names().count() - 1;
+        Some((self.names().take(before), last))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_checked() {
+        assert_eq!(check_name("hello"), Ok(()));
+        assert_eq!(check_name("größe"), Ok(()));
+        assert_eq!(check_name(""), Err(PathError::Empty));
+        assert_eq!(check_name("a/b"), Err(PathError::BadCharacter));
+        assert_eq!(check_name("a\n"), Err(PathError::BadCharacter));
+        assert_eq!(check_name(".."), Err(PathError::Dots));
+        assert_eq!(check_name(&"x".repeat(NAME_BYTES)), Ok(()));
+        assert_eq!(check_name(&"x".repeat(NAME_BYTES + 1)), Err(PathError::TooLong));
+    }
+
+    #[test]
+    fn paths_fall_into_names() {
+        let path = Path::parse("//a/b//c/").unwrap();
+        assert!(path.is_absolute());
+        assert_eq!(path.names().collect::<Vec<_>>(), ["a", "b", "c"]);
+        let (before, last) = path.split_last().unwrap();
+        assert_eq!((before.collect::<Vec<_>>(), last), (vec!["a", "b"], "c"));
+        assert!(Path::parse("/").unwrap().split_last().is_none());
+        assert!(!Path::parse("a").unwrap().is_absolute());
+        assert_eq!(Path::parse(""), Err(PathError::Empty));
+        assert_eq!(Path::parse("a/../b"), Err(PathError::Dots));
+    }
+}

@@ -1,0 +1,356 @@
+//! System calls: the trap, one function for each call of `abi`'s table, and the start code.
+//!
+//! Each function bears the name and the arguments of the table (`docs/spec/abi.md`) and returns its
+//! values or the error. A test compares them with the table.
+//!
+//! What is safe? A call that takes memory away from the program makes its next access fault, and a
+//! fault ends it: that is safe. A call that *writes* to an address it is given, or changes what
+//! stands behind an address, is unsafe unless the function takes a reference instead; so is a
+//! call that lets another thread run at an address.
+
+mod arch;
+pub mod entry;
+
+use abi::{
+    Call, Error,
+    error::Result,
+    layout::{ApdDescription, ExitReport, ObjectInfo, ThreadReport},
+};
+
+pub use arch::ticks;
+
+/// What comes back from the kernel.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Answer {
+    /// 0 is success, else the code of an [`Error`].
+    pub error: u64,
+    /// The value.
+    pub value: u64,
+    /// The second value.
+    pub value2: u64,
+}
+
+impl Answer {
+    /// The values or the error. An error the table does not know counts as [`Error::BadCall`].
+    #[inline]
+    pub fn result(self) -> Result<(u64, u64)> {
+        match self.error {
+            0 => Ok((self.value, self.value2)),
+            code => Err(Error::from_code(code).unwrap_or(Error::BadCall)),
+        }
+    }
+}
+
+/// Any system call with any arguments, as the table says it.
+///
+/// # Safety
+/// Whatever the call does to memory at the addresses given keeps Rust's rules for it.
+#[inline(always)]
+pub unsafe fn raw(number: u64, arguments: [u64; 6]) -> Answer {
+    // SAFETY: promised by the caller.
+    unsafe { arch::system_call(number, arguments) }
+}
+
+#[inline(always)]
+unsafe fn call(call: Call, arguments: [u64; 6]) -> Result<(u64, u64)> {
+    // SAFETY: promised by the caller.
+    unsafe { raw(call as u64, arguments) }.result()
+}
+
+/// Defines the calls that take and give plain words and are safe whatever the words are.
+macro_rules! safe_calls {
+    ($($call:ident $name:ident($($argument:ident),*) -> $shape:ident;)*) => {
+        $(
+            #[doc = concat!("`", stringify!($call), "` of the table (`docs/spec/abi.md`).")]
+            ///
+            /// # Errors
+            /// As the table says.
+            #[inline]
+            pub fn $name($($argument: u64),*) -> safe_calls!(@type $shape) {
+                // SAFETY: the call writes to no address it is given (module theory).
+                unsafe { call(Call::$call, words([$($argument),*])) }.map(safe_calls!(@map $shape))
+            }
+        )*
+
+        /// Names and arities, for the test.
+        #[cfg(test)]
+        const SAFE: &[(&str, usize)] = &[$((stringify!($name), [$(stringify!($argument)),*].len()),)*];
+    };
+    (@type none) => { Result<()> };
+    (@type one) => { Result<u64> };
+    (@type two) => { Result<(u64, u64)> };
+    (@map none) => { |_| () };
+    (@map one) => { |(value, _)| value };
+    (@map two) => { |values| values };
+}
+
+/// Arguments padded to six.
+#[inline(always)]
+const fn words<const N: usize>(given: [u64; N]) -> [u64; 6] {
+    let mut all = [0; 6];
+    let mut index = 0;
+    while index < N {
+        all[index] = given[index];
+        index += 1;
+    }
+    all
+}
+
+safe_calls! {
+    PdxCall pdx_call(entry, parameter0, pd, parameter1, parameter2, parameter3) -> two;
+    PdxReturn pdx_return(result, result2) -> none;
+    ObjCreate obj_create(bytes, password) -> two;
+    ObjDelete obj_delete(address) -> none;
+    ObjResize obj_resize(address, bytes) -> none;
+    ObjPasswd obj_passwd(address, password, rights) -> one;
+    KeepObject keep_object(address) -> none;
+    ObjClone obj_clone(source, extra_bytes, password) -> two;
+    PageFlush page_flush(page, pages) -> none;
+    PageLimit page_limit(page, pages, rights) -> none;
+    ApdInsert apd_insert(slot, clist) -> none;
+    ApdDelete apd_delete(slot) -> none;
+    ApdLock apd_lock(slot) -> none;
+    ApdLookup apd_lookup(address, rights) -> one;
+    ApdFlush apd_flush() -> none;
+    ThreadDelete thread_delete(thread, status) -> none;
+    ThreadSleep thread_sleep(thread, ns) -> none;
+    ThreadResume thread_resume(thread) -> none;
+    SemCreate sem_create(address, value) -> none;
+    SemDelete sem_delete(address) -> none;
+    SemWait sem_wait(address, timeout_ns) -> none;
+    SemSignal sem_signal(address) -> none;
+    AddressWait address_wait(address, expected, timeout_ns) -> none;
+    AddressWake address_wake(address, count) -> one;
+    ConsoleForeground console_foreground(thread) -> none;
+    ClockRead clock_read() -> two;
+    SystemControl system_control(operation, argument) -> none;
+}
+
+/// The calling thread.
+#[inline]
+pub fn thread_my_id() -> u64 {
+    // SAFETY: it has no arguments and writes nothing. It cannot fail.
+    unsafe { raw(Call::ThreadMyId as u64, [0; 6]) }.value
+}
+
+/// A word from the system's random generator.
+///
+/// # Errors
+/// As the table says.
+pub fn random_read() -> Result<u64> {
+    // SAFETY: it has no arguments and writes nothing.
+    unsafe { call(Call::RandomRead, [0; 6]) }.map(|(word, _)| word)
+}
+
+/// `ObjInfo`: what the object that holds `address` is.
+///
+/// # Errors
+/// As the table says.
+pub fn obj_info(address: u64) -> Result<ObjectInfo> {
+    obj_info_change(address, 0, ObjectInfo::default())
+}
+
+/// `ObjInfo`, changing from `new` what the `INFO_SET_` flags name; gives what was before.
+///
+/// # Errors
+/// As the table says.
+pub fn obj_info_change(address: u64, flags: u64, new: ObjectInfo) -> Result<ObjectInfo> {
+    let mut info = new;
+    // SAFETY: the buffer is an `ObjectInfo` of ours: plain words.
+    unsafe { call(Call::ObjInfo, words([address, flags, &raw mut info as u64])) }?;
+    Ok(info)
+}
+
+/// `ObjCrePdx`: gives the password. The entries are addresses of procedures made by
+/// [`crate::pdx_entry!`].
+///
+/// # Errors
+/// As the table says.
+pub fn obj_cre_pdx(address: u64, password: u64, clist: u64, entries: &[u64]) -> Result<u64> {
+    let arguments = words([address, password, clist, entries.as_ptr() as u64, entries.len() as u64]);
+    // SAFETY: the kernel reads the entries only.
+    unsafe { call(Call::ObjCrePdx, arguments) }.map(|(password, _)| password)
+}
+
+/// `PageCopy`.
+///
+/// # Safety
+/// The destination holds plain data to which no reference is live.
+///
+/// # Errors
+/// As the table says.
+pub unsafe fn page_copy(from: u64, to: u64, pages: u64) -> Result<()> {
+    // SAFETY: promised by the caller.
+    unsafe { call(Call::PageCopy, words([from, to, pages])) }.map(|_| ())
+}
+
+/// `PageUnMap`.
+///
+/// # Safety
+/// The range holds plain data to which no reference is live.
+///
+/// # Errors
+/// As the table says.
+pub unsafe fn page_un_map(page: u64, pages: u64, disposition: u64) -> Result<()> {
+    // SAFETY: promised by the caller.
+    unsafe { call(Call::PageUnMap, words([page, pages, disposition])) }.map(|_| ())
+}
+
+/// `ApdGet`: the caller's active protection domain.
+///
+/// # Errors
+/// As the table says.
+pub fn apd_get() -> Result<ApdDescription> {
+    let mut description = ApdDescription::default();
+    // SAFETY: the buffer is an `ApdDescription` of ours: plain words.
+    unsafe { call(Call::ApdGet, words([&raw mut description as u64])) }?;
+    Ok(description)
+}
+
+/// `PdxCall` in an explicit domain.
+///
+/// # Errors
+/// As the table says.
+pub fn pdx_call_in(entry: u64, parameters: [u64; 4], domain: &ApdDescription) -> Result<(u64, u64)> {
+    let [p0, p1, p2, p3] = parameters;
+    pdx_call(entry, p0, core::ptr::from_ref(domain) as u64, p1, p2, p3)
+}
+
+/// `TaskCreate`: gives the first thread and the task. `apd` none: the caller's own.
+///
+/// # Errors
+/// As the table says.
+pub fn task_create(entry: u64, parameter: u64, apd: Option<&ApdDescription>, limit_pages: u64, priority: u64) -> Result<(u64, u64)> {
+    let apd = apd.map_or(0, |apd| core::ptr::from_ref(apd) as u64);
+    // SAFETY: the new task has a domain of its own; it can touch this program's memory only by
+    // capabilities, as any other program can.
+    unsafe { call(Call::TaskCreate, words([entry, parameter, apd, limit_pages, priority])) }
+}
+
+/// `ThreadCreate`.
+///
+/// # Safety
+/// `entry` is the first instruction of a procedure made by [`crate::thread_entry!`] (or keeps the
+/// rules of one) and may be called with `parameter` from another thread.
+///
+/// # Errors
+/// As the table says.
+pub unsafe fn thread_create(entry: u64, parameter: u64, priority: u64) -> Result<u64> {
+    // SAFETY: promised by the caller.
+    unsafe { call(Call::ThreadCreate, words([entry, parameter, priority])) }.map(|(thread, _)| thread)
+}
+
+/// `ThreadWait` with its report.
+///
+/// # Errors
+/// As the table says.
+pub fn thread_wait(thread: u64, timeout_ns: u64) -> Result<ExitReport> {
+    let mut report = ExitReport::default();
+    // SAFETY: the buffer is an `ExitReport` of ours: plain words.
+    unsafe { call(Call::ThreadWait, words([thread, timeout_ns, &raw mut report as u64])) }?;
+    Ok(report)
+}
+
+/// `ThreadWait` without a report: gives the thread and its status.
+///
+/// # Errors
+/// As the table says.
+pub fn thread_wait_status(thread: u64, timeout_ns: u64) -> Result<(u64, u64)> {
+    // SAFETY: without a report the call writes nothing.
+    unsafe { call(Call::ThreadWait, words([thread, timeout_ns, 0])) }
+}
+
+/// `ThreadInfo` (0: the caller).
+///
+/// # Errors
+/// As the table says.
+pub fn thread_info(thread: u64) -> Result<ThreadReport> {
+    let mut report = ThreadReport::default();
+    // SAFETY: the buffer is a `ThreadReport` of ours: plain words.
+    unsafe { call(Call::ThreadInfo, words([thread, &raw mut report as u64])) }?;
+    Ok(report)
+}
+
+/// `ExcptReg`: gives the handler that was there (0: none).
+///
+/// # Safety
+/// `handler` is 0 or the address of a C function (kind, address, instruction, wanted rights) that
+/// ends with [`excpt_return`] and keeps Rust's rules wherever the exception strikes.
+///
+/// # Errors
+/// As the table says.
+pub unsafe fn excpt_reg(kind: u64, handler: u64) -> Result<u64> {
+    // SAFETY: promised by the caller.
+    unsafe { call(Call::ExcptReg, words([kind, handler])) }.map(|(old, _)| old)
+}
+
+/// `ExcptReturn`: leaves an exception handler.
+///
+/// # Safety
+/// With `RESUME_AT` the address is one where the interrupted thread can go on.
+///
+/// # Errors
+/// As the table says; a handler that runs never sees one.
+pub unsafe fn excpt_return(action: u64, address: u64) -> Result<()> {
+    // SAFETY: promised by the caller.
+    unsafe { call(Call::ExcptReturn, words([action, address])) }.map(|_| ())
+}
+
+/// `ConsoleWrite`: gives how many bytes were taken.
+///
+/// # Errors
+/// As the table says.
+pub fn console_write(stream: u64, bytes: &[u8]) -> Result<usize> {
+    // SAFETY: the kernel reads the bytes only.
+    unsafe { call(Call::ConsoleWrite, words([stream, bytes.as_ptr() as u64, bytes.len() as u64])) }
+        .map(|(written, _)| written as usize)
+}
+
+/// `ConsoleRead`: gives how many bytes came; 0 means the end.
+///
+/// # Errors
+/// As the table says.
+pub fn console_read(stream: u64, buffer: &mut [u8]) -> Result<usize> {
+    let arguments = words([stream, buffer.as_mut_ptr() as u64, buffer.len() as u64]);
+    // SAFETY: the kernel writes bytes into the buffer, which is ours alone.
+    unsafe { call(Call::ConsoleRead, arguments) }.map(|(read, _)| read as usize)
+}
+
+/// `SystemInfo`: the words of the report that the topic names. `buffer` is at least as long as
+/// that report.
+///
+/// # Errors
+/// As the table says; [`Error::BadArgument`] if the buffer is shorter than the longest report.
+pub fn system_info(topic: u64, index: u64, buffer: &mut [u64; REPORT_WORDS]) -> Result<()> {
+    // SAFETY: no report is longer than the buffer, which is ours alone.
+    unsafe { call(Call::SystemInfo, words([topic, index, buffer.as_mut_ptr() as u64])) }.map(|_| ())
+}
+
+/// Words that hold any report of [`system_info`].
+pub const REPORT_WORDS: usize = 16;
+
+const _: () = assert!(ObjectInfo::WORDS <= REPORT_WORDS && ThreadReport::WORDS <= REPORT_WORDS);
+
+#[cfg(test)]
+mod tests {
+    use super::SAFE;
+
+    /// Calls written by hand above, because they take references.
+    const OTHERS: &[&str] = &[
+        "thread_my_id", "random_read", "obj_info", "obj_cre_pdx", "page_copy", "page_un_map", "apd_get", "task_create",
+        "thread_create", "thread_wait", "thread_info", "excpt_reg", "excpt_return", "console_write", "console_read",
+        "system_info",
+    ];
+
+    #[test]
+    fn every_call_of_the_table_has_its_stub() {
+        for info in abi::call::TABLE {
+            let safe = SAFE.iter().find(|(name, _)| *name == info.rust_name);
+            match safe {
+                Some((_, arity)) => assert_eq!(*arity, info.arguments.len(), "{}", info.name),
+                None => assert!(OTHERS.contains(&info.rust_name), "{} has no stub", info.name),
+            }
+        }
+        assert_eq!(SAFE.len() + OTHERS.len(), abi::call::TABLE.len());
+    }
+}

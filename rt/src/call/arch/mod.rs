@@ -1,0 +1,15 @@
+//! What each processor architecture provides, name by name:
+//!
+//! * `system_call(number, arguments) -> Answer`: the trap.
+//! * `ticks() -> u64`: a counter of time, as fine as the processor has it.
+//! * `_start`: the first instruction of a program; gives [`super::entry::begin`] the start page, the
+//!   dynamic section and the base of the image, in position-independent code.
+//! * `is_relative(kind) -> bool`: whether a relocation of that kind is "base plus addend".
+//! * `pdx_wrapper!`, `thread_wrapper!`: what stands between the kernel's way of entering a protected
+//!   procedure or a thread and a C function.
+
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+#[cfg(target_arch = "x86_64")]
+pub use x86_64::{is_relative, system_call, ticks};

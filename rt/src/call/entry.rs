@@ -1,0 +1,133 @@
+//! From the first instruction to `main`, and from `main` to the end.
+//!
+//! The image was cloned to an address nobody knew when it was linked, so its pointers are filled in
+//! here, before any code that might use one. A program keeps few of them (the linker turns the rest
+//! into rip-relative code); each page that holds one costs a copy of the shared image's page.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+#[cfg(target_os = "none")]
+use super::arch;
+
+/// Address of the start page; set before `main`.
+static START_PAGE: AtomicU64 = AtomicU64::new(0);
+
+/// Status of a program that panicked.
+pub const STATUS_PANIC: u64 = 101;
+/// Status of a program whose `main` returned an error.
+pub const STATUS_ERROR: u64 = 1;
+/// Status of a program that could not be started.
+#[cfg(target_os = "none")]
+const STATUS_BAD_IMAGE: u64 = 127;
+
+/// The address of the start page, or 0 on the host.
+pub fn start_page() -> u64 {
+    START_PAGE.load(Ordering::Relaxed)
+}
+
+/// Ends the calling thread with a status; the last thread of a task takes the task with it.
+pub fn exit(status: u64) -> ! {
+    loop {
+        // It cannot fail for the caller itself.
+        let _ = super::thread_delete(0, status);
+    }
+}
+
+/// What `main` may return.
+pub trait Termination {
+    /// The status that the program ends with; 0 is success.
+    fn status(self) -> u64;
+}
+
+impl Termination for () {
+    fn status(self) -> u64 {
+        0
+    }
+}
+
+impl<E: core::fmt::Display> Termination for Result<(), E> {
+    fn status(self) -> u64 {
+        match self {
+            Ok(()) => 0,
+            Err(error) => {
+                crate::println!("{}: {error}", crate::arguments::program());
+                STATUS_ERROR
+            }
+        }
+    }
+}
+
+/// Names the program's `main`: a function without arguments that returns `()` or a
+/// `Result<(), E>` whose error can be shown.
+#[macro_export]
+macro_rules! entry {
+    ($main:path) => {
+        /// Called by the start code when the image is relocated.
+        #[cfg(target_os = "none")]
+        #[unsafe(no_mangle)]
+        extern "C" fn gondwana_main() -> u64 {
+            $crate::call::entry::Termination::status($main())
+        }
+    };
+}
+
+/// The first Rust function: relocates the image, runs `main`, ends the thread.
+///
+/// # Safety
+/// 1. `start` is the address of the start page. 2. `dynamic` is the dynamic section of the image
+/// that begins at `image`. 3. It is called once, before any other code of the program.
+#[cfg(target_os = "none")]
+pub(super) unsafe extern "C" fn begin(start: u64, dynamic: *const [u64; 2], image: u64) -> ! {
+    unsafe extern "C" {
+        safe fn gondwana_main() -> u64;
+    }
+    // SAFETY: (2) and (3) are what `relocate` asks.
+    if !unsafe { relocate(image, dynamic) } {
+        exit(STATUS_BAD_IMAGE);
+    }
+    START_PAGE.store(start, Ordering::Relaxed);
+    exit(gondwana_main());
+}
+
+/// Fills in the image's pointers; false if it asks for more than that.
+///
+/// # Safety
+/// `dynamic` is the dynamic section of the image at `image`, and nobody else looks at its data.
+#[cfg(target_os = "none")]
+#[inline(always)]
+unsafe fn relocate(image: u64, dynamic: *const [u64; 2]) -> bool {
+    const RELA: u64 = 7;
+    const RELA_BYTES: u64 = 8;
+    let (mut table, mut bytes) = (0, 0);
+    let mut at = dynamic;
+    loop {
+        // SAFETY: the section ends with a null tag, and we have not met it.
+        let [tag, value] = unsafe { at.read() };
+        match tag {
+            0 => break,
+            RELA => table = value,
+            RELA_BYTES => bytes = value,
+            _ => {}
+        }
+        at = at.wrapping_add(1);
+    }
+    let table = (image + table) as *const [u64; 3];
+    for index in 0..bytes as usize / size_of::<[u64; 3]>() {
+        // SAFETY: the linker made a table of `bytes` bytes there.
+        let [offset, kind, addend] = unsafe { table.add(index).read() };
+        if !arch::is_relative(kind) {
+            return false;
+        }
+        // SAFETY: a relocation names a pointer inside the image's writable pages.
+        unsafe { ((image + offset) as *mut u64).write_unaligned(image.wrapping_add(addend)) };
+    }
+    true
+}
+
+/// Tells why, and ends the thread.
+#[cfg(target_os = "none")]
+#[panic_handler]
+fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+    crate::println!("{}: {info}", crate::arguments::program());
+    exit(STATUS_PANIC)
+}

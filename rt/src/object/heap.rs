@@ -1,0 +1,286 @@
+//! The heap: blocks by powers of two, cut from transient objects.
+//!
+//! A block of 16 bytes to 32 KiB comes from the free list of its size, or from the end of the newest
+//! *chunk*, an object of 1 MiB whose pages exist when touched. Anything larger is an object of its
+//! own and goes back to the system when freed. Nothing happens before the first allocation: many
+//! programs have no heap at all. Lists are linked through the free blocks themselves.
+//!
+//! A list of all heap objects stands in a table, so that [`super::Object::open`] can refuse them.
+
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+#[cfg(any(target_os = "none", test))]
+use core::{
+    alloc::{GlobalAlloc, Layout},
+    cell::UnsafeCell,
+    ptr::null_mut,
+};
+
+#[cfg(any(target_os = "none", test))]
+use crate::sync::RawMutex;
+
+/// Smallest block, as a power of two.
+#[cfg(any(target_os = "none", test))]
+const SMALLEST: u32 = 4;
+/// Sizes of blocks: 2^4 … 2^15.
+#[cfg(any(target_os = "none", test))]
+const SIZES: usize = 12;
+/// Bytes of a chunk.
+#[cfg(any(target_os = "none", test))]
+const CHUNK: u64 = 1 << 20;
+
+/// Heap objects there may be.
+const OBJECTS_MAX: usize = 256;
+/// Bases of the heap's objects; 0 is a free place.
+static OBJECTS: [AtomicU64; OBJECTS_MAX] = [const { AtomicU64::new(0) }; OBJECTS_MAX];
+/// One past the last place ever used.
+static REACH: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether an object is part of the heap.
+pub(super) fn owns(base: u64) -> bool {
+    let reach = REACH.load(Ordering::Acquire).min(OBJECTS_MAX);
+    OBJECTS.iter().take(reach).any(|place| place.load(Ordering::Relaxed) == base)
+}
+
+/// Where objects for the heap come from.
+#[cfg(any(target_os = "none", test))]
+trait Source {
+    /// The address of `bytes` zero bytes, or 0.
+    fn create(&self, bytes: u64) -> u64;
+    /// Gives them back.
+    fn delete(&self, base: u64);
+}
+
+/// The free lists and the newest chunk.
+#[cfg(any(target_os = "none", test))]
+struct State {
+    /// Heads of the lists of free blocks, by size; each block's first word is the next.
+    free: [*mut u8; SIZES],
+    /// The unused end of the newest chunk.
+    next: u64,
+    end: u64,
+}
+
+/// An allocator over a source of objects.
+#[cfg(any(target_os = "none", test))]
+struct Heap<S> {
+    lock: RawMutex,
+    state: UnsafeCell<State>,
+    source: S,
+}
+
+// SAFETY: the state is touched only while the lock is held.
+#[cfg(any(target_os = "none", test))]
+unsafe impl<S: Sync> Sync for Heap<S> {}
+
+#[cfg(any(target_os = "none", test))]
+impl<S: Source> Heap<S> {
+    const fn new(source: S) -> Self {
+        let state = State { free: [null_mut(); SIZES], next: 0, end: 0 };
+        Self { lock: RawMutex::new(), state: UnsafeCell::new(state), source }
+    }
+
+    /// Which list serves a layout; none if it takes an object of its own.
+    fn size_of(layout: Layout) -> Option<usize> {
+        let bytes = layout.size().max(layout.align()).max(1 << SMALLEST);
+        let index = (usize::BITS - (bytes - 1).leading_zeros()).saturating_sub(SMALLEST) as usize;
+        (index < SIZES).then_some(index)
+    }
+
+    /// A block of the `index`-th size.
+    fn block(&self, state: &mut State, index: usize) -> *mut u8 {
+        let head = state.free[index];
+        if !head.is_null() {
+            // SAFETY: a free block is ours, aligned to its size, and begins with the next one.
+            state.free[index] = unsafe { head.cast::<*mut u8>().read() };
+            return head;
+        }
+        let bytes = 1u64 << (index as u32 + SMALLEST);
+        // Chunks begin at a page, and the largest block is larger than that.
+        let mut at = state.next.next_multiple_of(bytes);
+        if at + bytes > state.end {
+            let base = self.source.create(CHUNK);
+            if base == 0 {
+                return null_mut();
+            }
+            state.end = base + CHUNK;
+            at = base.next_multiple_of(bytes);
+        }
+        state.next = at + bytes;
+        at as *mut u8
+    }
+}
+
+// SAFETY: blocks are disjoint, as long and as aligned as asked, and stay until they are freed.
+#[cfg(any(target_os = "none", test))]
+unsafe impl<S: Source + Sync> GlobalAlloc for Heap<S> {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let Some(index) = Self::size_of(layout) else {
+            let fits = layout.align() as u64 <= abi::address::PAGE;
+            return if fits { self.source.create(layout.size() as u64) as *mut u8 } else { null_mut() };
+        };
+        self.lock.lock();
+        // SAFETY: the lock is held.
+        let block = self.block(unsafe { &mut *self.state.get() }, index);
+        self.lock.unlock();
+        block
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        let Some(index) = Self::size_of(layout) else {
+            self.source.delete(block as u64);
+            return;
+        };
+        self.lock.lock();
+        // SAFETY: the lock is held; the caller gives up the block, which holds at least a word.
+        unsafe {
+            let state = &mut *self.state.get();
+            block.cast::<*mut u8>().write(state.free[index]);
+            state.free[index] = block;
+        }
+        self.lock.unlock();
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller says that size and alignment make a layout.
+        let new = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
+        let (before, after) = (Self::size_of(layout), Self::size_of(new));
+        if before.is_some() && before == after {
+            return block;
+        }
+        // SAFETY: as promised to us.
+        let place = unsafe { self.alloc(new) };
+        if !place.is_null() {
+            // SAFETY: both blocks are at least that long and disjoint; the old one is given up.
+            unsafe {
+                core::ptr::copy_nonoverlapping(block, place, layout.size().min(size));
+                self.dealloc(block, layout);
+            }
+        }
+        place
+    }
+}
+
+/// Transient objects of the system, entered in the table.
+#[cfg(target_os = "none")]
+struct Objects;
+
+#[cfg(target_os = "none")]
+impl Source for Objects {
+    fn create(&self, bytes: u64) -> u64 {
+        let Ok((base, _)) = crate::call::obj_create(bytes, 0) else { return 0 };
+        for (index, place) in OBJECTS.iter().enumerate() {
+            if place.compare_exchange(0, base, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                REACH.fetch_max(index + 1, Ordering::Release);
+                return base;
+            }
+        }
+        let _ = crate::call::obj_delete(base);
+        0
+    }
+
+    fn delete(&self, base: u64) {
+        if crate::call::obj_delete(base).is_ok() {
+            for place in &OBJECTS {
+                let _ = place.compare_exchange(base, 0, Ordering::AcqRel, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+#[cfg(target_os = "none")]
+#[global_allocator]
+static HEAP: Heap<Objects> = Heap::new(Objects);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{alloc, sync::Mutex};
+
+    /// Takes chunks from the host and counts them.
+    #[derive(Default)]
+    struct Host(Mutex<Vec<(u64, u64)>>);
+
+    impl Host {
+        fn layout(bytes: u64) -> Layout {
+            Layout::from_size_align(bytes as usize, 4096).unwrap()
+        }
+    }
+
+    impl Source for Host {
+        fn create(&self, bytes: u64) -> u64 {
+            // SAFETY: the layout is not empty.
+            let base = unsafe { alloc::alloc_zeroed(Self::layout(bytes)) } as u64;
+            self.0.lock().unwrap().push((base, bytes));
+            base
+        }
+        fn delete(&self, base: u64) {
+            let mut all = self.0.lock().unwrap();
+            let index = all.iter().position(|(at, _)| *at == base).expect("an object of ours");
+            let (base, bytes) = all.swap_remove(index);
+            // SAFETY: `create` made it with this layout.
+            unsafe { alloc::dealloc(base as *mut u8, Self::layout(bytes)) };
+        }
+    }
+
+    impl Drop for Host {
+        fn drop(&mut self) {
+            while let Some(base) = self.0.get_mut().unwrap().last().map(|(base, _)| *base) {
+                self.delete(base);
+            }
+        }
+    }
+
+    /// Blocks of random sizes, filled with a mark of their own, keep it until they are freed.
+    #[test]
+    fn blocks_do_not_meet() {
+        let heap = Heap::new(Host::default());
+        let mut seed = 7u64;
+        let mut random = |bound: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) % bound
+        };
+        let mut live: Vec<(*mut u8, Layout, u8)> = Vec::new();
+        for step in 0..20_000u32 {
+            if live.len() > 200 || (random(3) == 0 && !live.is_empty()) {
+                let (block, layout, mark) = live.swap_remove(random(live.len() as u64) as usize);
+                // SAFETY: the block is live and that long.
+                unsafe {
+                    assert!(core::slice::from_raw_parts(block, layout.size()).iter().all(|byte| *byte == mark));
+                    heap.dealloc(block, layout);
+                }
+            } else {
+                let size = 1 + random(if step % 50 == 0 { 100_000 } else { 600 }) as usize;
+                let layout = Layout::from_size_align(size, 1 << random(7)).unwrap();
+                // SAFETY: the layout is not empty; the block is that long.
+                unsafe {
+                    let block = heap.alloc(layout);
+                    assert!(!block.is_null() && (block as usize).is_multiple_of(layout.align()));
+                    block.write_bytes(step as u8, size);
+                    live.push((block, layout, step as u8));
+                }
+            }
+        }
+        for (block, layout, _) in live {
+            // SAFETY: the block is live.
+            unsafe { heap.dealloc(block, layout) };
+        }
+        assert!(heap.source.0.lock().unwrap().iter().all(|(_, bytes)| *bytes == CHUNK), "large blocks went back");
+    }
+
+    #[test]
+    fn growing_keeps_the_content() {
+        let heap = Heap::new(Host::default());
+        // SAFETY: layouts are not empty and as they were; the block is as long as asked last.
+        unsafe {
+            let mut size = 3;
+            let mut block = heap.alloc(Layout::from_size_align(size, 1).unwrap());
+            block.copy_from_nonoverlapping(b"abc".as_ptr(), 3);
+            while size < 200_000 {
+                block = heap.realloc(block, Layout::from_size_align(size, 1).unwrap(), size * 3);
+                size *= 3;
+                assert_eq!(core::slice::from_raw_parts(block, 3), b"abc");
+            }
+            heap.dealloc(block, Layout::from_size_align(size, 1).unwrap());
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! A region: memory that is looked at through cells only.
+//!
+//! Opening a pointer is one subtraction, two comparisons and a test of alignment; then it is an
+//! ordinary reference. Whatever bytes an object holds, following its pointers cannot leave it, and
+//! cannot touch what Rust owns.
+
+use super::{NotShared, Persist, Ptr};
+use core::{cell::Cell, marker::PhantomData};
+
+/// A range of memory of one object.
+#[derive(Copy, Clone, Debug)]
+pub struct Region<'a> {
+    base: u64,
+    bytes: u64,
+    marker: NotShared<'a>,
+}
+
+impl<'a> Region<'a> {
+    /// The memory at `base`.
+    ///
+    /// # Safety
+    /// For `'a`, the range is memory (or faults), and all looks at it are through regions.
+    #[inline]
+    pub(super) const unsafe fn at(base: u64, bytes: u64) -> Self {
+        Self { base, bytes, marker: PhantomData }
+    }
+
+    /// Borrowed memory as a region.
+    pub fn over(memory: &'a mut [u64]) -> Self {
+        // SAFETY: the exclusive borrow lasts as long as the region.
+        unsafe { Self::at(memory.as_mut_ptr() as u64, size_of_val(memory) as u64) }
+    }
+
+    /// Address of its first byte.
+    #[inline]
+    pub const fn base(self) -> u64 {
+        self.base
+    }
+
+    /// Its length.
+    #[inline]
+    pub const fn bytes(self) -> u64 {
+        self.bytes
+    }
+
+    /// Follows a pointer: `None` if it is null, unaligned, or leads out of the region.
+    #[inline]
+    pub const fn get<T: Persist>(self, pointer: Ptr<T>) -> Option<&'a T> {
+        if !self.holds::<T>(pointer.address(), size_of::<T>() as u64) {
+            return None;
+        }
+        // SAFETY: the place is inside the region and aligned, and `T` is made of cells that any
+        // bytes are valid for (`Persist`).
+        Some(unsafe { &*(pointer.address() as *const T) })
+    }
+
+    /// Follows a pointer to `count` values that stand one behind the other.
+    pub const fn slice<T: Persist>(self, pointer: Ptr<T>, count: usize) -> Option<&'a [T]> {
+        let Some(bytes) = (count as u64).checked_mul(size_of::<T>() as u64) else { return None };
+        if !self.holds::<T>(pointer.address(), bytes) {
+            return None;
+        }
+        // SAFETY: as in `get`, for all of them.
+        Some(unsafe { core::slice::from_raw_parts(pointer.address() as *const T, count) })
+    }
+
+    /// The pointer to what stands at `offset`.
+    #[inline]
+    pub const fn pointer<T: Persist>(self, offset: u64) -> Ptr<T> {
+        Ptr::from_address(self.base.wrapping_add(offset))
+    }
+
+    /// What stands at `offset`.
+    pub const fn at_offset<T: Persist>(self, offset: u64) -> Option<&'a T> {
+        self.get(self.pointer(offset))
+    }
+
+    /// All bytes.
+    pub const fn cells(self) -> &'a [Cell<u8>] {
+        match self.slice(self.pointer(0), self.bytes as usize) {
+            Some(cells) => cells,
+            None => &[],
+        }
+    }
+
+    /// Whether `bytes` bytes at `address` are inside and fit to hold a `T`.
+    #[inline(always)]
+    const fn holds<T>(self, address: u64, bytes: u64) -> bool {
+        let offset = address.wrapping_sub(self.base);
+        offset <= self.bytes && bytes <= self.bytes - offset && address.is_multiple_of(align_of::<T>() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pointer_is_followed_only_inside() {
+        let mut memory = [0u64; 8];
+        let region = Region::over(&mut memory);
+        let base = region.base();
+        let at = |address| region.get(Ptr::<Cell<u64>>::from_address(address));
+        assert!(at(base).is_some() && at(base + 56).is_some());
+        for outside in [0, 8, base - 8, base + 57, base + 60, base + 64, u64::MAX, base + 1] {
+            assert!(at(outside).is_none(), "{outside:#x}");
+        }
+        assert_eq!(region.slice(region.pointer::<Cell<u8>>(60), 4).map(<[_]>::len), Some(4));
+        assert!(region.slice(region.pointer::<Cell<u8>>(60), 5).is_none());
+        assert!(region.slice(region.pointer::<Cell<u64>>(0), usize::MAX).is_none());
+        assert_eq!(region.cells().len(), 64);
+    }
+
+    #[test]
+    fn what_is_written_through_one_pointer_is_read_through_another() {
+        let mut memory = [0u64; 4];
+        let region = Region::over(&mut memory);
+        let (word, bytes) = (region.at_offset::<Cell<u64>>(8).unwrap(), region.at_offset::<Cell<[u8; 8]>>(8).unwrap());
+        word.set(0x0102_0304_0506_0708);
+        assert_eq!(bytes.get()[0], 8);
+        assert_eq!(Ptr::to(word).address(), region.base() + 8);
+    }
+}

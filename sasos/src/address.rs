@@ -1,0 +1,231 @@
+//! Free addresses, in whole slots.
+//!
+//! Two windows: objects and stacks. A slot of the window of objects that was never used since the
+//! disk was made comes from a mark that only rises; the store keeps a *lease* of slot numbers on
+//! the disk, so that after a crash nothing below it is issued again. What a running system gives
+//! back is used again: at once if the object never was on the disk, otherwise when its deletion is
+//! in a checkpoint. Stacks are never kept, so their window starts afresh with each boot.
+
+use alloc::{collections::BTreeMap, vec::Vec};
+
+use abi::address::{FIRST_FREE, OBJECTS_END, STACKS_START, USER_END, slot_of};
+
+/// Slots one object may have: two terabytes.
+pub const OBJECT_SLOTS_MAX: u64 = 1 << 20;
+/// Single slots that wait for reuse outside the tree.
+const RECENT_MAX: usize = 256;
+
+/// The free addresses of both windows.
+pub struct Addresses {
+    /// The first slot that was never issued.
+    next: u64,
+    /// Slots below this may be issued without asking the store.
+    leased: u64,
+    /// Single slots given back last.
+    recent: Vec<u64>,
+    /// Other free ranges: first slot to number of slots; never adjacent.
+    free: BTreeMap<u64, u64>,
+    next_stack: u64,
+    stacks: Vec<u64>,
+}
+
+impl Addresses {
+    /// All slots from `first` on are free; those below `leased` may be issued.
+    pub fn new(first: u64, leased: u64) -> Self {
+        Self {
+            next: first.max(slot_of(FIRST_FREE)),
+            leased,
+            recent: Vec::with_capacity(RECENT_MAX),
+            free: BTreeMap::new(),
+            next_stack: slot_of(STACKS_START),
+            stacks: Vec::new(),
+        }
+    }
+
+    /// The first slot that was never issued.
+    pub fn mark(&self) -> u64 {
+        self.next
+    }
+
+    /// The end of the lease.
+    pub fn leased(&self) -> u64 {
+        self.leased
+    }
+
+    /// Tells that the store now holds a lease up to there.
+    pub fn set_leased(&mut self, end: u64) {
+        self.leased = self.leased.max(end);
+    }
+
+    /// Whether a checkpoint should renew the lease soon.
+    pub fn lease_is_short(&self) -> bool {
+        self.next + (1 << 14) > self.leased
+    }
+
+    /// A run of free slots. `None` if there is none, or only behind the lease.
+    #[inline]
+    pub fn take(&mut self, slots: u64) -> Option<u64> {
+        if slots == 1
+            && let Some(slot) = self.recent.pop()
+        {
+            return Some(slot);
+        }
+        self.take_free(slots).or_else(|| self.take_fresh(slots))
+    }
+
+    fn take_fresh(&mut self, slots: u64) -> Option<u64> {
+        let end = self.next.checked_add(slots)?;
+        if end > self.leased.min(slot_of(OBJECTS_END)) {
+            return None;
+        }
+        let first = self.next;
+        self.next = end;
+        Some(first)
+    }
+
+    /// First fit among the first few ranges: a bound on the time, not on what is found in the end.
+    fn take_free(&mut self, slots: u64) -> Option<u64> {
+        let (&first, &length) = self.free.iter().take(64).find(|&(_, &length)| length >= slots)?;
+        self.free.remove(&first);
+        if length > slots {
+            self.free.insert(first + slots, length - slots);
+        }
+        Some(first)
+    }
+
+    /// Takes the slots right behind a run, if they are free.
+    pub fn extend(&mut self, behind: u64, slots: u64) -> bool {
+        self.settle_recent();
+        if behind == self.next {
+            return self.take_fresh(slots).is_some();
+        }
+        let Some(length) = self.free.get(&behind).copied().filter(|&length| length >= slots) else { return false };
+        self.free.remove(&behind);
+        if length > slots {
+            self.free.insert(behind + slots, length - slots);
+        }
+        true
+    }
+
+    /// Gives slots of either window back.
+    #[inline]
+    pub fn give_back(&mut self, first: u64, slots: u64) {
+        if first >= slot_of(STACKS_START) {
+            self.stacks.extend(first..first + slots);
+        } else if slots == 1 && self.recent.len() < RECENT_MAX {
+            self.recent.push(first);
+        } else {
+            self.insert_free(first, slots);
+        }
+    }
+
+    fn insert_free(&mut self, mut first: u64, mut slots: u64) {
+        if let Some((&before, &length)) = self.free.range(..first).next_back()
+            && before + length == first
+        {
+            self.free.remove(&before);
+            first = before;
+            slots += length;
+        }
+        if let Some(length) = self.free.remove(&(first + slots)) {
+            slots += length;
+        }
+        self.free.insert(first, slots);
+    }
+
+    fn settle_recent(&mut self) {
+        while let Some(slot) = self.recent.pop() {
+            self.insert_free(slot, 1);
+        }
+    }
+
+    /// A free slot of the window of stacks.
+    #[inline]
+    pub fn take_stack(&mut self) -> Option<u64> {
+        self.stacks.pop().or_else(|| {
+            let slot = self.next_stack;
+            (slot < slot_of(USER_END)).then(|| {
+                self.next_stack += 1;
+                slot
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+    use proptest::prelude::*;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Take(u64),
+        GiveBack(usize),
+        Extend(usize, u64),
+    }
+
+    fn any_step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            3 => (1_u64..6).prop_map(Step::Take),
+            2 => any::<usize>().prop_map(Step::GiveBack),
+            1 => (any::<usize>(), 1_u64..4).prop_map(|(which, slots)| Step::Extend(which, slots)),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn no_slot_is_issued_twice(steps in prop::collection::vec(any_step(), 1..200)) {
+            let first = slot_of(FIRST_FREE);
+            let mut addresses = Addresses::new(first, first + 300);
+            let mut used: Vec<(u64, u64)> = Vec::new();
+            for step in steps {
+                match step {
+                    Step::Take(slots) => used.extend(addresses.take(slots).map(|start| (start, slots))),
+                    Step::GiveBack(which) if !used.is_empty() => {
+                        let (start, slots) = used.swap_remove(which % used.len());
+                        addresses.give_back(start, slots);
+                    }
+                    Step::Extend(which, slots) if !used.is_empty() => {
+                        let which = which % used.len();
+                        let (start, length) = used[which];
+                        if addresses.extend(start + length, slots) {
+                            used[which].1 += slots;
+                        }
+                    }
+                    _ => {}
+                }
+                let mut seen = BTreeSet::new();
+                for &(start, slots) in &used {
+                    for slot in start..start + slots {
+                        prop_assert!(seen.insert(slot) && slot >= first && slot < first + 300);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn everything_given_back_can_be_taken_as_a_whole() {
+        let first = slot_of(FIRST_FREE);
+        let mut addresses = Addresses::new(first, first + 64);
+        let taken: Vec<u64> = (0..64).filter_map(|_| addresses.take(1)).collect();
+        assert_eq!(taken.len(), 64);
+        assert_eq!(addresses.take(1), None);
+        for slot in taken {
+            addresses.give_back(slot, 1);
+        }
+        addresses.settle_recent();
+        assert_eq!(addresses.take(64), Some(first));
+    }
+
+    #[test]
+    fn stacks_come_from_their_window_and_go_back_to_it() {
+        let mut addresses = Addresses::new(0, 0);
+        let slot = addresses.take_stack().unwrap();
+        assert_eq!(slot, slot_of(STACKS_START));
+        addresses.give_back(slot, 1);
+        assert_eq!(addresses.take_stack(), Some(slot));
+        assert_eq!(addresses.take(1), None, "nothing is leased");
+    }
+}

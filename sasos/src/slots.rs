@@ -1,0 +1,207 @@
+//! What is known of an object slot by slot: its leaf, which pages are resident, which are dirty.
+//!
+//! Most objects have one slot, which stands inline, so that making and destroying them allocates
+//! nothing. Further slots stand in chunks that are made when a slot is first touched: an object of
+//! a terabyte costs little until it is used.
+//!
+//! The bits are the server's own. The kernel's leaf holds the same truth about residency; the bits
+//! make it cheap to visit the resident pages of a slot that has few of them.
+
+use alloc::{boxed::Box, vec::Vec};
+
+use abi::address::PAGES_PER_SLOT;
+use kcore::{Frame, Leaf};
+
+/// Slots in a chunk.
+const CHUNK: usize = 64;
+const NO_LEAF: u32 = u32::MAX;
+
+/// One bit for each page of a slot.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct PageBits([u64; PAGES_PER_SLOT as usize / 64]);
+
+impl PageBits {
+    /// Whether the bit of page `index` (0..512) is set.
+    #[inline]
+    pub const fn has(&self, index: usize) -> bool {
+        self.0[index / 64 % 8] & 1 << (index % 64) != 0
+    }
+
+    /// Sets a bit; tells whether it was clear.
+    #[inline]
+    pub const fn set(&mut self, index: usize) -> bool {
+        let before = self.has(index);
+        self.0[index / 64 % 8] |= 1 << (index % 64);
+        !before
+    }
+
+    /// Clears a bit; tells whether it was set.
+    #[inline]
+    pub const fn clear(&mut self, index: usize) -> bool {
+        let before = self.has(index);
+        self.0[index / 64 % 8] &= !(1 << (index % 64));
+        before
+    }
+
+    /// Whether no bit is set.
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(|&word| word == 0)
+    }
+
+    /// How many bits are set.
+    pub fn count(&self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
+    }
+
+    /// The first set bit at or after `from`.
+    pub fn next(&self, from: usize) -> Option<usize> {
+        let mut word = from / 64;
+        let mut bits = self.0.get(word)? & u64::MAX << (from % 64);
+        while bits == 0 {
+            word += 1;
+            bits = *self.0.get(word)?;
+        }
+        Some(word * 64 + bits.trailing_zeros() as usize)
+    }
+}
+
+/// One slot of an object.
+#[derive(Copy, Clone, Debug)]
+pub struct Slot {
+    leaf: u32,
+    /// Pages that have an entry in the leaf.
+    pub resident: PageBits,
+    /// Pages of a persistent object that were changed since they last went to the disk.
+    pub dirty: PageBits,
+}
+
+impl Slot {
+    const EMPTY: Self = Self { leaf: NO_LEAF, resident: PageBits([0; 8]), dirty: PageBits([0; 8]) };
+
+    /// The page table that serves the slot, if it was ever touched.
+    #[inline]
+    pub const fn leaf(&self) -> Option<Leaf> {
+        if self.leaf == NO_LEAF { None } else { Some(Leaf(Frame(self.leaf))) }
+    }
+
+    /// Puts a page table there, or takes it away.
+    pub fn set_leaf(&mut self, leaf: Option<Leaf>) {
+        self.leaf = leaf.map_or(NO_LEAF, |leaf| leaf.0.0);
+    }
+}
+
+/// The slots of an object, by number within it.
+#[derive(Debug)]
+pub struct Slots {
+    first: Slot,
+    rest: Vec<Option<Box<[Slot; CHUNK]>>>,
+}
+
+impl Default for Slots {
+    fn default() -> Self {
+        Self { first: Slot::EMPTY, rest: Vec::new() }
+    }
+}
+
+impl Slots {
+    /// A slot, if it was ever touched.
+    #[inline]
+    pub fn get(&self, number: u64) -> Option<&Slot> {
+        if number == 0 {
+            return Some(&self.first);
+        }
+        let (chunk, place) = split(number);
+        Some(&self.rest.get(chunk)?.as_ref()?[place])
+    }
+
+    /// A slot that was touched, to change.
+    #[inline]
+    pub fn get_mut(&mut self, number: u64) -> Option<&mut Slot> {
+        if number == 0 {
+            return Some(&mut self.first);
+        }
+        let (chunk, place) = split(number);
+        Some(&mut self.rest.get_mut(chunk)?.as_mut()?[place])
+    }
+
+    /// A slot to change, made if it was never touched.
+    #[inline]
+    pub fn touch(&mut self, number: u64) -> &mut Slot {
+        if number == 0 {
+            return &mut self.first;
+        }
+        let (chunk, place) = split(number);
+        if self.rest.len() <= chunk {
+            self.rest.resize_with(chunk + 1, || None);
+        }
+        &mut self.rest[chunk].get_or_insert_with(|| Box::new([Slot::EMPTY; CHUNK]))[place]
+    }
+
+    /// The first slot at or after `from` that has a leaf.
+    pub fn next_with_leaf(&self, from: u64) -> Option<u64> {
+        if from == 0 && self.first.leaf != NO_LEAF {
+            return Some(0);
+        }
+        let (chunk, mut place) = split(from.max(1));
+        for (index, slots) in self.rest.iter().enumerate().skip(chunk) {
+            if let Some(slots) = slots
+                && let Some(found) = slots[place..].iter().position(|slot| slot.leaf != NO_LEAF)
+            {
+                return Some((index * CHUNK + place + found) as u64 + 1);
+            }
+            place = 0;
+        }
+        None
+    }
+
+    /// Forgets everything. Leaves must have been taken away before.
+    pub fn clear(&mut self) {
+        self.first = Slot::EMPTY;
+        self.rest = Vec::new();
+    }
+}
+
+const fn split(number: u64) -> (usize, usize) {
+    ((number - 1) as usize / CHUNK, (number - 1) as usize % CHUNK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_are_found_in_order() {
+        let mut bits = PageBits::default();
+        for index in [0, 63, 64, 300, 511] {
+            assert!(bits.set(index));
+            assert!(!bits.set(index));
+        }
+        let mut found = Vec::new();
+        let mut from = 0;
+        while let Some(index) = bits.next(from) {
+            found.push(index);
+            from = index + 1;
+        }
+        assert_eq!(found, [0, 63, 64, 300, 511]);
+        assert_eq!(bits.count(), 5);
+        assert!(bits.clear(64) && !bits.clear(64) && !bits.has(64));
+    }
+
+    #[test]
+    fn slots_with_leaves_are_found_in_order() {
+        let mut slots = Slots::default();
+        for number in [0, 1, 64, 65, 1000] {
+            slots.touch(number).set_leaf(Some(Leaf(Frame(number as u32))));
+        }
+        slots.touch(70);
+        let mut found = Vec::new();
+        let mut from = 0;
+        while let Some(number) = slots.next_with_leaf(from) {
+            assert_eq!(slots.get(number).and_then(Slot::leaf), Some(Leaf(Frame(number as u32))));
+            found.push(number);
+            from = number + 1;
+        }
+        assert_eq!(found, [0, 1, 64, 65, 1000]);
+        assert!(slots.get(2000).is_none());
+    }
+}

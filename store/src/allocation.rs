@@ -1,0 +1,319 @@
+//! Which blocks are in use, and when a free one may be used again.
+//!
+//! Two bitmaps are resident. `used` is what the generation being built reaches and what its
+//! checkpoint will store. `busy` adds what may not be overwritten yet: a block set free while
+//! generation *g+1* is built is still reached from *g*, and, until *g+2* is durable, *g* is the root
+//! one falls back to (invariant 1). Blocks that journal records name are never anything else but
+//! set free in this way, so they stay pinned too (invariant 5).
+//!
+//! On the disk there are three regions, used in turn by the generations. A region holds index
+//! blocks with the checksums of its bitmap blocks; zero stands for "all free, never written", so
+//! that an empty store of any size costs nothing to format or to mount.
+
+use crate::breaks::{Breaks, Invariant};
+use crate::geometry::{BITMAPS, BITS, Geometry, SUMS};
+use crate::world::BLOCK;
+use alloc::collections::BTreeSet;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Bits in a word of a bitmap.
+const WORD: u64 = 64;
+/// Words in a bitmap block.
+const WORDS: usize = BLOCK / 8;
+
+/// A bitmap over the data blocks.
+#[derive(Clone)]
+pub(crate) struct Bits(pub(crate) Vec<u64>);
+
+impl Bits {
+    fn new(bits: u64) -> Self {
+        Self(vec![0; bits.div_ceil(WORD) as usize])
+    }
+
+    pub(crate) fn get(&self, bit: u64) -> bool {
+        self.0.get((bit / WORD) as usize).is_some_and(|word| word & (1 << (bit % WORD)) != 0)
+    }
+
+    /// Sets or clears a bit; tells whether that changed it.
+    fn put(&mut self, bit: u64, to: u64) -> bool {
+        let Some(word) = self.0.get_mut((bit / WORD) as usize) else { return false };
+        let before = *word;
+        *word = before & !(1 << (bit % WORD)) | to << (bit % WORD);
+        *word != before
+    }
+}
+
+/// One on-disk region as it now is, or as we must assume it to be.
+#[derive(Clone)]
+pub(crate) struct Region {
+    /// Checksums of the bitmap blocks, zero for "all free".
+    pub(crate) sums: Vec<u64>,
+    /// Checksums of the index blocks.
+    pub(crate) index: Vec<u64>,
+    /// Bitmap blocks that differ from `used`.
+    stale: BTreeSet<usize>,
+}
+
+/// The allocator.
+pub(crate) struct Allocation {
+    geometry: Geometry,
+    breaks: Breaks,
+    pub(crate) used: Bits,
+    busy: Bits,
+    free: u64,
+    /// Where the search goes on.
+    hint: usize,
+    /// Set free while the next generation is being built.
+    freed_now: Vec<u64>,
+    /// Set free while the current generation was built.
+    freed_before: Vec<u64>,
+    /// Given to tree nodes by attempts at the next generation that failed: nothing durable names them.
+    young: BTreeSet<u64>,
+    /// Allocated since the last commit; kept only to break invariant 5.
+    recent: BTreeSet<u64>,
+    pub(crate) regions: [Region; BITMAPS],
+}
+
+impl Allocation {
+    /// With every data block free.
+    pub(crate) fn new(geometry: Geometry, breaks: Breaks) -> Self {
+        let blocks = geometry.total - geometry.data_start();
+        let region = Region {
+            sums: vec![0; geometry.bitmap_blocks() as usize],
+            index: vec![0; geometry.index_blocks() as usize],
+            stale: BTreeSet::new(),
+        };
+        Self {
+            geometry,
+            breaks,
+            used: Bits::new(blocks),
+            busy: Bits::new(blocks),
+            free: blocks,
+            hint: 0,
+            freed_now: Vec::new(),
+            freed_before: Vec::new(),
+            young: BTreeSet::new(),
+            recent: BTreeSet::new(),
+            regions: [region.clone(), region.clone(), region],
+        }
+    }
+
+    fn blocks(&self) -> u64 {
+        self.geometry.total - self.geometry.data_start()
+    }
+
+    /// Takes over what mount read: the bits of the current generation and of the previous one, if
+    /// they could be read. `false` if a bit past the end is set.
+    pub(crate) fn load(&mut self, current: Vec<u64>, previous: Option<&[u64]>, region: usize) -> bool {
+        self.used.0 = current;
+        let blocks = self.blocks();
+        let past_end = self.used.0.len() as u64 * WORD;
+        if (blocks..past_end).any(|bit| self.used.get(bit)) {
+            return false;
+        }
+        self.busy = self.used.clone();
+        for (at, &word) in previous.into_iter().flatten().enumerate() {
+            let only_before = word & !self.used.0.get(at).copied().unwrap_or(0);
+            for bit in (0..WORD).filter(|bit| only_before & (1 << bit) != 0) {
+                let bit = at as u64 * WORD + bit;
+                if bit < blocks && self.busy.put(bit, 1) {
+                    self.freed_before.push(self.geometry.data_start() + bit);
+                }
+            }
+        }
+        let busy: u64 = self.busy.0.iter().map(|word| u64::from(word.count_ones())).sum();
+        self.free = blocks - busy;
+        // What the other regions hold is unknown: write all of them but what is free.
+        for other in (0..BITMAPS).filter(|&other| other != region) {
+            let count = self.geometry.bitmap_blocks() as usize;
+            self.regions[other].stale = (0..count).filter(|&block| !self.is_free(block)).collect();
+        }
+        true
+    }
+
+    /// Blocks that may be allocated.
+    pub(crate) fn free_blocks(&self) -> u64 {
+        self.free
+    }
+
+    /// Blocks set free and not yet usable.
+    pub(crate) fn held_blocks(&self) -> u64 {
+        (self.freed_now.len() + self.freed_before.len()) as u64
+    }
+
+    fn mark(&mut self, bit: u64, to: u64) {
+        if self.used.put(bit, to) {
+            let block = (bit / BITS) as usize;
+            for region in &mut self.regions {
+                region.stale.insert(block);
+            }
+        }
+    }
+
+    /// A block that nothing durable reaches.
+    pub(crate) fn alloc(&mut self) -> Option<u64> {
+        let words = self.busy.0.len();
+        for step in 0..=words {
+            let at = (self.hint + step) % words.max(1);
+            let Some(&word) = self.busy.0.get(at) else { return None };
+            if word == u64::MAX {
+                continue;
+            }
+            let bit = at as u64 * WORD + u64::from(word.trailing_ones());
+            if bit >= self.blocks() {
+                continue;
+            }
+            self.hint = at;
+            self.take(bit);
+            return Some(self.geometry.data_start() + bit);
+        }
+        None
+    }
+
+    fn take(&mut self, bit: u64) {
+        self.mark(bit, 1);
+        if self.busy.put(bit, 1) {
+            self.free -= 1;
+        }
+        if !self.breaks.keeps(Invariant::Pins) {
+            self.recent.insert(self.geometry.data_start() + bit);
+        }
+    }
+
+    /// A block for a tree node: if this generation is never committed, nothing will name it.
+    pub(crate) fn alloc_node(&mut self) -> Option<u64> {
+        let block = self.alloc()?;
+        self.young.insert(block);
+        Some(block)
+    }
+
+    /// Takes the block that a replayed record names; `false` if it cannot have been free.
+    pub(crate) fn claim(&mut self, block: u64) -> bool {
+        if !self.geometry.is_data(block) {
+            return false;
+        }
+        let bit = block - self.geometry.data_start();
+        let free = !self.used.get(bit);
+        if free {
+            self.take(bit);
+        }
+        free
+    }
+
+    /// The block is no longer reached from the generation being built.
+    pub(crate) fn free(&mut self, block: u64) {
+        if !self.geometry.is_data(block) {
+            return;
+        }
+        let unpinned = !self.breaks.keeps(Invariant::Pins) && self.recent.contains(&block);
+        if self.young.remove(&block) || unpinned || !self.breaks.keeps(Invariant::NoReuse) {
+            self.release(block);
+        } else if self.used.get(block - self.geometry.data_start()) {
+            self.mark(block - self.geometry.data_start(), 0);
+            self.freed_now.push(block);
+        }
+    }
+
+    /// Takes back an allocation that came to nothing.
+    pub(crate) fn release(&mut self, block: u64) {
+        let bit = block - self.geometry.data_start();
+        self.mark(bit, 0);
+        if self.busy.put(bit, 0) {
+            self.free += 1;
+        }
+        self.hint = self.hint.min((bit / WORD) as usize);
+    }
+
+    /// The generation being built is durable. `previous_in_use` keeps what was freed earlier
+    /// from being reused for one generation more, for a read that is still under way.
+    pub(crate) fn commit(&mut self, region: usize, reads: ReadsBefore) {
+        self.regions[region].stale.clear();
+        self.young.clear();
+        self.recent.clear();
+        let waiting = core::mem::take(&mut self.freed_before);
+        self.freed_before = core::mem::take(&mut self.freed_now);
+        match reads {
+            ReadsBefore::None => waiting.into_iter().for_each(|block| {
+                if self.busy.put(block - self.geometry.data_start(), 0) {
+                    self.free += 1;
+                }
+            }),
+            ReadsBefore::Some => self.freed_before.extend(waiting),
+        }
+    }
+
+    /// Whether all of a bitmap block is free.
+    pub(crate) fn is_free(&self, block: usize) -> bool {
+        self.words(block).iter().all(|&word| word == 0)
+    }
+
+    fn words(&self, block: usize) -> &[u64] {
+        let start = (block * WORDS).min(self.used.0.len());
+        let end = (start + WORDS).min(self.used.0.len());
+        &self.used.0[start..end]
+    }
+
+    /// Fills `out` with a bitmap block.
+    pub(crate) fn encode(&self, block: usize, out: &mut [u8; BLOCK]) {
+        out.fill(0);
+        for (place, word) in out.chunks_exact_mut(8).zip(self.words(block)) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+    }
+
+    /// Fills `out` with an index block.
+    pub(crate) fn encode_index(&self, region: usize, block: usize, out: &mut [u8; BLOCK]) {
+        out.fill(0);
+        let sums = self.regions[region].sums.iter().skip(block * SUMS as usize);
+        for (place, sum) in out.chunks_exact_mut(8).zip(sums) {
+            place.copy_from_slice(&sum.to_le_bytes());
+        }
+    }
+
+    /// The bitmap blocks that a region lacks.
+    pub(crate) fn stale(&self, region: usize) -> Vec<usize> {
+        self.regions[region].stale.iter().copied().collect()
+    }
+}
+
+/// Whether reads are under way that began before the current generation was durable.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub(crate) enum ReadsBefore {
+    /// No.
+    None,
+    /// Yes.
+    Some,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_freed_block_comes_back_after_two_commits() {
+        let geometry = Geometry::new(200, None).unwrap();
+        let mut allocation = Allocation::new(geometry, Breaks::NONE);
+        let all = allocation.free_blocks();
+        let block = allocation.alloc().unwrap();
+        allocation.commit(1, ReadsBefore::None);
+        allocation.free(block);
+        assert_eq!(allocation.free_blocks(), all - 1);
+        allocation.commit(2, ReadsBefore::None);
+        assert_eq!(allocation.free_blocks(), all - 1);
+        allocation.commit(0, ReadsBefore::None);
+        assert_eq!(allocation.free_blocks(), all);
+        assert_eq!(allocation.alloc(), Some(block));
+    }
+
+    #[test]
+    fn every_block_can_be_allocated_once() {
+        let geometry = Geometry::new(300, None).unwrap();
+        let mut allocation = Allocation::new(geometry, Breaks::NONE);
+        let all = allocation.free_blocks();
+        let blocks: BTreeSet<u64> = core::iter::from_fn(|| allocation.alloc()).collect();
+        assert_eq!(blocks.len() as u64, all);
+        assert!(blocks.iter().all(|&block| geometry.is_data(block)));
+        assert_eq!(allocation.free_blocks(), 0);
+    }
+}

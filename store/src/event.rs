@@ -1,0 +1,337 @@
+//! What the store takes, tells and refuses: the plain types of its interface.
+
+use crate::world::Frame;
+use alloc::vec::Vec;
+
+bitflags::bitflags! {
+    /// The limits of one page, kept in its map entry: what *no* domain may exceed.
+    /// The bits are those of [`abi::Rights`].
+    #[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
+    pub struct PageFlags: u16 {
+        /// May be executed.
+        const EXECUTE = 1;
+        /// May be written.
+        const WRITE = 2;
+        /// May be read.
+        const READ = 4;
+        /// The other bits are kept as they are.
+        const _ = !0;
+    }
+}
+
+/// A changed page, handed over for writing. Its frame must not change until it comes back.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub struct DirtyPage {
+    /// The object.
+    pub base: u64,
+    /// Page within the object.
+    pub page: u64,
+    /// Where the contents lie.
+    pub frame: Frame,
+    /// Its limits.
+    pub flags: PageFlags,
+}
+
+/// Names a sync until its event.
+#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
+pub struct Ticket(pub u64);
+
+/// What a checkpoint is for.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum CheckpointKind {
+    /// Life goes on.
+    Periodic,
+    /// The last one before power-off: the next mount finds the store clean and loses no addresses.
+    Shutdown,
+}
+
+/// Why a checkpoint or a sync failed. The last durable state stays valid.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum Failure {
+    /// The disk reported an error.
+    Disk,
+    /// No frame could be had.
+    Memory,
+    /// No block could be had: more was written than was reserved.
+    DiskFull,
+    /// A map node that was needed is damaged.
+    Damaged,
+    /// A checkpoint that it depended on failed.
+    Checkpoint,
+    /// The store is mounted read-only.
+    ReadOnly,
+}
+
+/// Why a page could not be read.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum BadPage {
+    /// The contents do not have the checksum that their map entry states.
+    Checksum,
+    /// A node of the page map on the way is damaged.
+    Map,
+    /// The disk reported an error.
+    Disk,
+    /// No frame could be had; try again.
+    Memory,
+    /// The object was deleted meanwhile.
+    Gone,
+}
+
+/// What became of something that was begun.
+#[derive(Clone, Eq, PartialEq, Debug)]
+pub enum Event {
+    /// A page was read; the frame now belongs to the receiver.
+    PageRead {
+        /// The object.
+        base: u64,
+        /// Page within it.
+        page: u64,
+        /// The contents.
+        frame: Frame,
+        /// The limits.
+        flags: PageFlags,
+    },
+    /// A page could not be read.
+    PageBad {
+        /// The object.
+        base: u64,
+        /// Page within it.
+        page: u64,
+        /// Why.
+        reason: BadPage,
+    },
+    /// The store no longer looks at the frame of this dirty page. Until the `…Done` of the same
+    /// checkpoint or sync the page is not yet durable; after a `…Failed` it counts as dirty again.
+    PageWritten {
+        /// The object.
+        base: u64,
+        /// Page within it.
+        page: u64,
+        /// The frame, back in the caller's hands.
+        frame: Frame,
+    },
+    /// A checkpoint is durable. Sent after the `PageWritten` of all its pages.
+    CheckpointDone {
+        /// Its generation.
+        generation: u64,
+        /// Bases of deleted objects whose addresses may now be used again.
+        deleted: Vec<u64>,
+    },
+    /// A checkpoint failed; all its pages count as dirty. Sent after all their `PageWritten`.
+    CheckpointFailed {
+        /// Why.
+        reason: Failure,
+    },
+    /// A sync is durable. Sent after the `PageWritten` of all its pages.
+    SyncDone(Ticket),
+    /// The journal has no room: the next checkpoint (with all dirty pages) makes it durable.
+    /// Sent after the `PageWritten` of all its pages, none of which was written.
+    SyncNeedsCheckpoint(Ticket),
+    /// A sync failed; its pages count as dirty.
+    SyncFailed(Ticket, Failure),
+}
+
+/// How a read began.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum ReadStart {
+    /// The page was never written: zeroes, and the limits if any were set.
+    Zero(Option<PageFlags>),
+    /// [`Event::PageRead`] or [`Event::PageBad`] will come.
+    Reading,
+}
+
+/// What is known at once about a page.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum PageLookup {
+    /// Never written and without limits: zeroes.
+    Absent,
+    /// No contents (zeroes), but limits.
+    Zero(PageFlags),
+    /// Contents on the disk.
+    Stored(PageFlags),
+    /// A map node must be read first; `read_page` does it.
+    Unknown,
+}
+
+/// A checkpoint is running or waiting already.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub struct Busy;
+
+/// The disk has no block for this. Blocks set free by deletions come back after the two next
+/// checkpoints.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub struct DiskFull;
+
+/// There is no such object.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub struct NoObject;
+
+/// Why a record was not taken.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum PutError {
+    /// The base is not at a page, or the object has no page or too many for the address width.
+    Range,
+    /// Another object is there.
+    Overlap,
+    /// More capabilities, PDX records or entry points than an object may have, or undefined rights.
+    Limits,
+    /// The deletion of an object at that base is not yet in a checkpoint.
+    DeletionPending,
+    /// No block for it.
+    DiskFull,
+}
+
+/// How to mount.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum MountMode {
+    /// Recover, commit a new generation, go on.
+    ReadWrite,
+    /// Recover in memory only; nothing is written.
+    ReadOnly,
+}
+
+/// How to format.
+#[derive(Clone, Eq, PartialEq, Debug)]
+pub struct FormatOptions {
+    /// Width of addresses: 47 or 56.
+    pub address_bits: u32,
+    /// The first slot number that may be issued.
+    pub first_slot: u64,
+    /// Blocks in each of the two journal regions, or `None` for a size that suits the disk.
+    pub journal_blocks: Option<u32>,
+}
+
+impl Default for FormatOptions {
+    fn default() -> Self {
+        Self { address_bits: abi::address::ADDRESS_BITS, first_slot: 0, journal_blocks: None }
+    }
+}
+
+/// Why a disk was not formatted.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum FormatError {
+    /// Fewer blocks than the smallest store needs (given).
+    TooSmall(u64),
+    /// More blocks than the format can describe (given).
+    TooLarge(u64),
+    /// The address width is neither 47 nor 56.
+    AddressBits,
+    /// The disk reported an error.
+    Disk,
+    /// No frame could be had.
+    Memory,
+}
+
+/// Which structure is damaged.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum Structure {
+    /// The superblocks.
+    Superblock,
+    /// The allocation bitmap or its index.
+    Bitmap,
+    /// The object table.
+    Table,
+    /// A page map.
+    Map,
+    /// The journal.
+    Journal,
+    /// The contents of a page.
+    Page,
+}
+
+/// Why a disk was not mounted. Nothing was written to it.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum MountError {
+    /// Not a Gondwana disk.
+    Foreign,
+    /// The store is larger (first, in blocks) than the disk (second).
+    Truncated(u64, u64),
+    /// A structure without which there is no safe mount is damaged, at this block.
+    Damaged(Structure, u64),
+    /// Written by a newer system: its format version.
+    Newer(u32),
+    /// For another address width (given).
+    AddressBits(u32),
+    /// The disk reported an error.
+    Disk,
+    /// No frame could be had.
+    Memory,
+    /// Recovery could not commit a generation.
+    Recovery(Failure),
+}
+
+/// Why the end of the journal was not replayed.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum TailReason {
+    /// A record of this generation is incomplete: the power failed while it was written.
+    Torn,
+    /// A page of the last record is not as the record says: the power failed while it was written.
+    Data,
+    /// A complete record that does not continue the chain before it.
+    Chain,
+    /// A record whose contents make no sense although its checksum holds.
+    Nonsense,
+}
+
+/// A discarded end of the journal. No part of it had been acknowledged unless the disk rotted.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub struct Tail {
+    /// Sequence number of the first record that is missing.
+    pub sequence: u64,
+    /// Why.
+    pub reason: TailReason,
+    /// Intact records of this generation found *behind* it: not zero means bit rot.
+    pub stranded: u32,
+}
+
+/// What a mount found.
+#[derive(Clone, Eq, PartialEq, Debug)]
+pub struct MountReport {
+    /// The generation that was found.
+    pub generation: u64,
+    /// Block of the superblock copy that was used, 0 to 3.
+    pub superblock: u64,
+    /// Superblock copies that are unreadable. One pair is normal after a crash during a commit.
+    pub bad_superblocks: Vec<u64>,
+    /// Whether the last power-off was clean.
+    pub clean: bool,
+    /// Journal records replayed.
+    pub replayed: u32,
+    /// The discarded end of the journal, if any.
+    pub tail: Option<Tail>,
+    /// Damage found that did not prevent the mount.
+    pub damage: Vec<(Structure, u64)>,
+    /// The first slot number that may be issued.
+    pub first_slot: u64,
+}
+
+/// Figures of a mounted store.
+#[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
+pub struct Stats {
+    /// Blocks of the store, all included.
+    pub blocks: u64,
+    /// Blocks of data and tree nodes that may be allocated now.
+    pub free: u64,
+    /// Blocks set free that come back after the next checkpoints.
+    pub held: u64,
+    /// Blocks promised (pages not yet written, nodes to be rewritten, the emergency pool).
+    pub reserved: u64,
+    /// The last durable generation.
+    pub generation: u64,
+    /// Objects in the table.
+    pub objects: u64,
+    /// Map nodes in memory.
+    pub map_nodes: u64,
+    /// Nodes of the object table in memory.
+    pub table_nodes: u64,
+    /// Blocks written since the mount.
+    pub writes: u64,
+    /// Blocks read since the mount.
+    pub reads: u64,
+    /// Flushes since the mount.
+    pub flushes: u64,
+    /// Journal blocks in use in this generation.
+    pub journal_used: u64,
+    /// Damaged pages and nodes met since the mount.
+    pub damaged: u64,
+}

@@ -1,0 +1,375 @@
+//! Page maps: per object a tree of 256-way nodes from page numbers to blocks.
+//!
+//! An entry has 16 bytes {block 48 bits, flags 16 bits, keyed checksum}. The root entry stands in the
+//! object table; a map of `levels` zero *is* that entry, so an object of one page needs no node.
+//! The tree grows upwards when a page beyond its reach is written; untouched parts have no nodes.
+//!
+//! Nodes lie in frames in their disk format and are known by (object, level, index), whatever block
+//! they come from. A node is read when something needs it. A node that is dirty has dirty ancestors,
+//! for writing it anywhere else changes its parent's entry.
+
+use crate::bytes::{set_word, word};
+use crate::event::PageFlags;
+use crate::world::{BLOCK, Frame, Pages};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+/// Bits of a page number that one level resolves.
+const FANOUT_BITS: u32 = 8;
+/// Entries of a node.
+pub(crate) const FANOUT: u64 = 1 << FANOUT_BITS;
+/// Levels that cover the largest object of any address width.
+pub(crate) const LEVELS_MAX: u8 = 6;
+/// Stands for a block that is lost because the node that named it is damaged.
+pub(crate) const LOST: u64 = (1 << 48) - 1;
+
+/// One entry.
+#[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
+pub(crate) struct Entry {
+    /// The block, zero for none, [`LOST`] for one that is damaged beyond knowing.
+    pub(crate) block: u64,
+    pub(crate) flags: PageFlags,
+    pub(crate) checksum: u64,
+}
+
+impl Entry {
+    pub(crate) const NONE: Self = Self { block: 0, flags: PageFlags::empty(), checksum: 0 };
+    const LOST: Self = Self { block: LOST, flags: PageFlags::empty(), checksum: 0 };
+
+    pub(crate) fn is_none(&self) -> bool {
+        self.block == 0 && self.flags.is_empty()
+    }
+
+    /// The two words on the disk.
+    pub(crate) fn to_words(self) -> [u64; 2] {
+        [self.block | u64::from(self.flags.bits()) << 48, self.checksum]
+    }
+
+    /// From the two words on the disk.
+    pub(crate) fn from_words([low, checksum]: [u64; 2]) -> Self {
+        Self { block: low & LOST, flags: PageFlags::from_bits_retain((low >> 48) as u16), checksum }
+    }
+}
+
+/// The root of a map.
+#[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
+pub(crate) struct MapRoot {
+    pub(crate) levels: u8,
+    pub(crate) entry: Entry,
+}
+
+/// Names a node: the object, the level (1 is just above the pages) and the place within the level.
+#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Debug)]
+pub(crate) struct MapKey {
+    pub(crate) base: u64,
+    pub(crate) level: u8,
+    pub(crate) index: u64,
+}
+
+/// Pages that a map of `levels` can hold.
+pub(crate) fn reach(levels: u8) -> u64 {
+    1_u64.checked_shl(FANOUT_BITS * u32::from(levels)).unwrap_or(u64::MAX)
+}
+
+/// Levels that an object of `pages` needs at most.
+pub(crate) fn levels_for(pages: u64) -> u8 {
+    (0..LEVELS_MAX).find(|&levels| pages <= reach(levels)).unwrap_or(LEVELS_MAX)
+}
+
+fn index_at(page: u64, level: u8) -> u64 {
+    page.checked_shr(FANOUT_BITS * u32::from(level)).unwrap_or(0)
+}
+
+/// The entry in `slot` of a node.
+pub(crate) fn entry_in(bytes: &[u8; BLOCK], slot: u64) -> Entry {
+    let at = (slot % FANOUT) as usize * 16;
+    Entry::from_words([word(bytes, at), word(bytes, at + 8)])
+}
+
+fn put_entry(bytes: &mut [u8; BLOCK], slot: u64, entry: Entry) {
+    let at = (slot % FANOUT) as usize * 16;
+    let [low, high] = entry.to_words();
+    set_word(bytes, at, low);
+    set_word(bytes, at + 8, high);
+}
+
+/// A node that must be read before something can go on.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub(crate) struct Missing {
+    pub(crate) key: MapKey,
+    pub(crate) entry: Entry,
+}
+
+/// Where a walk ends.
+pub(crate) enum Walk {
+    /// At the page's entry, which may be none.
+    Entry(Entry),
+    /// At a node that is not in memory.
+    Missing(Missing),
+    /// At a node that is lost.
+    Lost,
+}
+
+/// Whether a path is ready to be written.
+pub(crate) enum Path {
+    /// All nodes are in memory and dirty.
+    Ready,
+    /// A node must be read first.
+    Missing(Missing),
+    /// No frame for a new node.
+    NoMemory,
+}
+
+/// The nodes in memory, of all objects.
+#[derive(Default)]
+pub(crate) struct Maps {
+    nodes: BTreeMap<MapKey, Frame>,
+    dirty: BTreeSet<MapKey>,
+}
+
+impl Maps {
+    /// Nodes in memory.
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Nodes that the next checkpoint must write.
+    pub(crate) fn dirty_len(&self) -> usize {
+        self.dirty.len()
+    }
+
+    /// The dirty nodes, children before parents.
+    pub(crate) fn dirty_bottom_up(&self) -> Vec<MapKey> {
+        let mut keys: Vec<MapKey> = self.dirty.iter().copied().collect();
+        keys.sort_by_key(|key| key.level);
+        keys
+    }
+
+    /// Everything dirty is written.
+    pub(crate) fn clear_dirty(&mut self) {
+        self.dirty.clear();
+    }
+
+    pub(crate) fn contains(&self, key: MapKey) -> bool {
+        self.nodes.contains_key(&key)
+    }
+
+    pub(crate) fn frame(&self, key: MapKey) -> Option<Frame> {
+        self.nodes.get(&key).copied()
+    }
+
+    /// Takes in a node that was read.
+    pub(crate) fn insert(&mut self, key: MapKey, frame: Frame) {
+        self.nodes.insert(key, frame);
+    }
+
+    /// Makes a node whose children are all lost, in place of a damaged one.
+    pub(crate) fn insert_lost(&mut self, pages: &mut impl Pages, key: MapKey, frame: Frame) {
+        let bytes = pages.bytes_mut(frame);
+        (0..FANOUT).for_each(|slot| put_entry(bytes, slot, Entry::LOST));
+        self.nodes.insert(key, frame);
+    }
+
+    /// Drops up to `count` clean nodes; tells how many.
+    pub(crate) fn shrink(&mut self, pages: &mut impl Pages, count: usize) -> usize {
+        let clean: Vec<MapKey> =
+            self.nodes.keys().filter(|key| !self.dirty.contains(key)).take(count).copied().collect();
+        for key in &clean {
+            self.remove(pages, *key);
+        }
+        clean.len()
+    }
+
+    fn remove(&mut self, pages: &mut impl Pages, key: MapKey) {
+        self.dirty.remove(&key);
+        if let Some(frame) = self.nodes.remove(&key) {
+            pages.free(frame);
+        }
+    }
+
+    /// Gives all frames back.
+    pub(crate) fn clear(&mut self, pages: &mut impl Pages) {
+        self.dirty.clear();
+        for frame in core::mem::take(&mut self.nodes).into_values() {
+            pages.free(frame);
+        }
+    }
+
+    /// From the root to the entry of `page`.
+    pub(crate) fn walk(&self, pages: &impl Pages, base: u64, root: &MapRoot, page: u64) -> Walk {
+        if page >= reach(root.levels) {
+            return Walk::Entry(Entry::NONE);
+        }
+        let mut entry = root.entry;
+        for level in (1..=root.levels).rev() {
+            let key = MapKey { base, level, index: index_at(page, level) };
+            match self.nodes.get(&key) {
+                Some(&frame) => entry = entry_in(pages.bytes(frame), index_at(page, level - 1)),
+                None if entry.block == LOST => return Walk::Lost,
+                None if entry.block == 0 => return Walk::Entry(Entry::NONE),
+                None => return Walk::Missing(Missing { key, entry }),
+            }
+        }
+        if entry.block == LOST { Walk::Lost } else { Walk::Entry(entry) }
+    }
+
+    /// Makes the path to `page` ready to be written: grows the tree, makes nodes, marks them dirty.
+    pub(crate) fn prepare(&mut self, pages: &mut impl Pages, base: u64, root: &mut MapRoot, page: u64) -> Path {
+        while page >= reach(root.levels) {
+            if !self.grow(pages, base, root) {
+                return Path::NoMemory;
+            }
+        }
+        let mut entry = root.entry;
+        for level in (1..=root.levels).rev() {
+            let key = MapKey { base, level, index: index_at(page, level) };
+            if !self.nodes.contains_key(&key) {
+                if entry.block != 0 && entry.block != LOST {
+                    return Path::Missing(Missing { key, entry });
+                }
+                let Some(frame) = pages.alloc() else { return Path::NoMemory };
+                if entry.block == LOST {
+                    self.insert_lost(pages, key, frame);
+                } else {
+                    pages.bytes_mut(frame).fill(0);
+                    self.insert(key, frame);
+                }
+            }
+            self.dirty.insert(key);
+            entry = self.nodes.get(&key).map_or(Entry::NONE, |&frame| {
+                entry_in(pages.bytes(frame), index_at(page, level - 1))
+            });
+        }
+        Path::Ready
+    }
+
+    /// Puts one level on top.
+    fn grow(&mut self, pages: &mut impl Pages, base: u64, root: &mut MapRoot) -> bool {
+        let top = MapKey { base, level: root.levels, index: 0 };
+        let empty = root.entry.is_none() && !self.nodes.contains_key(&top);
+        if !empty {
+            let Some(frame) = pages.alloc() else { return false };
+            let bytes = pages.bytes_mut(frame);
+            bytes.fill(0);
+            put_entry(bytes, 0, root.entry);
+            let key = MapKey { base, level: root.levels + 1, index: 0 };
+            self.insert(key, frame);
+            self.dirty.insert(key);
+            root.entry = Entry::NONE;
+        }
+        root.levels += 1;
+        true
+    }
+
+    /// Sets the entry of a page whose path is prepared; gives the old one.
+    pub(crate) fn set(&mut self, pages: &mut impl Pages, base: u64, root: &mut MapRoot, page: u64, entry: Entry) -> Entry {
+        self.set_child(pages, root, MapKey { base, level: 0, index: page }, entry)
+    }
+
+    /// Sets the parent's entry for a node (or page, level 0); gives the old one.
+    pub(crate) fn set_child(&mut self, pages: &mut impl Pages, root: &mut MapRoot, child: MapKey, entry: Entry) -> Entry {
+        if child.level >= root.levels {
+            return core::mem::replace(&mut root.entry, entry);
+        }
+        let parent = MapKey { base: child.base, level: child.level + 1, index: child.index >> FANOUT_BITS };
+        let Some(&frame) = self.nodes.get(&parent) else { return Entry::NONE };
+        self.dirty.insert(parent);
+        let bytes = pages.bytes_mut(frame);
+        let old = entry_in(bytes, child.index);
+        put_entry(bytes, child.index, entry);
+        old
+    }
+}
+
+/// A pass that drops a range of pages.
+pub(crate) struct Discard<'a, P: Pages> {
+    pub(crate) maps: &'a mut Maps,
+    pub(crate) pages: &'a mut P,
+    pub(crate) base: u64,
+    /// First page and one past the last.
+    pub(crate) range: (u64, u64),
+    /// Blocks that are no longer reached.
+    pub(crate) freed: Vec<u64>,
+    /// Nodes that must be read before the pass can be complete.
+    pub(crate) missing: Vec<Missing>,
+}
+
+/// Nodes one pass asks for.
+const MISSING_MAX: usize = 16;
+
+impl<P: Pages> Discard<'_, P> {
+    /// Drops what can be dropped now. Complete if nothing is missing; otherwise to be run again when
+    /// what is missing has been read. What is done stays done, so every run gets further.
+    pub(crate) fn run(&mut self, root: &mut MapRoot) {
+        let top = MapKey { base: self.base, level: root.levels, index: 0 };
+        if let Some(entry) = self.below(top, root.entry) {
+            root.entry = entry;
+        }
+        if root.entry.is_none() && !self.maps.contains(top) {
+            root.levels = 0;
+        }
+    }
+
+    /// Handles what `entry` at `key` leads to; gives the new entry if the parent must change.
+    fn below(&mut self, key: MapKey, entry: Entry) -> Option<Entry> {
+        if key.level == 0 {
+            let drop = (self.range.0..self.range.1).contains(&key.index) && !entry.is_none();
+            if drop && entry.block != 0 && entry.block != LOST {
+                self.freed.push(entry.block);
+            }
+            return drop.then_some(Entry::NONE);
+        }
+        let Some(frame) = self.maps.frame(key) else {
+            if entry.block == LOST {
+                // What was beneath is unknown; all that can be dropped is the mark.
+                return self.covers(key).then_some(Entry::NONE);
+            }
+            if entry.block != 0 && self.missing.len() < MISSING_MAX {
+                self.missing.push(Missing { key, entry });
+            }
+            return None;
+        };
+        let changed = self.children(key, frame);
+        if self.is_empty(key, frame) {
+            self.maps.remove(self.pages, key);
+            if entry.block != 0 && entry.block != LOST {
+                self.freed.push(entry.block);
+            }
+            return Some(Entry::NONE);
+        }
+        if changed {
+            self.maps.dirty.insert(key);
+        }
+        // The parent must become dirty with the child; its entry stays until the child is written.
+        changed.then_some(entry)
+    }
+
+    fn children(&mut self, key: MapKey, frame: Frame) -> bool {
+        let child_level = key.level - 1;
+        let first = index_at(self.range.0, child_level).max(key.index << FANOUT_BITS);
+        let last = index_at(self.range.1.saturating_sub(1), child_level).min((key.index << FANOUT_BITS) + FANOUT - 1);
+        let mut changed = false;
+        for index in first..last.saturating_add(1) {
+            let entry = entry_in(self.pages.bytes(frame), index);
+            let child = MapKey { base: key.base, level: child_level, index };
+            if let Some(new) = self.below(child, entry) {
+                put_entry(self.pages.bytes_mut(frame), index, new);
+                changed = true;
+            }
+        }
+        changed
+    }
+
+    /// Whether all pages under `key` are in the range.
+    fn covers(&self, key: MapKey) -> bool {
+        let first = key.index.saturating_mul(reach(key.level));
+        self.range.0 <= first && first.saturating_add(reach(key.level)) <= self.range.1
+    }
+
+    fn is_empty(&self, key: MapKey, frame: Frame) -> bool {
+        let bytes = self.pages.bytes(frame);
+        let first = MapKey { base: key.base, level: key.level - 1, index: key.index << FANOUT_BITS };
+        let last = MapKey { index: first.index + FANOUT - 1, ..first };
+        bytes.iter().all(|&byte| byte == 0) && self.maps.nodes.range(first..=last).next().is_none()
+    }
+}

@@ -1,0 +1,201 @@
+//! The record of one object, and its only encoding.
+//!
+//! A record has a head of fixed size and a body that lists capabilities and PDX capabilities. The
+//! object table keeps the body in the leaf or, if it is large, in overflow blocks; a journal record
+//! carries both. Whoever decodes checks every limit, for the bytes come from a disk.
+
+use crate::bytes::{Put, Reader};
+use crate::event::PutError;
+use crate::world::BLOCK;
+use abi::layout::{CAPABILITIES_MAX, ENTRIES_MAX, PDX_MAX};
+use alloc::vec::Vec;
+
+/// One PDX capability of an object.
+#[derive(Clone, Eq, PartialEq, Debug, Default)]
+pub struct PdxRecord {
+    /// The password that allows the call.
+    pub password: u64,
+    /// Base of the Clist by which the callee's domain is extended.
+    pub clist: u64,
+    /// Addresses that may be entered (at most 192).
+    pub entries: Vec<u64>,
+}
+
+/// All that the object table knows of an object, but for where its pages lie.
+#[derive(Clone, Eq, PartialEq, Debug, Default)]
+pub struct ObjectRecord {
+    /// First address; a multiple of the page size; the key of the table.
+    pub base: u64,
+    /// Size in pages, at least one.
+    pub pages: u64,
+    /// `abi::layout::OBJECT_…`.
+    pub flags: u64,
+    /// The bank account that pays.
+    pub account: u64,
+    /// Nanoseconds since 1970 (or boot, where no clock is set).
+    pub created_ns: u64,
+    /// As `created_ns`.
+    pub modified_ns: u64,
+    /// The user-level pager's entry point, or zero.
+    pub pager: u64,
+    /// A number for the owner's use.
+    pub tag: u64,
+    /// Passwords and the rights they give (at most 128).
+    pub capabilities: Vec<(u64, u8)>,
+    /// PDX capabilities (at most 16).
+    pub pdx: Vec<PdxRecord>,
+}
+
+/// Bytes of an encoded head.
+pub(crate) const HEAD_BYTES: usize = 8 * 8;
+/// Rights that mean something.
+const RIGHTS_END: u8 = 32;
+
+impl ObjectRecord {
+    /// One past the last address.
+    pub fn end(&self) -> u64 {
+        self.base.saturating_add(self.pages.saturating_mul(BLOCK as u64))
+    }
+
+    /// Whether the record respects every limit, in a space of `address_bits`.
+    pub(crate) fn check(&self, address_bits: u32) -> Result<(), PutError> {
+        let end = self.pages.checked_mul(BLOCK as u64).and_then(|bytes| self.base.checked_add(bytes));
+        let in_range = end.is_some_and(|end| end <= 1 << address_bits);
+        if self.pages == 0 || !self.base.is_multiple_of(BLOCK as u64) || !in_range {
+            return Err(PutError::Range);
+        }
+        let fits = self.capabilities.len() <= CAPABILITIES_MAX
+            && self.capabilities.iter().all(|&(_, rights)| rights < RIGHTS_END)
+            && self.pdx.len() <= PDX_MAX
+            && self.pdx.iter().all(|pdx| pdx.entries.len() <= ENTRIES_MAX);
+        if fits { Ok(()) } else { Err(PutError::Limits) }
+    }
+
+    /// Appends the head.
+    pub(crate) fn encode_head(&self, out: &mut Vec<u8>) {
+        for word in [
+            self.base,
+            self.pages,
+            self.flags,
+            self.account,
+            self.created_ns,
+            self.modified_ns,
+            self.pager,
+            self.tag,
+        ] {
+            out.put_u64(word);
+        }
+    }
+
+    /// Appends the body.
+    pub(crate) fn encode_body(&self, out: &mut Vec<u8>) {
+        out.put_u8(self.capabilities.len() as u8);
+        out.put_u8(self.pdx.len() as u8);
+        for &(password, rights) in &self.capabilities {
+            out.put_u64(password);
+            out.put_u8(rights);
+        }
+        for pdx in &self.pdx {
+            out.put_u64(pdx.password);
+            out.put_u64(pdx.clist);
+            out.put_u8(pdx.entries.len() as u8);
+            for &entry in &pdx.entries {
+                out.put_u64(entry);
+            }
+        }
+    }
+
+    /// Size of the encoded body.
+    pub(crate) fn body_bytes(&self) -> usize {
+        2 + 9 * self.capabilities.len() + self.pdx.iter().map(|pdx| 17 + 8 * pdx.entries.len()).sum::<usize>()
+    }
+
+    /// A record with the head that `reader` stands at, and an empty body.
+    pub(crate) fn decode_head(reader: &mut Reader<'_>) -> Option<Self> {
+        Some(Self {
+            base: reader.u64()?,
+            pages: reader.u64()?,
+            flags: reader.u64()?,
+            account: reader.u64()?,
+            created_ns: reader.u64()?,
+            modified_ns: reader.u64()?,
+            pager: reader.u64()?,
+            tag: reader.u64()?,
+            capabilities: Vec::new(),
+            pdx: Vec::new(),
+        })
+    }
+
+    /// Fills the body in and checks the whole record.
+    pub(crate) fn decode_body(&mut self, body: &[u8], address_bits: u32) -> Option<()> {
+        let mut reader = Reader::new(body);
+        let capabilities = reader.u8()? as usize;
+        let pdx = reader.u8()? as usize;
+        for _ in 0..capabilities {
+            self.capabilities.push((reader.u64()?, reader.u8()?));
+        }
+        for _ in 0..pdx {
+            let mut record = PdxRecord { password: reader.u64()?, clist: reader.u64()?, entries: Vec::new() };
+            for _ in 0..reader.u8()? {
+                record.entries.push(reader.u64()?);
+            }
+            self.pdx.push(record);
+        }
+        let whole = reader.is_empty() && self.check(address_bits).is_ok();
+        whole.then_some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn any_record() -> impl Strategy<Value = ObjectRecord> {
+        let pdx = (any::<u64>(), any::<u64>(), prop::collection::vec(any::<u64>(), 0..=ENTRIES_MAX))
+            .prop_map(|(password, clist, entries)| PdxRecord { password, clist, entries });
+        (
+            0_u64..1 << 30,
+            1_u64..1 << 30,
+            any::<[u64; 6]>(),
+            prop::collection::vec((any::<u64>(), 0..RIGHTS_END), 0..=CAPABILITIES_MAX),
+            prop::collection::vec(pdx, 0..=PDX_MAX),
+        )
+            .prop_map(|(slot, pages, words, capabilities, pdx)| ObjectRecord {
+                base: slot * BLOCK as u64,
+                pages,
+                flags: words[0],
+                account: words[1],
+                created_ns: words[2],
+                modified_ns: words[3],
+                pager: words[4],
+                tag: words[5],
+                capabilities,
+                pdx,
+            })
+    }
+
+    fn decode(head: &[u8], body: &[u8]) -> Option<ObjectRecord> {
+        let mut record = ObjectRecord::decode_head(&mut Reader::new(head))?;
+        record.decode_body(body, 47)?;
+        Some(record)
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_comes_back(record in any_record()) {
+            let (mut head, mut body) = (Vec::new(), Vec::new());
+            record.encode_head(&mut head);
+            record.encode_body(&mut body);
+            prop_assert_eq!(head.len(), HEAD_BYTES);
+            prop_assert_eq!(body.len(), record.body_bytes());
+            prop_assert_eq!(decode(&head, &body), Some(record));
+            prop_assert_eq!(decode(&head, &body[..body.len() - 1]), None);
+        }
+
+        #[test]
+        fn no_bytes_make_the_decoder_panic(head in any::<[u8; HEAD_BYTES]>(), body in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = decode(&head, &body);
+        }
+    }
+}

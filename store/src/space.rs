@@ -1,0 +1,106 @@
+//! Promises of disk space.
+//!
+//! A page is promised a block, and a share in the map nodes on its path, when it is first written;
+//! so the checkpoint that must write it cannot find the disk full. Promises are kept by
+//! node, since 256 neighbours share one, and exactly, so that asking twice promises once.
+
+use crate::map::MapKey;
+use alloc::collections::BTreeMap;
+
+/// Blocks that only deletes, discards and checkpoints may use.
+pub(crate) const POOL: u64 = 24;
+/// Pages below a map node of level 1, as a set of bits.
+type PageSet = [u64; 4];
+
+/// What is promised.
+#[derive(Default)]
+pub(crate) struct Promises {
+    /// Promised pages by node of level 1.
+    leaves: BTreeMap<MapKey, PageSet>,
+    /// Promised children by node of the levels above.
+    inner: BTreeMap<MapKey, u32>,
+    pages: u64,
+}
+
+fn key_above(base: u64, page: u64, level: u8) -> MapKey {
+    MapKey { base, level, index: page.checked_shr(8 * u32::from(level)).unwrap_or(0) }
+}
+
+impl Promises {
+    /// Blocks promised.
+    pub(crate) fn total(&self) -> u64 {
+        self.pages + (self.leaves.len() + self.inner.len()) as u64
+    }
+
+    /// Promises a page of an object whose map has at most `levels`.
+    pub(crate) fn add(&mut self, base: u64, page: u64, levels: u8) {
+        let mut fresh_leaf = false;
+        let set = self.leaves.entry(key_above(base, page, 1)).or_insert_with(|| {
+            fresh_leaf = true;
+            PageSet::default()
+        });
+        let (word, bit) = ((page / 64 % 4) as usize, 1 << (page % 64));
+        if set[word] & bit == 0 {
+            set[word] |= bit;
+            self.pages += 1;
+        }
+        let mut level = 2;
+        while fresh_leaf && level <= levels {
+            let children = self.inner.entry(key_above(base, page, level)).or_insert(0);
+            *children += 1;
+            fresh_leaf = *children == 1;
+            level += 1;
+        }
+    }
+
+    /// Takes the promise of a page back; tells whether there was one.
+    pub(crate) fn remove(&mut self, base: u64, page: u64) -> bool {
+        let leaf = key_above(base, page, 1);
+        let Some(set) = self.leaves.get_mut(&leaf) else { return false };
+        let (word, bit) = ((page / 64 % 4) as usize, 1 << (page % 64));
+        if set[word] & bit == 0 {
+            return false;
+        }
+        set[word] &= !bit;
+        self.pages -= 1;
+        let mut empty = *set == PageSet::default();
+        if empty {
+            self.leaves.remove(&leaf);
+        }
+        let mut level = 2;
+        while empty {
+            let key = key_above(base, page, level);
+            let Some(children) = self.inner.get_mut(&key) else { break };
+            *children -= 1;
+            empty = *children == 0;
+            if empty {
+                self.inner.remove(&key);
+            }
+            level += 1;
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_share_their_path_and_promises_are_exact() {
+        let mut promises = Promises::default();
+        promises.add(0, 0, 2);
+        assert_eq!(promises.total(), 3);
+        promises.add(0, 1, 2);
+        promises.add(0, 1, 2);
+        assert_eq!(promises.total(), 4);
+        promises.add(0, 256, 2);
+        assert_eq!(promises.total(), 6);
+        assert!(promises.remove(0, 0));
+        assert!(!promises.remove(0, 0));
+        assert!(promises.remove(0, 1));
+        assert_eq!(promises.total(), 3);
+        assert!(promises.remove(0, 256));
+        assert_eq!(promises.total(), 0);
+    }
+}

@@ -1,0 +1,175 @@
+//! The superblock: the root of one generation.
+
+use crate::bytes::{Put, Reader, set_word, word};
+use crate::checksum::Key;
+use crate::geometry::{Geometry, INDEX_MAX};
+use crate::world::BLOCK;
+use alloc::vec::Vec;
+
+/// The first eight bytes of a superblock.
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GONDWANA");
+/// The version of the format.
+pub(crate) const VERSION: u32 = 1;
+/// Flag: the last act before power-off.
+const CLEAN: u32 = 1;
+/// Offset of the checksum: the last word.
+const CHECKSUM_AT: usize = BLOCK - 8;
+
+/// Where a block lies and what its checksum is. Block zero means that there is none.
+#[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
+pub(crate) struct Place {
+    pub(crate) block: u64,
+    pub(crate) checksum: u64,
+}
+
+/// One generation's root.
+#[derive(Clone, Eq, PartialEq, Debug)]
+pub(crate) struct Superblock {
+    pub(crate) generation: u64,
+    /// Drawn at each mount, so that nothing an earlier run wrote passes for ours.
+    pub(crate) nonce: u64,
+    pub(crate) key: Key,
+    pub(crate) geometry: Geometry,
+    pub(crate) address_bits: u32,
+    pub(crate) clean: bool,
+    /// Root of the object table.
+    pub(crate) table: Place,
+    pub(crate) objects: u64,
+    /// Slot numbers below this may be in use.
+    pub(crate) high_water: u64,
+    /// Slot numbers below this may be issued before the next generation is durable.
+    pub(crate) lease: u64,
+    /// Checksums of the bitmap's index blocks; zero where all beneath is free.
+    pub(crate) index: Vec<u64>,
+}
+
+/// Why a block is no superblock for us.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub(crate) enum Unfit {
+    /// No sign of this format.
+    Foreign,
+    /// Ours, but damaged.
+    Damaged,
+    /// Ours, of a later version.
+    Newer(u32),
+}
+
+impl Superblock {
+    /// The block for position `block`, and its checksum.
+    pub(crate) fn encode(&self, block: u64) -> (Vec<u8>, u64) {
+        let mut out = Vec::with_capacity(BLOCK);
+        out.put_u64(MAGIC);
+        out.put_u32(VERSION);
+        out.put_u32(self.address_bits);
+        out.put_u32(if self.clean { CLEAN } else { 0 });
+        out.put_u32(self.geometry.journal as u32);
+        for word in [
+            self.geometry.total,
+            self.generation,
+            self.nonce,
+            self.key.low,
+            self.key.high,
+            self.table.block,
+            self.table.checksum,
+            self.objects,
+            self.high_water,
+            self.lease,
+            self.index.len() as u64,
+        ] {
+            out.put_u64(word);
+        }
+        for &sum in &self.index {
+            out.put_u64(sum);
+        }
+        out.resize(BLOCK, 0);
+        // Both copies carry the checksum of the first one's place, so that they are equal.
+        let checksum = self.key.checksum(block & !1, &out[..CHECKSUM_AT]);
+        set_word(&mut out, CHECKSUM_AT, checksum);
+        (out, checksum)
+    }
+
+    /// Reads the block found at position `block`; also gives its checksum.
+    pub(crate) fn decode(block: u64, bytes: &[u8; BLOCK]) -> Result<(Self, u64), Unfit> {
+        let mut reader = Reader::new(bytes);
+        if reader.u64() != Some(MAGIC) {
+            return Err(Unfit::Foreign);
+        }
+        // The version stands before everything that another version may have changed.
+        match reader.u32() {
+            Some(version) if version > VERSION => return Err(Unfit::Newer(version)),
+            Some(VERSION) => {}
+            _ => return Err(Unfit::Damaged),
+        }
+        let found = Self::decode_fields(&mut reader).ok_or(Unfit::Damaged)?;
+        let checksum = word(bytes, CHECKSUM_AT);
+        let intact = found.key.checksum(block & !1, &bytes[..CHECKSUM_AT]) == checksum
+            && found.geometry.is_sound()
+            && found.index.len() as u64 == found.geometry.index_blocks()
+            && found.generation % 2 == block / 2;
+        if intact { Ok((found, checksum)) } else { Err(Unfit::Damaged) }
+    }
+
+    fn decode_fields(reader: &mut Reader<'_>) -> Option<Self> {
+        let address_bits = reader.u32()?;
+        let clean = reader.u32()? & CLEAN != 0;
+        let journal = u64::from(reader.u32()?);
+        let geometry = Geometry { total: reader.u64()?, journal };
+        let mut found = Self {
+            generation: reader.u64()?,
+            nonce: reader.u64()?,
+            key: Key { low: reader.u64()?, high: reader.u64()? },
+            geometry,
+            address_bits,
+            clean,
+            table: Place { block: reader.u64()?, checksum: reader.u64()? },
+            objects: reader.u64()?,
+            high_water: reader.u64()?,
+            lease: reader.u64()?,
+            index: Vec::new(),
+        };
+        let sums = reader.u64()?;
+        if sums > INDEX_MAX {
+            return None;
+        }
+        for _ in 0..sums {
+            found.index.push(reader.u64()?);
+        }
+        Some(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Superblock {
+        let geometry = Geometry::new(1000, None).unwrap();
+        Superblock {
+            generation: 6,
+            nonce: 7,
+            key: Key { low: 1, high: 2 },
+            geometry,
+            address_bits: 47,
+            clean: true,
+            table: Place { block: 300, checksum: 9 },
+            objects: 4,
+            high_water: 5,
+            lease: 6,
+            index: alloc::vec![11],
+        }
+    }
+
+    #[test]
+    fn both_copies_open_and_every_flipped_bit_shows() {
+        let (bytes, checksum) = sample().encode(1);
+        let block: [u8; BLOCK] = bytes.try_into().unwrap();
+        assert_eq!(Superblock::decode(0, &block), Ok((sample(), checksum)));
+        assert_eq!(Superblock::decode(1, &block), Ok((sample(), checksum)));
+        assert_eq!(Superblock::decode(2, &block), Err(Unfit::Damaged));
+        for bit in 0..BLOCK * 8 {
+            let mut bad = block;
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(Superblock::decode(0, &bad).is_err(), "bit {bit}");
+        }
+    }
+}

@@ -1,0 +1,494 @@
+//! The object table: a B+-tree of records, keyed by base address.
+//!
+//! All nodes are in memory after the mount; lookups never wait. Each node remembers where its last
+//! written form lies and whether it has changed since. A changed node has changed ancestors, so a
+//! checkpoint finds what to write from the root, children first, and writes it to new blocks. The
+//! tree is changed by its owner only between checkpoints (`objects.rs` keeps what comes
+//! meanwhile), so no node under I/O is ever touched.
+
+use crate::map::MapRoot;
+use crate::record::ObjectRecord;
+use crate::superblock::Place;
+use crate::table_format::{INNER_MAX, LEAF_BYTES, overflow_blocks, row_bytes};
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Number of a node in the arena.
+pub(crate) type NodeId = u32;
+
+/// A record with what the store keeps beside it.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) record: ObjectRecord,
+    pub(crate) map: MapRoot,
+    /// Overflow blocks of a large body; block zero where one is not yet written.
+    pub(crate) overflow: Vec<Place>,
+}
+
+impl Row {
+    fn new(record: ObjectRecord, map: MapRoot) -> Self {
+        let overflow = vec![Place::default(); overflow_blocks(record.body_bytes())];
+        Self { record, map, overflow }
+    }
+}
+
+/// What a node holds.
+pub(crate) enum Body {
+    /// Rows in the order of their bases.
+    Leaf(Vec<Row>),
+    /// Children, each with the smallest key it may hold.
+    Inner(Vec<(u64, NodeId)>),
+}
+
+struct Node {
+    place: Place,
+    dirty: bool,
+    body: Body,
+}
+
+/// Something that a checkpoint writes as one block.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub(crate) enum Part {
+    /// A node.
+    Node(NodeId),
+    /// An overflow block: leaf, row in it, block of the row's body.
+    Overflow(NodeId, usize, usize),
+}
+
+/// The tree.
+pub(crate) struct Table {
+    nodes: Vec<Node>,
+    vacant: Vec<NodeId>,
+    root: NodeId,
+    rows: u64,
+    /// Overflow blocks of all rows.
+    overflow: u64,
+    /// Blocks of nodes and bodies that are gone; the next checkpoint sets them free.
+    released: Vec<u64>,
+}
+
+impl Table {
+    /// An empty tree that need not be written.
+    pub(crate) fn new() -> Self {
+        let root = Node { place: Place::default(), dirty: false, body: Body::Leaf(Vec::new()) };
+        Self { nodes: vec![root], vacant: Vec::new(), root: 0, rows: 0, overflow: 0, released: Vec::new() }
+    }
+
+    /// Objects.
+    pub(crate) fn len(&self) -> u64 {
+        self.rows
+    }
+
+    /// Blocks that a complete rewrite would take.
+    pub(crate) fn blocks(&self) -> u64 {
+        (self.nodes.len() - self.vacant.len()) as u64 + self.overflow
+    }
+
+    /// Where the root lies.
+    pub(crate) fn root_place(&self) -> Place {
+        self.nodes[self.root as usize].place
+    }
+
+    /// Levels of the tree.
+    pub(crate) fn height(&self) -> u64 {
+        let mut height = 1;
+        let mut id = self.root;
+        while let Body::Inner(children) = &self.nodes[id as usize].body {
+            height += 1;
+            match children.first() {
+                Some(&(_, child)) => id = child,
+                None => break,
+            }
+        }
+        height
+    }
+
+    pub(crate) fn body(&self, id: NodeId) -> &Body {
+        &self.nodes[id as usize].body
+    }
+
+    pub(crate) fn place(&self, id: NodeId) -> Place {
+        self.nodes[id as usize].place
+    }
+
+    // ---- looking up
+
+    /// The row of the object at `base`.
+    pub(crate) fn get(&self, base: u64) -> Option<&Row> {
+        self.floor(base).filter(|row| row.record.base == base)
+    }
+
+    /// The row with the largest base that is at most `address`.
+    pub(crate) fn floor(&self, address: u64) -> Option<&Row> {
+        self.floor_in(self.root, address)
+    }
+
+    fn floor_in(&self, id: NodeId, address: u64) -> Option<&Row> {
+        match self.body(id) {
+            Body::Leaf(rows) => {
+                let after = rows.partition_point(|row| row.record.base <= address);
+                rows[..after].last()
+            }
+            Body::Inner(children) => {
+                let after = children.partition_point(|&(key, _)| key <= address);
+                children[..after].iter().rev().find_map(|&(_, child)| self.floor_in(child, address))
+            }
+        }
+    }
+
+    /// The row with the smallest base that is at least `address`.
+    pub(crate) fn ceiling(&self, address: u64) -> Option<&Row> {
+        self.ceiling_in(self.root, address)
+    }
+
+    fn ceiling_in(&self, id: NodeId, address: u64) -> Option<&Row> {
+        match self.body(id) {
+            Body::Leaf(rows) => rows.get(rows.partition_point(|row| row.record.base < address)),
+            Body::Inner(children) => {
+                let first = children.partition_point(|&(key, _)| key <= address).saturating_sub(1);
+                children[first..].iter().find_map(|&(_, child)| self.ceiling_in(child, address))
+            }
+        }
+    }
+
+    // ---- changing
+
+    /// Enters a record; an object that is there already keeps its map.
+    pub(crate) fn put(&mut self, record: ObjectRecord) {
+        if let Some((key, right)) = self.put_in(self.root, record) {
+            let left = self.root;
+            let body = Body::Inner(vec![(0, left), (key, right)]);
+            self.root = self.add(body);
+        }
+    }
+
+    fn add(&mut self, body: Body) -> NodeId {
+        let node = Node { place: Place::default(), dirty: true, body };
+        if let Some(id) = self.vacant.pop() {
+            self.nodes[id as usize] = node;
+            return id;
+        }
+        self.nodes.push(node);
+        (self.nodes.len() - 1) as NodeId
+    }
+
+    /// Gives the key and number of a new right neighbour if the node had to be split.
+    fn put_in(&mut self, id: NodeId, record: ObjectRecord) -> Option<(u64, NodeId)> {
+        self.nodes[id as usize].dirty = true;
+        match &mut self.nodes[id as usize].body {
+            Body::Leaf(rows) => {
+                let at = rows.partition_point(|row| row.record.base < record.base);
+                let old = rows.get_mut(at).filter(|row| row.record.base == record.base);
+                if let Some(old) = old {
+                    let new = Row::new(record, old.map);
+                    self.overflow = self.overflow + new.overflow.len() as u64 - old.overflow.len() as u64;
+                    let replaced = core::mem::replace(old, new);
+                    self.released.extend(replaced.overflow.iter().map(|place| place.block).filter(|&block| block != 0));
+                } else {
+                    let new = Row::new(record, MapRoot::default());
+                    self.overflow += new.overflow.len() as u64;
+                    self.rows += 1;
+                    rows.insert(at, new);
+                }
+                self.split_leaf(id)
+            }
+            Body::Inner(children) => {
+                let at = children.partition_point(|&(key, _)| key <= record.base).saturating_sub(1);
+                let child = children[at].1;
+                let (key, right) = self.put_in(child, record)?;
+                if let Body::Inner(children) = &mut self.nodes[id as usize].body {
+                    children.insert(at + 1, (key, right));
+                }
+                self.split_inner(id)
+            }
+        }
+    }
+
+    fn split_leaf(&mut self, id: NodeId) -> Option<(u64, NodeId)> {
+        let Body::Leaf(rows) = &mut self.nodes[id as usize].body else { return None };
+        let total: usize = rows.iter().map(row_bytes).sum();
+        if total <= LEAF_BYTES {
+            return None;
+        }
+        let mut left = 0;
+        let at = rows.iter().position(|row| {
+            left += row_bytes(row);
+            left > total / 2
+        })?;
+        let right = rows.split_off(at.max(1));
+        let key = right.first()?.record.base;
+        Some((key, self.add(Body::Leaf(right))))
+    }
+
+    fn split_inner(&mut self, id: NodeId) -> Option<(u64, NodeId)> {
+        let Body::Inner(children) = &mut self.nodes[id as usize].body else { return None };
+        if children.len() <= INNER_MAX {
+            return None;
+        }
+        let right = children.split_off(children.len() / 2);
+        let key = right.first()?.0;
+        Some((key, self.add(Body::Inner(right))))
+    }
+
+    /// Sets the root of an object's map.
+    pub(crate) fn set_map(&mut self, base: u64, map: MapRoot) {
+        if self.get(base).is_none_or(|row| row.map == map) {
+            return;
+        }
+        let mut id = self.root;
+        loop {
+            let node = &mut self.nodes[id as usize];
+            node.dirty = true;
+            match &mut node.body {
+                Body::Leaf(rows) => {
+                    if let Some(row) = rows.iter_mut().find(|row| row.record.base == base) {
+                        row.map = map;
+                    }
+                    return;
+                }
+                Body::Inner(children) => {
+                    let at = children.partition_point(|&(key, _)| key <= base).saturating_sub(1);
+                    id = children[at].1;
+                }
+            }
+        }
+    }
+
+    /// Removes an object; gives its map.
+    pub(crate) fn remove(&mut self, base: u64) -> Option<MapRoot> {
+        self.get(base)?;
+        let row = self.remove_in(self.root, base)?;
+        self.rows -= 1;
+        self.overflow -= row.overflow.len() as u64;
+        self.released.extend(row.overflow.iter().map(|place| place.block).filter(|&block| block != 0));
+        self.lower_root();
+        Some(row.map)
+    }
+
+    fn remove_in(&mut self, id: NodeId, base: u64) -> Option<Row> {
+        self.nodes[id as usize].dirty = true;
+        match &mut self.nodes[id as usize].body {
+            Body::Leaf(rows) => {
+                let at = rows.iter().position(|row| row.record.base == base)?;
+                Some(rows.remove(at))
+            }
+            Body::Inner(children) => {
+                let at = children.partition_point(|&(key, _)| key <= base).saturating_sub(1);
+                let child = children[at].1;
+                let row = self.remove_in(child, base);
+                self.rebalance(id, at);
+                row
+            }
+        }
+    }
+
+    /// Bytes a node takes, as a part of what fits.
+    fn fill(&self, id: NodeId) -> (usize, usize) {
+        match self.body(id) {
+            Body::Leaf(rows) => (rows.iter().map(row_bytes).sum(), LEAF_BYTES),
+            Body::Inner(children) => (children.len(), INNER_MAX),
+        }
+    }
+
+    /// Joins the child at `at` of an inner node with a neighbour if it has become small.
+    fn rebalance(&mut self, id: NodeId, at: usize) {
+        let Body::Inner(children) = self.body(id) else { return };
+        let (size, capacity) = self.fill(children[at].1);
+        if size > capacity / 3 {
+            return;
+        }
+        let pairs = [(at, at + 1), (at.wrapping_sub(1), at)];
+        let fitting = pairs.into_iter().find(|&(left, right)| {
+            let (Some(&(_, left)), Some(&(_, right))) = (children.get(left), children.get(right)) else { return false };
+            self.fill(left).0 + self.fill(right).0 <= capacity
+        });
+        if let Some((left, right)) = fitting {
+            self.join(id, left, right);
+        }
+    }
+
+    /// Moves all of the right child into the left one.
+    fn join(&mut self, id: NodeId, left: usize, right: usize) {
+        let Body::Inner(children) = &mut self.nodes[id as usize].body else { return };
+        let (key, gone) = children.remove(right);
+        let kept = children[left].1;
+        let body = self.drop_node(gone);
+        let kept = &mut self.nodes[kept as usize];
+        kept.dirty = true;
+        match (&mut kept.body, body) {
+            (Body::Leaf(rows), Body::Leaf(more)) => rows.extend(more),
+            (Body::Inner(children), Body::Inner(mut more)) => {
+                // The first key of the right one was only a lower bound within that node.
+                if let Some(first) = more.first_mut() {
+                    first.0 = key;
+                }
+                children.extend(more);
+            }
+            _ => {}
+        }
+    }
+
+    fn drop_node(&mut self, id: NodeId) -> Body {
+        let node = &mut self.nodes[id as usize];
+        let body = core::mem::replace(&mut node.body, Body::Leaf(Vec::new()));
+        node.dirty = false;
+        let place = core::mem::take(&mut node.place);
+        if place.block != 0 {
+            self.released.push(place.block);
+        }
+        self.vacant.push(id);
+        body
+    }
+
+    fn lower_root(&mut self) {
+        while let Body::Inner(children) = self.body(self.root)
+            && let [(_, only)] = children[..]
+        {
+            self.drop_node(self.root);
+            self.root = only;
+        }
+    }
+
+    // ---- writing
+
+    /// The blocks of nodes and bodies that are gone.
+    pub(crate) fn take_released(&mut self) -> Vec<u64> {
+        core::mem::take(&mut self.released)
+    }
+
+    /// All that must be written, children before parents.
+    pub(crate) fn dirty_parts(&self) -> Vec<Part> {
+        let mut parts = Vec::new();
+        self.collect_dirty(self.root, &mut parts);
+        parts
+    }
+
+    fn collect_dirty(&self, id: NodeId, parts: &mut Vec<Part>) {
+        let node = &self.nodes[id as usize];
+        if !node.dirty {
+            return;
+        }
+        match &node.body {
+            Body::Leaf(rows) => {
+                for (at, row) in rows.iter().enumerate() {
+                    let unwritten = row.overflow.iter().enumerate().filter(|(_, place)| place.block == 0);
+                    parts.extend(unwritten.map(|(index, _)| Part::Overflow(id, at, index)));
+                }
+            }
+            Body::Inner(children) => children.iter().for_each(|&(_, child)| self.collect_dirty(child, parts)),
+        }
+        parts.push(Part::Node(id));
+    }
+
+    /// Notes where a part now lies; gives where it lay before.
+    pub(crate) fn set_place(&mut self, part: Part, new: Place) -> Place {
+        match part {
+            Part::Node(id) => core::mem::replace(&mut self.nodes[id as usize].place, new),
+            Part::Overflow(id, at, index) => {
+                let Body::Leaf(rows) = &mut self.nodes[id as usize].body else { return Place::default() };
+                let place = rows.get_mut(at).and_then(|row| row.overflow.get_mut(index));
+                place.map_or(Place::default(), |place| core::mem::replace(place, new))
+            }
+        }
+    }
+
+    /// The parts are written.
+    pub(crate) fn clear_dirty(&mut self, parts: &[Part]) {
+        for part in parts {
+            if let Part::Node(id) = part {
+                self.nodes[*id as usize].dirty = false;
+            }
+        }
+    }
+
+    // ---- reading
+
+    /// A clean node that is being loaded; the first one made is the root.
+    pub(crate) fn add_loaded(&mut self, place: Place, body: Body) -> NodeId {
+        if let Body::Leaf(rows) = &body {
+            self.rows += rows.len() as u64;
+            self.overflow += rows.iter().map(|row| row.overflow.len() as u64).sum::<u64>();
+        }
+        self.nodes.push(Node { place, dirty: false, body });
+        (self.nodes.len() - 1) as NodeId
+    }
+
+    /// Makes a loaded node the root.
+    pub(crate) fn set_root(&mut self, root: NodeId) {
+        if root != 0 {
+            self.vacant.push(0);
+        }
+        self.root = root;
+    }
+
+    /// Whether the bases ascend, no objects overlap and every row can be found.
+    pub(crate) fn is_sound(&self) -> bool {
+        let mut rows = 0;
+        let mut end = 0;
+        let mut next = self.ceiling(0);
+        while let Some(row) = next {
+            if row.record.base < end || self.get(row.record.base).is_none() {
+                return false;
+            }
+            end = row.record.end();
+            rows += 1;
+            next = self.ceiling(row.record.base + 1);
+        }
+        rows == self.rows
+    }
+
+    /// All nodes in use.
+    pub(crate) fn node_ids(&self) -> Vec<NodeId> {
+        let mut ids = vec![self.root];
+        let mut at = 0;
+        while let Some(&id) = ids.get(at) {
+            if let Body::Inner(children) = self.body(id) {
+                ids.extend(children.iter().map(|&(_, child)| child));
+            }
+            at += 1;
+        }
+        ids
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeMap;
+    use proptest::prelude::*;
+
+    fn record(slot: u64, capabilities: usize) -> ObjectRecord {
+        ObjectRecord { base: slot << 21, pages: 1, capabilities: vec![(1, 15); capabilities], ..ObjectRecord::default() }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn it_behaves_like_a_sorted_map(steps in prop::collection::vec((0_u64..400, 0_usize..128, any::<bool>()), 0..1200)) {
+            let mut table = Table::new();
+            let mut model = BTreeMap::new();
+            for (slot, capabilities, put) in steps {
+                if put {
+                    table.put(record(slot, capabilities));
+                    model.insert(slot << 21, capabilities);
+                } else {
+                    prop_assert_eq!(table.remove(slot << 21).is_some(), model.remove(&(slot << 21)).is_some());
+                }
+            }
+            prop_assert!(table.is_sound());
+            prop_assert_eq!(table.len(), model.len() as u64);
+            for slot in 0..400 {
+                let address = (slot << 21) + 5;
+                let floor = model.range(..=address).next_back().map(|(&base, _)| base);
+                let ceiling = model.range(address..).next().map(|(&base, _)| base);
+                prop_assert_eq!(table.floor(address).map(|row| row.record.base), floor);
+                prop_assert_eq!(table.ceiling(address).map(|row| row.record.base), ceiling);
+            }
+            for (base, capabilities) in model {
+                prop_assert_eq!(table.get(base).map(|row| row.record.capabilities.len()), Some(capabilities));
+                prop_assert!(table.remove(base).is_some());
+            }
+            prop_assert_eq!(table.blocks(), 1);
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! rules
+#[test]
+fn placeholder() {}
