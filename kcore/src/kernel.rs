@@ -8,12 +8,12 @@ mod machine;
 use alloc::{collections::BTreeSet, vec, vec::Vec};
 
 use crate::{
-    Hardware, SpaceId, ThreadId,
+    Frame, Hardware, SpaceId, ThreadId,
     frames::{Frames, Range},
     portal::Portals,
     scheduler::{Link, NONE, RunQueues},
     space::Spaces,
-    thread::{Operation, PortalFrame, Resumed, State, THREADS_MAX, Threads},
+    thread::{Operation, PortalFrame, Resumed, State, THREADS_MAX, Thread, Threads},
     wait::{Key, WaitQueues},
 };
 
@@ -43,10 +43,12 @@ pub struct Kernel<H> {
     pub threads: Threads,
     /// Remembered ways into protected procedures.
     pub portals: Portals,
-    /// Processors.
-    pub processors: Vec<Processor>,
-    /// The processor that this event is handled on.
-    pub here: usize,
+    /// The processor that this event is handled on. The others' parts wait in `others`; whoever
+    /// takes the kernel lock on another processor changes them over, so that the fast paths find
+    /// theirs at a fixed place.
+    processor: Processor,
+    /// Parts of the processors that handle no event now.
+    others: Vec<Processor>,
     links: Vec<Link>,
     waits: WaitQueues,
     /// (time, thread) of parked threads with a deadline.
@@ -60,74 +62,81 @@ pub struct Crossing {
     pub rip: u64,
     /// Stack pointer.
     pub rsp: u64,
-    /// The space to be in.
-    pub space: SpaceId,
+    /// Root of the space to be in.
+    pub root: Frame,
 }
 
 impl<H: Hardware> Kernel<H> {
-    /// A kernel over these ranges of memory and that many processors.
-    pub fn new(hardware: H, ranges: &[Range], processors: usize) -> Self {
+    /// A kernel over these ranges of memory.
+    pub fn new(hardware: H, ranges: &[Range]) -> Self {
         Self {
             hardware,
             frames: Frames::new(ranges),
             spaces: Spaces::default(),
             threads: Threads::default(),
             portals: Portals::default(),
-            processors: (0..processors)
-                .map(|_| Processor { current: NONE, space: SpaceId::NONE, since_ns: 0, queues: RunQueues::default() })
-                .collect(),
-            here: 0,
+            processor: Processor { current: NONE, space: SpaceId::NONE, since_ns: 0, queues: RunQueues::default() },
+            others: Vec::new(),
             links: vec![Link::LOOSE; THREADS_MAX],
             waits: WaitQueues::default(),
             timers: BTreeSet::new(),
         }
     }
 
+    /// The thread that runs here.
+    #[inline(always)]
+    pub fn current_thread(&mut self) -> Option<&mut Thread> {
+        self.threads.table.get_mut(self.processor.current as usize)
+    }
+
     /// The thread that runs here, by index.
     #[inline]
     pub fn current(&self) -> Option<u32> {
-        let current = self.processors[self.here].current;
+        let current = self.processor.current;
         (current != NONE).then_some(current)
     }
 
-    /// Protected call over a remembered way: all or nothing.
-    /// `from` says where the caller goes on. Counted in instructions (`pdx-round-trip`).
+    /// Protected call over a remembered way: all or nothing. `rip` and `rsp` say where the caller
+    /// goes on. Counted in instructions (`pdx-round-trip`).
     #[inline(always)]
-    pub fn portal_call(&mut self, entry: u64, pd: u64, from: Crossing) -> Option<Crossing> {
-        let thread = self.threads.table.get_mut(self.processors[self.here].current as usize)?;
+    pub fn portal_call(&mut self, entry: u64, pd: u64, rip: u64, rsp: u64) -> Option<Crossing> {
+        let thread = self.threads.table.get_mut(self.processor.current as usize)?;
         if thread.vector_live != 0 {
             return None;
         }
         let callee = self.portals.find(thread.space, entry, pd)?;
+        let space = self.spaces.find_mut(callee)?;
         let frame = thread.frames.get_mut(thread.depth as usize)?;
-        let stack = self.spaces.get_mut(callee).stacks.pop()?;
-        *frame = PortalFrame { rip: from.rip, rsp: from.rsp, stack, space: thread.space };
+        let stack = space.take_stack()?;
+        *frame = PortalFrame { rip, rsp, stack, space: thread.space };
         thread.depth += 1;
         thread.space = callee;
-        self.processors[self.here].space = callee;
-        Some(Crossing { rip: entry, rsp: stack, space: callee })
+        self.processor.space = callee;
+        Some(Crossing { rip: entry, rsp: stack, root: space.root })
     }
 
     /// Return from a protected call, if nobody wants to see it.
     #[inline(always)]
     pub fn portal_return(&mut self) -> Option<Crossing> {
-        let thread = self.threads.table.get_mut(self.processors[self.here].current as usize)?;
-        let callee = self.spaces.get_mut(thread.space);
+        let thread = self.threads.table.get_mut(self.processor.current as usize)?;
+        let callee = self.spaces.find_mut(thread.space)?;
         if thread.intercept_return | thread.vector_live | callee.stacks_wanted != 0 {
             return None;
         }
-        let frame = *thread.frames.get((thread.depth as usize).wrapping_sub(1))?;
-        callee.stacks.push(frame.stack);
-        thread.depth -= 1;
-        thread.space = frame.space;
-        self.processors[self.here].space = frame.space;
-        Some(Crossing { rip: frame.rip, rsp: frame.rsp, space: frame.space })
+        let depth = thread.depth.wrapping_sub(1);
+        let frame = thread.frames.get(depth as usize)?;
+        let (rip, rsp, caller) = (frame.rip, frame.rsp, frame.space);
+        callee.put_stack(frame.stack)?;
+        thread.depth = depth;
+        thread.space = caller;
+        self.processor.space = caller;
+        Some(Crossing { rip, rsp, root: self.spaces.find_mut(caller)?.root })
     }
 
     /// Tells that the current thread must enter `space`; whether its root must be loaded.
     #[inline]
     pub fn enter_space(&mut self, space: SpaceId) -> bool {
-        let processor = &mut self.processors[self.here];
+        let processor = &mut self.processor;
         let changes = processor.space != space;
         processor.space = space;
         changes
@@ -137,7 +146,7 @@ impl<H: Hardware> Kernel<H> {
     pub fn park(&mut self, key: Key, deadline: Option<u64>, operation: Option<Operation>) {
         let Some(index) = self.current() else { return };
         self.account();
-        self.processors[self.here].current = NONE;
+        self.processor.current = NONE;
         let thread = &mut self.threads.table[index as usize];
         thread.operation = operation;
         thread.state = State::Parked(key);
@@ -156,14 +165,14 @@ impl<H: Hardware> Kernel<H> {
     pub fn yield_current(&mut self) {
         let Some(index) = self.current() else { return };
         self.account();
-        self.processors[self.here].current = NONE;
+        self.processor.current = NONE;
         self.enqueue(index);
     }
 
     /// Whether a waiting thread should run instead of the current one.
     #[inline]
     pub fn should_preempt(&self) -> bool {
-        let processor = &self.processors[self.here];
+        let processor = &self.processor;
         match (processor.queues.highest(), self.current()) {
             (Some(waiting), Some(current)) => waiting > self.threads.table[current as usize].priority,
             (waiting, None) => waiting.is_some(),
@@ -174,7 +183,7 @@ impl<H: Hardware> Kernel<H> {
     /// Whether the current thread can just go on: same space, nobody more urgent.
     #[inline]
     pub fn stays(&self) -> bool {
-        let processor = &self.processors[self.here];
+        let processor = &self.processor;
         self.threads.table.get(processor.current as usize).is_some_and(|thread| {
             thread.space == processor.space && processor.queues.highest().is_none_or(|waiting| waiting <= thread.priority)
         })
@@ -191,7 +200,7 @@ impl<H: Hardware> Kernel<H> {
             }
             self.wake_index(index, Resumed::TimedOut);
         }
-        let processor = &self.processors[self.here];
+        let processor = &self.processor;
         let Some(current) = self.current() else { return false };
         if now < processor.since_ns + TIME_SLICE_NS {
             self.hardware.set_timer(processor.since_ns + TIME_SLICE_NS);
@@ -205,7 +214,7 @@ impl<H: Hardware> Kernel<H> {
         if let Some(current) = self.current() {
             return Some(current);
         }
-        let processor = &mut self.processors[self.here];
+        let processor = &mut self.processor;
         let index = processor.queues.pop(&mut self.links)?;
         processor.current = index;
         processor.since_ns = self.hardware.now_ns();
@@ -218,7 +227,7 @@ impl<H: Hardware> Kernel<H> {
     /// Charges the current thread for its time.
     fn account(&mut self) {
         let now = self.hardware.now_ns();
-        let processor = &mut self.processors[self.here];
+        let processor = &mut self.processor;
         if let Some(thread) = self.threads.table.get_mut(processor.current as usize) {
             thread.time_ns += now.saturating_sub(processor.since_ns);
         }
@@ -228,7 +237,7 @@ impl<H: Hardware> Kernel<H> {
     fn enqueue(&mut self, index: u32) {
         let thread = &mut self.threads.table[index as usize];
         thread.state = State::Ready;
-        self.processors[self.here].queues.push(&mut self.links, index, thread.priority);
+        self.processor.queues.push(&mut self.links, index, thread.priority);
     }
 
     /// Takes a thread out of whatever list or processor it is in. It is nowhere then.
@@ -239,14 +248,12 @@ impl<H: Hardware> Kernel<H> {
             self.timers.remove(&(at_ns, index));
         }
         match state {
-            State::Ready => self.processors[self.here].queues.remove(&mut self.links, index, priority),
+            State::Ready => self.processor.queues.remove(&mut self.links, index, priority),
             State::Parked(key) => self.waits.remove(&mut self.links, key, index),
             State::Running => {
                 self.account();
-                for processor in &mut self.processors {
-                    if processor.current == index {
-                        processor.current = NONE;
-                    }
+                if self.processor.current == index {
+                    self.processor.current = NONE;
                 }
             }
             State::Free | State::Suspended => {}

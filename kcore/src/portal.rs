@@ -13,8 +13,8 @@ use crate::SpaceId;
 #[derive(Copy, Clone)]
 struct Way {
     entry: u64,
-    caller: u64,
-    epoch: u64,
+    /// Epoch, caller's space and kind of call in one word, so that one comparison checks all.
+    tag: u64,
     callee: SpaceId,
 }
 
@@ -28,46 +28,51 @@ pub struct Portals {
 
 impl Default for Portals {
     fn default() -> Self {
-        let empty = Way { entry: 0, caller: 0, epoch: 0, callee: SpaceId(0) };
+        let empty = Way { entry: 0, tag: 0, callee: SpaceId(0) };
         let ways = vec![empty; WAYS].into_boxed_slice().try_into().unwrap_or_else(|_| Box::new([empty; WAYS]));
-        Self { ways, epoch: 1 }
+        Self { ways, epoch: EPOCH }
     }
 }
 
-/// Caller's space and kind of call in one word. Only the two kinds that are numbers are remembered:
-/// an explicit APD stands in memory that may change.
-#[inline]
-const fn tag(caller: SpaceId, pd: u64) -> u64 {
-    (caller.0 as u64) << 1 | (pd & 1)
-}
+/// One epoch: above caller and kind.
+const EPOCH: u64 = 1 << 24;
 
-#[inline]
+#[inline(always)]
 const fn place(entry: u64, tag: u64) -> usize {
     ((entry ^ tag << 20).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize % WAYS
 }
 
 impl Portals {
+    /// Only the two kinds of call that are numbers are remembered (an explicit APD stands in memory
+    /// that may change): any other `pd` gives a tag that no way has.
+    #[inline(always)]
+    const fn tag(&self, caller: SpaceId, pd: u64) -> u64 {
+        (self.epoch | (caller.0 as u64) << 1) ^ pd
+    }
+
     /// The callee of a remembered way.
-    #[inline]
+    #[inline(always)]
     pub fn find(&self, caller: SpaceId, entry: u64, pd: u64) -> Option<SpaceId> {
-        let tag = tag(caller, pd);
+        let tag = self.tag(caller, pd);
         let way = &self.ways[place(entry, tag)];
-        (way.entry == entry && way.caller == tag && way.epoch == self.epoch && pd <= 1).then_some(way.callee)
+        (way.entry == entry && way.tag == tag && pd <= 1).then_some(way.callee)
     }
 
     /// Remembers a way.
     pub fn insert(&mut self, caller: SpaceId, entry: u64, pd: u64, callee: SpaceId) {
         if pd <= 1 {
-            let tag = tag(caller, pd);
-            self.ways[place(entry, tag)] = Way { entry, caller: tag, epoch: self.epoch, callee };
+            let tag = self.tag(caller, pd);
+            self.ways[place(entry, tag)] = Way { entry, tag, callee };
         }
     }
 
     /// Forgets all ways.
     pub fn forget(&mut self) {
-        self.epoch += 1;
+        self.epoch += EPOCH;
     }
 }
+
+const _: () = assert!(crate::space::SPACES_MAX << 1 < EPOCH as usize);
 
 #[cfg(test)]
 mod tests {

@@ -41,14 +41,19 @@ struct UpperTable {
 pub struct Space {
     /// Its root table.
     pub root: Frame,
-    /// Tops of the free stacks of callee threads, for portals into this space.
-    pub stacks: Vec<u64>,
+    /// Tops of the free stacks of callee threads, for portals into this space; the first
+    /// `stack_count` count.
+    stacks: [u64; STACKS_MAX],
+    stack_count: u32,
     /// Not zero while threads may be waiting for one of them: returns then take the general way.
     pub stacks_wanted: u32,
     tables: Vec<UpperTable>,
     links: u32,
     live: bool,
 }
+
+/// Stacks that a callee space may have.
+pub const STACKS_MAX: usize = 32;
 
 /// Spaces that may exist.
 pub const SPACES_MAX: usize = 4096;
@@ -70,6 +75,12 @@ impl Spaces {
     #[inline]
     pub fn get(&self, id: SpaceId) -> &Space {
         &self.slots[id.0 as usize]
+    }
+
+    /// A space that may not exist.
+    #[inline(always)]
+    pub fn find_mut(&mut self, id: SpaceId) -> Option<&mut Space> {
+        self.slots.get_mut(id.0 as usize)
     }
 
     /// The same, to change.
@@ -96,7 +107,7 @@ impl Spaces {
             space.live = true;
             return Ok(SpaceId(number));
         }
-        self.slots.push(Space { root, stacks: Vec::new(), stacks_wanted: 0, tables: Vec::new(), links: 0, live: true });
+        self.slots.push(Space { root, stacks: [0; STACKS_MAX], stack_count: 0, stacks_wanted: 0, tables: Vec::new(), links: 0, live: true });
         Ok(SpaceId(self.slots.len() as u32 - 1))
     }
 
@@ -118,7 +129,7 @@ impl Spaces {
             hardware.table(space.root)[index].store(0, Relaxed);
         }
         frames.release_zeroed(space.root);
-        space.stacks.clear();
+        space.stack_count = 0;
         space.stacks_wanted = 0;
         space.live = false;
         self.free.push(id.0);
@@ -168,9 +179,27 @@ impl Spaces {
 }
 
 impl Space {
-    /// Gives a stack back; whoever waits for one is to be woken now.
+    /// Takes a free stack.
+    #[inline(always)]
+    pub fn take_stack(&mut self) -> Option<u64> {
+        let count = self.stack_count.wrapping_sub(1);
+        let top = *self.stacks.get(count as usize)?;
+        self.stack_count = count;
+        Some(top)
+    }
+
+    /// Puts a stack back; `None` if there are too many.
+    #[inline(always)]
+    pub fn put_stack(&mut self, top: u64) -> Option<()> {
+        *self.stacks.get_mut(self.stack_count as usize)? = top;
+        self.stack_count += 1;
+        Some(())
+    }
+
+    /// Puts a stack back; whoever waits for one is to be woken now. Beyond [`STACKS_MAX`] it is
+    /// not remembered.
     pub fn give_stack(&mut self, top: u64) {
-        self.stacks.push(top);
+        let _ = self.put_stack(top);
         self.stacks_wanted = 0;
     }
 

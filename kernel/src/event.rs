@@ -6,7 +6,6 @@
 
 use abi::layout::{EXCEPTION_ARITHMETIC, EXCEPTION_ILLEGAL};
 use kcore::{
-    SpaceId,
     kernel::Crossing,
     thread::{Context, Operation, Resumed},
 };
@@ -22,8 +21,24 @@ use crate::{
 pub extern "C" fn system_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
     let mut system = SYSTEM.enter();
     let System { platform, server, .. } = &mut *system;
-    let index = platform.kernel.current().unwrap_or(0) as usize;
-    let thread = &mut platform.kernel.threads.table[index];
+    if let Some(thread) = platform.kernel.current_thread()
+        && let Some(value) = server.immediate(thread.id, number)
+    {
+        return Results { error: 0, value };
+    }
+    drop(system);
+    general_call(a0, a1, a2, a3, a4, a5, number)
+}
+
+/// A system call that may change, wait for or end anything.
+#[inline(never)]
+extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
+    let mut system = SYSTEM.enter();
+    let System { platform, server, .. } = &mut *system;
+    let Some(thread) = platform.kernel.current_thread() else {
+        drop(system);
+        leave()
+    };
     (thread.context.rip, thread.context.rsp) = arch::caller();
     let arguments = [a0, a1, a2, a3, a4, a5];
     let event = Event::Call { thread: thread.id, number, arguments, resumed: Resumed::First };
@@ -54,21 +69,21 @@ pub extern "C" fn system_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u
 pub extern "C" fn portal_call(entry: u64, pd: u64, rip: u64, rsp: u64) -> Target {
     let mut system = SYSTEM.enter();
     let kernel = &mut system.platform.kernel;
-    cross(kernel.portal_call(entry, pd, Crossing { rip, rsp, space: SpaceId::NONE }), kernel)
+    cross(kernel.portal_call(entry, pd, rip, rsp))
 }
 
 /// The return from one.
 pub extern "C" fn portal_return() -> Target {
     let mut system = SYSTEM.enter();
     let kernel = &mut system.platform.kernel;
-    cross(kernel.portal_return(), kernel)
+    cross(kernel.portal_return())
 }
 
 #[inline(always)]
-fn cross(to: Option<Crossing>, kernel: &kcore::Kernel<crate::pc::Pc>) -> Target {
+fn cross(to: Option<Crossing>) -> Target {
     match to {
         Some(to) => {
-            arch::load_root(kernel.spaces.get(to.space).root);
+            arch::load_root(to.root);
             Target { rip: to.rip, rsp: to.rsp }
         }
         None => Target { rip: 0, rsp: 0 },

@@ -59,7 +59,7 @@ extern "C" fn kernel_start(information: u64) -> ! {
         Ok(disk) => disk,
         Err(why) => give_up(&why),
     };
-    let kernel = Kernel::new(pc, &memory.ranges, 1);
+    let kernel = Kernel::new(pc, &memory.ranges);
     let mut platform = Platform { kernel, disk };
     let (store, report) = match Store::mount(&mut platform, MountMode::ReadWrite) {
         Ok(mounted) => mounted,
@@ -93,7 +93,7 @@ struct Division {
 fn claim_memory(information: &BootInformation) -> Division {
     let mut memory = information.memory;
     let memory = &mut memory[..information.memory_count];
-    let bytes = memory.iter().map(|range| range.1 - range.0).sum();
+    let bytes: u64 = memory.iter().map(|range| range.1 - range.0).sum();
     for range in memory.iter_mut() {
         if range.0 < arch::kernel_end() {
             range.0 = arch::kernel_end().min(range.1);

@@ -72,9 +72,9 @@ macro_rules! safe_calls {
             }
         )*
 
-        /// Names and arities, for the test.
+        /// Names and arguments, for the test.
         #[cfg(test)]
-        const SAFE: &[(&str, usize)] = &[$((stringify!($name), [$(stringify!($argument)),*].len()),)*];
+        const SAFE: &[(&str, &[&str])] = &[$((stringify!($name), &[$(stringify!($argument)),*]),)*];
     };
     (@type none) => { Result<()> };
     (@type one) => { Result<u64> };
@@ -326,6 +326,38 @@ pub fn system_info(topic: u64, index: u64, buffer: &mut [u64; REPORT_WORDS]) -> 
     unsafe { call(Call::SystemInfo, words([topic, index, buffer.as_mut_ptr() as u64])) }.map(|_| ())
 }
 
+/// The first procedure of a thread; made by [`thread_entry!`](crate::thread_entry).
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct ThreadEntry {
+    address: u64,
+}
+
+impl ThreadEntry {
+    /// The procedure at an address.
+    ///
+    /// # Safety
+    /// It is a naked function whose body is `thread_wrapper!`, around a function that may be called
+    /// with any word from any thread.
+    #[doc(hidden)]
+    pub const unsafe fn new(address: u64) -> Self {
+        Self { address }
+    }
+
+    /// Its address.
+    pub const fn address(self) -> u64 {
+        self.address
+    }
+}
+
+/// `ThreadCreate` with an entry that is known to be one.
+///
+/// # Errors
+/// As the table says.
+pub fn start_thread(entry: ThreadEntry, parameter: u64, priority: u64) -> Result<u64> {
+    // SAFETY: an entry is made by `thread_entry!` only, of a function that takes any word.
+    unsafe { thread_create(entry.address, parameter, priority) }
+}
+
 /// Words that hold any report of [`system_info`].
 pub const REPORT_WORDS: usize = 16;
 
@@ -347,7 +379,7 @@ mod tests {
         for info in abi::call::TABLE {
             let safe = SAFE.iter().find(|(name, _)| *name == info.rust_name);
             match safe {
-                Some((_, arity)) => assert_eq!(*arity, info.arguments.len(), "{}", info.name),
+                Some((_, arguments)) => assert_eq!(*arguments, info.arguments, "{}", info.name),
                 None => assert!(OTHERS.contains(&info.rust_name), "{} has no stub", info.name),
             }
         }

@@ -10,6 +10,7 @@
 //! stand there, a region opens it with a comparison before it is followed.
 
 mod heap;
+mod mutex;
 mod pointer;
 mod region;
 
@@ -20,6 +21,7 @@ use abi::{Error, Rights, error::Result, layout::{OBJECT_STACK, ObjectInfo}, star
 
 use crate::call;
 
+pub use mutex::{Guard, Mutex};
 pub use pointer::{Persist, Plain, Ptr};
 pub use region::Region;
 
@@ -244,3 +246,18 @@ impl Default for Attachment {
 
 /// Marks what must stay on the thread that made it: a region's cells.
 type NotShared<'a> = PhantomData<&'a Cell<u8>>;
+
+/// Lets `write` fill in the place for arguments in an object that was just made.
+pub(crate) fn write_arguments<R>(object: &Object, offset: u64, bytes: u64, write: impl FnOnce(&mut [u8]) -> R) -> R {
+    let end = offset.checked_add(bytes).filter(|end| *end <= object.bytes);
+    let bytes = if end.is_some() { bytes as usize } else { 0 };
+    // SAFETY: the range is inside the object, which nobody else knows yet, and Rust owns nothing there.
+    write(unsafe { core::slice::from_raw_parts_mut(object.base.wrapping_add(offset) as *mut u8, bytes) })
+}
+
+/// Gives back the closure whose box was turned into `parameter` by [`crate::thread::spawn`].
+pub(crate) fn take_closure(parameter: u64) -> crate::thread::Closure {
+    // SAFETY: `spawn` made the word of such a box and gave it to this one thread (or takes it back
+    // because there is no thread).
+    unsafe { crate::thread::Closure::from_raw(parameter as *mut _) }
+}

@@ -1,14 +1,12 @@
 //! Waiting for each other: a mutex over wait-and-wake on an address, and semaphores.
 
-use core::{
-    cell::UnsafeCell,
-    ops::{Deref, DerefMut},
-    sync::atomic::{AtomicU32, Ordering},
-};
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use abi::{error::Result, layout::FOREVER};
 
 use crate::call;
+
+pub use crate::object::{Guard, Mutex};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
@@ -51,63 +49,6 @@ impl RawMutex {
 
     fn address(&self) -> u64 {
         core::ptr::from_ref(&self.0) as u64
-    }
-}
-
-/// Data that one thread at a time may touch.
-#[derive(Debug, Default)]
-pub struct Mutex<T> {
-    lock: RawMutex,
-    data: UnsafeCell<T>,
-}
-
-mod guard {
-    //! The two promises that a mutex makes to the compiler.
-    #![allow(unsafe_code, reason = "a mutex gives out exclusive references by its own rule")]
-
-    use super::{Deref, DerefMut, Mutex};
-
-    // SAFETY: the lock lets one thread at a time to the data.
-    unsafe impl<T: Send> Sync for Mutex<T> {}
-
-    /// The data of a locked mutex; unlocks when dropped.
-    #[derive(Debug)]
-    pub struct Guard<'a, T>(pub(super) &'a Mutex<T>);
-
-    impl<T> Deref for Guard<'_, T> {
-        type Target = T;
-        fn deref(&self) -> &T {
-            // SAFETY: the lock is held for as long as the guard lives.
-            unsafe { &*self.0.data.get() }
-        }
-    }
-
-    impl<T> DerefMut for Guard<'_, T> {
-        fn deref_mut(&mut self) -> &mut T {
-            // SAFETY: as above, and the guard is borrowed exclusively.
-            unsafe { &mut *self.0.data.get() }
-        }
-    }
-}
-
-pub use guard::Guard;
-
-impl<T> Mutex<T> {
-    /// A free mutex.
-    pub const fn new(data: T) -> Self {
-        Self { lock: RawMutex::new(), data: UnsafeCell::new(data) }
-    }
-
-    /// Waits until nobody else has the data, and takes it.
-    pub fn lock(&self) -> Guard<'_, T> {
-        self.lock.lock();
-        Guard(self)
-    }
-}
-
-impl<T> Drop for Guard<'_, T> {
-    fn drop(&mut self) {
-        self.0.lock.unlock();
     }
 }
 

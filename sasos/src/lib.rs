@@ -120,27 +120,6 @@ pub enum Outcome {
 /// A result of something a call is made of: a value, an error of the table, or the need to wait.
 pub type Step<T> = Result<T, Stop>;
 
-/// How a call ends: what the kernel is told, or why a step of it could not be done.
-pub type Reply = Step<Outcome>;
-
-/// The reply of a call that succeeded with these values.
-///
-/// # Errors
-/// None: the shape is that of a call's last expression.
-#[inline]
-pub const fn done(value: u64, value2: u64) -> Reply {
-    Ok(Outcome::Return(Ok((value, value2))))
-}
-
-/// Who makes a call.
-#[derive(Copy, Clone, Debug)]
-pub struct Caller {
-    /// The thread.
-    pub thread: ThreadId,
-    /// Whether it was parked in this call before, and how it came back.
-    pub resumed: Resumed,
-}
-
 /// Why a step could not be done.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Stop {

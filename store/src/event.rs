@@ -127,8 +127,15 @@ pub enum Event {
     /// The journal has no room: the next checkpoint (with all dirty pages) makes it durable.
     /// Sent after the `PageWritten` of all its pages, none of which was written.
     SyncNeedsCheckpoint(Ticket),
-    /// A sync failed; its pages count as dirty.
+    /// A sync failed; its pages count as dirty. Sent after the `PageWritten` of all of them.
     SyncFailed(Ticket, Failure),
+    /// Damage was met on the way; what it costs shows when the pages concerned are read.
+    Damaged {
+        /// What is damaged.
+        structure: Structure,
+        /// Where.
+        block: u64,
+    },
 }
 
 /// How a read began.

@@ -1,3 +1,270 @@
-//! rules
+//! The rules of the house, checked over `cargo metadata` and the sources, not by good intentions.
+//!
+//! Rule 1: dependencies point down; nothing depends on the kernel; pure crates build without `std`.
+//! Rule 2: pure crates forbid unsafe code; elsewhere it lives in named places and each use says why it is sound.
+//! Rule 3: `cfg(target_arch)` stands only in an `arch/mod.rs`.
+//! Besides: every file opens with its theory, nothing is left unfinished, no file outgrows its reader.
+//!
+//! When one of these fails, the sources are wrong, unless `docs/decisions/` says that the rule is.
+
+#[path = "house/source.rs"]
+mod source;
+
+use serde_json::Value;
+use source::{Source, has_word, sources};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Crates and their height. A crate may depend only on lower ones, within what [`FORBIDDEN`] leaves.
+const HEIGHTS: [(&str, u32); 16] = [
+    ("abi", 0),
+    ("kcore", 10),
+    ("store", 10),
+    ("linker", 10),
+    ("names", 10),
+    ("sasos", 20),
+    ("drivers", 20),
+    ("kernel", 30),
+    ("rt", 40),
+    ("shell", 50),
+    ("hello", 50),
+    ("oo1", 50),
+    ("suite", 50),
+    ("micro", 50),
+    ("sim", 60),
+    ("gond", 70),
+];
+
+/// What must not be depended on, by whom: programs stay on their side of the system call boundary, the system
+/// on its own, and neither knows the host.
+const FORBIDDEN: [(&[&str], &[&str]); 4] = [
+    (&["rt", "shell", "hello", "oo1", "suite", "micro"], &["kcore", "store", "sasos", "drivers", "kernel"]),
+    (&["gond", "sim"], &["kernel", "rt"]),
+    (&["linker", "names", "kcore"], &["store"]),
+    (&["store"], &["kcore"]),
+];
+
+/// Crates that hold logic only.
+const PURE: [&str; 6] = ["abi", "kcore", "sasos", "store", "linker", "names"];
+
+/// Crates that must build without the standard library.
+const FREESTANDING: [&str; 14] = [
+    "abi", "kcore", "sasos", "store", "linker", "names", "drivers", "kernel", "rt", "shell", "hello", "oo1", "suite", "micro",
+];
+
+/// Where `unsafe` may stand, as beginnings of paths.
+const UNSAFE_PLACES: [&str; 7] = [
+    "kernel/src/arch/",
+    "kernel/src/mem/",
+    "kernel/src/mem.rs",
+    "drivers/src/dma",
+    "rt/src/call",
+    "rt/src/object",
+    "rt/src/entry",
+];
+
+/// The longest file that need not say why it is so long.
+const LINES_MAX: usize = 800;
+/// How it says so.
+const LONG_EXCUSE: &str = "This file is long because";
+
+fn root() -> PathBuf {
+    let built = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    std::env::var_os("GOND_ROOT").map_or_else(built, PathBuf::from).canonicalize().expect("the source tree")
+}
+
+fn packages() -> Vec<Value> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["metadata", "--offline", "--no-deps", "--format-version", "1"])
+        .current_dir(root())
+        .output()
+        .expect("cargo metadata starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo metadata is JSON");
+    match metadata["packages"].take() {
+        Value::Array(packages) => packages,
+        other => panic!("no packages in {other}"),
+    }
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_default()
+}
+
+/// The workspace's own crates that a package depends on, those for its tests left out.
+fn inner_dependencies(package: &Value) -> Vec<&str> {
+    let all = package["dependencies"].as_array().expect("dependencies");
+    let inner = all.iter().filter(|one| one["path"].is_string() && one["kind"] != "dev");
+    inner.map(|one| text(one, "name")).collect()
+}
+
+fn height(name: &str) -> u32 {
+    let known = HEIGHTS.iter().find(|(known, _)| *known == name);
+    known.unwrap_or_else(|| panic!("crate {name} has no height yet: decide where it stands in tests/host/house.rs")).1
+}
+
+/// Fails with all complaints at once.
+fn expect_none(complaints: &[String]) {
+    assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
+}
+
+/// The source files of a crate, by its folder.
+fn sources_of<'a>(all: &'a [Source], package: &Value) -> Vec<&'a Source> {
+    let manifest = Path::new(text(package, "manifest_path"));
+    let folder = manifest.parent().expect("a folder").strip_prefix(root()).expect("inside the tree");
+    let source = format!("{}/src/", folder.display());
+    all.iter().filter(|file| file.path.starts_with(&source)).collect()
+}
+
+/// The root file of a crate.
+fn root_file<'a>(all: &'a [Source], package: &Value) -> &'a Source {
+    let files = sources_of(all, package);
+    let named = |name: &str| files.iter().find(|file| file.path.ends_with(name)).copied();
+    named("src/lib.rs").or_else(|| named("src/main.rs")).unwrap_or_else(|| panic!("{} has no root", text(package, "name")))
+}
+
 #[test]
-fn placeholder() {}
+fn dependencies_point_down() {
+    let mut complaints = Vec::new();
+    for package in packages() {
+        let name = text(&package, "name");
+        for dependency in inner_dependencies(&package) {
+            if height(dependency) >= height(name) {
+                complaints.push(format!("{name} depends on {dependency}, which does not stand below it"));
+            }
+            if FORBIDDEN.iter().any(|(who, what)| who.contains(&name) && what.contains(&dependency)) {
+                complaints.push(format!("{name} must not depend on {dependency}"));
+            }
+        }
+    }
+    expect_none(&complaints);
+}
+
+#[test]
+fn abi_depends_on_nothing() {
+    let packages = packages();
+    let abi = packages.iter().find(|package| text(package, "name") == "abi").expect("abi");
+    let all = abi["dependencies"].as_array().expect("dependencies");
+    assert!(all.iter().all(|one| one["kind"] == "dev"), "abi depends on {all:?}");
+}
+
+#[test]
+fn nothing_depends_on_the_kernel() {
+    for package in packages() {
+        let all = package["dependencies"].as_array().expect("dependencies");
+        assert!(all.iter().all(|one| text(one, "name") != "kernel"), "{} depends on the kernel", text(&package, "name"));
+    }
+}
+
+#[test]
+fn freestanding_crates_say_so() {
+    let all = sources(&root());
+    let mut complaints = Vec::new();
+    for package in packages() {
+        let name = text(&package, "name");
+        if !FREESTANDING.contains(&name) {
+            continue;
+        }
+        let file = root_file(&all, &package);
+        if !file.code.contains("no_std") {
+            complaints.push(format!("{} is not no_std", file.path));
+        }
+        for file in sources_of(&all, &package) {
+            for (number, line) in file.code_without_tests().lines().enumerate() {
+                if has_word(line, "std") && line.contains("std::") {
+                    complaints.push(format!("{}:{}: uses std", file.path, number + 1));
+                }
+            }
+        }
+    }
+    expect_none(&complaints);
+}
+
+#[test]
+fn pure_crates_forbid_unsafe_code() {
+    let all = sources(&root());
+    for package in packages() {
+        if PURE.contains(&text(&package, "name")) {
+            let file = root_file(&all, &package);
+            assert!(file.code.contains("#![forbid(unsafe_code)]"), "{} does not forbid unsafe code", file.path);
+        }
+    }
+}
+
+#[test]
+fn unsafe_code_lives_in_its_places() {
+    let mut complaints = Vec::new();
+    for file in sources(&root()) {
+        if UNSAFE_PLACES.iter().any(|place| file.path.starts_with(place)) {
+            continue;
+        }
+        for (number, line) in file.code.lines().enumerate() {
+            // `#[unsafe(naked)]` in a macro of rt is no code of the program that uses it.
+            if has_word(line, "unsafe") && line.trim() != "#[unsafe(naked)]" {
+                complaints.push(format!("{}:{}: unsafe outside of its places: {}", file.path, number + 1, line.trim()));
+            }
+        }
+    }
+    expect_none(&complaints);
+}
+
+#[test]
+fn unsafe_code_says_why_it_is_sound() {
+    let mut complaints = Vec::new();
+    for file in sources(&root()) {
+        for number in file.unjustified_unsafe() {
+            complaints.push(format!("{}:{}: unsafe without '// SAFETY:' or '# Safety'", file.path, number + 1));
+        }
+    }
+    expect_none(&complaints);
+}
+
+#[test]
+fn architectures_are_chosen_in_one_place() {
+    let mut complaints = Vec::new();
+    for file in sources(&root()) {
+        if file.path.ends_with("arch/mod.rs") {
+            continue;
+        }
+        for (number, line) in file.code.lines().enumerate() {
+            if has_word(line, "target_arch") {
+                complaints.push(format!("{}:{}: target_arch outside of an arch/mod.rs", file.path, number + 1));
+            }
+        }
+    }
+    expect_none(&complaints);
+}
+
+#[test]
+fn files_open_with_their_theory() {
+    let files = sources(&root());
+    let silent = files.iter().filter(|file| !file.text.starts_with("//!"));
+    expect_none(&silent.map(|file| format!("{} does not open with a '//!' comment", file.path)).collect::<Vec<_>>());
+}
+
+#[test]
+fn nothing_is_left_unfinished() {
+    // Put together from halves, or this file would not pass.
+    let marks = [["TO", "DO"], ["FIX", "ME"], ["XX", "X"], ["unimplemented", "!"], ["todo", "!"]].map(|half| half.concat());
+    let mut complaints = Vec::new();
+    for file in sources(&root()) {
+        for (number, line) in file.text.lines().enumerate() {
+            if let Some(mark) = marks.iter().find(|mark| has_word(line, mark.trim_end_matches('!')) && line.contains(*mark)) {
+                complaints.push(format!("{}:{}: {mark}", file.path, number + 1));
+            }
+        }
+    }
+    expect_none(&complaints);
+}
+
+#[test]
+fn no_file_outgrows_its_reader() {
+    let files = sources(&root());
+    let long = files.iter().filter(|file| file.text.lines().count() > LINES_MAX && !file.text.contains(LONG_EXCUSE));
+    expect_none(
+        &long
+            .map(|file| format!("{} has {} lines and does not say why", file.path, file.text.lines().count()))
+            .collect::<Vec<_>>(),
+    );
+}

@@ -90,7 +90,7 @@ impl<H: Hardware> Machine for Kernel<H> {
     }
 
     fn space_destroy(&mut self, space: SpaceId) {
-        for processor in &mut self.processors {
+        for processor in self.others.iter_mut().chain([&mut self.processor]) {
             if processor.space == space {
                 processor.space = SpaceId::NONE;
             }
@@ -200,7 +200,7 @@ impl<H: Hardware> Machine for Kernel<H> {
     fn portal_enter(&mut self, thread: ThreadId, callee: SpaceId, entry: u64, arguments: [u64; 4]) -> Option<()> {
         let thread = self.threads.get_mut(thread);
         let frame = thread.frames.get_mut(thread.depth as usize)?;
-        let stack = self.spaces.get_mut(callee).stacks.pop()?;
+        let stack = self.spaces.get_mut(callee).take_stack()?;
         *frame = PortalFrame { rip: thread.context.rip, rsp: thread.context.rsp, stack, space: thread.space };
         thread.depth += 1;
         thread.space = callee;

@@ -27,6 +27,7 @@ const VECTORS: usize = 48;
 const STUB: usize = 16;
 
 global_asm!(
+    ".section .text.entry, \"ax\", @progbits",
     ".balign 16",
     "trap_stubs:",
     ".set vector, 0",

@@ -12,4 +12,7 @@
 mod x86_64;
 
 #[cfg(target_arch = "x86_64")]
-pub use x86_64::{is_relative, system_call, ticks};
+pub use x86_64::{system_call, ticks};
+
+#[cfg(all(target_arch = "x86_64", target_os = "none"))]
+pub use x86_64::is_relative;

@@ -51,6 +51,7 @@ pub fn ticks() -> u64 {
 }
 
 /// Whether a relocation of this kind is "base of the image plus addend" (`R_X86_64_RELATIVE`).
+#[cfg(target_os = "none")]
 pub const fn is_relative(kind: u64) -> bool {
     kind == 8
 }

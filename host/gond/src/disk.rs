@@ -1,0 +1,195 @@
+//! A disk image as the store's world: blocks of a file, pages in memory, randomness of the host.
+//!
+//! Requests are done at once, with positioned reads and writes; a flush is `fdatasync`. An image opened for reading
+//! refuses to write below everything else, so that no mistake above can change it.
+
+use anyhow::{Context, Result, bail};
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use store::world::{BLOCK, Disk, DiskError, Frame, Operation, Pages, QueueFull, Random, Request};
+
+/// What may be done with an image.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Nothing is ever written.
+    Read,
+    /// It may change.
+    Write,
+}
+
+/// Keeps other runs away from an image for as long as it lives.
+pub struct ImageLock {
+    _file: File,
+}
+
+/// Takes the lock of an image.
+pub fn lock_image(path: &Path) -> Result<ImageLock> {
+    let file = File::open(path).with_context(|| format!("cannot open the disk image {}", path.display()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(ImageLock { _file: file }),
+        Err(std::fs::TryLockError::WouldBlock) => {
+            bail!("the disk image {} is in use by another gond: wait until it ends, or take another with --disk", path.display())
+        }
+        Err(std::fs::TryLockError::Error(error)) => {
+            Err(error).with_context(|| format!("cannot lock the disk image {}", path.display()))
+        }
+    }
+}
+
+/// The store's world on the host.
+pub struct HostWorld {
+    file: File,
+    access: Access,
+    blocks: u64,
+    pages: Vec<Box<[u8; BLOCK]>>,
+    unused: Vec<Frame>,
+    done: VecDeque<(u32, std::result::Result<(), DiskError>)>,
+    random: File,
+}
+
+impl HostWorld {
+    /// Opens an image.
+    pub fn open(path: &Path, access: Access) -> Result<Self> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(access == Access::Write)
+            .open(path)
+            .with_context(|| format!("cannot open the disk image {}", path.display()))?;
+        Self::over(file, access).with_context(|| format!("cannot use the disk image {}", path.display()))
+    }
+
+    /// Makes an image file, sparse, that must not exist yet.
+    pub fn create(path: &Path, bytes: u64) -> Result<Self> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(path)
+            .with_context(|| format!("cannot make the disk image {}", path.display()))?;
+        file.set_len(bytes / BLOCK as u64 * BLOCK as u64)
+            .with_context(|| format!("cannot give {} a length of {bytes} bytes", path.display()))?;
+        Self::over(file, Access::Write)
+    }
+
+    fn over(file: File, access: Access) -> Result<Self> {
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            bail!("it is not a regular file");
+        }
+        let random = File::open("/dev/urandom").context("cannot open /dev/urandom")?;
+        let blocks = metadata.len() / BLOCK as u64;
+        Ok(Self { file, access, blocks, pages: Vec::new(), unused: Vec::new(), done: VecDeque::new(), random })
+    }
+
+    fn perform(&mut self, request: Request) -> std::io::Result<()> {
+        let at = request.block.saturating_mul(BLOCK as u64);
+        let page = self.pages.get_mut(request.frame.0 as usize);
+        let missing = || std::io::Error::other("no such page");
+        if request.operation != Operation::Read && self.access == Access::Read {
+            return Err(std::io::Error::other("opened for reading only"));
+        }
+        match request.operation {
+            Operation::Flush => self.file.sync_data(),
+            _ if request.block >= self.blocks => Err(std::io::Error::other("behind the end of the disk")),
+            Operation::Read => self.file.read_exact_at(&mut page.ok_or_else(missing)?[..], at),
+            Operation::Write => self.file.write_all_at(&page.ok_or_else(missing)?[..], at),
+        }
+    }
+}
+
+impl Pages for HostWorld {
+    fn alloc(&mut self) -> Option<Frame> {
+        if let Some(frame) = self.unused.pop() {
+            return Some(frame);
+        }
+        let frame = Frame(u32::try_from(self.pages.len()).ok()?);
+        self.pages.push(Box::new([0; BLOCK]));
+        Some(frame)
+    }
+
+    fn free(&mut self, frame: Frame) {
+        self.unused.push(frame);
+    }
+
+    fn bytes(&self, frame: Frame) -> &[u8; BLOCK] {
+        &self.pages[frame.0 as usize]
+    }
+
+    fn bytes_mut(&mut self, frame: Frame) -> &mut [u8; BLOCK] {
+        &mut self.pages[frame.0 as usize]
+    }
+}
+
+impl Disk for HostWorld {
+    fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    fn submit(&mut self, request: Request) -> std::result::Result<(), QueueFull> {
+        let result = self.perform(request).map_err(|_| DiskError);
+        self.done.push_back((request.tag, result));
+        Ok(())
+    }
+
+    fn complete(&mut self) -> Option<(u32, std::result::Result<(), DiskError>)> {
+        self.done.pop_front()
+    }
+
+    fn wait(&mut self) {}
+}
+
+impl Random for HostWorld {
+    fn next_u64(&mut self) -> u64 {
+        let mut bytes = [0; 8];
+        // Passwords rest on this: to go on without randomness would be worse than to stop.
+        self.random.read_exact(&mut bytes).expect("/dev/urandom cannot be read");
+        u64::from_le_bytes(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::place::Scratch;
+
+    fn request(operation: Operation, block: u64, frame: Frame) -> Request {
+        Request { tag: 7, operation, block, frame }
+    }
+
+    #[test]
+    fn blocks_come_back() {
+        let scratch = Scratch::make().unwrap();
+        let path = scratch.file("image");
+        let mut world = HostWorld::create(&path, 3 * BLOCK as u64 + 5).unwrap();
+        assert_eq!(world.blocks(), 3);
+        let frame = world.alloc().unwrap();
+        world.bytes_mut(frame).fill(9);
+        world.submit(request(Operation::Write, 2, frame)).unwrap();
+        assert_eq!(world.complete(), Some((7, Ok(()))));
+        world.submit(request(Operation::Write, 3, frame)).unwrap();
+        assert_eq!(world.complete(), Some((7, Err(DiskError))));
+        assert!(HostWorld::create(&path, 1).is_err());
+        drop(world);
+        let mut world = HostWorld::open(&path, Access::Read).unwrap();
+        let frame = world.alloc().unwrap();
+        world.submit(request(Operation::Read, 2, frame)).unwrap();
+        assert_eq!(world.complete(), Some((7, Ok(()))));
+        assert_eq!(world.bytes(frame), &[9; BLOCK]);
+        world.submit(request(Operation::Write, 2, frame)).unwrap();
+        assert_eq!(world.complete(), Some((7, Err(DiskError))));
+    }
+
+    #[test]
+    fn an_image_has_one_user() {
+        let scratch = Scratch::make().unwrap();
+        let path = scratch.file("image");
+        std::fs::write(&path, "x").unwrap();
+        let lock = lock_image(&path).unwrap();
+        assert!(lock_image(&path).is_err());
+        drop(lock);
+        assert!(lock_image(&path).is_ok());
+    }
+}

@@ -1,0 +1,96 @@
+//! A Clist: the object with the capabilities that a domain holds.
+
+use alloc::vec::Vec;
+
+use abi::{address::{PAGE, ROOT_CLIST}, layout::Capability};
+use names::clist;
+
+use crate::{Object, error::Result};
+
+/// A Clist object. One writer at a time is the callers' business.
+#[derive(Debug)]
+pub struct Clist {
+    object: Object,
+}
+
+impl Clist {
+    /// The Clist that the first task's protection domain begins with.
+    ///
+    /// # Errors
+    /// As [`Clist::open`].
+    pub fn root() -> Result<Self> {
+        Self::open(ROOT_CLIST)
+    }
+
+    /// The Clist at an address.
+    ///
+    /// # Errors
+    /// As [`Object::open`]; not a Clist.
+    pub fn open(address: u64) -> Result<Self> {
+        let object = Object::open(address)?;
+        object.with_bytes(|bytes| clist::ClistView::open(bytes).map(|_| ()))?;
+        Ok(Self { object })
+    }
+
+    /// A new, empty, transient Clist.
+    ///
+    /// # Errors
+    /// As [`Object::create`].
+    pub fn create() -> Result<Self> {
+        let mut object = Object::create(PAGE)?;
+        object.with_bytes_mut(|bytes| clist::Clist::format(bytes).map(|_| ()))?;
+        Ok(Self { object })
+    }
+
+    /// The Clist in an object that is known to hold one (see [`crate::object::Attachment`]).
+    pub fn of_object(object: Object) -> Self {
+        Self { object }
+    }
+
+    /// Its object.
+    pub fn object(&self) -> &Object {
+        &self.object
+    }
+
+    /// Adds a capability, making the object longer if need be.
+    ///
+    /// # Errors
+    /// As `ObjResize`; not a sorted Clist.
+    pub fn insert(&mut self, capability: Capability) -> Result<()> {
+        match self.change(|clist| clist.insert(capability)) {
+            Err(crate::Error::Clist(clist::Error::Full)) => {
+                self.object.resize(self.object.bytes() * 2)?;
+                self.change(|clist| clist.insert(capability))
+            }
+            other => other,
+        }
+    }
+
+    /// Takes a capability away.
+    ///
+    /// # Errors
+    /// Not there; not a sorted Clist.
+    pub fn remove(&mut self, capability: Capability) -> Result<()> {
+        self.change(|clist| clist.remove(capability))
+    }
+
+    /// Takes all capabilities of an object away; tells how many there were.
+    ///
+    /// # Errors
+    /// Not a sorted Clist.
+    pub fn remove_all(&mut self, address: u64) -> Result<usize> {
+        self.change(|clist| Ok(clist.remove_all(address)))
+    }
+
+    /// All capabilities.
+    ///
+    /// # Errors
+    /// Not a Clist.
+    pub fn capabilities(&self) -> Result<Vec<Capability>> {
+        Ok(self.object.with_bytes(|bytes| clist::ClistView::open(bytes).map(|view| view.iter().collect()))?)
+    }
+
+    fn change<R>(&mut self, change: impl FnOnce(&mut clist::Clist<'_>) -> core::result::Result<R, clist::Error>) -> Result<R> {
+        Ok(self.object.with_bytes_mut(|bytes| clist::Clist::open_mut(bytes).and_then(|mut clist| change(&mut clist)))?)
+    }
+}

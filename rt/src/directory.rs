@@ -1,0 +1,223 @@
+//! Directories: names for objects.
+//!
+//! A name that is made here is made in an order that a power cut cannot spoil: the object is kept,
+//! its capability entered in the root Clist (so that every later task that starts from it may use the
+//! object), and the name written last. Removing goes the other way.
+
+use alloc::{string::String, vec::Vec};
+
+use abi::{
+    address::{PAGE, ROOT_DIRECTORY},
+    layout::Capability,
+};
+use names::{Entry, directory, path::Path};
+
+pub use names::Kind;
+
+use crate::{
+    Clist, Error, Object,
+    error::Result,
+    object,
+};
+
+/// What a name leads to.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Found {
+    /// What it stands for.
+    pub kind: Kind,
+    /// The way to the object.
+    pub capability: Capability,
+    /// A second word, by kind ([`names::Kind`]).
+    pub word: u64,
+}
+
+/// A name with what it leads to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Named {
+    /// The name.
+    pub name: String,
+    /// What it leads to.
+    pub found: Found,
+}
+
+/// A directory object. One writer at a time is the callers' business.
+#[derive(Debug)]
+pub struct Directory {
+    object: Object,
+}
+
+impl Directory {
+    /// The root directory.
+    ///
+    /// # Errors
+    /// As [`Directory::open`].
+    pub fn root() -> Result<Self> {
+        Self::open(object::own_start().map_or(ROOT_DIRECTORY, |start| start.root_directory))
+    }
+
+    /// The directory at an address.
+    ///
+    /// # Errors
+    /// As [`Object::open`]; not a directory.
+    pub fn open(address: u64) -> Result<Self> {
+        let object = Object::open(address)?;
+        object.with_bytes(|bytes| directory::DirectoryView::open(bytes).map(|_| ()))?;
+        Ok(Self { object })
+    }
+
+    /// Its object.
+    pub fn object(&self) -> &Object {
+        &self.object
+    }
+
+    /// What a path leads to, from here or, if it begins with `/`, from the root.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchName`], [`Error::Path`], [`Error::WrongKind`] for a name on the way that is no
+    /// directory; the system's.
+    pub fn find(&self, path: &str) -> Result<Found> {
+        let (directory, name) = self.parent_of(path)?;
+        directory.as_ref().unwrap_or(self).lookup(name)
+    }
+
+    /// The directory that a path's last name is looked up in (none: this one), and that name.
+    ///
+    /// # Errors
+    /// As [`Directory::find`].
+    pub fn parent_of<'p>(&self, path: &'p str) -> Result<(Option<Self>, &'p str)> {
+        let path = Path::parse(path)?;
+        let (before, last) = path.split_last().ok_or(Error::Path(names::PathError::Empty))?;
+        let mut directory = if path.is_absolute() { Some(Self::root()?) } else { None };
+        for name in before {
+            let found = directory.as_ref().unwrap_or(self).lookup(name)?;
+            if found.kind != Kind::Directory {
+                return Err(Error::WrongKind(found.kind));
+            }
+            directory = Some(Self::open(found.capability.address)?);
+        }
+        Ok((directory, last))
+    }
+
+    /// The object that a path leads to, or none if there is no such name.
+    ///
+    /// # Errors
+    /// As [`Directory::find`] and [`Object::open`].
+    pub fn open_object(&self, path: &str) -> Result<Option<Object>> {
+        match self.find(path) {
+            Ok(found) => Ok(Some(Object::open(found.capability.address)?)),
+            Err(Error::NoSuchName) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// All names, in the order in which they stand there.
+    ///
+    /// # Errors
+    /// Not a directory.
+    pub fn list(&self) -> Result<Vec<Named>> {
+        let named = |entry: Entry<'_>| Named { name: entry.name.into(), found: found(entry) };
+        Ok(self.object.with_bytes(|bytes| {
+            directory::DirectoryView::open(bytes).map(|view| view.iter().map(named).collect())
+        })?)
+    }
+
+    /// Makes a persistent object of `bytes` zero bytes under a name. `word` is the entry's second
+    /// word; see [`names::Kind`].
+    ///
+    /// # Errors
+    /// The name is taken or is none; as `ObjCreate` and `KeepObject`.
+    pub fn create(&mut self, name: &str, kind: Kind, bytes: u64, word: u64) -> Result<Object> {
+        self.check_free(name)?;
+        let (mut object, password) = Object::create_with_password(bytes)?;
+        if kind == Kind::Directory {
+            object.with_bytes_mut(|bytes| directory::Directory::format_zeroed(bytes).map(|_| ()))?;
+        }
+        let capability = Capability { address: object.base(), password };
+        self.publish(name, kind, &object, capability, word)?;
+        Ok(object)
+    }
+
+    /// Makes a directory under a name.
+    ///
+    /// # Errors
+    /// As [`Directory::create`].
+    pub fn create_directory(&mut self, name: &str) -> Result<Self> {
+        Ok(Self { object: self.create(name, Kind::Directory, 4 * PAGE, 0)? })
+    }
+
+    /// Keeps an object, enters the capability in the root Clist, and gives it a name.
+    ///
+    /// # Errors
+    /// The name is taken or is none; as `KeepObject`.
+    pub fn publish(&mut self, name: &str, kind: Kind, object: &Object, capability: Capability, word: u64) -> Result<()> {
+        self.check_free(name)?;
+        object.keep()?;
+        Clist::root()?.insert(capability)?;
+        self.insert(name, Found { kind, capability, word })
+    }
+
+    /// Enters a name.
+    ///
+    /// # Errors
+    /// The name is taken or is none; as `ObjResize` when the directory has to grow.
+    pub fn insert(&mut self, name: &str, found: Found) -> Result<()> {
+        let entry = Entry { name, kind: found.kind, capability: found.capability, word: found.word };
+        match self.change(|directory| directory.insert(&entry)) {
+            Err(Error::Directory(directory::Error::Full)) => {
+                self.object.resize(self.object.bytes() * 2)?;
+                self.change(|directory| directory.insert(&entry))
+            }
+            other => other,
+        }
+    }
+
+    /// Takes a name away; what it stands for stays.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchName`].
+    pub fn remove(&mut self, name: &str) -> Result<()> {
+        self.change(|directory| directory.remove(name))
+    }
+
+    /// Takes a name away and destroys the object it stands for.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchName`]; as `ObjDelete`, when the name stays.
+    pub fn delete(&mut self, name: &str) -> Result<()> {
+        let found = self.lookup(name)?;
+        // An object that is gone already must not keep its name alive.
+        match abi_delete(found.capability.address) {
+            Ok(()) | Err(Error::System(abi::Error::BadAddress)) => {}
+            Err(error) => return Err(error),
+        }
+        self.remove(name)?;
+        Clist::root()?.remove_all(found.capability.address)?;
+        Ok(())
+    }
+
+    fn check_free(&self, name: &str) -> Result<()> {
+        names::check_name(name)?;
+        match self.lookup(name) {
+            Ok(_) => Err(Error::Directory(directory::Error::Exists)),
+            Err(Error::NoSuchName) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn lookup(&self, name: &str) -> Result<Found> {
+        let entry = self.object.with_bytes(|bytes| directory::DirectoryView::open(bytes).map(|view| view.lookup(name).map(found)));
+        entry?.ok_or(Error::NoSuchName)
+    }
+
+    fn change<R>(&mut self, change: impl FnOnce(&mut directory::Directory<'_>) -> core::result::Result<R, directory::Error>) -> Result<R> {
+        Ok(self.object.with_bytes_mut(|bytes| directory::Directory::open_mut(bytes).and_then(|mut directory| change(&mut directory)))?)
+    }
+}
+
+fn found(entry: Entry<'_>) -> Found {
+    Found { kind: entry.kind, capability: entry.capability, word: entry.word }
+}
+
+fn abi_delete(address: u64) -> Result<()> {
+    Ok(crate::call::obj_delete(address)?)
+}

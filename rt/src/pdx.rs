@@ -1,0 +1,119 @@
+//! Protected procedures: calling into another protection domain.
+//!
+//! An entry point is made of a plain function with [`pdx_entry!`](crate::pdx_entry), registered for
+//! the image it stands in with [`register`], and called with [`call()`]. During the call the thread
+//! runs on a stack of the callee's domain, which is what the registered Clist grants and, for
+//! [`Domain::Merge`], what the caller's own grants as well. Four words go in, two come out.
+//!
+//! The function must expect anything: its parameters come from another domain.
+
+use abi::{
+    error::Result,
+    layout::{PD_EMPTY, PD_MERGE},
+};
+
+use crate::{Clist, Object, call};
+
+/// The address of an entry point.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[repr(transparent)]
+pub struct Entry(pub u64);
+
+/// Two results in the registers of the C convention.
+#[doc(hidden)]
+#[repr(C)]
+#[derive(Copy, Clone, Debug)]
+pub struct Results(pub u64, pub u64);
+
+/// What the callee's domain holds beside the registered Clist.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[repr(u64)]
+pub enum Domain {
+    /// What the caller's holds.
+    Merge = PD_MERGE,
+    /// Nothing.
+    Empty = PD_EMPTY,
+}
+
+/// Registers entry points of an object that the domain owns; gives the password of the capability
+/// by which they may be called.
+///
+/// # Errors
+/// As `ObjCrePdx`.
+pub fn register(object_base: u64, clist: &Clist, entries: &[Entry]) -> Result<u64> {
+    // Few programs have more; the system's bound is higher.
+    const MOST: usize = 16;
+    let mut addresses = [0; MOST];
+    let addresses = addresses.get_mut(..entries.len()).ok_or(abi::Error::TableFull)?;
+    for (address, entry) in addresses.iter_mut().zip(entries) {
+        *address = entry.0;
+    }
+    call::obj_cre_pdx(object_base, 0, clist.object().base(), addresses)
+}
+
+/// Calls an entry point.
+///
+/// # Errors
+/// As `PdxCall`; `CalleeFault` if the callee ended badly.
+#[inline]
+pub fn call(entry: Entry, domain: Domain, words: [u64; 4]) -> Result<(u64, u64)> {
+    let [w0, w1, w2, w3] = words;
+    call::pdx_call(entry.0, w0, domain as u64, w1, w2, w3)
+}
+
+/// The program's own image: base and length. None on the host.
+pub fn own_image() -> Option<(u64, u64)> {
+    crate::object::own_start().map(|start| (start.image, start.image_bytes))
+}
+
+/// A Clist that grants the program's own image, and the memory of `objects`, to whoever it is
+/// registered with: what a protected procedure of this program needs to run.
+///
+/// # Errors
+/// As `ObjCreate` and `ObjPasswd`.
+pub fn clist_for(objects: &[&Object]) -> crate::Result<Clist> {
+    let mut clist = Clist::create()?;
+    let image = own_image().ok_or(crate::Error::NotAProgram)?.0;
+    grant(&mut clist, image, crate::Rights::RWX)?;
+    for object in objects {
+        grant(&mut clist, object.base(), crate::Rights::RW)?;
+    }
+    Ok(clist)
+}
+
+/// Registers a new password of the object with those rights, and enters it in the Clist.
+///
+/// # Errors
+/// As `ObjPasswd` and [`Clist::insert`].
+pub fn grant(clist: &mut Clist, address: u64, rights: crate::Rights) -> crate::Result<()> {
+    let password = call::obj_passwd(address, 0, rights.bits().into())?;
+    clist.insert(abi::layout::Capability { address, password })
+}
+
+/// Makes an entry point of a function of four words that returns two: defines a function `$name`
+/// that gives its [`Entry`].
+///
+/// ```ignore
+/// rt::pdx_entry!(add_entry, add);
+/// fn add(a: u64, b: u64, _: u64, _: u64) -> (u64, u64) { (a + b, 0) }
+/// ```
+#[macro_export]
+macro_rules! pdx_entry {
+    ($visibility:vis $name:ident, $function:path) => {
+        #[doc = concat!("The entry point of `", stringify!($function), "`.")]
+        #[allow(unsafe_code, reason = "this macro is part of rt's system-call module")]
+        $visibility fn $name() -> $crate::pdx::Entry {
+            extern "C" fn shim(w0: u64, w1: u64, w2: u64, w3: u64) -> $crate::pdx::Results {
+                let (first, second): (u64, u64) = $function(w0, w1, w2, w3);
+                $crate::pdx::Results(first, second)
+            }
+            // SAFETY: the kernel enters here with the words in registers and a fresh stack; the
+            // body is the architecture's wrapper, which never returns.
+            #[unsafe(naked)]
+            extern "C" fn wrapper() -> ! {
+                $crate::pdx_wrapper!(shim)
+            }
+            $crate::pdx::Entry(wrapper as *const () as u64)
+        }
+    };
+}

@@ -1,0 +1,106 @@
+//! How a program ended, in words.
+
+use core::fmt;
+
+use abi::{
+    Rights,
+    address::{STACKS_START, USER_END},
+    layout::{EXCEPTION_INTERRUPT, EXCEPTION_KILL, EXCEPTION_PROTECTION, ExitReport, STATUS_SYSTEM, exception_name},
+};
+
+/// Where a program's image stands, to name instructions inside it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Image<'a> {
+    /// The program's name.
+    pub name: &'a str,
+    /// Base of the image.
+    pub base: u64,
+    /// Its length.
+    pub bytes: u64,
+}
+
+/// Shows a report: `hello: protection fault: write to 0x10 (needs -w---, has -----) at …`, or
+/// `hello: ended with status 1`.
+#[derive(Copy, Clone, Debug)]
+pub struct Shown<'a> {
+    /// What the system told.
+    pub report: ExitReport,
+    /// The program it is about.
+    pub image: Image<'a>,
+}
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let report = self.report;
+        write!(f, "{}: ", self.image.name)?;
+        match report.exception {
+            0 if report.status < STATUS_SYSTEM => return write!(f, "ended with status {}", report.status),
+            0 => return f.write_str(exception_name(report.status - STATUS_SYSTEM)),
+            EXCEPTION_KILL | EXCEPTION_INTERRUPT => return f.write_str(exception_name(report.exception)),
+            EXCEPTION_PROTECTION => self.access(f)?,
+            kind => f.write_str(exception_name(kind))?,
+        }
+        write!(f, " at instruction {:#x}", report.instruction)?;
+        let offset = report.instruction.wrapping_sub(self.image.base);
+        if offset < self.image.bytes {
+            write!(f, " ({}+{offset:#x})", self.image.name)?;
+        }
+        Ok(())
+    }
+}
+
+impl Shown<'_> {
+    /// The access that was not allowed.
+    fn access(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let report = self.report;
+        let wanted = Rights::from_bits(report.wanted).unwrap_or_default();
+        let had = Rights::from_bits(report.had).unwrap_or_default();
+        let verb = if wanted.contains(Rights::X) {
+            "execute"
+        } else if wanted.contains(Rights::W) {
+            "write to"
+        } else {
+            "read"
+        };
+        write!(f, "protection fault: {verb} {:#x} (needs {wanted}, has {had})", report.address)?;
+        if had.is_empty() && (STACKS_START..USER_END).contains(&report.address) {
+            f.write_str(", below a stack: its memory is used up")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(report: ExitReport) -> String {
+        let image = Image { name: "hello", base: 0x1_0000_0000, bytes: 0x8000 };
+        Shown { report, image }.to_string()
+    }
+
+    #[test]
+    fn a_fault_names_the_access_and_the_place() {
+        let report = ExitReport {
+            status: STATUS_SYSTEM + EXCEPTION_PROTECTION,
+            exception: EXCEPTION_PROTECTION,
+            address: 0x10,
+            instruction: 0x1_0000_1234,
+            wanted: 2,
+            had: 4,
+            thread: 9,
+        };
+        let expected = "hello: protection fault: write to 0x10 (needs -w---, has r----) at instruction 0x100001234 (hello+0x1234)";
+        assert_eq!(shown(report), expected);
+        let outside = ExitReport { instruction: 0x5000, address: STACKS_START + 8, had: 0, ..report };
+        let expected = "hello: protection fault: write to 0x7f0000000008 (needs -w---, has -----), below a stack: its memory is used up at instruction 0x5000";
+        assert_eq!(shown(outside), expected);
+    }
+
+    #[test]
+    fn an_end_without_a_fault_is_short() {
+        assert_eq!(shown(ExitReport { status: 3, ..ExitReport::default() }), "hello: ended with status 3");
+        let report = ExitReport { status: STATUS_SYSTEM + EXCEPTION_INTERRUPT, exception: EXCEPTION_INTERRUPT, ..ExitReport::default() };
+        assert_eq!(shown(report), "hello: interrupted");
+    }
+}

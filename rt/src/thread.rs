@@ -1,0 +1,130 @@
+//! Threads of the program's own task.
+
+use alloc::boxed::Box;
+
+use abi::{
+    error::Result,
+    layout::{ExitReport, FOREVER, PRIORITY_DEFAULT},
+};
+
+use crate::{call, object};
+
+pub use call::ThreadEntry;
+
+/// A thread.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Thread {
+    id: u64,
+}
+
+impl Thread {
+    /// The calling thread.
+    pub fn current() -> Self {
+        Self { id: call::thread_my_id() }
+    }
+
+    /// Its number.
+    pub const fn id(self) -> u64 {
+        self.id
+    }
+
+    /// Waits for it to end, and gives its report.
+    ///
+    /// # Errors
+    /// As `ThreadWait`.
+    pub fn join(self) -> Result<ExitReport> {
+        call::thread_wait(self.id, FOREVER)
+    }
+
+    /// Waits for it to end, and gives its status only.
+    ///
+    /// # Errors
+    /// As `ThreadWait`.
+    pub fn join_status(self) -> Result<u64> {
+        call::thread_wait_status(self.id, FOREVER).map(|(_, status)| status)
+    }
+
+    /// Ends it.
+    ///
+    /// # Errors
+    /// As `ThreadDelete`.
+    pub fn end(self, status: u64) -> Result<()> {
+        call::thread_delete(self.id, status)
+    }
+
+    /// Suspends it until [`Thread::resume`].
+    ///
+    /// # Errors
+    /// As `ThreadSleep`.
+    pub fn suspend(self) -> Result<()> {
+        call::thread_sleep(self.id, FOREVER)
+    }
+
+    /// Wakes it.
+    ///
+    /// # Errors
+    /// As `ThreadResume`.
+    pub fn resume(self) -> Result<()> {
+        call::thread_resume(self.id)
+    }
+}
+
+/// Starts a thread that runs a closure and ends with the status it returns.
+///
+/// # Errors
+/// As `ThreadCreate`.
+pub fn spawn(run: impl FnOnce() -> u64 + Send + 'static) -> Result<Thread> {
+    let run: Closure = Box::new(Box::new(run));
+    let parameter = Box::into_raw(run) as u64;
+    let started = call::start_thread(closure_entry(), parameter, PRIORITY_DEFAULT);
+    if started.is_err() {
+        drop(object::take_closure(parameter));
+    }
+    started.map(|id| Thread { id })
+}
+
+/// Starts a thread at an entry; needs no heap.
+///
+/// # Errors
+/// As `ThreadCreate`.
+pub fn start(entry: ThreadEntry, parameter: u64, priority: u64) -> Result<Thread> {
+    call::start_thread(entry, parameter, priority).map(|id| Thread { id })
+}
+
+/// What a thread made by [`spawn`] runs: one word leads to it.
+pub(crate) type Closure = Box<Box<dyn FnOnce() -> u64 + Send>>;
+
+crate::thread_entry!(closure_entry, run_closure);
+
+fn run_closure(parameter: u64) -> u64 {
+    object::take_closure(parameter)()
+}
+
+/// Lets others run.
+pub fn yield_now() {
+    // It cannot fail for the caller itself.
+    let _ = call::thread_sleep(0, 0);
+}
+
+/// Makes the first procedure of a thread of a function of one word that returns the status: defines
+/// a function `$name` that gives its [`ThreadEntry`].
+#[macro_export]
+macro_rules! thread_entry {
+    ($visibility:vis $name:ident, $function:path) => {
+        #[doc = concat!("The thread procedure that calls `", stringify!($function), "`.")]
+        #[allow(unsafe_code, reason = "this macro is part of rt's system-call module")]
+        $visibility fn $name() -> $crate::thread::ThreadEntry {
+            extern "C" fn shim(parameter: u64) -> u64 {
+                $function(parameter)
+            }
+            // SAFETY: the kernel enters here with the parameter in the first argument's register
+            // and a fresh stack; the body is the architecture's wrapper, which never returns.
+            #[unsafe(naked)]
+            extern "C" fn wrapper() -> ! {
+                $crate::thread_wrapper!(shim)
+            }
+            // SAFETY: it is just such a function.
+            unsafe { $crate::thread::ThreadEntry::new(wrapper as *const () as u64) }
+        }
+    };
+}

@@ -1,0 +1,34 @@
+//! Time.
+
+use abi::error::Result;
+
+use crate::call;
+
+pub use call::ticks;
+
+/// Nanoseconds since boot.
+pub fn since_boot_ns() -> u64 {
+    call::clock_read().map_or(0, |(ns, _)| ns)
+}
+
+/// Nanoseconds since 1970; 0 if the machine has no clock.
+pub fn of_day_ns() -> u64 {
+    call::clock_read().map_or(0, |(_, ns)| ns)
+}
+
+/// Sleeps so long.
+///
+/// # Errors
+/// As `ThreadSleep`.
+pub fn sleep_ns(ns: u64) -> Result<()> {
+    // 0 would be a yield, and all ones a suspension.
+    call::thread_sleep(0, ns.clamp(1, u64::MAX - 1))
+}
+
+/// Sleeps so many milliseconds.
+///
+/// # Errors
+/// As `ThreadSleep`.
+pub fn sleep_ms(ms: u64) -> Result<()> {
+    sleep_ns(ms.saturating_mul(1_000_000))
+}

@@ -1,0 +1,413 @@
+//! Domains: protection domains made real.
+//!
+//! A domain is one space of the kernel and one *validation cache*: the objects that were found
+//! accessible, with rights and where these came from. Its number is that of its space. The domain
+//! of a task stands for the task's threads; the domain of a protected procedure belongs to no task
+//! and is entered by threads of many.
+//!
+//! Invariants: what the space links is in the cache, with those rights at most; an object in the
+//! cache has the domain among its holders. So dropping a cache entry, unlinking its leaves and
+//! flushing the space *is* revocation.
+
+use alloc::{boxed::Box, vec::Vec};
+
+use abi::{Error, Rights};
+use kcore::SpaceId;
+
+use crate::{
+    Server, World,
+    apd::Apd,
+    object::{HEAP_RESERVE, ObjectId},
+    task::TaskId,
+};
+
+/// Why a domain has rights on an object.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Granted {
+    /// It made the object, which is still transient.
+    Created,
+    /// By the capability at this address, in a Clist.
+    Clist(u64),
+}
+
+/// An entry of a validation cache.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Cached {
+    /// The rights that were validated so far; there may be more.
+    pub rights: Rights,
+    /// Where the last of them came from.
+    pub granted: Granted,
+}
+
+const NO_KEY: u32 = u32::MAX;
+
+/// A validation cache: an open hash table, object to rights, at most half full.
+#[derive(Debug, Default)]
+pub struct Cache {
+    places: Vec<(u32, Option<Cached>)>,
+    count: usize,
+}
+
+impl Cache {
+    #[inline]
+    fn home(&self, key: u32) -> usize {
+        (key.wrapping_mul(0x9e37_79b9) as usize >> 7) & (self.places.len() - 1)
+    }
+
+    /// How many objects are in it.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// What is known of an object.
+    #[inline]
+    pub fn get(&self, object: ObjectId) -> Option<Cached> {
+        if self.places.is_empty() {
+            return None;
+        }
+        let mut place = self.home(object.0);
+        loop {
+            let (key, cached) = self.places[place];
+            if key == object.0 {
+                return cached;
+            }
+            if key == NO_KEY {
+                return None;
+            }
+            place = (place + 1) & (self.places.len() - 1);
+        }
+    }
+
+    /// Puts an entry in, or another in its place; tells whether the object is new here.
+    pub fn insert(&mut self, object: ObjectId, cached: Cached) -> bool {
+        if self.places.len() < 2 * (self.count + 1) {
+            self.grow();
+        }
+        let mut place = self.home(object.0);
+        while self.places[place].0 != NO_KEY && self.places[place].0 != object.0 {
+            place = (place + 1) & (self.places.len() - 1);
+        }
+        let new = self.places[place].0 == NO_KEY;
+        self.places[place] = (object.0, Some(cached));
+        self.count += usize::from(new);
+        new
+    }
+
+    fn grow(&mut self) {
+        let larger = alloc::vec![(NO_KEY, None); (2 * self.places.len()).max(16)];
+        let before = core::mem::replace(&mut self.places, larger);
+        self.count = 0;
+        for (key, cached) in before {
+            if let Some(cached) = cached {
+                self.insert(ObjectId(key), cached);
+            }
+        }
+    }
+
+    /// Takes an entry out.
+    pub fn remove(&mut self, object: ObjectId) -> Option<Cached> {
+        self.get(object)?;
+        let mask = self.places.len() - 1;
+        let mut hole = self.home(object.0);
+        while self.places[hole].0 != object.0 {
+            hole = (hole + 1) & mask;
+        }
+        let removed = self.places[hole].1;
+        // What follows without a gap and may stand in the hole moves back into it.
+        let mut place = hole;
+        loop {
+            place = (place + 1) & mask;
+            let key = self.places[place].0;
+            if key == NO_KEY {
+                break;
+            }
+            if (place.wrapping_sub(self.home(key)) & mask) >= (place.wrapping_sub(hole) & mask) {
+                self.places[hole] = self.places[place];
+                hole = place;
+            }
+        }
+        self.places[hole] = (NO_KEY, None);
+        self.count -= 1;
+        removed
+    }
+
+    /// Some object that is in it.
+    fn any(&self) -> Option<ObjectId> {
+        self.places.iter().find(|place| place.0 != NO_KEY).map(|place| ObjectId(place.0))
+    }
+
+    /// Every object in it, with what is known.
+    pub fn iter(&self) -> impl Iterator<Item = (ObjectId, Cached)> {
+        self.places.iter().filter_map(|&(key, cached)| Some((ObjectId(key), cached?)))
+    }
+}
+
+/// A domain.
+#[derive(Debug)]
+pub struct Domain {
+    /// Never the same for two domains since the start of the system; never zero.
+    pub serial: u64,
+    /// The task it stands for; none for the domain of a protected procedure.
+    pub task: Option<TaskId>,
+    /// Where rights are looked for.
+    pub apd: Apd,
+    /// What was found.
+    pub cache: Cache,
+    /// In the domain of a merged call: the caller's, to which it reads through.
+    pub parent: Option<SpaceId>,
+    /// A slot that is certainly linked, with all the rights that the cache has: further pages in
+    /// it need no link. `u64::MAX` is none.
+    pub linked_slot: u64,
+    live: bool,
+}
+
+/// All domains, by the number of their space.
+pub struct Domains {
+    #[allow(clippy::vec_box, reason = "growth must not copy all domains")]
+    table: Vec<Box<Domain>>,
+    next_serial: u64,
+    live: u64,
+}
+
+impl Default for Domains {
+    fn default() -> Self {
+        Self { table: Vec::new(), next_serial: 1, live: 0 }
+    }
+}
+
+impl Domains {
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.live
+    }
+
+    /// A domain that exists.
+    pub fn get(&self, space: SpaceId) -> Option<&Domain> {
+        self.table.get(space.0 as usize).filter(|domain| domain.live).map(|domain| &**domain)
+    }
+
+    /// The same, to change.
+    pub fn get_mut(&mut self, space: SpaceId) -> Option<&mut Domain> {
+        self.table.get_mut(space.0 as usize).filter(|domain| domain.live).map(|domain| &mut **domain)
+    }
+
+    /// The serial number of a domain; zero if there is no such domain.
+    pub fn serial(&self, space: SpaceId) -> u64 {
+        self.get(space).map_or(0, |domain| domain.serial)
+    }
+
+    /// Every domain.
+    pub fn iter(&self) -> impl Iterator<Item = (SpaceId, &Domain)> {
+        self.table.iter().enumerate().filter(|(_, domain)| domain.live).map(|(number, domain)| (SpaceId(number as u32), &**domain))
+    }
+
+    /// The rights that the cache of a domain has for an object.
+    #[inline]
+    pub fn cached(&self, space: SpaceId, object: ObjectId) -> Option<Cached> {
+        self.table.get(space.0 as usize)?.cache.get(object)
+    }
+
+    fn enter(&mut self, space: SpaceId, apd: Apd, parent: Option<SpaceId>) {
+        let place = space.0 as usize;
+        while self.table.len() <= place {
+            self.table.push(Box::new(Domain {
+                serial: 0,
+                task: None,
+                apd: Apd::EMPTY,
+                cache: Cache::default(),
+                parent: None,
+                linked_slot: u64::MAX,
+                live: false,
+            }));
+        }
+        let domain = &mut self.table[place];
+        domain.serial = self.next_serial;
+        domain.task = None;
+        domain.apd = apd;
+        domain.parent = parent;
+        domain.linked_slot = u64::MAX;
+        domain.live = true;
+        self.next_serial += 1;
+        self.live += 1;
+    }
+}
+
+impl Server {
+    /// A new domain that searches that APD.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub fn domain_create<W: World>(&mut self, world: &mut W, apd: Apd) -> Result<SpaceId, Error> {
+        self.domain_make(world, apd, None)
+    }
+
+    /// A new domain for a protected procedure: its APD cannot be changed from inside. `parent` is
+    /// the caller's domain if the call is merged.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub fn callee_domain_create<W: World>(&mut self, world: &mut W, apd: Apd, parent: Option<SpaceId>) -> Result<SpaceId, Error> {
+        self.domain_make(world, apd.sealed(), parent)
+    }
+
+    fn domain_make<W: World>(&mut self, world: &mut W, apd: Apd, parent: Option<SpaceId>) -> Result<SpaceId, Error> {
+        if world.heap().1 < HEAP_RESERVE {
+            return Err(Error::NoMemory);
+        }
+        let space = world.space_create().map_err(|_| Error::NoMemory)?;
+        self.domains.enter(space, apd, parent);
+        Ok(space)
+    }
+
+    /// Says for which task a domain stands.
+    pub fn domain_set_task(&mut self, space: SpaceId, task: TaskId) {
+        if let Some(domain) = self.domains.get_mut(space) {
+            domain.task = Some(task);
+        }
+    }
+
+    /// The APD of a domain.
+    pub fn domain_apd(&self, space: SpaceId) -> Apd {
+        self.domains.get(space).map_or(Apd::EMPTY, |domain| domain.apd)
+    }
+
+    /// Ends a domain. No thread is inside or will return to it.
+    pub fn domain_end<W: World>(&mut self, world: &mut W, space: SpaceId) {
+        let Some(domain) = self.domains.get_mut(space) else { return };
+        domain.live = false;
+        domain.linked_slot = u64::MAX;
+        let mut cache = core::mem::take(&mut domain.cache);
+        let mut had_procedures = false;
+        // The space goes as a whole: nothing needs to be unlinked one by one.
+        for (key, cached) in &mut cache.places {
+            let Some(cached) = cached.take() else { continue };
+            had_procedures |= cached.rights.contains(Rights::P);
+            forget_holder(&mut self.objects.get_mut(ObjectId(*key)).holders, space);
+            *key = NO_KEY;
+        }
+        cache.count = 0;
+        self.domains.table[space.0 as usize].cache = cache;
+        self.domains.live -= 1;
+        if had_procedures {
+            world.portal_forget();
+        }
+        world.space_destroy(space);
+    }
+
+    /// Drops all that a domain's cache has. What is accessible is found again when it is touched.
+    pub fn domain_flush<W: World>(&mut self, world: &mut W, space: SpaceId) {
+        let mut linked = false;
+        while let Some(object) = self.domains.get(space).and_then(|domain| domain.cache.any()) {
+            linked |= self.uncache(world, space, object);
+            forget_holder(&mut self.objects.get_mut(object).holders, space);
+        }
+        if linked {
+            world.flush_space(space);
+        }
+    }
+
+    /// Takes an object away from every domain that has it, at once. Who still has a right finds it again.
+    pub fn withdraw<W: World>(&mut self, world: &mut W, id: ObjectId) {
+        let mut holders = core::mem::take(&mut self.objects.get_mut(id).holders);
+        for space in holders.drain(..) {
+            if self.uncache(world, space, id) {
+                world.flush_space(space);
+            }
+        }
+        self.objects.get_mut(id).holders = holders;
+    }
+
+    /// Takes an object away from one domain.
+    pub fn withdraw_from<W: World>(&mut self, world: &mut W, space: SpaceId, id: ObjectId) {
+        if self.uncache(world, space, id) {
+            world.flush_space(space);
+        }
+        forget_holder(&mut self.objects.get_mut(id).holders, space);
+    }
+
+    /// Drops a cache entry and unlinks what it stands for; tells whether the space must be flushed.
+    fn uncache<W: World>(&mut self, world: &mut W, space: SpaceId, id: ObjectId) -> bool {
+        let Some(domain) = self.domains.get_mut(space) else { return false };
+        let Some(cached) = domain.cache.remove(id) else { return false };
+        domain.linked_slot = u64::MAX;
+        if cached.rights.contains(Rights::P) {
+            world.portal_forget();
+        }
+        self.unlink_slots(world, space, id, 0)
+    }
+
+    /// Unlinks the slots of an object from number `from` on; tells whether there were any.
+    pub(crate) fn unlink_slots<W: World>(&mut self, world: &mut W, space: SpaceId, id: ObjectId, from: u64) -> bool {
+        let object = self.objects.get(id);
+        let mut from = from;
+        let mut any = false;
+        while let Some(number) = object.slots.next_with_leaf(from) {
+            world.unlink(space, object.first_slot() + number);
+            any = true;
+            from = number + 1;
+        }
+        any
+    }
+
+    /// Enters rights into a domain's cache.
+    pub(crate) fn cache_rights<W: World>(&mut self, world: &mut W, space: SpaceId, id: ObjectId, cached: Cached) {
+        let Some(domain) = self.domains.get_mut(space) else { return };
+        // What is linked is linked with the old rights.
+        domain.linked_slot = u64::MAX;
+        if domain.cache.insert(id, cached) {
+            self.objects.get_mut(id).holders.push(space);
+        } else {
+            // More rights than before: links carry the old ones until they are made anew. More
+            // rights need no flush: a processor that remembers fewer looks again before it faults.
+            self.relink_slots(world, space, id, cached.rights);
+        }
+    }
+
+    fn relink_slots<W: World>(&mut self, world: &mut W, space: SpaceId, id: ObjectId, rights: Rights) {
+        if rights.intersection(Rights::RWX).is_empty() {
+            return;
+        }
+        let object = self.objects.get(id);
+        let mut from = 0;
+        while let Some(number) = object.slots.next_with_leaf(from) {
+            if let Some(leaf) = object.slots.get(number).and_then(crate::slots::Slot::leaf) {
+                // Without memory for a table the link is missing; the next access tries again.
+                let _ = world.link(space, object.first_slot() + number, leaf, rights);
+            }
+            from = number + 1;
+        }
+    }
+}
+
+fn forget_holder(holders: &mut Vec<SpaceId>, space: SpaceId) {
+    if let Some(place) = holders.iter().position(|&holder| holder == space) {
+        holders.swap_remove(place);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeMap;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_cache_is_a_map(steps in prop::collection::vec((0_u32..40, any::<bool>(), 0_u64..32), 0..300)) {
+            let mut cache = Cache::default();
+            let mut model = BTreeMap::new();
+            for (key, insert, bits) in steps {
+                let cached = Cached { rights: Rights::from_bits(bits).unwrap(), granted: Granted::Created };
+                if insert {
+                    prop_assert_eq!(cache.insert(ObjectId(key), cached), model.insert(key, cached).is_none());
+                } else {
+                    prop_assert_eq!(cache.remove(ObjectId(key)), model.remove(&key));
+                }
+                prop_assert_eq!(cache.count(), model.len());
+                for key in 0..40 {
+                    prop_assert_eq!(cache.get(ObjectId(key)), model.get(&key).copied());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Requests on their way to the disk, and the frames they need.
+//!
+//! Whoever wants something of the disk names a [`Purpose`]; with the completion the purpose comes
+//! back. Requests that the disk's queue does not take wait here in order. A few frames are kept
+//! in reserve, so that a checkpoint gets through when memory is used up.
+
+use crate::map::MapKey;
+use crate::world::{DiskError, Frame, Operation, Request, World};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+/// Frames kept in reserve: one record, and some to spare.
+const RESERVE: usize = 20;
+/// Writes that a job keeps under way.
+pub(crate) const WRITES_MAX: usize = 64;
+
+/// What a request was for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Purpose {
+    /// To read a page; the number of the read.
+    Page(u64),
+    /// To read a map node.
+    Node(MapKey),
+    /// To write a page of the running job; the number of the write.
+    Write(u32),
+    /// To write a block from a frame of ours, which is then free.
+    Scratch(Frame),
+    /// To write a map node from where it lies.
+    Resident,
+    /// To flush.
+    Flush,
+}
+
+/// Requests under way.
+#[derive(Default)]
+pub(crate) struct Io {
+    waiting: VecDeque<Request>,
+    under_way: BTreeMap<u32, Purpose>,
+    next_tag: u32,
+    reserve: Vec<Frame>,
+    pub(crate) reads: u64,
+    pub(crate) writes: u64,
+    pub(crate) flushes: u64,
+}
+
+impl Io {
+    /// Fills the reserve; `false` if there is not enough memory.
+    pub(crate) fn fill_reserve(&mut self, world: &mut impl World) -> bool {
+        while self.reserve.len() < RESERVE {
+            let Some(frame) = world.alloc() else { return false };
+            self.reserve.push(frame);
+        }
+        true
+    }
+
+    /// Gives the reserve back.
+    pub(crate) fn empty_reserve(&mut self, world: &mut impl World) {
+        self.reserve.drain(..).for_each(|frame| world.free(frame));
+    }
+
+    /// A frame for the running job, at need from the reserve.
+    pub(crate) fn frame(&mut self, world: &mut impl World) -> Option<Frame> {
+        world.alloc().or_else(|| self.reserve.pop())
+    }
+
+    /// Takes a frame back.
+    pub(crate) fn recycle(&mut self, world: &mut impl World, frame: Frame) {
+        if self.reserve.len() < RESERVE {
+            self.reserve.push(frame);
+        } else {
+            world.free(frame);
+        }
+    }
+
+    /// Sends a request, now or when the queue has room.
+    pub(crate) fn submit(&mut self, world: &mut impl World, operation: Operation, block: u64, frame: Frame, purpose: Purpose) {
+        match operation {
+            Operation::Read => self.reads += 1,
+            Operation::Write => self.writes += 1,
+            Operation::Flush => self.flushes += 1,
+        }
+        while self.under_way.contains_key(&self.next_tag) {
+            self.next_tag = self.next_tag.wrapping_add(1);
+        }
+        let request = Request { tag: self.next_tag, operation, block, frame };
+        self.under_way.insert(request.tag, purpose);
+        self.next_tag = self.next_tag.wrapping_add(1);
+        self.waiting.push_back(request);
+        self.pump(world);
+    }
+
+    /// Sends what waits.
+    pub(crate) fn pump(&mut self, world: &mut impl World) {
+        while let Some(&request) = self.waiting.front() {
+            if world.submit(request).is_err() {
+                break;
+            }
+            self.waiting.pop_front();
+        }
+    }
+
+    /// One completion. Completions of requests that are not ours are swallowed.
+    pub(crate) fn complete(&mut self, world: &mut impl World) -> Option<(Purpose, Result<(), DiskError>)> {
+        while let Some((tag, result)) = world.complete() {
+            if let Some(purpose) = self.under_way.remove(&tag) {
+                return Some((purpose, result));
+            }
+        }
+        None
+    }
+
+    /// Whether nothing is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.under_way.is_empty()
+    }
+}

@@ -1,0 +1,229 @@
+//! Journal records: what a sync makes durable without a checkpoint.
+//!
+//! A record says where pages went, never what they hold, and which rows of the object table changed.
+//! Its pages and the record itself go to the disk together, before one flush. So after a crash the
+//! *last* record may be whole and its pages not: that record is believed only if every page has
+//! the checksum it states. The records before it were flushed before it was begun.
+//!
+//! ```text
+//! 0  magic        8  checksum of all that follows in the record's blocks
+//! 16 generation  24  nonce of the mount      32 sequence    40 checksum of the previous record
+//! 48 bytes of items (u32)  52 items (u32)    56 zero        64 items
+//! ```
+//! The first record of a generation is chained to the superblock's checksum.
+
+use crate::bytes::{Put, Reader, set_word};
+use crate::checksum::Key;
+use crate::event::PageFlags;
+use crate::map::Entry;
+use crate::record::ObjectRecord;
+use crate::world::BLOCK;
+use alloc::vec::Vec;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"GJOURNAL");
+const CHECKSUM_AT: usize = 8;
+/// Where the part begins that the checksum covers.
+const COVERED: usize = 16;
+/// Bytes of a record's header.
+pub(crate) const HEADER: usize = 64;
+
+const PUT: u8 = 1;
+const DELETE: u8 = 2;
+const ZERO: u8 = 3;
+const LIMIT: u8 = 4;
+const PAGE: u8 = 5;
+
+/// One change.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Item {
+    /// An object appears, or its row changes.
+    Put(ObjectRecord),
+    /// An object disappears.
+    Delete(u64),
+    /// Pages read as zero, from the first to one past the last.
+    Zero { base: u64, start: u64, end: u64 },
+    /// A page has limits.
+    Limit { base: u64, page: u64, flags: PageFlags },
+    /// A page lies elsewhere.
+    Page { base: u64, page: u64, entry: Entry },
+}
+
+impl Item {
+    /// Bytes in the record.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Put(record) => 1 + crate::record::HEAD_BYTES + 4 + record.body_bytes(),
+            Self::Delete(_) => 9,
+            Self::Zero { .. } => 25,
+            Self::Limit { .. } => 19,
+            Self::Page { .. } => 33,
+        }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Put(record) => {
+                out.put_u8(PUT);
+                record.encode_head(out);
+                out.put_u32(record.body_bytes() as u32);
+                record.encode_body(out);
+            }
+            Self::Delete(base) => {
+                out.put_u8(DELETE);
+                out.put_u64(*base);
+            }
+            Self::Zero { base, start, end } => {
+                out.put_u8(ZERO);
+                [*base, *start, *end].into_iter().for_each(|word| out.put_u64(word));
+            }
+            Self::Limit { base, page, flags } => {
+                out.put_u8(LIMIT);
+                out.put_u64(*base);
+                out.put_u64(*page);
+                out.put_u16(flags.bits());
+            }
+            Self::Page { base, page, entry } => {
+                out.put_u8(PAGE);
+                let [low, high] = entry.to_words();
+                [*base, *page, low, high].into_iter().for_each(|word| out.put_u64(word));
+            }
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>, address_bits: u32) -> Option<Self> {
+        Some(match reader.u8()? {
+            PUT => {
+                let mut record = ObjectRecord::decode_head(reader)?;
+                let length = reader.u32()? as usize;
+                record.decode_body(reader.take(length)?, address_bits)?;
+                Self::Put(record)
+            }
+            DELETE => Self::Delete(reader.u64()?),
+            ZERO => Self::Zero { base: reader.u64()?, start: reader.u64()?, end: reader.u64()? },
+            LIMIT => Self::Limit {
+                base: reader.u64()?,
+                page: reader.u64()?,
+                flags: PageFlags::from_bits_retain(reader.u16()?),
+            },
+            PAGE => Self::Page {
+                base: reader.u64()?,
+                page: reader.u64()?,
+                entry: Entry::from_words([reader.u64()?, reader.u64()?]),
+            },
+            _ => return None,
+        })
+    }
+}
+
+/// Blocks of a record with that many bytes of items.
+pub(crate) fn record_blocks(item_bytes: usize) -> u64 {
+    (HEADER + item_bytes).div_ceil(BLOCK) as u64
+}
+
+/// Where the journal of the current generation ends.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Chain {
+    pub(crate) generation: u64,
+    pub(crate) nonce: u64,
+    pub(crate) sequence: u64,
+    /// Checksum of the record before, or of the superblock.
+    pub(crate) previous: u64,
+    /// Blocks used.
+    pub(crate) used: u64,
+}
+
+impl Chain {
+    /// The chain of a generation without records.
+    pub(crate) fn new(generation: u64, nonce: u64, superblock: u64) -> Self {
+        Self { generation, nonce, sequence: 0, previous: superblock, used: 0 }
+    }
+
+    /// The next record, for the blocks from `block` on, and its checksum.
+    pub(crate) fn encode(&self, key: Key, block: u64, items: &[Item]) -> (Vec<u8>, u64) {
+        let mut out = Vec::new();
+        [MAGIC, 0, self.generation, self.nonce, self.sequence, self.previous].into_iter().for_each(|w| out.put_u64(w));
+        out.put_u32(items.iter().map(Item::bytes).sum::<usize>() as u32);
+        out.put_u32(items.len() as u32);
+        out.put_u64(0);
+        items.iter().for_each(|item| item.encode(&mut out));
+        out.resize(out.len().next_multiple_of(BLOCK), 0);
+        let checksum = key.checksum(block, &out[COVERED..]);
+        set_word(&mut out, CHECKSUM_AT, checksum);
+        (out, checksum)
+    }
+
+    /// The chain with one record more.
+    pub(crate) fn after(&self, checksum: u64, blocks: u64) -> Self {
+        Self { sequence: self.sequence + 1, previous: checksum, used: self.used + blocks, ..*self }
+    }
+}
+
+/// A record's header as found.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Header {
+    pub(crate) checksum: u64,
+    pub(crate) generation: u64,
+    pub(crate) nonce: u64,
+    pub(crate) sequence: u64,
+    pub(crate) previous: u64,
+    pub(crate) item_bytes: usize,
+    items: u32,
+}
+
+impl Header {
+    /// The header at the front of a block, if it looks like one.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader::new(bytes);
+        if reader.u64()? != MAGIC {
+            return None;
+        }
+        Some(Self {
+            checksum: reader.u64()?,
+            generation: reader.u64()?,
+            nonce: reader.u64()?,
+            sequence: reader.u64()?,
+            previous: reader.u64()?,
+            item_bytes: reader.u32()? as usize,
+            items: reader.u32()?,
+        })
+    }
+
+    /// Whether the record that fills `bytes`, found at `block`, is intact.
+    pub(crate) fn is_intact(&self, key: Key, block: u64, bytes: &[u8]) -> bool {
+        bytes.get(COVERED..).is_some_and(|covered| key.checksum(block, covered) == self.checksum)
+    }
+
+    /// The items. `None` if they make no sense.
+    pub(crate) fn items(&self, bytes: &[u8], address_bits: u32) -> Option<Vec<Item>> {
+        let mut reader = Reader::new(bytes.get(HEADER..HEADER + self.item_bytes)?);
+        let items = (0..self.items).map(|_| Item::decode(&mut reader, address_bits)).collect::<Option<_>>();
+        items.filter(|_| reader.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_comes_back_and_its_size_is_as_announced() {
+        let record = ObjectRecord { base: 4096, pages: 2, capabilities: alloc::vec![(7, 15)], ..ObjectRecord::default() };
+        let entry = Entry { block: 77, flags: PageFlags::READ, checksum: 5 };
+        let items = [
+            Item::Put(record),
+            Item::Delete(8192),
+            Item::Zero { base: 4096, start: 0, end: 1 },
+            Item::Limit { base: 4096, page: 1, flags: PageFlags::WRITE },
+            Item::Page { base: 4096, page: 1, entry },
+        ];
+        let key = Key { low: 1, high: 2 };
+        let chain = Chain::new(3, 4, 5);
+        let (bytes, checksum) = chain.encode(key, 10, &items);
+        let header = Header::decode(&bytes).unwrap();
+        assert_eq!(header.checksum, checksum);
+        assert!(header.is_intact(key, 10, &bytes));
+        assert!(!header.is_intact(key, 11, &bytes));
+        assert_eq!(header.items(&bytes, 47).as_deref(), Some(&items[..]));
+        assert_eq!(bytes.len() as u64 / 4096, record_blocks(items.iter().map(Item::bytes).sum()));
+    }
+}

@@ -1,0 +1,443 @@
+//! The mounted store: its state and how it is driven.
+//!
+//! Long work is *jobs*. Two kinds write, checkpoints and syncs; they run one at a time, in the order in
+//! which they were begun, and only they change the page maps. Reads run beside them. Every job
+//! is advanced by [`Store::poll`] when requests complete; nothing ever waits.
+//!
+//! From the moment a checkpoint is begun until it is done the table and the maps are *frozen*: changes
+//! go to an overlay (`objects.rs`) and to the pending map changes (`pending.rs`), which every
+//! lookup sees, so that the checkpoint holds exactly the state of the moment it was begun.
+
+use crate::allocation::Allocation;
+use crate::breaks::Breaks;
+use crate::checkpoint::Checkpoint;
+use crate::checksum::Key;
+use crate::event::{BadPage, Busy, CheckpointKind, DirtyPage, Event, Failure, MountMode, Stats, Structure, Ticket};
+use crate::geometry::Geometry;
+use crate::io::{Io, Purpose};
+use crate::journal::Chain;
+use crate::map::{MapKey, MapRoot, Maps, Missing};
+use crate::pages::Read;
+use crate::pending::MapChanges;
+use crate::record::ObjectRecord;
+use crate::space::{POOL, Promises};
+use crate::sync::{SyncGroup, SyncRequest};
+use crate::table::Table;
+use crate::world::{DiskError, Frame, Operation, World};
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+
+/// A job that waits for its turn.
+pub(crate) enum Work {
+    Checkpoint(Box<Checkpoint>),
+    Sync(SyncRequest),
+}
+
+/// The job that runs.
+pub(crate) enum Running {
+    Nothing,
+    Checkpoint(Box<Checkpoint>),
+    Sync(Box<SyncGroup>),
+}
+
+/// How a job stands after it was advanced.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Progress {
+    /// It waits for completions.
+    Waiting,
+    /// It is over.
+    Over,
+}
+
+/// A map node being read.
+struct Load {
+    frame: Frame,
+    missing: Missing,
+}
+
+/// Whether the journal takes records.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum JournalState {
+    /// It does.
+    Open,
+    /// A record may or may not be on the disk: none may follow it in this generation.
+    Closed,
+}
+
+/// A mounted store.
+pub struct Store {
+    pub(crate) mode: MountMode,
+    pub(crate) breaks: Breaks,
+    pub(crate) geometry: Geometry,
+    pub(crate) key: Key,
+    pub(crate) address_bits: u32,
+    pub(crate) nonce: u64,
+    /// The last durable generation.
+    pub(crate) generation: u64,
+    pub(crate) high_water: u64,
+    pub(crate) lease: u64,
+    pub(crate) journal: Chain,
+    pub(crate) journal_state: JournalState,
+
+    pub(crate) allocation: Allocation,
+    pub(crate) promises: Promises,
+    /// Blocks that the running job may still take.
+    pub(crate) budget: u64,
+
+    pub(crate) table: Table,
+    pub(crate) maps: Maps,
+    /// Changes to the table while it is frozen; `None` deletes.
+    pub(crate) overlay: BTreeMap<u64, Option<ObjectRecord>>,
+    /// Changes to maps, by object, that no job has taken over.
+    pub(crate) pending: BTreeMap<u64, MapChanges>,
+    /// Those that the running or waiting checkpoint makes.
+    pub(crate) settling: BTreeMap<u64, MapChanges>,
+    /// Maps of deleted objects, to be taken down by the next checkpoint.
+    pub(crate) doomed: BTreeMap<u64, MapRoot>,
+    /// Rows changed since the last checkpoint was begun and not carried by a sync.
+    pub(crate) changed: BTreeSet<u64>,
+    /// Deleted objects whose deletion is not yet in a durable checkpoint.
+    pub(crate) deleted: BTreeSet<u64>,
+
+    pub(crate) io: Io,
+    loads: BTreeMap<MapKey, Load>,
+    /// Nodes that could not be read, for those who wait for them.
+    bad_loads: BTreeMap<MapKey, BadPage>,
+    pub(crate) page_reads: BTreeMap<u64, Read>,
+    pub(crate) next_read: u64,
+    pub(crate) queue: VecDeque<Work>,
+    /// Whether a checkpoint runs or waits.
+    pub(crate) frozen: bool,
+    pub(crate) running: Running,
+    pub(crate) next_ticket: u64,
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) damaged: u64,
+    /// Whether something happened that may let a job go on.
+    pub(crate) awake: bool,
+}
+
+/// What a new store is made of.
+pub(crate) struct Parts {
+    pub(crate) mode: MountMode,
+    pub(crate) breaks: Breaks,
+    pub(crate) geometry: Geometry,
+    pub(crate) key: Key,
+    pub(crate) address_bits: u32,
+    pub(crate) generation: u64,
+    pub(crate) nonce: u64,
+    pub(crate) high_water: u64,
+    pub(crate) lease: u64,
+    pub(crate) superblock_checksum: u64,
+    pub(crate) allocation: Allocation,
+    pub(crate) table: Table,
+    pub(crate) io: Io,
+}
+
+impl Store {
+    pub(crate) fn from_parts(parts: Parts) -> Self {
+        Self {
+            mode: parts.mode,
+            breaks: parts.breaks,
+            geometry: parts.geometry,
+            key: parts.key,
+            address_bits: parts.address_bits,
+            nonce: parts.nonce,
+            generation: parts.generation,
+            high_water: parts.high_water,
+            lease: parts.lease,
+            journal: Chain::new(parts.generation, parts.nonce, parts.superblock_checksum),
+            journal_state: JournalState::Open,
+            allocation: parts.allocation,
+            promises: Promises::default(),
+            budget: 0,
+            table: parts.table,
+            maps: Maps::default(),
+            overlay: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            settling: BTreeMap::new(),
+            doomed: BTreeMap::new(),
+            changed: BTreeSet::new(),
+            deleted: BTreeSet::new(),
+            io: parts.io,
+            loads: BTreeMap::new(),
+            bad_loads: BTreeMap::new(),
+            page_reads: BTreeMap::new(),
+            next_read: 0,
+            queue: VecDeque::new(),
+            frozen: false,
+            running: Running::Nothing,
+            next_ticket: 1,
+            events: VecDeque::new(),
+            damaged: 0,
+            awake: false,
+        }
+    }
+
+    /// Takes up completions, advances the jobs and gives the next event, if there is one. To be
+    /// called after every completion interrupt and after anything was begun, until it gives `None`.
+    pub fn poll(&mut self, world: &mut impl World) -> Option<Event> {
+        self.io.pump(world);
+        while let Some((purpose, result)) = self.io.complete(world) {
+            self.awake = true;
+            self.dispatch(world, purpose, result);
+            self.io.pump(world);
+        }
+        while self.awake {
+            self.awake = false;
+            self.advance_reads(world);
+            self.advance_jobs(world);
+            self.bad_loads.clear();
+        }
+        self.events.pop_front()
+    }
+
+    /// Whether no job runs or waits, nothing is under way on the disk and no event waits.
+    pub fn is_idle(&self) -> bool {
+        matches!(self.running, Running::Nothing) && self.queue.is_empty() && self.io.is_idle() && self.events.is_empty()
+    }
+
+    /// Begins to make the present state durable: the table as it now is, and `dirty`, which must
+    /// name every page changed since the last checkpoint. The frames stay frozen until
+    /// [`Event::PageWritten`] gives each back; [`Event::CheckpointDone`] or
+    /// [`Event::CheckpointFailed`] ends it.
+    ///
+    /// # Errors
+    /// [`Busy`] if a checkpoint is running or waiting already; nothing was taken.
+    pub fn checkpoint_begin(&mut self, world: &mut impl World, dirty: Vec<DirtyPage>, kind: CheckpointKind) -> Result<(), Busy> {
+        let _ = &world;
+        if self.is_frozen() {
+            return Err(Busy);
+        }
+        let before = self.promises.total();
+        for page in &dirty {
+            self.promises.remove(page.base, page.page);
+        }
+        let promised = before - self.promises.total();
+        self.budget += promised + self.maps.dirty_len() as u64 + self.pending_cost() + self.table_cost();
+        self.settling = core::mem::take(&mut self.pending);
+        let changed = core::mem::take(&mut self.changed);
+        let deleted = self.deleted.iter().copied().collect();
+        let checkpoint = Checkpoint::new(dirty, kind, changed, deleted);
+        self.queue.push_back(Work::Checkpoint(Box::new(checkpoint)));
+        self.frozen = true;
+        self.awake = true;
+        Ok(())
+    }
+
+    /// Whether the table and the maps belong to a checkpoint.
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.frozen
+    }
+
+    fn dispatch(&mut self, world: &mut impl World, purpose: Purpose, result: Result<(), DiskError>) {
+        match purpose {
+            Purpose::Page(read) => self.page_arrived(world, read, result),
+            Purpose::Node(key) => self.node_arrived(world, key, result),
+            Purpose::Write(_) | Purpose::Scratch(_) | Purpose::Resident | Purpose::Flush => {
+                if let Purpose::Scratch(frame) = purpose {
+                    self.io.recycle(world, frame);
+                }
+                match core::mem::replace(&mut self.running, Running::Nothing) {
+                    Running::Nothing => {}
+                    Running::Checkpoint(mut job) => {
+                        job.completed(self, world, purpose, result);
+                        self.running = Running::Checkpoint(job);
+                    }
+                    Running::Sync(mut job) => {
+                        job.completed(purpose, result);
+                        self.running = Running::Sync(job);
+                    }
+                }
+            }
+        }
+    }
+
+    fn advance_jobs(&mut self, world: &mut impl World) {
+        loop {
+            let mut job = match core::mem::replace(&mut self.running, Running::Nothing) {
+                Running::Nothing => match self.next_job() {
+                    Some(next) => next,
+                    None => return,
+                },
+                job => job,
+            };
+            let progress = match &mut job {
+                Running::Nothing => Progress::Over,
+                Running::Checkpoint(job) => job.advance(self, world),
+                Running::Sync(job) => job.advance(self, world),
+            };
+            if progress == Progress::Waiting {
+                self.running = job;
+                return;
+            }
+            self.finish(job);
+        }
+    }
+
+    fn finish(&mut self, over: Running) {
+        self.budget = 0;
+        match over {
+            Running::Nothing => {}
+            Running::Checkpoint(job) => job.finish(self),
+            Running::Sync(job) => job.finish(self),
+        }
+    }
+
+    fn next_job(&mut self) -> Option<Running> {
+        match self.queue.pop_front()? {
+            Work::Checkpoint(job) => Some(Running::Checkpoint(job)),
+            Work::Sync(request) => Some(Running::Sync(Box::new(self.group(request)))),
+        }
+    }
+
+    // ---- map nodes
+
+    /// Starts reading a node, unless it is on its way. `Err` if it is known to be unreadable.
+    pub(crate) fn load(&mut self, world: &mut impl World, missing: Missing) -> Result<(), BadPage> {
+        if let Some(&reason) = self.bad_loads.get(&missing.key) {
+            return Err(reason);
+        }
+        if self.loads.contains_key(&missing.key) {
+            return Ok(());
+        }
+        if !self.geometry.is_data(missing.entry.block) {
+            self.note_damage(missing.entry.block);
+            return Err(BadPage::Map);
+        }
+        let frame = self.io.frame(world).ok_or(BadPage::Memory)?;
+        self.loads.insert(missing.key, Load { frame, missing });
+        self.io.submit(world, Operation::Read, missing.entry.block, frame, Purpose::Node(missing.key));
+        Ok(())
+    }
+
+    fn node_arrived(&mut self, world: &mut impl World, key: MapKey, result: Result<(), DiskError>) {
+        let Some(Load { frame, missing }) = self.loads.remove(&key) else { return };
+        let bad = if result.is_err() {
+            Some(BadPage::Disk)
+        } else if self.key.checksum(missing.entry.block, world.bytes(frame)) == missing.entry.checksum {
+            None
+        } else {
+            self.note_damage(missing.entry.block);
+            Some(BadPage::Map)
+        };
+        match bad {
+            None => self.maps.insert(key, frame),
+            Some(reason) => {
+                self.io.recycle(world, frame);
+                self.bad_loads.insert(key, reason);
+            }
+        }
+    }
+
+    fn note_damage(&mut self, block: u64) {
+        self.damaged += 1;
+        self.events.push_back(Event::Damaged { structure: Structure::Map, block });
+    }
+
+    /// Starts reading a node that the running job needs. A node that is damaged is replaced by one
+    /// that says so of all its children, for the job must get through.
+    pub(crate) fn load_for_job(&mut self, world: &mut impl World, missing: Missing) -> Result<(), Failure> {
+        match self.load(world, missing) {
+            Ok(()) => Ok(()),
+            Err(BadPage::Memory) => Err(Failure::Memory),
+            Err(BadPage::Map | BadPage::Checksum | BadPage::Gone) => {
+                let frame = self.io.frame(world).ok_or(Failure::Memory)?;
+                self.maps.insert_lost(world, missing.key, frame);
+                self.awake = true;
+                Ok(())
+            }
+            Err(BadPage::Disk) => Err(Failure::Disk),
+        }
+    }
+
+    /// Drops up to `count` map nodes that are as they are on the disk; tells how many. For when
+    /// memory is short: they are read again when needed.
+    pub fn shrink(&mut self, world: &mut impl World, count: usize) -> usize {
+        self.maps.shrink(world, count)
+    }
+
+    /// Gives all frames back. For host tools; nothing is written.
+    pub fn dismantle(mut self, world: &mut impl World) {
+        self.maps.clear(world);
+        self.io.empty_reserve(world);
+    }
+
+    // ---- addresses
+
+    /// Slot numbers below this may be issued. It rises with every checkpoint; until then the
+    /// issuer waits.
+    pub fn lease(&self) -> u64 {
+        self.lease
+    }
+
+    /// Slot numbers below this may have been issued.
+    pub fn high_water(&self) -> u64 {
+        self.high_water
+    }
+
+    /// Notes that slot numbers below `slot` have been issued.
+    pub fn raise_high_water(&mut self, slot: u64) {
+        self.high_water = self.high_water.max(slot);
+    }
+
+    // ---- space
+
+    pub(crate) fn pending_cost(&self) -> u64 {
+        self.pending.values().map(|changes| changes.cost).sum()
+    }
+
+    /// Blocks for a complete rewrite of the table, and for its growth.
+    pub(crate) fn table_cost(&self) -> u64 {
+        self.table.blocks() + self.table.height() + 1
+    }
+
+    /// Blocks that are spoken for.
+    pub(crate) fn needed(&self) -> u64 {
+        let dirty = if self.is_frozen() { 0 } else { self.maps.dirty_len() as u64 };
+        let overlay = self.overlay.values().flatten().map(|record| 3 + record.body_bytes() as u64 / 4096);
+        self.promises.total() + self.budget + dirty + self.pending_cost() + self.table_cost() + overlay.sum::<u64>()
+    }
+
+    /// Whether `blocks` more may be promised to writers, who leave the pool alone.
+    pub(crate) fn has_room(&self, blocks: u64) -> bool {
+        self.allocation.free_blocks() >= self.needed() + POOL + blocks
+    }
+
+    /// Takes a block for the running job.
+    pub(crate) fn take_block(&mut self) -> Result<u64, Failure> {
+        self.budget = self.budget.saturating_sub(1);
+        self.allocation.alloc().ok_or(Failure::DiskFull)
+    }
+
+    /// Takes a block for a tree node of the running checkpoint.
+    pub(crate) fn take_node_block(&mut self) -> Result<u64, Failure> {
+        self.budget = self.budget.saturating_sub(1);
+        self.allocation.alloc_node().ok_or(Failure::DiskFull)
+    }
+
+    /// The figures.
+    pub fn stats(&self) -> Stats {
+        Stats {
+            blocks: self.geometry.total,
+            free: self.allocation.free_blocks(),
+            held: self.allocation.held_blocks(),
+            reserved: self.needed() + POOL,
+            generation: self.generation,
+            objects: self.table.len(),
+            map_nodes: self.maps.len() as u64,
+            table_nodes: self.table.blocks(),
+            writes: self.io.writes,
+            reads: self.io.reads,
+            flushes: self.io.flushes,
+            journal_used: self.journal.used,
+            damaged: self.damaged,
+        }
+    }
+
+    pub(crate) fn new_ticket(&mut self) -> Ticket {
+        let ticket = Ticket(self.next_ticket);
+        self.next_ticket += 1;
+        ticket
+    }
+}
