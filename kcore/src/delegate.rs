@@ -43,6 +43,10 @@ macro_rules! delegate_machine {
                 $crate::Machine::frames_free(&self.$field)
             }
             #[inline]
+            fn kernel_frames(&self) -> u64 {
+                $crate::Machine::kernel_frames(&self.$field)
+            }
+            #[inline]
             fn frames_total(&self) -> u64 {
                 $crate::Machine::frames_total(&self.$field)
             }

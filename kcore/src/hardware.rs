@@ -47,6 +47,8 @@ pub trait Hardware {
     fn log(&mut self, line: core::fmt::Arguments<'_>);
     /// See [`crate::Machine::heap`].
     fn heap(&self) -> (u64, u64);
+    /// See [`crate::Machine::kernel_frames`].
+    fn kernel_frames(&self) -> u64;
     /// See [`crate::Machine::stop`].
     fn stop(&mut self, exit: u8);
     /// See [`crate::Machine::boot_report`].

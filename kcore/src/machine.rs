@@ -63,7 +63,9 @@ pub trait Machine {
     fn frame_write(&mut self, frame: Frame, offset: usize, from: &[u8]);
     /// Frames that are free.
     fn frames_free(&self) -> u64;
-    /// Frames of the machine.
+    /// Frames that the kernel itself holds, beside those it hands out: image, heap, own tables.
+    fn kernel_frames(&self) -> u64;
+    /// Frames that can be handed out, free or not.
     fn frames_total(&self) -> u64;
 
     // ---- leaves: page tables for one slot, shared by all spaces that link them ----------------

@@ -21,6 +21,7 @@ mod event;
 use alloc::vec::Vec;
 
 use abi::{
+    address::PAGE,
     host::{EXIT_PANIC, SCRIPT_WORD},
     layout::BootReport,
 };
@@ -54,7 +55,7 @@ extern "C" fn kernel_start(information: u64) -> ! {
     let boot = BootReport { script: u64::from(script), processors: 1, ticks_per_us: arch::ticks_per_us(), ..BootReport::default() };
     let mut resources = Resources::new(memory.device_pages, information);
     let seed = seed(&mut resources);
-    let pc = Pc::new(seed, boot);
+    let pc = Pc::new(seed, boot, memory.fixed_frames);
     let disk = match VirtioDisk::find(&mut resources) {
         Ok(disk) => disk,
         Err(why) => give_up(&why),
@@ -85,6 +86,8 @@ struct Division {
     ranges: Vec<Range>,
     /// For drivers.
     device_pages: Vec<Frame>,
+    /// Frames that the kernel keeps: image, tables, pages for drivers.
+    fixed_frames: u64,
     /// All of it.
     bytes: u64,
 }
@@ -105,8 +108,10 @@ fn claim_memory(information: &BootInformation) -> Division {
     largest.1 -= heap_bytes;
     // SAFETY: (1) the range was just taken out of memory; (2) the boot comes here once.
     unsafe { heap::initialise(arch::DIRECT_MAP + largest.1, arch::DIRECT_MAP + largest.1 + heap_bytes) };
+    let mut fixed_frames = (arch::kernel_end() - (1 << 20)) / PAGE;
     let mut take = || {
-        largest.1 -= 4096;
+        fixed_frames += 1;
+        largest.1 -= PAGE;
         let frame = Frame((largest.1 >> 12) as u32);
         arch::zero(frame);
         frame
@@ -115,7 +120,7 @@ fn claim_memory(information: &BootInformation) -> Division {
     let end = information.memory[..information.memory_count].iter().map(|range| range.1).max().unwrap_or(0);
     arch::build_tables(end, &mut take);
     let ranges = memory.iter().map(|range| ((range.0 >> 12) as u32, (range.1 >> 12) as u32)).filter(|range| range.0 < range.1).collect();
-    Division { ranges, device_pages, bytes }
+    Division { ranges, device_pages, fixed_frames, bytes }
 }
 
 /// A seed for passwords: from the processor and, where there is one, from the host.

@@ -5,7 +5,7 @@ use core::{
     sync::atomic::AtomicU64,
 };
 
-use abi::layout::{BootReport, STREAM_CONTROL, STREAM_TERMINAL};
+use abi::{address::PAGE, layout::{BootReport, STREAM_CONTROL, STREAM_TERMINAL}};
 use kcore::{Frame, Hardware};
 use rand_chacha::{
     ChaCha20Rng,
@@ -27,19 +27,22 @@ pub struct Pc {
     random: ChaCha20Rng,
     entries: [(usize, u64); 2],
     boot: BootReport,
+    fixed_frames: u64,
     /// The value of the exit device, once somebody asked to stop.
     pub stop: Option<u8>,
 }
 
 impl Pc {
-    /// The machine, seeded with these bytes, started with these words.
-    pub fn new(seed: [u8; 32], boot: BootReport) -> Self {
+    /// The machine, seeded with these bytes. `fixed_frames` are the kernel's image, tables and
+    /// device pages.
+    pub fn new(seed: [u8; 32], boot: BootReport, fixed_frames: u64) -> Self {
         Self {
             terminal: Line::new(TERMINAL_PORT),
             control: Line::new(CONTROL_PORT),
             random: ChaCha20Rng::from_seed(seed),
             entries: arch::kernel_entries(),
             boot,
+            fixed_frames,
             stop: None,
         }
     }
@@ -142,6 +145,10 @@ impl Hardware for Pc {
 
     fn heap(&self) -> (u64, u64) {
         heap::usage()
+    }
+
+    fn kernel_frames(&self) -> u64 {
+        self.fixed_frames + heap::claimed() / PAGE
     }
 
     fn stop(&mut self, exit: u8) {

@@ -131,11 +131,6 @@ impl Cache {
         removed
     }
 
-    /// Some object that is in it.
-    fn any(&self) -> Option<ObjectId> {
-        self.places.iter().find(|place| place.0 != NO_KEY).map(|place| ObjectId(place.0))
-    }
-
     /// Every object in it, with what is known.
     pub fn iter(&self) -> impl Iterator<Item = (ObjectId, Cached)> {
         self.places.iter().filter_map(|&(key, cached)| Some((ObjectId(key), cached?)))
@@ -232,13 +227,20 @@ impl Domains {
     }
 }
 
+/// What becomes of the links that stand for a cache.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Links {
+    Remove,
+    GoWithTheSpace,
+}
+
 impl Server {
     /// A new domain that searches that APD.
     ///
     /// # Errors
     /// [`Error::NoMemory`].
     pub fn domain_create<W: World>(&mut self, world: &mut W, apd: Apd) -> Result<SpaceId, Error> {
-        self.domain_make(world, apd, None)
+        self.domain_make(world, apd.unsealed(), None)
     }
 
     /// A new domain for a protected procedure: its APD cannot be changed from inside. `parent` is
@@ -275,35 +277,42 @@ impl Server {
     pub fn domain_end<W: World>(&mut self, world: &mut W, space: SpaceId) {
         let Some(domain) = self.domains.get_mut(space) else { return };
         domain.live = false;
-        domain.linked_slot = u64::MAX;
-        let mut cache = core::mem::take(&mut domain.cache);
-        let mut had_procedures = false;
-        // The space goes as a whole: nothing needs to be unlinked one by one.
-        for (key, cached) in &mut cache.places {
-            let Some(cached) = cached.take() else { continue };
-            had_procedures |= cached.rights.contains(Rights::P);
-            forget_holder(&mut self.objects.get_mut(ObjectId(*key)).holders, space);
-            *key = NO_KEY;
-        }
-        cache.count = 0;
-        self.domains.table[space.0 as usize].cache = cache;
         self.domains.live -= 1;
-        if had_procedures {
-            world.portal_forget();
-        }
+        // The space goes as a whole: nothing needs to be unlinked one by one.
+        self.drain_cache(world, space, Links::GoWithTheSpace);
         world.space_destroy(space);
     }
 
     /// Drops all that a domain's cache has. What is accessible is found again when it is touched.
     pub fn domain_flush<W: World>(&mut self, world: &mut W, space: SpaceId) {
-        let mut linked = false;
-        while let Some(object) = self.domains.get(space).and_then(|domain| domain.cache.any()) {
-            linked |= self.uncache(world, space, object);
-            forget_holder(&mut self.objects.get_mut(object).holders, space);
-        }
-        if linked {
+        if self.drain_cache(world, space, Links::Remove) {
             world.flush_space(space);
         }
+    }
+
+    /// Empties a cache; tells whether anything was unlinked.
+    fn drain_cache<W: World>(&mut self, world: &mut W, space: SpaceId, links: Links) -> bool {
+        let Some(domain) = self.domains.table.get_mut(space.0 as usize) else { return false };
+        domain.linked_slot = u64::MAX;
+        let mut cache = core::mem::take(&mut domain.cache);
+        let mut had_procedures = false;
+        let mut unlinked = false;
+        for place in &mut cache.places {
+            let (key, cached) = core::mem::replace(place, (NO_KEY, None));
+            let Some(cached) = cached else { continue };
+            had_procedures |= cached.rights.contains(Rights::P);
+            forget_holder(&mut self.objects.get_mut(ObjectId(key)).holders, space);
+            if links == Links::Remove {
+                unlinked |= self.unlink_slots(world, space, ObjectId(key), 0);
+            }
+        }
+        cache.count = 0;
+        // The room serves the domain, or the next one of this number.
+        self.domains.table[space.0 as usize].cache = cache;
+        if had_procedures {
+            world.portal_forget();
+        }
+        unlinked
     }
 
     /// Takes an object away from every domain that has it, at once. Who still has a right finds it again.

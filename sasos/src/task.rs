@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 
 use abi::{
     Error, Rights,
-    layout::{ApdDescription, EXCEPTION_KILL, ExitReport, PRIORITY_MAX, STATUS_SYSTEM},
+    layout::{EXCEPTION_KILL, ExitReport, PRIORITY_MAX, STATUS_SYSTEM},
 };
 use kcore::{SpaceId, ThreadId, thread::THREADS_MAX};
 
@@ -276,8 +276,7 @@ impl Server {
         if address == 0 {
             return Ok(own);
         }
-        let description = self.read_description(world, caller.domain, address)?;
-        let apd = Apd::from_description(&description)?;
+        let apd = self.apd_read(world, caller.domain, address)?;
         let locked = own.locked();
         if apd.locked() < locked || apd.slots()[..locked] != own.slots()[..locked] {
             return Err(Error::Locked.into());
@@ -285,37 +284,14 @@ impl Server {
         Ok(apd)
     }
 
-    /// Reads an APD description; each Clist in it must be readable by the domain that shows it.
-    ///
-    /// # Errors
-    /// As for reading memory; [`Error::BadArgument`] for impossible counts.
-    pub fn read_description(&mut self, world: &mut impl World, domain: SpaceId, address: u64) -> Step<ApdDescription> {
-        let mut bytes = [0; ApdDescription::BYTES];
-        self.read_user(world, domain, address, &mut bytes)?;
-        let mut words = bytes.chunks_exact(8).map(|chunk| chunk.try_into().map_or(0, u64::from_le_bytes));
-        let mut description = ApdDescription {
-            count: words.next().unwrap_or(0),
-            locked: words.next().unwrap_or(0),
-            ..ApdDescription::default()
-        };
-        for slot in &mut description.slots {
-            *slot = words.next().unwrap_or(0);
-        }
-        let slots = description.slots.get(..description.count as usize).ok_or(Error::BadArgument)?;
-        if description.locked > description.count {
-            return Err(Error::BadArgument.into());
-        }
-        for &clist in slots {
-            self.validate(world, domain, clist, Rights::R)?;
-        }
-        Ok(description)
-    }
-
     /// The first thread of a task that was just made; the object it runs in becomes the task's.
     fn task_begin(&mut self, world: &mut impl World, caller: Caller, task: TaskId, entry: u64, parameter: u64, priority: u8) -> Result<ThreadId, Error> {
         let thread = self.thread_make(world, task, Some(caller), entry, parameter, priority)?;
         let domain = self.threads.record(thread).domain;
-        self.object_move(world, entry, caller.domain, domain, task)?;
+        if let Err(error) = self.object_move(world, entry, caller.domain, domain, task) {
+            self.thread_discard(world, thread);
+            return Err(error);
+        }
         if let Some(task) = self.tasks.get_mut(task) {
             task.first = thread;
         }
@@ -340,7 +316,6 @@ impl Server {
     /// Ends a task whose threads have all ended: its kill list, its stacks, its domain.
     pub fn task_end(&mut self, world: &mut impl World, id: TaskId) {
         let Some(task) = self.tasks.get_mut(id) else { return };
-        // A task that failed to begin may still have its first thread.
         debug_assert_eq!(task.threads, 0, "a task ends before its threads");
         let domain = task.domain;
         let mut list = core::mem::take(&mut task.kill_list);

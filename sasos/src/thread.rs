@@ -27,6 +27,7 @@ use kcore::{
 
 use crate::{
     Outcome, Server, Step, Stop, World,
+    checkpoint::Pending,
     exception::Saved,
     task::{TaskId, UNWIND_BOUND_NS, checked_priority},
 };
@@ -88,9 +89,7 @@ pub enum Waiting {
     Semaphore(u64, u64),
     /// A word at an address.
     Address(u64),
-    /// A sync of the store with this ticket.
-    Sync(u64),
-    /// A checkpoint of the store with this number.
+    /// A checkpoint with this number.
     Checkpoint(u64),
 }
 
@@ -130,6 +129,8 @@ pub struct Thread {
     pub report: ExitReport,
     /// What a parked call of it waits for.
     pub waiting: Waiting,
+    /// What that call has asked of the store.
+    pub pending: Option<Pending>,
     /// When that call times out.
     pub deadline: Option<u64>,
     /// What an exception handler interrupted.
@@ -155,6 +156,7 @@ impl Thread {
             stack: 0,
             report: ExitReport::default(),
             waiting: Waiting::No,
+            pending: None,
             deadline: None,
             saved: None,
             doom: None,
@@ -259,6 +261,7 @@ impl Server {
         let record = self.threads.record(thread);
         if resumed == Resumed::First {
             record.waiting = Waiting::No;
+            record.pending = None;
         }
         Caller { thread, domain, task: record.task, resumed }
     }
@@ -308,7 +311,7 @@ impl Server {
         let domain = found.domain;
         let stack = match found.stacks.pop() {
             Some(stack) => stack,
-            None => self.stack_create(world, task, domain)?,
+            None => self.stack_create(world, Some(task), domain)?,
         };
         let created = world.thread_create(domain, entry, stack + STACK_BYTES, [parameter, 0, 0, 0], priority);
         let Some(found) = self.tasks.get_mut(task) else { return Err(Error::LimitReached) };

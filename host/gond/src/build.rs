@@ -20,14 +20,12 @@ const TARGET: &str = "x86_64-unknown-none";
 pub const PROGRAMS: [&str; 5] = ["shell", "hello", "oo1", "suite", "micro"];
 
 /// Flags of the kernel, without its linker script.
-const KERNEL_FLAGS: [&str; 4] =
-    ["-Crelocation-model=static", "-Ccode-model=kernel", "-Cforce-frame-pointers=yes", "-Clink-arg=--build-id=none"];
+const KERNEL_FLAGS: [&str; 3] = ["-Crelocation-model=static", "-Ccode-model=kernel", "-Clink-arg=--build-id=none"];
 
 /// Flags of programs. Relocations are done by the program's own start code, which knows only relative
 /// ones; without `norelro` the data would be two segments, and a page more to touch at each start.
-const PROGRAM_FLAGS: [&str; 11] = [
+const PROGRAM_FLAGS: [&str; 10] = [
     "-Crelocation-model=pic",
-    "-Ccode-model=small",
     "-Cforce-unwind-tables=no",
     "-Clink-arg=-pie",
     "-Clink-arg=--no-dynamic-linker",
@@ -81,7 +79,7 @@ fn programs(root: &Path) -> Result<Vec<(&'static str, PathBuf)>> {
 }
 
 fn product(folder: &Path, name: &str) -> Result<PathBuf> {
-    let path = folder.join(TARGET).join("release").join(name);
+    let path = folder.join(TARGET).join("guest").join(name);
     if path.is_file() { Ok(path) } else { bail!("the build succeeded but left no {}", path.display()) }
 }
 
@@ -98,16 +96,12 @@ pub fn cargo(root: &Path) -> Command {
 
 fn cargo_build(root: &Path, what: &str, packages: &[&str], folder: &Path, flags: &[&str]) -> Result<()> {
     let mut command = cargo(root);
-    command.args(["build", "--release", "--target", TARGET, "--target-dir"]).arg(folder);
+    command.args(["build", "--profile", "guest", "--target", TARGET, "--target-dir"]).arg(folder);
     for package in packages {
         command.args(["-p", package]);
     }
     command.env_remove("CARGO_TARGET_DIR");
     command.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
-    // Smaller and faster code; the images hold no debug information anyway.
-    for (name, value) in [("LTO", "fat"), ("CODEGEN_UNITS", "1"), ("DEBUG", "none"), ("PANIC", "abort")] {
-        command.env(format!("CARGO_PROFILE_RELEASE_{name}"), value);
-    }
     if display::on_terminal() {
         command.env("CARGO_TERM_COLOR", "always");
     }

@@ -52,6 +52,10 @@ impl<H: Hardware> Machine for Kernel<H> {
         self.frames.free()
     }
 
+    fn kernel_frames(&self) -> u64 {
+        self.hardware.kernel_frames()
+    }
+
     fn frames_total(&self) -> u64 {
         self.frames.total()
     }

@@ -92,13 +92,6 @@ impl Vectors {
         turn_off();
     }
 
-    /// A thread is gone: its state is nobody's.
-    pub fn forget(&mut self, thread: u32) {
-        if self.loaded == Some(thread) {
-            self.loaded = None;
-            turn_off();
-        }
-    }
 }
 
 impl Area {

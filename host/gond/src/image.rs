@@ -1,0 +1,256 @@
+//! How a disk is furnished: the root Clist, the root directory, the programs (`docs/spec/directory-format.md`).
+//!
+//! A new image is made under another name and renamed when it is whole, so that an interrupted run leaves nothing
+//! half made. On an image that exists, programs older than the sources are replaced, but only if it was
+//! powered off cleanly: after a crash recovery belongs to the system itself.
+
+use crate::arguments::{self, misused};
+use crate::build::{self, Built};
+use crate::disk::Access;
+use crate::display;
+use crate::tree::{self, NO_LIMITS};
+use crate::volume::{Block, Volume, now_ns};
+use abi::Rights;
+use abi::address::{FIRST_PROGRAM, PAGE, ROOT_CLIST, ROOT_DIRECTORY};
+use abi::layout::{Capability, OBJECT_PERSISTENT};
+use anyhow::{Context, Result, bail};
+use linker::Image;
+use names::clist::Clist;
+use names::{Directory, Entry, Kind};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use store::{ObjectRecord, PageFlags};
+
+/// Size of a new image, in bytes.
+pub const DEFAULT_SIZE: u64 = 256 << 20;
+/// Size of the root directory and of the root Clist. Pages never written take no room on the disk.
+const ROOT_BYTES: u64 = 1 << 20;
+/// Tag of the objects that hold programs put there by `gond`, which it may replace.
+const INSTALLED: u64 = u64::from_le_bytes(*b"GONDPROG");
+
+/// `gond format`.
+pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
+    use lexopt::prelude::*;
+    let mut parser = lexopt::Parser::from_args(arguments);
+    let usage = |error: lexopt::Error| misused("format", error);
+    let (mut path, mut bytes, mut furnish) = (None, DEFAULT_SIZE, true);
+    while let Some(argument) = parser.next().map_err(usage)? {
+        match argument {
+            Long("disk-size") => {
+                let text = parser.value().map_err(usage)?.string().map_err(usage)?;
+                bytes = arguments::size(&text).ok_or_else(|| misused("format", format!("--disk-size cannot be '{text}'")))?;
+            }
+            Long("bare") => furnish = false,
+            Value(value) if path.is_none() => path = Some(PathBuf::from(value)),
+            other => return Err(misused("format", other.unexpected())),
+        }
+    }
+    let path = path.ok_or_else(|| misused("format", "'format' takes the name of an image"))?;
+    if path.exists() {
+        bail!("{} exists; remove it first if you mean it", path.display());
+    }
+    let built = if furnish { Some(build::all()?) } else { None };
+    create(&path, bytes, built.as_ref())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes an image with the programs, if there are any.
+pub fn create(path: &Path, bytes: u64, built: Option<&Built>) -> Result<()> {
+    let mut name = path.file_name().with_context(|| format!("{} is not a file name", path.display()))?.to_owned();
+    name.push(format!(".{}.new", std::process::id()));
+    let temporary = path.with_file_name(name);
+    let made = furnish(&temporary, bytes, built).and_then(|()| {
+        std::fs::rename(&temporary, path).with_context(|| format!("cannot make {}", path.display()))
+    });
+    if made.is_err() {
+        let _ = std::fs::remove_file(&temporary);
+    }
+    made
+}
+
+fn furnish(path: &Path, bytes: u64, built: Option<&Built>) -> Result<()> {
+    let mut volume = Volume::create(path, bytes)?;
+    let clist = make_root(&mut volume, ROOT_CLIST, |bytes| Clist::format(bytes).map(drop).map_err(Into::into))?;
+    let directory = make_root(&mut volume, ROOT_DIRECTORY, |bytes| Directory::format_zeroed(bytes).map(drop).map_err(Into::into))?;
+    tree::change_root_clist(&mut volume, |root| root.insert(clist).and_then(|()| root.insert(directory)))?;
+    let entry = Entry { name: "root-clist", kind: Kind::Clist, capability: clist, word: 0 };
+    tree::change_directory(&mut volume, ROOT_DIRECTORY, |root| root.insert(&entry))?;
+    if let Some(built) = built {
+        for (index, (name, file)) in built.programs.iter().enumerate() {
+            let image = lay_out(name, file)?;
+            let base = if index == 0 { FIRST_PROGRAM } else { volume.free_address() };
+            let capability = put_image(&mut volume, base, &image, INSTALLED)?;
+            enter(&mut volume, name, Kind::Program, capability, image.bytes.len() as u64)?;
+        }
+    }
+    volume.commit()
+}
+
+/// Makes one of the two root objects and formats it.
+fn make_root(volume: &mut Volume, base: u64, format: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<Capability> {
+    let capability = Capability { address: base, password: volume.password() };
+    volume.put(&new_record(base, ROOT_BYTES / PAGE, capability.password, 0))?;
+    let mut bytes = vec![0; ROOT_BYTES as usize];
+    format(&mut bytes)?;
+    for (page, content) in bytes.chunks_exact(PAGE as usize).enumerate() {
+        if content.iter().any(|&byte| byte != 0) {
+            let content: &Block = content.try_into().context("a page has 4096 bytes")?;
+            volume.write(base, page as u64, content, NO_LIMITS)?;
+        }
+    }
+    Ok(capability)
+}
+
+/// The record of a persistent object with one owner capability.
+pub fn new_record(base: u64, pages: u64, password: u64, tag: u64) -> ObjectRecord {
+    let now = now_ns();
+    ObjectRecord {
+        base,
+        pages,
+        flags: OBJECT_PERSISTENT,
+        created_ns: now,
+        modified_ns: now,
+        tag,
+        capabilities: vec![(password, Rights::OWNER.bits())],
+        ..ObjectRecord::default()
+    }
+}
+
+/// Enters an object in the root directory and its owner capability in the root Clist.
+pub fn enter(volume: &mut Volume, name: &str, kind: Kind, capability: Capability, word: u64) -> Result<()> {
+    tree::change_root_clist(volume, |clist| clist.insert(capability))?;
+    let (directory, name) = tree::split(volume, name)?;
+    let entry = Entry { name: &name, kind, capability, word };
+    tree::change_directory(volume, directory, |directory| directory.replace(&entry))
+}
+
+fn lay_out(name: &str, file: &Path) -> Result<Image> {
+    let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    linker::layout(&bytes).with_context(|| format!("the program '{name}' ({})", file.display()))
+}
+
+/// Puts a program image at `base`.
+pub fn put_image(volume: &mut Volume, base: u64, image: &Image, tag: u64) -> Result<Capability> {
+    let capability = Capability { address: base, password: volume.password() };
+    volume.put(&new_record(base, image.page_count() as u64, capability.password, tag))?;
+    write_image(volume, base, image)?;
+    Ok(capability)
+}
+
+fn limits(rights: Rights) -> PageFlags {
+    PageFlags::from_bits_retain(u16::from(rights.bits()))
+}
+
+fn write_image(volume: &mut Volume, base: u64, image: &Image) -> Result<()> {
+    for (page, (content, rights)) in image.pages().enumerate() {
+        let content: &Block = content.try_into().context("a page has 4096 bytes")?;
+        if content.iter().any(|&byte| byte != 0) {
+            volume.write(base, page as u64, content, limits(rights))?;
+        } else {
+            volume.set_limits(base, page as u64, limits(rights))?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether the object at `base` is this image already.
+fn is_current(volume: &mut Volume, base: u64, image: &Image) -> Result<bool> {
+    let Some(record) = volume.object(base) else { return Ok(false) };
+    if record.pages != image.page_count() as u64 {
+        return Ok(false);
+    }
+    for (index, (content, rights)) in image.pages().enumerate() {
+        let page = volume.page(base, index as u64)?;
+        let same = match &page.content {
+            Some(stored) => stored[..] == *content,
+            None => content.iter().all(|&byte| byte == 0),
+        };
+        if !same || page.limits.unwrap_or(NO_LIMITS) != limits(rights) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// What is to be done about one program on an image that exists.
+enum Step {
+    /// Enter it as new.
+    Install,
+    /// Put the new image where the old one is.
+    InPlace,
+    /// Enter a new object, delete this one.
+    Replace(Capability),
+}
+
+/// Brings the programs on an image up to date, if that is needed and safe.
+pub fn refresh(path: &Path, built: &Built) -> Result<()> {
+    let mut volume = Volume::open(path, Access::Read)?;
+    let mut stale = Vec::new();
+    for (index, (name, file)) in built.programs.iter().enumerate() {
+        let image = lay_out(name, file)?;
+        if let Some(step) = plan(&mut volume, index, name, &image)? {
+            stale.push((*name, image, step));
+        }
+    }
+    if stale.is_empty() {
+        return Ok(());
+    }
+    let list = stale.iter().map(|(name, ..)| *name).collect::<Vec<_>>().join(", ");
+    if !volume.report().clean {
+        display::note(&format!(
+            "{} was not powered off cleanly, so these programs on it stay as they are for this run: {list}",
+            path.display()
+        ));
+        return Ok(());
+    }
+    drop(volume);
+    let mut volume = Volume::open(path, Access::Write)?;
+    for (name, image, step) in &stale {
+        carry_out(&mut volume, name, image, step).with_context(|| format!("cannot replace the program '{name}'"))?;
+    }
+    volume.commit()?;
+    display::note(&format!("brought up to date on {}: {list}", path.display()));
+    Ok(())
+}
+
+fn plan(volume: &mut Volume, index: usize, name: &str, image: &Image) -> Result<Option<Step>> {
+    if index == 0 {
+        return Ok((!is_current(volume, FIRST_PROGRAM, image)?).then_some(Step::InPlace));
+    }
+    let (all, _) = tree::entries(volume, ROOT_DIRECTORY, "")?;
+    let Some(named) = all.into_iter().find(|named| named.path == name) else { return Ok(Some(Step::Install)) };
+    let base = named.capability.address;
+    let ours = volume.object(base).is_some_and(|record| record.tag == INSTALLED);
+    // A name that the user gave to something else is the user's.
+    if !ours || is_current(volume, base, image)? {
+        return Ok(None);
+    }
+    Ok(Some(Step::Replace(named.capability)))
+}
+
+fn carry_out(volume: &mut Volume, name: &str, image: &Image, step: &Step) -> Result<()> {
+    match step {
+        Step::InPlace => {
+            let Some(mut record) = volume.object(FIRST_PROGRAM) else { bail!("there is no object at {FIRST_PROGRAM:#x}") };
+            volume.discard(FIRST_PROGRAM, 0, record.pages)?;
+            record.pages = image.page_count() as u64;
+            record.modified_ns = now_ns();
+            volume.put(&record)?;
+            write_image(volume, FIRST_PROGRAM, image)
+        }
+        Step::Install | Step::Replace(_) => {
+            let base = volume.free_address();
+            let capability = put_image(volume, base, image, INSTALLED)?;
+            enter(volume, name, Kind::Program, capability, image.bytes.len() as u64)?;
+            if let Step::Replace(old) = step {
+                volume.delete(old.address)?;
+                tree::change_root_clist(volume, |clist| {
+                    clist.remove_all(old.address);
+                    Ok(())
+                })?;
+            }
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! `gond ls`: the names on a disk image.
+
+use crate::arguments;
+use crate::disk::Access;
+use crate::tree::{self, Named};
+use crate::volume::Volume;
+use abi::Rights;
+use anyhow::Result;
+use serde_json::json;
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// A line of the list.
+struct Row {
+    named: Named,
+    /// `None` if there is no object.
+    bytes: Option<u64>,
+    /// `None` if the capability is not valid.
+    rights: Option<Rights>,
+}
+
+/// Runs `gond ls`.
+pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
+    let operands = arguments::operands("ls", arguments, &["IMAGE"], &["json"])?;
+    let mut volume = Volume::open(Path::new(&operands.values[0]), Access::Read)?;
+    let (all, complaints) = tree::walk(&mut volume)?;
+    let rows: Vec<Row> = all.into_iter().map(|named| row(&volume, named)).collect();
+    if operands.has("json") {
+        rows.iter().for_each(print_json);
+    } else {
+        print_table(&rows);
+    }
+    for complaint in complaints {
+        crate::display::complain(&complaint);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn row(volume: &Volume, named: Named) -> Row {
+    let record = volume.object(named.capability.address);
+    let bytes = record.as_ref().map(|record| named.content_bytes(record));
+    let rights = record.as_ref().and_then(|record| tree::rights_of(record, &named));
+    Row { named, bytes, rights }
+}
+
+fn print_json(row: &Row) {
+    let line = json!({
+        "name": row.named.path,
+        "kind": row.named.kind.name(),
+        "bytes": row.bytes,
+        "address": format!("{:#x}", row.named.capability.address),
+        "rights": row.rights.map(|rights| rights.to_string()),
+    });
+    println!("{line}");
+}
+
+fn print_table(rows: &[Row]) {
+    let width = rows.iter().map(|row| row.named.path.chars().count()).max().unwrap_or(0).max(4);
+    println!("{:width$}  {:9}  {:>12}  {:>14}  RIGHTS", "NAME", "KIND", "BYTES", "ADDRESS");
+    for row in rows {
+        let bytes = row.bytes.map_or("-".into(), |bytes| bytes.to_string());
+        let rights = match (row.bytes, row.rights) {
+            (None, _) => "no such object".into(),
+            (_, None) => "not valid".into(),
+            (_, Some(rights)) => rights.to_string(),
+        };
+        let (path, kind, address) = (&row.named.path, row.named.kind.name(), row.named.capability.address);
+        println!("{path:width$}  {kind:9}  {bytes:>12}  {address:#14x}  {rights}");
+    }
+}

@@ -1,0 +1,149 @@
+//! `gond import` and `gond export`: files to objects and back, byte for byte.
+//!
+//! A large file is brought over in several commits; its name is entered with the last one, so that an
+//! interrupted import leaves no half file under the name, only room on the disk that `gond check` tells of.
+
+use crate::arguments::{self, text};
+use crate::disk::{Access, lock_image};
+use crate::display::{self, Job};
+use crate::volume::{Block, Volume};
+use crate::{image, tree};
+use abi::address::{OBJECTS_END, PAGE, pages_for};
+use abi::layout::Capability;
+use anyhow::{Context, Result, bail};
+use names::Kind;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use store::world::BLOCK;
+
+/// Pages that are kept in memory before they are committed.
+const BATCH: usize = 8192;
+
+/// Runs `gond import`.
+pub fn import_command(arguments: Vec<OsString>) -> Result<ExitCode> {
+    let operands = arguments::operands("import", arguments, &["IMAGE", "FILE", "NAME"], &["program"])?;
+    let (image, file) = (Path::new(&operands.values[0]), Path::new(&operands.values[1]));
+    let name = text("import", &operands.values[2])?;
+    let _lock = lock_image(image)?;
+    // What cannot work is found out before the image is opened for writing.
+    let mut volume = Volume::open(image, Access::Read)?;
+    let (_, last) = tree::split(&mut volume, &name)?;
+    if tree::find(&mut volume, &name).is_ok() {
+        bail!("there is a '{last}' already: remove it in the system ('rm {name}'), or take another name");
+    }
+    drop(volume);
+    if operands.has("program") {
+        import_program(image, file, &name)?;
+    } else {
+        import_file(image, file, &name)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn import_program(image: &Path, file: &Path, name: &str) -> Result<()> {
+    let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let laid_out = linker::layout(&bytes).with_context(|| format!("{} cannot be a program here", file.display()))?;
+    let mut volume = Volume::open(image, Access::Write)?;
+    let base = volume.free_address();
+    let capability = image::put_image(&mut volume, base, &laid_out, 0)?;
+    image::enter(&mut volume, name, Kind::Program, capability, laid_out.bytes.len() as u64)?;
+    volume.commit()
+}
+
+fn import_file(image: &Path, path: &Path, name: &str) -> Result<()> {
+    let mut file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        bail!("{} is not a regular file", path.display());
+    }
+    let bytes = metadata.len();
+    if bytes == 0 {
+        bail!("{} is empty, and an object has at least one byte", path.display());
+    }
+    let mut volume = Volume::open(image, Access::Write)?;
+    let base = volume.free_address();
+    let pages = pages_for(bytes).filter(|pages| base + pages * PAGE <= OBJECTS_END).context("the file is too large")?;
+    let capability = Capability { address: base, password: volume.password() };
+    volume.put(&image::new_record(base, pages, capability.password, 0))?;
+    if let Err(error) = copy_in(&mut volume, &mut file, base, bytes) {
+        // What was committed on the way is given back; the first error is the one to tell.
+        let _ = volume.delete(base).and_then(|()| volume.commit());
+        return Err(error.context(format!("cannot import {}", path.display())));
+    }
+    image::enter(&mut volume, name, Kind::Data, capability, bytes)?;
+    volume.commit()?;
+    if linker::elf::is_elf(&start_of(path)) {
+        display::note("this is an ELF file, kept as data; to make it a program that the shell starts, use --program");
+    }
+    Ok(())
+}
+
+fn start_of(path: &Path) -> Vec<u8> {
+    let mut start = Vec::new();
+    if let Ok(file) = File::open(path) {
+        let _ = file.take(64).read_to_end(&mut start);
+    }
+    start
+}
+
+fn copy_in(volume: &mut Volume, file: &mut File, base: u64, bytes: u64) -> Result<()> {
+    let mut job = Job::begin("importing");
+    let mut left = bytes;
+    let mut page = 0;
+    while left > 0 {
+        let mut content: Block = [0; BLOCK];
+        let part = usize::try_from(left).unwrap_or(BLOCK).min(BLOCK);
+        file.read_exact(&mut content[..part]).context("the file became shorter meanwhile")?;
+        if content.iter().any(|&byte| byte != 0) {
+            volume.write(base, page, &content, tree::NO_LIMITS)?;
+        }
+        left -= part as u64;
+        page += 1;
+        if volume.pending() >= BATCH {
+            volume.commit()?;
+            job.step(&format!("{} of {}", arguments::show_size(bytes - left), arguments::show_size(bytes)));
+        }
+    }
+    Ok(())
+}
+
+/// Runs `gond export`.
+pub fn export_command(arguments: Vec<OsString>) -> Result<ExitCode> {
+    let operands = arguments::operands("export", arguments, &["IMAGE", "NAME", "FILE"], &[])?;
+    let name = text("export", &operands.values[1])?;
+    let target = Path::new(&operands.values[2]);
+    let mut volume = Volume::open(Path::new(&operands.values[0]), Access::Read)?;
+    let named = tree::find(&mut volume, &name)?;
+    let base = named.capability.address;
+    let record = volume.object(base).with_context(|| format!("'{name}' leads to {base:#x}, where there is no object"))?;
+    let bytes = named.content_bytes(&record);
+    if target == Path::new("-") {
+        copy_out(&mut volume, base, bytes, &mut std::io::stdout().lock()).context("cannot export")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut file = File::create(target).with_context(|| format!("cannot make {}", target.display()))?;
+    let copied = copy_out(&mut volume, base, bytes, &mut file);
+    if copied.is_err() {
+        // Half a file under the right name would be taken for a whole one.
+        let _ = std::fs::remove_file(target);
+    }
+    copied.with_context(|| format!("cannot export to {}", target.display()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn copy_out(volume: &mut Volume, base: u64, bytes: u64, output: &mut dyn Write) -> Result<()> {
+    const ZERO: Block = [0; BLOCK];
+    let mut left = bytes;
+    let mut page = 0;
+    while left > 0 {
+        let part = usize::try_from(left).unwrap_or(BLOCK).min(BLOCK);
+        let content = volume.page(base, page)?.content;
+        output.write_all(&content.as_deref().unwrap_or(&ZERO)[..part])?;
+        left -= part as u64;
+        page += 1;
+    }
+    Ok(output.flush()?)
+}

@@ -1,0 +1,177 @@
+//! Names on a disk image: following paths through directories, listing them, and adding to them.
+//!
+//! On the host there is no protection to respect, so a directory is read whatever its capability says; whether
+//! that capability is valid is `gond check`'s question.
+
+use crate::volume::{Block, Volume};
+use abi::Rights;
+use abi::address::{PAGE, ROOT_CLIST, ROOT_DIRECTORY};
+use abi::layout::Capability;
+use anyhow::{Context, Result, anyhow, bail};
+use names::clist::{Clist, ClistView};
+use names::{Directory, DirectoryView, Entry, Kind, Path};
+use std::collections::BTreeSet;
+use store::{ObjectRecord, PageFlags};
+
+/// The largest directory or Clist that is read, in bytes.
+const LARGEST: u64 = 256 << 20;
+
+/// The limits of ordinary data: none.
+pub const NO_LIMITS: PageFlags = PageFlags::READ.union(PageFlags::WRITE).union(PageFlags::EXECUTE);
+
+/// A directory entry that owns its name.
+#[derive(Clone, Debug)]
+pub struct Named {
+    /// The whole path from the root directory.
+    pub path: String,
+    /// What it stands for.
+    pub kind: Kind,
+    /// The capability.
+    pub capability: Capability,
+    /// The entry's second word.
+    pub word: u64,
+}
+
+impl Named {
+    fn of(prefix: &str, entry: &Entry<'_>) -> Self {
+        let path = format!("{prefix}{}", entry.name);
+        Self { path, kind: entry.kind, capability: entry.capability, word: entry.word }
+    }
+
+    /// How long the content is: exactly if the entry says so, else the whole object.
+    pub fn content_bytes(&self, record: &ObjectRecord) -> u64 {
+        let whole = record.pages.saturating_mul(PAGE);
+        match self.kind {
+            Kind::Data | Kind::Program if self.word > 0 => self.word.min(whole),
+            _ => whole,
+        }
+    }
+}
+
+/// The rights that a capability gives on an object; `None` if the object does not list its password.
+pub fn rights_of(record: &ObjectRecord, named: &Named) -> Option<Rights> {
+    let password = named.capability.password;
+    if named.kind == Kind::Service {
+        let pdx = record.pdx.iter().find(|pdx| pdx.password == password)?;
+        return pdx.entries.contains(&named.word).then_some(Rights::P);
+    }
+    let (_, bits) = record.capabilities.iter().find(|(listed, _)| *listed == password)?;
+    Rights::from_bits(u64::from(*bits))
+}
+
+/// The bytes of the object at `base`.
+fn whole(volume: &mut Volume, base: u64) -> Result<Vec<u8>> {
+    let record = volume.object(base).with_context(|| format!("there is no object at {base:#x}"))?;
+    let bytes = record.pages.saturating_mul(PAGE);
+    if bytes > LARGEST {
+        bail!("the object at {base:#x} is too large for a directory or Clist");
+    }
+    volume.read(base, bytes)
+}
+
+/// Writes back what changed between `old` and `new`.
+fn write_back(volume: &mut Volume, base: u64, old: &[u8], new: &[u8]) -> Result<()> {
+    for (page, (old, new)) in old.chunks(PAGE as usize).zip(new.chunks(PAGE as usize)).enumerate() {
+        if old != new {
+            let content: &Block = new.try_into().context("a page has 4096 bytes")?;
+            volume.write(base, page as u64, content, NO_LIMITS)?;
+        }
+    }
+    Ok(())
+}
+
+/// Changes the directory at `base`.
+pub fn change_directory(
+    volume: &mut Volume,
+    base: u64,
+    change: impl FnOnce(&mut Directory<'_>) -> Result<(), names::Error>,
+) -> Result<()> {
+    let old = whole(volume, base)?;
+    let mut new = old.clone();
+    let mut directory = Directory::open_mut(&mut new).with_context(|| format!("the object at {base:#x}"))?;
+    change(&mut directory)?;
+    write_back(volume, base, &old, &new)
+}
+
+/// Changes the root Clist.
+pub fn change_root_clist(
+    volume: &mut Volume,
+    change: impl FnOnce(&mut Clist<'_>) -> Result<(), names::clist::Error>,
+) -> Result<()> {
+    let old = whole(volume, ROOT_CLIST)?;
+    let mut new = old.clone();
+    let mut clist = Clist::open_mut(&mut new).context("the root Clist")?;
+    change(&mut clist).context("the root Clist")?;
+    write_back(volume, ROOT_CLIST, &old, &new)
+}
+
+/// The names in the directory at `base`, and what is wrong with it.
+pub fn entries(volume: &mut Volume, base: u64, prefix: &str) -> Result<(Vec<Named>, Vec<String>)> {
+    let bytes = whole(volume, base)?;
+    let view = DirectoryView::open(&bytes).map_err(|error| anyhow!("the object at {base:#x}: {error}"))?;
+    let faults = view.faults().map(|fault| fault.to_string()).collect();
+    Ok((view.iter().map(|entry| Named::of(prefix, &entry)).collect(), faults))
+}
+
+/// The capabilities of the Clist at `base`, and whether they stand in the order that it promises.
+pub fn capabilities(volume: &mut Volume, base: u64) -> Result<(Vec<Capability>, bool)> {
+    let bytes = whole(volume, base)?;
+    let view = ClistView::open(&bytes).map_err(|error| anyhow!("the object at {base:#x}: {error}"))?;
+    Ok((view.iter().collect(), view.order_holds()))
+}
+
+/// Follows a path.
+pub fn find(volume: &mut Volume, path: &str) -> Result<Named> {
+    let (directory, name) = split(volume, path)?;
+    let prefix = path.strip_suffix(&name).unwrap_or_default().trim_start_matches('/').to_owned();
+    let (all, _) = entries(volume, directory, &prefix)?;
+    all.into_iter().find(|named| named.path == format!("{prefix}{name}")).with_context(|| {
+        format!("there is no '{path}' on this image; './gond ls IMAGE' lists what there is")
+    })
+}
+
+/// Follows a path up to its last name: the directory's base, and that name.
+pub fn split(volume: &mut Volume, path: &str) -> Result<(u64, String)> {
+    let parsed = Path::parse(path).with_context(|| format!("'{path}' is not a name"))?;
+    let Some((before, last)) = parsed.split_last() else { bail!("'{path}' is the root directory itself") };
+    let mut directory = ROOT_DIRECTORY;
+    for name in before {
+        let (all, _) = entries(volume, directory, "")?;
+        let step = all.into_iter().find(|named| named.path == name);
+        let step = step.with_context(|| format!("there is no directory '{name}' on the way to '{path}'"))?;
+        if step.kind != Kind::Directory {
+            bail!("'{name}' on the way to '{path}' is no directory but {}", step.kind.name());
+        }
+        directory = step.capability.address;
+    }
+    Ok((directory, last.to_owned()))
+}
+
+/// Everything that has a name, in order of paths, and what is wrong with the directories. A directory that is
+/// reached twice is listed twice and entered once.
+pub fn walk(volume: &mut Volume) -> Result<(Vec<Named>, Vec<String>)> {
+    let mut seen = BTreeSet::from([ROOT_DIRECTORY]);
+    let mut waiting = vec![(ROOT_DIRECTORY, String::new())];
+    let (mut found, mut complaints) = (Vec::new(), Vec::new());
+    while let Some((base, prefix)) = waiting.pop() {
+        let here = match entries(volume, base, &prefix) {
+            Ok((here, faults)) => {
+                complaints.extend(faults.into_iter().map(|fault| format!("directory '/{prefix}': {fault}")));
+                here
+            }
+            Err(error) if base == ROOT_DIRECTORY => return Err(error.context("the root directory cannot be read")),
+            Err(error) => {
+                complaints.push(format!("directory '/{prefix}': {error:#}"));
+                continue;
+            }
+        };
+        for named in here {
+            if named.kind == Kind::Directory && seen.insert(named.capability.address) {
+                waiting.push((named.capability.address, format!("{}/", named.path)));
+            }
+            found.push(named);
+        }
+    }
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok((found, complaints))
+}

@@ -1,0 +1,257 @@
+//! A disk image, opened: objects by address, for reading and, in groups, for change.
+//!
+//! Changes collect in memory and reach the disk with [`Volume::commit`], which is one checkpoint of the store:
+//! all of them or none. Whatever the image holds, reading it ends in an answer or an error.
+
+use crate::disk::{Access, HostWorld};
+use anyhow::{Context, Result, anyhow, bail};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+use store::world::{BLOCK, Frame, Pages, Random};
+use store::{
+    BadPage, CheckpointKind, DirtyPage, Event, FormatOptions, MountError, MountMode, MountReport, ObjectRecord, PageFlags,
+    ReadStart, Store,
+};
+
+/// The content of one page.
+pub type Block = [u8; BLOCK];
+
+/// A page as it was read.
+pub struct Page {
+    /// Its content, or `None` if it was never written and so is all zero.
+    pub content: Option<Box<Block>>,
+    /// Its limits, if any were set.
+    pub limits: Option<PageFlags>,
+}
+
+/// An opened disk image.
+pub struct Volume {
+    world: HostWorld,
+    store: Store,
+    report: MountReport,
+    path: PathBuf,
+    changed: BTreeMap<(u64, u64), (Frame, PageFlags)>,
+}
+
+/// What mounting refuses, said to people.
+pub fn explain(error: &MountError) -> String {
+    match error {
+        MountError::Foreign => "it is not a Gondwana disk".into(),
+        MountError::Truncated(needed, present) => {
+            format!("it is truncated: it should have {needed} blocks of 4 KiB and has {present}")
+        }
+        MountError::Damaged(structure, block) => format!("it is damaged: {structure:?} at block {block}"),
+        MountError::Newer(version) => format!("it was written by a newer system (format {version})"),
+        MountError::AddressBits(bits) => format!("it is for addresses of {bits} bits"),
+        MountError::Disk => "it could not be read".into(),
+        MountError::Memory => "there is not enough memory".into(),
+        MountError::Recovery(failure) => format!("recovery failed ({failure:?})"),
+    }
+}
+
+impl Volume {
+    /// Opens an image. With [`Access::Read`] it is recovered in memory only.
+    pub fn open(path: &Path, access: Access) -> Result<Self> {
+        let world = HostWorld::open(path, access)?;
+        let mode = match access {
+            Access::Read => MountMode::ReadOnly,
+            Access::Write => MountMode::ReadWrite,
+        };
+        Self::mount(world, path, mode)
+    }
+
+    /// Makes an image file with an empty store.
+    pub fn create(path: &Path, bytes: u64) -> Result<Self> {
+        let mut world = HostWorld::create(path, bytes)?;
+        let options = FormatOptions { first_slot: abi::address::slot_of(abi::address::FIRST_FREE), ..FormatOptions::default() };
+        Store::format(&mut world, &options).map_err(|error| anyhow!("cannot format {}: {error:?}", path.display()))?;
+        Self::mount(world, path, MountMode::ReadWrite)
+    }
+
+    fn mount(mut world: HostWorld, path: &Path, mode: MountMode) -> Result<Self> {
+        match Store::mount(&mut world, mode) {
+            Ok((store, report)) => Ok(Self { world, store, report, path: path.into(), changed: BTreeMap::new() }),
+            Err(error) => bail!("{} is refused: {}", path.display(), explain(&error)),
+        }
+    }
+
+    /// What mounting found.
+    pub fn report(&self) -> &MountReport {
+        &self.report
+    }
+
+    /// The store and its world, for those who verify them.
+    pub fn parts(&mut self) -> (&mut Store, &mut HostWorld) {
+        (&mut self.store, &mut self.world)
+    }
+
+    /// Random bits for a password: never zero, which would ask the system for one.
+    pub fn password(&mut self) -> u64 {
+        loop {
+            let bits = self.world.next_u64();
+            if bits != 0 {
+                return bits;
+            }
+        }
+    }
+
+    /// The record of the object that begins at `base`.
+    pub fn object(&self, base: u64) -> Option<ObjectRecord> {
+        self.store.object(base)
+    }
+
+    /// All objects, in order of their addresses.
+    pub fn objects(&self) -> Vec<ObjectRecord> {
+        self.store.objects().collect()
+    }
+
+    /// Reads a page, changes not yet committed included.
+    pub fn page(&mut self, base: u64, page: u64) -> Result<Page> {
+        if let Some(&(frame, limits)) = self.changed.get(&(base, page)) {
+            return Ok(Page { content: Some(Box::new(*self.world.bytes(frame))), limits: Some(limits) });
+        }
+        let start = self.store.read_page(&mut self.world, base, page);
+        match start.map_err(|error| anyhow!("cannot read page {page} of the object at {base:#x}: {error:?}"))? {
+            ReadStart::Zero(limits) => Ok(Page { content: None, limits }),
+            ReadStart::Reading => self.await_page(base, page),
+        }
+    }
+
+    fn await_page(&mut self, base: u64, page: u64) -> Result<Page> {
+        while let Some(event) = self.store.poll(&mut self.world) {
+            match event {
+                Event::PageRead { base: b, page: p, frame, flags } if (b, p) == (base, page) => {
+                    let content = Box::new(*self.world.bytes(frame));
+                    self.world.free(frame);
+                    return Ok(Page { content: Some(content), limits: Some(flags) });
+                }
+                Event::PageZero { base: b, page: p, flags } if (b, p) == (base, page) => {
+                    return Ok(Page { content: None, limits: flags });
+                }
+                Event::PageBad { base: b, page: p, reason } if (b, p) == (base, page) => {
+                    let what = match reason {
+                        BadPage::Checksum => "its checksum is wrong",
+                        BadPage::Map => "the page map above it is damaged",
+                        BadPage::Disk => "the image could not be read",
+                        BadPage::Memory => "there is not enough memory",
+                        BadPage::Gone => "the object was deleted",
+                    };
+                    bail!("{}: page {page} of the object at {base:#x} is damaged: {what}", self.path.display());
+                }
+                _ => {}
+            }
+        }
+        bail!("the store left page {page} of the object at {base:#x} unread")
+    }
+
+    /// Reads the first `bytes` of an object.
+    pub fn read(&mut self, base: u64, bytes: u64) -> Result<Vec<u8>> {
+        let length = usize::try_from(bytes)?;
+        let mut content = Vec::new();
+        content.try_reserve_exact(length).with_context(|| format!("the object at {base:#x} does not fit into memory"))?;
+        for page in 0..bytes.div_ceil(BLOCK as u64) {
+            let part = BLOCK.min(length - content.len());
+            match self.page(base, page)?.content {
+                Some(block) => content.extend_from_slice(&block[..part]),
+                None => content.resize(content.len() + part, 0),
+            }
+        }
+        Ok(content)
+    }
+
+    /// Puts a record in the table, new or in place of the one at its base.
+    pub fn put(&mut self, record: &ObjectRecord) -> Result<()> {
+        let end_slot = abi::address::slot_of(record.end().saturating_sub(1)) + 1;
+        self.store.raise_high_water(end_slot);
+        self.store.put_object(&mut self.world, record).map_err(|error| {
+            anyhow!("cannot put the object at {:#x} on {}: {error:?}", record.base, self.path.display())
+        })
+    }
+
+    /// Deletes an object.
+    pub fn delete(&mut self, base: u64) -> Result<()> {
+        self.changed.retain(|&(object, _), (frame, _)| {
+            if object == base {
+                self.world.free(*frame);
+            }
+            object != base
+        });
+        self.store.delete_object(&mut self.world, base).map_err(|error| anyhow!("cannot delete the object at {base:#x}: {error:?}"))
+    }
+
+    /// Sets the limits of a page that stays all zero, or whose content is left as it is.
+    pub fn set_limits(&mut self, base: u64, page: u64, limits: PageFlags) -> Result<()> {
+        self.store
+            .set_page_flags(&mut self.world, base, page, limits)
+            .map_err(|error| anyhow!("cannot set the limits of page {page} at {base:#x}: {error:?}"))
+    }
+
+    /// Makes the pages from `first` on read as zero again.
+    pub fn discard(&mut self, base: u64, first: u64, count: u64) -> Result<()> {
+        self.store
+            .discard_pages(&mut self.world, base, first..first + count)
+            .map_err(|error| anyhow!("cannot discard pages at {base:#x}: {error:?}"))
+    }
+
+    /// Writes a page; it reaches the disk with the next commit.
+    pub fn write(&mut self, base: u64, page: u64, content: &Block, limits: PageFlags) -> Result<()> {
+        let frame = match self.changed.get(&(base, page)) {
+            Some(&(frame, _)) => frame,
+            None => {
+                self.store.reserve(base, page).map_err(|_| {
+                    anyhow!("the disk {} is full: remove objects, or make a larger disk with --disk-size", self.path.display())
+                })?;
+                self.world.alloc().context("there is not enough memory")?
+            }
+        };
+        *self.world.bytes_mut(frame) = *content;
+        self.changed.insert((base, page), (frame, limits));
+        Ok(())
+    }
+
+    /// Makes all changes durable.
+    pub fn commit(&mut self) -> Result<()> {
+        let dirty: Vec<DirtyPage> = self
+            .changed
+            .iter()
+            .map(|(&(base, page), &(frame, flags))| DirtyPage { base, page, frame, flags })
+            .collect();
+        self.store
+            .checkpoint_begin(&mut self.world, dirty, CheckpointKind::Shutdown)
+            .map_err(|_| anyhow!("a checkpoint is running already"))?;
+        loop {
+            match self.store.poll(&mut self.world) {
+                Some(Event::PageWritten { frame, .. }) => self.world.free(frame),
+                Some(Event::CheckpointDone { .. }) => {
+                    self.changed.clear();
+                    return Ok(());
+                }
+                Some(Event::CheckpointFailed { reason }) => {
+                    self.changed.clear();
+                    bail!("cannot write to {}: {reason:?}; the image is as it was before", self.path.display());
+                }
+                Some(_) => {}
+                None => bail!("the checkpoint of {} did not end", self.path.display()),
+            }
+        }
+    }
+
+    /// An address for a new object of so many pages: behind all that was ever given out.
+    pub fn free_address(&self) -> u64 {
+        let ends = self.store.objects().map(|record| record.end()).filter(|&end| end <= abi::address::OBJECTS_END);
+        let issued = self.store.high_water().saturating_mul(abi::address::SLOT);
+        let lowest = ends.max().unwrap_or(0).max(abi::address::FIRST_FREE).max(issued);
+        lowest.next_multiple_of(abi::address::SLOT)
+    }
+
+    /// How many pages wait for the next commit.
+    pub fn pending(&self) -> usize {
+        self.changed.len()
+    }
+}
+
+/// Nanoseconds since 1970.
+pub fn now_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,131 @@
+//! Clists as the server reads them: hostile data in a fixed format (`abi::layout::ClistHeader`).
+//!
+//! Nothing in a Clist is believed but what its passwords prove. The server reads it page by page,
+//! without making pages resident that were never written, and a page that is still on the disk
+//! makes the caller wait. Work is bounded: a sorted Clist is searched by halves, one that is not
+//! only over its first [`UNSORTED_MAX`] capabilities. A list that claims to be sorted and is not
+//! finds less than it holds, never more.
+
+use abi::{
+    Error,
+    address::PAGE,
+    layout::{CAPABILITIES_MAX, CLIST_MAGIC, CLIST_SORTED, CLIST_VERSION, Capability, ClistHeader, PDX_MAX},
+};
+
+use crate::{
+    Server, Step, World,
+    apd::ClistRef,
+    object::{Object, ObjectId},
+};
+
+/// Capabilities that are looked at in a Clist that is not sorted.
+pub const UNSORTED_MAX: u64 = 4096;
+/// Capabilities for one object that are looked at in a sorted Clist.
+const RUN_MAX: u64 = (CAPABILITIES_MAX + PDX_MAX) as u64 + 64;
+/// Capabilities read at once.
+const BATCH: usize = 32;
+
+/// Whether a search goes on.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Search {
+    /// Look at further capabilities.
+    Continue,
+    /// Enough was found.
+    Stop,
+}
+
+/// What a Clist says of itself, as far as it can be true.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Shape {
+    id: ObjectId,
+    count: u64,
+    sorted: bool,
+}
+
+impl Server {
+    /// Reads and checks the head of a Clist.
+    ///
+    /// # Errors
+    /// [`Error::BadAddress`] if it is gone, [`Error::BadClist`], [`Error::DiskError`].
+    pub fn clist_header<W: World>(&mut self, world: &mut W, clist: ClistRef) -> Step<Shape> {
+        let id = self.objects.find_serial(clist.base, clist.serial).ok_or(Error::BadAddress)?;
+        let mut bytes = [0; ClistHeader::BYTES];
+        self.read_object(world, id, 0, &mut bytes)?;
+        let header = ClistHeader::from_bytes(&bytes);
+        let room = (self.objects.get(id).record.pages * PAGE - ClistHeader::BYTES as u64) / Capability::BYTES as u64;
+        let well_formed = header.magic == CLIST_MAGIC
+            && header.version == CLIST_VERSION
+            && header.flags & !CLIST_SORTED == 0
+            && header.count <= room;
+        if !well_formed {
+            return Err(Error::BadClist.into());
+        }
+        Ok(Shape { id, count: header.count, sorted: header.flags & CLIST_SORTED != 0 })
+    }
+
+    /// Shows the visitor each capability of a Clist for `target`, with the address where it stands.
+    /// A Clist that is gone or malformed holds none.
+    ///
+    /// # Errors
+    /// The need to wait for a page, or [`Error::DiskError`] if one is damaged.
+    pub fn clist_search<W: World>(
+        &mut self,
+        world: &mut W,
+        clist: ClistRef,
+        target: ObjectId,
+        visit: &mut dyn FnMut(&Object, u64, Capability) -> Search,
+    ) -> Step<Search> {
+        let shape = match self.clist_header(world, clist) {
+            Ok(shape) => shape,
+            Err(crate::Stop::Fail(Error::BadAddress | Error::BadClist)) => return Ok(Search::Continue),
+            Err(stop) => return Err(stop),
+        };
+        let base = self.objects.get(target).base();
+        let (mut next, end) = if shape.sorted {
+            let first = self.lower_bound(world, shape, base)?;
+            (first, shape.count.min(first + RUN_MAX))
+        } else {
+            (0, shape.count.min(UNSORTED_MAX))
+        };
+        while next < end {
+            let mut bytes = [0; BATCH * Capability::BYTES];
+            let batch = ((end - next) as usize).min(BATCH);
+            self.read_object(world, shape.id, place(next), &mut bytes[..batch * Capability::BYTES])?;
+            let object = self.objects.get(target);
+            for (index, record) in bytes[..batch * Capability::BYTES].chunks_exact(Capability::BYTES).enumerate() {
+                let capability = record.try_into().map(Capability::from_bytes).unwrap_or_default();
+                if object.holds(capability.address) {
+                    let address = clist.base + place(next + index as u64);
+                    if visit(object, address, capability) == Search::Stop {
+                        return Ok(Search::Stop);
+                    }
+                } else if shape.sorted && capability.address >= object.end() {
+                    return Ok(Search::Continue);
+                }
+            }
+            next += batch as u64;
+        }
+        Ok(Search::Continue)
+    }
+
+    /// Index of the first capability of a sorted Clist whose address is at least `address`.
+    fn lower_bound<W: World>(&mut self, world: &mut W, shape: Shape, address: u64) -> Step<u64> {
+        let (mut low, mut high) = (0, shape.count);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let mut bytes = [0; 8];
+            self.read_object(world, shape.id, place(middle), &mut bytes)?;
+            if u64::from_le_bytes(bytes) < address {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+}
+
+/// Offset of a capability in a Clist.
+const fn place(index: u64) -> u64 {
+    ClistHeader::BYTES as u64 + index * Capability::BYTES as u64
+}
