@@ -2,7 +2,7 @@
 
 use core::sync::atomic::AtomicU64;
 
-use crate::{Frame, frames::PAGE_BYTES};
+use crate::{Frame, frames::PAGE_BYTES, space::Tags};
 
 /// What kernel logic needs of the machine. The kernel implements it over a direct map of physical
 /// memory; the simulator over a vector.
@@ -23,6 +23,8 @@ pub trait Hardware {
     fn write(&mut self, frame: Frame, offset: usize, from: &[u8]);
     /// Entries of the upper half of every root table (index, entry): the kernel itself.
     fn kernel_entries(&self) -> &[(usize, u64)];
+    /// Whether the processors tag translations; never changes.
+    fn tags(&self) -> Tags;
     /// `root` is about to be freed: no processor may stay on it.
     fn leave_root(&mut self, root: Frame);
     /// Every processor that runs on `root` forgets its translations.

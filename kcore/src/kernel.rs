@@ -8,7 +8,7 @@ mod machine;
 use alloc::{collections::BTreeSet, vec, vec::Vec};
 
 use crate::{
-    Frame, Hardware, SpaceId, ThreadId,
+    Hardware, SpaceId, ThreadId,
     frames::{Frames, Range},
     portal::Portals,
     scheduler::{Link, NONE, RunQueues},
@@ -62,17 +62,18 @@ pub struct Crossing {
     pub rip: u64,
     /// Stack pointer.
     pub rsp: u64,
-    /// Root of the space to be in.
-    pub root: Frame,
+    /// What loads the root of the space to be in ([`crate::space::Space::load`]).
+    pub load: u64,
 }
 
 impl<H: Hardware> Kernel<H> {
     /// A kernel over these ranges of memory.
     pub fn new(hardware: H, ranges: &[Range]) -> Self {
+        let spaces = Spaces::new(hardware.tags());
         Self {
             hardware,
             frames: Frames::new(ranges),
-            spaces: Spaces::default(),
+            spaces,
             threads: Threads::default(),
             portals: Portals::default(),
             processor: Processor { current: NONE, space: SpaceId::NONE, since_ns: 0, queues: RunQueues::default() },
@@ -112,7 +113,7 @@ impl<H: Hardware> Kernel<H> {
         thread.depth += 1;
         thread.space = callee;
         self.processor.space = callee;
-        Some(Crossing { rip: entry, rsp: stack, root: space.root })
+        Some(Crossing { rip: entry, rsp: stack, load: space.load })
     }
 
     /// Return from a protected call, if nobody wants to see it.
@@ -130,16 +131,19 @@ impl<H: Hardware> Kernel<H> {
         thread.depth = depth;
         thread.space = caller;
         self.processor.space = caller;
-        Some(Crossing { rip, rsp, root: self.spaces.find_mut(caller)?.root })
+        Some(Crossing { rip, rsp, load: self.spaces.find_mut(caller)?.load })
     }
 
-    /// Tells that the current thread must enter `space`; whether its root must be loaded.
+    /// The current thread must be in `space`: what is to be loaded for that, if anything.
     #[inline]
-    pub fn enter_space(&mut self, space: SpaceId) -> bool {
-        let processor = &mut self.processor;
-        let changes = processor.space != space;
-        processor.space = space;
-        changes
+    pub fn enter_space(&mut self, space: SpaceId) -> Option<u64> {
+        if self.processor.space == space {
+            return None;
+        }
+        self.processor.space = space;
+        let load = self.spaces.get(space).load;
+        self.spaces.loaded(space);
+        Some(load)
     }
 
     /// Parks the current thread.

@@ -37,10 +37,25 @@ struct UpperTable {
     index: usize,
 }
 
+/// In the value that loads a root: translations of this tag may be kept.
+const KEEP_TRANSLATIONS: u64 = 1 << 63;
+
+/// Whether the processor tags translations with their space (PCID on x86-64).
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Tags {
+    /// Loading a root forgets all user translations.
+    Absent,
+    /// A root is loaded with its space's tag, and keeps what is still true.
+    Present,
+}
+
 /// One space.
 pub struct Space {
     /// Its root table.
     pub root: Frame,
+    /// What is loaded into the root register: root, tag, and whether translations may be kept. The
+    /// fast path loads it as it is.
+    pub load: u64,
     /// Tops of the free stacks of callee threads, for portals into this space; the first
     /// `stack_count` count.
     stacks: [u64; STACKS_MAX],
@@ -55,14 +70,14 @@ pub struct Space {
 /// Stacks that a callee space may have.
 pub const STACKS_MAX: usize = 32;
 
-/// Spaces that may exist.
-pub const SPACES_MAX: usize = 4096;
+/// Spaces that may exist. Each has a tag of its own; tag 0 is the kernel's.
+pub const SPACES_MAX: usize = 4095;
 
 /// All spaces.
-#[derive(Default)]
 pub struct Spaces {
     slots: Vec<Space>,
     free: Vec<u32>,
+    tags: Tags,
 }
 
 /// Where a slot's entry stands: indices into the three upper levels.
@@ -71,6 +86,40 @@ const fn places(slot: u64) -> [usize; 3] {
 }
 
 impl Spaces {
+    /// No spaces.
+    pub fn new(tags: Tags) -> Self {
+        Self { slots: Vec::new(), free: Vec::new(), tags }
+    }
+
+    /// The root of this space was loaded, so all that is remembered under its tag is true.
+    pub fn loaded(&mut self, id: SpaceId) {
+        if self.tags == Tags::Present {
+            self.get_mut(id).load |= KEEP_TRANSLATIONS;
+        }
+    }
+
+    /// Something was taken from this space: the next load forgets its translations.
+    pub fn forget(&mut self, id: SpaceId) {
+        self.get_mut(id).load &= !KEEP_TRANSLATIONS;
+    }
+
+    /// Something was taken from a leaf, which any space may hold.
+    pub fn forget_all(&mut self) {
+        if self.tags == Tags::Present {
+            for space in &mut self.slots {
+                space.load &= !KEEP_TRANSLATIONS;
+            }
+        }
+    }
+
+    /// The value that loads a root under a tag, forgetting what was remembered under it.
+    fn load_value(&self, root: Frame, number: usize) -> u64 {
+        match self.tags {
+            Tags::Absent => root.physical(),
+            Tags::Present => root.physical() | (number as u64 + 1),
+        }
+    }
+
     /// The space with this number. A number that is not in use is a bug above and gets the first space.
     #[inline]
     pub fn get(&self, id: SpaceId) -> &Space {
@@ -102,12 +151,15 @@ impl Spaces {
             hardware.table(root)[index].store(entry, Relaxed);
         }
         if let Some(number) = self.free.pop() {
+            let load = self.load_value(root, number as usize);
             let space = &mut self.slots[number as usize];
             space.root = root;
+            space.load = load;
             space.live = true;
             return Ok(SpaceId(number));
         }
-        self.slots.push(Space { root, stacks: [0; STACKS_MAX], stack_count: 0, stacks_wanted: 0, tables: Vec::new(), links: 0, live: true });
+        let load = self.load_value(root, self.slots.len());
+        self.slots.push(Space { root, load, stacks: [0; STACKS_MAX], stack_count: 0, stacks_wanted: 0, tables: Vec::new(), links: 0, live: true });
         Ok(SpaceId(self.slots.len() as u32 - 1))
     }
 
@@ -233,5 +285,41 @@ impl Space {
             }
         }
         self.links = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn space(load: u64) -> Space {
+        Space { root: Frame(1), load, stacks: [0; STACKS_MAX], stack_count: 0, stacks_wanted: 0, tables: Vec::new(), links: 0, live: true }
+    }
+
+    #[test]
+    fn translations_are_kept_only_between_a_load_and_the_next_revocation() {
+        let mut spaces = Spaces::new(Tags::Present);
+        for number in 0..2 {
+            let load = spaces.load_value(Frame(1), number);
+            spaces.slots.push(space(load));
+        }
+        assert_eq!(spaces.get(SpaceId(1)).load, 0x1002, "tag 0 is the kernel's");
+        spaces.loaded(SpaceId(0));
+        spaces.loaded(SpaceId(1));
+        assert_eq!(spaces.get(SpaceId(1)).load, 0x1002 | KEEP_TRANSLATIONS);
+        spaces.forget(SpaceId(1));
+        assert_eq!(spaces.get(SpaceId(1)).load, 0x1002);
+        assert_eq!(spaces.get(SpaceId(0)).load, 0x1001 | KEEP_TRANSLATIONS);
+        spaces.forget_all();
+        assert_eq!(spaces.get(SpaceId(0)).load, 0x1001);
+    }
+
+    #[test]
+    fn without_tags_nothing_is_ever_kept() {
+        let mut spaces = Spaces::new(Tags::Absent);
+        let load = spaces.load_value(Frame(7), 3);
+        spaces.slots.push(space(load));
+        spaces.loaded(SpaceId(0));
+        assert_eq!(spaces.get(SpaceId(0)).load, 0x7000);
     }
 }

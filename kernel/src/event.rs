@@ -83,7 +83,7 @@ pub extern "C" fn portal_return() -> Target {
 fn cross(to: Option<Crossing>) -> Target {
     match to {
         Some(to) => {
-            arch::load_root(to.root);
+            arch::load(to.load);
             Target { rip: to.rip, rsp: to.rsp }
         }
         None => Target { rip: 0, rsp: 0 },

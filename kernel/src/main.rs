@@ -49,7 +49,7 @@ extern "C" fn kernel_start(information: u64) -> ! {
     let information = BootInformation::read(information).expect("the loader gives PVH start information");
     let memory = claim_memory(&information);
     arch::initialise_interrupts();
-    log!("gondwana {}: {} MiB, smep {} smap {} umip {}", env!("CARGO_PKG_VERSION"), memory.bytes >> 20, protections.smep, protections.smap, protections.umip);
+    log!("gondwana {}: {} MiB, {protections:?}", env!("CARGO_PKG_VERSION"), memory.bytes >> 20);
 
     let script = information.command_line.split_whitespace().any(|word| word == SCRIPT_WORD);
     let boot = BootReport { script: u64::from(script), processors: 1, ticks_per_us: arch::ticks_per_us(), ..BootReport::default() };

@@ -6,7 +6,7 @@ use core::{
 };
 
 use abi::{address::PAGE, layout::{BootReport, STREAM_CONTROL, STREAM_TERMINAL}};
-use kcore::{Frame, Hardware};
+use kcore::{Frame, Hardware, space::Tags};
 use rand_chacha::{
     ChaCha20Rng,
     rand_core::{Rng, SeedableRng},
@@ -94,6 +94,10 @@ impl Hardware for Pc {
 
     fn kernel_entries(&self) -> &[(usize, u64)] {
         &self.entries
+    }
+
+    fn tags(&self) -> Tags {
+        arch::tags()
     }
 
     fn leave_root(&mut self, root: Frame) {

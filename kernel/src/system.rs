@@ -211,8 +211,8 @@ impl System {
         self.vectors.before(index, |owner| table[owner as usize].vector_live != 0);
         let space = table[index as usize].space;
         arch::set_thread(&table[index as usize].context);
-        if kernel.enter_space(space) {
-            arch::load_root(kernel.spaces.get(space).root);
+        if let Some(load) = kernel.enter_space(space) {
+            arch::load(load);
         }
         &raw const self.platform.kernel.threads.table[index as usize].context
     }

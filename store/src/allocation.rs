@@ -225,8 +225,14 @@ impl Allocation {
         self.hint = self.hint.min((bit / WORD) as usize);
     }
 
-    /// The generation being built is durable. `previous_in_use` keeps what was freed earlier
-    /// from being reused for one generation more, for a read that is still under way.
+    /// A checkpoint failed after it may have written to a region: all of it is to be written again.
+    pub(crate) fn restale(&mut self, region: usize) {
+        let count = self.geometry.bitmap_blocks() as usize;
+        self.regions[region].stale = (0..count).collect();
+    }
+
+    /// The generation being built is durable. Reads that began before the current one was keep what
+    /// was set free then from being reused for one generation more.
     pub(crate) fn commit(&mut self, region: usize, reads: ReadsBefore) {
         self.regions[region].stale.clear();
         self.young.clear();

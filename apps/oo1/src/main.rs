@@ -1,3 +1,247 @@
-//! Placeholder.
-#![no_std]
-#![no_main]
+//! OO1 (Cattell and Skeen 1992): an object database of raw pointers, used from its own domain by
+//! ordinary calls and from another by protected ones.
+//!
+//! [`random`] and [`database`] follow `docs/spec/oo1.md` to the letter, so that checksums equal those of
+//! any other program written after it; [`client`] measures; [`service`] is the database in a domain
+//! of its own, alive without a process; this file holds the commands.
+#![cfg_attr(target_os = "none", no_std, no_main)]
+
+extern crate alloc;
+
+mod random;
+
+mod database;
+
+mod client;
+
+mod service;
+
+use alloc::{format, string::String, vec::Vec};
+use core::fmt;
+
+use client::{Failure, MEASURED, Measured, Operation, Work, run_rounds};
+use database::{Database, PARTS, PARTS_RANGE};
+use rt::{Directory, Kind, Object, arguments, print, println, system, task};
+use service::{Connection, Service};
+
+rt::entry!(main);
+
+/// The database's name unless one is given.
+const DEFAULT_NAME: &str = "oo1-database";
+/// The database of `oo1 bench`.
+const BENCH_NAME: &str = "oo1-bench";
+
+const USAGE: &str = "\
+usage: oo1 create [NAME] [PARTS]  make a database (of 20000 parts) and put it on stable storage
+       oo1 run [NAME]             run the benchmark by ordinary calls
+       oo1 pdx [NAME]             run it by protected calls, the database in its own domain
+       oo1 verify [NAME]          compute the digest of everything in the database
+       oo1 remove [NAME]          delete the database and its service
+       oo1 bench                  measure both ways with a database of its own (row=... lines)";
+
+/// Why a command failed.
+#[derive(Debug)]
+enum Complaint {
+    /// The system or the runtime refused.
+    Runtime(rt::Error),
+    /// The rounds failed.
+    Rounds(Failure),
+    /// A sentence for the user.
+    Said(String),
+}
+
+impl<E: Into<rt::Error>> From<E> for Complaint {
+    fn from(error: E) -> Self {
+        Self::Runtime(error.into())
+    }
+}
+
+impl fmt::Display for Complaint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Runtime(error) => error.fmt(f),
+            Self::Rounds(failure) => failure.fmt(f),
+            Self::Said(text) => f.write_str(text),
+        }
+    }
+}
+
+type Outcome<T = ()> = Result<T, Complaint>;
+
+fn said<T>(text: String) -> Outcome<T> {
+    Err(Complaint::Said(text))
+}
+
+fn main() -> Outcome {
+    let given: Vec<&str> = arguments::rest().collect();
+    let name = given.get(1).copied().unwrap_or(DEFAULT_NAME);
+    match given.as_slice() {
+        ["create"] => create(DEFAULT_NAME, PARTS),
+        ["create", text] if text.parse::<u32>().is_ok() => create(DEFAULT_NAME, parse_parts(text)?),
+        ["create", name] => create(name, PARTS),
+        ["create", name, text] => create(name, parse_parts(text)?),
+        ["run"] | ["run", _] => show(name, &run(name)?, "ordinary calls"),
+        ["pdx"] | ["pdx", _] => show(name, &run_protected(name)?, "protected calls"),
+        ["verify"] | ["verify", _] => verify(name),
+        ["remove"] | ["remove", _] => remove(name),
+        ["bench"] => bench(),
+        ["--serve", name] => serve(name),
+        _ => said(String::from(USAGE)),
+    }
+}
+
+fn parse_parts(text: &str) -> Outcome<u32> {
+    match text.parse() {
+        Ok(parts) if PARTS_RANGE.contains(&parts) => Ok(parts),
+        _ => said(format!("'{text}' is not a number of parts from {} to {}", PARTS_RANGE.start(), PARTS_RANGE.end())),
+    }
+}
+
+/// Makes a database under a name and puts it on stable storage.
+fn create(name: &str, parts: u32) -> Outcome {
+    let object = make(name, parts)?;
+    let digest = Database::open(object.region()).map_or(0, |database| database.digest());
+    println!("{name}: {parts} parts at {:#x}, digest {digest:#018x}", object.base());
+    Ok(())
+}
+
+fn make(name: &str, parts: u32) -> Outcome<Object> {
+    let mut directory = Directory::root()?;
+    let object = directory.create(name, Kind::Data, database::size(parts), database::size(parts))?;
+    if Database::make(object.region(), parts).is_none() {
+        return said(format!("{name}: the object is too small"));
+    }
+    object.flush()?;
+    rt::Clist::root()?.object().flush()?;
+    directory.object().flush()?;
+    Ok(object)
+}
+
+/// The object of a database, after what an interrupted insert may have left is undone.
+fn open(name: &str) -> Outcome<(Object, u32)> {
+    let Some(object) = Directory::root()?.open_object(name)? else {
+        return said(format!("there is no '{name}'; make it with: oo1 create {name}"));
+    };
+    let Some(database) = Database::open(object.region()) else {
+        return said(format!("'{name}' is not an OO1 database"));
+    };
+    let removed = database.undo();
+    if removed > 0 {
+        println!("{name}: {removed} parts of an interrupted run removed");
+    }
+    let initial = database.initial();
+    Ok((object, initial))
+}
+
+/// Runs the benchmark by ordinary calls, in the client's own domain.
+fn run(name: &str) -> Outcome<Measured> {
+    let (object, initial) = open(name)?;
+    let database = Database::open(object.region()).ok_or(rt::Error::NoSuchName)?;
+    // Out of the compiler's sight, as the two-domain version's procedure is.
+    let procedure: fn(database::Words) = core::hint::black_box(client::deliver);
+    let call = |operation, [w0, w1, w2]: [u64; 3]| {
+        let mut deliver = |words| procedure(words);
+        Ok(match operation {
+            Operation::Lookup => database.lookup(w0, &mut deliver),
+            Operation::Forward => database.forward(w0, &mut deliver),
+            Operation::Reverse => database.reverse(w0, &mut deliver),
+            Operation::Insert => database.insert([w0, w1, w2], &mut deliver),
+            Operation::Undo => database.undo(),
+            Operation::Digest => database.digest(),
+        })
+    };
+    run_rounds(&Work::prepare(initial), &call, rt::time::ticks).map_err(Complaint::Rounds)
+}
+
+/// Runs it by protected calls: the database in its own domain, called back in the client's.
+fn run_protected(name: &str) -> Outcome<Measured> {
+    let (_, initial) = open(name)?;
+    let service = find_service(name)?;
+    let connection = Connection::open(&service)?;
+    let procedure = service::deliver_entry();
+    let call = |operation, words| service.call(operation, words, procedure);
+    let measured = run_rounds(&Work::prepare(initial), &call, rt::time::ticks).map_err(Complaint::Rounds);
+    connection.close()?;
+    measured
+}
+
+fn service_name(name: &str) -> String {
+    format!("{name}.pdx")
+}
+
+/// The service of a database; made by a task of its own if there is none yet.
+fn find_service(name: &str) -> Outcome<Service> {
+    let directory = Directory::root()?;
+    let service = service_name(name);
+    match Service::find(&directory, &service) {
+        Ok(found) => Ok(found),
+        Err(rt::Error::NoSuchName) => {
+            let program = task::Program::find(&directory, arguments::program())?;
+            let ended = program.start(arguments::program(), &["--serve", name], &task::Options::default())?.wait()?;
+            if ended.report.status != 0 {
+                return said(format!("the service was not made: {ended}"));
+            }
+            Ok(Service::find(&directory, &service)?)
+        }
+        Err(error) => said(format!("{service}: {error}; delete it with: oo1 remove {name}")),
+    }
+}
+
+/// The task that becomes the service of a database.
+fn serve(name: &str) -> Outcome {
+    let (object, _) = open(name)?;
+    Ok(service::install(&mut Directory::root()?, &service_name(name), &object)?)
+}
+
+/// Prints what the rounds gave, for people.
+fn show(name: &str, measured: &Measured, how: &str) -> Outcome {
+    println!("{name}, {how}: ticks of the warm rounds (median of nine), checksum");
+    for (part, title) in MEASURED.iter().enumerate() {
+        println!("  {title:<8}{:>12}  {:#018x}", measured.warm[part], measured.checksums[part]);
+    }
+    println!("  {:<8}{:>12}  {:#018x}", "round", measured.warm.iter().sum::<u64>(), measured.checksum);
+    Ok(())
+}
+
+fn verify(name: &str) -> Outcome {
+    let (object, _) = open(name)?;
+    let database = Database::open(object.region()).ok_or(rt::Error::NoSuchName)?;
+    println!("{name}: {} parts at {:#x}, digest {:#018x}", database.count(), object.base(), database.digest());
+    Ok(())
+}
+
+/// Deletes a database and what serves it.
+fn remove(name: &str) -> Outcome {
+    let mut directory = Directory::root()?;
+    let service = service_name(name);
+    if let Ok(found) = directory.find(&service) {
+        let clist = Service::find(&directory, &service).and_then(|service| service.property());
+        directory.delete(&service)?;
+        if let Ok((clist, _)) = clist {
+            rt::call::obj_delete(clist)?;
+            rt::Clist::root()?.remove_all(clist)?;
+        }
+        print!("{service} at {:#x} and ", found.capability.address);
+    }
+    directory.delete(name)?;
+    println!("{name} deleted");
+    Ok(())
+}
+
+/// Measures both ways and prints the rows.
+fn bench() -> Outcome {
+    let ticks_per_us = system::boot()?.ticks_per_us;
+    if Directory::root()?.find(BENCH_NAME).is_ok() {
+        remove(BENCH_NAME)?;
+    }
+    make(BENCH_NAME, PARTS)?;
+    let near = run(BENCH_NAME)?;
+    println!("{}", near.row("oo1-one-domain", ticks_per_us));
+    let far = run_protected(BENCH_NAME)?;
+    println!("{}", far.row("oo1-two-domains", ticks_per_us));
+    remove(BENCH_NAME)?;
+    if near.checksum != far.checksum {
+        return said(String::from("the checksums differ"));
+    }
+    Ok(())
+}

@@ -94,6 +94,24 @@ pub fn cargo(root: &Path) -> Command {
     command
 }
 
+/// Lints of the parts for the target, as commands that must succeed: what is checked, and how.
+pub fn lints(root: &Path) -> Vec<(&'static str, Command)> {
+    let parts: [(&'static str, &[&str], &str); 2] = [
+        ("lints of the kernel (cargo clippy)", &["kernel"], "target/kernel"),
+        ("lints of the programs (cargo clippy)", &PROGRAMS, "target/programs"),
+    ];
+    let command = |packages: &[&str], folder: &str| {
+        let mut command = cargo(root);
+        command.args(["clippy", "--quiet", "--target", TARGET, "--target-dir"]).arg(root.join(folder));
+        for package in packages {
+            command.args(["-p", package]);
+        }
+        command.args(["--", "-D", "warnings"]).env_remove("CARGO_TARGET_DIR");
+        command
+    };
+    parts.into_iter().map(|(what, packages, folder)| (what, command(packages, folder))).collect()
+}
+
 fn cargo_build(root: &Path, what: &str, packages: &[&str], folder: &Path, flags: &[&str]) -> Result<()> {
     let mut command = cargo(root);
     command.args(["build", "--profile", "guest", "--target", TARGET, "--target-dir"]).arg(folder);

@@ -24,21 +24,32 @@ const LOG_LINES: usize = 15;
 /// How often the loop looks whether the guest is alive.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How long a guest may take.
+/// When the plug is pulled (SIGKILL), if it is.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Plug {
+    /// Never.
+    Stays,
+    /// When the machine has been on for so long.
+    After(Duration),
+    /// When the guest asks for more lines than there are.
+    AtEnd,
+}
+
+/// How long a guest may take, and what happens to it.
 #[derive(Copy, Clone, Debug)]
 pub struct Patience {
     /// Without a word.
     pub silence: Duration,
     /// In all.
     pub total: Option<Duration>,
-    /// The plug is pulled (SIGKILL) after this time.
-    pub kill_after: Option<Duration>,
+    /// The plug.
+    pub plug: Plug,
 }
 
 impl Patience {
     /// Silence of so many seconds, no other bound.
     pub fn seconds(seconds: u64) -> Self {
-        Self { silence: Duration::from_secs(seconds), total: None, kill_after: None }
+        Self { silence: Duration::from_secs(seconds), total: None, plug: Plug::Stays }
     }
 }
 
@@ -135,6 +146,13 @@ impl Source {
             }
         }
     }
+}
+
+/// What became of the guest's question for a line.
+enum Answer {
+    Given,
+    Later,
+    PullPlug,
 }
 
 enum Event {
@@ -289,9 +307,15 @@ impl Player<'_> {
         let mut heard = Instant::now();
         let mut asked = false;
         loop {
-            if asked && self.answer(guest)? {
-                asked = false;
-                heard = Instant::now();
+            if asked {
+                match self.answer(guest) {
+                    Answer::Given => {
+                        asked = false;
+                        heard = Instant::now();
+                    }
+                    Answer::Later => {}
+                    Answer::PullPlug => return Ok(Some(Verdict::Killed)),
+                }
             }
             match guest.events.recv_timeout(TICK) {
                 Ok(event) => {
@@ -321,7 +345,7 @@ impl Player<'_> {
     }
 
     fn out_of_patience(&self, guest: &Guest, silent: bool) -> Option<Verdict> {
-        if self.patience.kill_after.is_some_and(|limit| guest.started.elapsed() > limit) {
+        if matches!(self.patience.plug, Plug::After(limit) if guest.started.elapsed() > limit) {
             return Some(Verdict::Killed);
         }
         if silent {
@@ -354,21 +378,22 @@ impl Player<'_> {
         Ok(false)
     }
 
-    /// Gives the guest a line or the end; false if there is none yet.
-    fn answer(&mut self, guest: &mut Guest) -> Result<bool> {
+    /// Gives the guest a line or the end, if either is there.
+    fn answer(&mut self, guest: &mut Guest) -> Answer {
         match self.source.next() {
             Next::Line(text) => {
                 guest.tell(&format!("{} {text}", host::LINE));
                 self.running = Some(text);
             }
+            Next::Wait => return Answer::Later,
+            Next::End if self.patience.plug == Plug::AtEnd => return Answer::PullPlug,
             Next::End => guest.tell(host::END),
-            Next::Wait => return Ok(false),
             Next::Bad(error) => {
                 self.trouble.get_or_insert(error);
                 guest.tell(host::END);
             }
         }
-        Ok(true)
+        Answer::Given
     }
 
     /// Copies the terminal's bytes, with plain newlines.

@@ -112,14 +112,17 @@ impl<H: Hardware> Machine for Kernel<H> {
     }
 
     fn flush_space(&mut self, space: SpaceId) {
+        self.spaces.forget(space);
         self.hardware.flush_root(self.spaces.get(space).root);
     }
 
     fn flush_page(&mut self, address: u64) {
+        self.spaces.forget_all();
         self.hardware.flush_page(address);
     }
 
     fn flush_everything(&mut self) {
+        self.spaces.forget_all();
         self.hardware.flush_everything();
     }
 

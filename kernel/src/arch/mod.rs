@@ -15,7 +15,7 @@ pub use x86_64::{
     // Memory.
     direct::{DIRECT_MAP, bytes, bytes_mut, copy, map_device, read, table, write, zero},
     // Translations.
-    paging::{flush_all, flush_page, kernel_entries, leave_root, load_root, loaded_root},
+    paging::{flush_all, flush_page, kernel_entries, leave_root, load, loaded_root, tags},
     // Time and interrupts.
     clock::{now_ns, ticks_per_us, time_of_day_ns},
     interrupts::{

@@ -9,7 +9,7 @@ use core::{
     sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
 };
 
-use kcore::Frame;
+use kcore::{Frame, space::Tags};
 
 use super::direct;
 
@@ -80,7 +80,7 @@ pub fn build(end: u64, mut take: impl FnMut() -> Frame) {
     }
     KERNEL_ROOT.store(root.0, Relaxed);
     direct::set_end(end);
-    load_root(root);
+    load(root.physical());
 }
 
 /// Entries of the upper half of every root.
@@ -88,32 +88,45 @@ pub fn kernel_entries() -> [(usize, u64); 2] {
     [0, 1].map(|which: usize| (PLACES[which], ENTRIES[which].load(Relaxed)))
 }
 
-/// The root that is loaded.
-pub fn loaded_root() -> Frame {
+/// What is loaded: root and tag.
+fn loaded() -> u64 {
     let value: u64;
     // SAFETY: reading a control register has no effect.
     unsafe { asm!("mov {}, cr3", out(reg) value, options(nomem, nostack, preserves_flags)) };
-    Frame((value >> 12) as u32)
+    value
 }
 
-/// Loads a root; the processor forgets all user translations.
+/// The root that is loaded.
+pub fn loaded_root() -> Frame {
+    Frame((loaded() >> 12) as u32)
+}
+
+/// Loads a root by the value that `kcore` keeps for it.
 #[inline(always)]
-pub fn load_root(root: Frame) {
+pub fn load(value: u64) {
     // SAFETY: every root that exists holds the kernel's entries, so the instruction after this
     // one is mapped as before.
-    unsafe { asm!("mov cr3, {}", in(reg) root.physical(), options(nostack, preserves_flags)) };
+    unsafe { asm!("mov cr3, {}", in(reg) value, options(nostack, preserves_flags)) };
+}
+
+/// Whether translations are tagged: decided once, when the processor was set up.
+pub fn tags() -> Tags {
+    let value: u64;
+    // SAFETY: reading a control register has no effect.
+    unsafe { asm!("mov {}, cr4", out(reg) value, options(nomem, nostack, preserves_flags)) };
+    if value & 1 << 17 == 0 { Tags::Absent } else { Tags::Present }
 }
 
 /// Goes to the kernel's own root if `root` is loaded: it is about to be freed.
 pub fn leave_root(root: Frame) {
     if loaded_root() == root {
-        load_root(Frame(KERNEL_ROOT.load(Relaxed)));
+        load(Frame(KERNEL_ROOT.load(Relaxed)).physical());
     }
 }
 
-/// Forgets all user translations.
+/// Forgets the user translations of the space that is loaded; without tags that is all of them.
 pub fn flush_all() {
-    load_root(loaded_root());
+    load(loaded());
 }
 
 /// Forgets one page.

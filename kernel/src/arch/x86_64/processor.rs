@@ -164,6 +164,8 @@ pub struct Protections {
     pub smap: bool,
     /// User mode instruction prevention.
     pub umip: bool,
+    /// Translations tagged with their space.
+    pub pcid: bool,
 }
 
 const EFER: u32 = 0xc000_0080;
@@ -234,9 +236,9 @@ pub struct Pointer {
 /// Turns on what the processor offers.
 fn protections() -> Protections {
     let features = __cpuid_count(7, 0);
-    let found = Protections { smep: features.ebx & 1 << 7 != 0, smap: features.ebx & 1 << 20 != 0, umip: features.ecx & 1 << 2 != 0 };
+    let found = Protections { smep: features.ebx & 1 << 7 != 0, smap: features.ebx & 1 << 20 != 0, umip: features.ecx & 1 << 2 != 0, pcid: __cpuid_count(1, 0).ecx & 1 << 17 != 0 };
     let mut bits: u64 = 1 << 7;
-    for (present, bit) in [(found.umip, 11), (found.smep, 20), (found.smap, 21)] {
+    for (present, bit) in [(found.umip, 11), (found.pcid, 17), (found.smep, 20), (found.smap, 21)] {
         bits |= u64::from(present) << bit;
     }
     // SAFETY: only features that the processor reports are turned on; none takes from the kernel

@@ -1,0 +1,245 @@
+//! `gond test`: everything there is to test, in stages.
+//!
+//! Each stage reports single tests to the [`Tally`]. Standard output gets one line for each failed test with what is
+//! known about it, one for each stage, and at the very end `N passed, M failed` alone on a line.
+
+mod house;
+
+mod guest;
+
+mod contract;
+
+mod crash;
+
+use crate::arguments::misused;
+use crate::build::{self, Built};
+use crate::display::{self, Job};
+use crate::machine::{self, Machine};
+use crate::place::{self, Scratch};
+use crate::script::{self, Patience, Played, Source, Verdict};
+use crate::image;
+use anyhow::{Context, Result};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// A stage: its name, what is shown while it runs, and what it does.
+struct Stage {
+    name: &'static str,
+    about: &'static str,
+    run: fn(&mut Bench<'_>) -> Result<()>,
+}
+
+const STAGES: [Stage; 5] = [
+    Stage { name: "house", about: "formatting, lints and host tests", run: house::run },
+    Stage { name: "suite", about: "the suite inside the system", run: guest::run },
+    Stage { name: "contract", about: "the promises of the command line", run: contract::run },
+    Stage { name: "crash", about: "power cuts under load", run: crash::run },
+    Stage { name: "power", about: "OO1 across a power cut", run: guest::run_power },
+];
+
+/// What was found so far.
+#[derive(Default)]
+pub struct Tally {
+    passed: u32,
+    failed: Vec<String>,
+}
+
+/// What a stage works with: where it reports, and where it may put things.
+pub struct Bench<'a> {
+    tally: &'a mut Tally,
+    job: Job,
+    stage: &'static str,
+    root: PathBuf,
+    scratch: Scratch,
+    keep: Keep,
+}
+
+/// What happens to the disk images of failed stages.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Keep {
+    Nothing,
+    Failed,
+}
+
+impl Bench<'_> {
+    /// Notes the outcome of a test. On failure the text says what is known.
+    pub fn report(&mut self, test: &str, outcome: Result<(), String>) {
+        self.job.step(test);
+        match outcome {
+            Ok(()) => self.tally.passed += 1,
+            Err(why) => {
+                self.job.clear();
+                println!("{} {}: {test}\n{}", display::bad("FAILED"), self.stage, indent(&why));
+                self.tally.failed.push(format!("{}: {test}", self.stage));
+            }
+        }
+    }
+
+    /// Notes tests that passed elsewhere.
+    pub fn add_passed(&mut self, count: u32) {
+        self.tally.passed += count;
+    }
+
+    /// Shows what is going on.
+    pub fn step(&mut self, detail: &str) {
+        self.job.step(detail);
+    }
+
+    /// The root of the source tree.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// A path for something that goes away with the stage.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.scratch.file(name)
+    }
+
+    /// Kernel and programs, built.
+    pub fn built(&self) -> Result<Built> {
+        machine::require_emulator()?;
+        build::all()
+    }
+
+    /// A machine with a fresh disk of this name.
+    pub fn fresh_machine(&self, name: &str) -> Result<Machine> {
+        let built = self.built()?;
+        let disk = self.file(name);
+        image::create(&disk, 256 << 20, Some(&built))?;
+        Ok(Machine::new(built.kernel, disk))
+    }
+
+    /// Plays lines in the shell and collects what they print.
+    pub fn play(&mut self, machine: &Machine, lines: &[&str], patience: Patience) -> Result<(Played, String)> {
+        let mut output = Vec::new();
+        let played = script::play(machine, Source::lines(lines.iter().copied()), &mut output, patience)?;
+        Ok((played, String::from_utf8_lossy(&output).into_owned()))
+    }
+
+    /// Keeps a file of a failed stage where it can be looked at.
+    fn keep_evidence(&mut self) {
+        if self.keep == Keep::Nothing {
+            return;
+        }
+        let folder = self.root.join("target/failed").join(self.stage);
+        let kept = std::fs::create_dir_all(&folder).and_then(|()| {
+            for entry in std::fs::read_dir(self.scratch.file("."))?.flatten() {
+                if entry.path().is_file() {
+                    std::fs::copy(entry.path(), folder.join(entry.file_name()))?;
+                }
+            }
+            Ok(())
+        });
+        match kept {
+            Ok(()) => display::note(&format!("kept what the stage left in {}", folder.display())),
+            Err(error) => display::complain(&format!("cannot keep what the stage left: {error}")),
+        }
+    }
+}
+
+fn indent(text: &str) -> String {
+    text.lines().map(|line| format!("    {line}\n")).collect()
+}
+
+/// The outcome of a script that should have succeeded.
+pub fn expect_success(played: &Played, output: &str) -> Result<(), String> {
+    match &played.verdict {
+        Verdict::Success => Ok(()),
+        Verdict::Failure(what) | Verdict::Dead(what) => Err(format!("{what}\n--- output:\n{output}")),
+        Verdict::Killed => Err("the plug was pulled".into()),
+    }
+}
+
+/// Runs `gond test`.
+pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
+    use lexopt::prelude::*;
+    let usage = |error: lexopt::Error| misused("test", error);
+    let (mut only, mut keep) = (Vec::new(), Keep::Nothing);
+    let mut parser = lexopt::Parser::from_args(arguments);
+    while let Some(argument) = parser.next().map_err(usage)? {
+        match argument {
+            Long("only") => {
+                let name = parser.value().map_err(usage)?.string().map_err(usage)?;
+                if !STAGES.iter().any(|stage| stage.name == name) {
+                    let names: Vec<_> = STAGES.iter().map(|stage| stage.name).collect();
+                    return Err(misused("test", format!("there is no stage '{name}'; there are {}", names.join(", "))));
+                }
+                only.push(name);
+            }
+            Long("keep") => keep = Keep::Failed,
+            other => return Err(misused("test", other.unexpected())),
+        }
+    }
+    let root = place::root()?;
+    let mut tally = Tally::default();
+    for stage in STAGES.iter().filter(|stage| only.is_empty() || only.iter().any(|name| name == stage.name)) {
+        run_stage(stage, &root, keep, &mut tally)?;
+    }
+    for name in &tally.failed {
+        println!("{} {name}", display::bad("FAILED"));
+    }
+    println!("{} passed, {} failed", tally.passed, tally.failed.len());
+    Ok(if tally.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn run_stage(stage: &Stage, root: &Path, keep: Keep, tally: &mut Tally) -> Result<()> {
+    let (passed, failed) = (tally.passed, tally.failed.len());
+    let mut bench = Bench {
+        tally,
+        job: Job::begin(format!("{}: {}", stage.name, stage.about)),
+        stage: stage.name,
+        root: root.to_owned(),
+        scratch: Scratch::make()?,
+        keep,
+    };
+    if let Err(error) = (stage.run)(&mut bench) {
+        bench.report("the stage as a whole", Err(format!("{error:#}")));
+    }
+    if bench.tally.failed.len() > failed {
+        bench.keep_evidence();
+    }
+    bench.job.clear();
+    let seconds = bench.job.elapsed().as_secs();
+    let (passed, failed) = (bench.tally.passed - passed, bench.tally.failed.len() - failed);
+    let mark = if failed == 0 { display::good("ok") } else { display::bad("failed") };
+    println!("{:10} {mark}: {passed} passed, {failed} failed, {seconds} s", stage.name);
+    Ok(())
+}
+
+/// Cases in the form of Rust's test harness, which the suite in the system prints too: `test NAME ... ok`.
+/// For each its name, and `Some(why)` if it failed.
+pub fn cases(output: &str) -> Vec<(String, Option<String>)> {
+    let mut found = Vec::new();
+    for line in output.lines() {
+        let Some((name, result)) = line.trim().strip_prefix("test ").and_then(|rest| rest.split_once(" ... ")) else {
+            continue;
+        };
+        let name = name.trim().trim_end_matches(" - should panic").to_owned();
+        let result = result.trim();
+        match result.split(|c: char| !c.is_ascii_alphabetic()).next() {
+            Some("ok") => found.push((name, None)),
+            Some("ignored") => {}
+            _ => found.push((name, Some(result.to_owned()))),
+        }
+    }
+    found
+}
+
+/// Reads a file that a test needs.
+pub fn slurp(path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cases_are_parsed() {
+        let output = "hello\ntest a::b ... ok\ntest c - should panic ... ok\n test d ... FAILED: 3 is not 4\ntest e ... ignored, slow\ntest result: ok. 1 passed\n";
+        let expected = [("a::b", None), ("c", None), ("d", Some("FAILED: 3 is not 4"))];
+        let expected: Vec<_> = expected.iter().map(|(name, why)| (name.to_string(), why.map(str::to_owned))).collect();
+        assert_eq!(cases(output), expected);
+    }
+}

@@ -1,0 +1,673 @@
+//! Pages: made when first touched, read from the disk, copied when first written.
+//!
+//! A leaf entry that *withholds* writing makes the next write come here. Which of three things it
+//! means follows from what is counted anyway:
+//!
+//! * the frame has other references: a checkpoint is writing it, or a clone shares it. The writer
+//!   gets a copy in a new frame, the others keep the old one;
+//! * the object is persistent and the page not dirty: it goes onto the dirty list, and the disk
+//!   space for it is promised now, so that no checkpoint finds the disk full;
+//! * neither, because the others are gone: writing is simply allowed.
+//!
+//! Pages of a persistent object that are not resident are on the disk or zero, which the store
+//! knows; those of a transient object are zero. The path of a first touch takes no tree and no heap.
+
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    vec::Vec,
+};
+
+use abi::{Error, Rights, address::{PAGE, PAGES_PER_SLOT, slot_of}, layout::{EXCEPTION_DAMAGED, EXCEPTION_PROTECTION, EXCEPTION_RESOURCE}};
+use kcore::{Frame, Leaf, PageEntry, SpaceId, ThreadId, wait::Key};
+use store::{BadPage, DirtyPage, PageFlags, ReadStart};
+
+use crate::{
+    Access, Outcome, Server, Step, Stop, World,
+    exception::Fault,
+    object::{LimitRange, Object, ObjectId},
+    slots::Slot,
+};
+
+/// Frames that are taken from objects at once when memory is short.
+const RECLAIM_BATCH: usize = 64;
+/// Pages whose translations are forgotten one by one; for more, all are.
+const FLUSH_SINGLY: usize = 8;
+
+/// What is under way or counted for all objects.
+#[derive(Default)]
+pub struct Pager {
+    /// Addresses of pages on their way from the disk.
+    reading: BTreeSet<u64>,
+    /// Pages that could not be had, and why; whoever asks next is told, then it is tried again.
+    failed: BTreeMap<u64, Error>,
+    /// Objects that have, or had, dirty pages.
+    pub(crate) dirty_objects: Vec<ObjectId>,
+    /// Dirty pages of all objects.
+    pub dirty: u64,
+    /// Leaves of all objects.
+    pub leaves: u64,
+    /// Resident pages of all objects.
+    pub resident: u64,
+    /// Where the search for frames to take back goes on.
+    hand: u32,
+}
+
+/// A page of an object, as the page tables see it.
+#[derive(Copy, Clone)]
+pub(crate) struct Place {
+    pub id: ObjectId,
+    /// Slot within the object.
+    pub slot: u64,
+    pub leaf: Leaf,
+    /// Entry of the leaf.
+    pub index: usize,
+    /// Address of the page, or inside it.
+    pub address: u64,
+}
+
+/// Entry of a leaf that serves an address.
+#[inline]
+pub(crate) const fn index_of(address: u64) -> usize {
+    (address / PAGE % PAGES_PER_SLOT) as usize
+}
+
+/// A store's frame in the kernel's type.
+pub(crate) const fn kernel_frame(frame: store::world::Frame) -> Frame {
+    Frame(frame.0)
+}
+
+/// A kernel's frame in the store's type.
+pub(crate) const fn store_frame(frame: Frame) -> store::world::Frame {
+    store::world::Frame(frame.0)
+}
+
+/// Limits as the map entries on the disk have them.
+pub(crate) fn to_flags(limits: Rights) -> PageFlags {
+    PageFlags::from_bits_retain(u16::from(limits.intersection(Rights::RWX).bits()))
+}
+
+/// Limits from the disk. Page tables cannot withhold reading.
+pub(crate) fn from_flags(flags: PageFlags) -> Rights {
+    Rights::from_bits(u64::from(flags.bits() & 7)).unwrap_or(Rights::NONE).union(Rights::R)
+}
+
+/// Limits of a page that is not resident, where the object itself knows them.
+pub(crate) fn absent_limits(ranges: &[LimitRange], page: u64) -> Rights {
+    ranges.iter().find(|range| (range.first..range.end).contains(&page)).map_or(Rights::RWX, |range| range.limits)
+}
+
+/// Whether translations of pages that go are still remembered somewhere.
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub(crate) enum Remembered {
+    Perhaps,
+    No,
+}
+
+impl Server {
+    // ---- faults ---------------------------------------------------------------------------------
+
+    /// A page fault of user code.
+    #[inline]
+    pub fn fault<W: World>(&mut self, world: &mut W, thread: ThreadId, address: u64, access: Access) -> Outcome {
+        let space = world.thread_space(thread);
+        match self.touch(world, space, address, access) {
+            Ok(()) => Outcome::Resume,
+            Err(Stop::Wait(key)) => Outcome::Block(key, None),
+            Err(Stop::Fail(error)) => self.fault_fails(world, thread, space, address, access, error),
+        }
+    }
+
+    #[cold]
+    fn fault_fails<W: World>(&mut self, world: &mut W, thread: ThreadId, space: SpaceId, address: u64, access: Access, error: Error) -> Outcome {
+        let kind = match error {
+            Error::NoMemory | Error::LimitReached | Error::DiskFull => EXCEPTION_RESOURCE,
+            Error::DiskError => EXCEPTION_DAMAGED,
+            _ => EXCEPTION_PROTECTION,
+        };
+        let had = self.known_rights(space, address);
+        self.raise(world, thread, Fault { kind, address, wanted: access.right(), had })
+    }
+
+    /// Makes an access possible: right, page and link.
+    fn touch<W: World>(&mut self, world: &mut W, space: SpaceId, address: u64, access: Access) -> Step<()> {
+        let id = self.object_at(world, address)?;
+        let rights = self.require(world, space, id, access.right())?.rights;
+        let place = self.present(world, id, address, access)?;
+        let Some(domain) = self.domains.get_mut(space) else { return Err(Error::Protection.into()) };
+        let slot = slot_of(address);
+        if domain.linked_slot != slot {
+            world.link(space, slot, place.leaf, rights).map_err(|_| Error::NoMemory)?;
+            domain.linked_slot = slot;
+        }
+        Ok(())
+    }
+
+    /// Makes a page of an object resident and fit for an access.
+    ///
+    /// # Errors
+    /// [`Error::Protection`] by the page's own limits; the need to wait for the disk; memory, account
+    /// and disk space; [`Error::DiskError`].
+    #[inline]
+    pub(crate) fn present<W: World>(&mut self, world: &mut W, id: ObjectId, address: u64, access: Access) -> Step<Place> {
+        let object = self.objects.get(id);
+        let slot = slot_of(address) - object.first_slot();
+        let leaf = match object.slots.get(slot).and_then(Slot::leaf) {
+            Some(leaf) => leaf,
+            None => self.make_leaf(world, id, slot)?,
+        };
+        let place = Place { id, slot, leaf, index: index_of(address), address };
+        match world.leaf_get(leaf, place.index) {
+            None => self.fill(world, place, access)?,
+            Some(entry) if !entry.limits.contains(access.right()) => return Err(Error::Protection.into()),
+            Some(entry) if access == Access::Write && entry.write_withheld => self.unshare(world, place, entry)?,
+            Some(_) => {}
+        }
+        Ok(place)
+    }
+
+    /// The frame of a page that is resident; nothing if the page is zero and not resident.
+    ///
+    /// # Errors
+    /// The need to wait for the disk; [`Error::DiskError`].
+    pub(crate) fn peek<W: World>(&mut self, world: &mut W, id: ObjectId, address: u64) -> Step<Option<PageEntry>> {
+        loop {
+            let object = self.objects.get(id);
+            let leaf = object.slots.get(slot_of(address) - object.first_slot()).and_then(Slot::leaf);
+            if let Some(entry) = leaf.and_then(|leaf| world.leaf_get(leaf, index_of(address))) {
+                return Ok(Some(entry));
+            }
+            if !object.is_persistent() || object.complete || self.stored(world, id, address)?.is_some() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The limits of a page that is not resident.
+    pub(crate) fn limits_of_absent<W: World>(&mut self, world: &mut W, id: ObjectId, address: u64) -> Step<Option<Rights>> {
+        let object = self.objects.get(id);
+        if !object.is_persistent() || object.complete {
+            return Ok(Some(absent_limits(&object.absent_limits, object.page_of(address))));
+        }
+        self.stored(world, id, address)
+    }
+
+    /// Asks the store for a page that is not resident: its limits if it is zero. If the disk has it
+    /// the caller waits, or finds it resident by now (`None`).
+    #[cold]
+    fn stored<W: World>(&mut self, world: &mut W, id: ObjectId, address: u64) -> Step<Option<Rights>> {
+        let object = self.objects.get(id);
+        let (base, page) = (object.base(), object.page_of(address));
+        let address = object.address_of(page);
+        if let Some(error) = self.pager.failed.remove(&address) {
+            return Err(error.into());
+        }
+        if !self.pager.reading.contains(&address) {
+            if let ReadStart::Zero(flags) = self.store.read_page(world, base, page) {
+                return Ok(Some(flags.map_or(Rights::RWX, from_flags)));
+            }
+            self.pager.reading.insert(address);
+            self.poll_store(world);
+        }
+        if self.pager.reading.contains(&address) { Err(Stop::Wait(Key::Page(address))) } else { Ok(None) }
+    }
+
+    // ---- pages come -------------------------------------------------------------------------------
+
+    /// Gives a slot of an object its page table.
+    #[cold]
+    pub(crate) fn make_leaf<W: World>(&mut self, world: &mut W, id: ObjectId, slot: u64) -> Step<Leaf> {
+        if world.heap().1 < crate::object::HEAP_RESERVE {
+            return Err(Error::NoMemory.into());
+        }
+        self.charge(id, 1)?;
+        let leaf = match world.leaf_create() {
+            Ok(leaf) => leaf,
+            Err(_) => {
+                self.refund(id, 1);
+                return Err(self.frames_wanted(world));
+            }
+        };
+        self.objects.get_mut(id).slots.touch(slot).set_leaf(Some(leaf));
+        self.pager.leaves += 1;
+        Ok(leaf)
+    }
+
+    /// Makes a page that is not resident.
+    fn fill<W: World>(&mut self, world: &mut W, place: Place, access: Access) -> Step<()> {
+        let object = self.objects.get(place.id);
+        let persistent = object.is_persistent();
+        let limits = if persistent && !object.complete {
+            match self.stored(world, place.id, place.address)? {
+                Some(limits) => limits,
+                // It came at once. Next time round it is resident, or has failed.
+                None => return self.present(world, place.id, place.address, access).map(|_| ()),
+            }
+        } else if object.absent_limits.is_empty() {
+            Rights::RWX
+        } else {
+            absent_limits(&object.absent_limits, object.page_of(place.address))
+        };
+        if !limits.contains(access.right()) {
+            return Err(Error::Protection.into());
+        }
+        self.charge(place.id, 1)?;
+        let frame = match world.frame_zeroed() {
+            Ok(frame) => frame,
+            Err(_) => {
+                self.refund(place.id, 1);
+                return Err(self.frames_wanted(world));
+            }
+        };
+        let mut entry = PageEntry::new(frame, limits);
+        if persistent {
+            if access == Access::Write {
+                if let Err(error) = self.mark_dirty(place) {
+                    world.frame_release(frame);
+                    self.refund(place.id, 1);
+                    return Err(error.into());
+                }
+            } else {
+                entry = entry.withheld();
+            }
+        }
+        self.install(world, place, entry);
+        Ok(())
+    }
+
+    /// Puts an entry where there is none. The page is paid for.
+    #[inline]
+    pub(crate) fn install<W: World>(&mut self, world: &mut W, place: Place, entry: PageEntry) {
+        world.leaf_set(place.leaf, place.index, Some(entry));
+        let object = self.objects.get_mut(place.id);
+        object.slots.touch(place.slot).resident.set(place.index);
+        object.resident += 1;
+        self.pager.resident += 1;
+    }
+
+    /// A page that the store has read.
+    pub(crate) fn page_arrived<W: World>(&mut self, world: &mut W, base: u64, page: u64, frame: Frame, flags: PageFlags) {
+        let address = base + page * PAGE;
+        let expected = self.pager.reading.remove(&address);
+        let id = self.objects.find(address).filter(|&id| expected && self.objects.get(id).base() == base);
+        let placed = match id {
+            Some(id) => self.place_read(world, id, address, frame, flags),
+            None => Ok(false),
+        };
+        match placed {
+            Ok(true) => {}
+            Ok(false) => world.frame_release(frame),
+            Err(error) => {
+                world.frame_release(frame);
+                self.pager.failed.insert(address, error);
+            }
+        }
+        world.wake(Key::Page(address), u32::MAX);
+    }
+
+    /// Installs a page that was read, unless something took its place meanwhile.
+    fn place_read<W: World>(&mut self, world: &mut W, id: ObjectId, address: u64, frame: Frame, flags: PageFlags) -> Result<bool, Error> {
+        let object = self.objects.get(id);
+        let slot = slot_of(address) - object.first_slot();
+        let leaf = match object.slots.get(slot).and_then(Slot::leaf) {
+            Some(leaf) => leaf,
+            None => self.make_leaf(world, id, slot).map_err(|_| Error::NoMemory)?,
+        };
+        let index = index_of(address);
+        if world.leaf_get(leaf, index).is_some() {
+            return Ok(false);
+        }
+        self.charge(id, 1)?;
+        self.install(world, Place { id, slot, leaf, index, address }, PageEntry::new(frame, from_flags(flags)).withheld());
+        Ok(true)
+    }
+
+    /// A page that the store could not read.
+    pub(crate) fn page_failed<W: World>(&mut self, world: &mut W, base: u64, page: u64, reason: BadPage) {
+        let address = base + page * PAGE;
+        if !self.pager.reading.remove(&address) {
+            return;
+        }
+        let error = if reason == BadPage::Memory { Error::NoMemory } else { Error::DiskError };
+        if error == Error::DiskError {
+            world.log(format_args!("page {address:#x} cannot be read: {reason:?}"));
+        }
+        self.pager.failed.insert(address, error);
+        world.wake(Key::Page(address), u32::MAX);
+    }
+
+    // ---- writing ----------------------------------------------------------------------------------
+
+    /// Lets a page be written whose entry withheld it.
+    fn unshare<W: World>(&mut self, world: &mut W, place: Place, entry: PageEntry) -> Step<()> {
+        let persistent = self.objects.get(place.id).is_persistent();
+        if world.frame_references(entry.frame) == 1 {
+            if persistent {
+                self.mark_dirty(place)?;
+            }
+            world.leaf_set(place.leaf, place.index, Some(PageEntry::new(entry.frame, entry.limits)));
+            return Ok(());
+        }
+        let Ok(copy) = world.frame_any() else { return Err(self.frames_wanted(world)) };
+        if persistent && let Err(error) = self.mark_dirty(place) {
+            world.frame_release(copy);
+            return Err(error.into());
+        }
+        world.frame_copy(entry.frame, copy);
+        world.leaf_set(place.leaf, place.index, Some(PageEntry::new(copy, entry.limits)));
+        world.flush_page(place.address);
+        world.frame_release(entry.frame);
+        Ok(())
+    }
+
+    /// Notes that a page of a persistent object is changed, and has the store promise space for it.
+    pub(crate) fn mark_dirty(&mut self, place: Place) -> Result<(), Error> {
+        let object = self.objects.get_mut(place.id);
+        if object.slots.touch(place.slot).dirty.has(place.index) {
+            return Ok(());
+        }
+        self.store.reserve(object.base(), object.page_of(place.address)).map_err(|_| Error::DiskFull)?;
+        self.note_dirty(place.id, place.slot, place.index);
+        Ok(())
+    }
+
+    /// Sets the bit of a page that is changed.
+    pub(crate) fn note_dirty(&mut self, id: ObjectId, slot: u64, index: usize) {
+        let object = self.objects.get_mut(id);
+        if object.slots.touch(slot).dirty.set(index) {
+            object.dirty += 1;
+            self.pager.dirty += 1;
+            if !object.listed_dirty {
+                object.listed_dirty = true;
+                self.pager.dirty_objects.push(id);
+            }
+        }
+    }
+
+    /// Freezes the dirty pages of an object in a range of addresses and hands them over: the store
+    /// gets a reference on each frame, and the next write to it makes a copy. The caller flushes
+    /// translations if this says that writing was taken away.
+    pub(crate) fn freeze_dirty<W: World>(&mut self, world: &mut W, id: ObjectId, from: u64, to: u64, pages: &mut Vec<DirtyPage>) -> bool {
+        let object = self.objects.get_mut(id);
+        let mut taken_away = false;
+        let mut next = object.slots.next_with_leaf(slot_of(from.max(object.base())) - object.first_slot());
+        while let Some(slot) = next {
+            next = object.slots.next_with_leaf(slot + 1);
+            let start = (object.first_slot() + slot) * abi::address::SLOT;
+            if start >= to {
+                break;
+            }
+            let base = object.base();
+            let Some(state) = object.slots.get_mut(slot) else { break };
+            let Some(leaf) = state.leaf() else { continue };
+            let mut index = from.saturating_sub(start).div_ceil(PAGE) as usize;
+            while let Some(found) = state.dirty.next(index) {
+                index = found + 1;
+                let address = start + found as u64 * PAGE;
+                if address >= to {
+                    break;
+                }
+                state.dirty.clear(found);
+                object.dirty -= 1;
+                self.pager.dirty -= 1;
+                let Some(entry) = world.leaf_get(leaf, found) else { continue };
+                if entry.limits.contains(Rights::W) && !entry.write_withheld {
+                    world.leaf_set(leaf, found, Some(PageEntry::new(entry.frame, entry.limits).withheld()));
+                    taken_away = true;
+                }
+                world.frame_share(entry.frame);
+                let page = (address - base) / PAGE;
+                pages.push(DirtyPage { base, page, frame: store_frame(entry.frame), flags: to_flags(entry.limits) });
+            }
+        }
+        taken_away
+    }
+
+    // ---- pages go ---------------------------------------------------------------------------------
+
+    /// Drops the resident pages of an object from address `from` to `to`.
+    pub(crate) fn drop_pages<W: World>(&mut self, world: &mut W, id: ObjectId, from: u64, to: u64, remembered: Remembered) {
+        let object = self.objects.get(id);
+        let (first_slot, base) = (object.first_slot(), object.base());
+        let mut gone = Gone::default();
+        let mut dropped = 0;
+        let mut next = object.slots.next_with_leaf(slot_of(from.max(base)) - first_slot);
+        while let Some(slot) = next {
+            let object = self.objects.get_mut(id);
+            next = object.slots.next_with_leaf(slot + 1);
+            let start = (first_slot + slot) * abi::address::SLOT;
+            if start >= to {
+                break;
+            }
+            let Some(state) = object.slots.get_mut(slot) else { break };
+            let Some(leaf) = state.leaf() else { continue };
+            let mut index = from.saturating_sub(start).div_ceil(PAGE) as usize;
+            while let Some(found) = state.resident.next(index) {
+                index = found + 1;
+                let address = start + found as u64 * PAGE;
+                if address >= to {
+                    break;
+                }
+                state.resident.clear(found);
+                dropped += 1;
+                if state.dirty.clear(found) {
+                    object.dirty -= 1;
+                    self.pager.dirty -= 1;
+                    self.store.unreserve(base, (address - base) / PAGE);
+                }
+                if let Some(entry) = world.leaf_get(leaf, found) {
+                    world.leaf_set(leaf, found, None);
+                    gone.add(world, address, entry.frame, remembered);
+                }
+            }
+        }
+        gone.release(world, remembered);
+        if dropped > 0 {
+            self.objects.get_mut(id).resident -= dropped;
+            self.pager.resident -= dropped;
+            self.refund(id, dropped);
+        }
+        if !self.pager.reading.is_empty() || !self.pager.failed.is_empty() {
+            self.forget_reads(world, from.max(base), to);
+        }
+    }
+
+    /// What is on its way for these addresses is not wanted any more.
+    fn forget_reads<W: World>(&mut self, world: &mut W, from: u64, to: u64) {
+        while let Some(&address) = self.pager.reading.range(from..to).next() {
+            self.pager.reading.remove(&address);
+            world.wake(Key::Page(address), u32::MAX);
+        }
+        while let Some((&address, _)) = self.pager.failed.range(from..to).next() {
+            self.pager.failed.remove(&address);
+        }
+    }
+
+    /// Destroys the leaves of an object from slot `from` on. Their pages are dropped already.
+    pub(crate) fn drop_leaves<W: World>(&mut self, world: &mut W, id: ObjectId, from: u64) {
+        let holders = core::mem::take(&mut self.objects.get_mut(id).holders);
+        for &space in &holders {
+            if self.unlink_slots(world, space, id, from) {
+                if let Some(domain) = self.domains.get_mut(space) {
+                    domain.linked_slot = u64::MAX;
+                }
+                world.flush_space(space);
+            }
+        }
+        let object = self.objects.get_mut(id);
+        object.holders = holders;
+        let mut next = object.slots.next_with_leaf(from);
+        let mut dropped = 0;
+        while let Some(slot) = next {
+            if let Some(state) = object.slots.get_mut(slot)
+                && let Some(leaf) = state.leaf()
+            {
+                state.set_leaf(None);
+                world.leaf_destroy(leaf);
+                dropped += 1;
+            }
+            next = object.slots.next_with_leaf(slot + 1);
+        }
+        self.pager.leaves -= dropped;
+        self.refund(id, dropped);
+    }
+
+    // ---- paying ---------------------------------------------------------------------------------
+
+    /// Charges frames to the account that pays for an object.
+    #[inline]
+    pub(crate) fn charge(&mut self, id: ObjectId, frames: u64) -> Result<(), Error> {
+        match self.objects.get(id).account {
+            Some(task) => self.tasks.charge(task, frames),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes a charge back.
+    #[inline]
+    pub(crate) fn refund(&mut self, id: ObjectId, frames: u64) {
+        if let Some(task) = self.objects.get(id).account {
+            self.tasks.refund(task, frames);
+        }
+    }
+
+    /// Frames that an object occupies: pages and page tables.
+    pub(crate) fn frames_of(object: &Object) -> u64 {
+        let mut frames = object.resident;
+        let mut next = object.slots.next_with_leaf(0);
+        while let Some(slot) = next {
+            frames += 1;
+            next = object.slots.next_with_leaf(slot + 1);
+        }
+        frames
+    }
+
+    /// Says from now on who pays for an object. Nobody always can.
+    ///
+    /// # Errors
+    /// [`Error::LimitReached`]: nothing has changed.
+    pub(crate) fn set_account(&mut self, id: ObjectId, task: Option<crate::task::TaskId>) -> Result<(), Error> {
+        let object = self.objects.get(id);
+        if object.account == task {
+            return Ok(());
+        }
+        let frames = Self::frames_of(object);
+        if let Some(task) = task {
+            self.tasks.charge(task, frames)?;
+        }
+        self.refund(id, frames);
+        self.objects.get_mut(id).account = task;
+        Ok(())
+    }
+
+    // ---- when memory is short ---------------------------------------------------------------------
+
+    /// No frame is free. Takes clean pages of persistent objects back, or has dirty ones written
+    /// first. Tells whether to wait, to try again at once, or that nothing can be done.
+    #[cold]
+    pub(crate) fn frames_wanted<W: World>(&mut self, world: &mut W) -> Stop {
+        if self.reclaim(world) > 0 || self.store.shrink(world, RECLAIM_BATCH) > 0 {
+            // A key that is always about to be woken: the fault or call is simply done again.
+            self.pager_wakes_later();
+            return Stop::Wait(Key::Frames);
+        }
+        if self.pager.dirty > 0 || self.checkpoint.is_running() {
+            self.checkpoint_request(world);
+            return if self.checkpoint.is_running() { Stop::Wait(Key::Checkpoint) } else { Stop::Fail(Error::NoMemory) };
+        }
+        Stop::Fail(Error::NoMemory)
+    }
+
+    /// Takes clean pages of persistent objects from memory; they are read again when touched.
+    fn reclaim<W: World>(&mut self, world: &mut W) -> usize {
+        let mut frames = Vec::with_capacity(RECLAIM_BATCH);
+        let count = self.objects.table_len();
+        for _ in 0..count {
+            self.pager.hand = (self.pager.hand + 1) % count.max(1);
+            let id = ObjectId(self.pager.hand);
+            if self.objects.is_live(id) && self.objects.get(id).is_persistent() {
+                self.reclaim_from(world, id, &mut frames);
+            }
+            if frames.len() == RECLAIM_BATCH {
+                break;
+            }
+        }
+        if !frames.is_empty() {
+            world.flush_everything();
+        }
+        for &frame in &frames {
+            world.frame_release(frame);
+        }
+        frames.len()
+    }
+
+    fn reclaim_from<W: World>(&mut self, world: &mut W, id: ObjectId, frames: &mut Vec<Frame>) {
+        let object = self.objects.get_mut(id);
+        let before = frames.len();
+        let mut next = object.slots.next_with_leaf(0);
+        while let Some(slot) = next {
+            next = object.slots.next_with_leaf(slot + 1);
+            let Some(state) = object.slots.get_mut(slot) else { break };
+            let Some(leaf) = state.leaf() else { continue };
+            let mut index = 0;
+            while frames.len() < RECLAIM_BATCH
+                && let Some(found) = state.resident.next(index)
+            {
+                index = found + 1;
+                let Some(entry) = world.leaf_get(leaf, found) else { continue };
+                let clean = entry.write_withheld || !entry.limits.contains(Rights::W);
+                if clean && !state.dirty.has(found) && world.frame_references(entry.frame) == 1 {
+                    world.leaf_set(leaf, found, None);
+                    state.resident.clear(found);
+                    frames.push(entry.frame);
+                }
+            }
+        }
+        let taken = (frames.len() - before) as u64;
+        if taken > 0 {
+            object.complete = false;
+            object.resident -= taken;
+            self.pager.resident -= taken;
+            self.refund(id, taken);
+        }
+    }
+}
+
+/// Frames that were taken out of page tables and may still be remembered by a processor.
+struct Gone {
+    pages: [(u64, Frame); RECLAIM_BATCH],
+    count: usize,
+}
+
+impl Default for Gone {
+    fn default() -> Self {
+        Self { pages: [(0, Frame(0)); RECLAIM_BATCH], count: 0 }
+    }
+}
+
+impl Gone {
+    #[inline]
+    fn add<W: World>(&mut self, world: &mut W, address: u64, frame: Frame, remembered: Remembered) {
+        if remembered == Remembered::No {
+            world.frame_release(frame);
+            return;
+        }
+        if self.count == self.pages.len() {
+            self.release(world, remembered);
+        }
+        self.pages[self.count] = (address, frame);
+        self.count += 1;
+    }
+
+    fn release<W: World>(&mut self, world: &mut W, remembered: Remembered) {
+        let pages = &self.pages[..self.count];
+        if remembered == Remembered::Perhaps && !pages.is_empty() {
+            if pages.len() > FLUSH_SINGLY {
+                world.flush_everything();
+            } else {
+                pages.iter().for_each(|&(address, _)| world.flush_page(address));
+            }
+        }
+        pages.iter().for_each(|&(_, frame)| world.frame_release(frame));
+        self.count = 0;
+    }
+}

@@ -1,0 +1,522 @@
+//! The checkpoint: from the state of one moment to a new durable generation.
+//!
+//! Phases, each complete before the next begins:
+//!
+//! 1. *settle*: pending map changes are made in the maps;
+//! 2. *doom*: the maps of deleted objects are taken down;
+//! 3. *pages*: every dirty page goes to a new block, its map entry follows;
+//! 4. *nodes*: every dirty map node goes to a new block, children first;
+//! 5. *table*: the same for the object table;
+//! 6. *bitmap*: what the bitmap region of this generation lacks;
+//! 7. *flush*, then *superblock*, both copies, then *flush*: the commit.
+//!
+//! A failure leaves the previous generation untouched. What was written stays dirty in memory and
+//! goes to other blocks next time.
+
+use crate::allocation::ReadsBefore;
+use crate::breaks::Invariant;
+use crate::event::{CheckpointKind, DirtyPage, Event, Failure};
+use crate::geometry::{Geometry, SUMS, region_of};
+use crate::io::{Purpose, WRITES_MAX};
+use crate::journal::Chain;
+use crate::map::{Discard, Entry, MapKey, MapRoot, Path};
+use crate::pending::{Journaled, MapChanges};
+use crate::store::{JournalState, Progress, Store, Work};
+use crate::superblock::{Place, Superblock};
+use crate::table::Part;
+use crate::world::{DiskError, Frame, Operation, World};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+
+/// Slot numbers that a checkpoint leases beyond those issued.
+pub(crate) const LEASE_SLACK: u64 = 1024;
+
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Phase {
+    Settle,
+    Doom,
+    Pages,
+    Nodes,
+    Table,
+    Bitmap,
+    Index,
+    Flush,
+    Superblock,
+    Commit,
+    Done,
+}
+
+/// How far a phase got.
+enum Step {
+    /// It is complete.
+    Complete,
+    /// It waits for something under way.
+    Waiting,
+}
+
+/// A running or waiting checkpoint.
+pub(crate) struct Checkpoint {
+    kind: CheckpointKind,
+    phase: Phase,
+    /// Pages to write; those whose path must be read first go to the end.
+    pages: VecDeque<DirtyPage>,
+    /// Writes of pages under way: the page, its block and checksum.
+    writing: BTreeMap<u32, (DirtyPage, Entry)>,
+    next_write: u32,
+    /// Requests under way.
+    outstanding: usize,
+    failure: Option<Failure>,
+    /// Map nodes and table parts yet to be written, and all parts that were begun.
+    nodes: VecDeque<MapKey>,
+    parts: VecDeque<Part>,
+    written_parts: Vec<Part>,
+    /// Bitmap and index blocks yet to be written.
+    bitmap: VecDeque<usize>,
+    index: BTreeSet<usize>,
+    changed: BTreeSet<u64>,
+    deleted: Vec<u64>,
+    superblock_checksum: u64,
+    lease: u64,
+    entered: Option<Phase>,
+}
+
+impl Checkpoint {
+    pub(crate) fn new(pages: Vec<DirtyPage>, kind: CheckpointKind, changed: BTreeSet<u64>, deleted: Vec<u64>) -> Self {
+        Self {
+            kind,
+            phase: Phase::Settle,
+            pages: pages.into(),
+            writing: BTreeMap::new(),
+            next_write: 0,
+            outstanding: 0,
+            failure: None,
+            nodes: VecDeque::new(),
+            parts: VecDeque::new(),
+            written_parts: Vec::new(),
+            bitmap: VecDeque::new(),
+            index: BTreeSet::new(),
+            changed,
+            deleted,
+            superblock_checksum: 0,
+            lease: 0,
+            entered: None,
+        }
+    }
+
+    /// Makes it fail before it has begun: something it relied on did not become durable.
+    pub(crate) fn fail(&mut self, reason: Failure) {
+        self.failure.get_or_insert(reason);
+    }
+
+    /// A request of this job is complete.
+    pub(crate) fn completed(
+        &mut self,
+        store: &mut Store,
+        world: &mut impl World,
+        purpose: Purpose,
+        result: Result<(), DiskError>,
+    ) {
+        self.outstanding -= 1;
+        if result.is_err() {
+            self.fail(Failure::Disk);
+        }
+        let Purpose::Write(number) = purpose else { return };
+        let Some((page, entry)) = self.writing.remove(&number) else { return };
+        if result.is_ok() {
+            let old = store.set_entry(world, page.base, page.page, entry);
+            store.allocation.free(old.block);
+        } else {
+            store.allocation.release(entry.block);
+        }
+        store.give_back(&page);
+    }
+
+    pub(crate) fn advance(&mut self, store: &mut Store, world: &mut impl World) -> Progress {
+        while self.failure.is_none() && self.phase != Phase::Done {
+            match self.step(store, world) {
+                Ok(Step::Complete) => self.phase = self.phase.next(),
+                Ok(Step::Waiting) => return Progress::Waiting,
+                Err(reason) => self.fail(reason),
+            }
+        }
+        if self.outstanding > 0 { Progress::Waiting } else { Progress::Over }
+    }
+
+    fn step(&mut self, store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
+        let entering = self.entered != Some(self.phase);
+        self.entered = Some(self.phase);
+        match self.phase {
+            Phase::Settle => settle(store, world),
+            Phase::Doom => take_down(store, world),
+            Phase::Pages => self.write_pages(store, world),
+            Phase::Nodes => {
+                if entering {
+                    self.nodes = store.maps.dirty_bottom_up().into();
+                }
+                self.write_nodes(store, world)
+            }
+            Phase::Table => {
+                if entering {
+                    store.table.take_released().into_iter().for_each(|block| store.allocation.free(block));
+                    self.parts = store.table.dirty_parts().into();
+                }
+                self.write_table(store, world)
+            }
+            Phase::Bitmap => {
+                if entering {
+                    self.bitmap = store.allocation.stale(region_of(store.generation + 1)).into();
+                }
+                self.write_bitmap(store, world)
+            }
+            Phase::Index => self.write_index(store, world),
+            Phase::Flush => {
+                if self.outstanding > 0 {
+                    return Ok(Step::Waiting);
+                }
+                if entering && store.breaks.keeps(Invariant::FlushFirst) {
+                    self.submit(store, world, Operation::Flush, 0, Frame(0), Purpose::Flush);
+                }
+                Ok(self.when_quiet())
+            }
+            Phase::Superblock => {
+                if entering {
+                    self.write_superblock(store, world)?;
+                }
+                Ok(self.when_quiet())
+            }
+            Phase::Commit => {
+                if entering {
+                    self.submit(store, world, Operation::Flush, 0, Frame(0), Purpose::Flush);
+                }
+                Ok(self.when_quiet())
+            }
+            Phase::Done => Ok(Step::Complete),
+        }
+    }
+
+    fn when_quiet(&self) -> Step {
+        if self.outstanding == 0 { Step::Complete } else { Step::Waiting }
+    }
+
+    fn submit(&mut self, store: &mut Store, world: &mut impl World, operation: Operation, block: u64, frame: Frame, purpose: Purpose) {
+        self.outstanding += 1;
+        store.io.submit(world, operation, block, frame, purpose);
+    }
+
+    fn write_pages(&mut self, store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
+        let mut blocked = 0;
+        while self.outstanding < WRITES_MAX && blocked < self.pages.len() {
+            let Some(page) = self.pages.pop_front() else { break };
+            let Some(row) = store.table.get(page.base).filter(|row| page.page < row.record.pages) else {
+                // Deleted or cut off before the checkpoint was begun.
+                store.give_back(&page);
+                continue;
+            };
+            let mut root = row.map;
+            let path = store.maps.prepare(world, page.base, &mut root, page.page);
+            store.table.set_map(page.base, root);
+            match path {
+                Path::Ready => self.write_page(store, world, page)?,
+                Path::NoMemory => {
+                    self.pages.push_back(page);
+                    return Err(Failure::Memory);
+                }
+                Path::Missing(missing) => {
+                    self.pages.push_back(page);
+                    blocked += 1;
+                    store.load_for_job(world, missing)?;
+                }
+            }
+        }
+        Ok(if self.pages.is_empty() { self.when_quiet() } else { Step::Waiting })
+    }
+
+    fn write_page(&mut self, store: &mut Store, world: &mut impl World, page: DirtyPage) -> Result<(), Failure> {
+        let block = store.take_block().inspect_err(|_| self.pages.push_back(page))?;
+        let checksum = store.key.checksum(block, world.bytes(page.frame));
+        let number = self.next_write;
+        self.next_write += 1;
+        self.writing.insert(number, (page, Entry { block, flags: page.flags, checksum }));
+        self.submit(store, world, Operation::Write, block, page.frame, Purpose::Write(number));
+        Ok(())
+    }
+
+    fn write_nodes(&mut self, store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
+        while self.outstanding < WRITES_MAX {
+            let Some(key) = self.nodes.pop_front() else { return Ok(Step::Complete) };
+            let Some(frame) = store.maps.frame(key) else { continue };
+            let block = store.take_node_block()?;
+            let entry = Entry { block, checksum: store.key.checksum(block, world.bytes(frame)), ..Entry::NONE };
+            let old = store.set_node_entry(world, key, entry);
+            store.allocation.free(old.block);
+            self.submit(store, world, Operation::Write, block, frame, Purpose::Resident);
+        }
+        Ok(Step::Waiting)
+    }
+
+    fn write_table(&mut self, store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
+        while let Some(&part) = self.parts.front() {
+            let Some(frame) = self.scratch(store, world)? else { return Ok(Step::Waiting) };
+            let Ok(block) = store.take_node_block() else {
+                store.io.recycle(world, frame);
+                return Err(Failure::DiskFull);
+            };
+            crate::table_format::encode(&store.table, part, world.bytes_mut(frame));
+            let checksum = store.key.checksum(block, world.bytes(frame));
+            let old = store.table.set_place(part, Place { block, checksum });
+            store.allocation.free(old.block);
+            self.written_parts.push(part);
+            self.parts.pop_front();
+            self.submit(store, world, Operation::Write, block, frame, Purpose::Scratch(frame));
+        }
+        Ok(Step::Complete)
+    }
+
+    /// A frame to write from, or `None` if one will come back soon.
+    fn scratch(&self, store: &mut Store, world: &mut impl World) -> Result<Option<Frame>, Failure> {
+        if self.outstanding >= WRITES_MAX {
+            return Ok(None);
+        }
+        match store.io.frame(world) {
+            Some(frame) => Ok(Some(frame)),
+            None if self.outstanding > 0 => Ok(None),
+            None => Err(Failure::Memory),
+        }
+    }
+
+    fn write_bitmap(&mut self, store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
+        let region = region_of(store.generation + 1);
+        while let Some(&block) = self.bitmap.front() {
+            let mut sum = 0;
+            if !store.allocation.is_free(block) {
+                let Some(frame) = self.scratch(store, world)? else { return Ok(Step::Waiting) };
+                let at = store.geometry.bitmap_start(region) + block as u64;
+                store.allocation.encode(block, world.bytes_mut(frame));
+                sum = store.key.checksum(at, world.bytes(frame));
+                self.submit(store, world, Operation::Write, at, frame, Purpose::Scratch(frame));
+            }
+            store.allocation.regions[region].sums[block] = sum;
+            self.index.insert(block / SUMS as usize);
+            self.bitmap.pop_front();
+        }
+        Ok(Step::Complete)
+    }
+
+    fn write_index(&mut self, store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
+        let region = region_of(store.generation + 1);
+        while let Some(&block) = self.index.first() {
+            let first = block * SUMS as usize;
+            let sums = &store.allocation.regions[region].sums;
+            let free = sums.iter().skip(first).take(SUMS as usize).all(|&sum| sum == 0);
+            let mut sum = 0;
+            if !free {
+                let Some(frame) = self.scratch(store, world)? else { return Ok(Step::Waiting) };
+                let at = store.geometry.index_start(region) + block as u64;
+                store.allocation.encode_index(region, block, world.bytes_mut(frame));
+                sum = store.key.checksum(at, world.bytes(frame));
+                self.submit(store, world, Operation::Write, at, frame, Purpose::Scratch(frame));
+            }
+            store.allocation.regions[region].index[block] = sum;
+            self.index.pop_first();
+        }
+        Ok(Step::Complete)
+    }
+
+    fn write_superblock(&mut self, store: &mut Store, world: &mut impl World) -> Result<(), Failure> {
+        let generation = store.generation + 1;
+        let clean = self.kind == CheckpointKind::Shutdown;
+        self.lease = if clean { store.high_water } else { store.high_water.saturating_add(LEASE_SLACK) };
+        let superblock = Superblock {
+            generation,
+            nonce: store.nonce,
+            key: store.key,
+            geometry: store.geometry,
+            address_bits: store.address_bits,
+            clean,
+            table: store.table.root_place(),
+            objects: store.table.len(),
+            high_water: store.high_water,
+            lease: self.lease,
+            index: store.allocation.regions[region_of(generation)].index.clone(),
+        };
+        let (bytes, checksum) = superblock.encode(Geometry::superblock(generation, 0));
+        self.superblock_checksum = checksum;
+        for copy in 0..2 {
+            let frame = store.io.frame(world).ok_or(Failure::Memory)?;
+            world.bytes_mut(frame).copy_from_slice(&bytes);
+            self.submit(store, world, Operation::Write, Geometry::superblock(generation, copy), frame, Purpose::Scratch(frame));
+        }
+        Ok(())
+    }
+
+    /// The job is over, one way or the other.
+    pub(crate) fn finish(mut self, store: &mut Store) {
+        for page in core::mem::take(&mut self.pages) {
+            store.give_back(&page);
+        }
+        match self.failure {
+            None => self.commit(store),
+            Some(reason) => self.abort(store, reason),
+        }
+        store.thaw();
+    }
+
+    fn commit(self, store: &mut Store) {
+        let reads = store.page_reads.values().any(|read| read.generation < store.generation);
+        let reads = if reads { ReadsBefore::Some } else { ReadsBefore::None };
+        store.generation += 1;
+        store.allocation.commit(region_of(store.generation), reads);
+        store.maps.clear_dirty();
+        store.table.clear_dirty(&self.written_parts);
+        store.lease = self.lease;
+        store.journal = Chain::new(store.generation, store.nonce, self.superblock_checksum);
+        store.journal_state = JournalState::Open;
+        for base in &self.deleted {
+            store.deleted.remove(base);
+        }
+        store.events.push_back(Event::CheckpointDone { generation: store.generation, deleted: self.deleted });
+    }
+
+    fn abort(self, store: &mut Store, reason: Failure) {
+        // Nodes stay dirty; overflow blocks have no mark of their own but that they lie nowhere.
+        for &part in self.written_parts.iter().filter(|part| matches!(part, Part::Overflow(..))) {
+            let place = store.table.set_place(part, Place::default());
+            store.allocation.free(place.block);
+        }
+        store.allocation.restale(region_of(store.generation + 1));
+        for (base, older) in core::mem::take(&mut store.settling) {
+            let newer = store.pending.remove(&base).unwrap_or_default();
+            store.pending.insert(base, newer.over(older));
+        }
+        store.changed.extend(self.changed);
+        store.events.push_back(Event::CheckpointFailed { reason });
+        store.fail_queued_syncs();
+    }
+}
+
+impl Phase {
+    fn next(self) -> Self {
+        match self {
+            Self::Settle => Self::Doom,
+            Self::Doom => Self::Pages,
+            Self::Pages => Self::Nodes,
+            Self::Nodes => Self::Table,
+            Self::Table => Self::Bitmap,
+            Self::Bitmap => Self::Index,
+            Self::Index => Self::Flush,
+            Self::Flush => Self::Superblock,
+            Self::Superblock => Self::Commit,
+            Self::Commit | Self::Done => Self::Done,
+        }
+    }
+}
+
+/// Makes the pending changes in the maps.
+fn settle(store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
+    let bases: Vec<u64> = store.settling.keys().copied().collect();
+    let mut waiting = false;
+    for base in bases {
+        let Some(mut root) = store.table.get(base).map(|row| row.map) else {
+            store.settling.remove(&base);
+            continue;
+        };
+        let Some(changes) = store.settling.remove(&base) else { continue };
+        let settled = settle_object(store, world, base, &mut root, &changes);
+        store.table.set_map(base, root);
+        if !matches!(settled, Ok(Step::Complete)) {
+            store.settling.insert(base, changes);
+            settled?;
+            waiting = true;
+        }
+    }
+    Ok(if waiting { Step::Waiting } else { Step::Complete })
+}
+
+fn settle_object(
+    store: &mut Store,
+    world: &mut impl World,
+    base: u64,
+    root: &mut MapRoot,
+    changes: &MapChanges,
+) -> Result<Step, Failure> {
+    let mut waiting = false;
+    for (&start, &end) in &changes.zeroed {
+        waiting |= !discard(store, world, base, root, (start, end))?;
+    }
+    for (&page, &flags) in &changes.flags {
+        match store.maps.prepare(world, base, root, page) {
+            Path::NoMemory => return Err(Failure::Memory),
+            Path::Missing(missing) => {
+                store.load_for_job(world, missing)?;
+                waiting = true;
+            }
+            Path::Ready => {
+                let old = store.maps.set(world, base, root, page, Entry::NONE);
+                store.maps.set(world, base, root, page, Entry { flags, ..old });
+            }
+        }
+    }
+    Ok(if waiting { Step::Waiting } else { Step::Complete })
+}
+
+/// Drops a range of pages; `false` if nodes must be read first.
+fn discard(store: &mut Store, world: &mut impl World, base: u64, root: &mut MapRoot, range: (u64, u64)) -> Result<bool, Failure> {
+    let mut pass =
+        Discard { maps: &mut store.maps, pages: world, base, range, freed: Vec::new(), missing: Vec::new() };
+    pass.run(root);
+    let (freed, missing) = (pass.freed, pass.missing);
+    freed.into_iter().for_each(|block| store.allocation.free(block));
+    let complete = missing.is_empty();
+    for node in missing {
+        store.load_for_job(world, node)?;
+    }
+    Ok(complete)
+}
+
+/// Takes down the maps of deleted objects.
+fn take_down(store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
+    let bases: Vec<u64> = store.doomed.keys().copied().collect();
+    for base in bases {
+        let Some(mut root) = store.doomed.remove(&base) else { continue };
+        let complete = discard(store, world, base, &mut root, (0, u64::MAX));
+        if complete != Ok(true) {
+            store.doomed.insert(base, root);
+            complete?;
+        }
+    }
+    Ok(if store.doomed.is_empty() { Step::Complete } else { Step::Waiting })
+}
+
+impl Store {
+    /// Sets the entry of a page whose path is prepared; gives the old one.
+    pub(crate) fn set_entry(&mut self, world: &mut impl World, base: u64, page: u64, entry: Entry) -> Entry {
+        self.set_node_entry(world, MapKey { base, level: 0, index: page }, entry)
+    }
+
+    fn set_node_entry(&mut self, world: &mut impl World, key: MapKey, entry: Entry) -> Entry {
+        let Some(mut root) = self.table.get(key.base).map(|row| row.map) else { return Entry::NONE };
+        let old = self.maps.set_child(world, &mut root, key, entry);
+        self.table.set_map(key.base, root);
+        old
+    }
+
+    /// Gives the frame of a dirty page back.
+    pub(crate) fn give_back(&mut self, page: &DirtyPage) {
+        self.events.push_back(Event::PageWritten { base: page.base, page: page.page, frame: page.frame });
+    }
+
+    /// A checkpoint failed: what was to come after it fails too.
+    fn fail_queued_syncs(&mut self) {
+        let mut rest = VecDeque::new();
+        for work in core::mem::take(&mut self.queue) {
+            match work {
+                Work::Sync(request) => self.refuse(request, |ticket| Event::SyncFailed(ticket, Failure::Checkpoint)),
+                Work::Checkpoint(job) => rest.push_back(Work::Checkpoint(job)),
+            }
+        }
+        self.queue = rest;
+        for changes in self.pending.values_mut() {
+            changes.journaled = Journaled::No;
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! The objects as callers see them: the table with the changes on top that came while it was frozen.
+
+use crate::event::{DiskFull, NoObject, PutError};
+use crate::map::levels_for;
+use crate::pending::MapChanges;
+use crate::record::ObjectRecord;
+use crate::store::Store;
+
+impl Store {
+    /// The object at `base`.
+    pub fn object(&self, base: u64) -> Option<&ObjectRecord> {
+        match self.overlay.get(&base) {
+            Some(change) => change.as_ref(),
+            None => self.table.get(base).map(|row| &row.record),
+        }
+    }
+
+    /// The object that `address` lies in.
+    pub fn object_containing(&self, address: u64) -> Option<&ObjectRecord> {
+        self.at_or_before(address).filter(|record| address < record.end())
+    }
+
+    /// All objects in the order of their addresses.
+    pub fn objects(&self) -> Objects<'_> {
+        self.objects_from(0)
+    }
+
+    /// The objects whose bases are at least `base`, in order.
+    pub fn objects_from(&self, base: u64) -> Objects<'_> {
+        Objects { store: self, next: Some(base) }
+    }
+
+    /// Whether an object at `base` was deleted and the deletion is not yet in a durable checkpoint:
+    /// its address must not be used again.
+    pub fn awaits_deletion(&self, base: u64) -> bool {
+        self.deleted.contains(&base)
+    }
+
+    fn at_or_before(&self, address: u64) -> Option<&ObjectRecord> {
+        let changed = self.overlay.range(..=address).rev().find_map(|(_, change)| change.as_ref());
+        let mut row = self.table.floor(address);
+        while let Some(found) = row
+            && self.overlay.contains_key(&found.record.base)
+        {
+            row = found.record.base.checked_sub(1).and_then(|before| self.table.floor(before));
+        }
+        let kept = row.map(|row| &row.record);
+        changed.into_iter().chain(kept).max_by_key(|record| record.base)
+    }
+
+    fn at_or_after(&self, address: u64) -> Option<&ObjectRecord> {
+        let changed = self.overlay.range(address..).find_map(|(_, change)| change.as_ref());
+        let mut row = self.table.ceiling(address);
+        while let Some(found) = row
+            && self.overlay.contains_key(&found.record.base)
+        {
+            row = self.table.ceiling(found.record.base + 1);
+        }
+        let kept = row.map(|row| &row.record);
+        changed.into_iter().chain(kept).min_by_key(|record| record.base)
+    }
+
+    /// Enters an object, or changes the record of the one at that base (whose pages it keeps, as
+    /// far as the new size covers them). In force at once; durable with the next checkpoint, or by a
+    /// sync that names the object.
+    ///
+    /// # Errors
+    /// [`PutError`]; nothing was changed.
+    pub fn put_object(&mut self, record: &ObjectRecord) -> Result<(), PutError> {
+        record.check(self.address_bits)?;
+        if self.deleted.contains(&record.base) {
+            return Err(PutError::DeletionPending);
+        }
+        let before = record.base.checked_sub(1).and_then(|address| self.at_or_before(address));
+        let after = self.at_or_after(record.base + 1);
+        if before.is_some_and(|other| other.end() > record.base) || after.is_some_and(|other| other.base < record.end()) {
+            return Err(PutError::Overlap);
+        }
+        let old_pages = self.object(record.base).map(|old| old.pages);
+        let blocks = 3 + record.body_bytes() as u64 / 4096;
+        // A change to an object that is there, a revocation perhaps, may use the pool.
+        let room = if old_pages.is_none() {
+            self.has_room(blocks)
+        } else {
+            self.allocation.free_blocks() >= self.needed() + blocks
+        };
+        if !room {
+            return Err(PutError::DiskFull);
+        }
+        if let Some(old) = old_pages
+            && record.pages < old
+        {
+            self.note_zeroed(record.base, record.pages, old);
+        }
+        self.changed.insert(record.base);
+        if self.is_frozen() {
+            self.overlay.insert(record.base, Some(record.clone()));
+        } else {
+            self.table.put(record.clone());
+        }
+        Ok(())
+    }
+
+    /// Deletes an object with all its pages. In force at once; never fails for lack of space.
+    ///
+    /// # Errors
+    /// [`NoObject`].
+    pub fn delete_object(&mut self, base: u64) -> Result<(), NoObject> {
+        self.object(base).ok_or(NoObject)?;
+        self.changed.insert(base);
+        self.deleted.insert(base);
+        self.pending.remove(&base);
+        if self.is_frozen() {
+            self.overlay.insert(base, None);
+        } else {
+            self.remove_from_table(base);
+        }
+        Ok(())
+    }
+
+    fn remove_from_table(&mut self, base: u64) {
+        self.pending.remove(&base);
+        if let Some(map) = self.table.remove(base) {
+            self.doomed.insert(base, map);
+        }
+    }
+
+    /// Changes the size of an object; pages beyond a smaller size are gone.
+    ///
+    /// # Errors
+    /// [`PutError`]; nothing was changed. [`PutError::Range`] also if there is no such object.
+    pub fn resize(&mut self, base: u64, pages: u64) -> Result<(), PutError> {
+        let mut record = self.object(base).ok_or(PutError::Range)?.clone();
+        record.pages = pages;
+        self.put_object(&record)
+    }
+
+    /// Makes the changes that came while the table was frozen.
+    pub(crate) fn thaw(&mut self) {
+        self.frozen = false;
+        for (base, change) in core::mem::take(&mut self.overlay) {
+            match change {
+                Some(record) => self.table.put(record),
+                None => self.remove_from_table(base),
+            }
+        }
+    }
+
+    /// Notes that pages read as zero.
+    pub(crate) fn note_zeroed(&mut self, base: u64, start: u64, end: u64) {
+        let pages = self.object(base).map_or(1, |record| record.pages).max(end);
+        let changes = self.pending.entry(base).or_default();
+        changes.zero(start, end);
+        add_cost(changes, 2 * u64::from(levels_for(pages)), pages);
+    }
+
+    /// Forgets all pages from `start` to `end`: they read as zero and have no limits.
+    ///
+    /// # Errors
+    /// [`DiskFull`] if so many discards are pending that even the pool cannot hold their map nodes;
+    /// possible again after the next checkpoint.
+    pub fn discard_pages(&mut self, base: u64, start: u64, end: u64) -> Result<(), DiskFull> {
+        let Some(record) = self.object(base) else { return Ok(()) };
+        let end = end.min(record.pages);
+        if start >= end {
+            return Ok(());
+        }
+        self.room_for_change(2 * u64::from(levels_for(record.pages)))?;
+        self.note_zeroed(base, start, end);
+        Ok(())
+    }
+
+    /// Sets the limits of a page that is not being written.
+    ///
+    /// # Errors
+    /// [`DiskFull`], as for [`Store::discard_pages`].
+    pub fn set_page_flags(&mut self, base: u64, page: u64, flags: crate::PageFlags) -> Result<(), DiskFull> {
+        let Some(pages) = self.object(base).map(|record| record.pages).filter(|&pages| page < pages) else {
+            return Ok(());
+        };
+        self.room_for_change(u64::from(levels_for(pages)))?;
+        let changes = self.pending.entry(base).or_default();
+        changes.limit(page, flags);
+        add_cost(changes, u64::from(levels_for(pages)), pages);
+        Ok(())
+    }
+
+    fn room_for_change(&self, nodes: u64) -> Result<(), DiskFull> {
+        if self.allocation.free_blocks() >= self.needed() + nodes { Ok(()) } else { Err(DiskFull) }
+    }
+
+    /// Promises the space that writing this page will take: to be asked for when a page is first
+    /// written after a checkpoint. Asking again for the same page promises nothing more.
+    ///
+    /// # Errors
+    /// [`DiskFull`]: the writer must not go on. The next two checkpoints may make room.
+    pub fn reserve(&mut self, base: u64, page: u64) -> Result<(), DiskFull> {
+        let pages = self.object(base).map_or(1, |record| record.pages).max(page.saturating_add(1));
+        self.promises.add(base, page, levels_for(pages));
+        if self.has_room(0) {
+            return Ok(());
+        }
+        self.promises.remove(base, page);
+        Err(DiskFull)
+    }
+
+    /// Takes a promise back, for a page that will not be written after all. (Checkpoint and sync
+    /// redeem the promises of the pages they are given.)
+    pub fn unreserve(&mut self, base: u64, page: u64) {
+        self.promises.remove(base, page);
+    }
+}
+
+/// Adds the nodes of one change; all changes together touch no more than all nodes.
+fn add_cost(changes: &mut MapChanges, nodes: u64, pages: u64) {
+    let all = pages / 128 + u64::from(levels_for(pages)) + 1;
+    changes.cost = (changes.cost + nodes).min(all);
+}
+
+/// Objects in the order of their addresses.
+pub struct Objects<'a> {
+    store: &'a Store,
+    next: Option<u64>,
+}
+
+impl<'a> Iterator for Objects<'a> {
+    type Item = &'a ObjectRecord;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let record = self.store.at_or_after(self.next?)?;
+        self.next = record.base.checked_add(1);
+        Some(record)
+    }
+}

@@ -1,0 +1,157 @@
+//! Pages: what is known of one at once, and reading one.
+
+use crate::event::{BadPage, Event, PageFlags, PageLookup, ReadStart};
+use crate::io::Purpose;
+use crate::map::{Entry, Missing, Walk};
+use crate::store::Store;
+use crate::world::{DiskError, Frame, Operation, World};
+use alloc::vec::Vec;
+
+/// A page being read.
+pub(crate) struct Read {
+    base: u64,
+    page: u64,
+    /// The durable generation when it began.
+    pub(crate) generation: u64,
+    /// The frame, once the contents are on their way.
+    arriving: Option<(Frame, Entry)>,
+}
+
+/// What lookups see of a page, all pending changes included.
+pub(crate) enum View {
+    /// There is no such object.
+    Gone,
+    /// Zeroes, with limits if any were set.
+    Zero(Option<PageFlags>),
+    /// Contents at this entry.
+    Stored(Entry),
+    /// A node must be read first.
+    Missing(Missing),
+    /// The contents are lost.
+    Lost,
+}
+
+impl Store {
+    pub(crate) fn view(&self, world: &impl World, base: u64, page: u64) -> View {
+        let Some(record) = self.object(base) else { return View::Gone };
+        if page >= record.pages {
+            return View::Zero(None);
+        }
+        let mut limits = None;
+        for changes in [self.pending.get(&base), self.settling.get(&base)].into_iter().flatten() {
+            limits = limits.or_else(|| changes.flags.get(&page).copied());
+            if changes.is_zeroed(page) {
+                return View::Zero(limits);
+            }
+        }
+        let Some(row) = self.table.get(base) else { return View::Zero(limits) };
+        match self.maps.walk(world, base, &row.map, page) {
+            Walk::Missing(missing) => View::Missing(missing),
+            Walk::Lost => View::Lost,
+            Walk::Entry(entry) => {
+                let entry = Entry { flags: limits.unwrap_or(entry.flags), ..entry };
+                if entry.block != 0 {
+                    View::Stored(entry)
+                } else if entry.is_none() {
+                    View::Zero(limits)
+                } else {
+                    View::Zero(Some(entry.flags))
+                }
+            }
+        }
+    }
+
+    /// What is known at once about a page.
+    pub fn page_flags(&self, world: &impl World, base: u64, page: u64) -> PageLookup {
+        match self.view(world, base, page) {
+            View::Gone | View::Zero(None) => PageLookup::Absent,
+            View::Zero(Some(flags)) => PageLookup::Zero(flags),
+            View::Stored(entry) => PageLookup::Stored(entry.flags),
+            View::Missing(_) => PageLookup::Unknown,
+            View::Lost => PageLookup::Stored(PageFlags::empty()),
+        }
+    }
+
+    /// Begins to read a page, or says that it is zero. Each call that gives [`ReadStart::Reading`] is
+    /// answered by one event; whoever asks twice gets two frames.
+    pub fn read_page(&mut self, world: &mut impl World, base: u64, page: u64) -> ReadStart {
+        if let View::Zero(limits) = self.view(world, base, page) {
+            return ReadStart::Zero(limits);
+        }
+        let read = Read { base, page, generation: self.generation, arriving: None };
+        self.page_reads.insert(self.next_read, read);
+        self.next_read += 1;
+        self.awake = true;
+        ReadStart::Reading
+    }
+
+    /// Lets every read that waits for a node go on.
+    pub(crate) fn advance_reads(&mut self, world: &mut impl World) {
+        let waiting: Vec<u64> =
+            self.page_reads.iter().filter(|(_, read)| read.arriving.is_none()).map(|(&id, _)| id).collect();
+        for id in waiting {
+            self.advance_read(world, id);
+        }
+    }
+
+    fn advance_read(&mut self, world: &mut impl World, id: u64) {
+        let Some(&Read { base, page, .. }) = self.page_reads.get(&id) else { return };
+        let outcome = match self.view(world, base, page) {
+            View::Gone => Err(BadPage::Gone),
+            View::Lost => Err(BadPage::Map),
+            View::Missing(missing) => match self.load(world, missing) {
+                Ok(()) => return,
+                Err(reason) => Err(reason),
+            },
+            View::Zero(limits) => match world.alloc() {
+                None => Err(BadPage::Memory),
+                Some(frame) => {
+                    world.bytes_mut(frame).fill(0);
+                    Ok((frame, limits.unwrap_or_default()))
+                }
+            },
+            View::Stored(entry) => match world.alloc() {
+                None => Err(BadPage::Memory),
+                Some(frame) if !self.geometry.is_data(entry.block) => {
+                    world.free(frame);
+                    Err(BadPage::Checksum)
+                }
+                Some(frame) => {
+                    if let Some(read) = self.page_reads.get_mut(&id) {
+                        read.arriving = Some((frame, entry));
+                    }
+                    self.io.submit(world, Operation::Read, entry.block, frame, Purpose::Page(id));
+                    return;
+                }
+            },
+        };
+        self.page_reads.remove(&id);
+        self.tell(base, page, outcome);
+    }
+
+    pub(crate) fn page_arrived(&mut self, world: &mut impl World, id: u64, result: Result<(), DiskError>) {
+        let Some(Read { base, page, arriving: Some((frame, entry)), .. }) = self.page_reads.remove(&id) else { return };
+        let outcome = if result.is_err() {
+            Err(BadPage::Disk)
+        } else if self.key.checksum(entry.block, world.bytes(frame)) == entry.checksum {
+            Ok((frame, entry.flags))
+        } else {
+            Err(BadPage::Checksum)
+        };
+        if outcome.is_err() {
+            world.free(frame);
+        }
+        self.tell(base, page, outcome);
+    }
+
+    fn tell(&mut self, base: u64, page: u64, outcome: Result<(Frame, PageFlags), BadPage>) {
+        let event = match outcome {
+            Ok((frame, flags)) => Event::PageRead { base, page, frame, flags },
+            Err(reason) => {
+                self.damaged += u64::from(matches!(reason, BadPage::Checksum | BadPage::Map));
+                Event::PageBad { base, page, reason }
+            }
+        };
+        self.events.push_back(event);
+    }
+}

@@ -1,0 +1,342 @@
+//! Syncs: some pages and rows made durable now, by one journal record and one flush.
+//!
+//! Syncs that wait are taken together into one record. A sync begun while a checkpoint runs waits
+//! for it, for the record must follow the new superblock. Space in the journal is promised when a
+//! sync is begun; one that does not fit is handed back at once, and the caller checkpoints.
+
+use crate::event::{DirtyPage, Event, Failure, MountMode, Ticket};
+use crate::geometry::RECORD_BLOCKS;
+use crate::io::{Purpose, WRITES_MAX};
+use crate::journal::{HEADER, Item, record_blocks};
+use crate::map::{Entry, Path};
+use crate::pending::Journaled;
+use crate::store::{JournalState, Progress, Running, Store, Work};
+use crate::world::{BLOCK, DiskError, Frame, Operation, World};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+/// A sync that waits.
+pub(crate) struct SyncRequest {
+    ticket: Ticket,
+    pages: Vec<DirtyPage>,
+    /// Rows and pending map changes, as of the moment it was begun.
+    items: Vec<Item>,
+    /// Objects whose rows it carries.
+    changed: BTreeSet<u64>,
+}
+
+impl SyncRequest {
+    /// Bytes of its items, pages included.
+    fn bytes(&self) -> usize {
+        const PAGE: Item = Item::Page { base: 0, page: 0, entry: Entry::NONE };
+        self.items.iter().map(Item::bytes).sum::<usize>() + self.pages.len() * PAGE.bytes()
+    }
+
+    /// Journal blocks it takes if it gets a record of its own.
+    fn blocks(&self) -> u64 {
+        record_blocks(self.bytes())
+    }
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Phase {
+    Pages,
+    Record,
+    Flush,
+    Done,
+}
+
+/// The syncs that share a record.
+pub(crate) struct SyncGroup {
+    phase: Phase,
+    requests: Vec<SyncRequest>,
+    /// Pages (request, page) whose path is not yet ready.
+    unready: Vec<(usize, usize)>,
+    /// Where each page goes.
+    places: BTreeMap<(usize, usize), Entry>,
+    outstanding: usize,
+    failure: Option<Failure>,
+    /// Of the record, once it is on its way: checksum and blocks.
+    record: Option<(u64, u64)>,
+    flushing: bool,
+}
+
+impl Store {
+    /// Begins to make `pages` and the rows of `objects` durable, of which some may be deleted. A sync
+    /// also carries the discards and limits pending for the objects it names, and the row of
+    /// every object of `pages` if it has changed. The frames stay frozen until they come back.
+    pub fn sync_begin(&mut self, world: &mut impl World, pages: Vec<DirtyPage>, objects: &[u64]) -> Ticket {
+        let _ = &world;
+        let ticket = self.new_ticket();
+        for page in &pages {
+            if let Some(changes) = self.pending.get_mut(&page.base) {
+                let journaled = changes.journaled;
+                changes.punch(page.page);
+                changes.journaled = journaled;
+            }
+        }
+        let request = self.request(ticket, pages, objects);
+        self.awake = true;
+        if self.mode == MountMode::ReadOnly {
+            self.refuse(request, |ticket| Event::SyncFailed(ticket, Failure::ReadOnly));
+        } else if self.fits(&request) {
+            for page in &request.pages {
+                if self.promises.remove(page.base, page.page) {
+                    self.budget += u64::from(!self.is_frozen());
+                }
+            }
+            self.queue.push_back(Work::Sync(request));
+        } else {
+            self.refuse(request, Event::SyncNeedsCheckpoint);
+        }
+        ticket
+    }
+
+    /// Gathers what the sync must carry.
+    fn request(&mut self, ticket: Ticket, pages: Vec<DirtyPage>, objects: &[u64]) -> SyncRequest {
+        let named: BTreeSet<u64> = objects.iter().copied().collect();
+        let touched: BTreeSet<u64> = pages.iter().map(|page| page.base).chain(named.iter().copied()).collect();
+        let mut request = SyncRequest { ticket, pages, items: Vec::new(), changed: BTreeSet::new() };
+        for base in touched {
+            let changed = self.changed.remove(&base);
+            if changed {
+                request.changed.insert(base);
+            }
+            match self.object(base) {
+                Some(record) if changed || named.contains(&base) => request.items.push(Item::Put(record.clone())),
+                None if changed => request.items.push(Item::Delete(base)),
+                _ => {}
+            }
+            if let Some(changes) = self.pending.get_mut(&base)
+                && changes.journaled == Journaled::No
+            {
+                changes.journaled = Journaled::Yes;
+                let zeroed = changes.zeroed.iter().map(|(&start, &end)| Item::Zero { base, start, end });
+                request.items.extend(zeroed);
+                let limits = changes.flags.iter().map(|(&page, &flags)| Item::Limit { base, page, flags });
+                request.items.extend(limits);
+            }
+        }
+        request
+    }
+
+    /// Whether the journal has room behind all syncs that are before this one.
+    fn fits(&self, request: &SyncRequest) -> bool {
+        let mut used = 0;
+        if !self.is_frozen() {
+            if self.journal_state == JournalState::Closed {
+                return false;
+            }
+            used = self.journal.used;
+            if let Running::Sync(group) = &self.running {
+                used += group.requests.iter().map(SyncRequest::blocks).sum::<u64>();
+            }
+        }
+        for work in &self.queue {
+            match work {
+                Work::Checkpoint(_) => used = 0,
+                Work::Sync(request) => used += request.blocks(),
+            }
+        }
+        request.blocks() <= RECORD_BLOCKS && used + request.blocks() <= self.geometry.journal
+    }
+
+    /// Hands a request back.
+    pub(crate) fn refuse(&mut self, request: SyncRequest, event: impl FnOnce(Ticket) -> Event) {
+        for page in &request.pages {
+            self.give_back(page);
+        }
+        for item in &request.items {
+            if let Item::Zero { base, .. } | Item::Limit { base, .. } = item
+                && let Some(changes) = self.pending.get_mut(base)
+            {
+                changes.journaled = Journaled::No;
+            }
+        }
+        self.changed.extend(request.changed);
+        self.events.push_back(event(request.ticket));
+    }
+
+    /// Takes the syncs that follow `first` into its record, as far as they fit.
+    pub(crate) fn group(&mut self, first: SyncRequest) -> SyncGroup {
+        let mut bytes = first.bytes();
+        let mut requests = Vec::from([first]);
+        while let Some(Work::Sync(next)) = self.queue.front()
+            && record_blocks(bytes + next.bytes()) <= RECORD_BLOCKS
+            && let Some(Work::Sync(next)) = self.queue.pop_front()
+        {
+            bytes += next.bytes();
+            requests.push(next);
+        }
+        let unready = requests
+            .iter()
+            .enumerate()
+            .flat_map(|(at, request)| (0..request.pages.len()).map(move |page| (at, page)))
+            .rev()
+            .collect();
+        SyncGroup {
+            phase: Phase::Pages,
+            requests,
+            unready,
+            places: BTreeMap::new(),
+            outstanding: 0,
+            failure: None,
+            record: None,
+            flushing: false,
+        }
+    }
+}
+
+impl SyncGroup {
+    pub(crate) fn completed(&mut self, _purpose: Purpose, result: Result<(), DiskError>) {
+        self.outstanding -= 1;
+        if result.is_err() {
+            self.failure.get_or_insert(Failure::Disk);
+        }
+    }
+
+    pub(crate) fn advance(&mut self, store: &mut Store, world: &mut impl World) -> Progress {
+        while self.failure.is_none() && self.phase != Phase::Done {
+            match self.step(store, world) {
+                Ok(Progress::Over) => {}
+                Ok(Progress::Waiting) => return Progress::Waiting,
+                Err(reason) => self.failure = Some(reason),
+            }
+        }
+        if self.outstanding > 0 {
+            return Progress::Waiting;
+        }
+        if self.failure.is_none() {
+            self.apply(store, world);
+        }
+        Progress::Over
+    }
+
+    fn step(&mut self, store: &mut Store, world: &mut impl World) -> Result<Progress, Failure> {
+        match self.phase {
+            Phase::Pages => self.write_pages(store, world),
+            Phase::Record => {
+                self.write_record(store, world)?;
+                self.phase = Phase::Flush;
+                Ok(Progress::Over)
+            }
+            Phase::Flush => {
+                if self.outstanding > 0 {
+                    return Ok(Progress::Waiting);
+                }
+                if self.flushing {
+                    self.phase = Phase::Done;
+                } else {
+                    self.flushing = true;
+                    self.outstanding += 1;
+                    store.io.submit(world, Operation::Flush, 0, Frame(0), Purpose::Flush);
+                }
+                Ok(Progress::Over)
+            }
+            Phase::Done => Ok(Progress::Over),
+        }
+    }
+
+    fn write_pages(&mut self, store: &mut Store, world: &mut impl World) -> Result<Progress, Failure> {
+        let mut blocked = Vec::new();
+        while self.outstanding < WRITES_MAX {
+            let Some(at) = self.unready.pop() else { break };
+            let page = self.requests[at.0].pages[at.1];
+            if let Some(row) = store.table.get(page.base) {
+                let mut root = row.map;
+                let path = store.maps.prepare(world, page.base, &mut root, page.page);
+                store.table.set_map(page.base, root);
+                match path {
+                    Path::Ready => {}
+                    Path::NoMemory => return Err(Failure::Memory),
+                    Path::Missing(missing) => {
+                        store.load_for_job(world, missing)?;
+                        blocked.push(at);
+                        continue;
+                    }
+                }
+            }
+            let block = store.take_block()?;
+            let checksum = store.key.checksum(block, world.bytes(page.frame));
+            self.places.insert(at, Entry { block, flags: page.flags, checksum });
+            self.outstanding += 1;
+            store.io.submit(world, Operation::Write, block, page.frame, Purpose::Resident);
+        }
+        self.unready.extend(blocked);
+        if self.unready.is_empty() {
+            self.phase = Phase::Record;
+            return Ok(Progress::Over);
+        }
+        Ok(Progress::Waiting)
+    }
+
+    fn write_record(&mut self, store: &mut Store, world: &mut impl World) -> Result<(), Failure> {
+        let mut items = Vec::new();
+        for (number, request) in self.requests.iter_mut().enumerate() {
+            items.append(&mut request.items);
+            for (at, page) in request.pages.iter().enumerate() {
+                if let Some(&entry) = self.places.get(&(number, at)) {
+                    items.push(Item::Page { base: page.base, page: page.page, entry });
+                }
+            }
+        }
+        debug_assert!(HEADER + items.iter().map(Item::bytes).sum::<usize>() <= RECORD_BLOCKS as usize * BLOCK);
+        let start = store.geometry.journal_start(store.generation) + store.journal.used;
+        let (bytes, checksum) = store.journal.encode(store.key, start, &items);
+        let blocks = (bytes.len() / BLOCK) as u64;
+        self.record = Some((checksum, blocks));
+        for (at, piece) in bytes.chunks_exact(BLOCK).enumerate() {
+            let frame = store.io.frame(world).ok_or(Failure::Memory)?;
+            world.bytes_mut(frame).copy_from_slice(piece);
+            self.outstanding += 1;
+            store.io.submit(world, Operation::Write, start + at as u64, frame, Purpose::Scratch(frame));
+        }
+        Ok(())
+    }
+
+    /// Makes in memory what the record says, now that it is durable.
+    fn apply(&mut self, store: &mut Store, world: &mut impl World) {
+        if let Some((checksum, blocks)) = self.record {
+            store.journal = store.journal.after(checksum, blocks);
+        }
+        for (&(request, at), &entry) in &self.places {
+            let page = self.requests[request].pages[at];
+            // The object may have been deleted meanwhile; the record still names the block.
+            let replaced =
+                if store.table.get(page.base).is_some() { store.set_entry(world, page.base, page.page, entry) } else { entry };
+            store.allocation.free(replaced.block);
+        }
+    }
+
+    /// The job is over, one way or the other.
+    pub(crate) fn finish(self, store: &mut Store) {
+        let Some(reason) = self.failure else {
+            for request in &self.requests {
+                request.pages.iter().for_each(|page| store.give_back(page));
+                store.events.push_back(Event::SyncDone(request.ticket));
+            }
+            return;
+        };
+        // The record may have reached the disk all the same: its blocks stay pinned like any
+        // others, nothing may follow it, and what relied on it fails too.
+        self.places.values().for_each(|entry| store.allocation.free(entry.block));
+        store.journal_state = JournalState::Closed;
+        for request in self.requests {
+            store.refuse(request, |ticket| Event::SyncFailed(ticket, reason));
+        }
+        let mut rest = alloc::collections::VecDeque::new();
+        for work in core::mem::take(&mut store.queue) {
+            match work {
+                Work::Sync(request) if !rest.iter().any(|work| matches!(work, Work::Checkpoint(_))) => {
+                    store.refuse(request, Event::SyncNeedsCheckpoint);
+                }
+                Work::Checkpoint(mut job) => {
+                    job.fail(reason);
+                    rest.push_back(Work::Checkpoint(job));
+                }
+                work @ Work::Sync(_) => rest.push_back(work),
+            }
+        }
+        store.queue = rest;
+    }
+}
