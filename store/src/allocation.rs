@@ -188,17 +188,17 @@ impl Allocation {
         Some(block)
     }
 
-    /// Takes the block that a replayed record names; `false` if it cannot have been free.
-    pub(crate) fn claim(&mut self, block: u64) -> bool {
-        if !self.geometry.is_data(block) {
-            return false;
+    /// Whether nothing of the generation being built reaches the block.
+    pub(crate) fn is_unused(&self, block: u64) -> bool {
+        self.geometry.is_data(block) && !self.used.get(block - self.geometry.data_start())
+    }
+
+    /// Takes the unused block that a replayed record names.
+    pub(crate) fn claim(&mut self, block: u64) {
+        if self.is_unused(block) {
+            self.take(block - self.geometry.data_start());
+            self.freed_before.retain(|&held| held != block);
         }
-        let bit = block - self.geometry.data_start();
-        let free = !self.used.get(bit);
-        if free {
-            self.take(bit);
-        }
-        free
     }
 
     /// The block is no longer reached from the generation being built.

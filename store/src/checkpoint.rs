@@ -19,7 +19,7 @@ use crate::event::{CheckpointKind, DirtyPage, Event, Failure};
 use crate::geometry::{Geometry, SUMS, region_of};
 use crate::io::{Purpose, WRITES_MAX};
 use crate::journal::Chain;
-use crate::map::{Discard, Entry, MapKey, MapRoot, Path};
+use crate::map::{Discard, Entry, MapKey, MapRoot, Path, levels_for};
 use crate::pending::{Journaled, MapChanges};
 use crate::store::{JournalState, Progress, Store, Work};
 use crate::superblock::{Place, Superblock};
@@ -58,6 +58,10 @@ enum Step {
 pub(crate) struct Checkpoint {
     kind: CheckpointKind,
     phase: Phase,
+    /// What is left of the blocks promised to it.
+    share: u64,
+    /// Every page it was given, for a failure makes them promises again.
+    given: Vec<(u64, u64)>,
     /// Pages to write; those whose path must be read first go to the end.
     pages: VecDeque<DirtyPage>,
     /// Writes of pages under way: the page, its block and checksum.
@@ -81,10 +85,18 @@ pub(crate) struct Checkpoint {
 }
 
 impl Checkpoint {
-    pub(crate) fn new(pages: Vec<DirtyPage>, kind: CheckpointKind, changed: BTreeSet<u64>, deleted: Vec<u64>) -> Self {
+    pub(crate) fn new(
+        pages: Vec<DirtyPage>,
+        kind: CheckpointKind,
+        share: u64,
+        changed: BTreeSet<u64>,
+        deleted: Vec<u64>,
+    ) -> Self {
         Self {
             kind,
             phase: Phase::Settle,
+            share,
+            given: pages.iter().map(|page| (page.base, page.page)).collect(),
             pages: pages.into(),
             writing: BTreeMap::new(),
             next_write: 0,
@@ -106,6 +118,11 @@ impl Checkpoint {
     /// Makes it fail before it has begun: something it relied on did not become durable.
     pub(crate) fn fail(&mut self, reason: Failure) {
         self.failure.get_or_insert(reason);
+    }
+
+    /// Takes over what a sync before it leaves of its share: the nodes that it made dirty.
+    pub(crate) fn inherit(&mut self, share: u64) {
+        self.share += share;
     }
 
     /// A request of this job is complete.
@@ -205,7 +222,7 @@ impl Checkpoint {
 
     fn write_pages(&mut self, store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
         let mut blocked = 0;
-        while self.outstanding < WRITES_MAX && blocked < self.pages.len() {
+        while self.outstanding < WRITES_MAX && blocked < self.pages.len().min(WRITES_MAX) {
             let Some(page) = self.pages.pop_front() else { break };
             let Some(row) = store.table.get(page.base).filter(|row| page.page < row.record.pages) else {
                 // Deleted or cut off before the checkpoint was begun.
@@ -232,7 +249,7 @@ impl Checkpoint {
     }
 
     fn write_page(&mut self, store: &mut Store, world: &mut impl World, page: DirtyPage) -> Result<(), Failure> {
-        let block = store.take_block().inspect_err(|_| self.pages.push_back(page))?;
+        let block = store.take_block(&mut self.share).inspect_err(|_| self.pages.push_back(page))?;
         let checksum = store.key.checksum(block, world.bytes(page.frame));
         let number = self.next_write;
         self.next_write += 1;
@@ -245,7 +262,7 @@ impl Checkpoint {
         while self.outstanding < WRITES_MAX {
             let Some(key) = self.nodes.pop_front() else { return Ok(Step::Complete) };
             let Some(frame) = store.maps.frame(key) else { continue };
-            let block = store.take_node_block()?;
+            let block = store.take_node_block(&mut self.share)?;
             let entry = Entry { block, checksum: store.key.checksum(block, world.bytes(frame)), ..Entry::NONE };
             let old = store.set_node_entry(world, key, entry);
             store.allocation.free(old.block);
@@ -257,7 +274,7 @@ impl Checkpoint {
     fn write_table(&mut self, store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
         while let Some(&part) = self.parts.front() {
             let Some(frame) = self.scratch(store, world)? else { return Ok(Step::Waiting) };
-            let Ok(block) = store.take_node_block() else {
+            let Ok(block) = store.take_node_block(&mut self.share) else {
                 store.io.recycle(world, frame);
                 return Err(Failure::DiskFull);
             };
@@ -354,6 +371,7 @@ impl Checkpoint {
         for page in core::mem::take(&mut self.pages) {
             store.give_back(&page);
         }
+        store.budget = store.budget.saturating_sub(self.share);
         match self.failure {
             None => self.commit(store),
             Some(reason) => self.abort(store, reason),
@@ -387,6 +405,10 @@ impl Checkpoint {
         for (base, older) in core::mem::take(&mut store.settling) {
             let newer = store.pending.remove(&base).unwrap_or_default();
             store.pending.insert(base, newer.over(older));
+        }
+        for (base, page) in self.given {
+            let levels = store.object(base).map_or(1, |record| levels_for(record.pages));
+            store.promises.add(base, page, levels);
         }
         store.changed.extend(self.changed);
         store.events.push_back(Event::CheckpointFailed { reason });

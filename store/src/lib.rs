@@ -1,1 +1,65 @@
-//! store
+//! The store: persistence for one address space.
+//!
+//! A disk of 4 KiB blocks holds objects, which are ranges of pages at fixed addresses. Nothing that
+//! is reachable is ever overwritten: pages, page maps, the object table and the allocation
+//! bitmap go to new blocks, and a new superblock, alternating between two places, makes them the
+//! state (a *checkpoint*). Between checkpoints a *sync* makes single pages and rows durable by
+//! a journal record that says where they went. Every block's checksum stands in its parent.
+//!
+//! The crate is pure: it reaches memory, disk and chance through [`World`], never waits outside
+//! [`Store::format`], [`Store::mount`] and [`Store::verify`], and never panics whatever a disk holds.
+//! `docs/spec/store-format.md` is the format; the modules below stand in reading order.
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod world;
+
+mod event;
+
+mod breaks;
+mod bytes;
+mod checksum;
+
+mod geometry;
+mod superblock;
+
+mod allocation;
+mod space;
+
+mod record;
+mod table;
+mod table_format;
+
+mod map;
+mod pending;
+
+mod io;
+mod journal;
+
+mod store;
+
+mod objects;
+mod pages;
+
+mod checkpoint;
+mod sync;
+
+mod blocking;
+mod format;
+mod mount;
+mod recovery;
+mod verify;
+
+#[cfg(any(test, feature = "break-invariants"))]
+pub use breaks::{Breaks, Invariant};
+pub use event::{
+    BadPage, Busy, CheckpointKind, DirtyPage, DiskFull, Event, Failure, FormatError, FormatOptions, MountError, MountMode,
+    MountReport, NoObject, PageFlags, PageLookup, PutError, ReadStart, Stats, Structure, Tail, TailReason, Ticket,
+};
+pub use objects::Objects;
+pub use record::{ObjectRecord, PdxRecord};
+pub use store::Store;
+pub use verify::{Finding, Verification};
+pub use world::{BLOCK, Disk, DiskError, Frame, Operation, Pages, QueueFull, Random, Request, World};

@@ -82,7 +82,7 @@ pub struct Store {
 
     pub(crate) allocation: Allocation,
     pub(crate) promises: Promises,
-    /// Blocks that the running job may still take.
+    /// Blocks that the running and the waiting jobs may still take: the sum of their shares.
     pub(crate) budget: u64,
 
     pub(crate) table: Table,
@@ -214,11 +214,12 @@ impl Store {
             self.promises.remove(page.base, page.page);
         }
         let promised = before - self.promises.total();
-        self.budget += promised + self.maps.dirty_len() as u64 + self.pending_cost() + self.table_cost();
+        let share = promised + self.maps.dirty_len() as u64 + self.pending_cost() + self.table_cost();
+        self.budget += share;
         self.settling = core::mem::take(&mut self.pending);
         let changed = core::mem::take(&mut self.changed);
         let deleted = self.deleted.iter().copied().collect();
-        let checkpoint = Checkpoint::new(dirty, kind, changed, deleted);
+        let checkpoint = Checkpoint::new(dirty, kind, share, changed, deleted);
         self.queue.push_back(Work::Checkpoint(Box::new(checkpoint)));
         self.frozen = true;
         self.awake = true;
@@ -276,7 +277,6 @@ impl Store {
     }
 
     fn finish(&mut self, over: Running) {
-        self.budget = 0;
         match over {
             Running::Nothing => {}
             Running::Checkpoint(job) => job.finish(self),
@@ -328,6 +328,18 @@ impl Store {
                 self.bad_loads.insert(key, reason);
             }
         }
+    }
+
+    /// Waits for the nodes under way, at mount; tells what was wrong with the last bad one.
+    pub(crate) fn wait_for_nodes(&mut self, world: &mut impl World) -> Option<BadPage> {
+        while !self.io.is_idle() {
+            self.io.pump(world);
+            world.wait();
+            while let Some((purpose, result)) = self.io.complete(world) {
+                self.dispatch(world, purpose, result);
+            }
+        }
+        self.bad_loads.values().next_back().copied()
     }
 
     fn note_damage(&mut self, block: u64) {
@@ -404,16 +416,23 @@ impl Store {
         self.allocation.free_blocks() >= self.needed() + POOL + blocks
     }
 
-    /// Takes a block for the running job.
-    pub(crate) fn take_block(&mut self) -> Result<u64, Failure> {
-        self.budget = self.budget.saturating_sub(1);
+    /// Takes a block for a page, out of a job's share of the promises.
+    pub(crate) fn take_block(&mut self, share: &mut u64) -> Result<u64, Failure> {
+        self.draw(share);
         self.allocation.alloc().ok_or(Failure::DiskFull)
     }
 
     /// Takes a block for a tree node of the running checkpoint.
-    pub(crate) fn take_node_block(&mut self) -> Result<u64, Failure> {
-        self.budget = self.budget.saturating_sub(1);
+    pub(crate) fn take_node_block(&mut self, share: &mut u64) -> Result<u64, Failure> {
+        self.draw(share);
         self.allocation.alloc_node().ok_or(Failure::DiskFull)
+    }
+
+    fn draw(&mut self, share: &mut u64) {
+        if *share > 0 {
+            *share -= 1;
+            self.budget = self.budget.saturating_sub(1);
+        }
     }
 
     /// The figures.

@@ -8,7 +8,7 @@ use crate::event::{DirtyPage, Event, Failure, MountMode, Ticket};
 use crate::geometry::RECORD_BLOCKS;
 use crate::io::{Purpose, WRITES_MAX};
 use crate::journal::{HEADER, Item, record_blocks};
-use crate::map::{Entry, Path};
+use crate::map::{Entry, Path, levels_for};
 use crate::pending::Journaled;
 use crate::store::{JournalState, Progress, Running, Store, Work};
 use crate::world::{BLOCK, DiskError, Frame, Operation, World};
@@ -23,6 +23,8 @@ pub(crate) struct SyncRequest {
     items: Vec<Item>,
     /// Objects whose rows it carries.
     changed: BTreeSet<u64>,
+    /// What is left of the blocks promised to its pages and their paths.
+    share: u64,
 }
 
 impl SyncRequest {
@@ -75,16 +77,17 @@ impl Store {
                 changes.journaled = journaled;
             }
         }
-        let request = self.request(ticket, pages, objects);
+        let mut request = self.request(ticket, pages, objects);
         self.awake = true;
         if self.mode == MountMode::ReadOnly {
             self.refuse(request, |ticket| Event::SyncFailed(ticket, Failure::ReadOnly));
         } else if self.fits(&request) {
+            let before = self.promises.total();
             for page in &request.pages {
-                if self.promises.remove(page.base, page.page) {
-                    self.budget += u64::from(!self.is_frozen());
-                }
+                self.promises.remove(page.base, page.page);
             }
+            request.share = before - self.promises.total();
+            self.budget += request.share;
             self.queue.push_back(Work::Sync(request));
         } else {
             self.refuse(request, Event::SyncNeedsCheckpoint);
@@ -96,7 +99,7 @@ impl Store {
     fn request(&mut self, ticket: Ticket, pages: Vec<DirtyPage>, objects: &[u64]) -> SyncRequest {
         let named: BTreeSet<u64> = objects.iter().copied().collect();
         let touched: BTreeSet<u64> = pages.iter().map(|page| page.base).chain(named.iter().copied()).collect();
-        let mut request = SyncRequest { ticket, pages, items: Vec::new(), changed: BTreeSet::new() };
+        let mut request = SyncRequest { ticket, pages, items: Vec::new(), changed: BTreeSet::new(), share: 0 };
         for base in touched {
             let changed = self.changed.remove(&base);
             if changed {
@@ -145,7 +148,12 @@ impl Store {
     pub(crate) fn refuse(&mut self, request: SyncRequest, event: impl FnOnce(Ticket) -> Event) {
         for page in &request.pages {
             self.give_back(page);
+            if request.share > 0 {
+                let levels = self.object(page.base).map_or(1, |record| levels_for(record.pages));
+                self.promises.add(page.base, page.page, levels);
+            }
         }
+        self.budget = self.budget.saturating_sub(request.share);
         for item in &request.items {
             if let Item::Zero { base, .. } | Item::Limit { base, .. } = item
                 && let Some(changes) = self.pending.get_mut(base)
@@ -256,7 +264,7 @@ impl SyncGroup {
                     }
                 }
             }
-            let block = store.take_block()?;
+            let block = store.take_block(&mut self.requests[at.0].share)?;
             let checksum = store.key.checksum(block, world.bytes(page.frame));
             self.places.insert(at, Entry { block, flags: page.flags, checksum });
             self.outstanding += 1;
@@ -311,6 +319,15 @@ impl SyncGroup {
     /// The job is over, one way or the other.
     pub(crate) fn finish(self, store: &mut Store) {
         let Some(reason) = self.failure else {
+            let left: u64 = self.requests.iter().map(|request| request.share).sum();
+            let heir = store.queue.iter_mut().find_map(|work| match work {
+                Work::Checkpoint(job) => Some(job),
+                Work::Sync(_) => None,
+            });
+            match heir {
+                Some(job) => job.inherit(left),
+                None => store.budget = store.budget.saturating_sub(left),
+            }
             for request in &self.requests {
                 request.pages.iter().for_each(|page| store.give_back(page));
                 store.events.push_back(Event::SyncDone(request.ticket));
@@ -321,6 +338,7 @@ impl SyncGroup {
         // others, nothing may follow it, and what relied on it fails too.
         self.places.values().for_each(|entry| store.allocation.free(entry.block));
         store.journal_state = JournalState::Closed;
+        store.pending.values_mut().for_each(|changes| changes.journaled = Journaled::No);
         for request in self.requests {
             store.refuse(request, |ticket| Event::SyncFailed(ticket, reason));
         }

@@ -356,6 +356,11 @@ impl Table {
         core::mem::take(&mut self.released)
     }
 
+    /// Whether a block belonged to a part that is gone and is not yet set free.
+    pub(crate) fn is_released(&self, block: u64) -> bool {
+        self.released.contains(&block)
+    }
+
     /// All that must be written, children before parents.
     pub(crate) fn dirty_parts(&self) -> Vec<Part> {
         let mut parts = Vec::new();

@@ -166,6 +166,8 @@ struct Guest {
     control: UnixStream,
     events: Receiver<Event>,
     log: PathBuf,
+    /// Where QEMU's own complaints go.
+    complaints: PathBuf,
     started: Instant,
     _scratch: Scratch,
 }
@@ -199,7 +201,7 @@ impl Guest {
         let second = sender.clone();
         std::thread::spawn(move || read_console(console, &sender));
         std::thread::spawn(move || read_control(control_reader, &second));
-        Ok(Self { child, control, events, log, started: Instant::now(), _scratch: scratch })
+        Ok(Self { child, control, events, log, complaints, started: Instant::now(), _scratch: scratch })
     }
 
     fn tell(&mut self, text: &str) {
@@ -457,6 +459,10 @@ impl Player<'_> {
             text.push_str(", before it asked for the first line");
         }
         let tail: Vec<u8> = self.tail.iter().copied().collect();
+        let complaints = last_lines(&guest.complaints, LOG_LINES);
+        if !complaints.is_empty() {
+            push_section(&mut text, "QEMU says", &complaints);
+        }
         push_section(&mut text, "the last of the console", String::from_utf8_lossy(&tail).trim_end());
         push_section(&mut text, "the last of the kernel's log", &last_lines(&guest.log, LOG_LINES));
         text
@@ -478,3 +484,6 @@ pub fn last_lines(path: &Path, count: usize) -> String {
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(count)..].join("\n")
 }
+
+#[cfg(test)]
+mod tests;

@@ -98,12 +98,12 @@ impl Volume {
 
     /// The record of the object that begins at `base`.
     pub fn object(&self, base: u64) -> Option<ObjectRecord> {
-        self.store.object(base)
+        self.store.object(base).cloned()
     }
 
     /// All objects, in order of their addresses.
     pub fn objects(&self) -> Vec<ObjectRecord> {
-        self.store.objects().collect()
+        self.store.objects().cloned().collect()
     }
 
     /// Reads a page, changes not yet committed included.
@@ -111,8 +111,7 @@ impl Volume {
         if let Some(&(frame, limits)) = self.changed.get(&(base, page)) {
             return Ok(Page { content: Some(Box::new(*self.world.bytes(frame))), limits: Some(limits) });
         }
-        let start = self.store.read_page(&mut self.world, base, page);
-        match start.map_err(|error| anyhow!("cannot read page {page} of the object at {base:#x}: {error:?}"))? {
+        match self.store.read_page(&mut self.world, base, page) {
             ReadStart::Zero(limits) => Ok(Page { content: None, limits }),
             ReadStart::Reading => self.await_page(base, page),
         }
@@ -125,9 +124,6 @@ impl Volume {
                     let content = Box::new(*self.world.bytes(frame));
                     self.world.free(frame);
                     return Ok(Page { content: Some(content), limits: Some(flags) });
-                }
-                Event::PageZero { base: b, page: p, flags } if (b, p) == (base, page) => {
-                    return Ok(Page { content: None, limits: flags });
                 }
                 Event::PageBad { base: b, page: p, reason } if (b, p) == (base, page) => {
                     let what = match reason {
@@ -164,7 +160,7 @@ impl Volume {
     pub fn put(&mut self, record: &ObjectRecord) -> Result<()> {
         let end_slot = abi::address::slot_of(record.end().saturating_sub(1)) + 1;
         self.store.raise_high_water(end_slot);
-        self.store.put_object(&mut self.world, record).map_err(|error| {
+        self.store.put_object(record).map_err(|error| {
             anyhow!("cannot put the object at {:#x} on {}: {error:?}", record.base, self.path.display())
         })
     }
@@ -177,20 +173,20 @@ impl Volume {
             }
             object != base
         });
-        self.store.delete_object(&mut self.world, base).map_err(|error| anyhow!("cannot delete the object at {base:#x}: {error:?}"))
+        self.store.delete_object(base).map_err(|error| anyhow!("cannot delete the object at {base:#x}: {error:?}"))
     }
 
     /// Sets the limits of a page that stays all zero, or whose content is left as it is.
     pub fn set_limits(&mut self, base: u64, page: u64, limits: PageFlags) -> Result<()> {
         self.store
-            .set_page_flags(&mut self.world, base, page, limits)
+            .set_page_flags(base, page, limits)
             .map_err(|error| anyhow!("cannot set the limits of page {page} at {base:#x}: {error:?}"))
     }
 
     /// Makes the pages from `first` on read as zero again.
     pub fn discard(&mut self, base: u64, first: u64, count: u64) -> Result<()> {
         self.store
-            .discard_pages(&mut self.world, base, first..first + count)
+            .discard_pages(base, first, first.saturating_add(count))
             .map_err(|error| anyhow!("cannot discard pages at {base:#x}: {error:?}"))
     }
 
@@ -239,7 +235,7 @@ impl Volume {
 
     /// An address for a new object of so many pages: behind all that was ever given out.
     pub fn free_address(&self) -> u64 {
-        let ends = self.store.objects().map(|record| record.end()).filter(|&end| end <= abi::address::OBJECTS_END);
+        let ends = self.store.objects().map(ObjectRecord::end).filter(|&end| end <= abi::address::OBJECTS_END);
         let issued = self.store.high_water().saturating_mul(abi::address::SLOT);
         let lowest = ends.max().unwrap_or(0).max(abi::address::FIRST_FREE).max(issued);
         lowest.next_multiple_of(abi::address::SLOT)

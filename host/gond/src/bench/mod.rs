@@ -1,0 +1,203 @@
+//! `gond bench`: rows measured in the system and in Linux, in the same QEMU, in instructions and in time.
+//!
+//! A program prints a row as `row=NAME ticks=N ns=N …`, in both systems alike. Each row is taken twice: once with QEMU
+//! counting instructions (a tick is an instruction), once in plain translation (nanoseconds). Ratios are what counts.
+
+mod rows;
+
+mod compare;
+
+mod tables;
+
+use crate::arguments::misused;
+use crate::display::{self, Job};
+use crate::machine::{self, Clock, Machine};
+use crate::place::{self, Scratch};
+use crate::script::{self, Patience, Source, Verdict};
+use crate::{build, image};
+use anyhow::{Context, Result, bail};
+use rows::{Measured, System};
+use serde_json::json;
+use std::ffi::OsString;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+/// What the programs may take in all.
+const TOTAL: Duration = Duration::from_secs(900);
+
+struct Options {
+    json: bool,
+    after: After,
+    systems: Vec<System>,
+    rows: Vec<String>,
+}
+
+/// What is done with the results besides printing them.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum After {
+    Nothing,
+    Compare,
+    Update,
+}
+
+fn parse(arguments: Vec<OsString>) -> Result<Options> {
+    use lexopt::prelude::*;
+    let usage = |error: lexopt::Error| misused("bench", error);
+    let mut options = Options { json: false, after: After::Nothing, systems: Vec::new(), rows: Vec::new() };
+    let mut parser = lexopt::Parser::from_args(arguments);
+    while let Some(argument) = parser.next().map_err(usage)? {
+        match argument {
+            Long("json") => options.json = true,
+            Long("compare") => options.after = After::Compare,
+            Long("update") => options.after = After::Update,
+            Long("row") => options.rows.push(parser.value().map_err(usage)?.string().map_err(usage)?),
+            Long("system") => {
+                let name = parser.value().map_err(usage)?.string().map_err(usage)?;
+                let system = System::from_name(&name).ok_or_else(|| misused("bench", format!("there is no system '{name}'")))?;
+                options.systems.push(system);
+            }
+            other => return Err(misused("bench", other.unexpected())),
+        }
+    }
+    if options.systems.is_empty() {
+        options.systems = vec![System::Gondwana, System::Linux];
+    }
+    if options.after == After::Update && (options.systems.len() < 2 || !options.rows.is_empty()) {
+        return Err(misused("bench", "--update needs all rows of both systems"));
+    }
+    Ok(options)
+}
+
+/// Runs `gond bench`.
+pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
+    let options = parse(arguments)?;
+    let root = place::root()?;
+    machine::require_emulator()?;
+    let mut results = Vec::new();
+    for &system in &options.systems {
+        let mut measured = match system {
+            System::Gondwana => gondwana()?,
+            System::Linux => linux(&root)?,
+        };
+        measured.retain(|one| options.rows.is_empty() || options.rows.contains(&one.row));
+        results.extend(measured);
+    }
+    if results.is_empty() {
+        bail!("there is no such row");
+    }
+    if options.json {
+        for one in &results {
+            println!("{}", json!({ "row": one.row, "system": one.system.name(), "instructions": one.instructions, "ns": one.ns }));
+        }
+    } else {
+        print!("{}", tables::render(&results));
+    }
+    rows::check_checksums(&results)?;
+    match options.after {
+        After::Nothing => Ok(ExitCode::SUCCESS),
+        After::Update => {
+            compare::store(&root, &results)?;
+            tables::update_document(&root, &results)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        After::Compare => {
+            let worse = compare::regressions(&root, &results)?;
+            for line in &worse {
+                display::complain(line);
+            }
+            Ok(if worse.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+    }
+}
+
+/// The rows of this system.
+fn gondwana() -> Result<Vec<Measured>> {
+    let built = build::all()?;
+    let mut outputs = Vec::new();
+    for clock in [Clock::Instructions, Clock::Time] {
+        let scratch = Scratch::make()?;
+        let disk = scratch.file("bench.img");
+        image::create(&disk, image::DEFAULT_SIZE, Some(&built))?;
+        let mut machine = Machine::new(built.kernel.clone(), disk);
+        machine.clock = clock;
+        outputs.push(measure_here(&machine)?);
+    }
+    Ok(rows::merge(System::Gondwana, &outputs[0], &outputs[1]))
+}
+
+fn measure_here(machine: &Machine) -> Result<String> {
+    let what = match machine.clock {
+        Clock::Instructions => "counting instructions in Gondwana",
+        Clock::Time => "taking times in Gondwana",
+    };
+    let mut output = Progress { job: Job::begin(what), bytes: Vec::new() };
+    let patience = Patience { total: Some(TOTAL), ..Patience::seconds(300) };
+    let lines = ["micro", "oo1 create parts", "oo1 bench parts"];
+    let played = script::play(machine, Source::lines(lines), &mut output, patience)?;
+    output.job.clear();
+    let text = String::from_utf8_lossy(&output.bytes).into_owned();
+    match played.verdict {
+        Verdict::Success => Ok(text),
+        Verdict::Failure(what) | Verdict::Dead(what) => bail!("{what}\n--- output:\n{text}"),
+        Verdict::Killed => bail!("the plug was pulled"),
+    }
+}
+
+/// Collects output and shows its last line.
+struct Progress {
+    job: Job,
+    bytes: Vec<u8>,
+}
+
+impl std::io::Write for Progress {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.bytes.extend_from_slice(bytes);
+        let text = String::from_utf8_lossy(&self.bytes);
+        if let Some(line) = text.trim_end().lines().last() {
+            self.job.step(line);
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The rows of Linux.
+fn linux(root: &Path) -> Result<Vec<Measured>> {
+    let folder = root.join("target/linux");
+    let status = Command::new(root.join("bench/linux/prepare")).arg(&folder).stdin(Stdio::null()).stdout(Stdio::null()).status();
+    if !status.context("cannot start bench/linux/prepare")?.success() {
+        bail!("Linux could not be prepared (above); './gond bench --system gondwana' does without it");
+    }
+    let mut outputs = Vec::new();
+    for (mode, what) in [("icount", "counting instructions in Linux"), ("time", "taking times in Linux")] {
+        let mut job = Job::begin(what);
+        let mut child = Command::new(root.join("bench/linux/run"))
+            .arg(&folder)
+            .arg(mode)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start bench/linux/run")?;
+        let mut stdout = child.stdout.take().context("bench/linux/run has no standard output")?;
+        let reader = std::thread::spawn(move || {
+            let mut text = String::new();
+            stdout.read_to_string(&mut text).map(|_| text)
+        });
+        while !reader.is_finished() {
+            job.step("");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        job.clear();
+        let text = reader.join().map_err(|_| anyhow::anyhow!("the reader of Linux's output stopped"))??;
+        if !child.wait()?.success() {
+            bail!("Linux could not be measured (above)");
+        }
+        outputs.push(text);
+    }
+    Ok(rows::merge(System::Linux, &outputs[0], &outputs[1]))
+}

@@ -1,0 +1,174 @@
+//! Rows: how they are read, which bounds they have, and which peer each has.
+
+use anyhow::{Result, bail};
+use std::collections::BTreeMap;
+
+/// A system that is measured.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum System {
+    /// This one.
+    Gondwana,
+    /// Debian's kernel with a static C program.
+    Linux,
+}
+
+impl System {
+    /// Its name in output and options.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gondwana => "gondwana",
+            Self::Linux => "linux",
+        }
+    }
+
+    /// From its name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Gondwana, Self::Linux].into_iter().find(|system| system.name() == name)
+    }
+}
+
+/// One row of one system.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Measured {
+    /// Its name.
+    pub row: String,
+    /// Whose it is.
+    pub system: System,
+    /// Median of instructions.
+    pub instructions: Option<u64>,
+    /// Median of nanoseconds.
+    pub ns: Option<u64>,
+    /// The checksum of the work, where it has one.
+    pub checksum: Option<String>,
+}
+
+/// The most that a row may take, by the issue that set it.
+#[derive(Copy, Clone, Debug)]
+pub enum Bound {
+    /// So many instructions.
+    Instructions(u64),
+    /// So many times another row of ours.
+    Times(u64, &'static str),
+}
+
+/// Rows that have a bound or a peer of another name, in the order in which they are shown: the row, its bound, and
+/// the row of Linux that does the same work.
+pub const KNOWN: [(&str, Option<Bound>, Option<&str>); 11] = [
+    ("null-call", Some(Bound::Instructions(90)), Some("null-call")),
+    ("pdx-round-trip", Some(Bound::Instructions(200)), Some("ipc-futex")),
+    ("pdx-merge", None, Some("ipc-futex")),
+    ("thread-create-delete", Some(Bound::Instructions(3000)), Some("thread-create-delete")),
+    ("task-create-exit", Some(Bound::Instructions(30_000)), Some("task-create-exit")),
+    ("object-create-touch-delete", Some(Bound::Instructions(6000)), Some("object-create-touch-delete")),
+    ("first-touch", Some(Bound::Instructions(1000)), Some("first-touch")),
+    ("sem-signal-wait", None, None),
+    ("page-flush", None, None),
+    ("oo1-one-domain", None, Some("oo1-one-domain")),
+    ("oo1-two-domains", Some(Bound::Times(5, "oo1-one-domain")), Some("oo1-sockets")),
+];
+
+/// How many times fewer instructions `oo1-two-domains` must take than Linux's `oo1-sockets`.
+pub const SOCKETS_FACTOR: u64 = 20;
+
+/// The words of a row's line, or `None` if the line is none.
+fn words(line: &str) -> Option<BTreeMap<&str, &str>> {
+    let found: BTreeMap<&str, &str> = line.split_whitespace().filter_map(|word| word.split_once('=')).collect();
+    (line.trim_start().starts_with("row=") && found.contains_key("ticks")).then_some(found)
+}
+
+/// Rows from the output of a counted and of a timed run, in the order of the first.
+pub fn merge(system: System, counted: &str, timed: &str) -> Vec<Measured> {
+    let mut all: Vec<Measured> = Vec::new();
+    for (text, is_count) in [(counted, true), (timed, false)] {
+        for found in text.lines().filter_map(words) {
+            let number = |key: &str| found.get(key).and_then(|value| value.parse::<u64>().ok());
+            let name = found.get("row").copied().unwrap_or_default();
+            let index = all.iter().position(|one| one.row == name).unwrap_or_else(|| {
+                let checksum = found.get("checksum").map(|&text| text.to_owned());
+                all.push(Measured { row: name.to_owned(), system, instructions: None, ns: None, checksum });
+                all.len() - 1
+            });
+            if is_count {
+                all[index].instructions = number("ticks");
+            } else {
+                all[index].ns = number("ns");
+            }
+        }
+    }
+    all
+}
+
+/// The row of a system.
+pub fn find<'a>(all: &'a [Measured], system: System, row: &str) -> Option<&'a Measured> {
+    all.iter().find(|one| one.system == system && one.row == row)
+}
+
+/// Whether a row of ours keeps its bound; `None` if it has none or the figures are not there.
+pub fn keeps_bound(all: &[Measured], row: &str) -> Option<bool> {
+    let ours = find(all, System::Gondwana, row)?;
+    let (_, bound, _) = KNOWN.iter().find(|(name, ..)| *name == row)?;
+    let instructions = ours.instructions?;
+    let mut kept = match (*bound)? {
+        Bound::Instructions(most) => instructions <= most,
+        Bound::Times(times, other) => {
+            instructions <= times.saturating_mul(find(all, System::Gondwana, other)?.instructions?)
+        }
+    };
+    if row == "oo1-two-domains"
+        && let Some(sockets) = find(all, System::Linux, "oo1-sockets").and_then(|one| one.instructions)
+    {
+        kept &= instructions.saturating_mul(SOCKETS_FACTOR) <= sockets;
+    }
+    if row == "null-call"
+        && let (Some(here), Some(there)) = (ours.ns, find(all, System::Linux, row).and_then(|one| one.ns))
+    {
+        kept &= here.saturating_mul(2) <= there;
+    }
+    Some(kept)
+}
+
+/// The same work must have been done everywhere.
+pub fn check_checksums(all: &[Measured]) -> Result<()> {
+    let with = || all.iter().filter_map(|one| Some((one, one.checksum.as_ref()?)));
+    let Some((first, expected)) = with().next() else { return Ok(()) };
+    for (one, checksum) in with() {
+        if checksum != expected {
+            bail!(
+                "{} of {} has checksum {checksum}, {} of {} has {expected}: they did not do the same work",
+                one.row,
+                one.system.name(),
+                first.row,
+                first.system.name()
+            );
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_merged() {
+        let counted = "noise\nrow=a ticks=100 min=9 n=3\nrow=b ticks=7 checksum=0x1\nrow=c nonsense\n";
+        let timed = "row=a ticks=5 ns=33\n";
+        let all = merge(System::Linux, counted, timed);
+        assert_eq!(all.len(), 2);
+        assert_eq!((all[0].instructions, all[0].ns), (Some(100), Some(33)));
+        assert_eq!((all[1].instructions, all[1].ns, all[1].checksum.as_deref()), (Some(7), None, Some("0x1")));
+        assert!(check_checksums(&all).is_ok());
+        let more = merge(System::Gondwana, "row=b ticks=3 checksum=0x2", "");
+        assert!(check_checksums(&[all, more].concat()).is_err());
+    }
+
+    #[test]
+    fn bounds_are_kept_or_not() {
+        let mut all = merge(System::Gondwana, "row=oo1-one-domain ticks=10\nrow=oo1-two-domains ticks=50\nrow=null-call ticks=91", "");
+        assert_eq!(keeps_bound(&all, "oo1-two-domains"), Some(true));
+        assert_eq!(keeps_bound(&all, "null-call"), Some(false));
+        assert_eq!(keeps_bound(&all, "oo1-one-domain"), None);
+        all.extend(merge(System::Linux, "row=oo1-sockets ticks=999", ""));
+        assert_eq!(keeps_bound(&all, "oo1-two-domains"), Some(false));
+    }
+}

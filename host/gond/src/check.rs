@@ -1,0 +1,1 @@
+//! `gond check`: is all of a disk image as it should be?

@@ -1,0 +1,156 @@
+//! A machine made of a vector: what kernel logic stands on in these tests.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use kcore::{Frame, Hardware, Kernel, SpaceId, paging, space::Tags};
+
+/// Memory, a clock that tests set, and counts of what was asked for.
+pub struct Fake {
+    memory: Vec<Box<[AtomicU64; 512]>>,
+    pub now_ns: u64,
+    pub timer_ns: u64,
+    pub flushes: u64,
+    tags: Tags,
+}
+
+impl Fake {
+    pub fn new(frames: u32, tags: Tags) -> Self {
+        let memory = (0..frames).map(|_| Box::new(std::array::from_fn(|_| AtomicU64::new(0xdead)))).collect();
+        Self { memory, now_ns: 0, timer_ns: u64::MAX, flushes: 0, tags }
+    }
+}
+
+/// A kernel on that many frames.
+pub fn kernel(frames: u32) -> Kernel<Fake> {
+    Kernel::new(Fake::new(frames, Tags::Absent), &[(1, frames)])
+}
+
+/// What the page tables say of an address, as the processor would find it: frame, writable, executable.
+pub fn walk(kernel: &Kernel<Fake>, space: SpaceId, address: u64) -> Option<(Frame, bool, bool)> {
+    let mut table = kernel.spaces.get(space).root;
+    let (mut write, mut execute) = (true, true);
+    for level in (0..4).rev() {
+        let entry = kernel.hardware.table(table)[(address >> (12 + 9 * level)) as usize & 511].load(Relaxed);
+        if !paging::is_present(entry) {
+            return None;
+        }
+        write &= entry & 2 != 0;
+        execute &= entry >> 63 == 0;
+        table = paging::frame_of(entry);
+    }
+    Some((table, write, execute))
+}
+
+/// A repeatable generator (splitmix64).
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.0;
+        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ word >> 31
+    }
+
+    pub fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+}
+
+impl Hardware for Fake {
+    fn table(&self, frame: Frame) -> &[AtomicU64; 512] {
+        &self.memory[frame.0 as usize]
+    }
+
+    fn bytes(&self, _: Frame) -> &[u8; 4096] {
+        unimplemented("contents as bytes")
+    }
+
+    fn bytes_mut(&mut self, _: Frame) -> &mut [u8; 4096] {
+        unimplemented("contents as bytes")
+    }
+
+    fn zero(&mut self, frame: Frame) {
+        self.memory[frame.0 as usize].iter().for_each(|word| word.store(0, Relaxed));
+    }
+
+    fn copy(&mut self, from: Frame, to: Frame) {
+        for (place, word) in self.memory[to.0 as usize].iter().zip(self.memory[from.0 as usize].iter()) {
+            place.store(word.load(Relaxed), Relaxed);
+        }
+    }
+
+    fn read(&self, _: Frame, _: usize, into: &mut [u8]) {
+        into.fill(0);
+    }
+
+    fn write(&mut self, _: Frame, _: usize, _: &[u8]) {}
+
+    fn kernel_entries(&self) -> &[(usize, u64)] {
+        &[(256, 0x7003), (511, 0x8003)]
+    }
+
+    fn tags(&self) -> Tags {
+        self.tags
+    }
+
+    fn leave_root(&mut self, _: Frame) {}
+
+    fn flush_root(&mut self, _: Frame) {
+        self.flushes += 1;
+    }
+
+    fn flush_page(&mut self, _: u64) {
+        self.flushes += 1;
+    }
+
+    fn flush_everything(&mut self) {
+        self.flushes += 1;
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    fn boot_time_ns(&self) -> u64 {
+        0
+    }
+
+    fn random(&mut self) -> u64 {
+        4
+    }
+
+    fn set_timer(&mut self, at_ns: u64) {
+        self.timer_ns = self.timer_ns.min(at_ns);
+    }
+
+    fn console_write(&mut self, _: u64, bytes: &[u8]) -> usize {
+        bytes.len()
+    }
+
+    fn console_read(&mut self, _: u64) -> Option<u8> {
+        None
+    }
+
+    fn log(&mut self, _: std::fmt::Arguments<'_>) {}
+
+    fn heap(&self) -> (u64, u64) {
+        (0, u64::MAX)
+    }
+
+    fn kernel_frames(&self) -> u64 {
+        0
+    }
+
+    fn stop(&mut self, _: u8) {}
+
+    fn boot_report(&self) -> abi::layout::BootReport {
+        abi::layout::BootReport::default()
+    }
+}
+
+fn unimplemented(what: &str) -> ! {
+    panic!("these tests do not need {what}")
+}

@@ -1,0 +1,151 @@
+//! Spaces against a plain model: after any sequence of operations the page tables say exactly what
+//! a map of (space, slot) to (leaf, rights) and of (leaf, page) to (frame, limits) says, and no
+//! frame is lost.
+
+mod fake;
+
+use std::collections::BTreeMap;
+
+use abi::{Rights, address::SLOT};
+use fake::{Random, kernel, walk};
+use kcore::{Frame, Leaf, Machine, PageEntry, Shortage, SpaceId};
+
+const SLOTS: [u64; 6] = [2048, 2049, 2048 + 512, 2048 + 512 * 512, 1 << 20, (1 << 26) - 2];
+const RIGHTS: [Rights; 4] = [Rights::R, Rights::RW, Rights::RX, Rights::RWX];
+
+#[derive(Default)]
+struct Model {
+    spaces: Vec<SpaceId>,
+    leaves: Vec<Leaf>,
+    links: BTreeMap<(SpaceId, u64), (Leaf, Rights)>,
+    pages: BTreeMap<(u32, usize), (Frame, Rights, bool)>,
+}
+
+fn run(seed: u64, steps: usize) {
+    let mut random = Random(seed);
+    let mut kernel = kernel(400);
+    let free_at_start = kernel.frames_free();
+    let mut model = Model::default();
+    for _ in 0..steps {
+        step(&mut kernel, &mut model, &mut random);
+    }
+    compare(&kernel, &model, seed);
+    // Everything goes back.
+    for (leaf, index) in model.pages.keys().copied().collect::<Vec<_>>() {
+        kernel.frame_release(model.pages[&(leaf, index)].0);
+        kernel.leaf_set(Leaf(Frame(leaf)), index, None);
+    }
+    for space in model.spaces.drain(..) {
+        kernel.space_destroy(space);
+    }
+    for leaf in model.leaves.drain(..) {
+        kernel.leaf_destroy(leaf);
+    }
+    assert_eq!(kernel.frames_free(), free_at_start, "frames lost, seed {seed}");
+}
+
+fn step(kernel: &mut kcore::Kernel<fake::Fake>, model: &mut Model, random: &mut Random) {
+    match random.below(9) {
+        0 => match kernel.space_create() {
+            Ok(space) => model.spaces.push(space),
+            Err(shortage) => assert_eq!(shortage, Shortage::Frames),
+        },
+        1 if !model.spaces.is_empty() && random.below(4) == 0 => {
+            let space = model.spaces.swap_remove(random.below(model.spaces.len()));
+            kernel.space_destroy(space);
+            model.links.retain(|key, _| key.0 != space);
+        }
+        2 => {
+            if let Ok(leaf) = kernel.leaf_create() {
+                model.leaves.push(leaf);
+            }
+        }
+        3 | 4 if !model.spaces.is_empty() && !model.leaves.is_empty() => {
+            let space = model.spaces[random.below(model.spaces.len())];
+            let leaf = model.leaves[random.below(model.leaves.len())];
+            let (slot, rights) = (SLOTS[random.below(SLOTS.len())], RIGHTS[random.below(4)]);
+            if kernel.link(space, slot, leaf, rights).is_ok() {
+                model.links.insert((space, slot), (leaf, rights));
+            }
+        }
+        5 if !model.spaces.is_empty() => {
+            let space = model.spaces[random.below(model.spaces.len())];
+            let slot = SLOTS[random.below(SLOTS.len())];
+            kernel.unlink(space, slot);
+            model.links.remove(&(space, slot));
+        }
+        6 | 7 if !model.leaves.is_empty() => {
+            let leaf = model.leaves[random.below(model.leaves.len())];
+            let index = random.below(4) * 170;
+            let (limits, withheld) = (RIGHTS[random.below(4)], random.below(2) == 0);
+            if let Ok(frame) = kernel.frame_any() {
+                if let Some((old, ..)) = model.pages.insert((leaf.0.0, index), (frame, limits, withheld)) {
+                    kernel.frame_release(old);
+                }
+                let entry = PageEntry::new(frame, limits);
+                kernel.leaf_set(leaf, index, Some(if withheld { entry.withheld() } else { entry }));
+            }
+        }
+        8 if !model.leaves.is_empty() => {
+            let leaf = model.leaves[random.below(model.leaves.len())];
+            let index = random.below(4) * 170;
+            if let Some((old, ..)) = model.pages.remove(&(leaf.0.0, index)) {
+                kernel.leaf_set(leaf, index, None);
+                kernel.frame_release(old);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn compare(kernel: &kcore::Kernel<fake::Fake>, model: &Model, seed: u64) {
+    for &space in &model.spaces {
+        for slot in SLOTS {
+            for index in (0..4).map(|number| number * 170) {
+                let expected = model.links.get(&(space, slot)).and_then(|&(leaf, rights)| {
+                    let &(frame, limits, withheld) = model.pages.get(&(leaf.0.0, index))?;
+                    let both = rights.intersection(limits);
+                    Some((frame, both.contains(Rights::W) && !withheld, both.contains(Rights::X)))
+                });
+                let address = slot * SLOT + index as u64 * 4096;
+                assert_eq!(walk(kernel, space, address), expected, "space {space:?} address {address:#x}, seed {seed}");
+            }
+        }
+    }
+}
+
+#[test]
+fn page_tables_say_what_the_model_says() {
+    for seed in 0..300 {
+        run(seed, 200);
+    }
+}
+
+#[test]
+fn a_leaf_shows_a_new_page_to_every_space_that_links_it() {
+    let mut kernel = kernel(100);
+    let spaces = [kernel.space_create().expect("space"), kernel.space_create().expect("space")];
+    let leaf = kernel.leaf_create().expect("leaf");
+    kernel.link(spaces[0], 5000, leaf, Rights::RW).expect("link");
+    kernel.link(spaces[1], 5000, leaf, Rights::R).expect("link");
+    let frame = kernel.frame_zeroed().expect("frame");
+    kernel.leaf_set(leaf, 7, Some(PageEntry::new(frame, Rights::RWX)));
+    let address = 5000 * SLOT + 7 * 4096;
+    assert_eq!(walk(&kernel, spaces[0], address), Some((frame, true, false)));
+    assert_eq!(walk(&kernel, spaces[1], address), Some((frame, false, false)));
+}
+
+#[test]
+fn frames_are_zeroed_even_when_they_come_back_dirty() {
+    let mut kernel = kernel(8);
+    let frame = kernel.frame_any().expect("frame");
+    kernel.frame_share(frame);
+    kernel.frame_release(frame);
+    assert_eq!(kernel.frame_references(frame), 1);
+    kernel.frame_release(frame);
+    while let Ok(frame) = kernel.frame_zeroed() {
+        let table = kcore::Hardware::table(&kernel.hardware, frame);
+        assert!(table.iter().all(|word| word.load(std::sync::atomic::Ordering::Relaxed) == 0));
+    }
+    assert_eq!(kernel.frames_free(), 0);
+}

@@ -1,0 +1,177 @@
+//! Threads, waiting and portals.
+
+mod fake;
+
+use fake::{Fake, Random, kernel};
+use kcore::{
+    Kernel, Machine, SpaceId, ThreadId,
+    thread::{Operation, Resumed, State},
+    wait::Key,
+};
+
+fn spawn(kernel: &mut Kernel<Fake>, space: SpaceId, priority: u8) -> ThreadId {
+    let thread = kernel.thread_create(space, 0x1_0000_0000, 0x7f00_0010_0000, [1, 2, 3, 4], priority).expect("a thread");
+    kernel.thread_wake(thread, Resumed::Woken);
+    thread
+}
+
+/// Lets the scheduler choose, as an event of the present thread's end would.
+fn next(kernel: &mut Kernel<Fake>) -> Option<ThreadId> {
+    kernel.yield_current();
+    kernel.schedule().map(|index| kernel.id_of(index))
+}
+
+#[test]
+fn waking_is_oldest_first_and_only_for_the_key() {
+    let mut kernel = kernel(20);
+    let space = kernel.space_create().expect("space");
+    let threads: Vec<ThreadId> = (0..4).map(|_| spawn(&mut kernel, space, 3)).collect();
+    for (number, &thread) in threads.iter().enumerate() {
+        assert_eq!(kernel.schedule().map(|index| kernel.id_of(index)), Some(thread));
+        let key = if number == 2 { Key::Semaphore(64) } else { Key::Semaphore(8) };
+        kernel.park(key, None, Some(Operation { number: 58, arguments: [8, 0, 0, 0, 0, 0] }));
+    }
+    assert_eq!(kernel.schedule(), None);
+    assert_eq!(kernel.wake(Key::Semaphore(8), 2), 2);
+    assert_eq!(next(&mut kernel), Some(threads[0]));
+    assert_eq!(next(&mut kernel), Some(threads[1]));
+    assert_eq!(next(&mut kernel), Some(threads[0]));
+    assert!(!kernel.thread_is_ready(threads[2]) && !kernel.thread_is_ready(threads[3]));
+    assert_eq!(kernel.threads.get(threads[0]).resumed, Resumed::Woken);
+    assert!(kernel.threads.get(threads[0]).operation.is_some(), "the call is to be done again");
+}
+
+#[test]
+fn a_deadline_wakes_with_time_out_and_is_asked_of_the_timer() {
+    let mut kernel = kernel(20);
+    let space = kernel.space_create().expect("space");
+    let thread = spawn(&mut kernel, space, 3);
+    kernel.schedule();
+    kernel.park(Key::Nothing, Some(1000), None);
+    assert_eq!(kernel.hardware.timer_ns, 1000);
+    kernel.hardware.now_ns = 999;
+    kernel.tick();
+    assert!(!kernel.thread_is_ready(thread));
+    kernel.hardware.now_ns = 1000;
+    kernel.tick();
+    assert!(kernel.thread_is_ready(thread));
+    assert_eq!(kernel.threads.get(thread).resumed, Resumed::TimedOut);
+}
+
+#[test]
+fn a_slice_ends_only_for_an_equal_and_at_once_for_a_better() {
+    let mut kernel = kernel(20);
+    let space = kernel.space_create().expect("space");
+    let low = spawn(&mut kernel, space, 2);
+    kernel.schedule();
+    kernel.hardware.now_ns = kcore::kernel::TIME_SLICE_NS;
+    assert!(!kernel.tick(), "nobody else wants to run");
+    let _equal = spawn(&mut kernel, space, 2);
+    assert!(!kernel.should_preempt());
+    assert!(kernel.tick(), "the slice is over and an equal waits");
+    let high = spawn(&mut kernel, space, 5);
+    assert!(kernel.should_preempt());
+    assert_eq!(next(&mut kernel), Some(high));
+    assert_ne!(Some(low), next(&mut kernel), "higher priorities keep the processor");
+}
+
+#[test]
+fn identifiers_are_never_used_twice() {
+    let mut kernel = kernel(20);
+    let space = kernel.space_create().expect("space");
+    let mut seen = std::collections::HashSet::new();
+    let first = spawn(&mut kernel, space, 1);
+    kernel.thread_destroy(first);
+    for _ in 0..5000 {
+        let thread = spawn(&mut kernel, space, 1);
+        assert!(seen.insert(thread) && thread != first && thread.0 != 0);
+        kernel.thread_destroy(thread);
+        assert_eq!(kernel.threads.find(thread), None);
+        kernel.thread_wake(thread, Resumed::Woken);
+    }
+    assert_eq!(kernel.schedule(), None, "waking what is gone does nothing");
+}
+
+/// The fast path does what the general one does: the same space, frames and stacks, over random
+/// sequences of calls and returns.
+#[test]
+fn fast_and_general_portal_paths_agree() {
+    for seed in 0..200 {
+        let mut random = Random(seed);
+        let mut fast = portal_kernel();
+        let mut general = portal_kernel();
+        for _ in 0..200 {
+            let (thread, here) = (fast.id_of(0), fast.threads.table[0].space);
+            assert_eq!(here, general.threads.table[0].space, "seed {seed}");
+            let callee = SpaceId(random.below(3) as u32);
+            let entry = 0x1_0000_0000 + u64::from(callee.0) * 64;
+            let (rip, rsp) = (random.next() >> 20, random.next() >> 20);
+            if random.below(5) < 3 {
+                let way = fast.portal_call(entry, 1, rip, rsp);
+                let context = general.thread_context_mut(thread);
+                (context.rip, context.rsp) = (rip, rsp);
+                let entered = general.portal_enter(thread, callee, entry, [0; 4]);
+                assert_eq!(way.is_some(), entered.is_some(), "seed {seed}");
+                if let Some(way) = way {
+                    let context = general.thread_context(thread);
+                    assert_eq!((way.rip, way.rsp), (context.rip, context.rsp), "seed {seed}");
+                    assert_eq!(way.load, general.spaces.get(callee).root.physical());
+                }
+            } else {
+                let way = fast.portal_return();
+                let left = general.portal_leave(thread, 0, 1, 2);
+                assert_eq!(way.map(|way| (way.rip, way.rsp)), left.map(|frame| (frame.rip, frame.rsp)), "seed {seed}");
+            }
+            assert_eq!(fast.portal_frames(thread), general.portal_frames(thread), "seed {seed}");
+        }
+    }
+}
+
+fn portal_kernel() -> Kernel<Fake> {
+    let mut kernel = kernel(40);
+    let spaces: Vec<SpaceId> = (0..3).map(|_| kernel.space_create().expect("space")).collect();
+    spawn(&mut kernel, spaces[0], 3);
+    kernel.schedule();
+    for &caller in &spaces {
+        for &callee in &spaces {
+            kernel.portal_cache(caller, 0x1_0000_0000 + u64::from(callee.0) * 64, 1, callee);
+        }
+        for number in 0..3 {
+            kernel.portal_add_stack(caller, 0x7f00_0000_0000 + u64::from(caller.0) * 0x10_0000 + number * 0x1000);
+        }
+    }
+    kernel
+}
+
+#[test]
+fn the_fast_path_declines_what_it_cannot_finish() {
+    let mut kernel = portal_kernel();
+    let entry = 0x1_0000_0000 + 64;
+    assert!(kernel.portal_return().is_none(), "not inside a call");
+    kernel.threads.table[0].vector_live = 1;
+    assert!(kernel.portal_call(entry, 1, 1, 2).is_none(), "a live vector state is dropped by the general way");
+    kernel.threads.table[0].vector_live = 0;
+    assert!(kernel.portal_call(entry, 0, 1, 2).is_none(), "another kind of call");
+    kernel.portal_forget();
+    assert!(kernel.portal_call(entry, 1, 1, 2).is_none(), "forgotten");
+    assert_eq!(kernel.threads.table[0].depth, 0, "nothing happened");
+    assert_eq!(kernel.threads.table[0].state, State::Running);
+}
+
+#[test]
+fn who_waits_for_a_stack_is_woken_by_the_next_return() {
+    let mut kernel = portal_kernel();
+    let entry = 0x1_0000_0000 + 64;
+    let caller = kernel.id_of(0);
+    kernel.portal_call(entry, 1, 1, 2).expect("a way");
+    let other = spawn(&mut kernel, SpaceId(0), 3);
+    kernel.yield_current();
+    assert_eq!(kernel.schedule().map(|index| kernel.id_of(index)), Some(other));
+    kernel.park(Key::Stack(1), None, None);
+    assert_eq!(kernel.schedule().map(|index| kernel.id_of(index)), Some(caller));
+    assert!(kernel.portal_return().is_none(), "the general way must wake the other");
+    kernel.portal_leave(caller, 0, 0, 0).expect("a frame");
+    assert!(kernel.thread_is_ready(other));
+    assert!(kernel.portal_call(entry, 1, 1, 2).is_some());
+    assert!(kernel.portal_return().is_some(), "nobody waits any more");
+}

@@ -1,0 +1,293 @@
+//! Mounting: the newest intact superblock, what it leads to, and the journal on top.
+//!
+//! Nothing is written before everything needed has been found intact. A read-write mount then commits
+//! a new generation before it accepts a sync (invariant 6): the journal that was replayed is not
+//! written to again, and the discarded end of it can never come back to life.
+
+use crate::allocation::Allocation;
+use crate::blocking::{as_block, read_blocks, read_checked};
+use crate::breaks::{Breaks, Invariant};
+use crate::event::{CheckpointKind, Event, MountError, MountMode, MountReport, Structure};
+use crate::geometry::{SUMS, region_of};
+use crate::io::Io;
+use crate::store::{Parts, Store};
+use crate::superblock::{Place, Superblock, Unfit};
+use crate::table::{Body, NodeId, Row, Table};
+use crate::table_format::{Decoded, decode};
+use crate::world::{BLOCK, World};
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Copies of superblocks on a disk.
+const COPIES: u64 = 4;
+/// More levels than any table has.
+const HEIGHT_MAX: usize = 12;
+
+/// The superblocks of a disk.
+struct Superblocks {
+    current: Superblock,
+    checksum: u64,
+    block: u64,
+    previous: Option<Superblock>,
+    bad: Vec<u64>,
+}
+
+impl Store {
+    /// Mounts the store on the disk.
+    ///
+    /// # Errors
+    /// [`MountError`]; nothing was written, except that [`MountError::Recovery`] and
+    /// [`MountError::Disk`] may come after the first writes of a recovery, which leave the state as it was.
+    pub fn mount(world: &mut impl World, mode: MountMode) -> Result<(Self, MountReport), MountError> {
+        Self::mount_with(world, mode, Breaks::NONE)
+    }
+
+    /// Mounts with an invariant switched off, for tests.
+    ///
+    /// # Errors
+    /// As [`Store::mount`].
+    #[cfg(any(test, feature = "break-invariants"))]
+    pub fn mount_broken(world: &mut impl World, mode: MountMode, breaks: Breaks) -> Result<(Self, MountReport), MountError> {
+        Self::mount_with(world, mode, breaks)
+    }
+
+    fn mount_with(world: &mut impl World, mode: MountMode, breaks: Breaks) -> Result<(Self, MountReport), MountError> {
+        let found = find_superblocks(world)?;
+        let superblock = &found.current;
+        if superblock.geometry.total > world.blocks() {
+            return Err(MountError::Truncated(superblock.geometry.total, world.blocks()));
+        }
+        if superblock.address_bits != abi::address::ADDRESS_BITS {
+            return Err(MountError::AddressBits(superblock.address_bits));
+        }
+        let mut report = MountReport {
+            generation: superblock.generation,
+            superblock: found.block,
+            bad_superblocks: found.bad,
+            clean: superblock.clean,
+            replayed: 0,
+            tail: None,
+            damage: Vec::new(),
+            first_slot: superblock.lease,
+        };
+        let allocation = load_bitmaps(world, superblock, found.previous.as_ref(), breaks, &mut report)?;
+        let table = load_table(world, superblock)?;
+        let mut store = Self::from_parts(Parts {
+            mode,
+            breaks,
+            geometry: superblock.geometry,
+            key: superblock.key,
+            address_bits: superblock.address_bits,
+            generation: superblock.generation,
+            nonce: superblock.nonce,
+            high_water: superblock.lease,
+            lease: superblock.lease,
+            superblock_checksum: found.checksum,
+            allocation,
+            table,
+            io: Io::default(),
+        });
+        store.recover(world, &mut report)?;
+        report.clean &= report.replayed == 0;
+        if mode == MountMode::ReadWrite {
+            store.open_for_writing(world, found.checksum)?;
+        }
+        Ok((store, report))
+    }
+
+    /// Commits a new generation.
+    fn open_for_writing(&mut self, world: &mut impl World, superblock_checksum: u64) -> Result<(), MountError> {
+        if !self.io.fill_reserve(world) {
+            return Err(MountError::Memory);
+        }
+        if !self.breaks.keeps(Invariant::CommitAfterRecovery) {
+            // Broken on purpose: the journal begins anew, over the records that were replayed.
+            self.journal = crate::journal::Chain::new(self.generation, self.nonce, superblock_checksum);
+            return Ok(());
+        }
+        self.nonce = world.next_u64();
+        if self.checkpoint_begin(world, Vec::new(), CheckpointKind::Periodic).is_err() {
+            return Ok(());
+        }
+        loop {
+            match self.poll(world) {
+                Some(Event::CheckpointDone { .. }) => return Ok(()),
+                Some(Event::CheckpointFailed { reason }) => return Err(MountError::Recovery(reason)),
+                Some(_) => {}
+                None => world.wait(),
+            }
+        }
+    }
+}
+
+fn find_superblocks(world: &mut impl World) -> Result<Superblocks, MountError> {
+    if world.blocks() < COPIES {
+        return Err(MountError::Foreign);
+    }
+    let mut good: Vec<(u64, Superblock, u64)> = Vec::new();
+    let mut bad = Vec::new();
+    let mut unfit = Unfit::Foreign;
+    for (block, bytes) in (0..COPIES).zip(read_blocks(world, &[0, 1, 2, 3])?) {
+        let Ok(bytes) = bytes else {
+            bad.push(block);
+            unfit = Unfit::Damaged;
+            continue;
+        };
+        match as_block(&bytes).map_or(Err(Unfit::Foreign), |bytes| Superblock::decode(block, bytes)) {
+            Ok((superblock, checksum)) => good.push((block, superblock, checksum)),
+            Err(Unfit::Newer(version)) => return Err(MountError::Newer(version)),
+            Err(reason) => {
+                bad.push(block);
+                if reason == Unfit::Damaged {
+                    unfit = reason;
+                }
+            }
+        }
+    }
+    let newest = good.iter().map(|(_, superblock, _)| superblock.generation).max();
+    let Some(at) = good.iter().position(|(_, superblock, _)| Some(superblock.generation) == newest) else {
+        return Err(if unfit == Unfit::Foreign { MountError::Foreign } else { MountError::Damaged(Structure::Superblock, 0) });
+    };
+    let (block, current, checksum) = good.swap_remove(at);
+    // A fresh store has no previous generation: its first pair of blocks is zero, not bad.
+    if current.generation == 1 {
+        bad.retain(|&block| block >= 2);
+    }
+    let previous = good
+        .into_iter()
+        .map(|(_, superblock, _)| superblock)
+        .find(|other| other.generation + 1 == current.generation && other.key == current.key && other.geometry == current.geometry);
+    Ok(Superblocks { current, checksum, block, previous, bad })
+}
+
+fn load_bitmaps(
+    world: &mut impl World,
+    current: &Superblock,
+    previous: Option<&Superblock>,
+    breaks: Breaks,
+    report: &mut MountReport,
+) -> Result<Allocation, MountError> {
+    let mut allocation = Allocation::new(current.geometry, breaks);
+    let region = region_of(current.generation);
+    let (words, sums) = load_bitmap(world, current)?;
+    let before = match previous.map(|previous| load_bitmap(world, previous)) {
+        Some(Ok((words, _))) => Some(words),
+        Some(Err(MountError::Damaged(structure, block))) => {
+            report.damage.push((structure, block));
+            None
+        }
+        Some(Err(error)) => return Err(error),
+        None => None,
+    };
+    allocation.regions[region].sums = sums;
+    allocation.regions[region].index.clone_from(&current.index);
+    if allocation.load(words, before.as_deref(), region) {
+        Ok(allocation)
+    } else {
+        Err(MountError::Damaged(Structure::Bitmap, current.geometry.bitmap_start(region)))
+    }
+}
+
+/// The bitmap of a generation, and the checksums of its blocks.
+fn load_bitmap(world: &mut impl World, superblock: &Superblock) -> Result<(Vec<u64>, Vec<u64>), MountError> {
+    let Superblock { geometry, key, .. } = *superblock;
+    let region = region_of(superblock.generation);
+    let mut sums = vec![0_u64; geometry.bitmap_blocks() as usize];
+    let present = |start: u64, sums: &[u64]| -> Vec<Place> {
+        let places = sums.iter().enumerate().filter(|&(_, &sum)| sum != 0);
+        places.map(|(at, &checksum)| Place { block: start + at as u64, checksum }).collect()
+    };
+    let index = present(geometry.index_start(region), &superblock.index);
+    for (place, bytes) in index.iter().zip(read_checked(world, key, &index, Structure::Bitmap)?) {
+        let first = (place.block - geometry.index_start(region)) as usize * SUMS as usize;
+        for (sum, word) in sums.iter_mut().skip(first).zip(to_words(&bytes)) {
+            *sum = word;
+        }
+    }
+    let data_blocks = geometry.total - geometry.data_start();
+    let mut words = vec![0_u64; data_blocks.div_ceil(64) as usize];
+    let bitmap = present(geometry.bitmap_start(region), &sums);
+    for (place, bytes) in bitmap.iter().zip(read_checked(world, key, &bitmap, Structure::Bitmap)?) {
+        let first = (place.block - geometry.bitmap_start(region)) as usize * (BLOCK / 8);
+        for (word, found) in words.iter_mut().skip(first).zip(to_words(&bytes)) {
+            *word = found;
+        }
+    }
+    Ok((words, sums))
+}
+
+fn to_words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    bytes.chunks_exact(8).map(|word| crate::bytes::word(word, 0))
+}
+
+/// A row whose body is yet to be read, with the length of the body.
+type LoadedRow = (Row, usize);
+
+fn load_table(world: &mut impl World, superblock: &Superblock) -> Result<Table, MountError> {
+    let mut table = Table::new();
+    let root = superblock.table;
+    if root.block != 0 {
+        let levels = read_levels(world, superblock)?;
+        let mut ids: Vec<NodeId> = Vec::new();
+        for level in levels.into_iter().rev() {
+            let mut below = core::mem::take(&mut ids).into_iter();
+            for (place, node) in level {
+                let body = match node {
+                    Decoded::Leaf(rows) => Body::Leaf(read_bodies(world, superblock, rows)?),
+                    Decoded::Inner(children) => {
+                        Body::Inner(children.into_iter().map(|(key, _)| key).zip(below.by_ref()).collect())
+                    }
+                };
+                ids.push(table.add_loaded(place, body));
+            }
+        }
+        if let [root] = ids[..] {
+            table.set_root(root);
+        }
+    }
+    let sound = table.is_sound() && table.len() == superblock.objects;
+    if sound { Ok(table) } else { Err(MountError::Damaged(Structure::Table, root.block)) }
+}
+
+/// All nodes, level by level from the root.
+fn read_levels(world: &mut impl World, superblock: &Superblock) -> Result<Vec<Vec<(Place, Decoded)>>, MountError> {
+    let mut levels = Vec::new();
+    let mut next = vec![superblock.table];
+    while !next.is_empty() {
+        let blocks = read_checked(world, superblock.key, &next, Structure::Table)?;
+        let mut level = Vec::new();
+        let mut below = Vec::new();
+        for (place, bytes) in next.into_iter().zip(blocks) {
+            let damaged = MountError::Damaged(Structure::Table, place.block);
+            let node = as_block(&bytes).and_then(|bytes| decode(bytes, superblock.address_bits)).ok_or(damaged)?;
+            match &node {
+                Decoded::Inner(children) => below.extend(children.iter().map(|&(_, child)| child)),
+                // All leaves stand at the same depth.
+                Decoded::Leaf(_) if !below.is_empty() => return Err(damaged),
+                Decoded::Leaf(_) => {}
+            }
+            level.push((place, node));
+        }
+        let mixed = !below.is_empty() && level.iter().any(|(_, node)| matches!(node, Decoded::Leaf(_)));
+        if mixed || levels.len() >= HEIGHT_MAX || below.len() as u64 > superblock.geometry.total {
+            return Err(MountError::Damaged(Structure::Table, superblock.table.block));
+        }
+        levels.push(level);
+        next = below;
+    }
+    Ok(levels)
+}
+
+fn read_bodies(world: &mut impl World, superblock: &Superblock, rows: Vec<LoadedRow>) -> Result<Vec<Row>, MountError> {
+    let mut whole = Vec::with_capacity(rows.len());
+    for (mut row, length) in rows {
+        if !row.overflow.is_empty() {
+            let body = read_checked(world, superblock.key, &row.overflow, Structure::Table)?.concat();
+            let first = row.overflow.first().map_or(0, |place| place.block);
+            let decoded = body.get(..length).and_then(|body| row.record.decode_body(body, superblock.address_bits));
+            decoded.ok_or(MountError::Damaged(Structure::Table, first))?;
+        }
+        whole.push(row);
+    }
+    Ok(whole)
+}

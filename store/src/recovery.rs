@@ -1,0 +1,228 @@
+//! Replaying the journal.
+
+use crate::blocking::read_blocks;
+use crate::breaks::Invariant;
+use crate::event::{BadPage, Failure, MountError, MountReport, Structure, Tail, TailReason};
+use crate::geometry::RECORD_BLOCKS;
+use crate::journal::{Chain, Header, Item, record_blocks};
+use crate::map::{Entry, Path};
+use crate::store::Store;
+use crate::world::{BLOCK, World};
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+/// One record as found.
+struct Found {
+    items: Vec<Item>,
+    after: Chain,
+}
+
+/// The journal region of a generation, read piece by piece.
+struct Region {
+    start: u64,
+    length: u64,
+    blocks: Vec<Vec<u8>>,
+}
+
+impl Region {
+    /// The bytes of `count` blocks from `at` on; `None` past the end. An unreadable block is empty.
+    fn blocks(&mut self, world: &mut impl World, at: u64, count: u64) -> Result<Option<Vec<u8>>, MountError> {
+        let end = at + count;
+        if end > self.length {
+            return Ok(None);
+        }
+        while (self.blocks.len() as u64) < end {
+            let from = self.blocks.len() as u64;
+            let wanted: Vec<u64> = (from..(from + RECORD_BLOCKS).min(self.length)).map(|block| self.start + block).collect();
+            let found = read_blocks(world, &wanted)?;
+            self.blocks.extend(found.into_iter().map(Result::unwrap_or_default));
+        }
+        Ok(self.blocks.get(at as usize..end as usize).map(<[_]>::concat))
+    }
+}
+
+impl Store {
+    /// Replays the journal of the current generation in memory.
+    pub(crate) fn recover(&mut self, world: &mut impl World, report: &mut MountReport) -> Result<(), MountError> {
+        let mut region = Region {
+            start: self.geometry.journal_start(self.generation),
+            length: self.geometry.journal,
+            blocks: Vec::new(),
+        };
+        let mut records = self.scan(world, &mut region, report)?;
+        if let Some(last) = records.last()
+            && self.breaks.keeps(Invariant::DataChecksums)
+            && !self.pages_are_there(world, last)?
+        {
+            report.tail.get_or_insert(Tail { sequence: last.after.sequence - 1, reason: TailReason::Data, stranded: 0 });
+            records.pop();
+        }
+        for record in records {
+            if !self.replay(world, record.items, report)? {
+                report.tail = Some(Tail { sequence: self.journal.sequence, reason: TailReason::Nonsense, stranded: 0 });
+                break;
+            }
+            report.replayed += 1;
+            self.journal = record.after;
+        }
+        Ok(())
+    }
+
+    /// The records that continue the chain without a gap.
+    fn scan(&self, world: &mut impl World, region: &mut Region, report: &mut MountReport) -> Result<Vec<Found>, MountError> {
+        let mut records = Vec::new();
+        let mut chain = self.journal;
+        let reason = loop {
+            let Some(front) = region.blocks(world, chain.used, 1)? else { break None };
+            let Some(header) = Header::decode(&front) else { break None };
+            let ours = header.generation == chain.generation && header.nonce == chain.nonce;
+            let next = header.sequence == chain.sequence && header.previous == chain.previous;
+            if self.breaks.keeps(Invariant::Chain) && !(ours && next) {
+                break ours.then_some(TailReason::Chain);
+            }
+            let blocks = record_blocks(header.item_bytes);
+            if blocks > RECORD_BLOCKS {
+                break Some(TailReason::Torn);
+            }
+            let Some(bytes) = region.blocks(world, chain.used, blocks)? else { break Some(TailReason::Torn) };
+            let at = region.start + chain.used;
+            if bytes.len() as u64 != blocks * BLOCK as u64 || !header.is_intact(self.key, at, &bytes) {
+                break ours.then_some(TailReason::Torn);
+            }
+            let Some(items) = header.items(&bytes, self.address_bits) else { break Some(TailReason::Nonsense) };
+            chain = chain.after(header.checksum, blocks);
+            records.push(Found { items, after: chain });
+        };
+        let stranded = self.stranded(world, region, &chain)?;
+        if reason.is_some() || stranded > 0 {
+            report.tail =
+                Some(Tail { sequence: chain.sequence, reason: reason.unwrap_or(TailReason::Torn), stranded });
+        }
+        Ok(records)
+    }
+
+    /// Intact records of this generation behind the end of the chain. Only one record is ever
+    /// on its way, so if there is none within the length of one, there is none at all.
+    fn stranded(&self, world: &mut impl World, region: &mut Region, chain: &Chain) -> Result<u32, MountError> {
+        let mut stranded = 0;
+        let mut at = chain.used;
+        let mut end = chain.used + RECORD_BLOCKS + 1;
+        while at < end {
+            let Some(front) = region.blocks(world, at, 1)? else { break };
+            let mut step = 1;
+            if let Some(header) = Header::decode(&front)
+                && header.generation == chain.generation
+                && header.nonce == chain.nonce
+                && header.sequence > chain.sequence
+                && record_blocks(header.item_bytes) <= RECORD_BLOCKS
+                && let Some(bytes) = region.blocks(world, at, record_blocks(header.item_bytes))?
+                && header.is_intact(self.key, region.start + at, &bytes)
+            {
+                stranded += 1;
+                step = record_blocks(header.item_bytes);
+                end = at + step + RECORD_BLOCKS + 1;
+            }
+            at += step;
+        }
+        Ok(stranded)
+    }
+
+    /// Whether every page of a record is as the record says.
+    fn pages_are_there(&self, world: &mut impl World, record: &Found) -> Result<bool, MountError> {
+        let entries: Vec<Entry> = record
+            .items
+            .iter()
+            .filter_map(|item| if let Item::Page { entry, .. } = item { Some(*entry) } else { None })
+            .collect();
+        if entries.iter().any(|entry| !self.geometry.is_data(entry.block)) {
+            return Ok(false);
+        }
+        let blocks: Vec<u64> = entries.iter().map(|entry| entry.block).collect();
+        let found = read_blocks(world, &blocks)?;
+        Ok(found.iter().zip(&entries).all(|(bytes, entry)| {
+            bytes.as_ref().is_ok_and(|bytes| self.key.checksum(entry.block, bytes) == entry.checksum)
+        }))
+    }
+
+    /// Makes what a record says; `false`, with nothing made, if it cannot be true.
+    fn replay(&mut self, world: &mut impl World, items: Vec<Item>, report: &mut MountReport) -> Result<bool, MountError> {
+        if !self.is_possible(&items) {
+            return Ok(false);
+        }
+        for item in items {
+            match item {
+                Item::Put(record) => {
+                    if let Some(old) = self.table.get(record.base).map(|row| row.record.pages) {
+                        self.note_zeroed(record.base, record.pages, old);
+                    }
+                    self.table.put(record);
+                }
+                Item::Delete(base) => {
+                    self.pending.remove(&base);
+                    if let Some(map) = self.table.remove(base) {
+                        self.doomed.insert(base, map);
+                        self.deleted.insert(base);
+                    }
+                }
+                Item::Zero { base, start, end } => self.note_zeroed(base, start, end),
+                Item::Limit { base, page, flags } => self.pending.entry(base).or_default().limit(page, flags),
+                Item::Page { base, page, entry } => self.replay_page(world, base, page, entry, report)?,
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether the blocks are free, each is named once, and every object is there when it is needed.
+    fn is_possible(&self, items: &[Item]) -> bool {
+        let mut blocks = BTreeSet::new();
+        let mut put = BTreeSet::new();
+        items.iter().all(|item| match item {
+            Item::Put(record) => put.insert(record.base) || self.table.get(record.base).is_some(),
+            Item::Page { base, entry, .. } => {
+                let known = put.contains(base) || self.table.get(*base).is_some();
+                known && self.allocation.is_unused(entry.block) && blocks.insert(entry.block)
+            }
+            Item::Delete(_) | Item::Zero { .. } | Item::Limit { .. } => true,
+        })
+    }
+
+    fn replay_page(
+        &mut self,
+        world: &mut impl World,
+        base: u64,
+        page: u64,
+        entry: Entry,
+        report: &mut MountReport,
+    ) -> Result<(), MountError> {
+        self.allocation.claim(entry.block);
+        if let Some(changes) = self.pending.get_mut(&base) {
+            changes.punch(page);
+        }
+        loop {
+            let Some(row) = self.table.get(base) else {
+                self.allocation.free(entry.block);
+                return Ok(());
+            };
+            let mut root = row.map;
+            let path = self.maps.prepare(world, base, &mut root, page);
+            self.table.set_map(base, root);
+            match path {
+                Path::Ready => break,
+                Path::NoMemory => return Err(MountError::Memory),
+                Path::Missing(missing) => {
+                    match self.load_for_job(world, missing) {
+                        Ok(()) => {}
+                        Err(Failure::Disk) => return Err(MountError::Disk),
+                        Err(_) => return Err(MountError::Memory),
+                    }
+                    if self.wait_for_nodes(world) == Some(BadPage::Map) {
+                        report.damage.push((Structure::Map, missing.entry.block));
+                    }
+                }
+            }
+        }
+        let old = self.set_entry(world, base, page, entry);
+        self.allocation.free(old.block);
+        Ok(())
+    }
+}

@@ -1,0 +1,257 @@
+//! Checking everything: for `gond check` and the crash tests.
+//!
+//! All that the current generation reaches is read and its checksums compared; every block must be
+//! reached once, and the bitmap must say so. Run it on a store that was mounted read-only: it waits
+//! for the disk and wants no job under way.
+
+use crate::blocking::read_blocks;
+use crate::event::{MountError, Structure};
+use crate::map::{Entry, FANOUT, LOST, MapKey, MapRoot, entry_in};
+use crate::store::Store;
+use crate::superblock::Place;
+use crate::table::Body;
+use crate::world::{BLOCK, World};
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Something that is not as it should be.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum Finding {
+    /// A block does not have the checksum that its parent states, or cannot be read.
+    Damaged {
+        /// What it is part of.
+        structure: Structure,
+        /// The block.
+        block: u64,
+        /// The object, for pages and maps.
+        base: u64,
+        /// The first page concerned.
+        page: u64,
+    },
+    /// The contents of a page were lost when a map node was found damaged.
+    Lost {
+        /// The object.
+        base: u64,
+        /// The page.
+        page: u64,
+    },
+    /// Two places lead to the same block.
+    SharedBlock(u64),
+    /// A block is in use although the bitmap says that it is free.
+    MarkedFree(u64),
+    /// A block is marked as in use and nothing leads to it.
+    Leaked(u64),
+    /// Bases do not ascend, objects overlap, or a row cannot be found.
+    TableOrder,
+    /// A page has contents beyond the end of its object.
+    BeyondEnd {
+        /// The object.
+        base: u64,
+        /// The page.
+        page: u64,
+    },
+}
+
+/// What was looked at.
+#[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
+pub struct Verification {
+    /// Objects.
+    pub objects: u64,
+    /// Pages with contents.
+    pub pages: u64,
+    /// Blocks reached, all kinds.
+    pub blocks: u64,
+    /// Things found wrong.
+    pub findings: u64,
+}
+
+/// Pages read at a time.
+const BATCH: usize = 64;
+
+struct Check<'a, W: World> {
+    store: &'a Store,
+    world: &'a mut W,
+    report: &'a mut dyn FnMut(Finding),
+    reached: Vec<u64>,
+    tally: Verification,
+    /// Pages whose contents are yet to be read.
+    batch: Vec<(u64, u64, Entry)>,
+}
+
+impl Store {
+    /// Checks everything and reports each finding.
+    ///
+    /// # Errors
+    /// [`MountError::Memory`] if no frame could be had.
+    pub fn verify(&self, world: &mut impl World, report: &mut dyn FnMut(Finding)) -> Result<Verification, MountError> {
+        let blocks = self.geometry.total - self.geometry.data_start();
+        let mut check = Check {
+            store: self,
+            world,
+            report,
+            reached: vec![0; blocks.div_ceil(64) as usize],
+            tally: Verification::default(),
+            batch: Vec::new(),
+        };
+        check.table()?;
+        for (&base, root) in &self.doomed {
+            check.map(base, root, u64::MAX)?;
+        }
+        check.read_batch()?;
+        check.bitmap();
+        Ok(check.tally)
+    }
+}
+
+impl<W: World> Check<'_, W> {
+    fn find(&mut self, finding: Finding) {
+        self.tally.findings += 1;
+        (self.report)(finding);
+    }
+
+    /// Notes that a block is reached.
+    fn reach(&mut self, block: u64) {
+        self.tally.blocks += 1;
+        if !self.store.geometry.is_data(block) {
+            self.find(Finding::SharedBlock(block));
+            return;
+        }
+        let bit = block - self.store.geometry.data_start();
+        let word = &mut self.reached[(bit / 64) as usize];
+        let mask = 1 << (bit % 64);
+        if *word & mask != 0 {
+            self.find(Finding::SharedBlock(block));
+        } else {
+            *word |= mask;
+            if !self.store.allocation.used.get(bit) {
+                self.find(Finding::MarkedFree(block));
+            }
+        }
+    }
+
+    fn read(&mut self, place: Place) -> Result<Option<Vec<u8>>, MountError> {
+        if !self.store.geometry.is_data(place.block) {
+            return Ok(None);
+        }
+        let found = read_blocks(self.world, &[place.block])?.pop().and_then(Result::ok);
+        Ok(found.filter(|bytes| self.store.key.checksum(place.block, bytes) == place.checksum))
+    }
+
+    fn table(&mut self) -> Result<(), MountError> {
+        let store = self.store;
+        if !store.table.is_sound() {
+            self.find(Finding::TableOrder);
+        }
+        for id in store.table.node_ids() {
+            self.table_block(store.table.place(id))?;
+            if let Body::Leaf(rows) = store.table.body(id) {
+                for row in rows {
+                    for &place in &row.overflow {
+                        self.table_block(place)?;
+                    }
+                    self.tally.objects += 1;
+                    self.map(row.record.base, &row.map, row.record.pages)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A written part of the table. One that was changed by the replayed journal still counts,
+    /// for its old block is in use until the next checkpoint.
+    fn table_block(&mut self, place: Place) -> Result<(), MountError> {
+        if place.block == 0 {
+            return Ok(());
+        }
+        self.reach(place.block);
+        if self.read(place)?.is_none() {
+            self.find(Finding::Damaged { structure: Structure::Table, block: place.block, base: 0, page: 0 });
+        }
+        Ok(())
+    }
+
+    fn map(&mut self, base: u64, root: &MapRoot, pages: u64) -> Result<(), MountError> {
+        self.below(MapKey { base, level: root.levels, index: 0 }, root.entry, pages)
+    }
+
+    fn below(&mut self, key: MapKey, entry: Entry, pages: u64) -> Result<(), MountError> {
+        if key.level == 0 {
+            return self.page(key, entry, pages);
+        }
+        let place = Place { block: entry.block, checksum: entry.checksum };
+        let mut bytes = None;
+        if entry.block == LOST {
+            self.find(Finding::Lost { base: key.base, page: first_page(key) });
+        } else if entry.block != 0 {
+            self.reach(entry.block);
+            bytes = self.read(place)?;
+            if bytes.is_none() {
+                let page = first_page(key);
+                self.find(Finding::Damaged { structure: Structure::Map, block: entry.block, base: key.base, page });
+            }
+        }
+        // What is in memory is newer than what is on the disk.
+        if let Some(frame) = self.store.maps.frame(key) {
+            bytes = Some(self.world.bytes(frame).to_vec());
+        }
+        let Some(bytes) = bytes else { return Ok(()) };
+        let Ok(bytes) = <&[u8; BLOCK]>::try_from(&bytes[..]) else { return Ok(()) };
+        for slot in 0..FANOUT {
+            let child = MapKey { level: key.level - 1, index: key.index * FANOUT + slot, ..key };
+            let entry = entry_in(bytes, slot);
+            if !entry.is_none() || self.store.maps.contains(child) {
+                self.below(child, entry, pages)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn page(&mut self, key: MapKey, entry: Entry, pages: u64) -> Result<(), MountError> {
+        if entry.block == 0 {
+            return Ok(());
+        }
+        if entry.block == LOST {
+            self.find(Finding::Lost { base: key.base, page: key.index });
+            return Ok(());
+        }
+        self.tally.pages += 1;
+        self.reach(entry.block);
+        let pending = self.store.pending.get(&key.base).is_some_and(|changes| changes.is_zeroed(key.index));
+        if key.index >= pages && !pending {
+            self.find(Finding::BeyondEnd { base: key.base, page: key.index });
+        }
+        self.batch.push((key.base, key.index, entry));
+        if self.batch.len() >= BATCH { self.read_batch() } else { Ok(()) }
+    }
+
+    fn read_batch(&mut self) -> Result<(), MountError> {
+        let batch = core::mem::take(&mut self.batch);
+        let blocks: Vec<u64> = batch.iter().map(|&(_, _, entry)| entry.block).collect();
+        for ((base, page, entry), bytes) in batch.into_iter().zip(read_blocks(self.world, &blocks)?) {
+            let intact = bytes.is_ok_and(|bytes| self.store.key.checksum(entry.block, &bytes) == entry.checksum);
+            if !intact {
+                self.find(Finding::Damaged { structure: Structure::Page, block: entry.block, base, page });
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares what is marked as in use with what was reached.
+    fn bitmap(&mut self) {
+        let start = self.store.geometry.data_start();
+        for at in 0..self.reached.len() {
+            let used = self.store.allocation.used.0.get(at).copied().unwrap_or(0);
+            let leaked = used & !self.reached[at];
+            for bit in (0..64).filter(|bit| leaked & (1 << bit) != 0) {
+                let block = start + at as u64 * 64 + bit;
+                if !self.store.table.is_released(block) {
+                    self.find(Finding::Leaked(block));
+                }
+            }
+        }
+    }
+}
+
+fn first_page(key: MapKey) -> u64 {
+    key.index.saturating_mul(crate::map::reach(key.level))
+}

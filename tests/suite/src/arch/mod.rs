@@ -1,0 +1,28 @@
+//! What the suite does that safe code cannot, each processor architecture by itself. All unsafe
+//! code of the suite stands here. Name by name:
+//!
+//! * `system_call(number, arguments) -> Answer`: any call, whatever it does to the caller.
+//! * `guard()`: from now on the three probes survive a protection fault.
+//! * `peek`, `poke`, `fetch`: one load, store or call at any address; tell whether it was allowed.
+//! * `load`, `store`, `jump`: the same without a safety net.
+//! * `CRIMES`: what a program must not do, with how it has to end; `commit(crime)` does it.
+//! * `ODDITIES`: what is strange but allowed; `Oddity::run` tells whether all went well.
+//! * `handlers`: exception handlers of every kind, and accesses that they put right.
+//! * `registers`: what a protected call, a system call and a fault leave in registers.
+//! * `vectors`: states of the vector unit, held and compared.
+//! * `END_CODE`: position-independent code that ends the thread with [`END_STATUS`];
+//!   `RETURN_CODE`: the same for a protected procedure that returns at once.
+
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+#[cfg(target_arch = "x86_64")]
+pub use x86_64::{
+    END_CODE, RETURN_CODE,
+    crimes::{CRIMES, Crime, commit},
+    guarded::{fetch, guard, jump, load, peek, poke, store},
+    handlers, oddities::{ODDITIES, Oddity}, registers, system_call, vectors,
+};
+
+/// Status of a thread that ran `END_CODE`.
+pub const END_STATUS: u64 = 42;
