@@ -21,7 +21,7 @@ use abi::{
 use kcore::SpaceId;
 use store::ObjectRecord;
 
-use crate::{Server, Step, Stop, World, address::OBJECT_SLOTS_MAX, slots::Slots, task::TaskId};
+use crate::{Server, Step, Stop, World, address::OBJECT_SLOTS_MAX, pager::Remembered, slots::Slots, task::TaskId};
 
 /// Bytes of the server's heap below which nothing new is made.
 pub const HEAP_RESERVE: u64 = 1 << 20;
@@ -74,6 +74,8 @@ pub struct Object {
     pub listed_dirty: bool,
     /// The last checkpoint that took pages or the record of it.
     pub checkpoint: u64,
+    /// The checkpoint before whose end its row is not durable.
+    pub changed_before: u64,
     /// The last sync that did.
     pub sync: Option<store::Ticket>,
     live: bool,
@@ -95,6 +97,7 @@ impl Object {
             complete: false,
             listed_dirty: false,
             checkpoint: 0,
+            changed_before: 0,
             sync: None,
             live: false,
         }
@@ -267,6 +270,11 @@ impl Default for Objects {
 }
 
 impl Objects {
+    /// Places in the table, vacant ones included.
+    pub(crate) fn table_len(&self) -> u32 {
+        self.table.len() as u32
+    }
+
     /// How many are active.
     pub fn count(&self) -> u64 {
         self.live
@@ -337,6 +345,7 @@ impl Objects {
         object.home = 0;
         object.complete = false;
         object.checkpoint = 0;
+        object.changed_before = 0;
         object.sync = None;
         object.live = false;
         self.free.push(id.0);
@@ -473,7 +482,7 @@ impl Server {
         }
         self.withdraw(world, id);
         self.semaphores_gone(world, base, end);
-        self.drop_pages(world, id, 0, u64::MAX);
+        self.drop_pages(world, id, base, end, Remembered::No);
         self.drop_leaves(world, id, 0);
         if let Some(task) = owner {
             self.tasks.disown(task, base);

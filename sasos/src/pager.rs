@@ -30,6 +30,8 @@ use crate::{
 
 /// Frames that are taken from objects at once when memory is short.
 const RECLAIM_BATCH: usize = 64;
+/// Frames that go before translations are forgotten once for all of them.
+const GONE_BATCH: usize = 16;
 /// Pages whose translations are forgotten one by one; for more, all are.
 const FLUSH_SINGLY: usize = 8;
 
@@ -94,6 +96,13 @@ pub(crate) fn from_flags(flags: PageFlags) -> Rights {
 /// Limits of a page that is not resident, where the object itself knows them.
 pub(crate) fn absent_limits(ranges: &[LimitRange], page: u64) -> Rights {
     ranges.iter().find(|range| (range.first..range.end).contains(&page)).map_or(Rights::RWX, |range| range.limits)
+}
+
+/// What a frame that is asked for must hold.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Content {
+    Zeroes,
+    Any,
 }
 
 /// Whether translations of pages that go are still remembered somewhere.
@@ -220,16 +229,36 @@ impl Server {
             return Err(Error::NoMemory.into());
         }
         self.charge(id, 1)?;
-        let leaf = match world.leaf_create() {
-            Ok(leaf) => leaf,
-            Err(_) => {
-                self.refund(id, 1);
-                return Err(self.frames_wanted(world));
+        loop {
+            if let Ok(leaf) = world.leaf_create() {
+                self.enter_leaf(id, slot, leaf);
+                return Ok(leaf);
             }
-        };
+            if let Err(stop) = self.make_room(world) {
+                self.refund(id, 1);
+                return Err(stop);
+            }
+        }
+    }
+
+    fn enter_leaf(&mut self, id: ObjectId, slot: u64, leaf: Leaf) {
         self.objects.get_mut(id).slots.touch(slot).set_leaf(Some(leaf));
         self.pager.leaves += 1;
-        Ok(leaf)
+    }
+
+    /// A frame, zeroed or not, for a page.
+    #[inline]
+    fn frame<W: World>(&mut self, world: &mut W, content: Content) -> Step<Frame> {
+        loop {
+            let frame = match content {
+                Content::Zeroes => world.frame_zeroed(),
+                Content::Any => world.frame_any(),
+            };
+            match frame {
+                Ok(frame) => return Ok(frame),
+                Err(_) => self.make_room(world)?,
+            }
+        }
     }
 
     /// Makes a page that is not resident.
@@ -251,11 +280,11 @@ impl Server {
             return Err(Error::Protection.into());
         }
         self.charge(place.id, 1)?;
-        let frame = match world.frame_zeroed() {
+        let frame = match self.frame(world, Content::Zeroes) {
             Ok(frame) => frame,
-            Err(_) => {
+            Err(stop) => {
                 self.refund(place.id, 1);
-                return Err(self.frames_wanted(world));
+                return Err(stop);
             }
         };
         let mut entry = PageEntry::new(frame, limits);
@@ -310,7 +339,15 @@ impl Server {
         let slot = slot_of(address) - object.first_slot();
         let leaf = match object.slots.get(slot).and_then(Slot::leaf) {
             Some(leaf) => leaf,
-            None => self.make_leaf(world, id, slot).map_err(|_| Error::NoMemory)?,
+            None => {
+                self.charge(id, 1)?;
+                let Ok(leaf) = world.leaf_create() else {
+                    self.refund(id, 1);
+                    return Err(Error::NoMemory);
+                };
+                self.enter_leaf(id, slot, leaf);
+                leaf
+            }
         };
         let index = index_of(address);
         if world.leaf_get(leaf, index).is_some() {
@@ -347,7 +384,7 @@ impl Server {
             world.leaf_set(place.leaf, place.index, Some(PageEntry::new(entry.frame, entry.limits)));
             return Ok(());
         }
-        let Ok(copy) = world.frame_any() else { return Err(self.frames_wanted(world)) };
+        let copy = self.frame(world, Content::Any)?;
         if persistent && let Err(error) = self.mark_dirty(place) {
             world.frame_release(copy);
             return Err(error.into());
@@ -562,19 +599,23 @@ impl Server {
     // ---- when memory is short ---------------------------------------------------------------------
 
     /// No frame is free. Takes clean pages of persistent objects back, or has dirty ones written
-    /// first. Tells whether to wait, to try again at once, or that nothing can be done.
+    /// first and lets the caller wait. Frames whose entry somebody holds in his hands while he asks
+    /// for another one must have a second reference, or be dirty or transient.
     #[cold]
-    pub(crate) fn frames_wanted<W: World>(&mut self, world: &mut W) -> Stop {
+    pub(crate) fn make_room<W: World>(&mut self, world: &mut W) -> Step<()> {
         if self.reclaim(world) > 0 || self.store.shrink(world, RECLAIM_BATCH) > 0 {
-            // A key that is always about to be woken: the fault or call is simply done again.
-            self.pager_wakes_later();
-            return Stop::Wait(Key::Frames);
+            return Ok(());
         }
-        if self.pager.dirty > 0 || self.checkpoint.is_running() {
-            self.checkpoint_request(world);
-            return if self.checkpoint.is_running() { Stop::Wait(Key::Checkpoint) } else { Stop::Fail(Error::NoMemory) };
+        if self.pager.dirty == 0 && !self.checkpoint.is_running() || self.checkpoint.last_failed() {
+            return Err(Error::NoMemory.into());
         }
-        Stop::Fail(Error::NoMemory)
+        let number = self.checkpoint_request(world);
+        match self.checkpoint_reached(number) {
+            // A disk that works while one asks. What was dirty is clean now.
+            Some(Ok(())) if self.reclaim(world) > 0 => Ok(()),
+            Some(_) => Err(Error::NoMemory.into()),
+            None => Err(Stop::Wait(Key::Checkpoint)),
+        }
     }
 
     /// Takes clean pages of persistent objects from memory; they are read again when touched.
@@ -634,13 +675,13 @@ impl Server {
 
 /// Frames that were taken out of page tables and may still be remembered by a processor.
 struct Gone {
-    pages: [(u64, Frame); RECLAIM_BATCH],
+    pages: [(u64, Frame); GONE_BATCH],
     count: usize,
 }
 
 impl Default for Gone {
     fn default() -> Self {
-        Self { pages: [(0, Frame(0)); RECLAIM_BATCH], count: 0 }
+        Self { pages: [(0, Frame(0)); GONE_BATCH], count: 0 }
     }
 }
 

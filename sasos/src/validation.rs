@@ -172,13 +172,17 @@ impl Server {
             from = parent;
         }
         // An owner could register any capability, so it needs none.
-        if self.require(world, space, id, Rights::OWNER).is_ok() {
-            holds = true;
-            let object = self.objects.get(id);
-            if let Some(pdx) = object.record.pdx.iter().find(|pdx| pdx.entries.contains(&entry)) {
-                let grant = PdxGrant { base: object.base(), password: pdx.password, clist: pdx.clist };
-                return Ok(self.remember_call(world, space, id, grant));
+        match self.require(world, space, id, Rights::OWNER) {
+            Ok(_) => {
+                holds = true;
+                let object = self.objects.get(id);
+                if let Some(pdx) = object.record.pdx.iter().find(|pdx| pdx.entries.contains(&entry)) {
+                    let grant = PdxGrant { base: object.base(), password: pdx.password, clist: pdx.clist };
+                    return Ok(self.remember_call(world, space, id, grant));
+                }
             }
+            Err(Stop::Fail(Error::Protection)) => {}
+            Err(stop) => return Err(stop),
         }
         Err(if holds { Error::NotAnEntry } else { Error::Protection }.into())
     }

@@ -2,6 +2,8 @@
 //!
 //! Phases, each complete before the next begins:
 //!
+//! 0. *quash*: if the attempt before failed when its superblock may have become durable, that
+//!    superblock is wiped out first;
 //! 1. *settle*: pending map changes are made in the maps;
 //! 2. *doom*: the maps of deleted objects are taken down;
 //! 3. *pages*: every dirty page goes to a new block, its map entry follows;
@@ -20,11 +22,11 @@ use crate::geometry::{Geometry, SUMS, region_of};
 use crate::io::{Purpose, WRITES_MAX};
 use crate::journal::Chain;
 use crate::map::{Discard, Entry, MapKey, MapRoot, Path, levels_for};
-use crate::pending::{Journaled, MapChanges};
+use crate::pending::MapChanges;
 use crate::store::{JournalState, Progress, Store, Work};
 use crate::superblock::{Place, Superblock};
 use crate::table::Part;
-use crate::world::{DiskError, Frame, Operation, World};
+use crate::world::{BLOCK, DiskError, Frame, Operation, World};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
@@ -33,6 +35,7 @@ pub(crate) const LEASE_SLACK: u64 = 1024;
 
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Phase {
+    Quash,
     Settle,
     Doom,
     Pages,
@@ -94,7 +97,7 @@ impl Checkpoint {
     ) -> Self {
         Self {
             kind,
-            phase: Phase::Settle,
+            phase: Phase::Quash,
             share,
             given: pages.iter().map(|page| (page.base, page.page)).collect(),
             pages: pages.into(),
@@ -163,6 +166,16 @@ impl Checkpoint {
         let entering = self.entered != Some(self.phase);
         self.entered = Some(self.phase);
         match self.phase {
+            Phase::Quash => {
+                if entering && store.doubtful {
+                    self.write_both(store, world, &[0; BLOCK])?;
+                } else if store.doubtful && self.outstanding == 0 {
+                    // The wiping is written: flush it, once.
+                    store.doubtful = false;
+                    self.submit(store, world, Operation::Flush, 0, Frame(0), Purpose::Flush);
+                }
+                Ok(if store.doubtful { Step::Waiting } else { self.when_quiet() })
+            }
             Phase::Settle => settle(store, world),
             Phase::Doom => take_down(store, world),
             Phase::Pages => self.write_pages(store, world),
@@ -358,9 +371,15 @@ impl Checkpoint {
         };
         let (bytes, checksum) = superblock.encode(Geometry::superblock(generation, 0));
         self.superblock_checksum = checksum;
+        self.write_both(store, world, &bytes)
+    }
+
+    /// Writes both copies of the next generation's superblock.
+    fn write_both(&mut self, store: &mut Store, world: &mut impl World, bytes: &[u8]) -> Result<(), Failure> {
+        let generation = store.generation + 1;
         for copy in 0..2 {
             let frame = store.io.frame(world).ok_or(Failure::Memory)?;
-            world.bytes_mut(frame).copy_from_slice(&bytes);
+            world.bytes_mut(frame).copy_from_slice(bytes);
             self.submit(store, world, Operation::Write, Geometry::superblock(generation, copy), frame, Purpose::Scratch(frame));
         }
         Ok(())
@@ -396,6 +415,11 @@ impl Checkpoint {
     }
 
     fn abort(self, store: &mut Store, reason: Failure) {
+        if self.phase == Phase::Quash || self.phase >= Phase::Superblock {
+            // The next mount may find this generation: nothing may build on the one before.
+            store.doubtful |= self.quashing || self.phase >= Phase::Superblock;
+            store.journal_state = if store.doubtful { JournalState::Closed } else { store.journal_state };
+        }
         // Nodes stay dirty; overflow blocks have no mark of their own but that they lie nowhere.
         for &part in self.written_parts.iter().filter(|part| matches!(part, Part::Overflow(..))) {
             let place = store.table.set_place(part, Place::default());
@@ -419,6 +443,7 @@ impl Checkpoint {
 impl Phase {
     fn next(self) -> Self {
         match self {
+            Self::Quash => Self::Settle,
             Self::Settle => Self::Doom,
             Self::Doom => Self::Pages,
             Self::Pages => Self::Nodes,
@@ -532,13 +557,10 @@ impl Store {
         let mut rest = VecDeque::new();
         for work in core::mem::take(&mut self.queue) {
             match work {
-                Work::Sync(request) => self.refuse(request, |ticket| Event::SyncFailed(ticket, Failure::Checkpoint)),
+                Work::Sync(request) => self.undo(request, |ticket| Event::SyncFailed(ticket, Failure::Checkpoint)),
                 Work::Checkpoint(job) => rest.push_back(Work::Checkpoint(job)),
             }
         }
         self.queue = rest;
-        for changes in self.pending.values_mut() {
-            changes.journaled = Journaled::No;
-        }
     }
 }

@@ -14,7 +14,7 @@
 
 extern crate alloc;
 
-mod world;
+pub mod world;
 
 mod event;
 

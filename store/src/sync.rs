@@ -9,7 +9,7 @@ use crate::geometry::RECORD_BLOCKS;
 use crate::io::{Purpose, WRITES_MAX};
 use crate::journal::{HEADER, Item, record_blocks};
 use crate::map::{Entry, Path, levels_for};
-use crate::pending::Journaled;
+use crate::pending::{Journaled, MapChanges};
 use crate::store::{JournalState, Progress, Running, Store, Work};
 use crate::world::{BLOCK, DiskError, Frame, Operation, World};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -23,6 +23,9 @@ pub(crate) struct SyncRequest {
     items: Vec<Item>,
     /// Objects whose rows it carries.
     changed: BTreeSet<u64>,
+    /// The pending map changes of its objects: before it is accepted as it would leave them,
+    /// afterwards as they were.
+    replaced: Vec<(u64, MapChanges)>,
     /// What is left of the blocks promised to its pages and their paths.
     share: u64,
 }
@@ -70,13 +73,6 @@ impl Store {
     pub fn sync_begin(&mut self, world: &mut impl World, pages: Vec<DirtyPage>, objects: &[u64]) -> Ticket {
         let _ = &world;
         let ticket = self.new_ticket();
-        for page in &pages {
-            if let Some(changes) = self.pending.get_mut(&page.base) {
-                let journaled = changes.journaled;
-                changes.punch(page.page);
-                changes.journaled = journaled;
-            }
-        }
         let mut request = self.request(ticket, pages, objects);
         self.awake = true;
         if self.mode == MountMode::ReadOnly {
@@ -87,6 +83,7 @@ impl Store {
                 self.promises.remove(page.base, page.page);
             }
             request.share = before - self.promises.total();
+            self.take_changes(&mut request);
             self.budget += request.share;
             self.queue.push_back(Work::Sync(request));
         } else {
@@ -99,7 +96,8 @@ impl Store {
     fn request(&mut self, ticket: Ticket, pages: Vec<DirtyPage>, objects: &[u64]) -> SyncRequest {
         let named: BTreeSet<u64> = objects.iter().copied().collect();
         let touched: BTreeSet<u64> = pages.iter().map(|page| page.base).chain(named.iter().copied()).collect();
-        let mut request = SyncRequest { ticket, pages, items: Vec::new(), changed: BTreeSet::new(), share: 0 };
+        let mut request =
+            SyncRequest { ticket, pages, items: Vec::new(), changed: BTreeSet::new(), replaced: Vec::new(), share: 0 };
         for base in touched {
             let changed = self.changed.remove(&base);
             if changed {
@@ -110,17 +108,28 @@ impl Store {
                 None if changed => request.items.push(Item::Delete(base)),
                 _ => {}
             }
-            if let Some(changes) = self.pending.get_mut(&base)
-                && changes.journaled == Journaled::No
-            {
+            let Some(mut changes) = self.pending.get(&base).cloned() else { continue };
+            // What the sync writes is newer than what is pending.
+            request.pages.iter().filter(|page| page.base == base).for_each(|page| changes.punch(page.page));
+            if changes.journaled == Journaled::No {
                 changes.journaled = Journaled::Yes;
                 let zeroed = changes.zeroed.iter().map(|(&start, &end)| Item::Zero { base, start, end });
                 request.items.extend(zeroed);
                 let limits = changes.flags.iter().map(|(&page, &flags)| Item::Limit { base, page, flags });
                 request.items.extend(limits);
             }
+            request.replaced.push((base, changes));
         }
         request
+    }
+
+    /// The sync will be made: the pending changes are as it leaves them. It keeps what they were.
+    fn take_changes(&mut self, request: &mut SyncRequest) {
+        for (base, changes) in &mut request.replaced {
+            if let Some(pending) = self.pending.get_mut(base) {
+                core::mem::swap(pending, changes);
+            }
+        }
     }
 
     /// Whether the journal has room behind all syncs that are before this one.
@@ -144,25 +153,28 @@ impl Store {
         request.blocks() <= RECORD_BLOCKS && used + request.blocks() <= self.geometry.journal
     }
 
-    /// Hands a request back.
-    pub(crate) fn refuse(&mut self, request: SyncRequest, event: impl FnOnce(Ticket) -> Event) {
-        for page in &request.pages {
-            self.give_back(page);
-            if request.share > 0 {
-                let levels = self.object(page.base).map_or(1, |record| levels_for(record.pages));
-                self.promises.add(page.base, page.page, levels);
-            }
-        }
-        self.budget = self.budget.saturating_sub(request.share);
-        for item in &request.items {
-            if let Item::Zero { base, .. } | Item::Limit { base, .. } = item
-                && let Some(changes) = self.pending.get_mut(base)
-            {
-                changes.journaled = Journaled::No;
-            }
-        }
+    /// Hands back a request that was not accepted.
+    fn refuse(&mut self, request: SyncRequest, event: impl FnOnce(Ticket) -> Event) {
+        request.pages.iter().for_each(|page| self.give_back(page));
         self.changed.extend(request.changed);
         self.events.push_back(event(request.ticket));
+    }
+
+    /// Undoes an accepted request that came to nothing: its pages are promises again, what was
+    /// pending is pending again, beneath what came later.
+    pub(crate) fn undo(&mut self, mut request: SyncRequest, event: impl FnOnce(Ticket) -> Event) {
+        self.budget = self.budget.saturating_sub(request.share);
+        for page in &request.pages {
+            let levels = self.object(page.base).map_or(1, |record| levels_for(record.pages));
+            self.promises.add(page.base, page.page, levels);
+        }
+        for (base, older) in core::mem::take(&mut request.replaced) {
+            if self.object(base).is_some() {
+                let newer = self.pending.remove(&base).unwrap_or_default();
+                self.pending.insert(base, newer.over(older));
+            }
+        }
+        self.refuse(request, event);
     }
 
     /// Takes the syncs that follow `first` into its record, as far as they fit.
@@ -338,15 +350,14 @@ impl SyncGroup {
         // others, nothing may follow it, and what relied on it fails too.
         self.places.values().for_each(|entry| store.allocation.free(entry.block));
         store.journal_state = JournalState::Closed;
-        store.pending.values_mut().for_each(|changes| changes.journaled = Journaled::No);
         for request in self.requests {
-            store.refuse(request, |ticket| Event::SyncFailed(ticket, reason));
+            store.undo(request, |ticket| Event::SyncFailed(ticket, reason));
         }
         let mut rest = alloc::collections::VecDeque::new();
         for work in core::mem::take(&mut store.queue) {
             match work {
                 Work::Sync(request) if !rest.iter().any(|work| matches!(work, Work::Checkpoint(_))) => {
-                    store.refuse(request, Event::SyncNeedsCheckpoint);
+                    store.undo(request, Event::SyncNeedsCheckpoint);
                 }
                 Work::Checkpoint(mut job) => {
                     job.fail(reason);

@@ -1,3 +1,239 @@
-//! rules
+//! The host tool from outside: images, names, files, refusals. No QEMU, no target parts: `--bare` images do.
+//!
+//! What needs the system itself is in `gond test --only contract`.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A folder that goes away.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("gond-test-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder");
+        Self(path)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).to_str().expect("UTF-8").to_owned()
+    }
+
+    /// A fresh image without programs.
+    fn image(&self, name: &str) -> String {
+        let image = self.file(name);
+        ok(&["format", &image, "--bare", "--disk-size", "32M"]);
+        image
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn gond(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_gond")).args(words).output().expect("gond starts")
+}
+
+/// Runs it, expects success, and gives its output.
+fn ok(words: &[&str]) -> String {
+    let output = gond(words);
+    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+/// Runs it, expects this exit status, and gives its complaint.
+fn refused(words: &[&str], status: i32) -> String {
+    let output = gond(words);
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(status), "{words:?}: {complaint}");
+    assert!(output.stdout.is_empty(), "{words:?} printed {}", String::from_utf8_lossy(&output.stdout));
+    complaint
+}
+
+/// Bytes that look random and are the same each time.
+fn noise(length: usize) -> Vec<u8> {
+    let mut state = 1_u64;
+    std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    })
+    .take(length)
+    .collect()
+}
+
 #[test]
-fn placeholder() {}
+fn a_fresh_image_is_sound_and_nearly_empty() {
+    let folder = Folder::new("fresh");
+    let image = folder.image("a.img");
+    assert!(ok(&["check", &image]).ends_with("is sound\n"));
+    let list = ok(&["ls", &image]);
+    assert!(list.contains("root-clist") && list.contains("0x100000000") && list.contains("rwxd-"), "{list}");
+    assert_eq!(std::fs::metadata(&image).unwrap().len(), 32 << 20);
+    assert!(refused(&["format", &image, "--bare"], 1).contains("exists"));
+}
+
+#[test]
+fn files_come_back_byte_for_byte() {
+    let folder = Folder::new("files");
+    let image = folder.image("a.img");
+    let mut sparse = noise(300_000);
+    sparse[4096..200_000].fill(0);
+    for (index, content) in [noise(1), noise(4096), noise(4097), noise(3_000_001), sparse].iter().enumerate() {
+        let (file, back, name) = (folder.file("in"), folder.file("out"), format!("file {index}"));
+        std::fs::write(&file, content).unwrap();
+        assert_eq!(ok(&["import", &image, &file, &name]), "");
+        assert_eq!(ok(&["export", &image, &name, &back]), "");
+        assert!(std::fs::read(&back).unwrap() == *content, "content {index} differs");
+        let json = ok(&["ls", &image, "--json"]);
+        let line = json.lines().find(|line| line.contains(&name)).expect("the name is listed");
+        let row: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_eq!((row["bytes"].as_u64(), row["kind"].as_str()), (Some(content.len() as u64), Some("data")));
+    }
+    assert!(ok(&["check", &image]).contains("is sound"));
+    let output = gond(&["export", &image, "file 0", "-"]);
+    assert_eq!(output.stdout, noise(1));
+}
+
+#[test]
+fn imports_are_refused_for_a_reason() {
+    let folder = Folder::new("imports");
+    let image = folder.image("a.img");
+    let (file, empty) = (folder.file("in"), folder.file("empty"));
+    std::fs::write(&file, noise(10)).unwrap();
+    std::fs::write(&empty, "").unwrap();
+    ok(&["import", &image, &file, "taken"]);
+    let before = std::fs::read(&image).unwrap();
+    for (words, reason) in [
+        (["import", &image, &file, "taken"], "already"),
+        (["import", &image, &file, "no/way"], "no directory 'no'"),
+        (["import", &image, &file, "taken/below"], "no directory but data"),
+        (["import", &image, &file, ".."], "not a name"),
+        (["import", &image, &file, &"x".repeat(96)], "not a name"),
+        (["import", &image, &folder.file("missing"), "new"], "missing"),
+        (["import", &image, &empty, "new"], "empty"),
+        (["export", &image, "missing", &file], "no 'missing'"),
+    ] {
+        let complaint = refused(&words, 1);
+        assert!(complaint.contains(reason), "{words:?}: {complaint}");
+    }
+    assert!(refused(&["import", &image, &file, "new", "--program"], 1).contains("cannot be a program"));
+    assert!(std::fs::read(&image).unwrap() == before, "a refused import changed the image");
+}
+
+#[test]
+fn a_full_disk_is_told_and_loses_nothing() {
+    let folder = Folder::new("full");
+    let image = folder.image("a.img");
+    let (small, large, back) = (folder.file("small"), folder.file("large"), folder.file("back"));
+    std::fs::write(&small, noise(50_000)).unwrap();
+    std::fs::write(&large, noise(64 << 20)).unwrap();
+    ok(&["import", &image, &small, "small"]);
+    assert!(refused(&["import", &image, &large, "large"], 1).contains("full"));
+    assert!(ok(&["check", &image]).contains("is sound"));
+    ok(&["export", &image, "small", &back]);
+    assert!(std::fs::read(&back).unwrap() == noise(50_000));
+    ok(&["import", &image, &small, "after"]);
+}
+
+/// Every command on an image that is not right: refused, and not written to.
+fn refuses_all(folder: &Folder, bytes: &[u8], what: &str) {
+    let (image, file) = (folder.file("bad.img"), folder.file("in"));
+    std::fs::write(&image, bytes).unwrap();
+    std::fs::write(&file, noise(10)).unwrap();
+    for words in [
+        &["check", &image][..],
+        &["ls", &image],
+        &["import", &image, &file, "new"],
+        &["export", &image, "root-clist", &folder.file("out")],
+    ] {
+        let complaint = refused(words, 1);
+        assert!(complaint.contains("refused"), "{what}, {words:?}: {complaint}");
+        assert!(std::fs::read(&image).unwrap() == bytes, "{what}: {words:?} wrote to the image");
+    }
+}
+
+#[test]
+fn bad_images_are_refused_and_not_written_to() {
+    let folder = Folder::new("bad");
+    let good = std::fs::read(folder.image("a.img")).unwrap();
+    refuses_all(&folder, b"", "empty");
+    refuses_all(&folder, b"#!/bin/sh\n", "a script");
+    refuses_all(&folder, &vec![0; 1 << 20], "zeroes");
+    refuses_all(&folder, &noise(1 << 20), "noise");
+    refuses_all(&folder, &good[..good.len() / 2], "half of an image");
+    let mut damaged = good.clone();
+    damaged[..16384].copy_from_slice(&noise(16384));
+    refuses_all(&folder, &damaged, "no superblock");
+}
+
+#[test]
+fn rot_anywhere_is_found_and_never_written_over() {
+    let folder = Folder::new("rot");
+    let image = folder.image("a.img");
+    let file = folder.file("in");
+    std::fs::write(&file, noise(100_000)).unwrap();
+    ok(&["import", &image, &file, "file"]);
+    let good = std::fs::read(&image).unwrap();
+    let used: Vec<usize> = (4..good.len() / 4096).filter(|block| good[block * 4096..][..4096].iter().any(|&b| b != 0)).collect();
+    let mut found = 0;
+    for &block in &used {
+        let mut rotten = good.clone();
+        rotten[block * 4096 + 123] ^= 0x10;
+        std::fs::write(&image, &rotten).unwrap();
+        // Blocks of older generations are not in use any more, and their rot is nobody's.
+        found += usize::from(!gond(&["check", &image]).status.success());
+        let back = folder.file("out");
+        if gond(&["export", &image, "file", &back]).status.success() {
+            assert!(std::fs::read(&back).unwrap() == noise(100_000), "block {block} rotted and was exported");
+        }
+        assert!(std::fs::read(&image).unwrap() == rotten, "block {block}: the image was written to");
+    }
+    assert!(found >= 25, "rot was found in {found} of {} blocks", used.len());
+}
+
+#[test]
+fn an_image_in_use_is_left_alone() {
+    let folder = Folder::new("lock");
+    let image = folder.image("a.img");
+    let file = folder.file("in");
+    std::fs::write(&file, noise(10)).unwrap();
+    let held = std::fs::File::open(&image).unwrap();
+    held.lock().unwrap();
+    assert!(refused(&["import", &image, &file, "new"], 1).contains("in use"));
+}
+
+#[test]
+fn wrong_usage_says_what_is_right() {
+    for words in [
+        &["bogus"][..],
+        &["run", "--memory", "much"],
+        &["run", "--accel", "magic"],
+        &["run", "--cpus", "0"],
+        &["run", "extra"],
+        &["check"],
+        &["import", "a", "b"],
+        &["test", "--only", "nothing"],
+        &["bench", "--system", "plan9"],
+        &["ls", "--bogus", "x"],
+    ] {
+        let complaint = refused(words, 2);
+        assert!(complaint.contains("help"), "{words:?}: {complaint}");
+    }
+    assert!(refused(&["run", "--script", "/nonexistent/script"], 1).contains("/nonexistent/script"));
+}
+
+#[test]
+fn help_is_there_for_every_command() {
+    let overview = ok(&["help"]);
+    for command in ["run", "test", "bench", "check", "ls", "import", "export", "format", "build"] {
+        assert!(overview.contains(&format!("./gond {command}")), "{command} is not in the overview");
+        let text = ok(&["help", command]);
+        assert!(text.starts_with(&format!("./gond {command}")), "{text}");
+        assert_eq!(ok(&[command, "--help"]), text);
+    }
+    assert!(ok(&["--version"]).starts_with("gond "));
+    assert!(Path::new(env!("CARGO_BIN_EXE_gond")).is_file());
+}

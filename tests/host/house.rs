@@ -38,7 +38,10 @@ const HEIGHTS: [(&str, u32); 16] = [
 /// What must not be depended on, by whom: programs stay on their side of the system call boundary, the system
 /// on its own, and neither knows the host.
 const FORBIDDEN: [(&[&str], &[&str]); 4] = [
-    (&["rt", "shell", "hello", "oo1", "suite", "micro"], &["kcore", "store", "sasos", "drivers", "kernel"]),
+    (
+        &["rt", "shell", "hello", "oo1", "suite", "micro"],
+        &["kcore", "store", "sasos", "drivers", "kernel"],
+    ),
     (&["gond", "sim"], &["kernel", "rt"]),
     (&["linker", "names", "kcore"], &["store"]),
     (&["store"], &["kcore"]),
@@ -49,7 +52,8 @@ const PURE: [&str; 6] = ["abi", "kcore", "sasos", "store", "linker", "names"];
 
 /// Crates that must build without the standard library.
 const FREESTANDING: [&str; 14] = [
-    "abi", "kcore", "sasos", "store", "linker", "names", "drivers", "kernel", "rt", "shell", "hello", "oo1", "suite", "micro",
+    "abi", "kcore", "sasos", "store", "linker", "names", "drivers", "kernel", "rt", "shell", "hello", "oo1", "suite",
+    "micro",
 ];
 
 /// Where `unsafe` may stand, as beginnings of paths.
@@ -70,7 +74,10 @@ const LONG_EXCUSE: &str = "This file is long because";
 
 fn root() -> PathBuf {
     let built = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    std::env::var_os("GOND_ROOT").map_or_else(built, PathBuf::from).canonicalize().expect("the source tree")
+    std::env::var_os("GOND_ROOT")
+        .map_or_else(built, PathBuf::from)
+        .canonicalize()
+        .expect("the source tree")
 }
 
 fn packages() -> Vec<Value> {
@@ -101,7 +108,9 @@ fn inner_dependencies(package: &Value) -> Vec<&str> {
 
 fn height(name: &str) -> u32 {
     let known = HEIGHTS.iter().find(|(known, _)| *known == name);
-    known.unwrap_or_else(|| panic!("crate {name} has no height yet: decide where it stands in tests/host/house.rs")).1
+    known
+        .unwrap_or_else(|| panic!("crate {name} has no height yet: decide where it stands in tests/host/house.rs"))
+        .1
 }
 
 /// Fails with all complaints at once.
@@ -112,7 +121,11 @@ fn expect_none(complaints: &[String]) {
 /// The source files of a crate, by its folder.
 fn sources_of<'a>(all: &'a [Source], package: &Value) -> Vec<&'a Source> {
     let manifest = Path::new(text(package, "manifest_path"));
-    let folder = manifest.parent().expect("a folder").strip_prefix(root()).expect("inside the tree");
+    let folder = manifest
+        .parent()
+        .expect("a folder")
+        .strip_prefix(root())
+        .expect("inside the tree");
     let source = format!("{}/src/", folder.display());
     all.iter().filter(|file| file.path.starts_with(&source)).collect()
 }
@@ -121,7 +134,9 @@ fn sources_of<'a>(all: &'a [Source], package: &Value) -> Vec<&'a Source> {
 fn root_file<'a>(all: &'a [Source], package: &Value) -> &'a Source {
     let files = sources_of(all, package);
     let named = |name: &str| files.iter().find(|file| file.path.ends_with(name)).copied();
-    named("src/lib.rs").or_else(|| named("src/main.rs")).unwrap_or_else(|| panic!("{} has no root", text(package, "name")))
+    named("src/lib.rs")
+        .or_else(|| named("src/main.rs"))
+        .unwrap_or_else(|| panic!("{} has no root", text(package, "name")))
 }
 
 #[test]
@@ -133,7 +148,10 @@ fn dependencies_point_down() {
             if height(dependency) >= height(name) {
                 complaints.push(format!("{name} depends on {dependency}, which does not stand below it"));
             }
-            if FORBIDDEN.iter().any(|(who, what)| who.contains(&name) && what.contains(&dependency)) {
+            if FORBIDDEN
+                .iter()
+                .any(|(who, what)| who.contains(&name) && what.contains(&dependency))
+            {
                 complaints.push(format!("{name} must not depend on {dependency}"));
             }
         }
@@ -144,7 +162,10 @@ fn dependencies_point_down() {
 #[test]
 fn abi_depends_on_nothing() {
     let packages = packages();
-    let abi = packages.iter().find(|package| text(package, "name") == "abi").expect("abi");
+    let abi = packages
+        .iter()
+        .find(|package| text(package, "name") == "abi")
+        .expect("abi");
     let all = abi["dependencies"].as_array().expect("dependencies");
     assert!(all.iter().all(|one| one["kind"] == "dev"), "abi depends on {all:?}");
 }
@@ -153,7 +174,11 @@ fn abi_depends_on_nothing() {
 fn nothing_depends_on_the_kernel() {
     for package in packages() {
         let all = package["dependencies"].as_array().expect("dependencies");
-        assert!(all.iter().all(|one| text(one, "name") != "kernel"), "{} depends on the kernel", text(&package, "name"));
+        assert!(
+            all.iter().all(|one| text(one, "name") != "kernel"),
+            "{} depends on the kernel",
+            text(&package, "name")
+        );
     }
 }
 
@@ -187,7 +212,11 @@ fn pure_crates_forbid_unsafe_code() {
     for package in packages() {
         if PURE.contains(&text(&package, "name")) {
             let file = root_file(&all, &package);
-            assert!(file.code.contains("#![forbid(unsafe_code)]"), "{} does not forbid unsafe code", file.path);
+            assert!(
+                file.code.contains("#![forbid(unsafe_code)]"),
+                "{} does not forbid unsafe code",
+                file.path
+            );
         }
     }
 }
@@ -202,7 +231,12 @@ fn unsafe_code_lives_in_its_places() {
         for (number, line) in file.code.lines().enumerate() {
             // `#[unsafe(naked)]` in a macro of rt is no code of the program that uses it.
             if has_word(line, "unsafe") && line.trim() != "#[unsafe(naked)]" {
-                complaints.push(format!("{}:{}: unsafe outside of its places: {}", file.path, number + 1, line.trim()));
+                complaints.push(format!(
+                    "{}:{}: unsafe outside of its places: {}",
+                    file.path,
+                    number + 1,
+                    line.trim()
+                ));
             }
         }
     }
@@ -214,7 +248,11 @@ fn unsafe_code_says_why_it_is_sound() {
     let mut complaints = Vec::new();
     for file in sources(&root()) {
         for number in file.unjustified_unsafe() {
-            complaints.push(format!("{}:{}: unsafe without '// SAFETY:' or '# Safety'", file.path, number + 1));
+            complaints.push(format!(
+                "{}:{}: unsafe without '// SAFETY:' or '# Safety'",
+                file.path,
+                number + 1
+            ));
         }
     }
     expect_none(&complaints);
@@ -229,7 +267,11 @@ fn architectures_are_chosen_in_one_place() {
         }
         for (number, line) in file.code.lines().enumerate() {
             if has_word(line, "target_arch") {
-                complaints.push(format!("{}:{}: target_arch outside of an arch/mod.rs", file.path, number + 1));
+                complaints.push(format!(
+                    "{}:{}: target_arch outside of an arch/mod.rs",
+                    file.path,
+                    number + 1
+                ));
             }
         }
     }
@@ -240,17 +282,31 @@ fn architectures_are_chosen_in_one_place() {
 fn files_open_with_their_theory() {
     let files = sources(&root());
     let silent = files.iter().filter(|file| !file.text.starts_with("//!"));
-    expect_none(&silent.map(|file| format!("{} does not open with a '//!' comment", file.path)).collect::<Vec<_>>());
+    expect_none(
+        &silent
+            .map(|file| format!("{} does not open with a '//!' comment", file.path))
+            .collect::<Vec<_>>(),
+    );
 }
 
 #[test]
 fn nothing_is_left_unfinished() {
     // Put together from halves, or this file would not pass.
-    let marks = [["TO", "DO"], ["FIX", "ME"], ["XX", "X"], ["unimplemented", "!"], ["todo", "!"]].map(|half| half.concat());
+    let marks = [
+        ["TO", "DO"],
+        ["FIX", "ME"],
+        ["XX", "X"],
+        ["unimplemented", "!"],
+        ["todo", "!"],
+    ]
+    .map(|half| half.concat());
     let mut complaints = Vec::new();
     for file in sources(&root()) {
         for (number, line) in file.text.lines().enumerate() {
-            if let Some(mark) = marks.iter().find(|mark| has_word(line, mark.trim_end_matches('!')) && line.contains(*mark)) {
+            if let Some(mark) = marks
+                .iter()
+                .find(|mark| has_word(line, mark.trim_end_matches('!')) && line.contains(*mark))
+            {
                 complaints.push(format!("{}:{}: {mark}", file.path, number + 1));
             }
         }
@@ -261,10 +317,18 @@ fn nothing_is_left_unfinished() {
 #[test]
 fn no_file_outgrows_its_reader() {
     let files = sources(&root());
-    let long = files.iter().filter(|file| file.text.lines().count() > LINES_MAX && !file.text.contains(LONG_EXCUSE));
+    let long = files
+        .iter()
+        .filter(|file| file.text.lines().count() > LINES_MAX && !file.text.contains(LONG_EXCUSE));
     expect_none(
         &long
-            .map(|file| format!("{} has {} lines and does not say why", file.path, file.text.lines().count()))
+            .map(|file| {
+                format!(
+                    "{} has {} lines and does not say why",
+                    file.path,
+                    file.text.lines().count()
+                )
+            })
             .collect::<Vec<_>>(),
     );
 }

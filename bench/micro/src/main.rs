@@ -1,3 +1,50 @@
-//! Placeholder.
-#![no_std]
-#![no_main]
+//! Micro-benchmarks of the system, measured from inside with the time-stamp counter.
+//!
+//! `micro` prints a line for each row ([`rows::ROWS`]): `row=NAME ticks=MEDIAN min=… n=… ns=…`, all for
+//! one operation, warm. `micro ROW...` measures only those; `micro --list` tells what each measures.
+//! Under an instruction-counting emulator a tick is an instruction and the nanoseconds mean nothing.
+#![cfg_attr(target_os = "none", no_std, no_main)]
+
+extern crate alloc;
+
+mod measure;
+
+mod rows;
+
+use alloc::{format, string::String, vec::Vec};
+
+use rt::{arguments, println, system};
+
+rt::entry!(main);
+
+/// The word on the start page of the program that does nothing: the task that the row
+/// `task-create-exit` creates.
+const WORD_NOTHING: u64 = 1;
+
+fn main() -> Result<(), String> {
+    if arguments::word() == WORD_NOTHING {
+        return Ok(());
+    }
+    let wanted: Vec<&str> = arguments::rest().collect();
+    if wanted == ["--list"] {
+        for row in rows::ROWS {
+            println!("{:<28}{}", row.name, row.text);
+        }
+        return Ok(());
+    }
+    if let Some(unknown) = wanted.iter().find(|name| rows::ROWS.iter().all(|row| row.name != **name)) {
+        return Err(format!("there is no row '{unknown}'; 'micro --list' lists them"));
+    }
+    let ticks_per_us = system::boot().map_or(0, |boot| boot.ticks_per_us);
+    let mut failed = Vec::new();
+    for row in rows::ROWS.iter().filter(|row| wanted.is_empty() || wanted.contains(&row.name)) {
+        match (row.run)(row.name) {
+            Ok(samples) => println!("{}", samples.row(ticks_per_us)),
+            Err(error) => {
+                println!("{}: {error}", row.name);
+                failed.push(row.name);
+            }
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { Err(format!("not measured: {}", failed.join(", "))) }
+}

@@ -43,7 +43,10 @@ impl Operands {
 /// Parses operands, called `names` in messages, and flags.
 pub fn operands(command: &str, arguments: Vec<OsString>, names: &[&str], flags: &[&str]) -> anyhow::Result<Operands> {
     let mut parser = lexopt::Parser::from_args(arguments);
-    let mut found = Operands { values: Vec::new(), flags: Vec::new() };
+    let mut found = Operands {
+        values: Vec::new(),
+        flags: Vec::new(),
+    };
     while let Some(argument) = parser.next().map_err(|error| misused(command, error))? {
         match argument {
             lexopt::Arg::Long(flag) if flags.contains(&flag) => found.flags.push(flag.to_owned()),
@@ -59,7 +62,10 @@ pub fn operands(command: &str, arguments: Vec<OsString>, names: &[&str], flags: 
 
 /// The operand as text; only file names may be anything else.
 pub fn text(command: &str, value: &OsString) -> anyhow::Result<String> {
-    value.clone().into_string().map_err(|_| misused(command, "a name must be UTF-8"))
+    value
+        .clone()
+        .into_string()
+        .map_err(|_| misused(command, "a name must be UTF-8"))
 }
 
 /// A size in bytes: a number with K, M, G or T (powers of 1024) behind it, or none for bytes.
@@ -72,7 +78,11 @@ pub fn size(text: &str) -> Option<u64> {
         't' | 'T' => (&digits[..digits.len() - 1], 40),
         _ => (digits, 0),
     };
-    number.parse::<u64>().ok()?.checked_mul(1 << shift).filter(|&bytes| bytes > 0)
+    number
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(1 << shift)
+        .filter(|&bytes| bytes > 0)
 }
 
 /// A size for people: `3.7 MiB`.
@@ -84,7 +94,11 @@ pub fn show_size(bytes: u64) -> String {
     }
     let tenths = (u128::from(bytes) * 10) >> (10 * unit);
     let name = UNITS.get(unit).copied().unwrap_or("B");
-    if unit == 0 || tenths % 10 == 0 { format!("{} {name}", tenths / 10) } else { format!("{}.{} {name}", tenths / 10, tenths % 10) }
+    if unit == 0 || tenths % 10 == 0 {
+        format!("{} {name}", tenths / 10)
+    } else {
+        format!("{}.{} {name}", tenths / 10, tenths % 10)
+    }
 }
 
 #[cfg(test)]

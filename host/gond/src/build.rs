@@ -20,7 +20,11 @@ const TARGET: &str = "x86_64-unknown-none";
 pub const PROGRAMS: [&str; 5] = ["shell", "hello", "oo1", "suite", "micro"];
 
 /// Flags of the kernel, without its linker script.
-const KERNEL_FLAGS: [&str; 3] = ["-Crelocation-model=static", "-Ccode-model=kernel", "-Clink-arg=--build-id=none"];
+const KERNEL_FLAGS: [&str; 3] = [
+    "-Crelocation-model=static",
+    "-Ccode-model=kernel",
+    "-Clink-arg=--build-id=none",
+];
 
 /// Flags of programs. Relocations are done by the program's own start code, which knows only relative
 /// ones; without `norelro` the data would be two segments, and a page more to touch at each start.
@@ -59,7 +63,10 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
 /// Builds everything for the target; quick and quiet when nothing changed.
 pub fn all() -> Result<Built> {
     let root = place::root()?;
-    Ok(Built { kernel: kernel(&root)?, programs: programs(&root)? })
+    Ok(Built {
+        kernel: kernel(&root)?,
+        programs: programs(&root)?,
+    })
 }
 
 /// Builds the kernel.
@@ -75,12 +82,19 @@ fn kernel(root: &Path) -> Result<PathBuf> {
 fn programs(root: &Path) -> Result<Vec<(&'static str, PathBuf)>> {
     let folder = root.join("target/programs");
     cargo_build(root, "building the programs", &PROGRAMS, &folder, &PROGRAM_FLAGS)?;
-    PROGRAMS.into_iter().map(|name| Ok((name, product(&folder, name)?))).collect()
+    PROGRAMS
+        .into_iter()
+        .map(|name| Ok((name, product(&folder, name)?)))
+        .collect()
 }
 
 fn product(folder: &Path, name: &str) -> Result<PathBuf> {
     let path = folder.join(TARGET).join("guest").join(name);
-    if path.is_file() { Ok(path) } else { bail!("the build succeeded but left no {}", path.display()) }
+    if path.is_file() {
+        Ok(path)
+    } else {
+        bail!("the build succeeded but left no {}", path.display())
+    }
 }
 
 /// The cargo that started this tool, or the one in the path.
@@ -88,7 +102,12 @@ pub fn cargo(root: &Path) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root).stdin(Stdio::null());
     // What a user set for his own builds must not reach these.
-    for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET", "CARGO_BUILD_RUSTFLAGS"] {
+    for name in [
+        "RUSTFLAGS",
+        "CARGO_ENCODED_RUSTFLAGS",
+        "CARGO_BUILD_TARGET",
+        "CARGO_BUILD_RUSTFLAGS",
+    ] {
         command.env_remove(name);
     }
     command
@@ -102,19 +121,26 @@ pub fn lints(root: &Path) -> Vec<(&'static str, Command)> {
     ];
     let command = |packages: &[&str], folder: &str| {
         let mut command = cargo(root);
-        command.args(["clippy", "--quiet", "--target", TARGET, "--target-dir"]).arg(root.join(folder));
+        command
+            .args(["clippy", "--quiet", "--target", TARGET, "--target-dir"])
+            .arg(root.join(folder));
         for package in packages {
             command.args(["-p", package]);
         }
         command.args(["--", "-D", "warnings"]).env_remove("CARGO_TARGET_DIR");
         command
     };
-    parts.into_iter().map(|(what, packages, folder)| (what, command(packages, folder))).collect()
+    parts
+        .into_iter()
+        .map(|(what, packages, folder)| (what, command(packages, folder)))
+        .collect()
 }
 
 fn cargo_build(root: &Path, what: &str, packages: &[&str], folder: &Path, flags: &[&str]) -> Result<()> {
     let mut command = cargo(root);
-    command.args(["build", "--profile", "guest", "--target", TARGET, "--target-dir"]).arg(folder);
+    command
+        .args(["build", "--profile", "guest", "--target", TARGET, "--target-dir"])
+        .arg(folder);
     for package in packages {
         command.args(["-p", package]);
     }
@@ -126,7 +152,11 @@ fn cargo_build(root: &Path, what: &str, packages: &[&str], folder: &Path, flags:
     command.env("CARGO_TERM_PROGRESS_WHEN", "never");
     let mut job = Job::begin(what);
     let mut said = String::new();
-    let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().context("cannot start cargo")?;
+    let mut child = command
+        .stderr(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .context("cannot start cargo")?;
     if let Some(stderr) = child.stderr.take() {
         for line in BufReader::new(stderr).lines() {
             let line = line.unwrap_or_default();

@@ -1,1 +1,229 @@
 //! `gond check`: is all of a disk image as it should be?
+//!
+//! The store verifies itself (checksums, table, allocation, journal); on top of that stand the names: every
+//! directory must make sense, every entry lead to an object that lists its capability, and the root Clist be in order.
+//! Objects without a name are no fault: a program may keep a capability elsewhere.
+
+use crate::arguments;
+use crate::disk::Access;
+use crate::display;
+use crate::tree::{self, Named};
+use crate::volume::Volume;
+use abi::address::{FIRST_PROGRAM, ROOT_CLIST, ROOT_DIRECTORY};
+use anyhow::{Result, anyhow, bail};
+use names::Kind;
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+use store::Finding;
+
+/// What a check found.
+pub struct Checked {
+    /// Faults, each a sentence.
+    pub faults: Vec<String>,
+    /// What is worth knowing and no fault.
+    pub notes: Vec<String>,
+    /// Objects, pages with content, blocks in use.
+    pub counts: [u64; 3],
+    /// Names in all directories.
+    pub names: usize,
+    /// Objects to which no name leads.
+    pub unnamed: usize,
+}
+
+/// Runs `gond check`.
+pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
+    let operands = arguments::operands("check", arguments, &["IMAGE"], &["json"])?;
+    let path = Path::new(&operands.values[0]);
+    let checked = examine(path)?;
+    let [objects, pages, blocks] = checked.counts;
+    if operands.has("json") {
+        let result = json!({
+            "sound": checked.faults.is_empty(), "objects": objects, "pages": pages, "blocks": blocks,
+            "names": checked.names, "unnamed": checked.unnamed, "faults": checked.faults, "notes": checked.notes,
+        });
+        println!("{result}");
+    } else {
+        checked.notes.iter().for_each(|note| println!("note: {note}"));
+        checked
+            .faults
+            .iter()
+            .for_each(|fault| println!("{} {fault}", display::bad("fault:")));
+        println!(
+            "{objects} objects ({} named, {} unnamed), {pages} pages, {blocks} blocks in use",
+            checked.names, checked.unnamed
+        );
+        if checked.faults.is_empty() {
+            println!("{} is sound", path.display());
+        } else {
+            println!("{} has {} faults", path.display(), checked.faults.len());
+        }
+    }
+    Ok(if checked.faults.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Checks an image; an error if anything is wrong with it.
+pub fn inspect(path: &Path) -> Result<()> {
+    let checked = examine(path)?;
+    if checked.faults.is_empty() {
+        Ok(())
+    } else {
+        bail!("{}", checked.faults.join("\n"))
+    }
+}
+
+/// Checks an image and tells all.
+pub fn examine(path: &Path) -> Result<Checked> {
+    let mut volume = Volume::open(path, Access::Read)?;
+    let mut checked = Checked {
+        faults: Vec::new(),
+        notes: Vec::new(),
+        counts: [0; 3],
+        names: 0,
+        unnamed: 0,
+    };
+    tell_mount(&volume, &mut checked);
+    let (store, world) = volume.parts();
+    let faults = &mut checked.faults;
+    let mut tell = |finding: Finding| faults.push(describe(finding));
+    let verified = store
+        .verify(world, &mut tell)
+        .map_err(|error| anyhow!("cannot verify: {error:?}"))?;
+    checked.counts = [verified.objects, verified.pages, verified.blocks];
+    check_names(&mut volume, &mut checked);
+    Ok(checked)
+}
+
+/// What mounting found.
+fn tell_mount(volume: &Volume, checked: &mut Checked) {
+    let report = volume.report();
+    let state = if report.clean {
+        "powered off cleanly"
+    } else {
+        "not powered off cleanly"
+    };
+    checked.notes.push(format!(
+        "generation {}, {state}, {} journal records to replay",
+        report.generation, report.replayed
+    ));
+    if let Some(tail) = &report.tail {
+        let text = format!("the journal ends at record {} ({:?})", tail.sequence, tail.reason);
+        if tail.stranded > 0 {
+            checked.faults.push(format!(
+                "{text}, with {} intact records behind it: the disk has rotted",
+                tail.stranded
+            ));
+        } else {
+            checked
+                .notes
+                .push(format!("{text}, as the power failed while it was written"));
+        }
+    }
+    for block in &report.bad_superblocks {
+        checked
+            .notes
+            .push(format!("the superblock copy at block {block} is unreadable"));
+    }
+    for (structure, block) in &report.damage {
+        checked
+            .faults
+            .push(format!("{structure:?} at block {block} is damaged"));
+    }
+}
+
+fn describe(finding: Finding) -> String {
+    match finding {
+        Finding::Damaged {
+            structure,
+            block,
+            base,
+            page,
+        } if base != 0 => {
+            format!("{structure:?} at block {block} is damaged (object {base:#x}, page {page})")
+        }
+        Finding::Damaged { structure, block, .. } => format!("{structure:?} at block {block} is damaged"),
+        Finding::Lost { base, page } => format!("page {page} of object {base:#x} was lost to damage"),
+        Finding::SharedBlock(block) => format!("block {block} is reached twice, or lies outside of the data"),
+        Finding::MarkedFree(block) => format!("block {block} is in use and marked as free"),
+        Finding::Leaked(block) => format!("block {block} is marked as in use and nothing leads to it"),
+        Finding::TableOrder => "the object table is out of order, or objects overlap".into(),
+        Finding::BeyondEnd { base, page } => format!("object {base:#x} has content in page {page}, behind its end"),
+    }
+}
+
+fn check_names(volume: &mut Volume, checked: &mut Checked) {
+    for (base, what) in [(ROOT_CLIST, "root Clist"), (ROOT_DIRECTORY, "root directory")] {
+        if volume.object(base).is_none() {
+            checked.faults.push(format!("there is no {what} (at {base:#x})"));
+        }
+    }
+    if volume.object(FIRST_PROGRAM).is_none() {
+        checked
+            .notes
+            .push("there is no first program, so the system cannot start from this image".into());
+    }
+    let all = match tree::walk(volume) {
+        Ok((all, complaints)) => {
+            checked.faults.extend(complaints);
+            all
+        }
+        Err(error) => {
+            checked.faults.push(format!("{error:#}"));
+            Vec::new()
+        }
+    };
+    let mut reached = BTreeSet::from([ROOT_CLIST, ROOT_DIRECTORY, FIRST_PROGRAM]);
+    for named in &all {
+        reached.insert(named.capability.address);
+        if let Some(fault) = fault_of(volume, named) {
+            checked.faults.push(format!("'{}': {fault}", named.path));
+        }
+    }
+    checked.names = all.len();
+    checked.unnamed = volume
+        .objects()
+        .iter()
+        .filter(|record| !reached.contains(&record.base))
+        .count();
+    check_clists(volume, &all, checked);
+}
+
+/// What is wrong with an entry.
+fn fault_of(volume: &Volume, named: &Named) -> Option<String> {
+    let base = named.capability.address;
+    let Some(record) = volume.object(base) else {
+        return Some(format!("there is no object at {base:#x}"));
+    };
+    if tree::rights_of(&record, named).is_none() {
+        return Some(format!("the object at {base:#x} does not list its password"));
+    }
+    let whole = record.pages.saturating_mul(abi::address::PAGE);
+    let too_long = matches!(named.kind, Kind::Data | Kind::Program) && named.word > whole;
+    too_long.then(|| format!("its content has {} bytes and the object only {whole}", named.word))
+}
+
+fn check_clists(volume: &mut Volume, all: &[Named], checked: &mut Checked) {
+    let mut bases: BTreeSet<u64> = all
+        .iter()
+        .filter(|one| one.kind == Kind::Clist)
+        .map(|one| one.capability.address)
+        .collect();
+    bases.insert(ROOT_CLIST);
+    for base in bases {
+        match tree::capabilities(volume, base) {
+            Ok((_, true)) => {}
+            Ok((_, false)) => checked
+                .faults
+                .push(format!("the Clist at {base:#x} is not in the order that it promises")),
+            // An entry without an object was told already.
+            Err(_) if volume.object(base).is_none() => {}
+            Err(error) => checked.faults.push(format!("{error:#}")),
+        }
+    }
+}

@@ -9,7 +9,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use store::world::{BLOCK, Disk, DiskError, Frame, Operation, Pages, QueueFull, Random, Request};
+use store::{BLOCK, Disk, DiskError, Frame, Operation, Pages, QueueFull, Random, Request};
 
 /// What may be done with an image.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -31,7 +31,10 @@ pub fn lock_image(path: &Path) -> Result<ImageLock> {
     match file.try_lock() {
         Ok(()) => Ok(ImageLock { _file: file }),
         Err(std::fs::TryLockError::WouldBlock) => {
-            bail!("the disk image {} is in use by another gond: wait until it ends, or take another with --disk", path.display())
+            bail!(
+                "the disk image {} is in use by another gond: wait until it ends, or take another with --disk",
+                path.display()
+            )
         }
         Err(std::fs::TryLockError::Error(error)) => {
             Err(error).with_context(|| format!("cannot lock the disk image {}", path.display()))
@@ -81,7 +84,15 @@ impl HostWorld {
         }
         let random = File::open("/dev/urandom").context("cannot open /dev/urandom")?;
         let blocks = metadata.len() / BLOCK as u64;
-        Ok(Self { file, access, blocks, pages: Vec::new(), unused: Vec::new(), done: VecDeque::new(), random })
+        Ok(Self {
+            file,
+            access,
+            blocks,
+            pages: Vec::new(),
+            unused: Vec::new(),
+            done: VecDeque::new(),
+            random,
+        })
     }
 
     fn perform(&mut self, request: Request) -> std::io::Result<()> {
@@ -156,7 +167,12 @@ mod tests {
     use crate::place::Scratch;
 
     fn request(operation: Operation, block: u64, frame: Frame) -> Request {
-        Request { tag: 7, operation, block, frame }
+        Request {
+            tag: 7,
+            operation,
+            block,
+            frame,
+        }
     }
 
     #[test]

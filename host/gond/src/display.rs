@@ -19,7 +19,11 @@ fn coloured() -> bool {
 }
 
 fn paint(code: &str, text: &str) -> String {
-    if coloured() { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    if coloured() {
+        format!("\x1b[{code}m{text}\x1b[0m")
+    } else {
+        text.to_owned()
+    }
 }
 
 /// Green, on a terminal.
@@ -60,7 +64,12 @@ pub struct Job {
 impl Job {
     /// Begins a job; nothing is shown yet.
     pub fn begin(what: impl Into<String>) -> Self {
-        Self { what: what.into(), started: Instant::now(), drawn: None, announced: false }
+        Self {
+            what: what.into(),
+            started: Instant::now(),
+            drawn: None,
+            announced: false,
+        }
     }
 
     /// Shows how far it is. May be called as often as one likes.
@@ -81,7 +90,12 @@ impl Job {
         self.drawn = Some(Instant::now());
         let seconds = self.started.elapsed().as_secs();
         let detail: String = detail.chars().filter(|c| !c.is_control()).take(60).collect();
-        let line = format!("\r\x1b[K{} {} {}", paint("36", "gond:"), self.what, faint(&format!("({seconds} s) {detail}")));
+        let line = format!(
+            "\r\x1b[K{} {} {}",
+            paint("36", "gond:"),
+            self.what,
+            faint(&format!("({seconds} s) {detail}"))
+        );
         let _ = std::io::stderr().write_all(line.as_bytes());
     }
 

@@ -139,7 +139,10 @@ pub fn asked(command: &str, rest: &[OsString]) -> anyhow::Result<Option<String>>
     let unknown = |name: &str| Usage(format!("there is no command '{name}'; './gond help' lists them"));
     match command {
         "help" => {
-            let topic = rest.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
+            let topic = rest
+                .first()
+                .map(|word| word.to_string_lossy().into_owned())
+                .unwrap_or_default();
             Ok(Some(text(&topic).ok_or_else(|| unknown(&topic))?.to_owned()))
         }
         "--help" | "-h" => Ok(Some(OVERVIEW.to_owned())),

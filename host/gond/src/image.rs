@@ -39,7 +39,8 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
         match argument {
             Long("disk-size") => {
                 let text = parser.value().map_err(usage)?.string().map_err(usage)?;
-                bytes = arguments::size(&text).ok_or_else(|| misused("format", format!("--disk-size cannot be '{text}'")))?;
+                bytes = arguments::size(&text)
+                    .ok_or_else(|| misused("format", format!("--disk-size cannot be '{text}'")))?;
             }
             Long("bare") => furnish = false,
             Value(value) if path.is_none() => path = Some(PathBuf::from(value)),
@@ -57,12 +58,14 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
 
 /// Makes an image with the programs, if there are any.
 pub fn create(path: &Path, bytes: u64, built: Option<&Built>) -> Result<()> {
-    let mut name = path.file_name().with_context(|| format!("{} is not a file name", path.display()))?.to_owned();
+    let mut name = path
+        .file_name()
+        .with_context(|| format!("{} is not a file name", path.display()))?
+        .to_owned();
     name.push(format!(".{}.new", std::process::id()));
     let temporary = path.with_file_name(name);
-    let made = furnish(&temporary, bytes, built).and_then(|()| {
-        std::fs::rename(&temporary, path).with_context(|| format!("cannot make {}", path.display()))
-    });
+    let made = furnish(&temporary, bytes, built)
+        .and_then(|()| std::fs::rename(&temporary, path).with_context(|| format!("cannot make {}", path.display())));
     if made.is_err() {
         let _ = std::fs::remove_file(&temporary);
     }
@@ -71,15 +74,30 @@ pub fn create(path: &Path, bytes: u64, built: Option<&Built>) -> Result<()> {
 
 fn furnish(path: &Path, bytes: u64, built: Option<&Built>) -> Result<()> {
     let mut volume = Volume::create(path, bytes)?;
-    let clist = make_root(&mut volume, ROOT_CLIST, |bytes| Clist::format(bytes).map(drop).map_err(Into::into))?;
-    let directory = make_root(&mut volume, ROOT_DIRECTORY, |bytes| Directory::format_zeroed(bytes).map(drop).map_err(Into::into))?;
-    tree::change_root_clist(&mut volume, |root| root.insert(clist).and_then(|()| root.insert(directory)))?;
-    let entry = Entry { name: "root-clist", kind: Kind::Clist, capability: clist, word: 0 };
+    let clist = make_root(&mut volume, ROOT_CLIST, |bytes| {
+        Clist::format(bytes).map(drop).map_err(Into::into)
+    })?;
+    let directory = make_root(&mut volume, ROOT_DIRECTORY, |bytes| {
+        Directory::format_zeroed(bytes).map(drop).map_err(Into::into)
+    })?;
+    tree::change_root_clist(&mut volume, |root| {
+        root.insert(clist).and_then(|()| root.insert(directory))
+    })?;
+    let entry = Entry {
+        name: "root-clist",
+        kind: Kind::Clist,
+        capability: clist,
+        word: 0,
+    };
     tree::change_directory(&mut volume, ROOT_DIRECTORY, |root| root.insert(&entry))?;
     if let Some(built) = built {
         for (index, (name, file)) in built.programs.iter().enumerate() {
             let image = lay_out(name, file)?;
-            let base = if index == 0 { FIRST_PROGRAM } else { volume.free_address() };
+            let base = if index == 0 {
+                FIRST_PROGRAM
+            } else {
+                volume.free_address()
+            };
             let capability = put_image(&mut volume, base, &image, INSTALLED)?;
             enter(&mut volume, name, Kind::Program, capability, image.bytes.len() as u64)?;
         }
@@ -89,7 +107,10 @@ fn furnish(path: &Path, bytes: u64, built: Option<&Built>) -> Result<()> {
 
 /// Makes one of the two root objects and formats it.
 fn make_root(volume: &mut Volume, base: u64, format: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<Capability> {
-    let capability = Capability { address: base, password: volume.password() };
+    let capability = Capability {
+        address: base,
+        password: volume.password(),
+    };
     volume.put(&new_record(base, ROOT_BYTES / PAGE, capability.password, 0))?;
     let mut bytes = vec![0; ROOT_BYTES as usize];
     format(&mut bytes)?;
@@ -121,7 +142,12 @@ pub fn new_record(base: u64, pages: u64, password: u64, tag: u64) -> ObjectRecor
 pub fn enter(volume: &mut Volume, name: &str, kind: Kind, capability: Capability, word: u64) -> Result<()> {
     tree::change_root_clist(volume, |clist| clist.insert(capability))?;
     let (directory, name) = tree::split(volume, name)?;
-    let entry = Entry { name: &name, kind, capability, word };
+    let entry = Entry {
+        name: &name,
+        kind,
+        capability,
+        word,
+    };
     tree::change_directory(volume, directory, |directory| directory.replace(&entry))
 }
 
@@ -132,7 +158,10 @@ fn lay_out(name: &str, file: &Path) -> Result<Image> {
 
 /// Puts a program image at `base`.
 pub fn put_image(volume: &mut Volume, base: u64, image: &Image, tag: u64) -> Result<Capability> {
-    let capability = Capability { address: base, password: volume.password() };
+    let capability = Capability {
+        address: base,
+        password: volume.password(),
+    };
     volume.put(&new_record(base, image.page_count() as u64, capability.password, tag))?;
     write_image(volume, base, image)?;
     Ok(capability)
@@ -156,7 +185,9 @@ fn write_image(volume: &mut Volume, base: u64, image: &Image) -> Result<()> {
 
 /// Whether the object at `base` is this image already.
 fn is_current(volume: &mut Volume, base: u64, image: &Image) -> Result<bool> {
-    let Some(record) = volume.object(base) else { return Ok(false) };
+    let Some(record) = volume.object(base) else {
+        return Ok(false);
+    };
     if record.pages != image.page_count() as u64 {
         return Ok(false);
     }
@@ -219,7 +250,9 @@ fn plan(volume: &mut Volume, index: usize, name: &str, image: &Image) -> Result<
         return Ok((!is_current(volume, FIRST_PROGRAM, image)?).then_some(Step::InPlace));
     }
     let (all, _) = tree::entries(volume, ROOT_DIRECTORY, "")?;
-    let Some(named) = all.into_iter().find(|named| named.path == name) else { return Ok(Some(Step::Install)) };
+    let Some(named) = all.into_iter().find(|named| named.path == name) else {
+        return Ok(Some(Step::Install));
+    };
     let base = named.capability.address;
     let ours = volume.object(base).is_some_and(|record| record.tag == INSTALLED);
     // A name that the user gave to something else is the user's.
@@ -232,7 +265,9 @@ fn plan(volume: &mut Volume, index: usize, name: &str, image: &Image) -> Result<
 fn carry_out(volume: &mut Volume, name: &str, image: &Image, step: &Step) -> Result<()> {
     match step {
         Step::InPlace => {
-            let Some(mut record) = volume.object(FIRST_PROGRAM) else { bail!("there is no object at {FIRST_PROGRAM:#x}") };
+            let Some(mut record) = volume.object(FIRST_PROGRAM) else {
+                bail!("there is no object at {FIRST_PROGRAM:#x}")
+            };
             volume.discard(FIRST_PROGRAM, 0, record.pages)?;
             record.pages = image.page_count() as u64;
             record.modified_ns = now_ns();

@@ -56,8 +56,16 @@ fn print_json(row: &Row) {
 }
 
 fn print_table(rows: &[Row]) {
-    let width = rows.iter().map(|row| row.named.path.chars().count()).max().unwrap_or(0).max(4);
-    println!("{:width$}  {:9}  {:>12}  {:>14}  RIGHTS", "NAME", "KIND", "BYTES", "ADDRESS");
+    let width = rows
+        .iter()
+        .map(|row| row.named.path.chars().count())
+        .max()
+        .unwrap_or(0)
+        .max(4);
+    println!(
+        "{:width$}  {:9}  {:>12}  {:>14}  RIGHTS",
+        "NAME", "KIND", "BYTES", "ADDRESS"
+    );
     for row in rows {
         let bytes = row.bytes.map_or("-".into(), |bytes| bytes.to_string());
         let rights = match (row.bytes, row.rights) {

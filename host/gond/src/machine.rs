@@ -89,14 +89,18 @@ impl End {
             (EXIT_PANIC, Self::Panic),
             (EXIT_REBOOT, Self::Reboot),
         ];
-        let known = pairs.into_iter().find(|&(value, _)| status.code() == Some(process_status(value)));
+        let known = pairs
+            .into_iter()
+            .find(|&(value, _)| status.code() == Some(process_status(value)));
         known.map_or(Self::Dead(status.code()), |(_, end)| end)
     }
 }
 
 /// A path inside one of QEMU's comma-separated options.
 fn escaped(path: &Path) -> Result<String> {
-    let text = path.to_str().with_context(|| format!("the path {} is not UTF-8", path.display()))?;
+    let text = path
+        .to_str()
+        .with_context(|| format!("the path {} is not UTF-8", path.display()))?;
     Ok(text.replace(',', ",,"))
 }
 
@@ -117,9 +121,22 @@ impl Machine {
     /// The command that starts it. The kernel's log goes to the file `log`.
     pub fn command(&self, wiring: &Wiring<'_>, log: &Path) -> Result<Command> {
         let mut command = Command::new(std::env::var_os("QEMU").unwrap_or_else(|| EMULATOR.into()));
-        command.args(["-name", "gondwana", "-machine", "q35", "-nodefaults", "-no-user-config", "-no-reboot"]);
+        command.args([
+            "-name",
+            "gondwana",
+            "-machine",
+            "q35",
+            "-nodefaults",
+            "-no-user-config",
+            "-no-reboot",
+        ]);
         command.args(["-display", "none"]);
-        command.args(["-smp", &self.processors.to_string(), "-m", &format!("{}K", self.memory >> 10)]);
+        command.args([
+            "-smp",
+            &self.processors.to_string(),
+            "-m",
+            &format!("{}K", self.memory >> 10),
+        ]);
         self.add_processor(&mut command);
         self.add_disk(&mut command)?;
         command.args(["-object", "rng-random,filename=/dev/urandom,id=random"]);
@@ -130,13 +147,24 @@ impl Machine {
         command.arg("-kernel").arg(&self.kernel);
         match wiring {
             Wiring::Terminal => {
-                command.args(["-chardev", "stdio,id=console,mux=on,signal=off", "-chardev", "null,id=control"]);
+                command.args([
+                    "-chardev",
+                    "stdio,id=console,mux=on,signal=off",
+                    "-chardev",
+                    "null,id=control",
+                ]);
             }
             Wiring::Sockets { console, control } => {
                 for (name, path) in [("console", console), ("control", control)] {
-                    command.args(["-chardev", &format!("socket,id={name},path={},server=off", escaped(path)?)]);
+                    command.args([
+                        "-chardev",
+                        &format!("socket,id={name},path={},server=off", escaped(path)?),
+                    ]);
                 }
-                command.args(["-append", abi::host::SCRIPT_WORD]).stdin(Stdio::null()).stdout(Stdio::null());
+                command
+                    .args(["-append", abi::host::SCRIPT_WORD])
+                    .stdin(Stdio::null())
+                    .stdout(Stdio::null());
             }
         }
         command.args(["-serial", "chardev:console", "-serial", "chardev:control"]);
@@ -148,14 +176,23 @@ impl Machine {
             (Accelerator::Kvm, _) => command.args(["-accel", "kvm", "-cpu", "max"]),
             (Accelerator::Tcg, Clock::Time) => command.args(["-accel", "tcg,thread=multi", "-cpu", "max"]),
             // Without `-erms` a `rep` counts one instruction an iteration, as it should.
-            (Accelerator::Tcg, Clock::Instructions) => command
-                .args(["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-cpu", "max,-erms"]),
+            (Accelerator::Tcg, Clock::Instructions) => command.args([
+                "-accel",
+                "tcg,thread=single",
+                "-icount",
+                "shift=0,sleep=off",
+                "-cpu",
+                "max,-erms",
+            ]),
         };
     }
 
     fn add_disk(&self, command: &mut Command) -> Result<()> {
         let utf8 = |path: &Path| -> Result<String> {
-            Ok(path.to_str().with_context(|| format!("the path {} is not UTF-8", path.display()))?.to_owned())
+            Ok(path
+                .to_str()
+                .with_context(|| format!("the path {} is not UTF-8", path.display()))?
+                .to_owned())
         };
         let cache = json!({ "direct": false, "no-flush": false });
         let file = json!({ "driver": "file", "node-name": "file", "filename": utf8(&self.disk)?, "cache": cache });
@@ -173,7 +210,10 @@ impl Machine {
                 "record"
             }
         };
-        command.args(["-device", &format!("virtio-blk-pci,drive={top},disable-legacy=on,write-cache=on")]);
+        command.args([
+            "-device",
+            &format!("virtio-blk-pci,drive={top},disable-legacy=on,write-cache=on"),
+        ]);
         Ok(())
     }
 }
@@ -181,7 +221,12 @@ impl Machine {
 /// Fails, with advice, if the emulator is not installed.
 pub fn require_emulator() -> Result<()> {
     let emulator = std::env::var_os("QEMU").unwrap_or_else(|| EMULATOR.into());
-    let started = Command::new(&emulator).arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let started = Command::new(&emulator)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
     match started {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => bail!("{} does not work ({status})", emulator.display()),

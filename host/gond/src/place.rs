@@ -8,11 +8,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub fn root() -> Result<PathBuf> {
     let built = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let root = std::env::var_os("GOND_ROOT").map_or_else(built, PathBuf::from);
-    let root = root.canonicalize().with_context(|| format!("there is no source tree at {}", root.display()))?;
+    let root = root
+        .canonicalize()
+        .with_context(|| format!("there is no source tree at {}", root.display()))?;
     if root.join("kernel/linker.ld").is_file() && root.join("Cargo.toml").is_file() {
         return Ok(root);
     }
-    bail!("{} is not Gondwana's source tree: start the script ./gond that stands in it", root.display())
+    bail!(
+        "{} is not Gondwana's source tree: start the script ./gond that stands in it",
+        root.display()
+    )
 }
 
 /// A folder that goes away with the value. Its path is short, because sockets' paths must be.

@@ -49,7 +49,9 @@ fn parse(arguments: Vec<OsString>) -> Result<Options> {
             Long(name @ ("disk-size" | "memory" | "cpus" | "accel" | "timeout")) => {
                 let name = name.to_owned();
                 let value = parser.value().map_err(usage)?.string().map_err(usage)?;
-                options.set(&name, &value).ok_or_else(|| misused("run", format!("--{name} cannot be '{value}'")))?;
+                options
+                    .set(&name, &value)
+                    .ok_or_else(|| misused("run", format!("--{name} cannot be '{value}'")))?;
             }
             other => return Err(misused("run", other.unexpected())),
         }
@@ -104,7 +106,12 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
 }
 
 fn play(machine: &Machine, source: Source, timeout: u64) -> Result<ExitCode> {
-    let played = script::play(machine, source, &mut std::io::stdout().lock(), Patience::seconds(timeout))?;
+    let played = script::play(
+        machine,
+        source,
+        &mut std::io::stdout().lock(),
+        Patience::seconds(timeout),
+    )?;
     match played.verdict {
         Verdict::Success => Ok(ExitCode::SUCCESS),
         Verdict::Failure(what) | Verdict::Dead(what) => bail!(what),
@@ -119,19 +126,28 @@ fn interact(machine: &Machine) -> Result<ExitCode> {
     display::note(&display::faint("Ctrl-A X pulls the plug, Ctrl-A H helps"));
     let settings = terminal_settings();
     loop {
-        let status = machine.command(&Wiring::Terminal, &log)?.status().context("cannot start QEMU")?;
+        let status = machine
+            .command(&Wiring::Terminal, &log)?
+            .status()
+            .context("cannot start QEMU")?;
         restore_terminal(settings.as_deref());
         match End::of(status) {
             End::Reboot => {}
             // A line that failed at the prompt was seen there.
             End::Success | End::Failure => return Ok(ExitCode::SUCCESS),
-            End::Panic => bail!("the kernel panicked; the last of its log:\n{}", script::last_lines(&log, 20)),
+            End::Panic => bail!(
+                "the kernel panicked; the last of its log:\n{}",
+                script::last_lines(&log, 20)
+            ),
             End::Dead(Some(0)) => bail!(
                 "the machine went off without saying so: the plug was pulled, or the processor was reset. What was \
                  synced or in a checkpoint is on the disk. The last of the kernel's log:\n{}",
                 script::last_lines(&log, 8)
             ),
-            End::Dead(_) => bail!("QEMU ended unexpectedly ({status}); the last of the kernel's log:\n{}", script::last_lines(&log, 8)),
+            End::Dead(_) => bail!(
+                "QEMU ended unexpectedly ({status}); the last of the kernel's log:\n{}",
+                script::last_lines(&log, 8)
+            ),
         }
     }
 }
@@ -141,8 +157,16 @@ fn terminal_settings() -> Option<String> {
     if !std::io::stdin().is_terminal() {
         return None;
     }
-    let output = Command::new("stty").arg("-g").stdin(Stdio::inherit()).stderr(Stdio::null()).output().ok()?;
-    String::from_utf8(output.stdout).ok().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+    let output = Command::new("stty")
+        .arg("-g")
+        .stdin(Stdio::inherit())
+        .stderr(Stdio::null())
+        .output()
+        .ok()?;
+    String::from_utf8(output.stdout)
+        .ok()
+        .map(|text| text.trim().to_owned())
+        .filter(|text| !text.is_empty())
 }
 
 /// QEMU killed by a signal leaves the terminal raw.

@@ -49,7 +49,11 @@ pub struct Patience {
 impl Patience {
     /// Silence of so many seconds, no other bound.
     pub fn seconds(seconds: u64) -> Self {
-        Self { silence: Duration::from_secs(seconds), total: None, plug: Plug::Stays }
+        Self {
+            silence: Duration::from_secs(seconds),
+            total: None,
+            plug: Plug::Stays,
+        }
     }
 }
 
@@ -97,7 +101,8 @@ impl Source {
         let reader: Box<dyn BufRead + Send> = if name == Path::new("-") {
             Box::new(BufReader::new(std::io::stdin()))
         } else {
-            let file = std::fs::File::open(name).with_context(|| format!("cannot read the script {}", name.display()))?;
+            let file =
+                std::fs::File::open(name).with_context(|| format!("cannot read the script {}", name.display()))?;
             Box::new(BufReader::new(file))
         };
         let (sender, receiver) = channel();
@@ -183,7 +188,13 @@ impl Guest {
             Ok(listener)
         };
         let (console, control) = (listen(&console_path)?, listen(&control_path)?);
-        let mut command = machine.command(&Wiring::Sockets { console: &console_path, control: &control_path }, &log)?;
+        let mut command = machine.command(
+            &Wiring::Sockets {
+                console: &console_path,
+                control: &control_path,
+            },
+            &log,
+        )?;
         command.stderr(Stdio::from(std::fs::File::create(&complaints)?));
         let mut child = command.spawn().context("cannot start QEMU")?;
         let connected = accept(&console, &mut child).and_then(|one| Ok((one, accept(&control, &mut child)?)));
@@ -201,7 +212,15 @@ impl Guest {
         let second = sender.clone();
         std::thread::spawn(move || read_console(console, &sender));
         std::thread::spawn(move || read_control(control_reader, &second));
-        Ok(Self { child, control, events, log, complaints, started: Instant::now(), _scratch: scratch })
+        Ok(Self {
+            child,
+            control,
+            events,
+            log,
+            complaints,
+            started: Instant::now(),
+            _scratch: scratch,
+        })
     }
 
     fn tell(&mut self, text: &str) {
@@ -283,7 +302,12 @@ pub fn play(machine: &Machine, mut source: Source, output: &mut dyn Write, patie
             None => continue,
         }
     };
-    Ok(Played { verdict, statuses: player.statuses, boots: player.boots, boot_time: player.boot_time })
+    Ok(Played {
+        verdict,
+        statuses: player.statuses,
+        boots: player.boots,
+        boot_time: player.boot_time,
+    })
 }
 
 struct Player<'a> {
@@ -369,11 +393,14 @@ impl Player<'_> {
                 return Ok(true);
             }
             Event::Control(text) => {
-                let status = text.strip_prefix(host::STATUS).and_then(|rest| rest.trim().parse().ok());
+                let status = text
+                    .strip_prefix(host::STATUS)
+                    .and_then(|rest| rest.trim().parse().ok());
                 if let (Some(status), Some(line)) = (status, self.running.take()) {
                     self.statuses.push((line, status));
                 } else if !text.is_empty() {
-                    self.trouble.get_or_insert(format!("the system said '{text}' on the control line"));
+                    self.trouble
+                        .get_or_insert(format!("the system said '{text}' on the control line"));
                 }
             }
         }
@@ -440,14 +467,22 @@ impl Player<'_> {
         }
         if let Some((line, status)) = self.statuses.iter().find(|(_, status)| *status != 0) {
             let count = self.statuses.iter().filter(|(_, status)| *status != 0).count();
-            let more = if count > 1 { format!(" (and {} more)", count - 1) } else { String::new() };
+            let more = if count > 1 {
+                format!(" (and {} more)", count - 1)
+            } else {
+                String::new()
+            };
             return Verdict::Failure(format!("'{line}' failed with status {status}{more}"));
         }
         if let Next::Line(line) = self.source.next() {
             return Verdict::Failure(format!("the system was powered off before '{line}'"));
         }
         // Before a reboot the guest may count failures that we were told of too; it cannot know more.
-        if end == End::Failure { Verdict::Failure("the system reports a failure".into()) } else { Verdict::Success }
+        if end == End::Failure {
+            Verdict::Failure("the system reports a failure".into())
+        } else {
+            Verdict::Success
+        }
     }
 
     /// What is known about a guest that did not end well.
@@ -463,8 +498,16 @@ impl Player<'_> {
         if !complaints.is_empty() {
             push_section(&mut text, "QEMU says", &complaints);
         }
-        push_section(&mut text, "the last of the console", String::from_utf8_lossy(&tail).trim_end());
-        push_section(&mut text, "the last of the kernel's log", &last_lines(&guest.log, LOG_LINES));
+        push_section(
+            &mut text,
+            "the last of the console",
+            String::from_utf8_lossy(&tail).trim_end(),
+        );
+        push_section(
+            &mut text,
+            "the last of the kernel's log",
+            &last_lines(&guest.log, LOG_LINES),
+        );
         text
     }
 }

@@ -17,7 +17,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
-use store::world::BLOCK;
+use store::BLOCK;
 
 /// Pages that are kept in memory before they are committed.
 const BATCH: usize = 8192;
@@ -49,7 +49,13 @@ fn import_program(image: &Path, file: &Path, name: &str) -> Result<()> {
     let mut volume = Volume::open(image, Access::Write)?;
     let base = volume.free_address();
     let capability = image::put_image(&mut volume, base, &laid_out, 0)?;
-    image::enter(&mut volume, name, Kind::Program, capability, laid_out.bytes.len() as u64)?;
+    image::enter(
+        &mut volume,
+        name,
+        Kind::Program,
+        capability,
+        laid_out.bytes.len() as u64,
+    )?;
     volume.commit()
 }
 
@@ -65,8 +71,13 @@ fn import_file(image: &Path, path: &Path, name: &str) -> Result<()> {
     }
     let mut volume = Volume::open(image, Access::Write)?;
     let base = volume.free_address();
-    let pages = pages_for(bytes).filter(|pages| base + pages * PAGE <= OBJECTS_END).context("the file is too large")?;
-    let capability = Capability { address: base, password: volume.password() };
+    let pages = pages_for(bytes)
+        .filter(|pages| base + pages * PAGE <= OBJECTS_END)
+        .context("the file is too large")?;
+    let capability = Capability {
+        address: base,
+        password: volume.password(),
+    };
     volume.put(&image::new_record(base, pages, capability.password, 0))?;
     if let Err(error) = copy_in(&mut volume, &mut file, base, bytes) {
         // What was committed on the way is given back; the first error is the one to tell.
@@ -96,7 +107,8 @@ fn copy_in(volume: &mut Volume, file: &mut File, base: u64, bytes: u64) -> Resul
     while left > 0 {
         let mut content: Block = [0; BLOCK];
         let part = usize::try_from(left).unwrap_or(BLOCK).min(BLOCK);
-        file.read_exact(&mut content[..part]).context("the file became shorter meanwhile")?;
+        file.read_exact(&mut content[..part])
+            .context("the file became shorter meanwhile")?;
         if content.iter().any(|&byte| byte != 0) {
             volume.write(base, page, &content, tree::NO_LIMITS)?;
         }
@@ -104,7 +116,11 @@ fn copy_in(volume: &mut Volume, file: &mut File, base: u64, bytes: u64) -> Resul
         page += 1;
         if volume.pending() >= BATCH {
             volume.commit()?;
-            job.step(&format!("{} of {}", arguments::show_size(bytes - left), arguments::show_size(bytes)));
+            job.step(&format!(
+                "{} of {}",
+                arguments::show_size(bytes - left),
+                arguments::show_size(bytes)
+            ));
         }
     }
     Ok(())
@@ -118,7 +134,9 @@ pub fn export_command(arguments: Vec<OsString>) -> Result<ExitCode> {
     let mut volume = Volume::open(Path::new(&operands.values[0]), Access::Read)?;
     let named = tree::find(&mut volume, &name)?;
     let base = named.capability.address;
-    let record = volume.object(base).with_context(|| format!("'{name}' leads to {base:#x}, where there is no object"))?;
+    let record = volume
+        .object(base)
+        .with_context(|| format!("'{name}' leads to {base:#x}, where there is no object"))?;
     let bytes = named.content_bytes(&record);
     if target == Path::new("-") {
         copy_out(&mut volume, base, bytes, &mut std::io::stdout().lock()).context("cannot export")?;

@@ -35,7 +35,12 @@ pub struct Named {
 impl Named {
     fn of(prefix: &str, entry: &Entry<'_>) -> Self {
         let path = format!("{prefix}{}", entry.name);
-        Self { path, kind: entry.kind, capability: entry.capability, word: entry.word }
+        Self {
+            path,
+            kind: entry.kind,
+            capability: entry.capability,
+            word: entry.word,
+        }
     }
 
     /// How long the content is: exactly if the entry says so, else the whole object.
@@ -61,7 +66,9 @@ pub fn rights_of(record: &ObjectRecord, named: &Named) -> Option<Rights> {
 
 /// The bytes of the object at `base`.
 fn whole(volume: &mut Volume, base: u64) -> Result<Vec<u8>> {
-    let record = volume.object(base).with_context(|| format!("there is no object at {base:#x}"))?;
+    let record = volume
+        .object(base)
+        .with_context(|| format!("there is no object at {base:#x}"))?;
     let bytes = record.pages.saturating_mul(PAGE);
     if bytes > LARGEST {
         bail!("the object at {base:#x} is too large for a directory or Clist");
@@ -123,24 +130,33 @@ pub fn capabilities(volume: &mut Volume, base: u64) -> Result<(Vec<Capability>, 
 /// Follows a path.
 pub fn find(volume: &mut Volume, path: &str) -> Result<Named> {
     let (directory, name) = split(volume, path)?;
-    let prefix = path.strip_suffix(&name).unwrap_or_default().trim_start_matches('/').to_owned();
+    let prefix = path
+        .strip_suffix(&name)
+        .unwrap_or_default()
+        .trim_start_matches('/')
+        .to_owned();
     let (all, _) = entries(volume, directory, &prefix)?;
-    all.into_iter().find(|named| named.path == format!("{prefix}{name}")).with_context(|| {
-        format!("there is no '{path}' on this image; './gond ls IMAGE' lists what there is")
-    })
+    all.into_iter()
+        .find(|named| named.path == format!("{prefix}{name}"))
+        .with_context(|| format!("there is no '{path}' on this image; './gond ls IMAGE' lists what there is"))
 }
 
 /// Follows a path up to its last name: the directory's base, and that name.
 pub fn split(volume: &mut Volume, path: &str) -> Result<(u64, String)> {
     let parsed = Path::parse(path).with_context(|| format!("'{path}' is not a name"))?;
-    let Some((before, last)) = parsed.split_last() else { bail!("'{path}' is the root directory itself") };
+    let Some((before, last)) = parsed.split_last() else {
+        bail!("'{path}' is the root directory itself")
+    };
     let mut directory = ROOT_DIRECTORY;
     for name in before {
         let (all, _) = entries(volume, directory, "")?;
         let step = all.into_iter().find(|named| named.path == name);
         let step = step.with_context(|| format!("there is no directory '{name}' on the way to '{path}'"))?;
         if step.kind != Kind::Directory {
-            bail!("'{name}' on the way to '{path}' is no directory but {}", step.kind.name());
+            bail!(
+                "'{name}' on the way to '{path}' is no directory but {}",
+                step.kind.name()
+            );
         }
         directory = step.capability.address;
     }
@@ -156,7 +172,11 @@ pub fn walk(volume: &mut Volume) -> Result<(Vec<Named>, Vec<String>)> {
     while let Some((base, prefix)) = waiting.pop() {
         let here = match entries(volume, base, &prefix) {
             Ok((here, faults)) => {
-                complaints.extend(faults.into_iter().map(|fault| format!("directory '/{prefix}': {fault}")));
+                complaints.extend(
+                    faults
+                        .into_iter()
+                        .map(|fault| format!("directory '/{prefix}': {fault}")),
+                );
                 here
             }
             Err(error) if base == ROOT_DIRECTORY => return Err(error.context("the root directory cannot be read")),

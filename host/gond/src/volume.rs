@@ -8,11 +8,14 @@ use anyhow::{Context, Result, anyhow, bail};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
-use store::world::{BLOCK, Frame, Pages, Random};
+
 use store::{
-    BadPage, CheckpointKind, DirtyPage, Event, FormatOptions, MountError, MountMode, MountReport, ObjectRecord, PageFlags,
-    ReadStart, Store,
+    BLOCK, BadPage, CheckpointKind, DirtyPage, Event, FormatOptions, Frame, MountError, MountMode, MountReport,
+    ObjectRecord, PageFlags, Pages, Random, ReadStart, Store,
 };
+
+/// So many polls of the store without an event mean that it will never have one.
+const STUCK: u32 = 1 << 20;
 
 /// The content of one page.
 pub type Block = [u8; BLOCK];
@@ -64,14 +67,23 @@ impl Volume {
     /// Makes an image file with an empty store.
     pub fn create(path: &Path, bytes: u64) -> Result<Self> {
         let mut world = HostWorld::create(path, bytes)?;
-        let options = FormatOptions { first_slot: abi::address::slot_of(abi::address::FIRST_FREE), ..FormatOptions::default() };
+        let options = FormatOptions {
+            first_slot: abi::address::slot_of(abi::address::FIRST_FREE),
+            ..FormatOptions::default()
+        };
         Store::format(&mut world, &options).map_err(|error| anyhow!("cannot format {}: {error:?}", path.display()))?;
         Self::mount(world, path, MountMode::ReadWrite)
     }
 
     fn mount(mut world: HostWorld, path: &Path, mode: MountMode) -> Result<Self> {
         match Store::mount(&mut world, mode) {
-            Ok((store, report)) => Ok(Self { world, store, report, path: path.into(), changed: BTreeMap::new() }),
+            Ok((store, report)) => Ok(Self {
+                world,
+                store,
+                report,
+                path: path.into(),
+                changed: BTreeMap::new(),
+            }),
             Err(error) => bail!("{} is refused: {}", path.display(), explain(&error)),
         }
     }
@@ -109,7 +121,10 @@ impl Volume {
     /// Reads a page, changes not yet committed included.
     pub fn page(&mut self, base: u64, page: u64) -> Result<Page> {
         if let Some(&(frame, limits)) = self.changed.get(&(base, page)) {
-            return Ok(Page { content: Some(Box::new(*self.world.bytes(frame))), limits: Some(limits) });
+            return Ok(Page {
+                content: Some(Box::new(*self.world.bytes(frame))),
+                limits: Some(limits),
+            });
         }
         match self.store.read_page(&mut self.world, base, page) {
             ReadStart::Zero(limits) => Ok(Page { content: None, limits }),
@@ -118,14 +133,26 @@ impl Volume {
     }
 
     fn await_page(&mut self, base: u64, page: u64) -> Result<Page> {
-        while let Some(event) = self.store.poll(&mut self.world) {
+        while let Some(event) = self.next_event() {
             match event {
-                Event::PageRead { base: b, page: p, frame, flags } if (b, p) == (base, page) => {
+                Event::PageRead {
+                    base: b,
+                    page: p,
+                    frame,
+                    flags,
+                } if (b, p) == (base, page) => {
                     let content = Box::new(*self.world.bytes(frame));
                     self.world.free(frame);
-                    return Ok(Page { content: Some(content), limits: Some(flags) });
+                    return Ok(Page {
+                        content: Some(content),
+                        limits: Some(flags),
+                    });
                 }
-                Event::PageBad { base: b, page: p, reason } if (b, p) == (base, page) => {
+                Event::PageBad {
+                    base: b,
+                    page: p,
+                    reason,
+                } if (b, p) == (base, page) => {
                     let what = match reason {
                         BadPage::Checksum => "its checksum is wrong",
                         BadPage::Map => "the page map above it is damaged",
@@ -133,7 +160,10 @@ impl Volume {
                         BadPage::Memory => "there is not enough memory",
                         BadPage::Gone => "the object was deleted",
                     };
-                    bail!("{}: page {page} of the object at {base:#x} is damaged: {what}", self.path.display());
+                    bail!(
+                        "{}: page {page} of the object at {base:#x} is damaged: {what}",
+                        self.path.display()
+                    );
                 }
                 _ => {}
             }
@@ -141,11 +171,27 @@ impl Volume {
         bail!("the store left page {page} of the object at {base:#x} unread")
     }
 
+    /// Drives the store until it has something to tell, or nothing to do.
+    fn next_event(&mut self) -> Option<Event> {
+        // Requests complete as they are submitted, so each poll gets on; a store that does not is stuck.
+        for _ in 0..STUCK {
+            if let Some(event) = self.store.poll(&mut self.world) {
+                return Some(event);
+            }
+            if self.store.is_idle() {
+                return None;
+            }
+        }
+        None
+    }
+
     /// Reads the first `bytes` of an object.
     pub fn read(&mut self, base: u64, bytes: u64) -> Result<Vec<u8>> {
         let length = usize::try_from(bytes)?;
         let mut content = Vec::new();
-        content.try_reserve_exact(length).with_context(|| format!("the object at {base:#x} does not fit into memory"))?;
+        content
+            .try_reserve_exact(length)
+            .with_context(|| format!("the object at {base:#x} does not fit into memory"))?;
         for page in 0..bytes.div_ceil(BLOCK as u64) {
             let part = BLOCK.min(length - content.len());
             match self.page(base, page)?.content {
@@ -161,7 +207,11 @@ impl Volume {
         let end_slot = abi::address::slot_of(record.end().saturating_sub(1)) + 1;
         self.store.raise_high_water(end_slot);
         self.store.put_object(record).map_err(|error| {
-            anyhow!("cannot put the object at {:#x} on {}: {error:?}", record.base, self.path.display())
+            anyhow!(
+                "cannot put the object at {:#x} on {}: {error:?}",
+                record.base,
+                self.path.display()
+            )
         })
     }
 
@@ -173,7 +223,9 @@ impl Volume {
             }
             object != base
         });
-        self.store.delete_object(base).map_err(|error| anyhow!("cannot delete the object at {base:#x}: {error:?}"))
+        self.store
+            .delete_object(base)
+            .map_err(|error| anyhow!("cannot delete the object at {base:#x}: {error:?}"))
     }
 
     /// Sets the limits of a page that stays all zero, or whose content is left as it is.
@@ -196,7 +248,10 @@ impl Volume {
             Some(&(frame, _)) => frame,
             None => {
                 self.store.reserve(base, page).map_err(|_| {
-                    anyhow!("the disk {} is full: remove objects, or make a larger disk with --disk-size", self.path.display())
+                    anyhow!(
+                        "the disk {} is full: remove objects, or make a larger disk with --disk-size",
+                        self.path.display()
+                    )
                 })?;
                 self.world.alloc().context("there is not enough memory")?
             }
@@ -211,13 +266,18 @@ impl Volume {
         let dirty: Vec<DirtyPage> = self
             .changed
             .iter()
-            .map(|(&(base, page), &(frame, flags))| DirtyPage { base, page, frame, flags })
+            .map(|(&(base, page), &(frame, flags))| DirtyPage {
+                base,
+                page,
+                frame,
+                flags,
+            })
             .collect();
         self.store
             .checkpoint_begin(&mut self.world, dirty, CheckpointKind::Shutdown)
             .map_err(|_| anyhow!("a checkpoint is running already"))?;
         loop {
-            match self.store.poll(&mut self.world) {
+            match self.next_event() {
                 Some(Event::PageWritten { frame, .. }) => self.world.free(frame),
                 Some(Event::CheckpointDone { .. }) => {
                     self.changed.clear();
@@ -225,7 +285,10 @@ impl Volume {
                 }
                 Some(Event::CheckpointFailed { reason }) => {
                     self.changed.clear();
-                    bail!("cannot write to {}: {reason:?}; the image is as it was before", self.path.display());
+                    bail!(
+                        "cannot write to {}: {reason:?}; the image is as it was before",
+                        self.path.display()
+                    );
                 }
                 Some(_) => {}
                 None => bail!("the checkpoint of {} did not end", self.path.display()),
@@ -235,7 +298,11 @@ impl Volume {
 
     /// An address for a new object of so many pages: behind all that was ever given out.
     pub fn free_address(&self) -> u64 {
-        let ends = self.store.objects().map(ObjectRecord::end).filter(|&end| end <= abi::address::OBJECTS_END);
+        let ends = self
+            .store
+            .objects()
+            .map(ObjectRecord::end)
+            .filter(|&end| end <= abi::address::OBJECTS_END);
         let issued = self.store.high_water().saturating_mul(abi::address::SLOT);
         let lowest = ends.max().unwrap_or(0).max(abi::address::FIRST_FREE).max(issued);
         lowest.next_multiple_of(abi::address::SLOT)
@@ -249,5 +316,7 @@ impl Volume {
 
 /// Nanoseconds since 1970.
 pub fn now_ns() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }

@@ -23,7 +23,12 @@ pub fn sources(root: &Path) -> Vec<Source> {
     let mut found = Vec::new();
     collect(root, root, &mut found);
     found.sort_by(|a, b| a.path.cmp(&b.path));
-    assert!(found.len() > 20, "only {} source files in {}", found.len(), root.display());
+    assert!(
+        found.len() > 20,
+        "only {} source files in {}",
+        found.len(),
+        root.display()
+    );
     found
 }
 
@@ -35,7 +40,11 @@ fn collect(root: &Path, folder: &Path, found: &mut Vec<Source>) {
             collect(root, &path, found);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let text = std::fs::read_to_string(&path).expect("a source file in UTF-8");
-            let path = path.strip_prefix(root).expect("inside the tree").to_string_lossy().into_owned();
+            let path = path
+                .strip_prefix(root)
+                .expect("inside the tree")
+                .to_string_lossy()
+                .into_owned();
             let code = blank(&text);
             found.push(Source { path, text, code });
         }
@@ -55,7 +64,10 @@ pub fn has_word(line: &str, word: &str) -> bool {
 impl Source {
     /// The code before the first `#[cfg(test)]`; files of tests have none.
     pub fn code_without_tests(&self) -> &str {
-        if ["/tests.rs", "/tests/", "/fake/"].iter().any(|mark| self.path.contains(mark)) {
+        if ["/tests.rs", "/tests/", "/fake/"]
+            .iter()
+            .any(|mark| self.path.contains(mark))
+        {
             return "";
         }
         self.code.split("#[cfg(test)]").next().unwrap_or_default()
@@ -66,7 +78,9 @@ impl Source {
         let lines: Vec<&str> = self.text.lines().collect();
         let mut found = Vec::new();
         for (number, code) in self.code.lines().enumerate() {
-            let Some(at) = code.find("unsafe").filter(|_| has_word(code, "unsafe")) else { continue };
+            let Some(at) = code.find("unsafe").filter(|_| has_word(code, "unsafe")) else {
+                continue;
+            };
             let rest = code[at + "unsafe".len()..].trim_start();
             // Attributes (`#[unsafe(naked)]`), types of functions, and blocks of foreign declarations.
             let foreign = rest.starts_with("extern") && !has_word(rest, "fn");
@@ -126,7 +140,11 @@ fn blank(text: &str) -> String {
             code.push(bytes[at]);
             at += 1;
         } else {
-            code.extend(bytes[at..end].iter().map(|&byte| if byte == b'\n' { b'\n' } else { b' ' }));
+            code.extend(
+                bytes[at..end]
+                    .iter()
+                    .map(|&byte| if byte == b'\n' { b'\n' } else { b' ' }),
+            );
             at = end;
         }
     }
@@ -138,7 +156,10 @@ fn part_of_word_before(bytes: &[u8], at: usize) -> bool {
 }
 
 fn line_comment(bytes: &[u8], at: usize) -> usize {
-    bytes[at..].iter().position(|&byte| byte == b'\n').map_or(bytes.len(), |length| at + length)
+    bytes[at..]
+        .iter()
+        .position(|&byte| byte == b'\n')
+        .map_or(bytes.len(), |length| at + length)
 }
 
 fn block_comment(bytes: &[u8], mut at: usize) -> usize {
@@ -178,7 +199,9 @@ fn raw_string(bytes: &[u8], at: usize) -> Option<usize> {
         return None;
     }
     let close: Vec<u8> = std::iter::once(b'"').chain(std::iter::repeat_n(b'#', hashes)).collect();
-    let length = bytes[open + 1..].windows(close.len()).position(|window| window == close)?;
+    let length = bytes[open + 1..]
+        .windows(close.len())
+        .position(|window| window == close)?;
     Some(open + 1 + length + close.len())
 }
 
@@ -216,6 +239,10 @@ fn words_are_whole() {
 #[test]
 fn reasons_are_found() {
     let text = "//! x\n// SAFETY: it is.\nlet a = unsafe { b };\n\nlet c = unsafe { d };\n/// # Safety\n/// none\npub unsafe fn e() {}\n";
-    let source = Source { path: String::new(), text: text.into(), code: blank(text) };
+    let source = Source {
+        path: String::new(),
+        text: text.into(),
+        code: blank(text),
+    };
     assert_eq!(source.unjustified_unsafe(), [4]);
 }

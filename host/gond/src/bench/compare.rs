@@ -19,12 +19,14 @@ pub fn store(root: &Path, results: &[Measured]) -> Result<()> {
     let rows: Vec<String> = results
         .iter()
         .map(|one| {
-            let row = json!({ "row": one.row, "system": one.system.name(), "instructions": one.instructions, "ns": one.ns });
+            let row =
+                json!({ "row": one.row, "system": one.system.name(), "instructions": one.instructions, "ns": one.ns });
             format!("  {row}")
         })
         .collect();
     let path = file(root);
-    std::fs::write(&path, format!("[\n{}\n]\n", rows.join(",\n"))).with_context(|| format!("cannot write {}", path.display()))
+    std::fs::write(&path, format!("[\n{}\n]\n", rows.join(",\n")))
+        .with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Complaints about rows of ours that need more instructions than they did, or are gone.
@@ -33,7 +35,9 @@ pub fn regressions(root: &Path, results: &[Measured]) -> Result<Vec<String>> {
     let text = std::fs::read_to_string(&path)
         .with_context(|| format!("cannot read {}; './gond bench --update' makes it", path.display()))?;
     let committed: Value = serde_json::from_str(&text).with_context(|| format!("{} is not JSON", path.display()))?;
-    let rows = committed.as_array().with_context(|| format!("{} is not a list", path.display()))?;
+    let rows = committed
+        .as_array()
+        .with_context(|| format!("{} is not a list", path.display()))?;
     Ok(rows.iter().filter_map(|row| regression(row, results)).collect())
 }
 
@@ -61,7 +65,11 @@ mod tests {
         let scratch = Scratch::make().unwrap();
         std::fs::create_dir(scratch.file("bench")).unwrap();
         let root = scratch.file(".");
-        let before = merge(System::Gondwana, "row=a ticks=1000\nrow=b ticks=1000\nrow=c ticks=5", "");
+        let before = merge(
+            System::Gondwana,
+            "row=a ticks=1000\nrow=b ticks=1000\nrow=c ticks=5",
+            "",
+        );
         store(&root, &before).unwrap();
         assert!(regressions(&root, &before).unwrap().is_empty());
         let now = merge(System::Gondwana, "row=a ticks=1030\nrow=b ticks=1031", "");

@@ -45,17 +45,25 @@ enum After {
 fn parse(arguments: Vec<OsString>) -> Result<Options> {
     use lexopt::prelude::*;
     let usage = |error: lexopt::Error| misused("bench", error);
-    let mut options = Options { json: false, after: After::Nothing, systems: Vec::new(), rows: Vec::new() };
+    let mut options = Options {
+        json: false,
+        after: After::Nothing,
+        systems: Vec::new(),
+        rows: Vec::new(),
+    };
     let mut parser = lexopt::Parser::from_args(arguments);
     while let Some(argument) = parser.next().map_err(usage)? {
         match argument {
             Long("json") => options.json = true,
             Long("compare") => options.after = After::Compare,
             Long("update") => options.after = After::Update,
-            Long("row") => options.rows.push(parser.value().map_err(usage)?.string().map_err(usage)?),
+            Long("row") => options
+                .rows
+                .push(parser.value().map_err(usage)?.string().map_err(usage)?),
             Long("system") => {
                 let name = parser.value().map_err(usage)?.string().map_err(usage)?;
-                let system = System::from_name(&name).ok_or_else(|| misused("bench", format!("there is no system '{name}'")))?;
+                let system =
+                    System::from_name(&name).ok_or_else(|| misused("bench", format!("there is no system '{name}'")))?;
                 options.systems.push(system);
             }
             other => return Err(misused("bench", other.unexpected())),
@@ -89,7 +97,10 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     }
     if options.json {
         for one in &results {
-            println!("{}", json!({ "row": one.row, "system": one.system.name(), "instructions": one.instructions, "ns": one.ns }));
+            println!(
+                "{}",
+                json!({ "row": one.row, "system": one.system.name(), "instructions": one.instructions, "ns": one.ns })
+            );
         }
     } else {
         print!("{}", tables::render(&results));
@@ -107,7 +118,11 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
             for line in &worse {
                 display::complain(line);
             }
-            Ok(if worse.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+            Ok(if worse.is_empty() {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            })
         }
     }
 }
@@ -132,8 +147,14 @@ fn measure_here(machine: &Machine) -> Result<String> {
         Clock::Instructions => "counting instructions in Gondwana",
         Clock::Time => "taking times in Gondwana",
     };
-    let mut output = Progress { job: Job::begin(what), bytes: Vec::new() };
-    let patience = Patience { total: Some(TOTAL), ..Patience::seconds(300) };
+    let mut output = Progress {
+        job: Job::begin(what),
+        bytes: Vec::new(),
+    };
+    let patience = Patience {
+        total: Some(TOTAL),
+        ..Patience::seconds(300)
+    };
     let lines = ["micro", "oo1 create parts", "oo1 bench parts"];
     let played = script::play(machine, Source::lines(lines), &mut output, patience)?;
     output.job.clear();
@@ -169,12 +190,19 @@ impl std::io::Write for Progress {
 /// The rows of Linux.
 fn linux(root: &Path) -> Result<Vec<Measured>> {
     let folder = root.join("target/linux");
-    let status = Command::new(root.join("bench/linux/prepare")).arg(&folder).stdin(Stdio::null()).stdout(Stdio::null()).status();
+    let status = Command::new(root.join("bench/linux/prepare"))
+        .arg(&folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .status();
     if !status.context("cannot start bench/linux/prepare")?.success() {
         bail!("Linux could not be prepared (above); './gond bench --system gondwana' does without it");
     }
     let mut outputs = Vec::new();
-    for (mode, what) in [("icount", "counting instructions in Linux"), ("time", "taking times in Linux")] {
+    for (mode, what) in [
+        ("icount", "counting instructions in Linux"),
+        ("time", "taking times in Linux"),
+    ] {
         let mut job = Job::begin(what);
         let mut child = Command::new(root.join("bench/linux/run"))
             .arg(&folder)
@@ -193,7 +221,9 @@ fn linux(root: &Path) -> Result<Vec<Measured>> {
             std::thread::sleep(Duration::from_millis(50));
         }
         job.clear();
-        let text = reader.join().map_err(|_| anyhow::anyhow!("the reader of Linux's output stopped"))??;
+        let text = reader
+            .join()
+            .map_err(|_| anyhow::anyhow!("the reader of Linux's output stopped"))??;
         if !child.wait()?.success() {
             bail!("Linux could not be measured (above)");
         }

@@ -23,7 +23,9 @@ impl System {
 
     /// From its name.
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Gondwana, Self::Linux].into_iter().find(|system| system.name() == name)
+        [Self::Gondwana, Self::Linux]
+            .into_iter()
+            .find(|system| system.name() == name)
     }
 }
 
@@ -57,14 +59,30 @@ pub const KNOWN: [(&str, Option<Bound>, Option<&str>); 11] = [
     ("null-call", Some(Bound::Instructions(90)), Some("null-call")),
     ("pdx-round-trip", Some(Bound::Instructions(200)), Some("ipc-futex")),
     ("pdx-merge", None, Some("ipc-futex")),
-    ("thread-create-delete", Some(Bound::Instructions(3000)), Some("thread-create-delete")),
-    ("task-create-exit", Some(Bound::Instructions(30_000)), Some("task-create-exit")),
-    ("object-create-touch-delete", Some(Bound::Instructions(6000)), Some("object-create-touch-delete")),
+    (
+        "thread-create-delete",
+        Some(Bound::Instructions(3000)),
+        Some("thread-create-delete"),
+    ),
+    (
+        "task-create-exit",
+        Some(Bound::Instructions(30_000)),
+        Some("task-create-exit"),
+    ),
+    (
+        "object-create-touch-delete",
+        Some(Bound::Instructions(6000)),
+        Some("object-create-touch-delete"),
+    ),
     ("first-touch", Some(Bound::Instructions(1000)), Some("first-touch")),
     ("sem-signal-wait", None, None),
     ("page-flush", None, None),
     ("oo1-one-domain", None, Some("oo1-one-domain")),
-    ("oo1-two-domains", Some(Bound::Times(5, "oo1-one-domain")), Some("oo1-sockets")),
+    (
+        "oo1-two-domains",
+        Some(Bound::Times(5, "oo1-one-domain")),
+        Some("oo1-sockets"),
+    ),
 ];
 
 /// How many times fewer instructions `oo1-two-domains` must take than Linux's `oo1-sockets`.
@@ -72,7 +90,10 @@ pub const SOCKETS_FACTOR: u64 = 20;
 
 /// The words of a row's line, or `None` if the line is none.
 fn words(line: &str) -> Option<BTreeMap<&str, &str>> {
-    let found: BTreeMap<&str, &str> = line.split_whitespace().filter_map(|word| word.split_once('=')).collect();
+    let found: BTreeMap<&str, &str> = line
+        .split_whitespace()
+        .filter_map(|word| word.split_once('='))
+        .collect();
     (line.trim_start().starts_with("row=") && found.contains_key("ticks")).then_some(found)
 }
 
@@ -85,7 +106,13 @@ pub fn merge(system: System, counted: &str, timed: &str) -> Vec<Measured> {
             let name = found.get("row").copied().unwrap_or_default();
             let index = all.iter().position(|one| one.row == name).unwrap_or_else(|| {
                 let checksum = found.get("checksum").map(|&text| text.to_owned());
-                all.push(Measured { row: name.to_owned(), system, instructions: None, ns: None, checksum });
+                all.push(Measured {
+                    row: name.to_owned(),
+                    system,
+                    instructions: None,
+                    ns: None,
+                    checksum,
+                });
                 all.len() - 1
             });
             if is_count {
@@ -130,7 +157,9 @@ pub fn keeps_bound(all: &[Measured], row: &str) -> Option<bool> {
 /// The same work must have been done everywhere.
 pub fn check_checksums(all: &[Measured]) -> Result<()> {
     let with = || all.iter().filter_map(|one| Some((one, one.checksum.as_ref()?)));
-    let Some((first, expected)) = with().next() else { return Ok(()) };
+    let Some((first, expected)) = with().next() else {
+        return Ok(());
+    };
     for (one, checksum) in with() {
         if checksum != expected {
             bail!(
@@ -156,7 +185,10 @@ mod tests {
         let all = merge(System::Linux, counted, timed);
         assert_eq!(all.len(), 2);
         assert_eq!((all[0].instructions, all[0].ns), (Some(100), Some(33)));
-        assert_eq!((all[1].instructions, all[1].ns, all[1].checksum.as_deref()), (Some(7), None, Some("0x1")));
+        assert_eq!(
+            (all[1].instructions, all[1].ns, all[1].checksum.as_deref()),
+            (Some(7), None, Some("0x1"))
+        );
         assert!(check_checksums(&all).is_ok());
         let more = merge(System::Gondwana, "row=b ticks=3 checksum=0x2", "");
         assert!(check_checksums(&[all, more].concat()).is_err());
@@ -164,7 +196,11 @@ mod tests {
 
     #[test]
     fn bounds_are_kept_or_not() {
-        let mut all = merge(System::Gondwana, "row=oo1-one-domain ticks=10\nrow=oo1-two-domains ticks=50\nrow=null-call ticks=91", "");
+        let mut all = merge(
+            System::Gondwana,
+            "row=oo1-one-domain ticks=10\nrow=oo1-two-domains ticks=50\nrow=null-call ticks=91",
+            "",
+        );
         assert_eq!(keeps_bound(&all, "oo1-two-domains"), Some(true));
         assert_eq!(keeps_bound(&all, "null-call"), Some(false));
         assert_eq!(keeps_bound(&all, "oo1-one-domain"), None);

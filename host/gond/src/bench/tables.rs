@@ -36,7 +36,11 @@ fn ratio(ours: Option<u64>, theirs: Option<u64>) -> String {
 }
 
 fn bound_text(row: &str) -> String {
-    match KNOWN.iter().find(|(name, ..)| *name == row).and_then(|(_, bound, _)| *bound) {
+    match KNOWN
+        .iter()
+        .find(|(name, ..)| *name == row)
+        .and_then(|(_, bound, _)| *bound)
+    {
         Some(Bound::Instructions(most)) => grouped(Some(most)),
         Some(Bound::Times(times, other)) => format!("{times} × {other}, 1/{SOCKETS_FACTOR} of sockets"),
         None => "–".into(),
@@ -45,9 +49,13 @@ fn bound_text(row: &str) -> String {
 
 /// The rows of ours in their order: the known ones, then any others.
 fn ours(results: &[Measured]) -> Vec<&Measured> {
-    let known = KNOWN.iter().filter_map(|(name, ..)| find(results, System::Gondwana, name));
+    let known = KNOWN
+        .iter()
+        .filter_map(|(name, ..)| find(results, System::Gondwana, name));
     let is_known = |one: &&Measured| KNOWN.iter().any(|(name, ..)| *name == one.row);
-    let others = results.iter().filter(|one| one.system == System::Gondwana && !is_known(one));
+    let others = results
+        .iter()
+        .filter(|one| one.system == System::Gondwana && !is_known(one));
     known.chain(others).collect()
 }
 
@@ -56,14 +64,32 @@ pub fn render(results: &[Measured]) -> String {
     let mut text = String::new();
     let ours = ours(results);
     if !ours.is_empty() {
-        let mut lines = vec![["row", "instructions", "at most", "kept", "ns", "peer in Linux", "instructions", "ns", "ratio (instructions)", "ratio (ns)"].map(str::to_owned)];
+        let mut lines = vec![
+            [
+                "row",
+                "instructions",
+                "at most",
+                "kept",
+                "ns",
+                "peer in Linux",
+                "instructions",
+                "ns",
+                "ratio (instructions)",
+                "ratio (ns)",
+            ]
+            .map(str::to_owned),
+        ];
         lines.extend(ours.iter().map(|one| compared(results, one)));
         push_table(&mut text, &lines);
     }
     let linux: Vec<&Measured> = results.iter().filter(|one| one.system == System::Linux).collect();
     if !linux.is_empty() {
         let mut lines = vec![["Linux row", "instructions", "ns"].map(str::to_owned)];
-        lines.extend(linux.iter().map(|one| [one.row.clone(), grouped(one.instructions), grouped(one.ns)]));
+        lines.extend(
+            linux
+                .iter()
+                .map(|one| [one.row.clone(), grouped(one.instructions), grouped(one.ns)]),
+        );
         text.push('\n');
         push_table(&mut text, &lines);
     }
@@ -71,7 +97,10 @@ pub fn render(results: &[Measured]) -> String {
 }
 
 fn compared(results: &[Measured], one: &Measured) -> [String; 10] {
-    let peer_name = KNOWN.iter().find(|(name, ..)| *name == one.row).and_then(|(_, _, peer)| *peer);
+    let peer_name = KNOWN
+        .iter()
+        .find(|(name, ..)| *name == one.row)
+        .and_then(|(_, _, peer)| *peer);
     let peer = peer_name.and_then(|name| find(results, System::Linux, name));
     let (instructions, ns) = (peer.and_then(|peer| peer.instructions), peer.and_then(|peer| peer.ns));
     let kept = keeps_bound(results, &one.row).map_or("–", |kept| if kept { "yes" } else { "NO" });
@@ -91,18 +120,33 @@ fn compared(results: &[Measured], one: &Measured) -> [String; 10] {
 
 /// A Markdown table whose columns are aligned also as plain text: the first to the left, the others to the right.
 fn push_table<const N: usize>(text: &mut String, lines: &[[String; N]]) {
-    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0).max(3);
+    let width = |column: usize| {
+        lines
+            .iter()
+            .map(|line| line[column].chars().count())
+            .max()
+            .unwrap_or(0)
+            .max(3)
+    };
     let widths: [usize; N] = std::array::from_fn(width);
     for (index, line) in lines.iter().enumerate() {
         for (column, cell) in line.iter().enumerate() {
             let width = widths[column];
-            let _ = if column == 0 { write!(text, "| {cell:width$} ") } else { write!(text, "| {cell:>width$} ") };
+            let _ = if column == 0 {
+                write!(text, "| {cell:width$} ")
+            } else {
+                write!(text, "| {cell:>width$} ")
+            };
         }
         text.push_str("|\n");
         if index == 0 {
             for (column, &width) in widths.iter().enumerate() {
                 let dashes = "-".repeat(width);
-                let _ = if column == 0 { write!(text, "| {dashes} ") } else { write!(text, "| {}: ", &dashes[1..]) };
+                let _ = if column == 0 {
+                    write!(text, "| {dashes} ")
+                } else {
+                    write!(text, "| {}: ", &dashes[1..])
+                };
             }
             text.push_str("|\n");
         }
@@ -113,8 +157,12 @@ fn push_table<const N: usize>(text: &mut String, lines: &[[String; N]]) {
 pub fn update_document(root: &Path, results: &[Measured]) -> Result<()> {
     let path = root.join("docs/benchmarks.md");
     let old = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let Some((before, rest)) = old.split_once(BEGIN) else { bail!("{} lacks the line '{BEGIN}'", path.display()) };
-    let Some((_, after)) = rest.split_once(END) else { bail!("{} lacks the line '{END}'", path.display()) };
+    let Some((before, rest)) = old.split_once(BEGIN) else {
+        bail!("{} lacks the line '{BEGIN}'", path.display())
+    };
+    let Some((_, after)) = rest.split_once(END) else {
+        bail!("{} lacks the line '{END}'", path.display())
+    };
     let new = format!("{before}{BEGIN}\n\n{}\n{END}{after}", render(results));
     std::fs::write(&path, new).with_context(|| format!("cannot write {}", path.display()))
 }
@@ -126,10 +174,21 @@ mod tests {
 
     #[test]
     fn tables_show_ratios() {
-        let mut all = merge(System::Gondwana, "row=null-call ticks=88", "row=null-call ticks=1 ns=100");
-        all.extend(merge(System::Linux, "row=null-call ticks=311", "row=null-call ticks=1 ns=340"));
+        let mut all = merge(
+            System::Gondwana,
+            "row=null-call ticks=88",
+            "row=null-call ticks=1 ns=100",
+        );
+        all.extend(merge(
+            System::Linux,
+            "row=null-call ticks=311",
+            "row=null-call ticks=1 ns=340",
+        ));
         let text = render(&all);
-        assert!(text.contains("| yes |") && text.contains("3.5 |") && text.contains("3.4 |"), "{text}");
+        assert!(
+            text.contains("| yes |") && text.contains("3.5 |") && text.contains("3.4 |"),
+            "{text}"
+        );
         assert_eq!(grouped(Some(1_234_567)), "1,234,567");
     }
 }

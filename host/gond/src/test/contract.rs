@@ -15,7 +15,11 @@ struct Ran {
 /// Runs this very tool with these words.
 fn gond(words: &[&str]) -> Result<Ran> {
     let tool = std::env::current_exe().context("where is this tool?")?;
-    let output = Command::new(tool).args(words).stdin(Stdio::null()).output().context("cannot start this tool")?;
+    let output = Command::new(tool)
+        .args(words)
+        .stdin(Stdio::null())
+        .output()
+        .context("cannot start this tool")?;
     Ok(Ran {
         status: output.status.code(),
         output: String::from_utf8_lossy(&output.stdout).into_owned(),
@@ -74,21 +78,50 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
 }
 
 fn scripts(stand: &mut Stand<'_, '_>) -> Result<()> {
-    stand.case("output is what the lines print, no more", "# a comment\n\necho one two\necho three\n", 0, "one two\nthree\n")?;
+    stand.case(
+        "output is what the lines print, no more",
+        "# a comment\n\necho one two\necho three\n",
+        0,
+        "one two\nthree\n",
+    )?;
     stand.case("a script that only powers off succeeds", "poweroff\n", 0, "")?;
     stand.case("an empty script succeeds", "\n", 0, "")?;
     stand.case("a line that fails makes status 1", "false\necho after\n", 1, "after\n")?;
-    stand.case("a script goes on after a reboot", "echo before\nreboot\necho after\n", 0, "before\nafter\n")?;
-    stand.case("a failure before a reboot counts", "false\nreboot\necho after\n", 1, "after\n")?;
-    stand.case("lines behind a power-off count as failed", "poweroff\necho never\n", 1, "")?;
+    stand.case(
+        "a script goes on after a reboot",
+        "echo before\nreboot\necho after\n",
+        0,
+        "before\nafter\n",
+    )?;
+    stand.case(
+        "a failure before a reboot counts",
+        "false\nreboot\necho after\n",
+        1,
+        "after\n",
+    )?;
+    stand.case(
+        "lines behind a power-off count as failed",
+        "poweroff\necho never\n",
+        1,
+        "",
+    )?;
     let unknown = stand.play("no-such-program\n")?;
     let told = unknown.status == Some(1);
-    stand.bench.report("an unknown program makes status 1", if told { Ok(()) } else { unknown.expect(1, "") });
+    stand.bench.report(
+        "an unknown program makes status 1",
+        if told { Ok(()) } else { unknown.expect(1, "") },
+    );
     for run in 1..=2 {
         let hello = stand.play("hello\n")?;
         let counted = hello.status == Some(0) && hello.output.contains(&format!("run {run} "));
-        let outcome = if counted { Ok(()) } else { hello.expect(0, &format!("… run {run} …")) };
-        stand.bench.report(&format!("hello counts its runs across power-offs ({run})"), outcome);
+        let outcome = if counted {
+            Ok(())
+        } else {
+            hello.expect(0, &format!("… run {run} …"))
+        };
+        stand
+            .bench
+            .report(&format!("hello counts its runs across power-offs ({run})"), outcome);
     }
     Ok(())
 }
@@ -96,7 +129,9 @@ fn scripts(stand: &mut Stand<'_, '_>) -> Result<()> {
 fn files(stand: &mut Stand<'_, '_>) -> Result<()> {
     let (source, target) = (stand.bench.file("source"), stand.bench.file("target"));
     // Not a multiple of a page, with a page of zeroes in the middle.
-    let mut content: Vec<u8> = (0..100_003_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let mut content: Vec<u8> = (0..100_003_u32)
+        .map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect();
     content[8192..16384].fill(0);
     std::fs::write(&source, &content)?;
     let (disk, source, target_name) = (name(&stand.disk)?, name(&source)?, name(&target)?);
@@ -104,14 +139,23 @@ fn files(stand: &mut Stand<'_, '_>) -> Result<()> {
     stand.bench.report("import", imported.expect(0, ""));
     let info = stand.play("info imported\n")?;
     let there = info.status == Some(0) && !info.output.is_empty();
-    stand.bench.report("an imported object is there in the system", if there { Ok(()) } else { info.expect(0, "…") });
+    stand.bench.report(
+        "an imported object is there in the system",
+        if there { Ok(()) } else { info.expect(0, "…") },
+    );
     let exported = gond(&["export", &disk, "imported", &target_name])?;
     stand.bench.report("export", exported.expect(0, ""));
     let same = slurp(&target)? == content;
-    stand.bench.report("export gives back what import took", if same { Ok(()) } else { Err("the bytes differ".into()) });
+    stand.bench.report(
+        "export gives back what import took",
+        if same { Ok(()) } else { Err("the bytes differ".into()) },
+    );
     let checked = gond(&["check", &disk])?;
     let sound = checked.status == Some(0);
-    stand.bench.report("check finds the image sound", if sound { Ok(()) } else { checked.expect(0, "") });
+    stand.bench.report(
+        "check finds the image sound",
+        if sound { Ok(()) } else { checked.expect(0, "") },
+    );
     Ok(())
 }
 
@@ -121,14 +165,24 @@ fn refusals(stand: &mut Stand<'_, '_>) -> Result<()> {
     damaged[..16 << 10].fill(0x5a);
     let foreign = vec![0x42; 1 << 20];
     let truncated = &good[..good.len() / 2];
-    for (what, bytes) in [("damaged", &damaged[..]), ("foreign", &foreign[..]), ("truncated", truncated)] {
+    for (what, bytes) in [
+        ("damaged", &damaged[..]),
+        ("foreign", &foreign[..]),
+        ("truncated", truncated),
+    ] {
         let path = stand.bench.file("bad.img");
         std::fs::write(&path, bytes)?;
         let ran = gond(&["run", "--disk", &name(&path)?, "--script", "/dev/null"])?;
         let refused = ran.status == Some(1) && ran.complaints.contains("refused");
         let untouched = slurp(&path)? == bytes;
-        let outcome = if refused && untouched { Ok(()) } else { Err(format!("untouched: {untouched}\n{}", ran.complaints)) };
-        stand.bench.report(&format!("a {what} image is refused and not written to"), outcome);
+        let outcome = if refused && untouched {
+            Ok(())
+        } else {
+            Err(format!("untouched: {untouched}\n{}", ran.complaints))
+        };
+        stand
+            .bench
+            .report(&format!("a {what} image is refused and not written to"), outcome);
     }
     Ok(())
 }

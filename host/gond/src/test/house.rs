@@ -29,7 +29,14 @@ fn check(bench: &mut Bench<'_>, what: &str, mut command: Command) -> Result<()> 
     let output = command.output().context("cannot start cargo")?;
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said);
-    bench.report(what, if output.status.success() { Ok(()) } else { Err(cut(&said)) });
+    bench.report(
+        what,
+        if output.status.success() {
+            Ok(())
+        } else {
+            Err(cut(&said))
+        },
+    );
     Ok(())
 }
 
@@ -45,7 +52,10 @@ fn cut(text: &str) -> String {
 fn host_tests(bench: &mut Bench<'_>) -> Result<()> {
     bench.step("building the host tests");
     let mut command = build::cargo(bench.root());
-    command.args(["test", "--no-fail-fast", "--color", "never"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .args(["test", "--no-fail-fast", "--color", "never"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = command.spawn().context("cannot start cargo")?;
     let mut stderr = child.stderr.take().context("cargo has no standard error")?;
     let complaints = std::thread::spawn(move || {
@@ -79,6 +89,8 @@ fn host_tests(bench: &mut Bench<'_>) -> Result<()> {
 fn details(output: &str, name: &str) -> String {
     let head = format!("---- {name} stdout ----");
     let section = output.lines().skip_while(|line| *line != head).skip(1);
-    let lines: Vec<&str> = section.take_while(|line| !line.starts_with("---- ") && *line != "failures:").collect();
+    let lines: Vec<&str> = section
+        .take_while(|line| !line.starts_with("---- ") && *line != "failures:")
+        .collect();
     cut(lines.join("\n").trim())
 }

@@ -14,10 +14,10 @@ mod crash;
 use crate::arguments::misused;
 use crate::build::{self, Built};
 use crate::display::{self, Job};
+use crate::image;
 use crate::machine::{self, Machine};
 use crate::place::{self, Scratch};
 use crate::script::{self, Patience, Played, Source, Verdict};
-use crate::image;
 use anyhow::{Context, Result};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -31,11 +31,31 @@ struct Stage {
 }
 
 const STAGES: [Stage; 5] = [
-    Stage { name: "house", about: "formatting, lints and host tests", run: house::run },
-    Stage { name: "suite", about: "the suite inside the system", run: guest::run },
-    Stage { name: "contract", about: "the promises of the command line", run: contract::run },
-    Stage { name: "crash", about: "power cuts under load", run: crash::run },
-    Stage { name: "power", about: "OO1 across a power cut", run: guest::run_power },
+    Stage {
+        name: "house",
+        about: "formatting, lints and host tests",
+        run: house::run,
+    },
+    Stage {
+        name: "suite",
+        about: "the suite inside the system",
+        run: guest::run,
+    },
+    Stage {
+        name: "contract",
+        about: "the promises of the command line",
+        run: contract::run,
+    },
+    Stage {
+        name: "crash",
+        about: "power cuts under load",
+        run: crash::run,
+    },
+    Stage {
+        name: "power",
+        about: "OO1 across a power cut",
+        run: guest::run_power,
+    },
 ];
 
 /// What was found so far.
@@ -163,7 +183,10 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
                 let name = parser.value().map_err(usage)?.string().map_err(usage)?;
                 if !STAGES.iter().any(|stage| stage.name == name) {
                     let names: Vec<_> = STAGES.iter().map(|stage| stage.name).collect();
-                    return Err(misused("test", format!("there is no stage '{name}'; there are {}", names.join(", "))));
+                    return Err(misused(
+                        "test",
+                        format!("there is no stage '{name}'; there are {}", names.join(", ")),
+                    ));
                 }
                 only.push(name);
             }
@@ -173,14 +196,21 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     }
     let root = place::root()?;
     let mut tally = Tally::default();
-    for stage in STAGES.iter().filter(|stage| only.is_empty() || only.iter().any(|name| name == stage.name)) {
+    for stage in STAGES
+        .iter()
+        .filter(|stage| only.is_empty() || only.iter().any(|name| name == stage.name))
+    {
         run_stage(stage, &root, keep, &mut tally)?;
     }
     for name in &tally.failed {
         println!("{} {name}", display::bad("FAILED"));
     }
     println!("{} passed, {} failed", tally.passed, tally.failed.len());
-    Ok(if tally.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if tally.failed.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 fn run_stage(stage: &Stage, root: &Path, keep: Keep, tally: &mut Tally) -> Result<()> {
@@ -202,8 +232,15 @@ fn run_stage(stage: &Stage, root: &Path, keep: Keep, tally: &mut Tally) -> Resul
     bench.job.clear();
     let seconds = bench.job.elapsed().as_secs();
     let (passed, failed) = (bench.tally.passed - passed, bench.tally.failed.len() - failed);
-    let mark = if failed == 0 { display::good("ok") } else { display::bad("failed") };
-    println!("{:10} {mark}: {passed} passed, {failed} failed, {seconds} s", stage.name);
+    let mark = if failed == 0 {
+        display::good("ok")
+    } else {
+        display::bad("failed")
+    };
+    println!(
+        "{:10} {mark}: {passed} passed, {failed} failed, {seconds} s",
+        stage.name
+    );
     Ok(())
 }
 
@@ -212,7 +249,11 @@ fn run_stage(stage: &Stage, root: &Path, keep: Keep, tally: &mut Tally) -> Resul
 pub fn cases(output: &str) -> Vec<(String, Option<String>)> {
     let mut found = Vec::new();
     for line in output.lines() {
-        let Some((name, result)) = line.trim().strip_prefix("test ").and_then(|rest| rest.split_once(" ... ")) else {
+        let Some((name, result)) = line
+            .trim()
+            .strip_prefix("test ")
+            .and_then(|rest| rest.split_once(" ... "))
+        else {
             continue;
         };
         let name = name.trim().trim_end_matches(" - should panic").to_owned();
@@ -239,7 +280,10 @@ mod tests {
     fn cases_are_parsed() {
         let output = "hello\ntest a::b ... ok\ntest c - should panic ... ok\n test d ... FAILED: 3 is not 4\ntest e ... ignored, slow\ntest result: ok. 1 passed\n";
         let expected = [("a::b", None), ("c", None), ("d", Some("FAILED: 3 is not 4"))];
-        let expected: Vec<_> = expected.iter().map(|(name, why)| (name.to_string(), why.map(str::to_owned))).collect();
+        let expected: Vec<_> = expected
+            .iter()
+            .map(|(name, why)| (name.to_string(), why.map(str::to_owned)))
+            .collect();
         assert_eq!(cases(output), expected);
     }
 }

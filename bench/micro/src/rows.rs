@@ -1,0 +1,274 @@
+//! The rows: what each measures, and how.
+
+use core::{
+    cell::Cell,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use rt::{
+    Clist, Directory, Object, Result,
+    abi::{
+        Rights,
+        address::PAGE,
+        layout::{Capability, PRIORITY_DEFAULT},
+    },
+    arguments, call,
+    pdx::{self, Domain},
+    pdx_entry,
+    sync::Semaphore,
+    task::{Options, Program},
+    thread::{self, Thread},
+    thread_entry,
+};
+
+use crate::{
+    WORD_NOTHING,
+    measure::{SAMPLES, Samples},
+};
+
+/// A row: its name, what it measures, and the measurement.
+pub struct Measurement {
+    /// Its name; where Linux does the same work, the same as there.
+    pub name: &'static str,
+    /// What it measures.
+    pub text: &'static str,
+    /// Takes the samples.
+    pub run: fn(&'static str) -> Result<Samples>,
+}
+
+const fn row(name: &'static str, text: &'static str, run: fn(&'static str) -> Result<Samples>) -> Measurement {
+    Measurement { name, text, run }
+}
+
+/// All rows.
+pub static ROWS: &[Measurement] = &[
+    row("null-call", "a system call that only tells the calling thread", null_call),
+    row("apd-lookup", "asking for rights that are in the validation cache", apd_lookup),
+    row("pdx-round-trip", "a protected call and its return; the callee's domain holds nothing of the caller's", pdx_round_trip),
+    row("pdx-merge", "a protected call and its return; the callee's domain extends the caller's", pdx_merge),
+    row("sem-signal-wait", "signalling a semaphore and taking it", sem_signal_wait),
+    row("sem-round-trip", "two threads that hand a semaphore to each other", sem_round_trip),
+    row("yield-switch", "switching to another thread of the same domain", yield_switch),
+    row("thread-create-delete", "creating a thread that ends at once, and waiting for it", thread_create_delete),
+    row("task-create-exit", "cloning this program's image, starting it, its end and its reaping", task_create_exit),
+    row("object-create-touch-delete", "creating an object of one page, writing to it, deleting it", object_create_touch_delete),
+    row("first-touch", "writing to a further page of an object for the first time", first_touch),
+    row("page-flush", "putting one changed page on stable storage", page_flush),
+];
+
+fn null_call(name: &'static str) -> Result<Samples> {
+    const BATCH: u64 = 100;
+    Samples::new(name, BATCH).take(SAMPLES, || {
+        for _ in 0..BATCH {
+            call::thread_my_id();
+        }
+        Ok(())
+    })
+}
+
+fn apd_lookup(name: &'static str) -> Result<Samples> {
+    const BATCH: u64 = 100;
+    let address = Directory::root()?.object().base();
+    Samples::new(name, BATCH).take(SAMPLES, || {
+        for _ in 0..BATCH {
+            call::apd_lookup(address, Rights::R.bits().into())?;
+        }
+        Ok(())
+    })
+}
+
+pdx_entry!(nothing_entry, nothing);
+
+fn nothing(w0: u64, _: u64, _: u64, _: u64) -> (u64, u64) {
+    (w0, 0)
+}
+
+/// Calls a procedure of this very image in a domain that holds the image and, by `domain`, more.
+fn protected_call(name: &'static str, domain: Domain) -> Result<Samples> {
+    const BATCH: u64 = 100;
+    let image = pdx::own_image().ok_or(rt::Error::NotAProgram)?.0;
+    let callee = pdx::clist_for(&[])?;
+    let entry = nothing_entry();
+    let password = pdx::register(image, &callee, &[entry])?;
+    let mut own = Clist::create()?;
+    own.insert(Capability { address: image, password })?;
+    call::apd_insert(0, own.object().base())?;
+    let samples = Samples::new(name, BATCH).take(SAMPLES, || {
+        for index in 0..BATCH {
+            pdx::call(entry, domain, [index, 0, 0, 0])?;
+        }
+        Ok(())
+    });
+    call::apd_delete(0)?;
+    call::obj_passwd(image, password, 0)?;
+    own.object().clone().delete()?;
+    callee.object().clone().delete()?;
+    samples
+}
+
+fn pdx_round_trip(name: &'static str) -> Result<Samples> {
+    protected_call(name, Domain::Empty)
+}
+
+fn pdx_merge(name: &'static str) -> Result<Samples> {
+    protected_call(name, Domain::Merge)
+}
+
+fn sem_signal_wait(name: &'static str) -> Result<Samples> {
+    const BATCH: u64 = 50;
+    let object = Object::create(PAGE)?;
+    let semaphore = Semaphore::create(object.base(), 0)?;
+    let samples = Samples::new(name, BATCH).take(SAMPLES, || {
+        for _ in 0..BATCH {
+            semaphore.signal()?;
+            semaphore.wait()?;
+        }
+        Ok(())
+    });
+    semaphore.delete()?;
+    object.delete()?;
+    samples
+}
+
+thread_entry!(answer_entry, answer);
+
+/// Answers each signal at the first semaphore with one at the second, until they are deleted.
+fn answer(base: u64) -> u64 {
+    let (question, answer) = (Semaphore::at(base), Semaphore::at(base + 8));
+    while question.wait().and_then(|()| answer.signal()).is_ok() {}
+    0
+}
+
+fn sem_round_trip(name: &'static str) -> Result<Samples> {
+    const BATCH: u64 = 20;
+    let object = Object::create(PAGE)?;
+    let question = Semaphore::create(object.base(), 0)?;
+    let reply = Semaphore::create(object.base() + 8, 0)?;
+    let other = thread::start(answer_entry(), object.base(), PRIORITY_DEFAULT)?;
+    let samples = Samples::new(name, BATCH).take(SAMPLES, || {
+        for _ in 0..BATCH {
+            question.signal()?;
+            reply.wait()?;
+        }
+        Ok(())
+    });
+    question.delete()?;
+    other.join_status()?;
+    reply.delete()?;
+    object.delete()?;
+    samples
+}
+
+thread_entry!(yield_entry, yield_until_told);
+
+static TOLD: AtomicBool = AtomicBool::new(false);
+
+fn yield_until_told(_: u64) -> u64 {
+    while !TOLD.load(Ordering::Relaxed) {
+        thread::yield_now();
+    }
+    0
+}
+
+fn yield_switch(name: &'static str) -> Result<Samples> {
+    const YIELDS: u64 = 50;
+    TOLD.store(false, Ordering::Relaxed);
+    let other = thread::start(yield_entry(), 0, priority()?)?;
+    // Each yield comes back by another one: two switches.
+    let samples = Samples::new(name, YIELDS * 2).take(SAMPLES, || {
+        for _ in 0..YIELDS {
+            thread::yield_now();
+        }
+        Ok(())
+    });
+    TOLD.store(true, Ordering::Relaxed);
+    other.join_status()?;
+    samples
+}
+
+/// The priority of this thread, for others that shall alternate with it.
+fn priority() -> Result<u64> {
+    Ok(call::thread_info(Thread::current().id())?.priority)
+}
+
+thread_entry!(end_entry, end);
+
+fn end(status: u64) -> u64 {
+    status
+}
+
+fn thread_create_delete(name: &'static str) -> Result<Samples> {
+    const BATCH: u64 = 10;
+    let entry = end_entry();
+    Samples::new(name, BATCH).take(SAMPLES, || {
+        for _ in 0..BATCH {
+            thread::start(entry, 0, PRIORITY_DEFAULT)?.join_status()?;
+        }
+        Ok(())
+    })
+}
+
+fn task_create_exit(name: &'static str) -> Result<Samples> {
+    const BATCH: u64 = 4;
+    let own_name = arguments::program();
+    let program = Program::find(&Directory::root()?, own_name)?;
+    let options = Options { word: WORD_NOTHING, ..Options::default() };
+    Samples::new(name, BATCH).take(SAMPLES / 2, || {
+        for _ in 0..BATCH {
+            program.start(own_name, &[], &options)?.wait_status()?;
+        }
+        Ok(())
+    })
+}
+
+fn object_create_touch_delete(name: &'static str) -> Result<Samples> {
+    const BATCH: u64 = 10;
+    Samples::new(name, BATCH).take(SAMPLES, || {
+        for _ in 0..BATCH {
+            let object = Object::create(PAGE)?;
+            object.first::<Cell<u64>>()?.set(1);
+            object.delete()?;
+        }
+        Ok(())
+    })
+}
+
+fn first_touch(name: &'static str) -> Result<Samples> {
+    const BATCH: u64 = 64;
+    let mut samples = Samples::new(name, BATCH);
+    for round in 0..SAMPLES + 2 {
+        let object = Object::create((BATCH + 1) * PAGE)?;
+        object.first::<Cell<u64>>()?.set(1);
+        let region = object.region();
+        let start = rt::time::ticks();
+        for page in 1..=BATCH {
+            if let Some(word) = region.at_offset::<Cell<u64>>(page * PAGE) {
+                word.set(page);
+            }
+        }
+        let ticks = rt::time::ticks().wrapping_sub(start);
+        object.delete()?;
+        if round >= 2 {
+            samples.add(ticks);
+        }
+    }
+    Ok(samples)
+}
+
+fn page_flush(name: &'static str) -> Result<Samples> {
+    // A name, so that an interrupted run leaves nothing that cannot be found.
+    const NAME: &str = "micro-page";
+    let mut directory = Directory::root()?;
+    let object = match directory.open_object(NAME)? {
+        Some(object) => object,
+        None => directory.create(NAME, rt::Kind::Data, PAGE, 0)?,
+    };
+    object.flush()?;
+    let word = object.first::<Cell<u64>>()?;
+    let samples = Samples::new(name, 1).take(SAMPLES / 4, || {
+        word.set(word.get() + 1);
+        Ok(call::page_flush(object.base(), 1)?)
+    });
+    directory.delete(NAME)?;
+    samples
+}

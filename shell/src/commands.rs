@@ -1,0 +1,203 @@
+//! The commands: a table of names, usage, help and functions.
+
+mod objects;
+mod system;
+
+use alloc::{string::String, vec::Vec};
+use core::fmt;
+
+use rt::println;
+
+use crate::{place::Place, programs, text};
+
+/// The state of the shell.
+#[derive(Debug, Default)]
+pub struct Shell {
+    /// Where the user is.
+    pub place: Place,
+    /// Lines that failed.
+    pub failures: u64,
+    /// Lines come from the host tool.
+    pub scripted: bool,
+}
+
+/// Why a command failed.
+#[derive(Debug)]
+pub enum Complaint {
+    /// The system or the runtime refused.
+    Runtime(rt::Error),
+    /// A sentence for the user.
+    Said(String),
+    /// The arguments are not what the command takes.
+    Usage,
+}
+
+impl Complaint {
+    /// For `ok_or_else`.
+    pub const fn usage() -> Self {
+        Self::Usage
+    }
+}
+
+impl<E: Into<rt::Error>> From<E> for Complaint {
+    fn from(error: E) -> Self {
+        Self::Runtime(error.into())
+    }
+}
+
+impl fmt::Display for Complaint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Runtime(error) => error.fmt(f),
+            Self::Said(text) => f.write_str(text),
+            Self::Usage => f.write_str("wrong arguments"),
+        }
+    }
+}
+
+/// What a command gives.
+pub type Outcome<T = ()> = Result<T, Complaint>;
+
+/// Fails with a sentence.
+pub fn said<T>(text: String) -> Outcome<T> {
+    Err(Complaint::Said(text))
+}
+
+/// A command.
+struct Command {
+    name: &'static str,
+    arguments: &'static str,
+    /// One line.
+    summary: &'static str,
+    /// More, for `help COMMAND`; may be empty.
+    text: &'static str,
+    run: Run,
+}
+
+/// How a command is run.
+enum Run {
+    /// It succeeds or complains.
+    Plain(fn(&mut Shell, &[&str]) -> Outcome),
+    /// It ends with a status of its own.
+    Status(fn(&mut Shell, &[&str]) -> Outcome<u64>),
+}
+
+use Run::{Plain, Status};
+
+const fn command(name: &'static str, arguments: &'static str, summary: &'static str, text: &'static str, run: Run) -> Command {
+    Command { name, arguments, summary, text, run }
+}
+
+static COMMANDS: &[Command] = &[
+    command("help", "[COMMAND]", "list the commands, or tell more of one", "", Plain(help)),
+    command("ls", "[DIRECTORY]", "list names: kind, size, address",
+        "The size is that of the content; an object is whole pages.", Plain(objects::ls)),
+    command("cd", "[DIRECTORY]", "go to a directory (the root if none is given)", "", Plain(objects::cd)),
+    command("pwd", "", "show where you are", "", Plain(objects::pwd)),
+    command("mkdir", "NAME", "make a directory", "", Plain(objects::mkdir)),
+    command("create", "NAME SIZE", "make a persistent object of zero bytes",
+        "SIZE is in bytes, or with K, M or G behind it: create notes 64K.\nThe object gets an address that is its own for ever, and an owner capability in the root Clist.",
+        Plain(objects::create)),
+    command("rm", "NAME", "destroy an object and take its name away",
+        "Every program that uses the object loses it at once.", Plain(objects::rm)),
+    command("info", "NAME", "show what the system knows of an object", "NAME may also be an address.", Plain(objects::info)),
+    command("write", "NAME OFFSET TEXT...", "write text into an object", "Words are joined by a space and ended by a newline.", Plain(objects::write)),
+    command("cat", "NAME", "show the text in an object", "The text ends at the first zero byte.", Plain(objects::cat)),
+    command("caps", "[NAME]", "show the capabilities that the shell holds, or those for an object",
+        "A capability is an address and a password. Whoever knows it has its rights.", Plain(objects::caps)),
+    command("grant", "NAME RIGHTS", "make a new capability for an object",
+        "RIGHTS are letters: r read, w write, x execute, d destroy. The capability is printed; give it to whom you trust.",
+        Plain(objects::grant)),
+    command("revoke", "NAME PASSWORD", "take a password of an object away",
+        "Whoever came in by it is out at once, and durably.", Plain(objects::revoke)),
+    command("ps", "", "list the threads", "", Plain(system::ps)),
+    command("domains", "", "list the protection domains", "", Plain(system::domains)),
+    command("mem", "", "show memory and disk in use", "", Plain(system::mem)),
+    command("sync", "", "make everything stable now",
+        "The system does so by itself every second.", Plain(system::sync)),
+    command("run", "PROGRAM [ARGUMENT...]", "run a program; its name alone does as well",
+        "Ctrl-C ends the program.", Status(programs::run_command)),
+    command("oo1", "[COMMAND]", "the object database benchmark: oo1 create, oo1 run, oo1 pdx",
+        "A program; 'oo1' alone lists its commands.", Status(oo1)),
+    command("time", "COMMAND...", "run a command and show how long it took", "", Status(system::time)),
+    command("sleep", "SECONDS", "wait", "Decimals are allowed: sleep 0.5.", Plain(system::sleep)),
+    command("echo", "[WORD...]", "print words", "", Plain(system::echo)),
+    command("true", "", "succeed", "", Status(|_, _| Ok(0))),
+    command("false", "", "fail", "", Status(|_, _| Ok(1))),
+    command("reboot", "", "make everything stable and start anew", "", Plain(system::reboot)),
+    command("poweroff", "", "make everything stable and switch off", "", Plain(system::poweroff)),
+];
+
+/// The names of all commands.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    COMMANDS.iter().map(|command| command.name)
+}
+
+impl Shell {
+    /// Does what a line says and gives its status, 0 for success.
+    pub fn run_line(&mut self, line: &str) -> u64 {
+        let status = match text::words(line) {
+            Ok(words) => self.run_words(&words.iter().map(String::as_str).collect::<Vec<_>>()),
+            Err(error) => {
+                println!("{error}");
+                2
+            }
+        };
+        self.failures += u64::from(status != 0);
+        status
+    }
+
+    /// Does what the words of a line say.
+    pub fn run_words(&mut self, words: &[&str]) -> u64 {
+        let Some((name, arguments)) = words.split_first() else { return 0 };
+        let command = COMMANDS.iter().find(|command| command.name == *name);
+        let outcome = match command.map(|command| &command.run) {
+            Some(Plain(run)) => run(self, arguments).map(|()| 0),
+            Some(Status(run)) => run(self, arguments),
+            None => programs::run(self, name, arguments),
+        };
+        match (outcome, command) {
+            (Ok(status), _) => status,
+            (Err(Complaint::Usage), Some(command)) => {
+                println!("usage: {} {}", command.name, command.arguments);
+                2
+            }
+            (Err(complaint @ Complaint::Said(_)), _) => {
+                println!("{complaint}");
+                1
+            }
+            (Err(complaint), _) => {
+                println!("{name}: {complaint}");
+                1
+            }
+        }
+    }
+}
+
+fn help(_: &mut Shell, arguments: &[&str]) -> Outcome {
+    match arguments {
+        [] => {
+            for command in COMMANDS {
+                println!("  {:<9}{:<23}{}", command.name, command.arguments, command.summary);
+            }
+            println!("Any other word is the name of a program. Words may be quoted; # begins a comment.");
+            Ok(())
+        }
+        [name] => {
+            let Some(command) = COMMANDS.iter().find(|command| command.name == *name) else {
+                return said(alloc::format!("help: there is no command '{name}'; 'help' lists them"));
+            };
+            println!("usage: {} {}\n{}.", command.name, command.arguments, command.summary);
+            if !command.text.is_empty() {
+                println!("{}", command.text);
+            }
+            Ok(())
+        }
+        _ => Err(Complaint::Usage),
+    }
+}
+
+/// The benchmark is a program like others; it stands among the commands so that `help` shows it.
+fn oo1(shell: &mut Shell, arguments: &[&str]) -> Outcome<u64> {
+    programs::run(shell, "oo1", arguments)
+}

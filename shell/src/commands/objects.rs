@@ -1,0 +1,211 @@
+//! Commands on names, objects and capabilities.
+
+use alloc::{format, string::String, vec::Vec};
+use core::cell::Cell;
+
+use abi::layout::{Capability, OBJECT_PERSISTENT, OBJECT_STACK};
+use rt::{Clist, Directory, Error, Kind, Object, Rights, call, directory::Found, names, print, println};
+
+use super::{Complaint, Outcome, Shell, said};
+use crate::text::{self, Bytes};
+
+/// What a name leads to, with the name in the complaint.
+fn find(shell: &Shell, name: &str) -> Outcome<Found> {
+    match shell.place.find(name) {
+        Err(Error::NoSuchName) => said(format!("{name}: there is no such name; 'ls' lists them")),
+        other => Ok(other?),
+    }
+}
+
+pub fn ls(shell: &mut Shell, arguments: &[&str]) -> Outcome {
+    let path = match arguments {
+        [] => ".",
+        [path] => path,
+        _ => return Err(Complaint::Usage),
+    };
+    let mut all = shell.place.directory(path)?.list()?;
+    all.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    for named in &all {
+        let Found { kind, capability, word } = named.found;
+        let size = match kind {
+            Kind::Data | Kind::Program if word > 0 => Some(word),
+            _ => call::obj_info(capability.address).ok().map(|info| info.bytes),
+        };
+        let size = size.map_or_else(|| String::from("-"), |bytes| format!("{}", Bytes(bytes)));
+        println!("{:<10}{size:>10}  {:#014x}  {}", kind.name(), capability.address, named.name);
+    }
+    Ok(())
+}
+
+pub fn cd(shell: &mut Shell, arguments: &[&str]) -> Outcome {
+    match arguments {
+        [] => Ok(shell.place.enter("/")?),
+        [path] => Ok(shell.place.enter(path)?),
+        _ => Err(Complaint::Usage),
+    }
+}
+
+pub fn pwd(shell: &mut Shell, arguments: &[&str]) -> Outcome {
+    if !arguments.is_empty() {
+        return Err(Complaint::Usage);
+    }
+    println!("{}", shell.place.path());
+    Ok(())
+}
+
+pub fn mkdir(shell: &mut Shell, arguments: &[&str]) -> Outcome {
+    let [path] = arguments else { return Err(Complaint::Usage) };
+    let (mut directory, name) = shell.place.parent(path)?;
+    directory.create_directory(&name)?;
+    Ok(())
+}
+
+pub fn create(shell: &mut Shell, arguments: &[&str]) -> Outcome {
+    let [path, size] = arguments else { return Err(Complaint::Usage) };
+    let Some(bytes) = text::size(size).filter(|bytes| *bytes > 0) else {
+        return said(format!("create: '{size}' is not a size; try 4096, 64K, 3M or 1G"));
+    };
+    let (mut directory, name) = shell.place.parent(path)?;
+    let object = directory.create(&name, Kind::Data, bytes, 0)?;
+    println!("{path}: {} at {:#x}", Bytes(object.bytes()), object.base());
+    Ok(())
+}
+
+pub fn rm(shell: &mut Shell, arguments: &[&str]) -> Outcome {
+    let [path] = arguments else { return Err(Complaint::Usage) };
+    let found = find(shell, path)?;
+    let own = [abi::address::ROOT_CLIST, abi::address::ROOT_DIRECTORY, abi::address::FIRST_PROGRAM];
+    if own.contains(&found.capability.address) {
+        return said(format!("rm: {path} is what the system starts from; it stays"));
+    }
+    if found.kind == Kind::Directory && !Directory::open(found.capability.address)?.list()?.is_empty() {
+        return said(format!("rm: {path} is not empty"));
+    }
+    let (mut directory, name) = shell.place.parent(path)?;
+    Ok(directory.delete(&name)?)
+}
+
+/// The address that a name leads to, or that a number is.
+fn address_of(shell: &Shell, text: &str) -> Outcome<u64> {
+    match text::number(text) {
+        Some(address) => Ok(address),
+        None => Ok(find(shell, text)?.capability.address),
+    }
+}
+
+pub fn info(shell: &mut Shell, arguments: &[&str]) -> Outcome {
+    let [name] = arguments else { return Err(Complaint::Usage) };
+    let address = address_of(shell, name)?;
+    let info = call::obj_info(address)?;
+    println!("address       {:#x}", info.base);
+    println!("size          {} ({} bytes)", Bytes(info.bytes), info.bytes);
+    println!("your rights   {}", Rights::from_bits(info.rights).unwrap_or_default());
+    let life = match info.flags {
+        flags if flags & OBJECT_PERSISTENT != 0 => "persistent",
+        flags if flags & OBJECT_STACK != 0 => "a stack, goes with its thread",
+        _ => "transient, goes with its task",
+    };
+    println!("life          {life}");
+    println!("capabilities  {}, and {} for protected calls", info.capabilities, info.pdx);
+    println!("in memory     {}", Bytes(info.resident * abi::address::PAGE));
+    if info.tag != 0 {
+        println!("tag           {:#x}", info.tag);
+    }
+    if let Ok(found) = shell.place.find(name) {
+        println!("kind          {}", found.kind.name());
+        if found.kind == Kind::Service {
+            println!("entry         {:#x}", found.word);
+        }
+    }
+    Ok(())
+}
+
+pub fn write(shell: &mut Shell, arguments: &[&str]) -> Outcome {
+    let [name, offset, words @ ..] = arguments else { return Err(Complaint::Usage) };
+    let Some(offset) = text::size(offset) else {
+        return said(format!("write: '{offset}' is not an offset"));
+    };
+    let object = Object::open(find(shell, name)?.capability.address)?;
+    let mut line = words.join(" ");
+    line.push('\n');
+    let region = object.region();
+    let end = offset.checked_add(line.len() as u64).filter(|end| *end <= region.bytes());
+    let Some(cells) = end.and_then(|_| region.slice::<Cell<u8>>(region.pointer(offset), line.len())) else {
+        return said(format!("write: the text does not fit; {name} has {} bytes", region.bytes()));
+    };
+    for (cell, byte) in cells.iter().zip(line.bytes()) {
+        cell.set(byte);
+    }
+    Ok(())
+}
+
+pub fn cat(shell: &mut Shell, arguments: &[&str]) -> Outcome {
+    let [name] = arguments else { return Err(Complaint::Usage) };
+    let found = find(shell, name)?;
+    let object = Object::open(found.capability.address)?;
+    let cells = object.region().cells();
+    // The content of a data object may be shorter than its pages.
+    let length = if found.kind == Kind::Data && found.word > 0 { found.word as usize } else { cells.len() };
+    let content = cells.get(..length).unwrap_or(cells);
+    let text: Vec<u8> = content.iter().map(Cell::get).take_while(|byte| *byte != 0).collect();
+    let shown: String = String::from_utf8_lossy(&text).chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '.' } else { c }).collect();
+    print!("{shown}");
+    if !shown.is_empty() && !shown.ends_with('\n') {
+        println!();
+    }
+    Ok(())
+}
+
+/// A name for each address that the root directory knows.
+fn names_of_addresses() -> rt::Result<Vec<(u64, String)>> {
+    Ok(Directory::root()?.list()?.into_iter().map(|named| (named.found.capability.address, named.name)).collect())
+}
+
+pub fn caps(shell: &mut Shell, arguments: &[&str]) -> Outcome {
+    let only = match arguments {
+        [] => None,
+        [name] => Some(call::obj_info(address_of(shell, name)?)?.base),
+        _ => return Err(Complaint::Usage),
+    };
+    let names = names_of_addresses()?;
+    let apd = call::apd_get()?;
+    let slots = apd.slots.get(..apd.count as usize).unwrap_or_default();
+    for (slot, address) in slots.iter().enumerate() {
+        let clist = Clist::open(*address)?;
+        println!("Clist {slot} at {address:#x}{}", if (slot as u64) < apd.locked { " (locked)" } else { "" });
+        for Capability { address, password } in clist.capabilities()? {
+            if only.is_none_or(|only| only == address) {
+                let name = names.iter().find(|(known, _)| *known == address).map_or("", |(_, name)| name);
+                println!("  {address:#x}:{password:#018x}  {name}");
+            }
+        }
+    }
+    Ok(())
+}
+
+pub fn grant(shell: &mut Shell, arguments: &[&str]) -> Outcome {
+    let [name, letters] = arguments else { return Err(Complaint::Usage) };
+    let Some(rights) = text::rights(letters) else {
+        return said(format!("grant: '{letters}' are not rights; use letters of rwxd"));
+    };
+    let address = find(shell, name)?.capability.address;
+    let password = call::obj_passwd(address, 0, rights.bits().into())?;
+    println!("{address:#x}:{password:#018x}  {rights}");
+    Ok(())
+}
+
+pub fn revoke(shell: &mut Shell, arguments: &[&str]) -> Outcome {
+    let [name, text] = arguments else { return Err(Complaint::Usage) };
+    // What `grant` printed may be given as it is.
+    let digits = text.rsplit(':').next().unwrap_or(text);
+    let Some(password) = text::number(digits) else {
+        return said(format!("revoke: '{text}' is not a password"));
+    };
+    let address = find(shell, name)?.capability.address;
+    call::obj_passwd(address, password, 0)?;
+    // A password that is gone is of no use in the Clist either.
+    match Clist::root()?.remove(Capability { address, password }) {
+        Ok(()) | Err(Error::Clist(names::clist::Error::NotFound)) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,45 @@
+//! Running programs.
+
+use alloc::vec::Vec;
+
+use rt::{
+    Error, Kind, call, println,
+    task::{Options, Program},
+};
+
+use crate::commands::{Complaint, Outcome, Shell, said};
+
+/// Runs a program in the foreground and gives the status it ended with.
+///
+/// Ctrl-C at the terminal ends it: the system does that by itself, so a program that hangs cannot
+/// keep the terminal.
+pub fn run(shell: &Shell, name: &str, arguments: &[&str]) -> Outcome<u64> {
+    let found = match shell.place.find_program(name) {
+        Ok(found) => found,
+        Err(Error::NoSuchName) => {
+            return said(alloc::format!("{name}: no such command or program; 'help' lists the commands, 'ls' the programs"));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if found.kind != Kind::Program {
+        return said(alloc::format!("{name}: this is a {}, not a program; 'info {name}' tells more", found.kind.name()));
+    }
+    let task = Program::at(found.capability.address)?.start(name, arguments, &Options::default())?;
+    let foreground = call::console_foreground(task.thread());
+    let ended = task.wait();
+    // The interrupt character is the shell's again.
+    call::console_foreground(0)?;
+    foreground?;
+    let ended = ended?;
+    if ended.report.exception != 0 {
+        println!("{ended}");
+    }
+    Ok(ended.report.status)
+}
+
+/// `run PROGRAM [ARGUMENT...]`.
+pub fn run_command(shell: &mut Shell, arguments: &[&str]) -> Outcome<u64> {
+    let (name, rest) = arguments.split_first().ok_or_else(Complaint::usage)?;
+    let rest: Vec<&str> = rest.to_vec();
+    run(shell, name, &rest)
+}

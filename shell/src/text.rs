@@ -1,0 +1,177 @@
+//! Text of the command line: words, numbers, sizes, rights. All of it pure.
+
+use alloc::{string::String, vec::Vec};
+use core::fmt;
+
+use rt::Rights;
+
+/// Why a line has no words.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum LineError {
+    /// A quote is not closed.
+    OpenQuote(char),
+    /// A backslash is the last character.
+    LastBackslash,
+}
+
+impl fmt::Display for LineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OpenQuote(quote) => write!(f, "the quote {quote} is not closed"),
+            Self::LastBackslash => f.write_str("there is nothing behind the backslash"),
+        }
+    }
+}
+
+/// Cuts a line into words. Blanks separate; `'` quotes everything, `"` everything but `\`, which takes
+/// the next character as it is; `#` at the beginning of a word begins a comment.
+pub fn words(line: &str) -> Result<Vec<String>, LineError> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    let mut characters = line.chars();
+    while let Some(character) = characters.next() {
+        match (quote, character) {
+            (Some(open), _) if character == open => quote = None,
+            (None | Some('"'), '\\') => {
+                word.get_or_insert_default().push(characters.next().ok_or(LineError::LastBackslash)?);
+            }
+            (Some(_), _) => word.get_or_insert_default().push(character),
+            (None, '\'' | '"') => {
+                quote = Some(character);
+                word.get_or_insert_default();
+            }
+            (None, '#') if word.is_none() => break,
+            (None, _) if character.is_whitespace() => words.extend(word.take()),
+            (None, _) => word.get_or_insert_default().push(character),
+        }
+    }
+    words.extend(word);
+    quote.map_or(Ok(words), |open| Err(LineError::OpenQuote(open)))
+}
+
+/// A number: decimal, or hexadecimal behind `0x`.
+pub fn number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+/// A size in bytes: a number, and `K`, `M` or `G` behind it.
+pub fn size(text: &str) -> Option<u64> {
+    let (digits, factor) = match text.char_indices().last()? {
+        (at, 'K' | 'k') => (text.get(..at)?, 1 << 10),
+        (at, 'M' | 'm') => (text.get(..at)?, 1 << 20),
+        (at, 'G' | 'g') => (text.get(..at)?, 1 << 30),
+        _ => (text, 1),
+    };
+    number(digits)?.checked_mul(factor)
+}
+
+/// A duration in seconds, with up to nine decimals, in nanoseconds.
+pub fn seconds(text: &str) -> Option<u64> {
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(whole) || !digits(decimals) || decimals.len() > 9 {
+        return None;
+    }
+    let fraction = decimals.parse::<u64>().ok()? * 10u64.pow(9 - decimals.len() as u32);
+    whole.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(fraction)
+}
+
+/// Rights by their letters: `rwxd`; dashes may stand between.
+pub fn rights(text: &str) -> Option<Rights> {
+    let mut rights = Rights::NONE;
+    for letter in text.chars() {
+        rights = rights.union(match letter {
+            'r' => Rights::R,
+            'w' => Rights::W,
+            'x' => Rights::X,
+            'd' => Rights::D,
+            '-' => Rights::NONE,
+            _ => return None,
+        });
+    }
+    (!rights.is_empty()).then_some(rights)
+}
+
+/// Shows bytes in the largest unit that keeps three digits: `4 KiB`, `3.7 MiB`.
+#[derive(Copy, Clone, Debug)]
+pub struct Bytes(pub u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (mut tenths, mut unit) = (u128::from(self.0) * 10, 0);
+        while tenths >= 10_240 && unit < UNITS.len() - 1 {
+            tenths /= 1024;
+            unit += 1;
+        }
+        let text = if tenths.is_multiple_of(10) || unit == 0 {
+            alloc::format!("{} {}", tenths / 10, UNITS[unit])
+        } else {
+            alloc::format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit])
+        };
+        f.pad(&text)
+    }
+}
+
+const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+
+/// Shows nanoseconds as seconds, milliseconds or microseconds.
+#[derive(Copy, Clone, Debug)]
+pub struct Nanoseconds(pub u64);
+
+impl fmt::Display for Nanoseconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self.0 {
+            0..10_000 => alloc::format!("{} ns", self.0),
+            10_000..10_000_000 => alloc::format!("{} µs", self.0 / 1_000),
+            10_000_000..10_000_000_000 => alloc::format!("{} ms", self.0 / 1_000_000),
+            _ => alloc::format!("{}.{} s", self.0 / 1_000_000_000, self.0 / 100_000_000 % 10),
+        };
+        f.pad(&text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cut(line: &str) -> Vec<String> {
+        words(line).expect("words")
+    }
+
+    #[test]
+    fn lines_fall_into_words() {
+        assert_eq!(cut("  create  a 10K "), ["create", "a", "10K"]);
+        assert_eq!(cut("write a 0 'two  words' x\\ y \"a\\\"b'c\""), ["write", "a", "0", "two  words", "x y", "a\"b'c"]);
+        assert_eq!(cut("echo '' a''b"), ["echo", "", "ab"]);
+        assert_eq!(cut("echo a#b # comment"), ["echo", "a#b"]);
+        assert!(cut(" # nothing").is_empty());
+        assert_eq!(words("echo 'a"), Err(LineError::OpenQuote('\'')));
+        assert_eq!(words("echo a\\"), Err(LineError::LastBackslash));
+    }
+
+    #[test]
+    fn numbers_sizes_and_times() {
+        assert_eq!((number("0x10"), number("10"), number("-1"), number("")), (Some(16), Some(10), None, None));
+        assert_eq!((size("4K"), size("1g"), size("0x10"), size("K"), size("")), (Some(4096), Some(1 << 30), Some(16), None, None));
+        assert_eq!(size("99999999999G"), None);
+        assert_eq!((seconds("1.5"), seconds("0.000000001"), seconds("2")), (Some(1_500_000_000), Some(1), Some(2_000_000_000)));
+        assert_eq!((seconds(""), seconds("."), seconds("-1"), seconds("1.+5"), seconds("99999999999")), (None, None, None, None, None));
+    }
+
+    #[test]
+    fn rights_are_letters() {
+        assert_eq!(rights("rw"), Some(Rights::RW));
+        assert_eq!(rights("r--d"), Some(Rights::R.union(Rights::D)));
+        assert_eq!((rights(""), rights("q"), rights("-"), rights("p")), (None, None, None, None));
+    }
+
+    #[test]
+    fn sizes_are_short() {
+        let shown = [0, 1023, 4096, 3_874_816, 1 << 30, 1 << 62].map(|bytes| Bytes(bytes).to_string());
+        assert_eq!(shown, ["0 B", "1023 B", "4 KiB", "3.6 MiB", "1 GiB", "4194304 TiB"]);
+    }
+}
