@@ -25,7 +25,9 @@ pub fn word() -> u64 {
 fn split(bytes: &[u8]) -> impl Iterator<Item = &str> + Clone {
     let text = bytes.strip_suffix(&[0]).unwrap_or(bytes);
     let any = !bytes.is_empty();
-    text.split(|byte| *byte == 0).filter(move |_| any).map(|bytes| core::str::from_utf8(bytes).unwrap_or(""))
+    text.split(|byte| *byte == 0)
+        .filter(move |_| any)
+        .map(|bytes| core::str::from_utf8(bytes).unwrap_or(""))
 }
 
 /// Writes arguments as a start page holds them; none if they do not fit or one holds a zero byte.

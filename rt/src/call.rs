@@ -31,7 +31,10 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The values or the error. An error the table does not know counts as [`Error::BadCall`].
+    /// The values or the error.
+    ///
+    /// # Errors
+    /// The one that the code names; a code the table does not know counts as [`Error::BadCall`].
     #[inline]
     pub fn result(self) -> Result<(u64, u64)> {
         match self.error {
@@ -220,7 +223,13 @@ pub fn pdx_call_in(entry: u64, parameters: [u64; 4], domain: &ApdDescription) ->
 ///
 /// # Errors
 /// As the table says.
-pub fn task_create(entry: u64, parameter: u64, apd: Option<&ApdDescription>, limit_pages: u64, priority: u64) -> Result<(u64, u64)> {
+pub fn task_create(
+    entry: u64,
+    parameter: u64,
+    apd: Option<&ApdDescription>,
+    limit_pages: u64,
+    priority: u64,
+) -> Result<(u64, u64)> {
     let apd = apd.map_or(0, |apd| core::ptr::from_ref(apd) as u64);
     // SAFETY: the new task has a domain of its own; it can touch this program's memory only by
     // capabilities, as any other program can.
@@ -302,8 +311,13 @@ pub unsafe fn excpt_return(action: u64, address: u64) -> Result<()> {
 /// As the table says.
 pub fn console_write(stream: u64, bytes: &[u8]) -> Result<usize> {
     // SAFETY: the kernel reads the bytes only.
-    unsafe { call(Call::ConsoleWrite, words([stream, bytes.as_ptr() as u64, bytes.len() as u64])) }
-        .map(|(written, _)| written as usize)
+    unsafe {
+        call(
+            Call::ConsoleWrite,
+            words([stream, bytes.as_ptr() as u64, bytes.len() as u64]),
+        )
+    }
+    .map(|(written, _)| written as usize)
 }
 
 /// `ConsoleRead`: gives how many bytes came; 0 means the end.
@@ -369,8 +383,21 @@ mod tests {
 
     /// Calls written by hand above, because they take references.
     const OTHERS: &[&str] = &[
-        "thread_my_id", "random_read", "obj_info", "obj_cre_pdx", "page_copy", "page_un_map", "apd_get", "task_create",
-        "thread_create", "thread_wait", "thread_info", "excpt_reg", "excpt_return", "console_write", "console_read",
+        "thread_my_id",
+        "random_read",
+        "obj_info",
+        "obj_cre_pdx",
+        "page_copy",
+        "page_un_map",
+        "apd_get",
+        "task_create",
+        "thread_create",
+        "thread_wait",
+        "thread_info",
+        "excpt_reg",
+        "excpt_return",
+        "console_write",
+        "console_read",
         "system_info",
     ];
 

@@ -2,7 +2,10 @@
 
 use alloc::vec::Vec;
 
-use abi::{address::{PAGE, ROOT_CLIST}, layout::Capability};
+use abi::{
+    address::{PAGE, ROOT_CLIST},
+    layout::Capability,
+};
 use names::clist;
 
 use crate::{Object, error::Result};
@@ -87,10 +90,17 @@ impl Clist {
     /// # Errors
     /// Not a Clist.
     pub fn capabilities(&self) -> Result<Vec<Capability>> {
-        Ok(self.object.with_bytes(|bytes| clist::ClistView::open(bytes).map(|view| view.iter().collect()))?)
+        Ok(self
+            .object
+            .with_bytes(|bytes| clist::ClistView::open(bytes).map(|view| view.iter().collect()))?)
     }
 
-    fn change<R>(&mut self, change: impl FnOnce(&mut clist::Clist<'_>) -> core::result::Result<R, clist::Error>) -> Result<R> {
-        Ok(self.object.with_bytes_mut(|bytes| clist::Clist::open_mut(bytes).and_then(|mut clist| change(&mut clist)))?)
+    fn change<R>(
+        &mut self,
+        change: impl FnOnce(&mut clist::Clist<'_>) -> core::result::Result<R, clist::Error>,
+    ) -> Result<R> {
+        Ok(self
+            .object
+            .with_bytes_mut(|bytes| clist::Clist::open_mut(bytes).and_then(|mut clist| change(&mut clist)))?)
     }
 }

@@ -69,7 +69,11 @@ pub fn write_bytes(stream: Stream, mut bytes: &[u8]) {
 
 /// Writes formatted text to a stream.
 pub fn write(stream: Stream, text: fmt::Arguments<'_>) {
-    let mut buffered = Buffered { stream, length: 0, bytes: [0; BUFFER] };
+    let mut buffered = Buffered {
+        stream,
+        length: 0,
+        bytes: [0; BUFFER],
+    };
     // The buffer takes everything; an error could only come from a `Display` that fails.
     let _ = buffered.write_fmt(text);
     buffered.flush();

@@ -14,11 +14,7 @@ use names::{Entry, directory, path::Path};
 
 pub use names::Kind;
 
-use crate::{
-    Clist, Error, Object,
-    error::Result,
-    object,
-};
+use crate::{Clist, Error, Object, error::Result, object};
 
 /// What a name leads to.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -115,10 +111,13 @@ impl Directory {
     /// # Errors
     /// Not a directory.
     pub fn list(&self) -> Result<Vec<Named>> {
-        let named = |entry: Entry<'_>| Named { name: entry.name.into(), found: found(entry) };
-        Ok(self.object.with_bytes(|bytes| {
-            directory::DirectoryView::open(bytes).map(|view| view.iter().map(named).collect())
-        })?)
+        let named = |entry: Entry<'_>| Named {
+            name: entry.name.into(),
+            found: found(entry),
+        };
+        Ok(self
+            .object
+            .with_bytes(|bytes| directory::DirectoryView::open(bytes).map(|view| view.iter().map(named).collect()))?)
     }
 
     /// Makes a persistent object of `bytes` zero bytes under a name. `word` is the entry's second
@@ -132,7 +131,10 @@ impl Directory {
         if kind == Kind::Directory {
             object.with_bytes_mut(|bytes| directory::Directory::format_zeroed(bytes).map(|_| ()))?;
         }
-        let capability = Capability { address: object.base(), password };
+        let capability = Capability {
+            address: object.base(),
+            password,
+        };
         self.publish(name, kind, &object, capability, word)?;
         Ok(object)
     }
@@ -142,14 +144,23 @@ impl Directory {
     /// # Errors
     /// As [`Directory::create`].
     pub fn create_directory(&mut self, name: &str) -> Result<Self> {
-        Ok(Self { object: self.create(name, Kind::Directory, 4 * PAGE, 0)? })
+        Ok(Self {
+            object: self.create(name, Kind::Directory, 4 * PAGE, 0)?,
+        })
     }
 
     /// Keeps an object, enters the capability in the root Clist, and gives it a name.
     ///
     /// # Errors
     /// The name is taken or is none; as `KeepObject`.
-    pub fn publish(&mut self, name: &str, kind: Kind, object: &Object, capability: Capability, word: u64) -> Result<()> {
+    pub fn publish(
+        &mut self,
+        name: &str,
+        kind: Kind,
+        object: &Object,
+        capability: Capability,
+        word: u64,
+    ) -> Result<()> {
         self.check_free(name)?;
         object.keep()?;
         Clist::root()?.insert(capability)?;
@@ -161,7 +172,12 @@ impl Directory {
     /// # Errors
     /// The name is taken or is none; as `ObjResize` when the directory has to grow.
     pub fn insert(&mut self, name: &str, found: Found) -> Result<()> {
-        let entry = Entry { name, kind: found.kind, capability: found.capability, word: found.word };
+        let entry = Entry {
+            name,
+            kind: found.kind,
+            capability: found.capability,
+            word: found.word,
+        };
         match self.change(|directory| directory.insert(&entry)) {
             Err(Error::Directory(directory::Error::Full)) => {
                 self.object.resize(self.object.bytes() * 2)?;
@@ -205,17 +221,28 @@ impl Directory {
     }
 
     fn lookup(&self, name: &str) -> Result<Found> {
-        let entry = self.object.with_bytes(|bytes| directory::DirectoryView::open(bytes).map(|view| view.lookup(name).map(found)));
+        let entry = self
+            .object
+            .with_bytes(|bytes| directory::DirectoryView::open(bytes).map(|view| view.lookup(name).map(found)));
         entry?.ok_or(Error::NoSuchName)
     }
 
-    fn change<R>(&mut self, change: impl FnOnce(&mut directory::Directory<'_>) -> core::result::Result<R, directory::Error>) -> Result<R> {
-        Ok(self.object.with_bytes_mut(|bytes| directory::Directory::open_mut(bytes).and_then(|mut directory| change(&mut directory)))?)
+    fn change<R>(
+        &mut self,
+        change: impl FnOnce(&mut directory::Directory<'_>) -> core::result::Result<R, directory::Error>,
+    ) -> Result<R> {
+        Ok(self.object.with_bytes_mut(|bytes| {
+            directory::Directory::open_mut(bytes).and_then(|mut directory| change(&mut directory))
+        })?)
     }
 }
 
 fn found(entry: Entry<'_>) -> Found {
-    Found { kind: entry.kind, capability: entry.capability, word: entry.word }
+    Found {
+        kind: entry.kind,
+        capability: entry.capability,
+        word: entry.word,
+    }
 }
 
 fn abi_delete(address: u64) -> Result<()> {

@@ -14,10 +14,15 @@ mod mutex;
 mod pointer;
 mod region;
 
-use core::{cell::Cell, marker::PhantomData};
 use core::sync::atomic::{AtomicU64, Ordering};
+use core::{cell::Cell, marker::PhantomData};
 
-use abi::{Error, Rights, error::Result, layout::{OBJECT_STACK, ObjectInfo}, start::Start};
+use abi::{
+    Error, Rights,
+    error::Result,
+    layout::{OBJECT_STACK, ObjectInfo},
+    start::Start,
+};
 
 use crate::call;
 
@@ -60,7 +65,10 @@ impl Object {
         if is_rusts_own(&info) {
             return Err(Error::InUse);
         }
-        Ok(Self { base: info.base, bytes: info.bytes })
+        Ok(Self {
+            base: info.base,
+            bytes: info.bytes,
+        })
     }
 
     /// A copy-on-write clone of the object at `source` with at least `extra` zero bytes behind it.
@@ -69,8 +77,12 @@ impl Object {
     /// As `ObjClone`.
     pub fn clone_of(source: u64, source_bytes: u64, extra: u64) -> Result<Self> {
         let (base, _) = call::obj_clone(source, extra, 0)?;
-        let pages = abi::address::pages_for(source_bytes).and_then(|pages| pages.checked_add(abi::address::pages_for(extra)?));
-        Ok(Self { base, bytes: pages.ok_or(Error::BadArgument)? * abi::address::PAGE })
+        let pages =
+            abi::address::pages_for(source_bytes).and_then(|pages| pages.checked_add(abi::address::pages_for(extra)?));
+        Ok(Self {
+            base,
+            bytes: pages.ok_or(Error::BadArgument)? * abi::address::PAGE,
+        })
     }
 
     /// Its base address, for ever.
@@ -214,7 +226,10 @@ pub struct Attachment {
 impl Attachment {
     /// Nothing attached.
     pub const fn new() -> Self {
-        Self { base: AtomicU64::new(0), bytes: AtomicU64::new(0) }
+        Self {
+            base: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+        }
     }
 
     /// Remembers the object.
@@ -234,7 +249,8 @@ impl Attachment {
     #[inline]
     pub fn region(&self) -> Option<Region<'_>> {
         // SAFETY: as in `Object::region`: only a handle gets in here.
-        self.object().map(|object| unsafe { Region::at(object.base, object.bytes) })
+        self.object()
+            .map(|object| unsafe { Region::at(object.base, object.bytes) })
     }
 }
 
@@ -256,8 +272,8 @@ pub(crate) fn write_arguments<R>(object: &Object, offset: u64, bytes: u64, write
 }
 
 /// Gives back the closure whose box was turned into `parameter` by [`crate::thread::spawn`].
-pub(crate) fn take_closure(parameter: u64) -> crate::thread::Closure {
+pub(crate) fn take_closure(parameter: u64) -> alloc::boxed::Box<dyn FnOnce() -> u64 + Send> {
     // SAFETY: `spawn` made the word of such a box and gave it to this one thread (or takes it back
     // because there is no thread).
-    unsafe { crate::thread::Closure::from_raw(parameter as *mut _) }
+    *unsafe { crate::thread::Closure::from_raw(parameter as *mut _) }
 }

@@ -93,7 +93,7 @@ pub fn grant(clist: &mut Clist, address: u64, rights: crate::Rights) -> crate::R
 /// Makes an entry point of a function of four words that returns two: defines a function `$name`
 /// that gives its [`Entry`].
 ///
-/// ```ignore
+/// ```no_run
 /// rt::pdx_entry!(add_entry, add);
 /// fn add(a: u64, b: u64, _: u64, _: u64) -> (u64, u64) { (a + b, 0) }
 /// ```

@@ -62,7 +62,11 @@ impl Shown<'_> {
         } else {
             "read"
         };
-        write!(f, "protection fault: {verb} {:#x} (needs {wanted}, has {had})", report.address)?;
+        write!(
+            f,
+            "protection fault: {verb} {:#x} (needs {wanted}, has {had})",
+            report.address
+        )?;
         if had.is_empty() && (STACKS_START..USER_END).contains(&report.address) {
             f.write_str(", below a stack: its memory is used up")?;
         }
@@ -75,7 +79,11 @@ mod tests {
     use super::*;
 
     fn shown(report: ExitReport) -> String {
-        let image = Image { name: "hello", base: 0x1_0000_0000, bytes: 0x8000 };
+        let image = Image {
+            name: "hello",
+            base: 0x1_0000_0000,
+            bytes: 0x8000,
+        };
         Shown { report, image }.to_string()
     }
 
@@ -90,17 +98,33 @@ mod tests {
             had: 4,
             thread: 9,
         };
-        let expected = "hello: protection fault: write to 0x10 (needs -w---, has r----) at instruction 0x100001234 (hello+0x1234)";
+        let expected =
+            "hello: protection fault: write to 0x10 (needs -w---, has r----) at instruction 0x100001234 (hello+0x1234)";
         assert_eq!(shown(report), expected);
-        let outside = ExitReport { instruction: 0x5000, address: STACKS_START + 8, had: 0, ..report };
+        let outside = ExitReport {
+            instruction: 0x5000,
+            address: STACKS_START + 8,
+            had: 0,
+            ..report
+        };
         let expected = "hello: protection fault: write to 0x7f0000000008 (needs -w---, has -----), below a stack: its memory is used up at instruction 0x5000";
         assert_eq!(shown(outside), expected);
     }
 
     #[test]
     fn an_end_without_a_fault_is_short() {
-        assert_eq!(shown(ExitReport { status: 3, ..ExitReport::default() }), "hello: ended with status 3");
-        let report = ExitReport { status: STATUS_SYSTEM + EXCEPTION_INTERRUPT, exception: EXCEPTION_INTERRUPT, ..ExitReport::default() };
+        assert_eq!(
+            shown(ExitReport {
+                status: 3,
+                ..ExitReport::default()
+            }),
+            "hello: ended with status 3"
+        );
+        let report = ExitReport {
+            status: STATUS_SYSTEM + EXCEPTION_INTERRUPT,
+            exception: EXCEPTION_INTERRUPT,
+            ..ExitReport::default()
+        };
         assert_eq!(shown(report), "hello: interrupted");
     }
 }

@@ -26,7 +26,11 @@ impl RawMutex {
     /// Takes it, waiting if need be.
     #[inline]
     pub fn lock(&self) {
-        if self.0.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        if self
+            .0
+            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
             self.wait();
         }
     }

@@ -10,13 +10,7 @@ use abi::{
     start::{ARGUMENTS_BYTES, ARGUMENTS_OFFSET, IMAGE_ENTRY_AT, START_MAGIC, Start},
 };
 
-use crate::{
-    Directory, Error, Kind, Object,
-    arguments,
-    call,
-    error::Result,
-    object, report,
-};
+use crate::{Directory, Error, Kind, Object, arguments, call, error::Result, object, report};
 
 /// A program that can be started, as often as one likes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -42,7 +36,12 @@ pub struct Options<'a> {
 
 impl Default for Options<'_> {
     fn default() -> Self {
-        Self { apd: None, limit_pages: 0, priority: PRIORITY_DEFAULT, word: 0 }
+        Self {
+            apd: None,
+            limit_pages: 0,
+            priority: PRIORITY_DEFAULT,
+            word: 0,
+        }
     }
 }
 
@@ -67,11 +66,20 @@ impl Program {
         const ELF: u32 = u32::from_le_bytes(*b"\x7fELF");
         let image = Object::open(address)?;
         let magic = image.first::<core::cell::Cell<u32>>()?.get();
-        let entry = image.region().at_offset::<core::cell::Cell<u64>>(IMAGE_ENTRY_AT).map(core::cell::Cell::get);
+        let entry = image
+            .region()
+            .at_offset::<core::cell::Cell<u64>>(IMAGE_ENTRY_AT)
+            .map(core::cell::Cell::get);
         match entry {
             Some(entry) if magic == ELF && entry < image.bytes() => {
-                let root_directory = object::own_start().map_or(abi::address::ROOT_DIRECTORY, |start| start.root_directory);
-                Ok(Self { image: image.base(), bytes: image.bytes(), entry_offset: entry, root_directory })
+                let root_directory =
+                    object::own_start().map_or(abi::address::ROOT_DIRECTORY, |start| start.root_directory);
+                Ok(Self {
+                    image: image.base(),
+                    bytes: image.bytes(),
+                    entry_offset: entry,
+                    root_directory,
+                })
             }
             _ => Err(Error::NotAProgram),
         }
@@ -92,11 +100,19 @@ impl Program {
         }
     }
 
-    fn start_clone<'n>(&self, clone: &Object, name: &'n str, arguments: &[&str], options: &Options<'_>) -> Result<Task<'n>> {
+    fn start_clone<'n>(
+        &self,
+        clone: &Object,
+        name: &'n str,
+        arguments: &[&str],
+        options: &Options<'_>,
+    ) -> Result<Task<'n>> {
         let page = clone.base() + self.bytes;
         let all = core::iter::once(name).chain(arguments.iter().copied());
-        let (count, length) = object::write_arguments(clone, self.bytes + ARGUMENTS_OFFSET, ARGUMENTS_BYTES, |into| arguments::join(all, into))
-            .ok_or(Error::ArgumentsTooLong)?;
+        let (count, length) = object::write_arguments(clone, self.bytes + ARGUMENTS_OFFSET, ARGUMENTS_BYTES, |into| {
+            arguments::join(all, into)
+        })
+        .ok_or(Error::ArgumentsTooLong)?;
         let start = Start {
             magic: START_MAGIC,
             image: clone.base(),
@@ -106,11 +122,22 @@ impl Program {
             argument_bytes: length as u64,
             word: options.word,
         };
-        let head = clone.region().at_offset::<core::cell::Cell<[u64; Start::WORDS]>>(self.bytes).ok_or(Error::NotAProgram)?;
+        let head = clone
+            .region()
+            .at_offset::<core::cell::Cell<[u64; Start::WORDS]>>(self.bytes)
+            .ok_or(Error::NotAProgram)?;
         head.set(start.to_words());
         let entry = clone.base() + self.entry_offset;
-        let (thread, task) = call::task_create(entry, page, options.apd, options.limit_pages, options.priority)?;
-        Ok(Task { thread, task, image: report::Image { name, base: clone.base(), bytes: self.bytes } })
+        let (thread, id) = call::task_create(entry, page, options.apd, options.limit_pages, options.priority)?;
+        Ok(Task {
+            thread,
+            id,
+            image: report::Image {
+                name,
+                base: clone.base(),
+                bytes: self.bytes,
+            },
+        })
     }
 }
 
@@ -118,7 +145,7 @@ impl Program {
 #[derive(Copy, Clone, Debug)]
 pub struct Task<'n> {
     thread: u64,
-    task: u64,
+    id: u64,
     image: report::Image<'n>,
 }
 
@@ -130,7 +157,7 @@ impl<'n> Task<'n> {
 
     /// Its number.
     pub const fn id(&self) -> u64 {
-        self.task
+        self.id
     }
 
     /// Where its image stands.
@@ -152,7 +179,10 @@ impl<'n> Task<'n> {
     /// As `ThreadWait`.
     pub fn wait_for(&self, timeout_ns: u64) -> abi::error::Result<report::Shown<'n>> {
         let report: ExitReport = call::thread_wait(self.thread, timeout_ns)?;
-        Ok(report::Shown { report, image: self.image })
+        Ok(report::Shown {
+            report,
+            image: self.image,
+        })
     }
 
     /// Waits for it to end, and gives its status only.

@@ -20,7 +20,9 @@ pub struct Thread {
 impl Thread {
     /// The calling thread.
     pub fn current() -> Self {
-        Self { id: call::thread_my_id() }
+        Self {
+            id: call::thread_my_id(),
+        }
     }
 
     /// Its number.

@@ -12,6 +12,8 @@ use abi::address::{FIRST_FREE, OBJECTS_END, STACKS_START, USER_END, slot_of};
 
 /// Slots one object may have: two terabytes.
 pub const OBJECT_SLOTS_MAX: u64 = 1 << 20;
+/// When fewer slots than this are left of the lease, a checkpoint renews it.
+const LEASE_SHORT: u64 = 512;
 /// Single slots that wait for reuse outside the tree.
 const RECENT_MAX: usize = 256;
 
@@ -59,7 +61,7 @@ impl Addresses {
 
     /// Whether a checkpoint should renew the lease soon.
     pub fn lease_is_short(&self) -> bool {
-        self.next + (1 << 14) > self.leased
+        self.next + LEASE_SHORT > self.leased
     }
 
     /// A run of free slots. `None` if there is none, or only behind the lease.

@@ -80,7 +80,7 @@ impl Apd {
     /// # Errors
     /// [`Error::TableFull`].
     pub fn push(&mut self, clist: ClistRef) -> Result<(), Error> {
-        *self.slots.get_mut(self.count()).ok_or(Error::TableFull)? = clist;
+        *self.slots.get_mut(self.count as usize).ok_or(Error::TableFull)? = clist;
         self.count += 1;
         Ok(())
     }

@@ -47,8 +47,17 @@ pub enum Goal {
 pub struct Pending {
     /// What it waits for.
     pub goal: Goal,
-    /// What it will return.
-    pub values: (u64, u64),
+    /// What it does then.
+    pub then: Then,
+}
+
+/// What a call does when what it waited for has come.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Then {
+    /// It returns these values.
+    Return(u64, u64),
+    /// It begins anew, whether that went well or not.
+    Again,
 }
 
 /// The checkpoint that is running.
@@ -80,8 +89,9 @@ pub struct Checkpoints {
     running: Option<Running>,
     syncs: BTreeMap<Ticket, Sync>,
     failures: VecDeque<(Ticket, Error)>,
-    /// Slots of deleted objects whose deletion is not yet in a checkpoint: base to first and count.
-    held: BTreeMap<u64, (u64, u64)>,
+    /// Slots that persistent objects gave up, first and count, and the number of the checkpoint
+    /// from which on the disk agrees.
+    held: VecDeque<(u64, u64, u64)>,
     /// Whether the table has changed since the last checkpoint was begun.
     changed: bool,
     next_ns: u64,
@@ -112,11 +122,6 @@ impl Checkpoints {
         self.begun + 1
     }
 
-    /// Number of the last durable one.
-    pub(crate) fn good(&self) -> u64 {
-        self.good
-    }
-
     /// Notes that the object table has changed.
     pub(crate) fn note_change(&mut self) {
         self.changed = true;
@@ -131,9 +136,9 @@ impl Checkpoints {
         Some(failure.map_or(Ok(()), |&(_, error)| Err(error)))
     }
 
-    /// Keeps the slots of a deleted object until its deletion is in a checkpoint.
-    pub(crate) fn hold_addresses(&mut self, base: u64, first: u64, slots: u64) {
-        self.held.insert(base, (first, slots));
+    /// Keeps slots that a persistent object gave up until that is in a checkpoint.
+    pub(crate) fn hold_addresses(&mut self, first: u64, slots: u64) {
+        self.held.push_back((self.next(), first, slots));
     }
 }
 
@@ -275,12 +280,7 @@ impl Server {
             // The frame is kept until all is durable: until then a page that leaves memory could
             // not be read back.
             Event::PageWritten { .. } => {}
-            Event::CheckpointDone { deleted, .. } => {
-                for base in deleted {
-                    if let Some((first, slots)) = self.checkpoint.held.remove(&base) {
-                        self.addresses.give_back(first, slots);
-                    }
-                }
+            Event::CheckpointDone { .. } => {
                 self.addresses.set_leased(self.store.lease());
                 self.checkpoint_over(world, Ok(()));
             }
@@ -315,6 +315,12 @@ impl Server {
             Err(_) => self.checkpoint.changed = true,
         }
         self.thaw(world, &running.pages, if result.is_ok() { Outcome::Durable } else { Outcome::Failed });
+        while let Some(&(number, first, slots)) = self.checkpoint.held.front()
+            && number <= self.checkpoint.good
+        {
+            self.checkpoint.held.pop_front();
+            self.addresses.give_back(first, slots);
+        }
         let settled = |sync: &Sync| sync.checkpoint.is_some_and(|number| number <= running.number);
         while let Some(ticket) = self.checkpoint.syncs.iter().find(|(_, sync)| settled(sync)).map(|(&ticket, _)| ticket) {
             self.sync_over(world, ticket, result);
@@ -380,7 +386,7 @@ impl Server {
 
     /// Whether the pages of an object in a range, and its row, are durable as they are.
     pub(crate) fn is_durable(&self, object: &Object, from: u64, to: u64) -> bool {
-        let writing = self.checkpoint.running.as_ref().is_some_and(|running| running.number == object.checkpoint);
+        let writing = self.checkpoint_of(object).is_some();
         let syncing = object.sync.is_some_and(|ticket| self.checkpoint.syncs.contains_key(&ticket));
         object.changed_before <= self.checkpoint.good && !writing && !syncing && !has_dirty(object, from, to)
     }
@@ -396,21 +402,50 @@ impl Server {
     /// # Errors
     /// The need to wait; [`Error::DiskError`] and the like if it cannot be made durable.
     pub(crate) fn finish_durable(&mut self, caller: Caller, goal: Goal, values: (u64, u64)) -> Step<(u64, u64)> {
-        self.threads.record(caller.thread).pending = Some(Pending { goal, values });
+        self.threads.record(caller.thread).pending = Some(Pending { goal, then: Then::Return(values.0, values.1) });
         self.resume_durable(caller).unwrap_or(Ok(values))
+    }
+
+    /// The checkpoint that is writing pages of an object just now.
+    pub(crate) fn checkpoint_of(&self, object: &Object) -> Option<u64> {
+        let running = self.checkpoint.running.as_ref()?;
+        (running.number == object.checkpoint).then_some(running.number)
+    }
+
+    /// Lets a call begin anew when the store has done with the pages of an object; nothing if it
+    /// has already.
+    ///
+    /// # Errors
+    /// The need to wait.
+    pub(crate) fn wait_for_writing(&mut self, caller: Caller, id: ObjectId) -> Step<()> {
+        let object = self.objects.get(id);
+        let syncing = object.sync.filter(|ticket| self.checkpoint.syncs.contains_key(ticket));
+        let goal = match (self.checkpoint_of(object), syncing) {
+            (Some(number), _) => Goal::Checkpoint(number),
+            (None, Some(ticket)) => Goal::Sync(ticket),
+            (None, None) => return Ok(()),
+        };
+        self.threads.record(caller.thread).pending = Some(Pending { goal, then: Then::Again });
+        match self.resume_durable(caller) {
+            Some(Err(stop)) => Err(stop),
+            _ => Ok(()),
+        }
     }
 
     /// What is to be done by a call that has taken effect before and is done again; nothing if this
     /// one has not.
     pub(crate) fn resume_durable(&mut self, caller: Caller) -> Option<Step<(u64, u64)>> {
-        let Pending { goal, values } = self.threads.record(caller.thread).pending?;
+        let Pending { goal, then } = self.threads.record(caller.thread).pending?;
         let (result, key) = match goal {
             Goal::Sync(ticket) => (self.checkpoint.sync_result(ticket), Key::Sync(ticket.0)),
             Goal::Checkpoint(number) => (self.checkpoint_reached(number), Key::Checkpoint),
         };
         let Some(result) = result else { return Some(Err(Stop::Wait(key))) };
         self.threads.record(caller.thread).pending = None;
-        Some(result.map(|()| values).map_err(Stop::from))
+        match then {
+            Then::Return(value, value2) => Some(result.map(|()| (value, value2)).map_err(Stop::from)),
+            Then::Again => None,
+        }
     }
 
     /// What `SystemInfo` tells of the store.

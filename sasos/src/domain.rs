@@ -17,7 +17,7 @@ use kcore::SpaceId;
 use crate::{
     Server, World,
     apd::Apd,
-    object::{HEAP_RESERVE, ObjectId},
+    object::ObjectId,
     task::TaskId,
 };
 
@@ -253,9 +253,7 @@ impl Server {
     }
 
     fn domain_make<W: World>(&mut self, world: &mut W, apd: Apd, parent: Option<SpaceId>) -> Result<SpaceId, Error> {
-        if world.heap().1 < HEAP_RESERVE {
-            return Err(Error::NoMemory);
-        }
+        self.enough_heap(world)?;
         let space = world.space_create().map_err(|_| Error::NoMemory)?;
         self.domains.enter(space, apd, parent);
         Ok(space)

@@ -23,6 +23,8 @@ pub mod validation;
 pub mod clist;
 pub mod apd;
 pub mod capability;
+pub mod lifecycle;
+pub mod clone;
 pub mod memory;
 pub mod page;
 pub mod pager;
@@ -147,6 +149,8 @@ pub struct Server {
     pub tasks: task::Tasks,
     /// What the server knows of each thread, by its index.
     pub threads: thread::Threads,
+    /// Domains of protected procedures.
+    pub callees: pdx::Callees,
     /// Semaphores, by address.
     pub semaphores: semaphore::Semaphores,
     /// Pages on their way in, dirty pages.

@@ -150,6 +150,12 @@ impl Object {
         self.record.base + page * PAGE
     }
 
+    /// The rights that its home has without a capability. The server counts on stacks being where
+    /// it made them, so they can only be read and written.
+    pub const fn home_rights(&self) -> Rights {
+        if self.record.flags & OBJECT_STACK != 0 { Rights::RW } else { Rights::OWNER }
+    }
+
     /// The rights that the object table lists for a password. Every entry is compared, whatever
     /// was found, and without a branch: the time tells nothing of the passwords.
     pub fn rights_of(&self, password: u64) -> Rights {
@@ -261,11 +267,13 @@ pub struct Objects {
     map: SlotMap,
     next_serial: u64,
     live: u64,
+    /// Resident pages of all of them.
+    pub(crate) resident_pages: u64,
 }
 
 impl Default for Objects {
     fn default() -> Self {
-        Self { table: Vec::new(), free: Vec::new(), map: SlotMap::new(), next_serial: 1, live: 0 }
+        Self { table: Vec::new(), free: Vec::new(), map: SlotMap::new(), next_serial: 1, live: 0, resident_pages: 0 }
     }
 }
 
@@ -278,6 +286,11 @@ impl Objects {
     /// How many are active.
     pub fn count(&self) -> u64 {
         self.live
+    }
+
+    /// Resident pages of all of them.
+    pub fn resident(&self) -> u64 {
+        self.resident_pages
     }
 
     /// The active object that owns the slot of an address *and* holds the address.
@@ -378,6 +391,15 @@ const fn coloured(slot: u64, pages: u64) -> u64 {
 }
 
 impl Server {
+    /// Refuses to make anything while the server's own heap is short.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    #[inline]
+    pub fn enough_heap<W: World>(&self, world: &W) -> Result<(), Error> {
+        if world.heap().1 < HEAP_RESERVE { Err(Error::NoMemory) } else { Ok(()) }
+    }
+
     /// The object that holds an address, activated from the object table if need be.
     ///
     /// # Errors
@@ -402,9 +424,7 @@ impl Server {
         if slots > OBJECT_SLOTS_MAX || (first..first + slots).any(|slot| self.objects.map.get(slot).is_some()) {
             return Err(Error::BadAddress);
         }
-        if world.heap().1 < HEAP_RESERVE {
-            return Err(Error::NoMemory);
-        }
+        self.enough_heap(world)?;
         let mut record = record.clone();
         record.flags |= OBJECT_PERSISTENT;
         Ok(self.objects.insert(record))
@@ -426,9 +446,10 @@ impl Server {
         if pages == 0 {
             return Err(Error::BadArgument.into());
         }
-        if pages > OBJECT_SLOTS_MAX * PAGES_PER_SLOT || world.heap().1 < HEAP_RESERVE {
+        if pages > OBJECT_SLOTS_MAX * PAGES_PER_SLOT {
             return Err(Error::NoMemory.into());
         }
+        self.enough_heap(world)?;
         let (base, flags) = match kind {
             Kind::Plain => self.place_plain(pages)?,
             Kind::Stack => self.place_stack()?,
@@ -474,11 +495,15 @@ impl Server {
         let object = self.objects.get(id);
         let (base, end) = (object.base(), object.end());
         let (first, slots) = (object.first_slot(), object.slot_count());
-        let owner = object.owner;
+        let (owner, serial) = (object.owner, object.serial);
         let has_procedures = !object.record.pdx.is_empty();
         if has_procedures {
             world.portal_forget();
             self.pdx_object_gone(world, base);
+            // Threads were unwound; with them a task may have ended that had this on its kill list.
+            if self.objects.find_serial(base, serial).is_none() {
+                return;
+            }
         }
         self.withdraw(world, id);
         self.semaphores_gone(world, base, end);
@@ -488,8 +513,9 @@ impl Server {
             self.tasks.disown(task, base);
         }
         self.objects.remove(id);
-        if addresses == AddressesOf::Free {
-            self.addresses.give_back(first, slots);
+        match addresses {
+            AddressesOf::Free => self.addresses.give_back(first, slots),
+            AddressesOf::Held => self.checkpoint.hold_addresses(first, slots),
         }
     }
 }

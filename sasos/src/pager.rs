@@ -47,11 +47,16 @@ pub struct Pager {
     /// Dirty pages of all objects.
     pub dirty: u64,
     /// Leaves of all objects.
-    pub leaves: u64,
-    /// Resident pages of all objects.
-    pub resident: u64,
+    leaves: u64,
     /// Where the search for frames to take back goes on.
     hand: u32,
+}
+
+impl Pager {
+    /// Page tables of all objects.
+    pub fn tables(&self) -> u64 {
+        self.leaves
+    }
 }
 
 /// A page of an object, as the page tables see it.
@@ -225,9 +230,7 @@ impl Server {
     /// Gives a slot of an object its page table.
     #[cold]
     pub(crate) fn make_leaf<W: World>(&mut self, world: &mut W, id: ObjectId, slot: u64) -> Step<Leaf> {
-        if world.heap().1 < crate::object::HEAP_RESERVE {
-            return Err(Error::NoMemory.into());
-        }
+        self.enough_heap(world)?;
         self.charge(id, 1)?;
         loop {
             if let Ok(leaf) = world.leaf_create() {
@@ -310,7 +313,7 @@ impl Server {
         let object = self.objects.get_mut(place.id);
         object.slots.touch(place.slot).resident.set(place.index);
         object.resident += 1;
-        self.pager.resident += 1;
+        self.objects.resident_pages += 1;
     }
 
     /// A page that the store has read.
@@ -500,7 +503,7 @@ impl Server {
         gone.release(world, remembered);
         if dropped > 0 {
             self.objects.get_mut(id).resident -= dropped;
-            self.pager.resident -= dropped;
+            self.objects.resident_pages -= dropped;
             self.refund(id, dropped);
         }
         if !self.pager.reading.is_empty() || !self.pager.failed.is_empty() {
@@ -667,7 +670,7 @@ impl Server {
         if taken > 0 {
             object.complete = false;
             object.resident -= taken;
-            self.pager.resident -= taken;
+            self.objects.resident_pages -= taken;
             self.refund(id, taken);
         }
     }

@@ -258,7 +258,6 @@ impl Server {
         let apd = self.task_apd(world, caller, apd)?;
         let bound = Self::default_limit_pages(world);
         let limit = if limit_pages == 0 { bound } else { limit_pages.min(bound) };
-        self.enough_heap(world)?;
         let task = self.task_make(world, apd, limit)?;
         match self.task_begin(world, caller, task, entry, parameter, priority) {
             Ok(thread) => Ok((thread.0, task.0)),
@@ -272,13 +271,12 @@ impl Server {
     /// The APD of a new task: the caller's, or a description whose Clists the caller can read.
     /// What is locked in the caller's APD stays at the head of whatever it gives to others.
     fn task_apd(&mut self, world: &mut impl World, caller: Caller, address: u64) -> Step<Apd> {
-        let own = self.domain_apd(caller.domain);
+        let own = self.domain_apd(caller.domain).unsealed();
         if address == 0 {
             return Ok(own);
         }
         let apd = self.apd_read(world, caller.domain, address)?;
-        let locked = own.locked();
-        if apd.locked() < locked || apd.slots()[..locked] != own.slots()[..locked] {
+        if !apd.keeps_locks_of(&own) {
             return Err(Error::Locked.into());
         }
         Ok(apd)
@@ -321,10 +319,11 @@ impl Server {
         let mut list = core::mem::take(&mut task.kill_list);
         let mut stacks = core::mem::take(&mut task.stacks);
         self.callees_of_domain_end(world, domain);
+        // The space goes as a whole, so that the objects need not be unlinked from it one by one.
+        self.domain_end(world, domain);
         for base in list.drain(..).chain(stacks.drain(..)) {
             self.object_end(world, base);
         }
-        self.domain_end(world, domain);
         self.console.task_ended(id);
         if let Some(task) = self.tasks.get_mut(id) {
             // The vectors serve the next task in this place.

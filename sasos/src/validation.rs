@@ -93,7 +93,7 @@ impl Server {
                 add(&mut found, cached.rights, cached.granted);
             }
             if self.objects.get(id).home == serial {
-                add(&mut found, Rights::OWNER, Granted::Created);
+                add(&mut found, self.objects.get(id).home_rights(), Granted::Created);
             }
             if !found.rights.contains(needed) {
                 match self.search_apd(world, &apd, id, needed, &mut found) {

@@ -84,48 +84,157 @@ enum Run {
 
 use Run::{Plain, Status};
 
-const fn command(name: &'static str, arguments: &'static str, summary: &'static str, text: &'static str, run: Run) -> Command {
-    Command { name, arguments, summary, text, run }
+const fn command(
+    name: &'static str,
+    arguments: &'static str,
+    summary: &'static str,
+    text: &'static str,
+    run: Run,
+) -> Command {
+    Command {
+        name,
+        arguments,
+        summary,
+        text,
+        run,
+    }
 }
 
 static COMMANDS: &[Command] = &[
-    command("help", "[COMMAND]", "list the commands, or tell more of one", "", Plain(help)),
-    command("ls", "[DIRECTORY]", "list names: kind, size, address",
-        "The size is that of the content; an object is whole pages.", Plain(objects::ls)),
-    command("cd", "[DIRECTORY]", "go to a directory (the root if none is given)", "", Plain(objects::cd)),
+    command(
+        "help",
+        "[COMMAND]",
+        "list the commands, or tell more of one",
+        "",
+        Plain(help),
+    ),
+    command(
+        "ls",
+        "[DIRECTORY]",
+        "list names: kind, size, address",
+        "The size is that of the content; an object is whole pages.",
+        Plain(objects::ls),
+    ),
+    command(
+        "cd",
+        "[DIRECTORY]",
+        "go to a directory (the root if none is given)",
+        "",
+        Plain(objects::cd),
+    ),
     command("pwd", "", "show where you are", "", Plain(objects::pwd)),
     command("mkdir", "NAME", "make a directory", "", Plain(objects::mkdir)),
-    command("create", "NAME SIZE", "make a persistent object of zero bytes",
+    command(
+        "create",
+        "NAME SIZE",
+        "make a persistent object of zero bytes",
         "SIZE is in bytes, or with K, M or G behind it: create notes 64K.\nThe object gets an address that is its own for ever, and an owner capability in the root Clist.",
-        Plain(objects::create)),
-    command("rm", "NAME", "destroy an object and take its name away",
-        "Every program that uses the object loses it at once.", Plain(objects::rm)),
-    command("info", "NAME", "show what the system knows of an object", "NAME may also be an address.", Plain(objects::info)),
-    command("write", "NAME OFFSET TEXT...", "write text into an object", "Words are joined by a space and ended by a newline.", Plain(objects::write)),
-    command("cat", "NAME", "show the text in an object", "The text ends at the first zero byte.", Plain(objects::cat)),
-    command("caps", "[NAME]", "show the capabilities that the shell holds, or those for an object",
-        "A capability is an address and a password. Whoever knows it has its rights.", Plain(objects::caps)),
-    command("grant", "NAME RIGHTS", "make a new capability for an object",
+        Plain(objects::create),
+    ),
+    command(
+        "rm",
+        "NAME",
+        "destroy an object and take its name away",
+        "Every program that uses the object loses it at once.",
+        Plain(objects::rm),
+    ),
+    command(
+        "info",
+        "NAME",
+        "show what the system knows of an object",
+        "NAME may also be an address.",
+        Plain(objects::info),
+    ),
+    command(
+        "write",
+        "NAME OFFSET TEXT...",
+        "write text into an object",
+        "Words are joined by a space and ended by a newline.",
+        Plain(objects::write),
+    ),
+    command(
+        "cat",
+        "NAME",
+        "show the text in an object",
+        "The text ends at the first zero byte.",
+        Plain(objects::cat),
+    ),
+    command(
+        "caps",
+        "[NAME]",
+        "show the capabilities that the shell holds, or those for an object",
+        "A capability is an address and a password. Whoever knows it has its rights.",
+        Plain(objects::caps),
+    ),
+    command(
+        "grant",
+        "NAME RIGHTS",
+        "make a new capability for an object",
         "RIGHTS are letters: r read, w write, x execute, d destroy. The capability is printed; give it to whom you trust.",
-        Plain(objects::grant)),
-    command("revoke", "NAME PASSWORD", "take a password of an object away",
-        "Whoever came in by it is out at once, and durably.", Plain(objects::revoke)),
+        Plain(objects::grant),
+    ),
+    command(
+        "revoke",
+        "NAME PASSWORD",
+        "take a password of an object away",
+        "Whoever came in by it is out at once, and durably.",
+        Plain(objects::revoke),
+    ),
     command("ps", "", "list the threads", "", Plain(system::ps)),
     command("domains", "", "list the protection domains", "", Plain(system::domains)),
     command("mem", "", "show memory and disk in use", "", Plain(system::mem)),
-    command("sync", "", "make everything stable now",
-        "The system does so by itself every second.", Plain(system::sync)),
-    command("run", "PROGRAM [ARGUMENT...]", "run a program; its name alone does as well",
-        "Ctrl-C ends the program.", Status(programs::run_command)),
-    command("oo1", "[COMMAND]", "the object database benchmark: oo1 create, oo1 run, oo1 pdx",
-        "A program; 'oo1' alone lists its commands.", Status(oo1)),
-    command("time", "COMMAND...", "run a command and show how long it took", "", Status(system::time)),
-    command("sleep", "SECONDS", "wait", "Decimals are allowed: sleep 0.5.", Plain(system::sleep)),
+    command(
+        "sync",
+        "",
+        "make everything stable now",
+        "The system does so by itself every second.",
+        Plain(system::sync),
+    ),
+    command(
+        "run",
+        "PROGRAM [ARGUMENT...]",
+        "run a program; its name alone does as well",
+        "Ctrl-C ends the program.",
+        Status(programs::run_command),
+    ),
+    command(
+        "oo1",
+        "[COMMAND]",
+        "the object database benchmark: oo1 create, oo1 run, oo1 pdx",
+        "A program; 'oo1' alone lists its commands.",
+        Status(oo1),
+    ),
+    command(
+        "time",
+        "COMMAND...",
+        "run a command and show how long it took",
+        "",
+        Status(system::time),
+    ),
+    command(
+        "sleep",
+        "SECONDS",
+        "wait",
+        "Decimals are allowed: sleep 0.5.",
+        Plain(system::sleep),
+    ),
     command("echo", "[WORD...]", "print words", "", Plain(system::echo)),
     command("true", "", "succeed", "", Status(|_, _| Ok(0))),
     command("false", "", "fail", "", Status(|_, _| Ok(1))),
-    command("reboot", "", "make everything stable and start anew", "", Plain(system::reboot)),
-    command("poweroff", "", "make everything stable and switch off", "", Plain(system::poweroff)),
+    command(
+        "reboot",
+        "",
+        "make everything stable and start anew",
+        "",
+        Plain(system::reboot),
+    ),
+    command(
+        "poweroff",
+        "",
+        "make everything stable and switch off",
+        "",
+        Plain(system::poweroff),
+    ),
 ];
 
 /// The names of all commands.
@@ -149,7 +258,9 @@ impl Shell {
 
     /// Does what the words of a line say.
     pub fn run_words(&mut self, words: &[&str]) -> u64 {
-        let Some((name, arguments)) = words.split_first() else { return 0 };
+        let Some((name, arguments)) = words.split_first() else {
+            return 0;
+        };
         let command = COMMANDS.iter().find(|command| command.name == *name);
         let outcome = match command.map(|command| &command.run) {
             Some(Plain(run)) => run(self, arguments).map(|()| 0),

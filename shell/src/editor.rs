@@ -99,7 +99,11 @@ impl Editor {
         self.returned = byte == b'\r';
         match self.escape {
             Escape::Begun => {
-                self.escape = if matches!(byte, b'[' | b'O') { Escape::Sequence(0) } else { Escape::No };
+                self.escape = if matches!(byte, b'[' | b'O') {
+                    Escape::Sequence(0)
+                } else {
+                    Escape::No
+                };
                 return Event::None;
             }
             Escape::Sequence(number) => {
@@ -222,13 +226,21 @@ impl Editor {
     /// Where the word before the cursor begins.
     fn word_start(&self) -> usize {
         let before = &self.line[..self.cursor];
-        let end = before.iter().rposition(|character| *character != ' ').map_or(0, |index| index + 1);
-        before[..end].iter().rposition(|character| *character == ' ').map_or(0, |index| index + 1)
+        let end = before
+            .iter()
+            .rposition(|character| *character != ' ')
+            .map_or(0, |index| index + 1);
+        before[..end]
+            .iter()
+            .rposition(|character| *character == ' ')
+            .map_or(0, |index| index + 1)
     }
 
     /// Shows a line of the history, or the new one behind it.
     fn recall(&mut self, index: Option<usize>) {
-        let Some(index) = index.filter(|index| *index <= self.history.len()) else { return };
+        let Some(index) = index.filter(|index| *index <= self.history.len()) else {
+            return;
+        };
         if self.shown == self.history.len() {
             self.draft = core::mem::take(&mut self.line);
         }
@@ -272,7 +284,13 @@ fn common_prefix(words: &[String]) -> Option<&str> {
     let (first, rest) = words.split_first()?;
     let mut length = first.len();
     for word in rest {
-        length = first.char_indices().zip(word.chars()).take_while(|((at, a), b)| *at < length && a == b).map(|((at, a), _)| at + a.len_utf8()).last().unwrap_or(0);
+        length = first
+            .char_indices()
+            .zip(word.chars())
+            .take_while(|((at, a), b)| *at < length && a == b)
+            .map(|((at, a), _)| at + a.len_utf8())
+            .last()
+            .unwrap_or(0);
     }
     first.get(..length)
 }

@@ -14,7 +14,11 @@ pub struct Place {
 impl Place {
     /// The place that a path leads to from here, as text; `..` goes back.
     fn walk(&self, path: &str) -> Self {
-        let mut names = if path.starts_with('/') { Vec::new() } else { self.names.clone() };
+        let mut names = if path.starts_with('/') {
+            Vec::new()
+        } else {
+            self.names.clone()
+        };
         for name in path.split('/') {
             match name {
                 "" | "." => {}
@@ -97,7 +101,9 @@ impl Place {
     /// All paths from here that begin with what is typed; directories end with `/`.
     pub fn names_with_prefix(&self, typed: &str) -> Vec<String> {
         let (before, last) = typed.rfind('/').map_or(("", typed), |at| typed.split_at(at + 1));
-        let Ok(names) = self.directory(before).and_then(|directory| directory.list()) else { return Vec::new() };
+        let Ok(names) = self.directory(before).and_then(|directory| directory.list()) else {
+            return Vec::new();
+        };
         names
             .iter()
             .filter(|named| named.name.starts_with(last))

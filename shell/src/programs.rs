@@ -17,24 +17,40 @@ pub fn run(shell: &Shell, name: &str, arguments: &[&str]) -> Outcome<u64> {
     let found = match shell.place.find_program(name) {
         Ok(found) => found,
         Err(Error::NoSuchName) => {
-            return said(alloc::format!("{name}: no such command or program; 'help' lists the commands, 'ls' the programs"));
+            return said(alloc::format!(
+                "{name}: no such command or program; 'help' lists the commands, 'ls' the programs"
+            ));
         }
         Err(error) => return Err(error.into()),
     };
     if found.kind != Kind::Program {
-        return said(alloc::format!("{name}: this is a {}, not a program; 'info {name}' tells more", found.kind.name()));
+        return said(alloc::format!(
+            "{name}: this names {}, not a program; 'info {name}' tells more",
+            kind_in_words(found.kind)
+        ));
     }
     let task = Program::at(found.capability.address)?.start(name, arguments, &Options::default())?;
-    let foreground = call::console_foreground(task.thread());
+    // A program that has already ended cannot be interrupted, and need not.
+    let _ = call::console_foreground(task.thread());
     let ended = task.wait();
     // The interrupt character is the shell's again.
     call::console_foreground(0)?;
-    foreground?;
     let ended = ended?;
     if ended.report.exception != 0 {
         println!("{ended}");
     }
     Ok(ended.report.status)
+}
+
+/// A kind of thing, in the middle of a sentence.
+fn kind_in_words(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Directory => "a directory",
+        Kind::Program => "a program",
+        Kind::Data => "an object with data",
+        Kind::Clist => "a Clist",
+        Kind::Service => "a service",
+    }
 }
 
 /// `run PROGRAM [ARGUMENT...]`.

@@ -47,12 +47,18 @@ pub fn serve(shell: &mut Shell) {
 impl Shell {
     /// How the session went so far.
     pub fn outcome(&self) -> Outcome {
-        if self.scripted && self.failures > 0 { Outcome::Failure } else { Outcome::Success }
+        if self.scripted && self.failures > 0 {
+            Outcome::Failure
+        } else {
+            Outcome::Success
+        }
     }
 }
 
 fn parse(line: &[u8]) -> Request {
-    let Ok(text) = core::str::from_utf8(line) else { return Request::Unknown };
+    let Ok(text) = core::str::from_utf8(line) else {
+        return Request::Unknown;
+    };
     match text.split_once(' ').unwrap_or((text, "")) {
         (LINE, rest) => Request::Line(rest.into()),
         (END, "") => Request::End,
@@ -95,7 +101,7 @@ mod tests {
     #[test]
     fn requests_are_understood() {
         assert_eq!(parse(b"line create a 10"), Request::Line("create a 10".into()));
-        assert_eq!(parse(b"line "), Request::Line("".into()));
+        assert_eq!(parse(b"line "), Request::Line(String::new()));
         assert_eq!(parse(b"end"), Request::End);
         assert_eq!(parse(b"end x"), Request::Unknown);
         assert_eq!(parse(b"\xff"), Request::Unknown);

@@ -51,8 +51,16 @@ pub fn converse(shell: &mut Shell, boot: &BootReport) {
 }
 
 fn greet(boot: &BootReport) {
-    let last = if boot.clean == 1 { "" } else { "; the power had failed, nothing that was stable is lost" };
-    println!("Gondwana. Up in {} on {} processor(s){last}.", Nanoseconds(boot.boot_ns), boot.processors);
+    let last = if boot.clean == 1 {
+        ""
+    } else {
+        "; the power had failed, nothing that was stable is lost"
+    };
+    println!(
+        "Gondwana. Up in {} on {} processor(s){last}.",
+        Nanoseconds(boot.boot_ns),
+        boot.processors
+    );
     println!("help lists the commands; Ctrl-C ends a running program; poweroff ends the system.");
 }
 
@@ -61,13 +69,17 @@ fn show(out: &mut String) {
     out.clear();
 }
 
-/// What the last word of a line can become: a command or a program if it is the first, else a name.
+/// What the last word of a line can become: a name, or a command where one may stand.
 fn complete(shell: &Shell, before: &str) -> (usize, Vec<String>) {
     let start = before.rfind(' ').map_or(0, |at| at + 1);
     let word = &before[start..];
     let mut all = shell.place.names_with_prefix(word);
-    if before[..start].trim().is_empty() {
-        all.extend(commands::names().filter(|name| name.starts_with(word)).map(String::from));
+    if matches!(before[..start].trim(), "" | "help" | "time") {
+        all.extend(
+            commands::names()
+                .filter(|name| name.starts_with(word))
+                .map(String::from),
+        );
     }
     all.sort_unstable();
     all.dedup();

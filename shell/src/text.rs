@@ -34,16 +34,16 @@ pub fn words(line: &str) -> Result<Vec<String>, LineError> {
         match (quote, character) {
             (Some(open), _) if character == open => quote = None,
             (None | Some('"'), '\\') => {
-                word.get_or_insert_default().push(characters.next().ok_or(LineError::LastBackslash)?);
+                word.get_or_insert_default()
+                    .push(characters.next().ok_or(LineError::LastBackslash)?);
             }
-            (Some(_), _) => word.get_or_insert_default().push(character),
             (None, '\'' | '"') => {
                 quote = Some(character);
                 word.get_or_insert_default();
             }
             (None, '#') if word.is_none() => break,
             (None, _) if character.is_whitespace() => words.extend(word.take()),
-            (None, _) => word.get_or_insert_default().push(character),
+            _ => word.get_or_insert_default().push(character),
         }
     }
     words.extend(word);
@@ -77,7 +77,11 @@ pub fn seconds(text: &str) -> Option<u64> {
         return None;
     }
     let fraction = decimals.parse::<u64>().ok()? * 10u64.pow(9 - decimals.len() as u32);
-    whole.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(fraction)
+    whole
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(1_000_000_000)?
+        .checked_add(fraction)
 }
 
 /// Rights by their letters: `rwxd`; dashes may stand between.
@@ -145,7 +149,10 @@ mod tests {
     #[test]
     fn lines_fall_into_words() {
         assert_eq!(cut("  create  a 10K "), ["create", "a", "10K"]);
-        assert_eq!(cut("write a 0 'two  words' x\\ y \"a\\\"b'c\""), ["write", "a", "0", "two  words", "x y", "a\"b'c"]);
+        assert_eq!(
+            cut("write a 0 'two  words' x\\ y \"a\\\"b'c\""),
+            ["write", "a", "0", "two  words", "x y", "a\"b'c"]
+        );
         assert_eq!(cut("echo '' a''b"), ["echo", "", "ab"]);
         assert_eq!(cut("echo a#b # comment"), ["echo", "a#b"]);
         assert!(cut(" # nothing").is_empty());
@@ -155,18 +162,39 @@ mod tests {
 
     #[test]
     fn numbers_sizes_and_times() {
-        assert_eq!((number("0x10"), number("10"), number("-1"), number("")), (Some(16), Some(10), None, None));
-        assert_eq!((size("4K"), size("1g"), size("0x10"), size("K"), size("")), (Some(4096), Some(1 << 30), Some(16), None, None));
+        assert_eq!(
+            (number("0x10"), number("10"), number("-1"), number("")),
+            (Some(16), Some(10), None, None)
+        );
+        assert_eq!(
+            (size("4K"), size("1g"), size("0x10"), size("K"), size("")),
+            (Some(4096), Some(1 << 30), Some(16), None, None)
+        );
         assert_eq!(size("99999999999G"), None);
-        assert_eq!((seconds("1.5"), seconds("0.000000001"), seconds("2")), (Some(1_500_000_000), Some(1), Some(2_000_000_000)));
-        assert_eq!((seconds(""), seconds("."), seconds("-1"), seconds("1.+5"), seconds("99999999999")), (None, None, None, None, None));
+        assert_eq!(
+            (seconds("1.5"), seconds("0.000000001"), seconds("2")),
+            (Some(1_500_000_000), Some(1), Some(2_000_000_000))
+        );
+        assert_eq!(
+            (
+                seconds(""),
+                seconds("."),
+                seconds("-1"),
+                seconds("1.+5"),
+                seconds("99999999999")
+            ),
+            (None, None, None, None, None)
+        );
     }
 
     #[test]
     fn rights_are_letters() {
         assert_eq!(rights("rw"), Some(Rights::RW));
         assert_eq!(rights("r--d"), Some(Rights::R.union(Rights::D)));
-        assert_eq!((rights(""), rights("q"), rights("-"), rights("p")), (None, None, None, None));
+        assert_eq!(
+            (rights(""), rights("q"), rights("-"), rights("p")),
+            (None, None, None, None)
+        );
     }
 
     #[test]

@@ -1,1 +1,20 @@
-//! sim
+//! Fakes for the host: a world in which the store can be run, crashed and run again.
+//!
+//! * [`rng`]: the seeded generator from which everything random in a run comes.
+//! * [`memory`]: pages, with every misuse of a frame noticed.
+//! * [`disk`]: a disk that completes in any order, forgets what was not flushed, and tears writes.
+//! * [`world`]: both together, as the store wants them.
+//! * [`blklog`]: recordings of a real run under QEMU, crashed at every flush.
+//!
+//! A run is a function of its seed: what fails once fails again. The crash tests are in `tests/`.
+#![forbid(unsafe_code)]
+
+pub mod rng;
+
+pub mod memory;
+
+pub mod disk;
+
+pub mod world;
+
+pub mod blklog;

@@ -36,6 +36,7 @@ pub(crate) const LEASE_SLACK: u64 = 1024;
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Phase {
     Quash,
+    QuashFlush,
     Settle,
     Doom,
     Pages,
@@ -43,6 +44,8 @@ enum Phase {
     Table,
     Bitmap,
     Index,
+    /// Until everything is written, for a flush covers only what is complete.
+    Drain,
     Flush,
     Superblock,
     Commit,
@@ -169,12 +172,17 @@ impl Checkpoint {
             Phase::Quash => {
                 if entering && store.doubtful {
                     self.write_both(store, world, &[0; BLOCK])?;
-                } else if store.doubtful && self.outstanding == 0 {
-                    // The wiping is written: flush it, once.
-                    store.doubtful = false;
+                }
+                Ok(self.when_quiet())
+            }
+            Phase::QuashFlush => {
+                if entering && store.doubtful {
                     self.submit(store, world, Operation::Flush, 0, Frame(0), Purpose::Flush);
                 }
-                Ok(if store.doubtful { Step::Waiting } else { self.when_quiet() })
+                if self.outstanding == 0 {
+                    store.doubtful = false;
+                }
+                Ok(self.when_quiet())
             }
             Phase::Settle => settle(store, world),
             Phase::Doom => take_down(store, world),
@@ -199,10 +207,8 @@ impl Checkpoint {
                 self.write_bitmap(store, world)
             }
             Phase::Index => self.write_index(store, world),
+            Phase::Drain => Ok(self.when_quiet()),
             Phase::Flush => {
-                if self.outstanding > 0 {
-                    return Ok(Step::Waiting);
-                }
                 if entering && store.breaks.keeps(Invariant::FlushFirst) {
                     self.submit(store, world, Operation::Flush, 0, Frame(0), Purpose::Flush);
                 }
@@ -415,10 +421,10 @@ impl Checkpoint {
     }
 
     fn abort(self, store: &mut Store, reason: Failure) {
-        if self.phase == Phase::Quash || self.phase >= Phase::Superblock {
+        if self.phase >= Phase::Superblock {
             // The next mount may find this generation: nothing may build on the one before.
-            store.doubtful |= self.quashing || self.phase >= Phase::Superblock;
-            store.journal_state = if store.doubtful { JournalState::Closed } else { store.journal_state };
+            store.doubtful = true;
+            store.journal_state = JournalState::Closed;
         }
         // Nodes stay dirty; overflow blocks have no mark of their own but that they lie nowhere.
         for &part in self.written_parts.iter().filter(|part| matches!(part, Part::Overflow(..))) {
@@ -443,14 +449,16 @@ impl Checkpoint {
 impl Phase {
     fn next(self) -> Self {
         match self {
-            Self::Quash => Self::Settle,
+            Self::Quash => Self::QuashFlush,
+            Self::QuashFlush => Self::Settle,
             Self::Settle => Self::Doom,
             Self::Doom => Self::Pages,
             Self::Pages => Self::Nodes,
             Self::Nodes => Self::Table,
             Self::Table => Self::Bitmap,
             Self::Bitmap => Self::Index,
-            Self::Index => Self::Flush,
+            Self::Index => Self::Drain,
+            Self::Drain => Self::Flush,
             Self::Flush => Self::Superblock,
             Self::Superblock => Self::Commit,
             Self::Commit | Self::Done => Self::Done,

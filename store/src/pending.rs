@@ -30,10 +30,6 @@ pub(crate) struct MapChanges {
 }
 
 impl MapChanges {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.zeroed.is_empty() && self.flags.is_empty()
-    }
-
     /// The pages from `start` to `end` read as zero and have no limits.
     pub(crate) fn zero(&mut self, start: u64, end: u64) {
         if start >= end {

@@ -177,7 +177,10 @@ impl Store {
         let mut blocks = BTreeSet::new();
         let mut put = BTreeSet::new();
         items.iter().all(|item| match item {
-            Item::Put(record) => put.insert(record.base) || self.table.get(record.base).is_some(),
+            Item::Put(record) => {
+                put.insert(record.base);
+                true
+            }
             Item::Page { base, entry, .. } => {
                 let known = put.contains(base) || self.table.get(*base).is_some();
                 known && self.allocation.is_unused(entry.block) && blocks.insert(entry.block)

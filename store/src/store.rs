@@ -79,6 +79,8 @@ pub struct Store {
     pub(crate) lease: u64,
     pub(crate) journal: Chain,
     pub(crate) journal_state: JournalState,
+    /// Whether the superblock of a failed checkpoint may be durable all the same.
+    pub(crate) doubtful: bool,
 
     pub(crate) allocation: Allocation,
     pub(crate) promises: Promises,
@@ -148,6 +150,7 @@ impl Store {
             lease: parts.lease,
             journal: Chain::new(parts.generation, parts.nonce, parts.superblock_checksum),
             journal_state: JournalState::Open,
+            doubtful: false,
             allocation: parts.allocation,
             promises: Promises::default(),
             budget: 0,

@@ -34,13 +34,20 @@ impl Drop for Folder {
 }
 
 fn gond(words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_gond")).args(words).output().expect("gond starts")
+    Command::new(env!("CARGO_BIN_EXE_gond"))
+        .args(words)
+        .output()
+        .expect("gond starts")
 }
 
 /// Runs it, expects success, and gives its output.
 fn ok(words: &[&str]) -> String {
     let output = gond(words);
-    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{words:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
@@ -49,7 +56,11 @@ fn refused(words: &[&str], status: i32) -> String {
     let output = gond(words);
     let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(status), "{words:?}: {complaint}");
-    assert!(output.stdout.is_empty(), "{words:?} printed {}", String::from_utf8_lossy(&output.stdout));
+    assert!(
+        output.stdout.is_empty(),
+        "{words:?} printed {}",
+        String::from_utf8_lossy(&output.stdout)
+    );
     complaint
 }
 
@@ -57,7 +68,9 @@ fn refused(words: &[&str], status: i32) -> String {
 fn noise(length: usize) -> Vec<u8> {
     let mut state = 1_u64;
     std::iter::repeat_with(|| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (state >> 56) as u8
     })
     .take(length)
@@ -70,7 +83,10 @@ fn a_fresh_image_is_sound_and_nearly_empty() {
     let image = folder.image("a.img");
     assert!(ok(&["check", &image]).ends_with("is sound\n"));
     let list = ok(&["ls", &image]);
-    assert!(list.contains("root-clist") && list.contains("0x100000000") && list.contains("rwxd-"), "{list}");
+    assert!(
+        list.contains("root-clist") && list.contains("0x100000000") && list.contains("rwxd-"),
+        "{list}"
+    );
     assert_eq!(std::fs::metadata(&image).unwrap().len(), 32 << 20);
     assert!(refused(&["format", &image, "--bare"], 1).contains("exists"));
 }
@@ -81,16 +97,25 @@ fn files_come_back_byte_for_byte() {
     let image = folder.image("a.img");
     let mut sparse = noise(300_000);
     sparse[4096..200_000].fill(0);
-    for (index, content) in [noise(1), noise(4096), noise(4097), noise(3_000_001), sparse].iter().enumerate() {
+    for (index, content) in [noise(1), noise(4096), noise(4097), noise(3_000_001), sparse]
+        .iter()
+        .enumerate()
+    {
         let (file, back, name) = (folder.file("in"), folder.file("out"), format!("file {index}"));
         std::fs::write(&file, content).unwrap();
         assert_eq!(ok(&["import", &image, &file, &name]), "");
         assert_eq!(ok(&["export", &image, &name, &back]), "");
         assert!(std::fs::read(&back).unwrap() == *content, "content {index} differs");
         let json = ok(&["ls", &image, "--json"]);
-        let line = json.lines().find(|line| line.contains(&name)).expect("the name is listed");
+        let line = json
+            .lines()
+            .find(|line| line.contains(&name))
+            .expect("the name is listed");
         let row: serde_json::Value = serde_json::from_str(line).unwrap();
-        assert_eq!((row["bytes"].as_u64(), row["kind"].as_str()), (Some(content.len() as u64), Some("data")));
+        assert_eq!(
+            (row["bytes"].as_u64(), row["kind"].as_str()),
+            (Some(content.len() as u64), Some("data"))
+        );
     }
     assert!(ok(&["check", &image]).contains("is sound"));
     let output = gond(&["export", &image, "file 0", "-"]);
@@ -120,7 +145,10 @@ fn imports_are_refused_for_a_reason() {
         assert!(complaint.contains(reason), "{words:?}: {complaint}");
     }
     assert!(refused(&["import", &image, &file, "new", "--program"], 1).contains("cannot be a program"));
-    assert!(std::fs::read(&image).unwrap() == before, "a refused import changed the image");
+    assert!(
+        std::fs::read(&image).unwrap() == before,
+        "a refused import changed the image"
+    );
 }
 
 #[test]
@@ -151,7 +179,10 @@ fn refuses_all(folder: &Folder, bytes: &[u8], what: &str) {
     ] {
         let complaint = refused(words, 1);
         assert!(complaint.contains("refused"), "{what}, {words:?}: {complaint}");
-        assert!(std::fs::read(&image).unwrap() == bytes, "{what}: {words:?} wrote to the image");
+        assert!(
+            std::fs::read(&image).unwrap() == bytes,
+            "{what}: {words:?} wrote to the image"
+        );
     }
 }
 
@@ -177,7 +208,9 @@ fn rot_anywhere_is_found_and_never_written_over() {
     std::fs::write(&file, noise(100_000)).unwrap();
     ok(&["import", &image, &file, "file"]);
     let good = std::fs::read(&image).unwrap();
-    let used: Vec<usize> = (4..good.len() / 4096).filter(|block| good[block * 4096..][..4096].iter().any(|&b| b != 0)).collect();
+    let used: Vec<usize> = (4..good.len() / 4096)
+        .filter(|block| good[block * 4096..][..4096].iter().any(|&b| b != 0))
+        .collect();
     let mut found = 0;
     for &block in &used {
         let mut rotten = good.clone();
@@ -187,9 +220,15 @@ fn rot_anywhere_is_found_and_never_written_over() {
         found += usize::from(!gond(&["check", &image]).status.success());
         let back = folder.file("out");
         if gond(&["export", &image, "file", &back]).status.success() {
-            assert!(std::fs::read(&back).unwrap() == noise(100_000), "block {block} rotted and was exported");
+            assert!(
+                std::fs::read(&back).unwrap() == noise(100_000),
+                "block {block} rotted and was exported"
+            );
         }
-        assert!(std::fs::read(&image).unwrap() == rotten, "block {block}: the image was written to");
+        assert!(
+            std::fs::read(&image).unwrap() == rotten,
+            "block {block}: the image was written to"
+        );
     }
     assert!(found >= 25, "rot was found in {found} of {} blocks", used.len());
 }
@@ -228,8 +267,13 @@ fn wrong_usage_says_what_is_right() {
 #[test]
 fn help_is_there_for_every_command() {
     let overview = ok(&["help"]);
-    for command in ["run", "test", "bench", "check", "ls", "import", "export", "format", "build"] {
-        assert!(overview.contains(&format!("./gond {command}")), "{command} is not in the overview");
+    for command in [
+        "run", "test", "bench", "check", "ls", "import", "export", "format", "build",
+    ] {
+        assert!(
+            overview.contains(&format!("./gond {command}")),
+            "{command} is not in the overview"
+        );
         let text = ok(&["help", command]);
         assert!(text.starts_with(&format!("./gond {command}")), "{text}");
         assert_eq!(ok(&[command, "--help"]), text);

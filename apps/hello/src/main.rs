@@ -24,6 +24,10 @@ fn main() -> Result<()> {
     let counter: &Cell<u64> = object.first()?;
     counter.set(counter.get() + 1);
 
-    println!("hello, world: run {} of this program, and the counter is at {:#x}", counter.get(), object.base());
+    println!(
+        "hello, world: run {} of this program, and the counter is at {:#x}",
+        counter.get(),
+        object.base()
+    );
     Ok(())
 }

@@ -74,10 +74,19 @@ impl Work {
             .map(|_| {
                 let (x, y) = (random.below(100_000), random.below(100_000));
                 let (digit, draw) = (u64::from(b'0') + random.below(10), random.next() >> 16);
-                [x | y << 32, u64::from_le_bytes(*b"part-typ"), u64::from(b'e') | digit << 8 | draw << 16]
+                [
+                    x | y << 32,
+                    u64::from_le_bytes(*b"part-typ"),
+                    u64::from(b'e') | digit << 8 | draw << 16,
+                ]
             })
             .collect();
-        Self { ids, forward_start, reverse_start, inserts }
+        Self {
+            ids,
+            forward_start,
+            reverse_start,
+            inserts,
+        }
     }
 
     /// Does one measured part and gives its checksum and the last result.
@@ -162,6 +171,8 @@ pub struct Measured {
     pub visits: u64,
     /// Checksum of a round.
     pub checksum: u64,
+    /// Digest of the database when all is undone again.
+    pub digest: u64,
 }
 
 /// All rounds; each must give what the first gave.
@@ -198,6 +209,7 @@ pub fn run_rounds(work: &Work, call: Call<'_>, ticks: fn() -> u64) -> Result<Mea
         checksums: first.checksums,
         visits: first.visits,
         checksum: first.checksum(),
+        digest: call(Operation::Digest, [0; 3])?,
     };
     for (part, times) in times.iter_mut().enumerate() {
         let warm = &mut times[1..];
@@ -214,7 +226,12 @@ impl Measured {
         let (name, measured) = (alloc::string::String::from(name), self.clone());
         fmt::from_fn(move |f| {
             let total: u64 = measured.warm.iter().sum();
-            write!(f, "row={name} ticks={total} min={} n={}", measured.least.iter().sum::<u64>(), ROUNDS - 1)?;
+            write!(
+                f,
+                "row={name} ticks={total} min={} n={}",
+                measured.least.iter().sum::<u64>(),
+                ROUNDS - 1
+            )?;
             for (part, ticks) in MEASURED.iter().zip(measured.warm) {
                 write!(f, " {part}={ticks}")?;
             }

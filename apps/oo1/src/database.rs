@@ -98,7 +98,10 @@ impl<'a> Database<'a> {
         if region.bytes() < size(initial) {
             return None;
         }
-        let database = Self { region, header: region.at_offset(0)? };
+        let database = Self {
+            region,
+            header: region.at_offset(0)?,
+        };
         let header = database.header;
         header.version.set(1);
         header.initial.set(initial);
@@ -267,8 +270,8 @@ impl<'a> Database<'a> {
         let mut random = Random::with_state(kind_high_and_draw >> 16);
         part.clear();
         part.id.set(count + 1);
-        part.x.set(place as u32 as i32);
-        part.y.set((place >> 32) as u32 as i32);
+        part.x.set((place as u32).cast_signed());
+        part.y.set(((place >> 32) as u32).cast_signed());
         part.kind.set(kind_of_words(kind_low, kind_high_and_draw));
         part.build.set(random.below(TEN_YEARS));
         // New identifiers are the largest, so the index stays sorted.
@@ -310,7 +313,9 @@ impl<'a> Database<'a> {
         let count = self.header.count.get();
         let mut h = fold(FOLD_START, count.into());
         for position in 0..count {
-            let part = self.index_at(position).and_then(|entry| self.region.get(entry.part.get()));
+            let part = self
+                .index_at(position)
+                .and_then(|entry| self.region.get(entry.part.get()));
             // What cannot be followed folds as nothing, so that damage shows in the digest.
             h = part.map_or(fold(h, u64::MAX), |part| self.digest_part(h, part));
         }
@@ -324,15 +329,23 @@ impl<'a> Database<'a> {
         h = fold(h, part.build.get());
         for connection in &part.out {
             let [low, high] = kind_words(connection.kind.get());
-            let to = self.region.get(connection.to.get()).map_or(u64::MAX, |to| to.id.get().into());
-            for word in [to, u64::from(connection.length.get() as u32), low, high] {
+            let to = self
+                .region
+                .get(connection.to.get())
+                .map_or(u64::MAX, |to| to.id.get().into());
+            for word in [to, u64::from(connection.length.get().cast_unsigned()), low, high] {
                 h = fold(h, word);
             }
         }
         let mut incoming = 0u64;
         let mut next = part.incoming.get();
         while let Some(connection) = self.region.get(next) {
-            h = fold(h, self.region.get(connection.from.get()).map_or(u64::MAX, |from| from.id.get().into()));
+            h = fold(
+                h,
+                self.region
+                    .get(connection.from.get())
+                    .map_or(u64::MAX, |from| from.id.get().into()),
+            );
             incoming += 1;
             next = connection.next_incoming.get();
         }
@@ -345,7 +358,12 @@ impl Part {
     #[inline]
     fn words(&self) -> Words {
         let [low, high] = kind_words(self.kind.get());
-        [self.id.get().into(), u64::from(self.x.get() as u32) | u64::from(self.y.get() as u32) << 32, low, high]
+        [
+            self.id.get().into(),
+            u64::from(self.x.get().cast_unsigned()) | u64::from(self.y.get().cast_unsigned()) << 32,
+            low,
+            high,
+        ]
     }
 
     fn clear(&self) {
@@ -372,7 +390,10 @@ fn kind(word: &[u8; 9], random: &mut Random) -> [u8; 10] {
 #[inline]
 fn kind_words(kind: [u8; 10]) -> [u64; 2] {
     let [a, b, c, d, e, f, g, h, i, j] = kind;
-    [u64::from_le_bytes([a, b, c, d, e, f, g, h]), u16::from_le_bytes([i, j]).into()]
+    [
+        u64::from_le_bytes([a, b, c, d, e, f, g, h]),
+        u16::from_le_bytes([i, j]).into(),
+    ]
 }
 
 /// And back; only the low 16 bits of the second count.

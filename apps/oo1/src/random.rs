@@ -13,7 +13,9 @@ pub struct Random {
 impl Random {
     /// The `number`-th stream.
     pub const fn stream(number: u64) -> Self {
-        Self { state: mix(SEED.wrapping_add(number)) }
+        Self {
+            state: mix(SEED.wrapping_add(number)),
+        }
     }
 
     /// A generator in a given state.
@@ -56,6 +58,9 @@ mod tests {
     #[test]
     fn the_first_numbers_are_those_of_the_specification() {
         let mut random = Random::stream(1);
-        assert_eq!([random.next(), random.next(), random.next()], [0x88a4_999f_905e_c925, 0x6980_1c54_742b_f7aa, 0x8de0_78ca_72ac_92ca]);
+        assert_eq!(
+            [random.next(), random.next(), random.next()],
+            [0x88a4_999f_905e_c925, 0x6980_1c54_742b_f7aa, 0x8de0_78ca_72ac_92ca]
+        );
     }
 }

@@ -67,13 +67,17 @@ fn describe(number: u64, _: u64, _: u64, _: u64) -> (u64, u64) {
 
 /// Takes the capability of a client's procedure: 1 if it was taken.
 fn connect(address: u64, password: u64, _: u64, _: u64) -> (u64, u64) {
-    let inserted = OWN_CLIST.object().map(|object| Clist::of_object(object).insert(Capability { address, password }));
+    let inserted = OWN_CLIST
+        .object()
+        .map(|object| Clist::of_object(object).insert(Capability { address, password }));
     (u64::from(matches!(inserted, Some(Ok(())))), 0)
 }
 
 /// Gives it back; who knows the password may.
 fn disconnect(address: u64, password: u64, _: u64, _: u64) -> (u64, u64) {
-    let removed = OWN_CLIST.object().map(|object| Clist::of_object(object).remove(Capability { address, password }));
+    let removed = OWN_CLIST
+        .object()
+        .map(|object| Clist::of_object(object).remove(Capability { address, password }));
     (u64::from(matches!(removed, Some(Ok(())))), 0)
 }
 
@@ -123,8 +127,15 @@ pub fn install(directory: &mut Directory, name: &str, database: &Object) -> Resu
     SERVED.attach(database);
     OWN_CLIST.attach(clist.object());
     let entries = [
-        describe_entry(), connect_entry(), disconnect_entry(), lookup_entry(), forward_entry(), reverse_entry(), insert_entry(),
-        undo_entry(), digest_entry(),
+        describe_entry(),
+        connect_entry(),
+        disconnect_entry(),
+        lookup_entry(),
+        forward_entry(),
+        reverse_entry(),
+        insert_entry(),
+        undo_entry(),
+        digest_entry(),
     ];
     let password = pdx::register(image, &clist, &entries)?;
 
@@ -137,10 +148,20 @@ pub fn install(directory: &mut Directory, name: &str, database: &Object) -> Resu
         let bytes = rt::call::obj_info(address)?.bytes;
         rt::call::page_flush(address, bytes / rt::abi::address::PAGE)?;
     }
-    let capability = Capability { address: image, password };
+    let capability = Capability {
+        address: image,
+        password,
+    };
     root.insert(capability)?;
     root.object().flush()?;
-    directory.insert(name, Found { kind: Kind::Service, capability, word: describe_entry().0 })?;
+    directory.insert(
+        name,
+        Found {
+            kind: Kind::Service,
+            capability,
+            word: describe_entry().0,
+        },
+    )?;
     directory.object().flush()?;
     Ok(())
 }
@@ -166,7 +187,12 @@ impl Service {
         for (number, entry) in entries.iter_mut().enumerate().skip(1) {
             *entry = ask(number as u64)?;
         }
-        Ok(Self { describe, entries, connect: ask(CONNECT)?, disconnect: ask(DISCONNECT)? })
+        Ok(Self {
+            describe,
+            entries,
+            connect: ask(CONNECT)?,
+            disconnect: ask(DISCONNECT)?,
+        })
     }
 
     /// Calls an operation, with the client's procedure.
@@ -207,7 +233,11 @@ impl<'s> Connection<'s> {
         if taken != 1 {
             return Err(rt::abi::Error::TableFull.into());
         }
-        Ok(Self { service, capability: Capability { address, password }, clist })
+        Ok(Self {
+            service,
+            capability: Capability { address, password },
+            clist,
+        })
     }
 
     /// Takes the procedure back.

@@ -32,12 +32,18 @@ fn main() -> Result<(), String> {
         }
         return Ok(());
     }
-    if let Some(unknown) = wanted.iter().find(|name| rows::ROWS.iter().all(|row| row.name != **name)) {
+    if let Some(unknown) = wanted
+        .iter()
+        .find(|name| rows::ROWS.iter().all(|row| row.name != **name))
+    {
         return Err(format!("there is no row '{unknown}'; 'micro --list' lists them"));
     }
     let ticks_per_us = system::boot().map_or(0, |boot| boot.ticks_per_us);
     let mut failed = Vec::new();
-    for row in rows::ROWS.iter().filter(|row| wanted.is_empty() || wanted.contains(&row.name)) {
+    for row in rows::ROWS
+        .iter()
+        .filter(|row| wanted.is_empty() || wanted.contains(&row.name))
+    {
         match (row.run)(row.name) {
             Ok(samples) => println!("{}", samples.row(ticks_per_us)),
             Err(error) => {
@@ -46,5 +52,9 @@ fn main() -> Result<(), String> {
             }
         }
     }
-    if failed.is_empty() { Ok(()) } else { Err(format!("not measured: {}", failed.join(", "))) }
+    if failed.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("not measured: {}", failed.join(", ")))
+    }
 }

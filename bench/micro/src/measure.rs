@@ -23,7 +23,12 @@ pub struct Samples {
 impl Samples {
     /// No samples yet, each to be of so many operations.
     pub const fn new(name: &'static str, batch: u64) -> Self {
-        Self { name, batch, count: 0, ticks: [0; SAMPLES] }
+        Self {
+            name,
+            batch,
+            count: 0,
+            ticks: [0; SAMPLES],
+        }
     }
 
     /// Takes `count` samples of `work`, after two that only warm it up. `work` does a batch.
@@ -78,7 +83,11 @@ pub struct Row {
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "row={} ticks={} min={} n={}", self.name, self.ticks, self.least, self.operations)?;
+        write!(
+            f,
+            "row={} ticks={} min={} n={}",
+            self.name, self.ticks, self.least, self.operations
+        )?;
         self.ns.map_or(Ok(()), |ns| write!(f, " ns={ns}"))
     }
 }

@@ -42,17 +42,61 @@ const fn row(name: &'static str, text: &'static str, run: fn(&'static str) -> Re
 
 /// All rows.
 pub static ROWS: &[Measurement] = &[
-    row("null-call", "a system call that only tells the calling thread", null_call),
-    row("apd-lookup", "asking for rights that are in the validation cache", apd_lookup),
-    row("pdx-round-trip", "a protected call and its return; the callee's domain holds nothing of the caller's", pdx_round_trip),
-    row("pdx-merge", "a protected call and its return; the callee's domain extends the caller's", pdx_merge),
-    row("sem-signal-wait", "signalling a semaphore and taking it", sem_signal_wait),
-    row("sem-round-trip", "two threads that hand a semaphore to each other", sem_round_trip),
-    row("yield-switch", "switching to another thread of the same domain", yield_switch),
-    row("thread-create-delete", "creating a thread that ends at once, and waiting for it", thread_create_delete),
-    row("task-create-exit", "cloning this program's image, starting it, its end and its reaping", task_create_exit),
-    row("object-create-touch-delete", "creating an object of one page, writing to it, deleting it", object_create_touch_delete),
-    row("first-touch", "writing to a further page of an object for the first time", first_touch),
+    row(
+        "null-call",
+        "a system call that only tells the calling thread",
+        null_call,
+    ),
+    row(
+        "apd-lookup",
+        "asking for rights that are in the validation cache",
+        apd_lookup,
+    ),
+    row(
+        "pdx-round-trip",
+        "a protected call and its return; the callee's domain holds nothing of the caller's",
+        pdx_round_trip,
+    ),
+    row(
+        "pdx-merge",
+        "a protected call and its return; the callee's domain extends the caller's",
+        pdx_merge,
+    ),
+    row(
+        "sem-signal-wait",
+        "signalling a semaphore and taking it",
+        sem_signal_wait,
+    ),
+    row(
+        "sem-round-trip",
+        "two threads that hand a semaphore to each other",
+        sem_round_trip,
+    ),
+    row(
+        "yield-switch",
+        "switching to another thread of the same domain",
+        yield_switch,
+    ),
+    row(
+        "thread-create-delete",
+        "creating a thread that ends at once, and waiting for it",
+        thread_create_delete,
+    ),
+    row(
+        "task-create-exit",
+        "cloning this program's image, starting it, its end and its reaping",
+        task_create_exit,
+    ),
+    row(
+        "object-create-touch-delete",
+        "creating an object of one page, writing to it, deleting it",
+        object_create_touch_delete,
+    ),
+    row(
+        "first-touch",
+        "writing to a further page of an object for the first time",
+        first_touch,
+    ),
     row("page-flush", "putting one changed page on stable storage", page_flush),
 ];
 
@@ -91,7 +135,10 @@ fn protected_call(name: &'static str, domain: Domain) -> Result<Samples> {
     let entry = nothing_entry();
     let password = pdx::register(image, &callee, &[entry])?;
     let mut own = Clist::create()?;
-    own.insert(Capability { address: image, password })?;
+    own.insert(Capability {
+        address: image,
+        password,
+    })?;
     call::apd_insert(0, own.object().base())?;
     let samples = Samples::new(name, BATCH).take(SAMPLES, || {
         for index in 0..BATCH {
@@ -212,7 +259,10 @@ fn task_create_exit(name: &'static str) -> Result<Samples> {
     const BATCH: u64 = 4;
     let own_name = arguments::program();
     let program = Program::find(&Directory::root()?, own_name)?;
-    let options = Options { word: WORD_NOTHING, ..Options::default() };
+    let options = Options {
+        word: WORD_NOTHING,
+        ..Options::default()
+    };
     Samples::new(name, BATCH).take(SAMPLES / 2, || {
         for _ in 0..BATCH {
             program.start(own_name, &[], &options)?.wait_status()?;

@@ -41,12 +41,15 @@ const PROGRAM_FLAGS: [&str; 10] = [
     "-Clink-arg=--gc-sections",
 ];
 
+/// Programs: their names and ELF files, in the order of [`PROGRAMS`].
+pub type Programs = Vec<(&'static str, PathBuf)>;
+
 /// What was built.
 pub struct Built {
     /// The kernel, bootable with `-kernel`.
     pub kernel: PathBuf,
-    /// The programs' names and ELF files, in the order of [`PROGRAMS`].
-    pub programs: Vec<(&'static str, PathBuf)>,
+    /// The programs.
+    pub programs: Programs,
 }
 
 /// `gond build`: builds the parts for the target and tells where they are.
@@ -65,7 +68,7 @@ pub fn all() -> Result<Built> {
     let root = place::root()?;
     Ok(Built {
         kernel: kernel(&root)?,
-        programs: programs(&root)?,
+        programs: programs()?,
     })
 }
 
@@ -79,7 +82,8 @@ fn kernel(root: &Path) -> Result<PathBuf> {
 }
 
 /// Builds the programs.
-fn programs(root: &Path) -> Result<Vec<(&'static str, PathBuf)>> {
+pub fn programs() -> Result<Programs> {
+    let root = &place::root()?;
     let folder = root.join("target/programs");
     cargo_build(root, "building the programs", &PROGRAMS, &folder, &PROGRAM_FLAGS)?;
     PROGRAMS

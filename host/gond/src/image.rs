@@ -5,7 +5,7 @@
 //! powered off cleanly: after a crash recovery belongs to the system itself.
 
 use crate::arguments::{self, misused};
-use crate::build::{self, Built};
+use crate::build::{self, Programs};
 use crate::disk::Access;
 use crate::display;
 use crate::tree::{self, NO_LIMITS};
@@ -51,20 +51,20 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     if path.exists() {
         bail!("{} exists; remove it first if you mean it", path.display());
     }
-    let built = if furnish { Some(build::all()?) } else { None };
-    create(&path, bytes, built.as_ref())?;
+    let programs = if furnish { Some(build::programs()?) } else { None };
+    create(&path, bytes, programs.as_ref())?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Makes an image with the programs, if there are any.
-pub fn create(path: &Path, bytes: u64, built: Option<&Built>) -> Result<()> {
+pub fn create(path: &Path, bytes: u64, programs: Option<&Programs>) -> Result<()> {
     let mut name = path
         .file_name()
         .with_context(|| format!("{} is not a file name", path.display()))?
         .to_owned();
     name.push(format!(".{}.new", std::process::id()));
     let temporary = path.with_file_name(name);
-    let made = furnish(&temporary, bytes, built)
+    let made = furnish(&temporary, bytes, programs)
         .and_then(|()| std::fs::rename(&temporary, path).with_context(|| format!("cannot make {}", path.display())));
     if made.is_err() {
         let _ = std::fs::remove_file(&temporary);
@@ -72,7 +72,7 @@ pub fn create(path: &Path, bytes: u64, built: Option<&Built>) -> Result<()> {
     made
 }
 
-fn furnish(path: &Path, bytes: u64, built: Option<&Built>) -> Result<()> {
+fn furnish(path: &Path, bytes: u64, programs: Option<&Programs>) -> Result<()> {
     let mut volume = Volume::create(path, bytes)?;
     let clist = make_root(&mut volume, ROOT_CLIST, |bytes| {
         Clist::format(bytes).map(drop).map_err(Into::into)
@@ -90,8 +90,8 @@ fn furnish(path: &Path, bytes: u64, built: Option<&Built>) -> Result<()> {
         word: 0,
     };
     tree::change_directory(&mut volume, ROOT_DIRECTORY, |root| root.insert(&entry))?;
-    if let Some(built) = built {
-        for (index, (name, file)) in built.programs.iter().enumerate() {
+    if let Some(programs) = programs {
+        for (index, (name, file)) in programs.iter().enumerate() {
             let image = lay_out(name, file)?;
             let base = if index == 0 {
                 FIRST_PROGRAM
@@ -215,10 +215,10 @@ enum Step {
 }
 
 /// Brings the programs on an image up to date, if that is needed and safe.
-pub fn refresh(path: &Path, built: &Built) -> Result<()> {
+pub fn refresh(path: &Path, programs: &Programs) -> Result<()> {
     let mut volume = Volume::open(path, Access::Read)?;
     let mut stale = Vec::new();
-    for (index, (name, file)) in built.programs.iter().enumerate() {
+    for (index, (name, file)) in programs.iter().enumerate() {
         let image = lay_out(name, file)?;
         if let Some(step) = plan(&mut volume, index, name, &image)? {
             stale.push((*name, image, step));

@@ -88,10 +88,10 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     let built = build::all()?;
     let _lock: ImageLock = if options.disk.exists() {
         let lock = lock_image(&options.disk)?;
-        image::refresh(&options.disk, &built)?;
+        image::refresh(&options.disk, &built.programs)?;
         lock
     } else {
-        image::create(&options.disk, options.disk_size, Some(&built))?;
+        image::create(&options.disk, options.disk_size, Some(&built.programs))?;
         display::note(&format!("made the disk image {}", options.disk.display()));
         lock_image(&options.disk)?
     };

@@ -74,8 +74,9 @@ macro_rules! entry {
 /// The first Rust function: relocates the image, runs `main`, ends the thread.
 ///
 /// # Safety
-/// 1. `start` is the address of the start page. 2. `dynamic` is the dynamic section of the image
-/// that begins at `image`. 3. It is called once, before any other code of the program.
+/// 1. `start` is the address of the start page.
+/// 2. `dynamic` is the dynamic section of the image that begins at `image`.
+/// 3. It is called once, before any other code of the program.
 #[cfg(target_os = "none")]
 pub(super) unsafe extern "C" fn begin(start: u64, dynamic: *const [u64; 2], image: u64) -> ! {
     unsafe extern "C" {
@@ -124,10 +125,14 @@ unsafe fn relocate(image: u64, dynamic: *const [u64; 2]) -> bool {
     true
 }
 
-/// Tells why, and ends the thread.
+/// Tells why, and ends the thread; in a protected procedure it ends the call instead, by a fault:
+/// the thread is the caller's.
 #[cfg(target_os = "none")]
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     crate::println!("{}: {info}", crate::arguments::program());
+    if super::thread_info(0).is_ok_and(|report| report.depth > 0) {
+        arch::fault();
+    }
     exit(STATUS_PANIC)
 }

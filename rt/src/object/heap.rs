@@ -38,7 +38,10 @@ static REACH: AtomicUsize = AtomicUsize::new(0);
 /// Whether an object is part of the heap.
 pub(super) fn owns(base: u64) -> bool {
     let reach = REACH.load(Ordering::Acquire).min(OBJECTS_MAX);
-    OBJECTS.iter().take(reach).any(|place| place.load(Ordering::Relaxed) == base)
+    OBJECTS
+        .iter()
+        .take(reach)
+        .any(|place| place.load(Ordering::Relaxed) == base)
 }
 
 /// Where objects for the heap come from.
@@ -50,11 +53,17 @@ trait Source {
     fn delete(&self, base: u64);
 }
 
+/// What stands at the beginning of a free block.
+#[cfg(any(target_os = "none", test))]
+struct FreeBlock {
+    next: *mut FreeBlock,
+}
+
 /// The free lists and the newest chunk.
 #[cfg(any(target_os = "none", test))]
 struct State {
-    /// Heads of the lists of free blocks, by size; each block's first word is the next.
-    free: [*mut u8; SIZES],
+    /// Heads of the lists of free blocks, by size.
+    free: [*mut FreeBlock; SIZES],
     /// The unused end of the newest chunk.
     next: u64,
     end: u64,
@@ -75,8 +84,16 @@ unsafe impl<S: Sync> Sync for Heap<S> {}
 #[cfg(any(target_os = "none", test))]
 impl<S: Source> Heap<S> {
     const fn new(source: S) -> Self {
-        let state = State { free: [null_mut(); SIZES], next: 0, end: 0 };
-        Self { lock: RawMutex::new(), state: UnsafeCell::new(state), source }
+        let state = State {
+            free: [null_mut(); SIZES],
+            next: 0,
+            end: 0,
+        };
+        Self {
+            lock: RawMutex::new(),
+            state: UnsafeCell::new(state),
+            source,
+        }
     }
 
     /// Which list serves a layout; none if it takes an object of its own.
@@ -91,8 +108,8 @@ impl<S: Source> Heap<S> {
         let head = state.free[index];
         if !head.is_null() {
             // SAFETY: a free block is ours, aligned to its size, and begins with the next one.
-            state.free[index] = unsafe { head.cast::<*mut u8>().read() };
-            return head;
+            state.free[index] = unsafe { (*head).next };
+            return head.cast();
         }
         let bytes = 1u64 << (index as u32 + SMALLEST);
         // Chunks begin at a page, and the largest block is larger than that.
@@ -110,13 +127,19 @@ impl<S: Source> Heap<S> {
     }
 }
 
+// Not inlined: there are many places that free something, and a program shall be small.
 // SAFETY: blocks are disjoint, as long and as aligned as asked, and stay until they are freed.
 #[cfg(any(target_os = "none", test))]
 unsafe impl<S: Source + Sync> GlobalAlloc for Heap<S> {
+    #[inline(never)]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let Some(index) = Self::size_of(layout) else {
             let fits = layout.align() as u64 <= abi::address::PAGE;
-            return if fits { self.source.create(layout.size() as u64) as *mut u8 } else { null_mut() };
+            return if fits {
+                self.source.create(layout.size() as u64) as *mut u8
+            } else {
+                null_mut()
+            };
         };
         self.lock.lock();
         // SAFETY: the lock is held.
@@ -125,21 +148,27 @@ unsafe impl<S: Source + Sync> GlobalAlloc for Heap<S> {
         block
     }
 
+    #[inline(never)]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         let Some(index) = Self::size_of(layout) else {
             self.source.delete(block as u64);
             return;
         };
         self.lock.lock();
-        // SAFETY: the lock is held; the caller gives up the block, which holds at least a word.
+        // SAFETY: the lock is held; the caller gives up the block, which is aligned for a word and holds
+        // at least one.
         unsafe {
             let state = &mut *self.state.get();
-            block.cast::<*mut u8>().write(state.free[index]);
-            state.free[index] = block;
+            let free = block as u64 as *mut FreeBlock;
+            free.write(FreeBlock {
+                next: state.free[index],
+            });
+            state.free[index] = free;
         }
         self.lock.unlock();
     }
 
+    #[inline(never)]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: the caller says that size and alignment make a layout.
         let new = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
@@ -167,9 +196,14 @@ struct Objects;
 #[cfg(target_os = "none")]
 impl Source for Objects {
     fn create(&self, bytes: u64) -> u64 {
-        let Ok((base, _)) = crate::call::obj_create(bytes, 0) else { return 0 };
+        let Ok((base, _)) = crate::call::obj_create(bytes, 0) else {
+            return 0;
+        };
         for (index, place) in OBJECTS.iter().enumerate() {
-            if place.compare_exchange(0, base, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            if place
+                .compare_exchange(0, base, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+            {
                 REACH.fetch_max(index + 1, Ordering::Release);
                 return base;
             }
@@ -245,7 +279,11 @@ mod tests {
                 let (block, layout, mark) = live.swap_remove(random(live.len() as u64) as usize);
                 // SAFETY: the block is live and that long.
                 unsafe {
-                    assert!(core::slice::from_raw_parts(block, layout.size()).iter().all(|byte| *byte == mark));
+                    assert!(
+                        core::slice::from_raw_parts(block, layout.size())
+                            .iter()
+                            .all(|byte| *byte == mark)
+                    );
                     heap.dealloc(block, layout);
                 }
             } else {
@@ -264,7 +302,10 @@ mod tests {
             // SAFETY: the block is live.
             unsafe { heap.dealloc(block, layout) };
         }
-        assert!(heap.source.0.lock().unwrap().iter().all(|(_, bytes)| *bytes == CHUNK), "large blocks went back");
+        assert!(
+            heap.source.0.lock().unwrap().iter().all(|(_, bytes)| *bytes == CHUNK),
+            "large blocks went back"
+        );
     }
 
     #[test]

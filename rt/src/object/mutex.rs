@@ -21,7 +21,10 @@ unsafe impl<T: Send> Sync for Mutex<T> {}
 impl<T> Mutex<T> {
     /// A free mutex.
     pub const fn new(data: T) -> Self {
-        Self { lock: RawMutex::new(), data: UnsafeCell::new(data) }
+        Self {
+            lock: RawMutex::new(),
+            data: UnsafeCell::new(data),
+        }
     }
 
     /// Waits until nobody else has the data, and takes it.

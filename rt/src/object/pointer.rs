@@ -4,12 +4,19 @@
 //! field a cell of plain data. No references, no function pointers, no `bool` or enumerations: the
 //! bytes may have been written by anyone, at any time.
 
-use core::{cell::Cell, fmt, marker::PhantomData, sync::atomic::{AtomicU32, AtomicU64}};
+use core::{
+    cell::Cell,
+    fmt,
+    marker::PhantomData,
+    sync::atomic::{AtomicU32, AtomicU64},
+};
 
 /// Data that any bytes are a valid value of, and that may be copied.
 ///
 /// # Safety
-/// 1. Every pattern of bits is valid. 2. There is no padding. 3. It holds no reference.
+/// 1. Every pattern of bits is valid.
+/// 2. There is no padding.
+/// 3. It holds no reference.
 pub unsafe trait Plain: Copy + 'static {}
 
 macro_rules! plain {
@@ -26,7 +33,9 @@ unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
 /// What a persistent pointer may lead to: plain data in cells.
 ///
 /// # Safety
-/// 1. It consists of cells (or atomics) of [`Plain`] data. 2. It is `repr(C)` or an array.
+/// 1. It consists of cells (or atomics) of [`Plain`] data.
+/// 2. It is `repr(C)` or an array.
+///
 /// [`persist!`](crate::persist) sees to both.
 pub unsafe trait Persist: 'static {}
 
@@ -90,7 +99,10 @@ impl<T> Ptr<T> {
     /// The pointer with this address.
     #[inline]
     pub const fn from_address(address: u64) -> Self {
-        Self { address, marker: PhantomData }
+        Self {
+            address,
+            marker: PhantomData,
+        }
     }
 
     /// The pointer to something that stands in an object.

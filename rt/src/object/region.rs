@@ -22,7 +22,11 @@ impl<'a> Region<'a> {
     /// For `'a`, the range is memory (or faults), and all looks at it are through regions.
     #[inline]
     pub(super) const unsafe fn at(base: u64, bytes: u64) -> Self {
-        Self { base, bytes, marker: PhantomData }
+        Self {
+            base,
+            bytes,
+            marker: PhantomData,
+        }
     }
 
     /// Borrowed memory as a region.
@@ -56,7 +60,9 @@ impl<'a> Region<'a> {
 
     /// Follows a pointer to `count` values that stand one behind the other.
     pub const fn slice<T: Persist>(self, pointer: Ptr<T>, count: usize) -> Option<&'a [T]> {
-        let Some(bytes) = (count as u64).checked_mul(size_of::<T>() as u64) else { return None };
+        let Some(bytes) = (count as u64).checked_mul(size_of::<T>() as u64) else {
+            return None;
+        };
         if !self.holds::<T>(pointer.address(), bytes) {
             return None;
         }
@@ -115,7 +121,10 @@ mod tests {
     fn what_is_written_through_one_pointer_is_read_through_another() {
         let mut memory = [0u64; 4];
         let region = Region::over(&mut memory);
-        let (word, bytes) = (region.at_offset::<Cell<u64>>(8).unwrap(), region.at_offset::<Cell<[u8; 8]>>(8).unwrap());
+        let (word, bytes) = (
+            region.at_offset::<Cell<u64>>(8).unwrap(),
+            region.at_offset::<Cell<[u8; 8]>>(8).unwrap(),
+        );
         word.set(0x0102_0304_0506_0708);
         assert_eq!(bytes.get()[0], 8);
         assert_eq!(Ptr::to(word).address(), region.base() + 8);

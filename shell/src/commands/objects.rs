@@ -32,7 +32,12 @@ pub fn ls(shell: &mut Shell, arguments: &[&str]) -> Outcome {
             _ => call::obj_info(capability.address).ok().map(|info| info.bytes),
         };
         let size = size.map_or_else(|| String::from("-"), |bytes| format!("{}", Bytes(bytes)));
-        println!("{:<10}{size:>10}  {:#014x}  {}", kind.name(), capability.address, named.name);
+        println!(
+            "{:<10}{size:>10}  {:#014x}  {}",
+            kind.name(),
+            capability.address,
+            named.name
+        );
     }
     Ok(())
 }
@@ -54,27 +59,42 @@ pub fn pwd(shell: &mut Shell, arguments: &[&str]) -> Outcome {
 }
 
 pub fn mkdir(shell: &mut Shell, arguments: &[&str]) -> Outcome {
-    let [path] = arguments else { return Err(Complaint::Usage) };
+    let [path] = arguments else {
+        return Err(Complaint::Usage);
+    };
     let (mut directory, name) = shell.place.parent(path)?;
     directory.create_directory(&name)?;
     Ok(())
 }
 
 pub fn create(shell: &mut Shell, arguments: &[&str]) -> Outcome {
-    let [path, size] = arguments else { return Err(Complaint::Usage) };
+    let [path, size] = arguments else {
+        return Err(Complaint::Usage);
+    };
     let Some(bytes) = text::size(size).filter(|bytes| *bytes > 0) else {
         return said(format!("create: '{size}' is not a size; try 4096, 64K, 3M or 1G"));
     };
     let (mut directory, name) = shell.place.parent(path)?;
-    let object = directory.create(&name, Kind::Data, bytes, 0)?;
+    let object = match directory.create(&name, Kind::Data, bytes, 0) {
+        Err(Error::Directory(names::directory::Error::Exists)) => {
+            return said(format!("create: {path} is there already; 'rm {path}' would destroy it"));
+        }
+        other => other?,
+    };
     println!("{path}: {} at {:#x}", Bytes(object.bytes()), object.base());
     Ok(())
 }
 
 pub fn rm(shell: &mut Shell, arguments: &[&str]) -> Outcome {
-    let [path] = arguments else { return Err(Complaint::Usage) };
+    let [path] = arguments else {
+        return Err(Complaint::Usage);
+    };
     let found = find(shell, path)?;
-    let own = [abi::address::ROOT_CLIST, abi::address::ROOT_DIRECTORY, abi::address::FIRST_PROGRAM];
+    let own = [
+        abi::address::ROOT_CLIST,
+        abi::address::ROOT_DIRECTORY,
+        abi::address::FIRST_PROGRAM,
+    ];
     if own.contains(&found.capability.address) {
         return said(format!("rm: {path} is what the system starts from; it stays"));
     }
@@ -94,7 +114,9 @@ fn address_of(shell: &Shell, text: &str) -> Outcome<u64> {
 }
 
 pub fn info(shell: &mut Shell, arguments: &[&str]) -> Outcome {
-    let [name] = arguments else { return Err(Complaint::Usage) };
+    let [name] = arguments else {
+        return Err(Complaint::Usage);
+    };
     let address = address_of(shell, name)?;
     let info = call::obj_info(address)?;
     println!("address       {:#x}", info.base);
@@ -106,7 +128,10 @@ pub fn info(shell: &mut Shell, arguments: &[&str]) -> Outcome {
         _ => "transient, goes with its task",
     };
     println!("life          {life}");
-    println!("capabilities  {}, and {} for protected calls", info.capabilities, info.pdx);
+    println!(
+        "capabilities  {}, and {} for protected calls",
+        info.capabilities, info.pdx
+    );
     println!("in memory     {}", Bytes(info.resident * abi::address::PAGE));
     if info.tag != 0 {
         println!("tag           {:#x}", info.tag);
@@ -121,7 +146,9 @@ pub fn info(shell: &mut Shell, arguments: &[&str]) -> Outcome {
 }
 
 pub fn write(shell: &mut Shell, arguments: &[&str]) -> Outcome {
-    let [name, offset, words @ ..] = arguments else { return Err(Complaint::Usage) };
+    let [name, offset, words @ ..] = arguments else {
+        return Err(Complaint::Usage);
+    };
     let Some(offset) = text::size(offset) else {
         return said(format!("write: '{offset}' is not an offset"));
     };
@@ -129,9 +156,14 @@ pub fn write(shell: &mut Shell, arguments: &[&str]) -> Outcome {
     let mut line = words.join(" ");
     line.push('\n');
     let region = object.region();
-    let end = offset.checked_add(line.len() as u64).filter(|end| *end <= region.bytes());
+    let end = offset
+        .checked_add(line.len() as u64)
+        .filter(|end| *end <= region.bytes());
     let Some(cells) = end.and_then(|_| region.slice::<Cell<u8>>(region.pointer(offset), line.len())) else {
-        return said(format!("write: the text does not fit; {name} has {} bytes", region.bytes()));
+        return said(format!(
+            "write: the text does not fit; {name} has {} bytes",
+            region.bytes()
+        ));
     };
     for (cell, byte) in cells.iter().zip(line.bytes()) {
         cell.set(byte);
@@ -140,15 +172,30 @@ pub fn write(shell: &mut Shell, arguments: &[&str]) -> Outcome {
 }
 
 pub fn cat(shell: &mut Shell, arguments: &[&str]) -> Outcome {
-    let [name] = arguments else { return Err(Complaint::Usage) };
+    let [name] = arguments else {
+        return Err(Complaint::Usage);
+    };
     let found = find(shell, name)?;
     let object = Object::open(found.capability.address)?;
     let cells = object.region().cells();
     // The content of a data object may be shorter than its pages.
-    let length = if found.kind == Kind::Data && found.word > 0 { found.word as usize } else { cells.len() };
+    let length = if found.kind == Kind::Data && found.word > 0 {
+        found.word as usize
+    } else {
+        cells.len()
+    };
     let content = cells.get(..length).unwrap_or(cells);
     let text: Vec<u8> = content.iter().map(Cell::get).take_while(|byte| *byte != 0).collect();
-    let shown: String = String::from_utf8_lossy(&text).chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '.' } else { c }).collect();
+    let shown: String = String::from_utf8_lossy(&text)
+        .chars()
+        .map(|c| {
+            if c.is_control() && c != '\n' && c != '\t' {
+                '.'
+            } else {
+                c
+            }
+        })
+        .collect();
     print!("{shown}");
     if !shown.is_empty() && !shown.ends_with('\n') {
         println!();
@@ -158,7 +205,11 @@ pub fn cat(shell: &mut Shell, arguments: &[&str]) -> Outcome {
 
 /// A name for each address that the root directory knows.
 fn names_of_addresses() -> rt::Result<Vec<(u64, String)>> {
-    Ok(Directory::root()?.list()?.into_iter().map(|named| (named.found.capability.address, named.name)).collect())
+    Ok(Directory::root()?
+        .list()?
+        .into_iter()
+        .map(|named| (named.found.capability.address, named.name))
+        .collect())
 }
 
 pub fn caps(shell: &mut Shell, arguments: &[&str]) -> Outcome {
@@ -172,10 +223,16 @@ pub fn caps(shell: &mut Shell, arguments: &[&str]) -> Outcome {
     let slots = apd.slots.get(..apd.count as usize).unwrap_or_default();
     for (slot, address) in slots.iter().enumerate() {
         let clist = Clist::open(*address)?;
-        println!("Clist {slot} at {address:#x}{}", if (slot as u64) < apd.locked { " (locked)" } else { "" });
+        println!(
+            "Clist {slot} at {address:#x}{}",
+            if (slot as u64) < apd.locked { " (locked)" } else { "" }
+        );
         for Capability { address, password } in clist.capabilities()? {
             if only.is_none_or(|only| only == address) {
-                let name = names.iter().find(|(known, _)| *known == address).map_or("", |(_, name)| name);
+                let name = names
+                    .iter()
+                    .find(|(known, _)| *known == address)
+                    .map_or("", |(_, name)| name);
                 println!("  {address:#x}:{password:#018x}  {name}");
             }
         }
@@ -184,7 +241,9 @@ pub fn caps(shell: &mut Shell, arguments: &[&str]) -> Outcome {
 }
 
 pub fn grant(shell: &mut Shell, arguments: &[&str]) -> Outcome {
-    let [name, letters] = arguments else { return Err(Complaint::Usage) };
+    let [name, letters] = arguments else {
+        return Err(Complaint::Usage);
+    };
     let Some(rights) = text::rights(letters) else {
         return said(format!("grant: '{letters}' are not rights; use letters of rwxd"));
     };
@@ -195,7 +254,9 @@ pub fn grant(shell: &mut Shell, arguments: &[&str]) -> Outcome {
 }
 
 pub fn revoke(shell: &mut Shell, arguments: &[&str]) -> Outcome {
-    let [name, text] = arguments else { return Err(Complaint::Usage) };
+    let [name, text] = arguments else {
+        return Err(Complaint::Usage);
+    };
     // What `grant` printed may be given as it is.
     let digits = text.rsplit(':').next().unwrap_or(text);
     let Some(password) = text::number(digits) else {

@@ -12,12 +12,19 @@ use super::{Complaint, Outcome, Shell, said};
 use crate::text::{self, Bytes, Nanoseconds};
 
 fn none(arguments: &[&str]) -> Outcome {
-    if arguments.is_empty() { Ok(()) } else { Err(Complaint::Usage) }
+    if arguments.is_empty() {
+        Ok(())
+    } else {
+        Err(Complaint::Usage)
+    }
 }
 
 pub fn ps(_: &mut Shell, arguments: &[&str]) -> Outcome {
     none(arguments)?;
-    println!("{:>10} {:>10} {:>10}  {:<9}{:>4} {:>7} {:>6} {:>9}", "thread", "task", "parent", "state", "pri", "domain", "calls", "time");
+    println!(
+        "{:>10} {:>10} {:>10}  {:<9}{:>4} {:>7} {:>6} {:>9}",
+        "thread", "task", "parent", "state", "pri", "domain", "calls", "time"
+    );
     for report in system::threads() {
         let state = match report.state {
             THREAD_READY => "ready",
@@ -29,7 +36,13 @@ pub fn ps(_: &mut Shell, arguments: &[&str]) -> Outcome {
         };
         println!(
             "{:>#10x} {:>#10x} {:>#10x}  {state:<9}{:>4} {:>7} {:>6} {:>9}",
-            report.thread, report.task, report.parent, report.priority, report.domain, report.depth, Nanoseconds(report.time_ns)
+            report.thread,
+            report.task,
+            report.parent,
+            report.priority,
+            report.domain,
+            report.depth,
+            Nanoseconds(report.time_ns)
         );
     }
     Ok(())
@@ -37,11 +50,21 @@ pub fn ps(_: &mut Shell, arguments: &[&str]) -> Outcome {
 
 pub fn domains(_: &mut Shell, arguments: &[&str]) -> Outcome {
     none(arguments)?;
-    println!("{:>7} {:>10} {:>15} {:>7} {:>7} {:>8} {:>7} {:>8}", "domain", "task", "procedure of", "clists", "locked", "objects", "tables", "threads");
+    println!(
+        "{:>7} {:>10} {:>15} {:>7} {:>7} {:>8} {:>7} {:>8}",
+        "domain", "task", "procedure of", "clists", "locked", "objects", "tables", "threads"
+    );
     for report in system::domains() {
         println!(
             "{:>7} {:>#10x} {:>#15x} {:>7} {:>7} {:>8} {:>7} {:>8}",
-            report.domain, report.task, report.pdx_object, report.clists, report.locked, report.objects, report.tables, report.threads
+            report.domain,
+            report.task,
+            report.pdx_object,
+            report.clists,
+            report.locked,
+            report.objects,
+            report.tables,
+            report.threads
         );
     }
     Ok(())
@@ -52,15 +75,30 @@ pub fn mem(_: &mut Shell, arguments: &[&str]) -> Outcome {
     let (memory, store) = (system::memory()?, system::store()?);
     let frames = |frames: u64| Bytes(frames * PAGE);
     println!("memory     {:>10}", frames(memory.frames));
-    println!("  used     {:>10}", frames(memory.frames - memory.free.min(memory.frames)));
+    println!(
+        "  used     {:>10}",
+        frames(memory.frames - memory.free.min(memory.frames))
+    );
     println!("  kernel   {:>10}", frames(memory.kernel));
-    println!("  objects  {:>10}  in {} active objects", frames(memory.object_pages), memory.objects);
+    println!(
+        "  objects  {:>10}  in {} active objects",
+        frames(memory.object_pages),
+        memory.objects
+    );
     println!("  tables   {:>10}", frames(memory.tables));
     println!("  heap     {:>10}  of the server", Bytes(memory.heap_bytes));
     println!("disk       {:>10}", frames(store.blocks));
-    println!("  free     {:>10}  and {} promised", frames(store.free), frames(store.reserved));
+    println!(
+        "  free     {:>10}  and {} promised",
+        frames(store.free),
+        frames(store.reserved)
+    );
     println!("  objects  {:>10}", store.objects);
-    println!("  changed  {:>10}  since checkpoint {}", frames(store.dirty), store.generation);
+    println!(
+        "  changed  {:>10}  since checkpoint {}",
+        frames(store.dirty),
+        store.generation
+    );
     if store.damaged > 0 {
         println!("  damaged  {:>10}  pages met", store.damaged);
     }
@@ -78,19 +116,25 @@ pub fn time(shell: &mut Shell, arguments: &[&str]) -> Outcome<u64> {
     }
     let (start, start_ticks) = (clock::since_boot_ns(), clock::ticks());
     let status = shell.run_words(arguments);
-    let (ticks, ns) = (clock::ticks().wrapping_sub(start_ticks), clock::since_boot_ns().saturating_sub(start));
+    let (ticks, ns) = (
+        clock::ticks().wrapping_sub(start_ticks),
+        clock::since_boot_ns().saturating_sub(start),
+    );
     println!("time: {} ({ticks} ticks)", Nanoseconds(ns));
     Ok(status)
 }
 
 pub fn sleep(_: &mut Shell, arguments: &[&str]) -> Outcome {
-    let [text] = arguments else { return Err(Complaint::Usage) };
+    let [text] = arguments else {
+        return Err(Complaint::Usage);
+    };
     let Some(ns) = text::seconds(text) else {
         return said(format!("sleep: '{text}' is not a number of seconds"));
     };
     Ok(clock::sleep_ns(ns)?)
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "the shape of a command")]
 pub fn echo(_: &mut Shell, arguments: &[&str]) -> Outcome {
     println!("{}", arguments.join(" "));
     Ok(())

@@ -5,7 +5,13 @@ use super::{Editor, Event, common_prefix};
 fn names(before: &str) -> (usize, Vec<String>) {
     let start = before.rfind(' ').map_or(0, |at| at + 1);
     let all = ["hello", "help", "hero/", "oo1"];
-    (start, all.iter().filter(|name| name.starts_with(&before[start..])).map(|name| (*name).into()).collect())
+    (
+        start,
+        all.iter()
+            .filter(|name| name.starts_with(&before[start..]))
+            .map(|name| (*name).into())
+            .collect(),
+    )
 }
 
 /// One row of a terminal.
@@ -58,7 +64,12 @@ struct Session {
 
 impl Session {
     fn new() -> Self {
-        Self { editor: Editor::new("$ "), terminal: Terminal::default(), lines: Vec::new(), drawn: String::new() }
+        Self {
+            editor: Editor::new("$ "),
+            terminal: Terminal::default(),
+            lines: Vec::new(),
+            drawn: String::new(),
+        }
     }
 
     fn keys(&mut self, keys: &str) -> &mut Self {
@@ -150,7 +161,22 @@ fn return_and_newline_together_are_one_line() {
 /// Whatever is typed, the row shows the prompt, and the cursor stands at its character.
 #[test]
 fn the_row_shows_the_line() {
-    let keys = ["a", "ü", " ", "\x1b[D", "\x1b[C", "\x7f", "\x01", "\x05", "\x1b[A", "\x1b[B", "\t", "\x17", "x\r", "abcdefghij"];
+    let keys = [
+        "a",
+        "ü",
+        " ",
+        "\x1b[D",
+        "\x1b[C",
+        "\x7f",
+        "\x01",
+        "\x05",
+        "\x1b[A",
+        "\x1b[B",
+        "\t",
+        "\x17",
+        "x\r",
+        "abcdefghij",
+    ];
     let mut seed = 3u64;
     let mut session = Session::new();
     for _ in 0..5_000 {

@@ -1,3 +1,90 @@
-//! Placeholder.
-#![no_std]
-#![no_main]
+//! The in-system test suite: an ordinary program with a table of cases.
+//!
+//! ```text
+//! suite [--only NAME] [--seed N] [--calls N]
+//! ```
+//!
+//! runs its cases, or those whose name begins with NAME, and prints a line for each: `ok NAME` or
+//! `FAILED NAME: why`; the last line tells how many passed and failed, and the status is 0 only if
+//! none failed. Everything random follows from the seed, which every failure names.
+//!
+//! Each case runs in a task of its own (`suite --case NAME …`), so one that faults or hangs fails
+//! alone. What has to fault, recurse or exhaust something on purpose does so in an assistant, a task
+//! from the same image (`suite --assistant ROLE …`, module [`assistant`]). All unsafe code is in [`arch`].
+#![cfg_attr(not(test), no_std, no_main)]
+#![deny(unsafe_code)]
+#![allow(clippy::unnecessary_wraps, reason = "cases have one shape")]
+
+extern crate alloc;
+
+mod case;
+mod random;
+
+#[allow(unsafe_code, reason = "the one module of the suite that does what no safe code can")]
+mod arch;
+mod assistant;
+mod options;
+mod runner;
+
+mod apd;
+mod capabilities;
+mod clists;
+mod console;
+mod faults;
+mod fuzz;
+mod objects;
+mod pages;
+mod pdx;
+mod semaphores;
+mod store;
+mod system;
+mod threads;
+mod vectors;
+
+use options::Invocation;
+
+/// All cases, in the order in which they run.
+const GROUPS: &[&[case::Case]] = &[
+    objects::CASES,
+    capabilities::CASES,
+    clists::CASES,
+    apd::CASES,
+    pages::CASES,
+    threads::CASES,
+    semaphores::CASES,
+    faults::CASES,
+    vectors::CASES,
+    pdx::CASES,
+    console::CASES,
+    store::CASES,
+    system::CASES,
+    fuzz::CASES,
+];
+
+/// All parts that assistants play.
+const ROLES: &[&[case::Role]] =
+    &[assistant::ROLES, faults::ROLES, objects::ROLES, pdx::ROLES, threads::ROLES, system::ROLES, fuzz::ROLES];
+
+rt::entry!(main);
+
+fn main() -> Ended {
+    let status = match Invocation::parse(rt::arguments::rest()) {
+        Ok(Invocation::Suite { only, setting }) => runner::run_all(GROUPS, only, setting),
+        Ok(Invocation::Case { name, setting }) => runner::run_case(GROUPS, name, &setting),
+        Ok(Invocation::Assistant { role, numbers }) => runner::play(ROLES, role, &numbers),
+        Err(why) => {
+            rt::println!("suite: {why}; use: suite [--only NAME] [--seed N] [--calls N]");
+            2
+        }
+    };
+    Ended(status)
+}
+
+/// The status that the program ends with.
+struct Ended(u64);
+
+impl rt::call::entry::Termination for Ended {
+    fn status(self) -> u64 {
+        self.0
+    }
+}

@@ -19,6 +19,7 @@ fn with_database<R>(look: impl FnOnce(Database<'_>) -> R) -> R {
     })
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "the shape of a call")]
 fn call(operation: Operation, [w0, w1, w2]: [u64; 3]) -> rt::Result<u64> {
     let mut deliver = deliver;
     Ok(with_database(|database| match operation {
@@ -61,6 +62,7 @@ fn check(reference: &Reference) {
     assert_eq!(measured.visits, reference.visits);
     assert_eq!(measured.checksums, reference.checksums);
     assert_eq!(measured.checksum, reference.checksum);
+    assert_eq!(measured.digest, reference.digest);
     assert_eq!(with_database(|database| database.digest()), reference.digest);
 }
 
@@ -72,7 +74,12 @@ fn a_thousand_parts() {
         digest: 0x27a6_d994_9d35_8a3d,
         starts: [776, 44, 262],
         visits: 967,
-        checksums: [0x4546_1884_3942_a6e8, 0x9c84_2c19_42f9_9890, 0xf487_d22f_15f1_0843, 0x42a6_6698_91a6_c92d],
+        checksums: [
+            0x4546_1884_3942_a6e8,
+            0x9c84_2c19_42f9_9890,
+            0xf487_d22f_15f1_0843,
+            0x42a6_6698_91a6_c92d,
+        ],
         checksum: 0x844f_6cfe_9456_ef72,
     });
 }
@@ -85,7 +92,12 @@ fn the_small_database() {
         digest: 0x74b8_631b_ff48_da24,
         starts: [15_509, 862, 5_229],
         visits: 3_526,
-        checksums: [0x6400_9d69_be26_23a3, 0x65a4_db71_7168_f66d, 0x2e57_0055_de83_513e, 0x0d18_d78e_0c53_812c],
+        checksums: [
+            0x6400_9d69_be26_23a3,
+            0x65a4_db71_7168_f66d,
+            0x2e57_0055_de83_513e,
+            0x0d18_d78e_0c53_812c,
+        ],
         checksum: 0x2859_0a48_b291_78e6,
     });
 }

@@ -134,7 +134,7 @@ fn gondwana() -> Result<Vec<Measured>> {
     for clock in [Clock::Instructions, Clock::Time] {
         let scratch = Scratch::make()?;
         let disk = scratch.file("bench.img");
-        image::create(&disk, image::DEFAULT_SIZE, Some(&built))?;
+        image::create(&disk, image::DEFAULT_SIZE, Some(&built.programs))?;
         let mut machine = Machine::new(built.kernel.clone(), disk);
         machine.clock = clock;
         outputs.push(measure_here(&machine)?);
@@ -155,7 +155,7 @@ fn measure_here(machine: &Machine) -> Result<String> {
         total: Some(TOTAL),
         ..Patience::seconds(300)
     };
-    let lines = ["micro", "oo1 create parts", "oo1 bench parts"];
+    let lines = ["micro", "oo1 bench"];
     let played = script::play(machine, Source::lines(lines), &mut output, patience)?;
     output.job.clear();
     let text = String::from_utf8_lossy(&output.bytes).into_owned();

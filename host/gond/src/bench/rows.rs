@@ -55,7 +55,7 @@ pub enum Bound {
 
 /// Rows that have a bound or a peer of another name, in the order in which they are shown: the row, its bound, and
 /// the row of Linux that does the same work.
-pub const KNOWN: [(&str, Option<Bound>, Option<&str>); 11] = [
+pub const KNOWN: [(&str, Option<Bound>, Option<&str>); 14] = [
     ("null-call", Some(Bound::Instructions(90)), Some("null-call")),
     ("pdx-round-trip", Some(Bound::Instructions(200)), Some("ipc-futex")),
     ("pdx-merge", None, Some("ipc-futex")),
@@ -75,7 +75,10 @@ pub const KNOWN: [(&str, Option<Bound>, Option<&str>); 11] = [
         Some("object-create-touch-delete"),
     ),
     ("first-touch", Some(Bound::Instructions(1000)), Some("first-touch")),
+    ("apd-lookup", None, None),
     ("sem-signal-wait", None, None),
+    ("sem-round-trip", None, Some("ipc-futex")),
+    ("yield-switch", None, None),
     ("page-flush", None, None),
     ("oo1-one-domain", None, Some("oo1-one-domain")),
     (

@@ -186,7 +186,7 @@ mod tests {
         ));
         let text = render(&all);
         assert!(
-            text.contains("| yes |") && text.contains("3.5 |") && text.contains("3.4 |"),
+            text.contains(" yes |") && text.contains("3.5 |") && text.contains("3.4 |"),
             "{text}"
         );
         assert_eq!(grouped(Some(1_234_567)), "1,234,567");

@@ -126,7 +126,7 @@ impl Bench<'_> {
     pub fn fresh_machine(&self, name: &str) -> Result<Machine> {
         let built = self.built()?;
         let disk = self.file(name);
-        image::create(&disk, 256 << 20, Some(&built))?;
+        image::create(&disk, 256 << 20, Some(&built.programs))?;
         Ok(Machine::new(built.kernel, disk))
     }
 
@@ -244,7 +244,7 @@ fn run_stage(stage: &Stage, root: &Path, keep: Keep, tally: &mut Tally) -> Resul
     Ok(())
 }
 
-/// Cases in the form of Rust's test harness, which the suite in the system prints too: `test NAME ... ok`.
+/// Cases in the form of Rust's test harness: `test NAME ... ok`.
 /// For each its name, and `Some(why)` if it failed.
 pub fn cases(output: &str) -> Vec<(String, Option<String>)> {
     let mut found = Vec::new();

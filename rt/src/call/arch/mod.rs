@@ -2,6 +2,7 @@
 //!
 //! * `system_call(number, arguments) -> Answer`: the trap.
 //! * `ticks() -> u64`: a counter of time, as fine as the processor has it.
+//! * `fault() -> !`: an illegal instruction.
 //! * `_start`: the first instruction of a program; gives [`super::entry::begin`] the start page, the
 //!   dynamic section and the base of the image, in position-independent code.
 //! * `is_relative(kind) -> bool`: whether a relocation of that kind is "base plus addend".
@@ -15,4 +16,4 @@ mod x86_64;
 pub use x86_64::{system_call, ticks};
 
 #[cfg(all(target_arch = "x86_64", target_os = "none"))]
-pub use x86_64::is_relative;
+pub use x86_64::{fault, is_relative};

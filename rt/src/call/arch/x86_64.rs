@@ -56,6 +56,13 @@ pub const fn is_relative(kind: u64) -> bool {
     kind == 8
 }
 
+/// Ends the protected call or the thread by an illegal instruction.
+#[cfg(target_os = "none")]
+pub fn fault() -> ! {
+    // SAFETY: the instruction traps and does nothing else.
+    unsafe { asm!("ud2", options(noreturn)) }
+}
+
 // The first instruction. rdi is the address of the start page, rsp the top of a stack, aligned.
 // Nothing is relocated yet, so everything is reached relative to rip.
 #[cfg(target_os = "none")]

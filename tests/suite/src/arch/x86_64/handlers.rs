@@ -109,10 +109,10 @@ pub fn write_allowed_late(address: u64, word: u64) -> abi::error::Result<u64> {
     Ok(changed)
 }
 
-/// Does what raises an exception, with a handler that goes on behind it: `deed` after `landing`.
+/// Runs an instruction that raises an exception, with a handler that goes on behind it.
 macro_rules! skipped {
-    ($kind:expr, $deed:literal) => {{
-        register($kind, DEED_NONE, RESUME_AT)?;
+    ($kind:expr, $deed:expr, $instruction:literal) => {{
+        register($kind, $deed, RESUME_AT)?;
         let instruction: u64;
         // SAFETY: the instruction raises an exception, and the handler goes on behind it with the
         // registers as they were.
@@ -121,7 +121,7 @@ macro_rules! skipped {
                 "lea {at}, [rip + 3f]", "mov [{landing}], {at}",
                 "lea {at}, [rip + 2f]",
                 "xor edx, edx", "xor ecx, ecx", "mov eax, 5",
-                "2:", $deed,
+                "2:", $instruction,
                 "ud2",
                 "3:",
                 at = out(reg) instruction, landing = in(reg) LANDING.as_ptr(),
@@ -137,7 +137,7 @@ macro_rules! skipped {
 /// # Errors
 /// As `ExcptReg`.
 pub fn skip_division() -> abi::error::Result<u64> {
-    Ok(skipped!(EXCEPTION_ARITHMETIC, "div rcx"))
+    Ok(skipped!(EXCEPTION_ARITHMETIC, DEED_NONE, "div rcx"))
 }
 
 /// Runs an undefined instruction and goes on behind; gives its address.
@@ -145,7 +145,7 @@ pub fn skip_division() -> abi::error::Result<u64> {
 /// # Errors
 /// As `ExcptReg`.
 pub fn skip_undefined() -> abi::error::Result<u64> {
-    Ok(skipped!(EXCEPTION_ILLEGAL, "ud2"))
+    Ok(skipped!(EXCEPTION_ILLEGAL, DEED_NONE, "ud2"))
 }
 
 /// Reads null and goes on behind; gives the instruction's address.
@@ -153,7 +153,7 @@ pub fn skip_undefined() -> abi::error::Result<u64> {
 /// # Errors
 /// As `ExcptReg`.
 pub fn skip_null() -> abi::error::Result<u64> {
-    Ok(skipped!(EXCEPTION_PROTECTION, "mov rax, [rcx]"))
+    Ok(skipped!(EXCEPTION_PROTECTION, DEED_NONE, "mov rax, [rcx]"))
 }
 
 /// As [`skip_null`], with a handler that first tries to leave in ways that there are not.
@@ -161,20 +161,7 @@ pub fn skip_null() -> abi::error::Result<u64> {
 /// # Errors
 /// As `ExcptReg`.
 pub fn skip_null_after_nonsense() -> abi::error::Result<u64> {
-    let instruction = skip_null()?;
-    register(EXCEPTION_PROTECTION, DEED_RETURN_NONSENSE, RESUME_AT)?;
-    // The landing of the first time serves again, in a frame that looks the same.
-    let again = skipped_null_again()?;
-    Ok(if again == instruction { 0 } else { again })
-}
-
-fn skipped_null_again() -> abi::error::Result<u64> {
-    let kept = DEED.load(Relaxed);
-    Ok({
-        let instruction = skipped!(EXCEPTION_PROTECTION, "mov rax, [rcx]");
-        DEED.store(kept, Relaxed);
-        instruction
-    })
+    Ok(skipped!(EXCEPTION_PROTECTION, DEED_RETURN_NONSENSE, "mov rax, [rcx]"))
 }
 
 /// Reads null with a handler that gives up. Ends the thread.

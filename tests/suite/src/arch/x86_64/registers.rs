@@ -91,7 +91,7 @@ global_asm!(
     "je 2f",
     "or rax, rcx",
     "2:",
-    "and r11, ~0x202",
+    "and r11, -0x203",
     "or rax, r11",
     "mov r14, rax",
     "mov r13, rdi",

@@ -1,0 +1,104 @@
+//! What happened, and who answers it: one `match` over the table of calls.
+
+use abi::{Call, Error};
+use kcore::{ThreadId, thread::Resumed};
+
+use crate::{Event, Outcome, Server, Step, World, thread::Caller};
+
+impl Server {
+    /// The value of a call that needs nothing but the caller's identity. For the kernel's fast path.
+    #[inline(always)]
+    pub fn immediate(&self, thread: ThreadId, number: u64) -> Option<u64> {
+        (number == Call::ThreadMyId as u64).then_some(thread.0)
+    }
+
+    /// Takes an event and says what becomes of the thread it came from.
+    pub fn handle<W: World>(&mut self, world: &mut W, event: Event) -> Outcome {
+        match event {
+            Event::Call { thread, number, arguments, resumed } => self.call(world, thread, number, arguments, resumed),
+            Event::Fault { thread, address, access } => self.fault(world, thread, address, access),
+            Event::Exception { thread, kind, address } => self.exception(world, thread, kind, address),
+            Event::Interrupt => self.interrupt(world),
+            Event::Poll => {
+                self.poll_store(world);
+                self.poll_clock(world);
+                self.poll_control(world);
+                Outcome::Resume
+            }
+        }
+    }
+
+    fn call<W: World>(&mut self, world: &mut W, thread: ThreadId, number: u64, arguments: [u64; 6], resumed: Resumed) -> Outcome {
+        if let Some(value) = self.immediate(thread, number) {
+            return Outcome::Return(Ok((value, 0)));
+        }
+        let Some(call) = Call::from_number(number) else { return Outcome::Return(Err(Error::BadCall)) };
+        let caller = self.caller(world, thread, resumed);
+        match call {
+            Call::ThreadMyId => Outcome::Return(Ok((thread.0, 0))),
+            Call::PdxCall => self.pdx_call(world, caller, arguments),
+            Call::PdxReturn => self.pdx_return(world, caller, arguments),
+
+            Call::ObjCreate => self.obj_create(world, caller, arguments).into(),
+            Call::ObjDelete => self.upsetting(world, caller, |server, world| server.obj_delete(world, caller, arguments)),
+            Call::ObjResize => self.obj_resize(world, caller, arguments).into(),
+            Call::ObjPasswd => self.upsetting(world, caller, |server, world| server.obj_passwd(world, caller, arguments)),
+            Call::ObjInfo => self.obj_info(world, caller, arguments).into(),
+            Call::ObjCrePdx => self.upsetting(world, caller, |server, world| server.obj_cre_pdx(world, caller, arguments)),
+            Call::KeepObject => self.keep_object(world, caller, arguments).into(),
+            Call::ObjClone => self.obj_clone(world, caller, arguments).into(),
+
+            Call::PageCopy => self.page_copy(world, caller, arguments).into(),
+            Call::PageUnMap => self.page_un_map(world, caller, arguments).into(),
+            Call::PageFlush => self.page_flush(world, caller, arguments).into(),
+            Call::PageLimit => self.page_limit(world, caller, arguments).into(),
+
+            Call::ApdInsert => self.apd_insert(world, caller, arguments).into(),
+            Call::ApdDelete => self.apd_delete(world, caller, arguments).into(),
+            Call::ApdGet => self.apd_get(world, caller, arguments).into(),
+            Call::ApdLock => self.apd_lock(world, caller, arguments).into(),
+            Call::ApdLookup => self.apd_lookup(world, caller, arguments).into(),
+            Call::ApdFlush => self.apd_flush(world, caller, arguments).into(),
+
+            Call::TaskCreate => self.task_create(world, caller, arguments).into(),
+            Call::ThreadCreate => self.thread_create(world, caller, arguments).into(),
+            Call::ThreadDelete => self.thread_delete(world, caller, arguments),
+            Call::ThreadWait => self.thread_wait(world, caller, arguments),
+            Call::ThreadSleep => self.thread_sleep(world, caller, arguments),
+            Call::ThreadResume => self.thread_resume(world, caller, arguments).into(),
+            Call::ThreadInfo => self.thread_info(world, caller, arguments).into(),
+            Call::ExcptReg => self.excpt_reg(world, caller, arguments).into(),
+            Call::ExcptReturn => self.excpt_return(world, caller, arguments),
+
+            Call::SemCreate => self.sem_create(world, caller, arguments).into(),
+            Call::SemDelete => self.sem_delete(world, caller, arguments).into(),
+            Call::SemWait => self.sem_wait(world, caller, arguments),
+            Call::SemSignal => self.sem_signal(world, caller, arguments).into(),
+            Call::AddressWait => self.address_wait(world, caller, arguments),
+            Call::AddressWake => self.address_wake(world, caller, arguments).into(),
+
+            Call::ConsoleWrite => self.console_write(world, caller, arguments),
+            Call::ConsoleRead => self.console_read(world, caller, arguments),
+            Call::ConsoleForeground => self.console_foreground(world, caller, arguments).into(),
+            Call::ClockRead => {
+                let now = world.now_ns();
+                Outcome::Return(Ok((now, world.boot_time_ns().saturating_add(now))))
+            }
+            Call::RandomRead => Outcome::Return(Ok((world.random(), 0))),
+            Call::SystemInfo => self.system_info(world, caller, arguments).into(),
+            Call::SystemControl => self.system_control(world, caller, arguments),
+        }
+    }
+
+    /// A call that may end protected procedures, the one that the caller is inside of among them.
+    fn upsetting<W: World>(
+        &mut self,
+        world: &mut W,
+        caller: Caller,
+        call: impl FnOnce(&mut Self, &mut W) -> Step<(u64, u64)>,
+    ) -> Outcome {
+        let depth = world.portal_frames(caller.thread).len();
+        let step = call(self, world);
+        self.settle(world, caller.thread, depth, step.into())
+    }
+}

@@ -1,0 +1,475 @@
+//! Calls on pages: copy, drop, flush, limit.
+//!
+//! Ranges are page-aligned and lie inside one object. Calls that look at every page are bounded to
+//! [`RANGE_PAGES_MAX`]; a longer range is done in parts by the caller.
+
+use alloc::vec::Vec;
+
+use abi::{
+    Error, Rights,
+    address::{PAGE, slot_of},
+    layout::{UNMAP_REPLACE, UNMAP_ZERO},
+};
+use kcore::{Frame, PageEntry};
+
+use crate::{
+    Access, Server, Step, World,
+    clone::{LIMIT_RANGES_MAX, share_entry},
+    object::{LimitRange, ObjectId},
+    pager::{Place, Remembered, index_of, to_flags},
+    slots::Slot,
+    thread::Caller,
+};
+
+/// Pages that one call copies, limits, or drops of a persistent object: 256 MiB.
+pub const RANGE_PAGES_MAX: u64 = 1 << 16;
+/// Pages that are not resident whose limits one object may change; they cost memory one by one
+/// once it is persistent.
+const ABSENT_LIMITED_MAX: u64 = 1 << 14;
+
+/// A range of pages inside one object.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+struct Range {
+    id: ObjectId,
+    /// First address.
+    from: u64,
+    /// One past the last.
+    to: u64,
+}
+
+impl Range {
+    fn pages(self) -> impl Iterator<Item = u64> {
+        (self.from..self.to).step_by(PAGE as usize)
+    }
+
+    const fn count(self) -> u64 {
+        (self.to - self.from) / PAGE
+    }
+}
+
+impl Server {
+    /// A range that a domain has a right on.
+    fn range<W: World>(&mut self, world: &mut W, caller: Caller, from: u64, pages: u64, needed: Rights) -> Step<Range> {
+        if !from.is_multiple_of(PAGE) || pages == 0 {
+            return Err(Error::BadArgument.into());
+        }
+        let to = pages.checked_mul(PAGE).and_then(|bytes| from.checked_add(bytes)).ok_or(Error::BadAddress)?;
+        let id = self.require_at(world, caller.domain, from, needed)?;
+        if to > self.objects.get(id).end() {
+            return Err(Error::BadAddress.into());
+        }
+        Ok(Range { id, from, to })
+    }
+
+    fn bounded(range: Range) -> Result<(), Error> {
+        if range.count() > RANGE_PAGES_MAX { Err(Error::BadArgument) } else { Ok(()) }
+    }
+
+    /// The limits of a page, resident or not.
+    fn limits_at<W: World>(&mut self, world: &mut W, id: ObjectId, address: u64) -> Step<Rights> {
+        loop {
+            let object = self.objects.get(id);
+            let leaf = object.slots.get(slot_of(address) - object.first_slot()).and_then(Slot::leaf);
+            if let Some(entry) = leaf.and_then(|leaf| world.leaf_get(leaf, index_of(address))) {
+                return Ok(entry.limits);
+            }
+            if let Some(limits) = self.limits_of_absent(world, id, address)? {
+                return Ok(limits);
+            }
+        }
+    }
+
+    // ---- copy -------------------------------------------------------------------------------------
+
+    /// `PageCopy`: from, to, pages.
+    ///
+    /// # Errors
+    /// [`Error::BadArgument`] (unaligned, overlapping, empty, too many), [`Error::BadAddress`],
+    /// [`Error::Protection`], memory, account and disk space, [`Error::DiskError`].
+    pub fn page_copy<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
+        let [from, to, pages, ..] = arguments;
+        let source = self.range(world, caller, from, pages, Rights::R)?;
+        let target = self.range(world, caller, to, pages, Rights::W)?;
+        Self::bounded(source)?;
+        if source.from < target.to && target.from < source.to {
+            return Err(Error::BadArgument.into());
+        }
+        for address in target.pages() {
+            if !self.limits_at(world, target.id, address)?.contains(Rights::W) {
+                return Err(Error::Protection.into());
+            }
+        }
+        for (from, to) in source.pages().zip(target.pages()) {
+            self.copy_page(world, source.id, from, target.id, to)?;
+        }
+        Ok((0, 0))
+    }
+
+    /// Makes one page a copy of another. Done again it does no harm, so it may stop in the middle.
+    fn copy_page<W: World>(&mut self, world: &mut W, source: ObjectId, from: u64, target: ObjectId, to: u64) -> Step<()> {
+        if self.peek(world, source, from)?.is_none() {
+            return self.zero_page(world, target, to);
+        }
+        // From here on the target is resident and dirty, and has a frame to lose.
+        let place = self.present(world, target, to, Access::Write)?;
+        let object = self.objects.get(source);
+        let slot = slot_of(from) - object.first_slot();
+        let Some(leaf) = object.slots.get(slot).and_then(Slot::leaf) else {
+            return self.copy_page(world, source, from, target, to);
+        };
+        let source_place = Place { id: source, slot, leaf, index: index_of(from), address: from };
+        let Some((frame, _, taken_away)) = share_entry(world, source_place) else {
+            // Memory was so short that the source went out again.
+            return Err(Error::NoMemory.into());
+        };
+        if taken_away {
+            world.flush_page(from);
+        }
+        self.replace_frame(world, place, frame);
+        Ok(())
+    }
+
+    /// Gives a resident page another frame, shared by somebody else, with the same limits.
+    fn replace_frame<W: World>(&mut self, world: &mut W, place: Place, frame: Frame) {
+        let Some(old) = world.leaf_get(place.leaf, place.index) else { return };
+        world.leaf_set(place.leaf, place.index, Some(PageEntry::new(frame, old.limits).withheld()));
+        world.flush_page(place.address);
+        world.frame_release(old.frame);
+    }
+
+    /// Makes a page that may be written read as zeroes.
+    fn zero_page<W: World>(&mut self, world: &mut W, id: ObjectId, address: u64) -> Step<()> {
+        if self.peek(world, id, address)?.is_none() {
+            return Ok(());
+        }
+        let place = self.present(world, id, address, Access::Write)?;
+        let Some(entry) = world.leaf_get(place.leaf, place.index) else { return Ok(()) };
+        // Now the only one who has the frame is this page.
+        const ZEROES: [u8; 512] = [0; 512];
+        for part in 0..PAGE as usize / ZEROES.len() {
+            world.frame_write(entry.frame, part * ZEROES.len(), &ZEROES);
+        }
+        Ok(())
+    }
+
+    // ---- drop -------------------------------------------------------------------------------------
+
+    /// `PageUnMap`: page, pages, disposition.
+    ///
+    /// # Errors
+    /// [`Error::BadArgument`], [`Error::BadAddress`], [`Error::Protection`], [`Error::DiskFull`].
+    pub fn page_un_map<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
+        let [page, pages, disposition, ..] = arguments;
+        if let Some(step) = self.resume_durable(caller) {
+            return step;
+        }
+        let range = self.range(world, caller, page, pages, Rights::W)?;
+        match disposition {
+            UNMAP_ZERO => self.unmap_zero(world, range)?,
+            UNMAP_REPLACE => self.unmap_replace(world, caller, range)?,
+            _ => return Err(Error::BadArgument.into()),
+        }
+        Ok((0, 0))
+    }
+
+    fn unmap_zero<W: World>(&mut self, world: &mut W, range: Range) -> Step<()> {
+        let object = self.objects.get(range.id);
+        let persistent = object.is_persistent();
+        let plain = object.absent_limits.is_empty();
+        if persistent {
+            Self::bounded(range)?;
+        }
+        // Pages with limits of their own keep them and are zeroed where they are; the others go.
+        let limited = self.limited_pages(world, range)?;
+        if limited.is_empty() && plain {
+            self.drop_pages(world, range.id, range.from, range.to, Remembered::Perhaps);
+        } else {
+            for &address in &limited {
+                self.zero_page(world, range.id, address)?;
+            }
+            self.drop_between(world, range, &limited);
+        }
+        if persistent {
+            self.discard(range, &limited)?;
+        }
+        Ok(())
+    }
+
+    /// Drops what lies between some pages of a range that stay.
+    fn drop_between<W: World>(&mut self, world: &mut W, range: Range, stay: &[u64]) {
+        let mut from = range.from;
+        for &address in stay.iter().chain([&range.to]) {
+            if from < address {
+                self.drop_pages(world, range.id, from, address, Remembered::Perhaps);
+            }
+            from = address + PAGE;
+        }
+    }
+
+    /// Pages of a range that are resident and not free of limits.
+    ///
+    /// # Errors
+    /// [`Error::Protection`] if one of them must not be written.
+    fn limited_pages<W: World>(&mut self, world: &mut W, range: Range) -> Step<Vec<u64>> {
+        let mut limited = Vec::new();
+        let object = self.objects.get(range.id);
+        let mut next = object.slots.next_with_leaf(slot_of(range.from) - object.first_slot());
+        while let Some(slot) = next {
+            let start = (object.first_slot() + slot) * abi::address::SLOT;
+            let Some(state) = object.slots.get(slot).filter(|_| start < range.to) else { break };
+            let mut index = range.from.saturating_sub(start).div_ceil(PAGE) as usize;
+            while let Some(found) = state.resident.next(index) {
+                index = found + 1;
+                let address = start + found as u64 * PAGE;
+                let limits = state.leaf().and_then(|leaf| world.leaf_get(leaf, found)).map_or(Rights::RWX, |entry| entry.limits);
+                if address >= range.to {
+                    break;
+                }
+                if limits != Rights::RWX {
+                    limited.push(address);
+                }
+                if !limits.contains(Rights::W) {
+                    return Err(Error::Protection.into());
+                }
+            }
+            next = object.slots.next_with_leaf(slot + 1);
+        }
+        self.absent_writable(world, range)?;
+        Ok(limited)
+    }
+
+    /// Refuses a range in which a page that is not resident must not be written.
+    fn absent_writable<W: World>(&mut self, world: &mut W, range: Range) -> Step<()> {
+        let object = self.objects.get(range.id);
+        if !object.is_persistent() || object.complete {
+            let (first, end) = (object.page_of(range.from), object.page_of(range.from) + range.count());
+            let closed = |limit: &LimitRange| limit.first < end && first < limit.end && !limit.limits.contains(Rights::W);
+            for limit in object.absent_limits.iter().filter(|&limit| closed(limit)) {
+                let closed = limit.first.max(first)..limit.end.min(end);
+                for page in closed {
+                    if !self.is_resident(range.id, object.address_of(page)) {
+                        return Err(Error::Protection.into());
+                    }
+                }
+            }
+            return Ok(());
+        }
+        for address in range.pages() {
+            if !self.limits_on_disk(world, range.id, address)?.contains(Rights::W) {
+                return Err(Error::Protection.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// The limits that the store knows for a page that is not resident, without reading the page.
+    fn limits_on_disk<W: World>(&mut self, world: &mut W, id: ObjectId, address: u64) -> Step<Rights> {
+        if self.is_resident(id, address) {
+            return Ok(Rights::RWX);
+        }
+        let object = self.objects.get(id);
+        match self.store.page_flags(world, object.base(), object.page_of(address)) {
+            store::PageLookup::Absent => Ok(Rights::RWX),
+            store::PageLookup::Zero(flags) | store::PageLookup::Stored(flags) => Ok(crate::pager::from_flags(flags)),
+            // Part of the map must be read first. Reading the page does it.
+            store::PageLookup::Unknown => self.limits_at(world, id, address),
+        }
+    }
+
+    /// Has the store forget the content of a range, but not the limits of its pages.
+    fn discard(&mut self, range: Range, limited: &[u64]) -> Step<()> {
+        let object = self.objects.get(range.id);
+        let (base, first) = (object.base(), object.page_of(range.from));
+        self.store.discard_pages(base, first, first + range.count()).map_err(|_| Error::DiskFull)?;
+        let kept = if object.complete { object.absent_limits.clone() } else { Vec::new() };
+        for limit in kept {
+            for page in limit.first.max(first)..limit.end.min(first + range.count()) {
+                self.store.set_page_flags(base, page, to_flags(limit.limits)).map_err(|_| Error::DiskFull)?;
+            }
+        }
+        debug_assert!(limited.iter().all(|&address| self.is_resident(range.id, address)));
+        self.note_row_change(range.id);
+        Ok(())
+    }
+
+    fn unmap_replace<W: World>(&mut self, world: &mut W, caller: Caller, range: Range) -> Step<()> {
+        if !self.objects.get(range.id).is_persistent() {
+            // There is no checkpoint it was ever in.
+            return self.unmap_zero(world, range);
+        }
+        // A page that is just being written must not be read back from where it was before.
+        self.wait_for_writing(caller, range.id)?;
+        let mut dirty = Vec::new();
+        let object = self.objects.get(range.id);
+        let mut next = object.slots.next_with_leaf(slot_of(range.from) - object.first_slot());
+        while let Some(slot) = next {
+            let start = (object.first_slot() + slot) * abi::address::SLOT;
+            let Some(state) = object.slots.get(slot).filter(|_| start < range.to) else { break };
+            let mut index = range.from.saturating_sub(start).div_ceil(PAGE) as usize;
+            while let Some(found) = state.dirty.next(index) {
+                index = found + 1;
+                let address = start + found as u64 * PAGE;
+                if address < range.to {
+                    dirty.push(address);
+                }
+            }
+            next = object.slots.next_with_leaf(slot + 1);
+        }
+        if !dirty.is_empty() {
+            self.objects.get_mut(range.id).complete = false;
+        }
+        for address in dirty {
+            self.drop_pages(world, range.id, address, address + PAGE, Remembered::Perhaps);
+        }
+        Ok(())
+    }
+
+    // ---- flush ------------------------------------------------------------------------------------
+
+    /// `PageFlush`: page, pages.
+    ///
+    /// # Errors
+    /// [`Error::BadArgument`], [`Error::BadAddress`], [`Error::Protection`], [`Error::NotPersistent`],
+    /// [`Error::DiskError`], [`Error::DiskFull`].
+    pub fn page_flush<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
+        let [page, pages, ..] = arguments;
+        if let Some(step) = self.resume_durable(caller) {
+            return step;
+        }
+        let range = self.range(world, caller, page, pages, Rights::W)?;
+        let object = self.objects.get(range.id);
+        if !object.is_persistent() {
+            return Err(Error::NotPersistent.into());
+        }
+        if self.is_durable(object, range.from, range.to) {
+            return Ok((0, 0));
+        }
+        // Should what is being written fail, its pages are dirty again: then look anew.
+        self.wait_for_writing(caller, range.id)?;
+        let object = self.objects.get(range.id);
+        if self.is_durable(object, range.from, range.to) {
+            return Ok((0, 0));
+        }
+        let base = object.base();
+        let goal = self.sync_begin(world, base, range.from, range.to);
+        self.finish_durable(caller, goal, (0, 0))
+    }
+
+    // ---- limit ------------------------------------------------------------------------------------
+
+    /// `PageLimit`: page, pages, rights. R cannot be taken away: page tables cannot express it.
+    ///
+    /// # Errors
+    /// [`Error::BadArgument`], [`Error::BadAddress`], [`Error::Protection`], [`Error::TableFull`] for too
+    /// many different limits, [`Error::DiskFull`].
+    pub fn page_limit<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
+        let [page, pages, bits, ..] = arguments;
+        let limits = Rights::from_bits(bits).ok_or(Error::BadArgument)?;
+        if !Rights::RWX.contains(limits) || !limits.contains(Rights::R) {
+            return Err(Error::BadArgument.into());
+        }
+        let range = self.range(world, caller, page, pages, Rights::OWNER)?;
+        Self::bounded(range)?;
+        let object = self.objects.get(range.id);
+        let first = object.page_of(range.from);
+        let change = LimitRange { first, end: first + range.count(), limits };
+        let known_here = !object.is_persistent() || object.complete;
+        let ranges = if known_here { limit_ranges(&object.absent_limits, change)? } else { Vec::new() };
+        if object.is_persistent() {
+            if range.count() > ABSENT_LIMITED_MAX {
+                return Err(Error::BadArgument.into());
+            }
+            let base = object.base();
+            for page in change.first..change.end {
+                self.store.set_page_flags(base, page, to_flags(limits)).map_err(|_| Error::DiskFull)?;
+            }
+            self.note_row_change(range.id);
+        }
+        self.objects.get_mut(range.id).absent_limits = ranges;
+        self.limit_resident(world, range, limits);
+        Ok((0, 0))
+    }
+
+    /// Gives resident pages other limits.
+    fn limit_resident<W: World>(&mut self, world: &mut W, range: Range, limits: Rights) {
+        let mut reduced = false;
+        let object = self.objects.get(range.id);
+        let mut next = object.slots.next_with_leaf(slot_of(range.from) - object.first_slot());
+        while let Some(slot) = next {
+            let start = (object.first_slot() + slot) * abi::address::SLOT;
+            let Some(state) = object.slots.get(slot).filter(|_| start < range.to) else { break };
+            let mut index = range.from.saturating_sub(start).div_ceil(PAGE) as usize;
+            while let (Some(found), Some(leaf)) = (state.resident.next(index), state.leaf()) {
+                index = found + 1;
+                if start + found as u64 * PAGE >= range.to {
+                    break;
+                }
+                let Some(entry) = world.leaf_get(leaf, found) else { continue };
+                // The first write decides again what it takes to write.
+                let changed = PageEntry::new(entry.frame, limits);
+                world.leaf_set(leaf, found, Some(if limits.contains(Rights::W) { changed.withheld() } else { changed }));
+                reduced = true;
+            }
+            next = object.slots.next_with_leaf(slot + 1);
+        }
+        if reduced {
+            world.flush_everything();
+        }
+    }
+}
+
+/// Ranges of limits with one more change, in rising order.
+fn limit_ranges(ranges: &[LimitRange], change: LimitRange) -> Result<Vec<LimitRange>, Error> {
+    let mut result = Vec::with_capacity(ranges.len() + 2);
+    for &range in ranges {
+        if range.first < change.first {
+            result.push(LimitRange { end: range.end.min(change.first), ..range });
+        }
+        if range.end > change.end {
+            result.push(LimitRange { first: range.first.max(change.end), ..range });
+        }
+    }
+    if change.limits != Rights::RWX {
+        result.push(change);
+    }
+    result.sort_unstable_by_key(|range| range.first);
+    result.dedup_by(|later, earlier| {
+        let joins = earlier.end == later.first && earlier.limits == later.limits;
+        if joins {
+            earlier.end = later.end;
+        }
+        joins
+    });
+    let pages: u64 = result.iter().map(|range| range.end - range.first).sum();
+    if result.len() > LIMIT_RANGES_MAX || pages > ABSENT_LIMITED_MAX {
+        return Err(Error::TableFull);
+    }
+    Ok(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pager::absent_limits;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn ranges_of_limits_are_a_map_of_pages(changes in prop::collection::vec((0_u64..30, 1_u64..10, 4_u64..8), 0..20)) {
+            let mut ranges = Vec::new();
+            let mut model = [Rights::RWX; 40];
+            for (first, count, bits) in changes {
+                let limits = Rights::from_bits(bits).unwrap();
+                ranges = limit_ranges(&ranges, LimitRange { first, end: first + count, limits }).unwrap();
+                model[first as usize..(first + count) as usize].fill(limits);
+                for page in 0..40 {
+                    prop_assert_eq!(absent_limits(&ranges, page), model[page as usize]);
+                }
+                for pair in ranges.windows(2) {
+                    prop_assert!(pair[0].end <= pair[1].first);
+                    prop_assert!(pair[0].end < pair[1].first || pair[0].limits != pair[1].limits);
+                }
+            }
+        }
+    }
+}

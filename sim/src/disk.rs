@@ -1,0 +1,331 @@
+//! A disk that crashes.
+//!
+//! Writes go through a volatile cache: what is complete but not flushed, and what is still under way,
+//! may be on the medium after a crash or not, each write by itself, whole or in part. Parts
+//! are sectors of 512 bytes. Requests complete in an order drawn from the seed. A flush covers
+//! the writes that were complete when it was submitted, no others. Requests may be made to fail.
+
+use crate::rng::Rng;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use store::{BLOCK, DiskError, Operation, QueueFull, Request};
+
+/// Bytes that are written all or not at all.
+pub const SECTOR: usize = 512;
+/// Sectors of a block.
+const SECTORS: usize = BLOCK / SECTOR;
+
+/// The contents of a block.
+pub type Block = Arc<[u8; BLOCK]>;
+
+/// What becomes of a write in a crash.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Fate {
+    /// It never happened.
+    Lost,
+    /// It is on the medium.
+    Whole,
+    /// Only the sectors of this mask are.
+    Torn(u8),
+}
+
+/// A write that is not on the medium for certain.
+#[derive(Clone)]
+struct Volatile {
+    sequence: u64,
+    block: u64,
+    data: Block,
+}
+
+/// A request under way.
+struct Flight {
+    request: Request,
+    /// What a write carries.
+    data: Option<Block>,
+    /// For a flush: writes before this sequence number become stable.
+    mark: u64,
+}
+
+/// What a step did; for whoever must move the data.
+pub enum Stepped {
+    /// Nothing was under way.
+    Idle,
+    /// Data was read: put it there.
+    Read(store::Frame, Block),
+    /// The write is complete: it must still be what it was when it was submitted.
+    Wrote(store::Frame, Block),
+    /// Nothing to move.
+    Other,
+}
+
+/// The disk.
+pub struct CrashDisk {
+    blocks: u64,
+    medium: BTreeMap<u64, Block>,
+    cache: Vec<Volatile>,
+    sequence: u64,
+    flights: Vec<Flight>,
+    done: VecDeque<(u32, Result<(), DiskError>)>,
+    depth: usize,
+    order: Rng,
+    /// One request in so many fails; zero for none.
+    failing: u64,
+    /// After so many steps more, a copy of the state is kept.
+    fuse: Option<u64>,
+    blown: Option<Box<CrashDisk>>,
+    steps: u64,
+    /// Blocks written so far.
+    pub written: u64,
+}
+
+impl CrashDisk {
+    /// An empty disk. `order` decides the order of completions.
+    pub fn new(blocks: u64, order: Rng) -> Self {
+        Self {
+            blocks,
+            medium: BTreeMap::new(),
+            cache: Vec::new(),
+            sequence: 0,
+            flights: Vec::new(),
+            done: VecDeque::new(),
+            depth: 16,
+            order,
+            failing: 0,
+            fuse: None,
+            blown: None,
+            steps: 0,
+            written: 0,
+        }
+    }
+
+    /// A disk with these contents.
+    pub fn from_medium(blocks: u64, medium: BTreeMap<u64, Block>, order: Rng) -> Self {
+        Self { medium, ..Self::new(blocks, order) }
+    }
+
+    /// Size in blocks.
+    pub fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// What is on the medium for certain.
+    pub fn medium(&self) -> &BTreeMap<u64, Block> {
+        &self.medium
+    }
+
+    /// Changes what is on the medium, as rot does.
+    pub fn medium_mut(&mut self) -> &mut BTreeMap<u64, Block> {
+        &mut self.medium
+    }
+
+    /// Makes the disk larger or smaller.
+    pub fn set_blocks(&mut self, blocks: u64) {
+        self.blocks = blocks;
+    }
+
+    /// Lets one request in `rate` fail; zero for none.
+    pub fn set_failing(&mut self, rate: u64) {
+        self.failing = rate;
+    }
+
+    /// Keeps a copy of the state after `steps` more steps.
+    pub fn set_fuse(&mut self, steps: u64) {
+        self.fuse = Some(self.steps + steps);
+        self.blown = None;
+    }
+
+    /// The copy that the fuse made, if it came to that.
+    pub fn take_blown(&mut self) -> Option<Box<Self>> {
+        self.fuse = None;
+        self.blown.take()
+    }
+
+    /// Requests under way.
+    pub fn under_way(&self) -> usize {
+        self.flights.len()
+    }
+
+    /// Takes a request; `data` is what a write carries.
+    ///
+    /// # Errors
+    /// [`QueueFull`].
+    pub fn submit(&mut self, request: Request, data: Option<Block>) -> Result<(), QueueFull> {
+        if self.flights.len() >= self.depth {
+            return Err(QueueFull);
+        }
+        self.flights.push(Flight { request, data, mark: self.sequence });
+        Ok(())
+    }
+
+    /// A completion.
+    pub fn complete(&mut self) -> Option<(u32, Result<(), DiskError>)> {
+        self.done.pop_front()
+    }
+
+    /// Whether completions wait.
+    pub fn has_completions(&self) -> bool {
+        !self.done.is_empty()
+    }
+
+    /// Completes one request, any of those under way.
+    pub fn step(&mut self) -> Stepped {
+        if self.flights.is_empty() {
+            return Stepped::Idle;
+        }
+        if self.fuse == Some(self.steps) {
+            self.blown = Some(Box::new(self.copy()));
+        }
+        self.steps += 1;
+        let at = self.order.below(self.flights.len() as u64) as usize;
+        let Flight { request, data, mark } = self.flights.swap_remove(at);
+        let fails = self.failing != 0 && self.order.one_in(self.failing);
+        let outside = request.operation != Operation::Flush && request.block >= self.blocks;
+        if outside || fails {
+            // A write that failed may have reached the medium all the same.
+            if let Some(data) = data.filter(|_| !outside && self.order.one_in(2)) {
+                self.keep(request.block, data);
+            }
+            self.done.push_back((request.tag, Err(DiskError)));
+            return Stepped::Other;
+        }
+        self.done.push_back((request.tag, Ok(())));
+        match (request.operation, data) {
+            (Operation::Write, Some(data)) => {
+                self.keep(request.block, data.clone());
+                Stepped::Wrote(request.frame, data)
+            }
+            (Operation::Read, _) => Stepped::Read(request.frame, self.read(request.block)),
+            (Operation::Flush, _) => {
+                self.settle(mark);
+                Stepped::Other
+            }
+            (Operation::Write, None) => Stepped::Other,
+        }
+    }
+
+    fn keep(&mut self, block: u64, data: Block) {
+        self.written += 1;
+        self.cache.push(Volatile { sequence: self.sequence, block, data });
+        self.sequence += 1;
+    }
+
+    fn settle(&mut self, mark: u64) {
+        for write in self.cache.extract_if(.., |write| write.sequence < mark) {
+            self.medium.insert(write.block, write.data);
+        }
+    }
+
+    /// What a read of the block gives now.
+    pub fn read(&self, block: u64) -> Block {
+        let cached = self.cache.iter().rev().find(|write| write.block == block).map(|write| &write.data);
+        cached.or_else(|| self.medium.get(&block)).cloned().unwrap_or_else(|| Arc::new([0; BLOCK]))
+    }
+
+    fn copy(&self) -> Self {
+        let flights = self
+            .flights
+            .iter()
+            .map(|flight| Flight { request: flight.request, data: flight.data.clone(), mark: flight.mark })
+            .collect();
+        Self {
+            medium: self.medium.clone(),
+            cache: self.cache.clone(),
+            flights,
+            sequence: self.sequence,
+            ..Self::new(self.blocks, self.order.clone())
+        }
+    }
+
+    /// The writes that a crash may lose, oldest first.
+    fn volatile(&self) -> Vec<(u64, &Block)> {
+        let cached = self.cache.iter().map(|write| (write.block, &write.data));
+        let flying = self.flights.iter().filter_map(|flight| Some((flight.request.block, flight.data.as_ref()?)));
+        cached.chain(flying).collect()
+    }
+
+    /// How many writes a crash may lose.
+    pub fn volatile_len(&self) -> usize {
+        self.volatile().len()
+    }
+
+    /// The disk after a crash in which each write meets its fate.
+    #[must_use]
+    pub fn crash(&self, fates: &[Fate], order: Rng) -> Self {
+        let mut medium = self.medium.clone();
+        for ((block, data), fate) in self.volatile().into_iter().zip(fates) {
+            let mask = match fate {
+                Fate::Lost => continue,
+                Fate::Whole => u8::MAX,
+                Fate::Torn(mask) => *mask,
+            };
+            let old = medium.get(&block).cloned();
+            medium.insert(block, mix(old, data, mask));
+        }
+        Self::from_medium(self.blocks, medium, order)
+    }
+
+    /// Random fates for what a crash may lose. Sometimes nearly all is lost, sometimes nearly nothing.
+    pub fn draw_fates(&self, rng: &mut Rng) -> Vec<Fate> {
+        let kept = rng.below(9);
+        let torn = rng.below(4);
+        (0..self.volatile_len())
+            .map(|_| {
+                if rng.below(8) < torn {
+                    Fate::Torn(rng.next_u64() as u8)
+                } else if rng.below(8) < kept {
+                    Fate::Whole
+                } else {
+                    Fate::Lost
+                }
+            })
+            .collect()
+    }
+
+    /// Every combination of lost and whole, if there are at most `limit` writes to lose.
+    pub fn all_fates(&self, limit: usize) -> Option<impl Iterator<Item = Vec<Fate>> + use<>> {
+        let count = self.volatile_len();
+        (count <= limit).then(|| {
+            (0_u64..1 << count)
+                .map(move |set| (0..count).map(|at| if set >> at & 1 == 0 { Fate::Lost } else { Fate::Whole }).collect())
+        })
+    }
+}
+
+/// The new data in the sectors of the mask, the old elsewhere.
+pub fn mix(old: Option<Block>, new: &Block, mask: u8) -> Block {
+    if mask == u8::MAX {
+        return new.clone();
+    }
+    let mut mixed = old.map_or([0; BLOCK], |old| *old);
+    for sector in (0..SECTORS).filter(|sector| mask >> sector & 1 != 0) {
+        let range = sector * SECTOR..(sector + 1) * SECTOR;
+        mixed[range.clone()].copy_from_slice(&new[range]);
+    }
+    Arc::new(mixed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use store::Frame;
+
+    fn write(disk: &mut CrashDisk, tag: u32, block: u64, byte: u8) {
+        let request = Request { tag, operation: Operation::Write, block, frame: Frame(0) };
+        disk.submit(request, Some(Arc::new([byte; BLOCK]))).unwrap();
+    }
+
+    #[test]
+    fn only_what_was_complete_before_the_flush_is_stable() {
+        let mut disk = CrashDisk::new(10, Rng::new(1));
+        write(&mut disk, 0, 1, 1);
+        disk.step();
+        disk.submit(Request { tag: 1, operation: Operation::Flush, block: 0, frame: Frame(0) }, None).unwrap();
+        write(&mut disk, 2, 2, 2);
+        while !matches!(disk.step(), Stepped::Idle) {}
+        assert_eq!(disk.medium().keys().copied().collect::<Vec<_>>(), [1]);
+        assert_eq!(disk.volatile_len(), 1);
+        assert_eq!(disk.read(2)[0], 2);
+        let torn = disk.crash(&[Fate::Torn(0b10)], Rng::new(2));
+        assert_eq!((torn.read(2)[0], torn.read(2)[SECTOR], torn.read(2)[2 * SECTOR]), (0, 2, 0));
+    }
+}

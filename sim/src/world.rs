@@ -1,0 +1,82 @@
+//! Memory, disk and chance together.
+
+use crate::disk::{Block, CrashDisk, Stepped};
+use crate::memory::Memory;
+use crate::rng::Rng;
+use std::sync::Arc;
+use store::{BLOCK, Disk, DiskError, Frame, Operation, Pages, QueueFull, Random, Request};
+
+/// A world for the store.
+pub struct SimWorld {
+    /// Its memory.
+    pub memory: Memory,
+    /// Its disk.
+    pub disk: CrashDisk,
+    rng: Rng,
+}
+
+impl SimWorld {
+    /// A world with this disk and so many pages of memory.
+    pub fn new(disk: CrashDisk, pages: usize, rng: Rng) -> Self {
+        Self { memory: Memory::new(pages), disk, rng }
+    }
+
+    /// Lets the disk complete one request; `false` if none was under way.
+    ///
+    /// # Panics
+    /// If a frame was changed while it was being written.
+    pub fn step(&mut self) -> bool {
+        match self.disk.step() {
+            Stepped::Idle => return false,
+            Stepped::Read(frame, data) => self.memory.bytes_mut(frame).copy_from_slice(&data[..]),
+            Stepped::Wrote(frame, data) => {
+                assert!(self.memory.bytes(frame) == &*data, "{frame:?} was changed while it was being written");
+            }
+            Stepped::Other => {}
+        }
+        true
+    }
+}
+
+impl Pages for SimWorld {
+    fn alloc(&mut self) -> Option<Frame> {
+        self.memory.alloc()
+    }
+    fn free(&mut self, frame: Frame) {
+        self.memory.free(frame);
+    }
+    fn bytes(&self, frame: Frame) -> &[u8; BLOCK] {
+        self.memory.bytes(frame)
+    }
+    fn bytes_mut(&mut self, frame: Frame) -> &mut [u8; BLOCK] {
+        self.memory.bytes_mut(frame)
+    }
+}
+
+impl Disk for SimWorld {
+    fn blocks(&self) -> u64 {
+        self.disk.blocks()
+    }
+
+    fn submit(&mut self, request: Request) -> Result<(), QueueFull> {
+        let data: Option<Block> =
+            (request.operation == Operation::Write).then(|| Arc::new(*self.memory.bytes(request.frame)));
+        self.disk.submit(request, data)
+    }
+
+    fn complete(&mut self) -> Option<(u32, Result<(), DiskError>)> {
+        self.disk.complete()
+    }
+
+    fn wait(&mut self) {
+        while !self.disk.has_completions() {
+            assert!(self.step(), "the store waits and nothing is under way");
+        }
+    }
+}
+
+impl Random for SimWorld {
+    fn next_u64(&mut self) -> u64 {
+        self.rng.next_u64()
+    }
+}

@@ -1,0 +1,65 @@
+//! What the store ought to hold.
+
+use std::collections::BTreeMap;
+use store::{BLOCK, ObjectRecord, PageFlags};
+
+/// Contents and limits of a page. Stamp zero means zeroes.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Page {
+    pub stamp: u64,
+    pub flags: PageFlags,
+}
+
+/// An object with its pages; a page that is not listed is zero and without limits.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Object {
+    pub record: ObjectRecord,
+    pub pages: BTreeMap<u64, Page>,
+}
+
+/// A whole state.
+pub type State = BTreeMap<u64, Object>;
+
+/// The contents that a stamp stands for.
+pub fn fill(stamp: u64, bytes: &mut [u8; BLOCK]) {
+    if stamp == 0 {
+        bytes.fill(0);
+        return;
+    }
+    for (at, word) in bytes.chunks_exact_mut(8).enumerate() {
+        word.copy_from_slice(&stamp.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(at as u64).to_le_bytes());
+    }
+}
+
+/// Whether `bytes` are what the stamp stands for.
+pub fn is_filled(stamp: u64, bytes: &[u8; BLOCK]) -> bool {
+    let mut wanted = [0; BLOCK];
+    fill(stamp, &mut wanted);
+    *bytes == wanted
+}
+
+/// Something begun that will make a state durable.
+#[derive(Clone)]
+pub enum Job {
+    /// All of this.
+    Checkpoint(State),
+    /// These objects, as they were.
+    Sync(store::Ticket, Vec<(u64, Option<Object>)>),
+}
+
+impl Job {
+    /// The state once it is done.
+    pub fn apply(&self, state: &mut State) {
+        match self {
+            Self::Checkpoint(all) => state.clone_from(all),
+            Self::Sync(_, objects) => {
+                for (base, object) in objects {
+                    match object {
+                        Some(object) => state.insert(*base, object.clone()),
+                        None => state.remove(base),
+                    };
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Runs cases, each in a task of its own, and counts.
+
+use alloc::format;
+
+use rt::{println, task::Options};
+
+use crate::{
+    assistant::{PATIENCE_NS, program},
+    case::{Case, Outcome, Role, Setting},
+};
+
+/// Status of a case that failed and has said why.
+const STATUS_FAILED: u64 = 3;
+/// Status of a program that does not know what it was asked for.
+const STATUS_UNKNOWN: u64 = 2;
+
+/// Runs all cases whose name begins so; gives the status of the program.
+pub fn run_all(groups: &[&[Case]], only: Option<&str>, setting: Setting) -> u64 {
+    println!("suite: seed {:#x}", setting.seed);
+    let (mut passed, mut failed) = (0_u64, 0_u64);
+    for case in groups.iter().copied().flatten().filter(|case| only.is_none_or(|only| case.name.starts_with(only))) {
+        match run_apart(case, &setting) {
+            Ok(true) => {
+                println!("ok {}", case.name);
+                passed += 1;
+            }
+            Ok(false) => failed += 1,
+            Err(why) => {
+                println!("FAILED {}: {why} (seed {:#x})", case.name, setting.seed);
+                failed += 1;
+            }
+        }
+    }
+    println!("{passed} passed, {failed} failed");
+    if passed == 0 && failed == 0 {
+        println!("suite: there is no such case");
+        return STATUS_UNKNOWN;
+    }
+    u64::from(failed != 0)
+}
+
+/// Runs a case in a task of its own. False if it failed and has said why.
+fn run_apart(case: &Case, setting: &Setting) -> Outcome<bool> {
+    let (seed, calls) = (format!("{:#x}", setting.seed), format!("{}", setting.calls));
+    let arguments = ["--case", case.name, "--seed", &seed, "--calls", &calls];
+    let task = program()?.start("suite", &arguments, &Options::default())?;
+    let shown = match task.wait_for(case.limit_ms * 1_000_000) {
+        Err(abi::Error::TimedOut) => {
+            task.end(1)?;
+            task.wait_for(PATIENCE_NS)?;
+            return Err(crate::case::Failure::new(format_args!("it did not end within {} ms", case.limit_ms)));
+        }
+        ended => ended?,
+    };
+    match shown.report.status {
+        0 => Ok(true),
+        STATUS_FAILED => Ok(false),
+        _ => Err(crate::case::Failure::new(format_args!("{shown}"))),
+    }
+}
+
+/// Runs a case in this task; gives the status of the program.
+pub fn run_case(groups: &[&[Case]], name: &str, setting: &Setting) -> u64 {
+    let Some(case) = groups.iter().copied().flatten().find(|case| case.name == name) else { return STATUS_UNKNOWN };
+    match (case.run)(setting) {
+        Ok(()) => 0,
+        Err(why) => {
+            println!("FAILED {name}: {why} (seed {:#x})", setting.seed);
+            STATUS_FAILED
+        }
+    }
+}
+
+/// Plays a part; gives the status of the program.
+pub fn play(roles: &[&[Role]], name: &str, numbers: &[u64; 6]) -> u64 {
+    let Some(role) = roles.iter().copied().flatten().find(|role| role.name == name) else { return STATUS_UNKNOWN };
+    (role.play)(numbers)
+}
