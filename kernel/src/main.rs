@@ -64,14 +64,14 @@ extern "C" fn kernel_start(information: u64) -> ! {
     let mut platform = Platform { kernel, disk };
     let (store, report) = match Store::mount(&mut platform, MountMode::ReadWrite) {
         Ok(mounted) => mounted,
-        Err(error) => give_up(&alloc::format!("the disk is refused: {error}")),
+        Err(error) => give_up(&alloc::format!("the disk is refused: {error:?}")),
     };
     log!("store: {report:?}");
     let vectors = Vectors::new(THREADS_MAX);
-    let server = match Server::start(&mut platform, store) {
-        Ok(server) => server,
-        Err(error) => give_up(&alloc::format!("the first program does not start: {error:?}")),
-    };
+    let mut server = Server::new(store, &report);
+    if let Err(error) = server.start(&mut platform) {
+        give_up(&alloc::format!("the first program does not start: {error}"));
+    }
     platform.kernel.hardware.boot_mut().boot_ns = arch::now_ns();
     log!("first program after {} us", arch::now_ns() / 1000);
     arch::enable_serial();

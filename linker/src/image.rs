@@ -85,7 +85,10 @@ impl core::fmt::Display for LayoutError {
             Self::TooLarge => write!(f, "it needs more than {} MiB", IMAGE_BYTES_MAX >> 20),
             Self::NoHeaderPage => f.write_str("the first page is not free for the ELF header"),
             Self::SharedPage(at) => {
-                write!(f, "two segments share the page at {at:#x}: link with -z separate-code and aligned segments")
+                write!(
+                    f,
+                    "two segments share the page at {at:#x}: link with -z separate-code and aligned segments"
+                )
             }
             Self::WritableCode(at) => write!(f, "the segment at {at:#x} is both writable and executable"),
             Self::BadEntry(at) => write!(f, "the entry point {at:#x} is not in executable memory"),
@@ -103,7 +106,11 @@ impl core::error::Error for LayoutError {}
 pub fn layout(file: &[u8]) -> Result<Image, LayoutError> {
     let header = check_header(file)?;
     let segments = read_segments(file, &header)?;
-    let loads = || segments.iter().filter(|segment| segment.kind == elf::SEGMENT_LOAD && segment.memory_bytes > 0);
+    let loads = || {
+        segments
+            .iter()
+            .filter(|segment| segment.kind == elf::SEGMENT_LOAD && segment.memory_bytes > 0)
+    };
     let mut end = 0;
     for segment in loads() {
         end = end.max(segment_end(segment)?);
@@ -112,8 +119,11 @@ pub fn layout(file: &[u8]) -> Result<Image, LayoutError> {
         return Err(LayoutError::Empty);
     }
     let pages = page_count(end)?;
-    let mut image =
-        Image { bytes: vec![0; pages * PAGE_BYTES], limits: vec![Rights::NONE; pages], entry: header.entry };
+    let mut image = Image {
+        bytes: vec![0; pages * PAGE_BYTES],
+        limits: vec![Rights::NONE; pages],
+        entry: header.entry,
+    };
     for segment in loads() {
         place(file, segment, &mut image)?;
     }
@@ -155,12 +165,21 @@ fn segment_end(segment: &Segment) -> Result<u64, LayoutError> {
     if segment.file_bytes > segment.memory_bytes {
         return Err(LayoutError::Truncated);
     }
-    let end = segment.address.checked_add(segment.memory_bytes).ok_or(LayoutError::TooLarge)?;
-    if end > IMAGE_BYTES_MAX { Err(LayoutError::TooLarge) } else { Ok(end) }
+    let end = segment
+        .address
+        .checked_add(segment.memory_bytes)
+        .ok_or(LayoutError::TooLarge)?;
+    if end > IMAGE_BYTES_MAX {
+        Err(LayoutError::TooLarge)
+    } else {
+        Ok(end)
+    }
 }
 
 fn page_count(bytes: u64) -> Result<usize, LayoutError> {
-    pages_for(bytes).and_then(|pages| usize::try_from(pages).ok()).ok_or(LayoutError::TooLarge)
+    pages_for(bytes)
+        .and_then(|pages| usize::try_from(pages).ok())
+        .ok_or(LayoutError::TooLarge)
 }
 
 /// Copies a segment to its place and sets the limits of its pages.
@@ -183,14 +202,25 @@ fn place(file: &[u8], segment: &Segment, image: &mut Image) -> Result<(), Layout
     let end = offset.checked_add(bytes).ok_or(LayoutError::Truncated)?;
     let source = file.get(offset..end).ok_or(LayoutError::Truncated)?;
     let to = segment.address as usize;
-    image.bytes.get_mut(to..to + bytes).ok_or(LayoutError::Truncated)?.copy_from_slice(source);
+    image
+        .bytes
+        .get_mut(to..to + bytes)
+        .ok_or(LayoutError::Truncated)?
+        .copy_from_slice(source);
     Ok(())
 }
 
 fn rights_of(flags: u32) -> Rights {
-    let pairs = [(elf::FLAG_READ, Rights::R), (elf::FLAG_WRITE, Rights::W), (elf::FLAG_EXECUTE, Rights::X)];
+    let pairs = [
+        (elf::FLAG_READ, Rights::R),
+        (elf::FLAG_WRITE, Rights::W),
+        (elf::FLAG_EXECUTE, Rights::X),
+    ];
     // Whatever is mapped can be read on this machine; to claim otherwise would deceive.
-    pairs.iter().filter(|(flag, _)| flags & flag != 0).fold(Rights::R, |sum, (_, right)| sum.union(*right))
+    pairs
+        .iter()
+        .filter(|(flag, _)| flags & flag != 0)
+        .fold(Rights::R, |sum, (_, right)| sum.union(*right))
 }
 
 /// Sees to it that the image begins with the ELF header, where loaders look for the entry.
@@ -203,7 +233,11 @@ fn place_header(file: &[u8], image: &mut Image) -> Result<(), LayoutError> {
         *limit = Rights::R;
         return Ok(());
     }
-    if start == header { Ok(()) } else { Err(LayoutError::NoHeaderPage) }
+    if start == header {
+        Ok(())
+    } else {
+        Err(LayoutError::NoHeaderPage)
+    }
 }
 
 fn check_entry(image: &Image) -> Result<(), LayoutError> {
@@ -217,11 +251,16 @@ fn check_entry(image: &Image) -> Result<(), LayoutError> {
 
 /// Walks the dynamic section, as it lies in the image, for what the start code cannot do.
 fn check_dynamic(segments: &[Segment], image: &Image) -> Result<(), LayoutError> {
-    let Some(dynamic) = segments.iter().find(|segment| segment.kind == elf::SEGMENT_DYNAMIC) else { return Ok(()) };
+    let Some(dynamic) = segments.iter().find(|segment| segment.kind == elf::SEGMENT_DYNAMIC) else {
+        return Ok(());
+    };
     let start = usize::try_from(dynamic.address).map_err(|_| LayoutError::Truncated)?;
     let (mut table, mut table_bytes) = (0, 0);
     for index in 0..usize::try_from(dynamic.memory_bytes / 16).map_err(|_| LayoutError::Truncated)? {
-        let at = index.checked_mul(16).and_then(|offset| start.checked_add(offset)).ok_or(LayoutError::Truncated)?;
+        let at = index
+            .checked_mul(16)
+            .and_then(|offset| start.checked_add(offset))
+            .ok_or(LayoutError::Truncated)?;
         let tag = elf::long(&image.bytes, at).ok_or(LayoutError::Truncated)?;
         let value = elf::long(&image.bytes, at + 8).ok_or(LayoutError::Truncated)?;
         match tag {

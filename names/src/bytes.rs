@@ -5,7 +5,9 @@ use core::sync::atomic::{Ordering, fence};
 
 /// The word at byte `at`.
 pub fn word(bytes: &[u8], at: usize) -> u64 {
-    let Some(place) = at.checked_add(8).and_then(|end| bytes.get(at..end)) else { return 0 };
+    let Some(place) = at.checked_add(8).and_then(|end| bytes.get(at..end)) else {
+        return 0;
+    };
     u64::from_le_bytes(place.try_into().unwrap_or_default())
 }
 

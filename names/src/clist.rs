@@ -61,7 +61,11 @@ impl<'a> ClistView<'a> {
     /// [`Error::NotAClist`], [`Error::UnknownVersion`] or [`Error::TooSmall`].
     pub fn open(bytes: &'a [u8]) -> Result<Self, Error> {
         let count = check_header(bytes)?;
-        Ok(Self { bytes, count, sorted: word(bytes, FLAGS_AT) & CLIST_SORTED != 0 })
+        Ok(Self {
+            bytes,
+            count,
+            sorted: word(bytes, FLAGS_AT) & CLIST_SORTED != 0,
+        })
     }
 
     /// How many capabilities are there.
@@ -87,7 +91,11 @@ impl<'a> ClistView<'a> {
 
     /// All capabilities that bear `address`.
     pub fn find(&self, address: u64) -> impl Iterator<Item = Capability> + use<'a> {
-        let start = if self.sorted { lower_bound(self.bytes, self.count, address, 0) } else { 0 };
+        let start = if self.sorted {
+            lower_bound(self.bytes, self.count, address, 0)
+        } else {
+            0
+        };
         let (bytes, sorted) = (self.bytes, self.sorted);
         (start..self.count)
             .map(move |index| record(bytes, index))
@@ -125,7 +133,12 @@ impl<'a> Clist<'a> {
         }
         set_word(bytes, 0, 0);
         in_order();
-        let header = ClistHeader { magic: 0, version: CLIST_VERSION, flags: CLIST_SORTED, count: 0 };
+        let header = ClistHeader {
+            magic: 0,
+            version: CLIST_VERSION,
+            flags: CLIST_SORTED,
+            count: 0,
+        };
         if let Some(place) = bytes.get_mut(..ClistHeader::BYTES) {
             place.copy_from_slice(&header.to_bytes());
         }
@@ -149,7 +162,11 @@ impl<'a> Clist<'a> {
 
     /// The Clist for reading.
     pub fn view(&self) -> ClistView<'_> {
-        ClistView { bytes: self.bytes, count: self.count, sorted: true }
+        ClistView {
+            bytes: self.bytes,
+            count: self.count,
+            sorted: true,
+        }
     }
 
     /// Adds a capability; one that is already there stays as it is.
@@ -200,7 +217,9 @@ impl<'a> Clist<'a> {
     pub fn remove_all(&mut self, address: u64) -> usize {
         let mut removed = 0;
         loop {
-            let Some(found) = self.view().find(address).next() else { return removed };
+            let Some(found) = self.view().find(address).next() else {
+                return removed;
+            };
             if self.remove(found).is_err() {
                 return removed;
             }
@@ -226,7 +245,11 @@ fn check_header(bytes: &[u8]) -> Result<usize, Error> {
         return Err(Error::UnknownVersion(word(bytes, 8)));
     }
     let count = usize::try_from(word(bytes, COUNT_AT)).map_err(|_| Error::NotAClist)?;
-    if count > capacity(bytes) { Err(Error::NotAClist) } else { Ok(count) }
+    if count > capacity(bytes) {
+        Err(Error::NotAClist)
+    } else {
+        Ok(count)
+    }
 }
 
 fn capacity(bytes: &[u8]) -> usize {
@@ -235,7 +258,10 @@ fn capacity(bytes: &[u8]) -> usize {
 
 fn record(bytes: &[u8], index: usize) -> Capability {
     let at = ClistHeader::BYTES + Capability::BYTES * index;
-    Capability { address: word(bytes, at), password: word(bytes, at + 8) }
+    Capability {
+        address: word(bytes, at),
+        password: word(bytes, at + 8),
+    }
 }
 
 fn set_record(bytes: &mut [u8], index: usize, value: Capability) {

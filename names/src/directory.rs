@@ -193,7 +193,9 @@ impl<'a> DirectoryView<'a> {
         let view = *self;
         let stored = word(view.bytes, REACH_AT);
         let header = (stored > view.capacity() as u64).then_some(Fault::BadReach(stored));
-        header.into_iter().chain((0..view.capacity()).filter_map(move |index| view.fault(index)))
+        header
+            .into_iter()
+            .chain((0..view.capacity()).filter_map(move |index| view.fault(index)))
     }
 
     fn fault(&self, index: usize) -> Option<Fault> {
@@ -207,7 +209,9 @@ impl<'a> DirectoryView<'a> {
         if Kind::from_byte(kind).is_none() {
             return Some(Fault::UnknownKind(index, kind));
         }
-        let Some(found) = entry(self.bytes, index) else { return Some(Fault::BadName(index)) };
+        let Some(found) = entry(self.bytes, index) else {
+            return Some(Fault::BadName(index));
+        };
         (self.position(found.name) != Some(index)).then_some(Fault::Repeated(index))
     }
 
@@ -317,7 +321,11 @@ impl<'a> Directory<'a> {
     /// # Errors
     /// [`Error::NotFound`].
     pub fn remove(&mut self, name: &str) -> Result<(), Error> {
-        if self.clear(name, None) { Ok(()) } else { Err(Error::NotFound) }
+        if self.clear(name, None) {
+            Ok(())
+        } else {
+            Err(Error::NotFound)
+        }
     }
 
     /// Writes an entry to the first free place and tells which.
@@ -377,7 +385,9 @@ fn capacity(bytes: &[u8]) -> usize {
 
 /// How many entries may be in use, whatever the header claims.
 fn reach(bytes: &[u8]) -> usize {
-    usize::try_from(word(bytes, REACH_AT)).unwrap_or(usize::MAX).min(capacity(bytes))
+    usize::try_from(word(bytes, REACH_AT))
+        .unwrap_or(usize::MAX)
+        .min(capacity(bytes))
 }
 
 fn kind_byte(bytes: &[u8], index: usize) -> u8 {
@@ -400,14 +410,24 @@ fn entry(bytes: &[u8], index: usize) -> Option<Entry<'_>> {
     }
     let name = core::str::from_utf8(place.get(NAME_AT..NAME_AT + length)?).ok()?;
     check_name(name).ok()?;
-    let capability = Capability { address: word(place, ADDRESS_AT), password: word(place, PASSWORD_AT) };
-    Some(Entry { name, kind, capability, word: word(place, WORD_AT) })
+    let capability = Capability {
+        address: word(place, ADDRESS_AT),
+        password: word(place, PASSWORD_AT),
+    };
+    Some(Entry {
+        name,
+        kind,
+        capability,
+        word: word(place, WORD_AT),
+    })
 }
 
 /// Whether the entry at `index` is in use and bears `name`. Compares bytes before it decodes.
 fn is_named(bytes: &[u8], index: usize, name: &str) -> bool {
     let at = ENTRY_BYTES * (index + 1);
-    let Some(place) = bytes.get(at..at + ENTRY_BYTES) else { return false };
+    let Some(place) = bytes.get(at..at + ENTRY_BYTES) else {
+        return false;
+    };
     if place.get(KIND_AT) == Some(&FREE) || place.get(LENGTH_AT).copied().map(usize::from) != Some(name.len()) {
         return false;
     }

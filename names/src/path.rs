@@ -68,7 +68,10 @@ impl<'a> Path<'a> {
         if text.is_empty() {
             return Err(PathError::Empty);
         }
-        let path = Self { text, absolute: text.starts_with('/') };
+        let path = Self {
+            text,
+            absolute: text.starts_with('/'),
+        };
         for name in path.names() {
             check_name(name)?;
         }

@@ -10,6 +10,7 @@
 
 mod arch;
 pub mod entry;
+mod procedure;
 
 use abi::{
     Call, Error,

@@ -1,8 +1,9 @@
 //! Directories: names for objects.
 //!
-//! A name that is made here is made in an order that a power cut cannot spoil: the object is kept,
-//! its capability entered in the root Clist (so that every later task that starts from it may use the
-//! object), and the name written last. Removing goes the other way.
+//! A name is made in an order that neither a power cut nor a failure can spoil: the capability is
+//! entered in the root Clist (so that every later task that starts from it may use the object, and
+//! its maker still may when it is no longer the maker's own), the object is kept, and the name
+//! written last.
 
 use alloc::{string::String, vec::Vec};
 
@@ -149,7 +150,7 @@ impl Directory {
         })
     }
 
-    /// Keeps an object, enters the capability in the root Clist, and gives it a name.
+    /// Enters an object's capability in the root Clist, keeps the object, and gives it a name.
     ///
     /// # Errors
     /// The name is taken or is none; as `KeepObject`.
@@ -162,8 +163,12 @@ impl Directory {
         word: u64,
     ) -> Result<()> {
         self.check_free(name)?;
-        object.keep()?;
-        Clist::root()?.insert(capability)?;
+        let mut clist = Clist::root()?;
+        clist.insert(capability)?;
+        if let Err(error) = object.keep() {
+            clist.remove(capability)?;
+            return Err(error.into());
+        }
         self.insert(name, Found { kind, capability, word })
     }
 

@@ -89,31 +89,3 @@ pub fn grant(clist: &mut Clist, address: u64, rights: crate::Rights) -> crate::R
     let password = call::obj_passwd(address, 0, rights.bits().into())?;
     clist.insert(abi::layout::Capability { address, password })
 }
-
-/// Makes an entry point of a function of four words that returns two: defines a function `$name`
-/// that gives its [`Entry`].
-///
-/// ```no_run
-/// rt::pdx_entry!(add_entry, add);
-/// fn add(a: u64, b: u64, _: u64, _: u64) -> (u64, u64) { (a + b, 0) }
-/// ```
-#[macro_export]
-macro_rules! pdx_entry {
-    ($visibility:vis $name:ident, $function:path) => {
-        #[doc = concat!("The entry point of `", stringify!($function), "`.")]
-        #[allow(unsafe_code, reason = "this macro is part of rt's system-call module")]
-        $visibility fn $name() -> $crate::pdx::Entry {
-            extern "C" fn shim(w0: u64, w1: u64, w2: u64, w3: u64) -> $crate::pdx::Results {
-                let (first, second): (u64, u64) = $function(w0, w1, w2, w3);
-                $crate::pdx::Results(first, second)
-            }
-            // SAFETY: the kernel enters here with the words in registers and a fresh stack; the
-            // body is the architecture's wrapper, which never returns.
-            #[unsafe(naked)]
-            extern "C" fn wrapper() -> ! {
-                $crate::pdx_wrapper!(shim)
-            }
-            $crate::pdx::Entry(wrapper as *const () as u64)
-        }
-    };
-}

@@ -107,26 +107,3 @@ pub fn yield_now() {
     // It cannot fail for the caller itself.
     let _ = call::thread_sleep(0, 0);
 }
-
-/// Makes the first procedure of a thread of a function of one word that returns the status: defines
-/// a function `$name` that gives its [`ThreadEntry`].
-#[macro_export]
-macro_rules! thread_entry {
-    ($visibility:vis $name:ident, $function:path) => {
-        #[doc = concat!("The thread procedure that calls `", stringify!($function), "`.")]
-        #[allow(unsafe_code, reason = "this macro is part of rt's system-call module")]
-        $visibility fn $name() -> $crate::thread::ThreadEntry {
-            extern "C" fn shim(parameter: u64) -> u64 {
-                $function(parameter)
-            }
-            // SAFETY: the kernel enters here with the parameter in the first argument's register
-            // and a fresh stack; the body is the architecture's wrapper, which never returns.
-            #[unsafe(naked)]
-            extern "C" fn wrapper() -> ! {
-                $crate::thread_wrapper!(shim)
-            }
-            // SAFETY: it is just such a function.
-            unsafe { $crate::thread::ThreadEntry::new(wrapper as *const () as u64) }
-        }
-    };
-}

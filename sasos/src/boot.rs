@@ -10,7 +10,7 @@ use abi::{
     start::{ARGUMENTS_OFFSET, IMAGE_ENTRY_AT, START_MAGIC, Start},
 };
 use kcore::{SpaceId, ThreadId, thread::Resumed};
-use store::Store;
+use store::{MountReport, Store};
 
 use crate::{
     Server, Step, Stop, World, address::Addresses, apd::Apd, checkpoint::Checkpoints, console::Console, domain::Domains,
@@ -55,20 +55,22 @@ impl From<Error> for StartError {
 }
 
 impl Server {
-    /// A server over a mounted store, without any task.
-    pub fn new(store: Store) -> Self {
-        let leased = store.lease();
-        let first = store.high_water().max(slot_of(FIRST_FREE));
+    /// A server over a store, without any task. `report` is what the mount found.
+    pub fn new(store: Store, report: &MountReport) -> Self {
+        let first = report.first_slot.max(slot_of(FIRST_FREE));
+        let addresses = Addresses::new(first, store.lease());
+        let mut checkpoint = Checkpoints::default();
+        checkpoint.replayed = u64::from(report.replayed);
         Self {
             objects: Objects::default(),
-            addresses: Addresses::new(first, leased),
+            addresses,
             domains: Domains::default(),
             tasks: Tasks::default(),
             threads: Threads::default(),
             semaphores: Semaphores::default(),
             callees: Callees::default(),
             pager: Pager::default(),
-            checkpoint: Checkpoints::default(),
+            checkpoint,
             console: Console::default(),
             store,
         }

@@ -181,7 +181,7 @@ impl Server {
         self.checkpoint.polling = true;
         loop {
             while let Some(event) = self.store.poll(world) {
-                self.store_event(world, event);
+                self.store_event(world, &event);
             }
             if self.checkpoint.wanted <= self.checkpoint.begun || !self.checkpoint_begin(world) {
                 break;
@@ -273,8 +273,8 @@ impl Server {
         self.note_dirty(id, slot, index);
     }
 
-    fn store_event<W: World>(&mut self, world: &mut W, event: Event) {
-        match event {
+    fn store_event<W: World>(&mut self, world: &mut W, event: &Event) {
+        match *event {
             Event::PageRead { base, page, frame, flags } => self.page_arrived(world, base, page, kernel_frame(frame), flags),
             Event::PageBad { base, page, reason } => self.page_failed(world, base, page, reason),
             // The frame is kept until all is durable: until then a page that leaves memory could

@@ -11,7 +11,7 @@ use abi::{
     Error, Rights,
     address::{PAGE, SLOT, pages_for, slot_of},
 };
-use kcore::{Frame, PageEntry, SpaceId};
+use kcore::{Frame, PageEntry, SpaceId, wait::Key};
 
 use crate::{
     Server, Step, Stop, World,
@@ -79,31 +79,15 @@ impl Server {
         if !object.is_persistent() || object.complete {
             return Ok(());
         }
-        let (base, pages) = (object.base(), object.record.pages);
-        let mut limits: Vec<LimitRange> = Vec::new();
-        let mut wait = None;
-        for page in 0..pages {
-            let address = base + page * PAGE;
-            // All reads are begun before the first is waited for.
-            while !self.is_resident(id, address) {
-                match self.limits_of_absent(world, id, address) {
-                    Ok(Some(found)) => {
-                        add_limit(&mut limits, page, found);
-                        break;
-                    }
-                    // It came at once: it is resident now, or the next look tells why not.
-                    Ok(None) => {}
-                    Err(Stop::Wait(key)) => {
-                        wait = wait.or(Some(key));
-                        break;
-                    }
-                    Err(stop) => return Err(stop),
-                }
+        let limits = loop {
+            let mut limits = Vec::new();
+            match self.begin_bringing(world, id, &mut limits)? {
+                None => break limits,
+                // Meanwhile it may have come, and nobody will wake for it again: look anew.
+                Some(address) if !self.pager.reading.contains(&address) => {}
+                Some(address) => return Err(Stop::Wait(Key::Page(address))),
             }
-        }
-        if let Some(key) = wait {
-            return Err(Stop::Wait(key));
-        }
+        };
         if limits.len() > LIMIT_RANGES_MAX {
             return Err(Error::TableFull.into());
         }
@@ -111,6 +95,33 @@ impl Server {
         object.absent_limits = limits;
         object.complete = true;
         Ok(())
+    }
+
+    /// Begins to read every page of an object that is not resident, and notes the limits of those that are not on
+    /// the disk. Tells the address of a page that has to be waited for, if there was one.
+    fn begin_bringing<W: World>(&mut self, world: &mut W, id: ObjectId, limits: &mut Vec<LimitRange>) -> Step<Option<u64>> {
+        let object = self.objects.get(id);
+        let (base, pages) = (object.base(), object.record.pages);
+        let mut wait = None;
+        for page in 0..pages {
+            let address = base + page * PAGE;
+            while !self.is_resident(id, address) {
+                match self.limits_of_absent(world, id, address) {
+                    Ok(Some(found)) => {
+                        add_limit(limits, page, found);
+                        break;
+                    }
+                    // It came at once: it is resident now, or the next look tells why not.
+                    Ok(None) => {}
+                    Err(Stop::Wait(Key::Page(waiting))) => {
+                        wait = wait.or(Some(waiting));
+                        break;
+                    }
+                    Err(stop) => return Err(stop),
+                }
+            }
+        }
+        Ok(wait)
     }
 
     /// Whether a page of an object has an entry.

@@ -202,7 +202,7 @@ impl Domains {
         self.table.get(space.0 as usize)?.cache.get(object)
     }
 
-    fn enter(&mut self, space: SpaceId, apd: Apd, parent: Option<SpaceId>) {
+    fn enter(&mut self, space: SpaceId, apd: &Apd, parent: Option<SpaceId>) {
         let place = space.0 as usize;
         while self.table.len() <= place {
             self.table.push(Box::new(Domain {
@@ -218,7 +218,7 @@ impl Domains {
         let domain = &mut self.table[place];
         domain.serial = self.next_serial;
         domain.task = None;
-        domain.apd = apd;
+        domain.apd = *apd;
         domain.parent = parent;
         domain.linked_slot = u64::MAX;
         domain.live = true;
@@ -240,7 +240,7 @@ impl Server {
     /// # Errors
     /// [`Error::NoMemory`].
     pub fn domain_create<W: World>(&mut self, world: &mut W, apd: Apd) -> Result<SpaceId, Error> {
-        self.domain_make(world, apd.unsealed(), None)
+        self.domain_make(world, &apd.unsealed(), None)
     }
 
     /// A new domain for a protected procedure: its APD cannot be changed from inside. `parent` is
@@ -249,10 +249,10 @@ impl Server {
     /// # Errors
     /// [`Error::NoMemory`].
     pub fn callee_domain_create<W: World>(&mut self, world: &mut W, apd: Apd, parent: Option<SpaceId>) -> Result<SpaceId, Error> {
-        self.domain_make(world, apd.sealed(), parent)
+        self.domain_make(world, &apd.sealed(), parent)
     }
 
-    fn domain_make<W: World>(&mut self, world: &mut W, apd: Apd, parent: Option<SpaceId>) -> Result<SpaceId, Error> {
+    fn domain_make<W: World>(&mut self, world: &mut W, apd: &Apd, parent: Option<SpaceId>) -> Result<SpaceId, Error> {
         self.enough_heap(world)?;
         let space = world.space_create().map_err(|_| Error::NoMemory)?;
         self.domains.enter(space, apd, parent);

@@ -16,6 +16,7 @@ extern crate alloc;
 
 pub mod object;
 pub mod slots;
+mod slot_map;
 pub mod address;
 pub mod domain;
 pub mod task;
@@ -28,6 +29,7 @@ pub mod clone;
 pub mod memory;
 pub mod page;
 pub mod pager;
+pub mod release;
 pub mod checkpoint;
 pub mod pdx;
 pub mod thread;

@@ -12,7 +12,8 @@ use crate::{
     address::OBJECT_SLOTS_MAX,
     capability::password_or_random,
     object::{AddressesOf, Kind, Object, ObjectId, slots_for},
-    pager::{Remembered, to_flags},
+    pager::to_flags,
+    release::Remembered,
     task::TaskId,
     thread::Caller,
 };
@@ -291,6 +292,8 @@ impl Server {
             return Err(error);
         }
         self.note_row_change(id);
+        // From now on memory is only a cache of it, which can be taken back: the disk bounds it.
+        self.set_account(id, None)?;
         let object = self.objects.get_mut(id);
         object.record.flags |= OBJECT_PERSISTENT;
         object.home = 0;
@@ -305,19 +308,17 @@ impl Server {
     fn keep_pages(&mut self, id: ObjectId) -> Result<(), Error> {
         let pages = resident_pages(self.objects.get(id));
         let base = self.objects.get(id).base();
-        let mut promised = 0;
         for page in pages.clone() {
             if self.store.reserve(base, page).is_err() {
-                pages.take(promised).for_each(|page| self.store.unreserve(base, page));
+                self.unreserve_all(base, pages);
                 return Err(Error::DiskFull);
             }
-            promised += 1;
         }
         let ranges = self.objects.get(id).absent_limits.clone();
         for range in ranges {
             for page in range.first..range.end {
                 if self.store.set_page_flags(base, page, to_flags(range.limits)).is_err() {
-                    pages.for_each(|page| self.store.unreserve(base, page));
+                    self.unreserve_all(base, pages);
                     return Err(Error::DiskFull);
                 }
             }
@@ -328,6 +329,15 @@ impl Server {
             self.note_dirty(id, address / SLOT - first_slot, crate::pager::index_of(address));
         }
         Ok(())
+    }
+}
+
+impl Server {
+    /// Takes promises back, those that were never made included.
+    fn unreserve_all(&mut self, base: u64, pages: impl Iterator<Item = u64>) {
+        for page in pages {
+            self.store.unreserve(base, page);
+        }
     }
 }
 

@@ -11,22 +11,20 @@
 //! Invariants: every slot of an active object leads to it, and no other slot does. A domain is in
 //! `holders` if and only if its cache has the object. Only domains in `holders` link its leaves.
 
-use alloc::{boxed::Box, vec, vec::Vec};
+use alloc::{boxed::Box, vec::Vec};
 
 use abi::{
     Error, Rights,
-    address::{OBJECTS_END, PAGE, PAGES_PER_SLOT, SLOT, STACK_BYTES, USER_END, USER_START, slot_of},
+    address::{OBJECTS_END, PAGE, PAGES_PER_SLOT, SLOT, STACK_BYTES, USER_START, slot_of},
     layout::{OBJECT_PERSISTENT, OBJECT_STACK},
 };
 use kcore::SpaceId;
 use store::ObjectRecord;
 
-use crate::{Server, Step, Stop, World, address::OBJECT_SLOTS_MAX, pager::Remembered, slots::Slots, task::TaskId};
+use crate::{Server, Step, Stop, World, address::OBJECT_SLOTS_MAX, release::Remembered, slot_map::SlotMap, slots::Slots, task::TaskId};
 
 /// Bytes of the server's heap below which nothing new is made.
 pub const HEAP_RESERVE: u64 = 1 << 20;
-
-const NONE: u32 = u32::MAX;
 
 /// An active object, by its place in the table. Valid until the object is deleted.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
@@ -182,73 +180,6 @@ pub const fn slots_for(base: u64, pages: u64) -> u64 {
     (base % SLOT + pages * PAGE).div_ceil(SLOT)
 }
 
-/// Slot numbers in a second-level table.
-const REACH: u64 = 8192;
-
-/// Whose a stretch of [`REACH`] slots is.
-enum Stretch {
-    Free,
-    Whole(u32),
-    Mixed { owners: Box<[u32]>, used: u32 },
-}
-
-/// Slot numbers to objects.
-struct SlotMap {
-    stretches: Vec<Stretch>,
-}
-
-impl SlotMap {
-    fn new() -> Self {
-        Self { stretches: (0..(USER_END / SLOT).div_ceil(REACH)).map(|_| Stretch::Free).collect() }
-    }
-
-    #[inline]
-    fn get(&self, slot: u64) -> Option<u32> {
-        match self.stretches.get((slot / REACH) as usize)? {
-            Stretch::Free => None,
-            Stretch::Whole(owner) => Some(*owner),
-            Stretch::Mixed { owners, .. } => Some(owners[(slot % REACH) as usize]).filter(|&owner| owner != NONE),
-        }
-    }
-
-    /// Gives slots to an owner, or to none. They all had the other state before.
-    fn set(&mut self, first: u64, count: u64, owner: Option<u32>) {
-        let end = first + count;
-        let mut slot = first;
-        while slot < end {
-            let stretch_end = (slot / REACH + 1) * REACH;
-            let part_end = end.min(stretch_end);
-            if let Some(stretch) = self.stretches.get_mut((slot / REACH) as usize) {
-                stretch.set(slot % REACH, part_end - slot, owner);
-            }
-            slot = part_end;
-        }
-    }
-}
-
-impl Stretch {
-    fn set(&mut self, first: u64, count: u64, owner: Option<u32>) {
-        if count == REACH {
-            *self = owner.map_or(Stretch::Free, Stretch::Whole);
-            return;
-        }
-        if let Stretch::Free | Stretch::Whole(_) = self {
-            let (fill, used) = if let Stretch::Whole(owner) = self { (*owner, REACH as u32) } else { (NONE, 0) };
-            *self = Stretch::Mixed { owners: vec![fill; REACH as usize].into_boxed_slice(), used };
-        }
-        let Stretch::Mixed { owners, used } = self else { return };
-        owners[first as usize..(first + count) as usize].fill(owner.unwrap_or(NONE));
-        if owner.is_some() {
-            *used += count as u32;
-        } else {
-            *used = used.saturating_sub(count as u32);
-            if *used == 0 {
-                *self = Stretch::Free;
-            }
-        }
-    }
-}
-
 /// What a new object is for.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Kind {
@@ -383,7 +314,7 @@ impl Objects {
 /// first pages do not all fall in one set of the TLB; unless that would cost another slot.
 const fn coloured(slot: u64, pages: u64) -> u64 {
     let colour = slot * 7 % 16;
-    if pages % PAGES_PER_SLOT == 0 || pages % PAGES_PER_SLOT + colour > PAGES_PER_SLOT {
+    if pages.is_multiple_of(PAGES_PER_SLOT) || pages % PAGES_PER_SLOT + colour > PAGES_PER_SLOT {
         slot * SLOT
     } else {
         slot * SLOT + colour * PAGE
@@ -554,6 +485,7 @@ impl Server {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::slot_map::REACH;
 
     fn record(base: u64, pages: u64) -> ObjectRecord {
         ObjectRecord { base, pages, ..ObjectRecord::default() }
@@ -580,7 +512,7 @@ mod tests {
         assert_eq!(objects.find(USER_START + 100 * SLOT), None);
         assert_eq!(objects.find(u64::MAX), None);
         assert_eq!(objects.count(), 0);
-        assert!(objects.map.stretches.iter().all(|stretch| matches!(stretch, Stretch::Free)));
+        assert!(objects.map.is_empty());
     }
 
     #[test]

@@ -16,7 +16,8 @@ use crate::{
     Access, Server, Step, World,
     clone::{LIMIT_RANGES_MAX, share_entry},
     object::{LimitRange, ObjectId},
-    pager::{Place, Remembered, index_of, to_flags},
+    pager::{Place, index_of, to_flags},
+    release::Remembered,
     slots::Slot,
     thread::Caller,
 };
@@ -26,6 +27,9 @@ pub const RANGE_PAGES_MAX: u64 = 1 << 16;
 /// Pages that are not resident whose limits one object may change; they cost memory one by one
 /// once it is persistent.
 const ABSENT_LIMITED_MAX: u64 = 1 << 14;
+
+/// What a page is zeroed with, part by part.
+const ZEROES: [u8; 512] = [0; 512];
 
 /// A range of pages inside one object.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -125,16 +129,8 @@ impl Server {
         if taken_away {
             world.flush_page(from);
         }
-        self.replace_frame(world, place, frame);
+        replace_frame(world, place, frame);
         Ok(())
-    }
-
-    /// Gives a resident page another frame, shared by somebody else, with the same limits.
-    fn replace_frame<W: World>(&mut self, world: &mut W, place: Place, frame: Frame) {
-        let Some(old) = world.leaf_get(place.leaf, place.index) else { return };
-        world.leaf_set(place.leaf, place.index, Some(PageEntry::new(frame, old.limits).withheld()));
-        world.flush_page(place.address);
-        world.frame_release(old.frame);
     }
 
     /// Makes a page that may be written read as zeroes.
@@ -145,7 +141,6 @@ impl Server {
         let place = self.present(world, id, address, Access::Write)?;
         let Some(entry) = world.leaf_get(place.leaf, place.index) else { return Ok(()) };
         // Now the only one who has the frame is this page.
-        const ZEROES: [u8; 512] = [0; 512];
         for part in 0..PAGE as usize / ZEROES.len() {
             world.frame_write(entry.frame, part * ZEROES.len(), &ZEROES);
         }
@@ -173,24 +168,20 @@ impl Server {
     }
 
     fn unmap_zero<W: World>(&mut self, world: &mut W, range: Range) -> Step<()> {
-        let object = self.objects.get(range.id);
-        let persistent = object.is_persistent();
-        let plain = object.absent_limits.is_empty();
+        let persistent = self.objects.get(range.id).is_persistent();
         if persistent {
             Self::bounded(range)?;
         }
-        // Pages with limits of their own keep them and are zeroed where they are; the others go.
+        // Pages with limits of their own keep them. Resident ones are zeroed where they are, the
+        // others of this range go.
         let limited = self.limited_pages(world, range)?;
-        if limited.is_empty() && plain {
-            self.drop_pages(world, range.id, range.from, range.to, Remembered::Perhaps);
-        } else {
-            for &address in &limited {
-                self.zero_page(world, range.id, address)?;
-            }
-            self.drop_between(world, range, &limited);
+        let absent = self.absent_limited(world, range)?;
+        for &address in &limited {
+            self.zero_page(world, range.id, address)?;
         }
+        self.drop_between(world, range, &limited);
         if persistent {
-            self.discard(range, &limited)?;
+            self.discard(range, &absent)?;
         }
         Ok(())
     }
@@ -234,32 +225,35 @@ impl Server {
             }
             next = object.slots.next_with_leaf(slot + 1);
         }
-        self.absent_writable(world, range)?;
         Ok(limited)
     }
 
-    /// Refuses a range in which a page that is not resident must not be written.
-    fn absent_writable<W: World>(&mut self, world: &mut W, range: Range) -> Step<()> {
+    /// Pages of a range that are not resident and not free of limits, by number.
+    ///
+    /// # Errors
+    /// [`Error::Protection`] if one of them must not be written.
+    fn absent_limited<W: World>(&mut self, world: &mut W, range: Range) -> Step<Vec<(u64, Rights)>> {
         let object = self.objects.get(range.id);
+        let first = object.page_of(range.from);
+        let end = first + range.count();
+        let mut absent = Vec::new();
         if !object.is_persistent() || object.complete {
-            let (first, end) = (object.page_of(range.from), object.page_of(range.from) + range.count());
-            let closed = |limit: &LimitRange| limit.first < end && first < limit.end && !limit.limits.contains(Rights::W);
-            for limit in object.absent_limits.iter().filter(|&limit| closed(limit)) {
-                let closed = limit.first.max(first)..limit.end.min(end);
-                for page in closed {
+            for limit in &object.absent_limits {
+                for page in limit.first.max(first)..limit.end.min(end) {
                     if !self.is_resident(range.id, object.address_of(page)) {
-                        return Err(Error::Protection.into());
+                        absent.push((page, limit.limits));
                     }
                 }
             }
-            return Ok(());
-        }
-        for address in range.pages() {
-            if !self.limits_on_disk(world, range.id, address)?.contains(Rights::W) {
-                return Err(Error::Protection.into());
+        } else {
+            for (page, address) in (first..end).zip(range.pages()) {
+                let limits = self.limits_on_disk(world, range.id, address)?;
+                if limits != Rights::RWX {
+                    absent.push((page, limits));
+                }
             }
         }
-        Ok(())
+        if absent.iter().all(|page| page.1.contains(Rights::W)) { Ok(absent) } else { Err(Error::Protection.into()) }
     }
 
     /// The limits that the store knows for a page that is not resident, without reading the page.
@@ -276,18 +270,14 @@ impl Server {
         }
     }
 
-    /// Has the store forget the content of a range, but not the limits of its pages.
-    fn discard(&mut self, range: Range, limited: &[u64]) -> Step<()> {
+    /// Has the store forget the content of a range, but not the limits of these pages.
+    fn discard(&mut self, range: Range, absent: &[(u64, Rights)]) -> Step<()> {
         let object = self.objects.get(range.id);
         let (base, first) = (object.base(), object.page_of(range.from));
         self.store.discard_pages(base, first, first + range.count()).map_err(|_| Error::DiskFull)?;
-        let kept = if object.complete { object.absent_limits.clone() } else { Vec::new() };
-        for limit in kept {
-            for page in limit.first.max(first)..limit.end.min(first + range.count()) {
-                self.store.set_page_flags(base, page, to_flags(limit.limits)).map_err(|_| Error::DiskFull)?;
-            }
+        for &(page, limits) in absent {
+            self.store.set_page_flags(base, page, to_flags(limits)).map_err(|_| Error::DiskFull)?;
         }
-        debug_assert!(limited.iter().all(|&address| self.is_resident(range.id, address)));
         self.note_row_change(range.id);
         Ok(())
     }
@@ -416,6 +406,14 @@ impl Server {
             world.flush_everything();
         }
     }
+}
+
+/// Gives a resident page another frame, shared by somebody else, with the same limits.
+fn replace_frame<W: World>(world: &mut W, place: Place, frame: Frame) {
+    let Some(old) = world.leaf_get(place.leaf, place.index) else { return };
+    world.leaf_set(place.leaf, place.index, Some(PageEntry::new(frame, old.limits).withheld()));
+    world.flush_page(place.address);
+    world.frame_release(old.frame);
 }
 
 /// Ranges of limits with one more change, in rising order.

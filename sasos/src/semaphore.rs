@@ -15,7 +15,6 @@ use kcore::{ThreadId, thread::Resumed, wait::Key};
 
 use crate::{
     Outcome, Server, Step, World,
-    object::HEAP_RESERVE,
     thread::{Caller, Waiting},
 };
 
@@ -97,9 +96,7 @@ impl Server {
     pub fn sem_create(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
         let [address, value, ..] = arguments;
         self.validate(world, caller.domain, address, Rights::RW)?;
-        if world.heap().1 < HEAP_RESERVE {
-            return Err(Error::NoMemory.into());
-        }
+        self.enough_heap(world)?;
         self.semaphores.create(address, value)?;
         Ok((0, 0))
     }

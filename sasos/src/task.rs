@@ -258,6 +258,7 @@ impl Server {
         let apd = self.task_apd(world, caller, apd)?;
         let bound = Self::default_limit_pages(world);
         let limit = if limit_pages == 0 { bound } else { limit_pages.min(bound) };
+        self.enough_heap(world)?;
         let task = self.task_make(world, apd, limit)?;
         match self.task_begin(world, caller, task, entry, parameter, priority) {
             Ok(thread) => Ok((thread.0, task.0)),

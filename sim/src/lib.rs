@@ -4,6 +4,7 @@
 //! * [`memory`]: pages, with every misuse of a frame noticed.
 //! * [`disk`]: a disk that completes in any order, forgets what was not flushed, and tears writes.
 //! * [`world`]: both together, as the store wants them.
+//! * [`machine`]: a processor and its memory below `kcore`, for the whole system on the host.
 //! * [`blklog`]: recordings of a real run under QEMU, crashed at every flush.
 //!
 //! A run is a function of its seed: what fails once fails again. The crash tests are in `tests/`.
@@ -16,5 +17,7 @@ pub mod memory;
 pub mod disk;
 
 pub mod world;
+
+pub mod machine;
 
 pub mod blklog;

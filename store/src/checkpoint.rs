@@ -21,7 +21,7 @@ use crate::event::{CheckpointKind, DirtyPage, Event, Failure};
 use crate::geometry::{Geometry, SUMS, region_of};
 use crate::io::{Purpose, WRITES_MAX};
 use crate::journal::Chain;
-use crate::map::{Discard, Entry, MapKey, MapRoot, Path, levels_for};
+use crate::map::{Discard, Entry, MapKey, MapRoot, Path, levels_for, reach};
 use crate::pending::MapChanges;
 use crate::store::{JournalState, Progress, Store, Work};
 use crate::superblock::{Place, Superblock};
@@ -186,7 +186,12 @@ impl Checkpoint {
             }
             Phase::Settle => settle(store, world),
             Phase::Doom => take_down(store, world),
-            Phase::Pages => self.write_pages(store, world),
+            Phase::Pages => {
+                if entering {
+                    store.grow_maps(world, self.pages.iter().map(|page| (page.base, page.page)))?;
+                }
+                self.write_pages(store, world)
+            }
             Phase::Nodes => {
                 if entering {
                     self.nodes = store.maps.dirty_bottom_up().into();
@@ -411,6 +416,7 @@ impl Checkpoint {
         store.allocation.commit(region_of(store.generation), reads);
         store.maps.clear_dirty();
         store.table.clear_dirty(&self.written_parts);
+        store.settled.clear();
         store.lease = self.lease;
         store.journal = Chain::new(store.generation, store.nonce, self.superblock_checksum);
         store.journal_state = JournalState::Open;
@@ -432,7 +438,9 @@ impl Checkpoint {
             store.allocation.free(place.block);
         }
         store.allocation.restale(region_of(store.generation + 1));
-        for (base, older) in core::mem::take(&mut store.settling) {
+        // What was made in the maps is not durable: a sync must still carry it.
+        let settled = core::mem::take(&mut store.settled);
+        for (base, older) in settled.into_iter().chain(core::mem::take(&mut store.settling)) {
             let newer = store.pending.remove(&base).unwrap_or_default();
             store.pending.insert(base, newer.over(older));
         }
@@ -478,7 +486,9 @@ fn settle(store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
         let Some(changes) = store.settling.remove(&base) else { continue };
         let settled = settle_object(store, world, base, &mut root, &changes);
         store.table.set_map(base, root);
-        if !matches!(settled, Ok(Step::Complete)) {
+        if matches!(settled, Ok(Step::Complete)) {
+            store.settled.push((base, changes));
+        } else {
             store.settling.insert(base, changes);
             settled?;
             waiting = true;
@@ -553,6 +563,23 @@ impl Store {
         let old = self.maps.set_child(world, &mut root, key, entry);
         self.table.set_map(key.base, root);
         old
+    }
+
+    /// Makes the maps reach all these pages, as far as they lie inside their objects.
+    pub(crate) fn grow_maps(&mut self, world: &mut impl World, pages: impl Iterator<Item = (u64, u64)>) -> Result<(), Failure> {
+        for (base, page) in pages {
+            let Some(row) = self.table.get(base) else { continue };
+            if page < reach(row.map.levels) {
+                continue;
+            }
+            let mut root = row.map;
+            let grown = self.maps.grow_to(world, base, &mut root, page);
+            self.table.set_map(base, root);
+            if !grown {
+                return Err(Failure::Memory);
+            }
+        }
+        Ok(())
     }
 
     /// Gives the frame of a dirty page back.

@@ -213,12 +213,21 @@ impl Maps {
         if entry.block == LOST { Walk::Lost } else { Walk::Entry(entry) }
     }
 
-    /// Makes the path to `page` ready to be written: grows the tree, makes nodes, marks them dirty.
-    pub(crate) fn prepare(&mut self, pages: &mut impl Pages, base: u64, root: &mut MapRoot, page: u64) -> Path {
+    /// Grows the tree until it reaches `page`; `false` if there is no frame for a node. To be done
+    /// for all pages of a job before the first path is prepared, for growing moves paths.
+    pub(crate) fn grow_to(&mut self, pages: &mut impl Pages, base: u64, root: &mut MapRoot, page: u64) -> bool {
         while page >= reach(root.levels) {
             if !self.grow(pages, base, root) {
-                return Path::NoMemory;
+                return false;
             }
+        }
+        true
+    }
+
+    /// Makes the path to `page` ready to be written: makes nodes, marks them dirty.
+    pub(crate) fn prepare(&mut self, pages: &mut impl Pages, base: u64, root: &mut MapRoot, page: u64) -> Path {
+        if !self.grow_to(pages, base, root, page) {
+            return Path::NoMemory;
         }
         let mut entry = root.entry;
         for level in (1..=root.levels).rev() {

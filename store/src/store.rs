@@ -95,6 +95,8 @@ pub struct Store {
     pub(crate) pending: BTreeMap<u64, MapChanges>,
     /// Those that the running or waiting checkpoint makes.
     pub(crate) settling: BTreeMap<u64, MapChanges>,
+    /// Those that it has made.
+    pub(crate) settled: Vec<(u64, MapChanges)>,
     /// Maps of deleted objects, to be taken down by the next checkpoint.
     pub(crate) doomed: BTreeMap<u64, MapRoot>,
     /// Rows changed since the last checkpoint was begun and not carried by a sync.
@@ -159,6 +161,7 @@ impl Store {
             overlay: BTreeMap::new(),
             pending: BTreeMap::new(),
             settling: BTreeMap::new(),
+            settled: Vec::new(),
             doomed: BTreeMap::new(),
             changed: BTreeSet::new(),
             deleted: BTreeSet::new(),

@@ -45,6 +45,7 @@ impl SyncRequest {
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Phase {
+    Grow,
     Pages,
     Record,
     Flush,
@@ -55,6 +56,8 @@ enum Phase {
 pub(crate) struct SyncGroup {
     phase: Phase,
     requests: Vec<SyncRequest>,
+    /// Journal blocks of its record.
+    blocks: u64,
     /// Pages (request, page) whose path is not yet ready.
     unready: Vec<(usize, usize)>,
     /// Where each page goes.
@@ -141,7 +144,7 @@ impl Store {
             }
             used = self.journal.used;
             if let Running::Sync(group) = &self.running {
-                used += group.requests.iter().map(SyncRequest::blocks).sum::<u64>();
+                used += group.blocks;
             }
         }
         for work in &self.queue {
@@ -195,8 +198,9 @@ impl Store {
             .rev()
             .collect();
         SyncGroup {
-            phase: Phase::Pages,
+            phase: Phase::Grow,
             requests,
+            blocks: record_blocks(bytes),
             unready,
             places: BTreeMap::new(),
             outstanding: 0,
@@ -234,6 +238,12 @@ impl SyncGroup {
 
     fn step(&mut self, store: &mut Store, world: &mut impl World) -> Result<Progress, Failure> {
         match self.phase {
+            Phase::Grow => {
+                let pages = self.requests.iter().flat_map(|request| request.pages.iter());
+                store.grow_maps(world, pages.map(|page| (page.base, page.page)))?;
+                self.phase = Phase::Pages;
+                Ok(Progress::Over)
+            }
             Phase::Pages => self.write_pages(store, world),
             Phase::Record => {
                 self.write_record(store, world)?;
@@ -300,7 +310,7 @@ impl SyncGroup {
                 }
             }
         }
-        debug_assert!(HEADER + items.iter().map(Item::bytes).sum::<usize>() <= RECORD_BLOCKS as usize * BLOCK);
+        debug_assert!(HEADER + items.iter().map(Item::bytes).sum::<usize>() <= self.blocks as usize * BLOCK);
         let start = store.geometry.journal_start(store.generation) + store.journal.used;
         let (bytes, checksum) = store.journal.encode(store.key, start, &items);
         let blocks = (bytes.len() / BLOCK) as u64;

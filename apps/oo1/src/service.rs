@@ -139,12 +139,12 @@ pub fn install(directory: &mut Directory, name: &str, database: &Object) -> Resu
     ];
     let password = pdx::register(image, &clist, &entries)?;
 
-    // Kept and stable before the name leads there. Its owner capabilities go to the root Clist, for
-    // whoever removes it.
+    // Kept and stable before the name leads there. Owner capabilities go to the root Clist, for this
+    // task (what is kept is no longer its own) and for whoever removes the service.
     let mut root = Clist::root()?;
     for address in [image, clist_base] {
-        rt::call::keep_object(address)?;
         pdx::grant(&mut root, address, rt::Rights::OWNER)?;
+        rt::call::keep_object(address)?;
         let bytes = rt::call::obj_info(address)?.bytes;
         rt::call::page_flush(address, bytes / rt::abi::address::PAGE)?;
     }

@@ -26,8 +26,10 @@ const KERNEL_FLAGS: [&str; 3] = [
     "-Clink-arg=--build-id=none",
 ];
 
-/// Flags of programs. Relocations are done by the program's own start code, which knows only relative
-/// ones; without `norelro` the data would be two segments, and a page more to touch at each start.
+/// Flags of programs. The code model stays the target's own (`kernel`), or link-time optimization could not take
+/// in the precompiled `core`; position-independent code comes out the same. Relocations are done by the program's
+/// own start code, which knows only relative ones; without `norelro` the data would be two segments, and a page
+/// more to touch at each start.
 const PROGRAM_FLAGS: [&str; 10] = [
     "-Crelocation-model=pic",
     "-Cforce-unwind-tables=no",

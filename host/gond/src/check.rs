@@ -46,11 +46,12 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
         });
         println!("{result}");
     } else {
-        checked.notes.iter().for_each(|note| println!("note: {note}"));
-        checked
-            .faults
-            .iter()
-            .for_each(|fault| println!("{} {fault}", display::bad("fault:")));
+        for note in &checked.notes {
+            println!("note: {note}");
+        }
+        for fault in &checked.faults {
+            println!("{} {fault}", display::bad("fault:"));
+        }
         println!(
             "{objects} objects ({} named, {} unnamed), {pages} pages, {blocks} blocks in use",
             checked.names, checked.unnamed

@@ -16,6 +16,7 @@ Gondwana: one address space, for every program and for ever.
   ./gond check IMAGE               verifies all of a disk image
   ./gond format IMAGE              makes a disk image without starting it
   ./gond build                     builds kernel and programs only
+  ./gond tour                      plays the tour of the README
 
 './gond help COMMAND' tells more.
 ";
@@ -51,6 +52,7 @@ Runs all tests. The last line tells how many passed and how many failed; the exi
   contract   the promises of the command line
   crash      20 kills of a running workload; a recorded run replayed with torn and lost writes
   power      the OO1 database before and after the plug is pulled
+  tour       the tour in the README is what a user sees
 
   --only STAGE   only this stage; may be given several times
   --keep         keep the disk images of failed stages in target/failed
@@ -113,6 +115,14 @@ const BUILD: &str = "\
 Builds the kernel and the programs and prints where they are. './gond run' does so too.
 ";
 
+const TOUR: &str = "\
+./gond tour [--update]
+
+Plays the tour of the README on a fresh disk, power cut included, and prints the transcript.
+
+  --update   put it into README.md in place of the one there
+";
+
 /// The overview.
 pub fn overview() -> &'static str {
     OVERVIEW
@@ -130,6 +140,7 @@ fn text(command: &str) -> Option<&'static str> {
         "export" => EXPORT,
         "format" => FORMAT,
         "build" => BUILD,
+        "tour" => TOUR,
         _ => return None,
     })
 }

@@ -27,7 +27,9 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     let (all, complaints) = tree::walk(&mut volume)?;
     let rows: Vec<Row> = all.into_iter().map(|named| row(&volume, named)).collect();
     if operands.has("json") {
-        rows.iter().for_each(print_json);
+        for row in &rows {
+            print_json(row);
+        }
     } else {
         print_table(&rows);
     }

@@ -9,6 +9,7 @@
 //!   names in those, and how a new disk is furnished.
 //! * [`check`], [`list`], [`transfer`]: `gond check`, `ls`, `import` and `export`.
 //! * [`machine`], [`script`], [`run`]: QEMU, shell lines over the control line, `gond run`.
+//! * [`tour`]: the README's tour, played for real.
 //! * [`test`], [`bench`]: `gond test` and `gond bench`.
 //!
 //! Every error says what failed, on what, and where it helps what to do. Standard output carries results
@@ -41,6 +42,8 @@ mod machine;
 mod script;
 
 mod run;
+
+mod tour;
 
 mod test;
 
@@ -76,6 +79,7 @@ fn dispatch() -> anyhow::Result<ExitCode> {
         "build" => build::command(rest),
         "test" => test::command(rest),
         "bench" => bench::command(rest),
+        "tour" => tour::command(rest),
         "format" => image::command(rest),
         "check" => check::command(rest),
         "ls" => list::command(rest),

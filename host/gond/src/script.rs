@@ -10,6 +10,7 @@ use crate::place::Scratch;
 use abi::host;
 use anyhow::{Context, Result, bail};
 use std::collections::VecDeque;
+use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -77,8 +78,6 @@ pub struct Played {
     pub verdict: Verdict,
     /// The lines that were run to their end, with their statuses.
     pub statuses: Vec<(String, u64)>,
-    /// How often the guest was started.
-    pub boots: u32,
     /// From starting the machine to the first `ready`.
     pub boot_time: Option<Duration>,
 }
@@ -250,7 +249,7 @@ fn accept(listener: &UnixListener, child: &mut Child) -> Result<UnixStream> {
         if let Some(status) = child.try_wait()? {
             bail!("it ended at once ({status})");
         }
-        if started.elapsed() > Duration::from_secs(60) {
+        if started.elapsed() > Duration::from_mins(1) {
             bail!("it did not open its serial ports within a minute");
         }
         std::thread::sleep(Duration::from_millis(2));
@@ -297,15 +296,13 @@ pub fn play(machine: &Machine, mut source: Source, output: &mut dyn Write, patie
     let verdict = loop {
         let mut guest = Guest::start(machine)?;
         player.boots += 1;
-        match player.attend(&mut guest)? {
-            Some(verdict) => break verdict,
-            None => continue,
+        if let Some(verdict) = player.attend(&mut guest)? {
+            break verdict;
         }
     };
     Ok(Played {
         verdict,
         statuses: player.statuses,
-        boots: player.boots,
         boot_time: player.boot_time,
     })
 }
@@ -489,7 +486,7 @@ impl Player<'_> {
     fn obituary(&self, what: &str, guest: &Guest) -> String {
         let mut text = what.to_owned();
         if let Some(line) = &self.running {
-            text.push_str(&format!(", while it ran '{line}'"));
+            let _ = write!(text, ", while it ran '{line}'");
         } else if self.statuses.is_empty() && self.boots <= 1 {
             text.push_str(", before it asked for the first line");
         }
@@ -514,9 +511,9 @@ impl Player<'_> {
 
 fn push_section(text: &mut String, title: &str, content: &str) {
     if content.is_empty() {
-        text.push_str(&format!("\n--- {title}: nothing"));
+        let _ = write!(text, "\n--- {title}: nothing");
     } else {
-        text.push_str(&format!("\n--- {title}:\n{content}"));
+        let _ = write!(text, "\n--- {title}:\n{content}");
     }
 }
 

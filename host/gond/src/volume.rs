@@ -244,21 +244,20 @@ impl Volume {
 
     /// Writes a page; it reaches the disk with the next commit.
     pub fn write(&mut self, base: u64, page: u64, content: &Block, limits: PageFlags) -> Result<()> {
-        let frame = match self.changed.get(&(base, page)) {
-            Some(&(frame, _)) => frame,
-            None => {
-                self.store.reserve(base, page).map_err(|_| {
-                    anyhow!(
-                        "the disk {} is full: remove objects, or make a larger disk with --disk-size",
-                        self.path.display()
-                    )
-                })?;
-                self.world.alloc().context("there is not enough memory")?
-            }
+        let frame = if let Some(&(frame, _)) = self.changed.get(&(base, page)) {
+            frame
+        } else {
+            self.store.reserve(base, page).map_err(|_| self.full())?;
+            self.world.alloc().context("there is not enough memory")?
         };
         *self.world.bytes_mut(frame) = *content;
         self.changed.insert((base, page), (frame, limits));
         Ok(())
+    }
+
+    fn full(&self) -> anyhow::Error {
+        let disk = self.path.display();
+        anyhow!("the disk {disk} is full: remove objects, or make a larger disk with --disk-size")
     }
 
     /// Makes all changes durable.

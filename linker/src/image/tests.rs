@@ -5,7 +5,14 @@ use proptest::prelude::*;
 
 /// A program header to be written.
 fn segment(kind: u32, flags: u32, offset: u64, address: u64, file_bytes: u64, memory_bytes: u64) -> Segment {
-    Segment { kind, flags, offset, address, file_bytes, memory_bytes }
+    Segment {
+        kind,
+        flags,
+        offset,
+        address,
+        file_bytes,
+        memory_bytes,
+    }
 }
 
 /// A file of `length` bytes, each with the low byte of its offset, and these headers.
@@ -23,9 +30,13 @@ fn file(length: usize, entry: u64, segments: &[Segment]) -> Vec<u8> {
         let at = 64 + index * 56;
         bytes[at..at + 4].copy_from_slice(&one.kind.to_le_bytes());
         bytes[at + 4..at + 8].copy_from_slice(&one.flags.to_le_bytes());
-        for (place, value) in
-            [(8, one.offset), (16, one.address), (24, 0), (32, one.file_bytes), (40, one.memory_bytes)]
-        {
+        for (place, value) in [
+            (8, one.offset),
+            (16, one.address),
+            (24, 0),
+            (32, one.file_bytes),
+            (40, one.memory_bytes),
+        ] {
             bytes[at + place..at + place + 8].copy_from_slice(&value.to_le_bytes());
         }
     }
@@ -50,7 +61,10 @@ fn segments_lie_at_their_addresses() {
     assert_eq!(&image.bytes[0x4240..0x4340], &bytes[0x2240..0x2340]);
     assert!(image.bytes[0x4340..].iter().all(|&byte| byte == 0));
     let limits: Vec<String> = image.limits.iter().map(ToString::to_string).collect();
-    assert_eq!(limits, ["r----", "r-x--", "r-x--", "-----", "rw---", "rw---", "rw---", "rw---"]);
+    assert_eq!(
+        limits,
+        ["r----", "r-x--", "r-x--", "-----", "rw---", "rw---", "rw---", "rw---"]
+    );
     let at = abi::start::IMAGE_ENTRY_AT as usize;
     assert_eq!(image.bytes[at..at + 8], 0x1010u64.to_le_bytes());
 }
@@ -79,7 +93,10 @@ fn refusals() {
     assert_eq!(with(&|s| s[2].address = u64::MAX), LayoutError::TooLarge);
     assert_eq!(with(&|s| s[0].offset = 0x1000), LayoutError::NoHeaderPage);
     assert_eq!(with(&|s| s[0].kind = elf::SEGMENT_INTERPRETER), LayoutError::Dynamic);
-    assert_eq!(with(&|s| s[0].kind = elf::SEGMENT_THREAD_LOCAL), LayoutError::ThreadLocal);
+    assert_eq!(
+        with(&|s| s[0].kind = elf::SEGMENT_THREAD_LOCAL),
+        LayoutError::ThreadLocal
+    );
     assert_eq!(with(&Vec::clear), LayoutError::Empty);
     assert_eq!(layout(b"#!/bin/sh"), Err(LayoutError::NotElf));
     let mut other = file(0x3000, 0x1010, &ordinary());
@@ -114,7 +131,12 @@ fn only_relative_relocations() {
 /// What holds of every image that was accepted.
 fn check(image: &Image) {
     assert_eq!(image.bytes.len(), image.limits.len() * PAGE_BYTES);
-    assert!(image.limits.iter().all(|limit| !limit.contains(Rights::W.union(Rights::X))));
+    assert!(
+        image
+            .limits
+            .iter()
+            .all(|limit| !limit.contains(Rights::W.union(Rights::X)))
+    );
     assert!(image.limits[(image.entry / PAGE) as usize].contains(Rights::X));
     assert!(elf::is_elf(&image.bytes));
 }

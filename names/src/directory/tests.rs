@@ -5,7 +5,15 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 fn data(name: &str, address: u64) -> Entry<'_> {
-    Entry { name, kind: Kind::Data, capability: Capability { address, password: !address }, word: address / 2 }
+    Entry {
+        name,
+        kind: Kind::Data,
+        capability: Capability {
+            address,
+            password: !address,
+        },
+        word: address / 2,
+    }
 }
 
 #[test]
@@ -15,7 +23,12 @@ fn a_name_comes_and_goes() {
     assert_eq!(directory.view().count(), 0);
     directory.insert(&data("one", 1)).unwrap();
     assert_eq!(directory.insert(&data("one", 2)), Err(Error::Exists));
-    directory.insert(&Entry { kind: Kind::Service, ..data("two", 2) }).unwrap();
+    directory
+        .insert(&Entry {
+            kind: Kind::Service,
+            ..data("two", 2)
+        })
+        .unwrap();
     directory.replace(&data("one", 3)).unwrap();
     assert_eq!(directory.lookup("one"), Some(data("one", 3)));
     assert_eq!(directory.view().count(), 2);
@@ -48,14 +61,20 @@ fn the_format_stands() {
         .insert(&Entry {
             name: "hi",
             kind: Kind::Program,
-            capability: Capability { address: 0x1122, password: 0x3344 },
+            capability: Capability {
+                address: 0x1122,
+                password: 0x3344,
+            },
             word: 0x55,
         })
         .unwrap();
     assert_eq!(&bytes[..24], b"GONDNAME\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0");
     assert_eq!(
         bytes[128..160],
-        [2, 2, 0, 0, 0, 0, 0, 0, 0x22, 0x11, 0, 0, 0, 0, 0, 0, 0x44, 0x33, 0, 0, 0, 0, 0, 0, 0x55, 0, 0, 0, 0, 0, 0, 0]
+        [
+            2, 2, 0, 0, 0, 0, 0, 0, 0x22, 0x11, 0, 0, 0, 0, 0, 0, 0x44, 0x33, 0, 0, 0, 0, 0, 0, 0x55, 0, 0, 0, 0, 0, 0,
+            0
+        ]
     );
     assert_eq!(&bytes[160..163], b"hi\0");
 }
@@ -83,7 +102,10 @@ fn faults_are_told_and_passed_over() {
     let view = Directory::open(&bytes).unwrap();
     assert_eq!(view.iter().map(|e| e.name).collect::<Vec<_>>(), ["c"]);
     let faults: Vec<_> = view.faults().collect();
-    assert_eq!(faults, [Fault::UnknownKind(0, 77), Fault::BadName(1), Fault::BehindReach(5)]);
+    assert_eq!(
+        faults,
+        [Fault::UnknownKind(0, 77), Fault::BadName(1), Fault::BehindReach(5)]
+    );
 }
 
 #[derive(Clone, Debug)]

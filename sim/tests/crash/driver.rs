@@ -13,7 +13,7 @@ use sim::world::SimWorld;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use store::{
     BLOCK, BadPage, Breaks, CheckpointKind, DirtyPage, Event, Failure, FormatOptions, Frame, MountMode, MountReport, ObjectRecord,
-    PageFlags, Pages, PdxRecord, PutError, ReadStart, Store,
+    PageFlags, Pages, PdxRecord, PutError, ReadStart, Store, Ticket,
 };
 
 /// What a run does.
@@ -71,6 +71,8 @@ const EXHAUSTIVE: usize = 5;
 /// A page that the store is writing.
 struct InFlight {
     frame: Frame,
+    /// The sync it belongs to, if it is one.
+    job: Option<Ticket>,
     written: Page,
     /// What the store showed before.
     before: Page,
@@ -89,9 +91,10 @@ struct Driver {
     maybe: Vec<Job>,
     dirty: BTreeSet<PageName>,
     in_flight: BTreeMap<PageName, InFlight>,
-    /// Pages that came back and whose job is not done: page, what was written, what was before.
-    returned: Vec<(PageName, Page, Page)>,
-    reading: BTreeMap<PageName, Page>,
+    /// Pages that came back and whose job is not done.
+    returned: Vec<(PageName, InFlight)>,
+    /// Reads under way, with what they should give; nothing once the page has changed.
+    reading: BTreeMap<PageName, Option<Page>>,
     unusable: BTreeSet<u64>,
     next_slot: u64,
     next_stamp: u64,
@@ -269,19 +272,18 @@ impl Driver {
             self.dirty.remove(&name);
             self.store.unreserve(name.0, name.1);
         }
-        for (name, flight) in &mut self.in_flight {
+        let returned = self.returned.iter_mut().map(|(name, flight)| (&*name, flight));
+        for (name, flight) in self.in_flight.iter_mut().chain(returned) {
             if name.0 == base && (start..end).contains(&name.1) {
                 flight.before = Page::default();
                 flight.written = Page::default();
             }
         }
-        for (name, written, before) in &mut self.returned {
+        for (name, wanted) in &mut self.reading {
             if name.0 == base && (start..end).contains(&name.1) {
-                *written = Page::default();
-                *before = Page::default();
+                *wanted = None;
             }
         }
-        self.reading.retain(|name, _| name.0 != base || !(start..end).contains(&name.1));
     }
 
     fn delete(&mut self) -> Check {
@@ -302,7 +304,7 @@ impl Driver {
                 self.tally.disk_full += 1;
                 return Ok(());
             }
-            self.reading.remove(&(base, page));
+            self.reading.entry((base, page)).and_modify(|wanted| *wanted = None);
             let flags = PageFlags::from_bits_retain(self.rng.below(8) as u16);
             let contents = Page { stamp: self.next_stamp, flags };
             self.next_stamp += 1;
@@ -343,7 +345,7 @@ impl Driver {
                 object.pages.entry(page).or_default().flags = flags;
             }
         }
-        self.reading.remove(&name);
+        self.reading.entry(name).and_modify(|wanted| *wanted = None);
         Ok(())
     }
 
@@ -360,7 +362,7 @@ impl Driver {
         fill(contents.stamp, self.world.bytes_mut(frame));
         self.dirty.remove(&name);
         let shown = self.stored.get_mut(&name.0)?.pages.insert(name.1, contents).unwrap_or_default();
-        self.in_flight.insert(name, InFlight { frame, written: contents, before: shown });
+        self.in_flight.insert(name, InFlight { frame, job: None, written: contents, before: shown });
         Some(DirtyPage { base: name.0, page: name.1, frame, flags: contents.flags })
     }
 
@@ -402,7 +404,13 @@ impl Driver {
     fn begin_sync(&mut self, names: Vec<PageName>, named: &[u64]) -> Check {
         let touched: BTreeSet<u64> = names.iter().map(|name| name.0).chain(named.iter().copied()).collect();
         let pages: Vec<DirtyPage> = names.into_iter().filter_map(|name| self.hand_over(name)).collect();
+        let handed: Vec<PageName> = pages.iter().map(|page| (page.base, page.page)).collect();
         let ticket = self.store.sync_begin(&mut self.world, pages, named);
+        for name in handed {
+            if let Some(flight) = self.in_flight.get_mut(&name) {
+                flight.job = Some(ticket);
+            }
+        }
         let objects = touched.into_iter().map(|base| (base, self.stored.get(&base).cloned())).collect();
         self.jobs.push_back(Job::Sync(ticket, objects));
         Ok(())
@@ -439,7 +447,7 @@ impl Driver {
             ReadStart::Zero(flags) if wanted.stamp == 0 && flags.unwrap_or_default() == wanted.flags => {}
             ReadStart::Zero(flags) => return Err(format!("page {base:#x}+{page} is zero {flags:?}, not {wanted:?}")),
             ReadStart::Reading => {
-                self.reading.insert(name, wanted);
+                self.reading.insert(name, Some(wanted));
             }
         }
         self.tally.reads += 1;
@@ -458,7 +466,8 @@ impl Driver {
     fn event(&mut self, event: Event) -> Check {
         match event {
             Event::PageRead { base, page, frame, flags } => {
-                let right = self.reading.remove(&(base, page)).is_none_or(|wanted| {
+                let wanted = self.reading.remove(&(base, page)).ok_or("a page was read that was not asked for")?;
+                let right = wanted.is_none_or(|wanted| {
                     is_filled(wanted.stamp, self.world.bytes(frame)) && flags == wanted.flags
                 });
                 self.world.free(frame);
@@ -467,7 +476,7 @@ impl Driver {
                 }
             }
             Event::PageBad { base, page, reason } => {
-                let expected = self.reading.remove(&(base, page)).is_none();
+                let expected = self.reading.remove(&(base, page)).flatten().is_none();
                 let excused = self.options.failing != 0 && reason == BadPage::Disk;
                 if !expected && !excused {
                     return Err(format!("page {base:#x}+{page} is bad: {reason:?}"));
@@ -480,7 +489,7 @@ impl Driver {
                     return Err("another frame came back".into());
                 }
                 self.world.free(frame);
-                self.returned.push((name, flight.written, flight.before));
+                self.returned.push((name, flight));
             }
             Event::CheckpointDone { deleted, .. } => {
                 self.tally.checkpoints += 1;
@@ -505,7 +514,7 @@ impl Driver {
             Event::SyncNeedsCheckpoint(ticket) => {
                 self.tally.refused_syncs += 1;
                 self.jobs.retain(|job| !matches!(job, Job::Sync(other, _) if *other == ticket));
-                self.revert();
+                self.revert(Some(ticket));
             }
             Event::Damaged { structure, block } => return Err(format!("{structure:?} damaged at {block}")),
         }
@@ -518,12 +527,9 @@ impl Driver {
             return Err("jobs are done out of order".into());
         }
         first.apply(&mut self.durable);
-        for job in &mut self.maybe {
-            if let (Job::Sync(..), Job::Checkpoint(_)) = (&first, job) {
-                return Err("a sync was acknowledged above a checkpoint that may be durable".into());
-            }
-        }
-        self.returned.clear();
+        // Nothing that failed before may show behind what is acknowledged now.
+        self.maybe.clear();
+        self.returned.retain(|(_, flight)| flight.job != first.ticket());
         Ok(())
     }
 
@@ -533,23 +539,23 @@ impl Driver {
         }
         let at = self.jobs.iter().position(is_it).ok_or("something failed that was not begun")?;
         if let Some(job) = self.jobs.remove(at) {
+            self.revert(job.ticket());
             self.maybe.push(job);
         }
-        self.revert();
         Ok(())
     }
 
-    /// The pages that came back are dirty again, unless they were discarded meanwhile.
-    fn revert(&mut self) {
-        for (name, written, before) in core::mem::take(&mut self.returned) {
-            if written == Page::default() {
+    /// The pages of a job are dirty again, unless they were discarded meanwhile.
+    fn revert(&mut self, job: Option<Ticket>) {
+        for (name, flight) in self.returned.extract_if(.., |(_, flight)| flight.job == job) {
+            if flight.written == Page::default() {
                 continue;
             }
             if let Some(object) = self.stored.get_mut(&name.0) {
-                if before == Page::default() {
+                if flight.before == Page::default() {
                     object.pages.remove(&name.1);
                 } else {
-                    object.pages.insert(name.1, before);
+                    object.pages.insert(name.1, flight.before);
                 }
                 self.dirty.insert(name);
             }
@@ -561,15 +567,12 @@ impl Driver {
     /// The states that a mount may show.
     fn candidates(&self) -> Vec<State> {
         let mut all = vec![self.durable.clone()];
-        for job in self.maybe.iter().chain(&self.jobs) {
-            let mut next = all.last().cloned().unwrap_or_default();
-            job.apply(&mut next);
-            all.push(next);
-            // One that failed may also be missing while a later one is there.
-            if !self.maybe.is_empty() {
-                let mut alone = self.durable.clone();
-                job.apply(&mut alone);
-                all.push(alone);
+        // Jobs that failed early are certainly missing while later ones may be there.
+        for skipped in 0..=self.maybe.len() {
+            let mut state = self.durable.clone();
+            for job in self.maybe[skipped..].iter().chain(&self.jobs) {
+                job.apply(&mut state);
+                all.push(state.clone());
             }
         }
         all

@@ -48,6 +48,14 @@ pub enum Job {
 }
 
 impl Job {
+    /// Its ticket, if it is a sync.
+    pub fn ticket(&self) -> Option<store::Ticket> {
+        match self {
+            Self::Checkpoint(_) => None,
+            Self::Sync(ticket, _) => Some(*ticket),
+        }
+    }
+
     /// The state once it is done.
     pub fn apply(&self, state: &mut State) {
         match self {

@@ -25,7 +25,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 /// What the programs may take in all.
-const TOTAL: Duration = Duration::from_secs(900);
+const TOTAL: Duration = Duration::from_mins(15);
 
 struct Options {
     json: bool,

@@ -1,9 +1,11 @@
 //! Stage `contract`: what `gond` promises on its command line, seen from outside, with the real system.
 
-use super::{Bench, slurp};
+use super::{Bench, built, play, slurp};
+use crate::script::Patience;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// What a run of this tool gave.
 struct Ran {
@@ -69,12 +71,65 @@ fn name(path: &Path) -> Result<String> {
 
 /// Runs the stage.
 pub fn run(bench: &mut Bench<'_>) -> Result<()> {
-    bench.built()?;
+    built()?;
     let (disk, script) = (bench.file("contract.img"), bench.file("script"));
     let mut stand = Stand { bench, disk, script };
+    figures(&mut stand)?;
     scripts(&mut stand)?;
     files(&mut stand)?;
     refusals(&mut stand)
+}
+
+/// The most that the kernel's image may take, in bytes.
+const KERNEL_BYTES: u64 = 3 << 19;
+/// The longest time from power-on to the shell.
+const BOOT: Duration = Duration::from_secs(2);
+/// The most memory in use at the prompt, in MiB.
+const MEMORY_MIB: f64 = 24.0;
+
+/// What the system promises of itself at the prompt.
+fn figures(stand: &mut Stand<'_, '_>) -> Result<()> {
+    let kernel = std::fs::metadata(built()?.kernel)?.len();
+    let small = if kernel <= KERNEL_BYTES {
+        Ok(())
+    } else {
+        Err(format!("it has {kernel} bytes"))
+    };
+    stand.bench.report("the kernel's image has at most 1.5 MiB", small);
+    let machine = stand.bench.fresh_machine("figures.img")?;
+    let (played, output) = play(&machine, &["mem"], Patience::seconds(60))?;
+    let boot = played.boot_time.unwrap_or(Duration::MAX);
+    let quick = if boot <= BOOT {
+        Ok(())
+    } else {
+        Err(format!("it took {boot:?}\n{:?}", played.verdict))
+    };
+    stand.bench.report("the shell is there within 2 s of power-on", quick);
+    let used = output
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("used"))
+        .and_then(mebibytes);
+    let few = if used.is_some_and(|used| used <= MEMORY_MIB) {
+        Ok(())
+    } else {
+        Err(output)
+    };
+    stand
+        .bench
+        .report("at most 24 MiB of memory are in use at the prompt", few);
+    Ok(())
+}
+
+/// A size as the shell shows it, in MiB.
+fn mebibytes(text: &str) -> Option<f64> {
+    let mut words = text.split_whitespace();
+    let number: f64 = words.next()?.parse().ok()?;
+    Some(match words.next()? {
+        "KiB" => number / 1024.0,
+        "MiB" => number,
+        "GiB" => number * 1024.0,
+        _ => number / f64::from(1 << 20),
+    })
 }
 
 fn scripts(stand: &mut Stand<'_, '_>) -> Result<()> {

@@ -5,7 +5,7 @@
 //! do not occur; for those one run is recorded, write by write, and replayed by [`replay`] with
 //! subsets of the writes that were under way, whole and torn.
 
-use super::{Bench, expect_success};
+use super::{Bench, expect_success, play};
 use crate::check;
 use crate::machine::Machine;
 use crate::script::{Patience, Played, Plug, Verdict};
@@ -75,7 +75,7 @@ fn workload(cut: u32, from: u64, chance: &mut Chance) -> Vec<String> {
             2 => lines.push(format!("write scratch {} some-text-{round}", chance.between(0, 60_000))),
             _ => {}
         }
-        if chance.next() % 3 == 0 {
+        if chance.next().is_multiple_of(3) {
             lines.push("sync".into());
         }
     }
@@ -106,7 +106,7 @@ fn progress(played: &Played, mut kept: Kept) -> Kept {
 pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     let machine = bench.fresh_machine("crash.img")?;
     let prepare = ["create log 4K", "write log 0 0000000000", "create scratch 64K", "sync"];
-    let (played, output) = bench.play(&machine, &prepare, Patience::seconds(60))?;
+    let (played, output) = play(&machine, &prepare, Patience::seconds(60))?;
     bench.report("the workload is prepared", expect_success(&played, &output));
     let mut chance = Chance::new();
     let mut kept = Kept::default();
@@ -115,7 +115,7 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
         let moment = Duration::from_millis(chance.between(MOMENTS.0, MOMENTS.1));
         let what = format!("power cut {cut} of {CUTS}, after {} ms", moment.as_millis());
         bench.step(&what);
-        let outcome = one_cut(bench, &machine, cut, moment, &mut chance, &mut kept)?;
+        let outcome = one_cut(&machine, cut, moment, &mut chance, &mut kept)?;
         let failed = outcome.is_err();
         bench.report(
             &what,
@@ -130,7 +130,6 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
 
 /// Runs a workload, cuts it, checks the image, and looks whether everything that was kept is there.
 fn one_cut(
-    bench: &mut Bench<'_>,
     machine: &Machine,
     cut: u32,
     moment: Duration,
@@ -143,18 +142,17 @@ fn one_cut(
         plug: Plug::After(moment),
         ..Patience::seconds(60)
     };
-    let (played, _) = bench.play(machine, &lines, patience)?;
+    let (played, _) = play(machine, &lines, patience)?;
     match &played.verdict {
-        Verdict::Killed => {}
         // A fast machine may have done it all.
-        Verdict::Success => {}
+        Verdict::Killed | Verdict::Success => {}
         Verdict::Failure(what) | Verdict::Dead(what) => return Ok(Err(format!("the workload: {what}"))),
     }
     *kept = progress(&played, *kept);
     if let Err(error) = check::inspect(&machine.disk) {
         return Ok(Err(format!("the image is not sound: {error:#}")));
     }
-    let (played, output) = bench.play(machine, &["cat log", "hello", "sync"], Patience::seconds(60))?;
+    let (played, output) = play(machine, &["cat log", "hello", "sync"], Patience::seconds(60))?;
     if let Err(why) = expect_success(&played, &output) {
         return Ok(Err(format!("afterwards: {why}")));
     }
@@ -207,7 +205,6 @@ mod tests {
         let played = Played {
             verdict: Verdict::Killed,
             statuses,
-            boots: 1,
             boot_time: None,
         };
         let mut kept = progress(&played, Kept::default());

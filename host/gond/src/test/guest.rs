@@ -1,12 +1,13 @@
 //! Stages `suite` and `power`: the suite inside the system, and the OO1 database across a power cut.
 
-use super::{Bench, expect_success};
+use super::{Bench, expect_success, play};
 use crate::script::{Patience, Plug, Verdict};
+use crate::tour;
 use anyhow::Result;
 use std::time::Duration;
 
 /// The suite may take long: it makes over a million calls.
-const SUITE_TOTAL: Duration = Duration::from_secs(600);
+const SUITE_TOTAL: Duration = Duration::from_mins(10);
 
 /// The cases in the suite's output: a line `ok NAME` or `FAILED NAME: why` for each. For each its name, and
 /// `Some(why)` if it failed.
@@ -30,7 +31,7 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
         ..Patience::seconds(120)
     };
     // The `echo` proves that the system is usable after all that was done to it.
-    let (played, output) = bench.play(&machine, &["suite", "echo still here"], patience)?;
+    let (played, output) = play(&machine, &["suite", "echo still here"], patience)?;
     let all = suite_cases(&output);
     for (name, why) in &all {
         bench.report(name, why.clone().map_or(Ok(()), Err));
@@ -75,7 +76,7 @@ pub fn run_power(bench: &mut Bench<'_>) -> Result<()> {
         "sync",
         "info parts",
     ];
-    let (played, first) = bench.play(&machine, &before, patience)?;
+    let (played, first) = play(&machine, &before, patience)?;
     let outcome = match &played.verdict {
         Verdict::Killed if played.statuses.iter().all(|(_, status)| *status == 0) => Ok(()),
         other => Err(format!("{other:?}\n{:?}\n{first}", played.statuses)),
@@ -87,7 +88,7 @@ pub fn run_power(bench: &mut Bench<'_>) -> Result<()> {
         image.map_err(|error| format!("{error:#}")),
     );
     let after = ["oo1 run parts", "oo1 pdx parts", "oo1 verify parts", "info parts"];
-    let (played, second) = bench.play(&machine, &after, Patience::seconds(120))?;
+    let (played, second) = play(&machine, &after, Patience::seconds(120))?;
     bench.report(
         "it is found and traversed after the cut",
         expect_success(&played, &second),
@@ -105,6 +106,19 @@ pub fn run_power(bench: &mut Bench<'_>) -> Result<()> {
         } else {
             Err(format!("{old:?}, then {new:?}\n{second}"))
         },
+    );
+    Ok(())
+}
+
+/// Stage `tour`: what the README shows is what a user sees, but for numbers that vary.
+pub fn run_tour(bench: &mut Bench<'_>) -> Result<()> {
+    let played = tour::play(&mut |what| bench.step(what))?;
+    let shown = tour::shown(bench.root())?;
+    let same = tour::is_same(&played, &shown);
+    let told = format!("'./gond tour --update' would put this there:\n{played}");
+    bench.report(
+        "the README's tour is what happens",
+        if same { Ok(()) } else { Err(told) },
     );
     Ok(())
 }

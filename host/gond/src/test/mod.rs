@@ -30,7 +30,7 @@ struct Stage {
     run: fn(&mut Bench<'_>) -> Result<()>,
 }
 
-const STAGES: [Stage; 5] = [
+const STAGES: [Stage; 6] = [
     Stage {
         name: "house",
         about: "formatting, lints and host tests",
@@ -55,6 +55,11 @@ const STAGES: [Stage; 5] = [
         name: "power",
         about: "OO1 across a power cut",
         run: guest::run_power,
+    },
+    Stage {
+        name: "tour",
+        about: "the tour of the README",
+        run: guest::run_tour,
     },
 ];
 
@@ -116,25 +121,12 @@ impl Bench<'_> {
         self.scratch.file(name)
     }
 
-    /// Kernel and programs, built.
-    pub fn built(&self) -> Result<Built> {
-        machine::require_emulator()?;
-        build::all()
-    }
-
     /// A machine with a fresh disk of this name.
     pub fn fresh_machine(&self, name: &str) -> Result<Machine> {
-        let built = self.built()?;
+        let built = built()?;
         let disk = self.file(name);
         image::create(&disk, 256 << 20, Some(&built.programs))?;
         Ok(Machine::new(built.kernel, disk))
-    }
-
-    /// Plays lines in the shell and collects what they print.
-    pub fn play(&mut self, machine: &Machine, lines: &[&str], patience: Patience) -> Result<(Played, String)> {
-        let mut output = Vec::new();
-        let played = script::play(machine, Source::lines(lines.iter().copied()), &mut output, patience)?;
-        Ok((played, String::from_utf8_lossy(&output).into_owned()))
     }
 
     /// Keeps a file of a failed stage where it can be looked at.
@@ -158,8 +150,24 @@ impl Bench<'_> {
     }
 }
 
+/// Kernel and programs, built.
+pub fn built() -> Result<Built> {
+    machine::require_emulator()?;
+    build::all()
+}
+
+/// Plays lines in the shell and collects what they print.
+pub fn play(machine: &Machine, lines: &[&str], patience: Patience) -> Result<(Played, String)> {
+    let mut output = Vec::new();
+    let played = script::play(machine, Source::lines(lines.iter().copied()), &mut output, patience)?;
+    Ok((played, String::from_utf8_lossy(&output).into_owned()))
+}
+
 fn indent(text: &str) -> String {
-    text.lines().map(|line| format!("    {line}\n")).collect()
+    text.lines()
+        .map(|line| format!("    {line}"))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// The outcome of a script that should have succeeded.

@@ -19,10 +19,21 @@ mod x86_64;
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::{
     END_CODE, RETURN_CODE,
-    crimes::{CRIMES, Crime, commit},
+    crimes::{CRIMES, Crime, Named, commit},
     guarded::{fetch, guard, jump, load, peek, poke, store},
     handlers, oddities::{ODDITIES, Oddity}, registers, system_call, vectors,
 };
 
 /// Status of a thread that ran `END_CODE`.
 pub const END_STATUS: u64 = 42;
+
+/// Writes bytes to an address, word by word; what follows within the last word becomes zero.
+pub fn write_bytes(address: u64, bytes: &[u8]) {
+    for (index, chunk) in bytes.chunks(8).enumerate() {
+        let mut word = [0; 8];
+        for (place, byte) in word.iter_mut().zip(chunk) {
+            *place = *byte;
+        }
+        store(address + 8 * index as u64, u64::from_le_bytes(word));
+    }
+}

@@ -1,0 +1,86 @@
+//! Which object a slot belongs to: a two-level table over all slot numbers of the address space.
+//!
+//! A stretch of sixteen gigabytes that belongs to one object, or to none, takes one entry; others
+//! have a table of their own while anything is in it.
+
+use alloc::{boxed::Box, vec, vec::Vec};
+
+use abi::address::{SLOT, USER_END};
+
+const NONE: u32 = u32::MAX;
+
+/// Slot numbers in a second-level table.
+pub(crate) const REACH: u64 = 8192;
+
+/// Whose a stretch of [`REACH`] slots is.
+enum Stretch {
+    Free,
+    Whole(u32),
+    Mixed { owners: Box<[u32]>, used: u32 },
+}
+
+/// Slot numbers to objects.
+pub(crate) struct SlotMap {
+    stretches: Vec<Stretch>,
+}
+
+impl SlotMap {
+    pub(crate) fn new() -> Self {
+        Self { stretches: (0..(USER_END / SLOT).div_ceil(REACH)).map(|_| Stretch::Free).collect() }
+    }
+
+    /// Whose a slot is.
+    #[inline]
+    pub(crate) fn get(&self, slot: u64) -> Option<u32> {
+        match self.stretches.get((slot / REACH) as usize)? {
+            Stretch::Free => None,
+            Stretch::Whole(owner) => Some(*owner),
+            Stretch::Mixed { owners, .. } => Some(owners[(slot % REACH) as usize]).filter(|&owner| owner != NONE),
+        }
+    }
+
+    /// Gives slots to an owner, or to none. They all had the other state before.
+    pub(crate) fn set(&mut self, first: u64, count: u64, owner: Option<u32>) {
+        let end = first + count;
+        let mut slot = first;
+        while slot < end {
+            let stretch_end = (slot / REACH + 1) * REACH;
+            let part_end = end.min(stretch_end);
+            if let Some(stretch) = self.stretches.get_mut((slot / REACH) as usize) {
+                stretch.set(slot % REACH, part_end - slot, owner);
+            }
+            slot = part_end;
+        }
+    }
+}
+
+impl Stretch {
+    fn set(&mut self, first: u64, count: u64, owner: Option<u32>) {
+        if count == REACH {
+            *self = owner.map_or(Stretch::Free, Stretch::Whole);
+            return;
+        }
+        if let Stretch::Free | Stretch::Whole(_) = self {
+            let (fill, used) = if let Stretch::Whole(owner) = self { (*owner, REACH as u32) } else { (NONE, 0) };
+            *self = Stretch::Mixed { owners: vec![fill; REACH as usize].into_boxed_slice(), used };
+        }
+        let Stretch::Mixed { owners, used } = self else { return };
+        owners[first as usize..(first + count) as usize].fill(owner.unwrap_or(NONE));
+        if owner.is_some() {
+            *used += count as u32;
+        } else {
+            *used = used.saturating_sub(count as u32);
+            if *used == 0 {
+                *self = Stretch::Free;
+            }
+        }
+    }
+}
+
+impl SlotMap {
+    /// Whether no slot belongs to anybody and no table is left over.
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.stretches.iter().all(|stretch| matches!(stretch, Stretch::Free))
+    }
+}

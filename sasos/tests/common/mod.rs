@@ -1,0 +1,260 @@
+//! A server over the real kernel logic, fake hardware and a crashing disk, driven call by call.
+//!
+//! There is no user code: tests say what a thread calls and what it touches. A call that waits is
+//! done again after the disk has moved, as the kernel would. Touching goes through remembered
+//! translations, so that a forgotten flush shows.
+
+use std::collections::BTreeMap;
+
+use abi::{Call, Error, Rights, address::{FIRST_FREE, PAGE, SLOT, slot_of}, layout::{CLIST_MAGIC, CLIST_SORTED, CLIST_VERSION, Capability, ClistHeader}};
+use kcore::{Hardware, Machine, SpaceId, ThreadId, space::Tags, thread::Resumed};
+use sasos::{Access, Event, Outcome, Server, Stop, apd::Apd, task::TaskId};
+use sim::{disk::CrashDisk, machine::{Platform, Touch}, rng::Rng};
+use store::{FormatOptions, MountMode, MountReport, Store};
+
+/// Entry point of threads that never run.
+const NOWHERE: u64 = 0x1_0000_0000;
+/// Times that a call is done again before the test gives up.
+const TRIES: u32 = 100_000;
+
+/// A task with its first thread.
+#[derive(Copy, Clone, Debug)]
+pub struct Actor {
+    pub task: TaskId,
+    pub thread: ThreadId,
+    pub space: SpaceId,
+}
+
+pub struct Rig {
+    pub server: Server,
+    pub world: Platform,
+    pub rng: Rng,
+    tags: Tags,
+    frames: u32,
+}
+
+impl Rig {
+    /// A machine with a freshly formatted disk.
+    pub fn new(seed: u64, frames: u32, blocks: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let tags = if rng.one_in(2) { Tags::Absent } else { Tags::Present };
+        let disk = CrashDisk::new(blocks, rng.fork());
+        let mut world = Platform::new(frames, tags, disk, rng.fork());
+        let options = FormatOptions { first_slot: slot_of(FIRST_FREE), ..FormatOptions::default() };
+        Store::format(&mut world, &options).expect("the disk can be formatted");
+        let (store, report) = Store::mount(&mut world, MountMode::ReadWrite).expect("it can be mounted");
+        let server = Server::new(store, &report);
+        Self { server, world, rng, tags, frames }
+    }
+
+    /// The power fails; the machine starts again with what is on the disk.
+    pub fn crash(self) -> (Self, MountReport) {
+        let Self { world, mut rng, tags, frames, .. } = self;
+        let fates = world.disk.draw_fates(&mut rng);
+        let disk = world.disk.crash(&fates, rng.fork());
+        let mut world = Platform::new(frames, tags, disk, rng.fork());
+        let (store, report) = Store::mount(&mut world, MountMode::ReadWrite).expect("the disk can be mounted after a crash");
+        let server = Server::new(store, &report);
+        (Self { server, world, rng, tags, frames }, report)
+    }
+
+    /// A task without program, with an APD.
+    pub fn actor(&mut self, apd: Apd) -> Actor {
+        let limit = Server::default_limit_pages(&self.world);
+        let task = self.server.task_make(&mut self.world, apd, limit).expect("a task");
+        let thread = self.server.thread_make(&mut self.world, task, None, NOWHERE, 0, 3).expect("a thread");
+        let space = self.world.thread_space(thread);
+        Actor { task, thread, space }
+    }
+
+    /// Makes a call, as often as it takes.
+    pub fn call(&mut self, actor: Actor, call: Call, arguments: &[u64]) -> Result<(u64, u64), Error> {
+        let mut all = [0; 6];
+        all[..arguments.len()].copy_from_slice(arguments);
+        let mut resumed = Resumed::First;
+        for _ in 0..TRIES {
+            let event = Event::Call { thread: actor.thread, number: call as u64, arguments: all, resumed };
+            match self.server.handle(&mut self.world, event) {
+                Outcome::Return(result) => return result,
+                Outcome::Block(..) => self.move_disk(),
+                other => panic!("{call:?} ended with {other:?}"),
+            }
+            resumed = Resumed::Woken;
+        }
+        panic!("{call:?} {arguments:x?} never ends");
+    }
+
+    /// Begins a call and does not wait for it.
+    pub fn begin(&mut self, actor: Actor, call: Call, arguments: &[u64], resumed: Resumed) -> Option<Result<(u64, u64), Error>> {
+        let mut all = [0; 6];
+        all[..arguments.len()].copy_from_slice(arguments);
+        let event = Event::Call { thread: actor.thread, number: call as u64, arguments: all, resumed };
+        match self.server.handle(&mut self.world, event) {
+            Outcome::Return(result) => Some(result),
+            Outcome::Block(..) => None,
+            other => panic!("{call:?} ended with {other:?}"),
+        }
+    }
+
+    /// Lets the disk do one thing, and some time pass.
+    pub fn move_disk(&mut self) {
+        self.world.step_disk();
+        self.world.kernel.hardware.now_ns += 1_000_000;
+        self.server.handle(&mut self.world, Event::Poll);
+    }
+
+    /// Lets the disk come to rest.
+    pub fn settle(&mut self) {
+        while self.world.step_disk() {
+            self.server.handle(&mut self.world, Event::Poll);
+        }
+    }
+
+    /// Runs a checkpoint to its end.
+    pub fn checkpoint(&mut self) -> Result<(), Error> {
+        let number = self.server.checkpoint_request(&mut self.world);
+        for _ in 0..TRIES {
+            match self.server.checkpoint_reached(number) {
+                Some(result) => return result,
+                None => self.move_disk(),
+            }
+        }
+        panic!("the checkpoint never ends");
+    }
+
+    /// What user code in a space sees: the frame, or why it has none.
+    pub fn touch(&mut self, space: SpaceId, address: u64, access: Access) -> Result<kcore::Frame, Error> {
+        let touch = match access {
+            Access::Read => Touch::Read,
+            Access::Write => Touch::Write,
+            Access::Execute => Touch::Execute,
+        };
+        for _ in 0..TRIES {
+            if let Some(load) = self.world.kernel.enter_space(space) {
+                self.world.kernel.hardware.load(load);
+            }
+            if let Ok(frame) = self.world.kernel.hardware.translate(address, touch) {
+                return Ok(frame);
+            }
+            match self.server.touch(&mut self.world, space, address, access) {
+                Ok(()) => {}
+                Err(Stop::Wait(_)) => self.move_disk(),
+                Err(Stop::Fail(error)) => return Err(error),
+            }
+        }
+        panic!("{access:?} of {address:#x} in {space:?} faults for ever");
+    }
+
+    pub fn load(&mut self, space: SpaceId, address: u64) -> Result<u64, Error> {
+        let frame = self.touch(space, address, Access::Read)?;
+        let mut bytes = [0; 8];
+        self.world.kernel.hardware.read(frame, (address % PAGE) as usize, &mut bytes);
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    pub fn store(&mut self, space: SpaceId, address: u64, value: u64) -> Result<(), Error> {
+        let frame = self.touch(space, address, Access::Write)?;
+        self.world.kernel.hardware.write(frame, (address % PAGE) as usize, &value.to_le_bytes());
+        Ok(())
+    }
+
+    /// Writes a Clist, word by word, as a program would.
+    pub fn write_clist(&mut self, space: SpaceId, clist: u64, capabilities: &[Capability], order: Order) {
+        let mut list = capabilities.to_vec();
+        if order == Order::Sorted {
+            list.sort_by_key(|capability| capability.address);
+        }
+        let flags = if order == Order::Sorted { CLIST_SORTED } else { 0 };
+        let header = ClistHeader { magic: CLIST_MAGIC, version: CLIST_VERSION, flags, count: list.len() as u64 };
+        let words = header.to_words().into_iter().chain(list.iter().flat_map(Capability::to_words));
+        for (index, word) in words.enumerate() {
+            self.store(space, clist + index as u64 * 8, word).expect("the Clist can be written");
+        }
+    }
+
+    // ---- invariants -------------------------------------------------------------------------------
+
+    /// Compares what the server believes with what the page tables say.
+    pub fn check(&mut self) {
+        let mut leaves = BTreeMap::new();
+        let mut resident = 0;
+        let mut charged: BTreeMap<TaskId, u64> = BTreeMap::new();
+        for (_, object) in self.server.objects.iter() {
+            let mut next = object.slots.next_with_leaf(0);
+            let mut frames = 0;
+            while let Some(slot) = next {
+                let state = object.slots.get(slot).expect("a slot with a leaf");
+                let leaf = state.leaf().expect("a leaf");
+                frames += 1;
+                assert!(leaves.insert(leaf.0.0, object.first_slot() + slot).is_none(), "a leaf serves two slots");
+                for index in 0..512 {
+                    let entry = self.world.leaf_get(leaf, index);
+                    let address = (object.first_slot() + slot) * SLOT + index as u64 * PAGE;
+                    assert_eq!(entry.is_some(), state.resident.has(index), "residency of {address:#x}");
+                    let Some(entry) = entry else { continue };
+                    frames += 1;
+                    resident += 1;
+                    assert!(object.holds(address), "a page outside its object at {address:#x}");
+                    assert!(self.world.frame_references(entry.frame) > 0);
+                    let writable = entry.limits.contains(Rights::W) && !entry.write_withheld;
+                    if object.is_persistent() && writable {
+                        assert!(state.dirty.has(index), "{address:#x} can be written and is not known to be dirty");
+                    }
+                    if writable {
+                        assert_eq!(self.world.frame_references(entry.frame), 1, "{address:#x} is shared and can be written");
+                    }
+                }
+                next = object.slots.next_with_leaf(slot + 1);
+            }
+            if let Some(task) = object.account {
+                *charged.entry(task).or_default() += frames;
+            }
+        }
+        assert_eq!(resident, self.server.objects.resident());
+        assert_eq!(leaves.len() as u64, self.server.pager.tables());
+        for task in self.server.tasks.iter() {
+            assert_eq!(task.account.pages, charged.get(&task.id).copied().unwrap_or(0), "the account of {:?}", task.id);
+        }
+        let spaces: Vec<SpaceId> = self.server.domains.iter().map(|(space, _)| space).collect();
+        for space in spaces {
+            let root = self.world.kernel.spaces.get(space).root;
+            for (slot, leaf, write, execute) in self.world.kernel.hardware.links(root) {
+                assert_eq!(leaves.get(&leaf.0), Some(&slot), "a link of {space:?} leads to a leaf that is not that slot's");
+                let object = self.server.objects.iter().find(|(_, object)| {
+                    (object.first_slot()..object.first_slot() + object.slot_count()).contains(&slot)
+                });
+                let (id, _) = object.expect("a linked slot belongs to an object");
+                let cached = self.server.domains.cached(space, id).expect("what is linked is in the cache");
+                assert!(!write || cached.rights.contains(Rights::W));
+                assert!(!execute || cached.rights.contains(Rights::X));
+            }
+        }
+        for (space, domain) in self.server.domains.iter() {
+            for (id, _) in domain.cache.iter() {
+                assert!(self.server.objects.get(id).holders.contains(&space), "a cached object does not know its holder");
+            }
+        }
+    }
+}
+
+/// Whether a Clist says that it is sorted.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Order {
+    Sorted,
+    Any,
+}
+
+/// Seeds to run: `GOND_SEED` for one, `GOND_SEEDS` for another number.
+pub fn for_each_seed(default: u64, run: impl Fn(u64) + std::panic::RefUnwindSafe) {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let seeds = match number("GOND_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("GOND_SEEDS").unwrap_or(default),
+    };
+    for seed in seeds {
+        if let Err(panic) = std::panic::catch_unwind(|| run(seed)) {
+            eprintln!("repeat with GOND_SEED={seed}");
+            std::panic::resume_unwind(panic);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What must hold after anything: frames are accounted for, tables say what the server believes,
+//! the processor remembers nothing that was taken away.
+
+use std::collections::BTreeMap;
+
+use abi::{Rights, address::PAGES_PER_SLOT};
+use kcore::{Frame, Machine};
+
+use crate::harness::System;
+
+/// References that each frame should have.
+type Expected = BTreeMap<u32, u32>;
+
+impl System {
+    /// Everything but the number of frames that the store holds. The disk must be at rest.
+    pub fn check(&mut self) {
+        self.quiesce();
+        let expected = self.check_tables();
+        for (&frame, &references) in &expected {
+            let there = self.platform.frame_references(Frame(frame));
+            assert_eq!(there, references, "references of frame {frame}");
+        }
+        self.check_remembered();
+    }
+
+    /// Everything. The system cannot go on after that.
+    pub fn check_to_the_end(mut self) {
+        self.check();
+        let expected = self.check_tables();
+        let Self { mut platform, server, .. } = self;
+        server.store.dismantle(&mut platform);
+        let used = platform.frames_total() - platform.frames_free();
+        assert_eq!(used, expected.len() as u64, "frames in use; every one that is more has leaked");
+    }
+
+    /// The server's view of objects and domains against the tables in memory.
+    fn check_tables(&self) -> Expected {
+        let mut expected = Expected::new();
+        let mut leaves = BTreeMap::new();
+        let mut resident_total = 0;
+        for (id, object) in self.server.objects.iter() {
+            let mut resident = 0;
+            let mut from = 0;
+            while let Some(number) = object.slots.next_with_leaf(from) {
+                from = number + 1;
+                let slot = object.slots.get(number).expect("it has a leaf");
+                let leaf = slot.leaf().expect("it has a leaf");
+                *expected.entry(leaf.0.0).or_default() += 1;
+                leaves.insert(object.first_slot() + number, (id, leaf));
+                for index in 0..PAGES_PER_SLOT as usize {
+                    let entry = self.platform.leaf_get(leaf, index);
+                    assert_eq!(entry.is_some(), slot.resident.has(index), "residency of a page of {:#x}", object.base());
+                    if let Some(entry) = entry {
+                        *expected.entry(entry.frame.0).or_default() += 1;
+                        resident += 1;
+                    }
+                }
+            }
+            assert_eq!(object.resident, resident, "resident pages of {:#x}", object.base());
+            resident_total += resident;
+        }
+        for (space, domain) in self.server.domains.iter() {
+            let root = self.platform.kernel.spaces.get(space).root;
+            let hardware = &self.platform.kernel.hardware;
+            for table in hardware.upper_tables(root) {
+                *expected.entry(table.0).or_default() += 1;
+            }
+            for (slot, leaf, write, execute) in hardware.links(root) {
+                *expected.entry(leaf.0).or_default() += 1;
+                let (id, own) = *leaves.get(&slot).expect("a slot is linked that no object owns");
+                assert_eq!(own.0, leaf, "slot {slot:#x} is linked to another leaf");
+                let cached = domain.cache.get(id).expect("an object is linked that the domain has not validated");
+                assert!(!write || cached.rights.contains(Rights::W), "a link may be written without the right");
+                assert!(!execute || cached.rights.contains(Rights::X), "a link may be executed without the right");
+            }
+            for (id, _) in domain.cache.iter() {
+                assert!(self.server.objects.is_live(id), "a cache has a deleted object");
+                assert!(self.server.objects.get(id).holders.contains(&space), "a holder is missing");
+            }
+        }
+        for (id, object) in self.server.objects.iter() {
+            for &space in &object.holders {
+                let domain = self.server.domains.get(space).expect("a holder that is no domain");
+                assert!(domain.cache.get(id).is_some(), "a holder without a cache entry");
+            }
+        }
+        let report = self.server.object_report(kcore::SpaceId(u32::MAX), 0);
+        assert!(report.is_some() && resident_total > 0, "the first objects are there");
+        expected
+    }
+
+    /// No processor remembers more than the tables say.
+    fn check_remembered(&self) {
+        for (space, _) in self.server.domains.iter() {
+            let space = self.platform.kernel.spaces.get(space);
+            self.platform.kernel.hardware.check_remembered(space.root, space.load);
+        }
+    }
+}

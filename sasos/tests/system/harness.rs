@@ -1,0 +1,457 @@
+//! The whole system on the host: server, kernel logic and store over a fake machine, driven by
+//! scripted users.
+//!
+//! A test plays the threads: it says which thread makes which call or touches which address, as
+//! the machine would, and the harness does what the kernel does with the server's answers.
+
+use std::collections::BTreeMap;
+
+use abi::{
+    Call, Error, Rights,
+    address::{FIRST_FREE, FIRST_PROGRAM, PAGE, ROOT_CLIST, ROOT_DIRECTORY, slot_of},
+    layout::{CLIST_MAGIC, CLIST_SORTED, CLIST_VERSION, Capability, ClistHeader, FOREVER},
+};
+use kcore::{
+    Machine, SpaceId, ThreadId,
+    space::Tags,
+    thread::{Operation, Resumed, State},
+};
+use sasos::{Access, Event, Outcome, Server};
+use sim::{
+    disk::CrashDisk,
+    machine::{Platform, Touch},
+    rng::Rng,
+};
+use store::{CheckpointKind, DirtyPage, FormatOptions, MountMode, ObjectRecord, PageFlags, Pages, Store};
+
+/// Password of the root Clist, directory and first program: the number of their slot, times this.
+pub const ROOT_PASSWORD: u64 = 0x1111_1111;
+/// Offset of the entry point in the first program; the page may be executed and not written.
+pub const ENTRY: u64 = PAGE;
+/// Offset of its data page.
+pub const DATA: u64 = 2 * PAGE;
+/// Pages of the first program.
+pub const PROGRAM_PAGES: u64 = 3;
+/// Where scripted code is: any rip does.
+const RETRIES: u32 = 20_000;
+
+/// What became of a call.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// It came back.
+    Done(Result<(u64, u64), Error>),
+    /// The thread is parked.
+    Blocked,
+    /// The thread goes on somewhere else: in a callee, in a handler, back at its caller.
+    Elsewhere,
+    /// The thread is not running any more.
+    Gone,
+}
+
+/// What became of touching memory, if not a success.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Trouble {
+    /// The thread goes on somewhere else.
+    Elsewhere,
+    /// The thread has ended.
+    Ended,
+}
+
+/// The system.
+pub struct System {
+    pub platform: Platform,
+    pub server: Server,
+    /// The first thread.
+    pub first: ThreadId,
+    /// Answers of calls that had been parked.
+    pub late: BTreeMap<ThreadId, Answer>,
+}
+
+/// A disk with a store and the first objects on it.
+pub fn installed_disk(blocks: u64, frames: u32, rng: &mut Rng) -> CrashDisk {
+    let mut platform = Platform::new(frames, Tags::Absent, CrashDisk::new(blocks, rng.fork()), rng.fork());
+    let options = FormatOptions { first_slot: slot_of(FIRST_FREE), ..FormatOptions::default() };
+    Store::format(&mut platform, &options).expect("format");
+    let (mut store, _) = Store::mount(&mut platform, MountMode::ReadWrite).expect("mount");
+    let owner = |address| (password_of(address), Rights::OWNER.bits());
+    let mut dirty = Vec::new();
+    for (base, pages) in [(ROOT_CLIST, 2), (ROOT_DIRECTORY, 1), (FIRST_PROGRAM, PROGRAM_PAGES)] {
+        let record = ObjectRecord { base, pages, flags: 1, capabilities: vec![owner(base)], ..ObjectRecord::default() };
+        store.put_object(&record).expect("put");
+    }
+    let mut page = |platform: &mut Platform, store: &mut Store, base, page, flags, content: &[u8]| {
+        let frame = platform.alloc().expect("a frame");
+        let bytes = Pages::bytes_mut(platform, frame);
+        bytes.fill(0);
+        bytes[..content.len()].copy_from_slice(content);
+        store.reserve(base, page).expect("room");
+        dirty.push(DirtyPage { base, page, frame, flags });
+    };
+    let all = PageFlags::all();
+    page(&mut platform, &mut store, ROOT_CLIST, 0, all, &clist_bytes(&[ROOT_CLIST, ROOT_DIRECTORY, FIRST_PROGRAM].map(root_capability)));
+    let mut head = [0; 32];
+    head[24..].copy_from_slice(&ENTRY.to_le_bytes());
+    page(&mut platform, &mut store, FIRST_PROGRAM, 0, PageFlags::READ, &head);
+    page(&mut platform, &mut store, FIRST_PROGRAM, 1, PageFlags::READ | PageFlags::EXECUTE, b"code");
+    page(&mut platform, &mut store, FIRST_PROGRAM, 2, PageFlags::READ | PageFlags::WRITE, b"data");
+    store.checkpoint_begin(&mut platform, dirty.clone(), CheckpointKind::Shutdown).expect("no other one");
+    for _ in 0..RETRIES {
+        while store.poll(&mut platform).is_some() {}
+        if store.is_idle() {
+            break;
+        }
+        platform.step_disk();
+    }
+    for page in dirty {
+        Pages::free(&mut platform, page.frame);
+    }
+    store.dismantle(&mut platform);
+    platform.disk
+}
+
+/// The password of one of the first objects.
+pub fn password_of(address: u64) -> u64 {
+    slot_of(address) * ROOT_PASSWORD
+}
+
+fn root_capability(address: u64) -> Capability {
+    Capability { address, password: password_of(address) }
+}
+
+/// A sorted Clist.
+pub fn clist_bytes(capabilities: &[Capability]) -> Vec<u8> {
+    let mut sorted = capabilities.to_vec();
+    sorted.sort_by_key(|capability| capability.address);
+    let head = ClistHeader { magic: CLIST_MAGIC, version: CLIST_VERSION, flags: CLIST_SORTED, count: sorted.len() as u64 };
+    let mut bytes = head.to_bytes().to_vec();
+    sorted.iter().for_each(|capability| bytes.extend_from_slice(&capability.to_bytes()));
+    bytes
+}
+
+impl System {
+    /// A system with a new disk.
+    pub fn boot(seed: u64) -> Self {
+        Self::boot_with(seed, 4096, 16384)
+    }
+
+    /// The same with so much memory and disk.
+    pub fn boot_with(seed: u64, frames: u32, blocks: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let disk = installed_disk(blocks, 4096, &mut rng);
+        Self::mount(disk, frames, rng)
+    }
+
+    /// A system on a disk that was in use before.
+    pub fn mount(disk: CrashDisk, frames: u32, mut rng: Rng) -> Self {
+        let tags = if rng.one_in(2) { Tags::Absent } else { Tags::Present };
+        let mut platform = Platform::new(frames, tags, disk, rng.fork());
+        let (store, report) = Store::mount(&mut platform, MountMode::ReadWrite).expect("mount");
+        let mut server = Server::new(store, &report);
+        let first = server.start(&mut platform).expect("start");
+        Self { platform, server, first, late: BTreeMap::new() }
+    }
+
+    // ---- running --------------------------------------------------------------------------------
+
+    /// Makes a thread the running one.
+    pub fn run(&mut self, thread: ThreadId) {
+        let kernel = &mut self.platform.kernel;
+        let index = kernel.threads.find(thread).expect("the thread is there");
+        if kernel.current() != Some(index) {
+            kernel.yield_current();
+            let mut others = Vec::new();
+            while let Some(other) = kernel.schedule() {
+                if other == index {
+                    break;
+                }
+                let record = &kernel.threads.table[other as usize];
+                others.push((record.id, record.resumed));
+                kernel.thread_suspend(others[others.len() - 1].0);
+            }
+            for (other, resumed) in others {
+                kernel.thread_wake(other, resumed);
+            }
+        }
+        assert_eq!(kernel.current(), Some(index), "thread {thread:?} cannot run: {:?}", kernel.threads.table[index as usize].state);
+        let space = kernel.threads.table[index as usize].space;
+        if let Some(load) = kernel.enter_space(space) {
+            kernel.hardware.load(load);
+        }
+    }
+
+    fn settle(&mut self, outcome: Outcome, operation: Option<Operation>) -> Answer {
+        self.platform.kernel.hardware.now_ns += 1000;
+        match outcome {
+            Outcome::Return(result) => {
+                let (error, value, value2) = match result {
+                    Ok((value, value2)) => (0, value, value2),
+                    Err(error) => (error as u64, 0, 0),
+                };
+                let thread = self.platform.kernel.current_thread().expect("a call returns to a running thread");
+                let (rip, rsp) = (thread.context.rip, thread.context.rsp);
+                thread.context.reset(rip, rsp);
+                thread.context.set_results(error, value, value2);
+                Answer::Done(result)
+            }
+            Outcome::Block(key, deadline) => {
+                self.platform.kernel.park(key, deadline, operation);
+                Answer::Blocked
+            }
+            Outcome::Resume => Answer::Elsewhere,
+            Outcome::Gone => Answer::Gone,
+        }
+    }
+
+    /// A call with any number, by the ways that the kernel has.
+    pub fn raw_call(&mut self, thread: ThreadId, number: u64, arguments: [u64; 6]) -> Answer {
+        self.run(thread);
+        let kernel = &mut self.platform.kernel;
+        let index = thread.index();
+        assert!(kernel.threads.table[index].operation.is_none(), "{thread:?} is still in a call");
+        let (rip, rsp) = (kernel.threads.table[index].context.rip, kernel.threads.table[index].context.rsp);
+        let crossing = match Call::from_number(number) {
+            Some(Call::PdxCall) => kernel.portal_call(arguments[0], arguments[2], rip, rsp),
+            Some(Call::PdxReturn) => kernel.portal_return(),
+            _ => None,
+        };
+        if let Some(crossing) = crossing {
+            kernel.hardware.load(crossing.load);
+            let context = &mut kernel.threads.table[index].context;
+            (context.rip, context.rsp) = (crossing.rip, crossing.rsp);
+            if number == Call::PdxReturn as u64 {
+                context.set_results(0, arguments[0], arguments[1]);
+            } else {
+                context.set_arguments([arguments[1], arguments[3], arguments[4], arguments[5]]);
+            }
+            return Answer::Elsewhere;
+        }
+        if let Some(value) = self.server.immediate(thread, number) {
+            return Answer::Done(Ok((value, 0)));
+        }
+        let event = Event::Call { thread, number, arguments, resumed: Resumed::First };
+        let outcome = self.server.handle(&mut self.platform, event);
+        self.settle(outcome, Some(Operation { number, arguments }))
+    }
+
+    /// A call, up to six arguments.
+    pub fn start(&mut self, thread: ThreadId, call: Call, arguments: &[u64]) -> Answer {
+        let mut all = [0; 6];
+        all[..arguments.len()].copy_from_slice(arguments);
+        self.raw_call(thread, call as u64, all)
+    }
+
+    /// A call that comes back, perhaps after waiting for the disk.
+    pub fn call(&mut self, thread: ThreadId, call: Call, arguments: &[u64]) -> Result<(u64, u64), Error> {
+        match self.start(thread, call, arguments) {
+            Answer::Done(result) => result,
+            Answer::Blocked => match self.wait_for(thread) {
+                Answer::Done(result) => result,
+                other => panic!("{call:?} ended in {other:?}"),
+            },
+            other => panic!("{call:?} ended in {other:?}"),
+        }
+    }
+
+    /// Does again what woken threads were parked with.
+    pub fn pump(&mut self) {
+        loop {
+            let table = &self.platform.kernel.threads.table;
+            let Some(thread) = table.iter().find(|thread| thread.state == State::Ready && thread.operation.is_some()) else { return };
+            let (id, resumed) = (thread.id, thread.resumed);
+            self.run(id);
+            let Some(operation) = self.platform.kernel.threads.table[id.index()].operation.take() else { continue };
+            let event = Event::Call { thread: id, number: operation.number, arguments: operation.arguments, resumed };
+            let outcome = self.server.handle(&mut self.platform, event);
+            let answer = self.settle(outcome, Some(operation));
+            if answer != Answer::Blocked {
+                self.late.insert(id, answer);
+            }
+        }
+    }
+
+    /// The disk moves by one completion, and the server looks.
+    pub fn step(&mut self) -> bool {
+        let moved = self.platform.step_disk();
+        self.server.handle(&mut self.platform, Event::Poll);
+        self.pump();
+        moved
+    }
+
+    /// Time passes.
+    pub fn pass(&mut self, ns: u64) {
+        self.platform.kernel.hardware.now_ns += ns;
+        self.platform.kernel.tick();
+        self.server.handle(&mut self.platform, Event::Poll);
+        self.pump();
+    }
+
+    /// Waits until a parked call of a thread is over: lets the disk work, then time pass.
+    pub fn wait_for(&mut self, thread: ThreadId) -> Answer {
+        for _ in 0..RETRIES {
+            self.pump();
+            if let Some(answer) = self.late.remove(&thread) {
+                return answer;
+            }
+            if !self.step() {
+                self.pass(1_000_000);
+            }
+        }
+        panic!("{thread:?} waits for ever: {:?}", self.platform.kernel.threads.table[thread.index()].state);
+    }
+
+    /// Lets everything that is under way come to rest.
+    pub fn quiesce(&mut self) {
+        for _ in 0..RETRIES {
+            if !self.step() && self.server.store.is_idle() {
+                return;
+            }
+        }
+        panic!("the store does not come to rest");
+    }
+
+    // ---- memory ---------------------------------------------------------------------------------
+
+    /// Touches an address as user code does.
+    pub fn touch(&mut self, thread: ThreadId, address: u64, touch: Touch) -> Result<kcore::Frame, Trouble> {
+        for _ in 0..RETRIES {
+            self.run(thread);
+            if let Ok(frame) = self.platform.kernel.hardware.translate(address, touch) {
+                return Ok(frame);
+            }
+            let before = self.position(thread);
+            let access = match touch {
+                Touch::Read => Access::Read,
+                Touch::Write => Access::Write,
+                Touch::Execute => Access::Execute,
+            };
+            let outcome = self.server.handle(&mut self.platform, Event::Fault { thread, address, access });
+            match self.settle(outcome, None) {
+                Answer::Elsewhere if self.position(thread) != before => return Err(Trouble::Elsewhere),
+                Answer::Elsewhere => {}
+                Answer::Gone => return Err(Trouble::Ended),
+                Answer::Blocked => {
+                    for _ in 0..RETRIES {
+                        if self.platform.kernel.threads.table[thread.index()].state == State::Ready {
+                            break;
+                        }
+                        if !self.step() {
+                            self.pass(1_000_000);
+                        }
+                    }
+                }
+                Answer::Done(result) => panic!("a fault returned {result:?}"),
+            }
+        }
+        panic!("the fault at {address:#x} is never resolved");
+    }
+
+    fn position(&self, thread: ThreadId) -> (u64, u64, SpaceId) {
+        let thread = &self.platform.kernel.threads.table[thread.index()];
+        (thread.context.rip, thread.context.rsp, thread.space)
+    }
+
+    /// Loads bytes.
+    pub fn load(&mut self, thread: ThreadId, address: u64, into: &mut [u8]) -> Result<(), Trouble> {
+        let mut at = address;
+        let mut rest = into;
+        while !rest.is_empty() {
+            let offset = (at % PAGE) as usize;
+            let length = rest.len().min(PAGE as usize - offset);
+            let frame = self.touch(thread, at, Touch::Read)?;
+            let (piece, more) = rest.split_at_mut(length);
+            self.platform.frame_read(frame, offset, piece);
+            rest = more;
+            at += length as u64;
+        }
+        Ok(())
+    }
+
+    /// Stores bytes.
+    pub fn store(&mut self, thread: ThreadId, address: u64, from: &[u8]) -> Result<(), Trouble> {
+        let mut at = address;
+        let mut rest = from;
+        while !rest.is_empty() {
+            let offset = (at % PAGE) as usize;
+            let length = rest.len().min(PAGE as usize - offset);
+            let frame = self.touch(thread, at, Touch::Write)?;
+            self.platform.frame_write(frame, offset, &rest[..length]);
+            rest = &rest[length..];
+            at += length as u64;
+        }
+        Ok(())
+    }
+
+    /// Loads a word.
+    pub fn word(&mut self, thread: ThreadId, address: u64) -> Result<u64, Trouble> {
+        let mut bytes = [0; 8];
+        self.load(thread, address, &mut bytes)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// Stores a word.
+    pub fn set_word(&mut self, thread: ThreadId, address: u64, word: u64) -> Result<(), Trouble> {
+        self.store(thread, address, &word.to_le_bytes())
+    }
+
+    /// Loads words, as reports are made of.
+    pub fn words<const N: usize>(&mut self, thread: ThreadId, address: u64) -> [u64; N] {
+        core::array::from_fn(|place| self.word(thread, address + 8 * place as u64).expect("the buffer can be read"))
+    }
+
+    // ---- what users do often --------------------------------------------------------------------
+
+    /// A new object of so many pages; its base and password.
+    pub fn object(&mut self, thread: ThreadId, pages: u64) -> (u64, u64) {
+        self.call(thread, Call::ObjCreate, &[pages * PAGE, 0]).expect("an object")
+    }
+
+    /// A new object that holds a Clist.
+    pub fn clist(&mut self, thread: ThreadId, capabilities: &[(u64, u64)]) -> (u64, u64) {
+        let object = self.object(thread, 1);
+        self.clist_fill(thread, object.0, capabilities);
+        object
+    }
+
+    /// Writes a Clist.
+    pub fn clist_fill(&mut self, thread: ThreadId, base: u64, capabilities: &[(u64, u64)]) {
+        let capabilities: Vec<_> = capabilities.iter().map(|&(address, password)| Capability { address, password }).collect();
+        self.store(thread, base, &clist_bytes(&capabilities)).expect("the Clist can be written");
+    }
+
+    /// A clone of the first program.
+    pub fn image(&mut self, thread: ThreadId) -> u64 {
+        self.call(thread, Call::ObjClone, &[FIRST_PROGRAM, PAGE, 0]).expect("a clone").0
+    }
+
+    /// A child task in a clone of the first program: its first thread.
+    pub fn task(&mut self, thread: ThreadId) -> ThreadId {
+        self.task_with(thread, 0, 0)
+    }
+
+    /// The same with an APD (address of a description) and a limit.
+    pub fn task_with(&mut self, thread: ThreadId, apd: u64, limit_pages: u64) -> ThreadId {
+        let image = self.image(thread);
+        let made = self.call(thread, Call::TaskCreate, &[image + ENTRY, image + PROGRAM_PAGES * PAGE, apd, limit_pages, 3]);
+        ThreadId(made.expect("a task").0)
+    }
+
+    /// Base of the image that a thread runs in.
+    pub fn image_of(&self, thread: ThreadId) -> u64 {
+        self.platform.thread_context(thread).rip - ENTRY
+    }
+
+    /// Ends a thread by its own call.
+    pub fn exit(&mut self, thread: ThreadId, status: u64) {
+        assert_eq!(self.start(thread, Call::ThreadDelete, &[0, status]), Answer::Gone);
+    }
+
+    /// Waits for a child that has ended; its status.
+    pub fn reap(&mut self, parent: ThreadId, child: ThreadId) -> Result<u64, Error> {
+        self.call(parent, Call::ThreadWait, &[child.0, FOREVER, 0]).map(|(_, status)| status)
+    }
+
+    /// Kernel log lines, for failures.
+    pub fn log(&self) -> Vec<String> {
+        self.platform.kernel.hardware.log.iter().cloned().collect()
+    }
+}

@@ -1,0 +1,230 @@
+//! What the system tells of itself; accounts; and that nothing is lost on the way.
+
+use abi::{
+    Call, Error,
+    address::PAGE,
+    layout::{EXCEPTION_RESOURCE, TOPIC_OBJECT},
+};
+use rt::{Object, call, system, task::Options};
+
+use crate::{
+    arch,
+    assistant::{report_of, run, start, wait_until},
+    case::{Case, Outcome, Role, Setting, case, ensure, ensure_eq, ensure_error, role},
+};
+
+/// The cases.
+pub const CASES: &[Case] = &[
+    case("system/topics", topics),
+    case("system/lists", lists),
+    case("system/unknown-calls", unknown_calls),
+    case("system/clock", clock),
+    case("system/random", random),
+    case("system/control-refusals", control_refusals),
+    case("accounts/pages", pages),
+    case("accounts/objects", objects),
+    case("accounts/all-memory", all_memory),
+    Case { limit_ms: 60_000, ..case("system/memory-balance", memory_balance) },
+];
+
+/// The parts.
+pub const ROLES: &[Role] = &[role("exhaust-pages", exhaust_pages), role("exhaust-objects", exhaust_objects), role("churn", churn)];
+
+fn topics(_: &Setting) -> Outcome {
+    let memory = system::memory()?;
+    ensure!(memory.frames > 1000 && memory.free < memory.frames && memory.free > 0, "{memory:?}");
+    ensure!(memory.kernel > 0 && memory.object_pages > 0 && memory.tables > 0 && memory.objects > 3, "{memory:?}");
+    ensure!(memory.kernel + memory.free + memory.object_pages + memory.tables <= memory.frames, "{memory:?}");
+    let store = system::store()?;
+    ensure!(store.blocks > 0 && store.free <= store.blocks && store.objects >= 3, "{store:?}");
+    ensure_eq!(store.damaged, 0);
+    let boot = system::boot()?;
+    ensure!(boot.processors >= 1 && boot.ticks_per_us > 0 && boot.script <= 1 && boot.clean <= 1, "{boot:?}");
+    let mut words = [0; call::REPORT_WORDS];
+    for topic in [TOPIC_OBJECT + 1, 100, u64::MAX] {
+        ensure_error!(call::system_info(topic, 0, &mut words), BadArgument);
+    }
+    Ok(())
+}
+
+fn lists(_: &Setting) -> Outcome {
+    let own = call::thread_info(0)?;
+    ensure_eq!(system::threads().filter(|report| report.thread == own.thread && report.task == own.task).count(), 1);
+    ensure!(system::domains().any(|report| report.domain == own.domain && report.task == own.task));
+    let object = Object::create(3 * PAGE)?;
+    let listed = system::objects().find(|info| info.base == object.base());
+    ensure_eq!(listed.map(|info| info.bytes), Some(3 * PAGE));
+    let bases: alloc::vec::Vec<u64> = system::objects().map(|info| info.base).collect();
+    ensure!(bases.windows(2).all(|pair| pair[0] < pair[1]), "objects are not in order");
+    let mut words = [0; call::REPORT_WORDS];
+    for topic in 3..=TOPIC_OBJECT {
+        ensure!(call::system_info(topic, u64::MAX, &mut words).is_err(), "topic {topic} has an entry at the end of all numbers");
+    }
+    Ok(())
+}
+
+fn unknown_calls(_: &Setting) -> Outcome {
+    for number in (0..2000).chain([1 << 16, 1 << 31, 1 << 32, u64::MAX]) {
+        if Call::from_number(number).is_none() {
+            ensure_error!(arch::system_call(number, [0; 6]).result(), BadCall);
+        }
+    }
+    Ok(())
+}
+
+fn clock(_: &Setting) -> Outcome {
+    let mut last = 0;
+    for _ in 0..10_000 {
+        let (now, _) = call::clock_read()?;
+        ensure!(now >= last, "the clock went from {last} to {now}");
+        last = now;
+    }
+    let (ns, ticks) = (call::clock_read()?.0, rt::time::ticks());
+    rt::time::sleep_ms(50)?;
+    let (ns, ticks) = (call::clock_read()?.0 - ns, rt::time::ticks() - ticks);
+    let by_ticks = ticks * 1000 / system::boot()?.ticks_per_us.max(1);
+    ensure!(ns.abs_diff(by_ticks) < ns / 4, "{ns} ns by the clock, {by_ticks} ns by the counter");
+    Ok(())
+}
+
+fn random(_: &Setting) -> Outcome {
+    let mut words = alloc::vec::Vec::new();
+    for _ in 0..64 {
+        words.push(call::random_read()?);
+    }
+    let bits: u32 = words.iter().map(|word| word.count_ones()).sum();
+    words.sort_unstable();
+    words.dedup();
+    ensure_eq!(words.len(), 64);
+    ensure!((1700..2400).contains(&bits), "{bits} of 4096 bits are set");
+    Ok(())
+}
+
+fn control_refusals(_: &Setting) -> Outcome {
+    for operation in [3, 100, u64::MAX] {
+        ensure_error!(call::system_control(operation, 0), BadArgument);
+    }
+    // A power-off with an outcome that there is not must not happen.
+    for outcome in [0, 1, 0x12, 0x13, 0x110, u64::MAX] {
+        ensure_error!(call::system_control(abi::layout::CONTROL_POWER_OFF, outcome), BadArgument);
+    }
+    Ok(())
+}
+
+/// Touches page after page for ever.
+fn exhaust_pages(_: &[u64; 6]) -> u64 {
+    let Ok(object) = Object::create(1 << 34) else { return 1 };
+    for page in 0..object.bytes() / PAGE {
+        arch::store(object.base() + page * PAGE, page);
+    }
+    2
+}
+
+/// Makes objects until that is refused. The status is that of the refusal.
+fn exhaust_objects(numbers: &[u64; 6]) -> u64 {
+    loop {
+        match Object::create(PAGE) {
+            Ok(object) if numbers[0] != 0 => arch::store(object.base(), 1),
+            Ok(_) => {}
+            Err(error) => return error as u64,
+        }
+    }
+}
+
+fn pages(_: &Setting) -> Outcome {
+    let free = system::memory()?.free;
+    for limit_pages in [64, 200, 1000] {
+        let report = run("exhaust-pages", &[], &Options { limit_pages, ..Options::default() })?;
+        ensure_eq!(report.exception, EXCEPTION_RESOURCE);
+        ensure!(report.address != 0 && report.instruction != 0, "{report:x?}");
+    }
+    wait_until("its memory is free again", || system::memory().is_ok_and(|memory| memory.free + 64 >= free))
+}
+
+fn objects(_: &Setting) -> Outcome {
+    let before = system::memory()?;
+    let options = Options { limit_pages: 3000, ..Options::default() };
+    let refused = run("exhaust-objects", &[0], &options)?;
+    ensure!(refused.status == Error::LimitReached as u64 || refused.status == Error::NoMemory as u64, "{refused:x?}");
+    // With pages, either the account of objects or that of pages is used up first.
+    let report = run("exhaust-objects", &[1], &options)?;
+    ensure!(report.exception == EXCEPTION_RESOURCE || report.status == Error::LimitReached as u64, "{report:x?}");
+    wait_until("its objects are gone", || {
+        system::memory().is_ok_and(|memory| memory.objects <= before.objects + 4 && memory.free + 128 >= before.free)
+    })
+}
+
+fn all_memory(_: &Setting) -> Outcome {
+    // Without a bound of its own a task gets three quarters of the memory, and ends alone.
+    let before = system::memory()?;
+    let task = start("exhaust-pages", &[], &Options::default())?;
+    let report = report_of(&task, 15_000_000_000)?;
+    ensure_eq!(report.exception, EXCEPTION_RESOURCE);
+    ensure!(run("end", &[3], &Options::default())?.status == 3);
+    wait_until("its memory is free again", || system::memory().is_ok_and(|memory| memory.free + 64 >= before.free))
+}
+
+/// A bit of everything, left as it is for the system to clean up.
+fn churn(_: &[u64; 6]) -> u64 {
+    let Ok(image) = rt::pdx::own_image().ok_or(()) else { return 1 };
+    for round in 0..30 {
+        let Ok(object) = Object::create(20 * PAGE) else { return 2 };
+        for page in 0..20 {
+            arch::store(object.base() + page * PAGE, page);
+        }
+        let Ok(clone) = Object::clone_of(object.base(), object.bytes(), PAGE) else { return 3 };
+        arch::store(clone.base(), 1);
+        if call::sem_create(object.base() + 8 * round, round).is_err() {
+            return 4;
+        }
+        let Ok(thread) = rt::thread::spawn(move || round) else { return 5 };
+        if round % 2 == 0 && thread.join_status() != Ok(round) {
+            return 6;
+        }
+        let Ok(mut clist) = rt::Clist::create() else { return 7 };
+        if rt::pdx::grant(&mut clist, image.0, abi::Rights::RWX).is_err() {
+            return 8;
+        }
+        if round < 10 && call::obj_cre_pdx(object.base(), 0, clist.object().base(), &[object.base()]).is_err() {
+            return 9;
+        }
+        for pd in [abi::layout::PD_EMPTY, abi::layout::PD_MERGE] {
+            // It comes back with an error or faults inside; both leave a domain behind.
+            let _ = call::pdx_call(object.base(), 0, pd, 0, 0, 0);
+        }
+        if round % 3 == 0 && object.delete().is_err() {
+            return 10;
+        }
+    }
+    0
+}
+
+fn memory_balance(_: &Setting) -> Outcome {
+    let figures = || -> Outcome<[u64; 5]> {
+        let memory = system::memory()?;
+        Ok([memory.free, memory.tables, memory.objects, system::threads().count() as u64, system::domains().count() as u64])
+    };
+    // The first round fills what the system keeps for the next task.
+    let mut before = [0; 5];
+    for round in 0..8 {
+        let report = run("churn", &[], &Options::default())?;
+        ensure!(report.exception == 0 && report.status == 0, "round {round}: {report:x?}");
+        let killed = start("churn", &[], &Options::default())?;
+        rt::time::sleep_ms(1 + round)?;
+        killed.end(0)?;
+        report_of(&killed, 5_000_000_000)?;
+        rt::time::sleep_ms(20)?;
+        if round == 1 {
+            before = figures()?;
+        }
+    }
+    wait_until("the memory is as before", || {
+        let Ok([free, tables, objects, threads, domains]) = figures() else { return false };
+        free + 32 >= before[0] && tables <= before[1] + 16 && objects <= before[2] + 2 && threads <= before[3] && domains <= before[4] + 1
+    })
+    .or_else(|why| {
+        let after = figures()?;
+        ensure!(false, "{why}: free, tables, objects, threads, domains were {before:?}, are {after:?}");
+        Ok(())
+    })
+}
