@@ -7,14 +7,18 @@
 
 use alloc::{boxed::Box, vec};
 
+use abi::layout::{PD_EMPTY, PD_MERGE};
+
 use crate::SpaceId;
 
 /// A way.
 #[derive(Copy, Clone)]
 struct Way {
     entry: u64,
-    /// Epoch, caller's space and kind of call in one word, so that one comparison checks all.
+    /// Epoch and caller's space in one word, so that one comparison checks both.
     tag: u64,
+    /// Kind of call.
+    pd: u64,
     callee: SpaceId,
 }
 
@@ -28,41 +32,40 @@ pub struct Portals {
 
 impl Default for Portals {
     fn default() -> Self {
-        let empty = Way { entry: 0, tag: 0, callee: SpaceId(0) };
+        let empty = Way { entry: 0, tag: 0, pd: u64::MAX, callee: SpaceId(0) };
         let ways = vec![empty; WAYS].into_boxed_slice().try_into().unwrap_or_else(|_| Box::new([empty; WAYS]));
         Self { ways, epoch: EPOCH }
     }
 }
 
-/// One epoch: above caller and kind.
+/// One epoch: above the numbers of spaces.
 const EPOCH: u64 = 1 << 24;
 
+/// Entry points are far apart in memory and near each other in an object: the high half of a
+/// product spreads both.
 #[inline(always)]
-const fn place(entry: u64, tag: u64) -> usize {
-    ((entry ^ tag << 20).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize % WAYS
+const fn place(entry: u64, caller: SpaceId) -> usize {
+    ((entry as u32).wrapping_add(caller.0).wrapping_mul(0x9e37_79b9) >> 24) as usize % WAYS
 }
 
 impl Portals {
-    /// Only the two kinds of call that are numbers are remembered (an explicit APD stands in memory
-    /// that may change): any other `pd` gives a tag that no way has.
     #[inline(always)]
-    const fn tag(&self, caller: SpaceId, pd: u64) -> u64 {
-        (self.epoch | (caller.0 as u64) << 1) ^ pd
+    const fn tag(&self, caller: SpaceId) -> u64 {
+        self.epoch | caller.0 as u64
     }
 
     /// The callee of a remembered way.
     #[inline(always)]
     pub fn find(&self, caller: SpaceId, entry: u64, pd: u64) -> Option<SpaceId> {
-        let tag = self.tag(caller, pd);
-        let way = &self.ways[place(entry, tag)];
-        (way.entry == entry && way.tag == tag && pd <= 1).then_some(way.callee)
+        let way = &self.ways[place(entry, caller)];
+        (way.entry == entry && way.tag == self.tag(caller) && way.pd == pd).then_some(way.callee)
     }
 
-    /// Remembers a way.
+    /// Remembers a way. Only of the two kinds of call that are numbers: an explicit APD stands in memory that
+    /// may change.
     pub fn insert(&mut self, caller: SpaceId, entry: u64, pd: u64, callee: SpaceId) {
-        if pd <= 1 {
-            let tag = self.tag(caller, pd);
-            self.ways[place(entry, tag)] = Way { entry, tag, callee };
+        if pd == PD_MERGE || pd == PD_EMPTY {
+            self.ways[place(entry, caller)] = Way { entry, tag: self.tag(caller), pd, callee };
         }
     }
 
@@ -72,7 +75,7 @@ impl Portals {
     }
 }
 
-const _: () = assert!(crate::space::SPACES_MAX << 1 < EPOCH as usize);
+const _: () = assert!(crate::space::SPACES_MAX < EPOCH as usize);
 
 #[cfg(test)]
 mod tests {

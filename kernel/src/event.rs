@@ -66,7 +66,8 @@ extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64,
 }
 
 /// A protected call over a remembered way.
-pub extern "C" fn portal_call(entry: u64, pd: u64, rip: u64, rsp: u64) -> Target {
+pub extern "C" fn portal_call(entry: u64, pd: u64) -> Target {
+    let (rip, rsp) = arch::caller();
     let mut system = SYSTEM.enter();
     let kernel = &mut system.platform.kernel;
     cross(kernel.portal_call(entry, pd, rip, rsp))

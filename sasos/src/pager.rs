@@ -28,6 +28,10 @@ use crate::{
     slots::Slot,
 };
 
+/// Frames that pages leave for tables and for the store, which must be able to write a checkpoint
+/// when memory is full of dirty pages.
+const FRAME_RESERVE: u64 = 64;
+
 /// What is under way or counted for all objects.
 #[derive(Default)]
 pub struct Pager {
@@ -86,9 +90,9 @@ pub(crate) fn to_flags(limits: Rights) -> PageFlags {
     PageFlags::from_bits_retain(u16::from(limits.intersection(Rights::RWX).bits()))
 }
 
-/// Limits from the disk. Page tables cannot withhold reading.
+/// Limits from the disk. The server never stores any without R, so where that is missing none were set.
 pub(crate) fn from_flags(flags: PageFlags) -> Rights {
-    Rights::from_bits(u64::from(flags.bits() & 7)).unwrap_or(Rights::NONE).union(Rights::R)
+    Rights::from_bits(u64::from(flags.bits() & 7)).filter(|limits| limits.contains(Rights::R)).unwrap_or(Rights::RWX)
 }
 
 /// Limits of a page that is not resident, where the object itself knows them.
@@ -205,6 +209,10 @@ impl Server {
             return Err(error.into());
         }
         if !self.pager.reading.contains(&address) {
+            // The store takes a frame for what it reads.
+            while world.frames_free() <= FRAME_RESERVE {
+                self.make_room(world)?;
+            }
             if let ReadStart::Zero(flags) = self.store.read_page(world, base, page) {
                 return Ok(Some(flags.map_or(Rights::RWX, from_flags)));
             }
@@ -222,7 +230,9 @@ impl Server {
         self.enough_heap(world)?;
         self.charge(id, 1)?;
         loop {
-            if let Ok(leaf) = world.leaf_create() {
+            if world.frames_free() > FRAME_RESERVE
+                && let Ok(leaf) = world.leaf_create()
+            {
                 self.enter_leaf(id, slot, leaf);
                 return Ok(leaf);
             }
@@ -242,14 +252,16 @@ impl Server {
     #[inline]
     fn frame<W: World>(&mut self, world: &mut W, content: Content) -> Step<Frame> {
         loop {
-            let frame = match content {
-                Content::Zeroes => world.frame_zeroed(),
-                Content::Any => world.frame_any(),
-            };
-            match frame {
-                Ok(frame) => return Ok(frame),
-                Err(_) => self.make_room(world)?,
+            if world.frames_free() > FRAME_RESERVE {
+                let frame = match content {
+                    Content::Zeroes => world.frame_zeroed(),
+                    Content::Any => world.frame_any(),
+                };
+                if let Ok(frame) = frame {
+                    return Ok(frame);
+                }
             }
+            self.make_room(world)?;
         }
     }
 

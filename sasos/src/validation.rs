@@ -51,7 +51,7 @@ impl Server {
     ///
     /// # Errors
     /// [`Error::Protection`]; what reading Clists brings.
-    #[inline]
+    #[inline(always)]
     pub fn require<W: World>(&mut self, world: &mut W, space: SpaceId, id: ObjectId, needed: Rights) -> Step<Cached> {
         match self.domains.cached(space, id) {
             Some(cached) if cached.rights.contains(needed) => Ok(cached),
@@ -75,6 +75,8 @@ impl Server {
         cached.map_or(Rights::NONE, |cached| cached.rights)
     }
 
+    #[cold]
+    #[inline(never)]
     fn discover<W: World>(
         &mut self,
         world: &mut W,

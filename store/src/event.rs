@@ -100,8 +100,9 @@ pub enum Event {
         /// Why.
         reason: BadPage,
     },
-    /// The store no longer looks at the frame of this dirty page. Until the `…Done` of the same
-    /// checkpoint or sync the page is not yet durable; after a `…Failed` it counts as dirty again.
+    /// The store no longer looks at the frame of this dirty page: it may be written to again. Its
+    /// contents must stay in memory until the `…Done` of the same checkpoint or sync, for after a
+    /// `…Failed` the page counts as dirty again, and the disk may not have it.
     PageWritten {
         /// The object.
         base: u64,

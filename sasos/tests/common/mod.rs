@@ -4,6 +4,8 @@
 //! done again after the disk has moved, as the kernel would. Touching goes through remembered
 //! translations, so that a forgotten flush shows.
 
+#![allow(dead_code, reason = "each test file uses a part of this")]
+
 use std::collections::BTreeMap;
 
 use abi::{Call, Error, Rights, address::{FIRST_FREE, PAGE, SLOT, slot_of}, layout::{CLIST_MAGIC, CLIST_SORTED, CLIST_VERSION, Capability, ClistHeader}};

@@ -306,7 +306,14 @@ impl System {
                 return;
             }
         }
-        panic!("the store does not come to rest");
+        let parked: Vec<_> = self.platform.kernel.threads.table.iter().filter(|thread| matches!(thread.state, State::Parked(_))).map(|thread| (thread.state, thread.operation)).collect();
+        panic!(
+            "parked: {parked:?} the store does not come to rest: {} free frames, {} under way, {:?}, {:?}",
+            self.platform.frames_free(),
+            self.platform.disk.under_way(),
+            self.server.store.stats(),
+            self.server.store_report()
+        );
     }
 
     // ---- memory ---------------------------------------------------------------------------------

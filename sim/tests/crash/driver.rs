@@ -439,7 +439,8 @@ impl Driver {
         let Some(base) = self.any_object() else { return Ok(()) };
         let page = self.any_page(base);
         let name = (base, page);
-        if self.dirty.contains(&name) || self.in_flight.contains_key(&name) || self.reading.contains_key(&name) {
+        let in_memory = self.dirty.contains(&name) || self.in_flight.contains_key(&name) || self.is_returned(name);
+        if in_memory || self.reading.contains_key(&name) {
             return Ok(());
         }
         let wanted = self.live[&base].pages.get(&page).copied().unwrap_or_default();

@@ -60,7 +60,7 @@ fn nothing_acknowledged_is_lost() {
 
 #[test]
 fn a_full_disk_loses_nothing() {
-    let tally = run_seeds("a_full_disk_loses_nothing", SEEDS / 5, Options { blocks: 190, ..GOOD });
+    let tally = run_seeds("a_full_disk_loses_nothing", SEEDS / 5, Options { blocks: 140, ..GOOD });
     if number("GOND_SEED").is_none() {
         assert!(tally.disk_full > 0);
     }

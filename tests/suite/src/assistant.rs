@@ -321,7 +321,10 @@ fn puppet(numbers: &[u64; 6]) -> u64 {
 /// Touches an address once: 0 reads, 1 writes, 2 jumps there.
 fn access(numbers: &[u64; 6]) -> u64 {
     match numbers[1] {
-        0 => core::hint::black_box(arch::load(numbers[0])) & 0,
+        0 => {
+            core::hint::black_box(arch::load(numbers[0]));
+            0
+        }
         1 => {
             arch::store(numbers[0], 1);
             0

@@ -74,7 +74,7 @@ fn write(address: u64, word: u64, _: u64, _: u64) -> (u64, u64) {
 
 rt::pdx_entry!(stack_entry, stack);
 fn stack(_: u64, _: u64, _: u64, _: u64) -> (u64, u64) {
-    let here = core::hint::black_box(0x5ec2e7_u64);
+    let here = core::hint::black_box(0x5ec_2e70_u64);
     (&raw const here as u64, here)
 }
 

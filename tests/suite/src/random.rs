@@ -1,4 +1,4 @@
-//! Reproducible randomness: SplitMix64 (Steele, Lea and Flood 2014).
+//! Reproducible randomness: `SplitMix64` (Steele, Lea and Flood 2014).
 
 /// A generator of words. Equal seeds give equal words.
 #[derive(Clone, Debug)]

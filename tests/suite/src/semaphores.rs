@@ -109,10 +109,10 @@ fn several_waiters(_: &Setting) -> Outcome {
     let object = place()?;
     let semaphore = Semaphore::create(object.base(), 0)?;
     let mut waiters = alloc::vec::Vec::new();
-    for index in 0..PLACES.len() {
+    for place in &PLACES {
         waiters.push(thread::spawn(move || {
             let waited = semaphore.wait();
-            PLACES[index].store(ORDER.fetch_add(1, SeqCst) + 1, SeqCst);
+            place.store(ORDER.fetch_add(1, SeqCst) + 1, SeqCst);
             u64::from(waited.is_err())
         })?);
         rt::time::sleep_ms(2)?;

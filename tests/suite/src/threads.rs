@@ -72,7 +72,8 @@ fn spin(address: u64) -> u64 {
 
 rt::thread_entry!(access_entry, access);
 fn access(address: u64) -> u64 {
-    arch::load(address) & 0
+    core::hint::black_box(arch::load(address));
+    0
 }
 
 fn new(entry: call::ThreadEntry, parameter: u64) -> Outcome<Thread> {
@@ -425,7 +426,8 @@ fn fault_beside_a_thread(numbers: &[u64; 6]) -> u64 {
     while arch::load(numbers[0]) == 0 {
         thread::yield_now();
     }
-    arch::load(0x18) & 0
+    core::hint::black_box(arch::load(0x18));
+    0
 }
 
 fn ends_with_first_thread(_: &Setting) -> Outcome {

@@ -19,7 +19,7 @@ const CUTS: u32 = 20;
 /// The earliest and the latest moment, in milliseconds from power-on.
 const MOMENTS: (u64, u64) = (400, 7000);
 /// Lines of a workload: more than it ever gets to run.
-const ROUNDS: u32 = 300;
+const ROUNDS: u32 = 20_000;
 
 /// A generator of numbers that repeats from its seed (splitmix64).
 pub struct Chance(u64);

@@ -40,8 +40,10 @@ pub unsafe extern "C" fn entry() {
         "mov gs:[{USER_RSP}], rsp",
         "mov rsp, gs:[{KERNEL_STACK}]",
         "mov gs:[{USER_RIP}], rcx",
+        "cmp rax, {PDX_CALL}",
+        "je 3f",
         "cmp rax, {PDX_RETURN}",
-        "jbe 3f",
+        "je 4f",
         // The general way: six arguments as C wants them, the number as the seventh.
         "2:",
         "mov rcx, r10",
@@ -60,9 +62,6 @@ pub unsafe extern "C" fn entry() {
         "swapgs",
         "sysretq",
         "3:",
-        "je 4f",
-        "test eax, eax",
-        "jz 2b",
         // Protected call: entry in rdi, kind in rdx, parameters in rsi, r10, r8, r9.
         // By the register rule the caller has saved rbx, rbp and r12 to r15: they keep the
         // arguments over the call.
@@ -73,8 +72,6 @@ pub unsafe extern "C" fn entry() {
         "mov r14, rdi",
         "mov r15, rdx",
         "mov rsi, rdx",
-        "mov rdx, rcx",
-        "mov rcx, gs:[{USER_RSP}]",
         "call {portal_call}",
         "test rax, rax",
         "jz 5f",
@@ -147,4 +144,3 @@ pub unsafe extern "C" fn entry() {
     );
 }
 
-const _: () = assert!(Call::ThreadMyId as u64 == 0 && Call::PdxCall as u64 == 1 && Call::PdxReturn as u64 == 2);

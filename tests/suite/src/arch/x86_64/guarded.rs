@@ -114,11 +114,9 @@ extern "C" fn survive(_kind: u64, address: u64, instruction: u64, wanted: u64) -
     if wanted == u64::from(abi::Rights::X.bits()) && address == instruction {
         out = Some(&raw const suite_fetch_out as u64);
     }
+    let (action, target) = out.map_or((RESUME_END, 0), |out| (RESUME_AT, out));
     loop {
         // SAFETY: the probes go on behind themselves with the registers as they were.
-        let _ = match out {
-            Some(address) => unsafe { rt::call::excpt_return(RESUME_AT, address) },
-            None => unsafe { rt::call::excpt_return(RESUME_END, 0) },
-        };
+        let _ = unsafe { rt::call::excpt_return(action, target) };
     }
 }

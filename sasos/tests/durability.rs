@@ -1,0 +1,424 @@
+//! What is on the disk: kept objects, flushes, revocations and deletions across power cuts.
+//!
+//! The model remembers for every page all values since the last one that was acknowledged as
+//! durable. After a crash each page must hold one of them, each object whose keeping was
+//! acknowledged must be there with its passwords, each whose deletion was must not.
+
+mod common;
+
+use abi::{Call, Error, Rights, address::{PAGE, slot_of}, layout::Capability};
+use common::{Actor, Order, Rig, for_each_seed};
+use kcore::thread::Resumed;
+use sasos::{Access, apd::Apd};
+use store::{MountMode, Store};
+
+/// A kept object.
+struct Thing {
+    base: u64,
+    password: u64,
+    /// Whether its existence was acknowledged as durable.
+    certain: bool,
+    /// For each page all values it may hold; the first is the last that was acknowledged, the last
+    /// is what it holds now.
+    pages: Vec<Vec<u64>>,
+    /// Sizes that it may have, in the same way.
+    sizes: Vec<usize>,
+}
+
+impl Thing {
+    fn now(&self, page: usize) -> u64 {
+        *self.pages[page].last().unwrap()
+    }
+
+    fn acknowledge(&mut self, page: usize) {
+        let now = self.now(page);
+        self.pages[page] = vec![now];
+    }
+
+    fn acknowledge_all(&mut self) {
+        (0..self.pages.len()).for_each(|page| self.acknowledge(page));
+        self.sizes = vec![self.pages.len()];
+        self.certain = true;
+    }
+}
+
+struct Game {
+    rig: Rig,
+    actor: Actor,
+    list: u64,
+    things: Vec<Thing>,
+    /// Objects whose deletion was begun and not acknowledged: they may be there or not.
+    doubtful: Vec<u64>,
+    deleted: Vec<u64>,
+    /// Addresses in use before the last crash.
+    issued: Vec<u64>,
+    next: u64,
+}
+
+impl Game {
+    fn new(seed: u64) -> Self {
+        let rig = Rig::new(seed, 8000, 16_384);
+        Self::with(rig, Vec::new(), Vec::new())
+    }
+
+    /// A task whose Clist holds the capabilities of all objects.
+    fn with(mut rig: Rig, things: Vec<Thing>, deleted: Vec<u64>) -> Self {
+        let actor = rig.actor(Apd::EMPTY);
+        let (list, _) = rig.call(actor, Call::ObjCreate, &[4 * PAGE, 0]).unwrap();
+        let mut game = Self { rig, actor, list, things, doubtful: Vec::new(), deleted, issued: vec![list], next: 1 };
+        game.write_list();
+        game.rig.call(actor, Call::ApdInsert, &[0, list]).unwrap();
+        game
+    }
+
+    fn write_list(&mut self) {
+        let held: Vec<_> = self.things.iter().map(|thing| Capability { address: thing.base, password: thing.password }).collect();
+        self.rig.write_clist(self.actor.space, self.list, &held, Order::Sorted);
+    }
+
+    fn some(&mut self, length: usize) -> usize {
+        self.rig.rng.below(length as u64) as usize
+    }
+
+    fn create(&mut self) {
+        let pages = 1 + self.some(20);
+        let (base, password) = self.rig.call(self.actor, Call::ObjCreate, &[pages as u64 * PAGE, 0]).unwrap();
+        assert!(!self.deleted.contains(&base) || !self.rig.server.store.awaits_deletion(base));
+        self.deleted.retain(|&gone| gone != base);
+        self.issued.push(base);
+        self.rig.call(self.actor, Call::KeepObject, &[base]).unwrap();
+        self.things.push(Thing { base, password, certain: false, pages: vec![vec![0]; pages], sizes: vec![pages] });
+        self.write_list();
+        self.rig.call(self.actor, Call::ApdFlush, &[]).unwrap();
+    }
+
+    fn write(&mut self) {
+        let thing = self.some(self.things.len());
+        let page = self.some(self.things[thing].pages.len());
+        let value = self.next;
+        self.next += 1;
+        let address = self.things[thing].base + page as u64 * PAGE;
+        self.rig.store(self.actor.space, address, value).unwrap();
+        self.things[thing].pages[page].push(value);
+    }
+
+    fn flush(&mut self) {
+        let thing = self.some(self.things.len());
+        let page = self.some(self.things[thing].pages.len());
+        let count = 1 + self.some(self.things[thing].pages.len() - page);
+        let address = self.things[thing].base + page as u64 * PAGE;
+        let arguments = [address, count as u64];
+        if self.rig.rng.one_in(6) {
+            // It is begun, and the power may fail before it is done.
+            let _ = self.rig.begin(self.actor, Call::PageFlush, &arguments, Resumed::First);
+            return;
+        }
+        assert_eq!(self.rig.call(self.actor, Call::PageFlush, &arguments), Ok((0, 0)));
+        let thing = &mut self.things[thing];
+        (page..page + count).for_each(|page| thing.acknowledge(page));
+        thing.sizes = vec![thing.pages.len()];
+        thing.certain = true;
+    }
+
+    fn checkpoint(&mut self) {
+        self.rig.checkpoint().unwrap();
+        self.things.iter_mut().for_each(Thing::acknowledge_all);
+        self.doubtful.clear();
+    }
+
+    fn passwd(&mut self) {
+        let thing = self.some(self.things.len());
+        let Thing { base, password, .. } = self.things[thing];
+        let fresh = self.rig.rng.next_u64() | 1;
+        self.rig.call(self.actor, Call::ObjPasswd, &[base, fresh, u64::from(Rights::OWNER.bits())]).unwrap();
+        self.things[thing].password = fresh;
+        self.write_list();
+        assert_eq!(self.rig.call(self.actor, Call::ObjPasswd, &[base, password, 0]), Ok((password, 0)));
+        // Durable with the call, and the object with it.
+        self.things[thing].certain = true;
+        self.things[thing].sizes = vec![self.things[thing].pages.len()];
+        assert!(self.rig.touch(self.actor.space, base, Access::Write).is_ok());
+    }
+
+    fn delete(&mut self) {
+        let thing = self.some(self.things.len());
+        let base = self.things[thing].base;
+        if self.rig.rng.one_in(4) {
+            let begun = self.rig.begin(self.actor, Call::ObjDelete, &[base], Resumed::First);
+            assert_ne!(begun, Some(Err(Error::Protection)));
+            self.doubtful.push(base);
+        } else {
+            self.rig.call(self.actor, Call::ObjDelete, &[base]).unwrap();
+            self.deleted.push(base);
+        }
+        self.things.swap_remove(thing);
+        self.write_list();
+    }
+
+    fn resize(&mut self) {
+        let thing = self.some(self.things.len());
+        let pages = 1 + self.some(30);
+        let base = self.things[thing].base;
+        self.rig.call(self.actor, Call::ObjResize, &[base, pages as u64 * PAGE]).unwrap();
+        let thing = &mut self.things[thing];
+        // A page that goes and comes again is zero now, and may be anything it was after a crash.
+        for page in pages..thing.pages.len() {
+            thing.pages[page].push(0);
+        }
+        let before = core::mem::take(&mut thing.pages);
+        let mut after = before;
+        if after.len() < pages {
+            after.resize(pages, vec![0]);
+        } else {
+            after.truncate(pages);
+        }
+        thing.pages = after;
+        thing.sizes.push(pages);
+    }
+
+    fn step(&mut self) {
+        if self.things.is_empty() || self.things.len() < 8 && self.rig.rng.one_in(10) {
+            self.create();
+        }
+        match self.rig.rng.below(100) {
+            0..60 => self.write(),
+            60..70 => self.flush(),
+            70..73 => self.checkpoint(),
+            73..76 => {
+                self.rig.server.checkpoint_request(&mut self.rig.world);
+            }
+            76..79 => self.passwd(),
+            79..81 => self.delete(),
+            _ => self.rig.move_disk(),
+        }
+    }
+
+    /// The power fails. What comes back is checked, and the game goes on with it.
+    fn crash(self) -> Self {
+        let Self { rig, mut things, doubtful, deleted, issued, next, .. } = self;
+        let (rig, _) = rig.crash();
+        things.retain(|thing| thing.certain || rig.server.store.object(thing.base).is_some());
+        let mut game = Self::with(rig, things, deleted);
+        for &base in &game.deleted {
+            assert!(game.rig.server.store.object(base).is_none(), "{base:#x} was deleted");
+        }
+        game.check_recovered();
+        // What was lost is not issued again, wherever a pointer to it may stand.
+        let (base, _) = game.rig.call(game.actor, Call::ObjCreate, &[PAGE, 0]).unwrap();
+        for fresh in [base, game.list] {
+            assert!(!issued.iter().any(|&old| slot_of(old) == slot_of(fresh)), "{fresh:#x} was issued before the crash");
+        }
+        let _ = doubtful;
+        game.issued = issued;
+        game.issued.extend([base, game.list]);
+        game.next = next;
+        game
+    }
+
+    fn check_recovered(&mut self) {
+        for index in 0..self.things.len() {
+            let base = self.things[index].base;
+            let size = self.rig.server.store.object(base).map(|record| record.pages as usize);
+            let Some(size) = size else { panic!("{base:#x} was durable and is gone") };
+            assert!(self.things[index].sizes.contains(&size), "{base:#x} has {size} pages");
+            self.things[index].pages.resize(size, vec![0]);
+            for page in 0..size {
+                let value = self.rig.load(self.actor.space, base + page as u64 * PAGE).expect("the password is durable");
+                let possible = &mut self.things[index].pages[page];
+                assert!(possible.contains(&value), "page {page} of {base:#x} is {value}, not one of {possible:?}");
+                *possible = vec![value];
+            }
+            self.things[index].acknowledge_all();
+        }
+        self.rig.check();
+    }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost() {
+    for_each_seed(60, |seed| {
+        let mut game = Game::new(seed);
+        for _ in 0..4 {
+            let steps = 20 + game.some(200);
+            for _ in 0..steps {
+                game.step();
+            }
+            game.rig.check();
+            game = game.crash();
+        }
+    });
+}
+
+/// Without syncs a crash leads back to one moment: no page is newer than another.
+#[test]
+fn a_checkpoint_is_one_moment() {
+    for_each_seed(40, |seed| {
+        let mut game = Game::new(seed);
+        let (base, password) = game.rig.call(game.actor, Call::ObjCreate, &[12 * PAGE, 0]).unwrap();
+        game.rig.call(game.actor, Call::KeepObject, &[base]).unwrap();
+        game.rig.checkpoint().unwrap();
+        game.things.push(Thing { base, password, certain: true, pages: vec![vec![0]; 12], sizes: vec![12] });
+        game.write_list();
+        let mut writes = Vec::new();
+        let steps = 100 + game.some(300);
+        for _ in 0..steps {
+            if game.rig.rng.one_in(3) {
+                game.rig.move_disk();
+            } else if game.rig.rng.one_in(20) {
+                game.rig.server.checkpoint_request(&mut game.rig.world);
+            } else {
+                let page = game.some(12);
+                writes.push(page);
+                game.rig.store(game.actor.space, base + page as u64 * PAGE, writes.len() as u64).unwrap();
+            }
+        }
+        let Game { rig, things, .. } = game;
+        let (rig, _) = rig.crash();
+        let mut game = Game::with(rig, things, Vec::new());
+        let found: Vec<u64> = (0..12).map(|page| game.rig.load(game.actor.space, base + page * PAGE).unwrap()).collect();
+        let moment = *found.iter().max().unwrap() as usize;
+        let mut expected = vec![0; 12];
+        for (index, &page) in writes[..moment].iter().enumerate() {
+            expected[page] = index as u64 + 1;
+        }
+        assert_eq!(found, expected);
+    });
+}
+
+#[test]
+fn kept_objects_come_back_whole() {
+    for_each_seed(10, |seed| {
+        let mut game = Game::new(seed);
+        for _ in 0..150 {
+            game.step();
+            if game.rig.rng.one_in(10) && !game.things.is_empty() {
+                game.resize();
+            }
+        }
+        game.rig.settle();
+        game.checkpoint();
+        let limited = game.things[0].base;
+        game.rig.call(game.actor, Call::PageLimit, &[limited, 1, u64::from(Rights::RX.bits())]).unwrap();
+        game.checkpoint();
+        let mut game = game.crash();
+        assert_eq!(game.rig.touch(game.actor.space, limited, Access::Write), Err(Error::Protection));
+        assert!(game.rig.touch(game.actor.space, limited, Access::Execute).is_ok());
+        // A clone of what has just come from the disk has the same content and limits.
+        let thing = &game.things[0];
+        let values: Vec<u64> = (0..thing.pages.len()).map(|page| thing.now(page)).collect();
+        let (clone, _) = game.rig.call(game.actor, Call::ObjClone, &[limited, PAGE, 0]).unwrap();
+        for (page, value) in values.iter().enumerate() {
+            assert_eq!(game.rig.load(game.actor.space, clone + page as u64 * PAGE), Ok(*value));
+        }
+        assert_eq!(game.rig.touch(game.actor.space, clone, Access::Write), Err(Error::Protection));
+        assert!(game.rig.touch(game.actor.space, clone + values.len() as u64 * PAGE, Access::Write).is_ok());
+        game.rig.check();
+    });
+}
+
+#[test]
+fn a_full_disk_stops_the_writer_and_loses_nothing() {
+    for_each_seed(10, |seed| {
+        let mut rig = Rig::new(seed, 8000, 600);
+        let actor = rig.actor(Apd::EMPTY);
+        let (base, _) = rig.call(actor, Call::ObjCreate, &[2000 * PAGE, 9]).unwrap();
+        rig.call(actor, Call::KeepObject, &[base]).unwrap();
+        let mut written = 0;
+        let error = loop {
+            match rig.store(actor.space, base + written * PAGE, written + 1) {
+                Ok(()) => written += 1,
+                Err(error) => break error,
+            }
+            if rig.rng.one_in(50) {
+                rig.checkpoint().unwrap();
+            }
+        };
+        assert_eq!(error, Error::DiskFull);
+        assert!(written > 100, "only {written} pages fit");
+        // What was written stays, can be made durable, and goes on being read.
+        rig.checkpoint().unwrap();
+        let (mut rig, _) = rig.crash();
+        let actor = rig.actor(Apd::EMPTY);
+        let (list, _) = rig.call(actor, Call::ObjCreate, &[PAGE, 0]).unwrap();
+        rig.write_clist(actor.space, list, &[Capability { address: base, password: 9 }], Order::Any);
+        rig.call(actor, Call::ApdInsert, &[0, list]).unwrap();
+        for page in 0..written {
+            assert_eq!(rig.load(actor.space, base + page * PAGE), Ok(page + 1));
+        }
+        // Deleting makes room.
+        rig.call(actor, Call::ObjDelete, &[base]).unwrap();
+        for _ in 0..3 {
+            rig.checkpoint().unwrap();
+        }
+        let (base, _) = rig.call(actor, Call::ObjCreate, &[100 * PAGE, 9]).unwrap();
+        rig.call(actor, Call::KeepObject, &[base]).unwrap();
+        for page in 0..100 {
+            rig.store(actor.space, base + page * PAGE, 7).unwrap();
+        }
+        rig.checkpoint().unwrap();
+        rig.check();
+    });
+}
+
+#[test]
+fn a_damaged_page_is_reported_and_the_others_are_read() {
+    let mut rig = Rig::new(3, 4000, 4096);
+    let actor = rig.actor(Apd::EMPTY);
+    let (base, _) = rig.call(actor, Call::ObjCreate, &[8 * PAGE, 9]).unwrap();
+    rig.call(actor, Call::KeepObject, &[base]).unwrap();
+    for page in 0..8 {
+        rig.store(actor.space, base + page * PAGE, 0x5151_0000 + page).unwrap();
+    }
+    rig.checkpoint().unwrap();
+    let mark = 0x5151_0003_u64.to_le_bytes();
+    let block = rig.world.disk.medium().iter().find(|(_, data)| data[..8] == mark).map(|(&block, _)| block).unwrap();
+    let mut rotten = *rig.world.disk.medium()[&block];
+    rotten[100] ^= 1;
+    rig.world.disk.medium_mut().insert(block, std::sync::Arc::new(rotten));
+    let (mut rig, _) = rig.crash();
+    let actor = rig.actor(Apd::EMPTY);
+    let (list, _) = rig.call(actor, Call::ObjCreate, &[PAGE, 0]).unwrap();
+    rig.write_clist(actor.space, list, &[Capability { address: base, password: 9 }], Order::Any);
+    rig.call(actor, Call::ApdInsert, &[0, list]).unwrap();
+    for _ in 0..2 {
+        for page in 0..8 {
+            let expected = if page == 3 { Err(Error::DiskError) } else { Ok(0x5151_0000 + page) };
+            assert_eq!(rig.load(actor.space, base + page * PAGE), expected);
+        }
+    }
+    assert_eq!(rig.call(actor, Call::ObjClone, &[base, 0, 0]), Err(Error::DiskError));
+    // Clearing it is a way out.
+    rig.call(actor, Call::PageUnMap, &[base + 3 * PAGE, 1, 0]).unwrap();
+    assert_eq!(rig.load(actor.space, base + 3 * PAGE), Ok(0));
+    rig.check();
+}
+
+#[test]
+fn a_failing_disk_is_an_error_of_the_call_and_not_the_end() {
+    for_each_seed(20, |seed| {
+        let mut rig = Rig::new(seed, 4000, 4096);
+        let actor = rig.actor(Apd::EMPTY);
+        let (base, _) = rig.call(actor, Call::ObjCreate, &[8 * PAGE, 9]).unwrap();
+        rig.call(actor, Call::KeepObject, &[base]).unwrap();
+        let mut failures = 0;
+        for round in 0..60 {
+            rig.world.disk.set_failing(if round % 20 < 10 { 4 } else { 0 });
+            let page = rig.rng.below(8);
+            rig.store(actor.space, base + page * PAGE, round).unwrap();
+            match rig.call(actor, Call::PageFlush, &[base, 8]) {
+                Ok(_) => {}
+                Err(Error::DiskError) => failures += 1,
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+        assert!(failures > 0);
+        rig.world.disk.set_failing(0);
+        rig.checkpoint().unwrap();
+        rig.check();
+        let mut findings = 0;
+        rig.settle();
+        let (store, _) = Store::mount(&mut rig.world, MountMode::ReadOnly).unwrap();
+        store.verify(&mut rig.world, &mut |_| findings += 1).unwrap();
+        assert_eq!(findings, 0);
+    });
+}
