@@ -1,65 +1,22 @@
 //! The disk under the store: virtio-blk, its registers and pages from the kernel.
 
-use alloc::{collections::VecDeque, format, string::String, vec::Vec};
+use alloc::{collections::VecDeque, format, string::String};
 
 use drivers::{
     block::{BlockDevice, Request as Blocks, SubmitError},
-    dma::{DataPage, DirectMap, Page, Window},
     entropy::EntropyDevice,
     msix::Message,
     pci::Pci,
     virtio::{BLOCK_DEVICE, ENTROPY_DEVICE, Signal, VENDOR},
 };
-use kcore::Frame;
 use store::world::{DiskError, Operation, QueueFull, Request};
 
-use crate::arch::{self, IoPorts};
+use crate::{
+    arch::{self, IoPorts},
+    mem::device::{self, Resources},
+};
 
-/// Where drivers get register windows and pages.
-pub struct Resources {
-    /// Frames put aside for pages shared with devices.
-    pages: Vec<Frame>,
-    /// End of memory: register windows are above or in no range of memory.
-    memory: arch::BootInformation,
-}
-
-impl Resources {
-    /// Hands these frames to drivers.
-    pub fn new(pages: Vec<Frame>, memory: arch::BootInformation) -> Self {
-        Self { pages, memory }
-    }
-
-    /// The map of physical memory.
-    fn map() -> DirectMap {
-        // SAFETY: (1) all memory and the device registers below its end are mapped at this offset
-        // for as long as the kernel runs; `map_registers` refuses what is not.
-        unsafe { DirectMap::new(arch::DIRECT_MAP as usize) }
-    }
-}
-
-impl drivers::world::World for Resources {
-    type Window = Window;
-    type Page = Page;
-
-    fn map_registers(&mut self, physical: u64, bytes: usize) -> Option<Window> {
-        let end = physical.checked_add(bytes as u64)?;
-        let in_memory = self.memory.memory[..self.memory.memory_count].iter().any(|range| physical < range.1 && range.0 < end);
-        if in_memory || physical < 1 << 20 || physical % 4 != 0 || !arch::map_device(physical, bytes as u64) {
-            return None;
-        }
-        // SAFETY: (1) not memory (checked), aligned (checked). (2) The drivers of this tree only
-        // hand devices pages that they were given for it.
-        Some(unsafe { Self::map().window(physical, bytes) })
-    }
-
-    fn allocate_page(&mut self) -> Option<Page> {
-        let frame = self.pages.pop()?;
-        // SAFETY: (1) the frame was taken for this and is never given to anyone else.
-        Some(unsafe { Self::map().page(frame.physical()) })
-    }
-}
-
-/// The disk, if there is one.
+/// The disk.
 pub struct VirtioDisk {
     device: BlockDevice<Resources>,
     /// Requests that the device refused for good: they complete with an error.
@@ -102,9 +59,7 @@ impl store::world::Disk for VirtioDisk {
     }
 
     fn submit(&mut self, request: Request) -> Result<(), QueueFull> {
-        // SAFETY: (1) frames are frames. (2) The store keeps a frame until its request's completion
-        // was taken, reads into frames that are not mapped yet, and writes from frozen ones.
-        let page = unsafe { DataPage::new(Frame(request.frame.0).physical()) };
+        let page = device::data_page(request.frame);
         let blocks = match request.operation {
             Operation::Read => Blocks::Read { block: request.block, page },
             Operation::Write => Blocks::Write { block: request.block, page },

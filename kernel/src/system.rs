@@ -12,8 +12,8 @@ use store::world::{Disk, DiskError, Frame, Pages, QueueFull, Random, Request};
 use crate::{
     arch::{self, Interrupt, Vectors},
     disk::VirtioDisk,
-    lock::Lock,
     log,
+    mem::lock::Lock,
     pc::Pc,
 };
 

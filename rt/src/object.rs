@@ -28,7 +28,7 @@ use crate::call;
 
 pub use mutex::{Guard, Mutex};
 pub use pointer::{Persist, Plain, Ptr};
-pub use region::Region;
+pub use region::{Follow, Region};
 
 /// An object that the program may look at.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -23,6 +23,8 @@ pub struct Addresses {
     next: u64,
     /// Slots below this may be issued without asking the store.
     leased: u64,
+    /// The lease that the largest run asked for in vain would need.
+    wanted: u64,
     /// Single slots given back last.
     recent: Vec<u64>,
     /// Other free ranges: first slot to number of slots; never adjacent.
@@ -37,6 +39,7 @@ impl Addresses {
         Self {
             next: first.max(slot_of(FIRST_FREE)),
             leased,
+            wanted: 0,
             recent: Vec::with_capacity(RECENT_MAX),
             free: BTreeMap::new(),
             next_stack: slot_of(STACKS_START),
@@ -47,6 +50,16 @@ impl Addresses {
     /// The first slot that was never issued.
     pub fn mark(&self) -> u64 {
         self.next
+    }
+
+    /// Whether a run that is not free now would be, behind what was ever issued, with a longer lease.
+    pub fn has_room_behind(&self, slots: u64) -> bool {
+        self.next.saturating_add(slots) <= slot_of(OBJECTS_END)
+    }
+
+    /// Up to where the next lease should reach at least.
+    pub fn lease_goal(&self) -> u64 {
+        self.next.max(self.wanted)
     }
 
     /// The end of the lease.
@@ -78,10 +91,14 @@ impl Addresses {
     fn take_fresh(&mut self, slots: u64) -> Option<u64> {
         let end = self.next.checked_add(slots)?;
         if end > self.leased.min(slot_of(OBJECTS_END)) {
+            if end <= slot_of(OBJECTS_END) {
+                self.wanted = self.wanted.max(end);
+            }
             return None;
         }
         let first = self.next;
         self.next = end;
+        self.wanted = 0;
         Some(first)
     }
 

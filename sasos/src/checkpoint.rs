@@ -209,7 +209,7 @@ impl Server {
         }
         let number = self.checkpoint.begun + 1;
         let pages = self.freeze_everything(world, number);
-        self.store.raise_high_water(self.addresses.mark());
+        self.store.raise_high_water(self.addresses.lease_goal());
         let kind = self.checkpoint.kind.unwrap_or(CheckpointKind::Periodic);
         if self.store.checkpoint_begin(world, pages.clone(), kind).is_err() {
             // Only this module begins checkpoints, so the store should be free. Try again later.

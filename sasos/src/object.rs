@@ -409,7 +409,7 @@ impl Server {
         let slots = pages.div_ceil(PAGES_PER_SLOT);
         match self.addresses.take(slots) {
             Some(slot) => Ok((coloured(slot, pages), 0)),
-            None => Err(self.lease_wanted()),
+            None => Err(self.lease_wanted(slots)),
         }
     }
 
@@ -472,8 +472,8 @@ impl Objects {
 
 impl Server {
     /// What to do when no address is to be had: wait for the lease if that is why.
-    fn lease_wanted(&mut self) -> Stop {
-        if self.addresses.leased() < slot_of(OBJECTS_END) {
+    fn lease_wanted(&mut self, slots: u64) -> Stop {
+        if self.addresses.has_room_behind(slots) {
             self.checkpoint.request();
             Stop::Wait(kcore::wait::Key::Checkpoint)
         } else {

@@ -183,13 +183,16 @@ impl Store {
     /// Takes up completions, advances the jobs and gives the next event, if there is one. To be
     /// called after every completion interrupt and after anything was begun, until it gives `None`.
     pub fn poll(&mut self, world: &mut impl World) -> Option<Event> {
-        self.io.pump(world);
-        while let Some((purpose, result)) = self.io.complete(world) {
-            self.awake = true;
-            self.dispatch(world, purpose, result);
+        loop {
             self.io.pump(world);
-        }
-        while self.awake {
+            while let Some((purpose, result)) = self.io.complete(world) {
+                self.awake = true;
+                self.dispatch(world, purpose, result);
+                self.io.pump(world);
+            }
+            if !self.awake {
+                break;
+            }
             self.awake = false;
             self.advance_reads(world);
             self.advance_jobs(world);

@@ -9,10 +9,7 @@ use core::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use crate::{
-    database::Words,
-    random::{FOLD_START, Random, fold},
-};
+use crate::random::{FOLD_START, Random, fold};
 
 const LOOKUPS: usize = 1_000;
 const INSERTS: usize = 100;
@@ -43,9 +40,12 @@ pub type Call<'c> = &'c dyn Fn(Operation, [u64; 3]) -> rt::Result<u64>;
 /// The checksum that deliveries and results are folded into.
 static ACCUMULATOR: AtomicU64 = AtomicU64::new(0);
 
+/// The client's procedure as a pointer.
+pub type Procedure = fn(u64, u64, u64, u64);
+
 /// The client's procedure: takes delivery of a part.
 #[inline]
-pub fn deliver([w0, w1, w2, w3]: Words) {
+pub fn deliver(w0: u64, w1: u64, w2: u64, w3: u64) {
     let h = fold(fold(fold(fold(ACCUMULATOR.load(Ordering::Relaxed), w0), w1), w2), w3);
     ACCUMULATOR.store(h, Ordering::Relaxed);
 }

@@ -5,12 +5,12 @@
 //! power has failed. The code knows nothing of where its client is: results go to a procedure it is
 //! given, once per part. It uses no heap, so that it can serve from a domain without a process.
 //!
-//! A pointer is followed through [`Region::get`], which checks that it stays inside the object. One
+//! A pointer is followed through [`Follow`], which checks that it stays inside the object. One
 //! that does not counts as none: a damaged database gives wrong answers, never a wild access.
 
 use core::cell::Cell;
 
-use rt::{Ptr, Region, abi::address::PAGE, persist};
+use rt::{Ptr, Region, abi::address::PAGE, object::Follow, persist};
 
 use crate::random::{FOLD_START, Random, SEED, fold};
 
@@ -49,7 +49,8 @@ persist! {
         y: Cell<i32>,
         zero: Cell<u32>,
         build: Cell<u64>,
-        kind: Cell<[u8; 10]>,
+        kind_low: Cell<u64>,
+        kind_high: Cell<u16>,
         zeros: Cell<[u8; 6]>,
         incoming: Cell<Ptr<Connection>>,
         out: [Connection; 3],
@@ -81,6 +82,8 @@ pub type Words = [u64; 4];
 pub struct Database<'a> {
     region: Region<'a>,
     header: &'a Header,
+    parts: Follow<'a, Part>,
+    connections: Follow<'a, Connection>,
 }
 
 /// Bytes that a database of `initial` parts takes.
@@ -98,10 +101,7 @@ impl<'a> Database<'a> {
         if region.bytes() < size(initial) {
             return None;
         }
-        let database = Self {
-            region,
-            header: region.at_offset(0)?,
-        };
+        let database = Self::over(region)?;
         let header = database.header;
         header.version.set(1);
         header.initial.set(initial);
@@ -128,9 +128,20 @@ impl<'a> Database<'a> {
     /// Opens a database; none if there is none or its head is damaged.
     #[inline]
     pub fn open(region: Region<'a>) -> Option<Self> {
-        let header: &Header = region.at_offset(0)?;
+        let database = Self::over(region)?;
+        let header = database.header;
         let known = header.magic.get() == MAGIC && header.version.get() == 1;
-        (known && header.count.get() <= header.capacity.get()).then_some(Self { region, header })
+        (known && header.count.get() <= header.capacity.get()).then_some(database)
+    }
+
+    #[inline]
+    fn over(region: Region<'a>) -> Option<Self> {
+        Some(Self {
+            region,
+            header: region.at_offset(0)?,
+            parts: region.follow(),
+            connections: region.follow(),
+        })
     }
 
     /// Parts it was made with.
@@ -148,13 +159,15 @@ impl<'a> Database<'a> {
         part.id.set(id);
         part.x.set(random.below(COORDINATES) as i32);
         part.y.set(random.below(COORDINATES) as i32);
-        part.kind.set(kind(b"part-type", random));
+        let [low, high] = kind_words(kind(b"part-type", random));
+        part.kind_low.set(low);
+        part.kind_high.set(high as u16);
         part.build.set(random.below(TEN_YEARS));
         self.set_index(id - 1, part)
     }
 
     fn part_at(&self, position: u32) -> Option<&'a Part> {
-        self.region.get(self.header.parts.get().offset(position.into()))
+        self.parts.get(self.header.parts.get().offset(position.into()))
     }
 
     fn index_at(&self, position: u32) -> Option<&'a IndexEntry> {
@@ -182,7 +195,7 @@ impl<'a> Database<'a> {
             }
         }
         let entry = index.get(low).filter(|entry| entry.id.get() == id)?;
-        self.region.get(entry.part.get())
+        self.parts.get(entry.part.get())
     }
 
     /// Connects `part` by `connection`, one of its own, to a part that is drawn.
@@ -237,7 +250,7 @@ impl<'a> Database<'a> {
         let mut visits = 1;
         if depth < DEPTH {
             for connection in &part.out {
-                if let Some(to) = self.region.get(connection.to.get()) {
+                if let Some(to) = self.parts.get(connection.to.get()) {
                     visits += self.walk(to, depth + 1, deliver);
                 }
             }
@@ -250,8 +263,8 @@ impl<'a> Database<'a> {
         let mut visits = 1;
         if depth < DEPTH {
             let mut next = part.incoming.get();
-            while let Some(connection) = self.region.get(next) {
-                if let Some(from) = self.region.get(connection.from.get()) {
+            while let Some(connection) = self.connections.get(next) {
+                if let Some(from) = self.parts.get(connection.from.get()) {
                     visits += self.climb(from, depth + 1, deliver);
                 }
                 next = connection.next_incoming.get();
@@ -272,7 +285,8 @@ impl<'a> Database<'a> {
         part.id.set(count + 1);
         part.x.set((place as u32).cast_signed());
         part.y.set(((place >> 32) as u32).cast_signed());
-        part.kind.set(kind_of_words(kind_low, kind_high_and_draw));
+        part.kind_low.set(kind_low);
+        part.kind_high.set(kind_high_and_draw as u16);
         part.build.set(random.below(TEN_YEARS));
         // New identifiers are the largest, so the index stays sorted.
         if self.set_index(count, part).is_none() {
@@ -294,7 +308,7 @@ impl<'a> Database<'a> {
             let count = self.header.count.get();
             if let Some(part) = self.part_at(count - 1) {
                 for connection in part.out.iter().rev() {
-                    if let Some(to) = self.region.get(connection.to.get())
+                    if let Some(to) = self.parts.get(connection.to.get())
                         && to.incoming.get() == Ptr::to(connection)
                     {
                         to.incoming.set(connection.next_incoming.get());
@@ -315,7 +329,7 @@ impl<'a> Database<'a> {
         for position in 0..count {
             let part = self
                 .index_at(position)
-                .and_then(|entry| self.region.get(entry.part.get()));
+                .and_then(|entry| self.parts.get(entry.part.get()));
             // What cannot be followed folds as nothing, so that damage shows in the digest.
             h = part.map_or(fold(h, u64::MAX), |part| self.digest_part(h, part));
         }
@@ -339,7 +353,7 @@ impl<'a> Database<'a> {
         }
         let mut incoming = 0u64;
         let mut next = part.incoming.get();
-        while let Some(connection) = self.region.get(next) {
+        while let Some(connection) = self.connections.get(next) {
             h = fold(
                 h,
                 self.region
@@ -357,12 +371,12 @@ impl Part {
     /// What of a part is delivered to the client.
     #[inline]
     fn words(&self) -> Words {
-        let [low, high] = kind_words(self.kind.get());
+        let place = u64::from(self.x.get().cast_unsigned()) | u64::from(self.y.get().cast_unsigned()) << 32;
         [
             self.id.get().into(),
-            u64::from(self.x.get().cast_unsigned()) | u64::from(self.y.get().cast_unsigned()) << 32,
-            low,
-            high,
+            place,
+            self.kind_low.get(),
+            self.kind_high.get().into(),
         ]
     }
 
@@ -394,12 +408,6 @@ fn kind_words(kind: [u8; 10]) -> [u64; 2] {
         u64::from_le_bytes([a, b, c, d, e, f, g, h]),
         u16::from_le_bytes([i, j]).into(),
     ]
-}
-
-/// And back; only the low 16 bits of the second count.
-fn kind_of_words(low: u64, high: u64) -> [u8; 10] {
-    let ([a, b, c, d, e, f, g, h], [i, j, ..]) = (low.to_le_bytes(), high.to_le_bytes());
-    [a, b, c, d, e, f, g, h, i, j]
 }
 
 const _: () = assert!(size_of::<Header>() == 64 && size_of::<Part>() == 168);

@@ -20,7 +20,7 @@ use alloc::{format, string::String, vec::Vec};
 use core::fmt;
 
 use client::{Failure, MEASURED, Measured, Operation, Work, run_rounds};
-use database::{Database, PARTS, PARTS_RANGE};
+use database::{Database, PARTS, PARTS_RANGE, Words};
 use rt::{Directory, Kind, Object, arguments, println, system, task};
 use service::{Connection, Service};
 
@@ -149,9 +149,9 @@ fn run(name: &str) -> Outcome<Measured> {
     let (object, initial) = open(name)?;
     let database = Database::open(object.region()).ok_or(rt::Error::NoSuchName)?;
     // Out of the compiler's sight, as the two-domain version's procedure is.
-    let procedure: fn(database::Words) = core::hint::black_box(client::deliver);
+    let procedure: client::Procedure = core::hint::black_box(client::deliver);
     let call = |operation, [w0, w1, w2]: [u64; 3]| {
-        let mut deliver = |words| procedure(words);
+        let mut deliver = |[w0, w1, w2, w3]: Words| procedure(w0, w1, w2, w3);
         Ok(match operation {
             Operation::Lookup => database.lookup(w0, &mut deliver),
             Operation::Forward => database.forward(w0, &mut deliver),

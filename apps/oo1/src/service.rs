@@ -211,7 +211,7 @@ impl Service {
 pdx_entry!(pub deliver_entry, delivered);
 
 fn delivered(w0: u64, w1: u64, w2: u64, w3: u64) -> (u64, u64) {
-    client::deliver([w0, w1, w2, w3]);
+    client::deliver(w0, w1, w2, w3);
     (0, 0)
 }
 

@@ -58,6 +58,11 @@ impl<'a> Region<'a> {
         Some(unsafe { &*(pointer.address() as *const T) })
     }
 
+    /// For following many pointers to values of one type.
+    pub const fn follow<T: Persist>(self) -> Follow<'a, T> {
+        Follow::new(self)
+    }
+
     /// Follows a pointer to `count` values that stand one behind the other.
     pub const fn slice<T: Persist>(self, pointer: Ptr<T>, count: usize) -> Option<&'a [T]> {
         let Some(bytes) = (count as u64).checked_mul(size_of::<T>() as u64) else {
@@ -97,6 +102,52 @@ impl<'a> Region<'a> {
     }
 }
 
+/// Follows pointers to values of one type inside a region: a difference and one comparison each.
+#[derive(Debug)]
+pub struct Follow<'a, T> {
+    base: u64,
+    /// How many places there are where a `T` may begin, counted in its alignment.
+    places: u64,
+    marker: PhantomData<(NotShared<'a>, fn() -> T)>,
+}
+
+impl<T> Copy for Follow<'_, T> {}
+
+impl<T> Clone for Follow<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<'a, T: Persist> Follow<'a, T> {
+    const SHIFT: u32 = align_of::<T>().trailing_zeros();
+
+    const fn new(region: Region<'a>) -> Self {
+        let fits = region.bytes.checked_sub(size_of::<T>() as u64);
+        let aligned = region.base.is_multiple_of(align_of::<T>() as u64);
+        let places = match fits {
+            Some(last) if aligned => (last >> Self::SHIFT) + 1,
+            _ => 0,
+        };
+        Self {
+            base: region.base,
+            places,
+            marker: PhantomData,
+        }
+    }
+
+    /// What a pointer leads to: `None` if it is null, unaligned, or leads out of the region.
+    #[inline(always)]
+    pub const fn get(self, pointer: Ptr<T>) -> Option<&'a T> {
+        // Turned by the alignment, an unaligned offset becomes a huge one.
+        if pointer.address().wrapping_sub(self.base).rotate_right(Self::SHIFT) >= self.places {
+            return None;
+        }
+        // SAFETY: as in `Region::get`.
+        Some(unsafe { &*(pointer.address() as *const T) })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,9 +159,13 @@ mod tests {
         let base = region.base();
         let at = |address| region.get(Ptr::<Cell<u64>>::from_address(address));
         assert!(at(base).is_some() && at(base + 56).is_some());
+        let follow = region.follow::<Cell<u64>>();
+        assert!(follow.get(Ptr::from_address(base)).is_some() && follow.get(Ptr::from_address(base + 56)).is_some());
         for outside in [0, 8, base - 8, base + 57, base + 60, base + 64, u64::MAX, base + 1] {
             assert!(at(outside).is_none(), "{outside:#x}");
+            assert!(follow.get(Ptr::from_address(outside)).is_none(), "{outside:#x}");
         }
+        assert!(region.follow::<Cell<[u64; 9]>>().get(Ptr::from_address(base)).is_none());
         assert_eq!(region.slice(region.pointer::<Cell<u8>>(60), 4).map(<[_]>::len), Some(4));
         assert!(region.slice(region.pointer::<Cell<u8>>(60), 5).is_none());
         assert!(region.slice(region.pointer::<Cell<u64>>(0), usize::MAX).is_none());

@@ -90,29 +90,41 @@ impl Fuzz {
         }
     }
 
+    /// An address or number worth a call: often an object that the thread's domain has.
+    fn target(&mut self, thread: ThreadId) -> u64 {
+        if self.rng.one_in(3) {
+            return *self.rng.pick(&self.seen);
+        }
+        let domain = self.system.platform.thread_space(thread);
+        let serial = self.system.server.domains.serial(domain);
+        let own = self.system.server.objects.iter().filter(|(_, object)| object.home == serial || object.holders.contains(&domain));
+        let bases: Vec<u64> = own.map(|(_, object)| object.base()).collect();
+        if bases.is_empty() { *self.rng.pick(&self.seen) } else { *self.rng.pick(&bases) }
+    }
+
     /// Something valid, so that the rest has something to work on.
     fn sensible(&mut self, thread: ThreadId) -> (Call, Vec<u64>) {
-        let seen = *self.rng.pick(&self.seen);
+        let seen = self.target(thread);
         let small = self.rng.below(4);
         let table = [
             (Call::ObjCreate, vec![PAGE * (1 + small), 0]),
             (Call::ObjCreate, vec![SLOT * (1 + small) - PAGE, 0]),
             (Call::ObjClone, vec![FIRST_PROGRAM, PAGE, 0]),
-            (Call::TaskCreate, vec![seen + ENTRY, seen, 0, 200, 3]),
+            (Call::TaskCreate, vec![seen.wrapping_add(ENTRY), seen, 0, 200, 3]),
             (Call::ThreadCreate, vec![self.system.platform.thread_context(thread).rip, 1, 3]),
             (Call::ObjDelete, vec![seen]),
             (Call::KeepObject, vec![seen]),
             (Call::ObjPasswd, vec![seen, 0, self.rng.below(16)]),
             (Call::ObjCrePdx, vec![seen, 0, self.clist, seen, small]),
-            (Call::PdxCall, vec![seen + ENTRY, 0, small]),
+            (Call::PdxCall, vec![seen.wrapping_add(ENTRY), 0, small]),
             (Call::PdxReturn, vec![small]),
             (Call::PageFlush, vec![seen, small]),
-            (Call::PageCopy, vec![seen, *self.rng.pick(&self.seen), small]),
+            (Call::PageCopy, vec![seen, self.target(thread), small]),
             (Call::PageUnMap, vec![seen, small, small % 2]),
             (Call::PageLimit, vec![seen, small, self.rng.below(8)]),
-            (Call::SemCreate, vec![seen + 8, small]),
-            (Call::SemWait, vec![seen + 8, small * 1_000_000]),
-            (Call::SemSignal, vec![seen + 8]),
+            (Call::SemCreate, vec![seen.wrapping_add(8), small]),
+            (Call::SemWait, vec![seen.wrapping_add(8), small * 1_000_000]),
+            (Call::SemSignal, vec![seen.wrapping_add(8)]),
             (Call::AddressWait, vec![seen, 0, small * 1_000_000]),
             (Call::AddressWake, vec![seen, small]),
             (Call::ThreadWait, vec![0, small * 1_000_000, 0]),
@@ -130,14 +142,14 @@ impl Fuzz {
 
     /// Writes an array of entries, a Clist or an APD into what may be an object.
     fn scribble(&mut self, thread: ThreadId) {
-        let at = *self.rng.pick(&self.seen);
+        let at = *self.rng.pick(&self.seen) & 0x7fff_ffff_ffff;
         let words: Vec<u64> = match self.rng.below(3) {
-            0 => vec![at + ENTRY, at, at + ENTRY + 8],
+            0 => vec![at.wrapping_add(ENTRY), at, at.wrapping_add(ENTRY + 8)],
             1 => vec![1, 0, self.clist],
             _ => (0..4).map(|_| self.value()).collect(),
         };
         for (place, word) in words.into_iter().enumerate() {
-            if self.system.set_word(thread, at + 8 * place as u64, word).is_err() {
+            if self.system.set_word(thread, (at + 8 * place as u64) & 0x7fff_ffff_ffff, word).is_err() {
                 return;
             }
         }

@@ -21,7 +21,7 @@ fn with_database<R>(look: impl FnOnce(Database<'_>) -> R) -> R {
 
 #[expect(clippy::unnecessary_wraps, reason = "the shape of a call")]
 fn call(operation: Operation, [w0, w1, w2]: [u64; 3]) -> rt::Result<u64> {
-    let mut deliver = deliver;
+    let mut deliver = |[w0, w1, w2, w3]: [u64; 4]| deliver(w0, w1, w2, w3);
     Ok(with_database(|database| match operation {
         Operation::Lookup => database.lookup(w0, &mut deliver),
         Operation::Forward => database.forward(w0, &mut deliver),

@@ -13,6 +13,7 @@ use core::{
 /// A value behind a spin lock, put there once at the start.
 pub struct Lock<T> {
     taken: AtomicBool,
+    filled: AtomicBool,
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
@@ -25,15 +26,14 @@ pub struct Guard<'a, T>(&'a Lock<T>);
 impl<T> Lock<T> {
     /// A lock without its value; taken, so that nobody can enter before [`Lock::fill`].
     pub const fn empty() -> Self {
-        Self { taken: AtomicBool::new(true), value: UnsafeCell::new(MaybeUninit::uninit()) }
+        Self { taken: AtomicBool::new(true), filled: AtomicBool::new(false), value: UnsafeCell::new(MaybeUninit::uninit()) }
     }
 
-    /// Puts the value in and opens the lock.
-    ///
-    /// # Safety
-    /// It is called once.
-    pub unsafe fn fill(&self, value: T) {
-        // SAFETY: the lock is taken since it was made, so nobody looks at the place.
+    /// Puts the value in and opens the lock. A second time is a bug that ends the kernel.
+    pub fn fill(&self, value: T) {
+        assert!(!self.filled.swap(true, Relaxed), "the lock has its value");
+        // SAFETY: the lock is taken since it was made, so nobody looks at the place; and the one
+        // who fills it is alone, as was just checked.
         unsafe { (*self.value.get()).write(value) };
         self.taken.store(false, Release);
     }

@@ -1,0 +1,166 @@
+//! Old images keep opening.
+//!
+//! `golden/` holds one image for each version of the format, as text: a line `block N` and the lines of
+//! that block that are not zero. Each was left by a power cut, so it also holds a journal. A change of the
+//! format that does not open them, or shows anything else, is an error. `GOND_GOLDEN=write`
+//! writes the image of the current version, for use when a new version begins.
+
+mod plain;
+
+use plain::PlainWorld;
+use std::fmt::Write;
+use store::{
+    BLOCK, CheckpointKind, DirtyPage, Event, FormatOptions, MountMode, ObjectRecord, PageFlags, PageLookup, Pages, PdxRecord,
+    ReadStart, Store,
+};
+
+const BLOCKS: u64 = 400;
+const LINE: usize = 32;
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/version-1.txt");
+
+const SMALL: u64 = 1 << 32;
+const SPARSE: u64 = (1 << 32) + (2 << 20);
+const CROWDED: u64 = (1 << 32) + (8 << 20);
+const DELETED: u64 = (1 << 32) + (10 << 20);
+const LATE: u64 = (1 << 32) + (12 << 20);
+
+fn record(base: u64, pages: u64) -> ObjectRecord {
+    ObjectRecord {
+        base,
+        pages,
+        flags: 1,
+        account: 2,
+        created_ns: 3,
+        modified_ns: 4,
+        pager: 5,
+        tag: base >> 21,
+        capabilities: vec![(0x1234, 15), (0x5678, 4)],
+        pdx: Vec::new(),
+    }
+}
+
+fn crowded() -> ObjectRecord {
+    let pdx = PdxRecord { password: 77, clist: SMALL, entries: (0..192).map(|at| CROWDED + 16 * at).collect() };
+    ObjectRecord { capabilities: (0..128).map(|at| (at, 5)).collect(), pdx: vec![pdx], ..record(CROWDED, 2) }
+}
+
+fn page(world: &mut PlainWorld, base: u64, page: u64, stamp: u8) -> DirtyPage {
+    let frame = world.alloc().expect("memory");
+    world.bytes_mut(frame).fill(0);
+    world.bytes_mut(frame)[..8].fill(stamp);
+    DirtyPage { base, page, frame, flags: PageFlags::READ | PageFlags::WRITE }
+}
+
+fn finish(store: &mut Store, world: &mut PlainWorld) {
+    while let Some(event) = store.poll(world) {
+        match event {
+            Event::PageWritten { frame, .. } => world.free(frame),
+            Event::CheckpointDone { .. } | Event::SyncDone(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// The life that the golden image has behind it.
+fn live(world: &mut PlainWorld) {
+    let options = FormatOptions { first_slot: 100, journal_blocks: Some(8), ..FormatOptions::default() };
+    Store::format(world, &options).expect("format");
+    let (mut store, _) = Store::mount(world, MountMode::ReadWrite).expect("mount");
+    for record in [record(SMALL, 1), record(SPARSE, 1000), crowded(), record(DELETED, 1)] {
+        store.put_object(&record).expect("put");
+    }
+    store.raise_high_water(120);
+    store.set_page_flags(SPARSE, 9, PageFlags::EXECUTE).expect("limits");
+    let pages = [(SMALL, 0, 1), (SPARSE, 0, 2), (SPARSE, 999, 3), (CROWDED, 1, 4), (DELETED, 0, 5)];
+    let pages = pages.map(|(base, at, stamp)| page(world, base, at, stamp)).to_vec();
+    store.checkpoint_begin(world, pages, CheckpointKind::Periodic).expect("idle");
+    finish(&mut store, world);
+    // From here on all is in the journal.
+    store.put_object(&record(LATE, 3)).expect("put");
+    let late = page(world, LATE, 2, 6);
+    store.sync_begin(world, vec![late], &[]);
+    finish(&mut store, world);
+    store.delete_object(DELETED).expect("delete");
+    store.discard_pages(SPARSE, 0, 1).expect("discard");
+    let again = page(world, SMALL, 0, 7);
+    store.sync_begin(world, vec![again], &[DELETED, SPARSE]);
+    finish(&mut store, world);
+}
+
+fn to_text(world: &PlainWorld) -> String {
+    let mut text = String::new();
+    for (block, bytes) in world.disk.iter().filter(|(_, bytes)| **bytes != [0; BLOCK]) {
+        writeln!(text, "block {block}").expect("a string");
+        for (at, line) in bytes.chunks(LINE).enumerate().filter(|(_, line)| line.iter().any(|&byte| byte != 0)) {
+            let hex: String = line.iter().map(|byte| format!("{byte:02x}")).collect();
+            writeln!(text, "{:03x} {hex}", at * LINE).expect("a string");
+        }
+    }
+    text
+}
+
+fn from_text(text: &str) -> PlainWorld {
+    let mut world = PlainWorld::new(BLOCKS);
+    let mut block = 0;
+    for line in text.lines() {
+        let (first, second) = line.split_once(' ').expect("two words");
+        if first == "block" {
+            block = second.parse().expect("a number");
+            continue;
+        }
+        let at = usize::from_str_radix(first, 16).expect("an offset");
+        let bytes = world.disk.entry(block).or_insert([0; BLOCK]);
+        for (place, hex) in bytes[at..at + LINE].iter_mut().zip(second.as_bytes().chunks(2)) {
+            *place = u8::from_str_radix(core::str::from_utf8(hex).expect("text"), 16).expect("hex");
+        }
+    }
+    world
+}
+
+fn stamp(store: &mut Store, world: &mut PlainWorld, base: u64, at: u64) -> u8 {
+    match store.read_page(world, base, at) {
+        ReadStart::Zero(_) => 0,
+        ReadStart::Reading => match store.poll(world) {
+            Some(Event::PageRead { frame, .. }) => {
+                let bytes = *world.bytes(frame);
+                world.free(frame);
+                assert!(bytes[..8].iter().all(|&byte| byte == bytes[0]) && bytes[8..].iter().all(|&byte| byte == 0));
+                bytes[0]
+            }
+            other => panic!("{other:?}"),
+        },
+    }
+}
+
+fn check(world: &mut PlainWorld, mode: MountMode) {
+    let (mut store, report) = Store::mount(world, mode).expect("the image opens");
+    assert_eq!((report.generation, report.replayed, report.tail, report.clean), (3, 2, None, false));
+    assert_eq!(report.first_slot, 120 + 1024);
+    let records: Vec<ObjectRecord> = store.objects().cloned().collect();
+    assert_eq!(records, [record(SMALL, 1), record(SPARSE, 1000), crowded(), record(LATE, 3)]);
+    for (base, at, wanted) in
+        [(SMALL, 0, 7), (SPARSE, 0, 0), (SPARSE, 1, 0), (SPARSE, 999, 3), (CROWDED, 0, 0), (CROWDED, 1, 4), (LATE, 2, 6)]
+    {
+        assert_eq!(stamp(&mut store, world, base, at), wanted, "page {at} of {base:#x}");
+    }
+    assert_eq!(store.page_flags(world, SPARSE, 9), PageLookup::Zero(PageFlags::EXECUTE));
+    assert_eq!(store.page_flags(world, SMALL, 0), PageLookup::Stored(PageFlags::READ | PageFlags::WRITE));
+    let mut findings = Vec::new();
+    let tally = store.verify(world, &mut |finding| findings.push(finding)).expect("memory");
+    // Two of the pages are zero or deleted already, and go with the next checkpoint.
+    assert_eq!((findings, tally.objects, tally.pages), (Vec::new(), 4, 6));
+}
+
+#[test]
+fn an_image_of_version_1_opens() {
+    if std::env::var("GOND_GOLDEN").is_ok_and(|what| what == "write") {
+        let mut world = PlainWorld::new(BLOCKS);
+        live(&mut world);
+        std::fs::write(FILE, to_text(&world)).expect("the golden file can be written");
+    }
+    let text = std::fs::read_to_string(FILE).expect("the golden file is there");
+    let mut world = from_text(&text);
+    check(&mut world, MountMode::ReadOnly);
+    assert_eq!(to_text(&world), text, "a read-only mount wrote");
+    check(&mut world, MountMode::ReadWrite);
+}
