@@ -8,6 +8,9 @@ use abi::{
     layout::{EXCEPTION_INTERRUPT, EXCEPTION_KILL, EXCEPTION_PROTECTION, ExitReport, STATUS_SYSTEM, exception_name},
 };
 
+/// Where stacks stand; what is not there in between is what a stack may not grow into.
+const STACKS: core::ops::Range<u64> = STACKS_START..USER_END;
+
 /// Where a program's image stands, to name instructions inside it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Image<'a> {
@@ -45,6 +48,9 @@ impl fmt::Display for Shown<'_> {
         if offset < self.image.bytes {
             write!(f, " ({}+{offset:#x})", self.image.name)?;
         }
+        if report.exception == EXCEPTION_PROTECTION && report.had == 0 && STACKS.contains(&report.address) {
+            f.write_str("; the stack is used up")?;
+        }
         Ok(())
     }
 }
@@ -66,11 +72,7 @@ impl Shown<'_> {
             f,
             "protection fault: {verb} {:#x} (needs {wanted}, has {had})",
             report.address
-        )?;
-        if had.is_empty() && (STACKS_START..USER_END).contains(&report.address) {
-            f.write_str(", below a stack: its memory is used up")?;
-        }
-        Ok(())
+        )
     }
 }
 
@@ -107,7 +109,7 @@ mod tests {
             had: 0,
             ..report
         };
-        let expected = "hello: protection fault: write to 0x7f0000000008 (needs -w---, has -----), below a stack: its memory is used up at instruction 0x5000";
+        let expected = "hello: protection fault: write to 0x7f0000000008 (needs -w---, has -----) at instruction 0x5000; the stack is used up";
         assert_eq!(shown(outside), expected);
     }
 

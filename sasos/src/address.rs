@@ -10,8 +10,8 @@ use alloc::{collections::BTreeMap, vec::Vec};
 
 use abi::address::{FIRST_FREE, OBJECTS_END, STACKS_START, USER_END, slot_of};
 
-/// Slots one object may have: two terabytes.
-pub const OBJECT_SLOTS_MAX: u64 = 1 << 20;
+/// Slots one object may have: 128 gigabytes.
+pub const OBJECT_SLOTS_MAX: u64 = 1 << 16;
 /// When fewer slots than this are left of the lease, a checkpoint renews it.
 const LEASE_SHORT: u64 = 512;
 /// Single slots that wait for reuse outside the tree.

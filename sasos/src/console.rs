@@ -80,6 +80,10 @@ impl Server {
         if wanted == 0 {
             return Outcome::Return(Ok((0, 0)));
         }
+        // A buffer that is none is refused now, not when input comes.
+        if let Err(stop) = self.validate(world, caller.domain, address, Rights::W) {
+            return Outcome::from(Err(stop));
+        }
         let taken = &mut self.console.taken[stream_index];
         while taken.len() < wanted {
             let Some(byte) = world.console_read(stream) else { break };

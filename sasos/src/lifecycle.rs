@@ -95,12 +95,13 @@ impl Server {
         let object = self.objects.get(id);
         let (base, serial) = (object.base(), self.domains.serial(from));
         let Some(owner) = object.owner.filter(|_| serial != 0 && object.home == serial) else { return Ok(()) };
-        self.tasks.own(to_task, base)?;
+        let pages = object.record.pages;
+        self.own(to_task, base, pages)?;
         if let Err(error) = self.set_account(id, Some(to_task)) {
-            self.tasks.disown(to_task, base);
+            self.disown(to_task, base, pages);
             return Err(error);
         }
-        self.tasks.disown(owner, base);
+        self.disown(owner, base, pages);
         let home = self.domains.serial(to);
         let object = self.objects.get_mut(id);
         object.owner = Some(to_task);
@@ -140,12 +141,21 @@ impl Server {
             return Err(Error::CannotGrow.into());
         }
         self.enough_heap(world)?;
-        if wanted > count && !self.addresses.extend(first + count, wanted - count) {
+        let (owner, more) = (object.owner, wanted - count);
+        if more > 0 && !self.addresses.extend(first + count, more) {
             return Err(Error::CannotGrow.into());
         }
-        if let Err(error) = self.change_pages(world, id, pages) {
-            if wanted > count {
-                self.addresses.give_back(first + count, wanted - count);
+        let charged = owner.map_or(Ok(()), |owner| self.tasks.charge_slots(owner, more));
+        let changed = charged.and_then(|()| {
+            self.change_pages(world, id, pages).inspect_err(|_| {
+                if let Some(owner) = owner {
+                    self.tasks.refund_slots(owner, more);
+                }
+            })
+        });
+        if let Err(error) = changed {
+            if more > 0 {
+                self.addresses.give_back(first + count, more);
             }
             return Err(error.into());
         }
@@ -157,13 +167,16 @@ impl Server {
         let (end, first, count) = (object.end(), object.first_slot(), object.slot_count());
         let new_end = object.address_of(pages);
         let left = slots_for(object.base(), pages);
-        let persistent = object.is_persistent();
+        let (persistent, owner) = (object.is_persistent(), object.owner);
         // The record first: what follows cannot fail.
         self.change_pages(world, id, pages)?;
         self.drop_pages(world, id, new_end, end, Remembered::Perhaps);
         self.drop_leaves(world, id, left);
         self.semaphores_gone(world, new_end, end);
         if left < count {
+            if let Some(owner) = owner {
+                self.tasks.refund_slots(owner, count - left);
+            }
             if persistent {
                 self.checkpoint.hold_addresses(first + left, count - left);
             } else {
@@ -299,8 +312,9 @@ impl Server {
         object.home = 0;
         // Nothing of it is on the disk, so there is nothing to ask the store for.
         object.complete = true;
+        let pages = object.record.pages;
         if let Some(owner) = object.owner.take() {
-            self.tasks.disown(owner, base);
+            self.disown(owner, base, pages);
         }
         Ok(())
     }

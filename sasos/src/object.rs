@@ -18,7 +18,7 @@ use abi::{
     address::{OBJECTS_END, PAGE, PAGES_PER_SLOT, SLOT, STACK_BYTES, USER_START, slot_of},
     layout::{OBJECT_PERSISTENT, OBJECT_STACK},
 };
-use kcore::SpaceId;
+use kcore::{SpaceId, wait::Key};
 use store::ObjectRecord;
 
 use crate::{Server, Step, Stop, World, address::OBJECT_SLOTS_MAX, release::Remembered, slot_map::SlotMap, slots::Slots, task::TaskId};
@@ -381,13 +381,13 @@ impl Server {
             return Err(Error::NoMemory.into());
         }
         self.enough_heap(world)?;
+        let owner = if kind == Kind::Plain { task } else { None };
         let (base, flags) = match kind {
-            Kind::Plain => self.place_plain(pages)?,
+            Kind::Plain => self.place_plain(world, pages)?,
             Kind::Stack => self.place_stack()?,
         };
-        let owner = if kind == Kind::Plain { task } else { None };
         if let Some(task) = owner
-            && let Err(error) = self.tasks.own(task, base)
+            && let Err(error) = self.own(task, base, pages)
         {
             self.addresses.give_back(slot_of(base), slots_for(base, pages));
             return Err(error.into());
@@ -405,11 +405,33 @@ impl Server {
         Ok(id)
     }
 
-    fn place_plain(&mut self, pages: u64) -> Step<(u64, u64)> {
+    /// Puts an object on a kill list and charges its addresses.
+    pub(crate) fn own(&mut self, task: TaskId, base: u64, pages: u64) -> Result<(), Error> {
+        let slots = slots_for(base, pages);
+        self.tasks.charge_slots(task, slots)?;
+        self.tasks.own(task, base).inspect_err(|_| self.tasks.refund_slots(task, slots))
+    }
+
+    /// Takes that back.
+    pub(crate) fn disown(&mut self, task: TaskId, base: u64, pages: u64) {
+        self.tasks.disown(task, base);
+        self.tasks.refund_slots(task, slots_for(base, pages));
+    }
+
+    fn place_plain<W: World>(&mut self, world: &mut W, pages: u64) -> Step<(u64, u64)> {
         let slots = pages.div_ceil(PAGES_PER_SLOT);
+        if let Some(slot) = self.addresses.take(slots) {
+            return Ok((coloured(slot, pages), 0));
+        }
+        if !self.addresses.has_room_behind(slots) {
+            return Err(Error::NoMemory.into());
+        }
+        // Only the lease is short. A checkpoint renews it, on some disks while one asks.
+        self.checkpoint_request(world);
         match self.addresses.take(slots) {
             Some(slot) => Ok((coloured(slot, pages), 0)),
-            None => Err(self.lease_wanted(slots)),
+            None if self.checkpoint.last_failed() => Err(Error::DiskError.into()),
+            None => Err(Stop::Wait(Key::Checkpoint)),
         }
     }
 
@@ -424,7 +446,7 @@ impl Server {
     /// out of the store by the caller, who also says when its address is free again.
     pub fn object_drop<W: World>(&mut self, world: &mut W, id: ObjectId, addresses: AddressesOf) {
         let object = self.objects.get(id);
-        let (base, end) = (object.base(), object.end());
+        let (base, end, pages) = (object.base(), object.end(), object.record.pages);
         let (first, slots) = (object.first_slot(), object.slot_count());
         let (owner, serial) = (object.owner, object.serial);
         let has_procedures = !object.record.pdx.is_empty();
@@ -441,7 +463,7 @@ impl Server {
         self.drop_pages(world, id, base, end, Remembered::No);
         self.drop_leaves(world, id, 0);
         if let Some(task) = owner {
-            self.tasks.disown(task, base);
+            self.disown(task, base, pages);
         }
         self.objects.remove(id);
         match addresses {
@@ -466,18 +488,6 @@ impl Objects {
         match self.free.last() {
             Some(&index) => core::mem::take(&mut self.table[index as usize].record.capabilities),
             None => Vec::new(),
-        }
-    }
-}
-
-impl Server {
-    /// What to do when no address is to be had: wait for the lease if that is why.
-    fn lease_wanted(&mut self, slots: u64) -> Stop {
-        if self.addresses.has_room_behind(slots) {
-            self.checkpoint.request();
-            Stop::Wait(kcore::wait::Key::Checkpoint)
-        } else {
-            Stop::Fail(Error::NoMemory)
         }
     }
 }

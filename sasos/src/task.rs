@@ -38,6 +38,8 @@ impl TaskId {
 pub const TASK_THREADS_MAX: u32 = 256;
 /// Objects that may stand on one kill list.
 pub const TASK_OBJECTS_MAX: usize = 4096;
+/// Slots that the objects on one kill list may have: two terabytes of addresses, a part in sixty-four.
+pub const TASK_SLOTS_MAX: u64 = 1 << 20;
 /// Places in the thread table that only the first task and its children get: whatever a runaway
 /// program makes, the shell can start the next one.
 const THREADS_RESERVED: usize = 32;
@@ -53,6 +55,8 @@ pub struct Account {
     pub limit_pages: u64,
     /// Threads it made that are not yet reaped.
     pub threads: u32,
+    /// Slots of the objects on its kill list.
+    pub slots: u64,
 }
 
 /// A task.
@@ -128,7 +132,7 @@ impl Tasks {
         task.first = ThreadId(0);
         task.threads = 0;
         task.handlers = Handlers::default();
-        task.account = Account { pages: 0, limit_pages, threads: 0 };
+        task.account = Account { limit_pages, ..Account::default() };
         task.id
     }
 
@@ -163,6 +167,27 @@ impl Tasks {
         if let Some(task) = self.get_mut(task) {
             debug_assert!(task.account.pages >= pages, "{pages} pages go back of {}", task.account.pages);
             task.account.pages = task.account.pages.saturating_sub(pages);
+        }
+    }
+
+    /// Charges addresses, in slots, for an object on a task's kill list.
+    ///
+    /// # Errors
+    /// [`Error::LimitReached`]: nothing is charged.
+    pub fn charge_slots(&mut self, task: TaskId, slots: u64) -> Result<(), Error> {
+        let Some(task) = self.get_mut(task) else { return Ok(()) };
+        let sum = task.account.slots.saturating_add(slots);
+        if sum > TASK_SLOTS_MAX {
+            return Err(Error::LimitReached);
+        }
+        task.account.slots = sum;
+        Ok(())
+    }
+
+    /// Takes that back.
+    pub fn refund_slots(&mut self, task: TaskId, slots: u64) {
+        if let Some(task) = self.get_mut(task) {
+            task.account.slots = task.account.slots.saturating_sub(slots);
         }
     }
 

@@ -401,24 +401,73 @@ fn a_failing_disk_is_an_error_of_the_call_and_not_the_end() {
         let (base, _) = rig.call(actor, Call::ObjCreate, &[8 * PAGE, 9]).unwrap();
         rig.call(actor, Call::KeepObject, &[base]).unwrap();
         let mut failures = 0;
-        for round in 0..60 {
+        let mut durable = false;
+        let mut values = [0; 8];
+        for round in 1..60 {
             rig.world.disk.set_failing(if round % 20 < 10 { 4 } else { 0 });
             let page = rig.rng.below(8);
             rig.store(actor.space, base + page * PAGE, round).unwrap();
+            values[page as usize] = round;
             match rig.call(actor, Call::PageFlush, &[base, 8]) {
-                Ok(_) => {}
-                Err(Error::DiskError) => failures += 1,
+                Ok(_) => durable = true,
+                Err(Error::DiskError) => {
+                    durable = false;
+                    failures += 1;
+                }
                 Err(error) => panic!("{error:?}"),
             }
+            if durable && rig.rng.one_in(8) {
+                break;
+            }
         }
-        assert!(failures > 0);
         rig.world.disk.set_failing(0);
-        rig.checkpoint().unwrap();
+        assert!(failures > 0 || durable);
+        if !durable {
+            rig.call(actor, Call::PageFlush, &[base, 8]).unwrap();
+        }
         rig.check();
+        let (mut rig, _) = rig.crash();
+        let actor = rig.actor(Apd::EMPTY);
+        let (list, _) = rig.call(actor, Call::ObjCreate, &[PAGE, 0]).unwrap();
+        rig.write_clist(actor.space, list, &[Capability { address: base, password: 9 }], Order::Any);
+        rig.call(actor, Call::ApdInsert, &[0, list]).unwrap();
+        for (page, value) in values.into_iter().enumerate() {
+            assert_eq!(rig.load(actor.space, base + page as u64 * PAGE), Ok(value), "page {page}");
+        }
         let mut findings = 0;
         rig.settle();
         let (store, _) = Store::mount(&mut rig.world, MountMode::ReadOnly).unwrap();
         store.verify(&mut rig.world, &mut |_| findings += 1).unwrap();
         assert_eq!(findings, 0);
     });
+}
+
+#[test]
+fn addresses_are_leased_and_what_was_issued_is_not_issued_again() {
+    let mut rig = Rig::new(11, 4000, 4096);
+    let actor = rig.actor(Apd::EMPTY);
+    let mut issued = std::collections::BTreeSet::new();
+    for _ in 0..3000 {
+        let (base, _) = rig.call(actor, Call::ObjCreate, &[PAGE, 0]).unwrap();
+        assert!(issued.insert(slot_of(base)));
+    }
+    let (mut rig, _) = rig.crash();
+    let actor = rig.actor(Apd::EMPTY);
+    for _ in 0..3000 {
+        let (base, _) = rig.call(actor, Call::ObjCreate, &[PAGE, 0]).unwrap();
+        assert!(issued.insert(slot_of(base)), "{base:#x} is issued again");
+    }
+    assert_eq!(rig.call(actor, Call::ObjCreate, &[u64::MAX, 0]), Err(Error::NoMemory));
+    assert_eq!(rig.call(actor, Call::ObjCreate, &[1 << 45, 0]), Err(Error::NoMemory));
+    // Addresses are bounded for each task, and for each object.
+    let mut large = 0;
+    while let Ok((base, _)) = rig.call(actor, Call::ObjCreate, &[1 << 37, 0]) {
+        assert!(issued.insert(slot_of(base)));
+        large += 1;
+    }
+    assert_eq!(large, 15);
+    let other = rig.actor(Apd::EMPTY);
+    rig.call(other, Call::ObjCreate, &[1 << 37, 0]).unwrap();
+    assert_eq!(rig.call(actor, Call::ObjCreate, &[0, 0]), Err(Error::BadArgument));
+    rig.check();
 }

@@ -21,7 +21,7 @@ use store::{BLOCK, Finding, MountMode, MountReport, Store};
 /// What is on a disk: blocks that are not zero.
 pub type Medium = BTreeMap<u64, Block>;
 
-const MAGIC: u64 = 0x006a_7366_7768_7372;
+const MAGIC: u64 = 0x006a_7366_7773_6872;
 const VERSION: u64 = 1;
 const FLUSH: u64 = 1;
 const FUA: u64 = 2;
@@ -91,7 +91,9 @@ impl<'a> Log<'a> {
         let mut entries = Vec::new();
         let mut at = size;
         while (entries.len() as u64) < count {
-            let Some((entry, next)) = parse_entry(bytes, at, size) else { break };
+            let Some((entry, next)) = parse_entry(bytes, at, size) else {
+                break;
+            };
             entries.push(entry);
             at = next;
         }
@@ -107,11 +109,23 @@ impl<'a> Log<'a> {
 fn parse_entry(bytes: &[u8], at: usize, size: usize) -> Option<(Entry<'_>, usize)> {
     let (sector, sectors, flags) = (word(bytes, at)?, word(bytes, at + 8)?, word(bytes, at + 16)?);
     let length = sectors.checked_mul(size as u64)?;
-    let carried = if flags & DISCARD == 0 { usize::try_from(length).ok()? } else { 0 };
+    let carried = if flags & DISCARD == 0 {
+        usize::try_from(length).ok()?
+    } else {
+        0
+    };
     let start = at.checked_add(size)?;
     let end = start.checked_add(carried)?;
     let data = bytes.get(start..end)?;
-    Some((Entry { offset: sector.checked_mul(size as u64)?, data, flags, bytes: length }, end))
+    Some((
+        Entry {
+            offset: sector.checked_mul(size as u64)?,
+            data,
+            flags,
+            bytes: length,
+        },
+        end,
+    ))
 }
 
 /// Reads an image; blocks of zeroes are left out.
@@ -156,7 +170,11 @@ fn pieces(entry: &Entry<'_>) -> Vec<Piece> {
         let block = sector / (BLOCK / SECTOR) as u64;
         let place = (sector % (BLOCK / SECTOR) as u64) as usize;
         if list.last().is_none_or(|last| last.block != block) {
-            list.push(Piece { block, mask: 0, data: Arc::new([0; BLOCK]) });
+            list.push(Piece {
+                block,
+                mask: 0,
+                data: Arc::new([0; BLOCK]),
+            });
         }
         if let Some(last) = list.last_mut() {
             last.mask |= 1 << place;
@@ -254,7 +272,11 @@ pub fn replay(
             if let Some(what) = what {
                 report.failed += 1;
                 if report.failures.len() < FAILURES_MAX {
-                    report.failures.push(ReplayFailure { epoch: number, image, what });
+                    report.failures.push(ReplayFailure {
+                        epoch: number,
+                        image,
+                        what,
+                    });
                 }
             }
         }
@@ -293,7 +315,9 @@ fn plans(writes: usize, per_epoch: usize, rng: &mut Rng) -> Vec<Vec<u8>> {
     let mut plans = Vec::new();
     if writes <= EXHAUSTIVE {
         plans.extend((0_u64..1 << writes).map(|set| {
-            (0..writes).map(|at| if set >> at & 1 == 0 { 0 } else { u8::MAX }).collect::<Vec<u8>>()
+            (0..writes)
+                .map(|at| if set >> at & 1 == 0 { 0 } else { u8::MAX })
+                .collect::<Vec<u8>>()
         }));
     }
     while plans.len() < per_epoch {
@@ -321,7 +345,10 @@ fn crash_epoch(medium: &Medium, blocks: u64, epoch: &[Piece], plans: &[Vec<u8>])
             .chunks(share)
             .map(|plans| {
                 scope.spawn(move || {
-                    plans.iter().map(|plan| judge(&crash(medium, epoch, plan), blocks)).collect::<Vec<_>>()
+                    plans
+                        .iter()
+                        .map(|plan| judge(&crash(medium, epoch, plan), blocks))
+                        .collect::<Vec<_>>()
                 })
             })
             .collect();
@@ -352,6 +379,10 @@ fn judge(medium: &Medium, blocks: u64) -> Result<MountReport, String> {
     if findings.is_empty() {
         Ok(report)
     } else {
-        Err(format!("verified with {} findings, first {:?}; {report:?}", findings.len(), findings.first()))
+        Err(format!(
+            "verified with {} findings, first {:?}; {report:?}",
+            findings.len(),
+            findings.first()
+        ))
     }
 }

@@ -100,7 +100,10 @@ impl CrashDisk {
 
     /// A disk with these contents.
     pub fn from_medium(blocks: u64, medium: BTreeMap<u64, Block>, order: Rng) -> Self {
-        Self { medium, ..Self::new(blocks, order) }
+        Self {
+            medium,
+            ..Self::new(blocks, order)
+        }
     }
 
     /// Size in blocks.
@@ -153,7 +156,11 @@ impl CrashDisk {
         if self.flights.len() >= self.depth {
             return Err(QueueFull);
         }
-        self.flights.push(Flight { request, data, mark: self.sequence });
+        self.flights.push(Flight {
+            request,
+            data,
+            mark: self.sequence,
+        });
         Ok(())
     }
 
@@ -205,7 +212,11 @@ impl CrashDisk {
 
     fn keep(&mut self, block: u64, data: Block) {
         self.written += 1;
-        self.cache.push(Volatile { sequence: self.sequence, block, data });
+        self.cache.push(Volatile {
+            sequence: self.sequence,
+            block,
+            data,
+        });
         self.sequence += 1;
     }
 
@@ -217,15 +228,27 @@ impl CrashDisk {
 
     /// What a read of the block gives now.
     pub fn read(&self, block: u64) -> Block {
-        let cached = self.cache.iter().rev().find(|write| write.block == block).map(|write| &write.data);
-        cached.or_else(|| self.medium.get(&block)).cloned().unwrap_or_else(|| Arc::new([0; BLOCK]))
+        let cached = self
+            .cache
+            .iter()
+            .rev()
+            .find(|write| write.block == block)
+            .map(|write| &write.data);
+        cached
+            .or_else(|| self.medium.get(&block))
+            .cloned()
+            .unwrap_or_else(|| Arc::new([0; BLOCK]))
     }
 
     fn copy(&self) -> Self {
         let flights = self
             .flights
             .iter()
-            .map(|flight| Flight { request: flight.request, data: flight.data.clone(), mark: flight.mark })
+            .map(|flight| Flight {
+                request: flight.request,
+                data: flight.data.clone(),
+                mark: flight.mark,
+            })
             .collect();
         Self {
             medium: self.medium.clone(),
@@ -239,7 +262,10 @@ impl CrashDisk {
     /// The writes that a crash may lose, oldest first.
     fn volatile(&self) -> Vec<(u64, &Block)> {
         let cached = self.cache.iter().map(|write| (write.block, &write.data));
-        let flying = self.flights.iter().filter_map(|flight| Some((flight.request.block, flight.data.as_ref()?)));
+        let flying = self
+            .flights
+            .iter()
+            .filter_map(|flight| Some((flight.request.block, flight.data.as_ref()?)));
         cached.chain(flying).collect()
     }
 
@@ -285,8 +311,11 @@ impl CrashDisk {
     pub fn all_fates(&self, limit: usize) -> Option<impl Iterator<Item = Vec<Fate>> + use<>> {
         let count = self.volatile_len();
         (count <= limit).then(|| {
-            (0_u64..1 << count)
-                .map(move |set| (0..count).map(|at| if set >> at & 1 == 0 { Fate::Lost } else { Fate::Whole }).collect())
+            (0_u64..1 << count).map(move |set| {
+                (0..count)
+                    .map(|at| if set >> at & 1 == 0 { Fate::Lost } else { Fate::Whole })
+                    .collect()
+            })
         })
     }
 }
@@ -310,7 +339,12 @@ mod tests {
     use store::Frame;
 
     fn write(disk: &mut CrashDisk, tag: u32, block: u64, byte: u8) {
-        let request = Request { tag, operation: Operation::Write, block, frame: Frame(0) };
+        let request = Request {
+            tag,
+            operation: Operation::Write,
+            block,
+            frame: Frame(0),
+        };
         disk.submit(request, Some(Arc::new([byte; BLOCK]))).unwrap();
     }
 
@@ -319,13 +353,25 @@ mod tests {
         let mut disk = CrashDisk::new(10, Rng::new(1));
         write(&mut disk, 0, 1, 1);
         disk.step();
-        disk.submit(Request { tag: 1, operation: Operation::Flush, block: 0, frame: Frame(0) }, None).unwrap();
+        disk.submit(
+            Request {
+                tag: 1,
+                operation: Operation::Flush,
+                block: 0,
+                frame: Frame(0),
+            },
+            None,
+        )
+        .unwrap();
         write(&mut disk, 2, 2, 2);
         while !matches!(disk.step(), Stepped::Idle) {}
         assert_eq!(disk.medium().keys().copied().collect::<Vec<_>>(), [1]);
         assert_eq!(disk.volatile_len(), 1);
         assert_eq!(disk.read(2)[0], 2);
         let torn = disk.crash(&[Fate::Torn(0b10)], Rng::new(2));
-        assert_eq!((torn.read(2)[0], torn.read(2)[SECTOR], torn.read(2)[2 * SECTOR]), (0, 2, 0));
+        assert_eq!(
+            (torn.read(2)[0], torn.read(2)[SECTOR], torn.read(2)[2 * SECTOR]),
+            (0, 2, 0)
+        );
     }
 }

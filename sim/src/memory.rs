@@ -18,7 +18,10 @@ pub struct Memory {
 impl Memory {
     /// Memory of `limit` pages.
     pub fn new(limit: usize) -> Self {
-        Self { limit, ..Self::default() }
+        Self {
+            limit,
+            ..Self::default()
+        }
     }
 
     /// Pages in use.
@@ -33,7 +36,10 @@ impl Memory {
 
     fn check(&self, frame: Frame) -> usize {
         let at = frame.0 as usize;
-        assert!(self.in_use.get(at).copied().unwrap_or(false), "{frame:?} is used though it is free");
+        assert!(
+            self.in_use.get(at).copied().unwrap_or(false),
+            "{frame:?} is used though it is free"
+        );
         at
     }
 }

@@ -18,7 +18,11 @@ pub struct SimWorld {
 impl SimWorld {
     /// A world with this disk and so many pages of memory.
     pub fn new(disk: CrashDisk, pages: usize, rng: Rng) -> Self {
-        Self { memory: Memory::new(pages), disk, rng }
+        Self {
+            memory: Memory::new(pages),
+            disk,
+            rng,
+        }
     }
 
     /// Lets the disk complete one request; `false` if none was under way.
@@ -30,7 +34,10 @@ impl SimWorld {
             Stepped::Idle => return false,
             Stepped::Read(frame, data) => self.memory.bytes_mut(frame).copy_from_slice(&data[..]),
             Stepped::Wrote(frame, data) => {
-                assert!(self.memory.bytes(frame) == &*data, "{frame:?} was changed while it was being written");
+                assert!(
+                    self.memory.bytes(frame) == &*data,
+                    "{frame:?} was changed while it was being written"
+                );
             }
             Stepped::Other => {}
         }

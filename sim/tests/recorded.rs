@@ -23,7 +23,11 @@ struct Recorder {
 
 impl Recorder {
     fn new() -> Self {
-        Self { world: SimWorld::new(CrashDisk::new(BLOCKS, Rng::new(3)), 500, Rng::new(4)), entries: Vec::new(), count: 0 }
+        Self {
+            world: SimWorld::new(CrashDisk::new(BLOCKS, Rng::new(3)), 500, Rng::new(4)),
+            entries: Vec::new(),
+            count: 0,
+        }
     }
 
     fn entry(&mut self, sector: u64, data: &[u8], flags: u64) {
@@ -38,7 +42,7 @@ impl Recorder {
 
     fn log(&self) -> Vec<u8> {
         let mut log = vec![0; SECTOR];
-        log[..8].copy_from_slice(&0x006a_7366_7768_7372_u64.to_le_bytes());
+        log[..8].copy_from_slice(&0x006a_7366_7773_6872_u64.to_le_bytes());
         log[8] = 1;
         log[16..24].copy_from_slice(&self.count.to_le_bytes());
         log[24..28].copy_from_slice(&(SECTOR as u32).to_le_bytes());
@@ -109,20 +113,41 @@ fn finish(store: &mut Store, world: &mut impl World) {
 fn dirty(world: &mut impl World, page: u64, stamp: u8) -> DirtyPage {
     let frame = world.alloc().expect("memory");
     world.bytes_mut(frame).fill(stamp);
-    DirtyPage { base: 1 << 32, page, frame, flags: PageFlags::empty() }
+    DirtyPage {
+        base: 1 << 32,
+        page,
+        frame,
+        flags: PageFlags::empty(),
+    }
 }
 
 fn recorded() -> (Vec<u8>, Medium) {
     let mut world = Recorder::new();
     Store::format(&mut world, &FormatOptions::default()).expect("format");
-    let base: Medium = world.world.disk.medium().iter().map(|(&at, block): (&u64, &Block)| (at, Arc::clone(block))).collect();
+    let base: Medium = world
+        .world
+        .disk
+        .medium()
+        .iter()
+        .map(|(&at, block): (&u64, &Block)| (at, Arc::clone(block)))
+        .collect();
     (world.entries, world.count) = (Vec::new(), 0);
     let (mut store, _) = Store::mount(&mut world, MountMode::ReadWrite).expect("mount");
-    store.put_object(&ObjectRecord { base: 1 << 32, pages: 300, ..ObjectRecord::default() }).expect("put");
+    store
+        .put_object(&ObjectRecord {
+            base: 1 << 32,
+            pages: 300,
+            ..ObjectRecord::default()
+        })
+        .expect("put");
     for round in 0..12_u8 {
-        let pages = (0..3).map(|at| dirty(&mut world, u64::from(round) * 20 % 290 + at, round + 1)).collect();
+        let pages = (0..3)
+            .map(|at| dirty(&mut world, u64::from(round) * 20 % 290 + at, round + 1))
+            .collect();
         if round % 4 == 3 {
-            store.checkpoint_begin(&mut world, pages, CheckpointKind::Periodic).expect("idle");
+            store
+                .checkpoint_begin(&mut world, pages, CheckpointKind::Periodic)
+                .expect("idle");
         } else {
             store.sync_begin(&mut world, pages, &[]);
         }
@@ -140,7 +165,10 @@ fn a_recorded_run_survives_every_power_cut() {
     let report = replay(&log, base, BLOCKS, OPTIONS, &mut |done, _| told = done).expect("a log");
     assert_eq!(report.failures, []);
     assert_eq!(told, report.epochs);
-    assert!(report.epochs >= 16 && report.images >= 50 * report.epochs as u64, "{report:?}");
+    assert!(
+        report.epochs >= 16 && report.images >= 50 * report.epochs as u64,
+        "{report:?}"
+    );
     assert!(report.replayed > 0 && report.tails > 0, "{report:?}");
 }
 

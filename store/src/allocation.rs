@@ -32,12 +32,16 @@ impl Bits {
     }
 
     pub(crate) fn get(&self, bit: u64) -> bool {
-        self.0.get((bit / WORD) as usize).is_some_and(|word| word & (1 << (bit % WORD)) != 0)
+        self.0
+            .get((bit / WORD) as usize)
+            .is_some_and(|word| word & (1 << (bit % WORD)) != 0)
     }
 
     /// Sets or clears a bit; tells whether that changed it.
     fn put(&mut self, bit: u64, to: u64) -> bool {
-        let Some(word) = self.0.get_mut((bit / WORD) as usize) else { return false };
+        let Some(word) = self.0.get_mut((bit / WORD) as usize) else {
+            return false;
+        };
         let before = *word;
         *word = before & !(1 << (bit % WORD)) | to << (bit % WORD);
         *word != before
@@ -156,7 +160,7 @@ impl Allocation {
         let words = self.busy.0.len();
         for step in 0..=words {
             let at = (self.hint + step) % words.max(1);
-            let Some(&word) = self.busy.0.get(at) else { return None };
+            let &word = self.busy.0.get(at)?;
             if word == u64::MAX {
                 continue;
             }

@@ -11,12 +11,24 @@ use alloc::vec::Vec;
 const BATCH: usize = 16;
 
 /// Performs requests and waits for all. The disk must be idle before.
-pub(crate) fn transfer(world: &mut impl World, operation: Operation, list: &[(u64, Frame)]) -> Vec<Result<(), DiskError>> {
+pub(crate) fn transfer(
+    world: &mut impl World,
+    operation: Operation,
+    list: &[(u64, Frame)],
+) -> Vec<Result<(), DiskError>> {
     let mut results = vec![Err(DiskError); list.len()];
     let (mut sent, mut done) = (0, 0);
     while done < list.len() {
         while let Some(&(block, frame)) = list.get(sent) {
-            if world.submit(Request { tag: sent as u32, operation, block, frame }).is_err() {
+            if world
+                .submit(Request {
+                    tag: sent as u32,
+                    operation,
+                    block,
+                    frame,
+                })
+                .is_err()
+            {
                 break;
             }
             sent += 1;
@@ -34,11 +46,16 @@ pub(crate) fn transfer(world: &mut impl World, operation: Operation, list: &[(u6
 
 /// Flushes and waits.
 pub(crate) fn flush(world: &mut impl World) -> Result<(), DiskError> {
-    transfer(world, Operation::Flush, &[(0, Frame(0))]).pop().unwrap_or(Err(DiskError))
+    transfer(world, Operation::Flush, &[(0, Frame(0))])
+        .pop()
+        .unwrap_or(Err(DiskError))
 }
 
 /// Reads blocks and copies them; each by itself may fail.
-pub(crate) fn read_blocks(world: &mut impl World, blocks: &[u64]) -> Result<Vec<Result<Vec<u8>, DiskError>>, MountError> {
+pub(crate) fn read_blocks(
+    world: &mut impl World,
+    blocks: &[u64],
+) -> Result<Vec<Result<Vec<u8>, DiskError>>, MountError> {
     let mut found = Vec::with_capacity(blocks.len());
     let mut frames = Vec::new();
     for _ in 0..BATCH.min(blocks.len()) {
@@ -55,7 +72,9 @@ pub(crate) fn read_blocks(world: &mut impl World, blocks: &[u64]) -> Result<Vec<
             found.push(result.map(|()| world.bytes(frame).to_vec()));
         }
     }
-    frames.into_iter().for_each(|frame| world.free(frame));
+    for frame in frames {
+        world.free(frame);
+    }
     Ok(found)
 }
 
@@ -76,7 +95,11 @@ pub(crate) fn read_checked(
         .map(|(bytes, place)| {
             let bytes = bytes.map_err(|DiskError| MountError::Disk)?;
             let intact = key.checksum(place.block, &bytes) == place.checksum;
-            if intact { Ok(bytes) } else { Err(MountError::Damaged(structure, place.block)) }
+            if intact {
+                Ok(bytes)
+            } else {
+                Err(MountError::Damaged(structure, place.block))
+            }
         })
         .collect()
 }

@@ -20,10 +20,17 @@ pub enum Invariant {
     CommitAfterRecovery,
 }
 
+#[cfg(any(test, feature = "break-invariants"))]
 impl Invariant {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::NoReuse, Self::FlushFirst, Self::DataChecksums, Self::Chain, Self::Pins, Self::CommitAfterRecovery];
+    pub const ALL: [Self; 6] = [
+        Self::NoReuse,
+        Self::FlushFirst,
+        Self::DataChecksums,
+        Self::Chain,
+        Self::Pins,
+        Self::CommitAfterRecovery,
+    ];
 }
 
 /// Which invariant is off, if any.

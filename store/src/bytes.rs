@@ -44,6 +44,7 @@ pub(crate) trait Put {
     fn put_u16(&mut self, value: u16);
     fn put_u32(&mut self, value: u32);
     fn put_u64(&mut self, value: u64);
+    fn put_words(&mut self, words: &[u64]);
 }
 
 impl Put for Vec<u8> {
@@ -59,11 +60,19 @@ impl Put for Vec<u8> {
     fn put_u64(&mut self, value: u64) {
         self.extend_from_slice(&value.to_le_bytes());
     }
+    fn put_words(&mut self, words: &[u64]) {
+        for &word in words {
+            self.put_u64(word);
+        }
+    }
 }
 
 /// The word at `offset` of a block; zero past its end.
 pub(crate) fn word(bytes: &[u8], offset: usize) -> u64 {
-    bytes.get(offset..offset + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes)
+    bytes
+        .get(offset..offset + 8)
+        .and_then(|b| b.try_into().ok())
+        .map_or(0, u64::from_le_bytes)
 }
 
 /// Sets the word at `offset` of a block.

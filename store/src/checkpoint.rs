@@ -21,8 +21,8 @@ use crate::event::{CheckpointKind, DirtyPage, Event, Failure};
 use crate::geometry::{Geometry, SUMS, region_of};
 use crate::io::{Purpose, WRITES_MAX};
 use crate::journal::Chain;
-use crate::map::{Discard, Entry, MapKey, MapRoot, Path, levels_for, reach};
-use crate::pending::MapChanges;
+use crate::map::{Entry, MapKey, Path, levels_for};
+use crate::settle::{settle, take_down};
 use crate::store::{JournalState, Progress, Store, Work};
 use crate::superblock::{Place, Superblock};
 use crate::table::Part;
@@ -31,7 +31,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 /// Slot numbers that a checkpoint leases beyond those issued.
-pub(crate) const LEASE_SLACK: u64 = 1024;
+pub(crate) const LEASE_SLACK: u64 = 4096;
 
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Phase {
@@ -53,7 +53,7 @@ enum Phase {
 }
 
 /// How far a phase got.
-enum Step {
+pub(crate) enum Step {
     /// It is complete.
     Complete,
     /// It waits for something under way.
@@ -144,7 +144,9 @@ impl Checkpoint {
             self.fail(Failure::Disk);
         }
         let Purpose::Write(number) = purpose else { return };
-        let Some((page, entry)) = self.writing.remove(&number) else { return };
+        let Some((page, entry)) = self.writing.remove(&number) else {
+            return;
+        };
         if result.is_ok() {
             let old = store.set_entry(world, page.base, page.page, entry);
             store.allocation.free(old.block);
@@ -162,7 +164,11 @@ impl Checkpoint {
                 Err(reason) => self.fail(reason),
             }
         }
-        if self.outstanding > 0 { Progress::Waiting } else { Progress::Over }
+        if self.outstanding > 0 {
+            Progress::Waiting
+        } else {
+            Progress::Over
+        }
     }
 
     fn step(&mut self, store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
@@ -200,7 +206,9 @@ impl Checkpoint {
             }
             Phase::Table => {
                 if entering {
-                    store.table.take_released().into_iter().for_each(|block| store.allocation.free(block));
+                    for block in store.table.take_released() {
+                        store.allocation.free(block);
+                    }
                     self.parts = store.table.dirty_parts().into();
                 }
                 self.write_table(store, world)
@@ -236,10 +244,22 @@ impl Checkpoint {
     }
 
     fn when_quiet(&self) -> Step {
-        if self.outstanding == 0 { Step::Complete } else { Step::Waiting }
+        if self.outstanding == 0 {
+            Step::Complete
+        } else {
+            Step::Waiting
+        }
     }
 
-    fn submit(&mut self, store: &mut Store, world: &mut impl World, operation: Operation, block: u64, frame: Frame, purpose: Purpose) {
+    fn submit(
+        &mut self,
+        store: &mut Store,
+        world: &mut impl World,
+        operation: Operation,
+        block: u64,
+        frame: Frame,
+        purpose: Purpose,
+    ) {
         self.outstanding += 1;
         store.io.submit(world, operation, block, frame, purpose);
     }
@@ -269,25 +289,54 @@ impl Checkpoint {
                 }
             }
         }
-        Ok(if self.pages.is_empty() { self.when_quiet() } else { Step::Waiting })
+        Ok(if self.pages.is_empty() {
+            self.when_quiet()
+        } else {
+            Step::Waiting
+        })
     }
 
     fn write_page(&mut self, store: &mut Store, world: &mut impl World, page: DirtyPage) -> Result<(), Failure> {
-        let block = store.take_block(&mut self.share).inspect_err(|_| self.pages.push_back(page))?;
+        let block = store
+            .take_block(&mut self.share)
+            .inspect_err(|_| self.pages.push_back(page))?;
         let checksum = store.key.checksum(block, world.bytes(page.frame));
         let number = self.next_write;
         self.next_write += 1;
-        self.writing.insert(number, (page, Entry { block, flags: page.flags, checksum }));
-        self.submit(store, world, Operation::Write, block, page.frame, Purpose::Write(number));
+        self.writing.insert(
+            number,
+            (
+                page,
+                Entry {
+                    block,
+                    flags: page.flags,
+                    checksum,
+                },
+            ),
+        );
+        self.submit(
+            store,
+            world,
+            Operation::Write,
+            block,
+            page.frame,
+            Purpose::Write(number),
+        );
         Ok(())
     }
 
     fn write_nodes(&mut self, store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
         while self.outstanding < WRITES_MAX {
-            let Some(key) = self.nodes.pop_front() else { return Ok(Step::Complete) };
+            let Some(key) = self.nodes.pop_front() else {
+                return Ok(Step::Complete);
+            };
             let Some(frame) = store.maps.frame(key) else { continue };
             let block = store.take_node_block(&mut self.share)?;
-            let entry = Entry { block, checksum: store.key.checksum(block, world.bytes(frame)), ..Entry::NONE };
+            let entry = Entry {
+                block,
+                checksum: store.key.checksum(block, world.bytes(frame)),
+                ..Entry::NONE
+            };
             let old = store.set_node_entry(world, key, entry);
             store.allocation.free(old.block);
             self.submit(store, world, Operation::Write, block, frame, Purpose::Resident);
@@ -297,7 +346,9 @@ impl Checkpoint {
 
     fn write_table(&mut self, store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
         while let Some(&part) = self.parts.front() {
-            let Some(frame) = self.scratch(store, world)? else { return Ok(Step::Waiting) };
+            let Some(frame) = self.scratch(store, world)? else {
+                return Ok(Step::Waiting);
+            };
             let Ok(block) = store.take_node_block(&mut self.share) else {
                 store.io.recycle(world, frame);
                 return Err(Failure::DiskFull);
@@ -330,7 +381,9 @@ impl Checkpoint {
         while let Some(&block) = self.bitmap.front() {
             let mut sum = 0;
             if !store.allocation.is_free(block) {
-                let Some(frame) = self.scratch(store, world)? else { return Ok(Step::Waiting) };
+                let Some(frame) = self.scratch(store, world)? else {
+                    return Ok(Step::Waiting);
+                };
                 let at = store.geometry.bitmap_start(region) + block as u64;
                 store.allocation.encode(block, world.bytes_mut(frame));
                 sum = store.key.checksum(at, world.bytes(frame));
@@ -351,7 +404,9 @@ impl Checkpoint {
             let free = sums.iter().skip(first).take(SUMS as usize).all(|&sum| sum == 0);
             let mut sum = 0;
             if !free {
-                let Some(frame) = self.scratch(store, world)? else { return Ok(Step::Waiting) };
+                let Some(frame) = self.scratch(store, world)? else {
+                    return Ok(Step::Waiting);
+                };
                 let at = store.geometry.index_start(region) + block as u64;
                 store.allocation.encode_index(region, block, world.bytes_mut(frame));
                 sum = store.key.checksum(at, world.bytes(frame));
@@ -366,7 +421,11 @@ impl Checkpoint {
     fn write_superblock(&mut self, store: &mut Store, world: &mut impl World) -> Result<(), Failure> {
         let generation = store.generation + 1;
         let clean = self.kind == CheckpointKind::Shutdown;
-        self.lease = if clean { store.high_water } else { store.high_water.saturating_add(LEASE_SLACK) };
+        self.lease = if clean {
+            store.high_water
+        } else {
+            store.high_water.saturating_add(LEASE_SLACK)
+        };
         let superblock = Superblock {
             generation,
             nonce: store.nonce,
@@ -391,7 +450,14 @@ impl Checkpoint {
         for copy in 0..2 {
             let frame = store.io.frame(world).ok_or(Failure::Memory)?;
             world.bytes_mut(frame).copy_from_slice(bytes);
-            self.submit(store, world, Operation::Write, Geometry::superblock(generation, copy), frame, Purpose::Scratch(frame));
+            self.submit(
+                store,
+                world,
+                Operation::Write,
+                Geometry::superblock(generation, copy),
+                frame,
+                Purpose::Scratch(frame),
+            );
         }
         Ok(())
     }
@@ -423,7 +489,10 @@ impl Checkpoint {
         for base in &self.deleted {
             store.deleted.remove(base);
         }
-        store.events.push_back(Event::CheckpointDone { generation: store.generation, deleted: self.deleted });
+        store.events.push_back(Event::CheckpointDone {
+            generation: store.generation,
+            deleted: self.deleted,
+        });
     }
 
     fn abort(self, store: &mut Store, reason: Failure) {
@@ -433,7 +502,11 @@ impl Checkpoint {
             store.journal_state = JournalState::Closed;
         }
         // Nodes stay dirty; overflow blocks have no mark of their own but that they lie nowhere.
-        for &part in self.written_parts.iter().filter(|part| matches!(part, Part::Overflow(..))) {
+        for &part in self
+            .written_parts
+            .iter()
+            .filter(|part| matches!(part, Part::Overflow(..)))
+        {
             let place = store.table.set_place(part, Place::default());
             store.allocation.free(place.block);
         }
@@ -474,119 +547,7 @@ impl Phase {
     }
 }
 
-/// Makes the pending changes in the maps.
-fn settle(store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
-    let bases: Vec<u64> = store.settling.keys().copied().collect();
-    let mut waiting = false;
-    for base in bases {
-        let Some(mut root) = store.table.get(base).map(|row| row.map) else {
-            store.settling.remove(&base);
-            continue;
-        };
-        let Some(changes) = store.settling.remove(&base) else { continue };
-        let settled = settle_object(store, world, base, &mut root, &changes);
-        store.table.set_map(base, root);
-        if matches!(settled, Ok(Step::Complete)) {
-            store.settled.push((base, changes));
-        } else {
-            store.settling.insert(base, changes);
-            settled?;
-            waiting = true;
-        }
-    }
-    Ok(if waiting { Step::Waiting } else { Step::Complete })
-}
-
-fn settle_object(
-    store: &mut Store,
-    world: &mut impl World,
-    base: u64,
-    root: &mut MapRoot,
-    changes: &MapChanges,
-) -> Result<Step, Failure> {
-    let mut waiting = false;
-    for (&start, &end) in &changes.zeroed {
-        waiting |= !discard(store, world, base, root, (start, end))?;
-    }
-    for (&page, &flags) in &changes.flags {
-        match store.maps.prepare(world, base, root, page) {
-            Path::NoMemory => return Err(Failure::Memory),
-            Path::Missing(missing) => {
-                store.load_for_job(world, missing)?;
-                waiting = true;
-            }
-            Path::Ready => {
-                let old = store.maps.set(world, base, root, page, Entry::NONE);
-                store.maps.set(world, base, root, page, Entry { flags, ..old });
-            }
-        }
-    }
-    Ok(if waiting { Step::Waiting } else { Step::Complete })
-}
-
-/// Drops a range of pages; `false` if nodes must be read first.
-fn discard(store: &mut Store, world: &mut impl World, base: u64, root: &mut MapRoot, range: (u64, u64)) -> Result<bool, Failure> {
-    let mut pass =
-        Discard { maps: &mut store.maps, pages: world, base, range, freed: Vec::new(), missing: Vec::new() };
-    pass.run(root);
-    let (freed, missing) = (pass.freed, pass.missing);
-    freed.into_iter().for_each(|block| store.allocation.free(block));
-    let complete = missing.is_empty();
-    for node in missing {
-        store.load_for_job(world, node)?;
-    }
-    Ok(complete)
-}
-
-/// Takes down the maps of deleted objects.
-fn take_down(store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
-    let bases: Vec<u64> = store.doomed.keys().copied().collect();
-    for base in bases {
-        let Some(mut root) = store.doomed.remove(&base) else { continue };
-        let complete = discard(store, world, base, &mut root, (0, u64::MAX));
-        if complete != Ok(true) {
-            store.doomed.insert(base, root);
-            complete?;
-        }
-    }
-    Ok(if store.doomed.is_empty() { Step::Complete } else { Step::Waiting })
-}
-
 impl Store {
-    /// Sets the entry of a page whose path is prepared; gives the old one.
-    pub(crate) fn set_entry(&mut self, world: &mut impl World, base: u64, page: u64, entry: Entry) -> Entry {
-        self.set_node_entry(world, MapKey { base, level: 0, index: page }, entry)
-    }
-
-    fn set_node_entry(&mut self, world: &mut impl World, key: MapKey, entry: Entry) -> Entry {
-        let Some(mut root) = self.table.get(key.base).map(|row| row.map) else { return Entry::NONE };
-        let old = self.maps.set_child(world, &mut root, key, entry);
-        self.table.set_map(key.base, root);
-        old
-    }
-
-    /// Makes the maps reach all these pages, as far as they lie inside their objects.
-    pub(crate) fn grow_maps(&mut self, world: &mut impl World, pages: impl Iterator<Item = (u64, u64)>) -> Result<(), Failure> {
-        for (base, page) in pages {
-            let Some(row) = self.table.get(base) else { continue };
-            if page < reach(row.map.levels) {
-                continue;
-            }
-            let mut root = row.map;
-            let grown = self.maps.grow_to(world, base, &mut root, page);
-            self.table.set_map(base, root);
-            if !grown {
-                return Err(Failure::Memory);
-            }
-        }
-        Ok(())
-    }
-
-    /// Gives the frame of a dirty page back.
-    pub(crate) fn give_back(&mut self, page: &DirtyPage) {
-        self.events.push_back(Event::PageWritten { base: page.base, page: page.page, frame: page.frame });
-    }
-
     /// A checkpoint failed: what was to come after it fails too.
     fn fail_queued_syncs(&mut self) {
         let mut rest = VecDeque::new();

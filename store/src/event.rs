@@ -211,7 +211,11 @@ pub struct FormatOptions {
 
 impl Default for FormatOptions {
     fn default() -> Self {
-        Self { address_bits: abi::address::ADDRESS_BITS, first_slot: 0, journal_blocks: None }
+        Self {
+            address_bits: abi::address::ADDRESS_BITS,
+            first_slot: 0,
+            journal_blocks: None,
+        }
     }
 }
 

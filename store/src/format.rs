@@ -28,7 +28,10 @@ impl Store {
         let superblock = Superblock {
             generation: FIRST_GENERATION,
             nonce: world.next_u64(),
-            key: Key { low: world.next_u64(), high: world.next_u64() },
+            key: Key {
+                low: world.next_u64(),
+                high: world.next_u64(),
+            },
             geometry,
             address_bits: options.address_bits,
             clean: true,
@@ -49,12 +52,16 @@ fn write_superblocks(world: &mut impl World, frame: Frame, superblock: &Superblo
     // A superblock of an older store with a higher generation would win: it goes first.
     world.bytes_mut(frame).fill(0);
     let all = [0, 1, 2, 3].map(|block| (block, frame));
-    transfer(world, Operation::Write, &all).into_iter().collect::<Result<(), _>>()?;
+    transfer(world, Operation::Write, &all)
+        .into_iter()
+        .collect::<Result<(), _>>()?;
     flush(world)?;
     let first = Geometry::superblock(superblock.generation, 0);
     let (bytes, _) = superblock.encode(first);
     world.bytes_mut(frame).copy_from_slice(&bytes);
     let copies = [first, first + 1].map(|block| (block, frame));
-    transfer(world, Operation::Write, &copies).into_iter().collect::<Result<(), _>>()?;
+    transfer(world, Operation::Write, &copies)
+        .into_iter()
+        .collect::<Result<(), _>>()?;
     flush(world)
 }

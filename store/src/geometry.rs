@@ -49,7 +49,11 @@ impl Geometry {
         }
         let journal = journal.map_or((total / 64).clamp(16, 1024), u64::from);
         let geometry = Self { total, journal };
-        if geometry.is_sound() { Ok(geometry) } else { Err(FormatError::TooSmall(BLOCKS_MIN)) }
+        if geometry.is_sound() {
+            Ok(geometry)
+        } else {
+            Err(FormatError::TooSmall(BLOCKS_MIN))
+        }
     }
 
     /// Whether the numbers, which may come from a disk, make a usable store.

@@ -73,7 +73,14 @@ impl Io {
     }
 
     /// Sends a request, now or when the queue has room.
-    pub(crate) fn submit(&mut self, world: &mut impl World, operation: Operation, block: u64, frame: Frame, purpose: Purpose) {
+    pub(crate) fn submit(
+        &mut self,
+        world: &mut impl World,
+        operation: Operation,
+        block: u64,
+        frame: Frame,
+        purpose: Purpose,
+    ) {
         match operation {
             Operation::Read => self.reads += 1,
             Operation::Write => self.writes += 1,
@@ -82,7 +89,12 @@ impl Io {
         while self.under_way.contains_key(&self.next_tag) {
             self.next_tag = self.next_tag.wrapping_add(1);
         }
-        let request = Request { tag: self.next_tag, operation, block, frame };
+        let request = Request {
+            tag: self.next_tag,
+            operation,
+            block,
+            frame,
+        };
         self.under_way.insert(request.tag, purpose);
         self.next_tag = self.next_tag.wrapping_add(1);
         self.waiting.push_back(request);

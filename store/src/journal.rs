@@ -74,7 +74,7 @@ impl Item {
             }
             Self::Zero { base, start, end } => {
                 out.put_u8(ZERO);
-                [*base, *start, *end].into_iter().for_each(|word| out.put_u64(word));
+                out.put_words(&[*base, *start, *end]);
             }
             Self::Limit { base, page, flags } => {
                 out.put_u8(LIMIT);
@@ -85,7 +85,7 @@ impl Item {
             Self::Page { base, page, entry } => {
                 out.put_u8(PAGE);
                 let [low, high] = entry.to_words();
-                [*base, *page, low, high].into_iter().for_each(|word| out.put_u64(word));
+                out.put_words(&[*base, *page, low, high]);
             }
         }
     }
@@ -99,7 +99,11 @@ impl Item {
                 Self::Put(record)
             }
             DELETE => Self::Delete(reader.u64()?),
-            ZERO => Self::Zero { base: reader.u64()?, start: reader.u64()?, end: reader.u64()? },
+            ZERO => Self::Zero {
+                base: reader.u64()?,
+                start: reader.u64()?,
+                end: reader.u64()?,
+            },
             LIMIT => Self::Limit {
                 base: reader.u64()?,
                 page: reader.u64()?,
@@ -135,17 +139,25 @@ pub(crate) struct Chain {
 impl Chain {
     /// The chain of a generation without records.
     pub(crate) fn new(generation: u64, nonce: u64, superblock: u64) -> Self {
-        Self { generation, nonce, sequence: 0, previous: superblock, used: 0 }
+        Self {
+            generation,
+            nonce,
+            sequence: 0,
+            previous: superblock,
+            used: 0,
+        }
     }
 
     /// The next record, for the blocks from `block` on, and its checksum.
     pub(crate) fn encode(&self, key: Key, block: u64, items: &[Item]) -> (Vec<u8>, u64) {
         let mut out = Vec::new();
-        [MAGIC, 0, self.generation, self.nonce, self.sequence, self.previous].into_iter().for_each(|w| out.put_u64(w));
+        out.put_words(&[MAGIC, 0, self.generation, self.nonce, self.sequence, self.previous]);
         out.put_u32(items.iter().map(Item::bytes).sum::<usize>() as u32);
         out.put_u32(items.len() as u32);
         out.put_u64(0);
-        items.iter().for_each(|item| item.encode(&mut out));
+        for item in items {
+            item.encode(&mut out);
+        }
         out.resize(out.len().next_multiple_of(BLOCK), 0);
         let checksum = key.checksum(block, &out[COVERED..]);
         set_word(&mut out, CHECKSUM_AT, checksum);
@@ -154,7 +166,12 @@ impl Chain {
 
     /// The chain with one record more.
     pub(crate) fn after(&self, checksum: u64, blocks: u64) -> Self {
-        Self { sequence: self.sequence + 1, previous: checksum, used: self.used + blocks, ..*self }
+        Self {
+            sequence: self.sequence + 1,
+            previous: checksum,
+            used: self.used + blocks,
+            ..*self
+        }
     }
 }
 
@@ -190,13 +207,17 @@ impl Header {
 
     /// Whether the record that fills `bytes`, found at `block`, is intact.
     pub(crate) fn is_intact(&self, key: Key, block: u64, bytes: &[u8]) -> bool {
-        bytes.get(COVERED..).is_some_and(|covered| key.checksum(block, covered) == self.checksum)
+        bytes
+            .get(COVERED..)
+            .is_some_and(|covered| key.checksum(block, covered) == self.checksum)
     }
 
     /// The items. `None` if they make no sense.
     pub(crate) fn items(&self, bytes: &[u8], address_bits: u32) -> Option<Vec<Item>> {
         let mut reader = Reader::new(bytes.get(HEADER..HEADER + self.item_bytes)?);
-        let items = (0..self.items).map(|_| Item::decode(&mut reader, address_bits)).collect::<Option<_>>();
+        let items = (0..self.items)
+            .map(|_| Item::decode(&mut reader, address_bits))
+            .collect::<Option<_>>();
         items.filter(|_| reader.is_empty())
     }
 }
@@ -207,14 +228,35 @@ mod tests {
 
     #[test]
     fn a_record_comes_back_and_its_size_is_as_announced() {
-        let record = ObjectRecord { base: 4096, pages: 2, capabilities: alloc::vec![(7, 15)], ..ObjectRecord::default() };
-        let entry = Entry { block: 77, flags: PageFlags::READ, checksum: 5 };
+        let record = ObjectRecord {
+            base: 4096,
+            pages: 2,
+            capabilities: alloc::vec![(7, 15)],
+            ..ObjectRecord::default()
+        };
+        let entry = Entry {
+            block: 77,
+            flags: PageFlags::READ,
+            checksum: 5,
+        };
         let items = [
             Item::Put(record),
             Item::Delete(8192),
-            Item::Zero { base: 4096, start: 0, end: 1 },
-            Item::Limit { base: 4096, page: 1, flags: PageFlags::WRITE },
-            Item::Page { base: 4096, page: 1, entry },
+            Item::Zero {
+                base: 4096,
+                start: 0,
+                end: 1,
+            },
+            Item::Limit {
+                base: 4096,
+                page: 1,
+                flags: PageFlags::WRITE,
+            },
+            Item::Page {
+                base: 4096,
+                page: 1,
+                entry,
+            },
         ];
         let key = Key { low: 1, high: 2 };
         let chain = Chain::new(3, 4, 5);
@@ -224,6 +266,23 @@ mod tests {
         assert!(header.is_intact(key, 10, &bytes));
         assert!(!header.is_intact(key, 11, &bytes));
         assert_eq!(header.items(&bytes, 47).as_deref(), Some(&items[..]));
-        assert_eq!(bytes.len() as u64 / 4096, record_blocks(items.iter().map(Item::bytes).sum()));
+        assert_eq!(
+            bytes.len() as u64 / 4096,
+            record_blocks(items.iter().map(Item::bytes).sum())
+        );
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn nothing_makes_the_decoder_panic(changes in proptest::collection::vec((0..4096_usize, proptest::num::u8::ANY), 0..40)) {
+            let record = ObjectRecord { base: 4096, pages: 2, ..ObjectRecord::default() };
+            let (mut bytes, _) = Chain::new(3, 4, 5).encode(Key::default(), 10, &[Item::Put(record), Item::Delete(8192)]);
+            for (at, byte) in changes {
+                bytes[at] = byte;
+            }
+            if let Some(header) = Header::decode(&bytes) {
+                let _ = header.items(&bytes, 47);
+            }
+        }
     }
 }

@@ -43,6 +43,8 @@ mod store;
 mod objects;
 mod pages;
 
+mod settle;
+
 mod checkpoint;
 mod sync;
 
@@ -55,8 +57,9 @@ mod verify;
 #[cfg(any(test, feature = "break-invariants"))]
 pub use breaks::{Breaks, Invariant};
 pub use event::{
-    BadPage, Busy, CheckpointKind, DirtyPage, DiskFull, Event, Failure, FormatError, FormatOptions, MountError, MountMode,
-    MountReport, NoObject, PageFlags, PageLookup, PutError, ReadStart, Stats, Structure, Tail, TailReason, Ticket,
+    BadPage, Busy, CheckpointKind, DirtyPage, DiskFull, Event, Failure, FormatError, FormatOptions, MountError,
+    MountMode, MountReport, NoObject, PageFlags, PageLookup, PutError, ReadStart, Stats, Structure, Tail, TailReason,
+    Ticket,
 };
 pub use objects::Objects;
 pub use record::{ObjectRecord, PdxRecord};

@@ -33,8 +33,16 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    pub(crate) const NONE: Self = Self { block: 0, flags: PageFlags::empty(), checksum: 0 };
-    const LOST: Self = Self { block: LOST, flags: PageFlags::empty(), checksum: 0 };
+    pub(crate) const NONE: Self = Self {
+        block: 0,
+        flags: PageFlags::empty(),
+        checksum: 0,
+    };
+    const LOST: Self = Self {
+        block: LOST,
+        flags: PageFlags::empty(),
+        checksum: 0,
+    };
 
     pub(crate) fn is_none(&self) -> bool {
         self.block == 0 && self.flags.is_empty()
@@ -47,7 +55,11 @@ impl Entry {
 
     /// From the two words on the disk.
     pub(crate) fn from_words([low, checksum]: [u64; 2]) -> Self {
-        Self { block: low & LOST, flags: PageFlags::from_bits_retain((low >> 48) as u16), checksum }
+        Self {
+            block: low & LOST,
+            flags: PageFlags::from_bits_retain((low >> 48) as u16),
+            checksum,
+        }
     }
 }
 
@@ -73,7 +85,9 @@ pub(crate) fn reach(levels: u8) -> u64 {
 
 /// Levels that an object of `pages` needs at most.
 pub(crate) fn levels_for(pages: u64) -> u8 {
-    (0..LEVELS_MAX).find(|&levels| pages <= reach(levels)).unwrap_or(LEVELS_MAX)
+    (0..LEVELS_MAX)
+        .find(|&levels| pages <= reach(levels))
+        .unwrap_or(LEVELS_MAX)
 }
 
 fn index_at(page: u64, level: u8) -> u64 {
@@ -172,8 +186,13 @@ impl Maps {
 
     /// Drops up to `count` clean nodes; tells how many.
     pub(crate) fn shrink(&mut self, pages: &mut impl Pages, count: usize) -> usize {
-        let clean: Vec<MapKey> =
-            self.nodes.keys().filter(|key| !self.dirty.contains(key)).take(count).copied().collect();
+        let clean: Vec<MapKey> = self
+            .nodes
+            .keys()
+            .filter(|key| !self.dirty.contains(key))
+            .take(count)
+            .copied()
+            .collect();
         for key in &clean {
             self.remove(pages, *key);
         }
@@ -202,7 +221,11 @@ impl Maps {
         }
         let mut entry = root.entry;
         for level in (1..=root.levels).rev() {
-            let key = MapKey { base, level, index: index_at(page, level) };
+            let key = MapKey {
+                base,
+                level,
+                index: index_at(page, level),
+            };
             match self.nodes.get(&key) {
                 Some(&frame) => entry = entry_in(pages.bytes(frame), index_at(page, level - 1)),
                 None if entry.block == LOST => return Walk::Lost,
@@ -210,7 +233,11 @@ impl Maps {
                 None => return Walk::Missing(Missing { key, entry }),
             }
         }
-        if entry.block == LOST { Walk::Lost } else { Walk::Entry(entry) }
+        if entry.block == LOST {
+            Walk::Lost
+        } else {
+            Walk::Entry(entry)
+        }
     }
 
     /// Grows the tree until it reaches `page`; `false` if there is no frame for a node. To be done
@@ -231,12 +258,18 @@ impl Maps {
         }
         let mut entry = root.entry;
         for level in (1..=root.levels).rev() {
-            let key = MapKey { base, level, index: index_at(page, level) };
+            let key = MapKey {
+                base,
+                level,
+                index: index_at(page, level),
+            };
             if !self.nodes.contains_key(&key) {
                 if entry.block != 0 && entry.block != LOST {
                     return Path::Missing(Missing { key, entry });
                 }
-                let Some(frame) = pages.alloc() else { return Path::NoMemory };
+                let Some(frame) = pages.alloc() else {
+                    return Path::NoMemory;
+                };
                 if entry.block == LOST {
                     self.insert_lost(pages, key, frame);
                 } else {
@@ -254,14 +287,22 @@ impl Maps {
 
     /// Puts one level on top.
     fn grow(&mut self, pages: &mut impl Pages, base: u64, root: &mut MapRoot) -> bool {
-        let top = MapKey { base, level: root.levels, index: 0 };
+        let top = MapKey {
+            base,
+            level: root.levels,
+            index: 0,
+        };
         let empty = root.entry.is_none() && !self.nodes.contains_key(&top);
         if !empty {
             let Some(frame) = pages.alloc() else { return false };
             let bytes = pages.bytes_mut(frame);
             bytes.fill(0);
             put_entry(bytes, 0, root.entry);
-            let key = MapKey { base, level: root.levels + 1, index: 0 };
+            let key = MapKey {
+                base,
+                level: root.levels + 1,
+                index: 0,
+            };
             self.insert(key, frame);
             self.dirty.insert(key);
             root.entry = Entry::NONE;
@@ -271,17 +312,45 @@ impl Maps {
     }
 
     /// Sets the entry of a page whose path is prepared; gives the old one.
-    pub(crate) fn set(&mut self, pages: &mut impl Pages, base: u64, root: &mut MapRoot, page: u64, entry: Entry) -> Entry {
-        self.set_child(pages, root, MapKey { base, level: 0, index: page }, entry)
+    pub(crate) fn set(
+        &mut self,
+        pages: &mut impl Pages,
+        base: u64,
+        root: &mut MapRoot,
+        page: u64,
+        entry: Entry,
+    ) -> Entry {
+        self.set_child(
+            pages,
+            root,
+            MapKey {
+                base,
+                level: 0,
+                index: page,
+            },
+            entry,
+        )
     }
 
     /// Sets the parent's entry for a node (or page, level 0); gives the old one.
-    pub(crate) fn set_child(&mut self, pages: &mut impl Pages, root: &mut MapRoot, child: MapKey, entry: Entry) -> Entry {
+    pub(crate) fn set_child(
+        &mut self,
+        pages: &mut impl Pages,
+        root: &mut MapRoot,
+        child: MapKey,
+        entry: Entry,
+    ) -> Entry {
         if child.level >= root.levels {
             return core::mem::replace(&mut root.entry, entry);
         }
-        let parent = MapKey { base: child.base, level: child.level + 1, index: child.index >> FANOUT_BITS };
-        let Some(&frame) = self.nodes.get(&parent) else { return Entry::NONE };
+        let parent = MapKey {
+            base: child.base,
+            level: child.level + 1,
+            index: child.index >> FANOUT_BITS,
+        };
+        let Some(&frame) = self.nodes.get(&parent) else {
+            return Entry::NONE;
+        };
         self.dirty.insert(parent);
         let bytes = pages.bytes_mut(frame);
         let old = entry_in(bytes, child.index);
@@ -310,7 +379,11 @@ impl<P: Pages> Discard<'_, P> {
     /// Drops what can be dropped now. Complete if nothing is missing; otherwise to be run again when
     /// what is missing has been read. What is done stays done, so every run gets further.
     pub(crate) fn run(&mut self, root: &mut MapRoot) {
-        let top = MapKey { base: self.base, level: root.levels, index: 0 };
+        let top = MapKey {
+            base: self.base,
+            level: root.levels,
+            index: 0,
+        };
         if let Some(entry) = self.below(top, root.entry) {
             root.entry = entry;
         }
@@ -360,7 +433,11 @@ impl<P: Pages> Discard<'_, P> {
         let mut changed = false;
         for index in first..last.saturating_add(1) {
             let entry = entry_in(self.pages.bytes(frame), index);
-            let child = MapKey { base: key.base, level: child_level, index };
+            let child = MapKey {
+                base: key.base,
+                level: child_level,
+                index,
+            };
             if let Some(new) = self.below(child, entry) {
                 put_entry(self.pages.bytes_mut(frame), index, new);
                 changed = true;
@@ -377,8 +454,15 @@ impl<P: Pages> Discard<'_, P> {
 
     fn is_empty(&self, key: MapKey, frame: Frame) -> bool {
         let bytes = self.pages.bytes(frame);
-        let first = MapKey { base: key.base, level: key.level - 1, index: key.index << FANOUT_BITS };
-        let last = MapKey { index: first.index + FANOUT - 1, ..first };
+        let first = MapKey {
+            base: key.base,
+            level: key.level - 1,
+            index: key.index << FANOUT_BITS,
+        };
+        let last = MapKey {
+            index: first.index + FANOUT - 1,
+            ..first
+        };
         bytes.iter().all(|&byte| byte == 0) && self.maps.nodes.range(first..=last).next().is_none()
     }
 }

@@ -47,7 +47,11 @@ impl Store {
     /// # Errors
     /// As [`Store::mount`].
     #[cfg(any(test, feature = "break-invariants"))]
-    pub fn mount_broken(world: &mut impl World, mode: MountMode, breaks: Breaks) -> Result<(Self, MountReport), MountError> {
+    pub fn mount_broken(
+        world: &mut impl World,
+        mode: MountMode,
+        breaks: Breaks,
+    ) -> Result<(Self, MountReport), MountError> {
         Self::mount_with(world, mode, breaks)
     }
 
@@ -106,7 +110,10 @@ impl Store {
             return Ok(());
         }
         self.nonce = world.next_u64();
-        if self.checkpoint_begin(world, Vec::new(), CheckpointKind::Periodic).is_err() {
+        if self
+            .checkpoint_begin(world, Vec::new(), CheckpointKind::Periodic)
+            .is_err()
+        {
             return Ok(());
         }
         loop {
@@ -145,19 +152,31 @@ fn find_superblocks(world: &mut impl World) -> Result<Superblocks, MountError> {
         }
     }
     let newest = good.iter().map(|(_, superblock, _)| superblock.generation).max();
-    let Some(at) = good.iter().position(|(_, superblock, _)| Some(superblock.generation) == newest) else {
-        return Err(if unfit == Unfit::Foreign { MountError::Foreign } else { MountError::Damaged(Structure::Superblock, 0) });
+    let Some(at) = good
+        .iter()
+        .position(|(_, superblock, _)| Some(superblock.generation) == newest)
+    else {
+        return Err(if unfit == Unfit::Foreign {
+            MountError::Foreign
+        } else {
+            MountError::Damaged(Structure::Superblock, 0)
+        });
     };
     let (block, current, checksum) = good.swap_remove(at);
     // A fresh store has no previous generation: its first pair of blocks is zero, not bad.
     if current.generation == 1 {
         bad.retain(|&block| block >= 2);
     }
-    let previous = good
-        .into_iter()
-        .map(|(_, superblock, _)| superblock)
-        .find(|other| other.generation + 1 == current.generation && other.key == current.key && other.geometry == current.geometry);
-    Ok(Superblocks { current, checksum, block, previous, bad })
+    let previous = good.into_iter().map(|(_, superblock, _)| superblock).find(|other| {
+        other.generation + 1 == current.generation && other.key == current.key && other.geometry == current.geometry
+    });
+    Ok(Superblocks {
+        current,
+        checksum,
+        block,
+        previous,
+        bad,
+    })
 }
 
 fn load_bitmaps(
@@ -184,7 +203,10 @@ fn load_bitmaps(
     if allocation.load(words, before.as_deref(), region) {
         Ok(allocation)
     } else {
-        Err(MountError::Damaged(Structure::Bitmap, current.geometry.bitmap_start(region)))
+        Err(MountError::Damaged(
+            Structure::Bitmap,
+            current.geometry.bitmap_start(region),
+        ))
     }
 }
 
@@ -195,7 +217,12 @@ fn load_bitmap(world: &mut impl World, superblock: &Superblock) -> Result<(Vec<u
     let mut sums = vec![0_u64; geometry.bitmap_blocks() as usize];
     let present = |start: u64, sums: &[u64]| -> Vec<Place> {
         let places = sums.iter().enumerate().filter(|&(_, &sum)| sum != 0);
-        places.map(|(at, &checksum)| Place { block: start + at as u64, checksum }).collect()
+        places
+            .map(|(at, &checksum)| Place {
+                block: start + at as u64,
+                checksum,
+            })
+            .collect()
     };
     let index = present(geometry.index_start(region), &superblock.index);
     for (place, bytes) in index.iter().zip(read_checked(world, key, &index, Structure::Bitmap)?) {
@@ -246,7 +273,11 @@ fn load_table(world: &mut impl World, superblock: &Superblock) -> Result<Table, 
         }
     }
     let sound = table.is_sound() && table.len() == superblock.objects;
-    if sound { Ok(table) } else { Err(MountError::Damaged(Structure::Table, root.block)) }
+    if sound {
+        Ok(table)
+    } else {
+        Err(MountError::Damaged(Structure::Table, root.block))
+    }
 }
 
 /// All nodes, level by level from the root.
@@ -259,7 +290,9 @@ fn read_levels(world: &mut impl World, superblock: &Superblock) -> Result<Vec<Ve
         let mut below = Vec::new();
         for (place, bytes) in next.into_iter().zip(blocks) {
             let damaged = MountError::Damaged(Structure::Table, place.block);
-            let node = as_block(&bytes).and_then(|bytes| decode(bytes, superblock.address_bits)).ok_or(damaged)?;
+            let node = as_block(&bytes)
+                .and_then(|bytes| decode(bytes, superblock.address_bits))
+                .ok_or(damaged)?;
             match &node {
                 Decoded::Inner(children) => below.extend(children.iter().map(|&(_, child)| child)),
                 // All leaves stand at the same depth.
@@ -284,7 +317,9 @@ fn read_bodies(world: &mut impl World, superblock: &Superblock, rows: Vec<Loaded
         if !row.overflow.is_empty() {
             let body = read_checked(world, superblock.key, &row.overflow, Structure::Table)?.concat();
             let first = row.overflow.first().map_or(0, |place| place.block);
-            let decoded = body.get(..length).and_then(|body| row.record.decode_body(body, superblock.address_bits));
+            let decoded = body
+                .get(..length)
+                .and_then(|body| row.record.decode_body(body, superblock.address_bits));
             decoded.ok_or(MountError::Damaged(Structure::Table, first))?;
         }
         whole.push(row);

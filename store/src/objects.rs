@@ -27,7 +27,10 @@ impl Store {
 
     /// The objects whose bases are at least `base`, in order.
     pub fn objects_from(&self, base: u64) -> Objects<'_> {
-        Objects { store: self, next: Some(base) }
+        Objects {
+            store: self,
+            next: Some(base),
+        }
     }
 
     /// Whether an object at `base` was deleted and the deletion is not yet in a durable checkpoint:
@@ -37,12 +40,20 @@ impl Store {
     }
 
     fn at_or_before(&self, address: u64) -> Option<&ObjectRecord> {
-        let changed = self.overlay.range(..=address).rev().find_map(|(_, change)| change.as_ref());
+        let changed = self
+            .overlay
+            .range(..=address)
+            .rev()
+            .find_map(|(_, change)| change.as_ref());
         let mut row = self.table.floor(address);
         while let Some(found) = row
             && self.overlay.contains_key(&found.record.base)
         {
-            row = found.record.base.checked_sub(1).and_then(|before| self.table.floor(before));
+            row = found
+                .record
+                .base
+                .checked_sub(1)
+                .and_then(|before| self.table.floor(before));
         }
         let kept = row.map(|row| &row.record);
         changed.into_iter().chain(kept).max_by_key(|record| record.base)
@@ -71,9 +82,13 @@ impl Store {
         if self.deleted.contains(&record.base) {
             return Err(PutError::DeletionPending);
         }
-        let before = record.base.checked_sub(1).and_then(|address| self.at_or_before(address));
+        let before = record
+            .base
+            .checked_sub(1)
+            .and_then(|address| self.at_or_before(address));
         let after = self.at_or_after(record.base + 1);
-        if before.is_some_and(|other| other.end() > record.base) || after.is_some_and(|other| other.base < record.end()) {
+        if before.is_some_and(|other| other.end() > record.base) || after.is_some_and(|other| other.base < record.end())
+        {
             return Err(PutError::Overlap);
         }
         let old_pages = self.object(record.base).map(|old| old.pages);
@@ -175,7 +190,11 @@ impl Store {
     /// # Errors
     /// [`DiskFull`], as for [`Store::discard_pages`].
     pub fn set_page_flags(&mut self, base: u64, page: u64, flags: crate::PageFlags) -> Result<(), DiskFull> {
-        let Some(pages) = self.object(base).map(|record| record.pages).filter(|&pages| page < pages) else {
+        let Some(pages) = self
+            .object(base)
+            .map(|record| record.pages)
+            .filter(|&pages| page < pages)
+        else {
             return Ok(());
         };
         self.room_for_change(u64::from(levels_for(pages)))?;
@@ -186,7 +205,11 @@ impl Store {
     }
 
     fn room_for_change(&self, nodes: u64) -> Result<(), DiskFull> {
-        if self.allocation.free_blocks() >= self.needed() + nodes { Ok(()) } else { Err(DiskFull) }
+        if self.allocation.free_blocks() >= self.needed() + nodes {
+            Ok(())
+        } else {
+            Err(DiskFull)
+        }
     }
 
     /// Promises the space that writing this page will take: to be asked for when a page is first
@@ -195,7 +218,10 @@ impl Store {
     /// # Errors
     /// [`DiskFull`]: the writer must not go on. The next two checkpoints may make room.
     pub fn reserve(&mut self, base: u64, page: u64) -> Result<(), DiskFull> {
-        let pages = self.object(base).map_or(1, |record| record.pages).max(page.saturating_add(1));
+        let pages = self
+            .object(base)
+            .map_or(1, |record| record.pages)
+            .max(page.saturating_add(1));
         self.promises.add(base, page, levels_for(pages));
         if self.has_room(0) {
             return Ok(());

@@ -33,23 +33,33 @@ pub(crate) enum View {
 
 impl Store {
     pub(crate) fn view(&self, world: &impl World, base: u64, page: u64) -> View {
-        let Some(record) = self.object(base) else { return View::Gone };
+        let Some(record) = self.object(base) else {
+            return View::Gone;
+        };
         if page >= record.pages {
             return View::Zero(None);
         }
         let mut limits = None;
-        for changes in [self.pending.get(&base), self.settling.get(&base)].into_iter().flatten() {
+        for changes in [self.pending.get(&base), self.settling.get(&base)]
+            .into_iter()
+            .flatten()
+        {
             limits = limits.or_else(|| changes.flags.get(&page).copied());
             if changes.is_zeroed(page) {
                 return View::Zero(limits);
             }
         }
-        let Some(row) = self.table.get(base) else { return View::Zero(limits) };
+        let Some(row) = self.table.get(base) else {
+            return View::Zero(limits);
+        };
         match self.maps.walk(world, base, &row.map, page) {
             Walk::Missing(missing) => View::Missing(missing),
             Walk::Lost => View::Lost,
             Walk::Entry(entry) => {
-                let entry = Entry { flags: limits.unwrap_or(entry.flags), ..entry };
+                let entry = Entry {
+                    flags: limits.unwrap_or(entry.flags),
+                    ..entry
+                };
                 if entry.block != 0 {
                     View::Stored(entry)
                 } else if entry.is_none() {
@@ -78,7 +88,12 @@ impl Store {
         if let View::Zero(limits) = self.view(world, base, page) {
             return ReadStart::Zero(limits);
         }
-        let read = Read { base, page, generation: self.generation, arriving: None };
+        let read = Read {
+            base,
+            page,
+            generation: self.generation,
+            arriving: None,
+        };
         self.page_reads.insert(self.next_read, read);
         self.next_read += 1;
         self.awake = true;
@@ -87,15 +102,21 @@ impl Store {
 
     /// Lets every read that waits for a node go on.
     pub(crate) fn advance_reads(&mut self, world: &mut impl World) {
-        let waiting: Vec<u64> =
-            self.page_reads.iter().filter(|(_, read)| read.arriving.is_none()).map(|(&id, _)| id).collect();
+        let waiting: Vec<u64> = self
+            .page_reads
+            .iter()
+            .filter(|(_, read)| read.arriving.is_none())
+            .map(|(&id, _)| id)
+            .collect();
         for id in waiting {
             self.advance_read(world, id);
         }
     }
 
     fn advance_read(&mut self, world: &mut impl World, id: u64) {
-        let Some(&Read { base, page, .. }) = self.page_reads.get(&id) else { return };
+        let Some(&Read { base, page, .. }) = self.page_reads.get(&id) else {
+            return;
+        };
         let outcome = match self.view(world, base, page) {
             View::Gone => Err(BadPage::Gone),
             View::Lost => Err(BadPage::Map),
@@ -120,7 +141,8 @@ impl Store {
                     if let Some(read) = self.page_reads.get_mut(&id) {
                         read.arriving = Some((frame, entry));
                     }
-                    self.io.submit(world, Operation::Read, entry.block, frame, Purpose::Page(id));
+                    self.io
+                        .submit(world, Operation::Read, entry.block, frame, Purpose::Page(id));
                     return;
                 }
             },
@@ -130,7 +152,15 @@ impl Store {
     }
 
     pub(crate) fn page_arrived(&mut self, world: &mut impl World, id: u64, result: Result<(), DiskError>) {
-        let Some(Read { base, page, arriving: Some((frame, entry)), .. }) = self.page_reads.remove(&id) else { return };
+        let Some(Read {
+            base,
+            page,
+            arriving: Some((frame, entry)),
+            ..
+        }) = self.page_reads.remove(&id)
+        else {
+            return;
+        };
         let outcome = if result.is_err() {
             Err(BadPage::Disk)
         } else if self.key.checksum(entry.block, world.bytes(frame)) == entry.checksum {
@@ -146,7 +176,12 @@ impl Store {
 
     fn tell(&mut self, base: u64, page: u64, outcome: Result<(Frame, PageFlags), BadPage>) {
         let event = match outcome {
-            Ok((frame, flags)) => Event::PageRead { base, page, frame, flags },
+            Ok((frame, flags)) => Event::PageRead {
+                base,
+                page,
+                frame,
+                flags,
+            },
             Err(reason) => {
                 self.damaged += u64::from(matches!(reason, BadPage::Checksum | BadPage::Map));
                 Event::PageBad { base, page, reason }

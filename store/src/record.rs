@@ -59,7 +59,10 @@ impl ObjectRecord {
 
     /// Whether the record respects every limit, in a space of `address_bits`.
     pub(crate) fn check(&self, address_bits: u32) -> Result<(), PutError> {
-        let end = self.pages.checked_mul(BLOCK as u64).and_then(|bytes| self.base.checked_add(bytes));
+        let end = self
+            .pages
+            .checked_mul(BLOCK as u64)
+            .and_then(|bytes| self.base.checked_add(bytes));
         let in_range = end.is_some_and(|end| end <= 1 << address_bits);
         if self.pages == 0 || !self.base.is_multiple_of(BLOCK as u64) || !in_range {
             return Err(PutError::Range);
@@ -73,7 +76,7 @@ impl ObjectRecord {
 
     /// Appends the head.
     pub(crate) fn encode_head(&self, out: &mut Vec<u8>) {
-        for word in [
+        out.put_words(&[
             self.base,
             self.pages,
             self.flags,
@@ -82,9 +85,7 @@ impl ObjectRecord {
             self.modified_ns,
             self.pager,
             self.tag,
-        ] {
-            out.put_u64(word);
-        }
+        ]);
     }
 
     /// Appends the body.
@@ -99,9 +100,7 @@ impl ObjectRecord {
             out.put_u64(pdx.password);
             out.put_u64(pdx.clist);
             out.put_u8(pdx.entries.len() as u8);
-            for &entry in &pdx.entries {
-                out.put_u64(entry);
-            }
+            out.put_words(&pdx.entries);
         }
     }
 
@@ -135,7 +134,11 @@ impl ObjectRecord {
             self.capabilities.push((reader.u64()?, reader.u8()?));
         }
         for _ in 0..pdx {
-            let mut record = PdxRecord { password: reader.u64()?, clist: reader.u64()?, entries: Vec::new() };
+            let mut record = PdxRecord {
+                password: reader.u64()?,
+                clist: reader.u64()?,
+                entries: Vec::new(),
+            };
             for _ in 0..reader.u8()? {
                 record.entries.push(reader.u64()?);
             }
@@ -152,8 +155,16 @@ mod tests {
     use proptest::prelude::*;
 
     fn any_record() -> impl Strategy<Value = ObjectRecord> {
-        let pdx = (any::<u64>(), any::<u64>(), prop::collection::vec(any::<u64>(), 0..=ENTRIES_MAX))
-            .prop_map(|(password, clist, entries)| PdxRecord { password, clist, entries });
+        let pdx = (
+            any::<u64>(),
+            any::<u64>(),
+            prop::collection::vec(any::<u64>(), 0..=ENTRIES_MAX),
+        )
+            .prop_map(|(password, clist, entries)| PdxRecord {
+                password,
+                clist,
+                entries,
+            });
         (
             0_u64..1 << 30,
             1_u64..1 << 30,

@@ -5,7 +5,7 @@ use crate::breaks::Invariant;
 use crate::event::{BadPage, Failure, MountError, MountReport, Structure, Tail, TailReason};
 use crate::geometry::RECORD_BLOCKS;
 use crate::journal::{Chain, Header, Item, record_blocks};
-use crate::map::{Entry, Path};
+use crate::map::{Entry, LEVELS_MAX, Path, reach};
 use crate::store::Store;
 use crate::world::{BLOCK, World};
 use alloc::collections::BTreeSet;
@@ -33,7 +33,9 @@ impl Region {
         }
         while (self.blocks.len() as u64) < end {
             let from = self.blocks.len() as u64;
-            let wanted: Vec<u64> = (from..(from + RECORD_BLOCKS).min(self.length)).map(|block| self.start + block).collect();
+            let wanted: Vec<u64> = (from..(from + RECORD_BLOCKS).min(self.length))
+                .map(|block| self.start + block)
+                .collect();
             let found = read_blocks(world, &wanted)?;
             self.blocks.extend(found.into_iter().map(Result::unwrap_or_default));
         }
@@ -54,27 +56,47 @@ impl Store {
             && self.breaks.keeps(Invariant::DataChecksums)
             && !self.pages_are_there(world, last)?
         {
-            report.tail.get_or_insert(Tail { sequence: last.after.sequence - 1, reason: TailReason::Data, stranded: 0 });
+            report.tail.get_or_insert(Tail {
+                sequence: last.after.sequence - 1,
+                reason: TailReason::Data,
+                stranded: 0,
+            });
             records.pop();
         }
         for record in records {
             if !self.replay(world, record.items, report)? {
-                report.tail = Some(Tail { sequence: self.journal.sequence, reason: TailReason::Nonsense, stranded: 0 });
+                report.tail = Some(Tail {
+                    sequence: self.journal.sequence,
+                    reason: TailReason::Nonsense,
+                    stranded: 0,
+                });
                 break;
             }
             report.replayed += 1;
             self.journal = record.after;
         }
+        if report.replayed > 0 && !self.table.is_sound() {
+            return Err(MountError::Damaged(Structure::Journal, region.start));
+        }
         Ok(())
     }
 
     /// The records that continue the chain without a gap.
-    fn scan(&self, world: &mut impl World, region: &mut Region, report: &mut MountReport) -> Result<Vec<Found>, MountError> {
+    fn scan(
+        &self,
+        world: &mut impl World,
+        region: &mut Region,
+        report: &mut MountReport,
+    ) -> Result<Vec<Found>, MountError> {
         let mut records = Vec::new();
         let mut chain = self.journal;
         let reason = loop {
-            let Some(front) = region.blocks(world, chain.used, 1)? else { break None };
-            let Some(header) = Header::decode(&front) else { break None };
+            let Some(front) = region.blocks(world, chain.used, 1)? else {
+                break None;
+            };
+            let Some(header) = Header::decode(&front) else {
+                break None;
+            };
             let ours = header.generation == chain.generation && header.nonce == chain.nonce;
             let next = header.sequence == chain.sequence && header.previous == chain.previous;
             if self.breaks.keeps(Invariant::Chain) && !(ours && next) {
@@ -84,19 +106,26 @@ impl Store {
             if blocks > RECORD_BLOCKS {
                 break Some(TailReason::Torn);
             }
-            let Some(bytes) = region.blocks(world, chain.used, blocks)? else { break Some(TailReason::Torn) };
+            let Some(bytes) = region.blocks(world, chain.used, blocks)? else {
+                break Some(TailReason::Torn);
+            };
             let at = region.start + chain.used;
             if bytes.len() as u64 != blocks * BLOCK as u64 || !header.is_intact(self.key, at, &bytes) {
                 break ours.then_some(TailReason::Torn);
             }
-            let Some(items) = header.items(&bytes, self.address_bits) else { break Some(TailReason::Nonsense) };
+            let Some(items) = header.items(&bytes, self.address_bits) else {
+                break Some(TailReason::Nonsense);
+            };
             chain = chain.after(header.checksum, blocks);
             records.push(Found { items, after: chain });
         };
         let stranded = self.stranded(world, region, &chain)?;
         if reason.is_some() || stranded > 0 {
-            report.tail =
-                Some(Tail { sequence: chain.sequence, reason: reason.unwrap_or(TailReason::Torn), stranded });
+            report.tail = Some(Tail {
+                sequence: chain.sequence,
+                reason: reason.unwrap_or(TailReason::Torn),
+                stranded,
+            });
         }
         Ok(records)
     }
@@ -108,7 +137,9 @@ impl Store {
         let mut at = chain.used;
         let mut end = chain.used + RECORD_BLOCKS + 1;
         while at < end {
-            let Some(front) = region.blocks(world, at, 1)? else { break };
+            let Some(front) = region.blocks(world, at, 1)? else {
+                break;
+            };
             let mut step = 1;
             if let Some(header) = Header::decode(&front)
                 && header.generation == chain.generation
@@ -132,7 +163,13 @@ impl Store {
         let entries: Vec<Entry> = record
             .items
             .iter()
-            .filter_map(|item| if let Item::Page { entry, .. } = item { Some(*entry) } else { None })
+            .filter_map(|item| {
+                if let Item::Page { entry, .. } = item {
+                    Some(*entry)
+                } else {
+                    None
+                }
+            })
             .collect();
         if entries.iter().any(|entry| !self.geometry.is_data(entry.block)) {
             return Ok(false);
@@ -140,12 +177,19 @@ impl Store {
         let blocks: Vec<u64> = entries.iter().map(|entry| entry.block).collect();
         let found = read_blocks(world, &blocks)?;
         Ok(found.iter().zip(&entries).all(|(bytes, entry)| {
-            bytes.as_ref().is_ok_and(|bytes| self.key.checksum(entry.block, bytes) == entry.checksum)
+            bytes
+                .as_ref()
+                .is_ok_and(|bytes| self.key.checksum(entry.block, bytes) == entry.checksum)
         }))
     }
 
     /// Makes what a record says; `false`, with nothing made, if it cannot be true.
-    fn replay(&mut self, world: &mut impl World, items: Vec<Item>, report: &mut MountReport) -> Result<bool, MountError> {
+    fn replay(
+        &mut self,
+        world: &mut impl World,
+        items: Vec<Item>,
+        report: &mut MountReport,
+    ) -> Result<bool, MountError> {
         if !self.is_possible(&items) {
             return Ok(false);
         }
@@ -181,9 +225,12 @@ impl Store {
                 put.insert(record.base);
                 true
             }
-            Item::Page { base, entry, .. } => {
+            Item::Page { base, page, entry } => {
                 let known = put.contains(base) || self.table.get(*base).is_some();
-                known && self.allocation.is_unused(entry.block) && blocks.insert(entry.block)
+                known
+                    && *page < reach(LEVELS_MAX)
+                    && self.allocation.is_unused(entry.block)
+                    && blocks.insert(entry.block)
             }
             Item::Delete(_) | Item::Zero { .. } | Item::Limit { .. } => true,
         })

@@ -23,7 +23,11 @@ pub(crate) struct Promises {
 }
 
 fn key_above(base: u64, page: u64, level: u8) -> MapKey {
-    MapKey { base, level, index: page.checked_shr(8 * u32::from(level)).unwrap_or(0) }
+    MapKey {
+        base,
+        level,
+        index: page.checked_shr(8 * u32::from(level)).unwrap_or(0),
+    }
 }
 
 impl Promises {
@@ -56,7 +60,9 @@ impl Promises {
     /// Takes the promise of a page back; tells whether there was one.
     pub(crate) fn remove(&mut self, base: u64, page: u64) -> bool {
         let leaf = key_above(base, page, 1);
-        let Some(set) = self.leaves.get_mut(&leaf) else { return false };
+        let Some(set) = self.leaves.get_mut(&leaf) else {
+            return false;
+        };
         let (word, bit) = ((page / 64 % 4) as usize, 1 << (page % 64));
         if set[word] & bit == 0 {
             return false;
@@ -70,7 +76,9 @@ impl Promises {
         let mut level = 2;
         while empty {
             let key = key_above(base, page, level);
-            let Some(children) = self.inner.get_mut(&key) else { break };
+            let Some(children) = self.inner.get_mut(&key) else {
+                break;
+            };
             *children -= 1;
             empty = *children == 0;
             if empty {

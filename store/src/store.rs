@@ -10,7 +10,7 @@
 
 use crate::allocation::Allocation;
 use crate::breaks::Breaks;
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, LEASE_SLACK};
 use crate::checksum::Key;
 use crate::event::{BadPage, Busy, CheckpointKind, DirtyPage, Event, Failure, MountMode, Stats, Structure, Ticket};
 use crate::geometry::Geometry;
@@ -206,6 +206,19 @@ impl Store {
         matches!(self.running, Running::Nothing) && self.queue.is_empty() && self.io.is_idle() && self.events.is_empty()
     }
 
+    /// Whether a checkpoint would make anything durable that is not (dirty pages are the caller's to
+    /// know), empty the journal or lease more slot numbers. A periodic checkpoint may be left out if not.
+    pub fn has_changes(&self) -> bool {
+        !self.changed.is_empty()
+            || !self.deleted.is_empty()
+            || !self.pending.is_empty()
+            || !self.overlay.is_empty()
+            || self.maps.dirty_len() > 0
+            || self.table.is_dirty()
+            || self.journal.used > 0
+            || self.lease.saturating_sub(self.high_water) < LEASE_SLACK / 2
+    }
+
     /// Begins to make the present state durable: the table as it now is, and `dirty`, which must
     /// name every page changed since the last checkpoint. The frames stay frozen until
     /// [`Event::PageWritten`] gives each back; [`Event::CheckpointDone`] or
@@ -213,7 +226,12 @@ impl Store {
     ///
     /// # Errors
     /// [`Busy`] if a checkpoint is running or waiting already; nothing was taken.
-    pub fn checkpoint_begin(&mut self, world: &mut impl World, dirty: Vec<DirtyPage>, kind: CheckpointKind) -> Result<(), Busy> {
+    pub fn checkpoint_begin(
+        &mut self,
+        world: &mut impl World,
+        dirty: Vec<DirtyPage>,
+        kind: CheckpointKind,
+    ) -> Result<(), Busy> {
         let _ = &world;
         if self.is_frozen() {
             return Err(Busy);
@@ -316,12 +334,20 @@ impl Store {
         }
         let frame = self.io.frame(world).ok_or(BadPage::Memory)?;
         self.loads.insert(missing.key, Load { frame, missing });
-        self.io.submit(world, Operation::Read, missing.entry.block, frame, Purpose::Node(missing.key));
+        self.io.submit(
+            world,
+            Operation::Read,
+            missing.entry.block,
+            frame,
+            Purpose::Node(missing.key),
+        );
         Ok(())
     }
 
     fn node_arrived(&mut self, world: &mut impl World, key: MapKey, result: Result<(), DiskError>) {
-        let Some(Load { frame, missing }) = self.loads.remove(&key) else { return };
+        let Some(Load { frame, missing }) = self.loads.remove(&key) else {
+            return;
+        };
         let bad = if result.is_err() {
             Some(BadPage::Disk)
         } else if self.key.checksum(missing.entry.block, world.bytes(frame)) == missing.entry.checksum {
@@ -353,7 +379,10 @@ impl Store {
 
     fn note_damage(&mut self, block: u64) {
         self.damaged += 1;
-        self.events.push_back(Event::Damaged { structure: Structure::Map, block });
+        self.events.push_back(Event::Damaged {
+            structure: Structure::Map,
+            block,
+        });
     }
 
     /// Starts reading a node that the running job needs. A node that is damaged is replaced by one
@@ -415,8 +444,16 @@ impl Store {
 
     /// Blocks that are spoken for.
     pub(crate) fn needed(&self) -> u64 {
-        let dirty = if self.is_frozen() { 0 } else { self.maps.dirty_len() as u64 };
-        let overlay = self.overlay.values().flatten().map(|record| 3 + record.body_bytes() as u64 / 4096);
+        let dirty = if self.is_frozen() {
+            0
+        } else {
+            self.maps.dirty_len() as u64
+        };
+        let overlay = self
+            .overlay
+            .values()
+            .flatten()
+            .map(|record| 3 + record.body_bytes() as u64 / 4096);
         self.promises.total() + self.budget + dirty + self.pending_cost() + self.table_cost() + overlay.sum::<u64>()
     }
 

@@ -10,6 +10,8 @@ use alloc::vec::Vec;
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GONDWANA");
 /// The version of the format.
 pub(crate) const VERSION: u32 = 1;
+/// No store lives so long; so generations can be counted on without fear of overflow.
+const GENERATION_END: u64 = 1 << 62;
 /// Flag: the last act before power-off.
 const CLEAN: u32 = 1;
 /// Offset of the checksum: the last word.
@@ -63,7 +65,7 @@ impl Superblock {
         out.put_u32(self.address_bits);
         out.put_u32(if self.clean { CLEAN } else { 0 });
         out.put_u32(self.geometry.journal as u32);
-        for word in [
+        out.put_words(&[
             self.geometry.total,
             self.generation,
             self.nonce,
@@ -75,12 +77,8 @@ impl Superblock {
             self.high_water,
             self.lease,
             self.index.len() as u64,
-        ] {
-            out.put_u64(word);
-        }
-        for &sum in &self.index {
-            out.put_u64(sum);
-        }
+        ]);
+        out.put_words(&self.index);
         out.resize(BLOCK, 0);
         // Both copies carry the checksum of the first one's place, so that they are equal.
         let checksum = self.key.checksum(block & !1, &out[..CHECKSUM_AT]);
@@ -105,23 +103,37 @@ impl Superblock {
         let intact = found.key.checksum(block & !1, &bytes[..CHECKSUM_AT]) == checksum
             && found.geometry.is_sound()
             && found.index.len() as u64 == found.geometry.index_blocks()
-            && found.generation % 2 == block / 2;
-        if intact { Ok((found, checksum)) } else { Err(Unfit::Damaged) }
+            && found.generation % 2 == block / 2
+            && (1..GENERATION_END).contains(&found.generation);
+        if intact {
+            Ok((found, checksum))
+        } else {
+            Err(Unfit::Damaged)
+        }
     }
 
     fn decode_fields(reader: &mut Reader<'_>) -> Option<Self> {
         let address_bits = reader.u32()?;
         let clean = reader.u32()? & CLEAN != 0;
         let journal = u64::from(reader.u32()?);
-        let geometry = Geometry { total: reader.u64()?, journal };
+        let geometry = Geometry {
+            total: reader.u64()?,
+            journal,
+        };
         let mut found = Self {
             generation: reader.u64()?,
             nonce: reader.u64()?,
-            key: Key { low: reader.u64()?, high: reader.u64()? },
+            key: Key {
+                low: reader.u64()?,
+                high: reader.u64()?,
+            },
             geometry,
             address_bits,
             clean,
-            table: Place { block: reader.u64()?, checksum: reader.u64()? },
+            table: Place {
+                block: reader.u64()?,
+                checksum: reader.u64()?,
+            },
             objects: reader.u64()?,
             high_water: reader.u64()?,
             lease: reader.u64()?,
@@ -151,7 +163,10 @@ mod tests {
             geometry,
             address_bits: 47,
             clean: true,
-            table: Place { block: 300, checksum: 9 },
+            table: Place {
+                block: 300,
+                checksum: 9,
+            },
             objects: 4,
             high_water: 5,
             lease: 6,

@@ -33,7 +33,11 @@ pub(crate) struct SyncRequest {
 impl SyncRequest {
     /// Bytes of its items, pages included.
     fn bytes(&self) -> usize {
-        const PAGE: Item = Item::Page { base: 0, page: 0, entry: Entry::NONE };
+        const PAGE: Item = Item::Page {
+            base: 0,
+            page: 0,
+            entry: Entry::NONE,
+        };
         self.items.iter().map(Item::bytes).sum::<usize>() + self.pages.len() * PAGE.bytes()
     }
 
@@ -98,9 +102,19 @@ impl Store {
     /// Gathers what the sync must carry.
     fn request(&mut self, ticket: Ticket, pages: Vec<DirtyPage>, objects: &[u64]) -> SyncRequest {
         let named: BTreeSet<u64> = objects.iter().copied().collect();
-        let touched: BTreeSet<u64> = pages.iter().map(|page| page.base).chain(named.iter().copied()).collect();
-        let mut request =
-            SyncRequest { ticket, pages, items: Vec::new(), changed: BTreeSet::new(), replaced: Vec::new(), share: 0 };
+        let touched: BTreeSet<u64> = pages
+            .iter()
+            .map(|page| page.base)
+            .chain(named.iter().copied())
+            .collect();
+        let mut request = SyncRequest {
+            ticket,
+            pages,
+            items: Vec::new(),
+            changed: BTreeSet::new(),
+            replaced: Vec::new(),
+            share: 0,
+        };
         for base in touched {
             let changed = self.changed.remove(&base);
             if changed {
@@ -111,14 +125,26 @@ impl Store {
                 None if changed => request.items.push(Item::Delete(base)),
                 _ => {}
             }
-            let Some(mut changes) = self.pending.get(&base).cloned() else { continue };
+            let Some(mut changes) = self.pending.get(&base).cloned() else {
+                continue;
+            };
             // What the sync writes is newer than what is pending.
-            request.pages.iter().filter(|page| page.base == base).for_each(|page| changes.punch(page.page));
+            request
+                .pages
+                .iter()
+                .filter(|page| page.base == base)
+                .for_each(|page| changes.punch(page.page));
             if changes.journaled == Journaled::No {
                 changes.journaled = Journaled::Yes;
-                let zeroed = changes.zeroed.iter().map(|(&start, &end)| Item::Zero { base, start, end });
+                let zeroed = changes
+                    .zeroed
+                    .iter()
+                    .map(|(&start, &end)| Item::Zero { base, start, end });
                 request.items.extend(zeroed);
-                let limits = changes.flags.iter().map(|(&page, &flags)| Item::Limit { base, page, flags });
+                let limits = changes
+                    .flags
+                    .iter()
+                    .map(|(&page, &flags)| Item::Limit { base, page, flags });
                 request.items.extend(limits);
             }
             request.replaced.push((base, changes));
@@ -288,9 +314,18 @@ impl SyncGroup {
             }
             let block = store.take_block(&mut self.requests[at.0].share)?;
             let checksum = store.key.checksum(block, world.bytes(page.frame));
-            self.places.insert(at, Entry { block, flags: page.flags, checksum });
+            self.places.insert(
+                at,
+                Entry {
+                    block,
+                    flags: page.flags,
+                    checksum,
+                },
+            );
             self.outstanding += 1;
-            store.io.submit(world, Operation::Write, block, page.frame, Purpose::Resident);
+            store
+                .io
+                .submit(world, Operation::Write, block, page.frame, Purpose::Resident);
         }
         self.unready.extend(blocked);
         if self.unready.is_empty() {
@@ -306,7 +341,11 @@ impl SyncGroup {
             items.append(&mut request.items);
             for (at, page) in request.pages.iter().enumerate() {
                 if let Some(&entry) = self.places.get(&(number, at)) {
-                    items.push(Item::Page { base: page.base, page: page.page, entry });
+                    items.push(Item::Page {
+                        base: page.base,
+                        page: page.page,
+                        entry,
+                    });
                 }
             }
         }
@@ -319,7 +358,13 @@ impl SyncGroup {
             let frame = store.io.frame(world).ok_or(Failure::Memory)?;
             world.bytes_mut(frame).copy_from_slice(piece);
             self.outstanding += 1;
-            store.io.submit(world, Operation::Write, start + at as u64, frame, Purpose::Scratch(frame));
+            store.io.submit(
+                world,
+                Operation::Write,
+                start + at as u64,
+                frame,
+                Purpose::Scratch(frame),
+            );
         }
         Ok(())
     }
@@ -332,8 +377,11 @@ impl SyncGroup {
         for (&(request, at), &entry) in &self.places {
             let page = self.requests[request].pages[at];
             // The object may have been deleted meanwhile; the record still names the block.
-            let replaced =
-                if store.table.get(page.base).is_some() { store.set_entry(world, page.base, page.page, entry) } else { entry };
+            let replaced = if store.table.get(page.base).is_some() {
+                store.set_entry(world, page.base, page.page, entry)
+            } else {
+                entry
+            };
             store.allocation.free(replaced.block);
         }
     }
@@ -358,7 +406,9 @@ impl SyncGroup {
         };
         // The record may have reached the disk all the same: its blocks stay pinned like any
         // others, nothing may follow it, and what relied on it fails too.
-        self.places.values().for_each(|entry| store.allocation.free(entry.block));
+        self.places
+            .values()
+            .for_each(|entry| store.allocation.free(entry.block));
         store.journal_state = JournalState::Closed;
         for request in self.requests {
             store.undo(request, |ticket| Event::SyncFailed(ticket, reason));

@@ -70,8 +70,19 @@ pub(crate) struct Table {
 impl Table {
     /// An empty tree that need not be written.
     pub(crate) fn new() -> Self {
-        let root = Node { place: Place::default(), dirty: false, body: Body::Leaf(Vec::new()) };
-        Self { nodes: vec![root], vacant: Vec::new(), root: 0, rows: 0, overflow: 0, released: Vec::new() }
+        let root = Node {
+            place: Place::default(),
+            dirty: false,
+            body: Body::Leaf(Vec::new()),
+        };
+        Self {
+            nodes: vec![root],
+            vacant: Vec::new(),
+            root: 0,
+            rows: 0,
+            overflow: 0,
+            released: Vec::new(),
+        }
     }
 
     /// Objects.
@@ -131,7 +142,10 @@ impl Table {
             }
             Body::Inner(children) => {
                 let after = children.partition_point(|&(key, _)| key <= address);
-                children[..after].iter().rev().find_map(|&(_, child)| self.floor_in(child, address))
+                children[..after]
+                    .iter()
+                    .rev()
+                    .find_map(|&(_, child)| self.floor_in(child, address))
             }
         }
     }
@@ -146,7 +160,9 @@ impl Table {
             Body::Leaf(rows) => rows.get(rows.partition_point(|row| row.record.base < address)),
             Body::Inner(children) => {
                 let first = children.partition_point(|&(key, _)| key <= address).saturating_sub(1);
-                children[first..].iter().find_map(|&(_, child)| self.ceiling_in(child, address))
+                children[first..]
+                    .iter()
+                    .find_map(|&(_, child)| self.ceiling_in(child, address))
             }
         }
     }
@@ -163,7 +179,11 @@ impl Table {
     }
 
     fn add(&mut self, body: Body) -> NodeId {
-        let node = Node { place: Place::default(), dirty: true, body };
+        let node = Node {
+            place: Place::default(),
+            dirty: true,
+            body,
+        };
         if let Some(id) = self.vacant.pop() {
             self.nodes[id as usize] = node;
             return id;
@@ -183,7 +203,13 @@ impl Table {
                     let new = Row::new(record, old.map);
                     self.overflow = self.overflow + new.overflow.len() as u64 - old.overflow.len() as u64;
                     let replaced = core::mem::replace(old, new);
-                    self.released.extend(replaced.overflow.iter().map(|place| place.block).filter(|&block| block != 0));
+                    self.released.extend(
+                        replaced
+                            .overflow
+                            .iter()
+                            .map(|place| place.block)
+                            .filter(|&block| block != 0),
+                    );
                 } else {
                     let new = Row::new(record, MapRoot::default());
                     self.overflow += new.overflow.len() as u64;
@@ -193,7 +219,9 @@ impl Table {
                 self.split_leaf(id)
             }
             Body::Inner(children) => {
-                let at = children.partition_point(|&(key, _)| key <= record.base).saturating_sub(1);
+                let at = children
+                    .partition_point(|&(key, _)| key <= record.base)
+                    .saturating_sub(1);
                 let child = children[at].1;
                 let (key, right) = self.put_in(child, record)?;
                 if let Body::Inner(children) = &mut self.nodes[id as usize].body {
@@ -205,7 +233,9 @@ impl Table {
     }
 
     fn split_leaf(&mut self, id: NodeId) -> Option<(u64, NodeId)> {
-        let Body::Leaf(rows) = &mut self.nodes[id as usize].body else { return None };
+        let Body::Leaf(rows) = &mut self.nodes[id as usize].body else {
+            return None;
+        };
         let total: usize = rows.iter().map(row_bytes).sum();
         if total <= LEAF_BYTES {
             return None;
@@ -221,7 +251,9 @@ impl Table {
     }
 
     fn split_inner(&mut self, id: NodeId) -> Option<(u64, NodeId)> {
-        let Body::Inner(children) = &mut self.nodes[id as usize].body else { return None };
+        let Body::Inner(children) = &mut self.nodes[id as usize].body else {
+            return None;
+        };
         if children.len() <= INNER_MAX {
             return None;
         }
@@ -260,7 +292,8 @@ impl Table {
         let row = self.remove_in(self.root, base)?;
         self.rows -= 1;
         self.overflow -= row.overflow.len() as u64;
-        self.released.extend(row.overflow.iter().map(|place| place.block).filter(|&block| block != 0));
+        self.released
+            .extend(row.overflow.iter().map(|place| place.block).filter(|&block| block != 0));
         self.lower_root();
         Some(row.map)
     }
@@ -299,7 +332,9 @@ impl Table {
         }
         let pairs = [(at, at + 1), (at.wrapping_sub(1), at)];
         let fitting = pairs.into_iter().find(|&(left, right)| {
-            let (Some(&(_, left)), Some(&(_, right))) = (children.get(left), children.get(right)) else { return false };
+            let (Some(&(_, left)), Some(&(_, right))) = (children.get(left), children.get(right)) else {
+                return false;
+            };
             self.fill(left).0 + self.fill(right).0 <= capacity
         });
         if let Some((left, right)) = fitting {
@@ -309,7 +344,9 @@ impl Table {
 
     /// Moves all of the right child into the left one.
     fn join(&mut self, id: NodeId, left: usize, right: usize) {
-        let Body::Inner(children) = &mut self.nodes[id as usize].body else { return };
+        let Body::Inner(children) = &mut self.nodes[id as usize].body else {
+            return;
+        };
         let (key, gone) = children.remove(right);
         let kept = children[left].1;
         let body = self.drop_node(gone);
@@ -356,6 +393,11 @@ impl Table {
         core::mem::take(&mut self.released)
     }
 
+    /// Whether the next checkpoint has anything to write.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.nodes[self.root as usize].dirty
+    }
+
     /// Whether a block belonged to a part that is gone and is not yet set free.
     pub(crate) fn is_released(&self, block: u64) -> bool {
         self.released.contains(&block)
@@ -390,7 +432,9 @@ impl Table {
         match part {
             Part::Node(id) => core::mem::replace(&mut self.nodes[id as usize].place, new),
             Part::Overflow(id, at, index) => {
-                let Body::Leaf(rows) = &mut self.nodes[id as usize].body else { return Place::default() };
+                let Body::Leaf(rows) = &mut self.nodes[id as usize].body else {
+                    return Place::default();
+                };
                 let place = rows.get_mut(at).and_then(|row| row.overflow.get_mut(index));
                 place.map_or(Place::default(), |place| core::mem::replace(place, new))
             }
@@ -414,7 +458,11 @@ impl Table {
             self.rows += rows.len() as u64;
             self.overflow += rows.iter().map(|row| row.overflow.len() as u64).sum::<u64>();
         }
-        self.nodes.push(Node { place, dirty: false, body });
+        self.nodes.push(Node {
+            place,
+            dirty: false,
+            body,
+        });
         (self.nodes.len() - 1) as NodeId
     }
 
@@ -463,7 +511,12 @@ mod tests {
     use proptest::prelude::*;
 
     fn record(slot: u64, capabilities: usize) -> ObjectRecord {
-        ObjectRecord { base: slot << 21, pages: 1, capabilities: vec![(1, 15); capabilities], ..ObjectRecord::default() }
+        ObjectRecord {
+            base: slot << 21,
+            pages: 1,
+            capabilities: vec![(1, 15); capabilities],
+            ..ObjectRecord::default()
+        }
     }
 
     proptest! {

@@ -165,29 +165,53 @@ impl<W: World> Check<'_, W> {
         }
         self.reach(place.block);
         if self.read(place)?.is_none() {
-            self.find(Finding::Damaged { structure: Structure::Table, block: place.block, base: 0, page: 0 });
+            self.find(Finding::Damaged {
+                structure: Structure::Table,
+                block: place.block,
+                base: 0,
+                page: 0,
+            });
         }
         Ok(())
     }
 
     fn map(&mut self, base: u64, root: &MapRoot, pages: u64) -> Result<(), MountError> {
-        self.below(MapKey { base, level: root.levels, index: 0 }, root.entry, pages)
+        self.below(
+            MapKey {
+                base,
+                level: root.levels,
+                index: 0,
+            },
+            root.entry,
+            pages,
+        )
     }
 
     fn below(&mut self, key: MapKey, entry: Entry, pages: u64) -> Result<(), MountError> {
         if key.level == 0 {
             return self.page(key, entry, pages);
         }
-        let place = Place { block: entry.block, checksum: entry.checksum };
+        let place = Place {
+            block: entry.block,
+            checksum: entry.checksum,
+        };
         let mut bytes = None;
         if entry.block == LOST {
-            self.find(Finding::Lost { base: key.base, page: first_page(key) });
+            self.find(Finding::Lost {
+                base: key.base,
+                page: first_page(key),
+            });
         } else if entry.block != 0 {
             self.reach(entry.block);
             bytes = self.read(place)?;
             if bytes.is_none() {
                 let page = first_page(key);
-                self.find(Finding::Damaged { structure: Structure::Map, block: entry.block, base: key.base, page });
+                self.find(Finding::Damaged {
+                    structure: Structure::Map,
+                    block: entry.block,
+                    base: key.base,
+                    page,
+                });
             }
         }
         // What is in memory is newer than what is on the disk.
@@ -195,9 +219,15 @@ impl<W: World> Check<'_, W> {
             bytes = Some(self.world.bytes(frame).to_vec());
         }
         let Some(bytes) = bytes else { return Ok(()) };
-        let Ok(bytes) = <&[u8; BLOCK]>::try_from(&bytes[..]) else { return Ok(()) };
+        let Ok(bytes) = <&[u8; BLOCK]>::try_from(&bytes[..]) else {
+            return Ok(());
+        };
         for slot in 0..FANOUT {
-            let child = MapKey { level: key.level - 1, index: key.index * FANOUT + slot, ..key };
+            let child = MapKey {
+                level: key.level - 1,
+                index: key.index * FANOUT + slot,
+                ..key
+            };
             let entry = entry_in(bytes, slot);
             if !entry.is_none() || self.store.maps.contains(child) {
                 self.below(child, entry, pages)?;
@@ -211,17 +241,33 @@ impl<W: World> Check<'_, W> {
             return Ok(());
         }
         if entry.block == LOST {
-            self.find(Finding::Lost { base: key.base, page: key.index });
+            self.find(Finding::Lost {
+                base: key.base,
+                page: key.index,
+            });
             return Ok(());
         }
         self.tally.pages += 1;
         self.reach(entry.block);
-        let pending = self.store.pending.get(&key.base).is_some_and(|changes| changes.is_zeroed(key.index));
+        let pending = self
+            .store
+            .pending
+            .get(&key.base)
+            .is_some_and(|changes| changes.is_zeroed(key.index));
         if key.index >= pages && !pending {
-            self.find(Finding::BeyondEnd { base: key.base, page: key.index });
+            self.find(Finding::BeyondEnd {
+                base: key.base,
+                page: key.index,
+            });
         }
-        self.batch.push((key.base, key.index, entry));
-        if self.batch.len() >= BATCH { self.read_batch() } else { Ok(()) }
+        if self.store.geometry.is_data(entry.block) {
+            self.batch.push((key.base, key.index, entry));
+        }
+        if self.batch.len() >= BATCH {
+            self.read_batch()
+        } else {
+            Ok(())
+        }
     }
 
     fn read_batch(&mut self) -> Result<(), MountError> {
@@ -230,7 +276,12 @@ impl<W: World> Check<'_, W> {
         for ((base, page, entry), bytes) in batch.into_iter().zip(read_blocks(self.world, &blocks)?) {
             let intact = bytes.is_ok_and(|bytes| self.store.key.checksum(entry.block, &bytes) == entry.checksum);
             if !intact {
-                self.find(Finding::Damaged { structure: Structure::Page, block: entry.block, base, page });
+                self.find(Finding::Damaged {
+                    structure: Structure::Page,
+                    block: entry.block,
+                    base,
+                    page,
+                });
             }
         }
         Ok(())

@@ -10,8 +10,8 @@ mod plain;
 use plain::PlainWorld;
 use std::fmt::Write;
 use store::{
-    BLOCK, CheckpointKind, DirtyPage, Event, FormatOptions, MountMode, ObjectRecord, PageFlags, PageLookup, Pages, PdxRecord,
-    ReadStart, Store,
+    BLOCK, CheckpointKind, DirtyPage, Event, FormatOptions, MountMode, ObjectRecord, PageFlags, PageLookup, Pages,
+    PdxRecord, ReadStart, Store,
 };
 
 const BLOCKS: u64 = 400;
@@ -40,15 +40,28 @@ fn record(base: u64, pages: u64) -> ObjectRecord {
 }
 
 fn crowded() -> ObjectRecord {
-    let pdx = PdxRecord { password: 77, clist: SMALL, entries: (0..192).map(|at| CROWDED + 16 * at).collect() };
-    ObjectRecord { capabilities: (0..128).map(|at| (at, 5)).collect(), pdx: vec![pdx], ..record(CROWDED, 2) }
+    let pdx = PdxRecord {
+        password: 77,
+        clist: SMALL,
+        entries: (0..192).map(|at| CROWDED + 16 * at).collect(),
+    };
+    ObjectRecord {
+        capabilities: (0..128).map(|at| (at, 5)).collect(),
+        pdx: vec![pdx],
+        ..record(CROWDED, 2)
+    }
 }
 
 fn page(world: &mut PlainWorld, base: u64, page: u64, stamp: u8) -> DirtyPage {
     let frame = world.alloc().expect("memory");
     world.bytes_mut(frame).fill(0);
     world.bytes_mut(frame)[..8].fill(stamp);
-    DirtyPage { base, page, frame, flags: PageFlags::READ | PageFlags::WRITE }
+    DirtyPage {
+        base,
+        page,
+        frame,
+        flags: PageFlags::READ | PageFlags::WRITE,
+    }
 }
 
 fn finish(store: &mut Store, world: &mut PlainWorld) {
@@ -63,7 +76,11 @@ fn finish(store: &mut Store, world: &mut PlainWorld) {
 
 /// The life that the golden image has behind it.
 fn live(world: &mut PlainWorld) {
-    let options = FormatOptions { first_slot: 100, journal_blocks: Some(8), ..FormatOptions::default() };
+    let options = FormatOptions {
+        first_slot: 100,
+        journal_blocks: Some(8),
+        ..FormatOptions::default()
+    };
     Store::format(world, &options).expect("format");
     let (mut store, _) = Store::mount(world, MountMode::ReadWrite).expect("mount");
     for record in [record(SMALL, 1), record(SPARSE, 1000), crowded(), record(DELETED, 1)] {
@@ -71,9 +88,17 @@ fn live(world: &mut PlainWorld) {
     }
     store.raise_high_water(120);
     store.set_page_flags(SPARSE, 9, PageFlags::EXECUTE).expect("limits");
-    let pages = [(SMALL, 0, 1), (SPARSE, 0, 2), (SPARSE, 999, 3), (CROWDED, 1, 4), (DELETED, 0, 5)];
+    let pages = [
+        (SMALL, 0, 1),
+        (SPARSE, 0, 2),
+        (SPARSE, 999, 3),
+        (CROWDED, 1, 4),
+        (DELETED, 0, 5),
+    ];
     let pages = pages.map(|(base, at, stamp)| page(world, base, at, stamp)).to_vec();
-    store.checkpoint_begin(world, pages, CheckpointKind::Periodic).expect("idle");
+    store
+        .checkpoint_begin(world, pages, CheckpointKind::Periodic)
+        .expect("idle");
     finish(&mut store, world);
     // From here on all is in the journal.
     store.put_object(&record(LATE, 3)).expect("put");
@@ -91,9 +116,16 @@ fn to_text(world: &PlainWorld) -> String {
     let mut text = String::new();
     for (block, bytes) in world.disk.iter().filter(|(_, bytes)| **bytes != [0; BLOCK]) {
         writeln!(text, "block {block}").expect("a string");
-        for (at, line) in bytes.chunks(LINE).enumerate().filter(|(_, line)| line.iter().any(|&byte| byte != 0)) {
-            let hex: String = line.iter().map(|byte| format!("{byte:02x}")).collect();
-            writeln!(text, "{:03x} {hex}", at * LINE).expect("a string");
+        for (at, line) in bytes
+            .chunks(LINE)
+            .enumerate()
+            .filter(|(_, line)| line.iter().any(|&byte| byte != 0))
+        {
+            write!(text, "{:03x} ", at * LINE).expect("a string");
+            for byte in line {
+                write!(text, "{byte:02x}").expect("a string");
+            }
+            text.push('\n');
         }
     }
     text
@@ -132,23 +164,39 @@ fn stamp(store: &mut Store, world: &mut PlainWorld, base: u64, at: u64) -> u8 {
     }
 }
 
-fn check(world: &mut PlainWorld, mode: MountMode) {
+fn check(world: &mut PlainWorld, mode: MountMode, stored_pages: u64) {
     let (mut store, report) = Store::mount(world, mode).expect("the image opens");
-    assert_eq!((report.generation, report.replayed, report.tail, report.clean), (3, 2, None, false));
-    assert_eq!(report.first_slot, 120 + 1024);
+    assert_eq!(
+        (report.generation, report.replayed, report.tail, report.clean),
+        (3, 2, None, false)
+    );
+    assert_eq!(report.first_slot, 120 + 4096);
     let records: Vec<ObjectRecord> = store.objects().cloned().collect();
-    assert_eq!(records, [record(SMALL, 1), record(SPARSE, 1000), crowded(), record(LATE, 3)]);
-    for (base, at, wanted) in
-        [(SMALL, 0, 7), (SPARSE, 0, 0), (SPARSE, 1, 0), (SPARSE, 999, 3), (CROWDED, 0, 0), (CROWDED, 1, 4), (LATE, 2, 6)]
-    {
+    assert_eq!(
+        records,
+        [record(SMALL, 1), record(SPARSE, 1000), crowded(), record(LATE, 3)]
+    );
+    for (base, at, wanted) in [
+        (SMALL, 0, 7),
+        (SPARSE, 0, 0),
+        (SPARSE, 1, 0),
+        (SPARSE, 999, 3),
+        (CROWDED, 0, 0),
+        (CROWDED, 1, 4),
+        (LATE, 2, 6),
+    ] {
         assert_eq!(stamp(&mut store, world, base, at), wanted, "page {at} of {base:#x}");
     }
     assert_eq!(store.page_flags(world, SPARSE, 9), PageLookup::Zero(PageFlags::EXECUTE));
-    assert_eq!(store.page_flags(world, SMALL, 0), PageLookup::Stored(PageFlags::READ | PageFlags::WRITE));
+    assert_eq!(
+        store.page_flags(world, SMALL, 0),
+        PageLookup::Stored(PageFlags::READ | PageFlags::WRITE)
+    );
     let mut findings = Vec::new();
-    let tally = store.verify(world, &mut |finding| findings.push(finding)).expect("memory");
-    // Two of the pages are zero or deleted already, and go with the next checkpoint.
-    assert_eq!((findings, tally.objects, tally.pages), (Vec::new(), 4, 6));
+    let tally = store
+        .verify(world, &mut |finding| findings.push(finding))
+        .expect("memory");
+    assert_eq!((findings, tally.objects, tally.pages), (Vec::new(), 4, stored_pages));
 }
 
 #[test]
@@ -160,7 +208,8 @@ fn an_image_of_version_1_opens() {
     }
     let text = std::fs::read_to_string(FILE).expect("the golden file is there");
     let mut world = from_text(&text);
-    check(&mut world, MountMode::ReadOnly);
+    // Two of the pages are zero or deleted already, and go with the next checkpoint.
+    check(&mut world, MountMode::ReadOnly, 6);
     assert_eq!(to_text(&world), text, "a read-only mount wrote");
-    check(&mut world, MountMode::ReadWrite);
+    check(&mut world, MountMode::ReadWrite, 4);
 }

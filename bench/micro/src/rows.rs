@@ -40,6 +40,9 @@ const fn row(name: &'static str, text: &'static str, run: fn(&'static str) -> Re
     Measurement { name, text, run }
 }
 
+/// The row that mostly waits.
+pub const WAITS: &str = "page-flush";
+
 /// All rows.
 pub static ROWS: &[Measurement] = &[
     row(
@@ -97,7 +100,7 @@ pub static ROWS: &[Measurement] = &[
         "writing to a further page of an object for the first time",
         first_touch,
     ),
-    row("page-flush", "putting one changed page on stable storage", page_flush),
+    row(WAITS, "putting one changed page on stable storage", page_flush),
 ];
 
 fn null_call(name: &'static str) -> Result<Samples> {

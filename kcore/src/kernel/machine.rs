@@ -218,6 +218,11 @@ impl<H: Hardware> Machine for Kernel<H> {
     }
 
     fn portal_leave(&mut self, thread: ThreadId, error: u64, value: u64, value2: u64) -> Option<PortalFrame> {
+        if self.threads.get(thread).depth > 0 && self.processor.current == thread.index() as u32 {
+            // A crossing even where caller and callee share a space: the processor is set up anew, or
+            // the vector unit would stay on with what the callee left in it.
+            self.processor.space = SpaceId::NONE;
+        }
         let thread = self.threads.get_mut(thread);
         let frame = *thread.frames.get((thread.depth as usize).wrapping_sub(1))?;
         let callee = thread.space;

@@ -263,7 +263,12 @@ pub fn revoke(shell: &mut Shell, arguments: &[&str]) -> Outcome {
         return said(format!("revoke: '{text}' is not a password"));
     };
     let address = find(shell, name)?.capability.address;
-    call::obj_passwd(address, password, 0)?;
+    match call::obj_passwd(address, password, 0) {
+        Err(abi::Error::BadArgument) => {
+            return said(format!("revoke: {name} has no such password; 'caps {name}' shows some"));
+        }
+        other => other?,
+    };
     // A password that is gone is of no use in the Clist either.
     match Clist::root()?.remove(Capability { address, password }) {
         Ok(()) | Err(Error::Clist(names::clist::Error::NotFound)) => Ok(()),

@@ -10,7 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use store::{Breaks, Invariant};
 
 const SEEDS: u64 = 2000;
-const GOOD: Options = Options { breaks: Breaks::NONE, blocks: 900, steps: 250, failing: 0 };
+const GOOD: Options = Options {
+    breaks: Breaks::NONE,
+    blocks: 900,
+    steps: 250,
+    failing: 0,
+};
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
@@ -27,11 +32,15 @@ fn run_seeds(name: &str, seeds: u64, options: Options) -> Tally {
         let mut tally = Tally::default();
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(&seed) = seeds.get(at as usize) else { return tally };
-            match std::panic::catch_unwind(|| run(seed, options)) {
-                Ok(Ok(found)) => tally.add(&found),
-                Ok(Err(what)) => panic!("{name}, seed {seed}: {what}\nto repeat: GOND_SEED={seed} cargo test -p sim {name}"),
-                Err(_) => panic!("{name}, seed {seed}: panicked\nto repeat: GOND_SEED={seed} cargo test -p sim {name}"),
+            let Some(&seed) = seeds.get(at as usize) else {
+                return tally;
+            };
+            let outcome = std::panic::catch_unwind(|| run(seed, options)).unwrap_or_else(|_| Err("panicked".into()));
+            match outcome {
+                Ok(found) => tally.add(&found),
+                Err(what) => {
+                    panic!("{name}, seed {seed}: {what}\nto repeat: GOND_SEED={seed} cargo test -p sim {name}")
+                }
             }
         }
     };
@@ -68,7 +77,11 @@ fn a_full_disk_loses_nothing() {
 
 #[test]
 fn a_failing_disk_loses_nothing() {
-    let tally = run_seeds("a_failing_disk_loses_nothing", SEEDS / 5, Options { failing: 60, ..GOOD });
+    let tally = run_seeds(
+        "a_failing_disk_loses_nothing",
+        SEEDS / 5,
+        Options { failing: 60, ..GOOD },
+    );
     if number("GOND_SEED").is_none() {
         assert!(tally.failed_checkpoints > 0 && tally.failed_syncs > 0);
     }
@@ -78,16 +91,18 @@ fn a_failing_disk_loses_nothing() {
 #[test]
 fn every_broken_invariant_shows() {
     for invariant in Invariant::ALL {
-        let options = Options { breaks: Breaks::without(invariant), ..GOOD };
+        let options = Options {
+            breaks: Breaks::without(invariant),
+            ..GOOD
+        };
         let caught = (0..2000).find_map(|seed| {
-            let hush = std::panic::catch_unwind(|| run(seed, options));
-            match hush {
-                Ok(Ok(_)) => None,
-                Ok(Err(what)) => Some((seed, what)),
-                Err(_) => Some((seed, "panicked".into())),
-            }
+            let outcome = std::panic::catch_unwind(|| run(seed, options)).unwrap_or_else(|_| Err("panicked".into()));
+            outcome.err().map(|what| (seed, what))
         });
         let (seed, what) = caught.unwrap_or_else(|| panic!("nothing notices that {invariant:?} is broken"));
-        println!("{invariant:?}: seed {seed}: {}", what.chars().take(160).collect::<String>());
+        println!(
+            "{invariant:?}: seed {seed}: {}",
+            what.chars().take(160).collect::<String>()
+        );
     }
 }

@@ -27,7 +27,12 @@ pub fn fill(stamp: u64, bytes: &mut [u8; BLOCK]) {
         return;
     }
     for (at, word) in bytes.chunks_exact_mut(8).enumerate() {
-        word.copy_from_slice(&stamp.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(at as u64).to_le_bytes());
+        word.copy_from_slice(
+            &stamp
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                .wrapping_add(at as u64)
+                .to_le_bytes(),
+        );
     }
 }
 

@@ -17,7 +17,14 @@ pub struct PlainWorld {
 impl PlainWorld {
     /// With an empty disk.
     pub fn new(blocks: u64) -> Self {
-        Self { disk: BTreeMap::new(), blocks, memory: Vec::new(), free: Vec::new(), done: VecDeque::new(), chance: 0 }
+        Self {
+            disk: BTreeMap::new(),
+            blocks,
+            memory: Vec::new(),
+            free: Vec::new(),
+            done: VecDeque::new(),
+            chance: 0,
+        }
     }
 }
 
@@ -65,7 +72,10 @@ impl Disk for PlainWorld {
 
 impl Random for PlainWorld {
     fn next_u64(&mut self) -> u64 {
-        self.chance = self.chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.chance = self
+            .chance
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         self.chance
     }
 }

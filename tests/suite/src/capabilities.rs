@@ -55,7 +55,7 @@ fn each_right(_: &Setting) -> Outcome {
 }
 
 fn owner_rights(_: &Setting) -> Outcome {
-    let parts = [Rights::R, Rights::W, Rights::X, Rights::D, Rights::P, Rights::RWX];
+    let parts = [Rights::R, Rights::W, Rights::X, Rights::D, Rights::RWX];
     for rights in parts {
         let object = object_with_return()?;
         let (clist, _) = clist_granting(&object, rights)?;

@@ -228,9 +228,10 @@ fn kill_list(_: &Setting) -> Outcome {
     let password = rt::call::random_read()? | 1;
     let (clist, _) = clist_granting(&list, Rights::RW)?;
     let apd = assistant::apd_of(&[&clist]);
+    // Nothing is made between the assistant's end and the look: addresses may be used again at once.
+    let mut own = rt::Clist::create()?;
     run_well("make-objects", &[list.base(), OBJECTS, password], &assistant::confined(&apd), 0)?;
     let kept = arch::load(list.base() + 8 * (OBJECTS - 1));
-    let mut own = rt::Clist::create()?;
     own.insert(abi::layout::Capability { address: kept, password })?;
     call::apd_insert(0, own.object().base())?;
     for index in 0..OBJECTS - 1 {

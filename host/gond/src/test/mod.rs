@@ -106,6 +106,12 @@ impl Bench<'_> {
         self.tally.passed += count;
     }
 
+    /// Prints something that the reader of a successful run wants to know.
+    pub fn tell(&mut self, text: &str) {
+        self.job.clear();
+        println!("{:10} {text}", self.stage);
+    }
+
     /// Shows what is going on.
     pub fn step(&mut self, detail: &str) {
         self.job.step(detail);

@@ -42,11 +42,11 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     let options = ReplayOptions { seed, per_epoch: DISKS };
     let mut progress = |done, all| bench.step(&format!("replaying what was recorded: flush {done} of {all}"));
     let report = blklog::replay(&log, base, blocks, options, &mut progress).context("the recording cannot be read")?;
-    let name = format!(
-        "{} disks with lost and torn writes, of {} flushes and {} writes",
+    bench.tell(&format!(
+        "{} disks with lost and torn writes were made of a recording of {} flushes and {} writes",
         report.images, report.epochs, report.writes
-    );
-    bench.report(&name, judge(&report, seed));
+    ));
+    bench.report("every disk with lost and torn writes is sound", judge(&report, seed));
     Ok(())
 }
 

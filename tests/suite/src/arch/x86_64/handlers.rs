@@ -22,6 +22,7 @@ const DEED_NONE: u64 = 0;
 const DEED_ALLOW: u64 = 1;
 const DEED_FAULT: u64 = 2;
 const DEED_RETURN_NONSENSE: u64 = 3;
+const DEED_RETRY_FEW: u64 = 4;
 
 extern "C" fn handler(kind: u64, address: u64, instruction: u64, wanted: u64) -> ! {
     CALLS.fetch_add(1, Relaxed);
@@ -45,6 +46,7 @@ extern "C" fn handler(kind: u64, address: u64, instruction: u64, wanted: u64) ->
                 }
             }
         }
+        DEED_RETRY_FEW if CALLS.load(Relaxed) > 3 => ACTION.store(RESUME_END, Relaxed),
         _ => {}
     }
     loop {
@@ -169,6 +171,12 @@ pub fn end_in_handler() -> ! {
     let _ = register(EXCEPTION_PROTECTION, DEED_NONE, RESUME_END);
     core::hint::black_box(load(0x10));
     rt::exit(1)
+}
+
+/// Jumps to an address that no instruction can have, with a handler that tries again. Ends the thread.
+pub fn retry_non_canonical() -> ! {
+    let _ = register(EXCEPTION_ILLEGAL, DEED_RETRY_FEW, RESUME_RETRY);
+    super::guarded::jump(1 << 47)
 }
 
 /// Reads null with a handler that faults itself. Ends the thread.

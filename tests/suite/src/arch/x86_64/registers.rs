@@ -28,6 +28,13 @@ global_asm!(
     "mov rbp, rsp",
     "sub rsp, 528",
     "and rsp, -16",
+    // The processor leaves out reserved bytes, where the stack's old content must not count.
+    "xor r8d, r8d",
+    "mov ecx, 512",
+    "2:",
+    "mov [rsp + rcx - 8], r8",
+    "sub ecx, 8",
+    "jnz 2b",
     "fxsave64 [rsp]",
     "movzx r8d, word ptr [rsp]",
     "xor r8d, 0x37f",

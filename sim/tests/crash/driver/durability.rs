@@ -1,0 +1,256 @@
+//! Checkpoints and syncs, reads, and what the store says of them.
+
+use super::{Check, Driver, InFlight, PageName};
+use crate::model::{Job, Page, fill, is_filled};
+use std::collections::BTreeSet;
+use store::{BadPage, CheckpointKind, DirtyPage, Event, Failure, Pages, ReadStart, Ticket};
+
+impl Driver {
+    /// Hands a dirty page over.
+    pub(super) fn hand_over(&mut self, name: PageName) -> Option<DirtyPage> {
+        let frame = self.world.alloc()?;
+        let contents = self.live[&name.0].pages[&name.1];
+        fill(contents.stamp, self.world.bytes_mut(frame));
+        self.dirty.remove(&name);
+        let shown = self
+            .stored
+            .get_mut(&name.0)?
+            .pages
+            .insert(name.1, contents)
+            .unwrap_or_default();
+        self.in_flight.insert(
+            name,
+            InFlight {
+                frame,
+                job: None,
+                written: contents,
+                before: shown,
+            },
+        );
+        Some(DirtyPage {
+            base: name.0,
+            page: name.1,
+            frame,
+            flags: contents.flags,
+        })
+    }
+
+    pub(super) fn checkpoint(&mut self, kind: CheckpointKind) -> Check {
+        // A page may be dirty and in flight at once; the driver waits rather than keep two frames.
+        if self
+            .dirty
+            .iter()
+            .any(|name| self.in_flight.contains_key(name) || self.is_returned(*name))
+        {
+            return Ok(());
+        }
+        if self.jobs.iter().any(|job| matches!(job, Job::Checkpoint(_))) {
+            return match self.store.checkpoint_begin(&mut self.world, Vec::new(), kind) {
+                Err(_) => Ok(()),
+                Ok(()) => Err("a second checkpoint was taken".into()),
+            };
+        }
+        let names: Vec<PageName> = self.dirty.iter().copied().collect();
+        let pages = names.into_iter().filter_map(|name| self.hand_over(name)).collect();
+        self.store
+            .checkpoint_begin(&mut self.world, pages, kind)
+            .map_err(|_| "checkpoint: busy")?;
+        self.jobs.push_back(Job::Checkpoint(self.live.clone()));
+        if self.live != self.stored {
+            return Err("the driver's own states differ".into());
+        }
+        Ok(())
+    }
+
+    pub(super) fn sync(&mut self) {
+        let Some(base) = self.any_object() else { return };
+        let everything = self.rng.one_in(4);
+        let names: Vec<PageName> = self
+            .dirty
+            .iter()
+            .filter(|name| everything || name.0 == base)
+            .filter(|name| !self.in_flight.contains_key(name) && !self.is_returned(**name))
+            .copied()
+            .collect();
+        let names: Vec<PageName> = names.into_iter().filter(|_| !self.rng.one_in(5)).collect();
+        self.begin_sync(names, &[base]);
+    }
+
+    pub(super) fn begin_sync(&mut self, names: Vec<PageName>, named: &[u64]) {
+        let touched: BTreeSet<u64> = names.iter().map(|name| name.0).chain(named.iter().copied()).collect();
+        let pages: Vec<DirtyPage> = names.into_iter().filter_map(|name| self.hand_over(name)).collect();
+        let handed: Vec<PageName> = pages.iter().map(|page| (page.base, page.page)).collect();
+        let ticket = self.store.sync_begin(&mut self.world, pages, named);
+        for name in handed {
+            if let Some(flight) = self.in_flight.get_mut(&name) {
+                flight.job = Some(ticket);
+            }
+        }
+        let objects = touched
+            .into_iter()
+            .map(|base| (base, self.stored.get(&base).cloned()))
+            .collect();
+        self.jobs.push_back(Job::Sync(ticket, objects));
+    }
+
+    pub(super) fn run_disk(&mut self) -> Check {
+        for _ in 0..self.rng.below(30) {
+            if !self.world.step() {
+                break;
+            }
+            if self.rng.one_in(2) {
+                self.events()?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn shrink(&mut self) {
+        self.store.shrink(&mut self.world, 1000);
+    }
+
+    pub(super) fn read(&mut self) -> Check {
+        let Some(base) = self.any_object() else { return Ok(()) };
+        let page = self.any_page(base);
+        let name = (base, page);
+        let in_memory = self.dirty.contains(&name) || self.in_flight.contains_key(&name) || self.is_returned(name);
+        if in_memory || self.reading.contains_key(&name) {
+            return Ok(());
+        }
+        let wanted = self.live[&base].pages.get(&page).copied().unwrap_or_default();
+        match self.store.read_page(&mut self.world, base, page) {
+            ReadStart::Zero(flags) if wanted.stamp == 0 && flags.unwrap_or_default() == wanted.flags => {}
+            ReadStart::Zero(flags) => return Err(format!("page {base:#x}+{page} is zero {flags:?}, not {wanted:?}")),
+            ReadStart::Reading => {
+                self.reading.insert(name, Some(wanted));
+            }
+        }
+        self.tally.reads += 1;
+        Ok(())
+    }
+
+    pub(super) fn events(&mut self) -> Check {
+        while let Some(event) = self.store.poll(&mut self.world) {
+            self.event(event)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn event(&mut self, event: Event) -> Check {
+        match event {
+            Event::PageRead {
+                base,
+                page,
+                frame,
+                flags,
+            } => {
+                let wanted = self
+                    .reading
+                    .remove(&(base, page))
+                    .ok_or("a page was read that was not asked for")?;
+                let right = wanted
+                    .is_none_or(|wanted| is_filled(wanted.stamp, self.world.bytes(frame)) && flags == wanted.flags);
+                self.world.free(frame);
+                if !right {
+                    return Err(format!("page {base:#x}+{page} was read wrong"));
+                }
+            }
+            Event::PageBad { base, page, reason } => {
+                let expected = self.reading.remove(&(base, page)).flatten().is_none();
+                let excused = self.options.failing != 0 && reason == BadPage::Disk;
+                if !expected && !excused {
+                    return Err(format!("page {base:#x}+{page} is bad: {reason:?}"));
+                }
+            }
+            Event::PageWritten { base, page, frame } => {
+                let name = (base, page);
+                let flight = self
+                    .in_flight
+                    .remove(&name)
+                    .ok_or("a page came back that was not away")?;
+                if flight.frame != frame {
+                    return Err("another frame came back".into());
+                }
+                self.world.free(frame);
+                self.returned.push((name, flight));
+            }
+            Event::CheckpointDone { deleted, .. } => {
+                self.tally.checkpoints += 1;
+                for base in deleted {
+                    let pages = self
+                        .unusable
+                        .remove(&base)
+                        .ok_or("a deletion is durable that was not made")?;
+                    self.reusable.push((base, pages));
+                }
+                self.done(|job| matches!(job, Job::Checkpoint(_)))?;
+                self.maybe.clear();
+            }
+            Event::SyncDone(ticket) => {
+                self.tally.syncs += 1;
+                self.done(|job| matches!(job, Job::Sync(other, _) if *other == ticket))?;
+            }
+            Event::CheckpointFailed { reason } => {
+                self.tally.failed_checkpoints += 1;
+                self.failed(|job| matches!(job, Job::Checkpoint(_)), reason)?;
+            }
+            Event::SyncFailed(ticket, reason) => {
+                self.tally.failed_syncs += 1;
+                self.failed(|job| matches!(job, Job::Sync(other, _) if *other == ticket), reason)?;
+            }
+            Event::SyncNeedsCheckpoint(ticket) => {
+                self.tally.refused_syncs += 1;
+                self.jobs
+                    .retain(|job| !matches!(job, Job::Sync(other, _) if *other == ticket));
+                self.revert(Some(ticket));
+            }
+            Event::Damaged { structure, block } => return Err(format!("{structure:?} damaged at {block}")),
+        }
+        Ok(())
+    }
+
+    pub(super) fn done(&mut self, is_it: impl Fn(&Job) -> bool) -> Check {
+        let first = self.jobs.pop_front().ok_or("something is done that was not begun")?;
+        if !is_it(&first) {
+            return Err("jobs are done out of order".into());
+        }
+        first.apply(&mut self.durable);
+        // Nothing that failed before may show behind what is acknowledged now.
+        self.maybe.clear();
+        self.returned.retain(|(_, flight)| flight.job != first.ticket());
+        Ok(())
+    }
+
+    pub(super) fn failed(&mut self, is_it: impl Fn(&Job) -> bool, reason: Failure) -> Check {
+        if self.options.failing == 0 {
+            return Err(format!("something failed ({reason:?}) on a good disk"));
+        }
+        let at = self
+            .jobs
+            .iter()
+            .position(is_it)
+            .ok_or("something failed that was not begun")?;
+        if let Some(job) = self.jobs.remove(at) {
+            self.revert(job.ticket());
+            self.maybe.push(job);
+        }
+        Ok(())
+    }
+
+    /// The pages of a job are dirty again, unless they were discarded meanwhile.
+    pub(super) fn revert(&mut self, job: Option<Ticket>) {
+        for (name, flight) in self.returned.extract_if(.., |(_, flight)| flight.job == job) {
+            if flight.written == Page::default() {
+                continue;
+            }
+            if let Some(object) = self.stored.get_mut(&name.0) {
+                if flight.before == Page::default() {
+                    object.pages.remove(&name.1);
+                } else {
+                    object.pages.insert(name.1, flight.before);
+                }
+                self.dirty.insert(name);
+            }
+        }
+    }
+}
