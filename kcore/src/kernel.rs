@@ -194,7 +194,7 @@ impl<H: Hardware> Kernel<H> {
     }
 
     /// A timer interrupt: wakes whose time has come; tells whether the current thread's slice is
-    /// over and another of its priority waits. If none does, another slice begins.
+    /// over and another of its priority waits.
     pub fn tick(&mut self) -> bool {
         let now = self.hardware.now_ns();
         while let Some(&(at_ns, index)) = self.timers.first() {
@@ -204,17 +204,15 @@ impl<H: Hardware> Kernel<H> {
             }
             self.wake_index(index, Resumed::TimedOut);
         }
+        let processor = &self.processor;
         let Some(current) = self.current() else { return false };
-        let priority = self.threads.table[current as usize].priority;
-        if now >= self.processor.since_ns + TIME_SLICE_NS {
-            if self.processor.queues.highest().is_some_and(|waiting| waiting >= priority) {
-                return true;
-            }
-            // Whoever becomes ready from now on waits for one slice, not for some other timer.
-            self.account();
+        if now < processor.since_ns + TIME_SLICE_NS {
+            self.hardware.set_timer(processor.since_ns + TIME_SLICE_NS);
+            return false;
         }
-        self.hardware.set_timer(self.processor.since_ns + TIME_SLICE_NS);
-        false
+        // Whoever becomes ready from now on waits for a slice, not for some timer of others.
+        self.hardware.set_timer(now + TIME_SLICE_NS);
+        processor.queues.highest().is_some_and(|waiting| waiting >= self.threads.table[current as usize].priority)
     }
 
     /// Takes the next thread to run; `None` if there is none. Where one is still current it stays.

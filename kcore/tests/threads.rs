@@ -66,6 +66,7 @@ fn a_slice_ends_only_for_an_equal_and_at_once_for_a_better() {
     kernel.schedule();
     kernel.hardware.now_ns = kcore::kernel::TIME_SLICE_NS;
     assert!(!kernel.tick(), "nobody else wants to run");
+    assert!(kernel.hardware.timer_ns <= 2 * kcore::kernel::TIME_SLICE_NS, "who comes now waits for a slice");
     let _equal = spawn(&mut kernel, space, 2);
     assert!(!kernel.should_preempt());
     assert!(kernel.tick(), "the slice is over and an equal waits");
@@ -174,4 +175,20 @@ fn who_waits_for_a_stack_is_woken_by_the_next_return() {
     assert!(kernel.thread_is_ready(other));
     assert!(kernel.portal_call(entry, 1, 1, 2).is_some());
     assert!(kernel.portal_return().is_some(), "nobody waits any more");
+}
+
+#[test]
+fn a_general_return_sets_the_processor_up_even_in_the_same_space() {
+    let mut kernel = kernel(20);
+    let space = kernel.space_create().expect("space");
+    let thread = spawn(&mut kernel, space, 3);
+    kernel.portal_add_stack(space, 0x7f00_0020_0000);
+    kernel.schedule();
+    kernel.enter_space(space);
+    kernel.portal_enter(thread, space, 0x1_0000_0000, [0; 4]).expect("a stack");
+    assert!(kernel.stays(), "the same space");
+    kernel.portal_leave(thread, 0, 0, 0).expect("a frame");
+    assert!(!kernel.stays(), "the vector unit may hold what the callee left there");
+    assert!(kernel.enter_space(space).is_some() && kernel.stays());
+    assert!(kernel.portal_leave(thread, 0, 0, 0).is_none() && kernel.stays(), "nothing to leave, nothing to set up");
 }

@@ -18,6 +18,8 @@ pub struct Line {
     serial: Option<Serial<IoPorts>>,
     input: VecDeque<u8>,
     blocked: bool,
+    /// The interrupt character came in and was not yet told.
+    interrupted: bool,
 }
 
 /// What an interrupt of a line meant.
@@ -41,7 +43,7 @@ impl Line {
         if let Some(serial) = &mut serial {
             serial.listen(Listen::ToReceiver);
         }
-        Self { serial, input: VecDeque::with_capacity(QUEUE), blocked: false }
+        Self { serial, input: VecDeque::with_capacity(QUEUE), blocked: false, interrupted: false }
     }
 
     /// Writes what the line takes now; tells how much. A line that is not there takes everything.
@@ -68,16 +70,16 @@ impl Line {
         self.input.pop_front()
     }
 
-    fn take(&mut self) -> bool {
-        let Some(serial) = &mut self.serial else { return false };
-        let mut interrupted = false;
+    /// Takes what has come. A reader may be here before the interrupt is, which then still tells of
+    /// an interrupt character.
+    fn take(&mut self) {
+        let Some(serial) = &mut self.serial else { return };
         while self.input.len() < QUEUE
             && let Some(byte) = serial.read_byte()
         {
-            interrupted |= byte == INTERRUPT;
+            self.interrupted |= byte == INTERRUPT;
             self.input.push_back(byte);
         }
-        interrupted
     }
 
     /// Takes the last interrupt character back out of the input: it became an event.
@@ -89,7 +91,8 @@ impl Line {
 
     /// Handles an interrupt of the line.
     pub fn interrupt(&mut self) -> LineNews {
-        let mut news = LineNews { interrupted: self.take(), ..LineNews::default() };
+        self.take();
+        let mut news = LineNews::default();
         // A line that keeps on interrupting must not keep the processor: a few rounds, then the next interrupt.
         for _ in 0..16 {
             match self.serial.as_mut().and_then(Serial::cause) {
@@ -99,11 +102,12 @@ impl Line {
                     }
                     news.output |= core::mem::take(&mut self.blocked);
                 }
-                Some(Cause::Received) => news.interrupted |= self.take(),
+                Some(Cause::Received) => self.take(),
                 Some(Cause::Other) => {}
                 None => break,
             }
         }
+        news.interrupted = core::mem::take(&mut self.interrupted);
         news.input = !self.input.is_empty();
         news
     }

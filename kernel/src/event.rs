@@ -43,8 +43,10 @@ extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64,
     let arguments = [a0, a1, a2, a3, a4, a5];
     let event = Event::Call { thread: thread.id, number, arguments, resumed: Resumed::First };
     let outcome = server.handle(platform, event);
+    // Straight back only to the caller that it was: the call may have ended the thread, or taken it
+    // out of the domain that it was in.
     if let Outcome::Return(result) = outcome
-        && !platform.kernel.should_preempt()
+        && platform.kernel.stays()
         && platform.kernel.hardware.stop.is_none()
     {
         return match result {
@@ -91,11 +93,12 @@ fn cross(to: Option<Crossing>) -> Target {
     }
 }
 
-/// An exception or interrupt of user code. Gives the registers to go on with.
-pub extern "C" fn trap(context: &mut Context) -> *const Context {
+/// An exception or interrupt of user code. `context` is where its registers stand: in the running
+/// thread's place in the table, through which alone they are reached here. Gives the registers to go on with.
+pub extern "C" fn trap(context: *const Context) -> *const Context {
     let mut system = SYSTEM.enter();
-    let (vector, error) = (context.vector, context.error);
-    let thread = system.platform.kernel.threads.table[system.current() as usize].id;
+    let thread = &system.platform.kernel.threads.table[system.current() as usize];
+    let (thread, vector, error) = (thread.id, thread.context.vector, thread.context.error);
     match vector {
         14 => {
             let access = match error {

@@ -108,6 +108,10 @@ impl System {
     /// Does what the server answered, for the running thread. `operation` is what it did, if that
     /// was a call.
     pub fn settle(&mut self, outcome: Outcome, operation: Option<Operation>) {
+        if self.platform.kernel.current().is_none() {
+            // It has ended or was suspended meanwhile: there is nobody to answer.
+            return;
+        }
         match outcome {
             Outcome::Return(result) => {
                 let (error, value, value2) = match result {

@@ -7,7 +7,7 @@
 use alloc::collections::VecDeque;
 
 use abi::{
-    Error,
+    Error, Rights,
     layout::{EXCEPTION_INTERRUPT, STREAM_CONTROL, STREAM_TERMINAL},
 };
 use kcore::wait::Key;

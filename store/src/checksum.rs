@@ -20,7 +20,7 @@ impl Key {
     pub(crate) fn checksum(self, block: u64, bytes: &[u8]) -> u64 {
         let mut hasher = SipHasher13::new_with_keys(self.low, self.high);
         hasher.write(bytes);
-        hasher.write_u64(block);
+        hasher.write(&block.to_le_bytes());
         hasher.finish().max(1)
     }
 }

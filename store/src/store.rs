@@ -246,7 +246,10 @@ impl Store {
         self.settling = core::mem::take(&mut self.pending);
         let changed = core::mem::take(&mut self.changed);
         let deleted = self.deleted.iter().copied().collect();
-        let checkpoint = Checkpoint::new(dirty, kind, share, changed, deleted);
+        let mut checkpoint = Checkpoint::new(dirty, kind, share, changed, deleted);
+        if self.mode == MountMode::ReadOnly {
+            checkpoint.fail(Failure::ReadOnly);
+        }
         self.queue.push_back(Work::Checkpoint(Box::new(checkpoint)));
         self.frozen = true;
         self.awake = true;

@@ -76,10 +76,17 @@ pub(crate) struct SyncGroup {
 impl Store {
     /// Begins to make `pages` and the rows of `objects` durable, of which some may be deleted. A sync
     /// also carries the discards and limits pending for the objects it names, and the row of
-    /// every object of `pages` if it has changed. The frames stay frozen until they come back.
+    /// every object of `pages` if it has changed. The frames stay frozen until they come back; pages
+    /// outside every object come back at once, unwritten.
     pub fn sync_begin(&mut self, world: &mut impl World, pages: Vec<DirtyPage>, objects: &[u64]) -> Ticket {
         let _ = &world;
         let ticket = self.new_ticket();
+        // A record that names a page of no object would not be believed, and all behind it neither.
+        let inside = |page: &DirtyPage| self.object(page.base).is_some_and(|record| page.page < record.pages);
+        let (pages, strays): (Vec<_>, Vec<_>) = pages.into_iter().partition(inside);
+        for page in &strays {
+            self.give_back(page);
+        }
         let mut request = self.request(ticket, pages, objects);
         self.awake = true;
         if self.mode == MountMode::ReadOnly {

@@ -133,6 +133,7 @@ const DEED_CALL: u64 = 1 << 32;
 pub struct Puppet {
     task: Task<'static>,
     strings: Object,
+    own: Clist,
 }
 
 impl Puppet {
@@ -151,7 +152,7 @@ impl Puppet {
         let apd = ApdDescription { locked, ..apd_of(&all) };
         let options = Options { limit_pages, ..confined(&apd) };
         let task = start("puppet", &[strings.base()], &options)?;
-        Ok(Self { task, strings })
+        Ok(Self { task, strings, own })
     }
 
     /// Its task.
@@ -259,8 +260,8 @@ impl Puppet {
         self.tell(DEED_END, [0; 6])?;
         let report = report_of(&self.task, PATIENCE_NS)?;
         ensure!(report.exception == 0 && report.status == 0, "the puppet ended so: {report:x?}");
-        self.strings.delete()?;
-        Ok(())
+        self.own.object().clone().delete()?;
+        Ok(self.strings.delete()?)
     }
 }
 

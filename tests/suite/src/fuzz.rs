@@ -11,12 +11,13 @@
 mod calls;
 mod pool;
 
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use abi::{
     Rights,
     address::PAGE,
-    layout::{Capability, THREAD_SLEEPING, THREAD_WAITING},
+    layout::{Capability, OBJECT_PERSISTENT, THREAD_SLEEPING, THREAD_WAITING},
 };
 use rt::{
     Clist, Object, call, println, system,
@@ -55,6 +56,21 @@ rt::persist! {
         step: AtomicU64,
         /// Calls that were made.
         made: AtomicU64,
+        /// The same, inverted: tells whether the page is whole.
+        inverse: AtomicU64,
+    }
+}
+
+impl Progress {
+    fn set_made(&self, made: u64) {
+        self.made.store(made, SeqCst);
+        self.inverse.store(!made, SeqCst);
+    }
+
+    /// Calls that were made, as far as the page can still tell.
+    fn made(&self, steps: u64) -> u64 {
+        let made = self.made.load(SeqCst);
+        if self.inverse.load(SeqCst) == !made { made } else { steps / 2 }
     }
 }
 
@@ -81,10 +97,11 @@ fn fuzz(numbers: &[u64; 6]) -> u64 {
     let Ok(object) = Object::open(progress) else { return 1 };
     let Ok(progress) = object.first::<Progress>() else { return 1 };
     let Ok(mut surroundings) = Surroundings::new(seed, first, object.base(), kept) else { return 1 };
+    let mut made = 0;
     for step in first..end {
         progress.step.store(step, SeqCst);
-        let made = calls::step(&mut surroundings, seed, step);
-        progress.made.fetch_add(made, SeqCst);
+        made += calls::step(&mut surroundings, seed, step);
+        progress.set_made(made);
     }
     progress.step.store(end, SeqCst);
     0
@@ -144,13 +161,11 @@ fn run_steps(seed: u64, steps: u64, kept: Option<(&Object, u64)>) -> Outcome<[u6
     let apd = apd_of(&[&clist]);
     let (mut step, mut died, mut stuck, mut made) = (0, 0, 0, 0);
     while step < steps {
-        page.first::<Progress>()?.made.store(0, SeqCst);
+        page.first::<Progress>()?.set_made(0);
         let end = steps.min(step + STEPS_EACH);
         let assignment = Assignment { seed, first: step, end, kept: kept.map_or(0, |(object, _)| object.base()) };
         let (reached, how) = run_one(assignment, &page, &apd)?;
-        // The page is in the assistant's hands: it cannot have made more calls than this.
-        let most = (reached - step + 1) * calls::CALLS_IN_A_STEP;
-        made += page.first::<Progress>()?.made.load(SeqCst).clamp(reached - step, most);
+        made += page.first::<Progress>()?.made(reached - step);
         match how {
             End::Done => {}
             End::Died => died += 1,
@@ -159,8 +174,28 @@ fn run_steps(seed: u64, steps: u64, kept: Option<(&Object, u64)>) -> Outcome<[u6
         // The step it died in is done too.
         step = if how == End::Done { end } else { reached + 1 };
     }
+    clist.object().clone().delete()?;
     page.delete()?;
     Ok([made, died, stuck])
+}
+
+/// The bases of all objects that are kept.
+fn kept_now() -> Vec<u64> {
+    system::objects().filter(|info| info.flags & OBJECT_PERSISTENT != 0).map(|info| info.base).collect()
+}
+
+/// Deletes what assistants have kept.
+fn delete_kept(before: &[u64]) -> Outcome {
+    let mut clist = Clist::create()?;
+    call::apd_insert(0, clist.object().base())?;
+    for base in kept_now().into_iter().filter(|base| !before.contains(base)) {
+        clist.insert(Capability { address: base, password: pool::PASSWORD })?;
+        call::apd_flush()?;
+        let deleted = call::obj_delete(base);
+        ensure!(deleted.is_ok(), "an object at {base:#x} was kept and cannot be deleted: {deleted:?}");
+    }
+    call::apd_delete(0)?;
+    Ok(clist.object().clone().delete()?)
 }
 
 /// What must be the same afterwards: threads, domains, objects; and memory, nearly.
@@ -171,17 +206,21 @@ fn figures() -> Outcome<[u64; 4]> {
 
 fn calls_at_random(setting: &Setting) -> Outcome {
     // What the first assistant leaves behind for the next one is not lost.
+    let kept = kept_now();
     run_steps(setting.seed ^ 1, 2_000, None)?;
+    delete_kept(&kept)?;
     let before = figures()?;
+    let known: Vec<u64> = system::objects().map(|info| info.base).collect();
     let mut total = [0; 3];
     let mut round = 0;
     while total[0] < setting.calls {
-        let steps = (setting.calls - total[0]).div_ceil(calls::USUAL_CALLS_IN_A_STEP).clamp(1_000, 100_000);
+        let steps = (setting.calls - total[0]).clamp(1_000, 100_000);
         let done = run_steps(setting.seed.wrapping_add(round << 32), steps, None)?;
         for (sum, part) in total.iter_mut().zip(done) {
             *sum += part;
         }
         round += 1;
+        delete_kept(&kept)?;
         usable(setting)?;
     }
     println!("fuzz: {} calls under seed {:#x}; {} assistants died, {} were stuck", total[0], setting.seed, total[1], total[2]);
@@ -192,6 +231,10 @@ fn calls_at_random(setting: &Setting) -> Outcome {
     };
     if wait_until("", settled).is_err() {
         let after = figures()?;
+        let strange = system::objects().filter(|info| !known.contains(&info.base));
+        for info in strange.take(8) {
+            println!("fuzz: left: {info:x?}");
+        }
         ensure!(false, "threads, domains, objects and used frames were {before:?} and are {after:?}");
     }
     Ok(())
@@ -207,7 +250,9 @@ fn kept_objects(setting: &Setting) -> Outcome {
     object.keep()?;
     // The assistants own it by another password, and may not lock us out of it.
     let shared = object.grant(Rights::OWNER)?;
+    let kept = kept_now();
     let done = run_steps(setting.seed ^ 2, steps, Some((&object, shared)));
+    delete_kept(&kept)?;
     let store = system::store()?;
     // One of them may have deleted it, or taken our password from it.
     let base = object.base();

@@ -1,13 +1,22 @@
 //! Stage `house`: formatting, lints, and all tests that run on the host.
+//!
+//! Cargo builds the tests; their executables are run from here, one after the other, so that each can be
+//! watched: one that hangs is ended and counted as failed.
 
 use super::{Bench, cases};
 use crate::build;
 use anyhow::{Context, Result};
+use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
 
 /// How much of a failed command's output is shown, in lines.
 const SHOWN: usize = 200;
+/// The longest that the tests of one executable may take.
+const PATIENCE: Duration = Duration::from_mins(8);
 
 /// Runs the stage.
 pub fn run(bench: &mut Bench<'_>) -> Result<()> {
@@ -20,7 +29,15 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     for (what, command) in build::lints(bench.root()) {
         check(bench, what, command)?;
     }
-    host_tests(bench)
+    let Some(executables) = build_tests(bench)? else {
+        return Ok(());
+    };
+    for executable in executables {
+        run_executable(bench, &executable)?;
+    }
+    let mut documents = build::cargo(bench.root());
+    documents.args(["test", "--doc", "--no-fail-fast", "--color", "never"]);
+    run_tests(bench, "documentation", documents)
 }
 
 /// A command that must succeed.
@@ -48,41 +65,135 @@ fn cut(text: &str) -> String {
     format!("{}\n… {} more lines", lines[..SHOWN].join("\n"), lines.len() - SHOWN)
 }
 
-/// `cargo test`, with each test counted by itself.
-fn host_tests(bench: &mut Bench<'_>) -> Result<()> {
+/// Tests in a file.
+struct Executable {
+    name: String,
+    path: PathBuf,
+    /// The folder of its crate, where Cargo would run it.
+    folder: PathBuf,
+}
+
+/// Builds the tests and tells where they are; `None` (and a failure reported) if they do not build.
+fn build_tests(bench: &mut Bench<'_>) -> Result<Option<Vec<Executable>>> {
     bench.step("building the host tests");
     let mut command = build::cargo(bench.root());
+    command.args([
+        "test",
+        "--no-run",
+        "--quiet",
+        "--message-format",
+        "json-render-diagnostics",
+    ]);
+    let output = command.output().context("cannot start cargo")?;
+    if !output.status.success() {
+        bench.report(
+            "the host tests build",
+            Err(cut(&String::from_utf8_lossy(&output.stderr))),
+        );
+        return Ok(None);
+    }
+    let lines = output.stdout.split(|&byte| byte == b'\n');
+    let messages = lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
+    Ok(Some(messages.filter_map(|message| executable_of(&message)).collect()))
+}
+
+/// The test executable that one of Cargo's messages tells of.
+fn executable_of(message: &Value) -> Option<Executable> {
+    if message["profile"]["test"] != true {
+        return None;
+    }
+    let folder = Path::new(message["manifest_path"].as_str()?).parent()?.to_owned();
+    let package = folder.file_name()?.to_string_lossy().into_owned();
+    let name = format!("{package}/{}", message["target"]["name"].as_str()?);
+    Some(Executable {
+        name,
+        path: message["executable"].as_str()?.into(),
+        folder,
+    })
+}
+
+fn run_executable(bench: &mut Bench<'_>, executable: &Executable) -> Result<()> {
+    let mut command = Command::new(&executable.path);
     command
-        .args(["test", "--no-fail-fast", "--color", "never"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut child = command.spawn().context("cannot start cargo")?;
-    let mut stderr = child.stderr.take().context("cargo has no standard error")?;
-    let complaints = std::thread::spawn(move || {
-        let mut text = Vec::new();
-        let _ = stderr.read_to_end(&mut text);
-        String::from_utf8_lossy(&text).into_owned()
-    });
+        .current_dir(&executable.folder)
+        .env("CARGO_MANIFEST_DIR", &executable.folder)
+        .stdin(Stdio::null());
+    run_tests(bench, &executable.name, command)
+}
+
+/// Runs a command that prints as Rust's test harness does, and counts each test by itself.
+fn run_tests(bench: &mut Bench<'_>, name: &str, mut command: Command) -> Result<()> {
+    bench.step(name);
+    let started = Instant::now();
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command
+        .spawn()
+        .with_context(|| format!("cannot start the tests of {name}"))?;
+    let lines = lines_of(&mut child)?;
     let mut output = String::new();
-    let stdout = child.stdout.take().context("cargo has no standard output")?;
-    for line in BufReader::new(stdout).split(b'\n') {
-        let line = String::from_utf8_lossy(&line?).into_owned();
-        bench.step(line.strip_prefix("test ").unwrap_or(&line));
-        output.push_str(&line);
-        output.push('\n');
+    let ended = loop {
+        match lines.recv_timeout(Duration::from_millis(200)) {
+            Ok(line) => {
+                let shown = line.strip_prefix("test ").and_then(|rest| rest.split(" ... ").next());
+                bench.step(&format!("{name}: {}", shown.unwrap_or_default()));
+                output.push_str(&line);
+                output.push('\n');
+            }
+            Err(RecvTimeoutError::Disconnected) => break Some(child.wait().context("cannot wait for tests")?),
+            Err(RecvTimeoutError::Timeout) if started.elapsed() > PATIENCE => {
+                let _ = child.kill();
+                let _ = child.wait();
+                break None;
+            }
+            Err(RecvTimeoutError::Timeout) => bench.step(name),
+        }
+    };
+    let mut failures = 0;
+    for (test, why) in cases(&output) {
+        failures += u32::from(why.is_some());
+        let outcome = if why.is_some() {
+            Err(details(&output, &test))
+        } else {
+            Ok(())
+        };
+        bench.report(&format!("{name}: {test}"), outcome);
     }
-    let status = child.wait().context("cannot wait for cargo")?;
-    let complaints = complaints.join().unwrap_or_default();
-    let all = cases(&output);
-    let failed: Vec<_> = all.iter().filter(|(_, why)| why.is_some()).collect();
-    bench.add_passed((all.len() - failed.len()) as u32);
-    for (name, _) in &failed {
-        bench.report(name, Err(details(&output, name)));
-    }
-    if !status.success() && failed.is_empty() {
-        bench.report("cargo test", Err(format!("{}\n{}", cut(&complaints), cut(&output))));
+    match ended {
+        None => bench.report(
+            name,
+            Err(format!(
+                "no end after {} minutes\n{}",
+                PATIENCE.as_secs() / 60,
+                cut(&output)
+            )),
+        ),
+        Some(status) if !status.success() && failures == 0 => {
+            bench.report(name, Err(format!("{status}\n{}", cut(&output))));
+        }
+        Some(_) => {}
     }
     Ok(())
+}
+
+/// What a child prints on both of its outputs, line by line as it comes.
+fn lines_of(child: &mut Child) -> Result<Receiver<String>> {
+    let (sender, lines) = channel();
+    let outputs: [Option<Box<dyn Read + Send>>; 2] = [
+        child.stdout.take().map(|pipe| Box::new(pipe) as _),
+        child.stderr.take().map(|pipe| Box::new(pipe) as _),
+    ];
+    for output in outputs {
+        let output = output.context("a test has no output")?;
+        let sender = sender.clone();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
+                if sender.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
+                    return;
+                }
+            }
+        });
+    }
+    Ok(lines)
 }
 
 /// What the test harness printed about one failed test.

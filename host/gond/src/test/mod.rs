@@ -101,11 +101,6 @@ impl Bench<'_> {
         }
     }
 
-    /// Notes tests that passed elsewhere.
-    pub fn add_passed(&mut self, count: u32) {
-        self.tally.passed += count;
-    }
-
     /// Prints something that the reader of a successful run wants to know.
     pub fn tell(&mut self, text: &str) {
         self.job.clear();

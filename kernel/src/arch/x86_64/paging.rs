@@ -1,8 +1,9 @@
 //! The kernel's own translations, and what makes processors forget.
 //!
 //! The strict tables: the direct map without execution, kernel text read-only and executable,
-//! constants read-only, data without execution. They hang from entries 256 and 511 of every root;
-//! user translations are never global, so writing CR3 forgets them.
+//! constants read-only, data without execution, nothing below the kernel stack. They hang from
+//! entries 256 and 511 of every root; user translations are never global, so writing CR3 forgets
+//! them.
 
 use core::{
     arch::asm,
@@ -11,7 +12,7 @@ use core::{
 
 use kcore::{Frame, space::Tags};
 
-use super::direct;
+use super::{direct, processor};
 
 unsafe extern "C" {
     static __text_start: u8;
@@ -70,7 +71,9 @@ pub fn build(end: u64, mut take: impl FnMut() -> Frame) {
             _ => NO_EXECUTE | WRITE,
         };
         let place = &direct::table(lowest)[(address >> 12) as usize & 511];
-        place.store((address - KERNEL_BASE) | PRESENT | GLOBAL | rights, Relaxed);
+        if address != processor::stack_guard() {
+            place.store((address - KERNEL_BASE) | PRESENT | GLOBAL | rights, Relaxed);
+        }
         address += 4096;
     }
     for (place, (index, table)) in ENTRIES.iter().zip(PLACES.into_iter().zip([low, high])) {

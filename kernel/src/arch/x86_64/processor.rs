@@ -75,6 +75,9 @@ static BOOT: Own<PerProcessor> = Own(UnsafeCell::new(PerProcessor {
 }));
 
 const STACK_BYTES: usize = 64 << 10;
+/// The lowest page of the kernel stack is not mapped: running over the end is a double fault, not
+/// silent damage to whatever lies below.
+const GUARD_BYTES: usize = 4096;
 
 /// A stack, aligned as the processor wants it.
 #[repr(C, align(4096))]
@@ -89,10 +92,15 @@ impl<const BYTES: usize> Stack<BYTES> {
     }
 }
 
-static KERNEL: Stack<STACK_BYTES> = Stack(UnsafeCell::new([0; STACK_BYTES]));
+static KERNEL: Stack<{ GUARD_BYTES + STACK_BYTES }> = Stack(UnsafeCell::new([0; GUARD_BYTES + STACK_BYTES]));
 static DOUBLE_FAULT: Stack<8192> = Stack(UnsafeCell::new([0; 8192]));
 static NON_MASKABLE: Stack<8192> = Stack(UnsafeCell::new([0; 8192]));
 static MACHINE_CHECK: Stack<8192> = Stack(UnsafeCell::new([0; 8192]));
+
+/// The page below the kernel stack, which stays unmapped.
+pub fn stack_guard() -> u64 {
+    KERNEL.0.get() as u64
+}
 
 /// This processor's area.
 #[inline(always)]
@@ -207,6 +215,8 @@ pub fn initialise() -> Protections {
             "mov gs, {zero:x}",
             "mov ss, {data:x}",
             "ltr {tss:x}",
+            // No local table: what the loader left there is none of ours.
+            "lldt {zero:x}",
             pointer = in(reg) &raw const pointer,
             scratch = out(reg) _,
             zero = in(reg) 0u64,

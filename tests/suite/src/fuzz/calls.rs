@@ -2,7 +2,8 @@
 //!
 //! Left out, because nobody could tell the harm from the user's wish or a defect of the suite: reading
 //! the console; writing there what can be read; starting threads and tasks in code that may never end.
-//! What is kept by `KeepObject` is deleted at once, or it would stay on the user's disk for ever.
+//! What `KeepObject` keeps must not stay on the user's disk for ever: every object has an owner's
+//! capability with a password that the case knows, which is never taken away.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -13,10 +14,6 @@ use crate::{arch, random::Random};
 
 use super::pool::{PASSWORD, RETURN_AT, Surroundings, boundary, small, time};
 
-/// Calls that one step makes at most.
-pub const CALLS_IN_A_STEP: u64 = 1 + INNER_CALLS + 1;
-/// Calls that a step makes nearly always.
-pub const USUAL_CALLS_IN_A_STEP: u64 = 1;
 /// Calls that a protected procedure makes inside, when a step enters it.
 const INNER_CALLS: u64 = 40;
 /// One step in so many enters it.
@@ -181,6 +178,9 @@ fn fit(surroundings: &Surroundings, call: Call, arguments: &mut [u64; 6], random
 fn harmless(number: u64, mut arguments: [u64; 6], random: &mut Random) -> Option<Described> {
     match Call::from_number(number) {
         Some(Call::ConsoleRead) => return None,
+        Some(Call::ObjCreate) => arguments[1] = PASSWORD,
+        Some(Call::ObjClone) => arguments[2] = PASSWORD,
+        Some(Call::ObjPasswd | Call::ObjCrePdx) if arguments[1] == PASSWORD => arguments[1] ^= 1,
         Some(Call::ConsoleWrite) if arguments[0] <= STREAM_CONTROL => arguments[1] = boundary(random),
         Some(Call::SemWait | Call::ThreadWait) if !random.one_in(100) => arguments[1] = arguments[1].min(20_000),
         Some(Call::AddressWait) if !random.one_in(100) => arguments[2] = arguments[2].min(20_000),
@@ -203,7 +203,8 @@ fn note(surroundings: &mut Surroundings, number: u64, arguments: &[u64; 6], answ
             }
         }
         Some(Call::KeepObject) => {
-            // It may have been the code or the stack; then this is the end.
+            // It may have been the code; then this is the end. Without a capability for it in the
+            // Clist it is the case that has to delete it.
             let _ = call::obj_delete(arguments[0]);
             return 1;
         }

@@ -65,6 +65,8 @@ impl Surroundings {
             arch::store(clist + 8 * index as u64, word);
         }
         let image_password = call::obj_passwd(image, 0, Rights::RWX.bits().into())?;
+        // Should it be kept, the case must be able to delete it.
+        call::obj_passwd(image, PASSWORD, Rights::OWNER.bits().into())?;
         let pdx_password = call::obj_cre_pdx(code, 0, clist, &entries[..1])?;
         let inner_password = call::obj_cre_pdx(image, 0, clist, &entries[1..])?;
         let records = [
