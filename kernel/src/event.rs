@@ -165,8 +165,9 @@ pub extern "C" fn trap_in_kernel(context: &Context) {
     }
 }
 
-/// A double fault or machine check: the frame that the processor pushed.
-pub extern "C" fn fatal(frame: &[u64; 6]) -> ! {
+/// A double fault or machine check: the frame that the processor pushed (a double fault's begins with its error
+/// code, which is zero).
+pub extern "C" fn fatal(frame: &[u64; 5]) -> ! {
     log!("panic: double fault or machine check; on its stack: {frame:#x?}");
     arch::exit(abi::host::EXIT_PANIC)
 }

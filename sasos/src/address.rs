@@ -118,7 +118,9 @@ impl Addresses {
         if behind == self.next {
             return self.take_fresh(slots).is_some();
         }
-        let Some(length) = self.free.get(&behind).copied().filter(|&length| length >= slots) else { return false };
+        let Some(length) = self.free.get(&behind).copied().filter(|&length| length >= slots) else {
+            return false;
+        };
         self.free.remove(&behind);
         if length > slots {
             self.free.insert(behind + slots, length - slots);

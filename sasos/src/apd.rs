@@ -39,7 +39,12 @@ pub struct Apd {
 
 impl Apd {
     /// No Clist, nothing locked.
-    pub const EMPTY: Self = Self { slots: [ClistRef { base: 0, serial: 0 }; APD_SLOTS], count: 0, locked: 0, sealed: false };
+    pub const EMPTY: Self = Self {
+        slots: [ClistRef { base: 0, serial: 0 }; APD_SLOTS],
+        count: 0,
+        locked: 0,
+        sealed: false,
+    };
 
     /// Slots in use.
     pub const fn count(&self) -> usize {
@@ -163,7 +168,9 @@ const WORDS: usize = ApdDescription::BYTES / 8;
 
 fn to_bytes(description: &ApdDescription) -> [u8; ApdDescription::BYTES] {
     let mut bytes = [0; ApdDescription::BYTES];
-    let words = [description.count, description.locked].into_iter().chain(description.slots);
+    let words = [description.count, description.locked]
+        .into_iter()
+        .chain(description.slots);
     for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
         place.copy_from_slice(&word.to_le_bytes());
     }
@@ -187,7 +194,10 @@ impl Server {
     pub fn clist_ref<W: World>(&mut self, world: &W, address: u64) -> Result<ClistRef, Error> {
         let id = self.object_at(world, address)?;
         let object = self.objects.get(id);
-        Ok(ClistRef { base: object.base(), serial: object.serial })
+        Ok(ClistRef {
+            base: object.base(),
+            serial: object.serial,
+        })
     }
 
     /// A Clist that a domain may read and that is well-formed.
@@ -228,7 +238,9 @@ impl Server {
         space: SpaceId,
         change: impl FnOnce(&mut Apd) -> Result<(), Error>,
     ) -> Step<(u64, u64)> {
-        let Some(domain) = self.domains.get_mut(space) else { return Err(Error::Protection.into()) };
+        let Some(domain) = self.domains.get_mut(space) else {
+            return Err(Error::Protection.into());
+        };
         change(&mut domain.apd)?;
         self.domain_flush(world, space);
         self.merge_callees_flush(world, space);
@@ -270,7 +282,9 @@ impl Server {
     /// # Errors
     /// Those of [`Apd::lock`].
     pub fn apd_lock<W: World>(&mut self, _world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
-        let Some(domain) = self.domains.get_mut(caller.domain) else { return Err(Error::Protection.into()) };
+        let Some(domain) = self.domains.get_mut(caller.domain) else {
+            return Err(Error::Protection.into());
+        };
         domain.apd.lock(arguments[0])?;
         Ok((0, 0))
     }

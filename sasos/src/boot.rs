@@ -13,8 +13,8 @@ use kcore::{SpaceId, ThreadId, thread::Resumed};
 use store::{MountReport, Store};
 
 use crate::{
-    Server, Step, Stop, World, address::Addresses, apd::Apd, checkpoint::Checkpoints, console::Console, domain::Domains,
-    object::Objects, pager::Pager, pdx::Callees, semaphore::Semaphores, task::Tasks, thread::Threads,
+    Server, Step, Stop, World, address::Addresses, apd::Apd, checkpoint::Checkpoints, console::Console,
+    domain::Domains, object::Objects, pager::Pager, pdx::Callees, semaphore::Semaphores, task::Tasks, thread::Threads,
 };
 
 /// The name that the first program gets as its only argument.
@@ -38,7 +38,9 @@ pub enum StartError {
 impl core::fmt::Display for StartError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            StartError::NoProgram => f.write_str("the disk holds no first program, root Clist or root directory; install them with gond"),
+            StartError::NoProgram => {
+                f.write_str("the disk holds no first program, root Clist or root directory; install them with gond")
+            }
             StartError::BadProgram => f.write_str("the first program is not a program image"),
             StartError::Failed(error) => write!(f, "the first task cannot be made: {error}"),
             StartError::Stuck => f.write_str("the disk does not answer"),
@@ -90,7 +92,9 @@ impl Server {
         let task = self.task_make(world, apd, limit)?;
         self.tasks.initial = Some(task);
         let domain = self.tasks.get(task).map_or(SpaceId(0), |task| task.domain);
-        let (base, _) = self.patiently(world, |server, world| server.object_clone(world, domain, Some(task), FIRST_PROGRAM, PAGE, 0))?;
+        let (base, _) = self.patiently(world, |server, world| {
+            server.object_clone(world, domain, Some(task), FIRST_PROGRAM, PAGE, 0)
+        })?;
         let (entry, start) = self.start_page(world, domain, base)?;
         let thread = self.thread_make(world, task, None, entry, start, PRIORITY_DEFAULT as u8 + 1)?;
         if let Some(task) = self.tasks.get_mut(task) {
@@ -105,7 +109,9 @@ impl Server {
         let id = self.objects.find(base).ok_or(StartError::BadProgram)?;
         let image_bytes = (self.objects.get(id).record.pages - 1) * PAGE;
         let mut word = [0; 8];
-        self.patiently(world, |server, world| server.read_user(world, domain, base + IMAGE_ENTRY_AT, &mut word))?;
+        self.patiently(world, |server, world| {
+            server.read_user(world, domain, base + IMAGE_ENTRY_AT, &mut word)
+        })?;
         let offset = u64::from_le_bytes(word);
         if offset >= image_bytes {
             return Err(StartError::BadProgram);
@@ -120,14 +126,24 @@ impl Server {
             argument_bytes: FIRST_ARGUMENT.len() as u64,
             word: 0,
         };
-        self.patiently(world, |server, world| server.write_user(world, domain, page, &start.to_bytes()))?;
-        self.patiently(world, |server, world| server.write_user(world, domain, page + ARGUMENTS_OFFSET, FIRST_ARGUMENT))?;
-        self.patiently(world, |server, world| server.validate(world, domain, base + offset, Rights::X))?;
+        self.patiently(world, |server, world| {
+            server.write_user(world, domain, page, &start.to_bytes())
+        })?;
+        self.patiently(world, |server, world| {
+            server.write_user(world, domain, page + ARGUMENTS_OFFSET, FIRST_ARGUMENT)
+        })?;
+        self.patiently(world, |server, world| {
+            server.validate(world, domain, base + offset, Rights::X)
+        })?;
         Ok((base + offset, page))
     }
 
     /// Does a step again and again, waiting for the disk in between.
-    fn patiently<W: World, T>(&mut self, world: &mut W, mut step: impl FnMut(&mut Self, &mut W) -> Step<T>) -> Result<T, StartError> {
+    fn patiently<W: World, T>(
+        &mut self,
+        world: &mut W,
+        mut step: impl FnMut(&mut Self, &mut W) -> Step<T>,
+    ) -> Result<T, StartError> {
         for _ in 0..WAITS_MAX {
             match step(self, world) {
                 Ok(value) => return Ok(value),

@@ -35,7 +35,11 @@ fn set_rights(record: &mut ObjectRecord, password: u64, rights: Rights) -> Resul
         }
         (Some(place), _) => {
             let before = core::mem::replace(&mut record.capabilities[place].1, rights.bits());
-            Ok(if before & !rights.bits() == 0 { Effect::Grants } else { Effect::Revokes })
+            Ok(if before & !rights.bits() == 0 {
+                Effect::Grants
+            } else {
+                Effect::Revokes
+            })
         }
         (None, Some(pdx)) if rights.is_empty() => {
             record.pdx.remove(pdx);
@@ -87,7 +91,9 @@ impl Server {
         if let Some(step) = self.resume_durable(caller) {
             return step;
         }
-        let rights = Rights::from_bits(bits).filter(|rights| !rights.contains(Rights::P)).ok_or(Error::BadArgument)?;
+        let rights = Rights::from_bits(bits)
+            .filter(|rights| !rights.contains(Rights::P))
+            .ok_or(Error::BadArgument)?;
         if rights.is_empty() && password == 0 {
             return Err(Error::BadArgument.into());
         }
@@ -115,10 +121,21 @@ impl Server {
         let mut bytes = [0; ENTRIES_MAX * 8];
         let bytes = &mut bytes[..count as usize * 8];
         self.read_user(world, caller.domain, entries_at, bytes)?;
-        let clist = if clist == 0 { 0 } else { self.clist_for(world, caller.domain, clist)?.base };
+        let clist = if clist == 0 {
+            0
+        } else {
+            self.clist_for(world, caller.domain, clist)?.base
+        };
         let object = self.objects.get(id);
-        let entries = bytes.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_le_bytes)).collect();
-        let pdx = PdxRecord { password: password_or_random(world, password), clist, entries };
+        let entries = bytes
+            .chunks_exact(8)
+            .map(|word| word.try_into().map_or(0, u64::from_le_bytes))
+            .collect();
+        let pdx = PdxRecord {
+            password: password_or_random(world, password),
+            clist,
+            entries,
+        };
         if !pdx.entries.iter().all(|&entry| object.holds(entry)) {
             return Err(Error::NotAnEntry.into());
         }
@@ -183,7 +200,11 @@ mod tests {
     #[test]
     fn one_password_is_one_capability() {
         let mut record = ObjectRecord::default();
-        let pdx = |password| PdxRecord { password, clist: 0, entries: Vec::new() };
+        let pdx = |password| PdxRecord {
+            password,
+            clist: 0,
+            entries: Vec::new(),
+        };
         assert_eq!(set_pdx(&mut record, pdx(1)), Ok(Effect::Grants));
         assert_eq!(set_rights(&mut record, 1, Rights::R), Err(Error::InUse));
         assert_eq!(set_rights(&mut record, 2, Rights::R), Ok(Effect::Grants));

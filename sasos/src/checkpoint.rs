@@ -4,9 +4,7 @@
 //! holds everything up to now; whoever needs that waits for the number. Dirty pages are frozen
 //! ([`Server::freeze_dirty`]) and their frames keep a reference of the store until the checkpoint
 //! or sync is over; if it failed they count as dirty again.
-//!
-//! A call whose effect must be durable does it once, notes in its thread what it waits for
-//! ([`Pending`]) and parks; when it is done again it finds the note and only waits on.
+//! What a single call waits for stands in [`crate::durable`].
 
 use alloc::{
     collections::{BTreeMap, VecDeque},
@@ -22,43 +20,14 @@ use kcore::wait::Key;
 use store::{CheckpointKind, DirtyPage, Event, Failure, Ticket};
 
 use crate::{
-    Server, Step, Stop, World,
-    object::{Object, ObjectId},
+    Server, World,
     pager::{index_of, kernel_frame},
-    thread::Caller,
 };
 
 /// Time between two checkpoints while something changes.
 pub const PERIOD_NS: u64 = 1_000_000_000;
 /// Failed syncs that are remembered for those who wait for them.
 const FAILURES_MAX: usize = 256;
-
-/// What a call waits for before it may tell that it is done.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Goal {
-    /// A sync.
-    Sync(Ticket),
-    /// A checkpoint, by number.
-    Checkpoint(u64),
-}
-
-/// A call that has taken effect and waits until that is durable.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Pending {
-    /// What it waits for.
-    pub goal: Goal,
-    /// What it does then.
-    pub then: Then,
-}
-
-/// What a call does when what it waited for has come.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Then {
-    /// It returns these values.
-    Return(u64, u64),
-    /// It begins anew, whether that went well or not.
-    Again,
-}
 
 /// The checkpoint that is running.
 struct Running {
@@ -128,12 +97,37 @@ impl Checkpoints {
     }
 
     /// How a sync went; `None` while it is not over.
-    fn sync_result(&self, ticket: Ticket) -> Option<Result<(), Error>> {
+    pub(crate) fn sync_result(&self, ticket: Ticket) -> Option<Result<(), Error>> {
         if self.syncs.contains_key(&ticket) {
             return None;
         }
         let failure = self.failures.iter().find(|failure| failure.0 == ticket);
         Some(failure.map_or(Ok(()), |&(_, error)| Err(error)))
+    }
+
+    /// Notes a sync that was begun.
+    pub(crate) fn note_sync(&mut self, ticket: Ticket, pages: Vec<DirtyPage>, base: u64) {
+        let sync = Sync {
+            pages,
+            base,
+            checkpoint: None,
+        };
+        self.syncs.insert(ticket, sync);
+    }
+
+    /// Whether a sync is not over.
+    pub(crate) fn is_syncing(&self, ticket: Ticket) -> bool {
+        self.syncs.contains_key(&ticket)
+    }
+
+    /// Whether the checkpoint with that number, or a later one in its place, is durable.
+    pub(crate) fn is_good(&self, number: u64) -> bool {
+        number <= self.good
+    }
+
+    /// Number of the one that is running.
+    pub(crate) fn running_number(&self) -> Option<u64> {
+        self.running.as_ref().map(|running| running.number)
     }
 
     /// Keeps slots that a persistent object gave up until that is in a checkpoint.
@@ -262,7 +256,9 @@ impl Server {
         let slot = slot_of(address) - object.first_slot();
         let index = index_of(address);
         let state = object.slots.get(slot).copied();
-        let Some((state, leaf)) = state.and_then(|state| Some((state, state.leaf()?))) else { return };
+        let Some((state, leaf)) = state.and_then(|state| Some((state, state.leaf()?))) else {
+            return;
+        };
         // Dropped since, or another object's: there is nothing to write any more.
         if world.leaf_get(leaf, index).is_none() || state.dirty.has(index) {
             return;
@@ -275,7 +271,12 @@ impl Server {
 
     fn store_event<W: World>(&mut self, world: &mut W, event: &Event) {
         match *event {
-            Event::PageRead { base, page, frame, flags } => self.page_arrived(world, base, page, kernel_frame(frame), flags),
+            Event::PageRead {
+                base,
+                page,
+                frame,
+                flags,
+            } => self.page_arrived(world, base, page, kernel_frame(frame), flags),
             Event::PageBad { base, page, reason } => self.page_failed(world, base, page, reason),
             // The frame is kept until all is durable: until then a page that leaves memory could
             // not be read back.
@@ -308,13 +309,23 @@ impl Server {
     }
 
     fn checkpoint_over<W: World>(&mut self, world: &mut W, result: Result<(), Error>) {
-        let Some(running) = self.checkpoint.running.take() else { return };
+        let Some(running) = self.checkpoint.running.take() else {
+            return;
+        };
         self.checkpoint.finished = running.number;
         match result {
             Ok(()) => self.checkpoint.good = running.number,
             Err(_) => self.checkpoint.changed = true,
         }
-        self.thaw(world, &running.pages, if result.is_ok() { Outcome::Durable } else { Outcome::Failed });
+        self.thaw(
+            world,
+            &running.pages,
+            if result.is_ok() {
+                Outcome::Durable
+            } else {
+                Outcome::Failed
+            },
+        );
         while let Some(&(number, first, slots)) = self.checkpoint.held.front()
             && number <= self.checkpoint.good
         {
@@ -322,15 +333,31 @@ impl Server {
             self.addresses.give_back(first, slots);
         }
         let settled = |sync: &Sync| sync.checkpoint.is_some_and(|number| number <= running.number);
-        while let Some(ticket) = self.checkpoint.syncs.iter().find(|(_, sync)| settled(sync)).map(|(&ticket, _)| ticket) {
+        while let Some(ticket) = self
+            .checkpoint
+            .syncs
+            .iter()
+            .find(|(_, sync)| settled(sync))
+            .map(|(&ticket, _)| ticket)
+        {
             self.sync_over(world, ticket, result);
         }
         world.wake(Key::Checkpoint, u32::MAX);
     }
 
     fn sync_over<W: World>(&mut self, world: &mut W, ticket: Ticket, result: Result<(), Error>) {
-        let Some(sync) = self.checkpoint.syncs.remove(&ticket) else { return };
-        self.thaw(world, &sync.pages, if result.is_ok() { Outcome::Durable } else { Outcome::Failed });
+        let Some(sync) = self.checkpoint.syncs.remove(&ticket) else {
+            return;
+        };
+        self.thaw(
+            world,
+            &sync.pages,
+            if result.is_ok() {
+                Outcome::Durable
+            } else {
+                Outcome::Failed
+            },
+        );
         if let Err(error) = result {
             if self.checkpoint.failures.len() == FAILURES_MAX {
                 self.checkpoint.failures.pop_front();
@@ -343,109 +370,6 @@ impl Server {
             self.checkpoint.changed = true;
         }
         world.wake(Key::Sync(ticket.0), u32::MAX);
-    }
-
-    // ---- durable calls ----------------------------------------------------------------------------
-
-    /// Writes the record of a persistent object into the object table. Durable with the next
-    /// checkpoint.
-    ///
-    /// # Errors
-    /// [`Error::DiskFull`], [`Error::InUse`]; the table is as it was.
-    pub(crate) fn put_record(&mut self, record: &store::ObjectRecord) -> Result<(), Error> {
-        self.store.put_object(record).map_err(|error| match error {
-            store::PutError::DiskFull => Error::DiskFull,
-            store::PutError::Limits => Error::TableFull,
-            store::PutError::Range => Error::BadArgument,
-            store::PutError::Overlap | store::PutError::DeletionPending => Error::InUse,
-        })?;
-        self.checkpoint.note_change();
-        Ok(())
-    }
-
-    /// Begins to make the row of an object (which may be deleted) durable, and those of its dirty
-    /// pages that lie in a range of addresses.
-    pub(crate) fn sync_begin<W: World>(&mut self, world: &mut W, base: u64, from: u64, to: u64) -> Goal {
-        let mut pages = Vec::new();
-        let id = self.objects.find(base).filter(|&id| self.objects.get(id).base() == base);
-        if let Some(id) = id
-            && self.freeze_dirty(world, id, from, to, &mut pages)
-        {
-            world.flush_everything();
-        }
-        let ticket = self.store.sync_begin(world, pages.clone(), &[base]);
-        if let Some(id) = id {
-            let object = self.objects.get_mut(id);
-            object.sync = Some(ticket);
-            object.changed_before = 0;
-        }
-        self.checkpoint.syncs.insert(ticket, Sync { pages, base, checkpoint: None });
-        self.poll_store(world);
-        Goal::Sync(ticket)
-    }
-
-    /// Whether the pages of an object in a range, and its row, are durable as they are.
-    pub(crate) fn is_durable(&self, object: &Object, from: u64, to: u64) -> bool {
-        let writing = self.checkpoint_of(object).is_some();
-        let syncing = object.sync.is_some_and(|ticket| self.checkpoint.syncs.contains_key(&ticket));
-        object.changed_before <= self.checkpoint.good && !writing && !syncing && !has_dirty(object, from, to)
-    }
-
-    /// Notes that the row of an object, or what the store knows of its pages, has changed.
-    pub(crate) fn note_row_change(&mut self, id: ObjectId) {
-        self.objects.get_mut(id).changed_before = self.checkpoint.next();
-        self.checkpoint.note_change();
-    }
-
-    /// Ends a call that has taken effect, when that is durable.
-    ///
-    /// # Errors
-    /// The need to wait; [`Error::DiskError`] and the like if it cannot be made durable.
-    pub(crate) fn finish_durable(&mut self, caller: Caller, goal: Goal, values: (u64, u64)) -> Step<(u64, u64)> {
-        self.threads.record(caller.thread).pending = Some(Pending { goal, then: Then::Return(values.0, values.1) });
-        self.resume_durable(caller).unwrap_or(Ok(values))
-    }
-
-    /// The checkpoint that is writing pages of an object just now.
-    pub(crate) fn checkpoint_of(&self, object: &Object) -> Option<u64> {
-        let running = self.checkpoint.running.as_ref()?;
-        (running.number == object.checkpoint).then_some(running.number)
-    }
-
-    /// Lets a call begin anew when the store has done with the pages of an object; nothing if it
-    /// has already.
-    ///
-    /// # Errors
-    /// The need to wait.
-    pub(crate) fn wait_for_writing(&mut self, caller: Caller, id: ObjectId) -> Step<()> {
-        let object = self.objects.get(id);
-        let syncing = object.sync.filter(|ticket| self.checkpoint.syncs.contains_key(ticket));
-        let goal = match (self.checkpoint_of(object), syncing) {
-            (Some(number), _) => Goal::Checkpoint(number),
-            (None, Some(ticket)) => Goal::Sync(ticket),
-            (None, None) => return Ok(()),
-        };
-        self.threads.record(caller.thread).pending = Some(Pending { goal, then: Then::Again });
-        match self.resume_durable(caller) {
-            Some(Err(stop)) => Err(stop),
-            _ => Ok(()),
-        }
-    }
-
-    /// What is to be done by a call that has taken effect before and is done again; nothing if this
-    /// one has not.
-    pub(crate) fn resume_durable(&mut self, caller: Caller) -> Option<Step<(u64, u64)>> {
-        let Pending { goal, then } = self.threads.record(caller.thread).pending?;
-        let (result, key) = match goal {
-            Goal::Sync(ticket) => (self.checkpoint.sync_result(ticket), Key::Sync(ticket.0)),
-            Goal::Checkpoint(number) => (self.checkpoint_reached(number), Key::Checkpoint),
-        };
-        let Some(result) = result else { return Some(Err(Stop::Wait(key))) };
-        self.threads.record(caller.thread).pending = None;
-        match then {
-            Then::Return(value, value2) => Some(result.map(|()| (value, value2)).map_err(Stop::from)),
-            Then::Again => None,
-        }
     }
 
     /// What `SystemInfo` tells of the store.
@@ -462,28 +386,6 @@ impl Server {
             damaged: stats.damaged,
         }
     }
-}
-
-/// Whether an object has dirty pages in a range of addresses.
-fn has_dirty(object: &Object, from: u64, to: u64) -> bool {
-    if object.dirty == 0 {
-        return false;
-    }
-    let first = from.max(object.base());
-    let mut next = object.slots.next_with_leaf(slot_of(first) - object.first_slot());
-    while let Some(slot) = next {
-        let start = (object.first_slot() + slot) * abi::address::SLOT;
-        if start >= to {
-            return false;
-        }
-        let index = first.saturating_sub(start).div_ceil(PAGE) as usize;
-        let dirty = object.slots.get(slot).and_then(|state| state.dirty.next(index));
-        if dirty.is_some_and(|index| start + index as u64 * PAGE < to) {
-            return true;
-        }
-        next = object.slots.next_with_leaf(slot + 1);
-    }
-    false
 }
 
 /// What became of pages that were handed over.

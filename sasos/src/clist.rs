@@ -48,7 +48,10 @@ impl Server {
     /// # Errors
     /// [`Error::BadAddress`] if it is gone, [`Error::BadClist`], [`Error::DiskError`].
     pub fn clist_header<W: World>(&mut self, world: &mut W, clist: ClistRef) -> Step<Shape> {
-        let id = self.objects.find_serial(clist.base, clist.serial).ok_or(Error::BadAddress)?;
+        let id = self
+            .objects
+            .find_serial(clist.base, clist.serial)
+            .ok_or(Error::BadAddress)?;
         let mut bytes = [0; ClistHeader::BYTES];
         self.read_object(world, id, 0, &mut bytes)?;
         let header = ClistHeader::from_bytes(&bytes);
@@ -60,7 +63,11 @@ impl Server {
         if !well_formed {
             return Err(Error::BadClist.into());
         }
-        Ok(Shape { id, count: header.count, sorted: header.flags & CLIST_SORTED != 0 })
+        Ok(Shape {
+            id,
+            count: header.count,
+            sorted: header.flags & CLIST_SORTED != 0,
+        })
     }
 
     /// Shows the visitor each capability of a Clist for `target`, with the address where it stands.
@@ -92,7 +99,10 @@ impl Server {
             let batch = ((end - next) as usize).min(BATCH);
             self.read_object(world, shape.id, place(next), &mut bytes[..batch * Capability::BYTES])?;
             let object = self.objects.get(target);
-            for (index, record) in bytes[..batch * Capability::BYTES].chunks_exact(Capability::BYTES).enumerate() {
+            for (index, record) in bytes[..batch * Capability::BYTES]
+                .chunks_exact(Capability::BYTES)
+                .enumerate()
+            {
                 let capability = record.try_into().map(Capability::from_bytes).unwrap_or_default();
                 if object.holds(capability.address) {
                     let address = clist.base + place(next + index as u64);

@@ -16,7 +16,8 @@ use kcore::{Frame, PageEntry, SpaceId, wait::Key};
 use crate::{
     Server, Step, Stop, World,
     capability::password_or_random,
-    object::{AddressesOf, Kind, LimitRange, ObjectId},
+    creation::{AddressesOf, Kind},
+    object::{LimitRange, ObjectId},
     pager::{Place, index_of},
     slots::Slot,
     task::TaskId,
@@ -99,7 +100,12 @@ impl Server {
 
     /// Begins to read every page of an object that is not resident, and notes the limits of those that are not on
     /// the disk. Tells the address of a page that has to be waited for, if there was one.
-    fn begin_bringing<W: World>(&mut self, world: &mut W, id: ObjectId, limits: &mut Vec<LimitRange>) -> Step<Option<u64>> {
+    fn begin_bringing<W: World>(
+        &mut self,
+        world: &mut W,
+        id: ObjectId,
+        limits: &mut Vec<LimitRange>,
+    ) -> Step<Option<u64>> {
         let object = self.objects.get(id);
         let (base, pages) = (object.base(), object.record.pages);
         let mut wait = None;
@@ -141,20 +147,41 @@ impl Server {
         for slot in 0..(self.objects.get(clone).base() % SLOT + pages * PAGE).div_ceil(SLOT) {
             self.make_leaf(world, clone, slot)?;
         }
+        // Unless it took pages of the source itself to find that memory.
+        let object = self.objects.get(source);
+        if object.is_persistent() && !object.complete {
+            return Err(Error::NoMemory.into());
+        }
         self.charge(clone, resident)?;
         let mut shared = 0;
         let mut taken_away = false;
         let mut next = self.objects.get(source).slots.next_with_leaf(0);
         while let Some(slot) = next {
             let mut index = 0;
-            while let Some(found) = self.objects.get(source).slots.get(slot).and_then(|state| state.resident.next(index)) {
+            while let Some(found) = self
+                .objects
+                .get(source)
+                .slots
+                .get(slot)
+                .and_then(|state| state.resident.next(index))
+            {
                 index = found + 1;
                 let object = self.objects.get(source);
                 let address = (object.first_slot() + slot) * SLOT + found as u64 * PAGE;
                 let page = object.page_of(address);
-                let Some(leaf) = object.slots.get(slot).and_then(Slot::leaf) else { continue };
-                let from = Place { id: source, slot, leaf, index: found, address };
-                let Some((frame, entry, took)) = share_entry(world, from) else { continue };
+                let Some(leaf) = object.slots.get(slot).and_then(Slot::leaf) else {
+                    continue;
+                };
+                let from = Place {
+                    id: source,
+                    slot,
+                    leaf,
+                    index: found,
+                    address,
+                };
+                let Some((frame, entry, took)) = share_entry(world, from) else {
+                    continue;
+                };
                 taken_away |= took;
                 let target = self.objects.get(clone);
                 let address = target.address_of(page);
@@ -163,7 +190,17 @@ impl Server {
                     world.frame_release(frame);
                     continue;
                 };
-                self.install(world, Place { id: clone, slot, leaf, index: index_of(address), address }, entry);
+                self.install(
+                    world,
+                    Place {
+                        id: clone,
+                        slot,
+                        leaf,
+                        index: index_of(address),
+                        address,
+                    },
+                    entry,
+                );
                 shared += 1;
             }
             next = self.objects.get(source).slots.next_with_leaf(slot + 1);
@@ -181,7 +218,11 @@ impl Server {
 pub(crate) fn share_entry<W: World>(world: &mut W, place: Place) -> Option<(Frame, PageEntry, bool)> {
     let entry = world.leaf_get(place.leaf, place.index)?;
     let writable = entry.limits.contains(Rights::W);
-    let shared = if writable { PageEntry::new(entry.frame, entry.limits).withheld() } else { PageEntry::new(entry.frame, entry.limits) };
+    let shared = if writable {
+        PageEntry::new(entry.frame, entry.limits).withheld()
+    } else {
+        PageEntry::new(entry.frame, entry.limits)
+    };
     world.frame_share(entry.frame);
     let took = writable && !entry.write_withheld;
     if took {
@@ -197,6 +238,10 @@ fn add_limit(ranges: &mut Vec<LimitRange>, page: u64, limits: Rights) {
     }
     match ranges.last_mut() {
         Some(last) if last.end == page && last.limits == limits => last.end += 1,
-        _ => ranges.push(LimitRange { first: page, end: page + 1, limits }),
+        _ => ranges.push(LimitRange {
+            first: page,
+            end: page + 1,
+            limits,
+        }),
     }
 }

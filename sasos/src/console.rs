@@ -36,7 +36,11 @@ impl Console {
 }
 
 fn checked_stream(stream: u64) -> Result<usize, Error> {
-    if stream < STREAMS as u64 { Ok(stream as usize) } else { Err(Error::BadArgument) }
+    if stream < STREAMS as u64 {
+        Ok(stream as usize)
+    } else {
+        Err(Error::BadArgument)
+    }
 }
 
 impl Server {
@@ -51,7 +55,12 @@ impl Server {
         while written < wanted {
             let mut piece = [0; PIECE];
             let length = (wanted - written).min(PIECE as u64) as usize;
-            let read = self.read_user(world, caller.domain, address.wrapping_add(written), &mut piece[..length]);
+            let read = self.read_user(
+                world,
+                caller.domain,
+                address.wrapping_add(written),
+                &mut piece[..length],
+            );
             let stopped = match read {
                 Ok(()) => {
                     let taken = world.console_write(stream, &piece[..length]);
@@ -91,7 +100,11 @@ impl Server {
         }
         if taken.is_empty() {
             let ends = stream == STREAM_TERMINAL && world.boot_report().script != 0;
-            return if ends { Outcome::Return(Ok((0, 0))) } else { Outcome::Block(Key::ConsoleIn(stream), None) };
+            return if ends {
+                Outcome::Return(Ok((0, 0)))
+            } else {
+                Outcome::Block(Key::ConsoleIn(stream), None)
+            };
         }
         let mut piece = [0; PIECE];
         let length = taken.len().min(wanted);
@@ -111,9 +124,18 @@ impl Server {
     ///
     /// # Errors
     /// [`Error::NoSuchThread`].
-    pub fn console_foreground(&mut self, _world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
+    pub fn console_foreground(
+        &mut self,
+        _world: &mut impl World,
+        caller: Caller,
+        arguments: [u64; 6],
+    ) -> Step<(u64, u64)> {
         let thread = arguments[0];
-        self.console.foreground = if thread == 0 { None } else { Some(self.task_of_child(caller, thread)?) };
+        self.console.foreground = if thread == 0 {
+            None
+        } else {
+            Some(self.task_of_child(caller, thread)?)
+        };
         Ok((0, 0))
     }
 

@@ -17,10 +17,23 @@ impl Server {
     #[inline(always)]
     pub fn handle<W: World>(&mut self, world: &mut W, event: Event) -> Outcome {
         match event {
-            Event::Call { thread, number, arguments, resumed } => self.call(world, thread, number, arguments, resumed),
-            Event::Fault { thread, address, access } => self.fault(world, thread, address, access),
+            Event::Call {
+                thread,
+                number,
+                arguments,
+                resumed,
+            } => self.call(world, thread, number, arguments, resumed),
+            Event::Fault {
+                thread,
+                address,
+                access,
+            } => self.fault(world, thread, address, access),
             Event::Exception { thread, kind, address } => self.exception(world, thread, kind, address),
-            Event::Interrupt => self.interrupt(world),
+            Event::Interrupt => {
+                let outcome = self.interrupt(world);
+                self.finish_ends(world);
+                outcome
+            }
             Event::Poll => {
                 self.poll_store(world);
                 self.poll_clock(world);
@@ -30,23 +43,46 @@ impl Server {
         }
     }
 
-    fn call<W: World>(&mut self, world: &mut W, thread: ThreadId, number: u64, arguments: [u64; 6], resumed: Resumed) -> Outcome {
+    fn call<W: World>(
+        &mut self,
+        world: &mut W,
+        thread: ThreadId,
+        number: u64,
+        arguments: [u64; 6],
+        resumed: Resumed,
+    ) -> Outcome {
         if let Some(value) = self.immediate(thread, number) {
             return Outcome::Return(Ok((value, 0)));
         }
-        let Some(call) = Call::from_number(number) else { return Outcome::Return(Err(Error::BadCall)) };
+        let Some(call) = Call::from_number(number) else {
+            return Outcome::Return(Err(Error::BadCall));
+        };
         let caller = self.caller(world, thread, resumed);
+        let outcome = self.answer(world, caller, call, arguments);
+        self.finish_ends(world);
+        outcome
+    }
+
+    /// Does a call.
+    #[inline(always)]
+    fn answer<W: World>(&mut self, world: &mut W, caller: Caller, call: Call, arguments: [u64; 6]) -> Outcome {
         match call {
-            Call::ThreadMyId => Outcome::Return(Ok((thread.0, 0))),
+            Call::ThreadMyId => Outcome::Return(Ok((caller.thread.0, 0))),
             Call::PdxCall => self.pdx_call(world, caller, arguments),
             Call::PdxReturn => self.pdx_return(world, caller, arguments),
 
             Call::ObjCreate => self.obj_create(world, caller, arguments).into(),
-            Call::ObjDelete => self.upsetting(world, caller, |server, world| server.obj_delete(world, caller, arguments)),
+            Call::ObjDelete => self.upsetting(world, caller, |server, world| {
+                server.obj_delete(world, caller, arguments)
+            }),
             Call::ObjResize => self.obj_resize(world, caller, arguments).into(),
-            Call::ObjPasswd => self.upsetting(world, caller, |server, world| server.obj_passwd(world, caller, arguments)),
+            Call::ObjPasswd => self.upsetting(world, caller, |server, world| {
+                server.obj_passwd(world, caller, arguments)
+            }),
             Call::ObjInfo => self.obj_info(world, caller, arguments).into(),
-            Call::ObjCrePdx => self.upsetting(world, caller, |server, world| server.obj_cre_pdx(world, caller, arguments)),
+            Call::ObjCrePdx => self.upsetting(world, caller, |server, world| {
+                server.obj_cre_pdx(world, caller, arguments)
+            }),
             Call::KeepObject => self.keep_object(world, caller, arguments).into(),
             Call::ObjClone => self.obj_clone(world, caller, arguments).into(),
 
@@ -64,7 +100,13 @@ impl Server {
 
             Call::TaskCreate => self.task_create(world, caller, arguments).into(),
             Call::ThreadCreate => self.thread_create(world, caller, arguments).into(),
-            Call::ThreadDelete => self.thread_delete(world, caller, arguments),
+            Call::ThreadDelete => {
+                // What ends may be a callee that the caller is inside of.
+                let depth = world.portal_frames(caller.thread).len();
+                let outcome = self.thread_delete(world, caller, arguments);
+                self.finish_ends(world);
+                self.settle(world, caller.thread, depth, outcome)
+            }
             Call::ThreadWait => self.thread_wait(world, caller, arguments),
             Call::ThreadSleep => self.thread_sleep(world, caller, arguments),
             Call::ThreadResume => self.thread_resume(world, caller, arguments).into(),
@@ -101,6 +143,7 @@ impl Server {
     ) -> Outcome {
         let depth = world.portal_frames(caller.thread).len();
         let step = call(self, world);
+        self.finish_ends(world);
         self.settle(world, caller.thread, depth, step.into())
     }
 }

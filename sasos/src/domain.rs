@@ -14,12 +14,7 @@ use alloc::{boxed::Box, vec::Vec};
 use abi::{Error, Rights};
 use kcore::SpaceId;
 
-use crate::{
-    Server, World,
-    apd::Apd,
-    object::ObjectId,
-    task::TaskId,
-};
+use crate::{Server, World, apd::Apd, object::ObjectId, task::TaskId};
 
 /// Why a domain has rights on an object.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -133,7 +128,9 @@ impl Cache {
 
     /// Every object in it, with what is known.
     pub fn iter(&self) -> impl Iterator<Item = (ObjectId, Cached)> {
-        self.places.iter().filter_map(|&(key, cached)| Some((ObjectId(key), cached?)))
+        self.places
+            .iter()
+            .filter_map(|&(key, cached)| Some((ObjectId(key), cached?)))
     }
 }
 
@@ -166,7 +163,11 @@ pub struct Domains {
 
 impl Default for Domains {
     fn default() -> Self {
-        Self { table: Vec::new(), next_serial: 1, live: 0 }
+        Self {
+            table: Vec::new(),
+            next_serial: 1,
+            live: 0,
+        }
     }
 }
 
@@ -178,12 +179,18 @@ impl Domains {
 
     /// A domain that exists.
     pub fn get(&self, space: SpaceId) -> Option<&Domain> {
-        self.table.get(space.0 as usize).filter(|domain| domain.live).map(|domain| &**domain)
+        self.table
+            .get(space.0 as usize)
+            .filter(|domain| domain.live)
+            .map(|domain| &**domain)
     }
 
     /// The same, to change.
     pub fn get_mut(&mut self, space: SpaceId) -> Option<&mut Domain> {
-        self.table.get_mut(space.0 as usize).filter(|domain| domain.live).map(|domain| &mut **domain)
+        self.table
+            .get_mut(space.0 as usize)
+            .filter(|domain| domain.live)
+            .map(|domain| &mut **domain)
     }
 
     /// The serial number of a domain; zero if there is no such domain.
@@ -193,7 +200,11 @@ impl Domains {
 
     /// Every domain.
     pub fn iter(&self) -> impl Iterator<Item = (SpaceId, &Domain)> {
-        self.table.iter().enumerate().filter(|(_, domain)| domain.live).map(|(number, domain)| (SpaceId(number as u32), &**domain))
+        self.table
+            .iter()
+            .enumerate()
+            .filter(|(_, domain)| domain.live)
+            .map(|(number, domain)| (SpaceId(number as u32), &**domain))
     }
 
     /// The rights that the cache of a domain has for an object.
@@ -248,7 +259,12 @@ impl Server {
     ///
     /// # Errors
     /// [`Error::NoMemory`].
-    pub fn callee_domain_create<W: World>(&mut self, world: &mut W, apd: Apd, parent: Option<SpaceId>) -> Result<SpaceId, Error> {
+    pub fn callee_domain_create<W: World>(
+        &mut self,
+        world: &mut W,
+        apd: Apd,
+        parent: Option<SpaceId>,
+    ) -> Result<SpaceId, Error> {
         self.domain_make(world, &apd.sealed(), parent)
     }
 
@@ -273,7 +289,9 @@ impl Server {
 
     /// Ends a domain. No thread is inside or will return to it.
     pub fn domain_end<W: World>(&mut self, world: &mut W, space: SpaceId) {
-        let Some(domain) = self.domains.get_mut(space) else { return };
+        let Some(domain) = self.domains.get_mut(space) else {
+            return;
+        };
         domain.live = false;
         self.domains.live -= 1;
         // The space goes as a whole: nothing needs to be unlinked one by one.
@@ -290,7 +308,9 @@ impl Server {
 
     /// Empties a cache; tells whether anything was unlinked.
     fn drain_cache<W: World>(&mut self, world: &mut W, space: SpaceId, links: Links) -> bool {
-        let Some(domain) = self.domains.table.get_mut(space.0 as usize) else { return false };
+        let Some(domain) = self.domains.table.get_mut(space.0 as usize) else {
+            return false;
+        };
         domain.linked_slot = u64::MAX;
         let mut cache = core::mem::take(&mut domain.cache);
         let mut had_procedures = false;
@@ -334,8 +354,12 @@ impl Server {
 
     /// Drops a cache entry and unlinks what it stands for; tells whether the space must be flushed.
     fn uncache<W: World>(&mut self, world: &mut W, space: SpaceId, id: ObjectId) -> bool {
-        let Some(domain) = self.domains.get_mut(space) else { return false };
-        let Some(cached) = domain.cache.remove(id) else { return false };
+        let Some(domain) = self.domains.get_mut(space) else {
+            return false;
+        };
+        let Some(cached) = domain.cache.remove(id) else {
+            return false;
+        };
         domain.linked_slot = u64::MAX;
         if cached.rights.contains(Rights::P) {
             world.portal_forget();
@@ -358,7 +382,9 @@ impl Server {
 
     /// Enters rights into a domain's cache.
     pub(crate) fn cache_rights<W: World>(&mut self, world: &mut W, space: SpaceId, id: ObjectId, cached: Cached) {
-        let Some(domain) = self.domains.get_mut(space) else { return };
+        let Some(domain) = self.domains.get_mut(space) else {
+            return;
+        };
         // What is linked is linked with the old rights.
         domain.linked_slot = u64::MAX;
         if domain.cache.insert(id, cached) {

@@ -15,7 +15,7 @@ use abi::{
     Error, Rights,
     layout::{EXCEPTION_KINDS, ExitReport, RESUME_AT, RESUME_END, RESUME_RETRY, STATUS_SYSTEM, exception_name},
 };
-use kcore::{SpaceId, ThreadId, thread::Context};
+use kcore::{SpaceId, ThreadId, machine::Intercept, thread::Context};
 
 use crate::{Outcome, Server, Step, World, thread::Caller};
 
@@ -34,7 +34,9 @@ impl Handlers {
 
     /// Puts a handler in the place of the one that is returned.
     pub fn replace(&mut self, kind: u64, handler: u64) -> u64 {
-        self.0.get_mut(kind as usize).map_or(0, |place| core::mem::replace(place, handler))
+        self.0
+            .get_mut(kind as usize)
+            .map_or(0, |place| core::mem::replace(place, handler))
     }
 }
 
@@ -64,13 +66,24 @@ pub struct Saved {
 impl Server {
     /// An exception of user code other than a page fault.
     pub fn exception(&mut self, world: &mut impl World, thread: ThreadId, kind: u64, address: u64) -> Outcome {
-        self.raise(world, thread, Fault { kind, address, wanted: Rights::NONE, had: Rights::NONE })
+        self.raise(
+            world,
+            thread,
+            Fault {
+                kind,
+                address,
+                wanted: Rights::NONE,
+                had: Rights::NONE,
+            },
+        )
     }
 
     /// Calls the handler for what went wrong, or ends what the thread was doing.
     pub fn raise(&mut self, world: &mut impl World, thread: ThreadId, fault: Fault) -> Outcome {
         let domain = world.thread_space(thread);
-        let handler = self.handlers_of(thread, domain).and_then(|handlers| handlers.get(fault.kind));
+        let handler = self
+            .handlers_of(thread, domain)
+            .and_then(|handlers| handlers.get(fault.kind));
         match handler {
             Some(handler) if self.threads.record(thread).saved.is_none() => {
                 self.handler_enter(world, thread, domain, handler, fault);
@@ -78,7 +91,9 @@ impl Server {
             }
             _ => {
                 let instruction = world.thread_context(thread).rip;
-                self.unhandled(world, thread, fault, instruction)
+                let outcome = self.unhandled(world, thread, fault, instruction);
+                self.finish_ends(world);
+                outcome
             }
         }
     }
@@ -95,17 +110,31 @@ impl Server {
     fn handler_enter(&mut self, world: &mut impl World, thread: ThreadId, domain: SpaceId, handler: u64, fault: Fault) {
         let depth = world.portal_frames(thread).len();
         let context = world.thread_context_mut(thread);
-        let saved = Saved { context: *context, fault, depth, domain };
+        let saved = Saved {
+            context: *context,
+            fault,
+            depth,
+            domain,
+        };
         let instruction = context.rip;
         // As behind a call: the stack is aligned to 16 bytes but for the return address.
         let stack = (context.rsp.wrapping_sub(RED_ZONE) & !15).wrapping_sub(8);
         context.reset(handler, stack);
         context.set_arguments([fault.kind, fault.address, instruction, u64::from(fault.wanted.bits())]);
         self.threads.record(thread).saved = Some(Box::new(saved));
+        if depth > 0 {
+            // The callee may return out of its handler, which must then be known to be over.
+            world.portal_intercept_return(thread, Intercept::Yes);
+        }
     }
 
     fn unhandled(&mut self, world: &mut impl World, thread: ThreadId, fault: Fault, instruction: u64) -> Outcome {
-        let Fault { kind, address, wanted, had } = fault;
+        let Fault {
+            kind,
+            address,
+            wanted,
+            had,
+        } = fault;
         world.log(format_args!(
             "thread {:#x}: {} at {address:#x} (needs {wanted}, has {had}), instruction {instruction:#x}",
             thread.0,
@@ -114,7 +143,11 @@ impl Server {
         let depth = world.portal_frames(thread).len();
         if depth > 0 {
             self.unwind_to(world, thread, depth - 1);
-            return if self.doom_falls(world, thread) { Outcome::Gone } else { Outcome::Resume };
+            return if self.doom_falls(world, thread) {
+                Outcome::Gone
+            } else {
+                Outcome::Resume
+            };
         }
         let report = ExitReport {
             thread: thread.0,
@@ -135,11 +168,19 @@ impl Server {
     }
 
     /// A thread has come back to fewer calls: a handler that was running inside of them is over.
-    pub fn handler_left(&mut self, world: &impl World, thread: ThreadId) {
+    pub fn handler_left(&mut self, world: &mut impl World, thread: ThreadId) {
         let depth = world.portal_frames(thread).len();
         let saved = &mut self.threads.record(thread).saved;
         if saved.as_ref().is_some_and(|saved| saved.depth > depth) {
             *saved = None;
+            self.handler_over(world, thread);
+        }
+    }
+
+    /// No handler runs any more: returns may take the fast path again, unless the thread is condemned.
+    fn handler_over(&mut self, world: &mut impl World, thread: ThreadId) {
+        if self.threads.record(thread).doom.is_none() {
+            world.portal_intercept_return(thread, Intercept::No);
         }
     }
 
@@ -164,20 +205,28 @@ impl Server {
         let [action, address, ..] = arguments;
         let depth = world.portal_frames(caller.thread).len();
         let record = self.threads.record(caller.thread);
-        let Some(saved) = record.saved.take_if(|saved| saved.depth == depth && saved.domain == caller.domain) else {
+        let Some(saved) = record
+            .saved
+            .take_if(|saved| saved.depth == depth && saved.domain == caller.domain)
+        else {
             return Outcome::Return(Err(Error::NoHandler));
         };
         let mut context = saved.context;
         match action {
-            RESUME_RETRY => {}
+            // Where a jump out of the address space faulted, some processors tell the target as the place.
+            RESUME_RETRY if context.rip < abi::address::USER_END => {}
             RESUME_AT if address < abi::address::USER_END => context.rip = address,
-            RESUME_END => return self.unhandled(world, caller.thread, saved.fault, saved.context.rip),
+            RESUME_END | RESUME_RETRY => {
+                self.handler_over(world, caller.thread);
+                return self.unhandled(world, caller.thread, saved.fault, saved.context.rip);
+            }
             _ => {
                 record.saved = Some(saved);
                 return Outcome::Return(Err(Error::BadArgument));
             }
         }
         *world.thread_context_mut(caller.thread) = context;
+        self.handler_over(world, caller.thread);
         Outcome::Resume
     }
 }

@@ -5,8 +5,8 @@ use abi::{
     address::ROOT_DIRECTORY,
     host::{EXIT_FAILURE, EXIT_REBOOT, EXIT_SUCCESS},
     layout::{
-        CONTROL_CHECKPOINT, CONTROL_POWER_OFF, CONTROL_REBOOT, DomainReport, MemoryReport, TOPIC_BOOT, TOPIC_DOMAIN, TOPIC_MEMORY,
-        TOPIC_OBJECT, TOPIC_STORE, TOPIC_THREAD, ThreadReport,
+        CONTROL_CHECKPOINT, CONTROL_POWER_OFF, CONTROL_REBOOT, DomainReport, MemoryReport, TOPIC_BOOT, TOPIC_DOMAIN,
+        TOPIC_MEMORY, TOPIC_OBJECT, TOPIC_STORE, TOPIC_THREAD, ThreadReport,
     },
 };
 use kcore::{SpaceId, wait::Key};
@@ -29,7 +29,9 @@ impl Server {
             TOPIC_STORE => self.tell(world, caller, buffer, &self.store_report().to_bytes()),
             TOPIC_BOOT => self.tell(world, caller, buffer, &world.boot_report().to_bytes()),
             TOPIC_THREAD => {
-                let report = self.thread_report_from(world, caller, index).ok_or(Error::NoSuchThread)?;
+                let report = self
+                    .thread_report_from(world, caller, index)
+                    .ok_or(Error::NoSuchThread)?;
                 self.tell(world, caller, buffer, &report.to_bytes())
             }
             TOPIC_DOMAIN => {
@@ -65,7 +67,12 @@ impl Server {
 
     /// The thread with the lowest number from `index` on.
     fn thread_report_from(&self, world: &impl World, caller: Caller, index: u64) -> Option<ThreadReport> {
-        let thread = self.threads.iter().map(|record| record.id).filter(|id| id.0 >= index).min()?;
+        let thread = self
+            .threads
+            .iter()
+            .map(|record| record.id)
+            .filter(|id| id.0 >= index)
+            .min()?;
         self.thread_report(world, thread, caller.thread)
     }
 
@@ -84,7 +91,10 @@ impl Server {
     }
 
     fn threads_in(&self, world: &impl World, space: SpaceId) -> u64 {
-        self.threads.iter().filter(|record| record.life == Life::Live && world.thread_space(record.id) == space).count() as u64
+        self.threads
+            .iter()
+            .filter(|record| record.life == Life::Live && world.thread_space(record.id) == space)
+            .count() as u64
     }
 
     /// `SystemControl`: operation, argument.
@@ -92,20 +102,27 @@ impl Server {
         let [operation, argument, ..] = arguments;
         let exit = match operation {
             CONTROL_CHECKPOINT => None,
-            CONTROL_POWER_OFF if argument == u64::from(EXIT_SUCCESS) || argument == u64::from(EXIT_FAILURE) => Some(argument as u8),
+            CONTROL_POWER_OFF if argument == u64::from(EXIT_SUCCESS) || argument == u64::from(EXIT_FAILURE) => {
+                Some(argument as u8)
+            }
             CONTROL_REBOOT => Some(EXIT_REBOOT),
             _ => return Outcome::Return(Err(Error::BadArgument)),
         };
-        let number = match self.threads.record(caller.thread).waiting {
-            Waiting::Checkpoint(number) => number,
-            _ => {
-                if let Err(stop) = self.validate(world, caller.domain, ROOT_DIRECTORY, Rights::D) {
-                    return Outcome::from(Err(stop));
-                }
-                let number = if exit.is_some() { self.checkpoint_request_last(world) } else { self.checkpoint_request(world) };
-                self.threads.record(caller.thread).waiting = Waiting::Checkpoint(number);
-                number
+        let waiting = self.threads.record(caller.thread).waiting;
+        let number = if let Waiting::Checkpoint(number) = waiting {
+            number
+        } else {
+            if let Err(stop) = self.validate(world, caller.domain, ROOT_DIRECTORY, Rights::D) {
+                return Outcome::from(Err(stop));
             }
+            let last = exit.is_some();
+            let number = if last {
+                self.checkpoint_request_last(world)
+            } else {
+                self.checkpoint_request(world)
+            };
+            self.threads.record(caller.thread).waiting = Waiting::Checkpoint(number);
+            number
         };
         match self.checkpoint_reached(number) {
             None => return Outcome::Block(Key::Checkpoint, None),

@@ -6,15 +6,18 @@
 //! the disk ([`store::world::Disk`]). A call that cannot be finished now has changed nothing that
 //! matters, is parked, and is done again from the start when its key is woken.
 //!
-//! Reading order: the state ([`object`], [`domain`], [`task`]); how an access is decided
-//! ([`validation`], [`apd`], [`capability`]); pages ([`page`], [`pager`], [`checkpoint`]); control
-//! ([`pdx`], [`thread`], [`semaphore`], [`exception`]); the outside ([`console`], [`info`], [`boot`]).
+//! Reading order: the state ([`object`], [`domain`], [`task`]) and how objects live ([`creation`],
+//! [`lifecycle`], [`clone`]); how an access is decided ([`validation`], [`clist`], [`apd`],
+//! [`capability`]); pages ([`pager`], [`reading`], [`release`], [`page`], [`unmap`]) and the disk
+//! ([`checkpoint`], [`durable`]); threads and their calls ([`task`], [`thread`], `ending`, `control`, [`pdx`], `unwind`,
+//! [`semaphore`], [`exception`]); the outside ([`console`], [`info`], [`boot`]).
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
 pub mod object;
+pub mod creation;
 pub mod slots;
 mod slot_map;
 pub mod address;
@@ -28,11 +31,17 @@ pub mod lifecycle;
 pub mod clone;
 pub mod memory;
 pub mod page;
+pub mod unmap;
 pub mod pager;
+pub mod reading;
 pub mod release;
 pub mod checkpoint;
+pub mod durable;
 pub mod pdx;
+mod unwind;
 pub mod thread;
+mod ending;
+mod control;
 pub mod semaphore;
 pub mod exception;
 pub mod console;

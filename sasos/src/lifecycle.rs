@@ -11,7 +11,8 @@ use crate::{
     Server, Step, Stop, World,
     address::OBJECT_SLOTS_MAX,
     capability::password_or_random,
-    object::{AddressesOf, Kind, Object, ObjectId, slots_for},
+    creation::{AddressesOf, Kind},
+    object::{Object, ObjectId, slots_for},
     pager::to_flags,
     release::Remembered,
     task::TaskId,
@@ -70,7 +71,12 @@ impl Server {
     ///
     /// # Errors
     /// [`Error::NoMemory`].
-    pub fn stack_create<W: World>(&mut self, world: &mut W, task: Option<TaskId>, domain: SpaceId) -> Result<u64, Error> {
+    pub fn stack_create<W: World>(
+        &mut self,
+        world: &mut W,
+        task: Option<TaskId>,
+        domain: SpaceId,
+    ) -> Result<u64, Error> {
         match self.object_make(world, Kind::Stack, abi::address::STACK_BYTES / PAGE, task, domain) {
             Ok(id) => Ok(self.objects.get(id).base()),
             Err(Stop::Fail(error)) => Err(error),
@@ -91,10 +97,14 @@ impl Server {
         to: SpaceId,
         to_task: TaskId,
     ) -> Result<(), Error> {
-        let Some(id) = self.objects.find(address) else { return Ok(()) };
+        let Some(id) = self.objects.find(address) else {
+            return Ok(());
+        };
         let object = self.objects.get(id);
         let (base, serial) = (object.base(), self.domains.serial(from));
-        let Some(owner) = object.owner.filter(|_| serial != 0 && object.home == serial) else { return Ok(()) };
+        let Some(owner) = object.owner.filter(|_| serial != 0 && object.home == serial) else {
+            return Ok(());
+        };
         let pages = object.record.pages;
         self.own(to_task, base, pages)?;
         if let Err(error) = self.set_account(id, Some(to_task)) {
@@ -257,13 +267,20 @@ impl Server {
     /// What is told of an active object; the rights are those that a domain is known to have.
     pub fn object_info(&self, id: ObjectId, space: SpaceId) -> ObjectInfo {
         let object = self.objects.get(id);
-        let rights = self.domains.cached(space, id).map_or(Rights::NONE, |cached| cached.rights);
+        let rights = self
+            .domains
+            .cached(space, id)
+            .map_or(Rights::NONE, |cached| cached.rights);
         info_of(&object.record, rights, object.resident)
     }
 
     /// What is told of the first object, active or not, whose base is at least `from`.
     pub fn object_report(&self, space: SpaceId, from: u64) -> Option<ObjectInfo> {
-        let active = self.objects.iter().filter(|(_, object)| object.base() >= from).min_by_key(|(_, object)| object.base());
+        let active = self
+            .objects
+            .iter()
+            .filter(|(_, object)| object.base() >= from)
+            .min_by_key(|(_, object)| object.base());
         let stored = self.store.objects_from(from).next();
         match (active, stored) {
             (Some((_, object)), Some(record)) if record.base < object.base() => Some(info_of(record, Rights::NONE, 0)),

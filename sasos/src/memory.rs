@@ -25,7 +25,11 @@ fn pieces(address: u64, bytes: usize) -> impl Iterator<Item = Piece> {
     core::iter::from_fn(move || {
         let piece_address = address + at as u64;
         let left = bytes - at;
-        let piece = Piece { address: piece_address, at, bytes: left.min((PAGE - piece_address % PAGE) as usize) };
+        let piece = Piece {
+            address: piece_address,
+            at,
+            bytes: left.min((PAGE - piece_address % PAGE) as usize),
+        };
         at += piece.bytes;
         (left > 0).then_some(piece)
     })
@@ -132,7 +136,11 @@ impl Server {
     fn write_piece<W: World>(&mut self, world: &mut W, id: ObjectId, piece: Piece, from: &[u8]) -> Step<()> {
         let place = self.present(world, id, piece.address, Access::Write)?;
         if let Some(entry) = world.leaf_get(place.leaf, index_of(piece.address)) {
-            world.frame_write(entry.frame, (piece.address % PAGE) as usize, &from[piece.at..piece.at + piece.bytes]);
+            world.frame_write(
+                entry.frame,
+                (piece.address % PAGE) as usize,
+                &from[piece.at..piece.at + piece.bytes],
+            );
         }
         Ok(())
     }
@@ -144,7 +152,9 @@ mod tests {
 
     #[test]
     fn ranges_are_cut_at_page_borders() {
-        let cut: Vec<_> = pieces(4090, 10).map(|piece| (piece.address, piece.at, piece.bytes)).collect();
+        let cut: Vec<_> = pieces(4090, 10)
+            .map(|piece| (piece.address, piece.at, piece.bytes))
+            .collect();
         assert_eq!(cut, [(4090, 0, 6), (4096, 6, 4)]);
         assert_eq!(pieces(0, 0).count(), 0);
         assert_eq!(pieces(8192, 8192).count(), 2);

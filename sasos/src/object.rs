@@ -14,17 +14,14 @@
 use alloc::{boxed::Box, vec::Vec};
 
 use abi::{
-    Error, Rights,
-    address::{OBJECTS_END, PAGE, PAGES_PER_SLOT, SLOT, STACK_BYTES, USER_START, slot_of},
+    Rights,
+    address::{PAGE, SLOT, slot_of},
     layout::{OBJECT_PERSISTENT, OBJECT_STACK},
 };
-use kcore::{SpaceId, wait::Key};
+use kcore::SpaceId;
 use store::ObjectRecord;
 
-use crate::{Server, Step, Stop, World, address::OBJECT_SLOTS_MAX, release::Remembered, slot_map::SlotMap, slots::Slots, task::TaskId};
-
-/// Bytes of the server's heap below which nothing new is made.
-pub const HEAP_RESERVE: u64 = 1 << 20;
+use crate::{slot_map::SlotMap, slots::Slots, task::TaskId};
 
 /// An active object, by its place in the table. Valid until the object is deleted.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
@@ -151,7 +148,11 @@ impl Object {
     /// The rights that its home has without a capability. The server counts on stacks being where
     /// it made them, so they can only be read and written.
     pub const fn home_rights(&self) -> Rights {
-        if self.record.flags & OBJECT_STACK != 0 { Rights::RW } else { Rights::OWNER }
+        if self.record.flags & OBJECT_STACK != 0 {
+            Rights::RW
+        } else {
+            Rights::OWNER
+        }
     }
 
     /// The rights that the object table lists for a password. Every entry is compared, whatever
@@ -180,22 +181,13 @@ pub const fn slots_for(base: u64, pages: u64) -> u64 {
     (base % SLOT + pages * PAGE).div_ceil(SLOT)
 }
 
-/// What a new object is for.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// Data or a program; may be kept.
-    Plain,
-    /// A stack: [`STACK_BYTES`] in the middle of a slot of the window of stacks. Never kept.
-    Stack,
-}
-
 /// All active objects.
 pub struct Objects {
     // Boxes: growing the table moves no object, and a freed one keeps its vectors for the next.
     #[allow(clippy::vec_box, reason = "growth must not copy all objects")]
     table: Vec<Box<Object>>,
     free: Vec<u32>,
-    map: SlotMap,
+    pub(crate) map: SlotMap,
     next_serial: u64,
     live: u64,
     /// Resident pages of all of them.
@@ -204,7 +196,14 @@ pub struct Objects {
 
 impl Default for Objects {
     fn default() -> Self {
-        Self { table: Vec::new(), free: Vec::new(), map: SlotMap::new(), next_serial: 1, live: 0, resident_pages: 0 }
+        Self {
+            table: Vec::new(),
+            free: Vec::new(),
+            map: SlotMap::new(),
+            next_serial: 1,
+            live: 0,
+            resident_pages: 0,
+        }
     }
 }
 
@@ -250,7 +249,11 @@ impl Objects {
 
     /// Every active object.
     pub fn iter(&self) -> impl Iterator<Item = (ObjectId, &Object)> {
-        self.table.iter().enumerate().filter(|(_, object)| object.live).map(|(index, object)| (ObjectId(index as u32), &**object))
+        self.table
+            .iter()
+            .enumerate()
+            .filter(|(_, object)| object.live)
+            .map(|(index, object)| (ObjectId(index as u32), &**object))
     }
 
     /// Whether the identifier names an active object now.
@@ -264,7 +267,8 @@ impl Objects {
             self.table.push(Box::new(Object::vacant()));
             self.table.len() as u32 - 1
         });
-        self.map.set(slot_of(record.base), slots_for(record.base, record.pages), Some(index));
+        self.map
+            .set(slot_of(record.base), slots_for(record.base, record.pages), Some(index));
         let object = &mut self.table[index as usize];
         object.record = record;
         object.serial = self.next_serial;
@@ -275,7 +279,7 @@ impl Objects {
     }
 
     /// Takes an object off. Its pages, leaves, holders and place on a kill list are gone already.
-    fn remove(&mut self, id: ObjectId) {
+    pub(crate) fn remove(&mut self, id: ObjectId) {
         let object = &mut self.table[id.0 as usize];
         self.map.set(object.first_slot(), object.slot_count(), None);
         object.slots.clear();
@@ -310,181 +314,9 @@ impl Objects {
     }
 }
 
-/// The base of an object in a slot: some pages in, a different number from slot to slot, so that
-/// first pages do not all fall in one set of the TLB; unless that would cost another slot.
-const fn coloured(slot: u64, pages: u64) -> u64 {
-    let colour = slot * 7 % 16;
-    if pages.is_multiple_of(PAGES_PER_SLOT) || pages % PAGES_PER_SLOT + colour > PAGES_PER_SLOT {
-        slot * SLOT
-    } else {
-        slot * SLOT + colour * PAGE
-    }
-}
-
-impl Server {
-    /// Refuses to make anything while the server's own heap is short.
-    ///
-    /// # Errors
-    /// [`Error::NoMemory`].
-    #[inline]
-    pub fn enough_heap<W: World>(&self, world: &W) -> Result<(), Error> {
-        if world.heap().1 < HEAP_RESERVE { Err(Error::NoMemory) } else { Ok(()) }
-    }
-
-    /// The object that holds an address, activated from the object table if need be.
-    ///
-    /// # Errors
-    /// [`Error::BadAddress`], or no memory to activate it.
-    #[inline]
-    pub fn object_at<W: World>(&mut self, world: &W, address: u64) -> Result<ObjectId, Error> {
-        match self.objects.find(address) {
-            Some(id) => Ok(id),
-            None => self.activate(world, address),
-        }
-    }
-
-    #[cold]
-    fn activate<W: World>(&mut self, world: &W, address: u64) -> Result<ObjectId, Error> {
-        if !(USER_START..OBJECTS_END).contains(&address) {
-            return Err(Error::BadAddress);
-        }
-        let Some(record) = self.store.object_containing(address) else { return Err(Error::BadAddress) };
-        let slots = slots_for(record.base, record.pages);
-        let first = slot_of(record.base);
-        // A disk made by others may hold what ours never would: objects too large or in shared slots.
-        if slots > OBJECT_SLOTS_MAX || (first..first + slots).any(|slot| self.objects.map.get(slot).is_some()) {
-            return Err(Error::BadAddress);
-        }
-        self.enough_heap(world)?;
-        let mut record = record.clone();
-        record.flags |= OBJECT_PERSISTENT;
-        Ok(self.objects.insert(record))
-    }
-
-    /// Makes a transient object that has no password yet, paid for by a task. A plain one goes onto
-    /// the kill list of that task. `home` is the domain that has all rights on it without a capability.
-    ///
-    /// # Errors
-    /// [`Error::BadArgument`] for no pages, [`Error::NoMemory`], [`Error::LimitReached`].
-    pub fn object_make<W: World>(
-        &mut self,
-        world: &mut W,
-        kind: Kind,
-        pages: u64,
-        task: Option<TaskId>,
-        home: SpaceId,
-    ) -> Step<ObjectId> {
-        if pages == 0 {
-            return Err(Error::BadArgument.into());
-        }
-        if pages > OBJECT_SLOTS_MAX * PAGES_PER_SLOT {
-            return Err(Error::NoMemory.into());
-        }
-        self.enough_heap(world)?;
-        let owner = if kind == Kind::Plain { task } else { None };
-        let (base, flags) = match kind {
-            Kind::Plain => self.place_plain(world, pages)?,
-            Kind::Stack => self.place_stack()?,
-        };
-        if let Some(task) = owner
-            && let Err(error) = self.own(task, base, pages)
-        {
-            self.addresses.give_back(slot_of(base), slots_for(base, pages));
-            return Err(error.into());
-        }
-        let now = world.boot_time_ns() + world.now_ns();
-        let capabilities = self.objects.spare_capabilities();
-        let pages = if kind == Kind::Stack { STACK_BYTES / PAGE } else { pages };
-        let record = ObjectRecord { base, pages, flags, created_ns: now, modified_ns: now, capabilities, ..ObjectRecord::default() };
-        let id = self.objects.insert(record);
-        let serial = self.domains.serial(home);
-        let object = self.objects.get_mut(id);
-        object.owner = owner;
-        object.account = task;
-        object.home = serial;
-        Ok(id)
-    }
-
-    /// Puts an object on a kill list and charges its addresses.
-    pub(crate) fn own(&mut self, task: TaskId, base: u64, pages: u64) -> Result<(), Error> {
-        let slots = slots_for(base, pages);
-        self.tasks.charge_slots(task, slots)?;
-        self.tasks.own(task, base).inspect_err(|_| self.tasks.refund_slots(task, slots))
-    }
-
-    /// Takes that back.
-    pub(crate) fn disown(&mut self, task: TaskId, base: u64, pages: u64) {
-        self.tasks.disown(task, base);
-        self.tasks.refund_slots(task, slots_for(base, pages));
-    }
-
-    fn place_plain<W: World>(&mut self, world: &mut W, pages: u64) -> Step<(u64, u64)> {
-        let slots = pages.div_ceil(PAGES_PER_SLOT);
-        if let Some(slot) = self.addresses.take(slots) {
-            return Ok((coloured(slot, pages), 0));
-        }
-        if !self.addresses.has_room_behind(slots) {
-            return Err(Error::NoMemory.into());
-        }
-        // Only the lease is short. A checkpoint renews it, on some disks while one asks.
-        self.checkpoint_request(world);
-        match self.addresses.take(slots) {
-            Some(slot) => Ok((coloured(slot, pages), 0)),
-            None if self.checkpoint.last_failed() => Err(Error::DiskError.into()),
-            None => Err(Stop::Wait(Key::Checkpoint)),
-        }
-    }
-
-    fn place_stack(&mut self) -> Step<(u64, u64)> {
-        let slot = self.addresses.take_stack().ok_or(Error::NoMemory)?;
-        // Half a slot in the middle, at a varying colour: what runs over hits nothing on either side.
-        let base = slot * SLOT + (SLOT - STACK_BYTES) / 2 + slot * 7 % 16 * PAGE;
-        Ok((base, OBJECT_STACK))
-    }
-
-    /// Destroys an object in memory: every domain loses it at once. A persistent one must be taken
-    /// out of the store by the caller, who also says when its address is free again.
-    pub fn object_drop<W: World>(&mut self, world: &mut W, id: ObjectId, addresses: AddressesOf) {
-        let object = self.objects.get(id);
-        let (base, end, pages) = (object.base(), object.end(), object.record.pages);
-        let (first, slots) = (object.first_slot(), object.slot_count());
-        let (owner, serial) = (object.owner, object.serial);
-        let has_procedures = !object.record.pdx.is_empty();
-        if has_procedures {
-            world.portal_forget();
-            self.pdx_object_gone(world, base);
-            // Threads were unwound; with them a task may have ended that had this on its kill list.
-            if self.objects.find_serial(base, serial).is_none() {
-                return;
-            }
-        }
-        self.withdraw(world, id);
-        self.semaphores_gone(world, base, end);
-        self.drop_pages(world, id, base, end, Remembered::No);
-        self.drop_leaves(world, id, 0);
-        if let Some(task) = owner {
-            self.disown(task, base, pages);
-        }
-        self.objects.remove(id);
-        match addresses {
-            AddressesOf::Free => self.addresses.give_back(first, slots),
-            AddressesOf::Held => self.checkpoint.hold_addresses(first, slots),
-        }
-    }
-}
-
-/// Whether the addresses of an object that goes may be used again at once.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum AddressesOf {
-    /// At once: it was never on the disk.
-    Free,
-    /// When its deletion is in a checkpoint.
-    Held,
-}
-
 impl Objects {
     /// An empty vector for capabilities, with the room of that of the object that goes in next.
-    fn spare_capabilities(&mut self) -> Vec<(u64, u8)> {
+    pub(crate) fn spare_capabilities(&mut self) -> Vec<(u64, u8)> {
         match self.free.last() {
             Some(&index) => core::mem::take(&mut self.table[index as usize].record.capabilities),
             None => Vec::new(),
@@ -496,9 +328,14 @@ impl Objects {
 mod tests {
     use super::*;
     use crate::slot_map::REACH;
+    use abi::address::{PAGES_PER_SLOT, USER_START};
 
     fn record(base: u64, pages: u64) -> ObjectRecord {
-        ObjectRecord { base, pages, ..ObjectRecord::default() }
+        ObjectRecord {
+            base,
+            pages,
+            ..ObjectRecord::default()
+        }
     }
 
     #[test]
@@ -507,8 +344,16 @@ mod tests {
         let large = objects.insert(record(USER_START + 100 * SLOT, PAGES_PER_SLOT * (3 * REACH + 5)));
         let small = objects.insert(record(USER_START + 7 * SLOT + 3 * PAGE, 2));
         assert_eq!(objects.find(USER_START + 7 * SLOT + 4 * PAGE), Some(small));
-        assert_eq!(objects.find(USER_START + 7 * SLOT), None, "the gap before the first page");
-        assert_eq!(objects.find(USER_START + 7 * SLOT + 5 * PAGE), None, "behind the last page");
+        assert_eq!(
+            objects.find(USER_START + 7 * SLOT),
+            None,
+            "the gap before the first page"
+        );
+        assert_eq!(
+            objects.find(USER_START + 7 * SLOT + 5 * PAGE),
+            None,
+            "behind the last page"
+        );
         let end = objects.get(large).end();
         for address in [USER_START + 100 * SLOT, USER_START + (100 + 2 * REACH) * SLOT, end - 1] {
             assert_eq!(objects.find(address), Some(large));
@@ -529,22 +374,15 @@ mod tests {
     fn passwords_give_their_rights() {
         let mut object = Object::vacant();
         object.record.capabilities = vec![(5, Rights::OWNER.bits()), (6, Rights::R.bits())];
-        object.record.pdx = vec![store::PdxRecord { password: 7, clist: 0, entries: Vec::new() }];
+        object.record.pdx = vec![store::PdxRecord {
+            password: 7,
+            clist: 0,
+            entries: Vec::new(),
+        }];
         assert_eq!(object.rights_of(5), Rights::OWNER);
         assert_eq!(object.rights_of(6), Rights::R);
         assert_eq!(object.rights_of(7), Rights::P);
         assert_eq!(object.rights_of(8), Rights::NONE);
         assert_eq!(object.rights_of(5 | 1 << 63), Rights::NONE);
-    }
-
-    #[test]
-    fn colours_never_cost_a_slot() {
-        for slot in 2048..2100 {
-            for pages in [1, 15, 496, 500, 505, 511, 512, 513, 1000, 1024] {
-                let base = coloured(slot, pages);
-                assert_eq!(slots_for(base, pages), pages.div_ceil(PAGES_PER_SLOT));
-                assert_eq!(slot_of(base), slot);
-            }
-        }
     }
 }

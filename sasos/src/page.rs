@@ -1,4 +1,4 @@
-//! Calls on pages: copy, drop, flush, limit.
+//! Calls on pages: copy, flush, limit. ([`crate::unmap`] has the one that drops them.)
 //!
 //! Ranges are page-aligned and lie inside one object. Calls that look at every page are bounded to
 //! [`RANGE_PAGES_MAX`]; a longer range is done in parts by the caller.
@@ -8,7 +8,6 @@ use alloc::vec::Vec;
 use abi::{
     Error, Rights,
     address::{PAGE, slot_of},
-    layout::{UNMAP_REPLACE, UNMAP_ZERO},
 };
 use kcore::{Frame, PageEntry};
 
@@ -17,7 +16,6 @@ use crate::{
     clone::{LIMIT_RANGES_MAX, share_entry},
     object::{LimitRange, ObjectId},
     pager::{Place, index_of, to_flags},
-    release::Remembered,
     slots::Slot,
     thread::Caller,
 };
@@ -33,31 +31,41 @@ const ZEROES: [u8; 512] = [0; 512];
 
 /// A range of pages inside one object.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-struct Range {
-    id: ObjectId,
+pub(crate) struct Range {
+    pub(crate) id: ObjectId,
     /// First address.
-    from: u64,
+    pub(crate) from: u64,
     /// One past the last.
-    to: u64,
+    pub(crate) to: u64,
 }
 
 impl Range {
-    fn pages(self) -> impl Iterator<Item = u64> {
+    pub(crate) fn pages(self) -> impl Iterator<Item = u64> {
         (self.from..self.to).step_by(PAGE as usize)
     }
 
-    const fn count(self) -> u64 {
+    pub(crate) const fn count(self) -> u64 {
         (self.to - self.from) / PAGE
     }
 }
 
 impl Server {
     /// A range that a domain has a right on.
-    fn range<W: World>(&mut self, world: &mut W, caller: Caller, from: u64, pages: u64, needed: Rights) -> Step<Range> {
+    pub(crate) fn range<W: World>(
+        &mut self,
+        world: &mut W,
+        caller: Caller,
+        from: u64,
+        pages: u64,
+        needed: Rights,
+    ) -> Step<Range> {
         if !from.is_multiple_of(PAGE) || pages == 0 {
             return Err(Error::BadArgument.into());
         }
-        let to = pages.checked_mul(PAGE).and_then(|bytes| from.checked_add(bytes)).ok_or(Error::BadAddress)?;
+        let to = pages
+            .checked_mul(PAGE)
+            .and_then(|bytes| from.checked_add(bytes))
+            .ok_or(Error::BadAddress)?;
         let id = self.require_at(world, caller.domain, from, needed)?;
         if to > self.objects.get(id).end() {
             return Err(Error::BadAddress.into());
@@ -65,15 +73,22 @@ impl Server {
         Ok(Range { id, from, to })
     }
 
-    fn bounded(range: Range) -> Result<(), Error> {
-        if range.count() > RANGE_PAGES_MAX { Err(Error::BadArgument) } else { Ok(()) }
+    pub(crate) fn bounded(range: Range) -> Result<(), Error> {
+        if range.count() > RANGE_PAGES_MAX {
+            Err(Error::BadArgument)
+        } else {
+            Ok(())
+        }
     }
 
     /// The limits of a page, resident or not.
-    fn limits_at<W: World>(&mut self, world: &mut W, id: ObjectId, address: u64) -> Step<Rights> {
+    pub(crate) fn limits_at<W: World>(&mut self, world: &mut W, id: ObjectId, address: u64) -> Step<Rights> {
         loop {
             let object = self.objects.get(id);
-            let leaf = object.slots.get(slot_of(address) - object.first_slot()).and_then(Slot::leaf);
+            let leaf = object
+                .slots
+                .get(slot_of(address) - object.first_slot())
+                .and_then(Slot::leaf);
             if let Some(entry) = leaf.and_then(|leaf| world.leaf_get(leaf, index_of(address))) {
                 return Ok(entry.limits);
             }
@@ -110,7 +125,14 @@ impl Server {
     }
 
     /// Makes one page a copy of another. Done again it does no harm, so it may stop in the middle.
-    fn copy_page<W: World>(&mut self, world: &mut W, source: ObjectId, from: u64, target: ObjectId, to: u64) -> Step<()> {
+    fn copy_page<W: World>(
+        &mut self,
+        world: &mut W,
+        source: ObjectId,
+        from: u64,
+        target: ObjectId,
+        to: u64,
+    ) -> Step<()> {
         if self.peek(world, source, from)?.is_none() {
             return self.zero_page(world, target, to);
         }
@@ -121,7 +143,13 @@ impl Server {
         let Some(leaf) = object.slots.get(slot).and_then(Slot::leaf) else {
             return self.copy_page(world, source, from, target, to);
         };
-        let source_place = Place { id: source, slot, leaf, index: index_of(from), address: from };
+        let source_place = Place {
+            id: source,
+            slot,
+            leaf,
+            index: index_of(from),
+            address: from,
+        };
         let Some((frame, _, taken_away)) = share_entry(world, source_place) else {
             // Memory was so short that the source went out again.
             return Err(Error::NoMemory.into());
@@ -134,182 +162,17 @@ impl Server {
     }
 
     /// Makes a page that may be written read as zeroes.
-    fn zero_page<W: World>(&mut self, world: &mut W, id: ObjectId, address: u64) -> Step<()> {
+    pub(crate) fn zero_page<W: World>(&mut self, world: &mut W, id: ObjectId, address: u64) -> Step<()> {
         if self.peek(world, id, address)?.is_none() {
             return Ok(());
         }
         let place = self.present(world, id, address, Access::Write)?;
-        let Some(entry) = world.leaf_get(place.leaf, place.index) else { return Ok(()) };
+        let Some(entry) = world.leaf_get(place.leaf, place.index) else {
+            return Ok(());
+        };
         // Now the only one who has the frame is this page.
         for part in 0..PAGE as usize / ZEROES.len() {
             world.frame_write(entry.frame, part * ZEROES.len(), &ZEROES);
-        }
-        Ok(())
-    }
-
-    // ---- drop -------------------------------------------------------------------------------------
-
-    /// `PageUnMap`: page, pages, disposition.
-    ///
-    /// # Errors
-    /// [`Error::BadArgument`], [`Error::BadAddress`], [`Error::Protection`], [`Error::DiskFull`].
-    pub fn page_un_map<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
-        let [page, pages, disposition, ..] = arguments;
-        if let Some(step) = self.resume_durable(caller) {
-            return step;
-        }
-        let range = self.range(world, caller, page, pages, Rights::W)?;
-        match disposition {
-            UNMAP_ZERO => self.unmap_zero(world, range)?,
-            UNMAP_REPLACE => self.unmap_replace(world, caller, range)?,
-            _ => return Err(Error::BadArgument.into()),
-        }
-        Ok((0, 0))
-    }
-
-    fn unmap_zero<W: World>(&mut self, world: &mut W, range: Range) -> Step<()> {
-        let persistent = self.objects.get(range.id).is_persistent();
-        if persistent {
-            Self::bounded(range)?;
-        }
-        // Pages with limits of their own keep them. Resident ones are zeroed where they are, the
-        // others of this range go.
-        let limited = self.limited_pages(world, range)?;
-        let absent = self.absent_limited(world, range)?;
-        for &address in &limited {
-            self.zero_page(world, range.id, address)?;
-        }
-        self.drop_between(world, range, &limited);
-        if persistent {
-            self.discard(range, &absent)?;
-        }
-        Ok(())
-    }
-
-    /// Drops what lies between some pages of a range that stay.
-    fn drop_between<W: World>(&mut self, world: &mut W, range: Range, stay: &[u64]) {
-        let mut from = range.from;
-        for &address in stay.iter().chain([&range.to]) {
-            if from < address {
-                self.drop_pages(world, range.id, from, address, Remembered::Perhaps);
-            }
-            from = address + PAGE;
-        }
-    }
-
-    /// Pages of a range that are resident and not free of limits.
-    ///
-    /// # Errors
-    /// [`Error::Protection`] if one of them must not be written.
-    fn limited_pages<W: World>(&mut self, world: &mut W, range: Range) -> Step<Vec<u64>> {
-        let mut limited = Vec::new();
-        let object = self.objects.get(range.id);
-        let mut next = object.slots.next_with_leaf(slot_of(range.from) - object.first_slot());
-        while let Some(slot) = next {
-            let start = (object.first_slot() + slot) * abi::address::SLOT;
-            let Some(state) = object.slots.get(slot).filter(|_| start < range.to) else { break };
-            let mut index = range.from.saturating_sub(start).div_ceil(PAGE) as usize;
-            while let Some(found) = state.resident.next(index) {
-                index = found + 1;
-                let address = start + found as u64 * PAGE;
-                let limits = state.leaf().and_then(|leaf| world.leaf_get(leaf, found)).map_or(Rights::RWX, |entry| entry.limits);
-                if address >= range.to {
-                    break;
-                }
-                if limits != Rights::RWX {
-                    limited.push(address);
-                }
-                if !limits.contains(Rights::W) {
-                    return Err(Error::Protection.into());
-                }
-            }
-            next = object.slots.next_with_leaf(slot + 1);
-        }
-        Ok(limited)
-    }
-
-    /// Pages of a range that are not resident and not free of limits, by number.
-    ///
-    /// # Errors
-    /// [`Error::Protection`] if one of them must not be written.
-    fn absent_limited<W: World>(&mut self, world: &mut W, range: Range) -> Step<Vec<(u64, Rights)>> {
-        let object = self.objects.get(range.id);
-        let first = object.page_of(range.from);
-        let end = first + range.count();
-        let mut absent = Vec::new();
-        if !object.is_persistent() || object.complete {
-            for limit in &object.absent_limits {
-                for page in limit.first.max(first)..limit.end.min(end) {
-                    if !self.is_resident(range.id, object.address_of(page)) {
-                        absent.push((page, limit.limits));
-                    }
-                }
-            }
-        } else {
-            for (page, address) in (first..end).zip(range.pages()) {
-                let limits = self.limits_on_disk(world, range.id, address)?;
-                if limits != Rights::RWX {
-                    absent.push((page, limits));
-                }
-            }
-        }
-        if absent.iter().all(|page| page.1.contains(Rights::W)) { Ok(absent) } else { Err(Error::Protection.into()) }
-    }
-
-    /// The limits that the store knows for a page that is not resident, without reading the page.
-    fn limits_on_disk<W: World>(&mut self, world: &mut W, id: ObjectId, address: u64) -> Step<Rights> {
-        if self.is_resident(id, address) {
-            return Ok(Rights::RWX);
-        }
-        let object = self.objects.get(id);
-        match self.store.page_flags(world, object.base(), object.page_of(address)) {
-            store::PageLookup::Absent => Ok(Rights::RWX),
-            store::PageLookup::Zero(flags) | store::PageLookup::Stored(flags) => Ok(crate::pager::from_flags(flags)),
-            // Part of the map must be read first. Reading the page does it.
-            store::PageLookup::Unknown => self.limits_at(world, id, address),
-        }
-    }
-
-    /// Has the store forget the content of a range, but not the limits of these pages.
-    fn discard(&mut self, range: Range, absent: &[(u64, Rights)]) -> Step<()> {
-        let object = self.objects.get(range.id);
-        let (base, first) = (object.base(), object.page_of(range.from));
-        self.store.discard_pages(base, first, first + range.count()).map_err(|_| Error::DiskFull)?;
-        for &(page, limits) in absent {
-            self.store.set_page_flags(base, page, to_flags(limits)).map_err(|_| Error::DiskFull)?;
-        }
-        self.note_row_change(range.id);
-        Ok(())
-    }
-
-    fn unmap_replace<W: World>(&mut self, world: &mut W, caller: Caller, range: Range) -> Step<()> {
-        if !self.objects.get(range.id).is_persistent() {
-            // There is no checkpoint it was ever in.
-            return self.unmap_zero(world, range);
-        }
-        // A page that is just being written must not be read back from where it was before.
-        self.wait_for_writing(caller, range.id)?;
-        let mut dirty = Vec::new();
-        let object = self.objects.get(range.id);
-        let mut next = object.slots.next_with_leaf(slot_of(range.from) - object.first_slot());
-        while let Some(slot) = next {
-            let start = (object.first_slot() + slot) * abi::address::SLOT;
-            let Some(state) = object.slots.get(slot).filter(|_| start < range.to) else { break };
-            let mut index = range.from.saturating_sub(start).div_ceil(PAGE) as usize;
-            while let Some(found) = state.dirty.next(index) {
-                index = found + 1;
-                let address = start + found as u64 * PAGE;
-                if address < range.to {
-                    dirty.push(address);
-                }
-            }
-            next = object.slots.next_with_leaf(slot + 1);
-        }
-        if !dirty.is_empty() {
-            self.objects.get_mut(range.id).complete = false;
-        }
-        for address in dirty {
-            self.drop_pages(world, range.id, address, address + PAGE, Remembered::Perhaps);
         }
         Ok(())
     }
@@ -362,16 +225,26 @@ impl Server {
         Self::bounded(range)?;
         let object = self.objects.get(range.id);
         let first = object.page_of(range.from);
-        let change = LimitRange { first, end: first + range.count(), limits };
+        let change = LimitRange {
+            first,
+            end: first + range.count(),
+            limits,
+        };
         let known_here = !object.is_persistent() || object.complete;
-        let ranges = if known_here { limit_ranges(&object.absent_limits, change)? } else { Vec::new() };
+        let ranges = if known_here {
+            limit_ranges(&object.absent_limits, change)?
+        } else {
+            Vec::new()
+        };
         if object.is_persistent() {
             if range.count() > ABSENT_LIMITED_MAX {
                 return Err(Error::BadArgument.into());
             }
             let base = object.base();
             for page in change.first..change.end {
-                self.store.set_page_flags(base, page, to_flags(limits)).map_err(|_| Error::DiskFull)?;
+                self.store
+                    .set_page_flags(base, page, to_flags(limits))
+                    .map_err(|_| Error::DiskFull)?;
             }
             self.note_row_change(range.id);
         }
@@ -387,17 +260,29 @@ impl Server {
         let mut next = object.slots.next_with_leaf(slot_of(range.from) - object.first_slot());
         while let Some(slot) = next {
             let start = (object.first_slot() + slot) * abi::address::SLOT;
-            let Some(state) = object.slots.get(slot).filter(|_| start < range.to) else { break };
+            let Some(state) = object.slots.get(slot).filter(|_| start < range.to) else {
+                break;
+            };
             let mut index = range.from.saturating_sub(start).div_ceil(PAGE) as usize;
             while let (Some(found), Some(leaf)) = (state.resident.next(index), state.leaf()) {
                 index = found + 1;
                 if start + found as u64 * PAGE >= range.to {
                     break;
                 }
-                let Some(entry) = world.leaf_get(leaf, found) else { continue };
+                let Some(entry) = world.leaf_get(leaf, found) else {
+                    continue;
+                };
                 // The first write decides again what it takes to write.
                 let changed = PageEntry::new(entry.frame, limits);
-                world.leaf_set(leaf, found, Some(if limits.contains(Rights::W) { changed.withheld() } else { changed }));
+                world.leaf_set(
+                    leaf,
+                    found,
+                    Some(if limits.contains(Rights::W) {
+                        changed.withheld()
+                    } else {
+                        changed
+                    }),
+                );
                 reduced = true;
             }
             next = object.slots.next_with_leaf(slot + 1);
@@ -410,8 +295,14 @@ impl Server {
 
 /// Gives a resident page another frame, shared by somebody else, with the same limits.
 fn replace_frame<W: World>(world: &mut W, place: Place, frame: Frame) {
-    let Some(old) = world.leaf_get(place.leaf, place.index) else { return };
-    world.leaf_set(place.leaf, place.index, Some(PageEntry::new(frame, old.limits).withheld()));
+    let Some(old) = world.leaf_get(place.leaf, place.index) else {
+        return;
+    };
+    world.leaf_set(
+        place.leaf,
+        place.index,
+        Some(PageEntry::new(frame, old.limits).withheld()),
+    );
     world.flush_page(place.address);
     world.frame_release(old.frame);
 }
@@ -421,10 +312,16 @@ fn limit_ranges(ranges: &[LimitRange], change: LimitRange) -> Result<Vec<LimitRa
     let mut result = Vec::with_capacity(ranges.len() + 2);
     for &range in ranges {
         if range.first < change.first {
-            result.push(LimitRange { end: range.end.min(change.first), ..range });
+            result.push(LimitRange {
+                end: range.end.min(change.first),
+                ..range
+            });
         }
         if range.end > change.end {
-            result.push(LimitRange { first: range.first.max(change.end), ..range });
+            result.push(LimitRange {
+                first: range.first.max(change.end),
+                ..range
+            });
         }
     }
     if change.limits != Rights::RWX {

@@ -17,9 +17,13 @@ use alloc::{
     vec::Vec,
 };
 
-use abi::{Error, Rights, address::{PAGE, PAGES_PER_SLOT, slot_of}, layout::{EXCEPTION_DAMAGED, EXCEPTION_PROTECTION, EXCEPTION_RESOURCE}};
-use kcore::{Frame, Leaf, PageEntry, SpaceId, ThreadId, wait::Key};
-use store::{BadPage, DirtyPage, PageFlags, ReadStart};
+use abi::{
+    Error, Rights,
+    address::{PAGE, PAGES_PER_SLOT, slot_of},
+    layout::{EXCEPTION_DAMAGED, EXCEPTION_PROTECTION, EXCEPTION_RESOURCE},
+};
+use kcore::{Frame, Leaf, PageEntry, SpaceId, ThreadId};
+use store::{DirtyPage, PageFlags};
 
 use crate::{
     Access, Outcome, Server, Step, Stop, World,
@@ -30,7 +34,7 @@ use crate::{
 
 /// Frames that pages leave for tables and for the store, which must be able to write a checkpoint
 /// when memory is full of dirty pages.
-const FRAME_RESERVE: u64 = 64;
+pub(crate) const FRAME_RESERVE: u64 = 64;
 
 /// What is under way or counted for all objects.
 #[derive(Default)]
@@ -92,12 +96,17 @@ pub(crate) fn to_flags(limits: Rights) -> PageFlags {
 
 /// Limits from the disk. The server never stores any without R, so where that is missing none were set.
 pub(crate) fn from_flags(flags: PageFlags) -> Rights {
-    Rights::from_bits(u64::from(flags.bits() & 7)).filter(|limits| limits.contains(Rights::R)).unwrap_or(Rights::RWX)
+    Rights::from_bits(u64::from(flags.bits() & 7))
+        .filter(|limits| limits.contains(Rights::R))
+        .unwrap_or(Rights::RWX)
 }
 
 /// Limits of a page that is not resident, where the object itself knows them.
 pub(crate) fn absent_limits(ranges: &[LimitRange], page: u64) -> Rights {
-    ranges.iter().find(|range| (range.first..range.end).contains(&page)).map_or(Rights::RWX, |range| range.limits)
+    ranges
+        .iter()
+        .find(|range| (range.first..range.end).contains(&page))
+        .map_or(Rights::RWX, |range| range.limits)
 }
 
 /// What a frame that is asked for must hold.
@@ -122,14 +131,31 @@ impl Server {
     }
 
     #[cold]
-    fn fault_fails<W: World>(&mut self, world: &mut W, thread: ThreadId, space: SpaceId, address: u64, access: Access, error: Error) -> Outcome {
+    fn fault_fails<W: World>(
+        &mut self,
+        world: &mut W,
+        thread: ThreadId,
+        space: SpaceId,
+        address: u64,
+        access: Access,
+        error: Error,
+    ) -> Outcome {
         let kind = match error {
             Error::NoMemory | Error::LimitReached | Error::DiskFull => EXCEPTION_RESOURCE,
             Error::DiskError => EXCEPTION_DAMAGED,
             _ => EXCEPTION_PROTECTION,
         };
         let had = self.known_rights(space, address);
-        self.raise(world, thread, Fault { kind, address, wanted: access.right(), had })
+        self.raise(
+            world,
+            thread,
+            Fault {
+                kind,
+                address,
+                wanted: access.right(),
+                had,
+            },
+        )
     }
 
     /// Makes an access of a domain possible: right, page and link.
@@ -140,10 +166,14 @@ impl Server {
         let id = self.object_at(world, address)?;
         let rights = self.require(world, space, id, access.right())?.rights;
         let place = self.present(world, id, address, access)?;
-        let Some(domain) = self.domains.get_mut(space) else { return Err(Error::Protection.into()) };
+        let Some(domain) = self.domains.get_mut(space) else {
+            return Err(Error::Protection.into());
+        };
         let slot = slot_of(address);
         if domain.linked_slot != slot {
-            world.link(space, slot, place.leaf, rights).map_err(|_| Error::NoMemory)?;
+            world
+                .link(space, slot, place.leaf, rights)
+                .map_err(|_| Error::NoMemory)?;
             domain.linked_slot = slot;
         }
         Ok(())
@@ -155,14 +185,26 @@ impl Server {
     /// [`Error::Protection`] by the page's own limits; the need to wait for the disk; memory, account
     /// and disk space; [`Error::DiskError`].
     #[inline]
-    pub(crate) fn present<W: World>(&mut self, world: &mut W, id: ObjectId, address: u64, access: Access) -> Step<Place> {
+    pub(crate) fn present<W: World>(
+        &mut self,
+        world: &mut W,
+        id: ObjectId,
+        address: u64,
+        access: Access,
+    ) -> Step<Place> {
         let object = self.objects.get(id);
         let slot = slot_of(address) - object.first_slot();
         let leaf = match object.slots.get(slot).and_then(Slot::leaf) {
             Some(leaf) => leaf,
             None => self.make_leaf(world, id, slot)?,
         };
-        let place = Place { id, slot, leaf, index: index_of(address), address };
+        let place = Place {
+            id,
+            slot,
+            leaf,
+            index: index_of(address),
+            address,
+        };
         match world.leaf_get(leaf, place.index) {
             None => self.fill(world, place, access)?,
             Some(entry) if !entry.limits.contains(access.right()) => return Err(Error::Protection.into()),
@@ -170,56 +212,6 @@ impl Server {
             Some(_) => {}
         }
         Ok(place)
-    }
-
-    /// The frame of a page that is resident; nothing if the page is zero and not resident.
-    ///
-    /// # Errors
-    /// The need to wait for the disk; [`Error::DiskError`].
-    pub(crate) fn peek<W: World>(&mut self, world: &mut W, id: ObjectId, address: u64) -> Step<Option<PageEntry>> {
-        loop {
-            let object = self.objects.get(id);
-            let leaf = object.slots.get(slot_of(address) - object.first_slot()).and_then(Slot::leaf);
-            if let Some(entry) = leaf.and_then(|leaf| world.leaf_get(leaf, index_of(address))) {
-                return Ok(Some(entry));
-            }
-            if !object.is_persistent() || object.complete || self.stored(world, id, address)?.is_some() {
-                return Ok(None);
-            }
-        }
-    }
-
-    /// The limits of a page that is not resident.
-    pub(crate) fn limits_of_absent<W: World>(&mut self, world: &mut W, id: ObjectId, address: u64) -> Step<Option<Rights>> {
-        let object = self.objects.get(id);
-        if !object.is_persistent() || object.complete {
-            return Ok(Some(absent_limits(&object.absent_limits, object.page_of(address))));
-        }
-        self.stored(world, id, address)
-    }
-
-    /// Asks the store for a page that is not resident: its limits if it is zero. If the disk has it
-    /// the caller waits, or finds it resident by now (`None`).
-    #[cold]
-    fn stored<W: World>(&mut self, world: &mut W, id: ObjectId, address: u64) -> Step<Option<Rights>> {
-        let object = self.objects.get(id);
-        let (base, page) = (object.base(), object.page_of(address));
-        let address = object.address_of(page);
-        if let Some(error) = self.pager.failed.remove(&address) {
-            return Err(error.into());
-        }
-        if !self.pager.reading.contains(&address) {
-            // The store takes a frame for what it reads.
-            while world.frames_free() <= FRAME_RESERVE {
-                self.make_room(world)?;
-            }
-            if let ReadStart::Zero(flags) = self.store.read_page(world, base, page) {
-                return Ok(Some(flags.map_or(Rights::RWX, from_flags)));
-            }
-            self.pager.reading.insert(address);
-            self.poll_store(world);
-        }
-        if self.pager.reading.contains(&address) { Err(Stop::Wait(Key::Page(address))) } else { Ok(None) }
     }
 
     // ---- pages come -------------------------------------------------------------------------------
@@ -236,14 +228,20 @@ impl Server {
                 self.enter_leaf(id, slot, leaf);
                 return Ok(leaf);
             }
-            if let Err(stop) = self.make_room(world) {
+            let room = self.make_room(world);
+            // Making room may have polled the store, and a page that was read may have made the leaf.
+            let made = self.objects.get(id).slots.get(slot).and_then(Slot::leaf);
+            if room.is_err() || made.is_some() {
                 self.refund(id, 1);
-                return Err(stop);
+            }
+            room?;
+            if let Some(leaf) = made {
+                return Ok(leaf);
             }
         }
     }
 
-    fn enter_leaf(&mut self, id: ObjectId, slot: u64, leaf: Leaf) {
+    pub(crate) fn enter_leaf(&mut self, id: ObjectId, slot: u64, leaf: Leaf) {
         self.objects.get_mut(id).slots.touch(slot).set_leaf(Some(leaf));
         self.pager.leaves += 1;
     }
@@ -317,64 +315,6 @@ impl Server {
         self.objects.resident_pages += 1;
     }
 
-    /// A page that the store has read.
-    pub(crate) fn page_arrived<W: World>(&mut self, world: &mut W, base: u64, page: u64, frame: Frame, flags: PageFlags) {
-        let address = base + page * PAGE;
-        let expected = self.pager.reading.remove(&address);
-        let id = self.objects.find(address).filter(|&id| expected && self.objects.get(id).base() == base);
-        let placed = match id {
-            Some(id) => self.place_read(world, id, address, frame, flags),
-            None => Ok(false),
-        };
-        match placed {
-            Ok(true) => {}
-            Ok(false) => world.frame_release(frame),
-            Err(error) => {
-                world.frame_release(frame);
-                self.pager.failed.insert(address, error);
-            }
-        }
-        world.wake(Key::Page(address), u32::MAX);
-    }
-
-    /// Installs a page that was read, unless something took its place meanwhile.
-    fn place_read<W: World>(&mut self, world: &mut W, id: ObjectId, address: u64, frame: Frame, flags: PageFlags) -> Result<bool, Error> {
-        let object = self.objects.get(id);
-        let slot = slot_of(address) - object.first_slot();
-        let leaf = if let Some(leaf) = object.slots.get(slot).and_then(Slot::leaf) {
-            leaf
-        } else {
-            self.charge(id, 1)?;
-            let Ok(leaf) = world.leaf_create() else {
-                self.refund(id, 1);
-                return Err(Error::NoMemory);
-            };
-            self.enter_leaf(id, slot, leaf);
-            leaf
-        };
-        let index = index_of(address);
-        if world.leaf_get(leaf, index).is_some() {
-            return Ok(false);
-        }
-        self.charge(id, 1)?;
-        self.install(world, Place { id, slot, leaf, index, address }, PageEntry::new(frame, from_flags(flags)).withheld());
-        Ok(true)
-    }
-
-    /// A page that the store could not read.
-    pub(crate) fn page_failed<W: World>(&mut self, world: &mut W, base: u64, page: u64, reason: BadPage) {
-        let address = base + page * PAGE;
-        if !self.pager.reading.remove(&address) {
-            return;
-        }
-        let error = if reason == BadPage::Memory { Error::NoMemory } else { Error::DiskError };
-        if error == Error::DiskError {
-            world.log(format_args!("page {address:#x} cannot be read: {reason:?}"));
-        }
-        self.pager.failed.insert(address, error);
-        world.wake(Key::Page(address), u32::MAX);
-    }
-
     // ---- writing ----------------------------------------------------------------------------------
 
     /// Lets a page be written whose entry withheld it.
@@ -388,6 +328,14 @@ impl Server {
             return Ok(());
         }
         let copy = self.frame(world, Content::Any)?;
+        // Making room may have polled the store, and the page may have gone meanwhile.
+        if world
+            .leaf_get(place.leaf, place.index)
+            .is_none_or(|now| now.frame != entry.frame)
+        {
+            world.frame_release(copy);
+            return self.present(world, place.id, place.address, Access::Write).map(|_| ());
+        }
         if persistent && let Err(error) = self.mark_dirty(place) {
             world.frame_release(copy);
             return Err(error.into());
@@ -405,7 +353,9 @@ impl Server {
         if object.slots.touch(place.slot).dirty.has(place.index) {
             return Ok(());
         }
-        self.store.reserve(object.base(), object.page_of(place.address)).map_err(|_| Error::DiskFull)?;
+        self.store
+            .reserve(object.base(), object.page_of(place.address))
+            .map_err(|_| Error::DiskFull)?;
         self.note_dirty(place.id, place.slot, place.index);
         Ok(())
     }
@@ -426,10 +376,19 @@ impl Server {
     /// Freezes the dirty pages of an object in a range of addresses and hands them over: the store
     /// gets a reference on each frame, and the next write to it makes a copy. The caller flushes
     /// translations if this says that writing was taken away.
-    pub(crate) fn freeze_dirty<W: World>(&mut self, world: &mut W, id: ObjectId, from: u64, to: u64, pages: &mut Vec<DirtyPage>) -> bool {
+    pub(crate) fn freeze_dirty<W: World>(
+        &mut self,
+        world: &mut W,
+        id: ObjectId,
+        from: u64,
+        to: u64,
+        pages: &mut Vec<DirtyPage>,
+    ) -> bool {
         let object = self.objects.get_mut(id);
         let mut taken_away = false;
-        let mut next = object.slots.next_with_leaf(slot_of(from.max(object.base())) - object.first_slot());
+        let mut next = object
+            .slots
+            .next_with_leaf(slot_of(from.max(object.base())) - object.first_slot());
         while let Some(slot) = next {
             next = object.slots.next_with_leaf(slot + 1);
             let start = (object.first_slot() + slot) * abi::address::SLOT;
@@ -449,14 +408,21 @@ impl Server {
                 state.dirty.clear(found);
                 object.dirty -= 1;
                 self.pager.dirty -= 1;
-                let Some(entry) = world.leaf_get(leaf, found) else { continue };
+                let Some(entry) = world.leaf_get(leaf, found) else {
+                    continue;
+                };
                 if entry.limits.contains(Rights::W) && !entry.write_withheld {
                     world.leaf_set(leaf, found, Some(PageEntry::new(entry.frame, entry.limits).withheld()));
                     taken_away = true;
                 }
                 world.frame_share(entry.frame);
                 let page = (address - base) / PAGE;
-                pages.push(DirtyPage { base, page, frame: store_frame(entry.frame), flags: to_flags(entry.limits) });
+                pages.push(DirtyPage {
+                    base,
+                    page,
+                    frame: store_frame(entry.frame),
+                    flags: to_flags(entry.limits),
+                });
             }
         }
         taken_away

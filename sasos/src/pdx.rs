@@ -16,22 +16,16 @@
 //! free waits. A callee ends with its object, and with the caller's domain where it is merged.
 //! Threads inside are unwound: the call comes back with `CalleeFault`.
 
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
 
 use abi::{
     Error,
     address::STACK_BYTES,
     layout::{CALL_DEPTH_MAX, PD_EMPTY, PD_MERGE},
 };
-use kcore::{SpaceId, ThreadId, thread::Resumed, thread::THREADS_MAX, wait::Key};
+use kcore::{SpaceId, wait::Key};
 
-use crate::{
-    Outcome, Server, Step, World,
-    apd::Apd,
-    exception::Handlers,
-    thread::{Caller, Life, Pause},
-    validation::PdxGrant,
-};
+use crate::{Outcome, Server, Step, World, apd::Apd, exception::Handlers, thread::Caller, validation::PdxGrant};
 
 /// Stacks that a callee domain may have, and so calls that may be inside of it at once.
 pub const CALLEE_STACKS_MAX: usize = 32;
@@ -39,16 +33,19 @@ pub const CALLEE_STACKS_MAX: usize = 32;
 pub const CALLEES_MAX: usize = 512;
 
 /// What a callee's domain has beside the registered Clist.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum Extension {
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Extension {
+    /// Nothing.
     Empty,
+    /// What the caller's domain can do.
     Merge(SpaceId),
-    Explicit(Apd),
+    /// Clists that the caller shows.
+    Explicit(Box<Apd>),
 }
 
 impl Extension {
     /// Its part of the key. Explicit ones share one place each PDX capability.
-    const fn number(&self) -> u64 {
+    pub(crate) const fn number(&self) -> u64 {
         match self {
             Extension::Merge(caller) => caller.0 as u64,
             Extension::Empty => 1 << 32,
@@ -62,14 +59,18 @@ type Key3 = (u64, u64, u64);
 
 /// The domain of a protected procedure.
 #[derive(Debug)]
-struct Callee {
-    base: u64,
-    password: u64,
-    extension: Extension,
-    stacks: Vec<u64>,
+pub(crate) struct Callee {
+    /// The object.
+    pub(crate) base: u64,
+    /// The PDX capability.
+    pub(crate) password: u64,
+    /// How its domain is made.
+    pub(crate) extension: Extension,
+    /// Bases of its stacks.
+    pub(crate) stacks: Vec<u64>,
     handlers: Handlers,
     /// No call enters it any more; it goes when the last one has left.
-    retired: bool,
+    pub(crate) retired: bool,
 }
 
 /// All callee domains.
@@ -78,22 +79,25 @@ pub struct Callees {
     /// By the number of the space.
     table: Vec<Option<Callee>>,
     /// Those that can be entered, the explicit ones left out.
-    by_key: BTreeMap<Key3, SpaceId>,
-    count: usize,
-    retired: usize,
+    pub(crate) by_key: BTreeMap<Key3, SpaceId>,
+    pub(crate) count: usize,
+    pub(crate) retired: usize,
 }
 
 impl Callees {
-    fn get(&self, space: SpaceId) -> Option<&Callee> {
+    pub(crate) fn get(&self, space: SpaceId) -> Option<&Callee> {
         self.table.get(space.0 as usize)?.as_ref()
     }
 
-    fn get_mut(&mut self, space: SpaceId) -> Option<&mut Callee> {
+    pub(crate) fn get_mut(&mut self, space: SpaceId) -> Option<&mut Callee> {
         self.table.get_mut(space.0 as usize)?.as_mut()
     }
 
-    fn iter(&self) -> impl Iterator<Item = (SpaceId, &Callee)> {
-        self.table.iter().enumerate().filter_map(|(number, callee)| Some((SpaceId(number as u32), callee.as_ref()?)))
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (SpaceId, &Callee)> {
+        self.table
+            .iter()
+            .enumerate()
+            .filter_map(|(number, callee)| Some((SpaceId(number as u32), callee.as_ref()?)))
     }
 
     /// Base of the object whose procedures run in a domain, if it is a callee's.
@@ -111,11 +115,16 @@ impl Callees {
             let mut all = self.iter();
             return all
                 .find(|(_, callee)| {
-                    !callee.retired && callee.base == grant.base && callee.password == grant.password && callee.extension == *extension
+                    !callee.retired
+                        && callee.base == grant.base
+                        && callee.password == grant.password
+                        && callee.extension == *extension
                 })
                 .map(|(space, _)| space);
         }
-        self.by_key.get(&(extension.number(), grant.base, grant.password)).copied()
+        self.by_key
+            .get(&(extension.number(), grant.base, grant.password))
+            .copied()
     }
 
     fn insert(&mut self, space: SpaceId, callee: Callee) {
@@ -124,14 +133,15 @@ impl Callees {
             self.table.resize_with(place + 1, || None);
         }
         if !matches!(callee.extension, Extension::Explicit(_)) {
-            self.by_key.insert((callee.extension.number(), callee.base, callee.password), space);
+            self.by_key
+                .insert((callee.extension.number(), callee.base, callee.password), space);
         }
         self.table[place] = Some(callee);
         self.count += 1;
     }
 
     /// No new calls find it.
-    fn hide(&mut self, space: SpaceId) {
+    pub(crate) fn hide(&mut self, space: SpaceId) {
         let Some(callee) = self.get(space) else { return };
         let key = (callee.extension.number(), callee.base, callee.password);
         if self.by_key.get(&key) == Some(&space) {
@@ -139,7 +149,7 @@ impl Callees {
         }
     }
 
-    fn remove(&mut self, space: SpaceId) -> Option<Callee> {
+    pub(crate) fn remove(&mut self, space: SpaceId) -> Option<Callee> {
         self.hide(space);
         let callee = self.table.get_mut(space.0 as usize)?.take()?;
         self.count -= 1;
@@ -148,19 +158,13 @@ impl Callees {
     }
 
     /// A callee that reads through to that domain.
-    fn merged_with(&self, caller: SpaceId) -> Option<SpaceId> {
+    pub(crate) fn merged_with(&self, caller: SpaceId) -> Option<SpaceId> {
         let number = Extension::Merge(caller).number();
-        self.by_key.range((number, 0, 0)..(number + 1, 0, 0)).next().map(|(_, &space)| space)
+        self.by_key
+            .range((number, 0, 0)..(number + 1, 0, 0))
+            .next()
+            .map(|(_, &space)| space)
     }
-}
-
-/// At which depth of its calls a thread entered a space for the first time; its own domain does
-/// not count.
-fn depth_inside(world: &impl World, thread: ThreadId, space: SpaceId) -> Option<usize> {
-    let frames = world.portal_frames(thread);
-    // Frame i leads back to the space of depth i.
-    let within = frames.iter().skip(1).position(|frame| frame.space == space).map(|place| place + 1);
-    within.or_else(|| (!frames.is_empty() && world.thread_space(thread) == space).then_some(frames.len()))
 }
 
 impl Server {
@@ -200,7 +204,11 @@ impl Server {
             return Outcome::Return(Err(Error::NotInCall));
         }
         self.handler_left(world, caller.thread);
-        if self.doom_falls(world, caller.thread) { Outcome::Gone } else { Outcome::Resume }
+        if self.doom_falls(world, caller.thread) {
+            Outcome::Gone
+        } else {
+            Outcome::Resume
+        }
     }
 
     /// The domain that a call enters.
@@ -209,7 +217,7 @@ impl Server {
         let extension = match pd {
             PD_MERGE => Extension::Merge(caller.domain),
             PD_EMPTY => Extension::Empty,
-            address => Extension::Explicit(self.apd_read(world, caller.domain, address)?),
+            address => Extension::Explicit(Box::new(self.apd_read(world, caller.domain, address)?)),
         };
         if let Some(space) = self.callees.find(&grant, &extension) {
             return Ok(space);
@@ -217,7 +225,12 @@ impl Server {
         Ok(self.callee_make(world, &grant, extension)?)
     }
 
-    fn callee_make(&mut self, world: &mut impl World, grant: &PdxGrant, extension: Extension) -> Result<SpaceId, Error> {
+    fn callee_make(
+        &mut self,
+        world: &mut impl World,
+        grant: &PdxGrant,
+        extension: Extension,
+    ) -> Result<SpaceId, Error> {
         let mut apd = Apd::EMPTY;
         if grant.clist != 0 {
             apd.push(self.clist_ref(world, grant.clist)?)?;
@@ -227,7 +240,11 @@ impl Server {
                 apd.push(clist)?;
             }
         }
-        let parent = if let Extension::Merge(caller) = extension { Some(caller) } else { None };
+        let parent = if let Extension::Merge(caller) = extension {
+            Some(caller)
+        } else {
+            None
+        };
         if self.callees.count >= CALLEES_MAX {
             self.callees_give_up_unused(world);
         }
@@ -253,7 +270,9 @@ impl Server {
 
     /// Gives a callee one more stack; tells whether it may have one.
     fn callee_stack_add(&mut self, world: &mut impl World, caller: Caller, space: SpaceId) -> Result<bool, Error> {
-        let Some(callee) = self.callees.get(space) else { return Err(Error::NoMemory) };
+        let Some(callee) = self.callees.get(space) else {
+            return Err(Error::NoMemory);
+        };
         let count = callee.stacks.len();
         if count >= CALLEE_STACKS_MAX {
             return Ok(false);
@@ -269,152 +288,6 @@ impl Server {
         world.portal_add_stack(space, stack + STACK_BYTES);
         Ok(true)
     }
-
-    // ---- unwinding ------------------------------------------------------------------------------
-
-    /// Takes a thread out of its innermost calls until `depth` are left. The caller there gets
-    /// `CalleeFault`; whatever the thread was doing is given up.
-    pub fn unwind_to(&mut self, world: &mut impl World, thread: ThreadId, depth: usize) {
-        let mut unwound = false;
-        while world.portal_frames(thread).len() > depth {
-            if world.portal_leave(thread, Error::CalleeFault as u64, 0, 0).is_none() {
-                break;
-            }
-            unwound = true;
-        }
-        if !unwound {
-            return;
-        }
-        self.waiting_ends(world, thread);
-        self.handler_left(world, thread);
-        world.thread_drop_operation(thread);
-        let record = self.threads.record(thread);
-        if record.pause == Pause::Sleeping {
-            record.pause = Pause::No;
-        }
-        if record.pause == Pause::No {
-            world.thread_wake(thread, Resumed::Woken);
-        }
-    }
-
-    /// What to answer to a call that may have ended callees, the caller's own among them.
-    /// `depth` is how many calls the thread was inside of before.
-    pub fn settle(&mut self, world: &impl World, thread: ThreadId, depth: usize, outcome: Outcome) -> Outcome {
-        if self.threads.find(thread).is_none_or(|record| record.life != Life::Live) {
-            return Outcome::Gone;
-        }
-        if world.portal_frames(thread).len() < depth { Outcome::Resume } else { outcome }
-    }
-
-    // ---- ends -----------------------------------------------------------------------------------
-
-    /// Ends a callee domain. Threads inside are unwound, derived domains end before.
-    fn callee_end(&mut self, world: &mut impl World, space: SpaceId) {
-        let Some(callee) = self.callees.remove(space) else { return };
-        world.portal_forget();
-        self.callees_of_domain_end(world, space);
-        for index in 0..THREADS_MAX {
-            let Some(thread) = self.threads.live_at(index).map(|record| record.id) else { continue };
-            if let Some(depth) = depth_inside(world, thread, space) {
-                world.log(format_args!("thread {:#x} is taken out of a callee at {:#x} that ends", thread.0, callee.base));
-                self.unwind_to(world, thread, depth - 1);
-                self.doom_falls(world, thread);
-            }
-        }
-        // Who waits for a stack looks for the callee anew.
-        world.wake(Key::Stack(space.0), u32::MAX);
-        self.domain_end(world, space);
-        for stack in callee.stacks {
-            self.object_end(world, stack);
-        }
-    }
-
-    /// Ends the callees that read through to a domain that ends.
-    pub fn callees_of_domain_end(&mut self, world: &mut impl World, domain: SpaceId) {
-        while let Some(space) = self.callees.merged_with(domain) {
-            self.callee_end(world, space);
-        }
-        if self.callees.retired > 0 {
-            // Retired ones are in no index.
-            while let Some(space) = self.callee_where(|callee| callee.extension == Extension::Merge(domain)) {
-                self.callee_end(world, space);
-            }
-        }
-    }
-
-    fn callee_where(&self, wanted: impl Fn(&Callee) -> bool) -> Option<SpaceId> {
-        self.callees.iter().find(|(_, callee)| wanted(callee)).map(|(space, _)| space)
-    }
-
-    /// An object that registered procedures is deleted: its callees end.
-    pub fn pdx_object_gone(&mut self, world: &mut impl World, base: u64) {
-        while let Some(space) = self.callee_where(|callee| callee.base == base) {
-            self.callee_end(world, space);
-        }
-    }
-
-    /// A PDX password is no longer registered: nobody enters with it any more; who is inside may finish.
-    pub fn pdx_password_gone(&mut self, world: &mut impl World, base: u64, password: u64) {
-        world.portal_forget();
-        while let Some(space) = self.callee_where(|callee| !callee.retired && callee.base == base && callee.password == password) {
-            self.callees.hide(space);
-            if let Some(callee) = self.callees.get_mut(space) {
-                callee.retired = true;
-                self.callees.retired += 1;
-            }
-        }
-        self.callees_sweep_retired(world);
-    }
-
-    /// Ends retired callees that nobody is inside of.
-    pub fn callees_sweep_retired(&mut self, world: &mut impl World) {
-        if self.callees.retired > 0 {
-            self.callees_sweep(world, |callee| callee.retired);
-        }
-    }
-
-    /// Ends all callees that nobody is inside of.
-    fn callees_give_up_unused(&mut self, world: &mut impl World) {
-        self.callees_sweep(world, |_| true);
-    }
-
-    fn callees_sweep(&mut self, world: &mut impl World, wanted: impl Fn(&Callee) -> bool) {
-        let mut occupied = Vec::new();
-        for record in self.threads.iter() {
-            let frames = world.portal_frames(record.id);
-            occupied.extend(frames.iter().map(|frame| frame.space));
-            occupied.push(world.thread_space(record.id));
-        }
-        // Parents of occupied domains are read through to, and stay.
-        let mut next = 0;
-        while let Some(&space) = occupied.get(next) {
-            if let Some(Extension::Merge(parent)) = self.callees.get(space).map(|callee| callee.extension) {
-                occupied.push(parent);
-            }
-            next += 1;
-        }
-        occupied.sort_unstable();
-        let unused = |space: &SpaceId| occupied.binary_search(space).is_err();
-        let doomed: Vec<SpaceId> =
-            self.callees.iter().filter(|(space, callee)| wanted(callee) && unused(space)).map(|(space, _)| space).collect();
-        for space in doomed {
-            self.callee_end(world, space);
-        }
-    }
-
-    /// What a domain can do has changed: callees that read through to it forget what they found.
-    pub fn merge_callees_flush(&mut self, world: &mut impl World, domain: SpaceId) {
-        if self.callees.count == 0 {
-            return;
-        }
-        world.portal_forget();
-        let number = Extension::Merge(domain).number();
-        let derived: Vec<SpaceId> = self.callees.by_key.range((number, 0, 0)..(number + 1, 0, 0)).map(|(_, &space)| space).collect();
-        for space in derived {
-            self.domain_flush(world, space);
-            self.merge_callees_flush(world, space);
-        }
-    }
 }
 
 #[cfg(test)]
@@ -422,22 +295,39 @@ mod tests {
     use super::*;
 
     fn callee(base: u64, password: u64, extension: Extension) -> Callee {
-        Callee { base, password, extension, stacks: Vec::new(), handlers: Handlers::default(), retired: false }
+        Callee {
+            base,
+            password,
+            extension,
+            stacks: Vec::new(),
+            handlers: Handlers::default(),
+            retired: false,
+        }
     }
 
     #[test]
     fn a_callee_is_found_by_capability_and_extension() {
         let mut callees = Callees::default();
-        let grant = |base, password| PdxGrant { base, password, clist: 0 };
+        let grant = |base, password| PdxGrant {
+            base,
+            password,
+            clist: 0,
+        };
         callees.insert(SpaceId(4), callee(0x1000, 7, Extension::Empty));
         callees.insert(SpaceId(5), callee(0x1000, 7, Extension::Merge(SpaceId(2))));
         callees.insert(SpaceId(6), callee(0x1000, 8, Extension::Merge(SpaceId(2))));
-        callees.insert(SpaceId(9), callee(0x1000, 7, Extension::Explicit(Apd::EMPTY)));
+        callees.insert(SpaceId(9), callee(0x1000, 7, Extension::Explicit(Box::new(Apd::EMPTY))));
         assert_eq!(callees.find(&grant(0x1000, 7), &Extension::Empty), Some(SpaceId(4)));
         assert_eq!(callees.find(&grant(0x1000, 8), &Extension::Empty), None);
-        assert_eq!(callees.find(&grant(0x1000, 7), &Extension::Merge(SpaceId(2))), Some(SpaceId(5)));
+        assert_eq!(
+            callees.find(&grant(0x1000, 7), &Extension::Merge(SpaceId(2))),
+            Some(SpaceId(5))
+        );
         assert_eq!(callees.find(&grant(0x1000, 7), &Extension::Merge(SpaceId(3))), None);
-        assert_eq!(callees.find(&grant(0x1000, 7), &Extension::Explicit(Apd::EMPTY)), Some(SpaceId(9)));
+        assert_eq!(
+            callees.find(&grant(0x1000, 7), &Extension::Explicit(Box::new(Apd::EMPTY))),
+            Some(SpaceId(9))
+        );
         assert!(callees.merged_with(SpaceId(2)).is_some());
         callees.remove(SpaceId(5));
         callees.remove(SpaceId(6));

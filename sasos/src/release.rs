@@ -9,7 +9,10 @@
 
 use alloc::vec::Vec;
 
-use abi::{Error, Rights, address::{PAGE, SLOT, slot_of}};
+use abi::{
+    Error, Rights,
+    address::{PAGE, SLOT, slot_of},
+};
 use kcore::{Frame, wait::Key};
 
 use crate::{
@@ -36,7 +39,14 @@ impl Server {
     // ---- pages go ---------------------------------------------------------------------------------
 
     /// Drops the resident pages of an object from address `from` to `to`.
-    pub(crate) fn drop_pages<W: World>(&mut self, world: &mut W, id: ObjectId, from: u64, to: u64, remembered: Remembered) {
+    pub(crate) fn drop_pages<W: World>(
+        &mut self,
+        world: &mut W,
+        id: ObjectId,
+        from: u64,
+        to: u64,
+        remembered: Remembered,
+    ) {
         let object = self.objects.get(id);
         let (first_slot, base) = (object.first_slot(), object.base());
         let mut gone = Gone::default();
@@ -229,7 +239,9 @@ impl Server {
                 && let Some(found) = state.resident.next(index)
             {
                 index = found + 1;
-                let Some(entry) = world.leaf_get(leaf, found) else { continue };
+                let Some(entry) = world.leaf_get(leaf, found) else {
+                    continue;
+                };
                 let clean = entry.write_withheld || !entry.limits.contains(Rights::W);
                 if clean && !state.dirty.has(found) && world.frame_references(entry.frame) == 1 {
                     world.leaf_set(leaf, found, None);
@@ -256,7 +268,10 @@ struct Gone {
 
 impl Default for Gone {
     fn default() -> Self {
-        Self { pages: [(0, Frame(0)); GONE_BATCH], count: 0 }
+        Self {
+            pages: [(0, Frame(0)); GONE_BATCH],
+            count: 0,
+        }
     }
 }
 

@@ -56,7 +56,13 @@ impl Semaphores {
             return Err(Error::TableFull);
         }
         self.serial += 1;
-        self.table.insert(address, Semaphore { count: value, serial: self.serial });
+        self.table.insert(
+            address,
+            Semaphore {
+                count: value,
+                serial: self.serial,
+            },
+        );
         Ok(())
     }
 
@@ -80,7 +86,9 @@ impl Semaphores {
     }
 
     fn is(&self, address: u64, serial: u64) -> bool {
-        self.table.get(&address).is_some_and(|semaphore| semaphore.serial == serial)
+        self.table
+            .get(&address)
+            .is_some_and(|semaphore| semaphore.serial == serial)
     }
 
     fn has_some(&self, address: u64) -> bool {
@@ -163,7 +171,11 @@ impl Server {
         self.waiting_ends(world, caller.thread);
         if waited {
             // Woken, or timed out: the word is the caller's business again.
-            let answer = if caller.resumed == Resumed::TimedOut { Err(Error::TimedOut) } else { Ok((0, 0)) };
+            let answer = if caller.resumed == Resumed::TimedOut {
+                Err(Error::TimedOut)
+            } else {
+                Ok((0, 0))
+            };
             return Outcome::Return(answer);
         }
         if !address.is_multiple_of(4) {
@@ -254,7 +266,9 @@ mod tests {
         semaphores.create(8, 1).unwrap();
         assert_eq!(semaphores.create(8, 1), Err(Error::InUse));
         assert_eq!(semaphores.take(8), Ok(Ok(())));
-        let Ok(Err(serial)) = semaphores.take(8) else { panic!("it is empty") };
+        let Ok(Err(serial)) = semaphores.take(8) else {
+            panic!("it is empty")
+        };
         assert!(semaphores.is(8, serial));
         semaphores.give(8).unwrap();
         assert!(semaphores.has_some(8));

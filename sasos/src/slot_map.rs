@@ -26,7 +26,9 @@ pub(crate) struct SlotMap {
 
 impl SlotMap {
     pub(crate) fn new() -> Self {
-        Self { stretches: (0..(USER_END / SLOT).div_ceil(REACH)).map(|_| Stretch::Free).collect() }
+        Self {
+            stretches: (0..(USER_END / SLOT).div_ceil(REACH)).map(|_| Stretch::Free).collect(),
+        }
     }
 
     /// Whose a slot is.
@@ -61,8 +63,15 @@ impl Stretch {
             return;
         }
         if let Stretch::Free | Stretch::Whole(_) = self {
-            let (fill, used) = if let Stretch::Whole(owner) = self { (*owner, REACH as u32) } else { (NONE, 0) };
-            *self = Stretch::Mixed { owners: vec![fill; REACH as usize].into_boxed_slice(), used };
+            let (fill, used) = if let Stretch::Whole(owner) = self {
+                (*owner, REACH as u32)
+            } else {
+                (NONE, 0)
+            };
+            *self = Stretch::Mixed {
+                owners: vec![fill; REACH as usize].into_boxed_slice(),
+                used,
+            };
         }
         let Stretch::Mixed { owners, used } = self else { return };
         owners[first as usize..(first + count) as usize].fill(owner.unwrap_or(NONE));

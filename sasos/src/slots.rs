@@ -76,12 +76,20 @@ pub struct Slot {
 }
 
 impl Slot {
-    const EMPTY: Self = Self { leaf: NO_LEAF, resident: PageBits([0; 8]), dirty: PageBits([0; 8]) };
+    const EMPTY: Self = Self {
+        leaf: NO_LEAF,
+        resident: PageBits([0; 8]),
+        dirty: PageBits([0; 8]),
+    };
 
     /// The page table that serves the slot, if it was ever touched.
     #[inline]
     pub const fn leaf(&self) -> Option<Leaf> {
-        if self.leaf == NO_LEAF { None } else { Some(Leaf(Frame(self.leaf))) }
+        if self.leaf == NO_LEAF {
+            None
+        } else {
+            Some(Leaf(Frame(self.leaf)))
+        }
     }
 
     /// Puts a page table there, or takes it away.
@@ -99,7 +107,10 @@ pub struct Slots {
 
 impl Default for Slots {
     fn default() -> Self {
-        Self { first: Slot::EMPTY, rest: Vec::new() }
+        Self {
+            first: Slot::EMPTY,
+            rest: Vec::new(),
+        }
     }
 }
 

@@ -89,6 +89,8 @@ pub struct Tasks {
     free: Vec<u32>,
     /// The first task of the system, which no one waits for.
     pub initial: Option<TaskId>,
+    /// Tasks whose last thread has ended in the event under way.
+    pub ended: Vec<TaskId>,
 }
 
 impl Tasks {
@@ -132,7 +134,10 @@ impl Tasks {
         task.first = ThreadId(0);
         task.threads = 0;
         task.handlers = Handlers::default();
-        task.account = Account { limit_pages, ..Account::default() };
+        task.account = Account {
+            limit_pages,
+            ..Account::default()
+        };
         task.id
     }
 
@@ -165,7 +170,11 @@ impl Tasks {
     #[inline]
     pub fn refund(&mut self, task: TaskId, pages: u64) {
         if let Some(task) = self.get_mut(task) {
-            debug_assert!(task.account.pages >= pages, "{pages} pages go back of {}", task.account.pages);
+            debug_assert!(
+                task.account.pages >= pages,
+                "{pages} pages go back of {}",
+                task.account.pages
+            );
             task.account.pages = task.account.pages.saturating_sub(pages);
         }
     }
@@ -217,7 +226,8 @@ impl Tasks {
 
     /// Whether an object stands on a kill list.
     pub fn owns(&self, task: TaskId, base: u64) -> bool {
-        self.get(task).is_some_and(|task| task.kill_list.iter().rev().any(|&other| other == base))
+        self.get(task)
+            .is_some_and(|task| task.kill_list.iter().rev().any(|&other| other == base))
     }
 
     /// Counts a thread that `task` makes; `live` is how many there are in the system.
@@ -227,7 +237,11 @@ impl Tasks {
     pub fn charge_thread(&mut self, task: TaskId, live: usize) -> Result<(), Error> {
         let initial = self.initial == Some(task);
         let task = self.get_mut(task).ok_or(Error::LimitReached)?;
-        let room = if initial { THREADS_MAX } else { THREADS_MAX - THREADS_RESERVED };
+        let room = if initial {
+            THREADS_MAX
+        } else {
+            THREADS_MAX - THREADS_RESERVED
+        };
         if task.account.threads >= TASK_THREADS_MAX || live >= room {
             return Err(Error::LimitReached);
         }
@@ -282,7 +296,11 @@ impl Server {
         self.validate(world, caller.domain, entry, Rights::X)?;
         let apd = self.task_apd(world, caller, apd)?;
         let bound = Self::default_limit_pages(world);
-        let limit = if limit_pages == 0 { bound } else { limit_pages.min(bound) };
+        let limit = if limit_pages == 0 {
+            bound
+        } else {
+            limit_pages.min(bound)
+        };
         self.enough_heap(world)?;
         let task = self.task_make(world, apd, limit)?;
         match self.task_begin(world, caller, task, entry, parameter, priority) {
@@ -309,7 +327,15 @@ impl Server {
     }
 
     /// The first thread of a task that was just made; the object it runs in becomes the task's.
-    fn task_begin(&mut self, world: &mut impl World, caller: Caller, task: TaskId, entry: u64, parameter: u64, priority: u8) -> Result<ThreadId, Error> {
+    fn task_begin(
+        &mut self,
+        world: &mut impl World,
+        caller: Caller,
+        task: TaskId,
+        entry: u64,
+        parameter: u64,
+        priority: u8,
+    ) -> Result<ThreadId, Error> {
         let thread = self.thread_make(world, task, Some(caller), entry, parameter, priority)?;
         let domain = self.threads.record(thread).domain;
         if let Err(error) = self.object_move(world, entry, caller.domain, domain, task) {
@@ -327,12 +353,19 @@ impl Server {
     /// to return; the task ends with the last of them.
     pub fn task_kill(&mut self, world: &mut impl World, task: TaskId, kind: u64) {
         for index in 0..THREADS_MAX {
-            let Some(record) = self.threads.live_at(index) else { continue };
+            let Some(record) = self.threads.live_at(index) else {
+                continue;
+            };
             if record.task != task {
                 continue;
             }
             let thread = record.id;
-            let report = ExitReport { thread: thread.0, status: STATUS_SYSTEM + kind, exception: kind, ..ExitReport::default() };
+            let report = ExitReport {
+                thread: thread.0,
+                status: STATUS_SYSTEM + kind,
+                exception: kind,
+                ..ExitReport::default()
+            };
             self.thread_condemn(world, thread, report);
         }
     }
@@ -359,6 +392,14 @@ impl Server {
         self.tasks.remove(id);
     }
 
+    /// Ends the tasks whose last thread has ended in this event. To be called when an event is over.
+    #[inline(always)]
+    pub fn finish_ends(&mut self, world: &mut impl World) {
+        while let Some(task) = self.tasks.ended.pop() {
+            self.task_end(world, task);
+        }
+    }
+
     /// Ends what was condemned and has not returned in time. Called from `Event::Poll`.
     pub fn poll_control(&mut self, world: &mut impl World) {
         self.callees_sweep_retired(world);
@@ -381,10 +422,16 @@ impl Server {
         // Ending a thread condemns no other, but a callee's end may.
         condemned.append(&mut self.threads.condemned);
         self.threads.condemned = condemned;
+        self.finish_ends(world);
     }
 
     /// The report of a thread that another one ended.
     pub fn killed(thread: ThreadId, status: u64) -> ExitReport {
-        ExitReport { thread: thread.0, status, exception: EXCEPTION_KILL, ..ExitReport::default() }
+        ExitReport {
+            thread: thread.0,
+            status,
+            exception: EXCEPTION_KILL,
+            ..ExitReport::default()
+        }
     }
 }

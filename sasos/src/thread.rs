@@ -15,21 +15,22 @@ use alloc::{boxed::Box, vec, vec::Vec};
 use abi::{
     Error, Rights,
     address::{PAGE, STACK_BYTES},
-    layout::{ExitReport, FOREVER, PRIORITY_MAX, THREAD_ENDED, THREAD_READY, THREAD_RUNNING, THREAD_SLEEPING, THREAD_WAITING, ThreadReport},
+    layout::{
+        ExitReport, FOREVER, PRIORITY_MAX, THREAD_ENDED, THREAD_READY, THREAD_RUNNING, THREAD_SLEEPING, THREAD_WAITING,
+        ThreadReport,
+    },
 };
 use kcore::{
     SpaceId, ThreadId,
-    machine::Intercept,
     scheduler::{Link, List, NONE},
     thread::{Resumed, THREADS_MAX},
-    wait::Key,
 };
 
 use crate::{
     Outcome, Server, Step, Stop, World,
-    checkpoint::Pending,
+    durable::Pending,
     exception::Saved,
-    task::{TaskId, UNWIND_BOUND_NS, checked_priority},
+    task::{TaskId, checked_priority},
 };
 
 /// Who makes a call.
@@ -137,8 +138,10 @@ pub struct Thread {
     pub saved: Option<Box<Saved>>,
     /// Whether and how it has to end.
     pub doom: Option<Doom>,
-    children: List,
-    ended: List,
+    /// Children that have not ended.
+    pub(crate) children: List,
+    /// Children that have.
+    pub(crate) ended: List,
 }
 
 impl Thread {
@@ -168,7 +171,7 @@ impl Thread {
 
 /// All threads, in the places that the kernel gives them.
 pub struct Threads {
-    table: Box<[Thread]>,
+    pub(crate) table: Box<[Thread]>,
     /// Siblings: a thread is in one of its parent's two lists.
     links: Box<[Link]>,
     /// Places in use.
@@ -198,7 +201,9 @@ impl Threads {
     /// The record of a thread, by an identifier that may be anything.
     #[inline]
     pub fn find(&self, thread: ThreadId) -> Option<&Thread> {
-        self.table.get(thread.index()).filter(|record| record.id == thread && record.life != Life::Vacant)
+        self.table
+            .get(thread.index())
+            .filter(|record| record.id == thread && record.life != Life::Vacant)
     }
 
     /// The thread in a place, if it has not ended.
@@ -212,7 +217,7 @@ impl Threads {
     }
 
     /// Makes `child` a child of `parent`.
-    fn adopt(&mut self, parent: ThreadId, child: ThreadId) {
+    pub(crate) fn adopt(&mut self, parent: ThreadId, child: ThreadId) {
         let record = &mut self.table[child.index()];
         record.parent = parent;
         let ended = record.life == Life::Ended;
@@ -222,7 +227,7 @@ impl Threads {
     }
 
     /// Takes a thread out of its parent's list.
-    fn leave_parent(&mut self, child: ThreadId) {
+    pub(crate) fn leave_parent(&mut self, child: ThreadId) {
         let record = &self.table[child.index()];
         let (parent, ended) = (record.parent, record.life == Life::Ended);
         if parent.0 == 0 {
@@ -235,7 +240,7 @@ impl Threads {
     }
 
     /// The first child in a list that was made in that domain.
-    fn child_of_domain(&self, list: List, domain: SpaceId) -> Option<ThreadId> {
+    pub(crate) fn child_of_domain(&self, list: List, domain: SpaceId) -> Option<ThreadId> {
         let mut index = list.head;
         while index != NONE {
             let record = &self.table[index as usize];
@@ -250,7 +255,11 @@ impl Threads {
 
 /// When a call with this timeout gives up.
 pub fn deadline_after(now_ns: u64, timeout_ns: u64) -> Option<u64> {
-    if timeout_ns == FOREVER { None } else { Some(now_ns.saturating_add(timeout_ns)) }
+    if timeout_ns == FOREVER {
+        None
+    } else {
+        Some(now_ns.saturating_add(timeout_ns))
+    }
 }
 
 impl Server {
@@ -263,11 +272,16 @@ impl Server {
             record.waiting = Waiting::No;
             record.pending = None;
         }
-        Caller { thread, domain, task: record.task, resumed }
+        Caller {
+            thread,
+            domain,
+            task: record.task,
+            resumed,
+        }
     }
 
     /// Whether the caller runs in its own task's domain.
-    fn at_home(&mut self, caller: Caller) -> bool {
+    pub(crate) fn at_home(&mut self, caller: Caller) -> bool {
         self.threads.record(caller.thread).domain == caller.domain
     }
 
@@ -287,7 +301,15 @@ impl Server {
     ///
     /// # Errors
     /// [`Error::LimitReached`], [`Error::NoMemory`].
-    pub fn thread_make(&mut self, world: &mut impl World, task: TaskId, maker: Option<Caller>, entry: u64, parameter: u64, priority: u8) -> Result<ThreadId, Error> {
+    pub fn thread_make(
+        &mut self,
+        world: &mut impl World,
+        task: TaskId,
+        maker: Option<Caller>,
+        entry: u64,
+        parameter: u64,
+        priority: u8,
+    ) -> Result<ThreadId, Error> {
         let payer = maker.map_or(task, |maker| maker.task);
         self.tasks.charge_thread(payer, self.threads.count)?;
         let made = self.thread_make_charged(world, task, entry, parameter, priority);
@@ -306,7 +328,14 @@ impl Server {
         Ok(thread)
     }
 
-    fn thread_make_charged(&mut self, world: &mut impl World, task: TaskId, entry: u64, parameter: u64, priority: u8) -> Result<ThreadId, Error> {
+    fn thread_make_charged(
+        &mut self,
+        world: &mut impl World,
+        task: TaskId,
+        entry: u64,
+        parameter: u64,
+        priority: u8,
+    ) -> Result<ThreadId, Error> {
         let found = self.tasks.get_mut(task).ok_or(Error::LimitReached)?;
         let domain = found.domain;
         let stack = match found.stacks.pop() {
@@ -314,14 +343,24 @@ impl Server {
             None => self.stack_create(world, Some(task), domain)?,
         };
         let created = world.thread_create(domain, entry, stack + STACK_BYTES, [parameter, 0, 0, 0], priority);
-        let Some(found) = self.tasks.get_mut(task) else { return Err(Error::LimitReached) };
+        let Some(found) = self.tasks.get_mut(task) else {
+            return Err(Error::LimitReached);
+        };
         let Ok(thread) = created else {
             found.stacks.push(stack);
             return Err(Error::LimitReached);
         };
         found.threads += 1;
         self.threads.count += 1;
-        *self.threads.record(thread) = Thread { id: thread, life: Life::Live, task, domain, priority, stack, ..Thread::vacant() };
+        *self.threads.record(thread) = Thread {
+            id: thread,
+            life: Life::Live,
+            task,
+            domain,
+            priority,
+            stack,
+            ..Thread::vacant()
+        };
         Ok(thread)
     }
 
@@ -342,282 +381,6 @@ impl Server {
         Ok((thread.0, 0))
     }
 
-    // ---- ending ---------------------------------------------------------------------------------
-
-    /// Ends a thread at once, wherever it is. With the last thread of a task the task ends.
-    pub fn thread_end(&mut self, world: &mut impl World, thread: ThreadId, report: ExitReport) {
-        while world.portal_leave(thread, 0, 0, 0).is_some() {}
-        self.waiting_ends(world, thread);
-        world.thread_suspend(thread);
-        let record = self.threads.record(thread);
-        let (task, stack) = (record.task, record.stack);
-        record.report = report;
-        record.saved = None;
-        record.doom = None;
-        record.pause = Pause::No;
-        self.children_to_heir(world, thread);
-        let parent = self.threads.record(thread).parent;
-        self.threads.leave_parent(thread);
-        self.threads.record(thread).life = Life::Ended;
-        if parent.0 == 0 {
-            self.thread_reap(world, thread);
-        } else {
-            self.threads.adopt(parent, thread);
-            world.wake(Key::Child(parent.0), u32::MAX);
-        }
-        if let Some(task) = self.tasks.get_mut(task) {
-            task.stacks.push(stack);
-            task.threads -= 1;
-            if task.threads == 0 {
-                let id = task.id;
-                self.task_end(world, id);
-            }
-        }
-    }
-
-    /// The children of a thread that ends get another parent, or none.
-    fn children_to_heir(&mut self, world: &mut impl World, thread: ThreadId) {
-        let task = self.threads.record(thread).task;
-        let heir = self.tasks.get(task).map(|task| task.first);
-        let heir = heir.filter(|&first| first != thread && self.threads.find(first).is_some_and(|record| record.life == Life::Live));
-        loop {
-            let record = self.threads.record(thread);
-            let index = if record.children.head == NONE { record.ended.head } else { record.children.head };
-            if index == NONE {
-                return;
-            }
-            let child = self.threads.table[index as usize].id;
-            self.threads.leave_parent(child);
-            match heir {
-                Some(heir) => {
-                    self.threads.adopt(heir, child);
-                    world.wake(Key::Child(heir.0), u32::MAX);
-                }
-                None if self.threads.record(child).life == Life::Ended => self.thread_reap(world, child),
-                None => {}
-            }
-        }
-    }
-
-    /// Gives the place of an ended thread back.
-    fn thread_reap(&mut self, world: &mut impl World, thread: ThreadId) {
-        self.threads.leave_parent(thread);
-        let record = self.threads.record(thread);
-        record.life = Life::Vacant;
-        let payer = record.payer;
-        self.threads.count -= 1;
-        self.tasks.refund_thread(payer);
-        world.thread_destroy(thread);
-    }
-
-    /// Removes a thread that never ran.
-    pub fn thread_discard(&mut self, world: &mut impl World, thread: ThreadId) {
-        let record = self.threads.record(thread);
-        let (task, stack) = (record.task, record.stack);
-        if let Some(task) = self.tasks.get_mut(task) {
-            task.stacks.push(stack);
-            task.threads -= 1;
-        }
-        self.thread_reap(world, thread);
-    }
-
-    /// Ends a thread; one that is inside a foreign callee gets some time to return first, so that
-    /// the callee's data are whole.
-    pub fn thread_condemn(&mut self, world: &mut impl World, thread: ThreadId, report: ExitReport) {
-        if world.portal_frames(thread).is_empty() {
-            self.thread_end(world, thread, report);
-            return;
-        }
-        let at_ns = world.now_ns().saturating_add(UNWIND_BOUND_NS);
-        let record = self.threads.record(thread);
-        let paused = core::mem::take(&mut record.pause) != Pause::No;
-        if record.doom.is_none() {
-            record.doom = Some(Doom { report, at_ns });
-            self.threads.condemned.push(thread);
-        }
-        world.portal_intercept_return(thread, Intercept::Yes);
-        if paused {
-            world.thread_wake(thread, Resumed::Woken);
-        }
-    }
-
-    /// Whether a thread that came back from a callee has to end now; it is ended then.
-    pub fn doom_falls(&mut self, world: &mut impl World, thread: ThreadId) -> bool {
-        let Some(doom) = self.threads.record(thread).doom else { return false };
-        if !world.portal_frames(thread).is_empty() {
-            return false;
-        }
-        self.thread_end(world, thread, doom.report);
-        true
-    }
-
-    /// `ThreadDelete`: thread (0: the caller), status.
-    pub fn thread_delete(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Outcome {
-        let [thread, status, ..] = arguments;
-        if thread == 0 || thread == caller.thread.0 {
-            return self.thread_delete_self(world, caller, status);
-        }
-        let target = match self.thread_controlled(caller, thread, Control::Delete) {
-            Ok(target) => target,
-            Err(error) => return Outcome::Return(Err(error)),
-        };
-        let Some(record) = self.threads.find(target) else { return Outcome::Return(Err(Error::NoSuchThread)) };
-        if record.life == Life::Ended {
-            return Outcome::Return(Ok((0, 0)));
-        }
-        let task = record.task;
-        let whole_task = task != caller.task && self.tasks.get(task).is_some_and(|task| task.first == target);
-        let report = Self::killed(target, status);
-        self.thread_condemn(world, target, report);
-        if whole_task {
-            self.task_kill(world, task, abi::layout::EXCEPTION_KILL);
-        }
-        Outcome::Return(Ok((0, 0)))
-    }
-
-    /// A callee that ends "itself" ends the call, not its caller's thread.
-    fn thread_delete_self(&mut self, world: &mut impl World, caller: Caller, status: u64) -> Outcome {
-        let depth = world.portal_frames(caller.thread).len();
-        if depth > 0 {
-            world.log(format_args!("thread {:#x}: a callee gave up with status {status:#x}", caller.thread.0));
-            self.unwind_to(world, caller.thread, depth - 1);
-            return if self.doom_falls(world, caller.thread) { Outcome::Gone } else { Outcome::Resume };
-        }
-        let report = ExitReport { thread: caller.thread.0, status, ..ExitReport::default() };
-        self.thread_end(world, caller.thread, report);
-        Outcome::Gone
-    }
-
-    // ---- waiting for children -------------------------------------------------------------------
-
-    /// `ThreadWait`: thread (0: any), timeout, report.
-    pub fn thread_wait(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Outcome {
-        let [thread, timeout_ns, report, ..] = arguments;
-        let deadline = self.call_deadline(world, caller, timeout_ns);
-        let ended = match self.ended_child(caller, ThreadId(thread)) {
-            Ok(Some(ended)) => ended,
-            Ok(None) if caller.resumed == Resumed::TimedOut || timeout_ns == 0 => return Outcome::Return(Err(Error::TimedOut)),
-            Ok(None) => return Outcome::Block(Key::Child(caller.thread.0), deadline),
-            Err(error) => return Outcome::Return(Err(error)),
-        };
-        let exit = self.threads.record(ended).report;
-        if report != 0
-            && let Err(stop) = self.write_user(world, caller.domain, report, &exit.to_bytes())
-        {
-            // It stays to be waited for again.
-            return Outcome::from(Err(stop));
-        }
-        self.thread_reap(world, ended);
-        Outcome::Return(Ok((ended.0, exit.status)))
-    }
-
-    /// A child that ended: that one, or any.
-    fn ended_child(&mut self, caller: Caller, wanted: ThreadId) -> Result<Option<ThreadId>, Error> {
-        if wanted.0 == 0 {
-            let record = self.threads.record(caller.thread);
-            let (children, ended) = (record.children, record.ended);
-            if let Some(child) = self.threads.child_of_domain(ended, caller.domain) {
-                return Ok(Some(child));
-            }
-            return self.threads.child_of_domain(children, caller.domain).map(|_| None).ok_or(Error::NoSuchThread);
-        }
-        let child = self.threads.find(wanted).ok_or(Error::NoSuchThread)?;
-        if child.parent != caller.thread || child.parent_domain != caller.domain {
-            return Err(Error::NoSuchThread);
-        }
-        Ok((child.life == Life::Ended).then_some(wanted))
-    }
-
-    // ---- control --------------------------------------------------------------------------------
-
-    /// The thread that a caller names, if he may control it.
-    fn thread_controlled(&mut self, caller: Caller, thread: u64, control: Control) -> Result<ThreadId, Error> {
-        let at_home = self.at_home(caller);
-        let initial = self.tasks.initial == Some(caller.task);
-        let record = self.threads.find(ThreadId(thread)).ok_or(Error::NoSuchThread)?;
-        let child = record.parent == caller.thread && record.parent_domain == caller.domain;
-        let same_task = at_home && record.task == caller.task;
-        let orphan = at_home && initial && record.parent.0 == 0;
-        let allowed = match control {
-            Control::Sleep => same_task,
-            Control::Delete | Control::Resume => child || same_task || orphan,
-            Control::Foreground => child || orphan,
-        };
-        if allowed { Ok(record.id) } else { Err(Error::NoSuchThread) }
-    }
-
-    /// The task of a child.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchThread`].
-    pub fn task_of_child(&mut self, caller: Caller, thread: u64) -> Result<TaskId, Error> {
-        let child = self.thread_controlled(caller, thread, Control::Foreground)?;
-        Ok(self.threads.record(child).task)
-    }
-
-    /// `ThreadSleep`: thread (0: the caller), nanoseconds. Another thread can only be suspended.
-    pub fn thread_sleep(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Outcome {
-        let [thread, ns, ..] = arguments;
-        if thread != 0 && thread != caller.thread.0 {
-            return Outcome::Return(self.thread_suspend(world, caller, thread, ns).map(|()| (0, 0)));
-        }
-        if ns == 0 {
-            Self::yield_now(world, caller.thread);
-            return Outcome::Gone;
-        }
-        if caller.resumed != Resumed::First {
-            self.threads.record(caller.thread).pause = Pause::No;
-            return Outcome::Return(Ok((0, 0)));
-        }
-        let deadline = self.call_deadline(world, caller, ns);
-        self.threads.record(caller.thread).pause = Pause::Sleeping;
-        Outcome::Block(Key::Nothing, deadline)
-    }
-
-    /// Puts the calling thread behind the others of its priority; the call has succeeded then.
-    fn yield_now(world: &mut impl World, thread: ThreadId) {
-        let context = world.thread_context_mut(thread);
-        // Only these two are the thread's own: the others may be left over from a callee.
-        let (rip, rsp) = (context.rip, context.rsp);
-        context.reset(rip, rsp);
-        context.set_results(0, 0, 0);
-        world.thread_suspend(thread);
-        world.thread_drop_operation(thread);
-        world.thread_wake(thread, Resumed::First);
-    }
-
-    fn thread_suspend(&mut self, world: &mut impl World, caller: Caller, thread: u64, ns: u64) -> Result<(), Error> {
-        let target = self.thread_controlled(caller, thread, Control::Sleep)?;
-        if ns != FOREVER {
-            return Err(Error::BadArgument);
-        }
-        let record = self.threads.record(target);
-        if record.life == Life::Ended || record.doom.is_some() {
-            return Ok(());
-        }
-        record.pause = Pause::Suspended;
-        self.waiting_passes_on(world, target);
-        world.thread_suspend(target);
-        Ok(())
-    }
-
-    /// `ThreadResume`: thread.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchThread`].
-    pub fn thread_resume(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
-        let target = self.thread_controlled(caller, arguments[0], Control::Resume)?;
-        let record = self.threads.record(target);
-        if record.life == Life::Live && record.pause != Pause::No {
-            // A sleeper clears its own mark when its call is done again.
-            if record.pause == Pause::Suspended {
-                record.pause = Pause::No;
-            }
-            world.thread_wake(target, Resumed::Woken);
-        }
-        Ok((0, 0))
-    }
-
     // ---- reports --------------------------------------------------------------------------------
 
     /// `ThreadInfo`: thread (0: the caller), report.
@@ -627,7 +390,9 @@ impl Server {
     pub fn thread_info(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
         let [thread, buffer, ..] = arguments;
         let thread = if thread == 0 { caller.thread } else { ThreadId(thread) };
-        let report = self.thread_report(world, thread, caller.thread).ok_or(Error::NoSuchThread)?;
+        let report = self
+            .thread_report(world, thread, caller.thread)
+            .ok_or(Error::NoSuchThread)?;
         self.write_user(world, caller.domain, buffer, &report.to_bytes())?;
         Ok((0, 0))
     }
@@ -655,15 +420,6 @@ impl Server {
     }
 }
 
-/// What a caller wants to do with a thread.
-#[derive(Copy, Clone, PartialEq, Eq)]
-enum Control {
-    Delete,
-    Sleep,
-    Resume,
-    Foreground,
-}
-
 const _: () = assert!(STACK_BYTES.is_multiple_of(PAGE) && PRIORITY_MAX < 8);
 
 #[cfg(test)]
@@ -687,7 +443,10 @@ mod tests {
             record.life = Life::Live;
         }
         threads.adopt(parent, child);
-        assert_eq!(threads.child_of_domain(threads.table[1].children, SpaceId(0)), Some(child));
+        assert_eq!(
+            threads.child_of_domain(threads.table[1].children, SpaceId(0)),
+            Some(child)
+        );
         assert_eq!(threads.child_of_domain(threads.table[1].children, SpaceId(1)), None);
         threads.leave_parent(child);
         threads.record(child).life = Life::Ended;

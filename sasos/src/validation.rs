@@ -21,7 +21,11 @@ use crate::{
 
 /// The rights that a set of listed rights amounts to.
 pub const fn effective(rights: Rights) -> Rights {
-    if rights.bits() & Rights::RWX.bits() == 0 { rights } else { rights.union(Rights::R) }
+    if rights.bits() & Rights::RWX.bits() == 0 {
+        rights
+    } else {
+        rights.union(Rights::R)
+    }
 }
 
 /// A PDX capability that a domain holds for an entry point.
@@ -63,7 +67,13 @@ impl Server {
     ///
     /// # Errors
     /// [`Error::BadAddress`], and those of `require`.
-    pub fn require_at<W: World>(&mut self, world: &mut W, space: SpaceId, address: u64, needed: Rights) -> Step<ObjectId> {
+    pub fn require_at<W: World>(
+        &mut self,
+        world: &mut W,
+        space: SpaceId,
+        address: u64,
+        needed: Rights,
+    ) -> Step<ObjectId> {
         let id = self.object_at(world, address)?;
         self.require(world, space, id, needed)?;
         Ok(id)
@@ -85,7 +95,10 @@ impl Server {
         needed: Rights,
         known: Option<Cached>,
     ) -> Step<Cached> {
-        let mut found = known.unwrap_or(Cached { rights: Rights::NONE, granted: Granted::Created });
+        let mut found = known.unwrap_or(Cached {
+            rights: Rights::NONE,
+            granted: Granted::Created,
+        });
         let mut from = space;
         let mut outcome = Ok(());
         for _ in 0..=CALL_DEPTH_MAX {
@@ -122,12 +135,27 @@ impl Server {
     }
 
     /// Adds what the Clists of an APD give on an object, until it is enough.
-    fn search_apd<W: World>(&mut self, world: &mut W, apd: &Apd, id: ObjectId, needed: Rights, found: &mut Cached) -> Step<()> {
+    fn search_apd<W: World>(
+        &mut self,
+        world: &mut W,
+        apd: &Apd,
+        id: ObjectId,
+        needed: Rights,
+        found: &mut Cached,
+    ) -> Step<()> {
         let mut failure = None;
         for &clist in apd.slots() {
             let searched = self.clist_search(world, clist, id, &mut |object, address, capability| {
-                add(found, effective(object.rights_of(capability.password)), Granted::Clist(address));
-                if found.rights.contains(needed) { Search::Stop } else { Search::Continue }
+                add(
+                    found,
+                    effective(object.rights_of(capability.password)),
+                    Granted::Clist(address),
+                );
+                if found.rights.contains(needed) {
+                    Search::Stop
+                } else {
+                    Search::Continue
+                }
             });
             match searched {
                 Ok(Search::Stop) => return Ok(()),
@@ -154,14 +182,25 @@ impl Server {
         let mut holds = false;
         let mut from = Some(space);
         for _ in 0..=CALL_DEPTH_MAX {
-            let Some(domain) = from.and_then(|space| self.domains.get(space)) else { break };
+            let Some(domain) = from.and_then(|space| self.domains.get(space)) else {
+                break;
+            };
             let (apd, parent) = (domain.apd, domain.parent);
             for &clist in apd.slots() {
                 self.clist_search(world, clist, id, &mut |object, _, capability| {
-                    for pdx in object.record.pdx.iter().filter(|pdx| pdx.password == capability.password) {
+                    for pdx in object
+                        .record
+                        .pdx
+                        .iter()
+                        .filter(|pdx| pdx.password == capability.password)
+                    {
                         holds = true;
                         if pdx.entries.contains(&entry) {
-                            grant = Some(PdxGrant { base: object.base(), password: pdx.password, clist: pdx.clist });
+                            grant = Some(PdxGrant {
+                                base: object.base(),
+                                password: pdx.password,
+                                clist: pdx.clist,
+                            });
                             return Search::Stop;
                         }
                     }
@@ -179,7 +218,11 @@ impl Server {
                 holds = true;
                 let object = self.objects.get(id);
                 if let Some(pdx) = object.record.pdx.iter().find(|pdx| pdx.entries.contains(&entry)) {
-                    let grant = PdxGrant { base: object.base(), password: pdx.password, clist: pdx.clist };
+                    let grant = PdxGrant {
+                        base: object.base(),
+                        password: pdx.password,
+                        clist: pdx.clist,
+                    };
                     return Ok(self.remember_call(world, space, id, grant));
                 }
             }
@@ -191,7 +234,10 @@ impl Server {
 
     /// Notes P in the cache, so that whatever drops the entry makes the kernel forget its way.
     fn remember_call<W: World>(&mut self, world: &mut W, space: SpaceId, id: ObjectId, grant: PdxGrant) -> PdxGrant {
-        let mut cached = self.domains.cached(space, id).unwrap_or(Cached { rights: Rights::NONE, granted: Granted::Created });
+        let mut cached = self.domains.cached(space, id).unwrap_or(Cached {
+            rights: Rights::NONE,
+            granted: Granted::Created,
+        });
         if !cached.rights.contains(Rights::P) {
             cached.rights = cached.rights.union(Rights::P);
             self.cache_rights(world, space, id, cached);
@@ -203,6 +249,9 @@ impl Server {
 /// Adds rights; the source is that of the last addition that gave something new.
 fn add(found: &mut Cached, rights: Rights, granted: Granted) {
     if !found.rights.contains(rights) {
-        *found = Cached { rights: found.rights.union(rights), granted };
+        *found = Cached {
+            rights: found.rights.union(rights),
+            granted,
+        };
     }
 }

@@ -6,7 +6,11 @@
 
 mod common;
 
-use abi::{Call, Error, Rights, address::{PAGE, slot_of}, layout::Capability};
+use abi::{
+    Call, Error, Rights,
+    address::{PAGE, slot_of},
+    layout::Capability,
+};
 use common::{Actor, Order, Rig, for_each_seed};
 use kcore::thread::Resumed;
 use sasos::{Access, apd::Apd};
@@ -65,14 +69,30 @@ impl Game {
     fn with(mut rig: Rig, things: Vec<Thing>, deleted: Vec<u64>) -> Self {
         let actor = rig.actor(Apd::EMPTY);
         let (list, _) = rig.call(actor, Call::ObjCreate, &[4 * PAGE, 0]).unwrap();
-        let mut game = Self { rig, actor, list, things, doubtful: Vec::new(), deleted, issued: vec![list], next: 1 };
+        let mut game = Self {
+            rig,
+            actor,
+            list,
+            things,
+            doubtful: Vec::new(),
+            deleted,
+            issued: vec![list],
+            next: 1,
+        };
         game.write_list();
         game.rig.call(actor, Call::ApdInsert, &[0, list]).unwrap();
         game
     }
 
     fn write_list(&mut self) {
-        let held: Vec<_> = self.things.iter().map(|thing| Capability { address: thing.base, password: thing.password }).collect();
+        let held: Vec<_> = self
+            .things
+            .iter()
+            .map(|thing| Capability {
+                address: thing.base,
+                password: thing.password,
+            })
+            .collect();
         self.rig.write_clist(self.actor.space, self.list, &held, Order::Sorted);
     }
 
@@ -82,12 +102,21 @@ impl Game {
 
     fn create(&mut self) {
         let pages = 1 + self.some(20);
-        let (base, password) = self.rig.call(self.actor, Call::ObjCreate, &[pages as u64 * PAGE, 0]).unwrap();
+        let (base, password) = self
+            .rig
+            .call(self.actor, Call::ObjCreate, &[pages as u64 * PAGE, 0])
+            .unwrap();
         assert!(!self.deleted.contains(&base) || !self.rig.server.store.awaits_deletion(base));
         self.deleted.retain(|&gone| gone != base);
         self.issued.push(base);
         self.rig.call(self.actor, Call::KeepObject, &[base]).unwrap();
-        self.things.push(Thing { base, password, certain: false, pages: vec![vec![0]; pages], sizes: vec![pages] });
+        self.things.push(Thing {
+            base,
+            password,
+            certain: false,
+            pages: vec![vec![0]; pages],
+            sizes: vec![pages],
+        });
         self.write_list();
         self.rig.call(self.actor, Call::ApdFlush, &[]).unwrap();
     }
@@ -130,10 +159,19 @@ impl Game {
         let thing = self.some(self.things.len());
         let Thing { base, password, .. } = self.things[thing];
         let fresh = self.rig.rng.next_u64() | 1;
-        self.rig.call(self.actor, Call::ObjPasswd, &[base, fresh, u64::from(Rights::OWNER.bits())]).unwrap();
+        self.rig
+            .call(
+                self.actor,
+                Call::ObjPasswd,
+                &[base, fresh, u64::from(Rights::OWNER.bits())],
+            )
+            .unwrap();
         self.things[thing].password = fresh;
         self.write_list();
-        assert_eq!(self.rig.call(self.actor, Call::ObjPasswd, &[base, password, 0]), Ok((password, 0)));
+        assert_eq!(
+            self.rig.call(self.actor, Call::ObjPasswd, &[base, password, 0]),
+            Ok((password, 0))
+        );
         // Durable with the call, and the object with it.
         self.things[thing].certain = true;
         self.things[thing].sizes = vec![self.things[thing].pages.len()];
@@ -159,7 +197,9 @@ impl Game {
         let thing = self.some(self.things.len());
         let pages = 1 + self.some(30);
         let base = self.things[thing].base;
-        self.rig.call(self.actor, Call::ObjResize, &[base, pages as u64 * PAGE]).unwrap();
+        self.rig
+            .call(self.actor, Call::ObjResize, &[base, pages as u64 * PAGE])
+            .unwrap();
         let thing = &mut self.things[thing];
         // A page that goes and comes again is zero now, and may be anything it was after a crash.
         for page in pages..thing.pages.len() {
@@ -195,7 +235,15 @@ impl Game {
 
     /// The power fails. What comes back is checked, and the game goes on with it.
     fn crash(self) -> Self {
-        let Self { rig, mut things, doubtful, deleted, issued, next, .. } = self;
+        let Self {
+            rig,
+            mut things,
+            doubtful,
+            deleted,
+            issued,
+            next,
+            ..
+        } = self;
         let (rig, _) = rig.crash();
         things.retain(|thing| thing.certain || rig.server.store.object(thing.base).is_some());
         let mut game = Self::with(rig, things, deleted);
@@ -206,7 +254,10 @@ impl Game {
         // What was lost is not issued again, wherever a pointer to it may stand.
         let (base, _) = game.rig.call(game.actor, Call::ObjCreate, &[PAGE, 0]).unwrap();
         for fresh in [base, game.list] {
-            assert!(!issued.iter().any(|&old| slot_of(old) == slot_of(fresh)), "{fresh:#x} was issued before the crash");
+            assert!(
+                !issued.iter().any(|&old| slot_of(old) == slot_of(fresh)),
+                "{fresh:#x} was issued before the crash"
+            );
         }
         let _ = doubtful;
         game.issued = issued;
@@ -219,13 +270,21 @@ impl Game {
         for index in 0..self.things.len() {
             let base = self.things[index].base;
             let size = self.rig.server.store.object(base).map(|record| record.pages as usize);
-            let Some(size) = size else { panic!("{base:#x} was durable and is gone") };
+            let Some(size) = size else {
+                panic!("{base:#x} was durable and is gone")
+            };
             assert!(self.things[index].sizes.contains(&size), "{base:#x} has {size} pages");
             self.things[index].pages.resize(size, vec![0]);
             for page in 0..size {
-                let value = self.rig.load(self.actor.space, base + page as u64 * PAGE).expect("the password is durable");
+                let value = self
+                    .rig
+                    .load(self.actor.space, base + page as u64 * PAGE)
+                    .expect("the password is durable");
                 let possible = &mut self.things[index].pages[page];
-                assert!(possible.contains(&value), "page {page} of {base:#x} is {value}, not one of {possible:?}");
+                assert!(
+                    possible.contains(&value),
+                    "page {page} of {base:#x} is {value}, not one of {possible:?}"
+                );
                 *possible = vec![value];
             }
             self.things[index].acknowledge_all();
@@ -257,7 +316,13 @@ fn a_checkpoint_is_one_moment() {
         let (base, password) = game.rig.call(game.actor, Call::ObjCreate, &[12 * PAGE, 0]).unwrap();
         game.rig.call(game.actor, Call::KeepObject, &[base]).unwrap();
         game.rig.checkpoint().unwrap();
-        game.things.push(Thing { base, password, certain: true, pages: vec![vec![0]; 12], sizes: vec![12] });
+        game.things.push(Thing {
+            base,
+            password,
+            certain: true,
+            pages: vec![vec![0]; 12],
+            sizes: vec![12],
+        });
         game.write_list();
         let mut writes = Vec::new();
         let steps = 100 + game.some(300);
@@ -269,13 +334,17 @@ fn a_checkpoint_is_one_moment() {
             } else {
                 let page = game.some(12);
                 writes.push(page);
-                game.rig.store(game.actor.space, base + page as u64 * PAGE, writes.len() as u64).unwrap();
+                game.rig
+                    .store(game.actor.space, base + page as u64 * PAGE, writes.len() as u64)
+                    .unwrap();
             }
         }
         let Game { rig, things, .. } = game;
         let (rig, _) = rig.crash();
         let mut game = Game::with(rig, things, Vec::new());
-        let found: Vec<u64> = (0..12).map(|page| game.rig.load(game.actor.space, base + page * PAGE).unwrap()).collect();
+        let found: Vec<u64> = (0..12)
+            .map(|page| game.rig.load(game.actor.space, base + page * PAGE).unwrap())
+            .collect();
         let moment = *found.iter().max().unwrap() as usize;
         let mut expected = vec![0; 12];
         for (index, &page) in writes[..moment].iter().enumerate() {
@@ -298,10 +367,15 @@ fn kept_objects_come_back_whole() {
         game.rig.settle();
         game.checkpoint();
         let limited = game.things[0].base;
-        game.rig.call(game.actor, Call::PageLimit, &[limited, 1, u64::from(Rights::RX.bits())]).unwrap();
+        game.rig
+            .call(game.actor, Call::PageLimit, &[limited, 1, u64::from(Rights::RX.bits())])
+            .unwrap();
         game.checkpoint();
         let mut game = game.crash();
-        assert_eq!(game.rig.touch(game.actor.space, limited, Access::Write), Err(Error::Protection));
+        assert_eq!(
+            game.rig.touch(game.actor.space, limited, Access::Write),
+            Err(Error::Protection)
+        );
         assert!(game.rig.touch(game.actor.space, limited, Access::Execute).is_ok());
         // A clone of what has just come from the disk has the same content and limits.
         let thing = &game.things[0];
@@ -310,8 +384,15 @@ fn kept_objects_come_back_whole() {
         for (page, value) in values.iter().enumerate() {
             assert_eq!(game.rig.load(game.actor.space, clone + page as u64 * PAGE), Ok(*value));
         }
-        assert_eq!(game.rig.touch(game.actor.space, clone, Access::Write), Err(Error::Protection));
-        assert!(game.rig.touch(game.actor.space, clone + values.len() as u64 * PAGE, Access::Write).is_ok());
+        assert_eq!(
+            game.rig.touch(game.actor.space, clone, Access::Write),
+            Err(Error::Protection)
+        );
+        assert!(
+            game.rig
+                .touch(game.actor.space, clone + values.len() as u64 * PAGE, Access::Write)
+                .is_ok()
+        );
         game.rig.check();
     });
 }
@@ -340,7 +421,15 @@ fn a_full_disk_stops_the_writer_and_loses_nothing() {
         let (mut rig, _) = rig.crash();
         let actor = rig.actor(Apd::EMPTY);
         let (list, _) = rig.call(actor, Call::ObjCreate, &[PAGE, 0]).unwrap();
-        rig.write_clist(actor.space, list, &[Capability { address: base, password: 9 }], Order::Any);
+        rig.write_clist(
+            actor.space,
+            list,
+            &[Capability {
+                address: base,
+                password: 9,
+            }],
+            Order::Any,
+        );
         rig.call(actor, Call::ApdInsert, &[0, list]).unwrap();
         for page in 0..written {
             assert_eq!(rig.load(actor.space, base + page * PAGE), Ok(page + 1));
@@ -371,18 +460,37 @@ fn a_damaged_page_is_reported_and_the_others_are_read() {
     }
     rig.checkpoint().unwrap();
     let mark = 0x5151_0003_u64.to_le_bytes();
-    let block = rig.world.disk.medium().iter().find(|(_, data)| data[..8] == mark).map(|(&block, _)| block).unwrap();
+    let block = rig
+        .world
+        .disk
+        .medium()
+        .iter()
+        .find(|(_, data)| data[..8] == mark)
+        .map(|(&block, _)| block)
+        .unwrap();
     let mut rotten = *rig.world.disk.medium()[&block];
     rotten[100] ^= 1;
     rig.world.disk.medium_mut().insert(block, std::sync::Arc::new(rotten));
     let (mut rig, _) = rig.crash();
     let actor = rig.actor(Apd::EMPTY);
     let (list, _) = rig.call(actor, Call::ObjCreate, &[PAGE, 0]).unwrap();
-    rig.write_clist(actor.space, list, &[Capability { address: base, password: 9 }], Order::Any);
+    rig.write_clist(
+        actor.space,
+        list,
+        &[Capability {
+            address: base,
+            password: 9,
+        }],
+        Order::Any,
+    );
     rig.call(actor, Call::ApdInsert, &[0, list]).unwrap();
     for _ in 0..2 {
         for page in 0..8 {
-            let expected = if page == 3 { Err(Error::DiskError) } else { Ok(0x5151_0000 + page) };
+            let expected = if page == 3 {
+                Err(Error::DiskError)
+            } else {
+                Ok(0x5151_0000 + page)
+            };
             assert_eq!(rig.load(actor.space, base + page * PAGE), expected);
         }
     }
@@ -429,10 +537,22 @@ fn a_failing_disk_is_an_error_of_the_call_and_not_the_end() {
         let (mut rig, _) = rig.crash();
         let actor = rig.actor(Apd::EMPTY);
         let (list, _) = rig.call(actor, Call::ObjCreate, &[PAGE, 0]).unwrap();
-        rig.write_clist(actor.space, list, &[Capability { address: base, password: 9 }], Order::Any);
+        rig.write_clist(
+            actor.space,
+            list,
+            &[Capability {
+                address: base,
+                password: 9,
+            }],
+            Order::Any,
+        );
         rig.call(actor, Call::ApdInsert, &[0, list]).unwrap();
         for (page, value) in values.into_iter().enumerate() {
-            assert_eq!(rig.load(actor.space, base + page as u64 * PAGE), Ok(value), "page {page}");
+            assert_eq!(
+                rig.load(actor.space, base + page as u64 * PAGE),
+                Ok(value),
+                "page {page}"
+            );
         }
         let mut findings = 0;
         rig.settle();

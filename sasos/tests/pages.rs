@@ -6,7 +6,13 @@
 
 mod common;
 
-use abi::{Call, Error, Rights, address::PAGE, layout::{UNMAP_REPLACE, UNMAP_ZERO}};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use abi::{
+    Call, Error, Rights,
+    address::PAGE,
+    layout::{UNMAP_REPLACE, UNMAP_ZERO},
+};
 use common::{Actor, Rig, for_each_seed};
 use sasos::{Access, apd::Apd};
 
@@ -28,7 +34,12 @@ impl Game {
     fn new(seed: u64, frames: u32, blocks: u64) -> Self {
         let mut rig = Rig::new(seed, frames, blocks);
         let actor = rig.actor(Apd::EMPTY);
-        Self { rig, actor, things: Vec::new(), next: 1 }
+        Self {
+            rig,
+            actor,
+            things: Vec::new(),
+            next: 1,
+        }
     }
 
     fn some(&mut self, length: usize) -> usize {
@@ -48,7 +59,12 @@ impl Game {
         let pages = *self.rig.rng.pick(&[1_u64, 3, 12, 60, 515]);
         let (base, _) = self.rig.call(self.actor, Call::ObjCreate, &[pages * PAGE, 5]).unwrap();
         let pages = vec![0; pages as usize];
-        self.things.push(Thing { base, limits: vec![Rights::RWX; pages.len()], pages, kept: false });
+        self.things.push(Thing {
+            base,
+            limits: vec![Rights::RWX; pages.len()],
+            pages,
+            kept: false,
+        });
     }
 
     fn write(&mut self, thing: usize, page: usize) {
@@ -64,9 +80,17 @@ impl Game {
 
     fn check_page(&mut self, thing: usize, page: usize) {
         let address = self.address(thing, page);
-        assert_eq!(self.rig.load(self.actor.space, address), Ok(self.things[thing].pages[page]), "page {address:#x}");
+        assert_eq!(
+            self.rig.load(self.actor.space, address),
+            Ok(self.things[thing].pages[page]),
+            "page {address:#x}"
+        );
         let execute = self.rig.touch(self.actor.space, address, Access::Execute).is_ok();
-        assert_eq!(execute, self.things[thing].limits[page].contains(Rights::X), "execution of page {address:#x}");
+        assert_eq!(
+            execute,
+            self.things[thing].limits[page].contains(Rights::X),
+            "execution of page {address:#x}"
+        );
     }
 
     fn check_all(&mut self) {
@@ -95,7 +119,10 @@ impl Game {
             Err(Error::BadAddress)
         } else if from == to && first < target.end && second < first + count {
             Err(Error::BadArgument)
-        } else if !self.things[to].limits[target.clone()].iter().all(|limits| limits.contains(Rights::W)) {
+        } else if !self.things[to].limits[target.clone()]
+            .iter()
+            .all(|limits| limits.contains(Rights::W))
+        {
             Err(Error::Protection)
         } else {
             Ok((0, 0))
@@ -112,8 +139,14 @@ impl Game {
         let arguments = [self.address(thing, page), count as u64, UNMAP_ZERO];
         let result = self.rig.call(self.actor, Call::PageUnMap, &arguments);
         let range = page..page + count;
-        let allowed = self.things[thing].limits[range.clone()].iter().all(|limits| limits.contains(Rights::W));
-        assert_eq!(result, if allowed { Ok((0, 0)) } else { Err(Error::Protection) }, "{arguments:x?}");
+        let allowed = self.things[thing].limits[range.clone()]
+            .iter()
+            .all(|limits| limits.contains(Rights::W));
+        assert_eq!(
+            result,
+            if allowed { Ok((0, 0)) } else { Err(Error::Protection) },
+            "{arguments:x?}"
+        );
         if allowed {
             self.things[thing].pages[range].fill(0);
         }
@@ -122,17 +155,33 @@ impl Game {
     fn clone(&mut self) {
         let thing = self.some(self.things.len());
         let extra = self.rig.rng.below(3);
-        let (base, _) = self.rig.call(self.actor, Call::ObjClone, &[self.things[thing].base, extra * PAGE, 0]).unwrap();
-        let Thing { mut pages, mut limits, .. } = Thing { ..copy_of(&self.things[thing]) };
+        let (base, _) = self
+            .rig
+            .call(self.actor, Call::ObjClone, &[self.things[thing].base, extra * PAGE, 0])
+            .unwrap();
+        let Thing {
+            mut pages, mut limits, ..
+        } = Thing {
+            ..copy_of(&self.things[thing])
+        };
         pages.resize(pages.len() + extra as usize, 0);
         limits.resize(pages.len(), Rights::RWX);
-        self.things.push(Thing { base, pages, limits, kept: false });
+        self.things.push(Thing {
+            base,
+            pages,
+            limits,
+            kept: false,
+        });
     }
 
     fn resize(&mut self) {
         let thing = self.some(self.things.len());
         let pages = 1 + self.rig.rng.below(600) as usize;
-        let result = self.rig.call(self.actor, Call::ObjResize, &[self.things[thing].base, pages as u64 * PAGE]);
+        let result = self.rig.call(
+            self.actor,
+            Call::ObjResize,
+            &[self.things[thing].base, pages as u64 * PAGE],
+        );
         if result.is_ok() {
             self.things[thing].pages.resize(pages, 0);
             self.things[thing].limits.resize(pages, Rights::RWX);
@@ -144,7 +193,10 @@ impl Game {
 
     fn limit(&mut self) {
         let (thing, page, count) = self.range();
-        let limits = *self.rig.rng.pick(&[Rights::R, Rights::RW, Rights::RX, Rights::RWX, Rights::RWX]);
+        let limits = *self
+            .rig
+            .rng
+            .pick(&[Rights::R, Rights::RW, Rights::RX, Rights::RWX, Rights::RWX]);
         let arguments = [self.address(thing, page), count as u64, u64::from(limits.bits())];
         match self.rig.call(self.actor, Call::PageLimit, &arguments) {
             Ok(_) => self.things[thing].limits[page..page + count].fill(limits),
@@ -154,20 +206,33 @@ impl Game {
 
     fn keep(&mut self) {
         let thing = self.some(self.things.len());
-        self.rig.call(self.actor, Call::KeepObject, &[self.things[thing].base]).unwrap();
+        self.rig
+            .call(self.actor, Call::KeepObject, &[self.things[thing].base])
+            .unwrap();
         self.things[thing].kept = true;
     }
 
     fn delete(&mut self) {
         let thing = self.some(self.things.len());
-        self.rig.call(self.actor, Call::ObjDelete, &[self.things[thing].base]).unwrap();
+        self.rig
+            .call(self.actor, Call::ObjDelete, &[self.things[thing].base])
+            .unwrap();
         self.things.swap_remove(thing);
     }
 
     fn flush(&mut self) {
         let (thing, page, count) = self.range();
-        let result = self.rig.call(self.actor, Call::PageFlush, &[self.address(thing, page), count as u64]);
-        assert_eq!(result, if self.things[thing].kept { Ok((0, 0)) } else { Err(Error::NotPersistent) });
+        let result = self
+            .rig
+            .call(self.actor, Call::PageFlush, &[self.address(thing, page), count as u64]);
+        assert_eq!(
+            result,
+            if self.things[thing].kept {
+                Ok((0, 0))
+            } else {
+                Err(Error::NotPersistent)
+            }
+        );
     }
 
     fn step(&mut self) {
@@ -194,11 +259,15 @@ impl Game {
             91..93 => {
                 self.server_checkpoint();
             }
-            93 => {
-                while self.rig.server.reclaim(&mut self.rig.world) > 0 {}
-            }
+            93 => while self.rig.server.reclaim(&mut self.rig.world) > 0 {},
             _ => self.rig.move_disk(),
         }
+    }
+
+    /// Counts a failure that is one of memory.
+    fn short_of_memory(&self, error: Error) -> u32 {
+        assert!(matches!(error, Error::NoMemory | Error::LimitReached), "{error:?}");
+        1
     }
 
     fn server_checkpoint(&mut self) {
@@ -211,7 +280,12 @@ impl Game {
 }
 
 fn copy_of(thing: &Thing) -> Thing {
-    Thing { base: thing.base, pages: thing.pages.clone(), limits: thing.limits.clone(), kept: thing.kept }
+    Thing {
+        base: thing.base,
+        pages: thing.pages.clone(),
+        limits: thing.limits.clone(),
+        kept: thing.kept,
+    }
 }
 
 #[test]
@@ -233,9 +307,18 @@ fn objects_may_be_larger_than_memory() {
         let mut game = Game::new(seed, 400, 8192);
         let (base, _) = game.rig.call(game.actor, Call::ObjCreate, &[1500 * PAGE, 0]).unwrap();
         game.rig.call(game.actor, Call::KeepObject, &[base]).unwrap();
-        game.things.push(Thing { base, pages: vec![0; 1500], limits: vec![Rights::RWX; 1500], kept: true });
+        game.things.push(Thing {
+            base,
+            pages: vec![0; 1500],
+            limits: vec![Rights::RWX; 1500],
+            kept: true,
+        });
         // Kept, so nobody's account: it is the disk that bounds it.
-        game.rig.server.objects.iter().for_each(|(_, object)| assert_ne!(object.base(), 0));
+        game.rig
+            .server
+            .objects
+            .iter()
+            .for_each(|(_, object)| assert_ne!(object.base(), 0));
         for page in 0..1500 {
             game.write(0, page);
         }
@@ -251,19 +334,81 @@ fn objects_may_be_larger_than_memory() {
     });
 }
 
+/// Clones, copies and reading back while there is never enough memory. What fails, fails whole.
+#[test]
+fn short_memory_loses_nothing() {
+    let total = AtomicU32::new(0);
+    for_each_seed(30, |seed| {
+        let mut game = Game::new(seed, 220 + (seed as u32 % 4) * 40, 20_000);
+        let mut failures = 0;
+        for _ in 0..2500 {
+            if game.things.len() < 2 || game.things.len() < 10 && game.rig.rng.one_in(40) {
+                game.create();
+            }
+            let (thing, page) = game.pick();
+            let address = game.address(thing, page);
+            match game.rig.rng.below(40) {
+                0..18 => {
+                    let value = game.next;
+                    match game.rig.store(game.actor.space, address, value) {
+                        Ok(()) => game.things[thing].pages[page] = value,
+                        Err(error) => failures += game.short_of_memory(error),
+                    }
+                    game.next += 1;
+                }
+                18..26 => match game.rig.load(game.actor.space, address) {
+                    Ok(value) => assert_eq!(value, game.things[thing].pages[page], "page {address:#x}"),
+                    Err(error) => failures += game.short_of_memory(error),
+                },
+                26 | 27 if game.things.len() < 10 => {
+                    match game
+                        .rig
+                        .call(game.actor, Call::ObjClone, &[game.things[thing].base, 0, 0])
+                    {
+                        Ok((base, _)) => {
+                            let clone = copy_of(&game.things[thing]);
+                            game.things.push(Thing {
+                                base,
+                                kept: false,
+                                ..clone
+                            });
+                        }
+                        Err(error) => failures += game.short_of_memory(error),
+                    }
+                }
+                28 => game.keep(),
+                29 => game.delete(),
+                30 => {
+                    game.rig.server.checkpoint_request(&mut game.rig.world);
+                }
+                _ => game.rig.move_disk(),
+            }
+        }
+        game.rig.check();
+        total.fetch_add(failures, Relaxed);
+    });
+    assert!(total.load(Relaxed) > 0, "memory was never short");
+}
+
 #[test]
 fn changes_can_be_taken_back_to_the_last_checkpoint() {
     let mut game = Game::new(1, 4000, 8192);
     let (base, _) = game.rig.call(game.actor, Call::ObjCreate, &[8 * PAGE, 0]).unwrap();
     game.rig.call(game.actor, Call::KeepObject, &[base]).unwrap();
     for page in 0..4 {
-        game.rig.store(game.actor.space, base + page * PAGE, 100 + page).unwrap();
+        game.rig
+            .store(game.actor.space, base + page * PAGE, 100 + page)
+            .unwrap();
     }
     game.rig.checkpoint().unwrap();
     for page in 0..8 {
-        game.rig.store(game.actor.space, base + page * PAGE, 200 + page).unwrap();
+        game.rig
+            .store(game.actor.space, base + page * PAGE, 200 + page)
+            .unwrap();
     }
-    game.rig.call(game.actor, Call::PageUnMap, &[base, 8, UNMAP_REPLACE]).unwrap();
+    game.rig
+        .call(game.actor, Call::PageUnMap, &[base, 8, UNMAP_REPLACE])
+        .unwrap();
     for page in 0..8 {
         let expected = if page < 4 { 100 + page } else { 0 };
         assert_eq!(game.rig.load(game.actor.space, base + page * PAGE), Ok(expected));
@@ -275,11 +420,16 @@ fn changes_can_be_taken_back_to_the_last_checkpoint() {
 fn an_account_bounds_what_a_task_can_touch() {
     let mut rig = Rig::new(7, 4000, 4096);
     let task = rig.server.task_make(&mut rig.world, Apd::EMPTY, 50).unwrap();
-    let thread = rig.server.thread_make(&mut rig.world, task, None, 0x1_0000_0000, 0, 3).unwrap();
+    let thread = rig
+        .server
+        .thread_make(&mut rig.world, task, None, 0x1_0000_0000, 0, 3)
+        .unwrap();
     let space = kcore::Machine::thread_space(&rig.world, thread);
     let actor = Actor { task, thread, space };
     let (base, _) = rig.call(actor, Call::ObjCreate, &[1000 * PAGE, 0]).unwrap();
-    let touched = (0..1000).take_while(|page| rig.store(space, base + page * PAGE, 1).is_ok()).count();
+    let touched = (0..1000)
+        .take_while(|page| rig.store(space, base + page * PAGE, 1).is_ok())
+        .count();
     assert_eq!(touched, 49, "and one page table");
     assert_eq!(rig.store(space, base + 999 * PAGE, 1), Err(Error::LimitReached));
     assert_eq!(rig.call(actor, Call::ObjClone, &[base, 0, 0]), Err(Error::LimitReached));
@@ -308,7 +458,10 @@ fn all_frames_come_back() {
         // What is left are the tables of the domain, which go with it, and the store's own.
         let left = before - kcore::Machine::frames_free(&game.rig.world);
         let tables = kcore::Machine::space_tables(&game.rig.world, game.actor.space);
-        assert!(left <= tables + game.rig.world.taken_by_store.len() as u64, "{left} frames are missing");
+        assert!(
+            left <= tables + game.rig.world.taken_by_store.len() as u64,
+            "{left} frames are missing"
+        );
         game.rig.check();
     });
 }

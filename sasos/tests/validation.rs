@@ -45,16 +45,29 @@ struct Game {
 
 /// W and X bring R: page tables know no better.
 fn effective(rights: Rights) -> Rights {
-    if rights.intersection(Rights::RWX).is_empty() { rights } else { rights.union(Rights::R) }
+    if rights.intersection(Rights::RWX).is_empty() {
+        rights
+    } else {
+        rights.union(Rights::R)
+    }
 }
 
 impl Game {
     fn new(seed: u64) -> Self {
         let rig = Rig::new(seed, 6000, 4096);
-        let mut game = Self { rig, things: Vec::new(), lists: Vec::new(), players: Vec::new() };
+        let mut game = Self {
+            rig,
+            things: Vec::new(),
+            lists: Vec::new(),
+            players: Vec::new(),
+        };
         for _ in 0..4 {
             let actor = game.rig.actor(Apd::EMPTY);
-            game.players.push(Player { actor, apd: Vec::new(), callee: None });
+            game.players.push(Player {
+                actor,
+                apd: Vec::new(),
+                callee: None,
+            });
         }
         for player in 0..4 {
             for order in [Order::Sorted, Order::Any] {
@@ -64,9 +77,19 @@ impl Game {
         for player in 0..2 {
             let own = game.new_list(player, Order::Sorted);
             let mut apd = Apd::EMPTY;
-            apd.push(game.rig.server.clist_ref(&game.rig.world, game.lists[own].base).unwrap()).unwrap();
+            apd.push(
+                game.rig
+                    .server
+                    .clist_ref(&game.rig.world, game.lists[own].base)
+                    .unwrap(),
+            )
+            .unwrap();
             let parent = game.players[player].actor.space;
-            let space = game.rig.server.callee_domain_create(&mut game.rig.world, apd, Some(parent)).unwrap();
+            let space = game
+                .rig
+                .server
+                .callee_domain_create(&mut game.rig.world, apd, Some(parent))
+                .unwrap();
             game.players[player].callee = Some((space, own));
         }
         game
@@ -78,7 +101,11 @@ impl Game {
         let actor = self.players[player].actor;
         let (base, _) = self.rig.call(actor, Call::ObjCreate, &[3 * 4096, 0]).unwrap();
         self.rig.write_clist(actor.space, base, &[], order);
-        self.lists.push(List { base, capabilities: Vec::new(), order });
+        self.lists.push(List {
+            base,
+            capabilities: Vec::new(),
+            order,
+        });
         self.lists.len() - 1
     }
 
@@ -89,17 +116,25 @@ impl Game {
     /// What an actor may do according to the model.
     fn rights(&self, player: usize, thing: usize) -> Rights {
         let thing = &self.things[thing];
-        let home = if thing.home == Some(player) { Rights::OWNER } else { Rights::NONE };
+        let home = if thing.home == Some(player) {
+            Rights::OWNER
+        } else {
+            Rights::NONE
+        };
         let listed = self.players[player].apd.iter().map(|&list| self.rights_by(list, thing));
         listed.fold(home, Rights::union)
     }
 
     fn rights_of_callee(&self, player: usize, own: usize, thing: usize) -> Rights {
-        self.rights(player, thing).union(self.rights_by(own, &self.things[thing]))
+        self.rights(player, thing)
+            .union(self.rights_by(own, &self.things[thing]))
     }
 
     fn rights_by(&self, list: usize, thing: &Thing) -> Rights {
-        let held = self.lists[list].capabilities.iter().filter(|held| (thing.base..thing.end).contains(&held.address));
+        let held = self.lists[list]
+            .capabilities
+            .iter()
+            .filter(|held| (thing.base..thing.end).contains(&held.address));
         held.flat_map(|held| thing.passwords.iter().filter(|listed| listed.0 == held.password))
             .fold(Rights::NONE, |sum, listed| sum.union(effective(listed.1)))
     }
@@ -126,9 +161,17 @@ impl Game {
         }
         let player = self.some(4);
         let pages = *self.rig.rng.pick(&[1, 1, 2, 40, 511, 700]);
-        let (base, password) = self.rig.call(self.players[player].actor, Call::ObjCreate, &[pages * 4096 - 5, 0]).unwrap();
+        let (base, password) = self
+            .rig
+            .call(self.players[player].actor, Call::ObjCreate, &[pages * 4096 - 5, 0])
+            .unwrap();
         let passwords = vec![(password, Rights::OWNER)];
-        self.things.push(Thing { base, end: base + pages * 4096, home: Some(player), passwords });
+        self.things.push(Thing {
+            base,
+            end: base + pages * 4096,
+            home: Some(player),
+            passwords,
+        });
     }
 
     fn clone(&mut self) {
@@ -139,11 +182,18 @@ impl Game {
         let allowed = self.rights(player, thing).contains(Rights::RX);
         let source = &self.things[thing];
         let bytes = source.end - source.base + 4096;
-        let result = self.rig.call(self.players[player].actor, Call::ObjClone, &[source.base, 4096, 77]);
+        let result = self
+            .rig
+            .call(self.players[player].actor, Call::ObjClone, &[source.base, 4096, 77]);
         assert_eq!(result.is_ok(), allowed, "{result:?}");
         if let Ok((base, password)) = result {
             assert_eq!(password, 77);
-            self.things.push(Thing { base, end: base + bytes, home: Some(player), passwords: vec![(77, Rights::OWNER)] });
+            self.things.push(Thing {
+                base,
+                end: base + bytes,
+                home: Some(player),
+                passwords: vec![(77, Rights::OWNER)],
+            });
         }
     }
 
@@ -153,11 +203,30 @@ impl Game {
         }
         let (player, thing) = (self.some(4), self.some(self.things.len()));
         let allowed = self.rights(player, thing).contains(Rights::OWNER);
-        let rights = *self.rig.rng.pick(&[Rights::R, Rights::RW, Rights::RX, Rights::W, Rights::X, Rights::D, Rights::OWNER]);
+        let rights = *self.rig.rng.pick(&[
+            Rights::R,
+            Rights::RW,
+            Rights::RX,
+            Rights::W,
+            Rights::X,
+            Rights::D,
+            Rights::OWNER,
+        ]);
         let password = 1000 + self.rig.rng.below(40);
         let address = self.inside(thing);
-        let result = self.rig.call(self.players[player].actor, Call::ObjPasswd, &[address, password, u64::from(rights.bits())]);
-        assert_eq!(result, if allowed { Ok((password, 0)) } else { Err(Error::Protection) });
+        let result = self.rig.call(
+            self.players[player].actor,
+            Call::ObjPasswd,
+            &[address, password, u64::from(rights.bits())],
+        );
+        assert_eq!(
+            result,
+            if allowed {
+                Ok((password, 0))
+            } else {
+                Err(Error::Protection)
+            }
+        );
         if allowed {
             let passwords = &mut self.things[thing].passwords;
             passwords.retain(|listed| listed.0 != password);
@@ -182,8 +251,19 @@ impl Game {
         let place = self.some(self.things[thing].passwords.len());
         let password = self.things[thing].passwords[place].0;
         let allowed = self.rights(player, thing).contains(Rights::OWNER);
-        let result = self.rig.call(self.players[player].actor, Call::ObjPasswd, &[self.things[thing].base, password, 0]);
-        assert_eq!(result, if allowed { Ok((password, 0)) } else { Err(Error::Protection) });
+        let result = self.rig.call(
+            self.players[player].actor,
+            Call::ObjPasswd,
+            &[self.things[thing].base, password, 0],
+        );
+        assert_eq!(
+            result,
+            if allowed {
+                Ok((password, 0))
+            } else {
+                Err(Error::Protection)
+            }
+        );
         if allowed {
             self.things[thing].passwords.remove(place);
             self.check_thing(thing);
@@ -213,12 +293,20 @@ impl Game {
     fn rewrite(&mut self, list: usize) {
         let owner = if list < 8 { list / 2 } else { list - 8 };
         let space = self.players[owner].actor.space;
-        let List { base, capabilities, order } = &self.lists[list];
+        let List {
+            base,
+            capabilities,
+            order,
+        } = &self.lists[list];
         // A list is sorted by what its capabilities name, not by the addresses they happen to use.
         let mut written = capabilities.clone();
         if *order == Order::Sorted {
             for capability in &mut written {
-                if let Some(thing) = self.things.iter().find(|thing| (thing.base..thing.end).contains(&capability.address)) {
+                if let Some(thing) = self
+                    .things
+                    .iter()
+                    .find(|thing| (thing.base..thing.end).contains(&capability.address))
+                {
                     capability.address = thing.base;
                 }
             }
@@ -264,7 +352,9 @@ impl Game {
             // A player can insert what he can read: his own lists.
             let list = player * 2 + self.some(2);
             let slot = self.some(count + 1);
-            self.rig.call(actor, Call::ApdInsert, &[slot as u64, self.lists[list].base + 8]).unwrap();
+            self.rig
+                .call(actor, Call::ApdInsert, &[slot as u64, self.lists[list].base + 8])
+                .unwrap();
             self.players[player].apd.insert(slot, list);
             let foreign = (list + 2) % 8;
             let refused = self.rig.call(actor, Call::ApdInsert, &[0, self.lists[foreign].base]);
@@ -299,7 +389,9 @@ impl Game {
         // all clones. So the model forgets what named it.
         for list in 0..self.lists.len() {
             let before = self.lists[list].capabilities.len();
-            self.lists[list].capabilities.retain(|held| !(gone.base..gone.end).contains(&held.address));
+            self.lists[list]
+                .capabilities
+                .retain(|held| !(gone.base..gone.end).contains(&held.address));
             if self.lists[list].capabilities.len() != before {
                 self.rewrite(list);
             }
@@ -312,7 +404,9 @@ impl Game {
         }
         let (player, thing) = (self.some(4), self.some(self.things.len()));
         let allowed = self.rights(player, thing).contains(Rights::OWNER);
-        let result = self.rig.call(self.players[player].actor, Call::KeepObject, &[self.things[thing].base]);
+        let result = self
+            .rig
+            .call(self.players[player].actor, Call::KeepObject, &[self.things[thing].base]);
         assert_eq!(result, if allowed { Ok((0, 0)) } else { Err(Error::Protection) });
         if allowed {
             self.things[thing].home = None;
@@ -331,10 +425,21 @@ impl Game {
             return;
         }
         let (player, thing) = (self.some(4), self.some(self.things.len()));
-        let wanted = *self.rig.rng.pick(&[Rights::R, Rights::W, Rights::X, Rights::D, Rights::OWNER]);
+        let wanted = *self
+            .rig
+            .rng
+            .pick(&[Rights::R, Rights::W, Rights::X, Rights::D, Rights::OWNER]);
         let address = self.inside(thing);
-        let result = self.rig.call(self.players[player].actor, Call::ApdLookup, &[address, u64::from(wanted.bits())]);
-        assert_eq!(result.is_ok(), self.rights(player, thing).contains(wanted), "{result:?}");
+        let result = self.rig.call(
+            self.players[player].actor,
+            Call::ApdLookup,
+            &[address, u64::from(wanted.bits())],
+        );
+        assert_eq!(
+            result.is_ok(),
+            self.rights(player, thing).contains(wanted),
+            "{result:?}"
+        );
         let Ok((found, 0)) = result else { return };
         if found != 0 {
             let named = self.players[player].apd.iter().any(|&list| {
@@ -364,7 +469,11 @@ impl Game {
             for address in [base, address] {
                 let result = self.rig.touch(space, address, access);
                 let expected = rights.contains(access.right());
-                assert_eq!(result.is_ok(), expected, "{access:?} of {address:#x} in {space:?}, which has {rights}: {result:?}");
+                assert_eq!(
+                    result.is_ok(),
+                    expected,
+                    "{access:?} of {address:#x} in {space:?}, which has {rights}: {result:?}"
+                );
                 assert!(result.is_ok() || result == Err(Error::Protection));
             }
         }

@@ -139,7 +139,10 @@ impl FakeHardware {
             log: VecDeque::new(),
             heap_left: 1 << 30,
             stop: None,
-            boot: BootReport { processors: 1, ..BootReport::default() },
+            boot: BootReport {
+                processors: 1,
+                ..BootReport::default()
+            },
         }
     }
 
@@ -172,7 +175,10 @@ impl FakeHardware {
             self.translations.remove(&key);
             return Err(PageFault);
         }
-        let found = self.walk(frame_of(loaded), address).filter(|found| found.allows(touch)).ok_or(PageFault)?;
+        let found = self
+            .walk(frame_of(loaded), address)
+            .filter(|found| found.allows(touch))
+            .ok_or(PageFault)?;
         self.translations.insert(key, found);
         Ok(found.frame)
     }
@@ -193,7 +199,11 @@ impl FakeHardware {
             execute &= entry & NO_EXECUTE == 0;
             table = frame_of(entry);
         }
-        Some(Translation { frame: table, write, execute })
+        Some(Translation {
+            frame: table,
+            write,
+            execute,
+        })
     }
 
     /// Checks that what is remembered of a space is still true. `load` is what the next load of its
@@ -210,8 +220,13 @@ impl FakeHardware {
         let tag = load & TAG;
         for ((_, page), known) in self.translations.range((tag, 0)..(tag + 1, 0)) {
             let now = self.walk(root, page << 12);
-            let true_still = now.is_some_and(|now| now.frame == known.frame && now.write >= known.write && now.execute >= known.execute);
-            assert!(true_still, "page {page:#x}: the processor remembers {known:?}, the tables say {now:?}");
+            let true_still = now.is_some_and(|now| {
+                now.frame == known.frame && now.write >= known.write && now.execute >= known.execute
+            });
+            assert!(
+                true_still,
+                "page {page:#x}: the processor remembers {known:?}, the tables say {now:?}"
+            );
         }
     }
 
@@ -241,7 +256,9 @@ impl FakeHardware {
 
     fn entries(&self, table: Frame, count: usize) -> impl Iterator<Item = (u64, u64)> {
         let entries = self.table(table)[..count].iter().enumerate();
-        entries.map(|(index, entry)| (index as u64, entry.load(Relaxed))).filter(|(_, entry)| is_present(*entry))
+        entries
+            .map(|(index, entry)| (index as u64, entry.load(Relaxed)))
+            .filter(|(_, entry)| is_present(*entry))
     }
 
     fn cell(&self, frame: Frame) -> &Cell {
@@ -388,7 +405,11 @@ impl Platform {
     pub fn new(frames: u32, tags: Tags, disk: CrashDisk, mut rng: Rng) -> Self {
         let hardware = FakeHardware::new(frames as usize, tags, rng.fork());
         // The first frame is nobody's, so that no root is zero.
-        Self { kernel: Kernel::new(hardware, &[(1, frames)]), disk, taken_by_store: BTreeSet::new() }
+        Self {
+            kernel: Kernel::new(hardware, &[(1, frames)]),
+            disk,
+            taken_by_store: BTreeSet::new(),
+        }
     }
 
     /// Lets the disk complete one request; `false` if none was under way.
@@ -400,7 +421,10 @@ impl Platform {
             Stepped::Idle => return false,
             Stepped::Read(frame, data) => *self.bytes_mut(frame) = *data,
             Stepped::Wrote(frame, data) => {
-                assert!(Pages::bytes(self, frame) == &*data, "{frame:?} was changed while it was being written");
+                assert!(
+                    Pages::bytes(self, frame) == &*data,
+                    "{frame:?} was changed while it was being written"
+                );
             }
             Stepped::Other => {}
         }
@@ -416,7 +440,10 @@ impl Pages for Platform {
     }
 
     fn free(&mut self, frame: store::Frame) {
-        assert!(self.taken_by_store.remove(&frame.0), "the store gives back {frame:?}, which it does not have");
+        assert!(
+            self.taken_by_store.remove(&frame.0),
+            "the store gives back {frame:?}, which it does not have"
+        );
         self.kernel.frames.release(Frame(frame.0));
     }
 
@@ -435,7 +462,8 @@ impl Disk for Platform {
     }
 
     fn submit(&mut self, request: Request) -> Result<(), QueueFull> {
-        let data: Option<Block> = (request.operation == Operation::Write).then(|| Arc::new(*Pages::bytes(self, request.frame)));
+        let data: Option<Block> =
+            (request.operation == Operation::Write).then(|| Arc::new(*Pages::bytes(self, request.frame)));
         self.disk.submit(request, data)
     }
 
@@ -480,7 +508,11 @@ mod tests {
         assert_eq!(hardware.translate(address, Touch::Read), Ok(frame));
         assert_eq!(hardware.translate(address + 4096, Touch::Read), Err(PageFault));
         platform.unlink(space, 2048);
-        assert_eq!(platform.kernel.hardware.translate(address, Touch::Read), Ok(frame), "it was not flushed");
+        assert_eq!(
+            platform.kernel.hardware.translate(address, Touch::Read),
+            Ok(frame),
+            "it was not flushed"
+        );
         platform.flush_space(space);
         assert_eq!(platform.kernel.hardware.translate(address, Touch::Read), Err(PageFault));
     }

@@ -5,10 +5,15 @@
 //! silent for too long, or dead, ends the run with the last of its console and of the kernel's log. A guest
 //! that reboots is started again and goes on with the next line.
 
+mod source;
+
+pub use source::Source;
+
 use crate::machine::{End, Machine, Wiring};
 use crate::place::Scratch;
 use abi::host;
 use anyhow::{Context, Result, bail};
+use source::Next;
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -80,76 +85,6 @@ pub struct Played {
     pub statuses: Vec<(String, u64)>,
     /// From starting the machine to the first `ready`.
     pub boot_time: Option<Duration>,
-}
-
-/// Where lines come from: the events that carry them.
-pub struct Source(Receiver<std::result::Result<String, String>>);
-
-impl Source {
-    /// From a list.
-    pub fn lines<'a>(lines: impl IntoIterator<Item = &'a str>) -> Self {
-        let (sender, receiver) = channel();
-        for line in lines {
-            let _ = sender.send(Ok(line.to_owned()));
-        }
-        Self(receiver)
-    }
-
-    /// From a file, or from standard input if the name is `-`. Read as it comes.
-    pub fn open(name: &Path) -> Result<Self> {
-        let reader: Box<dyn BufRead + Send> = if name == Path::new("-") {
-            Box::new(BufReader::new(std::io::stdin()))
-        } else {
-            let file =
-                std::fs::File::open(name).with_context(|| format!("cannot read the script {}", name.display()))?;
-            Box::new(BufReader::new(file))
-        };
-        let (sender, receiver) = channel();
-        std::thread::spawn(move || {
-            for (index, line) in reader.lines().enumerate() {
-                let line = match line {
-                    Ok(line) if line.len() > host::LINE_BYTES => {
-                        Err(format!("line {} is longer than {} bytes", index + 1, host::LINE_BYTES))
-                    }
-                    Ok(line) => Ok(line),
-                    Err(error) => Err(format!("cannot read line {}: {error}", index + 1)),
-                };
-                let stop = line.is_err();
-                if sender.send(line).is_err() || stop {
-                    return;
-                }
-            }
-        });
-        Ok(Self(receiver))
-    }
-}
-
-/// What a look at the source found.
-enum Next {
-    Line(String),
-    Wait,
-    End,
-    Bad(String),
-}
-
-impl Source {
-    /// The next line that is neither empty nor a comment.
-    fn next(&mut self) -> Next {
-        use std::sync::mpsc::TryRecvError;
-        loop {
-            match self.0.try_recv() {
-                Ok(Ok(line)) => {
-                    let text = line.trim();
-                    if !text.is_empty() && !text.starts_with('#') {
-                        return Next::Line(text.to_owned());
-                    }
-                }
-                Ok(Err(error)) => return Next::Bad(error),
-                Err(TryRecvError::Empty) => return Next::Wait,
-                Err(TryRecvError::Disconnected) => return Next::End,
-            }
-        }
-    }
 }
 
 /// What became of the guest's question for a line.

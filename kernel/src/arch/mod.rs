@@ -13,7 +13,7 @@ pub use x86_64::{
     // Console, log and exit.
     ports::{IoPorts, exit, log_bytes},
     // Memory.
-    direct::{DIRECT_MAP, bytes, bytes_mut, copy, map_device, read, table, write, zero},
+    direct::{DIRECT_MAP, DIRECT_MAP_BYTES, bytes, bytes_mut, copy, map_device, read, table, write, zero},
     // Translations.
     paging::{flush_all, flush_page, kernel_entries, leave_root, load, loaded_root, tags},
     // Time and interrupts.

@@ -32,6 +32,10 @@ impl Division {
     pub fn of(information: &BootInformation) -> Self {
         let mut memory = information.memory;
         let memory = &mut memory[..information.memory_count];
+        for range in memory.iter_mut() {
+            // Memory beyond the direct map is left alone.
+            *range = (range.0.min(arch::DIRECT_MAP_BYTES), range.1.min(arch::DIRECT_MAP_BYTES));
+        }
         let bytes: u64 = memory.iter().map(|range| range.1 - range.0).sum();
         for range in memory.iter_mut() {
             if range.0 < arch::kernel_end() {

@@ -8,10 +8,18 @@
 
 use std::collections::BTreeMap;
 
-use abi::{Call, Error, Rights, address::{FIRST_FREE, PAGE, SLOT, slot_of}, layout::{CLIST_MAGIC, CLIST_SORTED, CLIST_VERSION, Capability, ClistHeader}};
+use abi::{
+    Call, Error, Rights,
+    address::{FIRST_FREE, PAGE, SLOT, slot_of},
+    layout::{CLIST_MAGIC, CLIST_SORTED, CLIST_VERSION, Capability, ClistHeader},
+};
 use kcore::{Hardware, Machine, SpaceId, ThreadId, space::Tags, thread::Resumed};
 use sasos::{Access, Event, Outcome, Server, Stop, apd::Apd, task::TaskId};
-use sim::{disk::CrashDisk, machine::{Platform, Touch}, rng::Rng};
+use sim::{
+    disk::CrashDisk,
+    machine::{Platform, Touch},
+    rng::Rng,
+};
 use store::{FormatOptions, MountMode, MountReport, Store};
 
 /// Entry point of threads that never run.
@@ -42,29 +50,57 @@ impl Rig {
         let tags = if rng.one_in(2) { Tags::Absent } else { Tags::Present };
         let disk = CrashDisk::new(blocks, rng.fork());
         let mut world = Platform::new(frames, tags, disk, rng.fork());
-        let options = FormatOptions { first_slot: slot_of(FIRST_FREE), ..FormatOptions::default() };
+        let options = FormatOptions {
+            first_slot: slot_of(FIRST_FREE),
+            ..FormatOptions::default()
+        };
         Store::format(&mut world, &options).expect("the disk can be formatted");
         let (store, report) = Store::mount(&mut world, MountMode::ReadWrite).expect("it can be mounted");
         let server = Server::new(store, &report);
-        Self { server, world, rng, tags, frames }
+        Self {
+            server,
+            world,
+            rng,
+            tags,
+            frames,
+        }
     }
 
     /// The power fails; the machine starts again with what is on the disk.
     pub fn crash(self) -> (Self, MountReport) {
-        let Self { world, mut rng, tags, frames, .. } = self;
+        let Self {
+            world,
+            mut rng,
+            tags,
+            frames,
+            ..
+        } = self;
         let fates = world.disk.draw_fates(&mut rng);
         let disk = world.disk.crash(&fates, rng.fork());
         let mut world = Platform::new(frames, tags, disk, rng.fork());
-        let (store, report) = Store::mount(&mut world, MountMode::ReadWrite).expect("the disk can be mounted after a crash");
+        let (store, report) =
+            Store::mount(&mut world, MountMode::ReadWrite).expect("the disk can be mounted after a crash");
         let server = Server::new(store, &report);
-        (Self { server, world, rng, tags, frames }, report)
+        (
+            Self {
+                server,
+                world,
+                rng,
+                tags,
+                frames,
+            },
+            report,
+        )
     }
 
     /// A task without program, with an APD.
     pub fn actor(&mut self, apd: Apd) -> Actor {
         let limit = Server::default_limit_pages(&self.world);
         let task = self.server.task_make(&mut self.world, apd, limit).expect("a task");
-        let thread = self.server.thread_make(&mut self.world, task, None, NOWHERE, 0, 3).expect("a thread");
+        let thread = self
+            .server
+            .thread_make(&mut self.world, task, None, NOWHERE, 0, 3)
+            .expect("a thread");
         let space = self.world.thread_space(thread);
         Actor { task, thread, space }
     }
@@ -75,7 +111,12 @@ impl Rig {
         all[..arguments.len()].copy_from_slice(arguments);
         let mut resumed = Resumed::First;
         for _ in 0..TRIES {
-            let event = Event::Call { thread: actor.thread, number: call as u64, arguments: all, resumed };
+            let event = Event::Call {
+                thread: actor.thread,
+                number: call as u64,
+                arguments: all,
+                resumed,
+            };
             match self.server.handle(&mut self.world, event) {
                 Outcome::Return(result) => return result,
                 Outcome::Block(..) => self.move_disk(),
@@ -87,10 +128,21 @@ impl Rig {
     }
 
     /// Begins a call and does not wait for it.
-    pub fn begin(&mut self, actor: Actor, call: Call, arguments: &[u64], resumed: Resumed) -> Option<Result<(u64, u64), Error>> {
+    pub fn begin(
+        &mut self,
+        actor: Actor,
+        call: Call,
+        arguments: &[u64],
+        resumed: Resumed,
+    ) -> Option<Result<(u64, u64), Error>> {
         let mut all = [0; 6];
         all[..arguments.len()].copy_from_slice(arguments);
-        let event = Event::Call { thread: actor.thread, number: call as u64, arguments: all, resumed };
+        let event = Event::Call {
+            thread: actor.thread,
+            number: call as u64,
+            arguments: all,
+            resumed,
+        };
         match self.server.handle(&mut self.world, event) {
             Outcome::Return(result) => Some(result),
             Outcome::Block(..) => None,
@@ -150,13 +202,19 @@ impl Rig {
     pub fn load(&mut self, space: SpaceId, address: u64) -> Result<u64, Error> {
         let frame = self.touch(space, address, Access::Read)?;
         let mut bytes = [0; 8];
-        self.world.kernel.hardware.read(frame, (address % PAGE) as usize, &mut bytes);
+        self.world
+            .kernel
+            .hardware
+            .read(frame, (address % PAGE) as usize, &mut bytes);
         Ok(u64::from_le_bytes(bytes))
     }
 
     pub fn store(&mut self, space: SpaceId, address: u64, value: u64) -> Result<(), Error> {
         let frame = self.touch(space, address, Access::Write)?;
-        self.world.kernel.hardware.write(frame, (address % PAGE) as usize, &value.to_le_bytes());
+        self.world
+            .kernel
+            .hardware
+            .write(frame, (address % PAGE) as usize, &value.to_le_bytes());
         Ok(())
     }
 
@@ -167,10 +225,19 @@ impl Rig {
             list.sort_by_key(|capability| capability.address);
         }
         let flags = if order == Order::Sorted { CLIST_SORTED } else { 0 };
-        let header = ClistHeader { magic: CLIST_MAGIC, version: CLIST_VERSION, flags, count: list.len() as u64 };
-        let words = header.to_words().into_iter().chain(list.iter().flat_map(Capability::to_words));
+        let header = ClistHeader {
+            magic: CLIST_MAGIC,
+            version: CLIST_VERSION,
+            flags,
+            count: list.len() as u64,
+        };
+        let words = header
+            .to_words()
+            .into_iter()
+            .chain(list.iter().flat_map(Capability::to_words));
         for (index, word) in words.enumerate() {
-            self.store(space, clist + index as u64 * 8, word).expect("the Clist can be written");
+            self.store(space, clist + index as u64 * 8, word)
+                .expect("the Clist can be written");
         }
     }
 
@@ -188,7 +255,10 @@ impl Rig {
                 let state = object.slots.get(slot).expect("a slot with a leaf");
                 let leaf = state.leaf().expect("a leaf");
                 frames += 1;
-                assert!(leaves.insert(leaf.0.0, object.first_slot() + slot).is_none(), "a leaf serves two slots");
+                assert!(
+                    leaves.insert(leaf.0.0, object.first_slot() + slot).is_none(),
+                    "a leaf serves two slots"
+                );
                 for index in 0..512 {
                     let entry = self.world.leaf_get(leaf, index);
                     let address = (object.first_slot() + slot) * SLOT + index as u64 * PAGE;
@@ -200,10 +270,17 @@ impl Rig {
                     assert!(self.world.frame_references(entry.frame) > 0);
                     let writable = entry.limits.contains(Rights::W) && !entry.write_withheld;
                     if object.is_persistent() && writable {
-                        assert!(state.dirty.has(index), "{address:#x} can be written and is not known to be dirty");
+                        assert!(
+                            state.dirty.has(index),
+                            "{address:#x} can be written and is not known to be dirty"
+                        );
                     }
                     if writable {
-                        assert_eq!(self.world.frame_references(entry.frame), 1, "{address:#x} is shared and can be written");
+                        assert_eq!(
+                            self.world.frame_references(entry.frame),
+                            1,
+                            "{address:#x} is shared and can be written"
+                        );
                     }
                 }
                 next = object.slots.next_with_leaf(slot + 1);
@@ -215,25 +292,41 @@ impl Rig {
         assert_eq!(resident, self.server.objects.resident());
         assert_eq!(leaves.len() as u64, self.server.pager.tables());
         for task in self.server.tasks.iter() {
-            assert_eq!(task.account.pages, charged.get(&task.id).copied().unwrap_or(0), "the account of {:?}", task.id);
+            assert_eq!(
+                task.account.pages,
+                charged.get(&task.id).copied().unwrap_or(0),
+                "the account of {:?}",
+                task.id
+            );
         }
         let spaces: Vec<SpaceId> = self.server.domains.iter().map(|(space, _)| space).collect();
         for space in spaces {
             let root = self.world.kernel.spaces.get(space).root;
             for (slot, leaf, write, execute) in self.world.kernel.hardware.links(root) {
-                assert_eq!(leaves.get(&leaf.0), Some(&slot), "a link of {space:?} leads to a leaf that is not that slot's");
+                assert_eq!(
+                    leaves.get(&leaf.0),
+                    Some(&slot),
+                    "a link of {space:?} leads to a leaf that is not that slot's"
+                );
                 let object = self.server.objects.iter().find(|(_, object)| {
                     (object.first_slot()..object.first_slot() + object.slot_count()).contains(&slot)
                 });
                 let (id, _) = object.expect("a linked slot belongs to an object");
-                let cached = self.server.domains.cached(space, id).expect("what is linked is in the cache");
+                let cached = self
+                    .server
+                    .domains
+                    .cached(space, id)
+                    .expect("what is linked is in the cache");
                 assert!(!write || cached.rights.contains(Rights::W));
                 assert!(!execute || cached.rights.contains(Rights::X));
             }
         }
         for (space, domain) in self.server.domains.iter() {
             for (id, _) in domain.cache.iter() {
-                assert!(self.server.objects.get(id).holders.contains(&space), "a cached object does not know its holder");
+                assert!(
+                    self.server.objects.get(id).holders.contains(&space),
+                    "a cached object does not know its holder"
+                );
             }
         }
     }

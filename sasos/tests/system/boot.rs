@@ -3,7 +3,10 @@
 use abi::{
     Call, Error,
     address::{FIRST_PROGRAM, PAGE, ROOT_CLIST, ROOT_DIRECTORY, USER_END},
-    layout::{CONTROL_POWER_OFF, TOPIC_DOMAIN, TOPIC_MEMORY, TOPIC_OBJECT, TOPIC_STORE, TOPIC_THREAD, ThreadReport, MemoryReport},
+    layout::{
+        CONTROL_POWER_OFF, MemoryReport, TOPIC_DOMAIN, TOPIC_MEMORY, TOPIC_OBJECT, TOPIC_STORE, TOPIC_THREAD,
+        ThreadReport,
+    },
     start::{ARGUMENTS_OFFSET, START_MAGIC, Start},
 };
 use kcore::{Machine, space::Tags};
@@ -23,15 +26,23 @@ fn the_first_task_finds_its_start_page() {
     assert_eq!(context.rsp % 16, 0);
     let start = Start::from_words(system.words(first, context.rdi));
     assert_eq!(start.magic, START_MAGIC);
-    assert_eq!((start.image, start.image_bytes, start.root_directory), (image, PROGRAM_PAGES * PAGE, ROOT_DIRECTORY));
+    assert_eq!(
+        (start.image, start.image_bytes, start.root_directory),
+        (image, PROGRAM_PAGES * PAGE, ROOT_DIRECTORY)
+    );
     let mut argument = [0; 6];
-    system.load(first, context.rdi + ARGUMENTS_OFFSET, &mut argument).unwrap();
+    system
+        .load(first, context.rdi + ARGUMENTS_OFFSET, &mut argument)
+        .unwrap();
     assert_eq!(&argument, b"shell\0");
     // Its image can be run and its data written, but not the other way round.
     system.touch(first, image + ENTRY, Touch::Execute).unwrap();
     system.set_word(first, image + DATA, 5).unwrap();
     system.set_word(first, context.rsp - 8, 7).unwrap();
-    assert_eq!(system.word(first, FIRST_PROGRAM + DATA).unwrap() & 0xffff_ffff, u64::from(u32::from_le_bytes(*b"data")));
+    assert_eq!(
+        system.word(first, FIRST_PROGRAM + DATA).unwrap() & 0xffff_ffff,
+        u64::from(u32::from_le_bytes(*b"data"))
+    );
     system.check();
     assert_eq!(system.touch(first, image + DATA, Touch::Execute), Err(Trouble::Ended));
 }
@@ -44,18 +55,37 @@ fn the_system_tells_of_itself() {
     for topic in TOPIC_MEMORY..=TOPIC_OBJECT {
         system.call(first, Call::SystemInfo, &[topic, 0, buffer]).unwrap();
     }
-    system.call(first, Call::SystemInfo, &[TOPIC_MEMORY, 0, buffer]).unwrap();
+    system
+        .call(first, Call::SystemInfo, &[TOPIC_MEMORY, 0, buffer])
+        .unwrap();
     let memory = MemoryReport::from_words(system.words(first, buffer));
     assert_eq!(memory.frames, system.platform.frames_total());
     assert_eq!(memory.objects, system.server.objects.count());
-    system.call(first, Call::SystemInfo, &[TOPIC_THREAD, 0, buffer]).unwrap();
+    system
+        .call(first, Call::SystemInfo, &[TOPIC_THREAD, 0, buffer])
+        .unwrap();
     let thread = ThreadReport::from_words(system.words(first, buffer));
     assert_eq!((thread.thread, thread.parent, thread.priority), (first.0, 0, 4));
-    assert_eq!(system.call(first, Call::SystemInfo, &[TOPIC_THREAD, first.0 + 1, buffer]), Err(Error::NoSuchThread));
-    assert_eq!(system.call(first, Call::SystemInfo, &[TOPIC_DOMAIN, 77, buffer]), Err(Error::BadAddress));
-    assert_eq!(system.call(first, Call::SystemInfo, &[TOPIC_OBJECT, USER_END, buffer]), Err(Error::BadAddress));
-    assert_eq!(system.call(first, Call::SystemInfo, &[TOPIC_OBJECT + 1, 0, buffer]), Err(Error::BadArgument));
-    assert_eq!(system.call(first, Call::SystemInfo, &[TOPIC_STORE, 0, 8]), Err(Error::BadAddress));
+    assert_eq!(
+        system.call(first, Call::SystemInfo, &[TOPIC_THREAD, first.0 + 1, buffer]),
+        Err(Error::NoSuchThread)
+    );
+    assert_eq!(
+        system.call(first, Call::SystemInfo, &[TOPIC_DOMAIN, 77, buffer]),
+        Err(Error::BadAddress)
+    );
+    assert_eq!(
+        system.call(first, Call::SystemInfo, &[TOPIC_OBJECT, USER_END, buffer]),
+        Err(Error::BadAddress)
+    );
+    assert_eq!(
+        system.call(first, Call::SystemInfo, &[TOPIC_OBJECT + 1, 0, buffer]),
+        Err(Error::BadArgument)
+    );
+    assert_eq!(
+        system.call(first, Call::SystemInfo, &[TOPIC_STORE, 0, 8]),
+        Err(Error::BadAddress)
+    );
     system.check();
 }
 
@@ -67,13 +97,25 @@ fn power_goes_off_after_a_checkpoint_and_with_the_right_only() {
     // A child without any Clist.
     let (empty, _) = system.object(first, 1);
     let lonely = system.task_with(first, empty, 0);
-    assert_eq!(system.call(lonely, Call::SystemControl, &[CONTROL_POWER_OFF, 0x10]), Err(Error::Protection));
-    assert_eq!(system.call(child, Call::SystemControl, &[CONTROL_POWER_OFF, 0x99]), Err(Error::BadArgument));
-    assert_eq!(system.call(child, Call::SystemControl, &[9, 0]), Err(Error::BadArgument));
+    assert_eq!(
+        system.call(lonely, Call::SystemControl, &[CONTROL_POWER_OFF, 0x10]),
+        Err(Error::Protection)
+    );
+    assert_eq!(
+        system.call(child, Call::SystemControl, &[CONTROL_POWER_OFF, 0x99]),
+        Err(Error::BadArgument)
+    );
+    assert_eq!(
+        system.call(child, Call::SystemControl, &[9, 0]),
+        Err(Error::BadArgument)
+    );
     let (kept, _) = system.object(first, 1);
     system.call(first, Call::KeepObject, &[kept]).unwrap();
     system.set_word(first, kept, 42).unwrap();
-    assert_eq!(system.start(child, Call::SystemControl, &[CONTROL_POWER_OFF, 0x11]), Answer::Blocked);
+    assert_eq!(
+        system.start(child, Call::SystemControl, &[CONTROL_POWER_OFF, 0x11]),
+        Answer::Blocked
+    );
     assert_eq!(system.platform.kernel.hardware.stop, None);
     assert_eq!(system.wait_for(child), Answer::Done(Ok((0, 0))));
     assert_eq!(system.platform.kernel.hardware.stop, Some(0x11));
@@ -86,6 +128,9 @@ fn a_disk_without_a_program_is_refused() {
     let mut platform = Platform::new(512, Tags::Absent, CrashDisk::new(4096, rng.fork()), rng);
     Store::format(&mut platform, &FormatOptions::default()).unwrap();
     let (store, report) = Store::mount(&mut platform, MountMode::ReadWrite).unwrap();
-    assert_eq!(Server::new(store, &report).start(&mut platform), Err(StartError::NoProgram));
+    assert_eq!(
+        Server::new(store, &report).start(&mut platform),
+        Err(StartError::NoProgram)
+    );
     let _ = ROOT_CLIST;
 }

@@ -26,19 +26,29 @@ struct Service {
 
 impl System {
     fn service(&mut self, owner: ThreadId) -> Service {
-        let (image, image_password) = self.call(owner, Call::ObjClone, &[abi::address::FIRST_PROGRAM, PAGE, 0]).unwrap();
+        let (image, image_password) = self
+            .call(owner, Call::ObjClone, &[abi::address::FIRST_PROGRAM, PAGE, 0])
+            .unwrap();
         let (secret, secret_password) = self.object(owner, 1);
         self.set_word(owner, secret, 1234).unwrap();
         let (clist, _) = self.clist(owner, &[(image, image_password), (secret, secret_password)]);
         let password = self.register(owner, image, clist);
-        Service { owner, image, secret, password, clist }
+        Service {
+            owner,
+            image,
+            secret,
+            password,
+            clist,
+        }
     }
 
     /// Registers the entry point of an image.
     fn register(&mut self, owner: ThreadId, image: u64, clist: u64) -> u64 {
         let (entries, _) = self.object(owner, 1);
         self.set_word(owner, entries, image + ENTRY).unwrap();
-        let (password, _) = self.call(owner, Call::ObjCrePdx, &[image, 0, clist, entries, 1]).unwrap();
+        let (password, _) = self
+            .call(owner, Call::ObjCrePdx, &[image, 0, clist, entries, 1])
+            .unwrap();
         self.call(owner, Call::ObjDelete, &[entries]).unwrap();
         password
     }
@@ -81,16 +91,32 @@ fn a_callee_sees_its_clist_and_nothing_else() {
     let client = system.client(&[(service.image, service.password)]);
     let (own, _) = system.object(client, 1);
     system.set_word(client, own, 5).unwrap();
-    assert_eq!(system.enter(client, service.image + ENTRY + 1, PD_EMPTY), Answer::Done(Err(Error::NotAnEntry)));
-    assert_eq!(system.enter(client, own, PD_EMPTY), Answer::Done(Err(Error::NotAnEntry)));
+    assert_eq!(
+        system.enter(client, service.image + ENTRY + 1, PD_EMPTY),
+        Answer::Done(Err(Error::NotAnEntry))
+    );
+    assert_eq!(
+        system.enter(client, own, PD_EMPTY),
+        Answer::Done(Err(Error::NotAnEntry))
+    );
     assert_eq!(system.enter(client, 3, PD_EMPTY), Answer::Done(Err(Error::BadAddress)));
-    assert_eq!(system.start(client, Call::PdxReturn, &[]), Answer::Done(Err(Error::NotInCall)));
+    assert_eq!(
+        system.start(client, Call::PdxReturn, &[]),
+        Answer::Done(Err(Error::NotInCall))
+    );
     let caller = *system.platform.thread_context(client);
     for round in 0..3 {
         let home = system.platform.thread_space(client);
-        assert_eq!(system.enter(client, service.image + ENTRY, PD_EMPTY), Answer::Elsewhere, "round {round}");
+        assert_eq!(
+            system.enter(client, service.image + ENTRY, PD_EMPTY),
+            Answer::Elsewhere,
+            "round {round}"
+        );
         let context = *system.platform.thread_context(client);
-        assert_eq!((context.rip, context.rdi, context.rsi, context.rdx, context.r10), (service.image + ENTRY, 11, 12, 13, 14));
+        assert_eq!(
+            (context.rip, context.rdi, context.rsi, context.rdx, context.r10),
+            (service.image + ENTRY, 11, 12, 13, 14)
+        );
         assert_ne!(context.rsp, caller.rsp);
         assert_ne!(system.platform.thread_space(client), home);
         system.touch(client, context.rip, Touch::Execute).unwrap();
@@ -98,14 +124,29 @@ fn a_callee_sees_its_clist_and_nothing_else() {
         assert_eq!(system.word(client, service.secret), Ok(1234 + round));
         system.set_word(client, service.secret, 1235 + round).unwrap();
         // Neither the caller's object nor his stack is there, and a callee is not his task.
-        assert_eq!(system.call(client, Call::ApdLookup, &[own, Rights::R.bits().into()]), Err(Error::Protection));
-        assert_eq!(system.call(client, Call::ApdLookup, &[caller.rsp - 8, Rights::R.bits().into()]), Err(Error::Protection));
-        assert_eq!(system.call(client, Call::ThreadCreate, &[context.rip, 0, 3]), Err(Error::Protection));
-        assert_eq!(system.call(client, Call::ThreadSleep, &[first.0, FOREVER]), Err(Error::NoSuchThread));
+        assert_eq!(
+            system.call(client, Call::ApdLookup, &[own, Rights::R.bits().into()]),
+            Err(Error::Protection)
+        );
+        assert_eq!(
+            system.call(client, Call::ApdLookup, &[caller.rsp - 8, Rights::R.bits().into()]),
+            Err(Error::Protection)
+        );
+        assert_eq!(
+            system.call(client, Call::ThreadCreate, &[context.rip, 0, 3]),
+            Err(Error::Protection)
+        );
+        assert_eq!(
+            system.call(client, Call::ThreadSleep, &[first.0, FOREVER]),
+            Err(Error::NoSuchThread)
+        );
         system.leave(client, 99);
         assert_eq!(system.platform.thread_context(client).rsp, caller.rsp);
         assert_eq!(system.platform.thread_space(client), home);
-        assert_eq!(system.call(client, Call::ApdLookup, &[service.secret, Rights::R.bits().into()]), Err(Error::Protection));
+        assert_eq!(
+            system.call(client, Call::ApdLookup, &[service.secret, Rights::R.bits().into()]),
+            Err(Error::Protection)
+        );
     }
     system.check_to_the_end();
 }
@@ -124,14 +165,26 @@ fn a_merged_callee_reads_through_and_never_writes_back() {
     assert_eq!(system.word(client, service.secret), Ok(1234));
     let derived = system.platform.thread_space(client);
     assert_eq!(system.enter(other, service.image + ENTRY, PD_MERGE), Answer::Elsewhere);
-    assert_ne!(system.platform.thread_space(other), derived, "each caller's domain has its own");
-    assert_eq!(system.call(other, Call::ApdLookup, &[own, Rights::R.bits().into()]), Err(Error::Protection));
+    assert_ne!(
+        system.platform.thread_space(other),
+        derived,
+        "each caller's domain has its own"
+    );
+    assert_eq!(
+        system.call(other, Call::ApdLookup, &[own, Rights::R.bits().into()]),
+        Err(Error::Protection)
+    );
     system.check();
     // What the caller loses, the callee loses.
     let sibling = {
         system.leave(client, 0);
         let image = system.image_of(client);
-        ThreadId(system.call(client, Call::ThreadCreate, &[image + ENTRY, 0, 3]).unwrap().0)
+        ThreadId(
+            system
+                .call(client, Call::ThreadCreate, &[image + ENTRY, 0, 3])
+                .unwrap()
+                .0,
+        )
     };
     assert_eq!(system.enter(client, service.image + ENTRY, PD_MERGE), Answer::Elsewhere);
     assert_eq!(system.platform.thread_space(client), derived);
@@ -139,7 +192,10 @@ fn a_merged_callee_reads_through_and_never_writes_back() {
     system.call(sibling, Call::ObjDelete, &[own]).unwrap();
     assert_eq!(system.word(client, own), Err(Trouble::Elsewhere));
     assert_eq!(system.call_error(client), Some(Error::CalleeFault));
-    assert_eq!(system.call(client, Call::ApdLookup, &[service.secret, Rights::R.bits().into()]), Err(Error::Protection));
+    assert_eq!(
+        system.call(client, Call::ApdLookup, &[service.secret, Rights::R.bits().into()]),
+        Err(Error::Protection)
+    );
     // The derived domain goes with the caller's.
     let domains = system.server.domains.count();
     system.exit(client, 0);
@@ -157,7 +213,11 @@ fn an_explicit_apd_extends_the_callee() {
     let (shown, shown_password) = system.object(client, 1);
     let (clist, _) = system.clist(client, &[(shown, shown_password)]);
     let (buffer, _) = system.object(client, 1);
-    let mut description = ApdDescription { count: 1, locked: 0, ..ApdDescription::default() };
+    let mut description = ApdDescription {
+        count: 1,
+        locked: 0,
+        ..ApdDescription::default()
+    };
     description.slots[0] = clist;
     system.set_word(client, buffer, description.count).unwrap();
     system.set_word(client, buffer + 16, description.slots[0]).unwrap();
@@ -167,16 +227,29 @@ fn an_explicit_apd_extends_the_callee() {
         spaces.push(system.platform.thread_space(client));
         assert_eq!(system.word(client, shown), Ok(0));
         assert_eq!(system.word(client, service.secret), Ok(1234));
-        assert_eq!(system.call(client, Call::ApdInsert, &[0, clist]), Err(Error::Locked), "callees do not change their domain");
+        assert_eq!(
+            system.call(client, Call::ApdInsert, &[0, clist]),
+            Err(Error::Locked),
+            "callees do not change their domain"
+        );
         system.leave(client, 0);
     }
     assert_eq!(spaces[0], spaces[1]);
     // A Clist that the caller cannot read.
     system.set_word(client, buffer + 16, service.clist).unwrap();
-    assert_eq!(system.enter(client, service.image + ENTRY, buffer), Answer::Done(Err(Error::Protection)));
+    assert_eq!(
+        system.enter(client, service.image + ENTRY, buffer),
+        Answer::Done(Err(Error::Protection))
+    );
     system.set_word(client, buffer, 40).unwrap();
-    assert_eq!(system.enter(client, service.image + ENTRY, buffer), Answer::Done(Err(Error::BadArgument)));
-    assert_eq!(system.enter(client, service.image + ENTRY, 17), Answer::Done(Err(Error::BadAddress)));
+    assert_eq!(
+        system.enter(client, service.image + ENTRY, buffer),
+        Answer::Done(Err(Error::BadArgument))
+    );
+    assert_eq!(
+        system.enter(client, service.image + ENTRY, 17),
+        Answer::Done(Err(Error::BadAddress))
+    );
     system.check_to_the_end();
 }
 
@@ -187,20 +260,36 @@ fn calls_nest_until_they_are_too_deep() {
     let one = system.service(first);
     let client = system.client(&[(one.image, one.password)]);
     // The service may call itself: its Clist gets its own P capability.
-    let (image, image_password) = (one.image, system.call(first, Call::ObjPasswd, &[one.image, 0, 15]).unwrap().0);
+    let (image, image_password) = (
+        one.image,
+        system.call(first, Call::ObjPasswd, &[one.image, 0, 15]).unwrap().0,
+    );
     system.clist_fill(first, one.clist, &[(image, image_password), (image, one.password)]);
     for depth in 1..=32 {
-        assert_eq!(system.enter(client, one.image + ENTRY, PD_EMPTY), Answer::Elsewhere, "depth {depth}");
+        assert_eq!(
+            system.enter(client, one.image + ENTRY, PD_EMPTY),
+            Answer::Elsewhere,
+            "depth {depth}"
+        );
         let stack = system.platform.thread_context(client).rsp;
         system.set_word(client, stack - 8, depth).unwrap();
     }
-    assert_eq!(system.enter(client, one.image + ENTRY, PD_EMPTY), Answer::Done(Err(Error::TooDeep)));
+    assert_eq!(
+        system.enter(client, one.image + ENTRY, PD_EMPTY),
+        Answer::Done(Err(Error::TooDeep))
+    );
     // A fault takes back one call at a time.
     assert_eq!(system.set_word(client, 8, 1), Err(Trouble::Elsewhere));
-    assert_eq!((system.depth(client), system.call_error(client)), (31, Some(Error::CalleeFault)));
+    assert_eq!(
+        (system.depth(client), system.call_error(client)),
+        (31, Some(Error::CalleeFault))
+    );
     // "Ending oneself" inside of a callee ends the call.
     assert_eq!(system.start(client, Call::ThreadDelete, &[0, 7]), Answer::Elsewhere);
-    assert_eq!((system.depth(client), system.call_error(client)), (30, Some(Error::CalleeFault)));
+    assert_eq!(
+        (system.depth(client), system.call_error(client)),
+        (30, Some(Error::CalleeFault))
+    );
     for left in (0..30).rev() {
         system.leave(client, left);
         assert_eq!(system.depth(client) as u64, left);
@@ -213,15 +302,34 @@ fn callers_wait_for_a_stack() {
     let mut system = System::boot(44);
     let first = system.first;
     let service = system.service(first);
-    let clients: Vec<_> = (0..35).map(|_| system.client(&[(service.image, service.password)])).collect();
+    let clients: Vec<_> = (0..35)
+        .map(|_| system.client(&[(service.image, service.password)]))
+        .collect();
     for (number, client) in clients.iter().enumerate() {
-        let expected = if number < 32 { Answer::Elsewhere } else { Answer::Blocked };
-        assert_eq!(system.enter(*client, service.image + ENTRY, PD_EMPTY), expected, "client {number}");
+        let expected = if number < 32 {
+            Answer::Elsewhere
+        } else {
+            Answer::Blocked
+        };
+        assert_eq!(
+            system.enter(*client, service.image + ENTRY, PD_EMPTY),
+            expected,
+            "client {number}"
+        );
     }
     system.pump();
     assert!(system.late.is_empty());
-    let report = system.server.thread_report(&system.platform, clients[33], first).unwrap();
-    assert_eq!(ThreadReport { state: THREAD_WAITING, ..report }, report);
+    let report = system
+        .server
+        .thread_report(&system.platform, clients[33], first)
+        .unwrap();
+    assert_eq!(
+        ThreadReport {
+            state: THREAD_WAITING,
+            ..report
+        },
+        report
+    );
     system.leave(clients[7], 0);
     system.pump();
     assert_eq!(system.late.len(), 1);
@@ -239,7 +347,10 @@ fn callers_wait_for_a_stack() {
         }
         assert_eq!(system.depth(client), 0);
         let error = system.call_error(client);
-        assert!(matches!(error, Some(Error::CalleeFault | Error::BadAddress)), "client {number}: {error:?}");
+        assert!(
+            matches!(error, Some(Error::CalleeFault | Error::BadAddress)),
+            "client {number}: {error:?}"
+        );
     }
     system.check_to_the_end();
 }
@@ -253,13 +364,19 @@ fn a_thread_that_is_killed_inside_a_foreign_callee_may_return_first() {
     for client in [patient, stubborn] {
         assert_eq!(system.enter(client, service.image + ENTRY, PD_EMPTY), Answer::Elsewhere);
         system.call(first, Call::ThreadDelete, &[client.0, 6]).unwrap();
-        assert_eq!(system.call(first, Call::ThreadWait, &[client.0, 0, 0]), Err(Error::TimedOut));
+        assert_eq!(
+            system.call(first, Call::ThreadWait, &[client.0, 0, 0]),
+            Err(Error::TimedOut)
+        );
         assert_eq!(system.word(client, service.secret), Ok(1234), "it goes on inside");
     }
     assert_eq!(system.start(patient, Call::PdxReturn, &[]), Answer::Gone);
     assert_eq!(system.reap(first, patient), Ok(6));
     system.pass(500_000_000);
-    assert_eq!(system.call(first, Call::ThreadWait, &[stubborn.0, 0, 0]), Err(Error::TimedOut));
+    assert_eq!(
+        system.call(first, Call::ThreadWait, &[stubborn.0, 0, 0]),
+        Err(Error::TimedOut)
+    );
     system.pass(600_000_000);
     assert_eq!(system.reap(first, stubborn), Ok(6));
     let _ = EXCEPTION_KILL;
@@ -274,13 +391,26 @@ fn revoking_a_pdx_capability_keeps_new_callers_out() {
     let client = system.client(&[(service.image, service.password)]);
     assert_eq!(system.enter(client, service.image + ENTRY, PD_EMPTY), Answer::Elsewhere);
     let domains = system.server.domains.count();
-    system.call(first, Call::ObjPasswd, &[service.image, service.password, 0]).unwrap();
-    assert_eq!(system.word(client, service.secret), Ok(1234), "who is inside may finish");
+    system
+        .call(first, Call::ObjPasswd, &[service.image, service.password, 0])
+        .unwrap();
+    assert_eq!(
+        system.word(client, service.secret),
+        Ok(1234),
+        "who is inside may finish"
+    );
     system.leave(client, 1);
     system.pass(1);
-    assert_eq!(system.server.domains.count(), domains - 1, "its domain is given up then");
+    assert_eq!(
+        system.server.domains.count(),
+        domains - 1,
+        "its domain is given up then"
+    );
     let answer = system.enter(client, service.image + ENTRY, PD_EMPTY);
-    assert!(matches!(answer, Answer::Done(Err(Error::Protection | Error::NotAnEntry))), "{answer:?}");
+    assert!(
+        matches!(answer, Answer::Done(Err(Error::Protection | Error::NotAnEntry))),
+        "{answer:?}"
+    );
     system.check_to_the_end();
 }
 
@@ -292,7 +422,10 @@ fn a_callee_that_deletes_its_own_object_returns_to_its_caller() {
     let client = system.client(&[(service.image, service.password)]);
     let home = system.platform.thread_space(client);
     assert_eq!(system.enter(client, service.image + ENTRY, PD_EMPTY), Answer::Elsewhere);
-    assert_eq!(system.start(client, Call::ObjDelete, &[service.image]), Answer::Elsewhere);
+    assert_eq!(
+        system.start(client, Call::ObjDelete, &[service.image]),
+        Answer::Elsewhere
+    );
     assert_eq!((system.depth(client), system.platform.thread_space(client)), (0, home));
     assert_eq!(system.call_error(client), Some(Error::CalleeFault));
     system.check_to_the_end();
@@ -306,7 +439,11 @@ fn a_chain_of_calls_is_cut_where_its_link_breaks() {
     let inner = system.service(first);
     // The outer service may call the inner one.
     let outer_password = system.call(first, Call::ObjPasswd, &[outer.image, 0, 15]).unwrap().0;
-    system.clist_fill(first, outer.clist, &[(outer.image, outer_password), (inner.image, inner.password)]);
+    system.clist_fill(
+        first,
+        outer.clist,
+        &[(outer.image, outer_password), (inner.image, inner.password)],
+    );
     let [one, two] = [(); 2].map(|()| system.client(&[(outer.image, outer.password)]));
     for client in [one, two] {
         assert_eq!(system.enter(client, outer.image + ENTRY, PD_EMPTY), Answer::Elsewhere);
@@ -319,12 +456,21 @@ fn a_chain_of_calls_is_cut_where_its_link_breaks() {
     // The outer object goes while both are in the inner one.
     system.call(first, Call::ObjDelete, &[outer.image]).unwrap();
     for client in [one, two] {
-        assert_eq!((system.depth(client), system.call_error(client)), (0, Some(Error::CalleeFault)));
+        assert_eq!(
+            (system.depth(client), system.call_error(client)),
+            (0, Some(Error::CalleeFault))
+        );
         assert!(system.platform.thread_is_ready(client));
     }
     system.pump();
-    assert!(system.late.is_empty(), "what the callee waited for is not done again for its caller");
-    assert_eq!(system.enter(one, inner.image + ENTRY, PD_EMPTY), Answer::Done(Err(Error::Protection)));
+    assert!(
+        system.late.is_empty(),
+        "what the callee waited for is not done again for its caller"
+    );
+    assert_eq!(
+        system.enter(one, inner.image + ENTRY, PD_EMPTY),
+        Answer::Done(Err(Error::Protection))
+    );
     system.check_to_the_end();
 }
 
@@ -335,20 +481,131 @@ fn what_a_callee_starts_is_the_callees() {
     let service = system.service(first);
     let client = system.client(&[(service.image, service.password)]);
     assert_eq!(system.enter(client, service.image + ENTRY, PD_EMPTY), Answer::Elsewhere);
-    let (child, _) = system.call(client, Call::TaskCreate, &[service.image + ENTRY, 0, 0, 0, 3]).unwrap();
+    let (child, _) = system
+        .call(client, Call::TaskCreate, &[service.image + ENTRY, 0, 0, 0, 3])
+        .unwrap();
     let child = ThreadId(child);
     assert_eq!(system.word(child, service.secret), Ok(1234), "it has the callee's APD");
     system.leave(client, 0);
     // Back home the client is not the parent.
-    assert_eq!(system.call(client, Call::ThreadWait, &[child.0, 0, 0]), Err(Error::NoSuchThread));
-    assert_eq!(system.call(client, Call::ThreadDelete, &[child.0, 0]), Err(Error::NoSuchThread));
+    assert_eq!(
+        system.call(client, Call::ThreadWait, &[child.0, 0, 0]),
+        Err(Error::NoSuchThread)
+    );
+    assert_eq!(
+        system.call(client, Call::ThreadDelete, &[child.0, 0]),
+        Err(Error::NoSuchThread)
+    );
     system.exit(child, 3);
     assert_eq!(system.enter(client, service.image + ENTRY, PD_EMPTY), Answer::Elsewhere);
     assert_eq!(system.reap(client, child), Ok(3));
     // Its handler is not called in the caller's domain.
-    system.call(client, Call::ExcptReg, &[2, service.image + ENTRY + 64]).unwrap();
+    system
+        .call(client, Call::ExcptReg, &[2, service.image + ENTRY + 64])
+        .unwrap();
     system.leave(client, 0);
     assert_eq!(system.word(client, service.secret), Err(Trouble::Ended));
     let _ = DATA;
     system.check_to_the_end();
+}
+
+#[test]
+fn a_delete_that_unwinds_its_own_caller_does_not_go_back_to_the_callee() {
+    // Home -> Y (an object of task t, a child made inside of X) -> X, which deletes t.
+    let mut system = System::boot(61);
+    let first = system.first;
+    let x = system.service(first);
+    let p = abi::address::FIRST_PROGRAM;
+    let own = system.call(first, Call::ObjPasswd, &[x.image, 0, 15]).unwrap().0;
+    system.clist_fill(first, x.clist, &[(p, crate::install::password_of(p)), (x.image, own)]);
+    let client = system.client(&[(x.image, x.password)]);
+    let home = system.platform.thread_space(client);
+    assert_eq!(system.enter(client, x.image + ENTRY, PD_EMPTY), Answer::Elsewhere);
+    let domain_x = system.platform.thread_space(client);
+    let y = system
+        .call(client, Call::ObjClone, &[p, PAGE, 0])
+        .expect("X clones the first program")
+        .0;
+    let clist = system.clist(client, &[(x.image, x.password)]).0;
+    let password = system.register(client, y, clist);
+    let t = ThreadId(
+        system
+            .call(client, Call::TaskCreate, &[y + ENTRY, 0, 0, 0, 3])
+            .unwrap()
+            .0,
+    );
+    system.leave(client, 0);
+    let list = system.clist(client, &[(y, password)]).0;
+    system.call(client, Call::ApdInsert, &[0, list]).unwrap();
+    assert_eq!(system.enter(client, y + ENTRY, PD_EMPTY), Answer::Elsewhere);
+    assert_eq!(system.enter(client, x.image + ENTRY, PD_EMPTY), Answer::Elsewhere);
+    assert_eq!(system.platform.thread_space(client), domain_x);
+    let answer = system.start(client, Call::ThreadDelete, &[t.0, 0]);
+    assert_eq!((system.depth(client), system.platform.thread_space(client)), (0, home));
+    assert_eq!(
+        answer,
+        Answer::Elsewhere,
+        "the kernel would go back to X's code with the identity of the caller's domain"
+    );
+}
+
+#[test]
+fn a_return_out_of_a_handler_leaves_the_callers_handlers_in_place() {
+    let mut system = System::boot(62);
+    let first = system.first;
+    let service = system.service(first);
+    let client = system.client(&[(service.image, service.password)]);
+    let image = system.image_of(client);
+    system.call(client, Call::ExcptReg, &[2, image + ENTRY + 64]).unwrap();
+    assert_eq!(system.enter(client, service.image + ENTRY, PD_EMPTY), Answer::Elsewhere);
+    system
+        .call(client, Call::ExcptReg, &[2, service.image + ENTRY + 64])
+        .unwrap();
+    assert_eq!(system.word(client, 0x1000), Err(Trouble::Elsewhere));
+    system.leave(client, 0);
+    // At home a handler is registered.
+    assert_eq!(
+        system.word(client, 0x1000),
+        Err(Trouble::Elsewhere),
+        "{:?}",
+        system.log()
+    );
+}
+
+/// Each task's thread stands inside the next task's procedure, all but the last are condemned, and the
+/// last one ends: the ends must not pile up on the stack, which in the kernel has 64 KiB.
+#[test]
+fn ends_that_cause_ends_need_no_stack() {
+    const TASKS: usize = 200;
+    let life = || {
+        let mut system = System::boot_with(7, 32768, 16384);
+        let first = system.first;
+        let mut chain = Vec::new();
+        for _ in 0..TASKS {
+            let task = system.task(first);
+            let made = system.call(task, Call::ObjClone, &[abi::address::FIRST_PROGRAM, PAGE, 0]);
+            let image = made.expect("a clone").0;
+            let password = system.register(task, image, 0);
+            chain.push((task, image, password));
+        }
+        for pair in chain.windows(2) {
+            let [(task, ..), (_, image, password)] = *pair else {
+                unreachable!("pairs")
+            };
+            let clist = system.clist(task, &[(image, password)]).0;
+            system
+                .call(task, Call::ApdInsert, &[0, clist])
+                .expect("a Clist goes in");
+            assert_eq!(system.enter(task, image + ENTRY, PD_EMPTY), Answer::Elsewhere);
+        }
+        for &(task, ..) in &chain {
+            system.call(first, Call::ThreadDelete, &[task.0, 1]).expect("ends");
+        }
+        assert_eq!(system.server.domains.count(), 1, "only the first task is left");
+    };
+    let thread = std::thread::Builder::new()
+        .stack_size(160 << 10)
+        .spawn(life)
+        .expect("a thread");
+    thread.join().expect("it does not overflow");
 }

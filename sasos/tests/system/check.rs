@@ -27,10 +27,16 @@ impl System {
     pub fn check_to_the_end(mut self) {
         self.check();
         let expected = self.check_tables();
-        let Self { mut platform, server, .. } = self;
+        let Self {
+            mut platform, server, ..
+        } = self;
         server.store.dismantle(&mut platform);
         let used = platform.frames_total() - platform.frames_free();
-        assert_eq!(used, expected.len() as u64, "frames in use; every one that is more has leaked");
+        assert_eq!(
+            used,
+            expected.len() as u64,
+            "frames in use; every one that is more has leaked"
+        );
     }
 
     /// The server's view of objects and domains against the tables in memory.
@@ -49,7 +55,12 @@ impl System {
                 leaves.insert(object.first_slot() + number, (id, leaf));
                 for index in 0..PAGES_PER_SLOT as usize {
                     let entry = self.platform.leaf_get(leaf, index);
-                    assert_eq!(entry.is_some(), slot.resident.has(index), "residency of a page of {:#x}", object.base());
+                    assert_eq!(
+                        entry.is_some(),
+                        slot.resident.has(index),
+                        "residency of a page of {:#x}",
+                        object.base()
+                    );
                     if let Some(entry) = entry {
                         *expected.entry(entry.frame.0).or_default() += 1;
                         resident += 1;
@@ -69,13 +80,25 @@ impl System {
                 *expected.entry(leaf.0).or_default() += 1;
                 let (id, own) = *leaves.get(&slot).expect("a slot is linked that no object owns");
                 assert_eq!(own.0, leaf, "slot {slot:#x} is linked to another leaf");
-                let cached = domain.cache.get(id).expect("an object is linked that the domain has not validated");
-                assert!(!write || cached.rights.contains(Rights::W), "a link may be written without the right");
-                assert!(!execute || cached.rights.contains(Rights::X), "a link may be executed without the right");
+                let cached = domain
+                    .cache
+                    .get(id)
+                    .expect("an object is linked that the domain has not validated");
+                assert!(
+                    !write || cached.rights.contains(Rights::W),
+                    "a link may be written without the right"
+                );
+                assert!(
+                    !execute || cached.rights.contains(Rights::X),
+                    "a link may be executed without the right"
+                );
             }
             for (id, _) in domain.cache.iter() {
                 assert!(self.server.objects.is_live(id), "a cache has a deleted object");
-                assert!(self.server.objects.get(id).holders.contains(&space), "a holder is missing");
+                assert!(
+                    self.server.objects.get(id).holders.contains(&space),
+                    "a holder is missing"
+                );
             }
         }
         for (id, object) in self.server.objects.iter() {

@@ -16,19 +16,45 @@ fn bytes_go_out_as_far_as_there_is_room() {
     let (buffer, _) = system.object(first, 2);
     let text: Vec<u8> = (0..5000_u32).map(|place| place as u8).collect();
     system.store(first, buffer, &text).unwrap();
-    assert_eq!(system.call(first, Call::ConsoleWrite, &[STREAM_CONTROL, buffer, 5]), Ok((5, 0)));
-    assert_eq!(system.call(first, Call::ConsoleWrite, &[STREAM_TERMINAL, buffer, 5000]), Ok((4096, 0)), "at most so many in one call");
+    assert_eq!(
+        system.call(first, Call::ConsoleWrite, &[STREAM_CONTROL, buffer, 5]),
+        Ok((5, 0))
+    );
+    assert_eq!(
+        system.call(first, Call::ConsoleWrite, &[STREAM_TERMINAL, buffer, 5000]),
+        Ok((4096, 0)),
+        "at most so many in one call"
+    );
     assert_eq!(system.platform.kernel.hardware.output[0], text[..4096]);
     system.platform.kernel.hardware.room[0] = 300;
-    assert_eq!(system.call(first, Call::ConsoleWrite, &[STREAM_TERMINAL, buffer, 5000]), Ok((300, 0)));
-    assert_eq!(system.start(first, Call::ConsoleWrite, &[STREAM_TERMINAL, buffer, 10]), Answer::Blocked);
+    assert_eq!(
+        system.call(first, Call::ConsoleWrite, &[STREAM_TERMINAL, buffer, 5000]),
+        Ok((300, 0))
+    );
+    assert_eq!(
+        system.start(first, Call::ConsoleWrite, &[STREAM_TERMINAL, buffer, 10]),
+        Answer::Blocked
+    );
     system.platform.kernel.hardware.room[0] = 300;
     system.platform.wake(Key::ConsoleOut(STREAM_TERMINAL), u32::MAX);
     assert_eq!(system.wait_for(first), Answer::Done(Ok((10, 0))));
     // The end of the object cuts a write short; nothing readable is an error.
-    assert_eq!(system.call(first, Call::ConsoleWrite, &[STREAM_CONTROL, buffer + 2 * 4096 - 256, 5000]), Ok((256, 0)));
-    assert_eq!(system.call(first, Call::ConsoleWrite, &[STREAM_CONTROL, buffer + 2 * 4096, 1]), Err(Error::BadAddress));
-    assert_eq!(system.call(first, Call::ConsoleWrite, &[2, buffer, 1]), Err(Error::BadArgument));
+    assert_eq!(
+        system.call(
+            first,
+            Call::ConsoleWrite,
+            &[STREAM_CONTROL, buffer + 2 * 4096 - 256, 5000]
+        ),
+        Ok((256, 0))
+    );
+    assert_eq!(
+        system.call(first, Call::ConsoleWrite, &[STREAM_CONTROL, buffer + 2 * 4096, 1]),
+        Err(Error::BadAddress)
+    );
+    assert_eq!(
+        system.call(first, Call::ConsoleWrite, &[2, buffer, 1]),
+        Err(Error::BadArgument)
+    );
     assert_eq!(system.call(first, Call::ConsoleWrite, &[0, 0, 0]), Ok((0, 0)));
     system.check_to_the_end();
 }
@@ -38,22 +64,46 @@ fn nothing_that_was_typed_is_lost() {
     let mut system = System::boot(61);
     let first = system.first;
     let (buffer, _) = system.object(first, 1);
-    assert_eq!(system.start(first, Call::ConsoleRead, &[STREAM_TERMINAL, buffer, 10]), Answer::Blocked);
+    assert_eq!(
+        system.start(first, Call::ConsoleRead, &[STREAM_TERMINAL, buffer, 10]),
+        Answer::Blocked
+    );
     system.platform.kernel.hardware.input[0].extend(b"hello");
     system.platform.wake(Key::ConsoleIn(STREAM_TERMINAL), 1);
     assert_eq!(system.wait_for(first), Answer::Done(Ok((5, 0))));
     assert_eq!(system.word(first, buffer).unwrap().to_le_bytes()[..5], *b"hello");
     system.platform.kernel.hardware.input[0].extend(b"again");
-    assert_eq!(system.call(first, Call::ConsoleRead, &[STREAM_TERMINAL, buffer + 4096, 10]), Err(Error::BadAddress));
-    assert_eq!(system.call(first, Call::ConsoleRead, &[STREAM_TERMINAL, buffer, 3]), Ok((3, 0)));
-    assert_eq!(system.call(first, Call::ConsoleRead, &[STREAM_TERMINAL, buffer + 3, 30]), Ok((2, 0)));
+    assert_eq!(
+        system.call(first, Call::ConsoleRead, &[STREAM_TERMINAL, buffer + 4096, 10]),
+        Err(Error::BadAddress)
+    );
+    assert_eq!(
+        system.call(first, Call::ConsoleRead, &[STREAM_TERMINAL, buffer, 3]),
+        Ok((3, 0))
+    );
+    assert_eq!(
+        system.call(first, Call::ConsoleRead, &[STREAM_TERMINAL, buffer + 3, 30]),
+        Ok((2, 0))
+    );
     assert_eq!(system.word(first, buffer).unwrap().to_le_bytes()[..5], *b"again");
-    assert_eq!(system.call(first, Call::ConsoleRead, &[STREAM_TERMINAL, buffer, 0]), Ok((0, 0)));
-    assert_eq!(system.call(first, Call::ConsoleRead, &[9, buffer, 1]), Err(Error::BadArgument));
+    assert_eq!(
+        system.call(first, Call::ConsoleRead, &[STREAM_TERMINAL, buffer, 0]),
+        Ok((0, 0))
+    );
+    assert_eq!(
+        system.call(first, Call::ConsoleRead, &[9, buffer, 1]),
+        Err(Error::BadArgument)
+    );
     // A script has no terminal.
     system.platform.kernel.hardware.boot.script = 1;
-    assert_eq!(system.call(first, Call::ConsoleRead, &[STREAM_TERMINAL, buffer, 10]), Ok((0, 0)));
-    assert_eq!(system.start(first, Call::ConsoleRead, &[STREAM_CONTROL, buffer, 10]), Answer::Blocked);
+    assert_eq!(
+        system.call(first, Call::ConsoleRead, &[STREAM_TERMINAL, buffer, 10]),
+        Ok((0, 0))
+    );
+    assert_eq!(
+        system.start(first, Call::ConsoleRead, &[STREAM_CONTROL, buffer, 10]),
+        Answer::Blocked
+    );
     system.check();
 }
 
@@ -61,19 +111,40 @@ fn nothing_that_was_typed_is_lost() {
 fn an_interrupt_ends_the_foreground_task_and_nothing_else() {
     let mut system = System::boot(62);
     let first = system.first;
-    assert_eq!(system.server.handle(&mut system.platform, Event::Interrupt), Outcome::Resume);
+    assert_eq!(
+        system.server.handle(&mut system.platform, Event::Interrupt),
+        Outcome::Resume
+    );
     let [child, other] = [(); 2].map(|()| system.task(first));
     system.call(first, Call::ConsoleForeground, &[child.0]).unwrap();
-    assert_eq!(system.start(first, Call::ThreadWait, &[child.0, u64::MAX, 0]), Answer::Blocked);
+    assert_eq!(
+        system.start(first, Call::ThreadWait, &[child.0, u64::MAX, 0]),
+        Answer::Blocked
+    );
     system.run(child);
-    assert_eq!(system.server.handle(&mut system.platform, Event::Interrupt), Outcome::Gone);
-    assert_eq!(system.wait_for(first), Answer::Done(Ok((child.0, STATUS_SYSTEM + EXCEPTION_INTERRUPT))));
-    assert_eq!(system.server.handle(&mut system.platform, Event::Interrupt), Outcome::Resume);
+    assert_eq!(
+        system.server.handle(&mut system.platform, Event::Interrupt),
+        Outcome::Gone
+    );
+    assert_eq!(
+        system.wait_for(first),
+        Answer::Done(Ok((child.0, STATUS_SYSTEM + EXCEPTION_INTERRUPT)))
+    );
+    assert_eq!(
+        system.server.handle(&mut system.platform, Event::Interrupt),
+        Outcome::Resume
+    );
     system.call(first, Call::ConsoleForeground, &[other.0]).unwrap();
     system.call(first, Call::ConsoleForeground, &[0]).unwrap();
-    assert_eq!(system.server.handle(&mut system.platform, Event::Interrupt), Outcome::Resume);
+    assert_eq!(
+        system.server.handle(&mut system.platform, Event::Interrupt),
+        Outcome::Resume
+    );
     system.call(first, Call::ConsoleForeground, &[other.0]).unwrap();
     system.exit(other, 0);
-    assert_eq!(system.server.handle(&mut system.platform, Event::Interrupt), Outcome::Resume);
+    assert_eq!(
+        system.server.handle(&mut system.platform, Event::Interrupt),
+        Outcome::Resume
+    );
     system.check_to_the_end();
 }

@@ -3,7 +3,8 @@
 use abi::{
     Call, Error, Rights,
     layout::{
-        EXCEPTION_ARITHMETIC, EXCEPTION_ILLEGAL, EXCEPTION_PROTECTION, RESUME_AT, RESUME_END, RESUME_RETRY, STATUS_SYSTEM,
+        EXCEPTION_ARITHMETIC, EXCEPTION_ILLEGAL, EXCEPTION_PROTECTION, RESUME_AT, RESUME_END, RESUME_RETRY,
+        STATUS_SYSTEM,
     },
 };
 use kcore::{Machine, ThreadId};
@@ -14,7 +15,14 @@ use crate::harness::{Answer, ENTRY, System, Trouble};
 impl System {
     fn trap(&mut self, thread: ThreadId, kind: u64) -> Outcome {
         self.run(thread);
-        self.server.handle(&mut self.platform, Event::Exception { thread, kind, address: 0 })
+        self.server.handle(
+            &mut self.platform,
+            Event::Exception {
+                thread,
+                kind,
+                address: 0,
+            },
+        )
     }
 }
 
@@ -26,29 +34,62 @@ fn a_handler_is_called_and_goes_back() {
     let (object, password) = system.object(first, 1);
     let image = system.image_of(child);
     let handler = image + ENTRY + 256;
-    assert_eq!(system.call(child, Call::ExcptReg, &[EXCEPTION_PROTECTION, handler]), Ok((0, 0)));
-    assert_eq!(system.call(child, Call::ExcptReg, &[EXCEPTION_PROTECTION, handler]), Ok((handler, 0)));
-    assert_eq!(system.call(child, Call::ExcptReg, &[0, handler]), Err(Error::BadArgument));
-    assert_eq!(system.call(child, Call::ExcptReg, &[99, handler]), Err(Error::BadArgument));
+    assert_eq!(
+        system.call(child, Call::ExcptReg, &[EXCEPTION_PROTECTION, handler]),
+        Ok((0, 0))
+    );
+    assert_eq!(
+        system.call(child, Call::ExcptReg, &[EXCEPTION_PROTECTION, handler]),
+        Ok((handler, 0))
+    );
+    assert_eq!(
+        system.call(child, Call::ExcptReg, &[0, handler]),
+        Err(Error::BadArgument)
+    );
+    assert_eq!(
+        system.call(child, Call::ExcptReg, &[99, handler]),
+        Err(Error::BadArgument)
+    );
     assert_eq!(system.call(child, Call::ExcptReg, &[3, object]), Err(Error::Protection));
-    assert_eq!(system.call(child, Call::ExcptReturn, &[RESUME_RETRY, 0]), Err(Error::NoHandler));
+    assert_eq!(
+        system.call(child, Call::ExcptReturn, &[RESUME_RETRY, 0]),
+        Err(Error::NoHandler)
+    );
     let before = *system.platform.thread_context(child);
     assert_eq!(system.set_word(child, object, 1), Err(Trouble::Elsewhere));
     let inside = *system.platform.thread_context(child);
-    assert_eq!((inside.rip, inside.rdi, inside.rsi, inside.rdx, inside.rcx), (handler, EXCEPTION_PROTECTION, object, before.rip, 2));
-    assert!(inside.rsp < before.rsp - 128 && inside.rsp % 16 == 8, "as a C function finds it");
+    assert_eq!(
+        (inside.rip, inside.rdi, inside.rsi, inside.rdx, inside.rcx),
+        (handler, EXCEPTION_PROTECTION, object, before.rip, 2)
+    );
+    assert!(
+        inside.rsp < before.rsp - 128 && inside.rsp % 16 == 8,
+        "as a C function finds it"
+    );
     assert_eq!(inside.r12, 0);
     // It makes the access possible and does it again.
     let (clist, _) = system.clist(first, &[(object, password)]);
     let (again, _) = system.object(child, 1);
     system.set_word(child, again, 1).unwrap();
     let _ = clist;
-    assert_eq!(system.start(child, Call::ExcptReturn, &[77, 0]), Answer::Done(Err(Error::BadArgument)));
-    assert_eq!(system.start(child, Call::ExcptReturn, &[RESUME_AT, 1 << 63]), Answer::Done(Err(Error::BadArgument)));
-    assert_eq!(system.start(child, Call::ExcptReturn, &[RESUME_RETRY, 0]), Answer::Elsewhere);
+    assert_eq!(
+        system.start(child, Call::ExcptReturn, &[77, 0]),
+        Answer::Done(Err(Error::BadArgument))
+    );
+    assert_eq!(
+        system.start(child, Call::ExcptReturn, &[RESUME_AT, 1 << 63]),
+        Answer::Done(Err(Error::BadArgument))
+    );
+    assert_eq!(
+        system.start(child, Call::ExcptReturn, &[RESUME_RETRY, 0]),
+        Answer::Elsewhere
+    );
     assert_eq!(*system.platform.thread_context(child), before);
     assert_eq!(system.set_word(child, object, 1), Err(Trouble::Elsewhere));
-    assert_eq!(system.start(child, Call::ExcptReturn, &[RESUME_AT, image + ENTRY + 8]), Answer::Elsewhere);
+    assert_eq!(
+        system.start(child, Call::ExcptReturn, &[RESUME_AT, image + ENTRY + 8]),
+        Answer::Elsewhere
+    );
     assert_eq!(system.platform.thread_context(child).rip, image + ENTRY + 8);
     assert_eq!(system.platform.thread_context(child).rsp, before.rsp);
     // Ended from inside.
@@ -83,7 +124,9 @@ fn endless_recursion_ends_alone() {
     let first = system.first;
     let child = system.task(first);
     let handler = system.image_of(child) + ENTRY;
-    system.call(child, Call::ExcptReg, &[EXCEPTION_PROTECTION, handler]).unwrap();
+    system
+        .call(child, Call::ExcptReg, &[EXCEPTION_PROTECTION, handler])
+        .unwrap();
     let mut stack = system.platform.thread_context(child).rsp;
     // The handler runs on the same stack, and faults in turn.
     let trouble = loop {

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 
 use abi::{
     Call, Rights,
-    call::TABLE,
     address::{FIRST_PROGRAM, PAGE, ROOT_CLIST, ROOT_DIRECTORY, SLOT, STACKS_START, USER_END, USER_START},
+    call::TABLE,
     layout::{FOREVER, PD_EMPTY, PD_MERGE},
 };
-use kcore::{Machine, ThreadId, thread::State};
+use kcore::{Machine, ThreadId, thread::State, wait::Key};
 use sasos::{Event, thread::Life};
 use sim::{machine::Touch, rng::Rng};
 
@@ -34,6 +34,12 @@ struct Fuzz {
     /// How often each call, by number, did what it is for.
     successes: BTreeMap<u64, u64>,
     clist: u64,
+    /// What that Clist always holds.
+    always: Vec<(u64, u64)>,
+    /// The Clist that procedures have.
+    inner: u64,
+    /// The images of procedures that all may enter, and delete.
+    services: Vec<(u64, u64)>,
 }
 
 impl Fuzz {
@@ -41,15 +47,71 @@ impl Fuzz {
         // Little memory and disk, so that both run out now and then.
         let mut system = System::boot_with(seed, 1500 + (seed as u32 % 4) * 1000, 2000 + seed % 3 * 3000);
         let first = system.first;
-        let (password, _) = system.call(first, Call::ObjPasswd, &[FIRST_PROGRAM, 0, Rights::RX.bits().into()]).unwrap();
+        let (password, _) = system
+            .call(first, Call::ObjPasswd, &[FIRST_PROGRAM, 0, Rights::RX.bits().into()])
+            .unwrap();
         let (shared, owner) = system.object(first, 3);
-        let (reader, _) = system.call(first, Call::ObjPasswd, &[shared, 0, Rights::R.bits().into()]).unwrap();
-        let (clist, _) = system.clist(first, &[(FIRST_PROGRAM, password), (shared, reader)]);
+        let (reader, _) = system
+            .call(first, Call::ObjPasswd, &[shared, 0, Rights::R.bits().into()])
+            .unwrap();
+        let [(clist, _), (inner, _)] = [(); 2].map(|()| system.clist(first, &[]));
+        let (clist_reader, _) = system
+            .call(first, Call::ObjPasswd, &[clist, 0, Rights::R.bits().into()])
+            .unwrap();
+        let always = vec![(FIRST_PROGRAM, password), (shared, reader), (clist, clist_reader)];
+        system.clist_fill(first, clist, &always);
         let seen = vec![shared, owner, reader, password, clist, FIRST_PROGRAM];
         // Children get only that Clist.
         system.call(first, Call::ApdInsert, &[0, clist]).unwrap();
         system.call(first, Call::ApdDelete, &[1]).unwrap();
-        Self { system, rng: Rng::new(seed ^ 0x5eed), seen, successes: BTreeMap::new(), clist }
+        Self {
+            system,
+            rng: Rng::new(seed ^ 0x5eed),
+            seen,
+            successes: BTreeMap::new(),
+            clist,
+            always,
+            inner,
+            services: Vec::new(),
+        }
+    }
+
+    /// Keeps two services alive, whatever the crowd does to them.
+    fn keep_services(&mut self) {
+        let first = self.system.first;
+        let objects = &self.system.server.objects;
+        self.services.retain(|&(image, _)| objects.find(image).is_some());
+        while self.services.len() < 2 {
+            let Ok((image, password)) = self.system.call(first, Call::ObjClone, &[FIRST_PROGRAM, PAGE, 0]) else {
+                return;
+            };
+            let entries = image + DATA;
+            for (place, entry) in [ENTRY, ENTRY + 8].into_iter().enumerate() {
+                if self
+                    .system
+                    .set_word(first, entries + 8 * place as u64, image + entry)
+                    .is_err()
+                {
+                    return;
+                }
+            }
+            let Ok((pdx, _)) = self
+                .system
+                .call(first, Call::ObjCrePdx, &[image, 0, self.inner, entries, 2])
+            else {
+                return;
+            };
+            self.services.push((image, pdx));
+            let mut all = self.always.clone();
+            all.extend([(image, password), (image, pdx)]);
+            for &(image, pdx) in &self.services {
+                all.push((image, pdx));
+            }
+            self.always.truncate(8);
+            self.always.push((image, password));
+            self.system.clist_fill(first, self.clist, &all);
+            self.system.clist_fill(first, self.inner, &all);
+        }
     }
 
     /// Threads that can make a call.
@@ -67,9 +129,36 @@ impl Fuzz {
         let base = match rng.below(12) {
             0 => rng.below(5),
             1 => rng.below(200),
-            2 => *rng.pick(&[PAGE, 2 * PAGE, SLOT, SLOT + PAGE, 3 * SLOT, 1 << 30, 1 << 40, PD_MERGE, PD_EMPTY]),
-            3 => *rng.pick(&[0, 1, u64::MAX, u64::MAX - 1, 1 << 63, 1 << 47, USER_END, USER_START, STACKS_START, 0xffff_8000_0000_0000]),
-            4 => *rng.pick(&[ROOT_CLIST, ROOT_DIRECTORY, FIRST_PROGRAM, FIRST_PROGRAM + ENTRY, self.clist]),
+            2 => *rng.pick(&[
+                PAGE,
+                2 * PAGE,
+                SLOT,
+                SLOT + PAGE,
+                3 * SLOT,
+                1 << 30,
+                1 << 40,
+                PD_MERGE,
+                PD_EMPTY,
+            ]),
+            3 => *rng.pick(&[
+                0,
+                1,
+                u64::MAX,
+                u64::MAX - 1,
+                1 << 63,
+                1 << 47,
+                USER_END,
+                USER_START,
+                STACKS_START,
+                0xffff_8000_0000_0000,
+            ]),
+            4 => *rng.pick(&[
+                ROOT_CLIST,
+                ROOT_DIRECTORY,
+                FIRST_PROGRAM,
+                FIRST_PROGRAM + ENTRY,
+                self.clist,
+            ]),
             5 => rng.next_u64(),
             6 => rng.next_u64() >> rng.below(64),
             _ => *rng.pick(&self.seen),
@@ -100,25 +189,44 @@ impl Fuzz {
         }
         let domain = self.system.platform.thread_space(thread);
         let serial = self.system.server.domains.serial(domain);
-        let own = self.system.server.objects.iter().filter(|(_, object)| object.home == serial || object.holders.contains(&domain));
+        let own = self
+            .system
+            .server
+            .objects
+            .iter()
+            .filter(|(_, object)| object.home == serial || object.holders.contains(&domain));
         let bases: Vec<u64> = own.map(|(_, object)| object.base()).collect();
-        if bases.is_empty() { *self.rng.pick(&self.seen) } else { *self.rng.pick(&bases) }
+        if bases.is_empty() {
+            *self.rng.pick(&self.seen)
+        } else {
+            *self.rng.pick(&bases)
+        }
     }
 
     /// Something valid, so that the rest has something to work on.
     fn sensible(&mut self, thread: ThreadId) -> (Call, Vec<u64>) {
         let seen = self.target(thread);
         let small = self.rng.below(4);
+        let service = if self.services.is_empty() {
+            seen & 0xffff_ffff
+        } else {
+            self.rng.pick(&self.services).0
+        };
         let table = [
             (Call::ObjCreate, vec![PAGE * (1 + small), 0]),
             (Call::ObjCreate, vec![SLOT * (1 + small) - PAGE, 0]),
             (Call::ObjClone, vec![FIRST_PROGRAM, PAGE, 0]),
             (Call::TaskCreate, vec![seen.wrapping_add(ENTRY), seen, 0, 200, 3]),
-            (Call::ThreadCreate, vec![self.system.platform.thread_context(thread).rip, 1, 3]),
+            (
+                Call::ThreadCreate,
+                vec![self.system.platform.thread_context(thread).rip, 1, 3],
+            ),
             (Call::ObjDelete, vec![seen]),
             (Call::KeepObject, vec![seen]),
             (Call::ObjPasswd, vec![seen, 0, self.rng.below(16)]),
             (Call::ObjCrePdx, vec![seen, 0, self.clist, seen, small]),
+            (Call::PdxCall, vec![service + ENTRY, 0, self.rng.below(2)]),
+            (Call::PdxCall, vec![service + ENTRY, 0, seen]),
             (Call::PdxCall, vec![seen.wrapping_add(ENTRY), 0, small]),
             (Call::PdxReturn, vec![small]),
             (Call::PageFlush, vec![seen, small]),
@@ -135,7 +243,22 @@ impl Fuzz {
             (Call::ThreadDelete, vec![0, small]),
             (Call::ThreadDelete, vec![seen, small]),
             (Call::ObjResize, vec![seen, PAGE * small]),
+            (Call::ObjInfo, vec![seen, small, self.target(thread)]),
             (Call::ApdInsert, vec![small, self.clist]),
+            (Call::ApdDelete, vec![small]),
+            (Call::ApdGet, vec![seen]),
+            (Call::ApdLock, vec![2 + small]),
+            (Call::ApdLookup, vec![seen, self.rng.below(32)]),
+            (Call::ApdFlush, vec![]),
+            (Call::ThreadInfo, vec![0, seen]),
+            (Call::ThreadSleep, vec![seen, FOREVER]),
+            (Call::ThreadResume, vec![seen]),
+            (Call::SemDelete, vec![seen.wrapping_add(8)]),
+            (Call::ConsoleWrite, vec![small % 2, seen, PAGE]),
+            (Call::ConsoleRead, vec![small % 2, seen, small]),
+            (Call::ConsoleForeground, vec![seen]),
+            (Call::ClockRead, vec![]),
+            (Call::RandomRead, vec![]),
             (Call::ExcptReg, vec![2, self.system.platform.thread_context(thread).rip]),
             (Call::ExcptReturn, vec![small, seen]),
             (Call::SystemInfo, vec![self.rng.below(6), 0, seen]),
@@ -152,21 +275,41 @@ impl Fuzz {
             _ => (0..4).map(|_| self.value()).collect(),
         };
         for (place, word) in words.into_iter().enumerate() {
-            if self.system.set_word(thread, (at + 8 * place as u64) & 0x7fff_ffff_ffff, word).is_err() {
+            if self
+                .system
+                .set_word(thread, (at + 8 * place as u64) & 0x7fff_ffff_ffff, word)
+                .is_err()
+            {
                 return;
             }
+        }
+    }
+
+    /// Makes a procedure of one of the thread's objects, which holds its own list of entries.
+    fn register(&mut self, thread: ThreadId) {
+        let at = self.target(thread) & 0x7fff_ffff_ffff;
+        if self.system.set_word(thread, at, at.wrapping_add(ENTRY)).is_ok() {
+            let clist = if self.rng.one_in(2) { self.clist } else { 0 };
+            self.call(thread, Call::ObjCrePdx as u64, [at, 0, clist, at, 1, 0]);
         }
     }
 
     fn step(&mut self) {
         self.system.late.clear();
         let mut able = self.able();
+        self.keep_services();
         if able.len() < CROWD {
             let first = self.system.first;
             if let Ok((image, _)) = self.system.call(first, Call::ObjClone, &[FIRST_PROGRAM, PAGE, 0]) {
-                match self.system.call(first, Call::TaskCreate, &[image + ENTRY, 0, 0, 400, 3]) {
+                match self
+                    .system
+                    .call(first, Call::TaskCreate, &[image + ENTRY, 0, 0, 400, 3])
+                {
                     Ok((thread, _)) => {
                         self.remember(thread);
+                        if self.rng.one_in(4) {
+                            self.system.call(first, Call::ConsoleForeground, &[thread]).unwrap();
+                        }
                         able.push(ThreadId(thread));
                     }
                     Err(_) => self.system.call(first, Call::ObjDelete, &[image]).map(|_| ()).unwrap(),
@@ -182,19 +325,33 @@ impl Fuzz {
         match self.rng.below(20) {
             0 => {
                 let ns = self.rng.below(1 << 28);
+                self.system.platform.kernel.hardware.input[0].push_back(ns as u8);
+                self.system.platform.wake(Key::ConsoleIn(0), 1);
                 self.system.pass(ns);
             }
             1 => {
                 let touch = *self.rng.pick(&[Touch::Read, Touch::Write, Touch::Execute]);
-                let address = if self.rng.one_in(4) { self.value() } else { *self.rng.pick(&self.seen) };
+                let address = if self.rng.one_in(4) {
+                    self.value()
+                } else {
+                    *self.rng.pick(&self.seen)
+                };
                 // Beyond the canonical addresses the processor raises something else.
                 let _ = self.system.touch(thread, address & 0x7fff_ffff_ffff, touch);
             }
+            2 if self.rng.one_in(2) => self.register(thread),
             2 => self.scribble(thread),
             3 if self.rng.one_in(8) => {
                 self.system.run(thread);
                 let kind = self.rng.below(12);
-                self.system.server.handle(&mut self.system.platform, Event::Exception { thread, kind, address: 0 });
+                self.system.server.handle(
+                    &mut self.system.platform,
+                    Event::Exception {
+                        thread,
+                        kind,
+                        address: 0,
+                    },
+                );
             }
             3 => drop(self.system.server.handle(&mut self.system.platform, Event::Interrupt)),
             4 | 5 => drop(self.system.step()),
@@ -204,7 +361,7 @@ impl Fuzz {
             }
             _ => {
                 let (call, mut arguments) = self.sensible(thread);
-                if self.rng.one_in(6) {
+                if !arguments.is_empty() && self.rng.one_in(6) {
                     let place = self.rng.below(arguments.len() as u64) as usize;
                     arguments[place] = self.value();
                 }
@@ -231,7 +388,10 @@ impl Fuzz {
         let first = self.system.first;
         loop {
             let threads = &self.system.server.threads;
-            let other = threads.iter().find(|record| record.id != first && record.life == Life::Live).map(|record| record.id);
+            let other = threads
+                .iter()
+                .find(|record| record.id != first && record.life == Life::Live)
+                .map(|record| record.id);
             let Some(other) = other else { break };
             // Every other thread is somebody's child or an orphan, which the first task may end.
             let parent = self.system.server.threads.find(other).unwrap().parent;
@@ -286,6 +446,10 @@ fn any_call_with_any_arguments() {
         let count: u64 = successes.get(&info.number).copied().unwrap_or(0);
         println!("{} succeeded {count} times", info.name);
         // What needs the root directory is beyond these programs, on purpose.
-        assert!(count > 0 || info.number == Call::SystemControl as u64, "{} never succeeded", info.name);
+        assert!(
+            count > 0 || info.number == Call::SystemControl as u64,
+            "{} never succeeded",
+            info.name
+        );
     }
 }

@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 
 use abi::{
-    Call, Error, Rights,
-    address::{FIRST_FREE, FIRST_PROGRAM, PAGE, ROOT_CLIST, ROOT_DIRECTORY, slot_of},
-    layout::{CLIST_MAGIC, CLIST_SORTED, CLIST_VERSION, Capability, ClistHeader, FOREVER},
+    Call, Error,
+    address::{FIRST_PROGRAM, PAGE},
+    layout::{Capability, FOREVER},
 };
 use kcore::{
     Machine, SpaceId, ThreadId,
@@ -22,18 +22,18 @@ use sim::{
     machine::{Platform, Touch},
     rng::Rng,
 };
-use store::{CheckpointKind, DirtyPage, FormatOptions, MountMode, ObjectRecord, PageFlags, Pages, Store};
+use store::{MountMode, Store};
 
-/// Password of the root Clist, directory and first program: the number of their slot, times this.
-pub const ROOT_PASSWORD: u64 = 0x1111_1111;
+use crate::install::{clist_bytes, installed_disk};
+
 /// Offset of the entry point in the first program; the page may be executed and not written.
 pub const ENTRY: u64 = PAGE;
 /// Offset of its data page.
 pub const DATA: u64 = 2 * PAGE;
 /// Pages of the first program.
 pub const PROGRAM_PAGES: u64 = 3;
-/// Where scripted code is: any rip does.
-const RETRIES: u32 = 20_000;
+/// Steps after which something that does not end counts as hanging.
+pub const RETRIES: u32 = 20_000;
 
 /// What became of a call.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -67,67 +67,6 @@ pub struct System {
     pub late: BTreeMap<ThreadId, Answer>,
 }
 
-/// A disk with a store and the first objects on it.
-pub fn installed_disk(blocks: u64, frames: u32, rng: &mut Rng) -> CrashDisk {
-    let mut platform = Platform::new(frames, Tags::Absent, CrashDisk::new(blocks, rng.fork()), rng.fork());
-    let options = FormatOptions { first_slot: slot_of(FIRST_FREE), ..FormatOptions::default() };
-    Store::format(&mut platform, &options).expect("format");
-    let (mut store, _) = Store::mount(&mut platform, MountMode::ReadWrite).expect("mount");
-    let owner = |address| (password_of(address), Rights::OWNER.bits());
-    let mut dirty = Vec::new();
-    for (base, pages) in [(ROOT_CLIST, 2), (ROOT_DIRECTORY, 1), (FIRST_PROGRAM, PROGRAM_PAGES)] {
-        let record = ObjectRecord { base, pages, flags: 1, capabilities: vec![owner(base)], ..ObjectRecord::default() };
-        store.put_object(&record).expect("put");
-    }
-    let mut page = |platform: &mut Platform, store: &mut Store, base, page, flags, content: &[u8]| {
-        let frame = platform.alloc().expect("a frame");
-        let bytes = Pages::bytes_mut(platform, frame);
-        bytes.fill(0);
-        bytes[..content.len()].copy_from_slice(content);
-        store.reserve(base, page).expect("room");
-        dirty.push(DirtyPage { base, page, frame, flags });
-    };
-    let all = PageFlags::all();
-    page(&mut platform, &mut store, ROOT_CLIST, 0, all, &clist_bytes(&[ROOT_CLIST, ROOT_DIRECTORY, FIRST_PROGRAM].map(root_capability)));
-    let mut head = [0; 32];
-    head[24..].copy_from_slice(&ENTRY.to_le_bytes());
-    page(&mut platform, &mut store, FIRST_PROGRAM, 0, PageFlags::READ, &head);
-    page(&mut platform, &mut store, FIRST_PROGRAM, 1, PageFlags::READ | PageFlags::EXECUTE, b"code");
-    page(&mut platform, &mut store, FIRST_PROGRAM, 2, PageFlags::READ | PageFlags::WRITE, b"data");
-    store.checkpoint_begin(&mut platform, dirty.clone(), CheckpointKind::Shutdown).expect("no other one");
-    for _ in 0..RETRIES {
-        while store.poll(&mut platform).is_some() {}
-        if store.is_idle() {
-            break;
-        }
-        platform.step_disk();
-    }
-    for page in dirty {
-        Pages::free(&mut platform, page.frame);
-    }
-    store.dismantle(&mut platform);
-    platform.disk
-}
-
-/// The password of one of the first objects.
-pub fn password_of(address: u64) -> u64 {
-    slot_of(address) * ROOT_PASSWORD
-}
-
-fn root_capability(address: u64) -> Capability {
-    Capability { address, password: password_of(address) }
-}
-
-/// A sorted Clist.
-pub fn clist_bytes(capabilities: &[Capability]) -> Vec<u8> {
-    let mut sorted = capabilities.to_vec();
-    sorted.sort_by_key(|capability| capability.address);
-    let head = ClistHeader { magic: CLIST_MAGIC, version: CLIST_VERSION, flags: CLIST_SORTED, count: sorted.len() as u64 };
-    let mut bytes = head.to_bytes().to_vec();
-    sorted.iter().for_each(|capability| bytes.extend_from_slice(&capability.to_bytes()));
-    bytes
-}
-
 impl System {
     /// A system with a new disk.
     pub fn boot(seed: u64) -> Self {
@@ -148,7 +87,12 @@ impl System {
         let (store, report) = Store::mount(&mut platform, MountMode::ReadWrite).expect("mount");
         let mut server = Server::new(store, &report);
         let first = server.start(&mut platform).expect("start");
-        Self { platform, server, first, late: BTreeMap::new() }
+        Self {
+            platform,
+            server,
+            first,
+            late: BTreeMap::new(),
+        }
     }
 
     // ---- running --------------------------------------------------------------------------------
@@ -172,7 +116,12 @@ impl System {
                 kernel.thread_wake(other, resumed);
             }
         }
-        assert_eq!(kernel.current(), Some(index), "thread {thread:?} cannot run: {:?}", kernel.threads.table[index as usize].state);
+        assert_eq!(
+            kernel.current(),
+            Some(index),
+            "thread {thread:?} cannot run: {:?}",
+            kernel.threads.table[index as usize].state
+        );
         let space = kernel.threads.table[index as usize].space;
         if let Some(load) = kernel.enter_space(space) {
             kernel.hardware.load(load);
@@ -187,7 +136,11 @@ impl System {
                     Ok((value, value2)) => (0, value, value2),
                     Err(error) => (error as u64, 0, 0),
                 };
-                let thread = self.platform.kernel.current_thread().expect("a call returns to a running thread");
+                let thread = self
+                    .platform
+                    .kernel
+                    .current_thread()
+                    .expect("a call returns to a running thread");
                 let (rip, rsp) = (thread.context.rip, thread.context.rsp);
                 thread.context.reset(rip, rsp);
                 thread.context.set_results(error, value, value2);
@@ -207,8 +160,14 @@ impl System {
         self.run(thread);
         let kernel = &mut self.platform.kernel;
         let index = thread.index();
-        assert!(kernel.threads.table[index].operation.is_none(), "{thread:?} is still in a call");
-        let (rip, rsp) = (kernel.threads.table[index].context.rip, kernel.threads.table[index].context.rsp);
+        assert!(
+            kernel.threads.table[index].operation.is_none(),
+            "{thread:?} is still in a call"
+        );
+        let (rip, rsp) = (
+            kernel.threads.table[index].context.rip,
+            kernel.threads.table[index].context.rsp,
+        );
         let crossing = match Call::from_number(number) {
             Some(Call::PdxCall) => kernel.portal_call(arguments[0], arguments[2], rip, rsp),
             Some(Call::PdxReturn) => kernel.portal_return(),
@@ -228,7 +187,12 @@ impl System {
         if let Some(value) = self.server.immediate(thread, number) {
             return Answer::Done(Ok((value, 0)));
         }
-        let event = Event::Call { thread, number, arguments, resumed: Resumed::First };
+        let event = Event::Call {
+            thread,
+            number,
+            arguments,
+            resumed: Resumed::First,
+        };
         let outcome = self.server.handle(&mut self.platform, event);
         self.settle(outcome, Some(Operation { number, arguments }))
     }
@@ -256,11 +220,23 @@ impl System {
     pub fn pump(&mut self) {
         loop {
             let table = &self.platform.kernel.threads.table;
-            let Some(thread) = table.iter().find(|thread| thread.state == State::Ready && thread.operation.is_some()) else { return };
+            let Some(thread) = table
+                .iter()
+                .find(|thread| thread.state == State::Ready && thread.operation.is_some())
+            else {
+                return;
+            };
             let (id, resumed) = (thread.id, thread.resumed);
             self.run(id);
-            let Some(operation) = self.platform.kernel.threads.table[id.index()].operation.take() else { continue };
-            let event = Event::Call { thread: id, number: operation.number, arguments: operation.arguments, resumed };
+            let Some(operation) = self.platform.kernel.threads.table[id.index()].operation.take() else {
+                continue;
+            };
+            let event = Event::Call {
+                thread: id,
+                number: operation.number,
+                arguments: operation.arguments,
+                resumed,
+            };
             let outcome = self.server.handle(&mut self.platform, event);
             let answer = self.settle(outcome, Some(operation));
             if answer != Answer::Blocked {
@@ -296,7 +272,10 @@ impl System {
                 self.pass(1_000_000);
             }
         }
-        panic!("{thread:?} waits for ever: {:?}", self.platform.kernel.threads.table[thread.index()].state);
+        panic!(
+            "{thread:?} waits for ever: {:?}",
+            self.platform.kernel.threads.table[thread.index()].state
+        );
     }
 
     /// Lets everything that is under way come to rest.
@@ -306,7 +285,15 @@ impl System {
                 return;
             }
         }
-        let parked: Vec<_> = self.platform.kernel.threads.table.iter().filter(|thread| matches!(thread.state, State::Parked(_))).map(|thread| (thread.state, thread.operation)).collect();
+        let parked: Vec<_> = self
+            .platform
+            .kernel
+            .threads
+            .table
+            .iter()
+            .filter(|thread| matches!(thread.state, State::Parked(_)))
+            .map(|thread| (thread.state, thread.operation))
+            .collect();
         panic!(
             "parked: {parked:?} the store does not come to rest: {} free frames, {} under way, {:?}, {:?}",
             self.platform.frames_free(),
@@ -331,7 +318,14 @@ impl System {
                 Touch::Write => Access::Write,
                 Touch::Execute => Access::Execute,
             };
-            let outcome = self.server.handle(&mut self.platform, Event::Fault { thread, address, access });
+            let outcome = self.server.handle(
+                &mut self.platform,
+                Event::Fault {
+                    thread,
+                    address,
+                    access,
+                },
+            );
             match self.settle(outcome, None) {
                 Answer::Elsewhere if self.position(thread) != before => return Err(Trouble::Elsewhere),
                 Answer::Elsewhere => {}
@@ -402,14 +396,18 @@ impl System {
 
     /// Loads words, as reports are made of.
     pub fn words<const N: usize>(&mut self, thread: ThreadId, address: u64) -> [u64; N] {
-        core::array::from_fn(|place| self.word(thread, address + 8 * place as u64).expect("the buffer can be read"))
+        core::array::from_fn(|place| {
+            self.word(thread, address + 8 * place as u64)
+                .expect("the buffer can be read")
+        })
     }
 
     // ---- what users do often --------------------------------------------------------------------
 
     /// A new object of so many pages; its base and password.
     pub fn object(&mut self, thread: ThreadId, pages: u64) -> (u64, u64) {
-        self.call(thread, Call::ObjCreate, &[pages * PAGE, 0]).expect("an object")
+        self.call(thread, Call::ObjCreate, &[pages * PAGE, 0])
+            .expect("an object")
     }
 
     /// A new object that holds a Clist.
@@ -421,13 +419,19 @@ impl System {
 
     /// Writes a Clist.
     pub fn clist_fill(&mut self, thread: ThreadId, base: u64, capabilities: &[(u64, u64)]) {
-        let capabilities: Vec<_> = capabilities.iter().map(|&(address, password)| Capability { address, password }).collect();
-        self.store(thread, base, &clist_bytes(&capabilities)).expect("the Clist can be written");
+        let capabilities: Vec<_> = capabilities
+            .iter()
+            .map(|&(address, password)| Capability { address, password })
+            .collect();
+        self.store(thread, base, &clist_bytes(&capabilities))
+            .expect("the Clist can be written");
     }
 
     /// A clone of the first program.
     pub fn image(&mut self, thread: ThreadId) -> u64 {
-        self.call(thread, Call::ObjClone, &[FIRST_PROGRAM, PAGE, 0]).expect("a clone").0
+        self.call(thread, Call::ObjClone, &[FIRST_PROGRAM, PAGE, 0])
+            .expect("a clone")
+            .0
     }
 
     /// A child task in a clone of the first program: its first thread.
@@ -438,7 +442,11 @@ impl System {
     /// The same with an APD (address of a description) and a limit.
     pub fn task_with(&mut self, thread: ThreadId, apd: u64, limit_pages: u64) -> ThreadId {
         let image = self.image(thread);
-        let made = self.call(thread, Call::TaskCreate, &[image + ENTRY, image + PROGRAM_PAGES * PAGE, apd, limit_pages, 3]);
+        let made = self.call(
+            thread,
+            Call::TaskCreate,
+            &[image + ENTRY, image + PROGRAM_PAGES * PAGE, apd, limit_pages, 3],
+        );
         ThreadId(made.expect("a task").0)
     }
 
@@ -454,10 +462,11 @@ impl System {
 
     /// Waits for a child that has ended; its status.
     pub fn reap(&mut self, parent: ThreadId, child: ThreadId) -> Result<u64, Error> {
-        self.call(parent, Call::ThreadWait, &[child.0, FOREVER, 0]).map(|(_, status)| status)
+        self.call(parent, Call::ThreadWait, &[child.0, FOREVER, 0])
+            .map(|(_, status)| status)
     }
 
-    /// Kernel log lines, for failures.
+    /// The last lines of the kernel's log, to tell why something failed.
     pub fn log(&self) -> Vec<String> {
         self.platform.kernel.hardware.log.iter().cloned().collect()
     }

@@ -4,8 +4,8 @@ use abi::{
     Call, Error,
     address::{FIRST_PROGRAM, PAGE, STACK_BYTES},
     layout::{
-        ApdDescription, EXCEPTION_KILL, EXCEPTION_PROTECTION, EXCEPTION_RESOURCE, ExitReport, FOREVER, STATUS_SYSTEM, THREAD_ENDED,
-        THREAD_SLEEPING, ThreadReport,
+        ApdDescription, EXCEPTION_KILL, EXCEPTION_PROTECTION, EXCEPTION_RESOURCE, ExitReport, FOREVER, STATUS_SYSTEM,
+        THREAD_ENDED, THREAD_SLEEPING, ThreadReport,
     },
 };
 use kcore::{Machine, ThreadId};
@@ -23,15 +23,25 @@ fn a_task_takes_its_image_along_and_leaves_nothing() {
     let child = system.task(first);
     system.exit(child, 0);
     system.reap(first, child).unwrap();
-    let before = (system.platform.frames_free(), system.server.objects.count(), system.server.domains.count());
+    let before = (
+        system.platform.frames_free(),
+        system.server.objects.count(),
+        system.server.domains.count(),
+    );
     for round in 0..20 {
         let image = system.image(first);
         system.set_word(first, image + DATA, 9).unwrap();
-        let child = system.call(first, Call::TaskCreate, &[image + ENTRY, 77, 0, 0, 3]).unwrap();
+        let child = system
+            .call(first, Call::TaskCreate, &[image + ENTRY, 77, 0, 0, 3])
+            .unwrap();
         let child = ThreadId(child.0);
         assert_eq!(system.platform.thread_context(child).rdi, 77);
         assert_eq!(system.word(child, image + DATA), Ok(9));
-        assert_eq!(system.call(first, Call::ObjDelete, &[image]), Err(Error::Protection), "it is the child's now");
+        assert_eq!(
+            system.call(first, Call::ObjDelete, &[image]),
+            Err(Error::Protection),
+            "it is the child's now"
+        );
         let stack = system.platform.thread_context(child).rsp;
         system.set_word(child, stack - 8, 1).unwrap();
         system.set_word(child, stack - STACK_BYTES, 1).unwrap();
@@ -39,13 +49,26 @@ fn a_task_takes_its_image_along_and_leaves_nothing() {
         system.set_word(child, object + PAGE, 1).unwrap();
         system.check();
         system.exit(child, round);
-        assert_eq!(system.call(first, Call::ThreadWait, &[0, FOREVER, report]), Ok((child.0, round)));
+        assert_eq!(
+            system.call(first, Call::ThreadWait, &[0, FOREVER, report]),
+            Ok((child.0, round))
+        );
         let exit = ExitReport::from_words(system.words(first, report));
         assert_eq!((exit.thread, exit.status, exit.exception), (child.0, round, 0));
-        assert_eq!((system.platform.frames_free(), system.server.objects.count(), system.server.domains.count()), before);
+        assert_eq!(
+            (
+                system.platform.frames_free(),
+                system.server.objects.count(),
+                system.server.domains.count()
+            ),
+            before
+        );
     }
     assert_eq!(system.reap(first, child), Err(Error::NoSuchThread));
-    assert_eq!(system.call(first, Call::ThreadWait, &[0, FOREVER, 0]), Err(Error::NoSuchThread));
+    assert_eq!(
+        system.call(first, Call::ThreadWait, &[0, FOREVER, 0]),
+        Err(Error::NoSuchThread)
+    );
     system.check_to_the_end();
 }
 
@@ -61,15 +84,28 @@ fn threads_share_a_domain_and_stacks_are_used_again() {
         stacks.push(system.platform.thread_context(thread).rsp);
         system.set_word(thread, image + DATA, status).unwrap();
         assert_eq!(system.word(first, image + DATA), Ok(status));
-        assert_eq!(system.start(first, Call::ThreadWait, &[thread.0, FOREVER, 0]), Answer::Blocked);
+        assert_eq!(
+            system.start(first, Call::ThreadWait, &[thread.0, FOREVER, 0]),
+            Answer::Blocked
+        );
         system.exit(thread, status);
         assert_eq!(system.wait_for(first), Answer::Done(Ok((thread.0, status))));
     }
     stacks.dedup();
     assert_eq!(stacks.len(), 1);
-    assert_eq!(system.call(first, Call::ThreadCreate, &[image + DATA, 0, 3]).err(), None, "limits of pages show when it runs");
-    assert_eq!(system.call(first, Call::ThreadCreate, &[image + ENTRY, 0, 8]), Err(Error::BadArgument));
-    assert_eq!(system.call(first, Call::ThreadCreate, &[64, 0, 3]), Err(Error::BadAddress));
+    assert_eq!(
+        system.call(first, Call::ThreadCreate, &[image + DATA, 0, 3]).err(),
+        None,
+        "limits of pages show when it runs"
+    );
+    assert_eq!(
+        system.call(first, Call::ThreadCreate, &[image + ENTRY, 0, 8]),
+        Err(Error::BadArgument)
+    );
+    assert_eq!(
+        system.call(first, Call::ThreadCreate, &[64, 0, 3]),
+        Err(Error::BadAddress)
+    );
     system.check_to_the_end();
 }
 
@@ -78,15 +114,24 @@ fn waiting_for_a_child_has_an_end() {
     let mut system = System::boot(12);
     let first = system.first;
     let child = system.task(first);
-    assert_eq!(system.call(first, Call::ThreadWait, &[child.0, 0, 0]), Err(Error::TimedOut));
-    assert_eq!(system.start(first, Call::ThreadWait, &[0, 5_000_000, 0]), Answer::Blocked);
+    assert_eq!(
+        system.call(first, Call::ThreadWait, &[child.0, 0, 0]),
+        Err(Error::TimedOut)
+    );
+    assert_eq!(
+        system.start(first, Call::ThreadWait, &[0, 5_000_000, 0]),
+        Answer::Blocked
+    );
     system.pass(4_000_000);
     assert!(system.late.is_empty());
     system.pass(2_000_000);
     assert_eq!(system.late.remove(&first), Some(Answer::Done(Err(Error::TimedOut))));
     // A report that cannot be written leaves the child to be waited for.
     system.exit(child, 3);
-    assert_eq!(system.call(first, Call::ThreadWait, &[0, 0, FIRST_PROGRAM - 8]), Err(Error::BadAddress));
+    assert_eq!(
+        system.call(first, Call::ThreadWait, &[0, 0, FIRST_PROGRAM - 8]),
+        Err(Error::BadAddress)
+    );
     assert_eq!(system.reap(first, child), Ok(3));
     assert_eq!(system.reap(first, ThreadId(0x7777_0003)), Err(Error::NoSuchThread));
     system.check_to_the_end();
@@ -99,13 +144,26 @@ fn a_fault_ends_its_program_alone_and_is_reported() {
     let (report, _) = system.object(first, 1);
     let child = system.task(first);
     let image = system.image_of(child);
-    let helper = ThreadId(system.call(child, Call::ThreadCreate, &[image + ENTRY, 0, 3]).unwrap().0);
+    let helper = ThreadId(
+        system
+            .call(child, Call::ThreadCreate, &[image + ENTRY, 0, 3])
+            .unwrap()
+            .0,
+    );
     assert_eq!(system.set_word(child, report, 1), Err(Trouble::Ended));
-    assert!(system.server.threads.find(helper).is_none(), "the first thread takes the task along");
-    let (thread, status) = system.call(first, Call::ThreadWait, &[child.0, FOREVER, report]).unwrap();
+    assert!(
+        system.server.threads.find(helper).is_none(),
+        "the first thread takes the task along"
+    );
+    let (thread, status) = system
+        .call(first, Call::ThreadWait, &[child.0, FOREVER, report])
+        .unwrap();
     assert_eq!((thread, status), (child.0, STATUS_SYSTEM + EXCEPTION_PROTECTION));
     let exit = ExitReport::from_words(system.words(first, report));
-    assert_eq!((exit.exception, exit.address, exit.instruction), (EXCEPTION_PROTECTION, report, image + ENTRY));
+    assert_eq!(
+        (exit.exception, exit.address, exit.instruction),
+        (EXCEPTION_PROTECTION, report, image + ENTRY)
+    );
     assert_eq!((exit.wanted, exit.had), (2, 0));
     system.check_to_the_end();
 }
@@ -115,7 +173,12 @@ fn a_fault_of_another_thread_ends_that_thread() {
     let mut system = System::boot(14);
     let first = system.first;
     let image = system.image_of(first);
-    let thread = ThreadId(system.call(first, Call::ThreadCreate, &[image + ENTRY, 0, 3]).unwrap().0);
+    let thread = ThreadId(
+        system
+            .call(first, Call::ThreadCreate, &[image + ENTRY, 0, 3])
+            .unwrap()
+            .0,
+    );
     assert_eq!(system.set_word(thread, 16, 1), Err(Trouble::Ended));
     assert_eq!(system.reap(first, thread), Ok(STATUS_SYSTEM + EXCEPTION_PROTECTION));
     system.check_to_the_end();
@@ -129,20 +192,41 @@ fn only_parents_and_siblings_control_a_thread() {
     let other = system.task(first);
     let image = system.image_of(one);
     let sibling = ThreadId(system.call(one, Call::ThreadCreate, &[image + ENTRY, 0, 3]).unwrap().0);
-    for call in [Call::ThreadDelete, Call::ThreadResume, Call::ThreadWait, Call::ConsoleForeground] {
-        assert_eq!(system.call(other, call, &[one.0, 0, 0]), Err(Error::NoSuchThread), "{call:?}");
+    for call in [
+        Call::ThreadDelete,
+        Call::ThreadResume,
+        Call::ThreadWait,
+        Call::ConsoleForeground,
+    ] {
+        assert_eq!(
+            system.call(other, call, &[one.0, 0, 0]),
+            Err(Error::NoSuchThread),
+            "{call:?}"
+        );
     }
-    assert_eq!(system.call(first, Call::ThreadSleep, &[one.0, FOREVER]), Err(Error::NoSuchThread));
-    assert_eq!(system.call(one, Call::ThreadSleep, &[sibling.0, 1000]), Err(Error::BadArgument));
+    assert_eq!(
+        system.call(first, Call::ThreadSleep, &[one.0, FOREVER]),
+        Err(Error::NoSuchThread)
+    );
+    assert_eq!(
+        system.call(one, Call::ThreadSleep, &[sibling.0, 1000]),
+        Err(Error::BadArgument)
+    );
     system.call(one, Call::ThreadSleep, &[sibling.0, FOREVER]).unwrap();
     let (buffer, _) = system.object(one, 1);
     system.call(one, Call::ThreadInfo, &[sibling.0, buffer]).unwrap();
-    assert_eq!(ThreadReport::from_words(system.words(one, buffer)).state, THREAD_SLEEPING);
+    assert_eq!(
+        ThreadReport::from_words(system.words(one, buffer)).state,
+        THREAD_SLEEPING
+    );
     assert!(!system.platform.thread_is_ready(sibling));
     system.call(one, Call::ThreadResume, &[sibling.0]).unwrap();
     assert!(system.platform.thread_is_ready(sibling));
     // A sleeper sleeps until its time, or until somebody resumes it.
-    assert_eq!(system.start(sibling, Call::ThreadSleep, &[0, 3_000_000]), Answer::Blocked);
+    assert_eq!(
+        system.start(sibling, Call::ThreadSleep, &[0, 3_000_000]),
+        Answer::Blocked
+    );
     system.pass(2_000_000);
     assert!(system.late.is_empty());
     system.pass(2_000_000);
@@ -151,14 +235,22 @@ fn only_parents_and_siblings_control_a_thread() {
     system.call(one, Call::ThreadResume, &[sibling.0]).unwrap();
     system.pump();
     assert_eq!(system.late.remove(&sibling), Some(Answer::Done(Ok((0, 0)))));
-    assert_eq!(system.start(sibling, Call::ThreadSleep, &[0, 0]), Answer::Gone, "it stands in the run queue");
+    assert_eq!(
+        system.start(sibling, Call::ThreadSleep, &[0, 0]),
+        Answer::Gone,
+        "it stands in the run queue"
+    );
     assert_eq!(system.platform.thread_context(sibling).rax, 0);
     assert!(system.platform.thread_is_ready(sibling));
     // The parent of the first thread ends the whole task.
     system.call(first, Call::ThreadDelete, &[one.0, 9]).unwrap();
     assert!(system.server.threads.find(sibling).is_none());
     system.call(first, Call::ThreadInfo, &[one.0, 8]).unwrap_err();
-    assert_eq!(system.call(first, Call::ThreadDelete, &[one.0, 9]), Ok((0, 0)), "it has ended already");
+    assert_eq!(
+        system.call(first, Call::ThreadDelete, &[one.0, 9]),
+        Ok((0, 0)),
+        "it has ended already"
+    );
     assert_eq!(system.reap(first, one), Ok(9));
     system.check_to_the_end();
 }
@@ -173,7 +265,12 @@ fn children_of_an_ended_parent_are_nobodys_but_the_first_tasks() {
     system.exit(ended, 1);
     let thread = {
         let image = system.image_of(parent);
-        ThreadId(system.call(parent, Call::ThreadCreate, &[image + ENTRY, 0, 3]).unwrap().0)
+        ThreadId(
+            system
+                .call(parent, Call::ThreadCreate, &[image + ENTRY, 0, 3])
+                .unwrap()
+                .0,
+        )
     };
     let grandchild = system.task(thread);
     // The grandchild goes to the first thread of the task, the others to nobody.
@@ -186,7 +283,10 @@ fn children_of_an_ended_parent_are_nobodys_but_the_first_tasks() {
     assert!(system.server.threads.find(child).is_none());
     let (buffer, _) = system.object(first, 1);
     system.call(first, Call::ThreadInfo, &[parent.0, buffer]).unwrap();
-    assert_eq!(ThreadReport::from_words(system.words(first, buffer)).state, THREAD_ENDED);
+    assert_eq!(
+        ThreadReport::from_words(system.words(first, buffer)).state,
+        THREAD_ENDED
+    );
     system.exit(grandchild, 0);
     assert_eq!(system.reap(first, parent), Ok(0));
     system.check_to_the_end();
@@ -275,25 +375,45 @@ fn an_apd_is_handed_down_with_its_locks() {
     system.call(first, Call::ApdInsert, &[0, clist]).unwrap();
     // An APD of one Clist.
     let (buffer, _) = system.object(first, 1);
-    let mut description = ApdDescription { count: 1, locked: 1, ..ApdDescription::default() };
+    let mut description = ApdDescription {
+        count: 1,
+        locked: 1,
+        ..ApdDescription::default()
+    };
     description.slots[0] = clist;
-    let words: Vec<u64> = [description.count, description.locked].into_iter().chain(description.slots).collect();
+    let words: Vec<u64> = [description.count, description.locked]
+        .into_iter()
+        .chain(description.slots)
+        .collect();
     for (place, word) in words.iter().enumerate() {
         system.set_word(first, buffer + 8 * place as u64, *word).unwrap();
     }
     let child = system.task_with(first, buffer, 0);
     assert_eq!(system.word(child, secret), Ok(0));
-    assert_eq!(system.call(child, Call::ObjClone, &[FIRST_PROGRAM, PAGE, 0]), Err(Error::Protection));
+    assert_eq!(
+        system.call(child, Call::ObjClone, &[FIRST_PROGRAM, PAGE, 0]),
+        Err(Error::Protection)
+    );
     // The child cannot give a grandchild less than what is locked.
     let (empty, _) = system.object(child, 1);
     let image = system.image_of(child);
-    assert_eq!(system.call(child, Call::TaskCreate, &[image + ENTRY, 0, empty, 0, 3]), Err(Error::Locked));
+    assert_eq!(
+        system.call(child, Call::TaskCreate, &[image + ENTRY, 0, empty, 0, 3]),
+        Err(Error::Locked)
+    );
     // Counts that make no sense, Clists that cannot be read.
-    for (place, word, error) in [(0, 17, Error::BadArgument), (1, 9, Error::BadArgument), (2, root + (1 << 40), Error::BadAddress)] {
+    for (place, word, error) in [
+        (0, 17, Error::BadArgument),
+        (1, 9, Error::BadArgument),
+        (2, root + (1 << 40), Error::BadAddress),
+    ] {
         let before = system.word(first, buffer + place * 8).unwrap();
         system.set_word(first, buffer + place * 8, word).unwrap();
         let image = system.image(first);
-        assert_eq!(system.call(first, Call::TaskCreate, &[image + ENTRY, 0, buffer, 0, 3]), Err(error));
+        assert_eq!(
+            system.call(first, Call::TaskCreate, &[image + ENTRY, 0, buffer, 0, 3]),
+            Err(error)
+        );
         system.call(first, Call::ObjDelete, &[image]).unwrap();
         system.set_word(first, buffer + place * 8, before).unwrap();
     }
@@ -312,7 +432,12 @@ fn a_killed_task_is_taken_out_of_its_waits() {
     system.call(first, Call::ThreadDelete, &[child.0, 44]).unwrap();
     assert_eq!(system.reap(first, child), Ok(44));
     assert!(system.platform.kernel.threads.find(grandchild).is_some());
-    assert_eq!(system.touch(grandchild, system.image_of(grandchild) + ENTRY, Touch::Execute).err(), None);
+    assert_eq!(
+        system
+            .touch(grandchild, system.image_of(grandchild) + ENTRY, Touch::Execute)
+            .err(),
+        None
+    );
     system.call(first, Call::ThreadDelete, &[grandchild.0, 0]).unwrap();
     let _ = (EXCEPTION_KILL, PROGRAM_PAGES);
     system.check_to_the_end();

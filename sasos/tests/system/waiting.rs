@@ -15,7 +15,11 @@ impl System {
     /// The threads among these whose parked call is over by now, with its answer.
     fn finished(&mut self, threads: &[ThreadId]) -> Vec<(usize, Answer)> {
         self.pump();
-        threads.iter().enumerate().filter_map(|(place, thread)| Some((place, self.late.remove(thread)?))).collect()
+        threads
+            .iter()
+            .enumerate()
+            .filter_map(|(place, thread)| Some((place, self.late.remove(thread)?)))
+            .collect()
     }
 }
 
@@ -27,9 +31,18 @@ fn signals_are_counted_and_wake_the_oldest() {
     let first = system.first;
     let (object, _) = system.object(first, 1);
     let semaphore = object + 24;
-    assert_eq!(system.call(first, Call::SemWait, &[semaphore, FOREVER]), Err(Error::NoSuchSemaphore));
-    assert_eq!(system.call(first, Call::SemSignal, &[semaphore]), Err(Error::NoSuchSemaphore));
-    assert_eq!(system.call(first, Call::SemCreate, &[semaphore, u64::MAX]), Err(Error::BadArgument));
+    assert_eq!(
+        system.call(first, Call::SemWait, &[semaphore, FOREVER]),
+        Err(Error::NoSuchSemaphore)
+    );
+    assert_eq!(
+        system.call(first, Call::SemSignal, &[semaphore]),
+        Err(Error::NoSuchSemaphore)
+    );
+    assert_eq!(
+        system.call(first, Call::SemCreate, &[semaphore, u64::MAX]),
+        Err(Error::BadArgument)
+    );
     system.call(first, Call::SemCreate, &[semaphore, 2]).unwrap();
     assert_eq!(system.call(first, Call::SemCreate, &[semaphore, 2]), Err(Error::InUse));
     let threads = [(); 4].map(|()| system.sibling(first));
@@ -38,7 +51,10 @@ fn signals_are_counted_and_wake_the_oldest() {
     }
     assert_eq!(system.call(first, Call::SemWait, &[semaphore, 0]), Err(Error::TimedOut));
     for thread in threads {
-        assert_eq!(system.start(thread, Call::SemWait, &[semaphore, FOREVER]), Answer::Blocked);
+        assert_eq!(
+            system.start(thread, Call::SemWait, &[semaphore, FOREVER]),
+            Answer::Blocked
+        );
     }
     system.call(first, Call::SemSignal, &[semaphore]).unwrap();
     assert_eq!(system.finished(&threads), [(0, DONE)]);
@@ -47,7 +63,10 @@ fn signals_are_counted_and_wake_the_oldest() {
     system.call(first, Call::ThreadDelete, &[threads[1].0, 0]).unwrap();
     assert_eq!(system.finished(&threads), [(2, DONE)]);
     // So does one who is suspended.
-    assert_eq!(system.start(threads[2], Call::SemWait, &[semaphore, FOREVER]), Answer::Blocked);
+    assert_eq!(
+        system.start(threads[2], Call::SemWait, &[semaphore, FOREVER]),
+        Answer::Blocked
+    );
     system.call(first, Call::SemSignal, &[semaphore]).unwrap();
     system.call(first, Call::ThreadSleep, &[threads[3].0, FOREVER]).unwrap();
     assert_eq!(system.finished(&threads), [(2, DONE)]);
@@ -65,21 +84,39 @@ fn waiters_time_out_and_learn_of_a_deletion() {
     let (object, _) = system.object(first, 1);
     system.call(first, Call::SemCreate, &[object, 0]).unwrap();
     let threads = [(); 3].map(|()| system.sibling(first));
-    assert_eq!(system.start(threads[0], Call::SemWait, &[object, 10_000_000]), Answer::Blocked);
-    assert_eq!(system.start(threads[1], Call::SemWait, &[object, 90_000_000]), Answer::Blocked);
+    assert_eq!(
+        system.start(threads[0], Call::SemWait, &[object, 10_000_000]),
+        Answer::Blocked
+    );
+    assert_eq!(
+        system.start(threads[1], Call::SemWait, &[object, 90_000_000]),
+        Answer::Blocked
+    );
     system.pass(11_000_000);
     assert_eq!(system.finished(&threads), [(0, Answer::Done(Err(Error::TimedOut)))]);
     // Deleted and made again: it is another one.
     system.call(first, Call::SemDelete, &[object]).unwrap();
-    assert_eq!(system.call(first, Call::SemDelete, &[object]), Err(Error::NoSuchSemaphore));
+    assert_eq!(
+        system.call(first, Call::SemDelete, &[object]),
+        Err(Error::NoSuchSemaphore)
+    );
     system.call(first, Call::SemCreate, &[object, 1]).unwrap();
     assert_eq!(system.finished(&threads), [(1, Answer::Done(Err(Error::Deleted)))]);
     // The object goes, with all semaphores in it.
     system.call(first, Call::SemWait, &[object, FOREVER]).unwrap();
-    assert_eq!(system.start(threads[2], Call::SemWait, &[object, FOREVER]), Answer::Blocked);
-    assert_eq!(system.start(threads[1], Call::AddressWait, &[object + 8, 0, FOREVER]), Answer::Blocked);
+    assert_eq!(
+        system.start(threads[2], Call::SemWait, &[object, FOREVER]),
+        Answer::Blocked
+    );
+    assert_eq!(
+        system.start(threads[1], Call::AddressWait, &[object + 8, 0, FOREVER]),
+        Answer::Blocked
+    );
     system.call(first, Call::ObjDelete, &[object]).unwrap();
-    assert_eq!(system.finished(&threads), [(1, DONE), (2, Answer::Done(Err(Error::Deleted)))]);
+    assert_eq!(
+        system.finished(&threads),
+        [(1, DONE), (2, Answer::Done(Err(Error::Deleted)))]
+    );
     assert_eq!(system.server.semaphores.count(), 0);
     system.check_to_the_end();
 }
@@ -89,7 +126,9 @@ fn semaphores_need_rights() {
     let mut system = System::boot(32);
     let first = system.first;
     let (object, _) = system.object(first, 1);
-    let (password, _) = system.call(first, Call::ObjPasswd, &[object, 0, Rights::R.bits().into()]).unwrap();
+    let (password, _) = system
+        .call(first, Call::ObjPasswd, &[object, 0, Rights::R.bits().into()])
+        .unwrap();
     let child = {
         let (clist, _) = system.clist(first, &[(object, password)]);
         system.call(first, Call::ApdInsert, &[0, clist]).unwrap();
@@ -100,19 +139,37 @@ fn semaphores_need_rights() {
         system.task(first)
     };
     system.call(first, Call::SemCreate, &[object, 1]).unwrap();
-    assert_eq!(system.call(child, Call::SemCreate, &[object + 8, 1]), Err(Error::Protection));
+    assert_eq!(
+        system.call(child, Call::SemCreate, &[object + 8, 1]),
+        Err(Error::Protection)
+    );
     assert_eq!(system.call(child, Call::SemDelete, &[object]), Err(Error::Protection));
-    assert_eq!(system.call(stranger, Call::SemWait, &[object, 0]), Err(Error::Protection));
-    assert_eq!(system.call(stranger, Call::SemSignal, &[object]), Err(Error::Protection));
-    assert_eq!(system.call(stranger, Call::AddressWake, &[object, 1]), Err(Error::Protection));
+    assert_eq!(
+        system.call(stranger, Call::SemWait, &[object, 0]),
+        Err(Error::Protection)
+    );
+    assert_eq!(
+        system.call(stranger, Call::SemSignal, &[object]),
+        Err(Error::Protection)
+    );
+    assert_eq!(
+        system.call(stranger, Call::AddressWake, &[object, 1]),
+        Err(Error::Protection)
+    );
     system.call(child, Call::SemWait, &[object, 0]).unwrap();
     // A waiter that loses its right while it waits does not keep a signal for itself.
     assert_eq!(system.start(child, Call::SemWait, &[object, FOREVER]), Answer::Blocked);
     let sibling = system.sibling(first);
-    assert_eq!(system.start(sibling, Call::SemWait, &[object, FOREVER]), Answer::Blocked);
+    assert_eq!(
+        system.start(sibling, Call::SemWait, &[object, FOREVER]),
+        Answer::Blocked
+    );
     system.call(first, Call::ObjPasswd, &[object, password, 0]).unwrap();
     system.call(first, Call::SemSignal, &[object]).unwrap();
-    assert_eq!(system.finished(&[child, sibling]), [(0, Answer::Done(Err(Error::Protection))), (1, DONE)]);
+    assert_eq!(
+        system.finished(&[child, sibling]),
+        [(0, Answer::Done(Err(Error::Protection))), (1, DONE)]
+    );
     system.check_to_the_end();
 }
 
@@ -124,15 +181,30 @@ fn a_word_is_waited_for_while_it_holds() {
     let word = object + PAGE + 4;
     system.store(first, word, &7_u32.to_le_bytes()).unwrap();
     let threads = [(); 3].map(|()| system.sibling(first));
-    assert_eq!(system.call(first, Call::AddressWait, &[word, 8, FOREVER]), Err(Error::Changed));
-    assert_eq!(system.call(first, Call::AddressWait, &[word + 1, 7, FOREVER]), Err(Error::BadArgument));
-    assert_eq!(system.call(first, Call::AddressWait, &[word, 7, 0]), Err(Error::TimedOut));
+    assert_eq!(
+        system.call(first, Call::AddressWait, &[word, 8, FOREVER]),
+        Err(Error::Changed)
+    );
+    assert_eq!(
+        system.call(first, Call::AddressWait, &[word + 1, 7, FOREVER]),
+        Err(Error::BadArgument)
+    );
+    assert_eq!(
+        system.call(first, Call::AddressWait, &[word, 7, 0]),
+        Err(Error::TimedOut)
+    );
     for thread in threads {
-        assert_eq!(system.start(thread, Call::AddressWait, &[word, 7, FOREVER]), Answer::Blocked);
+        assert_eq!(
+            system.start(thread, Call::AddressWait, &[word, 7, FOREVER]),
+            Answer::Blocked
+        );
     }
     assert_eq!(system.call(first, Call::AddressWake, &[word, 2]), Ok((2, 0)));
     assert_eq!(system.finished(&threads), [(0, DONE), (1, DONE)]);
-    assert_eq!(system.start(threads[0], Call::AddressWait, &[word, 7, 1_000_000]), Answer::Blocked);
+    assert_eq!(
+        system.start(threads[0], Call::AddressWait, &[word, 7, 1_000_000]),
+        Answer::Blocked
+    );
     system.pass(2_000_000);
     assert_eq!(system.finished(&threads), [(0, Answer::Done(Err(Error::TimedOut)))]);
     assert_eq!(system.call(first, Call::AddressWake, &[word, u64::MAX]), Ok((1, 0)));

@@ -178,7 +178,10 @@ fn get_needs_write(_: &Setting) -> Outcome {
     ensure_error!(puppet.call(Call::ApdGet, &[object.base()])?, Protection);
     for address in [0, 1 << 47, u64::MAX - 3, abi::address::USER_END - 8] {
         let refused = puppet.call(Call::ApdGet, &[address])?;
-        ensure!(matches!(refused, Err(Error::Protection | Error::BadAddress)), "at {address:#x}: {refused:?}");
+        ensure!(
+            matches!(refused, Err(Error::Protection | Error::BadAddress)),
+            "at {address:#x}: {refused:?}"
+        );
     }
     ensure_eq!(arch::load(object.base()), 0);
     puppet.end()

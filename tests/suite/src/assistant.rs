@@ -47,7 +47,10 @@ pub fn clist_granting(object: &Object, rights: Rights) -> Outcome<(Clist, u64)> 
 /// Registers a new password of an object and enters it.
 pub fn grant(clist: &mut Clist, object: &Object, rights: Rights) -> Outcome<u64> {
     let password = object.grant(rights)?;
-    clist.insert(Capability { address: object.base(), password })?;
+    clist.insert(Capability {
+        address: object.base(),
+        password,
+    })?;
     Ok(password)
 }
 
@@ -68,7 +71,10 @@ pub fn start(role: &str, numbers: &[u64], options: &Options<'_>) -> Outcome<Task
 
 /// Options for an assistant with that APD.
 pub fn confined(apd: &ApdDescription) -> Options<'_> {
-    Options { apd: Some(apd), ..Options::default() }
+    Options {
+        apd: Some(apd),
+        ..Options::default()
+    }
 }
 
 /// The report of a task that has to end by itself now. One that does not is ended.
@@ -92,7 +98,10 @@ pub fn run(role: &str, numbers: &[u64], options: &Options<'_>) -> Outcome<ExitRe
 /// Runs an assistant that has to end with a status of its own.
 pub fn run_well(role: &str, numbers: &[u64], options: &Options<'_>, status: u64) -> Outcome {
     let report = run(role, numbers, options)?;
-    ensure!(report.exception == 0 && report.status == status, "assistant '{role}' ended so: {report:x?}, not with {status}");
+    ensure!(
+        report.exception == 0 && report.status == status,
+        "assistant '{role}' ended so: {report:x?}, not with {status}"
+    );
     Ok(())
 }
 
@@ -150,7 +159,10 @@ impl Puppet {
         let mut all = alloc::vec![&own];
         all.extend_from_slice(clists);
         let apd = ApdDescription { locked, ..apd_of(&all) };
-        let options = Options { limit_pages, ..confined(&apd) };
+        let options = Options {
+            limit_pages,
+            ..confined(&apd)
+        };
         let task = start("puppet", &[strings.base()], &options)?;
         Ok(Self { task, strings, own })
     }
@@ -259,7 +271,10 @@ impl Puppet {
     pub fn end(self) -> Outcome {
         self.tell(DEED_END, [0; 6])?;
         let report = report_of(&self.task, PATIENCE_NS)?;
-        ensure!(report.exception == 0 && report.status == 0, "the puppet ended so: {report:x?}");
+        ensure!(
+            report.exception == 0 && report.status == 0,
+            "the puppet ended so: {report:x?}"
+        );
         self.own.object().clone().delete()?;
         Ok(self.strings.delete()?)
     }
@@ -287,7 +302,9 @@ impl Pending<'_> {
 
 fn puppet(numbers: &[u64; 6]) -> u64 {
     let Ok(object) = Object::open(numbers[0]) else { return 2 };
-    let Ok(strings) = object.first::<Strings>() else { return 3 };
+    let Ok(strings) = object.first::<Strings>() else {
+        return 3;
+    };
     if arch::guard().is_err() {
         return 4;
     }
@@ -356,8 +373,13 @@ fn end(numbers: &[u64; 6]) -> u64 {
 }
 
 /// The parts that many cases need.
-pub const ROLES: &[Role] =
-    &[role("puppet", puppet), role("access", access), role("count", count), role("spin", spin), role("end", end)];
+pub const ROLES: &[Role] = &[
+    role("puppet", puppet),
+    role("access", access),
+    role("count", count),
+    role("spin", spin),
+    role("end", end),
+];
 
 /// A priority below that of cases, for assistants that never rest.
 pub const PRIORITY_LOW: u64 = PRIORITY_DEFAULT - 1;

@@ -47,8 +47,15 @@ fn each_right(_: &Setting) -> Outcome {
         }
         let puppet = Puppet::start(&[&clist])?;
         let found = puppet.accesses(object.base())?;
-        let implied = if rights.is_empty() { Rights::NONE } else { rights.union(Rights::R) };
-        ensure!(found.contains(rights) && implied.contains(found), "by {rights} the accesses are {found}");
+        let implied = if rights.is_empty() {
+            Rights::NONE
+        } else {
+            rights.union(Rights::R)
+        };
+        ensure!(
+            found.contains(rights) && implied.contains(found),
+            "by {rights} the accesses are {found}"
+        );
         puppet.end()?;
     }
     Ok(())
@@ -67,7 +74,10 @@ fn owner_rights(_: &Setting) -> Outcome {
         ensure_error!(puppet.call(Call::PageLimit, &[at, 1, 7])?, Protection);
         ensure_error!(puppet.call(Call::ObjCrePdx, &[at, 0, 0, at, 1])?, Protection);
         let deleted = puppet.call(Call::ObjDelete, &[at])?;
-        ensure!(deleted.is_ok() == (rights == Rights::D), "ObjDelete by {rights}: {deleted:?}");
+        ensure!(
+            deleted.is_ok() == (rights == Rights::D),
+            "ObjDelete by {rights}: {deleted:?}"
+        );
         puppet.end()?;
     }
     let object = object_with_return()?;
@@ -88,13 +98,25 @@ fn nothing_without_one(_: &Setting) -> Outcome {
     ensure_eq!(puppet.accesses(object.base())?, Rights::NONE);
     let own = rt::pdx::own_image().map_or(0, |(base, _)| base);
     let stack = core::hint::black_box(0_u64);
-    for address in [own, &raw const stack as u64, abi::address::ROOT_CLIST, abi::address::ROOT_DIRECTORY, abi::address::FIRST_PROGRAM] {
+    for address in [
+        own,
+        &raw const stack as u64,
+        abi::address::ROOT_CLIST,
+        abi::address::ROOT_DIRECTORY,
+        abi::address::FIRST_PROGRAM,
+    ] {
         ensure_eq!(puppet.peek(address)?, None);
         ensure_error!(puppet.call(Call::ApdLookup, &[address, 4])?, Protection);
         ensure_error!(puppet.call(Call::ObjDelete, &[address])?, Protection);
     }
-    ensure_error!(puppet.call(Call::SystemControl, &[abi::layout::CONTROL_CHECKPOINT, 0])?, Protection);
-    ensure_error!(puppet.call(Call::SystemControl, &[abi::layout::CONTROL_POWER_OFF, 0x11])?, Protection);
+    ensure_error!(
+        puppet.call(Call::SystemControl, &[abi::layout::CONTROL_CHECKPOINT, 0])?,
+        Protection
+    );
+    ensure_error!(
+        puppet.call(Call::SystemControl, &[abi::layout::CONTROL_POWER_OFF, 0x11])?,
+        Protection
+    );
     puppet.end()
 }
 
@@ -105,16 +127,30 @@ fn forged(setting: &Setting) -> Outcome {
     let other_password = other.grant(Rights::RWX)?;
     let mut random = Random::at(setting.seed, 1);
     let mut clist = Clist::create()?;
-    let mut wrong = alloc::vec![0, 1, !password, password.wrapping_add(1), password.swap_bytes(), other_password, u64::MAX];
+    let mut wrong = alloc::vec![
+        0,
+        1,
+        !password,
+        password.wrapping_add(1),
+        password.swap_bytes(),
+        other_password,
+        u64::MAX
+    ];
     wrong.extend((0..64).map(|bit| password ^ 1 << bit));
     wrong.extend((0..200).map(|_| random.word()));
     for word in wrong.into_iter().filter(|&word| word != password) {
-        clist.insert(Capability { address: object.base(), password: word })?;
+        clist.insert(Capability {
+            address: object.base(),
+            password: word,
+        })?;
     }
     let puppet = Puppet::start(&[&clist])?;
     ensure_eq!(puppet.accesses(object.base())?, Rights::NONE);
     // The right one, among all these.
-    clist.insert(Capability { address: object.base(), password })?;
+    clist.insert(Capability {
+        address: object.base(),
+        password,
+    })?;
     ensure_eq!(puppet.accesses(object.base())?, Rights::RWX);
     puppet.end()
 }
@@ -156,7 +192,10 @@ fn revoked_while_written(_: &Setting) -> Outcome {
         let object = Object::create(PAGE)?;
         let (clist, password) = clist_granting(&object, Rights::RW)?;
         let apd = apd_of(&[&clist]);
-        let options = rt::task::Options { priority: PRIORITY_LOW, ..confined(&apd) };
+        let options = rt::task::Options {
+            priority: PRIORITY_LOW,
+            ..confined(&apd)
+        };
         let task = start("count", &[object.base()], &options)?;
         wait_until("the assistant counts", || arch::load(object.base()) > 10)?;
         object.revoke(password)?;
@@ -190,12 +229,18 @@ fn deleted_while_used(_: &Setting) -> Outcome {
     let base = object.base();
     let (clist, _) = clist_granting(&object, Rights::RW)?;
     let apd = apd_of(&[&clist]);
-    let options = rt::task::Options { priority: PRIORITY_LOW, ..confined(&apd) };
+    let options = rt::task::Options {
+        priority: PRIORITY_LOW,
+        ..confined(&apd)
+    };
     let task = start("count", &[base], &options)?;
     wait_until("the assistant counts", || arch::load(base) > 10)?;
     object.delete()?;
     let report = report_of(&task, 1_000_000_000)?;
-    ensure_eq!((report.exception, report.address, report.had), (EXCEPTION_PROTECTION, base, 0));
+    ensure_eq!(
+        (report.exception, report.address, report.had),
+        (EXCEPTION_PROTECTION, base, 0)
+    );
     Ok(())
 }
 
@@ -224,10 +269,18 @@ fn table_full(_: &Setting) -> Outcome {
             Ok(password) => passwords.push(password),
             Err(error) => break error,
         }
-        ensure!(passwords.len() <= CAPABILITIES_MAX, "it has {} passwords", passwords.len());
+        ensure!(
+            passwords.len() <= CAPABILITIES_MAX,
+            "it has {} passwords",
+            passwords.len()
+        );
     };
     ensure_eq!(refused, Error::TableFull);
-    ensure!(passwords.len() + 2 >= CAPABILITIES_MAX, "only {} passwords fit", passwords.len());
+    ensure!(
+        passwords.len() + 2 >= CAPABILITIES_MAX,
+        "only {} passwords fit",
+        passwords.len()
+    );
     let last = passwords.pop().unwrap_or_default();
     object.revoke(last)?;
     object.grant(Rights::R)?;
@@ -242,7 +295,10 @@ fn chosen_and_made(_: &Setting) -> Outcome {
     ensure_eq!(password, 0x1234_5678);
     let (_, made) = call::obj_create(PAGE, 0)?;
     let (_, other) = call::obj_create(PAGE, 0)?;
-    ensure!(made != 0 && other != 0 && made != other, "passwords {made:#x} and {other:#x}");
+    ensure!(
+        made != 0 && other != 0 && made != other,
+        "passwords {made:#x} and {other:#x}"
+    );
     ensure_eq!(call::obj_passwd(base, 0x99, 4)?, 0x99);
     ensure!(call::obj_passwd(base, 0, 4)? != 0);
     for rights in [32, 64, 1 << 40, u64::MAX] {

@@ -28,7 +28,11 @@ pub struct Case {
 
 /// A case with the usual limit of time.
 pub const fn case(name: &'static str, run: fn(&Setting) -> Outcome) -> Case {
-    Case { name, limit_ms: 20_000, run }
+    Case {
+        name,
+        limit_ms: 20_000,
+        run,
+    }
 }
 
 /// A part that an assistant plays.
@@ -59,7 +63,10 @@ impl Failure {
     /// Something was not well.
     #[track_caller]
     pub fn new(text: fmt::Arguments<'_>) -> Self {
-        Self { text: format!("{text}"), place: Location::caller() }
+        Self {
+            text: format!("{text}"),
+            place: Location::caller(),
+        }
     }
 }
 
@@ -102,7 +109,10 @@ macro_rules! ensure_eq {
     ($left:expr, $right:expr) => {{
         let (left, right) = (&$left, &$right);
         if left != right {
-            return Err($crate::case::Failure::new(format_args!("{} is {left:#x?}, not {right:#x?}", stringify!($left))));
+            return Err($crate::case::Failure::new(format_args!(
+                "{} is {left:#x?}, not {right:#x?}",
+                stringify!($left)
+            )));
         }
     }};
 }
@@ -114,7 +124,10 @@ macro_rules! ensure_error {
             Err(abi::Error::$error) => {}
             other => {
                 let text = stringify!($result);
-                return Err($crate::case::Failure::new(format_args!("{text} gives {other:x?}, not {}", stringify!($error))));
+                return Err($crate::case::Failure::new(format_args!(
+                    "{text} gives {other:x?}, not {}",
+                    stringify!($error)
+                )));
             }
         }
     };

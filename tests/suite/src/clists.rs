@@ -27,7 +27,12 @@ pub const CASES: &[Case] = &[
     case("clists/address-inside", address_inside),
 ];
 
-const GOOD: ClistHeader = ClistHeader { magic: CLIST_MAGIC, version: CLIST_VERSION, flags: CLIST_SORTED, count: 0 };
+const GOOD: ClistHeader = ClistHeader {
+    magic: CLIST_MAGIC,
+    version: CLIST_VERSION,
+    flags: CLIST_SORTED,
+    count: 0,
+};
 
 fn set_header(object: &Object, header: ClistHeader) {
     for (index, word) in header.to_words().into_iter().enumerate() {
@@ -48,7 +53,13 @@ fn room(object: &Object) -> u64 {
 
 fn clist_of(pages: u64, header: ClistHeader, records: &[Capability]) -> Outcome<Clist> {
     let object = Object::create(pages * PAGE)?;
-    set_header(&object, ClistHeader { count: records.len() as u64, ..header });
+    set_header(
+        &object,
+        ClistHeader {
+            count: records.len() as u64,
+            ..header
+        },
+    );
     for (index, record) in records.iter().enumerate() {
         set_record(&object, index as u64, *record);
     }
@@ -62,12 +73,18 @@ fn long(setting: &Setting, flags: u64) -> Outcome {
     let mut objects = alloc::vec::Vec::new();
     for _ in 0..12 {
         let object = Object::create(PAGE)?;
-        records.push(Capability { address: object.base(), password: object.grant(Rights::R)? });
+        records.push(Capability {
+            address: object.base(),
+            password: object.grant(Rights::R)?,
+        });
         objects.push(object);
     }
     let hidden = Object::create(PAGE)?;
     while records.len() < 600 {
-        records.push(Capability { address: random.below(1 << 47), password: random.word() });
+        records.push(Capability {
+            address: random.below(1 << 47),
+            password: random.word(),
+        });
     }
     if flags & CLIST_SORTED != 0 {
         records.sort_unstable_by_key(|record| (record.address, record.password));
@@ -79,7 +96,10 @@ fn long(setting: &Setting, flags: u64) -> Outcome {
     let clist = clist_of(4, ClistHeader { flags, ..GOOD }, &records)?;
     let puppet = Puppet::start(&[&clist])?;
     for object in &objects {
-        let at = records.iter().position(|record| record.address == object.base()).unwrap_or_default() as u64;
+        let at = records
+            .iter()
+            .position(|record| record.address == object.base())
+            .unwrap_or_default() as u64;
         let expected = clist.object().base() + ClistHeader::BYTES as u64 + at * Capability::BYTES as u64;
         ensure_eq!(puppet.call(Call::ApdLookup, &[object.base(), 4])??.0, expected);
         ensure_eq!(puppet.accesses(object.base())?, Rights::R);
@@ -90,15 +110,32 @@ fn long(setting: &Setting, flags: u64) -> Outcome {
 
 fn full(_: &Setting) -> Outcome {
     let object = Object::create(PAGE)?;
-    let good = Capability { address: object.base(), password: object.grant(Rights::R)? };
+    let good = Capability {
+        address: object.base(),
+        password: object.grant(Rights::R)?,
+    };
     for flags in [0, CLIST_SORTED] {
         let list = Object::create(2 * PAGE)?;
         let last = room(&list) - 1;
         for index in 0..last {
-            set_record(&list, index, Capability { address: index, password: index });
+            set_record(
+                &list,
+                index,
+                Capability {
+                    address: index,
+                    password: index,
+                },
+            );
         }
         set_record(&list, last, good);
-        set_header(&list, ClistHeader { flags, count: last + 1, ..GOOD });
+        set_header(
+            &list,
+            ClistHeader {
+                flags,
+                count: last + 1,
+                ..GOOD
+            },
+        );
         let clist = Clist::of_object(list);
         let puppet = Puppet::start(&[&clist])?;
         ensure_eq!(puppet.accesses(object.base())?, Rights::R);
@@ -109,7 +146,10 @@ fn full(_: &Setting) -> Outcome {
 
 fn changes_count(_: &Setting) -> Outcome {
     let object = Object::create(PAGE)?;
-    let capability = Capability { address: object.base(), password: object.grant(Rights::RW)? };
+    let capability = Capability {
+        address: object.base(),
+        password: object.grant(Rights::RW)?,
+    };
     let mut clist = Clist::create()?;
     let puppet = Puppet::start(&[&clist])?;
     ensure_eq!(puppet.accesses(object.base())?, Rights::NONE);
@@ -126,12 +166,27 @@ fn changes_count(_: &Setting) -> Outcome {
 fn bad_headers(fits: u64) -> [ClistHeader; 8] {
     [
         ClistHeader { magic: 0, ..GOOD },
-        ClistHeader { magic: CLIST_MAGIC ^ 1, ..GOOD },
-        ClistHeader { magic: u64::MAX, ..GOOD },
+        ClistHeader {
+            magic: CLIST_MAGIC ^ 1,
+            ..GOOD
+        },
+        ClistHeader {
+            magic: u64::MAX,
+            ..GOOD
+        },
         ClistHeader { version: 0, ..GOOD },
-        ClistHeader { version: CLIST_VERSION + 1, ..GOOD },
-        ClistHeader { count: fits + 1, ..GOOD },
-        ClistHeader { count: u64::MAX, ..GOOD },
+        ClistHeader {
+            version: CLIST_VERSION + 1,
+            ..GOOD
+        },
+        ClistHeader {
+            count: fits + 1,
+            ..GOOD
+        },
+        ClistHeader {
+            count: u64::MAX,
+            ..GOOD
+        },
         ClistHeader { count: 1 << 60, ..GOOD },
     ]
 }
@@ -143,19 +198,32 @@ fn malformed_is_refused(_: &Setting) -> Outcome {
         set_header(&list, header);
         let refused = call::apd_insert(0, list.base());
         ensure!(refused == Err(Error::BadClist), "{header:x?} is {refused:?}");
-        let mut apd = abi::layout::ApdDescription { count: 1, ..abi::layout::ApdDescription::default() };
+        let mut apd = abi::layout::ApdDescription {
+            count: 1,
+            ..abi::layout::ApdDescription::default()
+        };
         apd.slots[0] = list.base();
-        let refused = crate::assistant::program()?.start("suite", &["--assistant", "end"], &crate::assistant::confined(&apd));
+        let refused =
+            crate::assistant::program()?.start("suite", &["--assistant", "end"], &crate::assistant::confined(&apd));
         ensure!(refused.is_err(), "a task starts from {header:x?}");
     }
-    set_header(&list, ClistHeader { count: room(&list), ..GOOD });
+    set_header(
+        &list,
+        ClistHeader {
+            count: room(&list),
+            ..GOOD
+        },
+    );
     call::apd_insert(0, list.base())?;
     Ok(())
 }
 
 fn becomes_malformed(_: &Setting) -> Outcome {
     let object = Object::create(PAGE)?;
-    let good = Capability { address: object.base(), password: object.grant(Rights::R)? };
+    let good = Capability {
+        address: object.base(),
+        password: object.grant(Rights::R)?,
+    };
     let clist = clist_of(1, GOOD, &[good])?;
     let second = clist_of(1, GOOD, &[good])?;
     let list = clist.object();
@@ -181,7 +249,10 @@ fn false_order(setting: &Setting) -> Outcome {
     // What claims to be sorted and is not may hide its capabilities, nothing worse.
     let mut random = Random::at(setting.seed, 3);
     let object = Object::create(PAGE)?;
-    let good = Capability { address: object.base(), password: object.grant(Rights::R)? };
+    let good = Capability {
+        address: object.base(),
+        password: object.grant(Rights::R)?,
+    };
     for _ in 0..10 {
         let mut records = alloc::vec![Capability { address: u64::MAX, password: 0 }; 100];
         for record in &mut records {
@@ -207,7 +278,11 @@ fn any_content(setting: &Setting) -> Outcome {
         for offset in 0..list.bytes() / 8 {
             arch::store(list.base() + 8 * offset, random.word());
         }
-        let header = ClistHeader { flags: random.word(), count: random.below(2 * room(&list)), ..GOOD };
+        let header = ClistHeader {
+            flags: random.word(),
+            count: random.below(2 * room(&list)),
+            ..GOOD
+        };
         set_header(&list, header);
         puppet.call(Call::ApdFlush, &[])??;
         ensure_eq!(puppet.peek(object.base())?, None);
@@ -218,7 +293,10 @@ fn any_content(setting: &Setting) -> Outcome {
 fn address_inside(_: &Setting) -> Outcome {
     // A capability may name any address inside its object, where the Clist is searched in full.
     let object = Object::create(3 * PAGE)?;
-    let inside = Capability { address: object.base() + PAGE + 8, password: object.grant(Rights::R)? };
+    let inside = Capability {
+        address: object.base() + PAGE + 8,
+        password: object.grant(Rights::R)?,
+    };
     let clist = clist_of(1, ClistHeader { flags: 0, ..GOOD }, &[inside])?;
     let puppet = Puppet::start(&[&clist])?;
     ensure_eq!(puppet.accesses(object.base())?, Rights::R);

@@ -35,7 +35,15 @@ fn buffers(_: &Setting) -> Outcome {
     let object = Object::create(PAGE)?;
     let end = object.base() + PAGE;
     for stream in [STREAM_TERMINAL, STREAM_CONTROL] {
-        for (address, bytes) in [(0, 1), (8, 100), (1 << 47, 1), (u64::MAX, 1), (u64::MAX - 3, 8), (end, 1), (abi::address::USER_END, 1)] {
+        for (address, bytes) in [
+            (0, 1),
+            (8, 100),
+            (1 << 47, 1),
+            (u64::MAX, 1),
+            (u64::MAX - 3, 8),
+            (end, 1),
+            (abi::address::USER_END, 1),
+        ] {
             for call in [Call::ConsoleWrite, Call::ConsoleRead] {
                 let refused = arch::system_call(call as u64, [stream, address, bytes, 0, 0, 0]).result();
                 ensure!(
@@ -51,7 +59,14 @@ fn buffers(_: &Setting) -> Outcome {
 fn foreground(_: &Setting) -> Outcome {
     ensure_error!(call::console_foreground(1), NoSuchThread);
     ensure_error!(call::console_foreground(u64::MAX), NoSuchThread);
-    let task = start("spin", &[], &rt::task::Options { priority: PRIORITY_LOW, ..rt::task::Options::default() })?;
+    let task = start(
+        "spin",
+        &[],
+        &rt::task::Options {
+            priority: PRIORITY_LOW,
+            ..rt::task::Options::default()
+        },
+    )?;
     call::console_foreground(task.thread())?;
     call::console_foreground(0)?;
     call::console_foreground(task.thread())?;

@@ -1,8 +1,7 @@
 //! What must not be done, what is only strange, and handlers that put things right.
 
 use abi::{
-    Error,
-    Rights,
+    Error, Rights,
     address::{PAGE, STACKS_START, USER_END},
     layout::{EXCEPTION_ARITHMETIC, EXCEPTION_ILLEGAL, EXCEPTION_KINDS, EXCEPTION_PROTECTION, STATUS_SYSTEM},
 };
@@ -16,7 +15,10 @@ use crate::{
 
 /// The cases.
 pub const CASES: &[Case] = &[
-    Case { limit_ms: 60_000, ..case("faults/crimes", crimes) },
+    Case {
+        limit_ms: 60_000,
+        ..case("faults/crimes", crimes)
+    },
     case("faults/oddities", oddities),
     case("faults/registers-are-kept", registers_are_kept),
     case("faults/calls-leave-nothing", calls_leave_nothing),
@@ -33,7 +35,9 @@ pub const CASES: &[Case] = &[
 /// The parts.
 pub const ROLES: &[Role] = &[
     role("criminal", |numbers| {
-        let Some(crime) = CRIMES.get(numbers[0] as usize) else { return 2 };
+        let Some(crime) = CRIMES.get(numbers[0] as usize) else {
+            return 2;
+        };
         arch::commit(crime);
         0
     }),
@@ -114,9 +118,15 @@ fn calls_leave_nothing(_: &Setting) -> Outcome {
         (abi::Call::ObjDelete, [object.base(), 0]),
     ];
     for (call, arguments) in calls {
-        ensure!(arch::registers::nothing_of_the_kernel(call as u64, arguments), "{call:?} leaves something in a register");
+        ensure!(
+            arch::registers::nothing_of_the_kernel(call as u64, arguments),
+            "{call:?} leaves something in a register"
+        );
     }
-    ensure!(arch::registers::nothing_of_the_kernel(9999, [1, 2]), "an unknown call leaves something in a register");
+    ensure!(
+        arch::registers::nothing_of_the_kernel(9999, [1, 2]),
+        "an unknown call leaves something in a register"
+    );
     Ok(())
 }
 
@@ -128,7 +138,18 @@ fn system_calls_check_buffers(_: &Setting) -> Outcome {
     let hole = readable.base() + PAGE;
     let before = readable.base() - 8;
     let own = call::thread_my_id();
-    let bad = [0, 8, before, hole, 1 << 47, 0xffff_8000_0000_0000, u64::MAX - 7, u64::MAX, USER_END - 8, USER_END];
+    let bad = [
+        0,
+        8,
+        before,
+        hole,
+        1 << 47,
+        0xffff_8000_0000_0000,
+        u64::MAX - 7,
+        u64::MAX,
+        USER_END - 8,
+        USER_END,
+    ];
     for address in bad.into_iter().chain([readable.base()]) {
         let writes = [
             (Call::ObjInfo, [readable.base(), 0, address, 0, 0, 0]),
@@ -139,7 +160,10 @@ fn system_calls_check_buffers(_: &Setting) -> Outcome {
         ];
         for (call, arguments) in writes {
             let refused = arch::system_call(call as u64, arguments).result();
-            ensure!(matches!(refused, Err(Error::Protection | Error::BadAddress)), "{call:?} writes to {address:#x}: {refused:x?}");
+            ensure!(
+                matches!(refused, Err(Error::Protection | Error::BadAddress)),
+                "{call:?} writes to {address:#x}: {refused:x?}"
+            );
         }
     }
     for address in bad {
@@ -165,7 +189,10 @@ fn retry(_: &Setting) -> Outcome {
     ensure_eq!(arch::load(address), 0x77);
     ensure_eq!(handlers::calls(), 1);
     let [kind, touched, instruction, wanted] = handlers::seen();
-    ensure_eq!((kind, touched, wanted), (EXCEPTION_PROTECTION, address, u64::from(Rights::W.bits())));
+    ensure_eq!(
+        (kind, touched, wanted),
+        (EXCEPTION_PROTECTION, address, u64::from(Rights::W.bits()))
+    );
     ensure!(instruction != 0);
     Ok(())
 }
@@ -177,7 +204,10 @@ fn resume_behind(_: &Setting) -> Outcome {
         let instruction = handlers::skip_undefined()?;
         ensure_eq!(handlers::seen(), [EXCEPTION_ILLEGAL, 0, instruction, 0]);
         let instruction = handlers::skip_null()?;
-        ensure_eq!(handlers::seen(), [EXCEPTION_PROTECTION, 0, instruction, u64::from(Rights::R.bits())]);
+        ensure_eq!(
+            handlers::seen(),
+            [EXCEPTION_PROTECTION, 0, instruction, u64::from(Rights::R.bits())]
+        );
     }
     Ok(())
 }
@@ -205,7 +235,10 @@ fn fault_inside(_: &Setting) -> Outcome {
 
 fn retry_what_cannot_be(_: &Setting) -> Outcome {
     let report = run("handler-retries", &[], &Options::default())?;
-    ensure!([EXCEPTION_ILLEGAL, EXCEPTION_PROTECTION].contains(&report.exception), "it ended so: {report:x?}");
+    ensure!(
+        [EXCEPTION_ILLEGAL, EXCEPTION_PROTECTION].contains(&report.exception),
+        "it ended so: {report:x?}"
+    );
     Ok(())
 }
 
@@ -217,7 +250,10 @@ fn registering(_: &Setting) -> Outcome {
     }
     for address in [1, 8, 1 << 47, u64::MAX, USER_END] {
         let refused = register(EXCEPTION_ILLEGAL, address);
-        ensure!(matches!(refused, Err(Error::Protection | Error::BadAddress)), "handler {address:#x}: {refused:?}");
+        ensure!(
+            matches!(refused, Err(Error::Protection | Error::BadAddress)),
+            "handler {address:#x}: {refused:?}"
+        );
     }
     ensure_eq!(register(EXCEPTION_ILLEGAL, handler)?.0, 0);
     ensure_eq!(register(EXCEPTION_ILLEGAL, 0)?.0, handler);

@@ -1,13 +1,14 @@
 //! Random and boundary calls, by the million.
 //!
 //! Assistants with an account and a domain of their own make them; step `n` under a seed is always
-//! the same call in the same surroundings. A call may well end its caller, suspend it for ever, take away its
+//! the same call, with the same arguments where the addresses of objects are the same. A call may well end its caller, suspend it for ever, take away its
 //! code or its stack: then the case starts another assistant behind that step. How far each came
 //! stands on a page that both see. What must not be done at all (powering off, taking the user's input,
 //! writing nonsense to his terminal) is either refused for lack of a right or left out by [`calls`].
 //!
 //! Afterwards the system must be as usable, and as empty, as before.
 
+mod arguments;
 mod calls;
 mod pool;
 
@@ -34,8 +35,14 @@ use pool::Surroundings;
 
 /// The cases.
 pub const CASES: &[Case] = &[
-    Case { limit_ms: 400_000, ..case("fuzz/calls", calls_at_random) },
-    Case { limit_ms: 60_000, ..case("fuzz/kept-objects", kept_objects) },
+    Case {
+        limit_ms: 400_000,
+        ..case("fuzz/calls", calls_at_random)
+    },
+    Case {
+        limit_ms: 60_000,
+        ..case("fuzz/kept-objects", kept_objects)
+    },
     case("fuzz/usable-afterwards", usable),
 ];
 
@@ -58,6 +65,8 @@ rt::persist! {
         made: AtomicU64,
         /// The same, inverted: tells whether the page is whole.
         inverse: AtomicU64,
+        /// How many of them succeeded.
+        succeeded: AtomicU64,
     }
 }
 
@@ -70,7 +79,11 @@ impl Progress {
     /// Calls that were made, as far as the page can still tell.
     fn made(&self, steps: u64) -> u64 {
         let made = self.made.load(SeqCst);
-        if self.inverse.load(SeqCst) == !made { made } else { steps / 2 }
+        if self.inverse.load(SeqCst) == !made {
+            made
+        } else {
+            steps / 2
+        }
     }
 }
 
@@ -95,13 +108,20 @@ enum End {
 fn fuzz(numbers: &[u64; 6]) -> u64 {
     let &[seed, first, end, progress, kept, _] = numbers;
     let Ok(object) = Object::open(progress) else { return 1 };
-    let Ok(progress) = object.first::<Progress>() else { return 1 };
-    let Ok(mut surroundings) = Surroundings::new(seed, first, object.base(), kept) else { return 1 };
-    let mut made = 0;
+    let Ok(progress) = object.first::<Progress>() else {
+        return 1;
+    };
+    let Ok(mut surroundings) = Surroundings::new(seed, first, object.base(), kept) else {
+        return 1;
+    };
+    let (mut made, mut succeeded) = (0, 0);
     for step in first..end {
         progress.step.store(step, SeqCst);
-        made += calls::step(&mut surroundings, seed, step);
+        let done = calls::step(&mut surroundings, seed, step);
+        made += done.made;
+        succeeded += done.succeeded;
         progress.set_made(made);
+        progress.succeeded.store(succeeded, SeqCst);
     }
     progress.step.store(end, SeqCst);
     0
@@ -112,12 +132,20 @@ fn run_one(assignment: Assignment, page: &Object, apd: &abi::layout::ApdDescript
     let Assignment { seed, first, end, kept } = assignment;
     let progress = page.first::<Progress>()?;
     progress.step.store(first, SeqCst);
-    let options = Options { limit_pages: PAGES_EACH, priority: PRIORITY_LOW, ..confined(apd) };
+    let options = Options {
+        limit_pages: PAGES_EACH,
+        priority: PRIORITY_LOW,
+        ..confined(apd)
+    };
     let task = start("fuzz", &[seed, first, end, page.base(), kept], &options)?;
     // Whatever the assistant writes there, it takes steps within its part only.
     let at = || progress.step.load(SeqCst).clamp(first, end);
     let how = watch(&task, &at)?;
-    Ok(if how == End::Done && at() == end { (end, End::Done) } else { (at(), if how == End::Done { End::Died } else { how }) })
+    Ok(if how == End::Done && at() == end {
+        (end, End::Done)
+    } else {
+        (at(), if how == End::Done { End::Died } else { how })
+    })
 }
 
 /// Waits for an assistant, and ends it if it is stuck.
@@ -128,7 +156,12 @@ fn watch(task: &Task<'_>, at: &impl Fn() -> u64) -> Outcome<End> {
             Ok(shown) => {
                 let status = shown.report.status;
                 let bad = status & !0xffff == calls::STATUS_BAD_ANSWER;
-                ensure!(!bad, "call {} gave what is no answer, in step {}", status & 0xffff, at());
+                ensure!(
+                    !bad,
+                    "call {} gave what is no answer, in step {}",
+                    status & 0xffff,
+                    at()
+                );
                 return Ok(if status == 0 { End::Done } else { End::Died });
             }
             Err(abi::Error::TimedOut) => {}
@@ -141,7 +174,11 @@ fn watch(task: &Task<'_>, at: &impl Fn() -> u64) -> Outcome<End> {
         }
         // One that waits has made its call; one that runs may be busy.
         let state = call::thread_info(task.thread()).map_or(THREAD_WAITING, |info| info.state);
-        waiting = if matches!(state, THREAD_SLEEPING | THREAD_WAITING) { waiting + 1 } else { 0 };
+        waiting = if matches!(state, THREAD_SLEEPING | THREAD_WAITING) {
+            waiting + 1
+        } else {
+            0
+        };
         if waiting >= 3 || now - since > STUCK_NS {
             task.end(1)?;
             task.wait_for(PATIENCE_NS)?;
@@ -150,22 +187,34 @@ fn watch(task: &Task<'_>, at: &impl Fn() -> u64) -> Outcome<End> {
     }
 }
 
-/// Takes all steps, with as many assistants as that takes. Gives how many calls were made, and how many
-/// assistants died and were stuck.
-fn run_steps(seed: u64, steps: u64, kept: Option<(&Object, u64)>) -> Outcome<[u64; 3]> {
+/// Takes all steps, with as many assistants as that takes. Gives how many calls were made, how many of
+/// them succeeded, and how many assistants died and were stuck.
+fn run_steps(seed: u64, steps: u64, kept: Option<(&Object, u64)>) -> Outcome<[u64; 4]> {
     let page = Object::create(PAGE)?;
     let (mut clist, _) = clist_granting(&page, Rights::RW)?;
     if let Some((object, password)) = kept {
-        clist.insert(Capability { address: object.base(), password })?;
+        clist.insert(Capability {
+            address: object.base(),
+            password,
+        })?;
     }
     let apd = apd_of(&[&clist]);
-    let (mut step, mut died, mut stuck, mut made) = (0, 0, 0, 0);
+    let (mut step, mut died, mut stuck, mut made, mut succeeded) = (0, 0, 0, 0, 0);
     while step < steps {
-        page.first::<Progress>()?.set_made(0);
+        let progress = page.first::<Progress>()?;
+        progress.set_made(0);
+        progress.succeeded.store(0, SeqCst);
         let end = steps.min(step + STEPS_EACH);
-        let assignment = Assignment { seed, first: step, end, kept: kept.map_or(0, |(object, _)| object.base()) };
+        let assignment = Assignment {
+            seed,
+            first: step,
+            end,
+            kept: kept.map_or(0, |(object, _)| object.base()),
+        };
         let (reached, how) = run_one(assignment, &page, &apd)?;
-        made += page.first::<Progress>()?.made(reached - step);
+        let made_now = progress.made(reached - step);
+        made += made_now;
+        succeeded += progress.succeeded.load(SeqCst).min(made_now);
         match how {
             End::Done => {}
             End::Died => died += 1,
@@ -176,12 +225,15 @@ fn run_steps(seed: u64, steps: u64, kept: Option<(&Object, u64)>) -> Outcome<[u6
     }
     clist.object().clone().delete()?;
     page.delete()?;
-    Ok([made, died, stuck])
+    Ok([made, succeeded, died, stuck])
 }
 
 /// The bases of all objects that are kept.
 fn kept_now() -> Vec<u64> {
-    system::objects().filter(|info| info.flags & OBJECT_PERSISTENT != 0).map(|info| info.base).collect()
+    system::objects()
+        .filter(|info| info.flags & OBJECT_PERSISTENT != 0)
+        .map(|info| info.base)
+        .collect()
 }
 
 /// Deletes what assistants have kept.
@@ -189,19 +241,36 @@ fn delete_kept(before: &[u64]) -> Outcome {
     let mut clist = Clist::create()?;
     call::apd_insert(0, clist.object().base())?;
     for base in kept_now().into_iter().filter(|base| !before.contains(base)) {
-        clist.insert(Capability { address: base, password: pool::PASSWORD })?;
+        clist.insert(Capability {
+            address: base,
+            password: pool::PASSWORD,
+        })?;
         call::apd_flush()?;
         let deleted = call::obj_delete(base);
-        ensure!(deleted.is_ok(), "an object at {base:#x} was kept and cannot be deleted: {deleted:?}");
+        ensure!(
+            deleted.is_ok(),
+            "an object at {base:#x} was kept and cannot be deleted: {deleted:?}"
+        );
     }
     call::apd_delete(0)?;
     Ok(clist.object().clone().delete()?)
 }
 
+fn tell(what: &str, seed: u64, [made, succeeded, died, stuck]: [u64; 4]) {
+    println!(
+        "{what}: {made} calls under seed {seed:#x}, {succeeded} of them granted; {died} assistants died, {stuck} were stuck"
+    );
+}
+
 /// What must be the same afterwards: threads, domains, objects; and memory, nearly.
 fn figures() -> Outcome<[u64; 4]> {
     let memory = system::memory()?;
-    Ok([system::threads().count() as u64, system::domains().count() as u64, memory.objects, memory.frames - memory.free])
+    Ok([
+        system::threads().count() as u64,
+        system::domains().count() as u64,
+        memory.objects,
+        memory.frames - memory.free,
+    ])
 }
 
 fn calls_at_random(setting: &Setting) -> Outcome {
@@ -211,7 +280,7 @@ fn calls_at_random(setting: &Setting) -> Outcome {
     delete_kept(&kept)?;
     let before = figures()?;
     let known: Vec<u64> = system::objects().map(|info| info.base).collect();
-    let mut total = [0; 3];
+    let mut total = [0; 4];
     let mut round = 0;
     while total[0] < setting.calls {
         let steps = (setting.calls - total[0]).clamp(1_000, 100_000);
@@ -223,10 +292,17 @@ fn calls_at_random(setting: &Setting) -> Outcome {
         delete_kept(&kept)?;
         usable(setting)?;
     }
-    println!("fuzz: {} calls under seed {:#x}; {} assistants died, {} were stuck", total[0], setting.seed, total[1], total[2]);
+    tell("fuzz", setting.seed, total);
+    ensure!(
+        total[1] > total[0] / 20,
+        "nearly all calls are refused: this shows little"
+    );
     let settled = || {
         figures().is_ok_and(|after| {
-            after[0] <= before[0] && after[1] <= before[1] + 2 && after[2] <= before[2] + 4 && after[3] <= before[3] + 128
+            after[0] <= before[0]
+                && after[1] <= before[1] + 2
+                && after[2] <= before[2] + 4
+                && after[3] <= before[3] + 128
         })
     };
     if wait_until("", settled).is_err() {
@@ -235,7 +311,10 @@ fn calls_at_random(setting: &Setting) -> Outcome {
         for info in strange.take(8) {
             println!("fuzz: left: {info:x?}");
         }
-        ensure!(false, "threads, domains, objects and used frames were {before:?} and are {after:?}");
+        ensure!(
+            false,
+            "threads, domains, objects and used frames were {before:?} and are {after:?}"
+        );
     }
     Ok(())
 }
@@ -245,7 +324,10 @@ fn kept_objects(setting: &Setting) -> Outcome {
     let steps = (setting.calls / 250).clamp(200, 4_000);
     let (object, password) = Object::create_with_password(64 * PAGE)?;
     let mut own = Clist::create()?;
-    own.insert(Capability { address: object.base(), password })?;
+    own.insert(Capability {
+        address: object.base(),
+        password,
+    })?;
     call::apd_insert(0, own.object().base())?;
     object.keep()?;
     // The assistants own it by another password, and may not lock us out of it.
@@ -257,11 +339,13 @@ fn kept_objects(setting: &Setting) -> Outcome {
     // One of them may have deleted it, or taken our password from it.
     let base = object.base();
     let _ = object.delete();
-    let [made, died, stuck] = done?;
-    println!("fuzz: {made} calls around a kept object; {died} assistants died, {stuck} were stuck");
+    tell("fuzz around a kept object", setting.seed, done?);
     ensure_eq!(store.damaged, 0);
     system::checkpoint()?;
-    ensure!(call::obj_info(base).is_err(), "the kept object is still there: its owner's password was taken from it");
+    ensure!(
+        call::obj_info(base).is_err(),
+        "the kept object is still there: its owner's password was taken from it"
+    );
     usable(setting)
 }
 

@@ -38,6 +38,7 @@ mod pdx;
 mod semaphores;
 mod store;
 mod system;
+mod tasks;
 mod threads;
 mod vectors;
 
@@ -51,10 +52,12 @@ const GROUPS: &[&[case::Case]] = &[
     apd::CASES,
     pages::CASES,
     threads::CASES,
+    tasks::CASES,
     semaphores::CASES,
     faults::CASES,
     vectors::CASES,
     pdx::CASES,
+    pdx::refusals::CASES,
     console::CASES,
     store::CASES,
     system::CASES,
@@ -62,8 +65,16 @@ const GROUPS: &[&[case::Case]] = &[
 ];
 
 /// All parts that assistants play.
-const ROLES: &[&[case::Role]] =
-    &[assistant::ROLES, faults::ROLES, objects::ROLES, pdx::ROLES, threads::ROLES, system::ROLES, fuzz::ROLES];
+const ROLES: &[&[case::Role]] = &[
+    assistant::ROLES,
+    faults::ROLES,
+    objects::ROLES,
+    pdx::refusals::ROLES,
+    threads::ROLES,
+    tasks::ROLES,
+    system::ROLES,
+    fuzz::ROLES,
+];
 
 rt::entry!(main);
 

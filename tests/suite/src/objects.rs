@@ -55,13 +55,29 @@ fn sizes(_: &Setting) -> Outcome {
     ensure_error!(call::obj_create(0, 0), BadArgument);
     for bytes in [u64::MAX, u64::MAX - PAGE, USER_END, 1 << 60, 1 << 63] {
         let refused = call::obj_create(bytes, 0);
-        ensure!(matches!(refused, Err(Error::NoMemory | Error::BadArgument | Error::LimitReached)), "{bytes:#x} bytes: {refused:x?}");
+        ensure!(
+            matches!(refused, Err(Error::NoMemory | Error::BadArgument | Error::LimitReached)),
+            "{bytes:#x} bytes: {refused:x?}"
+        );
     }
-    for bytes in [1, PAGE - 1, PAGE, PAGE + 1, SLOT - 1, SLOT, SLOT + 1, 5 * SLOT + 3 * PAGE] {
+    for bytes in [
+        1,
+        PAGE - 1,
+        PAGE,
+        PAGE + 1,
+        SLOT - 1,
+        SLOT,
+        SLOT + 1,
+        5 * SLOT + 3 * PAGE,
+    ] {
         let object = Object::create(bytes)?;
         let pages = bytes.div_ceil(PAGE);
         ensure_eq!(object.info()?.bytes, pages * PAGE);
-        ensure!(object.base().is_multiple_of(PAGE) && object.base() >= USER_START && object.base() + pages * PAGE <= USER_END);
+        ensure!(
+            object.base().is_multiple_of(PAGE)
+                && object.base() >= USER_START
+                && object.base() + pages * PAGE <= USER_END
+        );
         arch::store(object.base() + (pages - 1) * PAGE, bytes);
         ensure_eq!(arch::load(object.base() + (pages - 1) * PAGE), bytes);
         object.delete()?;
@@ -80,7 +96,8 @@ fn addresses_are_apart(_: &Setting) -> Outcome {
     }
     for (index, one) in objects.iter().enumerate() {
         for other in &objects[..index] {
-            let apart = one.base() / SLOT > (other.base() + other.bytes() - 1) / SLOT || other.base() / SLOT > (one.base() + one.bytes() - 1) / SLOT;
+            let apart = one.base() / SLOT > (other.base() + other.bytes() - 1) / SLOT
+                || other.base() / SLOT > (one.base() + one.bytes() - 1) / SLOT;
             ensure!(apart, "{:#x} and {:#x} share a slot", one.base(), other.base());
         }
     }
@@ -123,7 +140,10 @@ fn reused_memory_is_zero(_: &Setting) -> Outcome {
         for page in 0..16 {
             for offset in [0, 512, PAGE - 8] {
                 let address = object.base() + page * PAGE + offset;
-                ensure!(arch::load(address) == 0, "round {round}: something is left at {address:#x}");
+                ensure!(
+                    arch::load(address) == 0,
+                    "round {round}: something is left at {address:#x}"
+                );
                 arch::store(address, u64::MAX);
             }
         }
@@ -146,14 +166,27 @@ fn info(_: &Setting) -> Outcome {
     ensure_eq!(before.rights & 15, u64::from(Rights::OWNER.bits()));
     object.grant(Rights::R)?;
     ensure_eq!(object.info()?.capabilities, before.capabilities + 1);
-    let new = ObjectInfo { tag: 77, modified_ns: 12345, created_ns: 1, bytes: 1, base: 1, ..ObjectInfo::default() };
+    let new = ObjectInfo {
+        tag: 77,
+        modified_ns: 12345,
+        created_ns: 1,
+        bytes: 1,
+        base: 1,
+        ..ObjectInfo::default()
+    };
     let old = call::obj_info_change(object.base(), INFO_SET_TAG | INFO_SET_MODIFIED, new)?;
     ensure_eq!(old.tag, 0);
     let now = object.info()?;
-    ensure_eq!((now.tag, now.modified_ns, now.created_ns, now.bytes, now.base), (77, 12345, before.created_ns, 4 * PAGE, object.base()));
+    ensure_eq!(
+        (now.tag, now.modified_ns, now.created_ns, now.bytes, now.base),
+        (77, 12345, before.created_ns, 4 * PAGE, object.base())
+    );
     ensure_error!(call::obj_info_change(object.base(), 1 << 40, new), BadArgument);
     let stack = core::hint::black_box(0_u64);
-    ensure_eq!(call::obj_info(&raw const stack as u64)?.flags & OBJECT_STACK, OBJECT_STACK);
+    ensure_eq!(
+        call::obj_info(&raw const stack as u64)?.flags & OBJECT_STACK,
+        OBJECT_STACK
+    );
     Ok(())
 }
 
@@ -168,10 +201,16 @@ fn info_needs_rights(_: &Setting) -> Outcome {
     ensure!(ask(0)?.is_ok());
     ensure_eq!(arch::load(buffer.base()), object.base());
     ensure_error!(ask(INFO_SET_TAG)?, Protection);
-    ensure_error!(puppet.call(abi::Call::ObjInfo, &[object.base(), 0, object.base()])?, Protection);
+    ensure_error!(
+        puppet.call(abi::Call::ObjInfo, &[object.base(), 0, object.base()])?,
+        Protection
+    );
     for bad in [0, u64::MAX - 7, 1 << 47, buffer.base() + PAGE - 8] {
         let refused = puppet.call(abi::Call::ObjInfo, &[object.base(), 0, bad])?;
-        ensure!(matches!(refused, Err(Error::Protection | Error::BadAddress)), "buffer {bad:#x}: {refused:x?}");
+        ensure!(
+            matches!(refused, Err(Error::Protection | Error::BadAddress)),
+            "buffer {bad:#x}: {refused:x?}"
+        );
     }
     puppet.end()
 }
@@ -188,7 +227,10 @@ fn resize(_: &Setting) -> Outcome {
     ensure_eq!(arch::peek(object.base() + PAGE), None);
     ensure_error!(call::obj_resize(object.base(), 0), BadArgument);
     for bytes in [u64::MAX, 1 << 46, 1 << 62] {
-        ensure!(call::obj_resize(object.base(), bytes).is_err(), "it grew to {bytes:#x} bytes");
+        ensure!(
+            call::obj_resize(object.base(), bytes).is_err(),
+            "it grew to {bytes:#x} bytes"
+        );
     }
     ensure_eq!(object.info()?.bytes, PAGE);
     // Growing beyond its slots works or says why not; either way the object is whole.
@@ -212,7 +254,9 @@ fn resize_drops_content(_: &Setting) -> Outcome {
 /// Makes objects, writes their addresses at the address given, and ends: with a kept one last.
 fn make_objects(numbers: &[u64; 6]) -> u64 {
     for index in 0..numbers[1] {
-        let Ok((base, _)) = call::obj_create(2 * PAGE, numbers[2]) else { return 1 };
+        let Ok((base, _)) = call::obj_create(2 * PAGE, numbers[2]) else {
+            return 1;
+        };
         arch::store(base, index);
         arch::store(numbers[0] + 8 * index, base);
         if index + 1 == numbers[1] && call::keep_object(base).is_err() {
@@ -230,9 +274,17 @@ fn kill_list(_: &Setting) -> Outcome {
     let apd = assistant::apd_of(&[&clist]);
     // Nothing is made between the assistant's end and the look: addresses may be used again at once.
     let mut own = rt::Clist::create()?;
-    run_well("make-objects", &[list.base(), OBJECTS, password], &assistant::confined(&apd), 0)?;
+    run_well(
+        "make-objects",
+        &[list.base(), OBJECTS, password],
+        &assistant::confined(&apd),
+        0,
+    )?;
     let kept = arch::load(list.base() + 8 * (OBJECTS - 1));
-    own.insert(abi::layout::Capability { address: kept, password })?;
+    own.insert(abi::layout::Capability {
+        address: kept,
+        password,
+    })?;
     call::apd_insert(0, own.object().base())?;
     for index in 0..OBJECTS - 1 {
         let base = arch::load(list.base() + 8 * index);
@@ -251,7 +303,10 @@ fn kept_stay(_: &Setting) -> Outcome {
     let (object, password) = Object::create_with_password(PAGE)?;
     arch::store(object.base(), 3);
     let mut clist = rt::Clist::create()?;
-    clist.insert(abi::layout::Capability { address: object.base(), password })?;
+    clist.insert(abi::layout::Capability {
+        address: object.base(),
+        password,
+    })?;
     call::apd_insert(0, clist.object().base())?;
     object.keep()?;
     // Keeping twice is no harm. From now on only the capability counts.
@@ -268,7 +323,10 @@ fn kept_stay(_: &Setting) -> Outcome {
 fn stacks_cannot_be_kept(_: &Setting) -> Outcome {
     let here = core::hint::black_box(0_u64);
     let refused = call::keep_object(&raw const here as u64);
-    ensure!(matches!(refused, Err(Error::NotPersistent | Error::Protection)), "{refused:?}");
+    ensure!(
+        matches!(refused, Err(Error::NotPersistent | Error::Protection)),
+        "{refused:?}"
+    );
     ensure!(call::obj_delete(&raw const here as u64).is_err());
     ensure!(call::obj_resize(&raw const here as u64, PAGE).is_err());
     Ok(())
@@ -315,6 +373,11 @@ fn many(_: &Setting) -> Outcome {
         }
     }
     let after = rt::system::memory()?;
-    ensure!(after.objects <= before.objects + 8, "{} objects before, {} after", before.objects, after.objects);
+    ensure!(
+        after.objects <= before.objects + 8,
+        "{} objects before, {} after",
+        before.objects,
+        after.objects
+    );
     Ok(())
 }

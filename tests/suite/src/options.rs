@@ -34,7 +34,10 @@ pub enum Invocation<'a> {
 impl<'a> Invocation<'a> {
     /// Reads the arguments behind the program's name; the error says what is wrong with them.
     pub fn parse(mut arguments: impl Iterator<Item = &'a str>) -> Result<Self, &'static str> {
-        let mut setting = Setting { seed: Random::at(rt::time::ticks(), 0).word(), calls: CALLS };
+        let mut setting = Setting {
+            seed: Random::at(rt::time::ticks(), 0).word(),
+            calls: CALLS,
+        };
         let (mut only, mut name) = (None, None);
         while let Some(option) = arguments.next() {
             let mut value = || arguments.next().ok_or("an option lacks its value");
@@ -79,11 +82,21 @@ mod tests {
 
     #[test]
     fn every_way_to_start_it_is_understood() {
-        let Ok(Invocation::Suite { only: Some("pdx"), setting }) = parse("--only pdx --seed 0x10 --calls 5") else { panic!() };
+        let Ok(Invocation::Suite {
+            only: Some("pdx"),
+            setting,
+        }) = parse("--only pdx --seed 0x10 --calls 5")
+        else {
+            panic!()
+        };
         assert_eq!((setting.seed, setting.calls), (16, 5));
-        let Ok(Invocation::Case { name: "a/b", setting }) = parse("--case a/b --seed 7") else { panic!() };
+        let Ok(Invocation::Case { name: "a/b", setting }) = parse("--case a/b --seed 7") else {
+            panic!()
+        };
         assert_eq!(setting.seed, 7);
-        let Ok(Invocation::Assistant { role: "end", numbers }) = parse("--assistant end 0xff 2") else { panic!() };
+        let Ok(Invocation::Assistant { role: "end", numbers }) = parse("--assistant end 0xff 2") else {
+            panic!()
+        };
         assert_eq!(numbers, [255, 2, 0, 0, 0, 0]);
         for wrong in ["--seed", "--seed x", "--what", "--assistant", "--assistant end x"] {
             assert!(parse(wrong).is_err(), "{wrong}");

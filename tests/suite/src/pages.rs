@@ -74,7 +74,10 @@ fn copy_both_directions(_: &Setting) -> Outcome {
     ensure_eq!(arch::load(to.base() + PAGE), 101);
     arch::store(from.base(), 3);
     arch::store(to.base() + PAGE, 4);
-    ensure_eq!([from.base(), to.base(), from.base() + PAGE, to.base() + PAGE].map(arch::load), [3, 1, 2, 4]);
+    ensure_eq!(
+        [from.base(), to.base(), from.base() + PAGE, to.base() + PAGE].map(arch::load),
+        [3, 1, 2, 4]
+    );
     copy_pages(to.base(), from.base(), 2)?;
     ensure_eq!([from.base(), from.base() + PAGE].map(arch::load), [1, 4]);
     to.delete()?;
@@ -98,7 +101,10 @@ fn copy_within(_: &Setting) -> Outcome {
     copy_pages(object.base(), object.base() + 3 * PAGE, 3)?;
     ensure!((0..6).all(|page| holds(&object, page, 100 + page % 3)));
     for (from, to, pages) in [(0, 1, 2), (1, 0, 2), (0, 0, 1)] {
-        ensure_error!(copy_pages(object.base() + from * PAGE, object.base() + to * PAGE, pages), BadArgument);
+        ensure_error!(
+            copy_pages(object.base() + from * PAGE, object.base() + to * PAGE, pages),
+            BadArgument
+        );
     }
     Ok(())
 }
@@ -109,7 +115,10 @@ fn copy_refusals(_: &Setting) -> Outcome {
     ensure_error!(copy_pages(from.base(), to.base() + 8, 1), BadArgument);
     for pages in [3, 1 << 40, u64::MAX, 1 << 52] {
         let refused = copy_pages(from.base(), to.base(), pages);
-        ensure!(matches!(refused, Err(Error::BadAddress | Error::BadArgument)), "{pages:#x} pages: {refused:?}");
+        ensure!(
+            matches!(refused, Err(Error::BadAddress | Error::BadArgument)),
+            "{pages:#x} pages: {refused:?}"
+        );
     }
     for bad in [0, 1 << 47, !(PAGE - 1), abi::address::USER_END] {
         ensure_error!(copy_pages(bad, to.base(), 1), BadAddress);
@@ -135,10 +144,14 @@ fn copies_of_copies(setting: &Setting) -> Outcome {
     for index in 0..OBJECTS {
         objects.push(filled(PAGES, 1000 * (index as u64 + 1))?);
     }
-    let mut model: alloc::vec::Vec<[u64; PAGES as usize]> =
-        (0..OBJECTS as u64).map(|index| core::array::from_fn(|page| 1000 * (index + 1) + page as u64)).collect();
+    let mut model: alloc::vec::Vec<[u64; PAGES as usize]> = (0..OBJECTS as u64)
+        .map(|index| core::array::from_fn(|page| 1000 * (index + 1) + page as u64))
+        .collect();
     for step in 0..500 {
-        let (a, b) = (random.below(OBJECTS as u64) as usize, random.below(OBJECTS as u64) as usize);
+        let (a, b) = (
+            random.below(OBJECTS as u64) as usize,
+            random.below(OBJECTS as u64) as usize,
+        );
         let (page, other) = (random.below(PAGES), random.below(PAGES));
         let (place, other_place) = (objects[a].base() + page * PAGE, objects[b].base() + other * PAGE);
         if random.one_in(2) && place != other_place {
@@ -151,7 +164,10 @@ fn copies_of_copies(setting: &Setting) -> Outcome {
         }
         let (c, third) = (random.below(OBJECTS as u64) as usize, random.below(PAGES));
         let expected = model[c][third as usize];
-        ensure!(holds(&objects[c], third, expected), "step {step}: object {c}, page {third} does not hold {expected}");
+        ensure!(
+            holds(&objects[c], third, expected),
+            "step {step}: object {c}, page {third} does not hold {expected}"
+        );
     }
     for (object, pages) in objects.iter().zip(&model) {
         for (page, word) in pages.iter().enumerate() {
@@ -198,7 +214,10 @@ fn limits(_: &Setting) -> Outcome {
     ] {
         call::page_limit(page, 1, rights.bits().into())?;
         let found = (arch::peek(page).is_some(), arch::poke(page, 0xc3), arch::fetch(page));
-        ensure!(found == (read, write, execute), "limited to {rights}, the accesses are {found:?}");
+        ensure!(
+            found == (read, write, execute),
+            "limited to {rights}, the accesses are {found:?}"
+        );
         // The pages beside it are as they were, and so is one that is not yet there.
         ensure!(arch::poke(object.base(), 1) && arch::poke(page + PAGE, 1));
     }
@@ -267,7 +286,10 @@ fn unmap_zero(_: &Setting) -> Outcome {
     ensure_eq!(puppet.peek(object.base())?, Some(100));
     unmap(object.base(), 1, UNMAP_ZERO)?;
     ensure_eq!(puppet.peek(object.base())?, Some(0));
-    ensure_error!(puppet.call(Call::PageUnMap, &[object.base(), 1, UNMAP_ZERO])?, Protection);
+    ensure_error!(
+        puppet.call(Call::PageUnMap, &[object.base(), 1, UNMAP_ZERO])?,
+        Protection
+    );
     puppet.end()
 }
 
@@ -299,6 +321,9 @@ fn flush_needs_keeping(_: &Setting) -> Outcome {
     ensure!(call::page_flush(0, 1).is_err());
     let here = core::hint::black_box(0_u64);
     let answer = call::page_flush(&raw const here as u64 & !(PAGE - 1), 1);
-    ensure!(matches!(answer, Ok(()) | Err(Error::NotPersistent | Error::Protection)), "{answer:?}");
+    ensure!(
+        matches!(answer, Ok(()) | Err(Error::NotPersistent | Error::Protection)),
+        "{answer:?}"
+    );
     Ok(())
 }

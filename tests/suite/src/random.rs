@@ -41,10 +41,12 @@ mod tests {
 
     #[test]
     fn steps_repeat_and_differ() {
-        let words = |index| [0; 4].map(|_| 0_u64).map({
-            let mut random = Random::at(7, index);
-            move |_| random.word()
-        });
+        let words = |index| {
+            [0; 4].map(|_| 0_u64).map({
+                let mut random = Random::at(7, index);
+                move |_| random.word()
+            })
+        };
         assert_eq!(words(3), words(3));
         assert_ne!(words(3), words(4));
         let mut random = Random::at(0, 0);

@@ -2,11 +2,11 @@
 
 use alloc::format;
 
-use rt::{println, task::Options};
+use rt::{println, system, task::Options};
 
 use crate::{
-    assistant::{PATIENCE_NS, program},
-    case::{Case, Outcome, Role, Setting},
+    assistant::{PATIENCE_NS, program, wait_until},
+    case::{Case, Failure, Outcome, Role, Setting},
 };
 
 /// Status of a case that failed and has said why.
@@ -18,7 +18,13 @@ const STATUS_UNKNOWN: u64 = 2;
 pub fn run_all(groups: &[&[Case]], only: Option<&str>, setting: Setting) -> u64 {
     println!("suite: seed {:#x}", setting.seed);
     let (mut passed, mut failed) = (0_u64, 0_u64);
-    for case in groups.iter().copied().flatten().filter(|case| only.is_none_or(|only| case.name.starts_with(only))) {
+    let mut before = None;
+    for case in groups
+        .iter()
+        .copied()
+        .flatten()
+        .filter(|case| only.is_none_or(|only| case.name.starts_with(only)))
+    {
         match run_apart(case, &setting) {
             Ok(true) => {
                 println!("ok {}", case.name);
@@ -27,6 +33,22 @@ pub fn run_all(groups: &[&[Case]], only: Option<&str>, setting: Setting) -> u64 
             Ok(false) => failed += 1,
             Err(why) => {
                 println!("FAILED {}: {why} (seed {:#x})", case.name, setting.seed);
+                failed += 1;
+            }
+        }
+        // The first case has made resident what all of them need.
+        before = before.or_else(|| figures().ok());
+    }
+    if only.is_none()
+        && let Some(before) = before
+    {
+        match balance(before) {
+            Ok(()) => {
+                println!("ok {BALANCE}");
+                passed += 1;
+            }
+            Err(why) => {
+                println!("FAILED {BALANCE}: {why} (seed {:#x})", setting.seed);
                 failed += 1;
             }
         }
@@ -39,6 +61,39 @@ pub fn run_all(groups: &[&[Case]], only: Option<&str>, setting: Setting) -> u64 
     u64::from(failed != 0)
 }
 
+/// What all cases together must leave as it was.
+const BALANCE: &str = "suite/nothing-is-left";
+/// Frames that may have been taken for good: pages read from the disk, tables that grew.
+const FRAMES_SLACK: u64 = 256;
+
+/// Threads, domains, active objects, frames in use.
+fn figures() -> Outcome<[u64; 4]> {
+    let memory = system::memory()?;
+    let used = memory.frames - memory.free;
+    Ok([
+        system::threads().count() as u64,
+        system::domains().count() as u64,
+        memory.objects,
+        used,
+    ])
+}
+
+/// Waits until everything is as before.
+fn balance(before: [u64; 4]) -> Outcome {
+    let [threads, domains, objects, used] = before;
+    let settled = || {
+        figures().is_ok_and(|after| {
+            after[0] <= threads && after[1] <= domains && after[2] <= objects + 8 && after[3] <= used + FRAMES_SLACK
+        })
+    };
+    wait_until("", settled).or_else(|_| {
+        let after = figures()?;
+        Err(Failure::new(format_args!(
+            "threads, domains, objects and used frames were {before:?} and are {after:?}"
+        )))
+    })
+}
+
 /// Runs a case in a task of its own. False if it failed and has said why.
 fn run_apart(case: &Case, setting: &Setting) -> Outcome<bool> {
     let (seed, calls) = (format!("{:#x}", setting.seed), format!("{}", setting.calls));
@@ -48,20 +103,22 @@ fn run_apart(case: &Case, setting: &Setting) -> Outcome<bool> {
         Err(abi::Error::TimedOut) => {
             task.end(1)?;
             task.wait_for(PATIENCE_NS)?;
-            return Err(crate::case::Failure::new(format_args!("it did not end within {} ms", case.limit_ms)));
+            return Err(Failure::new(format_args!("it did not end within {} ms", case.limit_ms)));
         }
         ended => ended?,
     };
     match shown.report.status {
         0 => Ok(true),
         STATUS_FAILED => Ok(false),
-        _ => Err(crate::case::Failure::new(format_args!("{shown}"))),
+        _ => Err(Failure::new(format_args!("{shown}"))),
     }
 }
 
 /// Runs a case in this task; gives the status of the program.
 pub fn run_case(groups: &[&[Case]], name: &str, setting: &Setting) -> u64 {
-    let Some(case) = groups.iter().copied().flatten().find(|case| case.name == name) else { return STATUS_UNKNOWN };
+    let Some(case) = groups.iter().copied().flatten().find(|case| case.name == name) else {
+        return STATUS_UNKNOWN;
+    };
     match (case.run)(setting) {
         Ok(()) => 0,
         Err(why) => {
@@ -73,6 +130,8 @@ pub fn run_case(groups: &[&[Case]], name: &str, setting: &Setting) -> u64 {
 
 /// Plays a part; gives the status of the program.
 pub fn play(roles: &[&[Role]], name: &str, numbers: &[u64; 6]) -> u64 {
-    let Some(role) = roles.iter().copied().flatten().find(|role| role.name == name) else { return STATUS_UNKNOWN };
+    let Some(role) = roles.iter().copied().flatten().find(|role| role.name == name) else {
+        return STATUS_UNKNOWN;
+    };
     (role.play)(numbers)
 }

@@ -2,11 +2,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
-use abi::{
-    Call, Error, Rights,
-    address::PAGE,
-    layout::FOREVER,
-};
+use abi::{Call, Error, Rights, address::PAGE, layout::FOREVER};
 use rt::{
     Object, call,
     sync::{Mutex, Semaphore},
@@ -68,7 +64,10 @@ fn count(_: &Setting) -> Outcome {
 fn wait_and_signal(_: &Setting) -> Outcome {
     static STEPS: AtomicU64 = AtomicU64::new(0);
     let object = place()?;
-    let (go, done) = (Semaphore::create(object.base(), 0)?, Semaphore::create(object.base() + 16, 0)?);
+    let (go, done) = (
+        Semaphore::create(object.base(), 0)?,
+        Semaphore::create(object.base() + 16, 0)?,
+    );
     let worker = thread::spawn(move || {
         for _ in 0..200 {
             if go.wait().is_err() {
@@ -126,14 +125,19 @@ fn several_waiters(_: &Setting) -> Outcome {
         ensure_eq!(waiter.join_status()?, 0);
     }
     // First come, first served.
-    ensure_eq!([0, 1, 2, 3].map(|index: usize| PLACES[index].load(SeqCst)), [1, 2, 3, 4]);
+    ensure_eq!(
+        [0, 1, 2, 3].map(|index: usize| PLACES[index].load(SeqCst)),
+        [1, 2, 3, 4]
+    );
     Ok(())
 }
 
 fn waiters_of(semaphore: Semaphore) -> Outcome<alloc::vec::Vec<thread::Thread>> {
     let mut waiters = alloc::vec::Vec::new();
     for _ in 0..3 {
-        waiters.push(thread::spawn(move || semaphore.wait().map_or_else(|error| error as u64, |()| 0))?);
+        waiters.push(thread::spawn(move || {
+            semaphore.wait().map_or_else(|error| error as u64, |()| 0)
+        })?);
     }
     rt::time::sleep_ms(5)?;
     Ok(waiters)
@@ -196,7 +200,10 @@ fn refusals(_: &Setting) -> Outcome {
         for address in [0, 1 << 47, u64::MAX, abi::address::USER_END] {
             let refused = stranger.call(call, &[address, 0])?;
             ensure!(
-                matches!(refused, Err(Error::Protection | Error::BadAddress | Error::NoSuchSemaphore | Error::BadArgument)),
+                matches!(
+                    refused,
+                    Err(Error::Protection | Error::BadAddress | Error::NoSuchSemaphore | Error::BadArgument)
+                ),
                 "{call:?} at {address:#x}: {refused:?}"
             );
         }
@@ -260,7 +267,10 @@ fn changed(_: &Setting) -> Outcome {
     ensure_error!(call::address_wait(address_of(&word), 0, 0), Changed);
     // The word has 32 bits; what is expected beyond them can never be there.
     let refused = call::address_wait(address_of(&word), 1 << 32 | 5, 1000);
-    ensure!(matches!(refused, Err(Error::Changed | Error::BadArgument | Error::TimedOut)), "{refused:?}");
+    ensure!(
+        matches!(refused, Err(Error::Changed | Error::BadArgument | Error::TimedOut)),
+        "{refused:?}"
+    );
     Ok(())
 }
 
@@ -278,7 +288,9 @@ fn wake_counts(_: &Setting) -> Outcome {
     static WORD: AtomicU32 = AtomicU32::new(0);
     let mut waiters = alloc::vec::Vec::new();
     for _ in 0..5 {
-        waiters.push(thread::spawn(|| call::address_wait(address_of(&WORD), 0, FOREVER).map_or_else(|error| error as u64, |()| 0))?);
+        waiters.push(thread::spawn(|| {
+            call::address_wait(address_of(&WORD), 0, FOREVER).map_or_else(|error| error as u64, |()| 0)
+        })?);
     }
     rt::time::sleep_ms(10)?;
     ensure_eq!(call::address_wake(address_of(&WORD), 0)?, 0);
@@ -298,7 +310,10 @@ fn address_refusals(_: &Setting) -> Outcome {
     ensure_error!(puppet.call(Call::AddressWake, &[object.base(), 1])?, Protection);
     puppet.end()?;
     for address in [0, 1 << 47, u64::MAX - 3, abi::address::USER_END] {
-        ensure!(call::address_wait(address, 0, 0).is_err() && call::address_wake(address, 1).is_err(), "{address:#x} is waited on");
+        ensure!(
+            call::address_wait(address, 0, 0).is_err() && call::address_wake(address, 1).is_err(),
+            "{address:#x} is waited on"
+        );
     }
     for offset in [1, 2, 3, PAGE - 2] {
         ensure_error!(call::address_wait(object.base() + offset, 0, 0), BadArgument);

@@ -40,10 +40,17 @@ impl Kept {
     fn new(pages: u64) -> Outcome<Self> {
         let (object, password) = Object::create_with_password(pages * PAGE)?;
         let mut clist = Clist::create()?;
-        clist.insert(Capability { address: object.base(), password })?;
+        clist.insert(Capability {
+            address: object.base(),
+            password,
+        })?;
         call::apd_insert(0, clist.object().base())?;
         object.keep()?;
-        Ok(Self { object: Some(object), clist, password })
+        Ok(Self {
+            object: Some(object),
+            clist,
+            password,
+        })
     }
 
     fn base(&self) -> u64 {
@@ -69,7 +76,9 @@ impl Drop for Kept {
 }
 
 fn unmap(page: u64, pages: u64, disposition: u64) -> abi::error::Result<()> {
-    arch::system_call(Call::PageUnMap as u64, [page, pages, disposition, 0, 0, 0]).result().map(|_| ())
+    arch::system_call(Call::PageUnMap as u64, [page, pages, disposition, 0, 0, 0])
+        .result()
+        .map(|_| ())
 }
 
 fn keep_and_flush(_: &Setting) -> Outcome {
@@ -78,7 +87,10 @@ fn keep_and_flush(_: &Setting) -> Outcome {
         arch::store(kept.page(page), 100 + page);
     }
     call::page_flush(kept.base(), 8)?;
-    ensure_eq!(call::obj_info(kept.base())?.flags & OBJECT_PERSISTENT, OBJECT_PERSISTENT);
+    ensure_eq!(
+        call::obj_info(kept.base())?.flags & OBJECT_PERSISTENT,
+        OBJECT_PERSISTENT
+    );
     for round in 0..20 {
         arch::store(kept.page(2), round);
         call::page_flush(kept.page(2), 1)?;
@@ -157,7 +169,10 @@ fn written_while_saved(setting: &Setting) -> Outcome {
         }
         let seen = random.below(PAGES);
         let found = (arch::load(kept.page(seen)), arch::load(kept.page(seen) + PAGE - 8));
-        ensure!(found == (model[seen as usize], model[seen as usize]), "step {step}: page {seen} holds {found:?}");
+        ensure!(
+            found == (model[seen as usize], model[seen as usize]),
+            "step {step}: page {seen} holds {found:?}"
+        );
     }
     kept.delete()
 }

@@ -24,22 +24,44 @@ pub const CASES: &[Case] = &[
     case("accounts/pages", pages),
     case("accounts/objects", objects),
     case("accounts/all-memory", all_memory),
-    Case { limit_ms: 60_000, ..case("system/memory-balance", memory_balance) },
+    Case {
+        limit_ms: 60_000,
+        ..case("system/memory-balance", memory_balance)
+    },
 ];
 
 /// The parts.
-pub const ROLES: &[Role] = &[role("exhaust-pages", exhaust_pages), role("exhaust-objects", exhaust_objects), role("churn", churn)];
+pub const ROLES: &[Role] = &[
+    role("exhaust-pages", exhaust_pages),
+    role("exhaust-objects", exhaust_objects),
+    role("churn", churn),
+];
 
 fn topics(_: &Setting) -> Outcome {
     let memory = system::memory()?;
-    ensure!(memory.frames > 1000 && memory.free < memory.frames && memory.free > 0, "{memory:?}");
-    ensure!(memory.kernel > 0 && memory.object_pages > 0 && memory.tables > 0 && memory.objects > 3, "{memory:?}");
-    ensure!(memory.kernel + memory.free + memory.tables <= memory.frames, "{memory:?}");
+    ensure!(
+        memory.frames > 1000 && memory.free < memory.frames && memory.free > 0,
+        "{memory:?}"
+    );
+    ensure!(
+        memory.kernel > 0 && memory.object_pages > 0 && memory.tables > 0 && memory.objects > 3,
+        "{memory:?}"
+    );
+    ensure!(
+        memory.kernel + memory.free + memory.tables <= memory.frames,
+        "{memory:?}"
+    );
     let store = system::store()?;
-    ensure!(store.blocks > 0 && store.free <= store.blocks && store.objects >= 3, "{store:?}");
+    ensure!(
+        store.blocks > 0 && store.free <= store.blocks && store.objects >= 3,
+        "{store:?}"
+    );
     ensure_eq!(store.damaged, 0);
     let boot = system::boot()?;
-    ensure!(boot.processors >= 1 && boot.ticks_per_us > 0 && boot.script <= 1 && boot.clean <= 1, "{boot:?}");
+    ensure!(
+        boot.processors >= 1 && boot.ticks_per_us > 0 && boot.script <= 1 && boot.clean <= 1,
+        "{boot:?}"
+    );
     let mut words = [0; call::REPORT_WORDS];
     for topic in [TOPIC_OBJECT + 1, 100, u64::MAX] {
         ensure_error!(call::system_info(topic, 0, &mut words), BadArgument);
@@ -49,16 +71,27 @@ fn topics(_: &Setting) -> Outcome {
 
 fn lists(_: &Setting) -> Outcome {
     let own = call::thread_info(0)?;
-    ensure_eq!(system::threads().filter(|report| report.thread == own.thread && report.task == own.task).count(), 1);
+    ensure_eq!(
+        system::threads()
+            .filter(|report| report.thread == own.thread && report.task == own.task)
+            .count(),
+        1
+    );
     ensure!(system::domains().any(|report| report.domain == own.domain && report.task == own.task));
     let object = Object::create(3 * PAGE)?;
     let listed = system::objects().find(|info| info.base == object.base());
     ensure_eq!(listed.map(|info| info.bytes), Some(3 * PAGE));
     let bases: alloc::vec::Vec<u64> = system::objects().map(|info| info.base).collect();
-    ensure!(bases.windows(2).all(|pair| pair[0] < pair[1]), "objects are not in order");
+    ensure!(
+        bases.windows(2).all(|pair| pair[0] < pair[1]),
+        "objects are not in order"
+    );
     let mut words = [0; call::REPORT_WORDS];
     for topic in 3..=TOPIC_OBJECT {
-        ensure!(call::system_info(topic, u64::MAX, &mut words).is_err(), "topic {topic} has an entry at the end of all numbers");
+        ensure!(
+            call::system_info(topic, u64::MAX, &mut words).is_err(),
+            "topic {topic} has an entry at the end of all numbers"
+        );
     }
     Ok(())
 }
@@ -83,7 +116,10 @@ fn clock(_: &Setting) -> Outcome {
     rt::time::sleep_ms(50)?;
     let (ns, ticks) = (call::clock_read()?.0 - ns, rt::time::ticks() - ticks);
     let by_ticks = ticks * 1000 / system::boot()?.ticks_per_us.max(1);
-    ensure!(ns.abs_diff(by_ticks) < ns / 4, "{ns} ns by the clock, {by_ticks} ns by the counter");
+    ensure!(
+        ns.abs_diff(by_ticks) < ns / 4,
+        "{ns} ns by the clock, {by_ticks} ns by the counter"
+    );
     Ok(())
 }
 
@@ -106,7 +142,10 @@ fn control_refusals(_: &Setting) -> Outcome {
     }
     // A power-off with an outcome that there is not must not happen.
     for outcome in [0, 1, 0x12, 0x13, 0x110, u64::MAX] {
-        ensure_error!(call::system_control(abi::layout::CONTROL_POWER_OFF, outcome), BadArgument);
+        ensure_error!(
+            call::system_control(abi::layout::CONTROL_POWER_OFF, outcome),
+            BadArgument
+        );
     }
     Ok(())
 }
@@ -136,21 +175,39 @@ fn pages(_: &Setting) -> Outcome {
     // The image counts too, so the least of these is just above it.
     let image = rt::pdx::own_image().map_or(0, |(_, bytes)| bytes / PAGE);
     for limit_pages in [image + 80, image + 500, image + 3000] {
-        let report = run("exhaust-pages", &[], &Options { limit_pages, ..Options::default() })?;
+        let report = run(
+            "exhaust-pages",
+            &[],
+            &Options {
+                limit_pages,
+                ..Options::default()
+            },
+        )?;
         ensure_eq!(report.exception, EXCEPTION_RESOURCE);
         ensure!(report.address != 0 && report.instruction != 0, "{report:x?}");
     }
-    wait_until("its memory is free again", || system::memory().is_ok_and(|memory| memory.free + 64 >= free))
+    wait_until("its memory is free again", || {
+        system::memory().is_ok_and(|memory| memory.free + 64 >= free)
+    })
 }
 
 fn objects(_: &Setting) -> Outcome {
     let before = system::memory()?;
-    let options = Options { limit_pages: 3000, ..Options::default() };
+    let options = Options {
+        limit_pages: 3000,
+        ..Options::default()
+    };
     let refused = run("exhaust-objects", &[0], &options)?;
-    ensure!(refused.status == Error::LimitReached as u64 || refused.status == Error::NoMemory as u64, "{refused:x?}");
+    ensure!(
+        refused.status == Error::LimitReached as u64 || refused.status == Error::NoMemory as u64,
+        "{refused:x?}"
+    );
     // With pages, either the account of objects or that of pages is used up first.
     let report = run("exhaust-objects", &[1], &options)?;
-    ensure!(report.exception == EXCEPTION_RESOURCE || report.status == Error::LimitReached as u64, "{report:x?}");
+    ensure!(
+        report.exception == EXCEPTION_RESOURCE || report.status == Error::LimitReached as u64,
+        "{report:x?}"
+    );
     wait_until("its objects are gone", || {
         system::memory().is_ok_and(|memory| memory.objects <= before.objects + 4 && memory.free + 128 >= before.free)
     })
@@ -163,23 +220,33 @@ fn all_memory(_: &Setting) -> Outcome {
     let report = report_of(&task, 15_000_000_000)?;
     ensure_eq!(report.exception, EXCEPTION_RESOURCE);
     ensure!(run("end", &[3], &Options::default())?.status == 3);
-    wait_until("its memory is free again", || system::memory().is_ok_and(|memory| memory.free + 64 >= before.free))
+    wait_until("its memory is free again", || {
+        system::memory().is_ok_and(|memory| memory.free + 64 >= before.free)
+    })
 }
 
 /// A bit of everything, left as it is for the system to clean up.
 fn churn(_: &[u64; 6]) -> u64 {
-    let Ok(image) = rt::pdx::own_image().ok_or(()) else { return 1 };
+    let Ok(image) = rt::pdx::own_image().ok_or(()) else {
+        return 1;
+    };
     for round in 0..30 {
-        let Ok(object) = Object::create(20 * PAGE) else { return 2 };
+        let Ok(object) = Object::create(20 * PAGE) else {
+            return 2;
+        };
         for page in 0..20 {
             arch::store(object.base() + page * PAGE, page);
         }
-        let Ok(clone) = Object::clone_of(object.base(), object.bytes(), PAGE) else { return 3 };
+        let Ok(clone) = Object::clone_of(object.base(), object.bytes(), PAGE) else {
+            return 3;
+        };
         arch::store(clone.base(), 1);
         if call::sem_create(object.base() + 8 * round, round).is_err() {
             return 4;
         }
-        let Ok(thread) = rt::thread::spawn(move || round) else { return 5 };
+        let Ok(thread) = rt::thread::spawn(move || round) else {
+            return 5;
+        };
         if round % 2 == 0 && thread.join_status() != Ok(round) {
             return 6;
         }
@@ -204,13 +271,22 @@ fn churn(_: &[u64; 6]) -> u64 {
 fn memory_balance(_: &Setting) -> Outcome {
     let figures = || -> Outcome<[u64; 5]> {
         let memory = system::memory()?;
-        Ok([memory.free, memory.tables, memory.objects, system::threads().count() as u64, system::domains().count() as u64])
+        Ok([
+            memory.free,
+            memory.tables,
+            memory.objects,
+            system::threads().count() as u64,
+            system::domains().count() as u64,
+        ])
     };
     // The first round fills what the system keeps for the next task.
     let mut before = [0; 5];
     for round in 0..8 {
         let report = run("churn", &[], &Options::default())?;
-        ensure!(report.exception == 0 && report.status == 0, "round {round}: {report:x?}");
+        ensure!(
+            report.exception == 0 && report.status == 0,
+            "round {round}: {report:x?}"
+        );
         let killed = start("churn", &[], &Options::default())?;
         rt::time::sleep_ms(1 + round)?;
         killed.end(0)?;
@@ -221,12 +297,21 @@ fn memory_balance(_: &Setting) -> Outcome {
         }
     }
     wait_until("the memory is as before", || {
-        let Ok([free, tables, objects, threads, domains]) = figures() else { return false };
-        free + 32 >= before[0] && tables <= before[1] + 16 && objects <= before[2] + 2 && threads <= before[3] && domains <= before[4] + 1
+        let Ok([free, tables, objects, threads, domains]) = figures() else {
+            return false;
+        };
+        free + 32 >= before[0]
+            && tables <= before[1] + 16
+            && objects <= before[2] + 2
+            && threads <= before[3]
+            && domains <= before[4] + 1
     })
     .or_else(|why| {
         let after = figures()?;
-        ensure!(false, "{why}: free, tables, objects, threads, domains were {before:?}, are {after:?}");
+        ensure!(
+            false,
+            "{why}: free, tables, objects, threads, domains were {before:?}, are {after:?}"
+        );
         Ok(())
     })
 }

@@ -6,19 +6,18 @@ use abi::{
     Call, Error, Rights,
     address::PAGE,
     layout::{
-        EXCEPTION_KILL, EXCEPTION_PROTECTION, EXCEPTION_RESOURCE, FOREVER, PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN,
-        STATUS_SYSTEM, THREAD_ENDED, THREAD_RUNNING, THREAD_SLEEPING,
+        EXCEPTION_KILL, EXCEPTION_PROTECTION, FOREVER, PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, STATUS_SYSTEM,
+        THREAD_ENDED, THREAD_RUNNING, THREAD_SLEEPING,
     },
 };
 use rt::{
     Object, call,
-    task::Options,
     thread::{self, Thread},
 };
 
 use crate::{
     arch,
-    assistant::{PATIENCE_NS, PRIORITY_LOW, Puppet, clist_granting, confined, apd_of, report_of, run, start, wait_until},
+    assistant::{PATIENCE_NS, Puppet, apd_of, clist_granting, confined, start, wait_until},
     case::{Case, Outcome, Role, Setting, case, ensure, ensure_eq, ensure_error, role},
 };
 
@@ -40,16 +39,11 @@ pub const CASES: &[Case] = &[
     case("threads/limit", limit),
     case("threads/foreign", foreign),
     case("threads/fault-of-one", fault_of_one),
-    case("threads/stacks-begin-zero", stacks_begin_zero),
-    case("tasks/status-and-arguments", status_and_arguments),
-    case("tasks/ended-by-parent", ended_by_parent),
-    case("tasks/ends-with-first-thread", ends_with_first_thread),
-    case("tasks/image-goes-with-it", image_goes_with_it),
-    case("tasks/bad-arguments", bad_task_arguments),
+    case("threads/deep-stacks", deep_stacks),
 ];
 
 /// The parts.
-pub const ROLES: &[Role] = &[role("start-threads", start_threads), role("fault-beside-a-thread", fault_beside_a_thread)];
+pub const ROLES: &[Role] = &[role("start-threads", start_threads)];
 
 rt::thread_entry!(end_with, end_with_status);
 fn end_with_status(status: u64) -> u64 {
@@ -61,7 +55,7 @@ fn sleep_and_end(ms: u64) -> u64 {
     u64::from(rt::time::sleep_ms(ms).is_err())
 }
 
-rt::thread_entry!(spin_entry, spin);
+rt::thread_entry!(pub spin_entry, spin);
 fn spin(address: u64) -> u64 {
     loop {
         if address != 0 {
@@ -85,7 +79,10 @@ fn create_and_wait(_: &Setting) -> Outcome {
         let thread = new(end_with(), status)?;
         ensure!(thread.id() != 0 && thread.id() != call::thread_my_id());
         let report = thread.join()?;
-        ensure_eq!((report.thread, report.status, report.exception), (thread.id(), status, 0));
+        ensure_eq!(
+            (report.thread, report.status, report.exception),
+            (thread.id(), status, 0)
+        );
         ensure_error!(thread.join(), NoSuchThread);
     }
     let total = alloc::sync::Arc::new(AtomicU64::new(0));
@@ -154,7 +151,9 @@ fn sleep_and_resume(_: &Setting) -> Outcome {
     let slept = rt::time::since_boot_ns() - before;
     ensure!(slept >= 19_000_000, "20 ms of sleep took {slept} ns");
     let sleeper = new(sleep_entry(), 100_000)?;
-    wait_until("it sleeps", || call::thread_info(sleeper.id()).is_ok_and(|info| info.state == THREAD_SLEEPING))?;
+    wait_until("it sleeps", || {
+        call::thread_info(sleeper.id()).is_ok_and(|info| info.state == THREAD_SLEEPING)
+    })?;
     sleeper.resume()?;
     let report = call::thread_wait(sleeper.id(), PATIENCE_NS)?;
     ensure_eq!(report.exception, 0);
@@ -191,10 +190,15 @@ fn suspend(_: &Setting) -> Outcome {
 fn preemption(_: &Setting) -> Outcome {
     // Two that never rest, beside this one: all three get on.
     let objects = [Object::create(PAGE)?, Object::create(PAGE)?];
-    let threads = [new(spin_entry(), objects[0].base())?, new(spin_entry(), objects[1].base())?];
+    let threads = [
+        new(spin_entry(), objects[0].base())?,
+        new(spin_entry(), objects[1].base())?,
+    ];
     for _ in 0..3 {
         let before = [0, 1].map(|index: usize| arch::load(objects[index].base()));
-        wait_until("both get on", || (0..2).all(|index| arch::load(objects[index].base()) > before[index]))?;
+        wait_until("both get on", || {
+            (0..2).all(|index| arch::load(objects[index].base()) > before[index])
+        })?;
     }
     let times = threads.map(|thread| call::thread_info(thread.id()).map_or(0, |info| info.time_ns));
     ensure!(times[0] > 0 && times[1] > 0, "processor times are {times:?}");
@@ -252,14 +256,22 @@ fn info(_: &Setting) -> Outcome {
     ensure_eq!(own.depth, 0);
     ensure!(own.task != 0 && own.parent != 0);
     let child = new(end_with(), 1)?;
-    wait_until("it has ended", || call::thread_info(child.id()).is_ok_and(|info| info.state == THREAD_ENDED))?;
+    wait_until("it has ended", || {
+        call::thread_info(child.id()).is_ok_and(|info| info.state == THREAD_ENDED)
+    })?;
     let report = call::thread_info(child.id())?;
-    ensure_eq!((report.thread, report.task, report.parent), (child.id(), own.task, own.thread));
+    ensure_eq!(
+        (report.thread, report.task, report.parent),
+        (child.id(), own.task, own.thread)
+    );
     child.join()?;
     ensure_error!(call::thread_info(child.id()), NoSuchThread);
     for buffer in [0, 1 << 47, u64::MAX, abi::address::USER_END - 8] {
         let answer = arch::system_call(Call::ThreadInfo as u64, [0, buffer, 0, 0, 0, 0]).result();
-        ensure!(matches!(answer, Err(Error::Protection | Error::BadAddress)), "buffer {buffer:#x}: {answer:?}");
+        ensure!(
+            matches!(answer, Err(Error::Protection | Error::BadAddress)),
+            "buffer {buffer:#x}: {answer:?}"
+        );
     }
     Ok(())
 }
@@ -268,7 +280,11 @@ fn stale_identifiers(_: &Setting) -> Outcome {
     let mut old = alloc::vec::Vec::new();
     for round in 0..600 {
         let thread = new(end_with(), round)?;
-        ensure!(!old.contains(&thread.id()), "round {round}: {:#x} was given before", thread.id());
+        ensure!(
+            !old.contains(&thread.id()),
+            "round {round}: {:#x} was given before",
+            thread.id()
+        );
         ensure_eq!(thread.join_status()?, round);
         old.push(thread.id());
     }
@@ -299,9 +315,19 @@ fn bad_arguments(_: &Setting) -> Outcome {
     for priority in [PRIORITY_MAX + 1, 255, 256, u64::MAX] {
         ensure_error!(create(good, priority), BadArgument);
     }
-    for entry in [0, 1 << 47, u64::MAX, abi::address::USER_END, abi::address::USER_END - 1, 0xffff_ffff_8010_0000] {
+    for entry in [
+        0,
+        1 << 47,
+        u64::MAX,
+        abi::address::USER_END,
+        abi::address::USER_END - 1,
+        0xffff_ffff_8010_0000,
+    ] {
         let refused = create(entry, 3);
-        ensure!(matches!(refused, Err(Error::BadAddress | Error::Protection)), "entry {entry:#x}: {refused:?}");
+        ensure!(
+            matches!(refused, Err(Error::BadAddress | Error::Protection)),
+            "entry {entry:#x}: {refused:?}"
+        );
     }
     let data = Object::create(PAGE)?;
     call::page_limit(data.base(), 1, Rights::RW.bits().into())?;
@@ -384,104 +410,18 @@ fn fault_of_one(_: &Setting) -> Outcome {
     Ok(())
 }
 
-fn stacks_begin_zero(_: &Setting) -> Outcome {
-    // A stack serves thread after thread of one task: what it holds is the task's own. But its size
-    // is what a thread may count on.
+fn deep_stacks(_: &Setting) -> Outcome {
+    // What a thread may count on, and the next one on the same stack too.
     fn deep(depth: u64) -> u64 {
         let frame = core::hint::black_box([depth; 100]);
-        if depth == 0 { 0 } else { deep(depth - 1) + frame[7] - depth }
+        if depth == 0 {
+            0
+        } else {
+            deep(depth - 1) + frame[7] - depth
+        }
     }
     for _ in 0..3 {
         ensure_eq!(thread::spawn(|| deep(1000))?.join_status()?, 0);
-    }
-    Ok(())
-}
-
-fn status_and_arguments(_: &Setting) -> Outcome {
-    for status in [0, 5, 1 << 31] {
-        let report = run("end", &[status], &Options::default())?;
-        ensure_eq!((report.exception, report.status), (0, status));
-    }
-    let task = start("end", &[3], &Options { priority: PRIORITY_LOW, ..Options::default() })?;
-    ensure!(task.id() != 0 && task.thread() != 0);
-    ensure_eq!(task.wait_status()?, 3);
-    ensure_error!(task.wait_status(), NoSuchThread);
-    Ok(())
-}
-
-fn ended_by_parent(_: &Setting) -> Outcome {
-    let task = start("spin", &[], &Options { priority: PRIORITY_LOW, ..Options::default() })?;
-    rt::time::sleep_ms(5)?;
-    task.end(66)?;
-    let report = report_of(&task, PATIENCE_NS)?;
-    ensure_eq!((report.exception, report.status), (EXCEPTION_KILL, 66));
-    Ok(())
-}
-
-/// Faults while another thread counts at the address given.
-fn fault_beside_a_thread(numbers: &[u64; 6]) -> u64 {
-    if thread::start(spin_entry(), numbers[0], PRIORITY_DEFAULT).is_err() {
-        return 1;
-    }
-    while arch::load(numbers[0]) == 0 {
-        thread::yield_now();
-    }
-    core::hint::black_box(arch::load(0x18));
-    0
-}
-
-fn ends_with_first_thread(_: &Setting) -> Outcome {
-    let object = Object::create(PAGE)?;
-    let (clist, _) = clist_granting(&object, Rights::RW)?;
-    let apd = apd_of(&[&clist]);
-    let report = run("fault-beside-a-thread", &[object.base()], &confined(&apd))?;
-    ensure_eq!((report.exception, report.address), (EXCEPTION_PROTECTION, 0x18));
-    // A program whose first thread faults is over, with all its threads.
-    let at = arch::load(object.base());
-    rt::time::sleep_ms(30)?;
-    ensure_eq!(arch::load(object.base()), at);
-    Ok(())
-}
-
-fn image_goes_with_it(_: &Setting) -> Outcome {
-    let task = start("spin", &[], &Options { priority: PRIORITY_LOW, ..Options::default() })?;
-    let image = task.image().base;
-    // It moved to the new task: its creator has no right on it any more.
-    arch::guard()?;
-    ensure_eq!(arch::peek(image), None);
-    task.end(0)?;
-    task.wait_for(PATIENCE_NS)?;
-    ensure_error!(call::obj_info(image), BadAddress);
-    Ok(())
-}
-
-fn bad_task_arguments(_: &Setting) -> Outcome {
-    let create = |entry, apd, limit, priority| arch::system_call(Call::TaskCreate as u64, [entry, 0, apd, limit, priority, 0]).result();
-    let data = Object::create(PAGE)?;
-    arch::write_bytes(data.base(), arch::END_CODE);
-    for priority in [8, u64::MAX] {
-        ensure_error!(create(data.base(), 0, 0, priority), BadArgument);
-    }
-    for entry in [0, 1 << 47, u64::MAX, data.base() + PAGE] {
-        ensure_error!(create(entry, 0, 0, 3), BadAddress);
-    }
-    for apd in [8, 1 << 47, u64::MAX, data.base() + PAGE - 8] {
-        ensure!(create(data.base(), apd, 0, 3).is_err(), "a task starts with an APD at {apd:#x}");
-    }
-    // The object is still ours after all these refusals.
-    ensure_eq!(call::obj_info(data.base())?.bytes, PAGE);
-    // Too small a bound to have a stack, or to touch anything.
-    let tiny = create(data.base(), 0, 1, 3);
-    match tiny {
-        Ok((thread, _)) => {
-            let report = call::thread_wait(thread, PATIENCE_NS)?;
-            ensure!(report.exception == EXCEPTION_RESOURCE || report.status == arch::END_STATUS, "with one page: {report:x?}");
-        }
-        Err(Error::LimitReached) => {
-            let (thread, _) = create(data.base(), 0, 64, 3)?;
-            ensure_eq!(call::thread_wait(thread, PATIENCE_NS)?.status, arch::END_STATUS);
-        }
-        Err(other) => return Err(other.into()),
     }
     Ok(())
 }

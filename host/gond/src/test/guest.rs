@@ -16,7 +16,7 @@ fn suite_cases(output: &str) -> Vec<(String, Option<String>)> {
         if let Some(name) = line.strip_prefix("ok ") {
             return Some((name.trim().to_owned(), None));
         }
-        let (name, why) = line.strip_prefix("FAILED ")?.split_once(':')?;
+        let (name, why) = line.strip_prefix("FAILED ")?.split_once(": ")?;
         Some((name.trim().to_owned(), Some(why.trim().to_owned())))
     };
     output.lines().filter_map(case).collect()

@@ -10,6 +10,9 @@ use kcore::Frame;
 /// Where physical address zero stands.
 pub const DIRECT_MAP: u64 = 0xffff_8000_0000_0000;
 
+/// The most that it maps: what one upper table holds.
+pub const DIRECT_MAP_BYTES: u64 = 512 << 30;
+
 /// One past the last physical address that is mapped.
 static MAPPED_END: AtomicU64 = AtomicU64::new(4 << 30);
 

@@ -45,7 +45,7 @@ pub fn build(end: u64, mut take: impl FnMut() -> Frame) {
     let high = take();
     let low = take();
     let mut end = end.max(4 << 30);
-    end = end.next_multiple_of(1 << 30).min(512 << 30);
+    end = end.next_multiple_of(1 << 30).min(direct::DIRECT_MAP_BYTES);
     for gib in 0..end >> 30 {
         let middle = take();
         for (index, entry) in direct::table(middle).iter().enumerate() {

@@ -21,7 +21,9 @@ pub use x86_64::{
     END_CODE, RETURN_CODE,
     crimes::{CRIMES, Crime, Named, commit},
     guarded::{fetch, guard, jump, load, peek, poke, store},
-    handlers, oddities::ODDITIES, registers, system_call, vectors,
+    handlers,
+    oddities::ODDITIES,
+    registers, system_call, vectors,
 };
 
 /// Status of a thread that ran `END_CODE`.

@@ -45,7 +45,7 @@ pub struct Surroundings {
 
 /// Offset in `code` of the procedure that returns at once; the one that ends its thread is at its beginning.
 pub const RETURN_AT: u64 = 64;
-/// Offset of the procedure that makes calls itself.
+/// Offset in the buffer of an APD description.
 const DESCRIPTION_AT: u64 = 256;
 
 impl Surroundings {
@@ -61,7 +61,10 @@ impl Surroundings {
         arch::write_bytes(code + RETURN_AT, arch::RETURN_CODE);
         let entries = [code + RETURN_AT, super::calls::inner_entry().0];
         let image = rt::pdx::own_image().map_or(0, |(base, _)| base);
-        for (index, word) in [CLIST_MAGIC, CLIST_VERSION, random.below(2) * CLIST_SORTED, 8].into_iter().enumerate() {
+        for (index, word) in [CLIST_MAGIC, CLIST_VERSION, random.below(2) * CLIST_SORTED, 8]
+            .into_iter()
+            .enumerate()
+        {
             arch::store(clist + 8 * index as u64, word);
         }
         let image_password = call::obj_passwd(image, 0, Rights::RWX.bits().into())?;
@@ -89,7 +92,20 @@ impl Surroundings {
         let mut made = [data; MADE];
         made[1] = code;
         let threads = [me, 0, u64::MAX, me + (1 << 16)];
-        let this = Self { data, code, clist, buffer, progress, kept, image, pdx_password, threads, made, values: [0; 4], next: 0 };
+        let this = Self {
+            data,
+            code,
+            clist,
+            buffer,
+            progress,
+            kept,
+            image,
+            pdx_password,
+            threads,
+            made,
+            values: [0; 4],
+            next: 0,
+        };
         this.fill_buffer(&mut random);
         Ok(this)
     }
@@ -102,9 +118,18 @@ impl Surroundings {
         arch::store(self.buffer + DESCRIPTION_AT, random.below(3));
         arch::store(self.buffer + DESCRIPTION_AT + 8, random.below(2));
         for slot in 0..16 {
-            let address = if random.one_in(3) { self.word(random) } else { self.clist };
+            let address = if random.one_in(3) {
+                self.word(random)
+            } else {
+                self.clist
+            };
             arch::store(self.buffer + DESCRIPTION_AT + 16 + 8 * slot, address);
         }
+    }
+
+    /// The place of an APD description that may be good.
+    pub const fn description(&self) -> u64 {
+        self.buffer + DESCRIPTION_AT
     }
 
     /// Notes an object that a call made.
@@ -149,7 +174,7 @@ impl Surroundings {
             803..850 => return boundary(random),
             850..880 => random.below(1 << 47) & !(PAGE - 1),
             880..920 => return random.word(),
-            920..960 => return self.buffer + DESCRIPTION_AT,
+            920..960 => return self.description(),
             _ => return self.code + RETURN_AT,
         };
         base.wrapping_add(offset(random))
@@ -158,7 +183,11 @@ impl Surroundings {
     /// A page-aligned address, often.
     pub fn page(&self, random: &mut Random) -> u64 {
         let address = self.address(random);
-        if random.one_in(8) { address } else { address & !(PAGE - 1) }
+        if random.one_in(8) {
+            address
+        } else {
+            address & !(PAGE - 1)
+        }
     }
 
     /// A password, good or bad.

@@ -109,8 +109,14 @@ pub fn guard() -> abi::error::Result<()> {
 }
 
 extern "C" fn survive(_kind: u64, address: u64, instruction: u64, wanted: u64) -> ! {
-    let probes = [(&raw const suite_peek_at, &raw const suite_peek_out), (&raw const suite_poke_at, &raw const suite_poke_out)];
-    let mut out = probes.iter().find(|(at, _)| *at as u64 == instruction).map(|(_, out)| *out as u64);
+    let probes = [
+        (&raw const suite_peek_at, &raw const suite_peek_out),
+        (&raw const suite_poke_at, &raw const suite_poke_out),
+    ];
+    let mut out = probes
+        .iter()
+        .find(|(at, _)| *at as u64 == instruction)
+        .map(|(_, out)| *out as u64);
     if wanted == u64::from(abi::Rights::X.bits()) && address == instruction {
         out = Some(&raw const suite_fetch_out as u64);
     }

@@ -24,4 +24,5 @@ pub const END_CODE: &[u8] = &[0xbe, 42, 0, 0, 0, 0x31, 0xff, 0xb8, 42, 0, 0, 0, 
 /// `mov eax, PdxReturn; syscall; ud2`.
 pub const RETURN_CODE: &[u8] = &[0xb8, 2, 0, 0, 0, 0x0f, 0x05, 0x0f, 0x0b];
 
-const _: () = assert!(abi::Call::ThreadDelete as u64 == 42 && abi::Call::PdxReturn as u64 == 2 && super::END_STATUS == 42);
+const _: () =
+    assert!(abi::Call::ThreadDelete as u64 == 42 && abi::Call::PdxReturn as u64 == 2 && super::END_STATUS == 42);

@@ -48,32 +48,74 @@ macro_rules! call_amid {
 
 /// All of them.
 pub const ODDITIES: &[Oddity] = &[
-    Oddity { name: "call-with-direction-flag", deed: call_amid!(["std"], []) },
-    Oddity { name: "call-with-alignment-flag", deed: call_amid!(["pushfq", "or qword ptr [rsp], 0x40000", "popfq"], []) },
-    Oddity { name: "call-with-nested-task-flag", deed: call_amid!(["pushfq", "or qword ptr [rsp], 0x4000", "popfq"], []) },
+    Oddity {
+        name: "call-with-direction-flag",
+        deed: call_amid!(["std"], []),
+    },
+    Oddity {
+        name: "call-with-alignment-flag",
+        deed: call_amid!(["pushfq", "or qword ptr [rsp], 0x40000", "popfq"], []),
+    },
+    Oddity {
+        name: "call-with-nested-task-flag",
+        deed: call_amid!(["pushfq", "or qword ptr [rsp], 0x4000", "popfq"], []),
+    },
     // The flag traps behind the instruction after popf: the call itself, which clears it.
-    Oddity { name: "call-with-trap-flag", deed: call_amid!(["mov eax, 0", "pushfq", "or qword ptr [rsp], 0x100", "popfq", "syscall"], []) },
-    Oddity { name: "call-with-privilege-flags", deed: call_amid!(["pushfq", "or qword ptr [rsp], 0x3000", "popfq"], []) },
+    Oddity {
+        name: "call-with-trap-flag",
+        deed: call_amid!(
+            ["mov eax, 0", "pushfq", "or qword ptr [rsp], 0x100", "popfq", "syscall"],
+            []
+        ),
+    },
+    Oddity {
+        name: "call-with-privilege-flags",
+        deed: call_amid!(["pushfq", "or qword ptr [rsp], 0x3000", "popfq"], []),
+    },
     Oddity {
         name: "call-without-stack",
         deed: call_amid!(["mov [rip + {kept}], rsp", "xor esp, esp"], ["mov rsp, [rip + {kept}]"]),
     },
     Oddity {
         name: "call-with-kernel-stack",
-        deed: call_amid!(["mov [rip + {kept}], rsp", "mov rsp, 0xffffffff80200000"], ["mov rsp, [rip + {kept}]"]),
+        deed: call_amid!(
+            ["mov [rip + {kept}], rsp", "mov rsp, 0xffffffff80200000"],
+            ["mov rsp, [rip + {kept}]"]
+        ),
     },
     Oddity {
         name: "call-with-non-canonical-stack",
-        deed: call_amid!(["mov [rip + {kept}], rsp", "mov rsp, 0x800000000000"], ["mov rsp, [rip + {kept}]"]),
+        deed: call_amid!(
+            ["mov [rip + {kept}], rsp", "mov rsp, 0x800000000000"],
+            ["mov rsp, [rip + {kept}]"]
+        ),
     },
-    Oddity { name: "call-with-null-segments", deed: call_amid!(["xor eax, eax", "mov ds, ax", "mov es, ax", "mov fs, ax", "mov gs, ax"], []) },
-    Oddity { name: "call-with-huge-number-bits", deed: huge_number },
-    Oddity { name: "fault-with-flags", deed: fault_with_flags },
+    Oddity {
+        name: "call-with-null-segments",
+        deed: call_amid!(
+            ["xor eax, eax", "mov ds, ax", "mov es, ax", "mov fs, ax", "mov gs, ax"],
+            []
+        ),
+    },
+    Oddity {
+        name: "call-with-huge-number-bits",
+        deed: huge_number,
+    },
+    Oddity {
+        name: "fault-with-flags",
+        deed: fault_with_flags,
+    },
 ];
 
 /// Numbers that are that of a call in their low half only must not be taken for it.
 fn huge_number(_fresh: u64) -> u64 {
-    for number in [1 << 32, 1 << 32 | Call::ThreadMyId as u64, 1 << 63, 1 << 32 | Call::PdxCall as u64, 1 << 32 | Call::PdxReturn as u64] {
+    for number in [
+        1 << 32,
+        1 << 32 | Call::ThreadMyId as u64,
+        1 << 63,
+        1 << 32 | Call::PdxCall as u64,
+        1 << 32 | Call::PdxReturn as u64,
+    ] {
         let answer = super::system_call(number, [0; 6]);
         if answer.error != abi::Error::BadCall as u64 {
             return 0;
@@ -99,5 +141,9 @@ fn fault_with_flags(fresh: u64) -> u64 {
             flags = out(reg) flags,
         );
     }
-    if flags & STRANGE == STRANGE { rt::call::thread_my_id() } else { 0 }
+    if flags & STRANGE == STRANGE {
+        rt::call::thread_my_id()
+    } else {
+        0
+    }
 }

@@ -220,7 +220,9 @@ pub fn nothing_of_the_kernel(number: u64, arguments: [u64; 2]) -> bool {
     let mut registers = [0; CAPTURED];
     // SAFETY: it keeps the C convention; the suite uses it for calls that write nothing.
     unsafe { suite_call_and_capture(number, arguments[0], arguments[1], &raw mut registers) };
-    registers.iter().all(|&register| register == 0 || register == MARK || arguments.contains(&register))
+    registers
+        .iter()
+        .all(|&register| register == 0 || register == MARK || arguments.contains(&register))
 }
 
 /// Touches a page for the first time with all registers in use; gives the bits that changed.
