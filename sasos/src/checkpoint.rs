@@ -75,6 +75,11 @@ impl Checkpoints {
         self.running.is_some()
     }
 
+    /// Whether one is running, or a sync.
+    pub fn is_busy(&self) -> bool {
+        self.running.is_some() || !self.syncs.is_empty()
+    }
+
     /// Whether the last one that is over has failed.
     pub fn last_failed(&self) -> bool {
         self.finished > self.good
@@ -290,21 +295,27 @@ impl Server {
                 self.checkpoint_over(world, Err(error_of(reason)));
             }
             Event::SyncDone(ticket) => self.sync_over(world, ticket, Ok(())),
+            Event::SyncFailed(ticket, Failure::ReadOnly) => {
+                self.sync_over(world, ticket, Err(Error::DiskError));
+            }
             Event::SyncFailed(ticket, reason) => {
-                world.log(format_args!("sync failed: {reason:?}"));
-                self.sync_over(world, ticket, Err(error_of(reason)));
+                world.log(format_args!("sync failed: {reason:?}; a checkpoint is tried instead"));
+                self.sync_by_checkpoint(world, ticket);
             }
-            Event::SyncNeedsCheckpoint(ticket) => {
-                let number = self.checkpoint.request();
-                if let Some(sync) = self.checkpoint.syncs.get_mut(&ticket) {
-                    sync.checkpoint = Some(number);
-                    let pages = core::mem::take(&mut sync.pages);
-                    self.thaw(world, &pages, Outcome::Failed);
-                }
-            }
+            Event::SyncNeedsCheckpoint(ticket) => self.sync_by_checkpoint(world, ticket),
             Event::Damaged { structure, block } => {
                 world.log(format_args!("the disk is damaged: {structure:?} in block {block}"));
             }
+        }
+    }
+
+    /// The next checkpoint is to do the work of a sync.
+    fn sync_by_checkpoint<W: World>(&mut self, world: &mut W, ticket: Ticket) {
+        let number = self.checkpoint.request();
+        if let Some(sync) = self.checkpoint.syncs.get_mut(&ticket) {
+            sync.checkpoint = Some(number);
+            let pages = core::mem::take(&mut sync.pages);
+            self.thaw(world, &pages, Outcome::Failed);
         }
     }
 

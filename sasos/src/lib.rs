@@ -6,48 +6,57 @@
 //! the disk ([`store::world::Disk`]). A call that cannot be finished now has changed nothing that
 //! matters, is parked, and is done again from the start when its key is woken.
 //!
-//! Reading order: the state ([`object`], [`domain`], [`task`]) and how objects live ([`creation`],
+//! Groups of modules stand in reading order: the state ([`object`], [`domain`], [`task`]) and how objects live ([`creation`],
 //! [`lifecycle`], [`clone`]); how an access is decided ([`validation`], [`clist`], [`apd`],
 //! [`capability`]); pages ([`pager`], [`reading`], [`release`], [`page`], [`unmap`]) and the disk
-//! ([`checkpoint`], [`durable`]); threads and their calls ([`task`], [`thread`], `ending`, `control`, [`pdx`], `unwind`,
-//! [`semaphore`], [`exception`]); the outside ([`console`], [`info`], [`boot`]).
+//! ([`checkpoint`], [`durable`]); threads and their calls ([`task`], [`thread`], `ending`,
+//! `control`, [`pdx`], `unwind`, [`semaphore`], [`exception`]); the outside ([`console`], [`info`],
+//! [`boot`]).
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
-pub mod object;
-pub mod creation;
-pub mod slots;
-mod slot_map;
 pub mod address;
+pub mod creation;
+pub mod object;
+mod slot_map;
+pub mod slots;
+
 pub mod domain;
-pub mod task;
-pub mod validation;
-pub mod clist;
+
 pub mod apd;
 pub mod capability;
-pub mod lifecycle;
+pub mod clist;
+pub mod validation;
+
 pub mod clone;
+pub mod lifecycle;
+
 pub mod memory;
 pub mod page;
-pub mod unmap;
 pub mod pager;
 pub mod reading;
 pub mod release;
+pub mod unmap;
+
 pub mod checkpoint;
 pub mod durable;
-pub mod pdx;
-mod unwind;
-pub mod thread;
-mod ending;
+
 mod control;
-pub mod semaphore;
+mod ending;
+pub mod task;
+pub mod thread;
+
 pub mod exception;
-pub mod console;
-pub mod info;
+pub mod pdx;
+pub mod semaphore;
+mod unwind;
+
 pub mod boot;
+pub mod console;
 pub mod dispatch;
+pub mod info;
 
 use abi::Error;
 use kcore::{ThreadId, thread::Resumed, wait::Key};

@@ -187,10 +187,22 @@ impl Server {
     /// for another one must have a second reference, or be dirty or transient.
     #[cold]
     pub(crate) fn make_room<W: World>(&mut self, world: &mut W) -> Step<()> {
-        if self.reclaim(world) > 0 || self.store.shrink(world, RECLAIM_BATCH) > 0 {
+        if self.reclaim(world) > 0 {
             return Ok(());
         }
-        if self.pager.dirty == 0 && !self.checkpoint.is_running() || self.checkpoint.last_failed() {
+        // Nodes that a running job has just read are not taken from under it.
+        if !self.checkpoint.is_busy() && self.store.shrink(world, RECLAIM_BATCH) > 0 {
+            return Ok(());
+        }
+        if self.checkpoint.last_failed() {
+            return Err(Error::NoMemory.into());
+        }
+        // One that runs gives frames back when it ends. Asking for a further one each time would
+        // never come to an end.
+        if self.checkpoint.is_running() {
+            return Err(Stop::Wait(Key::Checkpoint));
+        }
+        if self.pager.dirty == 0 {
             return Err(Error::NoMemory.into());
         }
         let number = self.checkpoint_request(world);

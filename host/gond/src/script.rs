@@ -272,7 +272,13 @@ impl Player<'_> {
                         heard = Instant::now();
                     }
                     Answer::Later => {}
-                    Answer::PullPlug => return Ok(Some(Verdict::Killed)),
+                    Answer::PullPlug => {
+                        // What it printed before it asked may still be on its way through the other socket.
+                        while let Ok(event) = guest.events.recv_timeout(TICK * 3) {
+                            self.take(event, guest)?;
+                        }
+                        return Ok(Some(Verdict::Killed));
+                    }
                 }
             }
             match guest.events.recv_timeout(TICK) {

@@ -2,7 +2,7 @@
 
 use abi::{
     Call, Error,
-    address::{FIRST_PROGRAM, PAGE, ROOT_CLIST, ROOT_DIRECTORY, USER_END},
+    address::{FIRST_PROGRAM, PAGE, ROOT_DIRECTORY, USER_END},
     layout::{
         CONTROL_POWER_OFF, MemoryReport, TOPIC_DOMAIN, TOPIC_MEMORY, TOPIC_OBJECT, TOPIC_STORE, TOPIC_THREAD,
         ThreadReport,
@@ -132,5 +132,4 @@ fn a_disk_without_a_program_is_refused() {
         Server::new(store, &report).start(&mut platform),
         Err(StartError::NoProgram)
     );
-    let _ = ROOT_CLIST;
 }

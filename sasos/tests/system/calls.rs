@@ -3,12 +3,12 @@
 use abi::{
     Call, Error, Rights,
     address::PAGE,
-    layout::{ApdDescription, EXCEPTION_KILL, FOREVER, PD_EMPTY, PD_MERGE, THREAD_WAITING, ThreadReport},
+    layout::{ApdDescription, FOREVER, PD_EMPTY, PD_MERGE, THREAD_WAITING, ThreadReport},
 };
 use kcore::{Machine, ThreadId};
 use sim::machine::Touch;
 
-use crate::harness::{Answer, DATA, ENTRY, System, Trouble};
+use crate::harness::{Answer, ENTRY, System, Trouble};
 
 /// A service: a persistent-looking object with code, data of its own, and an entry.
 struct Service {
@@ -379,7 +379,6 @@ fn a_thread_that_is_killed_inside_a_foreign_callee_may_return_first() {
     );
     system.pass(600_000_000);
     assert_eq!(system.reap(first, stubborn), Ok(6));
-    let _ = EXCEPTION_KILL;
     system.check_to_the_end();
 }
 
@@ -505,7 +504,6 @@ fn what_a_callee_starts_is_the_callees() {
         .unwrap();
     system.leave(client, 0);
     assert_eq!(system.word(client, service.secret), Err(Trouble::Ended));
-    let _ = DATA;
     system.check_to_the_end();
 }
 

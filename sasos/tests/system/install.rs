@@ -116,8 +116,8 @@ pub fn clist_bytes(capabilities: &[Capability]) -> Vec<u8> {
         count: sorted.len() as u64,
     };
     let mut bytes = head.to_bytes().to_vec();
-    sorted
-        .iter()
-        .for_each(|capability| bytes.extend_from_slice(&capability.to_bytes()));
+    for capability in &sorted {
+        bytes.extend_from_slice(&capability.to_bytes());
+    }
     bytes
 }

@@ -4,14 +4,14 @@ use abi::{
     Call, Error,
     address::{FIRST_PROGRAM, PAGE, STACK_BYTES},
     layout::{
-        ApdDescription, EXCEPTION_KILL, EXCEPTION_PROTECTION, EXCEPTION_RESOURCE, ExitReport, FOREVER, STATUS_SYSTEM,
-        THREAD_ENDED, THREAD_SLEEPING, ThreadReport,
+        ApdDescription, EXCEPTION_PROTECTION, EXCEPTION_RESOURCE, ExitReport, FOREVER, STATUS_SYSTEM, THREAD_ENDED,
+        THREAD_SLEEPING, ThreadReport,
     },
 };
 use kcore::{Machine, ThreadId};
 use sim::machine::Touch;
 
-use crate::harness::{Answer, DATA, ENTRY, PROGRAM_PAGES, System, Trouble};
+use crate::harness::{Answer, DATA, ENTRY, System, Trouble};
 
 #[test]
 fn a_task_takes_its_image_along_and_leaves_nothing() {
@@ -338,9 +338,8 @@ fn a_runaway_family_leaves_room_for_the_first_task() {
     let mut at = 0;
     while at < family.len() {
         for _ in 0..100 {
-            let image = match system.call(family[at], Call::ObjClone, &[FIRST_PROGRAM, PAGE, 0]) {
-                Ok((image, _)) => image,
-                Err(_) => break,
+            let Ok((image, _)) = system.call(family[at], Call::ObjClone, &[FIRST_PROGRAM, PAGE, 0]) else {
+                break;
             };
             match system.call(family[at], Call::TaskCreate, &[image + ENTRY, 0, 0, 0, 3]) {
                 Ok((thread, _)) => family.push(ThreadId(thread)),
@@ -439,6 +438,5 @@ fn a_killed_task_is_taken_out_of_its_waits() {
         None
     );
     system.call(first, Call::ThreadDelete, &[grandchild.0, 0]).unwrap();
-    let _ = (EXCEPTION_KILL, PROGRAM_PAGES);
     system.check_to_the_end();
 }

@@ -110,7 +110,7 @@ macro_rules! ensure_eq {
         let (left, right) = (&$left, &$right);
         if left != right {
             return Err($crate::case::Failure::new(format_args!(
-                "{} is {left:#x?}, not {right:#x?}",
+                "{} is {left:x?}, not {right:x?}",
                 stringify!($left)
             )));
         }

@@ -1,9 +1,9 @@
 //! Random and boundary calls, by the million.
 //!
 //! Assistants with an account and a domain of their own make them; step `n` under a seed is always
-//! the same call, with the same arguments where the addresses of objects are the same. A call may well end its caller, suspend it for ever, take away its
-//! code or its stack: then the case starts another assistant behind that step. How far each came
-//! stands on a page that both see. What must not be done at all (powering off, taking the user's input,
+//! the same call, with the same arguments where the addresses of objects are the same. A call may
+//! well end its caller, suspend it for ever, take away its code or its stack: then the case starts
+//! another assistant behind that step. How far each came stands on a page that both see. What must not be done at all (powering off, taking the user's input,
 //! writing nonsense to his terminal) is either refused for lack of a right or left out by [`calls`].
 //!
 //! Afterwards the system must be as usable, and as empty, as before.

@@ -1,7 +1,7 @@
 //! What the system tells of itself; accounts; and that nothing is lost on the way.
 
 use abi::{
-    Call, Error,
+    Call, Error, Rights,
     address::PAGE,
     layout::{EXCEPTION_RESOURCE, TOPIC_OBJECT},
 };
@@ -9,7 +9,7 @@ use rt::{Object, call, system, task::Options};
 
 use crate::{
     arch,
-    assistant::{report_of, run, start, wait_until},
+    assistant::{apd_of, clist_granting, confined, report_of, run, start, wait_until},
     case::{Case, Outcome, Role, Setting, case, ensure, ensure_eq, ensure_error, role},
 };
 
@@ -150,11 +150,14 @@ fn control_refusals(_: &Setting) -> Outcome {
     Ok(())
 }
 
-/// Touches page after page for ever.
-fn exhaust_pages(_: &[u64; 6]) -> u64 {
+/// Touches page after page for ever, and counts them at an address, if there is one.
+fn exhaust_pages(numbers: &[u64; 6]) -> u64 {
     let Ok(object) = Object::create(1 << 34) else { return 1 };
     for page in 0..object.bytes() / PAGE {
         arch::store(object.base() + page * PAGE, page);
+        if numbers[0] != 0 {
+            arch::store(numbers[0], page + 1);
+        }
     }
     2
 }
@@ -172,19 +175,24 @@ fn exhaust_objects(numbers: &[u64; 6]) -> u64 {
 
 fn pages(_: &Setting) -> Outcome {
     let free = system::memory()?.free;
+    let counter = Object::create(PAGE)?;
+    let (clist, _) = clist_granting(&counter, Rights::RW)?;
+    let apd = apd_of(&[&clist]);
     // The image counts too, so the least of these is just above it.
     let image = rt::pdx::own_image().map_or(0, |(_, bytes)| bytes / PAGE);
     for limit_pages in [image + 80, image + 500, image + 3000] {
-        let report = run(
-            "exhaust-pages",
-            &[],
-            &Options {
-                limit_pages,
-                ..Options::default()
-            },
-        )?;
+        let options = Options {
+            limit_pages,
+            ..confined(&apd)
+        };
+        let report = run("exhaust-pages", &[counter.base()], &options)?;
         ensure_eq!(report.exception, EXCEPTION_RESOURCE);
         ensure!(report.address != 0 && report.instruction != 0, "{report:x?}");
+        let touched = arch::load(counter.base());
+        ensure!(
+            (limit_pages - image - 80..=limit_pages).contains(&touched),
+            "with at most {limit_pages} pages it touched {touched}"
+        );
     }
     wait_until("its memory is free again", || {
         system::memory().is_ok_and(|memory| memory.free + 64 >= free)

@@ -3,7 +3,7 @@
 
 use core::{arch::asm, sync::atomic::AtomicU64};
 
-use abi::Call;
+use abi::{Call, address::PAGE};
 
 /// Where a stack pointer is kept that is about to be spoilt.
 static KEPT: AtomicU64 = AtomicU64::new(0);
@@ -23,25 +23,30 @@ impl Oddity {
     }
 }
 
-/// Asks for the own thread with these instructions before and after.
+/// Asks for the own thread's report with these instructions before and after. The system fills the
+/// fresh page with zeroes and writes the report there, so it copies and fills memory meanwhile.
 macro_rules! call_amid {
     ([$($before:literal),*], [$($after:literal),*]) => {
-        |_fresh| {
-            let thread: u64;
-            // SAFETY: the call writes nothing; all registers it may clobber are declared or kept;
-            // what is made strange before is put right after.
+        |fresh| {
+            let error: u64;
+            // SAFETY: the call writes to a page made for it; all registers it may clobber are
+            // declared or kept; what is made strange before is put right after.
             unsafe {
                 asm!(
                     "push rbx", "push rbp", $($before,)*
-                    "mov eax, {call}", "syscall",
+                    "mov eax, {call}", "xor edi, edi", "syscall",
                     $($after,)* "cld", "pop rbp", "pop rbx", "/* {kept} */",
-                    call = const Call::ThreadMyId as u64,
+                    call = const Call::ThreadInfo as u64,
                     kept = sym KEPT,
-                    out("rax") _, out("rcx") _, lateout("rdx") thread, out("rsi") _, out("rdi") _,
+                    out("rax") error, inout("rsi") fresh => _, out("rcx") _, out("rdx") _, out("rdi") _,
                     out("r8") _, out("r9") _, out("r10") _, out("r11") _, out("r12") _, out("r13") _, out("r14") _, out("r15") _,
                 );
             }
-            thread
+            if error == 0 && super::guarded::load(fresh + PAGE - 8) == 0 {
+                super::guarded::load(fresh)
+            } else {
+                0
+            }
         }
     };
 }
@@ -64,7 +69,15 @@ pub const ODDITIES: &[Oddity] = &[
     Oddity {
         name: "call-with-trap-flag",
         deed: call_amid!(
-            ["mov eax, 0", "pushfq", "or qword ptr [rsp], 0x100", "popfq", "syscall"],
+            [
+                "mov r15, rsi",
+                "mov eax, 0",
+                "pushfq",
+                "or qword ptr [rsp], 0x100",
+                "popfq",
+                "syscall",
+                "mov rsi, r15"
+            ],
             []
         ),
     },
