@@ -6,7 +6,10 @@
 //! The manual (`docs/spec/abi.md`) and the C header are made from this table, and a golden file
 //! shows each change of it as a diff.
 
-#![allow(clippy::doc_markdown, reason = "the texts of the table are documentation too, and stand in the manual as they are")]
+#![allow(
+    clippy::doc_markdown,
+    reason = "the texts of the table are documentation too, and stand in the manual as they are"
+)]
 
 /// What the table says of a call.
 #[derive(Debug)]
@@ -162,7 +165,10 @@ mod tests {
             assert!(pair[0].number < pair[1].number);
         }
         for info in TABLE {
-            assert_eq!(Call::from_number(info.number).map(|call| call as u64), Some(info.number));
+            assert_eq!(
+                Call::from_number(info.number).map(|call| call as u64),
+                Some(info.number)
+            );
             assert!(info.arguments.len() <= 6);
         }
     }

@@ -16,8 +16,15 @@ const REGISTERS: [&str; 6] = ["rdi", "rsi", "rdx", "r10", "r8", "r9"];
 /// Only those of the writer.
 pub fn manual(out: &mut dyn Write) -> Result {
     writeln!(out, "# The system call interface\n")?;
-    writeln!(out, "Made from the tables in `abi/src/call.rs` and `abi/src/error.rs`; do not edit (`GOND_BLESS=1 cargo test -p abi`).\n")?;
-    writeln!(out, "The number goes into rax, arguments into {}. The error comes back in rax (0 is success), the value in rdx, a second value in rsi. Every other register is clobbered. Times are nanoseconds, sizes bytes unless the name says pages.\n", REGISTERS.commas())?;
+    writeln!(
+        out,
+        "Made from the tables in `abi/src/call.rs` and `abi/src/error.rs`; do not edit (`GOND_BLESS=1 cargo test -p abi`).\n"
+    )?;
+    writeln!(
+        out,
+        "The number goes into rax, arguments into {}. The error comes back in rax (0 is success), the value in rdx, a second value in rsi. Every other register is clobbered. Times are nanoseconds, sizes bytes unless the name says pages.\n",
+        REGISTERS.commas()
+    )?;
     writeln!(out, "## Calls\n")?;
     writeln!(out, "| no. | call | gives | needs |\n|---|---|---|---|")?;
     for info in TABLE {
@@ -55,18 +62,42 @@ pub fn manual(out: &mut dyn Write) -> Result {
 /// # Errors
 /// Only those of the writer.
 pub fn header(out: &mut dyn Write) -> Result {
-    writeln!(out, "/* Made from abi/src/call.rs; do not edit. SPDX-License-Identifier: MIT OR Apache-2.0 */")?;
+    writeln!(
+        out,
+        "/* Made from abi/src/call.rs; do not edit. SPDX-License-Identifier: MIT OR Apache-2.0 */"
+    )?;
     writeln!(out, "#ifndef GONDWANA_H\n#define GONDWANA_H\n#include <stdint.h>\n")?;
-    writeln!(out, "typedef struct {{ uint64_t error, value, value2; }} gond_result;\n")?;
+    writeln!(
+        out,
+        "typedef struct {{ uint64_t error, value, value2; }} gond_result;\n"
+    )?;
     for error in Error::ALL {
         writeln!(out, "#define GOND_E_{} {}", error.name(), *error as u64)?;
     }
-    writeln!(out, "\n/* rbx, rbp and r12 to r15 do not survive a call: the stub keeps rbx and rbp, the compiler the rest. */")?;
-    writeln!(out, "static inline gond_result gond_call(uint64_t n, uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f) {{")?;
-    writeln!(out, "    gond_result r; register uint64_t r10 __asm__(\"r10\") = d, r8 __asm__(\"r8\") = e, r9 __asm__(\"r9\") = f;")?;
-    writeln!(out, "    __asm__ volatile(\"sub $128, %%rsp; push %%rbx; push %%rbp; syscall; pop %%rbp; pop %%rbx; add $128, %%rsp\"")?;
-    writeln!(out, "        : \"=a\"(r.error), \"=d\"(r.value), \"=S\"(r.value2), \"+D\"(a), \"+r\"(r10), \"+r\"(r8), \"+r\"(r9)")?;
-    writeln!(out, "        : \"a\"(n), \"S\"(b), \"d\"(c) : \"rcx\", \"r11\", \"r12\", \"r13\", \"r14\", \"r15\", \"memory\", \"cc\");")?;
+    writeln!(
+        out,
+        "\n/* rbx, rbp and r12 to r15 do not survive a call: the stub keeps rbx and rbp, the compiler the rest. */"
+    )?;
+    writeln!(
+        out,
+        "static inline gond_result gond_call(uint64_t n, uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f) {{"
+    )?;
+    writeln!(
+        out,
+        "    gond_result r; register uint64_t r10 __asm__(\"r10\") = d, r8 __asm__(\"r8\") = e, r9 __asm__(\"r9\") = f;"
+    )?;
+    writeln!(
+        out,
+        "    __asm__ volatile(\"sub $128, %%rsp; push %%rbx; push %%rbp; syscall; pop %%rbp; pop %%rbx; add $128, %%rsp\""
+    )?;
+    writeln!(
+        out,
+        "        : \"=a\"(r.error), \"=d\"(r.value), \"=S\"(r.value2), \"+D\"(a), \"+r\"(r10), \"+r\"(r8), \"+r\"(r9)"
+    )?;
+    writeln!(
+        out,
+        "        : \"a\"(n), \"S\"(b), \"d\"(c) : \"rcx\", \"r11\", \"r12\", \"r13\", \"r14\", \"r15\", \"memory\", \"cc\");"
+    )?;
     writeln!(out, "    return r;\n}}\n")?;
     for info in TABLE {
         write!(out, "static inline gond_result {}(", info.name)?;
@@ -101,7 +132,9 @@ struct Lower(&'static str);
 
 impl core::fmt::Display for Lower {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> Result {
-        self.0.chars().try_for_each(|letter| f.write_char(letter.to_ascii_lowercase()))
+        self.0
+            .chars()
+            .try_for_each(|letter| f.write_char(letter.to_ascii_lowercase()))
     }
 }
 
@@ -136,7 +169,11 @@ mod tests {
             fs::write(&path, made).expect("write the golden file");
         }
         let committed = fs::read_to_string(&path).unwrap_or_default();
-        assert!(committed == made, "{} is not what the tables say; look at the change, then GOND_BLESS=1 cargo test -p abi", path.display());
+        assert!(
+            committed == made,
+            "{} is not what the tables say; look at the change, then GOND_BLESS=1 cargo test -p abi",
+            path.display()
+        );
     }
 
     #[test]

@@ -69,7 +69,13 @@ impl Rights {
 impl core::fmt::Display for Rights {
     /// Five places, a dash for what is missing: `rwxdp`, `r----`.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        for (right, letter) in [(Self::R, 'r'), (Self::W, 'w'), (Self::X, 'x'), (Self::D, 'd'), (Self::P, 'p')] {
+        for (right, letter) in [
+            (Self::R, 'r'),
+            (Self::W, 'w'),
+            (Self::X, 'x'),
+            (Self::D, 'd'),
+            (Self::P, 'p'),
+        ] {
             let shown = if self.contains(right) { letter } else { '-' };
             core::fmt::Write::write_char(f, shown)?;
         }

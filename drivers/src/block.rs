@@ -157,7 +157,14 @@ impl<W: World> BlockDevice<W> {
             u64::from(registers.read_u32(CAPACITY)) | u64::from(registers.read_u32(CAPACITY + 4)) << 32
         });
         let capacity_blocks = sectors.unwrap_or(0) / SECTORS_PER_BLOCK;
-        Ok(BlockDevice { transport, queue, requests, capacity_blocks, features, is_lost: false })
+        Ok(BlockDevice {
+            transport,
+            queue,
+            requests,
+            capacity_blocks,
+            features,
+            is_lost: false,
+        })
     }
 
     /// The disk's size in blocks of [`BLOCK_BYTES`] when it was probed; a last part of a block does
@@ -173,7 +180,11 @@ impl<W: World> BlockDevice<W> {
 
     /// What a completed write means on this disk.
     pub fn write_cache(&self) -> WriteCache {
-        if self.features & FEATURE_FLUSH == 0 { WriteCache::Through } else { WriteCache::Back }
+        if self.features & FEATURE_FLUSH == 0 {
+            WriteCache::Through
+        } else {
+            WriteCache::Back
+        }
     }
 
     /// How many more requests would be accepted now.
@@ -206,13 +217,17 @@ impl<W: World> BlockDevice<W> {
             return Err(SubmitError::DeviceLost);
         }
         let (kind, sector, data) = match request {
-            Request::Read { block, page } => {
-                (TYPE_READ, self.first_sector(block)?, Some((page, Direction::DeviceWrites)))
-            }
+            Request::Read { block, page } => (
+                TYPE_READ,
+                self.first_sector(block)?,
+                Some((page, Direction::DeviceWrites)),
+            ),
             Request::Write { .. } if self.is_read_only() => return Err(SubmitError::ReadOnly),
-            Request::Write { block, page } => {
-                (TYPE_WRITE, self.first_sector(block)?, Some((page, Direction::DeviceReads)))
-            }
+            Request::Write { block, page } => (
+                TYPE_WRITE,
+                self.first_sector(block)?,
+                Some((page, Direction::DeviceReads)),
+            ),
             Request::Flush if self.write_cache() == WriteCache::Through => {
                 return self.requests.add_finished(tag);
             }
@@ -222,7 +237,11 @@ impl<W: World> BlockDevice<W> {
         let [header, status] = self.requests.write_record(slot, kind, sector);
         let head = match data {
             Some((page, direction)) => {
-                let data = Segment { physical: page.physical(), bytes: BLOCK_BYTES as u32, direction };
+                let data = Segment {
+                    physical: page.physical(),
+                    bytes: BLOCK_BYTES as u32,
+                    direction,
+                };
                 self.queue.add(&[header, data, status])
             }
             None => self.queue.add(&[header, status]),
@@ -246,7 +265,11 @@ impl<W: World> BlockDevice<W> {
             return Some((tag, Ok(())));
         }
         if !self.is_lost {
-            match self.queue.take_used().map(|used| used.map(|used| self.requests.take(used.head))) {
+            match self
+                .queue
+                .take_used()
+                .map(|used| used.map(|used| self.requests.take(used.head)))
+            {
                 Ok(None) => return None,
                 Ok(Some(Some((tag, status)))) => return Some((tag, result_of(status))),
                 // What the used ring says is not what was asked: nothing it says can be believed
@@ -259,7 +282,12 @@ impl<W: World> BlockDevice<W> {
 
     /// Whether [`complete`](Self::complete) would return something.
     pub fn has_completions(&self) -> bool {
-        self.requests.finished != 0 || if self.is_lost { self.outstanding() != 0 } else { self.queue.has_used() }
+        self.requests.finished != 0
+            || if self.is_lost {
+                self.outstanding() != 0
+            } else {
+                self.queue.has_used()
+            }
     }
 
     /// To be called when the device's interrupt has come (MSI-X needs no other acknowledgement), or
@@ -288,7 +316,11 @@ impl<W: World> BlockDevice<W> {
 
     fn first_sector(&self, block: u64) -> Result<u64, SubmitError> {
         // Below the capacity, which was itself a number of sectors, so the product fits.
-        if block < self.capacity_blocks { Ok(block * SECTORS_PER_BLOCK) } else { Err(SubmitError::OutOfRange) }
+        if block < self.capacity_blocks {
+            Ok(block * SECTORS_PER_BLOCK)
+        } else {
+            Err(SubmitError::OutOfRange)
+        }
     }
 }
 
@@ -358,8 +390,16 @@ impl<D: DmaMemory> Requests<D> {
         self.records.write_u8(record + RECORD_STATUS, STATUS_NONE);
         let physical = self.records.physical() + record as u64;
         [
-            Segment { physical, bytes: HEADER_BYTES, direction: Direction::DeviceReads },
-            Segment { physical: physical + RECORD_STATUS as u64, bytes: 1, direction: Direction::DeviceWrites },
+            Segment {
+                physical,
+                bytes: HEADER_BYTES,
+                direction: Direction::DeviceReads,
+            },
+            Segment {
+                physical: physical + RECORD_STATUS as u64,
+                bytes: 1,
+                direction: Direction::DeviceWrites,
+            },
         ]
     }
 

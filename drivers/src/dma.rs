@@ -39,7 +39,10 @@ impl DirectMap {
     /// 2. Whoever gets the window may program the device: what it then does to memory is vouched
     ///    for by the caller.
     pub unsafe fn window(&self, physical: u64, bytes: usize) -> Window {
-        Window(Range { base: self.locate(physical), bytes })
+        Window(Range {
+            base: self.locate(physical),
+            bytes,
+        })
     }
 
     /// The frame at `physical`, zeroed, as memory shared with a device.
@@ -49,7 +52,13 @@ impl DirectMap {
     ///    else uses until the page is dropped (dropping does not free the frame) and the device no
     ///    longer has its address.
     pub unsafe fn page(&self, physical: u64) -> Page {
-        let page = Page { physical, range: Range { base: self.locate(physical), bytes: PAGE_BYTES } };
+        let page = Page {
+            physical,
+            range: Range {
+                base: self.locate(physical),
+                bytes: PAGE_BYTES,
+            },
+        };
         for offset in (0..PAGE_BYTES).step_by(8) {
             page.write_u64(offset, 0);
         }

@@ -53,7 +53,12 @@ impl<W: World> EntropyDevice<W> {
         transport.negotiate(0)?;
         let page = world.allocate_page().ok_or(ProbeError::OutOfMemory)?;
         let queue = transport.start(world, Signal::Polling, 1)?;
-        Ok(EntropyDevice { transport, queue, page, is_lost: false })
+        Ok(EntropyDevice {
+            transport,
+            queue,
+            page,
+            is_lost: false,
+        })
     }
 
     /// Fills `buffer` with random bytes, looking at most `looks` times whether the device has
@@ -90,8 +95,11 @@ impl<W: World> EntropyDevice<W> {
         if self.is_lost {
             return Err(EntropyError::DeviceLost);
         }
-        let segment =
-            Segment { physical: self.page.physical(), bytes: wanted as u32, direction: Direction::DeviceWrites };
+        let segment = Segment {
+            physical: self.page.physical(),
+            bytes: wanted as u32,
+            direction: Direction::DeviceWrites,
+        };
         self.queue.add(&[segment]).map_err(|_| EntropyError::DeviceLost)?;
         if self.queue.wants_doorbell() {
             self.transport.ring();
@@ -101,11 +109,19 @@ impl<W: World> EntropyDevice<W> {
             if let Some(used) = self.queue.take_used().map_err(|_| EntropyError::DeviceLost)? {
                 // "At least one byte" is the device's duty (5.4.6); more than asked for is a lie.
                 let received = used.written as usize;
-                return if (1..=wanted).contains(&received) { Ok(received) } else { Err(EntropyError::DeviceLost) };
+                return if (1..=wanted).contains(&received) {
+                    Ok(received)
+                } else {
+                    Err(EntropyError::DeviceLost)
+                };
             }
             core::hint::spin_loop();
         }
-        Err(if self.transport.is_broken() { EntropyError::DeviceLost } else { EntropyError::Timeout })
+        Err(if self.transport.is_broken() {
+            EntropyError::DeviceLost
+        } else {
+            EntropyError::Timeout
+        })
     }
 }
 

@@ -32,7 +32,10 @@ impl Message {
     /// A fixed, edge-triggered interrupt `vector` to the processor whose local APIC has identifier
     /// `apic`.
     pub const fn to_local_apic(apic: u8, vector: u8) -> Self {
-        Message { address: 0xfee0_0000 | (apic as u64) << 12, data: vector as u32 }
+        Message {
+            address: 0xfee0_0000 | (apic as u64) << 12,
+            data: vector as u32,
+        }
     }
 }
 
@@ -44,8 +47,11 @@ pub(crate) fn enable<P: Ports, W: World>(
     world: &mut W,
     message: Message,
 ) -> Result<(), ProbeError> {
-    let capability =
-        pci.capabilities(address).find(|found| found.identifier == CAPABILITY).ok_or(ProbeError::NoMsix)?.offset;
+    let capability = pci
+        .capabilities(address)
+        .find(|found| found.identifier == CAPABILITY)
+        .ok_or(ProbeError::NoMsix)?
+        .offset;
     // The fixed fields take twelve bytes; a capability that runs out of configuration space is
     // none.
     if capability > 0xf4 {
@@ -55,17 +61,25 @@ pub(crate) fn enable<P: Ports, W: World>(
     let entries = usize::from(control & CONTROL_LAST_ENTRY) + 1;
     let place = pci.read_u32(address, capability + TABLE);
     let (index, offset) = ((place & 7) as u8, u64::from(place & !7));
-    let bar = pci.memory_bar(address, index).map_err(|error| ProbeError::Bar { index, error })?;
+    let bar = pci
+        .memory_bar(address, index)
+        .map_err(|error| ProbeError::Bar { index, error })?;
     let bytes = entries * ENTRY_BYTES;
     if offset + bytes as u64 > bar.bytes {
         return Err(ProbeError::OutsideBar { index });
     }
     let physical = bar.address + offset;
-    let table = world.map_registers(physical, bytes).ok_or(ProbeError::Unmappable { physical })?;
+    let table = world
+        .map_registers(physical, bytes)
+        .ok_or(ProbeError::Unmappable { physical })?;
 
     // The order matters: no entry may fire half-written, and the table answers only while MSI-X is
     // on.
-    pci.write_u16(address, capability + CONTROL, control | CONTROL_ENABLE | CONTROL_MASK_ALL);
+    pci.write_u16(
+        address,
+        capability + CONTROL,
+        control | CONTROL_ENABLE | CONTROL_MASK_ALL,
+    );
     for entry in 0..entries {
         let at = entry * ENTRY_BYTES + ENTRY_CONTROL;
         table.write_u32(at, table.read_u32(at) | ENTRY_MASKED);
@@ -74,6 +88,10 @@ pub(crate) fn enable<P: Ports, W: World>(
     table.write_u32(4, (message.address >> 32) as u32);
     table.write_u32(8, message.data);
     table.write_u32(ENTRY_CONTROL, table.read_u32(ENTRY_CONTROL) & !ENTRY_MASKED);
-    pci.write_u16(address, capability + CONTROL, control & !CONTROL_MASK_ALL | CONTROL_ENABLE);
+    pci.write_u16(
+        address,
+        capability + CONTROL,
+        control & !CONTROL_MASK_ALL | CONTROL_ENABLE,
+    );
     Ok(())
 }

@@ -58,7 +58,13 @@ impl Address {
 
 impl core::fmt::Display for Address {
     fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(formatter, "{:02x}:{:02x}.{}", self.bus(), self.device(), self.function())
+        write!(
+            formatter,
+            "{:02x}:{:02x}.{}",
+            self.bus(),
+            self.device(),
+            self.function()
+        )
     }
 }
 
@@ -117,7 +123,10 @@ impl<P: Ports> Pci<P> {
     }
 
     fn select(&self, address: Address, offset: u8) {
-        self.ports.write_u32(ADDRESS_PORT, 1 << 31 | u32::from(address.0) << 8 | u32::from(offset & 0xfc));
+        self.ports.write_u32(
+            ADDRESS_PORT,
+            1 << 31 | u32::from(address.0) << 8 | u32::from(offset & 0xfc),
+        );
     }
 
     /// Reads the byte at `offset`.
@@ -154,24 +163,37 @@ impl<P: Ports> Pci<P> {
     /// Every function of the machine: bus 0, and what is behind its bridges. Each bus is scanned
     /// once, whatever bridges say.
     pub fn functions(&self) -> Functions<'_, P> {
-        Functions { pci: self, to_scan: BusSet::of(0), scanned: BusSet::default(), next: None }
+        Functions {
+            pci: self,
+            to_scan: BusSet::of(0),
+            scanned: BusSet::default(),
+            next: None,
+        }
     }
 
     /// The functions that `vendor` made as `device`, in the order of the scan.
     pub fn find(&self, vendor: u16, device: u16) -> impl Iterator<Item = Function> + '_ {
-        self.functions().filter(move |function| function.vendor == vendor && function.device == device)
+        self.functions()
+            .filter(move |function| function.vendor == vendor && function.device == device)
     }
 
     /// The capabilities of the function at `address`, in list order.
     pub fn capabilities(&self, address: Address) -> impl Iterator<Item = Capability> + '_ {
         let present = self.read_u16(address, STATUS) & STATUS_CAPABILITIES != 0;
-        let mut offset = if present { self.read_u8(address, CAPABILITY_POINTER) & 0xfc } else { 0 };
+        let mut offset = if present {
+            self.read_u8(address, CAPABILITY_POINTER) & 0xfc
+        } else {
+            0
+        };
         core::iter::from_fn(move || {
             // The header ends at 0x40; a pointer into it ends the list as zero does.
             if offset < 0x40 {
                 return None;
             }
-            let found = Capability { identifier: self.read_u8(address, offset), offset };
+            let found = Capability {
+                identifier: self.read_u8(address, offset),
+                offset,
+            };
             offset = self.read_u8(address, offset + 1) & 0xfc;
             Some(found)
         })
@@ -200,7 +222,10 @@ impl<P: Ports> Pci<P> {
         self.write_u16(address, COMMAND, command & !COMMAND_MEMORY);
         let low_mask = self.measure(address, low_offset) & !0xf;
         let (high, high_mask) = if is_wide {
-            (self.read_u32(address, low_offset + 4), self.measure(address, low_offset + 4))
+            (
+                self.read_u32(address, low_offset + 4),
+                self.measure(address, low_offset + 4),
+            )
         } else {
             (0, u32::MAX)
         };
@@ -307,11 +332,19 @@ impl<P: Ports> Functions<'_, P> {
     fn look_at(&mut self, address: Address) -> Option<Function> {
         let identity = self.pci.read_u32(address, VENDOR);
         let is_present = identity as u16 != u16::MAX;
-        let header = if is_present { self.pci.read_u8(address, HEADER_TYPE) } else { 0 };
+        let header = if is_present {
+            self.pci.read_u8(address, HEADER_TYPE)
+        } else {
+            0
+        };
         // Functions 1 to 7 exist only where function 0 says so.
         let has_more = address.function() != 0 || header & HEADER_MANY_FUNCTIONS != 0;
         let step = if has_more { 1 } else { 8 };
-        self.next = address.0.checked_add(step).map(Address).filter(|next| next.bus() == address.bus());
+        self.next = address
+            .0
+            .checked_add(step)
+            .map(Address)
+            .filter(|next| next.bus() == address.bus());
         if !is_present {
             return None;
         }

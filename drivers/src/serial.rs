@@ -92,7 +92,11 @@ impl<P: Ports> Serial<P> {
     /// # Errors
     /// [`Absent`] if the byte does not come back.
     pub fn new(ports: P, base: u16) -> Result<Self, Absent> {
-        let line = Serial { ports, base, overruns: 0 };
+        let line = Serial {
+            ports,
+            base,
+            overruns: 0,
+        };
         line.write(INTERRUPT_ENABLE, 0);
         line.write(LINE_CONTROL, DIVISOR_ACCESS);
         line.write(DIVISOR_LOW, DIVISOR as u8);
@@ -114,7 +118,11 @@ impl<P: Ports> Serial<P> {
     /// # Errors
     /// [`Busy`] if it is not.
     pub fn write_byte(&mut self, byte: u8) -> Result<(), Busy> {
-        if self.write_bytes(&[byte]) == 1 { Ok(()) } else { Err(Busy) }
+        if self.write_bytes(&[byte]) == 1 {
+            Ok(())
+        } else {
+            Err(Busy)
+        }
     }
 
     /// Writes as many of `bytes` as the transmitter takes now: up to [`TRANSMIT_BYTES`] if it is

@@ -47,7 +47,15 @@ impl Frames {
         let total = ranges.iter().map(|range| u64::from(range.1 - range.0)).sum();
         let mut untouched = ranges.to_vec();
         untouched.reverse();
-        Self { cells: vec![0; cells], any: NONE, zeroed: NONE, zeroed_count: 0, untouched, free: total, total }
+        Self {
+            cells: vec![0; cells],
+            any: NONE,
+            zeroed: NONE,
+            zeroed_count: 0,
+            untouched,
+            free: total,
+            total,
+        }
     }
 
     /// Frames that are free.

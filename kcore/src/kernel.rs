@@ -76,7 +76,12 @@ impl<H: Hardware> Kernel<H> {
             spaces,
             threads: Threads::default(),
             portals: Portals::default(),
-            processor: Processor { current: NONE, space: SpaceId::NONE, since_ns: 0, queues: RunQueues::default() },
+            processor: Processor {
+                current: NONE,
+                space: SpaceId::NONE,
+                since_ns: 0,
+                queues: RunQueues::default(),
+            },
             others: Vec::new(),
             links: vec![Link::LOOSE; THREADS_MAX],
             waits: WaitQueues::default(),
@@ -109,11 +114,20 @@ impl<H: Hardware> Kernel<H> {
         let space = self.spaces.find_mut(callee)?;
         let frame = thread.frames.get_mut(thread.depth as usize)?;
         let stack = space.take_stack()?;
-        *frame = PortalFrame { rip, rsp, stack, space: thread.space };
+        *frame = PortalFrame {
+            rip,
+            rsp,
+            stack,
+            space: thread.space,
+        };
         thread.depth += 1;
         thread.space = callee;
         self.processor.space = callee;
-        Some(Crossing { rip: entry, rsp: stack, load: space.load })
+        Some(Crossing {
+            rip: entry,
+            rsp: stack,
+            load: space.load,
+        })
     }
 
     /// Return from a protected call, if nobody wants to see it.
@@ -131,7 +145,11 @@ impl<H: Hardware> Kernel<H> {
         thread.depth = depth;
         thread.space = caller;
         self.processor.space = caller;
-        Some(Crossing { rip, rsp, load: self.spaces.find_mut(caller)?.load })
+        Some(Crossing {
+            rip,
+            rsp,
+            load: self.spaces.find_mut(caller)?.load,
+        })
     }
 
     /// The current thread must be in `space`: what is to be loaded for that, if anything.
@@ -188,9 +206,16 @@ impl<H: Hardware> Kernel<H> {
     #[inline]
     pub fn stays(&self) -> bool {
         let processor = &self.processor;
-        self.threads.table.get(processor.current as usize).is_some_and(|thread| {
-            thread.space == processor.space && processor.queues.highest().is_none_or(|waiting| waiting <= thread.priority)
-        })
+        self.threads
+            .table
+            .get(processor.current as usize)
+            .is_some_and(|thread| {
+                thread.space == processor.space
+                    && processor
+                        .queues
+                        .highest()
+                        .is_none_or(|waiting| waiting <= thread.priority)
+            })
     }
 
     /// A timer interrupt: wakes whose time has come; tells whether the current thread's slice is
@@ -212,7 +237,10 @@ impl<H: Hardware> Kernel<H> {
         }
         // Whoever becomes ready from now on waits for a slice, not for some timer of others.
         self.hardware.set_timer(now + TIME_SLICE_NS);
-        processor.queues.highest().is_some_and(|waiting| waiting >= self.threads.table[current as usize].priority)
+        processor
+            .queues
+            .highest()
+            .is_some_and(|waiting| waiting >= self.threads.table[current as usize].priority)
     }
 
     /// Takes the next thread to run; `None` if there is none. Where one is still current it stays.

@@ -21,15 +21,15 @@ pub use abi;
 pub mod hardware;
 pub mod machine;
 
+mod delegate;
 pub mod frames;
+pub mod kernel;
 pub mod paging;
+pub mod portal;
+pub mod scheduler;
 pub mod space;
 pub mod thread;
 pub mod wait;
-pub mod scheduler;
-pub mod portal;
-pub mod kernel;
-mod delegate;
 
 pub use frames::Frame;
 pub use hardware::Hardware;

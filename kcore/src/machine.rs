@@ -117,7 +117,14 @@ pub trait Machine {
     ///
     /// # Errors
     /// [`Shortage::Threads`].
-    fn thread_create(&mut self, space: SpaceId, rip: u64, rsp: u64, arguments: [u64; 4], priority: u8) -> Result<ThreadId, Shortage>;
+    fn thread_create(
+        &mut self,
+        space: SpaceId,
+        rip: u64,
+        rsp: u64,
+        arguments: [u64; 4],
+        priority: u8,
+    ) -> Result<ThreadId, Shortage>;
     /// Removes a thread from wherever it is. If it is the calling one, answer `Outcome::Gone`.
     fn thread_destroy(&mut self, thread: ThreadId);
     /// Makes a parked thread ready; it goes on with what it was parked with.

@@ -38,7 +38,13 @@ pub struct PageEntry {
 impl PageEntry {
     /// An entry for a page that may be written at once, if the limits allow it.
     pub const fn new(frame: Frame, limits: Rights) -> Self {
-        Self { frame, limits, write_withheld: false, accessed: false, dirty: false }
+        Self {
+            frame,
+            limits,
+            write_withheld: false,
+            accessed: false,
+            dirty: false,
+        }
     }
 
     /// The same, but the next write faults.

@@ -32,8 +32,16 @@ pub struct Portals {
 
 impl Default for Portals {
     fn default() -> Self {
-        let empty = Way { entry: 0, tag: 0, pd: u64::MAX, callee: SpaceId(0) };
-        let ways = vec![empty; WAYS].into_boxed_slice().try_into().unwrap_or_else(|_| Box::new([empty; WAYS]));
+        let empty = Way {
+            entry: 0,
+            tag: 0,
+            pd: u64::MAX,
+            callee: SpaceId(0),
+        };
+        let ways = vec![empty; WAYS]
+            .into_boxed_slice()
+            .try_into()
+            .unwrap_or_else(|_| Box::new([empty; WAYS]));
         Self { ways, epoch: EPOCH }
     }
 }
@@ -65,7 +73,12 @@ impl Portals {
     /// may change.
     pub fn insert(&mut self, caller: SpaceId, entry: u64, pd: u64, callee: SpaceId) {
         if pd == PD_MERGE || pd == PD_EMPTY {
-            self.ways[place(entry, caller)] = Way { entry, tag: self.tag(caller), pd, callee };
+            self.ways[place(entry, caller)] = Way {
+                entry,
+                tag: self.tag(caller),
+                pd,
+                callee,
+            };
         }
     }
 

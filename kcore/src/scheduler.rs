@@ -12,7 +12,10 @@ pub struct Link {
 
 impl Link {
     /// Not in a list.
-    pub const LOOSE: Link = Link { next: NONE, previous: NONE };
+    pub const LOOSE: Link = Link {
+        next: NONE,
+        previous: NONE,
+    };
 
     /// The thread behind it.
     pub fn next(self) -> u32 {
@@ -34,7 +37,10 @@ impl List {
 
     /// Appends a thread that is in no list.
     pub fn push_back(&mut self, links: &mut [Link], thread: u32) {
-        links[thread as usize] = Link { next: NONE, previous: self.tail };
+        links[thread as usize] = Link {
+            next: NONE,
+            previous: self.tail,
+        };
         if self.tail == NONE {
             self.head = thread;
         } else {
@@ -72,7 +78,10 @@ pub struct RunQueues {
 
 impl Default for RunQueues {
     fn default() -> Self {
-        Self { queues: [List::EMPTY; PRIORITIES], occupied: 0 }
+        Self {
+            queues: [List::EMPTY; PRIORITIES],
+            occupied: 0,
+        }
     }
 }
 

@@ -82,13 +82,21 @@ pub struct Spaces {
 
 /// Where a slot's entry stands: indices into the three upper levels.
 const fn places(slot: u64) -> [usize; 3] {
-    [(slot >> 18) as usize & 511, (slot >> 9) as usize & 511, slot as usize & 511]
+    [
+        (slot >> 18) as usize & 511,
+        (slot >> 9) as usize & 511,
+        slot as usize & 511,
+    ]
 }
 
 impl Spaces {
     /// No spaces.
     pub fn new(tags: Tags) -> Self {
-        Self { slots: Vec::new(), free: Vec::new(), tags }
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            tags,
+        }
     }
 
     /// The root of this space was loaded, so all that is remembered under its tag is true.
@@ -159,7 +167,16 @@ impl Spaces {
             return Ok(SpaceId(number));
         }
         let load = self.load_value(root, self.slots.len());
-        self.slots.push(Space { root, load, stacks: [0; STACKS_MAX], stack_count: 0, stacks_wanted: 0, tables: Vec::new(), links: 0, live: true });
+        self.slots.push(Space {
+            root,
+            load,
+            stacks: [0; STACKS_MAX],
+            stack_count: 0,
+            stacks_wanted: 0,
+            tables: Vec::new(),
+            links: 0,
+            live: true,
+        });
         Ok(SpaceId(self.slots.len() as u32 - 1))
     }
 
@@ -191,7 +208,15 @@ impl Spaces {
     ///
     /// # Errors
     /// [`Shortage::Frames`] if an upper table cannot be had.
-    pub fn link(&mut self, id: SpaceId, slot: u64, leaf: Leaf, rights: Rights, frames: &mut Frames, hardware: &mut impl Hardware) -> Result<(), Shortage> {
+    pub fn link(
+        &mut self,
+        id: SpaceId,
+        slot: u64,
+        leaf: Leaf,
+        rights: Rights,
+        frames: &mut Frames,
+        hardware: &mut impl Hardware,
+    ) -> Result<(), Shortage> {
         let space = &mut self.slots[id.0 as usize];
         let [first, second, third] = places(slot);
         let middle = space.table_below(space.root, first, frames, hardware)?;
@@ -261,7 +286,13 @@ impl Space {
     }
 
     /// The table under an entry, made if it is missing.
-    fn table_below(&mut self, parent: Frame, index: usize, frames: &mut Frames, hardware: &mut impl Hardware) -> Result<Frame, Shortage> {
+    fn table_below(
+        &mut self,
+        parent: Frame,
+        index: usize,
+        frames: &mut Frames,
+        hardware: &mut impl Hardware,
+    ) -> Result<Frame, Shortage> {
         let entry = hardware.table(parent)[index].load(Relaxed);
         if is_present(entry) {
             return Ok(frame_of(entry));
@@ -293,7 +324,16 @@ mod tests {
     use super::*;
 
     fn space(load: u64) -> Space {
-        Space { root: Frame(1), load, stacks: [0; STACKS_MAX], stack_count: 0, stacks_wanted: 0, tables: Vec::new(), links: 0, live: true }
+        Space {
+            root: Frame(1),
+            load,
+            stacks: [0; STACKS_MAX],
+            stack_count: 0,
+            stacks_wanted: 0,
+            tables: Vec::new(),
+            links: 0,
+            live: true,
+        }
     }
 
     #[test]

@@ -59,7 +59,14 @@ pub struct Context {
 impl Context {
     /// Everything scrubbed but where to go on.
     pub fn reset(&mut self, rip: u64, rsp: u64) {
-        *self = Context { rip, rsp, cs: USER_CODE, ss: USER_DATA, rflags: USER_FLAGS, ..Context::default() };
+        *self = Context {
+            rip,
+            rsp,
+            cs: USER_CODE,
+            ss: USER_DATA,
+            rflags: USER_FLAGS,
+            ..Context::default()
+        };
     }
 
     /// The results of a call: error, value, second value.
@@ -177,7 +184,12 @@ impl Thread {
             resumed: Resumed::First,
             deadline: None,
             time_ns: 0,
-            frames: [PortalFrame { rip: 0, rsp: 0, stack: 0, space: SpaceId(0) }; CALL_DEPTH_MAX],
+            frames: [PortalFrame {
+                rip: 0,
+                rsp: 0,
+                stack: 0,
+                space: SpaceId(0),
+            }; CALL_DEPTH_MAX],
         }
     }
 }
@@ -203,7 +215,14 @@ impl Threads {
     ///
     /// # Errors
     /// [`Shortage::Threads`].
-    pub fn create(&mut self, space: SpaceId, rip: u64, rsp: u64, arguments: [u64; 4], priority: u8) -> Result<ThreadId, Shortage> {
+    pub fn create(
+        &mut self,
+        space: SpaceId,
+        rip: u64,
+        rsp: u64,
+        arguments: [u64; 4],
+        priority: u8,
+    ) -> Result<ThreadId, Shortage> {
         let index = self.free.pop().ok_or(Shortage::Threads)?;
         let thread = &mut self.table[index as usize];
         // Versions start at one, so that no identifier is ever zero.

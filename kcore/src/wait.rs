@@ -62,7 +62,9 @@ pub struct WaitQueues {
 
 impl Default for WaitQueues {
     fn default() -> Self {
-        Self { buckets: [List::EMPTY; BUCKETS] }
+        Self {
+            buckets: [List::EMPTY; BUCKETS],
+        }
     }
 }
 

@@ -108,7 +108,11 @@ fn compare(kernel: &kcore::Kernel<fake::Fake>, model: &Model, seed: u64) {
                     Some((frame, both.contains(Rights::W) && !withheld, both.contains(Rights::X)))
                 });
                 let address = slot * SLOT + index as u64 * 4096;
-                assert_eq!(walk(kernel, space, address), expected, "space {space:?} address {address:#x}, seed {seed}");
+                assert_eq!(
+                    walk(kernel, space, address),
+                    expected,
+                    "space {space:?} address {address:#x}, seed {seed}"
+                );
             }
         }
     }
@@ -124,7 +128,10 @@ fn page_tables_say_what_the_model_says() {
 #[test]
 fn a_leaf_shows_a_new_page_to_every_space_that_links_it() {
     let mut kernel = kernel(100);
-    let spaces = [kernel.space_create().expect("space"), kernel.space_create().expect("space")];
+    let spaces = [
+        kernel.space_create().expect("space"),
+        kernel.space_create().expect("space"),
+    ];
     let leaf = kernel.leaf_create().expect("leaf");
     kernel.link(spaces[0], 5000, leaf, Rights::RW).expect("link");
     kernel.link(spaces[1], 5000, leaf, Rights::R).expect("link");
@@ -145,7 +152,11 @@ fn frames_are_zeroed_even_when_they_come_back_dirty() {
     kernel.frame_release(frame);
     while let Ok(frame) = kernel.frame_zeroed() {
         let table = kcore::Hardware::table(&kernel.hardware, frame);
-        assert!(table.iter().all(|word| word.load(std::sync::atomic::Ordering::Relaxed) == 0));
+        assert!(
+            table
+                .iter()
+                .all(|word| word.load(std::sync::atomic::Ordering::Relaxed) == 0)
+        );
     }
     assert_eq!(kernel.frames_free(), 0);
 }

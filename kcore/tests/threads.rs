@@ -10,7 +10,9 @@ use kcore::{
 };
 
 fn spawn(kernel: &mut Kernel<Fake>, space: SpaceId, priority: u8) -> ThreadId {
-    let thread = kernel.thread_create(space, 0x1_0000_0000, 0x7f00_0010_0000, [1, 2, 3, 4], priority).expect("a thread");
+    let thread = kernel
+        .thread_create(space, 0x1_0000_0000, 0x7f00_0010_0000, [1, 2, 3, 4], priority)
+        .expect("a thread");
     kernel.thread_wake(thread, Resumed::Woken);
     thread
 }
@@ -28,8 +30,19 @@ fn waking_is_oldest_first_and_only_for_the_key() {
     let threads: Vec<ThreadId> = (0..4).map(|_| spawn(&mut kernel, space, 3)).collect();
     for (number, &thread) in threads.iter().enumerate() {
         assert_eq!(kernel.schedule().map(|index| kernel.id_of(index)), Some(thread));
-        let key = if number == 2 { Key::Semaphore(64) } else { Key::Semaphore(8) };
-        kernel.park(key, None, Some(Operation { number: 58, arguments: [8, 0, 0, 0, 0, 0] }));
+        let key = if number == 2 {
+            Key::Semaphore(64)
+        } else {
+            Key::Semaphore(8)
+        };
+        kernel.park(
+            key,
+            None,
+            Some(Operation {
+                number: 58,
+                arguments: [8, 0, 0, 0, 0, 0],
+            }),
+        );
     }
     assert_eq!(kernel.schedule(), None);
     assert_eq!(kernel.wake(Key::Semaphore(8), 2), 2);
@@ -38,7 +51,10 @@ fn waking_is_oldest_first_and_only_for_the_key() {
     assert_eq!(next(&mut kernel), Some(threads[0]));
     assert!(!kernel.thread_is_ready(threads[2]) && !kernel.thread_is_ready(threads[3]));
     assert_eq!(kernel.threads.get(threads[0]).resumed, Resumed::Woken);
-    assert!(kernel.threads.get(threads[0]).operation.is_some(), "the call is to be done again");
+    assert!(
+        kernel.threads.get(threads[0]).operation.is_some(),
+        "the call is to be done again"
+    );
 }
 
 #[test]
@@ -66,7 +82,10 @@ fn a_slice_ends_only_for_an_equal_and_at_once_for_a_better() {
     kernel.schedule();
     kernel.hardware.now_ns = kcore::kernel::TIME_SLICE_NS;
     assert!(!kernel.tick(), "nobody else wants to run");
-    assert!(kernel.hardware.timer_ns <= 2 * kcore::kernel::TIME_SLICE_NS, "who comes now waits for a slice");
+    assert!(
+        kernel.hardware.timer_ns <= 2 * kcore::kernel::TIME_SLICE_NS,
+        "who comes now waits for a slice"
+    );
     let _equal = spawn(&mut kernel, space, 2);
     assert!(!kernel.should_preempt());
     assert!(kernel.tick(), "the slice is over and an equal waits");
@@ -121,7 +140,11 @@ fn fast_and_general_portal_paths_agree() {
             } else {
                 let way = fast.portal_return();
                 let left = general.portal_leave(thread, 0, 1, 2);
-                assert_eq!(way.map(|way| (way.rip, way.rsp)), left.map(|frame| (frame.rip, frame.rsp)), "seed {seed}");
+                assert_eq!(
+                    way.map(|way| (way.rip, way.rsp)),
+                    left.map(|frame| (frame.rip, frame.rsp)),
+                    "seed {seed}"
+                );
             }
             assert_eq!(fast.portal_frames(thread), general.portal_frames(thread), "seed {seed}");
         }
@@ -138,7 +161,10 @@ fn portal_kernel() -> Kernel<Fake> {
             kernel.portal_cache(caller, 0x1_0000_0000 + u64::from(callee.0) * 64, 1, callee);
         }
         for number in 0..3 {
-            kernel.portal_add_stack(caller, 0x7f00_0000_0000 + u64::from(caller.0) * 0x10_0000 + number * 0x1000);
+            kernel.portal_add_stack(
+                caller,
+                0x7f00_0000_0000 + u64::from(caller.0) * 0x10_0000 + number * 0x1000,
+            );
         }
     }
     kernel
@@ -150,7 +176,10 @@ fn the_fast_path_declines_what_it_cannot_finish() {
     let entry = 0x1_0000_0000 + 64;
     assert!(kernel.portal_return().is_none(), "not inside a call");
     kernel.threads.table[0].vector_live = 1;
-    assert!(kernel.portal_call(entry, 1, 1, 2).is_none(), "a live vector state is dropped by the general way");
+    assert!(
+        kernel.portal_call(entry, 1, 1, 2).is_none(),
+        "a live vector state is dropped by the general way"
+    );
     kernel.threads.table[0].vector_live = 0;
     assert!(kernel.portal_call(entry, 0, 1, 2).is_none(), "another kind of call");
     kernel.portal_forget();
@@ -185,10 +214,15 @@ fn a_general_return_sets_the_processor_up_even_in_the_same_space() {
     kernel.portal_add_stack(space, 0x7f00_0020_0000);
     kernel.schedule();
     kernel.enter_space(space);
-    kernel.portal_enter(thread, space, 0x1_0000_0000, [0; 4]).expect("a stack");
+    kernel
+        .portal_enter(thread, space, 0x1_0000_0000, [0; 4])
+        .expect("a stack");
     assert!(kernel.stays(), "the same space");
     kernel.portal_leave(thread, 0, 0, 0).expect("a frame");
     assert!(!kernel.stays(), "the vector unit may hold what the callee left there");
     assert!(kernel.enter_space(space).is_some() && kernel.stays());
-    assert!(kernel.portal_leave(thread, 0, 0, 0).is_none() && kernel.stays(), "nothing to leave, nothing to set up");
+    assert!(
+        kernel.portal_leave(thread, 0, 0, 0).is_none() && kernel.stays(),
+        "nothing to leave, nothing to set up"
+    );
 }

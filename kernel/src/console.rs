@@ -43,12 +43,19 @@ impl Line {
         if let Some(serial) = &mut serial {
             serial.listen(Listen::ToReceiver);
         }
-        Self { serial, input: VecDeque::with_capacity(QUEUE), blocked: false, interrupted: false }
+        Self {
+            serial,
+            input: VecDeque::with_capacity(QUEUE),
+            blocked: false,
+            interrupted: false,
+        }
     }
 
     /// Writes what the line takes now; tells how much. A line that is not there takes everything.
     pub fn write(&mut self, bytes: &[u8]) -> usize {
-        let Some(serial) = &mut self.serial else { return bytes.len() };
+        let Some(serial) = &mut self.serial else {
+            return bytes.len();
+        };
         let mut written = 0;
         while written < bytes.len() {
             let taken = serial.write_bytes(&bytes[written..]);

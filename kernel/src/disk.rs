@@ -30,11 +30,18 @@ impl VirtioDisk {
     /// In words: there is none, or it does not work.
     pub fn find(resources: &mut Resources) -> Result<Self, String> {
         let pci = Pci::new(IoPorts);
-        let found = pci.find(VENDOR, BLOCK_DEVICE).next().ok_or("no virtio disk (give QEMU virtio-blk-pci with disable-legacy=on)")?;
+        let found = pci
+            .find(VENDOR, BLOCK_DEVICE)
+            .next()
+            .ok_or("no virtio disk (give QEMU virtio-blk-pci with disable-legacy=on)")?;
         let (address, data) = arch::disk_message();
         let signal = Signal::Message(Message { address, data });
-        let device = BlockDevice::probe(&pci, found.address, resources, signal).map_err(|error| format!("the disk does not start: {error}"))?;
-        Ok(Self { device, refused: VecDeque::new() })
+        let device = BlockDevice::probe(&pci, found.address, resources, signal)
+            .map_err(|error| format!("the disk does not start: {error}"))?;
+        Ok(Self {
+            device,
+            refused: VecDeque::new(),
+        })
     }
 
     /// Handles the disk's interrupt.
@@ -61,8 +68,14 @@ impl store::world::Disk for VirtioDisk {
     fn submit(&mut self, request: Request) -> Result<(), QueueFull> {
         let page = device::data_page(request.frame);
         let blocks = match request.operation {
-            Operation::Read => Blocks::Read { block: request.block, page },
-            Operation::Write => Blocks::Write { block: request.block, page },
+            Operation::Read => Blocks::Read {
+                block: request.block,
+                page,
+            },
+            Operation::Write => Blocks::Write {
+                block: request.block,
+                page,
+            },
             Operation::Flush => Blocks::Flush,
         };
         match self.device.submit(request.tag, blocks) {

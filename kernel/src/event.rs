@@ -41,7 +41,12 @@ extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64,
     };
     (thread.context.rip, thread.context.rsp) = arch::caller();
     let arguments = [a0, a1, a2, a3, a4, a5];
-    let event = Event::Call { thread: thread.id, number, arguments, resumed: Resumed::First };
+    let event = Event::Call {
+        thread: thread.id,
+        number,
+        arguments,
+        resumed: Resumed::First,
+    };
     let outcome = server.handle(platform, event);
     // Straight back only to the caller that it was: the call may have ended the thread, or taken it
     // out of the domain that it was in.
@@ -56,7 +61,10 @@ extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64,
                 }
                 Results { error: 0, value }
             }
-            Err(error) => Results { error: error as u64, value: 0 },
+            Err(error) => Results {
+                error: error as u64,
+                value: 0,
+            },
         };
     }
     system.settle(outcome, Some(Operation { number, arguments }));
@@ -87,7 +95,10 @@ fn cross(to: Option<Crossing>) -> Target {
     match to {
         Some(to) => {
             arch::load(to.load);
-            Target { rip: to.rip, rsp: to.rsp }
+            Target {
+                rip: to.rip,
+                rsp: to.rsp,
+            }
         }
         None => Target { rip: 0, rsp: 0 },
     }
@@ -106,7 +117,11 @@ pub extern "C" fn trap(context: *const Context) -> *const Context {
                 _ if error & 2 != 0 => Access::Write,
                 _ => Access::Read,
             };
-            let event = Event::Fault { thread, address: arch::fault_address(), access };
+            let event = Event::Fault {
+                thread,
+                address: arch::fault_address(),
+                access,
+            };
             let System { platform, server, .. } = &mut *system;
             let outcome = server.handle(platform, event);
             if outcome == Outcome::Resume && platform.kernel.stays() {
@@ -128,7 +143,14 @@ pub extern "C" fn trap(context: *const Context) -> *const Context {
                 _ => EXCEPTION_ILLEGAL,
             };
             let System { platform, server, .. } = &mut *system;
-            let outcome = server.handle(platform, Event::Exception { thread, kind, address: 0 });
+            let outcome = server.handle(
+                platform,
+                Event::Exception {
+                    thread,
+                    kind,
+                    address: 0,
+                },
+            );
             system.settle(outcome, None);
         }
         _ => {

@@ -8,14 +8,14 @@
 
 extern crate alloc;
 
-mod log;
 mod arch;
-mod mem;
 mod console;
 mod disk;
+mod event;
+mod log;
+mod mem;
 mod pc;
 mod system;
-mod event;
 
 use abi::{
     host::{EXIT_PANIC, SCRIPT_WORD},
@@ -39,10 +39,22 @@ extern "C" fn kernel_start(information: u64) -> ! {
     let information = BootInformation::read(information).expect("the loader gives PVH start information");
     let memory = Division::of(&information);
     arch::initialise_interrupts();
-    log!("gondwana {}: {} MiB, {protections:?}", env!("CARGO_PKG_VERSION"), memory.bytes >> 20);
+    log!(
+        "gondwana {}: {} MiB, {protections:?}",
+        env!("CARGO_PKG_VERSION"),
+        memory.bytes >> 20
+    );
 
-    let script = information.command_line.split_whitespace().any(|word| word == SCRIPT_WORD);
-    let boot = BootReport { script: u64::from(script), processors: 1, ticks_per_us: arch::ticks_per_us(), ..BootReport::default() };
+    let script = information
+        .command_line
+        .split_whitespace()
+        .any(|word| word == SCRIPT_WORD);
+    let boot = BootReport {
+        script: u64::from(script),
+        processors: 1,
+        ticks_per_us: arch::ticks_per_us(),
+        ..BootReport::default()
+    };
     let mut resources = Resources::new(memory.device_pages, information);
     let seed = seed(&mut resources);
     let pc = Pc::new(seed, boot, memory.fixed_frames);

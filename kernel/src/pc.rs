@@ -1,11 +1,11 @@
 //! [`kcore::Hardware`] on the real machine.
 
-use core::{
-    fmt::Write,
-    sync::atomic::AtomicU64,
-};
+use core::{fmt::Write, sync::atomic::AtomicU64};
 
-use abi::{address::PAGE, layout::{BootReport, STREAM_CONTROL, STREAM_TERMINAL}};
+use abi::{
+    address::PAGE,
+    layout::{BootReport, STREAM_CONTROL, STREAM_TERMINAL},
+};
 use kcore::{Frame, Hardware, space::Tags};
 use rand_chacha::{
     ChaCha20Rng,

@@ -91,7 +91,12 @@ pub static SYSTEM: Lock<System> = Lock::empty();
 impl System {
     /// The system, ready for its first thread.
     pub fn new(platform: Platform, server: Server, vectors: Vectors) -> Self {
-        Self { platform, server, vectors, next_poll_ns: 0 }
+        Self {
+            platform,
+            server,
+            vectors,
+            next_poll_ns: 0,
+        }
     }
 
     /// The index of the running thread. Only user code traps and calls, so there is one.
@@ -212,7 +217,8 @@ impl System {
     fn prepare(&mut self, index: u32) -> *const Context {
         let kernel = &mut self.platform.kernel;
         let table = &kernel.threads.table;
-        self.vectors.before(index, |owner| table[owner as usize].vector_live != 0);
+        self.vectors
+            .before(index, |owner| table[owner as usize].vector_live != 0);
         let space = table[index as usize].space;
         arch::set_thread(&table[index as usize].context);
         if let Some(load) = kernel.enter_space(space) {
@@ -227,4 +233,3 @@ impl System {
         (0..8).all(|_| kernel.frames.prepare_one(&mut kernel.hardware, ZEROED_GOAL))
     }
 }
-

@@ -6,8 +6,8 @@
 //! the disk ([`store::world::Disk`]). A call that cannot be finished now has changed nothing that
 //! matters, is parked, and is done again from the start when its key is woken.
 //!
-//! Groups of modules stand in reading order: the state ([`object`], [`domain`], [`task`]) and how objects live ([`creation`],
-//! [`lifecycle`], [`clone`]); how an access is decided ([`validation`], [`clist`], [`apd`],
+//! Reading order, as the groups below: the state ([`object`], [`domain`], [`task`]) and how objects
+//! live ([`creation`], [`lifecycle`], [`clone`]); how an access is decided ([`validation`], [`clist`], [`apd`],
 //! [`capability`]); pages ([`pager`], [`reading`], [`release`], [`page`], [`unmap`]) and the disk
 //! ([`checkpoint`], [`durable`]); threads and their calls ([`task`], [`thread`], `ending`,
 //! `control`, [`pdx`], `unwind`, [`semaphore`], [`exception`]); the outside ([`console`], [`info`],

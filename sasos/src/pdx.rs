@@ -105,6 +105,11 @@ impl Callees {
         self.get(space).map(|callee| callee.base)
     }
 
+    /// Stacks that all callee domains have together.
+    pub fn stack_count(&self) -> usize {
+        self.iter().map(|(_, callee)| callee.stacks.len()).sum()
+    }
+
     /// Exception handlers of a callee's domain.
     pub fn handlers_mut(&mut self, space: SpaceId) -> Option<&mut Handlers> {
         self.get_mut(space).map(|callee| &mut callee.handlers)

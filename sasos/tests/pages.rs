@@ -264,12 +264,6 @@ impl Game {
         }
     }
 
-    /// Counts a failure that is one of memory.
-    fn short_of_memory(&self, error: Error) -> u32 {
-        assert!(matches!(error, Error::NoMemory | Error::LimitReached), "{error:?}");
-        1
-    }
-
     fn server_checkpoint(&mut self) {
         if self.rig.rng.one_in(2) {
             self.rig.checkpoint().unwrap();
@@ -277,6 +271,12 @@ impl Game {
             self.rig.server.checkpoint_request(&mut self.rig.world);
         }
     }
+}
+
+/// Counts a failure that is one of memory.
+fn short_of_memory(error: Error) -> u32 {
+    assert!(matches!(error, Error::NoMemory | Error::LimitReached), "{error:?}");
+    1
 }
 
 fn copy_of(thing: &Thing) -> Thing {
@@ -352,13 +352,13 @@ fn short_memory_loses_nothing() {
                     let value = game.next;
                     match game.rig.store(game.actor.space, address, value) {
                         Ok(()) => game.things[thing].pages[page] = value,
-                        Err(error) => failures += game.short_of_memory(error),
+                        Err(error) => failures += short_of_memory(error),
                     }
                     game.next += 1;
                 }
                 18..26 => match game.rig.load(game.actor.space, address) {
                     Ok(value) => assert_eq!(value, game.things[thing].pages[page], "page {address:#x}"),
-                    Err(error) => failures += game.short_of_memory(error),
+                    Err(error) => failures += short_of_memory(error),
                 },
                 26 | 27 if game.things.len() < 10 => {
                     match game
@@ -373,7 +373,7 @@ fn short_memory_loses_nothing() {
                                 ..clone
                             });
                         }
-                        Err(error) => failures += game.short_of_memory(error),
+                        Err(error) => failures += short_of_memory(error),
                     }
                 }
                 28 => game.keep(),
@@ -381,7 +381,7 @@ fn short_memory_loses_nothing() {
                     // It is gone in any case; the error says that this is not yet durable.
                     let base = game.things.swap_remove(thing).base;
                     if let Err(error) = game.rig.call(game.actor, Call::ObjDelete, &[base]) {
-                        failures += game.short_of_memory(error);
+                        failures += short_of_memory(error);
                     }
                 }
                 30 => {

@@ -444,7 +444,7 @@ impl Game {
         if found != 0 {
             let named = self.players[player].apd.iter().any(|&list| {
                 let base = self.lists[list].base;
-                (base + 32..base + 3 * 4096).contains(&found) && (found - base) % 16 == 0
+                (base + 32..base + 3 * 4096).contains(&found) && (found - base).is_multiple_of(16)
             });
             assert!(named, "{found:#x} is not in a list of the APD");
         }

@@ -44,7 +44,9 @@ fn probe_agrees_on_what_it_understands() {
 #[test]
 fn a_last_part_of_a_block_does_not_count() {
     let mut fake = Device::disk(3);
-    let Kind::Disk(bytes) = &mut fake.kind else { unreachable!() };
+    let Kind::Disk(bytes) = &mut fake.kind else {
+        unreachable!()
+    };
     bytes.truncate(3 * 4096 - 512);
     let machine = Machine::with(fake);
     assert_eq!(try_probe(&machine, SIGNAL).unwrap().capacity_blocks(), 2);
@@ -89,8 +91,14 @@ fn what_the_disk_cannot_do_is_refused_at_once() {
     let (machine, mut device) = disk(4);
     let page = page_of(&machine.memory, 0);
     for block in [4, 5, u64::MAX / 8, u64::MAX / 8 + 1, u64::MAX] {
-        assert_eq!(device.submit(0, Request::Read { block, page }), Err(SubmitError::OutOfRange));
-        assert_eq!(device.submit(0, Request::Write { block, page }), Err(SubmitError::OutOfRange));
+        assert_eq!(
+            device.submit(0, Request::Read { block, page }),
+            Err(SubmitError::OutOfRange)
+        );
+        assert_eq!(
+            device.submit(0, Request::Write { block, page }),
+            Err(SubmitError::OutOfRange)
+        );
     }
     let mut fake = Device::disk(4);
     fake.offered |= 1 << 5;
@@ -98,7 +106,10 @@ fn what_the_disk_cannot_do_is_refused_at_once() {
     let mut device = try_probe(&machine, SIGNAL).unwrap();
     let page = page_of(&machine.memory, 0);
     assert!(device.is_read_only());
-    assert_eq!(device.submit(0, Request::Write { block: 0, page }), Err(SubmitError::ReadOnly));
+    assert_eq!(
+        device.submit(0, Request::Write { block: 0, page }),
+        Err(SubmitError::ReadOnly)
+    );
     device.submit(1, Request::Read { block: 0, page }).unwrap();
     assert_eq!(device.complete(), Some((1, Ok(()))));
 }
@@ -131,7 +142,15 @@ fn a_full_queue_refuses_until_something_completes() {
     let mut device = try_probe(&machine, SIGNAL).unwrap();
     let page = page_of(&machine.memory, 1);
     for tag in 0..85 {
-        device.enqueue(tag, Request::Write { block: tag.into(), page }).unwrap();
+        device
+            .enqueue(
+                tag,
+                Request::Write {
+                    block: tag.into(),
+                    page,
+                },
+            )
+            .unwrap();
     }
     machine.device(|fake, _| assert_eq!(fake.doorbells, 0));
     device.ring();
@@ -142,17 +161,24 @@ fn a_full_queue_refuses_until_something_completes() {
     machine.device(|fake, memory| {
         (0..85).rev().for_each(|position| fake.serve(memory, position));
     });
-    let tags: Vec<u32> =
-        std::iter::from_fn(|| device.complete()).map(|(tag, result)| result.map(|()| tag).unwrap()).collect();
+    let tags: Vec<u32> = std::iter::from_fn(|| device.complete())
+        .map(|(tag, result)| result.map(|()| tag).unwrap())
+        .collect();
     assert_eq!(tags, (0..85).rev().collect::<Vec<_>>());
     device.submit(85, Request::Flush).unwrap();
 }
 
 #[test]
 fn small_and_odd_queues_are_used_as_far_as_they_go() {
-    for (most, room) in
-        [(3, None), (4, Some(1)), (5, Some(1)), (6, Some(1)), (8, Some(2)), (200, Some(42)), (1024, Some(85))]
-    {
+    for (most, room) in [
+        (3, None),
+        (4, Some(1)),
+        (5, Some(1)),
+        (6, Some(1)),
+        (8, Some(2)),
+        (200, Some(42)),
+        (1024, Some(85)),
+    ] {
         let mut fake = Device::disk(4);
         fake.most_descriptors = most;
         let probed = try_probe(&Machine::with(fake), SIGNAL);
@@ -283,18 +309,36 @@ fn probe_refuses_what_it_cannot_drive() {
     assert_eq!(patched(0x60, &[0x37, 0, 0, 0]), ProbeError::OutsideBar { index: 4 });
     assert_eq!(patched(0x60, &[0xff; 4]), ProbeError::OutsideBar { index: 4 });
     assert_eq!(patched(0x9a, &[0xff, 7]), ProbeError::OutsideBar { index: 1 });
-    assert_eq!(patched(0x9c, &[0xf9, 0xff, 0xff, 0xff]), ProbeError::OutsideBar { index: 1 });
-    assert_eq!(patched(0x14, &[0, 0, 0x20, 0]), ProbeError::Unmappable { physical: 0x20_0000 });
+    assert_eq!(
+        patched(0x9c, &[0xf9, 0xff, 0xff, 0xff]),
+        ProbeError::OutsideBar { index: 1 }
+    );
+    assert_eq!(
+        patched(0x14, &[0, 0, 0x20, 0]),
+        ProbeError::Unmappable { physical: 0x20_0000 }
+    );
 
     // A doorbell outside the doorbells.
     assert_eq!(patched(0x74, &[0xff, 0xff, 0xff, 0xff]), ProbeError::NoQueue);
     assert_eq!(patched(0x74, &[0x55, 5, 0, 0]), ProbeError::NoQueue);
 
     // The device will not do it.
-    assert_eq!(probe_error(|inner| inner.device.offered &= !(1 << 32)), ProbeError::Legacy);
-    assert_eq!(probe_error(|inner| inner.device.mischief.refuses_features = true), ProbeError::FeaturesRefused);
-    assert_eq!(probe_error(|inner| inner.device.mischief.refuses_vector = true), ProbeError::VectorRefused);
-    assert_eq!(probe_error(|inner| inner.device.most_descriptors = 0), ProbeError::NoQueue);
+    assert_eq!(
+        probe_error(|inner| inner.device.offered &= !(1 << 32)),
+        ProbeError::Legacy
+    );
+    assert_eq!(
+        probe_error(|inner| inner.device.mischief.refuses_features = true),
+        ProbeError::FeaturesRefused
+    );
+    assert_eq!(
+        probe_error(|inner| inner.device.mischief.refuses_vector = true),
+        ProbeError::VectorRefused
+    );
+    assert_eq!(
+        probe_error(|inner| inner.device.most_descriptors = 0),
+        ProbeError::NoQueue
+    );
     for frames in 0..3 {
         assert_eq!(probe_error(|inner| inner.frames_left = frames), ProbeError::OutOfMemory);
     }
@@ -314,7 +358,10 @@ fn a_disk_whose_registers_never_hold_still_is_empty() {
 
 #[test]
 fn a_capability_list_that_is_a_loop_ends() {
-    assert_eq!(patched(0x41, &[0x40]), ProbeError::Missing(crate::virtio::Structure::Common));
+    assert_eq!(
+        patched(0x41, &[0x40]),
+        ProbeError::Missing(crate::virtio::Structure::Common)
+    );
 }
 
 mod properties;

@@ -19,7 +19,10 @@ fn fills_buffers_of_any_size_from_a_device_that_gives_little() {
             let (machine, mut device) = entropy(most);
             let mut buffer = vec![0; wanted];
             device.fill(&mut buffer, u32::MAX).unwrap();
-            assert!(buffer.iter().zip(1_u32..).all(|(byte, count)| *byte == count as u8), "{most}, {wanted}");
+            assert!(
+                buffer.iter().zip(1_u32..).all(|(byte, count)| *byte == count as u8),
+                "{most}, {wanted}"
+            );
             // Nothing secret stays behind, and no interrupt was asked for.
             assert_eq!(machine.memory.read(device.page.physical()), [0; 4096]);
             machine.device(|fake, _| assert!(fake.interrupts.is_empty()));

@@ -34,7 +34,10 @@ impl Memory {
     }
 
     pub(crate) fn page(&self) -> Page {
-        Page { memory: self.clone(), physical: self.allocate() }
+        Page {
+            memory: self.clone(),
+            physical: self.allocate(),
+        }
     }
 
     pub(crate) fn read<const N: usize>(&self, physical: u64) -> [u8; N] {
@@ -46,7 +49,9 @@ impl Memory {
     pub(crate) fn write(&self, physical: u64, bytes: &[u8]) {
         let mut frames = self.0.borrow_mut();
         let (frame, offset) = (physical & !0xfff, (physical & 0xfff) as usize);
-        let frame = frames.get_mut(&frame).expect("the device wrote where there is no memory");
+        let frame = frames
+            .get_mut(&frame)
+            .expect("the device wrote where there is no memory");
         frame[offset..offset + bytes.len()].copy_from_slice(bytes);
     }
 
@@ -64,7 +69,10 @@ pub(crate) struct Page {
 
 impl Page {
     fn at(&self, offset: usize, bytes: usize) -> u64 {
-        assert!(offset + bytes <= PAGE_BYTES && offset.is_multiple_of(bytes), "access to {offset}, {bytes} bytes");
+        assert!(
+            offset + bytes <= PAGE_BYTES && offset.is_multiple_of(bytes),
+            "access to {offset}, {bytes} bytes"
+        );
         self.physical + offset as u64
     }
 }
@@ -105,7 +113,10 @@ pub(crate) struct Config {
 
 impl Config {
     pub(crate) fn new(vendor: u16, device: u16) -> Self {
-        let mut config = Config { bytes: [0; 256], bar_masks: [0; 6] };
+        let mut config = Config {
+            bytes: [0; 256],
+            bar_masks: [0; 6],
+        };
         config.put(0, &vendor.to_le_bytes());
         config.put(2, &device.to_le_bytes());
         config
@@ -132,7 +143,11 @@ impl Config {
             // cannot change.
             0x10..=0x27 => {
                 assert_eq!((bytes.len(), offset % 4), (4, 0), "partial write to a BAR");
-                assert_eq!(self.bytes[4] & 2, 0, "a BAR was changed while the function answered in memory");
+                assert_eq!(
+                    self.bytes[4] & 2,
+                    0,
+                    "a BAR was changed while the function answered in memory"
+                );
                 let mask = self.bar_masks[(offset - 0x10) / 4];
                 let old = u32::from_le_bytes(self.bytes[offset..offset + 4].try_into().unwrap());
                 let new = u32::from_le_bytes(bytes.try_into().unwrap());
@@ -167,8 +182,16 @@ impl Machine {
     pub(crate) fn with(device: Device) -> Self {
         let functions = BTreeMap::from([(Machine::DEVICE, virtio::config_of(&device))]);
         let memory = Memory::default();
-        let inner = Inner { functions, config_address: 0, device, frames_left: 1000 };
-        Machine { memory, inner: Rc::new(RefCell::new(inner)) }
+        let inner = Inner {
+            functions,
+            config_address: 0,
+            device,
+            frames_left: 1000,
+        };
+        Machine {
+            memory,
+            inner: Rc::new(RefCell::new(inner)),
+        }
     }
 
     /// Looks at, or changes, the machine behind the driver's back.
@@ -187,13 +210,19 @@ impl Machine {
         assert!((0xcfc..=0xcff).contains(&port), "port {port:#x}");
         let offset = (selected & 0xfc) as usize + usize::from(port - 0xcfc);
         assert!(offset.is_multiple_of(bytes));
-        (Address::new((selected >> 16) as u8, (selected >> 11) as u8, (selected >> 8) as u8), offset)
+        (
+            Address::new((selected >> 16) as u8, (selected >> 11) as u8, (selected >> 8) as u8),
+            offset,
+        )
     }
 
     fn config_read<const N: usize>(&self, port: u16) -> [u8; N] {
         let (address, offset) = self.config_access(port, N);
         let inner = self.inner.borrow();
-        inner.functions.get(&address).map_or([0xff; N], |config| config.bytes[offset..offset + N].try_into().unwrap())
+        inner
+            .functions
+            .get(&address)
+            .map_or([0xff; N], |config| config.bytes[offset..offset + N].try_into().unwrap())
     }
 
     fn config_write(&self, port: u16, bytes: &[u8]) {
@@ -259,7 +288,10 @@ pub(crate) struct Window {
 
 impl Window {
     fn access<R>(&self, offset: usize, bytes: usize, act: impl FnOnce(&mut Inner, &Memory, u64) -> R) -> R {
-        assert!(offset + bytes <= self.bytes && offset.is_multiple_of(bytes), "register {offset}, {bytes} bytes");
+        assert!(
+            offset + bytes <= self.bytes && offset.is_multiple_of(bytes),
+            "register {offset}, {bytes} bytes"
+        );
         let mut inner = self.machine.inner.borrow_mut();
         act(&mut inner, &self.machine.memory, self.physical + offset as u64)
     }

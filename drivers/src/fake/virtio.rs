@@ -33,7 +33,12 @@ pub(crate) struct Piece {
 
 impl DeviceSide {
     pub(crate) fn new(size: u16, at: Addresses) -> Self {
-        DeviceSide { size, at, taken: 0, put: 0 }
+        DeviceSide {
+            size,
+            at,
+            taken: 0,
+            put: 0,
+        }
     }
 
     /// The head of the next available chain.
@@ -165,7 +170,10 @@ impl Device {
     /// A disk of `blocks` zero blocks with what QEMU's offers and more: bits that must not be
     /// accepted unasked.
     pub(crate) fn disk(blocks: usize) -> Self {
-        Device::new(Kind::Disk(vec![0; blocks * 4096]), 1 << 32 | 1 << 33 | 1 << 28 | 1 << 29 | 1 << 9 | 1 << 6)
+        Device::new(
+            Kind::Disk(vec![0; blocks * 4096]),
+            1 << 32 | 1 << 33 | 1 << 28 | 1 << 29 | 1 << 9 | 1 << 6,
+        )
     }
 
     pub(crate) fn entropy(most: usize) -> Self {
@@ -230,8 +238,20 @@ impl Device {
             (0x14, 1) => self.set_status(value as u8),
             (0x16, 2) => assert_eq!(value, 0, "queue {value}"),
             (0x18, 2) => self.queue_size = value as u16,
-            (0x10, 2) => self.config_vector = if self.mischief.refuses_vector { 0xffff } else { value as u16 },
-            (0x1a, 2) => self.vector = if self.mischief.refuses_vector { 0xffff } else { value as u16 },
+            (0x10, 2) => {
+                self.config_vector = if self.mischief.refuses_vector {
+                    0xffff
+                } else {
+                    value as u16
+                }
+            }
+            (0x1a, 2) => {
+                self.vector = if self.mischief.refuses_vector {
+                    0xffff
+                } else {
+                    value as u16
+                }
+            }
             (0x1c, 2) => self.enable_queue(value),
             (0x20..0x38, 4) => self.addresses[(at as usize - 0x20) / 4] = value,
             (DOORBELLS.., 2) => {
@@ -269,7 +289,11 @@ impl Device {
         assert_eq!(self.status, 0xb, "queues are set up between FEATURES_OK and DRIVER_OK");
         assert!(self.queue_size.is_power_of_two() && self.queue_size <= self.most_descriptors);
         let wide = |index: usize| u64::from(self.addresses[index + 1]) << 32 | u64::from(self.addresses[index]);
-        let at = Addresses { descriptors: wide(0), available: wide(2), used: wide(4) };
+        let at = Addresses {
+            descriptors: wide(0),
+            available: wide(2),
+            used: wide(4),
+        };
         assert!(at.descriptors.is_multiple_of(16) && at.available.is_multiple_of(2) && at.used.is_multiple_of(4));
         self.side = Some(DeviceSide::new(self.queue_size, at));
     }
@@ -310,14 +334,18 @@ impl Device {
     }
 
     fn serve_disk(&mut self, memory: &Memory, chain: &[Piece]) -> u32 {
-        let [header, data @ .., status] = chain else { panic!("a chain of {}", chain.len()) };
+        let [header, data @ .., status] = chain else {
+            panic!("a chain of {}", chain.len())
+        };
         assert_eq!((header.bytes, header.is_written), (16, false));
         assert_eq!((status.bytes, status.is_written), (1, true));
         if let Some(wrong) = self.mischief.status {
             memory.write(status.physical, &[wrong]);
             return 1;
         }
-        let Kind::Disk(disk) = &mut self.kind else { unreachable!() };
+        let Kind::Disk(disk) = &mut self.kind else {
+            unreachable!()
+        };
         let header: [u8; 16] = memory.read(header.physical);
         let kind = u32::from_le_bytes(header[..4].try_into().unwrap());
         let start = u64::from_le_bytes(header[8..].try_into().unwrap()) as usize * 512;
@@ -344,8 +372,12 @@ impl Device {
     }
 
     fn serve_entropy(&mut self, memory: &Memory, chain: &[Piece]) -> u32 {
-        let Kind::Entropy(most, next) = &mut self.kind else { unreachable!() };
-        let [piece] = chain else { panic!("a chain of {}", chain.len()) };
+        let Kind::Entropy(most, next) = &mut self.kind else {
+            unreachable!()
+        };
+        let [piece] = chain else {
+            panic!("a chain of {}", chain.len())
+        };
         assert!(piece.is_written);
         let given = (piece.bytes as usize).min(*most);
         for offset in 0..given {

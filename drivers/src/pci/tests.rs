@@ -11,7 +11,10 @@ fn machine_with(functions: &[(Address, Config)]) -> Machine {
 }
 
 fn found(machine: &Machine) -> Vec<String> {
-    Pci::new(machine).functions().map(|function| function.address.to_string()).collect()
+    Pci::new(machine)
+        .functions()
+        .map(|function| function.address.to_string())
+        .collect()
 }
 
 #[test]
@@ -31,12 +34,17 @@ fn finds_functions_and_devices_behind_bridges() {
         // Behind no bridge.
         (Address::new(9, 0, 0), Config::new(1, 1)),
     ]);
-    let expected = ["00:01.0", "00:03.0", "00:05.0", "00:1f.0", "00:1f.7", "02:1f.0", "ff:1f.0"];
+    let expected = [
+        "00:01.0", "00:03.0", "00:05.0", "00:1f.0", "00:1f.7", "02:1f.0", "ff:1f.0",
+    ];
     assert_eq!(found(&machine), expected);
     let pci = Pci::new(&machine);
     let disks: Vec<_> = pci.find(0x1af4, 0x1042).map(|function| function.address).collect();
     assert_eq!(disks, [Machine::DEVICE, Address::new(255, 31, 0)]);
-    assert!(pci.functions().any(|function| (function.device, function.class) == (0x2918, 6)));
+    assert!(
+        pci.functions()
+            .any(|function| (function.device, function.class) == (0x2918, 6))
+    );
 }
 
 #[test]
@@ -74,9 +82,21 @@ fn bars_are_measured_and_left_as_they_were() {
     let pci = Pci::new(&machine);
     let bar = |index| pci.memory_bar(Machine::DEVICE, index);
     assert_eq!(bar(0), Err(BarError::Ports));
-    assert_eq!(bar(1), Ok(MemoryBar { address: MSIX_BAR, bytes: 0x1000 }));
+    assert_eq!(
+        bar(1),
+        Ok(MemoryBar {
+            address: MSIX_BAR,
+            bytes: 0x1000
+        })
+    );
     assert_eq!(bar(2), Err(BarError::Unassigned));
-    assert_eq!(bar(4), Ok(MemoryBar { address: REGISTER_BAR, bytes: 0x4000 }));
+    assert_eq!(
+        bar(4),
+        Ok(MemoryBar {
+            address: REGISTER_BAR,
+            bytes: 0x4000
+        })
+    );
     assert_eq!(bar(6), Err(BarError::NoSuchBar));
     assert_eq!(bar(255), Err(BarError::NoSuchBar));
     machine.look(|inner| assert_eq!(inner.functions[&Machine::DEVICE].bytes, before.bytes));
@@ -87,7 +107,11 @@ fn a_wide_bar_needs_two_and_a_length() {
     let machine = machine_with(&[]);
     let pci = Pci::new(&machine);
     machine.look(|inner| {
-        inner.functions.get_mut(&Machine::DEVICE).unwrap().put(0x24, &[4, 0, 0, 0]);
+        inner
+            .functions
+            .get_mut(&Machine::DEVICE)
+            .unwrap()
+            .put(0x24, &[4, 0, 0, 0]);
     });
     assert_eq!(pci.memory_bar(Machine::DEVICE, 5), Err(BarError::NoSuchBar));
     // No writable bit at all.
@@ -99,8 +123,14 @@ fn a_wide_bar_needs_two_and_a_length() {
 fn capabilities_come_in_order_and_end() {
     let machine = machine_with(&[]);
     let pci = Pci::new(&machine);
-    let kinds: Vec<_> = pci.capabilities(Machine::DEVICE).map(|found| (found.identifier, found.offset)).collect();
-    assert_eq!(kinds, [(9, 0x40), (9, 0x54), (9, 0x64), (9, 0x78), (9, 0x88), (0x11, 0x98)]);
+    let kinds: Vec<_> = pci
+        .capabilities(Machine::DEVICE)
+        .map(|found| (found.identifier, found.offset))
+        .collect();
+    assert_eq!(
+        kinds,
+        [(9, 0x40), (9, 0x54), (9, 0x64), (9, 0x78), (9, 0x88), (0x11, 0x98)]
+    );
     // A pointer into the header ends the list; one to the end of configuration space does no harm;
     // a loop ends.
     machine.look(|inner| inner.functions.get_mut(&Machine::DEVICE).unwrap().bytes[0x55] = 0x10);

@@ -26,7 +26,9 @@ struct FakePorts {
 
 impl FakePorts {
     fn new() -> Self {
-        FakePorts { chip: Some(RefCell::default()) }
+        FakePorts {
+            chip: Some(RefCell::default()),
+        }
     }
 
     fn chip(&self) -> std::cell::RefMut<'_, Chip> {
@@ -138,7 +140,10 @@ fn reads_what_came_and_counts_what_was_lost() {
     let mut line = Serial::new(&ports, COM1).unwrap();
     ports.chip().received.extend(*b"hi");
     ports.chip().has_overrun = true;
-    assert_eq!([line.read_byte(), line.read_byte(), line.read_byte()], [Some(b'h'), Some(b'i'), None]);
+    assert_eq!(
+        [line.read_byte(), line.read_byte(), line.read_byte()],
+        [Some(b'h'), Some(b'i'), None]
+    );
     assert_eq!(line.overruns(), 1);
 }
 

@@ -84,16 +84,31 @@ impl fmt::Display for ProbeError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ProbeError::Missing(structure) => {
-                write!(formatter, "no {structure:?} registers in memory (not a modern virtio device)")
+                write!(
+                    formatter,
+                    "no {structure:?} registers in memory (not a modern virtio device)"
+                )
             }
-            ProbeError::Bar { index, error: BarError::NoSuchBar } => {
+            ProbeError::Bar {
+                index,
+                error: BarError::NoSuchBar,
+            } => {
                 write!(formatter, "registers in BAR {index}, which cannot exist")
             }
-            ProbeError::Bar { index, error: BarError::Ports } => {
+            ProbeError::Bar {
+                index,
+                error: BarError::Ports,
+            } => {
                 write!(formatter, "registers in BAR {index}, which is I/O ports")
             }
-            ProbeError::Bar { index, error: BarError::Unassigned } => {
-                write!(formatter, "BAR {index} has no address: firmware did not set the device up")
+            ProbeError::Bar {
+                index,
+                error: BarError::Unassigned,
+            } => {
+                write!(
+                    formatter,
+                    "BAR {index} has no address: firmware did not set the device up"
+                )
             }
             ProbeError::OutsideBar { index } => write!(formatter, "registers outside BAR {index}"),
             ProbeError::Unmappable { physical } => {

@@ -127,7 +127,11 @@ impl<D: DmaMemory> Queue<D> {
 
     pub(crate) fn addresses(&self) -> Addresses {
         let rings = self.rings.physical();
-        Addresses { descriptors: self.descriptors.physical(), available: rings, used: rings + USED as u64 }
+        Addresses {
+            descriptors: self.descriptors.physical(),
+            available: rings,
+            used: rings + USED as u64,
+        }
     }
 
     /// Tells the device not to interrupt. It may still do so now and then (2.7.7).
@@ -146,7 +150,11 @@ impl<D: DmaMemory> Queue<D> {
         for (position, segment) in segments.iter().enumerate() {
             let index = self.first_free;
             self.first_free = self.next[usize::from(index)];
-            let link = if position + 1 < segments.len() { DESCRIPTOR_NEXT } else { 0 };
+            let link = if position + 1 < segments.len() {
+                DESCRIPTOR_NEXT
+            } else {
+                0
+            };
             let access = match segment.direction {
                 Direction::DeviceReads => 0,
                 Direction::DeviceWrites => DESCRIPTOR_DEVICE_WRITES,
@@ -155,7 +163,8 @@ impl<D: DmaMemory> Queue<D> {
             self.descriptors.write_u64(at, segment.physical);
             self.descriptors.write_u32(at + 8, segment.bytes);
             self.descriptors.write_u16(at + 12, link | access);
-            self.descriptors.write_u16(at + 14, if link == 0 { 0 } else { self.first_free });
+            self.descriptors
+                .write_u16(at + 14, if link == 0 { 0 } else { self.first_free });
         }
         let length = segments.len() as u16;
         self.free -= length;
@@ -198,15 +207,19 @@ impl<D: DmaMemory> Queue<D> {
         let entry = USED + RING_ENTRIES + USED_ENTRY_BYTES * usize::from(self.used_index & (self.size - 1));
         let alleged = self.rings.read_u32(entry);
         let written = self.rings.read_u32(entry + 4);
-        let head =
-            u16::try_from(alleged).ok().filter(|head| self.holds(*head)).ok_or(Violation::UnknownHead(alleged))?;
+        let head = u16::try_from(alleged)
+            .ok()
+            .filter(|head| self.holds(*head))
+            .ok_or(Violation::UnknownHead(alleged))?;
         self.used_index = self.used_index.wrapping_add(1);
         self.release(head);
         Ok(Some(Used { head, written }))
     }
 
     fn holds(&self, head: u16) -> bool {
-        self.chain_length.get(usize::from(head)).is_some_and(|length| *length != 0)
+        self.chain_length
+            .get(usize::from(head))
+            .is_some_and(|length| *length != 0)
     }
 
     /// Puts the chain at `head`, which the device no longer holds, before the free descriptors.

@@ -100,14 +100,27 @@ impl<M: Mmio> Transport<M> {
         let doorbells = map(pci, address, world, &doorbells_place, DOORBELL_BYTES)?;
         let device = match device_bytes {
             0 => None,
-            least => Some(map(pci, address, world, &find(pci, address, Structure::Device)?, least)?),
+            least => Some(map(
+                pci,
+                address,
+                world,
+                &find(pci, address, Structure::Device)?,
+                least,
+            )?),
         };
         pci.enable(address);
         if let Signal::Message(message) = signal {
             msix::enable(pci, address, world, message)?;
         }
         let doorbells_bytes = doorbells_place.bytes as usize;
-        Ok(Transport { common, doorbells, doorbells_bytes, doorbell_multiplier, doorbell: 0, device })
+        Ok(Transport {
+            common,
+            doorbells,
+            doorbells_bytes,
+            doorbell_multiplier,
+            doorbell: 0,
+            device,
+        })
     }
 
     /// Stops the device: it forgets its queue and everything in it. Whether it confirmed within
@@ -139,7 +152,8 @@ impl<M: Mmio> Transport<M> {
         let accepted = offered & (wanted | FEATURE_VERSION_1);
         for half in 0..2 {
             self.common.write_u32(common::DRIVER_FEATURE_SELECT, half);
-            self.common.write_u32(common::DRIVER_FEATURE, (accepted >> (32 * half)) as u32);
+            self.common
+                .write_u32(common::DRIVER_FEATURE, (accepted >> (32 * half)) as u32);
         }
         self.add_status(STATUS_FEATURES_OK);
         if self.common.read_u8(common::STATUS) & STATUS_FEATURES_OK == 0 {
@@ -179,7 +193,10 @@ impl<M: Mmio> Transport<M> {
             u64::from(self.common.read_u16(common::QUEUE_NOTIFY_OFFSET)) * u64::from(self.doorbell_multiplier);
         self.doorbell = usize::try_from(doorbell)
             .ok()
-            .filter(|at| at.checked_add(DOORBELL_BYTES).is_some_and(|end| end <= self.doorbells_bytes))
+            .filter(|at| {
+                at.checked_add(DOORBELL_BYTES)
+                    .is_some_and(|end| end <= self.doorbells_bytes)
+            })
             .ok_or(ProbeError::NoQueue)?;
 
         let descriptors = world.allocate_page().ok_or(ProbeError::OutOfMemory)?;
@@ -231,7 +248,8 @@ impl<M: Mmio> Transport<M> {
     }
 
     fn add_status(&self, bit: u8) {
-        self.common.write_u8(common::STATUS, self.common.read_u8(common::STATUS) | bit);
+        self.common
+            .write_u8(common::STATUS, self.common.read_u8(common::STATUS) | bit);
     }
 
     /// Eight-byte registers are written in halves (4.1.3.1).
@@ -280,11 +298,15 @@ fn map<P: Ports, W: World>(
     least: usize,
 ) -> Result<W::Window, ProbeError> {
     let index = place.bar;
-    let bar = pci.memory_bar(address, index).map_err(|error| ProbeError::Bar { index, error })?;
+    let bar = pci
+        .memory_bar(address, index)
+        .map_err(|error| ProbeError::Bar { index, error })?;
     let (start, bytes) = (u64::from(place.start), place.bytes as usize);
     if !start.is_multiple_of(4) || bytes < least || start + u64::from(place.bytes) > bar.bytes {
         return Err(ProbeError::OutsideBar { index });
     }
     let physical = bar.address + start;
-    world.map_registers(physical, bytes).ok_or(ProbeError::Unmappable { physical })
+    world
+        .map_registers(physical, bytes)
+        .ok_or(ProbeError::Unmappable { physical })
 }

@@ -104,7 +104,8 @@ impl<H: Hardware> Machine for Kernel<H> {
     }
 
     fn link(&mut self, space: SpaceId, slot: u64, leaf: Leaf, rights: Rights) -> Result<(), Shortage> {
-        self.spaces.link(space, slot, leaf, rights, &mut self.frames, &mut self.hardware)
+        self.spaces
+            .link(space, slot, leaf, rights, &mut self.frames, &mut self.hardware)
     }
 
     fn unlink(&mut self, space: SpaceId, slot: u64) {
@@ -130,7 +131,14 @@ impl<H: Hardware> Machine for Kernel<H> {
         self.spaces.get(space).table_count()
     }
 
-    fn thread_create(&mut self, space: SpaceId, rip: u64, rsp: u64, arguments: [u64; 4], priority: u8) -> Result<ThreadId, Shortage> {
+    fn thread_create(
+        &mut self,
+        space: SpaceId,
+        rip: u64,
+        rsp: u64,
+        arguments: [u64; 4],
+        priority: u8,
+    ) -> Result<ThreadId, Shortage> {
         self.threads.create(space, rip, rsp, arguments, priority)
     }
 
@@ -208,7 +216,12 @@ impl<H: Hardware> Machine for Kernel<H> {
         let thread = self.threads.get_mut(thread);
         let frame = thread.frames.get_mut(thread.depth as usize)?;
         let stack = self.spaces.get_mut(callee).take_stack()?;
-        *frame = PortalFrame { rip: thread.context.rip, rsp: thread.context.rsp, stack, space: thread.space };
+        *frame = PortalFrame {
+            rip: thread.context.rip,
+            rsp: thread.context.rsp,
+            stack,
+            space: thread.space,
+        };
         thread.depth += 1;
         thread.space = callee;
         thread.vector_live = 0;

@@ -16,8 +16,16 @@ pub struct Fake {
 
 impl Fake {
     pub fn new(frames: u32, tags: Tags) -> Self {
-        let memory = (0..frames).map(|_| Box::new(std::array::from_fn(|_| AtomicU64::new(0xdead)))).collect();
-        Self { memory, now_ns: 0, timer_ns: u64::MAX, flushes: 0, tags }
+        let memory = (0..frames)
+            .map(|_| Box::new(std::array::from_fn(|_| AtomicU64::new(0xdead))))
+            .collect();
+        Self {
+            memory,
+            now_ns: 0,
+            timer_ns: u64::MAX,
+            flushes: 0,
+            tags,
+        }
     }
 }
 
@@ -73,11 +81,16 @@ impl Hardware for Fake {
     }
 
     fn zero(&mut self, frame: Frame) {
-        self.memory[frame.0 as usize].iter().for_each(|word| word.store(0, Relaxed));
+        self.memory[frame.0 as usize]
+            .iter()
+            .for_each(|word| word.store(0, Relaxed));
     }
 
     fn copy(&mut self, from: Frame, to: Frame) {
-        for (place, word) in self.memory[to.0 as usize].iter().zip(self.memory[from.0 as usize].iter()) {
+        for (place, word) in self.memory[to.0 as usize]
+            .iter()
+            .zip(self.memory[from.0 as usize].iter())
+        {
             place.store(word.load(Relaxed), Relaxed);
         }
     }

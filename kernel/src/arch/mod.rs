@@ -6,24 +6,24 @@ mod x86_64;
 
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::{
-    // The start.
-    paging::{build as build_tables, kernel_end},
-    processor::initialise as initialise_processor,
-    start::BootInformation,
-    // Console, log and exit.
-    ports::{IoPorts, exit, log_bytes},
-    // Memory.
-    direct::{DIRECT_MAP, DIRECT_MAP_BYTES, bytes, bytes_mut, copy, map_device, read, table, write, zero},
-    // Translations.
-    paging::{flush_all, flush_page, kernel_entries, leave_root, load, loaded_root, tags},
     // Time and interrupts.
     clock::{now_ns, ticks_per_us, time_of_day_ns},
+    // Memory.
+    direct::{DIRECT_MAP, DIRECT_MAP_BYTES, bytes, bytes_mut, copy, map_device, read, table, write, zero},
     interrupts::{
-        Interrupt, accept, disk_message, enable_serial, initialise as initialise_interrupts, poll_interrupts, set_timer,
-        wait_for_interrupt,
+        Interrupt, accept, disk_message, enable_serial, initialise as initialise_interrupts, poll_interrupts,
+        set_timer, wait_for_interrupt,
     },
+    // The start.
+    paging::{build as build_tables, kernel_end},
+    // Translations.
+    paging::{flush_all, flush_page, kernel_entries, leave_root, load, loaded_root, tags},
+    // Console, log and exit.
+    ports::{IoPorts, exit, log_bytes},
+    processor::initialise as initialise_processor,
     // User code.
     processor::{caller, random_word, set_thread, set_value2},
+    start::BootInformation,
     syscall::{Results, Target},
     traps::{fault_address, go_on as resume},
     vector::Vectors,

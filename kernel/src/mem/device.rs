@@ -36,7 +36,9 @@ impl drivers::world::World for Resources {
 
     fn map_registers(&mut self, physical: u64, bytes: usize) -> Option<Window> {
         let end = physical.checked_add(bytes as u64)?;
-        let in_memory = self.memory.memory[..self.memory.memory_count].iter().any(|range| physical < range.1 && range.0 < end);
+        let in_memory = self.memory.memory[..self.memory.memory_count]
+            .iter()
+            .any(|range| physical < range.1 && range.0 < end);
         if in_memory || physical < 1 << 20 || physical % 4 != 0 || !arch::map_device(physical, bytes as u64) {
             return None;
         }

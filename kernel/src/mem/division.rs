@@ -43,8 +43,15 @@ impl Division {
             }
         }
         // The heap lies at the end of the largest range below 4 GiB, which is mapped from the start.
-        let largest = memory.iter_mut().filter(|range| range.1 <= 4 << 30).max_by_key(|range| range.1 - range.0).expect("memory below 4 GiB");
-        let heap_bytes = (bytes / 8).clamp(HEAP_LEAST, HEAP_MOST).min((largest.1 - largest.0) / 2) & !0xfff;
+        let largest = memory
+            .iter_mut()
+            .filter(|range| range.1 <= 4 << 30)
+            .max_by_key(|range| range.1 - range.0)
+            .expect("memory below 4 GiB");
+        let heap_bytes = (bytes / 8)
+            .clamp(HEAP_LEAST, HEAP_MOST)
+            .min((largest.1 - largest.0) / 2)
+            & !0xfff;
         largest.1 -= heap_bytes;
         // SAFETY: (1) the range was just taken out of memory; (2) the boot comes here once.
         unsafe { heap::initialise(arch::DIRECT_MAP + largest.1, arch::DIRECT_MAP + largest.1 + heap_bytes) };
@@ -57,9 +64,22 @@ impl Division {
             frame
         };
         let device_pages = (0..DEVICE_PAGES).map(|_| take()).collect();
-        let end = information.memory[..information.memory_count].iter().map(|range| range.1).max().unwrap_or(0);
+        let end = information.memory[..information.memory_count]
+            .iter()
+            .map(|range| range.1)
+            .max()
+            .unwrap_or(0);
         arch::build_tables(end, &mut take);
-        let ranges = memory.iter().map(|range| ((range.0 >> 12) as u32, (range.1 >> 12) as u32)).filter(|range| range.0 < range.1).collect();
-        Self { ranges, device_pages, fixed_frames, bytes }
+        let ranges = memory
+            .iter()
+            .map(|range| ((range.0 >> 12) as u32, (range.1 >> 12) as u32))
+            .filter(|range| range.0 < range.1)
+            .collect();
+        Self {
+            ranges,
+            device_pages,
+            fixed_frames,
+            bytes,
+        }
     }
 }

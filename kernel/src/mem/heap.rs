@@ -36,7 +36,9 @@ unsafe impl Source for Pieces {
         }
         NEXT.store(start + bytes, Relaxed);
         // SAFETY: the piece lies in the range that `initialise` was given, behind all earlier ones.
-        unsafe { talc.claim(start as *mut u8, bytes as usize) }.map(|_| ()).ok_or(())
+        unsafe { talc.claim(start as *mut u8, bytes as usize) }
+            .map(|_| ())
+            .ok_or(())
     }
 }
 
@@ -58,7 +60,10 @@ pub unsafe fn initialise(start: u64, end: u64) {
 pub fn usage() -> (u64, u64) {
     let heap = HEAP.lock();
     let counters = heap.counters();
-    (counters.allocated_bytes as u64, counters.available_bytes as u64 + END.load(Relaxed) - NEXT.load(Relaxed))
+    (
+        counters.allocated_bytes as u64,
+        counters.available_bytes as u64 + END.load(Relaxed) - NEXT.load(Relaxed),
+    )
 }
 
 /// Bytes taken from the range so far.

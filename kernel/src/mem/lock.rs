@@ -26,7 +26,11 @@ pub struct Guard<'a, T>(&'a Lock<T>);
 impl<T> Lock<T> {
     /// A lock without its value; taken, so that nobody can enter before [`Lock::fill`].
     pub const fn empty() -> Self {
-        Self { taken: AtomicBool::new(true), filled: AtomicBool::new(false), value: UnsafeCell::new(MaybeUninit::uninit()) }
+        Self {
+            taken: AtomicBool::new(true),
+            filled: AtomicBool::new(false),
+            value: UnsafeCell::new(MaybeUninit::uninit()),
+        }
     }
 
     /// Puts the value in and opens the lock. A second time is a bug that ends the kernel.

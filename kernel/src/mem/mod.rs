@@ -6,7 +6,7 @@
 //! an allocation fails ([`kcore::Machine::heap`]). [`device`] is what devices see, [`lock`] guards what
 //! processors share.
 
+pub mod device;
 pub mod division;
 pub mod heap;
-pub mod device;
 pub mod lock;

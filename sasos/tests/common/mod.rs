@@ -94,6 +94,7 @@ impl Rig {
     }
 
     /// A task without program, with an APD.
+    #[allow(clippy::large_types_passed_by_value, reason = "a test reads better so")]
     pub fn actor(&mut self, apd: Apd) -> Actor {
         let limit = Server::default_limit_pages(&self.world);
         let task = self.server.task_make(&mut self.world, apd, limit).expect("a task");

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use abi::{Rights, address::PAGES_PER_SLOT};
+use abi::{Rights, address::PAGES_PER_SLOT, layout::OBJECT_STACK};
 use kcore::{Frame, Machine};
+use sasos::{object::Object, thread::Life};
 
 use crate::harness::System;
 
@@ -21,6 +22,25 @@ impl System {
             assert_eq!(there, references, "references of frame {frame}");
         }
         self.check_remembered();
+        self.check_owners();
+    }
+
+    /// Every object that nobody has kept belongs to somebody who will end it.
+    fn check_owners(&self) {
+        let Self { server, .. } = self;
+        let transient = || {
+            let all = server.objects.iter().map(|(_, object)| object);
+            all.filter(|object| !object.is_persistent())
+        };
+        let is_stack = |object: &&Object| object.record.flags & OBJECT_STACK != 0;
+        for object in transient().filter(|object| !is_stack(object)) {
+            let owned = object.owner.is_some_and(|task| server.tasks.owns(task, object.base()));
+            assert!(owned, "the object at {:#x} is on no kill list", object.base());
+        }
+        let running = server.threads.iter().filter(|record| record.life == Life::Live).count();
+        let spare: usize = server.tasks.iter().map(|task| task.stacks.len()).sum();
+        let stacks = transient().filter(is_stack).count();
+        assert_eq!(stacks, running + spare + server.callees.stack_count(), "stacks");
     }
 
     /// Everything. The system cannot go on after that.

@@ -87,9 +87,9 @@ fn balance(before: [u64; 4]) -> Outcome {
         })
     };
     wait_until("", settled).or_else(|_| {
-        let after = figures()?;
+        let (after, memory) = (figures()?, system::memory()?);
         Err(Failure::new(format_args!(
-            "threads, domains, objects and used frames were {before:?} and are {after:?}"
+            "threads, domains, objects and used frames were {before:?} and are {after:?}: {memory:?}"
         )))
     })
 }

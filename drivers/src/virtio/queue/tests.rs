@@ -19,7 +19,11 @@ fn segments(length: usize, mark: u64) -> Vec<Segment> {
         .map(|position| Segment {
             physical: mark << 16 | position as u64,
             bytes: position as u32 + 1,
-            direction: if position + 1 == length { Direction::DeviceWrites } else { Direction::DeviceReads },
+            direction: if position + 1 == length {
+                Direction::DeviceWrites
+            } else {
+                Direction::DeviceReads
+            },
         })
         .collect()
 }
@@ -87,7 +91,13 @@ fn indices_wrap_around() {
         assert_eq!(side.take(&memory), Some(head));
         check_chain(&memory, &side, head, length, round);
         side.put(&memory, head.into(), round as u32);
-        assert_eq!(queue.take_used(), Ok(Some(Used { head, written: round as u32 })));
+        assert_eq!(
+            queue.take_used(),
+            Ok(Some(Used {
+                head,
+                written: round as u32
+            }))
+        );
     }
 }
 
@@ -109,7 +119,11 @@ fn a_head_that_is_not_out_is_a_violation() {
         // Chain 0 → 1 → 2 is out: 1 and 2 are descriptors in use, yet no heads.
         assert_eq!(queue.add(&segments(3, 0)), Ok(0));
         side.put(&memory, alleged, 0);
-        assert_eq!(queue.take_used(), Err(Violation::UnknownHead(alleged)), "head {alleged}");
+        assert_eq!(
+            queue.take_used(),
+            Err(Violation::UnknownHead(alleged)),
+            "head {alleged}"
+        );
     }
 }
 

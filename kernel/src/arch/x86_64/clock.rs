@@ -87,8 +87,13 @@ fn date() -> u64 {
         fields = again;
     }
     let binary = register(0x0b) & 4 != 0;
-    let [second, minute, hour, day, month, year] =
-        fields.map(|field| u64::from(if binary { field } else { (field >> 4) * 10 + (field & 15) }));
+    let [second, minute, hour, day, month, year] = fields.map(|field| {
+        u64::from(if binary {
+            field
+        } else {
+            (field >> 4) * 10 + (field & 15)
+        })
+    });
     if month == 0 || month > 12 || day == 0 || day > 31 || hour > 23 {
         return 0;
     }

@@ -40,7 +40,10 @@ pub fn bytes(frame: Frame) -> &'static [u8; 4096] {
 
 /// Content of a frame that no running thread can touch. The caller, the one holder of the kernel
 /// lock, borrows one frame at a time.
-#[allow(clippy::mut_from_ref, reason = "the exclusive borrow is that of the hardware value above")]
+#[allow(
+    clippy::mut_from_ref,
+    reason = "the exclusive borrow is that of the hardware value above"
+)]
 pub fn bytes_mut(frame: Frame) -> &'static mut [u8; 4096] {
     // SAFETY: as in `table`; exclusivity is `Hardware::bytes_mut`'s contract, which ties the
     // result to an exclusive borrow of the hardware layer.
@@ -86,7 +89,9 @@ pub fn write(frame: Frame, offset: usize, from: &[u8]) {
 /// Whether a range of physical addresses is mapped, for device registers. They stand below 4 GiB
 /// or are mapped with the memory above; a device beyond is refused.
 pub fn map_device(physical: u64, bytes: u64) -> bool {
-    physical.checked_add(bytes).is_some_and(|end| end <= MAPPED_END.load(Relaxed))
+    physical
+        .checked_add(bytes)
+        .is_some_and(|end| end <= MAPPED_END.load(Relaxed))
 }
 
 /// Bytes of physical memory by address: for the loader's and the firmware's tables.

@@ -69,7 +69,10 @@ pub fn initialise() {
     local_write(LOCAL_SPURIOUS, 0x100 | VECTOR_SPURIOUS);
     local_write(LOCAL_DIVIDE, 0b0011);
     local_write(LOCAL_TIMER, 1 << 16);
-    let (ticks, counts) = clock::measure(|| local_write(LOCAL_INITIAL, u32::MAX), || u64::from(u32::MAX - local_read(LOCAL_CURRENT)));
+    let (ticks, counts) = clock::measure(
+        || local_write(LOCAL_INITIAL, u32::MAX),
+        || u64::from(u32::MAX - local_read(LOCAL_CURRENT)),
+    );
     clock::initialise(ticks);
     TIMER_SCALE.store((counts << 20) / clock::measured_ns(), Relaxed);
     local_write(LOCAL_INITIAL, 0);
@@ -87,7 +90,10 @@ pub fn enable_serial() {
 
 /// The message by which the disk interrupts this processor: address, data.
 pub fn disk_message() -> (u64, u32) {
-    (LOCAL | u64::from(local_read(LOCAL_ID) >> 24) << 12, u32::from(VECTOR_DISK))
+    (
+        LOCAL | u64::from(local_read(LOCAL_ID) >> 24) << 12,
+        u32::from(VECTOR_DISK),
+    )
 }
 
 /// Asks for a timer interrupt at that time, if none is due earlier.

@@ -56,8 +56,13 @@ pub fn build(end: u64, mut take: impl FnMut() -> Frame) {
     }
     let middle = take();
     direct::table(high)[510].store(middle.physical() | PRESENT | WRITE, Relaxed);
-    let [text, text_end, rodata_end, kernel_end] =
-        [&raw const __text_start, &raw const __text_end, &raw const __rodata_end, &raw const __kernel_end].map(|place| place as u64);
+    let [text, text_end, rodata_end, kernel_end] = [
+        &raw const __text_start,
+        &raw const __text_end,
+        &raw const __rodata_end,
+        &raw const __kernel_end,
+    ]
+    .map(|place| place as u64);
     let mut address = text;
     while address < kernel_end {
         let slot = &direct::table(middle)[(address >> 21) as usize & 511];
@@ -117,7 +122,11 @@ pub fn tags() -> Tags {
     let value: u64;
     // SAFETY: reading a control register has no effect.
     unsafe { asm!("mov {}, cr4", out(reg) value, options(nomem, nostack, preserves_flags)) };
-    if value & 1 << 17 == 0 { Tags::Absent } else { Tags::Present }
+    if value & 1 << 17 == 0 {
+        Tags::Absent
+    } else {
+        Tags::Present
+    }
 }
 
 /// Goes to the kernel's own root if `root` is loaded: it is about to be freed.

@@ -71,7 +71,15 @@ static BOOT: Own<PerProcessor> = Own(UnsafeCell::new(PerProcessor {
         io_map: size_of::<Tss>() as u16,
     },
     // Null, kernel code, kernel data, user data, user code, TSS (two words).
-    gdt: [0, 0x00af_9b00_0000_ffff, 0x00cf_9300_0000_ffff, 0x00cf_f300_0000_ffff, 0x00af_fb00_0000_ffff, 0, 0],
+    gdt: [
+        0,
+        0x00af_9b00_0000_ffff,
+        0x00cf_9300_0000_ffff,
+        0x00cf_f300_0000_ffff,
+        0x00af_fb00_0000_ffff,
+        0,
+        0,
+    ],
 }));
 
 const STACK_BYTES: usize = 64 << 10;
@@ -134,7 +142,9 @@ pub fn set_thread(context: &kcore::thread::Context) {
 fn read_msr(number: u32) -> u64 {
     let (low, high): (u32, u32);
     // SAFETY: only registers that every 64-bit processor has are read.
-    unsafe { asm!("rdmsr", in("ecx") number, out("eax") low, out("edx") high, options(nomem, nostack, preserves_flags)) };
+    unsafe {
+        asm!("rdmsr", in("ecx") number, out("eax") low, out("edx") high, options(nomem, nostack, preserves_flags))
+    };
     u64::from(low) | u64::from(high) << 32
 }
 
@@ -144,7 +154,9 @@ fn read_msr(number: u32) -> u64 {
 /// The value is one the rest of the kernel can live with.
 unsafe fn write_msr(number: u32, value: u64) {
     // SAFETY: the caller answers for the value.
-    unsafe { asm!("wrmsr", in("ecx") number, in("eax") value as u32, in("edx") (value >> 32) as u32, options(nostack, preserves_flags)) };
+    unsafe {
+        asm!("wrmsr", in("ecx") number, in("eax") value as u32, in("edx") (value >> 32) as u32, options(nostack, preserves_flags))
+    };
 }
 
 /// A random word of the processor, if it has such an instruction and it delivers.
@@ -201,7 +213,10 @@ pub fn initialise() -> Protections {
         let limit = size_of::<Tss>() as u64 - 1;
         (*own).gdt[5] = limit | (base & 0xff_ffff) << 16 | 0x89 << 40 | (base >> 24 & 0xff) << 56;
         (*own).gdt[6] = base >> 32;
-        let pointer = Pointer { limit: 7 * 8 - 1, base: (&raw const (*own).gdt) as u64 };
+        let pointer = Pointer {
+            limit: 7 * 8 - 1,
+            base: (&raw const (*own).gdt) as u64,
+        };
         asm!(
             "lgdt [{pointer}]",
             "push 8",
@@ -246,13 +261,20 @@ pub struct Pointer {
 /// Turns on what the processor offers.
 fn protections() -> Protections {
     let features = __cpuid_count(7, 0);
-    let found = Protections { smep: features.ebx & 1 << 7 != 0, smap: features.ebx & 1 << 20 != 0, umip: features.ecx & 1 << 2 != 0, pcid: __cpuid_count(1, 0).ecx & 1 << 17 != 0 };
+    let found = Protections {
+        smep: features.ebx & 1 << 7 != 0,
+        smap: features.ebx & 1 << 20 != 0,
+        umip: features.ecx & 1 << 2 != 0,
+        pcid: __cpuid_count(1, 0).ecx & 1 << 17 != 0,
+    };
     let mut bits: u64 = 1 << 7;
     for (present, bit) in [(found.umip, 11), (found.pcid, 17), (found.smep, 20), (found.smap, 21)] {
         bits |= u64::from(present) << bit;
     }
     // SAFETY: only features that the processor reports are turned on; none takes from the kernel
     // what it uses: it runs no user page and touches none by its user address.
-    unsafe { asm!("mov {tmp}, cr4", "or {tmp}, {bits}", "mov cr4, {tmp}", tmp = out(reg) _, bits = in(reg) bits, options(nostack)) };
+    unsafe {
+        asm!("mov {tmp}, cr4", "or {tmp}, {bits}", "mov cr4, {tmp}", tmp = out(reg) _, bits = in(reg) bits, options(nostack))
+    };
     found
 }

@@ -21,7 +21,9 @@ const MAGIC: u32 = 0x336e_c578;
 const RAM: u32 = 1;
 
 fn word32(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..at + 4).map_or(0, |place| u32::from_le_bytes(place.try_into().unwrap_or_default()))
+    bytes
+        .get(at..at + 4)
+        .map_or(0, |place| u32::from_le_bytes(place.try_into().unwrap_or_default()))
 }
 
 fn word64(bytes: &[u8], at: usize) -> u64 {
@@ -36,7 +38,11 @@ impl BootInformation {
             return None;
         }
         let command_line = word64(info, 24);
-        let mut found = Self { memory: [(0, 0); 8], memory_count: 0, command_line: "" };
+        let mut found = Self {
+            memory: [(0, 0); 8],
+            memory_count: 0,
+            command_line: "",
+        };
         if command_line != 0 {
             let bytes = physical_bytes(command_line, 1024)?;
             let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());

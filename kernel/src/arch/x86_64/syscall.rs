@@ -143,4 +143,3 @@ pub unsafe extern "C" fn entry() {
         portal_return = sym crate::event::portal_return,
     );
 }
-

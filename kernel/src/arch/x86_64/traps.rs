@@ -97,8 +97,21 @@ unsafe extern "C" fn common() {
 pub unsafe extern "C" fn resume(context: *const Context) -> ! {
     naked_asm!(
         "mov rsp, rdi",
-        "pop r15", "pop r14", "pop r13", "pop r12", "pop r11", "pop r10", "pop r9", "pop r8",
-        "pop rbp", "pop rdi", "pop rsi", "pop rdx", "pop rcx", "pop rbx", "pop rax",
+        "pop r15",
+        "pop r14",
+        "pop r13",
+        "pop r12",
+        "pop r11",
+        "pop r10",
+        "pop r9",
+        "pop r8",
+        "pop rbp",
+        "pop rdi",
+        "pop rsi",
+        "pop rdx",
+        "pop rcx",
+        "pop rbx",
+        "pop rax",
         "add rsp, 16",
         "swapgs",
         "iretq",
@@ -128,7 +141,11 @@ static TABLE: Table = Table(UnsafeCell::new([[0; 2]; 256]));
 
 const fn gate(address: u64, stack: usize, privilege: u64) -> [u64; 2] {
     [
-        address & 0xffff | 8 << 16 | (stack as u64) << 32 | (0x8e | privilege << 5) << 40 | (address >> 16 & 0xffff) << 48,
+        address & 0xffff
+            | 8 << 16
+            | (stack as u64) << 32
+            | (0x8e | privilege << 5) << 40
+            | (address >> 16 & 0xffff) << 48,
         address >> 32,
     ]
 }
@@ -148,7 +165,10 @@ pub fn load() {
     table[18] = gate(fatal as *const () as u64, STACK_MACHINE_CHECK, 0);
     // The interrupt controller's spurious vector needs no answer.
     table[255] = gate(non_maskable as *const () as u64, 0, 0);
-    let pointer = Pointer { limit: 256 * 16 - 1, base: table.as_ptr() as u64 };
+    let pointer = Pointer {
+        limit: 256 * 16 - 1,
+        base: table.as_ptr() as u64,
+    };
     // SAFETY: the table is complete and never goes away.
     unsafe { asm!("lidt [{}]", in(reg) &raw const pointer, options(readonly, nostack, preserves_flags)) };
 }

@@ -47,7 +47,11 @@ impl Vectors {
                 asm!("xsetbv", in("ecx") 0, in("eax") parts as u32, in("edx") 0, options(nomem, nostack, preserves_flags));
             }
         }
-        Self { loaded: None, areas: (0..threads).map(|_| None).collect(), parts }
+        Self {
+            loaded: None,
+            areas: (0..threads).map(|_| None).collect(),
+            parts,
+        }
     }
 
     /// The thread uses the unit and it was off: gives it its state, a fresh one if `live` says that
@@ -91,7 +95,6 @@ impl Vectors {
         self.loaded = None;
         turn_off();
     }
-
 }
 
 impl Area {

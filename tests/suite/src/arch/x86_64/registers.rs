@@ -23,7 +23,14 @@ global_asm!(
     ".section .text.suite_registers, \"ax\", @progbits",
     // Gives r8: bits set in any of st0..7, xmm0..15; or-ed with control words that are not
     // initial. Uses 528 bytes of stack, rcx and rdx; for blocks of assembly only.
+    // This and the next two look at r9: 1 is all of this, 2 the upper halves of ymm as well. With
+    // neither the unit stays untouched.
     "suite_vector_residue:",
+    "xor r8d, r8d",
+    "test r9, 1",
+    "jnz 2f",
+    "ret",
+    "2:",
     "push rbp",
     "mov rbp, rsp",
     "sub rsp, 528",
@@ -52,15 +59,17 @@ global_asm!(
     "mov rsp, rbp",
     "pop rbp",
     "ret",
-    // Fills the vector registers, the upper halves too if r9 is not zero.
+    // Fills the vector registers.
     "suite_vector_fill:",
+    "test r9, 1",
+    "jz 2f",
     "fninit",
     "fldpi",
     "fldpi",
     ".irp n,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15",
     "pcmpeqd xmm\\n, xmm\\n",
     ".endr",
-    "test r9, r9",
+    "test r9, 2",
     "jz 2f",
     ".irp n,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15",
     "vinsertf128 ymm\\n, ymm\\n, xmm\\n, 1",
@@ -69,6 +78,11 @@ global_asm!(
     "ret",
     // Gives r8: bits set in the upper halves of ymm0..15. Spoils all of them.
     "suite_upper_residue:",
+    "xor r8d, r8d",
+    "test r9, 2",
+    "jnz 2f",
+    "ret",
+    "2:",
     ".irp n,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15",
     "vextractf128 xmm\\n, ymm\\n, 1",
     ".endr",
@@ -80,7 +94,7 @@ global_asm!(
     "movq rdx, xmm0",
     "or r8, rdx",
     "ret",
-    // The protected procedure. Parameters: rdi: whether to look at the upper halves, rsi, rdx, r10.
+    // The protected procedure. Parameters: rdi: what r9 is above, rsi, rdx, r10.
     // rcx may be the fourth as well, or the entry's address; r11 may be the flags.
     "suite_leak_entry:",
     "or rax, rbx",
@@ -101,15 +115,11 @@ global_asm!(
     "and r11, -0x203",
     "or rax, r11",
     "mov r14, rax",
-    "mov r13, rdi",
+    "mov r9, rdi",
     "call suite_vector_residue",
     "mov r15, r8",
-    "test r13, r13",
-    "jz 2f",
     "call suite_upper_residue",
     "or r15, r8",
-    "2:",
-    "mov r9, r13",
     "call suite_vector_fill",
     "mov rdi, r14",
     "mov rsi, r15",
@@ -125,7 +135,7 @@ global_asm!(
     "mov rbx, -1", "mov rbp, -1", "mov rcx, -1", "mov rdx, -1", "mov rsi, -1", "mov rdi, -1", "mov r8, -1", "mov r9, -1",
     "mov r10, -1", "mov r12, -1", "mov r13, -1", "mov r14, -1", "mov r15, -1", "mov rax, -1",
     "ud2",
-    // rdi: entry, rsi: pd, rdx: whether to look at the upper halves, rcx: a `Left`.
+    // rdi: entry, rsi: pd, rdx: what r9 is above, rcx: a `Left`.
     "suite_call_and_look:",
     "push rbx", "push rbp", "push r12", "push r13", "push r14", "push r15",
     "push rdx",
@@ -148,17 +158,14 @@ global_asm!(
     "mov [rcx + 8], rdx",
     "mov [rcx + 16], rsi",
     "mov [rcx + 24], rbx",
+    "mov r9, [rsp + 8]",
     "call suite_vector_residue",
     "mov rbx, r8",
-    "cmp qword ptr [rsp + 8], 0",
-    "jz 2f",
     "call suite_upper_residue",
     "or rbx, r8",
-    "2:",
     "pop rcx",
     "pop rdx",
     "mov [rcx + 32], rbx",
-    "fninit",
     "pop r15", "pop r14", "pop r13", "pop r12", "pop rbp", "pop rbx",
     "ret",
     // rdi: number, rsi, rdx: arguments, rcx: where sixteen registers go.
@@ -192,7 +199,7 @@ const CAPTURED: usize = 10;
 unsafe extern "C" {
     static suite_leak_entry: u8;
     static suite_faulting_entry: u8;
-    fn suite_call_and_look(entry: u64, pd: u64, upper: u64, left: *mut Left);
+    fn suite_call_and_look(entry: u64, pd: u64, parts: u64, left: *mut Left);
     fn suite_call_and_capture(number: u64, argument0: u64, argument1: u64, registers: *mut [u64; CAPTURED]);
 }
 
@@ -207,11 +214,25 @@ pub fn faulting_entry() -> u64 {
     &raw const suite_faulting_entry as u64
 }
 
+/// Which registers are looked at.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Looked {
+    /// The general ones; the vector unit is not used at all.
+    General,
+    /// The vector registers too.
+    All,
+}
+
 /// Calls a procedure with all registers filled, and looks what is in them when it comes back.
-pub fn call_and_look(entry: u64, pd: u64) -> Left {
+pub fn call_and_look(entry: u64, pd: u64, looked: Looked) -> Left {
     let mut left = Left::default();
+    let parts = if looked == Looked::All {
+        super::vectors::parts()
+    } else {
+        0
+    };
     // SAFETY: it keeps the C convention; the vector registers are not used by compiled code here.
-    unsafe { suite_call_and_look(entry, pd, u64::from(super::vectors::has_upper_halves()), &raw mut left) };
+    unsafe { suite_call_and_look(entry, pd, parts, &raw mut left) };
     left
 }
 

@@ -9,6 +9,11 @@ pub fn has_upper_halves() -> bool {
     __cpuid_count(1, 0).ecx & (1 << 27 | 1 << 28) == 1 << 27 | 1 << 28
 }
 
+/// Which parts there are, as the routines in `registers` take it.
+pub fn parts() -> u64 {
+    1 | u64::from(has_upper_halves()) << 1
+}
+
 /// Fills all vector registers with a pattern, runs for so many ticks without a system call, and gives
 /// the bits that changed meanwhile.
 pub fn hold(pattern: u64, ticks: u64) -> u64 {
@@ -74,7 +79,7 @@ pub fn residue() -> u64 {
     unsafe {
         asm!(
             "call suite_vector_residue",
-            out("r8") bits, out("rcx") _, out("rdx") _,
+            in("r9") 1_u64, out("r8") bits, out("rcx") _, out("rdx") _,
         );
     }
     bits
@@ -83,5 +88,5 @@ pub fn residue() -> u64 {
 /// Sets bits in all vector registers.
 pub fn fill() {
     // SAFETY: the routine spoils vector registers only.
-    unsafe { asm!("call suite_vector_fill", in("r9") u64::from(has_upper_halves())) };
+    unsafe { asm!("call suite_vector_fill", in("r9") parts()) };
 }
