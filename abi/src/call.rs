@@ -101,7 +101,7 @@ syscalls! {
     34 ApdGet apd_get(description) -> "", ""; "W on the buffer";
         "Writes the ApdDescription of the caller.";
     35 ApdLock apd_lock(slot) -> "", ""; "-";
-        "Locks that slot and all before it, for ever.";
+        "Locks that slot and all before it, for ever (u64::MAX: all sixteen, the empty ones too).";
     36 ApdLookup apd_lookup(address, rights) -> "capability", ""; "-";
         "Validates and caches the rights on the object; tells the address of the granting capability, or 0 where the rights did not come from a Clist.";
     37 ApdFlush apd_flush() -> "", ""; "-";
@@ -116,7 +116,7 @@ syscalls! {
     43 ThreadWait thread_wait(thread, timeout_ns, report) -> "thread", "status"; "parent";
         "Waits for a child to end (0: any) and reaps it. If report is not 0 an ExitReport is written there.";
     44 ThreadSleep thread_sleep(thread, ns) -> "", ""; "self or same task";
-        "0 yields; FOREVER suspends until ThreadResume. Thread 0 is the caller.";
+        "0 yields; FOREVER suspends until ThreadResume. Thread 0 is the caller; another thread can only be suspended (FOREVER), and not while it is inside a protected procedure of another domain (InUse).";
     45 ThreadResume thread_resume(thread) -> "", ""; "parent or same task";
         "Wakes a sleeping or suspended thread.";
     46 ThreadInfo thread_info(thread, report) -> "", ""; "W on the buffer";

@@ -171,16 +171,15 @@ pub extern "C" fn trap(context: *const Context) -> *const Context {
 
 /// An exception or interrupt of the kernel: interrupts while it is idle, nothing else.
 pub extern "C" fn trap_in_kernel(context: &Context) {
-    if context.vector < 32 {
-        panic!(
-            "exception {} in the kernel at {:#x}, error {:#x}, address {:#x}, stack {:#x}",
-            context.vector,
-            context.rip,
-            context.error,
-            arch::fault_address(),
-            context.rsp
-        );
-    }
+    assert!(
+        context.vector >= 32,
+        "exception {} in the kernel at {:#x}, error {:#x}, address {:#x}, stack {:#x}",
+        context.vector,
+        context.rip,
+        context.error,
+        arch::fault_address(),
+        context.rsp
+    );
     let mut system = SYSTEM.enter();
     if let Some(interrupt) = arch::accept(context.vector) {
         system.interrupt(interrupt);
@@ -204,10 +203,10 @@ pub fn leave() -> ! {
         }
         let busy = system.idle();
         drop(system);
-        if !busy {
-            arch::wait_for_interrupt();
-        } else {
+        if busy {
             arch::poll_interrupts();
+        } else {
+            arch::wait_for_interrupt();
         }
     }
 }

@@ -39,7 +39,7 @@ impl drivers::world::World for Resources {
         let in_memory = self.memory.memory[..self.memory.memory_count]
             .iter()
             .any(|range| physical < range.1 && range.0 < end);
-        if in_memory || physical < 1 << 20 || physical % 4 != 0 || !arch::map_device(physical, bytes as u64) {
+        if in_memory || physical < 1 << 20 || !physical.is_multiple_of(4) || !arch::map_device(physical, bytes as u64) {
             return None;
         }
         // SAFETY: (1) not memory (checked), aligned (checked). (2) The drivers of this tree only

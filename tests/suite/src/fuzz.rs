@@ -31,6 +31,7 @@ use crate::{
     case::{Case, Outcome, Role, Setting, case, ensure, ensure_eq, role},
 };
 
+use crate::system::figures;
 use pool::Surroundings;
 
 /// The cases.
@@ -260,17 +261,6 @@ fn tell(what: &str, seed: u64, [made, succeeded, died, stuck]: [u64; 4]) {
     println!(
         "{what}: {made} calls under seed {seed:#x}, {succeeded} of them granted; {died} assistants died, {stuck} were stuck"
     );
-}
-
-/// What must be the same afterwards: threads, domains, objects; and memory, nearly.
-fn figures() -> Outcome<[u64; 4]> {
-    let memory = system::memory()?;
-    Ok([
-        system::threads().count() as u64,
-        system::domains().count() as u64,
-        memory.objects,
-        memory.frames - memory.free,
-    ])
 }
 
 fn calls_at_random(setting: &Setting) -> Outcome {

@@ -2,11 +2,12 @@
 
 use alloc::format;
 
-use rt::{println, system, task::Options};
+use rt::{println, task::Options};
 
 use crate::{
     assistant::{PATIENCE_NS, program, wait_until},
     case::{Case, Failure, Outcome, Role, Setting},
+    system::figures,
 };
 
 /// Status of a case that failed and has said why.
@@ -66,18 +67,6 @@ const BALANCE: &str = "suite/nothing-is-left";
 /// Frames that may have been taken for good: pages read from the disk, tables that grew.
 const FRAMES_SLACK: u64 = 256;
 
-/// Threads, domains, active objects, frames in use.
-fn figures() -> Outcome<[u64; 4]> {
-    let memory = system::memory()?;
-    let used = memory.frames - memory.free;
-    Ok([
-        system::threads().count() as u64,
-        system::domains().count() as u64,
-        memory.objects,
-        used,
-    ])
-}
-
 /// Waits until everything is as before.
 fn balance(before: [u64; 4]) -> Outcome {
     let [threads, domains, objects, used] = before;
@@ -87,7 +76,7 @@ fn balance(before: [u64; 4]) -> Outcome {
         })
     };
     wait_until("", settled).or_else(|_| {
-        let (after, memory) = (figures()?, system::memory()?);
+        let (after, memory) = (figures()?, rt::system::memory()?);
         Err(Failure::new(format_args!(
             "threads, domains, objects and used frames were {before:?} and are {after:?}: {memory:?}"
         )))

@@ -143,7 +143,7 @@ fn read_msr(number: u32) -> u64 {
     let (low, high): (u32, u32);
     // SAFETY: only registers that every 64-bit processor has are read.
     unsafe {
-        asm!("rdmsr", in("ecx") number, out("eax") low, out("edx") high, options(nomem, nostack, preserves_flags))
+        asm!("rdmsr", in("ecx") number, out("eax") low, out("edx") high, options(nomem, nostack, preserves_flags));
     };
     u64::from(low) | u64::from(high) << 32
 }
@@ -155,7 +155,7 @@ fn read_msr(number: u32) -> u64 {
 unsafe fn write_msr(number: u32, value: u64) {
     // SAFETY: the caller answers for the value.
     unsafe {
-        asm!("wrmsr", in("ecx") number, in("eax") value as u32, in("edx") (value >> 32) as u32, options(nostack, preserves_flags))
+        asm!("wrmsr", in("ecx") number, in("eax") value as u32, in("edx") (value >> 32) as u32, options(nostack, preserves_flags));
     };
 }
 
@@ -177,6 +177,7 @@ pub fn random_word() -> Option<u64> {
 
 /// Which of the optional protections the processor has and now uses.
 #[derive(Copy, Clone, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a feature that is there or not")]
 pub struct Protections {
     /// Supervisor mode execution prevention.
     pub smep: bool,
@@ -274,7 +275,7 @@ fn protections() -> Protections {
     // SAFETY: only features that the processor reports are turned on; none takes from the kernel
     // what it uses: it runs no user page and touches none by its user address.
     unsafe {
-        asm!("mov {tmp}, cr4", "or {tmp}, {bits}", "mov cr4, {tmp}", tmp = out(reg) _, bits = in(reg) bits, options(nostack))
+        asm!("mov {tmp}, cr4", "or {tmp}, {bits}", "mov cr4, {tmp}", tmp = out(reg) _, bits = in(reg) bits, options(nostack));
     };
     found
 }

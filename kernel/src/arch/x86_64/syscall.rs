@@ -33,6 +33,7 @@ pub struct Target {
 }
 
 /// Where `syscall` leads.
+#[allow(clippy::too_many_lines, reason = "three ways through one stretch of assembly")]
 #[unsafe(naked)]
 pub unsafe extern "C" fn entry() {
     naked_asm!(
