@@ -75,7 +75,7 @@ syscalls! {
     10 ObjResize obj_resize(address, bytes) -> "", ""; "RWXD";
         "Grows or shrinks the object in place.";
     11 ObjPasswd obj_passwd(address, password, rights) -> "password", ""; "RWXD";
-        "Registers the password with those rights (password 0: the system makes one); rights 0 removes it, PDX passwords included. Revocation takes effect before the call returns and is durable with it.";
+        "Registers the password with those rights (password 0: the system makes one); rights 0 removes it, PDX passwords included; P is given by ObjCrePdx alone. Revocation takes effect before the call returns and is durable with it.";
     12 ObjInfo obj_info(address, flags, info) -> "", ""; "R (RWXD to change)";
         "Writes an ObjectInfo as it was before the call, then changes from it what the INFO_SET_ flags name.";
     13 ObjCrePdx obj_cre_pdx(address, password, clist, entries, count) -> "password", ""; "RWXD";
@@ -92,7 +92,7 @@ syscalls! {
     26 PageFlush page_flush(page, pages) -> "", ""; "W";
         "Everything in the range, and the object's entry in the object table, is on stable storage when it returns.";
     27 PageLimit page_limit(page, pages, rights) -> "", ""; "RWXD";
-        "Limits what any domain may do with the pages, whatever its rights on the object (subset of RWX).";
+        "Limits what any domain may do with the pages, whatever its rights on the object (subset of RWX, with R).";
 
     32 ApdInsert apd_insert(slot, clist) -> "", ""; "R on the Clist";
         "Inserts a Clist before the slot of the caller's APD; it is validated at once.";

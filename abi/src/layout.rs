@@ -291,7 +291,7 @@ layout! {
         free,
         /// Frames taken by the kernel's image, tables and heap at boot.
         kernel,
-        /// Frames that hold pages of objects.
+        /// Pages of objects in memory; a frame that objects share copy-on-write counts for each.
         object_pages,
         /// Frames that are page tables.
         tables,
