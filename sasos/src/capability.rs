@@ -97,6 +97,9 @@ impl Server {
         if rights.is_empty() && password == 0 {
             return Err(Error::BadArgument.into());
         }
+        if !rights.is_empty() {
+            self.enough_heap(world)?;
+        }
         let id = self.require_at(world, caller.domain, address, Rights::OWNER)?;
         let password = password_or_random(world, password);
         let mut record = self.objects.get(id).record.clone();
@@ -117,6 +120,7 @@ impl Server {
         if count == 0 || count > ENTRIES_MAX as u64 {
             return Err(Error::BadArgument.into());
         }
+        self.enough_heap(world)?;
         let id = self.require_at(world, caller.domain, address, Rights::OWNER)?;
         let mut bytes = [0; ENTRIES_MAX * 8];
         let bytes = &mut bytes[..count as usize * 8];
@@ -124,7 +128,11 @@ impl Server {
         let clist = if clist == 0 {
             0
         } else {
-            self.clist_for(world, caller.domain, clist)?.base
+            let clist = self.clist_for(world, caller.domain, clist)?;
+            if let Some(id) = self.objects.find_serial(clist.base, clist.serial) {
+                self.objects.get_mut(id).named = true;
+            }
+            clist.base
         };
         let object = self.objects.get(id);
         let entries = bytes

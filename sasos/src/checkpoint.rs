@@ -58,6 +58,8 @@ pub struct Checkpoints {
     running: Option<Running>,
     syncs: BTreeMap<Ticket, Sync>,
     failures: VecDeque<(Ticket, Error)>,
+    /// The last ticket whose failure is no longer listed.
+    forgotten_failures: Option<Ticket>,
     /// Slots that persistent objects gave up, first and count, and the number of the checkpoint
     /// from which on the disk agrees.
     held: VecDeque<(u64, u64, u64)>,
@@ -106,8 +108,15 @@ impl Checkpoints {
         if self.syncs.contains_key(&ticket) {
             return None;
         }
-        let failure = self.failures.iter().find(|failure| failure.0 == ticket);
-        Some(failure.map_or(Ok(()), |&(_, error)| Err(error)))
+        if let Some(&(_, error)) = self.failures.iter().find(|failure| failure.0 == ticket) {
+            return Some(Err(error));
+        }
+        // A failure that is no longer listed must not look like success; an old success may look like failure.
+        Some(if Some(ticket) <= self.forgotten_failures {
+            Err(Error::DiskError)
+        } else {
+            Ok(())
+        })
     }
 
     /// Notes a sync that was begun.
@@ -371,7 +380,8 @@ impl Server {
         );
         if let Err(error) = result {
             if self.checkpoint.failures.len() == FAILURES_MAX {
-                self.checkpoint.failures.pop_front();
+                let forgotten = self.checkpoint.failures.pop_front().map(|failure| failure.0);
+                self.checkpoint.forgotten_failures = self.checkpoint.forgotten_failures.max(forgotten);
             }
             self.checkpoint.failures.push_back((ticket, error));
             let next = self.checkpoint.next();

@@ -85,7 +85,10 @@ impl Server {
         self.enough_heap(world)?;
         let mut record = record.clone();
         record.flags |= OBJECT_PERSISTENT;
-        Ok(self.objects.insert(record))
+        let id = self.objects.insert(record);
+        // Since an earlier start some procedure may name it: nobody keeps count of that.
+        self.objects.get_mut(id).named = true;
+        Ok(id)
     }
 
     /// Makes a transient object that has no password yet, paid for by a task. A plain one goes onto
@@ -187,6 +190,7 @@ impl Server {
         let (first, slots) = (object.first_slot(), object.slot_count());
         let (owner, serial) = (object.owner, object.serial);
         let has_procedures = !object.record.pdx.is_empty();
+        let named = object.named;
         if has_procedures {
             world.portal_forget();
             self.pdx_object_gone(world, base);
@@ -203,6 +207,9 @@ impl Server {
             self.disown(task, base, pages);
         }
         self.objects.remove(id);
+        if named {
+            return;
+        }
         match addresses {
             AddressesOf::Free => self.addresses.give_back(first, slots),
             AddressesOf::Held => self.checkpoint.hold_addresses(first, slots),

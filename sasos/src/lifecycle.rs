@@ -180,6 +180,10 @@ impl Server {
         let (persistent, owner) = (object.is_persistent(), object.owner);
         // The record first: what follows cannot fail.
         self.change_pages(world, id, pages)?;
+        if !self.objects.get(id).record.pdx.is_empty() {
+            // An entry point may have gone.
+            world.portal_forget();
+        }
         self.drop_pages(world, id, new_end, end, Remembered::Perhaps);
         self.drop_leaves(world, id, left);
         self.semaphores_gone(world, new_end, end);

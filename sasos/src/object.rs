@@ -40,6 +40,10 @@ pub struct LimitRange {
 
 /// An active object.
 #[derive(Debug)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each says one thing, and they are independent"
+)]
 pub struct Object {
     /// What the object table says of it, or would say if it were kept.
     pub record: ObjectRecord,
@@ -73,6 +77,9 @@ pub struct Object {
     pub changed_before: u64,
     /// The last sync that did.
     pub sync: Option<store::Ticket>,
+    /// Whether the record of a protected procedure may name it by its address alone: its addresses are
+    /// then not used again, or the procedure would get the Clist of whoever comes next.
+    pub named: bool,
     live: bool,
 }
 
@@ -94,6 +101,7 @@ impl Object {
             checkpoint: 0,
             changed_before: 0,
             sync: None,
+            named: false,
             live: false,
         }
     }
@@ -272,6 +280,7 @@ impl Objects {
         let object = &mut self.table[index as usize];
         object.record = record;
         object.serial = self.next_serial;
+        object.named = false;
         object.live = true;
         self.next_serial += 1;
         self.live += 1;

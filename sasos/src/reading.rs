@@ -9,7 +9,7 @@ use abi::{
     address::{PAGE, slot_of},
 };
 use kcore::{Frame, PageEntry, wait::Key};
-use store::{BadPage, PageFlags, ReadStart};
+use store::{BadPage, PageFlags, PageLookup, ReadStart};
 
 use crate::{
     Server, Step, Stop, World,
@@ -96,6 +96,11 @@ impl Server {
             .objects
             .find(address)
             .filter(|&id| expected && self.objects.get(id).base() == base);
+        // The limits may have changed since the read was asked for.
+        let flags = match self.store.page_flags(world, base, page) {
+            PageLookup::Stored(now) | PageLookup::Zero(now) => now,
+            PageLookup::Absent | PageLookup::Unknown => flags,
+        };
         let placed = match id {
             Some(id) => self.place_read(world, id, address, frame, flags),
             None => Ok(false),

@@ -607,3 +607,27 @@ fn ends_that_cause_ends_need_no_stack() {
         .expect("a thread");
     thread.join().expect("it does not overflow");
 }
+
+/// A procedure names its Clist by address; whoever comes next must not get that address.
+#[test]
+fn the_address_of_a_deleted_clist_is_given_to_nobody() {
+    let mut system = System::boot(7);
+    let first = system.first;
+    let shared = system.object(first, 1).0;
+    let attacker = system.task_with(first, shared, 0);
+    let victim = system.task_with(first, shared, 0);
+    let image = system.image_of(attacker);
+    let (secret, password) = system.object(victim, 1);
+    let clist = system.clist(attacker, &[]).0;
+    let entries = system.object(attacker, 1).0;
+    system
+        .set_word(attacker, entries, image + ENTRY)
+        .expect("his own object");
+    system
+        .call(attacker, Call::ObjCrePdx, &[image, 0, clist, entries, 1])
+        .expect("registered");
+    system.call(attacker, Call::ObjDelete, &[clist]).expect("deleted");
+    assert_ne!(system.clist(victim, &[(secret, password)]).0, clist);
+    let entered = system.start(attacker, Call::PdxCall, &[image + ENTRY, 0, PD_EMPTY, 0, 0, 0]);
+    assert_ne!(entered, Answer::Elsewhere, "there is no such Clist");
+}
