@@ -330,3 +330,10 @@ fn guarded() {
 fn explicit() {
     run_all(Options { bounds: Bounds::Explicit, cpu: Cpu::V2 });
 }
+
+#[test]
+fn wide() {
+    if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("bmi2") {
+        run_all(Options { bounds: Bounds::Guard, cpu: Cpu::V3 });
+    }
+}
