@@ -19,6 +19,8 @@ extern crate alloc;
 
 pub mod abi;
 pub mod compile;
+pub mod contract;
+pub mod exchange;
 pub mod exec;
 pub mod layout;
 pub mod limits;

@@ -37,6 +37,12 @@ impl Proof<'_> {
         if ins.has_lock_prefix() || ins.has_rep_prefix() || ins.has_repne_prefix() {
             return Err(Reason::NotAllowed);
         }
+        // Control, debug and segment registers share their mnemonics with harmless moves.
+        let known = |register: Register| register.is_gpr() || register.is_xmm() || register.is_ymm();
+        let foreign = |at: &u32| ins.op_kind(*at) == OpKind::Register && !known(ins.op_register(*at));
+        if (0..ins.op_count()).any(|at| foreign(&at)) {
+            return Err(Reason::NotAllowed);
+        }
         // Names that this instruction gave when it was executed before mean something else now.
         state.forget(symbol(ins, 0) >> 3);
         match ins.mnemonic() {
