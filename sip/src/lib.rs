@@ -27,3 +27,4 @@ pub mod limits;
 pub mod module;
 pub mod translate;
 pub mod verify;
+pub mod wasi;

@@ -1,6 +1,6 @@
 //! What is known at one point of a function: registers, spill slots, facts, the last comparison.
 
-use super::value::{Fact, Length, Place, Symbol, Value};
+use super::value::{Fact, Length, Linear, NAMELESS, Place, Symbol, Value};
 use alloc::{rc::Rc, vec::Vec};
 
 /// Number of rsp among the registers.
@@ -9,6 +9,10 @@ pub(super) const RSP: usize = 4;
 pub(super) const RDI: usize = 7;
 /// Registers that a function returns as it found them: rbx, rbp, r12 to r15.
 pub(super) const SAVED: [usize; 6] = [3, 5, 12, 13, 14, 15];
+
+/// The place of which [`State::set_aside`] makes what an instruction named before. It is no address
+/// and no block, and after the instruction nothing holds it.
+pub(super) const OLD: Symbol = (1 << 59) - 2;
 
 #[derive(Clone, Debug)]
 pub(super) struct State {
@@ -58,6 +62,9 @@ impl State {
     }
 
     pub fn add_fact(&mut self, fact: Fact) {
+        if matches!(fact, Fact::Within(_, NAMELESS, _) | Fact::Within(Length::Block(Place { symbol: NAMELESS, .. }), ..)) {
+            return;
+        }
         if let Fact::Within(length, symbol, slack) = fact {
             let known = self.facts.iter().position(|have| {
                 matches!(have, Fact::Within(other, of, _) if *other == length && *of == symbol)
@@ -87,16 +94,54 @@ impl State {
         self.facts.contains(&Fact::Typed(place))
     }
 
+    /// Gives what a place named when it was executed before the name `OLD`, for the one instruction
+    /// that is about to name it anew; says whether there was any.
+    pub fn set_aside(&mut self, place: Symbol) -> bool {
+        let named = |symbol: Symbol| symbol != NAMELESS && symbol >> 3 == place;
+        let held = self.registers.iter().any(|value| value.holds(named))
+            || self.slots.iter().any(|slot| slot.1.holds(named))
+            || self.compared.is_some_and(|(a, b)| a.holds(named) || b.holds(named))
+            || self.facts.iter().any(|fact| match fact {
+                Fact::Within(Length::Block(place), of, _) => named(*of) || named(place.symbol),
+                Fact::Within(_, of, _) => named(*of),
+                Fact::Typed(place) => named(place.symbol),
+            });
+        if !held {
+            return false;
+        }
+        let rename = |symbol: Symbol| if named(symbol) { OLD << 3 | (symbol & 7) } else { symbol };
+        let moved = |place: &Place| Place { symbol: rename(place.symbol), ..*place };
+        for register in &mut self.registers {
+            *register = register.renamed(rename);
+        }
+        for slot in Rc::make_mut(&mut self.slots) {
+            slot.1 = slot.1.renamed(rename);
+        }
+        for fact in Rc::make_mut(&mut self.facts) {
+            *fact = match fact {
+                Fact::Within(Length::Block(place), of, slack) => {
+                    Fact::Within(Length::Block(moved(place)), rename(*of), *slack)
+                }
+                Fact::Within(length, of, slack) => Fact::Within(*length, rename(*of), *slack),
+                Fact::Typed(place) => Fact::Typed(moved(place)),
+            };
+        }
+        self.compared = self.compared.map(|(a, b)| (a.renamed(rename), b.renamed(rename)));
+        true
+    }
+
     /// Forgets every holder of a symbol that a place named, because it is executed again.
     pub fn forget(&mut self, place: Symbol) {
-        let named = |symbol: Symbol| symbol >> 3 == place;
+        let named = |symbol: Symbol| symbol != NAMELESS && symbol >> 3 == place;
         for register in &mut self.registers {
             if register.holds(named) {
-                *register = Value::Any;
+                *register = register.nameless();
             }
         }
         if self.slots.iter().any(|slot| slot.1.holds(named)) {
-            Rc::make_mut(&mut self.slots).retain(|slot| !slot.1.holds(named));
+            let slots = Rc::make_mut(&mut self.slots);
+            slots.iter_mut().filter(|slot| slot.1.holds(named)).for_each(|slot| slot.1 = slot.1.nameless());
+            slots.retain(|slot| slot.1 != Value::Any);
         }
         let of = |fact: &Fact| match fact {
             Fact::Within(Length::Block(place), of, _) => named(*of) || named(place.symbol),
@@ -130,38 +175,87 @@ impl State {
         self.compared = None;
     }
 
+    /// What is known of a number against lengths: `number + slack <= length`.
+    fn bounds(&self, number: &Linear) -> impl Iterator<Item = (Length, i64)> {
+        let (symbol, add) = (number.symbol, number.add);
+        let plain = number.shift == 0 && symbol != NAMELESS;
+        self.facts.iter().filter_map(move |fact| match fact {
+            Fact::Within(length @ (Length::Memory(_) | Length::Table(_)), of, slack) if plain && *of == symbol => {
+                Some((*length, slack.checked_sub(add)?))
+            }
+            _ => None,
+        })
+    }
+
+    /// What both ways know of a location that gets a name of its own at a join.
+    fn common(&self, have: &Value, other: &Self, new: &Value, name: Symbol, facts: &mut Vec<Fact>) {
+        let (Value::Number(have), Value::Number(new)) = (have, new) else { return };
+        for (length, slack) in self.bounds(have) {
+            if let Some((_, known)) = other.bounds(new).find(|(of, _)| *of == length) {
+                facts.push(Fact::Within(length, name, slack.min(known)));
+            }
+        }
+    }
+
     /// Joins what another way to `block` knows; says whether this state knows less than before.
+    ///
+    /// A number that differs gets the name of this block and its location. Such names mean the most
+    /// recent entry of the block, and this is one: what `other` knows of them by name is of the entry
+    /// before, so facts of them are made anew from the numbers that arrive, never intersected.
     pub fn join(&mut self, other: &Self, block: u32) -> bool {
-        let name = |location: u64| 2 << 62 | u64::from(block) << 24 | location;
+        let name = |location: u64| 2 << 62 | u64::from(block) << 28 | location;
+        let own = |symbol: Symbol| symbol >> 62 == 2 && symbol != NAMELESS && (symbol >> 28) & 0xffff_ffff == u64::from(block);
         let mut changed = false;
-        for (at, (have, new)) in self.registers.iter_mut().zip(&other.registers).enumerate() {
-            let joined = have.join(new, name(at as u64));
-            changed |= joined != *have;
-            *have = joined;
+        let mut renamed = Vec::new();
+        for at in 0..self.registers.len() {
+            let (have, new) = (self.registers[at], other.registers[at]);
+            let joined = have.join(&new, name(at as u64));
+            if matches!(joined, Value::Number(linear) if linear.symbol == name(at as u64)) {
+                self.common(&have, other, &new, name(at as u64), &mut renamed);
+            }
+            changed |= joined != have;
+            self.registers[at] = joined;
         }
         if !Rc::ptr_eq(&self.slots, &other.slots) && self.slots != other.slots {
-            let joined: Vec<(i64, Value)> = self
-                .slots
-                .iter()
-                .map(|(at, have)| (*at, have.join(&other.slot(*at), name(16 + at.unsigned_abs()))))
-                .filter(|slot| slot.1 != Value::Any)
-                .collect();
+            let mut joined = Vec::new();
+            for (at, have) in self.slots.iter() {
+                let (new, named) = (other.slot(*at), name(16 + at.unsigned_abs()));
+                let value = have.join(&new, named);
+                if matches!(value, Value::Number(linear) if linear.symbol == named) {
+                    self.common(have, other, &new, named, &mut renamed);
+                }
+                if value != Value::Any {
+                    joined.push((*at, value));
+                }
+            }
             if joined != *self.slots {
                 changed = true;
                 self.slots = Rc::new(joined);
             }
-        }
-        if !Rc::ptr_eq(&self.facts, &other.facts) && self.facts != other.facts {
-            let joined: Vec<Fact> = self.facts.iter().filter_map(|fact| match fact {
-                Fact::Within(length, symbol, slack) => {
-                    other.slack(*length, *symbol).map(|new| Fact::Within(*length, *symbol, new.min(*slack)))
+        } else {
+            // Slots that both ways share keep their names and what is known of them.
+            for (at, have) in self.slots.iter() {
+                let named = name(16 + at.unsigned_abs());
+                if matches!(have, Value::Number(linear) if linear.symbol == named) {
+                    self.common(have, other, have, named, &mut renamed);
                 }
-                Fact::Typed(place) => other.is_typed(*place).then_some(*fact),
-            }).collect();
-            if joined != *self.facts {
-                changed = true;
-                self.facts = Rc::new(joined);
             }
+        }
+        let kept = self.facts.iter().filter_map(|fact| match fact {
+            Fact::Within(_, symbol, _) if own(*symbol) => None,
+            Fact::Within(Length::Block(place), ..) if own(place.symbol) => None,
+            Fact::Typed(place) if own(place.symbol) => None,
+            Fact::Within(length, symbol, slack) => {
+                other.slack(*length, *symbol).map(|new| Fact::Within(*length, *symbol, new.min(*slack)))
+            }
+            Fact::Typed(place) => other.is_typed(*place).then_some(*fact),
+        });
+        let mut joined: Vec<Fact> = kept.collect();
+        joined.extend(renamed);
+        let lost = self.facts.iter().any(|fact| !joined.contains(fact)) || joined.len() != self.facts.len();
+        if lost {
+            changed = true;
+            self.facts = Rc::new(joined);
         }
         if self.compared.is_some() && self.compared != other.compared {
             self.compared = None;

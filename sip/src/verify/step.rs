@@ -1,7 +1,7 @@
 //! One instruction: what it does to the state, and whether it may.
 
 use super::state::{RDI, RSP, SAVED, State};
-use super::value::{Base, Fact, Field, Length, Linear, Place, Symbol, Value};
+use super::value::{Base, Fact, Field, Length, Linear, NAMELESS, Place, Symbol, Value};
 use super::{Function, Proof, Reason};
 use crate::compile::Bounds;
 use crate::layout::{self, AREA_BYTES, ELEMENT_BYTES, GUARD_BYTES, GUARDED_BYTES, HANDLE_BYTES, HANDLES_MAX};
@@ -43,8 +43,16 @@ impl Proof<'_> {
         if (0..ins.op_count()).any(|at| foreign(&at)) {
             return Err(Reason::NotAllowed);
         }
-        // Names that this instruction gave when it was executed before mean something else now.
-        state.forget(symbol(ins, 0) >> 3);
+        // Names that this instruction gave when it was executed before mean something else after it.
+        let again = state.set_aside(symbol(ins, 0) >> 3);
+        let goes_on = self.interpret(function, state, ins)?;
+        if again {
+            state.forget(super::state::OLD);
+        }
+        Ok(goes_on)
+    }
+
+    fn interpret(&mut self, function: &mut Function, state: &mut State, ins: &Instruction) -> Step<bool> {
         match ins.mnemonic() {
             Mnemonic::Ud2 => return Ok(false),
             Mnemonic::Ret => {
@@ -351,6 +359,7 @@ impl Proof<'_> {
         if let (Value::Number(old), Value::Number(new), Some((a, b))) = (old, new, compared)
             && old.is_constant()
             && let (Value::Number(a), Value::Number(b)) = (a, b)
+            && new.symbol != NAMELESS
         {
             let below = match ins.mnemonic() {
                 Mnemonic::Cmovb if a == new && b.is_constant() => Some(b.add - 1),
@@ -499,7 +508,7 @@ impl Proof<'_> {
                 };
                 (good, value)
             }
-            Base::Code => (inside(self.image.code.len() as i64), Value::Any),
+            Base::Code => (inside(self.image.code.len() as i64), self.literal(at, bytes)),
             _ => return self.touch(state, base, at, bytes).map(|()| Value::Any),
         };
         if good { Ok(value) } else { Err(Reason::OutOfBounds) }
@@ -585,9 +594,17 @@ impl Proof<'_> {
         }
     }
 
+    /// A constant that stands in the code, which nothing can write.
+    fn literal(&self, at: &Linear, bytes: i64) -> Value {
+        let whole = at.is_constant() && at.add >= 0 && bytes == 8;
+        let word = whole.then(|| self.image.code.get(at.add as usize..at.add as usize + 8)).flatten();
+        let word = word.and_then(|word| word.try_into().ok()).map(i64::from_le_bytes);
+        word.filter(|word| *word >= 0).map_or(Value::Any, |word| Value::Number(Linear::constant(word)))
+    }
+
     /// What a word of the handle table is: the base or the length of one block.
     fn handle(&self, at: &Linear, bytes: i64) -> Value {
-        let whole = at.shift >= 4 || at.symbol == 0;
+        let whole = (at.shift >= 4 && at.symbol != NAMELESS) || at.symbol == 0;
         let field = at.add.rem_euclid(i64::from(HANDLE_BYTES));
         let place = Place { table: 0, symbol: at.symbol, shift: at.shift, add: at.add - field };
         match (whole, field, bytes) {
@@ -601,7 +618,7 @@ impl Proof<'_> {
 /// The element that an offset lies in, and its index less the symbol.
 fn element(table: u32, at: &Linear) -> Option<(Place, i64)> {
     let shift = ELEMENT_BYTES.trailing_zeros() as u8;
-    if at.symbol != 0 && at.shift != shift {
+    if at.symbol == NAMELESS || (at.symbol != 0 && at.shift != shift) {
         return None;
     }
     let index = at.add.div_euclid(i64::from(ELEMENT_BYTES));

@@ -8,6 +8,9 @@
 /// Name of an unknown number; 0 is the number nought.
 pub(super) type Symbol = u64;
 
+/// A symbol without identity: two holders need not hold the same number, and nothing is learnt of it.
+pub(super) const NAMELESS: Symbol = u64::MAX;
+
 /// A number `(symbol << shift) + add`, which lies in `lo..=hi` and did not wrap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Linear {
@@ -156,6 +159,30 @@ impl Value {
             }
             Self::Element(place, _) | Self::Length(Length::Block(place)) => named(place.symbol),
             _ => false,
+        }
+    }
+
+    /// The same with other names.
+    pub fn renamed(&self, rename: impl Fn(Symbol) -> Symbol) -> Self {
+        let linear = |linear: &Linear| Linear { symbol: rename(linear.symbol), ..*linear };
+        let place = |place: &Place| Place { symbol: rename(place.symbol), ..*place };
+        match self {
+            Self::Number(number) => Self::Number(linear(number)),
+            Self::Pointer(Base::Block(of), at) => Self::Pointer(Base::Block(place(of)), linear(at)),
+            Self::Pointer(base, at) => Self::Pointer(*base, linear(at)),
+            Self::Element(of, field) => Self::Element(place(of), *field),
+            Self::Length(Length::Block(of)) => Self::Length(Length::Block(place(of))),
+            other => *other,
+        }
+    }
+
+    /// What is left of it when the name of its symbol goes to another number: only its range.
+    pub fn nameless(&self) -> Self {
+        let keep = |linear: &Linear| Linear { symbol: NAMELESS, shift: 0, add: 0, ..*linear };
+        match self {
+            Self::Number(linear) => Self::Number(keep(linear)),
+            Self::Pointer(base, linear) if !matches!(base, Base::Block(_)) => Self::Pointer(*base, keep(linear)),
+            _ => Self::Any,
         }
     }
 
