@@ -10,7 +10,7 @@ use wasm_smith::{Config, Module};
 
 fn bytes(seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    (0..4096)
+    (0..24_000)
         .map(|_| {
             state ^= state << 13;
             state ^= state >> 7;
@@ -23,6 +23,12 @@ fn bytes(seed: u64) -> Vec<u8> {
 fn module(seed: u64) -> Option<Vec<u8>> {
     let config = Config {
         max_imports: 0,
+        min_types: 3,
+        min_funcs: 4,
+        max_data_segments: 1,
+        max_element_segments: 2,
+        min_memories: 1,
+        max_instructions: 400,
         gc_enabled: false,
         exceptions_enabled: false,
         threads_enabled: false,
