@@ -79,7 +79,10 @@ pub struct Image {
 impl Image {
     /// Where the code at this offset came from, if it may trap.
     pub fn trap_at(&self, code: u32) -> Option<TrapSite> {
-        self.traps.binary_search_by_key(&code, |site| site.code).ok().map(|at| self.traps[at])
+        self.traps
+            .binary_search_by_key(&code, |site| site.code)
+            .ok()
+            .map(|at| self.traps[at])
     }
 }
 
@@ -112,11 +115,20 @@ fn isa(options: Options) -> OwnedTargetIsa {
             builder.enable(name).expect("a setting of this Cranelift");
         }
     };
-    enable(&["has_sse3", "has_ssse3", "has_sse41", "has_sse42", "has_popcnt", "has_cmpxchg16b"]);
+    enable(&[
+        "has_sse3",
+        "has_ssse3",
+        "has_sse41",
+        "has_sse42",
+        "has_popcnt",
+        "has_cmpxchg16b",
+    ]);
     if options.cpu == Cpu::V3 {
         enable(&["has_avx", "has_avx2", "has_bmi1", "has_bmi2", "has_lzcnt"]);
     }
-    builder.finish(settings::Flags::new(shared)).expect("settings fit together")
+    builder
+        .finish(settings::Flags::new(shared))
+        .expect("settings fit together")
 }
 
 /// Validates and compiles a module.
@@ -126,16 +138,19 @@ fn isa(options: Options) -> OwnedTargetIsa {
 pub fn compile(bytes: &[u8], options: Options) -> Result<Image, Refusal> {
     let (module, bodies) = Module::parse(bytes)?;
     let layout = Layout::new(&module);
-    let mut output = Output { image: Image {
-        key: key(bytes, options),
-        options,
-        module: Arc::new(module),
-        layout,
-        code: Vec::new(),
-        functions: Vec::new(),
-        traps: Vec::new(),
-        calls: Vec::new(),
-    }, fixups: Vec::new() };
+    let mut output = Output {
+        image: Image {
+            key: key(bytes, options),
+            options,
+            module: Arc::new(module),
+            layout,
+            code: Vec::new(),
+            functions: Vec::new(),
+            traps: Vec::new(),
+            calls: Vec::new(),
+        },
+        fixups: Vec::new(),
+    };
     let isa = isa(options);
     let mut scratch = Scratch::default();
     let mut context = Box::new(Context::new());
@@ -144,7 +159,11 @@ pub fn compile(bytes: &[u8], options: Options) -> Result<Image, Refusal> {
         let index = body.0.index;
         context.clear();
         context.func.name = ir::UserFuncName::user(0, index);
-        let flags = context.func.dfg.mem_flags.insert_unchecked(ir::MemFlagsData::trusted().with_readonly());
+        let flags = context
+            .func
+            .dfg
+            .mem_flags
+            .insert_unchecked(ir::MemFlagsData::trusted().with_readonly());
         let limit = context.func.create_global_value(ir::GlobalValueData::VMContext);
         let limit = context.func.create_global_value(ir::GlobalValueData::Load {
             base: limit,
@@ -154,8 +173,13 @@ pub fn compile(bytes: &[u8], options: Options) -> Result<Image, Refusal> {
         });
         context.func.stack_limit = Some(limit);
         translate::function(&module, &layout, options, body, &mut context.func, &mut scratch)?;
-        let refused = |reason| Refusal::Backend { function: index, reason };
-        context.compile(&*isa, &mut ControlPlane::default()).map_err(|error| refused(format!("{:?}", error.inner)))?;
+        let refused = |reason| Refusal::Backend {
+            function: index,
+            reason,
+        };
+        context
+            .compile(&*isa, &mut ControlPlane::default())
+            .map_err(|error| refused(format!("{:?}", error.inner)))?;
         output.add(&context).map_err(refused)?;
     }
     output.link()?;
@@ -181,13 +205,25 @@ impl Output {
         let locations = compiled.buffer.get_srclocs_sorted();
         let wasm_at = |offset: u32| {
             let at = locations.partition_point(|location| location.end <= offset);
-            locations.get(at).filter(|location| location.start <= offset).map_or(0, |location| {
-                context.func.params.base_srcloc().bits().wrapping_add(location.loc.bits())
-            })
+            locations
+                .get(at)
+                .filter(|location| location.start <= offset)
+                .map_or(0, |location| {
+                    context
+                        .func
+                        .params
+                        .base_srcloc()
+                        .bits()
+                        .wrapping_add(location.loc.bits())
+                })
         };
         for trap in compiled.buffer.traps() {
             let kind = TrapKind::from_cranelift(trap.code).ok_or_else(|| "unknown trap".to_string())?;
-            image.traps.push(TrapSite { code: start + trap.offset, kind, wasm: wasm_at(trap.offset) });
+            image.traps.push(TrapSite {
+                code: start + trap.offset,
+                kind,
+                wasm: wasm_at(trap.offset),
+            });
         }
         for call in compiled.buffer.call_sites() {
             image.calls.push((start + call.ret_addr, wasm_at(call.ret_addr - 1)));
@@ -210,8 +246,10 @@ impl Output {
         for (place, function, addend) in self.fixups.drain(..) {
             let own = function as usize - image.module.imported_functions;
             let target = i64::from(image.functions[own].start) + addend - i64::from(place);
-            let target = i32::try_from(target)
-                .map_err(|_| Refusal::Backend { function, reason: "code over 2 GiB".to_string() })?;
+            let target = i32::try_from(target).map_err(|_| Refusal::Backend {
+                function,
+                reason: "code over 2 GiB".to_string(),
+            })?;
             image.code[place as usize..place as usize + 4].copy_from_slice(&target.to_le_bytes());
         }
         image.traps.sort_unstable_by_key(|site| site.code);

@@ -121,7 +121,10 @@ impl core::fmt::Display for ContractError {
             Self::Unknown(name) => write!(f, "'{name}' is not defined"),
             Self::Twice(name) => write!(f, "'{name}' is defined twice, or said twice in one state"),
             Self::MixedState(name) => write!(f, "state {name} both sends and receives"),
-            Self::UnboundedCycle(name) => write!(f, "from state {name} one side can send for ever without hearing the other"),
+            Self::UnboundedCycle(name) => write!(
+                f,
+                "from state {name} one side can send for ever without hearing the other"
+            ),
             Self::TooLarge => f.write_str("more messages, states or fields than a contract may have"),
             Self::Empty => f.write_str("the contract has no state"),
         }
@@ -155,7 +158,11 @@ impl<'a> Reader<'a> {
         self.tokens.get(self.at).map(|token| token.1)
     }
     fn error(&self, expected: &'static str) -> ContractError {
-        let line = self.tokens.get(self.at).or(self.tokens.last()).map_or(1, |token| token.0);
+        let line = self
+            .tokens
+            .get(self.at)
+            .or(self.tokens.last())
+            .map_or(1, |token| token.0);
         ContractError::Syntax { line, expected }
     }
     fn take(&mut self, expected: &'static str) -> Result<(), ContractError> {
@@ -171,7 +178,9 @@ impl<'a> Reader<'a> {
         there
     }
     fn name(&mut self) -> Result<&'a str, ContractError> {
-        let name = self.peek().filter(|name| name.starts_with(|c: char| c.is_ascii_alphabetic()));
+        let name = self
+            .peek()
+            .filter(|name| name.starts_with(|c: char| c.is_ascii_alphabetic()));
         let name = name.ok_or_else(|| self.error("a name"))?;
         self.at += 1;
         Ok(name)
@@ -186,7 +195,11 @@ impl Contract {
     pub fn parse(text: &str) -> Result<Self, ContractError> {
         let mut reader = Reader::new(text);
         reader.take("contract")?;
-        let mut contract = Self { name: reader.name()?.into(), messages: Vec::new(), states: Vec::new() };
+        let mut contract = Self {
+            name: reader.name()?.into(),
+            messages: Vec::new(),
+            states: Vec::new(),
+        };
         let mut arms: Vec<Vec<(Direction, &str, &str)>> = Vec::new();
         while reader.peek().is_some() {
             if contract.messages.len() + contract.states.len() > CONTRACT_ITEMS {
@@ -205,8 +218,15 @@ impl Contract {
                     return Err(ContractError::Twice(name.into()));
                 }
                 arms.push(Self::choice(&mut reader)?);
-                let direction = arms.last().and_then(|arms| arms.first()).map_or(Direction::Send, |arm| arm.0);
-                contract.states.push(State { name: name.into(), direction, arms: Vec::new() });
+                let direction = arms
+                    .last()
+                    .and_then(|arms| arms.first())
+                    .map_or(Direction::Send, |arm| arm.0);
+                contract.states.push(State {
+                    name: name.into(),
+                    direction,
+                    arms: Vec::new(),
+                });
             }
         }
         contract.resolve(&arms)?;
@@ -270,18 +290,37 @@ impl Contract {
                     return Err(ContractError::MixedState(self.states[at].name.clone()));
                 }
                 let unknown = |name: &str| ContractError::Unknown(name.into());
-                let number = self.messages.iter().position(|have| have.name == *message).ok_or_else(|| unknown(message))?;
+                let number = self
+                    .messages
+                    .iter()
+                    .position(|have| have.name == *message)
+                    .ok_or_else(|| unknown(message))?;
                 let next = match *next {
                     "end" => END,
-                    next => self.states.iter().position(|have| have.name == next).ok_or_else(|| unknown(next))? as u16,
+                    next => self
+                        .states
+                        .iter()
+                        .position(|have| have.name == next)
+                        .ok_or_else(|| unknown(next))? as u16,
                 };
-                if self.states[at].arms.iter().any(|arm| usize::from(arm.message) == number) {
+                if self.states[at]
+                    .arms
+                    .iter()
+                    .any(|arm| usize::from(arm.message) == number)
+                {
                     return Err(ContractError::Twice((*message).into()));
                 }
-                self.states[at].arms.push(Arm { message: number as u16, next });
+                self.states[at].arms.push(Arm {
+                    message: number as u16,
+                    next,
+                });
             }
         }
-        if self.states.is_empty() { Err(ContractError::Empty) } else { Ok(()) }
+        if self.states.is_empty() {
+            Err(ContractError::Empty)
+        } else {
+            Ok(())
+        }
     }
 
     /// Refuses cycles among states of one direction. Each pass removes the states that lead to no
@@ -370,7 +409,10 @@ impl Contract {
         });
         let mut params = alloc::vec![ValType::I32];
         params.extend(fields);
-        FuncType { params, results: alloc::vec![ValType::I32] }
+        FuncType {
+            params,
+            results: alloc::vec![ValType::I32],
+        }
     }
 
     /// Whether this side ever sends the message: what it never sends it cannot import.
@@ -439,7 +481,11 @@ impl Monitor {
         if side.turn(state.direction) != Direction::Send {
             return Err(OutOfContract);
         }
-        let arm = state.arms.iter().find(|arm| arm.message == message).ok_or(OutOfContract)?;
+        let arm = state
+            .arms
+            .iter()
+            .find(|arm| arm.message == message)
+            .ok_or(OutOfContract)?;
         self.state = arm.next;
         Ok(())
     }
@@ -486,19 +532,41 @@ mod tests {
         let cases = [
             ("", "line 1: expected contract"),
             ("contract C state A { ! x -> A }", "'x' is not defined"),
-            ("contract C message x() state A { ! x -> A }", "from state A one side can send for ever without hearing the other"),
-            ("contract C message x() state A { ? x -> A }", "from state A one side can send for ever without hearing the other"),
-            ("contract C message x() message y() state A { ! x -> A | ? y -> end }", "state A both sends and receives"),
-            ("contract C message x() message x() state A { ! x -> end }", "'x' is defined twice, or said twice in one state"),
-            ("contract C message x() state A { ! x -> end | ! x -> A }", "'x' is defined twice, or said twice in one state"),
-            ("contract C message x(a: string) state A { ! x -> end }", "'string' is not defined"),
+            (
+                "contract C message x() state A { ! x -> A }",
+                "from state A one side can send for ever without hearing the other",
+            ),
+            (
+                "contract C message x() state A { ? x -> A }",
+                "from state A one side can send for ever without hearing the other",
+            ),
+            (
+                "contract C message x() message y() state A { ! x -> A | ? y -> end }",
+                "state A both sends and receives",
+            ),
+            (
+                "contract C message x() message x() state A { ! x -> end }",
+                "'x' is defined twice, or said twice in one state",
+            ),
+            (
+                "contract C message x() state A { ! x -> end | ! x -> A }",
+                "'x' is defined twice, or said twice in one state",
+            ),
+            (
+                "contract C message x(a: string) state A { ! x -> end }",
+                "'string' is not defined",
+            ),
             ("contract C message x() state A { ! x -> B }", "'B' is not defined"),
             ("contract C message x(", "line 1: expected a name"),
             ("contract C", "the contract has no state"),
             ("contract C\n\nfrob", "line 3: expected 'message' or 'state'"),
         ];
         for (text, message) in cases {
-            assert_eq!(Contract::parse(text).map_err(|error| error.to_string()), Err(message.into()), "{text}");
+            assert_eq!(
+                Contract::parse(text).map_err(|error| error.to_string()),
+                Err(message.into()),
+                "{text}"
+            );
         }
     }
 }

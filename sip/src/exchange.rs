@@ -55,7 +55,12 @@ impl HandleTable {
     pub fn new(process: Process) -> Self {
         let count = HANDLES_MAX as usize;
         let entries = alloc::vec![[0; 2]; count].into_boxed_slice();
-        Self { process, entries, blocks: alloc::vec![None; count], next: 1 }
+        Self {
+            process,
+            entries,
+            blocks: alloc::vec![None; count],
+            next: 1,
+        }
     }
 
     /// The entries, as compiled code reads them: base and length.
@@ -78,7 +83,10 @@ impl HandleTable {
     fn enter(&mut self, owners: &Owners, block: Block) -> Result<u32, ExchangeError> {
         let count = self.blocks.len();
         let free = (0..count - 1).map(|step| 1 + (self.next - 1 + step) % (count - 1));
-        let at = free.into_iter().find(|at| self.blocks[*at].is_none()).ok_or(ExchangeError::Handles)?;
+        let at = free
+            .into_iter()
+            .find(|at| self.blocks[*at].is_none())
+            .ok_or(ExchangeError::Handles)?;
         self.next = 1 + at % (count - 1);
         self.blocks[at] = Some(block);
         self.entries[at] = [owners.base(block), owners.length(block)];
@@ -109,7 +117,11 @@ impl HandleTable {
     /// [`ExchangeError::Stale`], also at the second time.
     pub fn free(&mut self, owners: &Owners, handle: u32) -> Result<(), ExchangeError> {
         let block = self.leave(handle)?;
-        if owners.free(self.process, block) { Ok(()) } else { Err(ExchangeError::Stale) }
+        if owners.free(self.process, block) {
+            Ok(())
+        } else {
+            Err(ExchangeError::Stale)
+        }
     }
 
     /// Takes a block out of the table into a message; its handle reads as length 0 from now on.
@@ -118,7 +130,11 @@ impl HandleTable {
     /// [`ExchangeError::Stale`].
     pub fn send(&mut self, owners: &Owners, handle: u32) -> Result<Block, ExchangeError> {
         let block = self.leave(handle)?;
-        if owners.send(self.process, block) { Ok(block) } else { Err(ExchangeError::Stale) }
+        if owners.send(self.process, block) {
+            Ok(block)
+        } else {
+            Err(ExchangeError::Stale)
+        }
     }
 
     /// Takes a block out of a message into the table.
@@ -169,11 +185,18 @@ mod tests {
         let owners = Owners::new(0x1000, 1 << 16, 64);
         let mut table = HandleTable::new(Process(1));
         for round in 0..1000u64 {
-            let handles: Vec<u32> = (0..4).map(|n| table.alloc(&owners, 1 + (round * 37 + n * 911) % 4000).expect("room")).collect();
+            let handles: Vec<u32> = (0..4)
+                .map(|n| table.alloc(&owners, 1 + (round * 37 + n * 911) % 4000).expect("room"))
+                .collect();
             let mut ranges: Vec<[u64; 2]> = handles.iter().map(|handle| table.entries[*handle as usize]).collect();
             ranges.sort_unstable();
-            assert!(ranges.windows(2).all(|pair| pair[0][0] + pair[0][1] <= pair[1][0]), "{ranges:?}");
-            handles.iter().for_each(|handle| table.free(&owners, *handle).expect("owned"));
+            assert!(
+                ranges.windows(2).all(|pair| pair[0][0] + pair[0][1] <= pair[1][0]),
+                "{ranges:?}"
+            );
+            handles
+                .iter()
+                .for_each(|handle| table.free(&owners, *handle).expect("owned"));
         }
         assert_eq!(table.alloc(&owners, 1 << 40), Err(ExchangeError::Memory));
     }

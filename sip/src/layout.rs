@@ -124,7 +124,15 @@ impl Layout {
         let globals = functions + 16 * module.imported_functions as u32;
         let cells = (globals + 8 * module.imported_globals as u32).next_multiple_of(16);
         let bytes = cells + 16 * (module.globals.len() - module.imported_globals) as u32;
-        Self { signatures, memories, tables, functions, globals, cells, bytes }
+        Self {
+            signatures,
+            memories,
+            tables,
+            functions,
+            globals,
+            cells,
+            bytes,
+        }
     }
 
     /// Offset of a signature.

@@ -276,7 +276,10 @@ impl core::fmt::Display for Refusal {
 
 impl From<wasmparser::BinaryReaderError> for Refusal {
     fn from(error: wasmparser::BinaryReaderError) -> Self {
-        Self::Invalid { offset: error.offset() as u64, reason: error.message().into() }
+        Self::Invalid {
+            offset: error.offset() as u64,
+            reason: error.message().into(),
+        }
     }
 }
 
@@ -290,7 +293,10 @@ impl Module {
     /// [`Refusal::Invalid`] or [`Refusal::Limit`], with the offset of the fault.
     pub fn parse(bytes: &[u8]) -> Result<(Self, Vec<Body<'_>>), Refusal> {
         if bytes.len() > limits::MODULE_BYTES {
-            return Err(Refusal::Limit { offset: 0, what: "module bytes" });
+            return Err(Refusal::Limit {
+                offset: 0,
+                what: "module bytes",
+            });
         }
         let mut module = Self::default();
         let mut bodies = Vec::new();
@@ -299,7 +305,10 @@ impl Module {
             let payload = payload?;
             if let ValidPayload::Func(function, body) = validator.payload(&payload)? {
                 if body.range().end - body.range().start > limits::FUNCTION_BYTES as _ {
-                    return Err(Refusal::Limit { offset: body.range().start as u64, what: "bytes of a function" });
+                    return Err(Refusal::Limit {
+                        offset: body.range().start as u64,
+                        what: "bytes of a function",
+                    });
                 }
                 bodies.push((function, body));
             }
@@ -316,9 +325,15 @@ impl Module {
                 for group in reader {
                     for sub in group?.into_types() {
                         let CompositeInnerType::Func(ty) = &sub.composite_type.inner else {
-                            return Err(Refusal::Invalid { offset: 0, reason: "only function types are known".into() });
+                            return Err(Refusal::Invalid {
+                                offset: 0,
+                                reason: "only function types are known".into(),
+                            });
                         };
-                        self.types.push(FuncType { params: val_types(ty.params()), results: val_types(ty.results()) });
+                        self.types.push(FuncType {
+                            params: val_types(ty.params()),
+                            results: val_types(ty.results()),
+                        });
                     }
                 }
             }
@@ -345,7 +360,10 @@ impl Module {
             Payload::MemorySection(reader) => {
                 for memory in reader {
                     let memory = memory?;
-                    self.memories.push(Limits { min: memory.initial, max: memory.maximum });
+                    self.memories.push(Limits {
+                        min: memory.initial,
+                        max: memory.maximum,
+                    });
                 }
             }
             Payload::GlobalSection(reader) => {
@@ -379,11 +397,15 @@ impl Module {
                     let data = data?;
                     let mode = match data.kind {
                         DataKind::Passive => SegmentMode::Passive,
-                        DataKind::Active { memory_index, offset_expr } => {
-                            SegmentMode::Active(memory_index, constant(&offset_expr)?)
-                        }
+                        DataKind::Active {
+                            memory_index,
+                            offset_expr,
+                        } => SegmentMode::Active(memory_index, constant(&offset_expr)?),
                     };
-                    self.data.push(Data { mode, bytes: data.data.into() });
+                    self.data.push(Data {
+                        mode,
+                        bytes: data.data.into(),
+                    });
                 }
             }
             _ => {}
@@ -404,7 +426,10 @@ impl Module {
                 EntityType::Table(table_type(ty))
             }
             TypeRef::Memory(ty) => {
-                let limits = Limits { min: ty.initial, max: ty.maximum };
+                let limits = Limits {
+                    min: ty.initial,
+                    max: ty.maximum,
+                };
                 self.memories.push(limits);
                 self.imported_memories += 1;
                 EntityType::Memory(limits)
@@ -416,16 +441,21 @@ impl Module {
             }
             TypeRef::Tag(_) => return,
         };
-        self.imports.push(Import { module: import.module.into(), name: import.name.into(), ty });
+        self.imports.push(Import {
+            module: import.module.into(),
+            name: import.name.into(),
+            ty,
+        });
     }
 
     fn element(&mut self, element: wasmparser::Element<'_>) -> Result<(), Refusal> {
         let mode = match element.kind {
             ElementKind::Passive => SegmentMode::Passive,
             ElementKind::Declared => SegmentMode::Declared,
-            ElementKind::Active { table_index, offset_expr } => {
-                SegmentMode::Active(table_index.unwrap_or(0), constant(&offset_expr)?)
-            }
+            ElementKind::Active {
+                table_index,
+                offset_expr,
+            } => SegmentMode::Active(table_index.unwrap_or(0), constant(&offset_expr)?),
         };
         let mut items = Vec::new();
         match element.items {
@@ -452,7 +482,13 @@ impl Module {
             () if self.memories.len() > limits::MEMORIES => over("memories"),
             () if self.tables.len() > limits::TABLES => over("tables"),
             () if self.globals.len() > limits::GLOBALS => over("globals"),
-            () if self.tables.iter().any(|table| table.limits.min > limits::TABLE_ELEMENTS) => over("elements of a table"),
+            () if self
+                .tables
+                .iter()
+                .any(|table| table.limits.min > limits::TABLE_ELEMENTS) =>
+            {
+                over("elements of a table")
+            }
             () => Ok(()),
         }
     }
@@ -464,7 +500,10 @@ impl Module {
 
     /// The import that this function is, if it is one.
     pub fn function_import(&self, function: u32) -> Option<&Import> {
-        self.imports.iter().filter(|import| matches!(import.ty, EntityType::Func(_))).nth(function as usize)
+        self.imports
+            .iter()
+            .filter(|import| matches!(import.ty, EntityType::Func(_)))
+            .nth(function as usize)
     }
 
     /// Name of the exchange heap's accessor that this function is: an import of [`EXCHANGE`] with
@@ -473,7 +512,9 @@ impl Module {
         if function as usize >= self.imported_functions {
             return None;
         }
-        let import = self.function_import(function).filter(|import| import.module == EXCHANGE)?;
+        let import = self
+            .function_import(function)
+            .filter(|import| import.module == EXCHANGE)?;
         let ty = self.function_type(function);
         ACCESSORS
             .iter()
@@ -483,7 +524,10 @@ impl Module {
 
     /// What the export of this name is.
     pub fn export(&self, name: &str) -> Option<ExportIndex> {
-        self.exports.iter().find(|(have, _)| have == name).map(|(_, index)| *index)
+        self.exports
+            .iter()
+            .find(|(have, _)| have == name)
+            .map(|(_, index)| *index)
     }
 }
 
@@ -501,7 +545,10 @@ pub fn val_type(ty: wasmparser::ValType) -> ValType {
 
 fn ref_type(ty: RefType) -> ValType {
     match ty.heap_type() {
-        HeapType::Abstract { ty: wasmparser::AbstractHeapType::Extern, .. } => ValType::ExternRef,
+        HeapType::Abstract {
+            ty: wasmparser::AbstractHeapType::Extern,
+            ..
+        } => ValType::ExternRef,
         _ => ValType::FuncRef,
     }
 }
@@ -511,11 +558,20 @@ fn val_types(types: &[wasmparser::ValType]) -> Vec<ValType> {
 }
 
 fn table_type(ty: wasmparser::TableType) -> TableType {
-    TableType { element: ref_type(ty.element_type), limits: Limits { min: ty.initial, max: ty.maximum } }
+    TableType {
+        element: ref_type(ty.element_type),
+        limits: Limits {
+            min: ty.initial,
+            max: ty.maximum,
+        },
+    }
 }
 
 fn global_type(ty: wasmparser::GlobalType) -> GlobalType {
-    GlobalType { content: val_type(ty.content_type), mutable: ty.mutable }
+    GlobalType {
+        content: val_type(ty.content_type),
+        mutable: ty.mutable,
+    }
 }
 
 fn constant(expr: &ConstExpr<'_>) -> Result<Const, Refusal> {
@@ -539,7 +595,12 @@ fn constant(expr: &ConstExpr<'_>) -> Result<Const, Refusal> {
             Operator::I64Sub => ConstOp::I64Sub,
             Operator::I64Mul => ConstOp::I64Mul,
             Operator::End => continue,
-            _ => return Err(Refusal::Invalid { offset, reason: "unknown constant instruction".into() }),
+            _ => {
+                return Err(Refusal::Invalid {
+                    offset,
+                    reason: "unknown constant instruction".into(),
+                });
+            }
         });
     }
     Ok(ops)

@@ -123,7 +123,10 @@ const VECTORS: u64 = 1024;
 impl<S: System + 'static> Wasi<S> {
     /// A process's WASI over a system.
     pub fn new(system: S) -> Self {
-        Self { system: Rc::new(RefCell::new(system)), memory: Rc::new(Cell::new(None)) }
+        Self {
+            system: Rc::new(RefCell::new(system)),
+            memory: Rc::new(Cell::new(None)),
+        }
     }
 
     /// Names the process's memory; called once it is instantiated, before it is started.
@@ -143,11 +146,19 @@ impl<S: System + 'static> Wasi<S> {
             ty.clone(),
             Box::new(move |store, args, results| {
                 if name == "proc_exit" {
-                    let Some(Val::I32(status)) = args.first() else { return Err(HostError::Exit(1)) };
+                    let Some(Val::I32(status)) = args.first() else {
+                        return Err(HostError::Exit(1));
+                    };
                     return Err(HostError::Exit(*status));
                 }
-                let mut call = Call { store, memory: memory.get().unwrap_or(usize::MAX), args };
-                let errno = answer(&mut *system.borrow_mut(), &name, &mut call).err().unwrap_or(Errno::Success);
+                let mut call = Call {
+                    store,
+                    memory: memory.get().unwrap_or(usize::MAX),
+                    args,
+                };
+                let errno = answer(&mut *system.borrow_mut(), &name, &mut call)
+                    .err()
+                    .unwrap_or(Errno::Success);
                 results[0] = Val::I32(errno as i32);
                 Ok(())
             }),
@@ -177,7 +188,11 @@ fn answer<S: System>(system: &mut S, name: &str, call: &mut Call<'_>) -> Result<
         "environ_get" => call.strings(system.environment()),
         "fd_write" | "fd_read" => stream(system, name == "fd_write", call),
         "fd_close" | "fd_datasync" | "fd_sync" => {
-            if call.arg(0) < 3 { Ok(()) } else { Err(Errno::BadDescriptor) }
+            if call.arg(0) < 3 {
+                Ok(())
+            } else {
+                Err(Errno::BadDescriptor)
+            }
         }
         "fd_fdstat_get" => {
             if call.arg(0) > 2 {
@@ -189,7 +204,11 @@ fn answer<S: System>(system: &mut S, name: &str, call: &mut Call<'_>) -> Result<
             let at = call.arg(1);
             call.put(at, &stat)
         }
-        "fd_seek" | "fd_tell" => Err(if call.arg(0) < 3 { Errno::Seek } else { Errno::BadDescriptor }),
+        "fd_seek" | "fd_tell" => Err(if call.arg(0) < 3 {
+            Errno::Seek
+        } else {
+            Errno::BadDescriptor
+        }),
         "fd_prestat_get" | "fd_prestat_dir_name" => Err(Errno::BadDescriptor),
         "clock_time_get" => {
             let now = system.clock(call.arg(0) as u32)?;
@@ -220,7 +239,11 @@ fn stream<S: System>(system: &mut S, write: bool, call: &mut Call<'_>) -> Result
     for at in 0..count {
         let (start, length) = call.vector(array, at)?;
         let bytes = call.bytes(start, length)?;
-        let moved = if write { system.write(descriptor, bytes)? } else { system.read(descriptor, bytes)? };
+        let moved = if write {
+            system.write(descriptor, bytes)?
+        } else {
+            system.read(descriptor, bytes)?
+        };
         done += moved;
         if (moved as u64) < length {
             break;

@@ -67,8 +67,16 @@ fn ours_bits(value: &Val) -> Option<u128> {
     Some(match value {
         Val::I32(value) => u128::from(value.cast_unsigned()),
         Val::I64(value) => u128::from(value.cast_unsigned()),
-        Val::F32(bits) => u128::from(if f32::from_bits(*bits).is_nan() { 0x7fc0_0000 } else { *bits }),
-        Val::F64(bits) => u128::from(if f64::from_bits(*bits).is_nan() { 0x7ff8 << 48 } else { *bits }),
+        Val::F32(bits) => u128::from(if f32::from_bits(*bits).is_nan() {
+            0x7fc0_0000
+        } else {
+            *bits
+        }),
+        Val::F64(bits) => u128::from(if f64::from_bits(*bits).is_nan() {
+            0x7ff8 << 48
+        } else {
+            *bits
+        }),
         Val::V128(bits) => *bits,
         Val::FuncRef(_) | Val::ExternRef(_) => return None,
     })
@@ -102,26 +110,45 @@ fn compare(seed: u64, bounds: Bounds) -> usize {
     let mut config = wasmi::Config::default();
     config.wasm_multi_memory(true);
     let engine = wasmi::Engine::new(&config);
-    let Ok(their_module) = wasmi::Module::new(&engine, &bytes[..]) else { return 0 };
+    let Ok(their_module) = wasmi::Module::new(&engine, &bytes[..]) else {
+        return 0;
+    };
     let mut their_store = wasmi::Store::new(&engine, ());
     let their_instance = wasmi::Linker::<()>::new(&engine).instantiate_and_start(&mut their_store, &their_module);
-    assert_eq!(instance.is_ok(), their_instance.is_ok(), "seed {seed}: instantiation: {instance:?}, {their_instance:?}");
-    let (Ok(instance), Ok(their_instance)) = (instance, their_instance) else { return 1 };
+    assert_eq!(
+        instance.is_ok(),
+        their_instance.is_ok(),
+        "seed {seed}: instantiation: {instance:?}, {their_instance:?}"
+    );
+    let (Ok(instance), Ok(their_instance)) = (instance, their_instance) else {
+        return 1;
+    };
     let mut calls = 1;
     for (name, value) in store.exports(instance) {
         let Extern::Func(handle) = value else { continue };
         let ty = store.function_type(handle).expect("a function").clone();
         use sip::module::ValType as T;
-        if ty.params.iter().any(|ty| matches!(ty, T::V128 | T::FuncRef | T::ExternRef)) {
+        if ty
+            .params
+            .iter()
+            .any(|ty| matches!(ty, T::V128 | T::FuncRef | T::ExternRef))
+        {
             continue;
         }
-        let args: Vec<Val> = ty.params.iter().enumerate().map(|(at, ty)| match ty {
-            T::I32 => Val::I32((seed as i32).wrapping_mul(31).wrapping_add(at as i32)),
-            T::I64 => Val::I64(seed.cast_signed().wrapping_mul(0x1_0001).wrapping_add(at as i64)),
-            T::F32 => Val::F32((seed as f32 * 1.5).to_bits()),
-            _ => Val::F64((seed as f64 * -0.25).to_bits()),
-        }).collect();
-        let Some(function) = their_instance.get_func(&their_store, &name) else { continue };
+        let args: Vec<Val> = ty
+            .params
+            .iter()
+            .enumerate()
+            .map(|(at, ty)| match ty {
+                T::I32 => Val::I32((seed as i32).wrapping_mul(31).wrapping_add(at as i32)),
+                T::I64 => Val::I64(seed.cast_signed().wrapping_mul(0x1_0001).wrapping_add(at as i64)),
+                T::F32 => Val::F32((seed as f32 * 1.5).to_bits()),
+                _ => Val::F64((seed as f64 * -0.25).to_bits()),
+            })
+            .collect();
+        let Some(function) = their_instance.get_func(&their_store, &name) else {
+            continue;
+        };
         let given: Vec<wasmi::Val> = args.iter().map(theirs).collect();
         let mut results = vec![wasmi::Val::I32(0); ty.results.len()];
         let outcome = function.call(&mut their_store, &given, &mut results);
@@ -132,10 +159,16 @@ fn compare(seed: u64, bounds: Bounds) -> usize {
         {
             return calls;
         }
-        assert_eq!(ours.is_ok(), outcome.is_ok(), "seed {seed}: {name}{args:?}: {ours:?}, {outcome:?}");
+        assert_eq!(
+            ours.is_ok(),
+            outcome.is_ok(),
+            "seed {seed}: {name}{args:?}: {ours:?}, {outcome:?}"
+        );
         if let Ok(ours) = ours {
             let alike = ours.iter().zip(&results).all(|(ours, theirs)| {
-                ours_bits(ours).zip(their_bits(theirs)).is_none_or(|(ours, theirs)| ours == theirs)
+                ours_bits(ours)
+                    .zip(their_bits(theirs))
+                    .is_none_or(|(ours, theirs)| ours == theirs)
             });
             assert!(alike, "seed {seed}: {name}{args:?}: {ours:?}, {results:?}");
         }
@@ -144,7 +177,9 @@ fn compare(seed: u64, bounds: Bounds) -> usize {
     let _ = module;
     for (name, value) in store.exports(instance) {
         if let Extern::Memory(memory) = value {
-            let theirs = their_instance.get_memory(&their_store, &name).expect("the same exports");
+            let theirs = their_instance
+                .get_memory(&their_store, &name)
+                .expect("the same exports");
             let same = store.memory_bytes(memory).expect("a memory") == theirs.data(&their_store);
             assert!(same, "seed {seed}: memory {name} differs");
         }

@@ -53,7 +53,8 @@ impl Site<'_> {
             && self.ins.memory_displacement64() == u64::from(field)
     }
     fn field_to(&self, from: u32, to: u32) -> Option<Vec<u8>> {
-        self.is_field(from).then(|| self.edit(|ins| ins.set_memory_displacement64(u64::from(to))))?
+        self.is_field(from)
+            .then(|| self.edit(|ins| ins.set_memory_displacement64(u64::from(to))))?
     }
     fn edit(&self, change: impl FnOnce(&mut Instruction)) -> Option<Vec<u8>> {
         let mut ins = self.ins;
@@ -70,12 +71,17 @@ impl Site<'_> {
         self.is(mnemonic).then(|| vec![0x90; self.ins.len()])
     }
     fn heap(&self) -> bool {
-        !self.is(Mnemonic::Lea) && self.ins.memory_index() != Register::None && self.ins.memory_index_scale() == 1
-            && self.image.module.memories.len() == 1 && !self.element()
+        !self.is(Mnemonic::Lea)
+            && self.ins.memory_index() != Register::None
+            && self.ins.memory_index_scale() == 1
+            && self.image.module.memories.len() == 1
+            && !self.element()
     }
     fn element(&self) -> bool {
         // Element accesses are whole words and stand in the function with the indirect call.
-        self.function == 3 && self.image.module.memories.len() == 1 && self.ins.memory_size().size() == 8
+        self.function == 3
+            && self.image.module.memories.len() == 1
+            && self.ins.memory_size().size() == 8
             && self.ins.memory_index() != Register::None
     }
     fn jcc(&self, mnemonic: Mnemonic, to: fn(Instruction) -> Code) -> Option<Vec<u8>> {
@@ -85,12 +91,20 @@ impl Site<'_> {
         self.is(Mnemonic::Mov) && self.ins.op0_kind() == OpKind::Memory && self.ins.memory_base() == Register::RSP
     }
     fn reload(&self) -> bool {
-        self.is(Mnemonic::Mov) && self.ins.op1_kind() == OpKind::Memory && self.ins.memory_base() == Register::RSP
-            && matches!(self.ins.op0_register(), Register::RBX | Register::R12 | Register::R13 | Register::R14 | Register::R15)
+        self.is(Mnemonic::Mov)
+            && self.ins.op1_kind() == OpKind::Memory
+            && self.ins.memory_base() == Register::RSP
+            && matches!(
+                self.ins.op0_register(),
+                Register::RBX | Register::R12 | Register::R13 | Register::R14 | Register::R15
+            )
     }
     fn store_global(&self) -> bool {
-        self.ins.op0_kind() == OpKind::Memory && self.ins.memory_base() == Register::RDI && self.function == 2
-            && self.image.module.memories.len() == 1 && self.ins.memory_displacement64() >= u64::from(self.image.layout.cells)
+        self.ins.op0_kind() == OpKind::Memory
+            && self.ins.memory_base() == Register::RDI
+            && self.function == 2
+            && self.image.module.memories.len() == 1
+            && self.ins.memory_displacement64() >= u64::from(self.image.layout.cells)
     }
     fn explicit(&self) -> bool {
         self.image.options.bounds == Bounds::Explicit
@@ -207,7 +221,11 @@ fn instructions(image: &Image, function: usize) -> Vec<Instruction> {
         }
         found.push(ins);
         at = ins.next_ip32();
-        if ins.mnemonic() == Mnemonic::Jmp && ins.op0_kind() == OpKind::Register && image.functions[function].end - at > 12 && function == 4 {
+        if ins.mnemonic() == Mnemonic::Jmp
+            && ins.op0_kind() == OpKind::Register
+            && image.functions[function].end - at > 12
+            && function == 4
+        {
             at += 12;
         }
     }
@@ -228,7 +246,12 @@ fn every_class_is_refused() {
                 let code = instructions(image, function);
                 for (at, ins) in code.iter().enumerate() {
                     let next = code.get(at + 1).copied().unwrap_or_default();
-                    let site = Site { image, ins: *ins, next, function };
+                    let site = Site {
+                        image,
+                        ins: *ins,
+                        next,
+                        function,
+                    };
                     let Some(mut bytes) = change(&site) else { continue };
                     bytes.resize(ins.len(), 0x90);
                     let start = ins.ip32() as usize;
@@ -239,7 +262,11 @@ fn every_class_is_refused() {
                     broken.code[start..start + bytes.len()].copy_from_slice(&bytes);
                     injected += 1;
                     if let Ok(count) = check(&broken) {
-                        report.push(format!("{name}: accepted at {start:#x} of function {function} ({count}, {:?}): {:?}", image.options.bounds, ins.code()));
+                        report.push(format!(
+                            "{name}: accepted at {start:#x} of function {function} ({count}, {:?}): {:?}",
+                            image.options.bounds,
+                            ins.code()
+                        ));
                     }
                 }
             }
@@ -257,7 +284,9 @@ fn every_class_is_refused() {
 fn corrupted_jump_tables_are_refused() {
     for image in images().iter().filter(|image| !image.module.memories.is_empty()) {
         let code = instructions(image, 4);
-        let jump = code.iter().find(|ins| ins.mnemonic() == Mnemonic::Jmp && ins.op0_kind() == OpKind::Register);
+        let jump = code
+            .iter()
+            .find(|ins| ins.mnemonic() == Mnemonic::Jmp && ins.op0_kind() == OpKind::Register);
         let table = jump.expect("the switch has a table").next_ip32() as usize;
         for (entry, value) in [(0, 1i32), (1, -4096), (2, 0x1_0000), (0, i32::MIN)] {
             let mut broken = image.clone();

@@ -56,7 +56,10 @@ impl Run {
             ("print_f64_f64", &[F64, F64]),
         ];
         for (name, params) in prints {
-            let ty = FuncType { params: params.to_vec(), results: vec![] };
+            let ty = FuncType {
+                params: params.to_vec(),
+                results: vec![],
+            };
             put(name, store.host_function(ty, Box::new(|_, _, _| Ok(()))));
         }
         let globals = [
@@ -66,12 +69,35 @@ impl Run {
             ("global_f64", Val::F64(666.6f64.to_bits())),
         ];
         for (name, value) in globals {
-            put(name, store.global(GlobalType { content: value.ty(), mutable: false }, value));
+            put(
+                name,
+                store.global(
+                    GlobalType {
+                        content: value.ty(),
+                        mutable: false,
+                    },
+                    value,
+                ),
+            );
         }
         let limits = Limits { min: 10, max: Some(20) };
-        put("table", store.table(TableType { element: ValType::FuncRef, limits }).expect("memory"));
+        put(
+            "table",
+            store
+                .table(TableType {
+                    element: ValType::FuncRef,
+                    limits,
+                })
+                .expect("memory"),
+        );
         put("memory", store.memory(Limits { min: 1, max: Some(2) }).expect("memory"));
-        Self { options, store, names: BTreeMap::new(), registered, last: None }
+        Self {
+            options,
+            store,
+            names: BTreeMap::new(),
+            registered,
+            last: None,
+        }
     }
 
     fn instantiate(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
@@ -136,7 +162,11 @@ impl Run {
                 let have = trap.kind.message();
                 // The suite has words of its own for an indirect call outside the table.
                 let undefined = trap.kind == TrapKind::TableBounds && message.starts_with("undefined element");
-                if undefined || message.starts_with(have) || have.starts_with(message) { Ok(()) } else { Err(format!("{have}, not {message}")) }
+                if undefined || message.starts_with(have) || have.starts_with(message) {
+                    Ok(())
+                } else {
+                    Err(format!("{have}, not {message}"))
+                }
             }
             Err(fault) => Err(fault.text()),
         }
@@ -172,7 +202,11 @@ impl Run {
             },
             WastDirective::Invoke(invoke) => self.invoke(&invoke).err().map(|fault| Err(fault.text())),
             WastDirective::AssertReturn { mut exec, results, .. } => Some(match self.execute(&mut exec) {
-                Ok(values) if values.len() == results.len() && values.iter().zip(&results).all(|(v, r)| meets(v, r)) => Ok(()),
+                Ok(values)
+                    if values.len() == results.len() && values.iter().zip(&results).all(|(v, r)| meets(v, r)) =>
+                {
+                    Ok(())
+                }
                 Ok(values) => Err(format!("{values:?}, not {results:?}")),
                 Err(fault) => Err(fault.text()),
             }),
@@ -184,8 +218,12 @@ impl Run {
                 let result = self.invoke(&call);
                 Some(self.expect_trap(result, message))
             }
-            WastDirective::AssertInvalid { mut module, message, .. }
-            | WastDirective::AssertMalformed { mut module, message, .. } => Some(match self.module(&mut module) {
+            WastDirective::AssertInvalid {
+                mut module, message, ..
+            }
+            | WastDirective::AssertMalformed {
+                mut module, message, ..
+            } => Some(match self.module(&mut module) {
                 Err(Fault::Refused(_)) => Ok(()),
                 Err(fault) => Err(format!("{}, not refused: {message}", fault.text())),
                 Ok(_) => Err(format!("accepted, but {message}")),
@@ -203,14 +241,19 @@ impl Run {
 }
 
 fn argument(arg: &WastArg<'_>) -> Val {
-    let WastArg::Core(arg) = arg else { panic!("a component's argument") };
+    let WastArg::Core(arg) = arg else {
+        panic!("a component's argument")
+    };
     match arg {
         WastArgCore::I32(value) => Val::I32(*value),
         WastArgCore::I64(value) => Val::I64(*value),
         WastArgCore::F32(value) => Val::F32(value.bits),
         WastArgCore::F64(value) => Val::F64(value.bits),
         WastArgCore::V128(value) => Val::V128(u128::from_le_bytes(value.to_le_bytes())),
-        WastArgCore::RefNull(HeapType::Abstract { ty: AbstractHeapType::Extern, .. }) => Val::ExternRef(0),
+        WastArgCore::RefNull(HeapType::Abstract {
+            ty: AbstractHeapType::Extern,
+            ..
+        }) => Val::ExternRef(0),
         WastArgCore::RefNull(_) => Val::FuncRef(0),
         WastArgCore::RefExtern(value) | WastArgCore::RefHost(value) => Val::ExternRef(u64::from(*value) + 1),
     }
@@ -262,8 +305,12 @@ fn vector(have: [u8; 16], want: &V128Pattern) -> bool {
         V128Pattern::I16x8(want) => lanes::<2>(have).zip(want).all(|(h, w)| i16::from_le_bytes(h) == *w),
         V128Pattern::I32x4(want) => lanes::<4>(have).zip(want).all(|(h, w)| i32::from_le_bytes(h) == *w),
         V128Pattern::I64x2(want) => lanes::<8>(have).zip(want).all(|(h, w)| i64::from_le_bytes(h) == *w),
-        V128Pattern::F32x4(want) => lanes::<4>(have).zip(want).all(|(h, w)| single(u32::from_le_bytes(h), w)),
-        V128Pattern::F64x2(want) => lanes::<8>(have).zip(want).all(|(h, w)| double(u64::from_le_bytes(h), w)),
+        V128Pattern::F32x4(want) => lanes::<4>(have)
+            .zip(want)
+            .all(|(h, w)| single(u32::from_le_bytes(h), w)),
+        V128Pattern::F64x2(want) => lanes::<8>(have)
+            .zip(want)
+            .all(|(h, w)| double(u64::from_le_bytes(h), w)),
     }
 }
 
@@ -275,7 +322,10 @@ fn run_file(file: &TestFile<'_>, options: Options, counts: &mut [usize; 2], miss
     let wast = match parser::parse::<Wast<'_>>(&buffer) {
         Ok(wast) => wast,
         Err(error) => {
-            misses.insert(format!("{}/{}", file.parent(), file.name()), format!("does not parse: {error}"));
+            misses.insert(
+                format!("{}/{}", file.parent(), file.name()),
+                format!("does not parse: {error}"),
+            );
             return;
         }
     };
@@ -304,17 +354,33 @@ fn run_all(options: Options) {
         .chain(proposal(Proposal::MultiMemory))
         .chain(proposal(Proposal::ExtendedConst));
     for file in files {
-        if only.as_ref().is_none_or(|only| format!("{}/{}", file.parent(), file.name()).contains(only.as_str())) {
-            if only.is_some() { eprintln!("{}/{}", file.parent(), file.name()); }
+        if only
+            .as_ref()
+            .is_none_or(|only| format!("{}/{}", file.parent(), file.name()).contains(only.as_str()))
+        {
+            if only.is_some() {
+                eprintln!("{}/{}", file.parent(), file.name());
+            }
             run_file(&file, options, &mut counts, &mut misses);
         }
     }
     println!("{options:?}: {} of {} assertions met", counts[1], counts[0]);
-    let listed: BTreeSet<&str> =
-        MISSES.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_whitespace().next()).collect();
-    let unlisted: Vec<String> =
-        misses.iter().filter(|(at, _)| !listed.contains(at.as_str())).map(|(at, why)| format!("{at} {why}")).collect();
-    assert!(unlisted.is_empty(), "{} unexpected misses:\n{}", unlisted.len(), unlisted.join("\n"));
+    let listed: BTreeSet<&str> = MISSES
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    let unlisted: Vec<String> = misses
+        .iter()
+        .filter(|(at, _)| !listed.contains(at.as_str()))
+        .map(|(at, why)| format!("{at} {why}"))
+        .collect();
+    assert!(
+        unlisted.is_empty(),
+        "{} unexpected misses:\n{}",
+        unlisted.len(),
+        unlisted.join("\n")
+    );
     if only.is_none() {
         let healed: Vec<_> = listed.iter().filter(|at| !misses.contains_key(**at)).collect();
         assert!(healed.is_empty(), "listed but met: {healed:?}");
@@ -328,12 +394,18 @@ fn guarded() {
 
 #[test]
 fn explicit() {
-    run_all(Options { bounds: Bounds::Explicit, cpu: Cpu::V2 });
+    run_all(Options {
+        bounds: Bounds::Explicit,
+        cpu: Cpu::V2,
+    });
 }
 
 #[test]
 fn wide() {
     if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("bmi2") {
-        run_all(Options { bounds: Bounds::Guard, cpu: Cpu::V3 });
+        run_all(Options {
+            bounds: Bounds::Guard,
+            cpu: Cpu::V3,
+        });
     }
 }

@@ -26,7 +26,10 @@ const HELP: &str = "gond sip: software-isolated processes on the host
 /// Runs `gond sip` with these words; returns the exit status.
 pub fn command(words: &[String]) -> i32 {
     let (flags, words): (Vec<&String>, Vec<&String>) = {
-        let split = words.iter().position(|word| word.ends_with(".wasm")).unwrap_or(words.len());
+        let split = words
+            .iter()
+            .position(|word| word.ends_with(".wasm"))
+            .unwrap_or(words.len());
         let (before, after) = words.split_at(split);
         let (flags, mut rest): (Vec<&String>, Vec<&String>) = before.iter().partition(|word| word.starts_with("--"));
         rest.extend(after);
@@ -83,7 +86,9 @@ impl System for Host {
     }
     fn write(&mut self, descriptor: u32, bytes: &[u8]) -> Result<usize, Errno> {
         let written = match descriptor {
-            1 => std::io::stdout().write_all(bytes).and_then(|()| std::io::stdout().flush()),
+            1 => std::io::stdout()
+                .write_all(bytes)
+                .and_then(|()| std::io::stdout().flush()),
             2 => std::io::stderr().write_all(bytes),
             _ => return Err(Errno::BadDescriptor),
         };
@@ -129,16 +134,23 @@ fn run(file: &str, arguments: &[&String], options: Options) -> Outcome {
         let unknown = || LinkError::Unknown(wanted.module.clone(), wanted.name.clone());
         imports.push(import.ok_or_else(|| fail(unknown().to_string()))?);
     }
-    let instance = store.instantiate(&program, &imports).map_err(|error| fail(error.to_string()))?;
+    let instance = store
+        .instantiate(&program, &imports)
+        .map_err(|error| fail(error.to_string()))?;
     if let Some(Extern::Memory(memory)) = store.export(instance, "memory") {
         wasi.set_memory(memory);
     }
     let Some(Extern::Func(start)) = store.export(instance, "_start") else {
-        return Err(fail("it exports no function '_start'; is it built as a program?".into()));
+        return Err(fail(
+            "it exports no function '_start'; is it built as a program?".into(),
+        ));
     };
     match store.call(start, &[]) {
         Ok(_) => Ok(0),
-        Err(Trap { host: Some(HostError::Exit(status)), .. }) => Ok(status),
+        Err(Trap {
+            host: Some(HostError::Exit(status)),
+            ..
+        }) => Ok(status),
         Err(trap) => Err((format!("{file}: the process was stopped: {trap}"), 134)),
     }
 }
@@ -160,15 +172,27 @@ fn check_file(file: &str, options: Options) -> Outcome {
     let start = Instant::now();
     let image = compile(&bytes, options).map_err(|refusal| (format!("{file}: {refusal}"), 1))?;
     let compiled = start.elapsed();
-    println!("{file}: {} bytes, {} functions, compiled in {compiled:.1?}", bytes.len(), image.functions.len());
+    println!(
+        "{file}: {} bytes, {} functions, compiled in {compiled:.1?}",
+        bytes.len(),
+        image.functions.len()
+    );
     for import in &image.module.imports {
-        println!("  imports {}.{}: {}", import.module, import.name, describe(&image.module, &import.ty));
+        println!(
+            "  imports {}.{}: {}",
+            import.module,
+            import.name,
+            describe(&image.module, &import.ty)
+        );
     }
     let start = Instant::now();
     match check(&image) {
         Ok(instructions) => {
             let spent = start.elapsed();
-            println!("proved: {} bytes of machine code, {instructions} instructions, in {spent:.1?}", image.code.len());
+            println!(
+                "proved: {} bytes of machine code, {instructions} instructions, in {spent:.1?}",
+                image.code.len()
+            );
             Ok(0)
         }
         Err(violation) => Err((format!("{file}: NOT proved: {violation}"), 1)),
@@ -196,7 +220,10 @@ fn new(name: &str) -> Outcome {
     let good = name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
     if !good {
-        return Err((format!("'{name}' is no name for a project: letters, digits, '-' and '_'"), 2));
+        return Err((
+            format!("'{name}' is no name for a project: letters, digits, '-' and '_'"),
+            2,
+        ));
     }
     let fail = |error: std::io::Error| (format!("{name}: {error}"), 1);
     std::fs::create_dir(name).map_err(fail)?;
@@ -206,6 +233,8 @@ fn new(name: &str) -> Outcome {
     let main = "fn main() {\n    let name = std::env::args().nth(1).unwrap_or_else(|| \"world\".into());\n    println!(\"Hello, {name}, from a software-isolated process.\");\n}\n";
     std::fs::write(format!("{name}/src/main.rs"), main).map_err(fail)?;
     let file = name.to_string();
-    println!("made {name}. Build and run it:\n\n  cd {name}\n  rustup target add wasm32-wasip1\n  cargo build --release --target wasm32-wasip1\n  gond sip run target/wasm32-wasip1/release/{file}.wasm\n");
+    println!(
+        "made {name}. Build and run it:\n\n  cd {name}\n  rustup target add wasm32-wasip1\n  cargo build --release --target wasm32-wasip1\n  gond sip run target/wasm32-wasip1/release/{file}.wasm\n"
+    );
     Ok(0)
 }

@@ -82,7 +82,10 @@ impl Owners {
         let mut at = self.fresh.load(Ordering::Relaxed);
         loop {
             let end = at.checked_add(size).filter(|end| *end <= self.bytes)?;
-            match self.fresh.compare_exchange(at, end, Ordering::Relaxed, Ordering::Relaxed) {
+            match self
+                .fresh
+                .compare_exchange(at, end, Ordering::Relaxed, Ordering::Relaxed)
+            {
                 Ok(_) => break,
                 Err(now) => at = now,
             }
@@ -92,7 +95,10 @@ impl Owners {
             if block as usize >= self.records.len() {
                 return None;
             }
-            match self.used.compare_exchange(block, block + 1, Ordering::Relaxed, Ordering::Relaxed) {
+            match self
+                .used
+                .compare_exchange(block, block + 1, Ordering::Relaxed, Ordering::Relaxed)
+            {
                 Ok(_) => break,
                 Err(now) => block = now,
             }
@@ -135,7 +141,9 @@ impl Owners {
 
     fn change(&self, block: Block, from: u32, to: u32) -> bool {
         let owner = &self.records[block.0 as usize].owner;
-        owner.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        owner
+            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
     }
 
     /// Ends a block; says whether it was the process's.

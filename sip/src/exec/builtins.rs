@@ -34,9 +34,9 @@ pub(super) fn call(
 ) -> Result<(), TrapKind> {
     let [_, a, b, c, d, e] = registers.ints;
     registers.ints[0] = match ALL[builtin as usize] {
-        Builtin::MemoryGrow => {
-            store.memories[instance.memories[a as usize]].grow(b).unwrap_or(u64::from(u32::MAX))
-        }
+        Builtin::MemoryGrow => store.memories[instance.memories[a as usize]]
+            .grow(b)
+            .unwrap_or(u64::from(u32::MAX)),
         Builtin::MemoryCopy => memory_copy(store, instance, [a, b, c, d, e])?,
         Builtin::MemoryFill => {
             let memory = store.memories[instance.memories[a as usize]].bytes_mut();
@@ -45,8 +45,11 @@ pub(super) fn call(
         }
         Builtin::MemoryInit => {
             let module = instance.program.image.module.clone();
-            let segment: &[u8] =
-                if instance.dropped_data[b as usize] { &[] } else { &module.data[b as usize].bytes };
+            let segment: &[u8] = if instance.dropped_data[b as usize] {
+                &[]
+            } else {
+                &module.data[b as usize].bytes
+            };
             let memory = store.memories[instance.memories[a as usize]].bytes_mut();
             init(memory, segment, c, d, e, TrapKind::MemoryBounds)?
         }
@@ -67,7 +70,9 @@ pub(super) fn call(
         Builtin::TableSize => store.tables[instance.tables[a as usize]].length,
         Builtin::TableGrow => {
             let value = store.element(instance.tables[a as usize], b);
-            store.tables[instance.tables[a as usize]].grow(c, value).unwrap_or(u64::from(u32::MAX))
+            store.tables[instance.tables[a as usize]]
+                .grow(c, value)
+                .unwrap_or(u64::from(u32::MAX))
         }
         Builtin::TableFill => {
             let value = store.element(instance.tables[a as usize], c);

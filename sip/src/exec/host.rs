@@ -30,7 +30,11 @@ pub(super) fn reserve(bytes: usize) -> *mut u8 {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: an anonymous mapping at an address of the kernel's choice disturbs nothing.
     let at = unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0) };
-    if at == libc::MAP_FAILED { ptr::null_mut() } else { at.cast() }
+    if at == libc::MAP_FAILED {
+        ptr::null_mut()
+    } else {
+        at.cast()
+    }
 }
 
 /// Changes what a part of a reservation may be used for; says whether that was possible.
@@ -88,7 +92,11 @@ extern "C" fn handler(signal: i32, info: *mut libc::siginfo_t, context: *mut lib
         let registers = &mut (*context).uc_mcontext.gregs;
         let at = registers[libc::REG_RIP as usize] as u64;
         if !runtime.is_null() {
-            let address = if signal == libc::SIGSEGV || signal == libc::SIGBUS { (*info).si_addr() as u64 } else { 0 };
+            let address = if signal == libc::SIGSEGV || signal == libc::SIGBUS {
+                (*info).si_addr() as u64
+            } else {
+                0
+            };
             if let Some((landing, stack)) = super::on_fault(runtime, at, address) {
                 registers[libc::REG_RIP as usize] = landing.cast_signed();
                 registers[libc::REG_RSP as usize] = stack.cast_signed();

@@ -83,7 +83,10 @@ impl Instance {
     pub fn trap_at(&self, kind: TrapKind, return_address: u64) -> Trap {
         let calls = &self.program.image.calls;
         let at = return_address.wrapping_sub(self.program.code.base() as u64) as u32;
-        let wasm = calls.binary_search_by_key(&at, |(code, _)| *code).ok().map(|at| calls[at].1);
+        let wasm = calls
+            .binary_search_by_key(&at, |(code, _)| *code)
+            .ok()
+            .map(|at| calls[at].1);
         Trap { kind, wasm, host: None }
     }
 }
@@ -119,18 +122,28 @@ impl Store {
             return Element::NULL;
         }
         if self.tables[table].element_type() == ValType::ExternRef {
-            return Element { handle, ..Element::NULL };
+            return Element {
+                handle,
+                ..Element::NULL
+            };
         }
-        let Some((code, context, ty)) = self.resolve(handle) else { return Element::NULL };
+        let Some((code, context, ty)) = self.resolve(handle) else {
+            return Element::NULL;
+        };
         let ty = ty.clone();
-        Element { code, context, signature: self.signature(&ty), handle }
+        Element {
+            code,
+            context,
+            signature: self.signature(&ty),
+            handle,
+        }
     }
 
     fn meets(&self, given: Extern, wanted: &EntityType, program: &Program) -> bool {
         match (given, wanted) {
-            (Extern::Func(handle), EntityType::Func(ty)) => {
-                self.function_type(handle).is_some_and(|have| *have == program.image.module.types[*ty as usize])
-            }
+            (Extern::Func(handle), EntityType::Func(ty)) => self
+                .function_type(handle)
+                .is_some_and(|have| *have == program.image.module.types[*ty as usize]),
             (Extern::Table(at), EntityType::Table(want)) => self.tables.get(at).is_some_and(|have| {
                 have.declared.element == want.element && limits_match(have.declared.limits, have.length, want.limits)
             }),
@@ -152,7 +165,9 @@ impl Store {
         let names = |at: usize| (module.imports[at].module.clone(), module.imports[at].name.clone());
         for (at, import) in module.imports.iter().enumerate() {
             let (from, name) = names(at);
-            let given = *imports.get(at).ok_or_else(|| LinkError::Unknown(from.clone(), name.clone()))?;
+            let given = *imports
+                .get(at)
+                .ok_or_else(|| LinkError::Unknown(from.clone(), name.clone()))?;
             if !self.meets(given, &import.ty, program) {
                 return Err(LinkError::Type(from, name));
             }
@@ -178,7 +193,8 @@ impl Store {
                 Extern::Global(at) => instance.globals.push(at),
             }
         }
-        self.owners.push((self.next_handle, Owner::Instance(self.instances.len())));
+        self.owners
+            .push((self.next_handle, Owner::Instance(self.instances.len())));
         self.next_handle += own_functions;
         let base = program.code.base() as u64;
         let range = [base, base + program.code.bytes() as u64];
@@ -241,7 +257,8 @@ impl Store {
         let module = &program.image.module;
         let bounds = program.image.options.bounds;
         for limits in &module.memories[module.imported_memories..] {
-            self.memories.push(Box::new(Memory::new(*limits, bounds).ok_or(LinkError::NoMemory)?));
+            self.memories
+                .push(Box::new(Memory::new(*limits, bounds).ok_or(LinkError::NoMemory)?));
             self.instances[at].memories.push(self.memories.len() - 1);
         }
         for (own, ty) in module.globals[module.imported_globals..].iter().enumerate() {
@@ -254,7 +271,8 @@ impl Store {
             self.instances[at].globals.push(self.globals.len() - 1);
         }
         for (own, ty) in module.tables[module.imported_tables..].iter().enumerate() {
-            self.tables.push(Box::new(Table::new(*ty, Element::NULL).ok_or(LinkError::NoMemory)?));
+            self.tables
+                .push(Box::new(Table::new(*ty, Element::NULL).ok_or(LinkError::NoMemory)?));
             let table = self.tables.len() - 1;
             self.instances[at].tables.push(table);
             if let Some(expr) = &module.table_inits[own] {
@@ -282,7 +300,10 @@ impl Store {
         instance.set(layout::HANDLES, store.handle_table);
         instance.set(layout::HANDLE_MASK, u64::from(layout::HANDLES_MAX) - 1);
         for builtin in 0..BUILTIN_COUNT {
-            instance.set(layout::BUILTINS + 8 * builtin, asm::sip_builtins as *const () as u64 + 16 * u64::from(builtin));
+            instance.set(
+                layout::BUILTINS + 8 * builtin,
+                asm::sip_builtins as *const () as u64 + 16 * u64::from(builtin),
+            );
         }
         for (index, ty) in module.types.iter().enumerate() {
             let signature = store.signature(ty);
@@ -299,12 +320,17 @@ impl Store {
             instance.set(layout.table(index as u32) + 8, &raw const table.length as u64);
         }
         for index in 0..instance.imported.len() {
-            let Some((code, context, _)) = store.resolve(instance.imported[index]) else { continue };
+            let Some((code, context, _)) = store.resolve(instance.imported[index]) else {
+                continue;
+            };
             instance.set(layout.function(index as u32), code);
             instance.set(layout.function(index as u32) + 8, context);
         }
         for index in 0..module.imported_globals {
-            instance.set(layout.global(index as u32), store.globals[instance.globals[index]].cell as u64);
+            instance.set(
+                layout.global(index as u32),
+                store.globals[instance.globals[index]].cell as u64,
+            );
         }
     }
 
@@ -316,7 +342,8 @@ impl Store {
                 let to = self.constant(at, offset)[0];
                 let count = element.items.len() as u64;
                 let (instance, store) = self.split(at);
-                builtins::table_init(store, instance, u64::from(*table), segment as u64, [to, 0, count]).map_err(trap)?;
+                builtins::table_init(store, instance, u64::from(*table), segment as u64, [to, 0, count])
+                    .map_err(trap)?;
             }
             if element.mode != SegmentMode::Passive {
                 self.instances[at].elements[segment].clear();
@@ -327,7 +354,9 @@ impl Store {
                 let to = self.constant(at, offset)[0] as usize;
                 let memory = self.instances[at].memories[*memory as usize];
                 let place = self.memories[memory].bytes_mut().get_mut(to..to + data.bytes.len());
-                place.ok_or_else(|| trap(TrapKind::MemoryBounds))?.copy_from_slice(&data.bytes);
+                place
+                    .ok_or_else(|| trap(TrapKind::MemoryBounds))?
+                    .copy_from_slice(&data.bytes);
                 self.instances[at].dropped_data[segment] = true;
             }
         }
@@ -351,9 +380,13 @@ impl Store {
 
     /// Names of an instance's exports, with what they are.
     pub fn exports(&self, instance: usize) -> Vec<(String, Extern)> {
-        let Some(record) = self.instances.get(instance) else { return Vec::new() };
+        let Some(record) = self.instances.get(instance) else {
+            return Vec::new();
+        };
         let names = record.program.image.module.exports.iter();
-        names.filter_map(|(name, _)| Some((name.clone(), self.export(instance, name)?))).collect()
+        names
+            .filter_map(|(name, _)| Some((name.clone(), self.export(instance, name)?)))
+            .collect()
     }
 
     /// A global's value.

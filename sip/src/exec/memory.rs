@@ -60,7 +60,12 @@ impl Memory {
             Bounds::Explicit => max * PAGE_BYTES + GUARD_BYTES,
         };
         let range = Reservation::new(bytes as usize)?;
-        let mut memory = Self { length: 0, max, declared, range };
+        let mut memory = Self {
+            length: 0,
+            max,
+            declared,
+            range,
+        };
         memory.grow(declared.min)?;
         Some(memory)
     }
@@ -118,7 +123,12 @@ const _: () = assert!(size_of::<Element>() == ELEMENT_BYTES as usize);
 
 impl Element {
     /// The null element, whose signature no function has.
-    pub const NULL: Self = Self { code: 0, context: 0, signature: u64::MAX, handle: 0 };
+    pub const NULL: Self = Self {
+        code: 0,
+        context: 0,
+        signature: u64::MAX,
+        handle: 0,
+    };
 }
 
 /// A table.
@@ -137,7 +147,12 @@ impl Table {
         let limit = limits::TABLE_ELEMENTS;
         let max = declared.limits.max.unwrap_or(limit).min(limit).max(declared.limits.min);
         let range = Reservation::new(((max * u64::from(ELEMENT_BYTES)) as usize).max(1))?;
-        let mut table = Self { length: 0, max, declared, range };
+        let mut table = Self {
+            length: 0,
+            max,
+            declared,
+            range,
+        };
         table.grow(declared.limits.min, initial)?;
         Some(table)
     }

@@ -8,29 +8,33 @@
 #![allow(unsafe_code)]
 
 mod asm;
+#[cfg(not(feature = "host"))]
+mod bare;
+mod blocks;
 mod builtins;
 #[cfg(feature = "host")]
 mod host;
 mod instance;
 mod memory;
 #[cfg(not(feature = "host"))]
-mod bare;
-#[cfg(not(feature = "host"))]
-pub use bare::{Platform, set_platform};
-#[cfg(not(feature = "host"))]
 use bare as host;
+#[cfg(not(feature = "host"))]
+pub use bare::{Platform, Protection as PageProtection, fault, set_platform};
 
+pub use blocks::{Blocks, Exchange};
 pub use instance::{Extern, LinkError};
 pub use memory::Reservation;
 
 use crate::abi::{self, Place};
+use crate::exchange::HandleTable;
 use crate::layout::{self, BUILTIN_COUNT};
 use crate::limits;
 use crate::module::{FuncType, ValType};
 use crate::translate::TrapKind;
 use crate::verify::Verified;
-use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
+use alloc::{boxed::Box, rc::Rc, string::String, sync::Arc, vec::Vec};
 use asm::Registers;
+use core::cell::RefCell;
 use hashbrown::HashMap;
 use host::Protection;
 use instance::Instance;
@@ -106,7 +110,11 @@ pub struct Trap {
 impl Trap {
     /// A trap that names no instruction.
     pub const fn new(kind: TrapKind) -> Self {
-        Self { kind, wasm: None, host: None }
+        Self {
+            kind,
+            wasm: None,
+            host: None,
+        }
     }
 }
 
@@ -148,6 +156,15 @@ pub(crate) struct Runtime {
     raised: Option<Trap>,
     /// Ranges of code that may fault.
     code: Vec<[u64; 2]>,
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // What the process owned is free again; what it had sent is not its any more.
+        if let Some((heap, table)) = self.blocks.take() {
+            table.borrow_mut().clear(heap.owners());
+        }
+    }
 }
 
 /// What a fault handler asks: whether the fault is compiled code's, and then where to go on with
@@ -238,6 +255,7 @@ pub struct Store {
     next_handle: u64,
     signatures: HashMap<FuncType, u64>,
     handle_table: u64,
+    blocks: Option<(Arc<Exchange>, Rc<RefCell<HandleTable>>)>,
     depth: u32,
 }
 
@@ -278,18 +296,9 @@ impl Store {
             next_handle: 1,
             signatures: HashMap::new(),
             handle_table: EMPTY_HANDLES.as_ptr() as u64,
+            blocks: None,
             depth: 0,
         }))
-    }
-
-    /// Gives the process its table of exchange-heap handles.
-    ///
-    /// # Safety
-    /// 1. The table has `layout::HANDLES_MAX` entries of base and length. 2. It stays where it is
-    ///    and changes only between calls into the process or inside its host functions, for the
-    ///    life of the store. 3. Each entry names memory that only this process touches.
-    pub unsafe fn set_handles(&mut self, table: *const [u64; 2]) {
-        self.handle_table = table as u64;
     }
 
     fn signature(&mut self, ty: &FuncType) -> u64 {
@@ -304,7 +313,11 @@ impl Store {
     /// Registers a host function and returns its handle.
     pub fn host_function(&mut self, ty: FuncType, body: HostFn) -> Extern {
         let store: *mut Self = self;
-        self.hosts.push(Box::new(HostFunction { store, ty, body: Some(body) }));
+        self.hosts.push(Box::new(HostFunction {
+            store,
+            ty,
+            body: Some(body),
+        }));
         let handle = self.next_handle;
         self.next_handle += 1;
         self.owners.push((handle, Owner::Host(self.hosts.len() - 1)));
@@ -382,7 +395,11 @@ impl Store {
         let runtime: *mut Runtime = &raw mut *self.runtime;
         // A nested entry goes on where the host function stands, on the same stack. Where there is
         // no room for that, the check in the callee's prologue says so.
-        let stack = if self.depth == 0 { self.stack.base() as u64 + self.stack.bytes() as u64 - 8 } else { 0 };
+        let stack = if self.depth == 0 {
+            self.stack.base() as u64 + self.stack.bytes() as u64 - 8
+        } else {
+            0
+        };
         let previous = host::set_current(runtime);
         self.depth += 1;
         // SAFETY: `code` is a verified function's entry or a thunk's and `registers` holds its
@@ -401,8 +418,15 @@ impl Store {
         for instance in &self.instances {
             let program = &instance.program;
             let base = program.code.base() as u64;
-            if let Some(site) = at.checked_sub(base).and_then(|at| program.image.trap_at(u32::try_from(at).ok()?)) {
-                return Trap { kind: site.kind, wasm: Some(site.wasm), host: None };
+            if let Some(site) = at
+                .checked_sub(base)
+                .and_then(|at| program.image.trap_at(u32::try_from(at).ok()?))
+            {
+                return Trap {
+                    kind: site.kind,
+                    wasm: Some(site.wasm),
+                    host: None,
+                };
             }
         }
         Trap::new(TrapKind::Interrupted)
@@ -461,7 +485,11 @@ unsafe fn call_host(store: &mut Store, function: *mut HostFunction, registers: &
     let mut results: Vec<Val> = ty.results.iter().map(|ty| Val::from_bits(*ty, [0; 2])).collect();
     let outcome = running(store, &args, &mut results);
     *body = Some(running);
-    outcome.map_err(|error| Trap { kind: TrapKind::Host, wasm: None, host: Some(error) })?;
+    outcome.map_err(|error| Trap {
+        kind: TrapKind::Host,
+        wasm: None,
+        host: Some(error),
+    })?;
     for (result, place) in results.iter().zip(abi::results(&ty.results)) {
         match place {
             Place::Int(at) => registers.ints[at] = result.bits()[0],

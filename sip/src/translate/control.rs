@@ -76,8 +76,14 @@ impl Translator<'_, '_> {
             Operator::Return => self.branch(self.frames.len() as u32 - 1),
             Operator::Call { function_index } => self.call(*function_index),
             Operator::ReturnCall { function_index } => self.return_call(*function_index),
-            Operator::CallIndirect { type_index, table_index } => self.call_indirect(*type_index, *table_index),
-            Operator::ReturnCallIndirect { type_index, table_index } => {
+            Operator::CallIndirect {
+                type_index,
+                table_index,
+            } => self.call_indirect(*type_index, *table_index),
+            Operator::ReturnCallIndirect {
+                type_index,
+                table_index,
+            } => {
                 self.return_call_indirect(*type_index, *table_index);
             }
             Operator::Drop => {
@@ -131,7 +137,10 @@ impl Translator<'_, '_> {
     fn block_type(&self, ty: BlockType) -> FuncType {
         match ty {
             BlockType::Empty => FuncType::default(),
-            BlockType::Type(ty) => FuncType { params: Vec::new(), results: alloc::vec![val_type(ty)] },
+            BlockType::Type(ty) => FuncType {
+                params: Vec::new(),
+                results: alloc::vec![val_type(ty)],
+            },
             BlockType::FuncType(index) => self.module.types[index as usize].clone(),
         }
     }
@@ -340,9 +349,17 @@ impl Translator<'_, '_> {
             return *known;
         }
         let signature = self.builder.import_signature(signature(ty));
-        let name = UserExternalName { namespace: 0, index: function };
+        let name = UserExternalName {
+            namespace: 0,
+            index: function,
+        };
         let name = ExternalName::user(self.builder.func.declare_imported_user_function(name));
-        let data = ExtFuncData { name, signature, colocated: true, patchable: false };
+        let data = ExtFuncData {
+            name,
+            signature,
+            colocated: true,
+            patchable: false,
+        };
         let known = self.builder.import_function(data);
         self.direct.insert(function, known);
         known
@@ -395,7 +412,10 @@ impl Translator<'_, '_> {
         let index = self.pop();
         let element = self.element(table, index);
         let flags = self.flags(Region::Table);
-        let have = self.builder.ins().load(types::I64, flags, element, ELEMENT_SIGNATURE as i32);
+        let have = self
+            .builder
+            .ins()
+            .load(types::I64, flags, element, ELEMENT_SIGNATURE as i32);
         let want = self.field(self.layout.signature(ty));
         let good = self.builder.create_block();
         let bad = self.builder.create_block();
@@ -410,7 +430,10 @@ impl Translator<'_, '_> {
         self.builder.ins().trap(TrapKind::BadSignature.code());
         self.builder.switch_to_block(good);
         let code = self.builder.ins().load(types::I64, flags, element, ELEMENT_CODE as i32);
-        let context = self.builder.ins().load(types::I64, flags, element, ELEMENT_CONTEXT as i32);
+        let context = self
+            .builder
+            .ins()
+            .load(types::I64, flags, element, ELEMENT_CONTEXT as i32);
         (code, context)
     }
 

@@ -159,7 +159,9 @@ impl Translator<'_, '_> {
     fn check_bounds(&mut self, memarg: &MemArg, index: Value, bytes: u64) {
         let length = self.memory_length(memory_of(memarg));
         let outside = if memarg.offset + bytes <= layout::GUARD_BYTES {
-            self.builder.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, index, length)
+            self.builder
+                .ins()
+                .icmp(IntCC::UnsignedGreaterThanOrEqual, index, length)
         } else {
             let end = self.builder.ins().iadd_imm_s(index, (memarg.offset + bytes) as i64);
             self.builder.ins().icmp(IntCC::UnsignedGreaterThan, end, length)
@@ -211,16 +213,24 @@ impl Translator<'_, '_> {
         let flags = self.flags(Region::Runtime);
         let length = self.builder.ins().load(types::I64, flags, record, 0);
         let index = self.builder.ins().uextend(types::I64, index);
-        let outside = self.builder.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, index, length);
+        let outside = self
+            .builder
+            .ins()
+            .icmp(IntCC::UnsignedGreaterThanOrEqual, index, length);
         self.builder.ins().trapnz(outside, TrapKind::TableBounds.code());
-        let offset = self.builder.ins().ishl_imm_u(index, i64::from(layout::ELEMENT_BYTES.trailing_zeros()));
+        let offset = self
+            .builder
+            .ins()
+            .ishl_imm_u(index, i64::from(layout::ELEMENT_BYTES.trailing_zeros()));
         self.builder.ins().iadd(base, offset)
     }
 
     /// Inlines a call of an accessor of the exchange heap; says whether the import is one.
     pub(super) fn exchange(&mut self, function: u32) -> bool {
         use types::{F32, F64, I8, I16, I32, I64};
-        let Some(accessor) = self.module.accessor(function) else { return false };
+        let Some(accessor) = self.module.accessor(function) else {
+            return false;
+        };
         match accessor {
             "ld8" => self.block_load(I8, Some(I32)),
             "ld16" => self.block_load(I16, Some(I32)),
@@ -249,9 +259,15 @@ impl Translator<'_, '_> {
 
     fn block_entry(&mut self, handle: Value) -> Value {
         let table = self.field(layout::HANDLES);
-        let index = self.builder.ins().band_imm_u(handle, i64::from(layout::HANDLES_MAX - 1));
+        let index = self
+            .builder
+            .ins()
+            .band_imm_u(handle, i64::from(layout::HANDLES_MAX - 1));
         let index = self.builder.ins().uextend(types::I64, index);
-        let offset = self.builder.ins().ishl_imm_u(index, i64::from(layout::HANDLE_BYTES.trailing_zeros()));
+        let offset = self
+            .builder
+            .ins()
+            .ishl_imm_u(index, i64::from(layout::HANDLE_BYTES.trailing_zeros()));
         self.builder.ins().iadd(table, offset)
     }
 

@@ -142,7 +142,8 @@ pub(crate) const fn clif_type(ty: ValType) -> Type {
 /// The machine-level signature of a function type.
 pub(crate) fn signature(ty: &FuncType) -> Signature {
     let mut sig = Signature::new(CallConv::Tail);
-    sig.params.push(AbiParam::special(types::I64, ArgumentPurpose::VMContext));
+    sig.params
+        .push(AbiParam::special(types::I64, ArgumentPurpose::VMContext));
     let in_registers = |list: &mut Vec<AbiParam>, types: &[ValType], places: Vec<Place>| {
         for (ty, place) in types.iter().zip(places) {
             if !matches!(place, Place::Area(_)) {
@@ -196,7 +197,10 @@ pub fn function(
     let mut reader = body.get_binary_reader();
     validator.read_locals(&mut reader)?;
     if validator.len_locals() as usize > limits::LOCALS {
-        return Err(Refusal::Limit { offset: body.range().start as u64, what: "locals of a function" });
+        return Err(Refusal::Limit {
+            offset: body.range().start as u64,
+            what: "locals of a function",
+        });
     }
     translator.enter(ty, &validator);
     reader.set_features(FEATURES);
@@ -206,7 +210,10 @@ pub fn function(
         translator.builder.set_srcloc(SourceLoc::new(offset as u32));
         validator.op(offset, &op)?;
         if validator.control_stack_height() as usize > limits::NESTING {
-            return Err(Refusal::Limit { offset, what: "nested blocks" });
+            return Err(Refusal::Limit {
+                offset,
+                what: "nested blocks",
+            });
         }
         translator.operator(&op, offset)?;
     }
@@ -282,7 +289,10 @@ impl Translator<'_, '_> {
         if self.numeric(op) || self.memory(op) || self.simd(op) {
             return Ok(());
         }
-        Err(Refusal::Invalid { offset, reason: "instruction is not translated".into() })
+        Err(Refusal::Invalid {
+            offset,
+            reason: "instruction is not translated".into(),
+        })
     }
 
     fn push(&mut self, value: Value) {
@@ -312,9 +322,14 @@ impl Translator<'_, '_> {
 
     fn flags(&mut self, region: Region) -> MemFlagsData {
         let names = ["heap", "runtime", "table", "global", "exchange"];
-        let data = AliasRegionData { user_id: region as u32, description: names[region as usize].into() };
+        let data = AliasRegionData {
+            user_id: region as u32,
+            description: names[region as usize].into(),
+        };
         let region = self.builder.func.dfg.alias_regions.insert(data);
-        MemFlagsData::trusted().with_endianness(Endianness::Little).with_alias_region(Some(region))
+        MemFlagsData::trusted()
+            .with_endianness(Endianness::Little)
+            .with_alias_region(Some(region))
     }
 
     /// A field of the context that never changes.
@@ -338,12 +353,17 @@ impl Translator<'_, '_> {
     /// Calls a function of the runtime; every argument is widened to 64 bits.
     fn builtin(&mut self, which: Builtin, args: &[Value]) -> Value {
         let mut sig = Signature::new(CallConv::Tail);
-        sig.params.push(AbiParam::special(types::I64, ArgumentPurpose::VMContext));
+        sig.params
+            .push(AbiParam::special(types::I64, ArgumentPurpose::VMContext));
         let mut values = alloc::vec![self.context];
         for arg in args {
             sig.params.push(AbiParam::new(types::I64));
             let wide = self.builder.func.dfg.value_type(*arg) == types::I64;
-            values.push(if wide { *arg } else { self.builder.ins().uextend(types::I64, *arg) });
+            values.push(if wide {
+                *arg
+            } else {
+                self.builder.ins().uextend(types::I64, *arg)
+            });
         }
         sig.returns.push(AbiParam::new(types::I64));
         let sig = self.builder.import_signature(sig);

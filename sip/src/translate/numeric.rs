@@ -15,12 +15,14 @@ impl Translator<'_, '_> {
         let value = match op {
             Operator::I32Const { value } => self.builder.ins().iconst(types::I32, i64::from(value.cast_unsigned())),
             Operator::I64Const { value } => self.builder.ins().iconst(types::I64, *value),
-            Operator::F32Const { value } => {
-                self.builder.ins().f32const(cranelift_codegen::ir::immediates::Ieee32::with_bits(value.bits()))
-            }
-            Operator::F64Const { value } => {
-                self.builder.ins().f64const(cranelift_codegen::ir::immediates::Ieee64::with_bits(value.bits()))
-            }
+            Operator::F32Const { value } => self
+                .builder
+                .ins()
+                .f32const(cranelift_codegen::ir::immediates::Ieee32::with_bits(value.bits())),
+            Operator::F64Const { value } => self
+                .builder
+                .ins()
+                .f64const(cranelift_codegen::ir::immediates::Ieee64::with_bits(value.bits())),
             _ => return false,
         };
         self.push(value);
@@ -95,10 +97,36 @@ impl Translator<'_, '_> {
         }
         let known = matches!(
             op,
-            O::I32Add | O::I32Sub | O::I32Mul | O::I32DivS | O::I32DivU | O::I32RemS | O::I32RemU | O::I32And
-                | O::I32Or | O::I32Xor | O::I32Shl | O::I32ShrS | O::I32ShrU | O::I32Rotl | O::I32Rotr
-                | O::I64Add | O::I64Sub | O::I64Mul | O::I64DivS | O::I64DivU | O::I64RemS | O::I64RemU | O::I64And
-                | O::I64Or | O::I64Xor | O::I64Shl | O::I64ShrS | O::I64ShrU | O::I64Rotl | O::I64Rotr
+            O::I32Add
+                | O::I32Sub
+                | O::I32Mul
+                | O::I32DivS
+                | O::I32DivU
+                | O::I32RemS
+                | O::I32RemU
+                | O::I32And
+                | O::I32Or
+                | O::I32Xor
+                | O::I32Shl
+                | O::I32ShrS
+                | O::I32ShrU
+                | O::I32Rotl
+                | O::I32Rotr
+                | O::I64Add
+                | O::I64Sub
+                | O::I64Mul
+                | O::I64DivS
+                | O::I64DivU
+                | O::I64RemS
+                | O::I64RemU
+                | O::I64And
+                | O::I64Or
+                | O::I64Xor
+                | O::I64Shl
+                | O::I64ShrS
+                | O::I64ShrU
+                | O::I64Rotl
+                | O::I64Rotr
         );
         if !known {
             return false;
@@ -130,13 +158,37 @@ impl Translator<'_, '_> {
         use Operator as O;
         let unary = matches!(
             op,
-            O::F32Abs | O::F32Neg | O::F32Ceil | O::F32Floor | O::F32Trunc | O::F32Nearest | O::F32Sqrt
-                | O::F64Abs | O::F64Neg | O::F64Ceil | O::F64Floor | O::F64Trunc | O::F64Nearest | O::F64Sqrt
+            O::F32Abs
+                | O::F32Neg
+                | O::F32Ceil
+                | O::F32Floor
+                | O::F32Trunc
+                | O::F32Nearest
+                | O::F32Sqrt
+                | O::F64Abs
+                | O::F64Neg
+                | O::F64Ceil
+                | O::F64Floor
+                | O::F64Trunc
+                | O::F64Nearest
+                | O::F64Sqrt
         );
         let binary = matches!(
             op,
-            O::F32Add | O::F32Sub | O::F32Mul | O::F32Div | O::F32Min | O::F32Max | O::F32Copysign
-                | O::F64Add | O::F64Sub | O::F64Mul | O::F64Div | O::F64Min | O::F64Max | O::F64Copysign
+            O::F32Add
+                | O::F32Sub
+                | O::F32Mul
+                | O::F32Div
+                | O::F32Min
+                | O::F32Max
+                | O::F32Copysign
+                | O::F64Add
+                | O::F64Sub
+                | O::F64Mul
+                | O::F64Div
+                | O::F64Min
+                | O::F64Max
+                | O::F64Copysign
         );
         let value = if unary {
             let value = self.pop();

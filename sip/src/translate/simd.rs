@@ -23,7 +23,9 @@ impl<'f> Translator<'_, 'f> {
         if self.builder.func.dfg.value_type(value) == shape {
             return value;
         }
-        self.builder.ins().bitcast(shape, MemFlagsData::new().with_endianness(Endianness::Little), value)
+        self.builder
+            .ins()
+            .bitcast(shape, MemFlagsData::new().with_endianness(Endianness::Little), value)
     }
 
     fn pop_as(&mut self, shape: Type) -> Value {
@@ -509,9 +511,15 @@ impl<'f> Translator<'_, 'f> {
             O::I32x4DotI16x8S => {
                 let second = self.pop_as(I16X8);
                 let first = self.pop_as(I16X8);
-                let (a, b) = (self.builder.ins().swiden_low(first), self.builder.ins().swiden_low(second));
+                let (a, b) = (
+                    self.builder.ins().swiden_low(first),
+                    self.builder.ins().swiden_low(second),
+                );
                 let low = self.builder.ins().imul(a, b);
-                let (a, b) = (self.builder.ins().swiden_high(first), self.builder.ins().swiden_high(second));
+                let (a, b) = (
+                    self.builder.ins().swiden_high(first),
+                    self.builder.ins().swiden_high(second),
+                );
                 let high = self.builder.ins().imul(a, b);
                 let value = self.builder.ins().iadd_pairwise(low, high);
                 self.push_vector(value);

@@ -128,7 +128,10 @@ pub fn verify(image: Image) -> Result<Verified, Violation> {
 /// # Errors
 /// The first thing that could not be proved.
 pub fn check(image: &Image) -> Result<usize, Violation> {
-    let bad = |offset| Violation { offset, reason: Reason::Image };
+    let bad = |offset| Violation {
+        offset,
+        reason: Reason::Image,
+    };
     let own = image.module.functions.len() - image.module.imported_functions;
     if image.layout != Layout::new(&image.module) || image.functions.len() != own {
         return Err(bad(0));
@@ -202,7 +205,10 @@ impl Proof<'_> {
         while let Some(block) = function.pending.pop_first() {
             self.block(&mut function, block, &mut steps)?;
         }
-        let overlap = |at: u32| Violation { offset: at, reason: Reason::Overlap };
+        let overlap = |at: u32| Violation {
+            offset: at,
+            reason: Reason::Overlap,
+        };
         let mut end = 0;
         for (at, known) in function.known.iter().enumerate() {
             if *known != 0 {
@@ -220,7 +226,10 @@ impl Proof<'_> {
         let mut state = function.states[&block].clone();
         let mut at = block;
         loop {
-            *steps = steps.checked_sub(1).ok_or(Violation { offset: at, reason: Reason::TooComplex })?;
+            *steps = steps.checked_sub(1).ok_or(Violation {
+                offset: at,
+                reason: Reason::TooComplex,
+            })?;
             let instruction = self.fetch(function, at)?;
             let fail = |reason| Violation { offset: at, reason };
             if !self.step(function, &mut state, &instruction).map_err(fail)? {

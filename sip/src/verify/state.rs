@@ -35,11 +35,19 @@ impl State {
         }
         registers[RSP] = Value::Stack(0);
         registers[RDI] = Value::Pointer(super::value::Base::Context, super::value::Linear::constant(0));
-        Self { registers, slots: Rc::new(Vec::new()), facts: Rc::new(Vec::new()), compared: None, checked: 1 }
+        Self {
+            registers,
+            slots: Rc::new(Vec::new()),
+            facts: Rc::new(Vec::new()),
+            compared: None,
+            checked: 1,
+        }
     }
 
     pub fn slot(&self, at: i64) -> Value {
-        self.slots.binary_search_by_key(&at, |slot| slot.0).map_or(Value::Any, |found| self.slots[found].1)
+        self.slots
+            .binary_search_by_key(&at, |slot| slot.0)
+            .map_or(Value::Any, |found| self.slots[found].1)
     }
 
     /// Forgets what overlaps a write, then records it if it is a whole word.
@@ -62,15 +70,21 @@ impl State {
     }
 
     pub fn add_fact(&mut self, fact: Fact) {
-        if matches!(fact, Fact::Within(_, NAMELESS, _) | Fact::Within(Length::Block(Place { symbol: NAMELESS, .. }), ..)) {
+        if matches!(
+            fact,
+            Fact::Within(_, NAMELESS, _) | Fact::Within(Length::Block(Place { symbol: NAMELESS, .. }), ..)
+        ) {
             return;
         }
         if let Fact::Within(length, symbol, slack) = fact {
-            let known = self.facts.iter().position(|have| {
-                matches!(have, Fact::Within(other, of, _) if *other == length && *of == symbol)
-            });
+            let known = self
+                .facts
+                .iter()
+                .position(|have| matches!(have, Fact::Within(other, of, _) if *other == length && *of == symbol));
             if let Some(at) = known {
-                let Fact::Within(_, _, have) = self.facts[at] else { return };
+                let Fact::Within(_, _, have) = self.facts[at] else {
+                    return;
+                };
                 if slack > have {
                     Rc::make_mut(&mut self.facts)[at] = fact;
                 }
@@ -110,7 +124,10 @@ impl State {
             return false;
         }
         let rename = |symbol: Symbol| if named(symbol) { OLD << 3 | (symbol & 7) } else { symbol };
-        let moved = |place: &Place| Place { symbol: rename(place.symbol), ..*place };
+        let moved = |place: &Place| Place {
+            symbol: rename(place.symbol),
+            ..*place
+        };
         for register in &mut self.registers {
             *register = register.renamed(rename);
         }
@@ -140,7 +157,10 @@ impl State {
         }
         if self.slots.iter().any(|slot| slot.1.holds(named)) {
             let slots = Rc::make_mut(&mut self.slots);
-            slots.iter_mut().filter(|slot| slot.1.holds(named)).for_each(|slot| slot.1 = slot.1.nameless());
+            slots
+                .iter_mut()
+                .filter(|slot| slot.1.holds(named))
+                .for_each(|slot| slot.1 = slot.1.nameless());
             slots.retain(|slot| slot.1 != Value::Any);
         }
         let of = |fact: &Fact| match fact {
@@ -189,7 +209,9 @@ impl State {
 
     /// What both ways know of a location that gets a name of its own at a join.
     fn common(&self, have: &Value, other: &Self, new: &Value, name: Symbol, facts: &mut Vec<Fact>) {
-        let (Value::Number(have), Value::Number(new)) = (have, new) else { return };
+        let (Value::Number(have), Value::Number(new)) = (have, new) else {
+            return;
+        };
         for (length, slack) in self.bounds(have) {
             if let Some((_, known)) = other.bounds(new).find(|(of, _)| *of == length) {
                 facts.push(Fact::Within(length, name, slack.min(known)));
@@ -204,7 +226,9 @@ impl State {
     /// before, so facts of them are made anew from the numbers that arrive, never intersected.
     pub fn join(&mut self, other: &Self, block: u32) -> bool {
         let name = |location: u64| 2 << 62 | u64::from(block) << 28 | location;
-        let own = |symbol: Symbol| symbol >> 62 == 2 && symbol != NAMELESS && (symbol >> 28) & 0xffff_ffff == u64::from(block);
+        let own = |symbol: Symbol| {
+            symbol >> 62 == 2 && symbol != NAMELESS && (symbol >> 28) & 0xffff_ffff == u64::from(block)
+        };
         let mut changed = false;
         let mut renamed = Vec::new();
         for at in 0..self.registers.len() {
@@ -245,9 +269,9 @@ impl State {
             Fact::Within(_, symbol, _) if own(*symbol) => None,
             Fact::Within(Length::Block(place), ..) if own(place.symbol) => None,
             Fact::Typed(place) if own(place.symbol) => None,
-            Fact::Within(length, symbol, slack) => {
-                other.slack(*length, *symbol).map(|new| Fact::Within(*length, *symbol, new.min(*slack)))
-            }
+            Fact::Within(length, symbol, slack) => other
+                .slack(*length, *symbol)
+                .map(|new| Fact::Within(*length, *symbol, new.min(*slack))),
             Fact::Typed(place) => other.is_typed(*place).then_some(*fact),
         });
         let mut joined: Vec<Fact> = kept.collect();

@@ -56,7 +56,11 @@ impl Proof<'_> {
         match ins.mnemonic() {
             Mnemonic::Ud2 => return Ok(false),
             Mnemonic::Ret => {
-                return if ins.op_count() == 0 { leave(state).map(|()| false) } else { Err(Reason::ReturnStack) };
+                return if ins.op_count() == 0 {
+                    leave(state).map(|()| false)
+                } else {
+                    Err(Reason::ReturnStack)
+                };
             }
             Mnemonic::Call => self.call(state, ins)?,
             Mnemonic::Jmp => return self.jump(function, state, ins).map(|()| false),
@@ -98,7 +102,9 @@ impl Proof<'_> {
     // ---- control ----
 
     fn call(&mut self, state: &mut State, ins: &Instruction) -> Step<()> {
-        let Value::Stack(stack) = state.registers[RSP] else { return Err(Reason::StackPointer) };
+        let Value::Stack(stack) = state.registers[RSP] else {
+            return Err(Reason::StackPointer);
+        };
         if stack.rem_euclid(16) != 8 {
             return Err(Reason::StackPointer);
         }
@@ -185,17 +191,25 @@ impl Proof<'_> {
     // ---- stack ----
 
     fn push(&mut self, state: &mut State, ins: &Instruction) -> Step<()> {
-        let register = (ins.op0_kind() == OpKind::Register).then(|| gpr(ins.op0_register())).flatten();
-        let register = register.filter(|_| ins.op0_register().is_gpr64()).ok_or(Reason::NotAllowed)?;
+        let register = (ins.op0_kind() == OpKind::Register)
+            .then(|| gpr(ins.op0_register()))
+            .flatten();
+        let register = register
+            .filter(|_| ins.op0_register().is_gpr64())
+            .ok_or(Reason::NotAllowed)?;
         let value = state.registers[register];
-        let Value::Stack(stack) = state.registers[RSP] else { return Err(Reason::StackPointer) };
+        let Value::Stack(stack) = state.registers[RSP] else {
+            return Err(Reason::StackPointer);
+        };
         self.set_stack(state, stack - 8)?;
         state.write_slot(stack - 8, 8, value);
         Ok(())
     }
 
     fn pop(&mut self, state: &mut State, ins: &Instruction) -> Step<()> {
-        let Value::Stack(stack) = state.registers[RSP] else { return Err(Reason::StackPointer) };
+        let Value::Stack(stack) = state.registers[RSP] else {
+            return Err(Reason::StackPointer);
+        };
         if stack >= 0 || ins.op0_kind() != OpKind::Register || !ins.op0_register().is_gpr64() {
             return Err(Reason::Frame);
         }
@@ -230,7 +244,9 @@ impl Proof<'_> {
             Value::Any
         };
         if at == RSP {
-            let Value::Stack(stack) = value else { return Err(Reason::StackPointer) };
+            let Value::Stack(stack) = value else {
+                return Err(Reason::StackPointer);
+            };
             return self.set_stack(state, stack);
         }
         state.registers[at] = value;
@@ -241,7 +257,9 @@ impl Proof<'_> {
         match ins.op_kind(at) {
             OpKind::Register => {
                 let register = ins.op_register(at);
-                let Some(number) = gpr(register) else { return Ok(Value::Any) };
+                let Some(number) = gpr(register) else {
+                    return Ok(Value::Any);
+                };
                 let value = state.registers[number];
                 Ok(if register.is_gpr64() || (register.is_gpr32() && is_word(&value)) {
                     value
@@ -257,7 +275,11 @@ impl Proof<'_> {
                     8 => ins.immediate(at).cast_signed(),
                     _ => i64::from(ins.immediate(at) as u32),
                 };
-                Ok(if bits < 0 { Value::Any } else { Value::Number(Linear::constant(bits)) })
+                Ok(if bits < 0 {
+                    Value::Any
+                } else {
+                    Value::Number(Linear::constant(bits))
+                })
             }
         }
     }
@@ -312,7 +334,9 @@ impl Proof<'_> {
 
     fn and(&mut self, state: &mut State, ins: &Instruction) -> Step<()> {
         let mask = immediate(ins).filter(|mask| (0..=WORD).contains(mask) && operand_bytes(ins) >= 4);
-        let (OpKind::Register, Some(mask)) = (ins.op0_kind(), mask) else { return self.other(state, ins) };
+        let (OpKind::Register, Some(mask)) = (ins.op0_kind(), mask) else {
+            return self.other(state, ins);
+        };
         state.compared = None;
         let value = fresh(ins, 6, mask);
         self.write(state, ins, ins.op0_register(), value)
@@ -406,7 +430,9 @@ impl Proof<'_> {
                 used.access(),
                 OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite
             );
-            let Some(at) = gpr(used.register()).filter(|_| writes) else { continue };
+            let Some(at) = gpr(used.register()).filter(|_| writes) else {
+                continue;
+            };
             if at == RSP {
                 return Err(Reason::StackPointer);
             }
@@ -498,7 +524,9 @@ impl Proof<'_> {
                 let good = element.is_some_and(|(place, index)| {
                     at.lo >= 0
                         && field + bytes <= i64::from(ELEMENT_BYTES)
-                        && state.slack(Length::Table(table), place.symbol).is_some_and(|slack| index < slack)
+                        && state
+                            .slack(Length::Table(table), place.symbol)
+                            .is_some_and(|slack| index < slack)
                 });
                 let value = match (element, field, bytes) {
                     (Some((place, _)), 0, 8) => Value::Element(place, Field::Code),
@@ -520,9 +548,9 @@ impl Proof<'_> {
         let below = |length: Length, beyond: i64| {
             at.lo >= 0
                 && at.shift == 0
-                && state.slack(length, at.symbol).is_some_and(|slack| {
-                    at.add.checked_add(bytes).is_some_and(|end| end - slack <= beyond)
-                })
+                && state
+                    .slack(length, at.symbol)
+                    .is_some_and(|slack| at.add.checked_add(bytes).is_some_and(|end| end - slack <= beyond))
         };
         let good = match base {
             Base::Context => {
@@ -597,16 +625,24 @@ impl Proof<'_> {
     /// A constant that stands in the code, which nothing can write.
     fn literal(&self, at: &Linear, bytes: i64) -> Value {
         let whole = at.is_constant() && at.add >= 0 && bytes == 8;
-        let word = whole.then(|| self.image.code.get(at.add as usize..at.add as usize + 8)).flatten();
+        let word = whole
+            .then(|| self.image.code.get(at.add as usize..at.add as usize + 8))
+            .flatten();
         let word = word.and_then(|word| word.try_into().ok()).map(i64::from_le_bytes);
-        word.filter(|word| *word >= 0).map_or(Value::Any, |word| Value::Number(Linear::constant(word)))
+        word.filter(|word| *word >= 0)
+            .map_or(Value::Any, |word| Value::Number(Linear::constant(word)))
     }
 
     /// What a word of the handle table is: the base or the length of one block.
     fn handle(&self, at: &Linear, bytes: i64) -> Value {
         let whole = (at.shift >= 4 && at.symbol != NAMELESS) || at.symbol == 0;
         let field = at.add.rem_euclid(i64::from(HANDLE_BYTES));
-        let place = Place { table: 0, symbol: at.symbol, shift: at.shift, add: at.add - field };
+        let place = Place {
+            table: 0,
+            symbol: at.symbol,
+            shift: at.shift,
+            add: at.add - field,
+        };
         match (whole, field, bytes) {
             (true, 0, 8) => Value::Pointer(Base::Block(place), Linear::constant(0)),
             (true, 8, 8) => Value::Length(Length::Block(place)),
@@ -622,12 +658,22 @@ fn element(table: u32, at: &Linear) -> Option<(Place, i64)> {
         return None;
     }
     let index = at.add.div_euclid(i64::from(ELEMENT_BYTES));
-    Some((Place { table, symbol: at.symbol, shift, add: index }, index))
+    Some((
+        Place {
+            table,
+            symbol: at.symbol,
+            shift,
+            add: index,
+        },
+        index,
+    ))
 }
 
 /// An access of the stack must lie in the frame: beneath the return address, not beneath rsp.
 fn frame(state: &State, at: i64, bytes: i64) -> Step<()> {
-    let Value::Stack(stack) = state.registers[RSP] else { return Err(Reason::StackPointer) };
+    let Value::Stack(stack) = state.registers[RSP] else {
+        return Err(Reason::StackPointer);
+    };
     let inside = at >= stack && at.checked_add(bytes).is_some_and(|end| end <= 0);
     if inside { Ok(()) } else { Err(Reason::Frame) }
 }
@@ -637,7 +683,9 @@ fn leave(state: &State) -> Step<()> {
     if state.registers[RSP] != Value::Stack(0) {
         return Err(Reason::ReturnStack);
     }
-    let restored = SAVED.iter().all(|register| state.registers[*register] == Value::Entry(*register as u8));
+    let restored = SAVED
+        .iter()
+        .all(|register| state.registers[*register] == Value::Entry(*register as u8));
     if restored { Ok(()) } else { Err(Reason::ReturnRegisters) }
 }
 
@@ -665,7 +713,9 @@ fn offset(value: Value, by: i64) -> Value {
             Some(linear) if linear.lo >= 0 => Value::Number(linear),
             _ => Value::Any,
         },
-        Value::Pointer(base, linear) => linear.plus(by).map_or(Value::Any, |linear| Value::Pointer(base, linear)),
+        Value::Pointer(base, linear) => linear
+            .plus(by)
+            .map_or(Value::Any, |linear| Value::Pointer(base, linear)),
         Value::Stack(at) => at.checked_add(by).map_or(Value::Any, Value::Stack),
         Value::StackLimit(at) if (0..=i64::from(i32::MAX)).contains(&by) => Value::StackLimit(at.saturating_add(by)),
         other if by == 0 => other,

@@ -24,12 +24,24 @@ pub(super) struct Linear {
 impl Linear {
     /// A constant.
     pub const fn constant(value: i64) -> Self {
-        Self { symbol: 0, shift: 0, add: value, lo: value, hi: value }
+        Self {
+            symbol: 0,
+            shift: 0,
+            add: value,
+            lo: value,
+            hi: value,
+        }
     }
 
     /// An unknown number up to `hi`.
     pub const fn unknown(symbol: Symbol, hi: i64) -> Self {
-        Self { symbol, shift: 0, add: 0, lo: 0, hi }
+        Self {
+            symbol,
+            shift: 0,
+            add: 0,
+            lo: 0,
+            hi,
+        }
     }
 
     /// Whether it is known wholly.
@@ -56,7 +68,13 @@ impl Linear {
             return other.plus(self.add);
         }
         let (lo, hi) = (self.lo.checked_add(other.lo)?, self.hi.checked_add(other.hi)?);
-        Some(Self { symbol: fresh, shift: 0, add: 0, lo, hi })
+        Some(Self {
+            symbol: fresh,
+            shift: 0,
+            add: 0,
+            lo,
+            hi,
+        })
     }
 
     /// This number shifted left.
@@ -164,8 +182,14 @@ impl Value {
 
     /// The same with other names.
     pub fn renamed(&self, rename: impl Fn(Symbol) -> Symbol) -> Self {
-        let linear = |linear: &Linear| Linear { symbol: rename(linear.symbol), ..*linear };
-        let place = |place: &Place| Place { symbol: rename(place.symbol), ..*place };
+        let linear = |linear: &Linear| Linear {
+            symbol: rename(linear.symbol),
+            ..*linear
+        };
+        let place = |place: &Place| Place {
+            symbol: rename(place.symbol),
+            ..*place
+        };
         match self {
             Self::Number(number) => Self::Number(linear(number)),
             Self::Pointer(Base::Block(of), at) => Self::Pointer(Base::Block(place(of)), linear(at)),
@@ -178,7 +202,12 @@ impl Value {
 
     /// What is left of it when the name of its symbol goes to another number: only its range.
     pub fn nameless(&self) -> Self {
-        let keep = |linear: &Linear| Linear { symbol: NAMELESS, shift: 0, add: 0, ..*linear };
+        let keep = |linear: &Linear| Linear {
+            symbol: NAMELESS,
+            shift: 0,
+            add: 0,
+            ..*linear
+        };
         match self {
             Self::Number(linear) => Self::Number(keep(linear)),
             Self::Pointer(base, linear) if !matches!(base, Base::Block(_)) => Self::Pointer(*base, keep(linear)),
@@ -189,7 +218,10 @@ impl Value {
     /// Whether a call may make it untrue: it stands for the content of a table's element or of a
     /// handle's entry.
     pub fn is_perishable(&self) -> bool {
-        matches!(self, Self::Element(..) | Self::Length(Length::Block(_)) | Self::Pointer(Base::Block(_), _))
+        matches!(
+            self,
+            Self::Element(..) | Self::Length(Length::Block(_)) | Self::Pointer(Base::Block(_), _)
+        )
     }
 
     /// The least value that covers both; `fresh` names a number that has no name common to both.
@@ -216,7 +248,13 @@ fn join_linear(a: &Linear, b: &Linear, fresh: Symbol, least: i64) -> Linear {
     let lo = if lo >= 0 { 0 } else { least };
     let widths = [0xff, 0xffff, i64::from(u32::MAX)];
     let hi = widths.into_iter().find(|width| hi <= *width).unwrap_or(i64::MAX);
-    Linear { symbol: fresh, shift: 0, add: 0, lo, hi }
+    Linear {
+        symbol: fresh,
+        shift: 0,
+        add: 0,
+        lo,
+        hi,
+    }
 }
 
 /// Something known beyond the values.
