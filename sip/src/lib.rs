@@ -15,6 +15,15 @@
 //! owner, and meet over channels whose [`contract`] is checked at load and stepped at each send.
 #![cfg_attr(not(any(test, feature = "host")), no_std)]
 #![deny(unsafe_code)]
+// Offsets and immediates are seen signed and unsigned, as the machine does; boxes inside vectors are
+// there because compiled code holds the addresses of what they hold; a loaded program stays on the
+// thread of its store.
+#![allow(
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    clippy::vec_box,
+    clippy::arc_with_non_send_sync
+)]
 extern crate alloc;
 
 pub mod abi;

@@ -277,7 +277,7 @@ impl core::fmt::Display for Refusal {
 impl From<wasmparser::BinaryReaderError> for Refusal {
     fn from(error: wasmparser::BinaryReaderError) -> Self {
         Self::Invalid {
-            offset: error.offset() as u64,
+            offset: error.offset(),
             reason: error.message().into(),
         }
     }
@@ -306,7 +306,7 @@ impl Module {
             if let ValidPayload::Func(function, body) = validator.payload(&payload)? {
                 if body.range().end - body.range().start > limits::FUNCTION_BYTES as _ {
                     return Err(Refusal::Limit {
-                        offset: body.range().start as u64,
+                        offset: body.range().start,
                         what: "bytes of a function",
                     });
                 }
@@ -578,7 +578,7 @@ fn constant(expr: &ConstExpr<'_>) -> Result<Const, Refusal> {
     let mut ops = Vec::new();
     let mut reader = expr.get_operators_reader();
     while !reader.eof() {
-        let offset = reader.original_position() as u64;
+        let offset = reader.original_position();
         ops.push(match reader.read()? {
             Operator::I32Const { value } => ConstOp::I32(value),
             Operator::I64Const { value } => ConstOp::I64(value),

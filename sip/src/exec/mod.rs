@@ -467,7 +467,7 @@ extern "sysv64" fn dispatch(registers: *mut Registers, builtin: u32, return_addr
 unsafe fn call_host(store: &mut Store, function: *mut HostFunction, registers: &mut Registers) -> Result<(), Trap> {
     // SAFETY: the caller's condition; the body is taken out while it runs, so that calling the same
     // function again from inside it finds it gone instead of borrowed twice.
-    let (ty, body) = unsafe { (&*(&raw const (*function).ty), &mut *(&raw mut (*function).body)) };
+    let (ty, body) = unsafe { (&(*function).ty, &mut (*function).body) };
     let mut running = body.take().ok_or_else(|| Trap {
         kind: TrapKind::Host,
         wasm: None,

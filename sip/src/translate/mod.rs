@@ -198,7 +198,7 @@ pub fn function(
     validator.read_locals(&mut reader)?;
     if validator.len_locals() as usize > limits::LOCALS {
         return Err(Refusal::Limit {
-            offset: body.range().start as u64,
+            offset: body.range().start,
             what: "locals of a function",
         });
     }

@@ -175,16 +175,13 @@ struct Function {
 impl Function {
     /// A way to `target`: joins the state there, and has it looked at if that taught something.
     fn reach(&mut self, target: u32, state: &State) {
-        match self.states.get_mut(&target) {
-            Some(known) => {
-                if known.join(state, target) {
-                    self.pending.insert(target);
-                }
-            }
-            None => {
-                self.states.insert(target, state.clone());
+        if let Some(known) = self.states.get_mut(&target) {
+            if known.join(state, target) {
                 self.pending.insert(target);
             }
+        } else {
+            self.states.insert(target, state.clone());
+            self.pending.insert(target);
         }
     }
 }

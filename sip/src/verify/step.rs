@@ -300,12 +300,11 @@ impl Proof<'_> {
         state.compared = None;
         let first = self.operand(state, ins, 0)?;
         let name = symbol(ins, 6);
-        let value = match immediate(ins) {
-            Some(by) => offset(first, by),
-            None => {
-                let second = self.operand(state, ins, 1)?;
-                sum(first, second, name)
-            }
+        let value = if let Some(by) = immediate(ins) {
+            offset(first, by)
+        } else {
+            let second = self.operand(state, ins, 1)?;
+            sum(first, second, name)
         };
         self.write(state, ins, ins.op0_register(), value)
     }
