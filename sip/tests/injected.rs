@@ -154,6 +154,7 @@ const CLASSES: &[Class] = &[
     ("stack check left out", |s| s.nop(Mnemonic::Ja).filter(|_| s.ins.ip32() - s.image.functions[s.function].start < 0x18)),
     ("stack check turned round", |s| s.jcc(Mnemonic::Ja, |_| Code::Jbe_rel32_64).filter(|_| s.ins.ip32() - s.image.functions[s.function].start < 0x18)),
     ("stack check against another field", |s| s.field_to(layout::STACK_LIMIT, layout::HANDLE_MASK)),
+    ("bit test by a register reaches beyond its operand", |s| s.spill().then(|| s.replace(&[0x48, 0x0f, 0xa3, 0x04, 0x24]))?),
     ("spill over the return address", |s| s.spill().then(|| s.edit(|i| { i.set_memory_base(Register::RBP); i.set_memory_displ_size(1); i.set_memory_displacement64(8); }))?),
     ("spill into the caller's frame", |s| s.spill().then(|| s.edit(|i| { i.set_memory_base(Register::RBP); i.set_memory_displ_size(1); i.set_memory_displacement64(16); }))?),
     ("spill below the stack pointer", |s| s.spill().then(|| s.edit(|i| { i.set_memory_base(Register::RBP); i.set_memory_displ_size(1); i.set_memory_displacement64(-128i64 as u64); }))?),
