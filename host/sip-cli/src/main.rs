@@ -1,0 +1,5 @@
+//! `gond sip` by itself.
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    std::process::exit(sip_cli::command(&words));
+}

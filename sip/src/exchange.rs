@@ -1,0 +1,203 @@
+//! The exchange heap: blocks that processes pass to one another, with exactly one owner each.
+//!
+//! A block's record holds its owner in one atomic word. Ownership changes only by compare-and-swap
+//! from the present owner: `alloc` from free, `send` to in flight, `accept` from in flight, `free`
+//! to free. So at every step, whatever runs beside it, a block is free, or one process's, or in one
+//! message. Blocks of one size class that were freed wait in a tagged stack of their class.
+//!
+//! The records hold no memory: addresses are numbers here, so that the whole module is safe code and
+//! is model-checked as it stands (`tests/exchange_loom.rs`). Handles, the per-process names of
+//! blocks, are [`HandleTable`]'s.
+
+use crate::layout::HANDLES_MAX;
+use alloc::{boxed::Box, vec::Vec};
+
+mod atomic {
+    pub use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+}
+pub mod owners;
+pub use owners::{Block, Owners, Process};
+
+/// What an operation on a handle refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExchangeError {
+    /// The handle names no block: forged, freed, or sent.
+    Stale,
+    /// The table of handles is full.
+    Handles,
+    /// The heap is full, or the size is over its greatest class.
+    Memory,
+}
+
+impl ExchangeError {
+    /// The words for a user.
+    pub const fn message(self) -> &'static str {
+        match self {
+            Self::Stale => "the handle names no block (never given, freed, or sent)",
+            Self::Handles => "too many blocks in one process",
+            Self::Memory => "the exchange heap is full",
+        }
+    }
+}
+
+/// A process's names for its blocks. Compiled code reads `entries` through the instance context;
+/// only the process's own calls change it.
+pub struct HandleTable {
+    process: Process,
+    entries: Box<[[u64; 2]]>,
+    blocks: Vec<Option<Block>>,
+    /// Where the search for a free handle goes on, so that a handle is used again as late as possible.
+    next: usize,
+}
+
+impl HandleTable {
+    /// A table without blocks. Handle 0 is never given.
+    pub fn new(process: Process) -> Self {
+        let count = HANDLES_MAX as usize;
+        let entries = alloc::vec![[0; 2]; count].into_boxed_slice();
+        Self {
+            process,
+            entries,
+            blocks: alloc::vec![None; count],
+            next: 1,
+        }
+    }
+
+    /// The entries, as compiled code reads them: base and length.
+    pub fn entries(&self) -> *const [u64; 2] {
+        self.entries.as_ptr()
+    }
+
+    fn index(handle: u32) -> usize {
+        (handle & (HANDLES_MAX - 1)) as usize
+    }
+
+    /// The block of a handle.
+    ///
+    /// # Errors
+    /// [`ExchangeError::Stale`].
+    pub fn block(&self, handle: u32) -> Result<Block, ExchangeError> {
+        self.blocks[Self::index(handle)].ok_or(ExchangeError::Stale)
+    }
+
+    fn enter(&mut self, owners: &Owners, block: Block) -> Result<u32, ExchangeError> {
+        let count = self.blocks.len();
+        let free = (0..count - 1).map(|step| 1 + (self.next - 1 + step) % (count - 1));
+        let at = free
+            .into_iter()
+            .find(|at| self.blocks[*at].is_none())
+            .ok_or(ExchangeError::Handles)?;
+        self.next = 1 + at % (count - 1);
+        self.blocks[at] = Some(block);
+        self.entries[at] = [owners.base(block), owners.length(block)];
+        Ok(at as u32)
+    }
+
+    fn leave(&mut self, handle: u32) -> Result<Block, ExchangeError> {
+        let at = Self::index(handle);
+        let block = self.blocks[at].take().ok_or(ExchangeError::Stale)?;
+        self.entries[at] = [0; 2];
+        Ok(block)
+    }
+
+    /// Makes a block of this length.
+    ///
+    /// # Errors
+    /// The heap or the table is full.
+    pub fn alloc(&mut self, owners: &Owners, bytes: u64) -> Result<u32, ExchangeError> {
+        let block = owners.alloc(self.process, bytes).ok_or(ExchangeError::Memory)?;
+        self.enter(owners, block).inspect_err(|_| {
+            owners.free(self.process, block);
+        })
+    }
+
+    /// Ends a block.
+    ///
+    /// # Errors
+    /// [`ExchangeError::Stale`], also at the second time.
+    pub fn free(&mut self, owners: &Owners, handle: u32) -> Result<(), ExchangeError> {
+        let block = self.leave(handle)?;
+        if owners.free(self.process, block) {
+            Ok(())
+        } else {
+            Err(ExchangeError::Stale)
+        }
+    }
+
+    /// Takes a block out of the table into a message; its handle reads as length 0 from now on.
+    ///
+    /// # Errors
+    /// [`ExchangeError::Stale`].
+    pub fn send(&mut self, owners: &Owners, handle: u32) -> Result<Block, ExchangeError> {
+        let block = self.leave(handle)?;
+        if owners.send(self.process, block) {
+            Ok(block)
+        } else {
+            Err(ExchangeError::Stale)
+        }
+    }
+
+    /// Takes a block out of a message into the table.
+    ///
+    /// # Errors
+    /// The table is full, or the block is not in flight. A block that finds no place is freed.
+    pub fn accept(&mut self, owners: &Owners, block: Block) -> Result<u32, ExchangeError> {
+        if !owners.accept(self.process, block) {
+            return Err(ExchangeError::Stale);
+        }
+        self.enter(owners, block).inspect_err(|_| {
+            owners.free(self.process, block);
+        })
+    }
+
+    /// Frees every block, when the process ends.
+    pub fn clear(&mut self, owners: &Owners) {
+        for handle in 1..self.blocks.len() as u32 {
+            let _ = self.free(owners, handle);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handles_go_stale() {
+        let owners = Owners::new(0x10_0000, 1 << 20, 64);
+        let (mut a, mut b) = (HandleTable::new(Process(1)), HandleTable::new(Process(2)));
+        let first = a.alloc(&owners, 100).expect("room");
+        assert_eq!(a.entries[first as usize], [0x10_0000, 100]);
+        let block = a.send(&owners, first).expect("owned");
+        assert_eq!(a.entries[first as usize], [0, 0]);
+        assert_eq!(a.send(&owners, first), Err(ExchangeError::Stale));
+        assert_eq!(a.free(&owners, first), Err(ExchangeError::Stale));
+        let second = b.accept(&owners, block).expect("in flight");
+        assert_eq!(b.accept(&owners, block), Err(ExchangeError::Stale));
+        assert_eq!(b.entries[second as usize], [0x10_0000, 100]);
+        assert_eq!(b.free(&owners, second), Ok(()));
+        assert_eq!(b.free(&owners, second), Err(ExchangeError::Stale));
+        assert_eq!(b.block(77), Err(ExchangeError::Stale));
+    }
+
+    #[test]
+    fn memory_is_used_again_and_never_shared() {
+        let owners = Owners::new(0x1000, 1 << 16, 64);
+        let mut table = HandleTable::new(Process(1));
+        for round in 0..1000u64 {
+            let handles: Vec<u32> = (0..4)
+                .map(|n| table.alloc(&owners, 1 + (round * 37 + n * 911) % 4000).expect("room"))
+                .collect();
+            let mut ranges: Vec<[u64; 2]> = handles.iter().map(|handle| table.entries[*handle as usize]).collect();
+            ranges.sort_unstable();
+            assert!(
+                ranges.windows(2).all(|pair| pair[0][0] + pair[0][1] <= pair[1][0]),
+                "{ranges:?}"
+            );
+            for handle in &handles {
+                table.free(&owners, *handle).expect("owned");
+            }
+        }
+        assert_eq!(table.alloc(&owners, 1 << 40), Err(ExchangeError::Memory));
+    }
+}

@@ -1,0 +1,168 @@
+//! The two doors between the runtime and compiled code, in assembly: `sip_enter` calls a compiled
+//! function from Rust, the thunks call Rust from compiled code. Both move the registers of the
+//! convention through a [`Registers`] block. A trap leaves by `sip_landing`, with `rsp` back at what
+//! `sip_enter` saved: nothing between there and the trap has a destructor to run.
+
+use super::Runtime;
+use crate::layout::BUILTIN_COUNT;
+use core::mem::offset_of;
+
+/// Values of the registers in which the convention passes values.
+#[repr(C, align(16))]
+#[derive(Clone, Copy, Default)]
+pub(super) struct Registers {
+    /// Parameters: rdi rsi rdx rcx r8 r9. Results: rax rcx rdx rsi rdi r8.
+    pub ints: [u64; 6],
+    /// xmm0 to xmm7.
+    pub floats: [[u64; 2]; 8],
+}
+
+core::arch::global_asm!(
+    ".text",
+    ".balign 16",
+    ".globl sip_enter",
+    "sip_enter:",
+    "push rbp",
+    "push rbx",
+    "push r12",
+    "push r13",
+    "push r14",
+    "push r15",
+    "push qword ptr [rdx + {entry}]",
+    "push rdi",
+    "push rdx",
+    "sub rsp, 8",
+    "stmxcsr [rsp]",
+    "mov [rdx + {entry}], rsp",
+    "test rcx, rcx",
+    "jz 2f",
+    "mov rsp, rcx",
+    "2:",
+    "push rdx",
+    "mov rax, rsi",
+    "mov r11, rdi",
+    "movaps xmm0, [r11 + 48]",
+    "movaps xmm1, [r11 + 64]",
+    "movaps xmm2, [r11 + 80]",
+    "movaps xmm3, [r11 + 96]",
+    "movaps xmm4, [r11 + 112]",
+    "movaps xmm5, [r11 + 128]",
+    "movaps xmm6, [r11 + 144]",
+    "movaps xmm7, [r11 + 160]",
+    "mov rdi, [r11]",
+    "mov rsi, [r11 + 8]",
+    "mov rdx, [r11 + 16]",
+    "mov rcx, [r11 + 24]",
+    "mov r8, [r11 + 32]",
+    "mov r9, [r11 + 40]",
+    "call rax",
+    "pop r11",
+    "mov rsp, [r11 + {entry}]",
+    "mov r10, [rsp + 16]",
+    "mov [r10], rax",
+    "mov [r10 + 8], rcx",
+    "mov [r10 + 16], rdx",
+    "mov [r10 + 24], rsi",
+    "mov [r10 + 32], rdi",
+    "mov [r10 + 40], r8",
+    "movaps [r10 + 48], xmm0",
+    "movaps [r10 + 64], xmm1",
+    "movaps [r10 + 80], xmm2",
+    "movaps [r10 + 96], xmm3",
+    "movaps [r10 + 112], xmm4",
+    "movaps [r10 + 128], xmm5",
+    "movaps [r10 + 144], xmm6",
+    "movaps [r10 + 160], xmm7",
+    "xor eax, eax",
+    "jmp 3f",
+    ".globl sip_landing",
+    "sip_landing:",
+    "mov eax, 1",
+    "3:",
+    "ldmxcsr [rsp]",
+    "mov r11, [rsp + 8]",
+    "mov r10, [rsp + 24]",
+    "mov [r11 + {entry}], r10",
+    "add rsp, 32",
+    "pop r15",
+    "pop r14",
+    "pop r13",
+    "pop r12",
+    "pop rbx",
+    "pop rbp",
+    "ret",
+    // One thunk of 16 bytes for each built-in function, then one for all host functions.
+    ".balign 16",
+    ".globl sip_builtins",
+    "sip_builtins:",
+    ".set sip_index, 0",
+    ".rept {builtins}",
+    ".balign 16",
+    "mov eax, sip_index",
+    "jmp 4f",
+    ".set sip_index, sip_index + 1",
+    ".endr",
+    ".balign 16",
+    ".globl sip_host",
+    "sip_host:",
+    "mov eax, -1",
+    "4:",
+    "push rbp",
+    "mov rbp, rsp",
+    "sub rsp, 176",
+    "mov [rsp], rdi",
+    "mov [rsp + 8], rsi",
+    "mov [rsp + 16], rdx",
+    "mov [rsp + 24], rcx",
+    "mov [rsp + 32], r8",
+    "mov [rsp + 40], r9",
+    "movaps [rsp + 48], xmm0",
+    "movaps [rsp + 64], xmm1",
+    "movaps [rsp + 80], xmm2",
+    "movaps [rsp + 96], xmm3",
+    "movaps [rsp + 112], xmm4",
+    "movaps [rsp + 128], xmm5",
+    "movaps [rsp + 144], xmm6",
+    "movaps [rsp + 160], xmm7",
+    "mov rdi, rsp",
+    "mov esi, eax",
+    "mov rdx, [rbp + 8]",
+    "cld",
+    "call {dispatch}",
+    "test rax, rax",
+    "jz 5f",
+    "mov rsp, [rax + {entry}]",
+    "jmp sip_landing",
+    "5:",
+    "mov rax, [rsp]",
+    "mov rcx, [rsp + 8]",
+    "mov rdx, [rsp + 16]",
+    "mov rsi, [rsp + 24]",
+    "mov rdi, [rsp + 32]",
+    "mov r8, [rsp + 40]",
+    "movaps xmm0, [rsp + 48]",
+    "movaps xmm1, [rsp + 64]",
+    "movaps xmm2, [rsp + 80]",
+    "movaps xmm3, [rsp + 96]",
+    "movaps xmm4, [rsp + 112]",
+    "movaps xmm5, [rsp + 128]",
+    "movaps xmm6, [rsp + 144]",
+    "movaps xmm7, [rsp + 160]",
+    "leave",
+    "ret",
+    entry = const offset_of!(Runtime, entry_stack),
+    builtins = const BUILTIN_COUNT,
+    dispatch = sym super::dispatch,
+);
+
+unsafe extern "sysv64" {
+    /// Calls `code` with `registers`, on the stack that ends at `stack` or, if that is 0, on the
+    /// current one. Returns 0, with the results in `registers`, or 1 after a trap.
+    pub(super) fn sip_enter(registers: *mut Registers, code: u64, runtime: *mut u8, stack: u64) -> u64;
+    /// Where a trap goes on, with `rsp` set to the runtime block's `entry_stack`.
+    pub(super) fn sip_landing();
+    /// The first built-in's thunk.
+    pub(super) fn sip_builtins();
+    /// The thunk of all host functions.
+    pub(super) fn sip_host();
+}

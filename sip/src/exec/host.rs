@@ -1,0 +1,113 @@
+//! The platform layer for Unix hosts: reservations by `mmap`, traps by signals.
+
+use super::Runtime;
+use core::cell::Cell;
+use core::ptr;
+use std::sync::Once;
+
+std::thread_local! {
+    /// The runtime block of the process that runs on this thread, or null.
+    static CURRENT: Cell<*mut Runtime> = const { Cell::new(ptr::null_mut()) };
+}
+
+/// Names the process that runs on this thread and returns the one before it.
+pub(super) fn set_current(runtime: *mut Runtime) -> *mut Runtime {
+    install();
+    CURRENT.with(|current| current.replace(runtime))
+}
+
+/// What a range of addresses may be used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Protection {
+    /// Reading and writing.
+    ReadWrite,
+    /// Reading and running.
+    ReadExecute,
+}
+
+/// Reserves an address range that nothing may touch; null if there is none.
+pub(super) fn reserve(bytes: usize) -> *mut u8 {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: an anonymous mapping at an address of the kernel's choice disturbs nothing.
+    let at = unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0) };
+    if at == libc::MAP_FAILED {
+        ptr::null_mut()
+    } else {
+        at.cast()
+    }
+}
+
+/// Changes what a part of a reservation may be used for; says whether that was possible.
+///
+/// # Safety
+/// 1. The range is whole pages of a reservation of [`reserve`]'s. 2. No reference is live to
+///    what loses a right by it.
+pub(super) unsafe fn protect(at: *mut u8, bytes: usize, protection: Protection) -> bool {
+    let protection = match protection {
+        Protection::ReadWrite => libc::PROT_READ | libc::PROT_WRITE,
+        Protection::ReadExecute => libc::PROT_READ | libc::PROT_EXEC,
+    };
+    // SAFETY: the caller's conditions are mprotect's.
+    bytes == 0 || unsafe { libc::mprotect(at.cast(), bytes, protection) } == 0
+}
+
+/// Gives a reservation back.
+///
+/// # Safety
+/// The range is a whole reservation of [`reserve`]'s, and nothing refers to it any more.
+pub(super) unsafe fn release(at: *mut u8, bytes: usize) {
+    // SAFETY: the caller's condition.
+    unsafe { libc::munmap(at.cast(), bytes) };
+}
+
+const SIGNALS: [i32; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE];
+/// The handlers that stood before ours.
+static mut PREVIOUS: [Option<libc::sigaction>; 4] = [None; 4];
+
+fn install() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        for (at, signal) in SIGNALS.into_iter().enumerate() {
+            // SAFETY: a zeroed `sigaction` is valid; `PREVIOUS` is written once, before any signal
+            // of ours can be delivered.
+            unsafe {
+                let mut action: libc::sigaction = core::mem::zeroed();
+                let mut previous: libc::sigaction = core::mem::zeroed();
+                action.sa_sigaction = handler as *const () as usize;
+                action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
+                libc::sigemptyset(&raw mut action.sa_mask);
+                libc::sigaction(signal, &raw const action, &raw mut previous);
+                PREVIOUS[at] = Some(previous);
+            }
+        }
+    });
+}
+
+extern "C" fn handler(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let runtime = CURRENT.with(Cell::get);
+    // SAFETY: the kernel passes a valid context; the runtime block of the current process lives
+    // until `set_current` names another.
+    unsafe {
+        let context = context.cast::<libc::ucontext_t>();
+        let registers = &mut (*context).uc_mcontext.gregs;
+        let at = registers[libc::REG_RIP as usize] as u64;
+        if !runtime.is_null() {
+            let address = if signal == libc::SIGSEGV || signal == libc::SIGBUS {
+                (*info).si_addr() as u64
+            } else {
+                0
+            };
+            if let Some((landing, stack)) = super::on_fault(runtime, at, address) {
+                registers[libc::REG_RIP as usize] = landing.cast_signed();
+                registers[libc::REG_RSP as usize] = stack.cast_signed();
+                return;
+            }
+        }
+        // Not ours: let the earlier handler have it when the instruction faults again.
+        let at = SIGNALS.iter().position(|have| *have == signal).unwrap_or(0);
+        let previous = &raw const PREVIOUS;
+        if let Some(previous) = (*previous)[at].as_ref() {
+            libc::sigaction(signal, previous, ptr::null_mut());
+        }
+    }
+}

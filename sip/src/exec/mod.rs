@@ -1,0 +1,501 @@
+//! The executor: the only unsafe part of the crate. It loads images, makes instances of them, calls
+//! their functions, and answers what compiled code asks of the runtime.
+//!
+//! A [`Store`] is one software-isolated process: its instances, memories, tables, its stack and its
+//! runtime block. Everything that compiled code can reach stands at a fixed address in a box or a
+//! reservation owned by the store, and is released with it. Code runs only on the store's own stack;
+//! a trap, wherever it happens, leaves by the landing of the innermost entry.
+#![allow(unsafe_code)]
+
+mod asm;
+#[cfg(not(feature = "host"))]
+mod bare;
+mod blocks;
+mod builtins;
+#[cfg(feature = "host")]
+mod host;
+mod instance;
+mod memory;
+#[cfg(not(feature = "host"))]
+use bare as host;
+#[cfg(not(feature = "host"))]
+pub use bare::{Platform, Protection as PageProtection, fault, set_platform};
+
+pub use blocks::{Blocks, Exchange};
+pub use instance::{Extern, LinkError};
+pub use memory::Reservation;
+
+use crate::abi::{self, Place};
+use crate::exchange::HandleTable;
+use crate::layout::{self, BUILTIN_COUNT};
+use crate::limits;
+use crate::module::{FuncType, ValType};
+use crate::translate::TrapKind;
+use crate::verify::Verified;
+use alloc::{boxed::Box, rc::Rc, string::String, sync::Arc, vec::Vec};
+use asm::Registers;
+use core::cell::RefCell;
+use hashbrown::HashMap;
+use host::Protection;
+use instance::Instance;
+use memory::{Memory, Table};
+
+/// A value of WebAssembly. Floats are kept as bits, so that no NaN is changed by a move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Val {
+    /// 32-bit integer.
+    I32(i32),
+    /// 64-bit integer.
+    I64(i64),
+    /// Bits of a single.
+    F32(u32),
+    /// Bits of a double.
+    F64(u64),
+    /// A vector.
+    V128(u128),
+    /// A function's handle, 0 for null.
+    FuncRef(u64),
+    /// A host value's handle, 0 for null.
+    ExternRef(u64),
+}
+
+impl Val {
+    /// Its type.
+    pub const fn ty(&self) -> ValType {
+        match self {
+            Self::I32(_) => ValType::I32,
+            Self::I64(_) => ValType::I64,
+            Self::F32(_) => ValType::F32,
+            Self::F64(_) => ValType::F64,
+            Self::V128(_) => ValType::V128,
+            Self::FuncRef(_) => ValType::FuncRef,
+            Self::ExternRef(_) => ValType::ExternRef,
+        }
+    }
+
+    fn bits(self) -> [u64; 2] {
+        match self {
+            Self::I32(value) => [u64::from(value.cast_unsigned()), 0],
+            Self::I64(value) => [value.cast_unsigned(), 0],
+            Self::F32(bits) => [u64::from(bits), 0],
+            Self::F64(bits) | Self::FuncRef(bits) | Self::ExternRef(bits) => [bits, 0],
+            Self::V128(bits) => [bits as u64, (bits >> 64) as u64],
+        }
+    }
+
+    fn from_bits(ty: ValType, bits: [u64; 2]) -> Self {
+        match ty {
+            ValType::I32 => Self::I32((bits[0] as u32).cast_signed()),
+            ValType::I64 => Self::I64(bits[0].cast_signed()),
+            ValType::F32 => Self::F32(bits[0] as u32),
+            ValType::F64 => Self::F64(bits[0]),
+            ValType::V128 => Self::V128(u128::from(bits[0]) | u128::from(bits[1]) << 64),
+            ValType::FuncRef => Self::FuncRef(bits[0]),
+            ValType::ExternRef => Self::ExternRef(bits[0]),
+        }
+    }
+}
+
+/// Why a call did not return.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trap {
+    /// What happened.
+    pub kind: TrapKind,
+    /// Offset in the module of the instruction, if compiled code trapped.
+    pub wasm: Option<u32>,
+    /// What the host's function said, if it failed.
+    pub host: Option<HostError>,
+}
+
+impl Trap {
+    /// A trap that names no instruction.
+    pub const fn new(kind: TrapKind) -> Self {
+        Self {
+            kind,
+            wasm: None,
+            host: None,
+        }
+    }
+}
+
+impl core::fmt::Display for Trap {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match &self.host {
+            Some(HostError::Exit(status)) => write!(f, "exit with status {status}")?,
+            Some(HostError::Failed(text)) => write!(f, "{}: {text}", self.kind.message())?,
+            None => f.write_str(self.kind.message())?,
+        }
+        match self.wasm {
+            Some(at) => write!(f, " at byte {at:#x} of the module"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// How a host function fails.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostError {
+    /// The process asked to end, with this status.
+    Exit(i32),
+    /// What went wrong, for the user.
+    Failed(String),
+}
+
+/// A host function: it gets the store, so that it may call back, and its arguments and result places.
+pub type HostFn = Box<dyn FnMut(&mut Store, &[Val], &mut [Val]) -> Result<(), HostError>>;
+
+/// The block that compiled code and runtime share. Code may touch only `area`.
+#[repr(C, align(16))]
+pub(crate) struct Runtime {
+    area: [[u64; 2]; limits::AREA_VALUES],
+    /// Stack pointer of the innermost entry.
+    pub(crate) entry_stack: u64,
+    /// Where the last fault was, and which address it touched.
+    fault: [u64; 2],
+    /// What a built-in or host function left for the entry to report.
+    raised: Option<Trap>,
+    /// Ranges of code that may fault.
+    code: Vec<[u64; 2]>,
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // What the process owned is free again; what it had sent is not its any more.
+        if let Some((heap, table)) = self.blocks.take() {
+            table.borrow_mut().clear(heap.owners());
+        }
+    }
+}
+
+/// What a fault handler asks: whether the fault is compiled code's, and then where to go on with
+/// which stack pointer.
+///
+/// # Safety
+/// `runtime` is the block of the process that runs on this processor.
+pub(crate) unsafe fn on_fault(runtime: *mut Runtime, at: u64, address: u64) -> Option<(u64, u64)> {
+    // SAFETY: the caller's condition; the block is not borrowed while compiled code runs.
+    let runtime = unsafe { &mut *runtime };
+    if !runtime.code.iter().any(|range| (range[0]..range[1]).contains(&at)) {
+        return None;
+    }
+    runtime.fault = [at, address];
+    Some((asm::sip_landing as *const () as u64, runtime.entry_stack))
+}
+
+/// A loaded image: its code in executable memory. It can be had only of verified images.
+pub struct Program {
+    pub(crate) image: Verified,
+    code: Reservation,
+}
+
+impl Program {
+    /// Puts an image's code in executable memory.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn load(image: Verified) -> Result<Arc<Self>, LinkError> {
+        let bytes = image.code.len().max(1).next_multiple_of(4096);
+        let code = Reservation::new(bytes).ok_or(LinkError::NoMemory)?;
+        // SAFETY: the reservation is new, whole pages, and nothing refers to it.
+        unsafe {
+            if !host::protect(code.base(), bytes, Protection::ReadWrite) {
+                return Err(LinkError::NoMemory);
+            }
+            core::ptr::copy_nonoverlapping(image.code.as_ptr(), code.base(), image.code.len());
+            if !host::protect(code.base(), bytes, Protection::ReadExecute) {
+                return Err(LinkError::NoMemory);
+            }
+        }
+        Ok(Arc::new(Self { image, code }))
+    }
+
+    /// The image.
+    pub fn image(&self) -> &crate::compile::Image {
+        &self.image
+    }
+
+    fn address(&self, own: usize) -> u64 {
+        self.code.base() as u64 + u64::from(self.image.functions[own].start)
+    }
+}
+
+/// What compiled code is given as context when it calls a host function.
+#[repr(C)]
+struct HostFunction {
+    store: *mut Store,
+    ty: FuncType,
+    body: Option<HostFn>,
+}
+
+/// Whose the functions from a handle on are.
+#[derive(Clone, Copy)]
+enum Owner {
+    Instance(usize),
+    Host(usize),
+}
+
+/// A global's cell and type.
+#[derive(Clone, Copy)]
+struct Global {
+    cell: *mut [u64; 2],
+    ty: crate::module::GlobalType,
+}
+
+/// One software-isolated process.
+pub struct Store {
+    runtime: Box<Runtime>,
+    stack: Reservation,
+    instances: Vec<Box<Instance>>,
+    hosts: Vec<Box<HostFunction>>,
+    memories: Vec<Box<Memory>>,
+    tables: Vec<Box<Table>>,
+    globals: Vec<Global>,
+    own_cells: Vec<Box<[u64; 2]>>,
+    owners: Vec<(u64, Owner)>,
+    next_handle: u64,
+    signatures: HashMap<FuncType, u64>,
+    handle_table: u64,
+    blocks: Option<(Arc<Exchange>, Rc<RefCell<HandleTable>>)>,
+    depth: u32,
+}
+
+/// A handle table with no block in it, for processes that have no exchange heap.
+static EMPTY_HANDLES: [[u64; 2]; layout::HANDLES_MAX as usize] = [[0; 2]; layout::HANDLES_MAX as usize];
+
+/// Entries from the host into a process that may stand on its stack at once.
+const ENTRIES: u32 = 64;
+
+impl Store {
+    /// An empty process with a stack of its own. It is boxed because compiled code refers to it.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn new() -> Result<Box<Self>, LinkError> {
+        let bytes = limits::STACK_BYTES + limits::STACK_RESERVE;
+        let stack = Reservation::new(bytes + 4096).ok_or(LinkError::NoMemory)?;
+        // SAFETY: all but the lowest page of a new reservation.
+        if !unsafe { host::protect(stack.base().add(4096), bytes, Protection::ReadWrite) } {
+            return Err(LinkError::NoMemory);
+        }
+        Ok(Box::new(Self {
+            runtime: Box::new(Runtime {
+                area: [[0; 2]; limits::AREA_VALUES],
+                entry_stack: 0,
+                fault: [0; 2],
+                raised: None,
+                code: Vec::new(),
+            }),
+            stack,
+            instances: Vec::new(),
+            hosts: Vec::new(),
+            memories: Vec::new(),
+            tables: Vec::new(),
+            globals: Vec::new(),
+            own_cells: Vec::new(),
+            owners: Vec::new(),
+            next_handle: 1,
+            signatures: HashMap::new(),
+            handle_table: EMPTY_HANDLES.as_ptr() as u64,
+            blocks: None,
+            depth: 0,
+        }))
+    }
+
+    fn signature(&mut self, ty: &FuncType) -> u64 {
+        if let Some(known) = self.signatures.get(ty) {
+            return *known;
+        }
+        let next = self.signatures.len() as u64;
+        self.signatures.insert(ty.clone(), next);
+        next
+    }
+
+    /// Registers a host function and returns its handle.
+    pub fn host_function(&mut self, ty: FuncType, body: HostFn) -> Extern {
+        let store: *mut Self = self;
+        self.hosts.push(Box::new(HostFunction {
+            store,
+            ty,
+            body: Some(body),
+        }));
+        let handle = self.next_handle;
+        self.next_handle += 1;
+        self.owners.push((handle, Owner::Host(self.hosts.len() - 1)));
+        Extern::Func(handle)
+    }
+
+    fn owner(&self, handle: u64) -> Option<(u64, Owner)> {
+        if handle == 0 || handle >= self.next_handle {
+            return None;
+        }
+        let at = self.owners.partition_point(|(first, _)| *first <= handle);
+        let (first, owner) = *self.owners.get(at.checked_sub(1)?)?;
+        Some((handle - first, owner))
+    }
+
+    /// Code, context and type of a function.
+    fn resolve(&self, handle: u64) -> Option<(u64, u64, &FuncType)> {
+        match self.owner(handle)? {
+            (_, Owner::Host(host)) => {
+                let function = &*self.hosts[host];
+                let context = core::ptr::from_ref(function) as u64;
+                Some((asm::sip_host as *const () as u64, context, &function.ty))
+            }
+            (own, Owner::Instance(instance)) => {
+                let instance = &*self.instances[instance];
+                let module = &instance.program.image.module;
+                let index = own as usize + module.imported_functions;
+                let ty = module.function_type(index as u32);
+                Some((instance.program.address(own as usize), instance.context_address(), ty))
+            }
+        }
+    }
+
+    /// The type of a function.
+    pub fn function_type(&self, handle: u64) -> Option<&FuncType> {
+        self.resolve(handle).map(|(_, _, ty)| ty)
+    }
+
+    /// Calls a function by handle.
+    ///
+    /// # Errors
+    /// The trap that ended it. Arguments of other types than the function's are a trap too.
+    pub fn call(&mut self, handle: u64, args: &[Val]) -> Result<Vec<Val>, Trap> {
+        let wrong = || Trap::new(TrapKind::BadSignature);
+        let (code, context, ty) = self.resolve(handle).ok_or_else(wrong)?;
+        if args.len() != ty.params.len() || args.iter().zip(&ty.params).any(|(arg, ty)| arg.ty() != *ty) {
+            return Err(wrong());
+        }
+        let ty = ty.clone();
+        let mut registers = Registers::default();
+        registers.ints[0] = context;
+        for (arg, place) in args.iter().zip(abi::params(&ty.params)) {
+            match place {
+                Place::Int(at) => registers.ints[at + 1] = arg.bits()[0],
+                Place::Float(at) => registers.floats[at] = arg.bits(),
+                Place::Area(at) => self.runtime.area[at] = arg.bits(),
+            }
+        }
+        self.enter(code, &mut registers)?;
+        let results = ty.results.iter().zip(abi::results(&ty.results)).map(|(ty, place)| {
+            let bits = match place {
+                Place::Int(at) => [registers.ints[at], 0],
+                Place::Float(at) => registers.floats[at],
+                Place::Area(at) => self.runtime.area[at],
+            };
+            Val::from_bits(*ty, bits)
+        });
+        Ok(results.collect())
+    }
+
+    fn enter(&mut self, code: u64, registers: &mut Registers) -> Result<(), Trap> {
+        if self.depth >= ENTRIES {
+            return Err(Trap::new(TrapKind::StackOverflow));
+        }
+        let runtime: *mut Runtime = &raw mut *self.runtime;
+        // A nested entry goes on where the host function stands, on the same stack. Where there is
+        // no room for that, the check in the callee's prologue says so.
+        let stack = if self.depth == 0 {
+            self.stack.base() as u64 + self.stack.bytes() as u64 - 8
+        } else {
+            0
+        };
+        let previous = host::set_current(runtime);
+        self.depth += 1;
+        // SAFETY: `code` is a verified function's entry or a thunk's and `registers` holds its
+        // context and arguments; the stack is the store's own and, at depth 0, unused.
+        let trapped = unsafe { asm::sip_enter(registers, code, runtime.cast(), stack) } != 0;
+        self.depth -= 1;
+        host::set_current(previous);
+        if trapped { Err(self.trap()) } else { Ok(()) }
+    }
+
+    fn trap(&mut self) -> Trap {
+        if let Some(raised) = self.runtime.raised.take() {
+            return raised;
+        }
+        let at = self.runtime.fault[0];
+        for instance in &self.instances {
+            let program = &instance.program;
+            let base = program.code.base() as u64;
+            if let Some(site) = at
+                .checked_sub(base)
+                .and_then(|at| program.image.trap_at(u32::try_from(at).ok()?))
+            {
+                return Trap {
+                    kind: site.kind,
+                    wasm: Some(site.wasm),
+                    host: None,
+                };
+            }
+        }
+        Trap::new(TrapKind::Interrupted)
+    }
+}
+
+/// Where the thunks arrive: calls the built-in or the host function and returns 0, or the runtime
+/// block's address if the caller is to be left by the landing.
+extern "sysv64" fn dispatch(registers: *mut Registers, builtin: u32, return_address: u64) -> u64 {
+    // SAFETY: the thunk passes its own block; the context in it is an instance's for a built-in and
+    // a host function's otherwise, as the layout says and the verifier has proved.
+    unsafe {
+        let registers = &mut *registers;
+        let context = registers.ints[0];
+        let store;
+        let result = if builtin < BUILTIN_COUNT {
+            let instance = *((context + u64::from(layout::INSTANCE)) as *const *mut Instance);
+            store = (*instance).store;
+            builtins::call(&mut *store, &mut *instance, builtin, registers)
+                .map_err(|kind| (*instance).trap_at(kind, return_address))
+        } else {
+            let function = context as *mut HostFunction;
+            store = (*function).store;
+            call_host(&mut *store, function, registers)
+        };
+        match result {
+            Ok(()) => 0,
+            Err(trap) => {
+                (*store).runtime.raised = Some(trap);
+                &raw mut *(*store).runtime as u64
+            }
+        }
+    }
+}
+
+/// # Safety
+/// `function` is one of the store's host functions.
+unsafe fn call_host(store: &mut Store, function: *mut HostFunction, registers: &mut Registers) -> Result<(), Trap> {
+    // SAFETY: the caller's condition; the body is taken out while it runs, so that calling the same
+    // function again from inside it finds it gone instead of borrowed twice.
+    let (ty, body) = unsafe { (&(*function).ty, &mut (*function).body) };
+    let mut running = body.take().ok_or_else(|| Trap {
+        kind: TrapKind::Host,
+        wasm: None,
+        host: Some(HostError::Failed("host function called from inside itself".into())),
+    })?;
+    let mut args = Vec::with_capacity(ty.params.len());
+    for (ty, place) in ty.params.iter().zip(abi::params(&ty.params)) {
+        let bits = match place {
+            Place::Int(at) => [registers.ints[at + 1], 0],
+            Place::Float(at) => registers.floats[at],
+            Place::Area(at) => store.runtime.area[at],
+        };
+        args.push(Val::from_bits(*ty, bits));
+    }
+    let mut results: Vec<Val> = ty.results.iter().map(|ty| Val::from_bits(*ty, [0; 2])).collect();
+    let outcome = running(store, &args, &mut results);
+    *body = Some(running);
+    outcome.map_err(|error| Trap {
+        kind: TrapKind::Host,
+        wasm: None,
+        host: Some(error),
+    })?;
+    for (result, place) in results.iter().zip(abi::results(&ty.results)) {
+        match place {
+            Place::Int(at) => registers.ints[at] = result.bits()[0],
+            Place::Float(at) => registers.floats[at] = result.bits(),
+            Place::Area(at) => store.runtime.area[at] = result.bits(),
+        }
+    }
+    Ok(())
+}

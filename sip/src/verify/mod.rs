@@ -1,0 +1,262 @@
+//! The verifier: proves of machine code, whoever made it, that it stays inside its instance.
+//!
+//! Each function is decoded along its control flow and interpreted over abstract values ([`value`])
+//! until nothing new is learnt. Proved is: every instruction is of the allow-list; every access lies
+//! in the memory's reservation, below a table's or block's length, in the scratch area, in an own
+//! global, in the function's own frame or in constants of the code; control goes only to decoded
+//! instructions of the function, to entries of functions of the image with the instance's context in
+//! `rdi`, to built-in functions, to imports with *their* context, to elements of tables whose
+//! signature was compared, with their context; stack pointer, frame pointer and callee-saved
+//! registers are at every return and tail call what they were at entry; the frame lies above the
+//! stack limit that was compared. Nothing of the compiler is used: only [`crate::layout`].
+//!
+//! What is not proved (that the code does what the module says, contracts, speculation) stands in
+//! `docs/sip.md`.
+
+mod allowed;
+mod state;
+mod step;
+mod value;
+
+use crate::compile::Image;
+use crate::layout::Layout;
+use alloc::{collections::BTreeMap, collections::BTreeSet, vec::Vec};
+use core::ops::Range;
+use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory};
+use state::State;
+
+/// An image whose machine code has been proved. Only [`verify`] makes one.
+#[derive(Clone, Debug)]
+pub struct Verified(Image);
+
+impl core::ops::Deref for Verified {
+    type Target = Image;
+    fn deref(&self) -> &Image {
+        &self.0
+    }
+}
+
+/// What could not be proved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The image's tables contradict each other.
+    Image,
+    /// Bytes that are no instruction.
+    Undecodable,
+    /// An instruction that is not on the list.
+    NotAllowed,
+    /// Instructions overlap.
+    Overlap,
+    /// A jump leaves the function other than by a tail call.
+    JumpOutside,
+    /// An indirect jump or call whose target is not known to be good.
+    UnknownTarget,
+    /// A call without the right context in rdi.
+    Context,
+    /// An indirect call of an element whose signature was not compared.
+    Signature,
+    /// A memory access whose address is not known.
+    UnknownAddress,
+    /// A memory access that may lie outside what it points into.
+    OutOfBounds,
+    /// A write to what code may only read.
+    ReadOnly,
+    /// An access of the stack outside the own frame.
+    Frame,
+    /// A stack pointer that is not known, not aligned, or below what was checked.
+    StackPointer,
+    /// No comparison with the stack limit before the frame is used or a call.
+    StackCheck,
+    /// A return with another stack pointer than at entry.
+    ReturnStack,
+    /// A return with another callee-saved register than at entry.
+    ReturnRegisters,
+    /// More steps than a function of this size may need.
+    TooComplex,
+}
+
+impl Reason {
+    /// The words for a user.
+    pub const fn message(self) -> &'static str {
+        match self {
+            Self::Image => "the image contradicts itself",
+            Self::Undecodable => "bytes that are no instruction",
+            Self::NotAllowed => "instruction not allowed",
+            Self::Overlap => "overlapping instructions",
+            Self::JumpOutside => "jump out of the function",
+            Self::UnknownTarget => "indirect transfer to an unproved target",
+            Self::Context => "call without the callee's context",
+            Self::Signature => "indirect call without signature check",
+            Self::UnknownAddress => "access through an unproved address",
+            Self::OutOfBounds => "access that may be out of bounds",
+            Self::ReadOnly => "write to read-only state",
+            Self::Frame => "stack access outside the frame",
+            Self::StackPointer => "bad stack pointer",
+            Self::StackCheck => "frame used without stack check",
+            Self::ReturnStack => "stack pointer not restored at return",
+            Self::ReturnRegisters => "callee-saved register not restored at return",
+            Self::TooComplex => "proof needs too many steps",
+        }
+    }
+}
+
+/// A refusal: where, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Offset in the code.
+    pub offset: u32,
+    /// Why.
+    pub reason: Reason,
+}
+
+impl core::fmt::Display for Violation {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{} at code offset {:#x}", self.reason.message(), self.offset)
+    }
+}
+
+/// Proves an image's code.
+///
+/// # Errors
+/// The first thing that could not be proved.
+pub fn verify(image: Image) -> Result<Verified, Violation> {
+    check(&image)?;
+    Ok(Verified(image))
+}
+
+/// As [`verify`], of a borrowed image; returns the number of instructions proved.
+///
+/// # Errors
+/// The first thing that could not be proved.
+pub fn check(image: &Image) -> Result<usize, Violation> {
+    let bad = |offset| Violation {
+        offset,
+        reason: Reason::Image,
+    };
+    let own = image.module.functions.len() - image.module.imported_functions;
+    if image.layout != Layout::new(&image.module) || image.functions.len() != own {
+        return Err(bad(0));
+    }
+    let mut end = 0;
+    for range in &image.functions {
+        if range.start < end || range.end <= range.start || range.end as usize > image.code.len() {
+            return Err(bad(range.start));
+        }
+        end = range.end;
+    }
+    let mut proof = Proof {
+        image,
+        entries: image.functions.iter().map(|range| range.start).collect(),
+        info: InstructionInfoFactory::new(),
+    };
+    let mut instructions = 0;
+    for range in &image.functions {
+        instructions += proof.function(range.clone())?;
+    }
+    Ok(instructions)
+}
+
+struct Proof<'a> {
+    image: &'a Image,
+    entries: BTreeSet<u32>,
+    info: InstructionInfoFactory,
+}
+
+/// The function being proved.
+struct Function {
+    range: Range<u32>,
+    /// Decoded instructions by offset from the start of the function, one more than the index.
+    known: Vec<u32>,
+    decoded: Vec<Instruction>,
+    /// What is known at the targets of branches.
+    states: BTreeMap<u32, State>,
+    pending: BTreeSet<u32>,
+}
+
+impl Function {
+    /// A way to `target`: joins the state there, and has it looked at if that taught something.
+    fn reach(&mut self, target: u32, state: &State) {
+        if let Some(known) = self.states.get_mut(&target) {
+            if known.join(state, target) {
+                self.pending.insert(target);
+            }
+        } else {
+            self.states.insert(target, state.clone());
+            self.pending.insert(target);
+        }
+    }
+}
+
+impl Proof<'_> {
+    fn function(&mut self, range: Range<u32>) -> Result<usize, Violation> {
+        let bytes = (range.end - range.start) as usize;
+        let mut function = Function {
+            known: alloc::vec![0; bytes],
+            decoded: Vec::new(),
+            states: BTreeMap::new(),
+            pending: BTreeSet::new(),
+            range,
+        };
+        let start = function.range.start;
+        function.reach(start, &State::entry());
+        let mut steps = 200 * bytes + 10_000;
+        while let Some(block) = function.pending.pop_first() {
+            self.block(&mut function, block, &mut steps)?;
+        }
+        let overlap = |at: u32| Violation {
+            offset: at,
+            reason: Reason::Overlap,
+        };
+        let mut end = 0;
+        for (at, known) in function.known.iter().enumerate() {
+            if *known != 0 {
+                if at < end {
+                    return Err(overlap(start + at as u32));
+                }
+                end = at + function.decoded[*known as usize - 1].len();
+            }
+        }
+        Ok(function.decoded.len())
+    }
+
+    /// Interprets from a branch target to the end of its straight line.
+    fn block(&mut self, function: &mut Function, block: u32, steps: &mut usize) -> Result<(), Violation> {
+        let mut state = function.states[&block].clone();
+        let mut at = block;
+        loop {
+            *steps = steps.checked_sub(1).ok_or(Violation {
+                offset: at,
+                reason: Reason::TooComplex,
+            })?;
+            let instruction = self.fetch(function, at)?;
+            let fail = |reason| Violation { offset: at, reason };
+            if !self.step(function, &mut state, &instruction).map_err(fail)? {
+                return Ok(());
+            }
+            at = instruction.next_ip32();
+            if function.states.contains_key(&at) {
+                function.reach(at, &state);
+                return Ok(());
+            }
+        }
+    }
+
+    fn fetch(&self, function: &mut Function, at: u32) -> Result<Instruction, Violation> {
+        let fail = |reason| Violation { offset: at, reason };
+        if !function.range.contains(&at) {
+            return Err(fail(Reason::JumpOutside));
+        }
+        let slot = (at - function.range.start) as usize;
+        if function.known[slot] == 0 {
+            let bytes = &self.image.code[at as usize..function.range.end as usize];
+            let mut decoder = Decoder::with_ip(64, bytes, u64::from(at), DecoderOptions::NONE);
+            let instruction = decoder.decode();
+            if instruction.is_invalid() {
+                return Err(fail(Reason::Undecodable));
+            }
+            function.decoded.push(instruction);
+            function.known[slot] = function.decoded.len() as u32;
+        }
+        Ok(function.decoded[function.known[slot] as usize - 1])
+    }
+}
