@@ -192,6 +192,25 @@ impl Server {
             }
             next = object.slots.next_with_leaf(slot + 1);
         }
+        // All that can fail comes first. A page that must not be written must not be dropped either, and its limits stand
+        // in its entry alone as long as no checkpoint took it.
+        let base = self.objects.get(range.id).base();
+        let mut limited = Vec::new();
+        for &address in &dirty {
+            let limits = self.limits_at(world, range.id, address)?;
+            if !limits.contains(Rights::W) {
+                return Err(Error::Protection.into());
+            }
+            if limits != Rights::RWX {
+                limited.push((address, limits));
+            }
+        }
+        for (address, limits) in limited {
+            self.store
+                .set_page_flags(base, (address - base) / PAGE, to_flags(limits))
+                .map_err(|_| Error::DiskFull)?;
+            self.note_row_change(range.id);
+        }
         if !dirty.is_empty() {
             self.objects.get_mut(range.id).complete = false;
         }

@@ -3,7 +3,7 @@
 use abi::{
     Call, Error, Rights,
     address::PAGE,
-    layout::{ApdDescription, FOREVER, PD_EMPTY, PD_MERGE, THREAD_WAITING, ThreadReport},
+    layout::{ApdDescription, FOREVER, PD_EMPTY, PD_MERGE, THREAD_WAITING, ThreadReport, UNMAP_REPLACE},
 };
 use kcore::{Machine, ThreadId};
 use sim::machine::Touch;
@@ -630,4 +630,20 @@ fn the_address_of_a_deleted_clist_is_given_to_nobody() {
     assert_ne!(system.clist(victim, &[(secret, password)]).0, clist);
     let entered = system.start(attacker, Call::PdxCall, &[image + ENTRY, 0, PD_EMPTY, 0, 0, 0]);
     assert_ne!(entered, Answer::Elsewhere, "there is no such Clist");
+}
+
+#[test]
+fn replacing_does_not_drop_what_must_not_be_written() {
+    let mut system = System::boot(9);
+    let first = system.first;
+    let (object, password) = system.object(first, 4);
+    let clist = system.clist(first, &[(object, password)]).0;
+    system.call(first, Call::ApdInsert, &[0, clist]).expect("goes in");
+    system.set_word(first, object, 1).expect("writable");
+    system.call(first, Call::KeepObject, &[object]).expect("kept");
+    system.call(first, Call::PageLimit, &[object, 1, 4]).expect("read only");
+    let replaced = system.call(first, Call::PageUnMap, &[object, 1, UNMAP_REPLACE]);
+    assert_eq!(replaced, Err(Error::Protection));
+    assert_eq!(system.word(first, object), Ok(1));
+    assert!(system.touch(first, object, Touch::Write).is_err());
 }
