@@ -83,6 +83,8 @@ pub struct System {
     /// States of the vector unit.
     pub vectors: Vectors,
     next_poll_ns: u64,
+    /// Whether a long call has just done a piece: interrupts have their turn before the next one.
+    unfinished: bool,
 }
 
 /// The one system.
@@ -96,6 +98,7 @@ impl System {
             server,
             vectors,
             next_poll_ns: 0,
+            unfinished: false,
         }
     }
 
@@ -135,6 +138,13 @@ impl System {
                     context.reset(rip, rsp);
                 }
                 self.platform.kernel.park(key, deadline, operation);
+            }
+            Outcome::Again => {
+                let context = self.context();
+                let (rip, rsp) = (context.rip, context.rsp);
+                context.reset(rip, rsp);
+                self.platform.kernel.again(operation);
+                self.unfinished = true;
             }
             Outcome::Resume | Outcome::Gone => {}
         }
@@ -189,14 +199,23 @@ impl System {
         kcore::Hardware::set_timer(&mut self.platform.kernel.hardware, self.next_poll_ns);
     }
 
-    /// The registers to go on with, everything set for them; `None` if no thread can run.
+    /// The registers to go on with, everything set for them; `None` if no thread can run, or interrupts are to be
+    /// looked for first.
     pub fn next(&mut self) -> Option<*const Context> {
         loop {
             if let Some(value) = self.platform.kernel.hardware.stop {
                 log!("stop: {value:#x}");
                 arch::exit(value);
             }
+            if self.unfinished {
+                return None;
+            }
             let index = self.platform.kernel.schedule()?;
+            let thread = &mut self.platform.kernel.threads.table[index as usize];
+            if thread.operation.is_some() && self.platform.kernel.should_preempt() {
+                self.platform.kernel.yield_current();
+                continue;
+            }
             let thread = &mut self.platform.kernel.threads.table[index as usize];
             if let Some(operation) = thread.operation.take() {
                 let event = Event::Call {
@@ -229,6 +248,9 @@ impl System {
 
     /// Uses idle time: keeps zeroed frames ready. Tells whether there is more to do.
     pub fn idle(&mut self) -> bool {
+        if core::mem::take(&mut self.unfinished) {
+            return true;
+        }
         let kernel = &mut self.platform.kernel;
         (0..8).all(|_| kernel.frames.prepare_one(&mut kernel.hardware, ZEROED_GOAL))
     }

@@ -8,7 +8,7 @@
 //!
 //! Reading order, as the groups below: the state ([`object`], [`domain`], [`task`]) and how objects
 //! live ([`creation`], [`lifecycle`], [`clone`]); how an access is decided ([`validation`], [`clist`], [`apd`],
-//! [`capability`]); pages ([`pager`], [`reading`], [`release`], [`page`], [`unmap`]) and the disk
+//! [`capability`]); pages ([`pager`], [`reading`], [`release`], [`page`], [`copy`], [`unmap`]) and the disk
 //! ([`checkpoint`], [`durable`]); threads and their calls ([`task`], [`thread`], `ending`,
 //! `control`, [`pdx`], `unwind`, [`semaphore`], [`exception`]); the outside ([`console`], [`info`],
 //! [`boot`]).
@@ -33,6 +33,7 @@ pub mod validation;
 pub mod clone;
 pub mod lifecycle;
 
+pub mod copy;
 pub mod memory;
 pub mod page;
 pub mod pager;
@@ -133,6 +134,8 @@ pub enum Outcome {
     /// Park it until the key is woken or the time (absolute, nanoseconds since boot) has come; then do the event again.
     /// (`Fault` is not done again: the thread just runs into it once more.)
     Block(Key, Option<u64>),
+    /// A piece of a long call is done. Do it again when others had their turn: nothing has to be waited for.
+    Again,
     /// The thread's context was set; let it run (a fault was resolved, a portal was entered or left, a handler was called).
     Resume,
     /// The thread is gone, suspended, or ended. Choose another one.
@@ -149,6 +152,8 @@ pub enum Stop {
     Fail(Error),
     /// Something must be waited for; do the call again then.
     Wait(Key),
+    /// A piece is done, and how far that is was noted; do the call again for the next one.
+    Again,
 }
 
 impl From<Error> for Stop {

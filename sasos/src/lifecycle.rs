@@ -80,7 +80,7 @@ impl Server {
         match self.object_make(world, Kind::Stack, abi::address::STACK_BYTES / PAGE, task, domain) {
             Ok(id) => Ok(self.objects.get(id).base()),
             Err(Stop::Fail(error)) => Err(error),
-            Err(Stop::Wait(_)) => Err(Error::NoMemory),
+            Err(Stop::Wait(_) | Stop::Again) => Err(Error::NoMemory),
         }
     }
 

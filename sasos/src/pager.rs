@@ -111,7 +111,7 @@ pub(crate) fn absent_limits(ranges: &[LimitRange], page: u64) -> Rights {
 
 /// What a frame that is asked for must hold.
 #[derive(Copy, Clone, PartialEq, Eq)]
-enum Content {
+pub(crate) enum Content {
     Zeroes,
     Any,
 }
@@ -124,7 +124,8 @@ impl Server {
     pub fn fault<W: World>(&mut self, world: &mut W, thread: ThreadId, address: u64, access: Access) -> Outcome {
         let space = world.thread_space(thread);
         match self.touch(world, space, address, access) {
-            Ok(()) => Outcome::Resume,
+            // After a piece of a long search the thread runs into it once more.
+            Ok(()) | Err(Stop::Again) => Outcome::Resume,
             Err(Stop::Wait(key)) => Outcome::Block(key, None),
             Err(Stop::Fail(error)) => self.fault_fails(world, thread, space, address, access, error),
         }
@@ -248,7 +249,7 @@ impl Server {
 
     /// A frame, zeroed or not, for a page.
     #[inline]
-    fn frame<W: World>(&mut self, world: &mut W, content: Content) -> Step<Frame> {
+    pub(crate) fn frame<W: World>(&mut self, world: &mut W, content: Content) -> Step<Frame> {
         loop {
             if world.frames_free() > FRAME_RESERVE {
                 let frame = match content {

@@ -26,7 +26,7 @@ const RECLAIM_BATCH: usize = 64;
 /// Frames that go before translations are forgotten once for all of them.
 const GONE_BATCH: usize = 16;
 /// Pages whose translations are forgotten one by one; for more, all are.
-const FLUSH_SINGLY: usize = 8;
+pub(crate) const FLUSH_SINGLY: usize = 8;
 
 /// Whether translations of pages that go are still remembered somewhere.
 #[derive(Copy, Clone, PartialEq, Eq)]

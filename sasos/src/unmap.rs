@@ -138,7 +138,7 @@ impl Server {
     }
 
     /// The limits that the store knows for a page that is not resident, without reading the page.
-    fn limits_on_disk<W: World>(&mut self, world: &mut W, id: ObjectId, address: u64) -> Step<Rights> {
+    pub(crate) fn limits_on_disk<W: World>(&mut self, world: &mut W, id: ObjectId, address: u64) -> Step<Rights> {
         if self.is_resident(id, address) {
             return Ok(Rights::RWX);
         }

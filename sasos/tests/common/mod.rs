@@ -121,6 +121,37 @@ impl Rig {
             match self.server.handle(&mut self.world, event) {
                 Outcome::Return(result) => return result,
                 Outcome::Block(..) => self.move_disk(),
+                Outcome::Again => {}
+                other => panic!("{call:?} ended with {other:?}"),
+            }
+            resumed = Resumed::Woken;
+        }
+        panic!("{call:?} {arguments:x?} never ends");
+    }
+
+    /// Makes a call; tells the accesses of its longest event.
+    pub fn longest_event(&mut self, actor: Actor, call: Call, arguments: &[u64]) -> u64 {
+        let mut all = [0; 6];
+        all[..arguments.len()].copy_from_slice(arguments);
+        let mut resumed = Resumed::First;
+        let mut longest = 0;
+        for _ in 0..TRIES {
+            let event = Event::Call {
+                thread: actor.thread,
+                number: call as u64,
+                arguments: all,
+                resumed,
+            };
+            let before = self.world.kernel.hardware.accesses();
+            let outcome = self.server.handle(&mut self.world, event);
+            longest = longest.max(self.world.kernel.hardware.accesses() - before);
+            match outcome {
+                Outcome::Return(result) => {
+                    result.expect("the call succeeds");
+                    return longest;
+                }
+                Outcome::Block(..) => self.move_disk(),
+                Outcome::Again => {}
                 other => panic!("{call:?} ended with {other:?}"),
             }
             resumed = Resumed::Woken;
@@ -146,7 +177,7 @@ impl Rig {
         };
         match self.server.handle(&mut self.world, event) {
             Outcome::Return(result) => Some(result),
-            Outcome::Block(..) => None,
+            Outcome::Block(..) | Outcome::Again => None,
             other => panic!("{call:?} ended with {other:?}"),
         }
     }
@@ -192,7 +223,7 @@ impl Rig {
                 return Ok(frame);
             }
             match self.server.touch(&mut self.world, space, address, access) {
-                Ok(()) => {}
+                Ok(()) | Err(Stop::Again) => {}
                 Err(Stop::Wait(_)) => self.move_disk(),
                 Err(Stop::Fail(error)) => return Err(error),
             }

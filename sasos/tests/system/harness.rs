@@ -150,6 +150,11 @@ impl System {
                 self.platform.kernel.park(key, deadline, operation);
                 Answer::Blocked
             }
+            Outcome::Again => {
+                self.platform.kernel.again(operation);
+                self.platform.kernel.yield_current();
+                Answer::Blocked
+            }
             Outcome::Resume => Answer::Elsewhere,
             Outcome::Gone => Answer::Gone,
         }
