@@ -71,6 +71,8 @@ impl Random for Platform {
 
 /// How often the server looks at its checkpoint clock, in nanoseconds.
 const POLL_NS: u64 = 100_000_000;
+/// The same while a checkpoint has work left that waits for nothing.
+const PIECE_NS: u64 = 50_000;
 /// Zeroed frames to keep ready.
 const ZEROED_GOAL: u32 = 256;
 
@@ -192,7 +194,7 @@ impl System {
 
     fn poll_when_due(&mut self) {
         let now = self.platform.now_ns();
-        if now >= self.next_poll_ns {
+        if now >= self.next_poll_ns || self.server.is_unfinished() {
             self.next_poll_ns = now + POLL_NS;
             self.poll();
         }
@@ -234,6 +236,10 @@ impl System {
 
     /// Sets the processor up for a thread.
     fn prepare(&mut self, index: u32) -> *const Context {
+        if self.server.is_unfinished() {
+            let soon = self.platform.now_ns() + PIECE_NS;
+            kcore::Hardware::set_timer(&mut self.platform.kernel.hardware, soon);
+        }
         let kernel = &mut self.platform.kernel;
         let table = &kernel.threads.table;
         self.vectors
@@ -246,9 +252,13 @@ impl System {
         &raw const self.platform.kernel.threads.table[index as usize].context
     }
 
-    /// Uses idle time: keeps zeroed frames ready. Tells whether there is more to do.
+    /// Uses idle time: goes on with a checkpoint, keeps zeroed frames ready. Tells whether there is more to do.
     pub fn idle(&mut self) -> bool {
         if core::mem::take(&mut self.unfinished) {
+            return true;
+        }
+        if self.server.is_unfinished() {
+            self.poll();
             return true;
         }
         let kernel = &mut self.platform.kernel;

@@ -89,9 +89,6 @@ impl Server {
                 Some(address) => return Err(Stop::Wait(Key::Page(address))),
             }
         };
-        if limits.len() > LIMIT_RANGES_MAX {
-            return Err(Error::TableFull.into());
-        }
         let object = self.objects.get_mut(id);
         object.absent_limits = limits;
         object.complete = true;
@@ -115,6 +112,9 @@ impl Server {
                 match self.limits_of_absent(world, id, address) {
                     Ok(Some(found)) => {
                         add_limit(limits, page, found);
+                        if limits.len() > LIMIT_RANGES_MAX {
+                            return Err(Error::TableFull.into());
+                        }
                         break;
                     }
                     // It came at once: it is resident now, or the next look tells why not.

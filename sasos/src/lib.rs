@@ -9,7 +9,7 @@
 //! Reading order, as the groups below: the state ([`object`], [`domain`], [`task`]) and how objects
 //! live ([`creation`], [`lifecycle`], [`clone`]); how an access is decided ([`validation`], [`clist`], [`apd`],
 //! [`capability`]); pages ([`pager`], [`reading`], [`release`], [`page`], [`copy`], [`unmap`]) and the disk
-//! ([`checkpoint`], [`durable`]); threads and their calls ([`task`], [`thread`], `ending`,
+//! ([`checkpoint`], [`freeze`], [`durable`]); threads and their calls ([`task`], [`thread`], `ending`,
 //! `control`, [`pdx`], `unwind`, [`semaphore`], [`exception`]); the outside ([`console`], [`info`],
 //! [`boot`]).
 #![cfg_attr(not(test), no_std)]
@@ -43,6 +43,7 @@ pub mod unmap;
 
 pub mod checkpoint;
 pub mod durable;
+pub mod freeze;
 
 mod control;
 mod ending;

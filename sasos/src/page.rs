@@ -14,7 +14,7 @@ use kcore::PageEntry;
 use crate::{
     Access, Server, Step, World,
     clone::LIMIT_RANGES_MAX,
-    object::{LimitRange, ObjectId},
+    object::{LimitRange, ObjectId, Which},
     pager::{index_of, to_flags},
     slots::Slot,
     thread::Caller,
@@ -140,8 +140,7 @@ impl Server {
         if self.is_durable(object, range.from, range.to) {
             return Ok((0, 0));
         }
-        let base = object.base();
-        let goal = self.sync_begin(world, base, range.from, range.to);
+        let goal = self.flush_begin(world, range.id, range.from, range.to);
         self.finish_durable(caller, goal, (0, 0))
     }
 
@@ -160,6 +159,7 @@ impl Server {
         }
         let range = self.range(world, caller, page, pages, Rights::OWNER)?;
         Self::bounded(range)?;
+        self.enough_heap(world)?;
         let object = self.objects.get(range.id);
         let first = object.page_of(range.from);
         let change = LimitRange {
@@ -193,36 +193,22 @@ impl Server {
     /// Gives resident pages other limits.
     fn limit_resident<W: World>(&mut self, world: &mut W, range: Range, limits: Rights) {
         let mut reduced = false;
+        let mut from = range.from;
         let object = self.objects.get(range.id);
-        let mut next = object.slots.next_with_leaf(slot_of(range.from) - object.first_slot());
-        while let Some(slot) = next {
-            let start = (object.first_slot() + slot) * abi::address::SLOT;
-            let Some(state) = object.slots.get(slot).filter(|_| start < range.to) else {
-                break;
+        while let Some(place) = object.next_page(Which::Resident, from, range.to) {
+            from = place.address + PAGE;
+            let Some(entry) = world.leaf_get(place.leaf, place.index) else {
+                continue;
             };
-            let mut index = range.from.saturating_sub(start).div_ceil(PAGE) as usize;
-            while let (Some(found), Some(leaf)) = (state.resident.next(index), state.leaf()) {
-                index = found + 1;
-                if start + found as u64 * PAGE >= range.to {
-                    break;
-                }
-                let Some(entry) = world.leaf_get(leaf, found) else {
-                    continue;
-                };
-                // The first write decides again what it takes to write.
-                let changed = PageEntry::new(entry.frame, limits);
-                world.leaf_set(
-                    leaf,
-                    found,
-                    Some(if limits.contains(Rights::W) {
-                        changed.withheld()
-                    } else {
-                        changed
-                    }),
-                );
-                reduced = true;
-            }
-            next = object.slots.next_with_leaf(slot + 1);
+            // The first write decides again what it takes to write.
+            let changed = PageEntry::new(entry.frame, limits);
+            let changed = if limits.contains(Rights::W) {
+                changed.withheld()
+            } else {
+                changed
+            };
+            world.leaf_set(place.leaf, place.index, Some(changed));
+            reduced = true;
         }
         if reduced {
             world.flush_everything();

@@ -191,7 +191,7 @@ impl Rig {
 
     /// Lets the disk come to rest.
     pub fn settle(&mut self) {
-        while self.world.step_disk() {
+        while self.world.step_disk() || self.server.is_unfinished() {
             self.server.handle(&mut self.world, Event::Poll);
         }
     }

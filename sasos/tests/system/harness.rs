@@ -286,7 +286,7 @@ impl System {
     /// Lets everything that is under way come to rest.
     pub fn quiesce(&mut self) {
         for _ in 0..RETRIES {
-            if !self.step() && self.server.store.is_idle() {
+            if !self.step() && self.server.store.is_idle() && !self.server.is_unfinished() {
                 return;
             }
         }
