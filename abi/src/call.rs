@@ -127,7 +127,7 @@ syscalls! {
         "Leaves the exception handler: RESUME_RETRY, RESUME_AT address or RESUME_END.";
 
     56 SemCreate sem_create(address, value) -> "", ""; "RW";
-        "Makes a semaphore named by the address.";
+        "Makes a semaphore named by the address. A task may have made 1,024 that still are; another one is LimitReached.";
     57 SemDelete sem_delete(address) -> "", ""; "RWXD";
         "Deletes it; waiters get Deleted.";
     58 SemWait sem_wait(address, timeout_ns) -> "", ""; "R";
