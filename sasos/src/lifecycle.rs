@@ -208,12 +208,14 @@ impl Server {
             let mut record = object.record.clone();
             record.pages = pages;
             record.modified_ns = now;
+            cut_entries(&mut record);
             self.put_record(&record)?;
             self.note_row_change(id);
         }
         self.objects.set_pages(id, pages);
         let object = self.objects.get_mut(id);
         object.record.modified_ns = now;
+        cut_entries(&mut object.record);
         object.absent_limits.retain_mut(|range| {
             range.end = range.end.min(pages);
             range.first < range.end
@@ -377,6 +379,14 @@ impl Server {
             from = place.address + PAGE;
             self.store.unreserve(object.base(), object.page_of(place.address));
         }
+    }
+}
+
+/// Takes entry points that the object no longer has out of its record: they must not come back when it grows again.
+fn cut_entries(record: &mut store::ObjectRecord) {
+    let end = record.base + record.pages * PAGE;
+    for pdx in &mut record.pdx {
+        pdx.entries.retain(|&entry| entry < end);
     }
 }
 

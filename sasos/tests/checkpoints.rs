@@ -2,32 +2,16 @@
 
 mod common;
 
-use abi::{Call, Error, address::PAGE, layout::Capability};
-use common::{Actor, Order, Rig, for_each_seed};
+use abi::{Call, Error, address::PAGE};
+use common::{Rig, for_each_seed};
 use kcore::Machine;
 use sasos::{Access, Event, apd::Apd, freeze::PIECE_PAGES};
-
-/// A kept object of so many pages that can be found again with a password.
-fn kept(rig: &mut Rig, actor: Actor, pages: u64, password: u64) -> u64 {
-    let (base, _) = rig.call(actor, Call::ObjCreate, &[pages * PAGE, password]).unwrap();
-    rig.call(actor, Call::KeepObject, &[base]).unwrap();
-    base
-}
-
-/// A task that holds an object's password.
-fn reader(rig: &mut Rig, address: u64, password: u64) -> Actor {
-    let actor = rig.actor(Apd::EMPTY);
-    let (list, _) = rig.call(actor, Call::ObjCreate, &[PAGE, 0]).unwrap();
-    rig.write_clist(actor.space, list, &[Capability { address, password }], Order::Any);
-    rig.call(actor, Call::ApdInsert, &[0, list]).unwrap();
-    actor
-}
 
 #[test]
 fn no_event_of_a_checkpoint_takes_long() {
     let mut rig = Rig::new(1, 40_000, 60_000);
     let actor = rig.actor(Apd::EMPTY);
-    let base = kept(&mut rig, actor, 20_000, 0);
+    let base = rig.kept(actor, 20_000, 0);
     for page in 0..20_000 {
         rig.store(actor.space, base + page * PAGE, page + 1).unwrap();
     }
@@ -52,8 +36,8 @@ fn a_checkpoint_of_many_pages_is_one_moment() {
     for_each_seed(40, |seed| {
         let mut rig = Rig::new(seed, 8000, 16_384);
         let actor = rig.actor(Apd::EMPTY);
-        let first = kept(&mut rig, actor, PAGES / 2, 9);
-        let second = kept(&mut rig, actor, PAGES / 2, 9);
+        let first = rig.kept(actor, PAGES / 2, 9);
+        let second = rig.kept(actor, PAGES / 2, 9);
         let at = |page| {
             if page < PAGES / 2 {
                 first + page * PAGE
@@ -82,7 +66,7 @@ fn a_checkpoint_of_many_pages_is_one_moment() {
         assert!(met > 0, "no write met a checkpoint in the phase of freezing");
         rig.check();
         let (mut rig, _) = rig.crash();
-        let [one, other] = [first, second].map(|base| reader(&mut rig, base, 9));
+        let [one, other] = [first, second].map(|base| rig.holder(base, 9));
         let found: Vec<u64> = (0..PAGES)
             .map(|page| {
                 let actor = if page < PAGES / 2 { one } else { other };
@@ -105,7 +89,7 @@ fn what_is_being_frozen_does_not_change() {
         let mut rig = Rig::new(seed, 8000, 16_384);
         let actor = rig.actor(Apd::EMPTY);
         let pages = 6 * PIECE_PAGES as u64;
-        let base = kept(&mut rig, actor, pages, 9);
+        let base = rig.kept(actor, pages, 9);
         let (scratch, _) = rig.call(actor, Call::ObjCreate, &[pages * PAGE, 0]).unwrap();
         for page in 0..pages {
             rig.store(actor.space, base + page * PAGE, 1 + page).unwrap();
@@ -130,7 +114,7 @@ fn what_is_being_frozen_does_not_change() {
             rig.move_disk();
         }
         let (mut rig, _) = rig.crash();
-        let actor = reader(&mut rig, base, 9);
+        let actor = rig.holder(base, 9);
         for page in 0..pages {
             assert_eq!(rig.load(actor.space, base + page * PAGE), Ok(1 + page));
         }
@@ -143,7 +127,7 @@ fn freezing_stops_nobody_who_does_not_write_kept_pages() {
     let mut rig = Rig::new(3, 8000, 16_384);
     let actor = rig.actor(Apd::EMPTY);
     let pages = 6 * PIECE_PAGES as u64;
-    let base = kept(&mut rig, actor, pages, 0);
+    let base = rig.kept(actor, pages, 0);
     let (own, _) = rig.call(actor, Call::ObjCreate, &[pages * PAGE, 0]).unwrap();
     for page in 0..pages {
         rig.store(actor.space, base + page * PAGE, 1 + page).unwrap();
@@ -172,7 +156,7 @@ fn a_checkpoint_without_heap_loses_nothing() {
     let mut rig = Rig::new(4, 8000, 16_384);
     let actor = rig.actor(Apd::EMPTY);
     let pages = 5 * PIECE_PAGES as u64;
-    let base = kept(&mut rig, actor, pages, 9);
+    let base = rig.kept(actor, pages, 9);
     for page in 0..pages {
         rig.store(actor.space, base + page * PAGE, 1 + page).unwrap();
     }
@@ -189,7 +173,7 @@ fn a_checkpoint_without_heap_loses_nothing() {
     let frames = rig.world.frames_free();
     let (mut rig, _) = rig.crash();
     assert!(frames > 0);
-    let actor = reader(&mut rig, base, 9);
+    let actor = rig.holder(base, 9);
     assert_eq!(rig.load(actor.space, base), Ok(77));
     for page in 1..pages {
         assert_eq!(rig.load(actor.space, base + page * PAGE), Ok(1 + page));
@@ -201,13 +185,13 @@ fn a_checkpoint_without_heap_loses_nothing() {
 fn a_large_flush_is_durable() {
     let mut rig = Rig::new(5, 8000, 16_384);
     let actor = rig.actor(Apd::EMPTY);
-    let base = kept(&mut rig, actor, 500, 9);
+    let base = rig.kept(actor, 500, 9);
     for page in 0..500 {
         rig.store(actor.space, base + page * PAGE, 1 + page).unwrap();
     }
     rig.call(actor, Call::PageFlush, &[base, 500]).unwrap();
     let (mut rig, _) = rig.crash();
-    let actor = reader(&mut rig, base, 9);
+    let actor = rig.holder(base, 9);
     for page in 0..500 {
         assert_eq!(rig.load(actor.space, base + page * PAGE), Ok(1 + page));
     }

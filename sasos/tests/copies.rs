@@ -8,14 +8,11 @@ use sasos::{Access, apd::Apd, copy::PIECE_PAGES};
 
 /// A kept object of so many pages, each with its number, none of them in memory.
 fn stored(rig: &mut Rig, actor: Actor, pages: u64) -> u64 {
-    let (base, _) = rig.call(actor, Call::ObjCreate, &[pages * PAGE, 0]).unwrap();
-    rig.call(actor, Call::KeepObject, &[base]).unwrap();
+    let base = rig.kept(actor, pages, 0);
     for page in 0..pages {
         rig.store(actor.space, base + page * PAGE, page + 1).unwrap();
     }
-    rig.checkpoint().unwrap();
-    rig.settle();
-    while rig.server.reclaim(&mut rig.world) > 0 {}
+    rig.put_away();
     base
 }
 
@@ -118,8 +115,7 @@ fn a_source_may_be_larger_than_memory() {
     let mut rig = Rig::new(5, 420, 20_000);
     let actor = rig.actor(Apd::EMPTY);
     let source = stored(&mut rig, actor, 900);
-    let (target, _) = rig.call(actor, Call::ObjCreate, &[900 * PAGE, 0]).unwrap();
-    rig.call(actor, Call::KeepObject, &[target]).unwrap();
+    let target = rig.kept(actor, 900, 0);
     for first in [0, 150, 300, 450, 600, 750] {
         rig.call(
             actor,
@@ -160,9 +156,7 @@ fn zeroes_take_the_place_of_what_was_there() {
     rig.store(actor.space, target + PAGE, 5).unwrap();
     assert_eq!(rig.load(actor.space, target + 2 * PAGE), Ok(0));
     rig.check();
-    rig.checkpoint().unwrap();
-    rig.settle();
-    while rig.server.reclaim(&mut rig.world) > 0 {}
+    rig.put_away();
     for (page, expected) in [(0, 0), (1, 5), (2, 0), (70, 99), (99, 0)] {
         assert_eq!(rig.load(actor.space, target + page * PAGE), Ok(expected), "page {page}");
     }

@@ -273,6 +273,31 @@ impl Rig {
         }
     }
 
+    /// A kept object with a password that was asked for (0: any).
+    pub fn kept(&mut self, actor: Actor, pages: u64, password: u64) -> u64 {
+        let (base, _) = self
+            .call(actor, Call::ObjCreate, &[pages * PAGE, password])
+            .expect("an object");
+        self.call(actor, Call::KeepObject, &[base]).expect("it is kept");
+        base
+    }
+
+    /// A task that holds the password of an object, such as after a crash.
+    pub fn holder(&mut self, address: u64, password: u64) -> Actor {
+        let actor = self.actor(Apd::EMPTY);
+        let (list, _) = self.call(actor, Call::ObjCreate, &[PAGE, 0]).expect("an object");
+        self.write_clist(actor.space, list, &[Capability { address, password }], Order::Any);
+        self.call(actor, Call::ApdInsert, &[0, list]).expect("a Clist");
+        actor
+    }
+
+    /// Brings everything to the disk and takes it out of memory.
+    pub fn put_away(&mut self) {
+        self.checkpoint().expect("a checkpoint");
+        self.settle();
+        while self.server.reclaim(&mut self.world) > 0 {}
+    }
+
     // ---- invariants -------------------------------------------------------------------------------
 
     /// Compares what the server believes with what the page tables say.
