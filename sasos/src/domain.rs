@@ -159,6 +159,8 @@ pub struct Domains {
     table: Vec<Box<Domain>>,
     next_serial: u64,
     live: u64,
+    /// Objects, by base and serial number, that domains lost and are still being unlinked.
+    pub(crate) unlinking: Vec<(u64, u64)>,
 }
 
 impl Default for Domains {
@@ -167,6 +169,7 @@ impl Default for Domains {
             table: Vec::new(),
             next_serial: 1,
             live: 0,
+            unlinking: Vec::new(),
         }
     }
 }
@@ -296,6 +299,7 @@ impl Server {
         self.domains.live -= 1;
         // The space goes as a whole: nothing needs to be unlinked one by one.
         self.drain_cache(world, space, Links::GoWithTheSpace);
+        self.unlinking_ends(space);
         world.space_destroy(space);
     }
 
@@ -331,53 +335,6 @@ impl Server {
             world.portal_forget();
         }
         unlinked
-    }
-
-    /// Takes an object away from every domain that has it, at once. Who still has a right finds it again.
-    pub fn withdraw<W: World>(&mut self, world: &mut W, id: ObjectId) {
-        let mut holders = core::mem::take(&mut self.objects.get_mut(id).holders);
-        for space in holders.drain(..) {
-            if self.uncache(world, space, id) {
-                world.flush_space(space);
-            }
-        }
-        self.objects.get_mut(id).holders = holders;
-    }
-
-    /// Takes an object away from one domain.
-    pub fn withdraw_from<W: World>(&mut self, world: &mut W, space: SpaceId, id: ObjectId) {
-        if self.uncache(world, space, id) {
-            world.flush_space(space);
-        }
-        forget_holder(&mut self.objects.get_mut(id).holders, space);
-    }
-
-    /// Drops a cache entry and unlinks what it stands for; tells whether the space must be flushed.
-    fn uncache<W: World>(&mut self, world: &mut W, space: SpaceId, id: ObjectId) -> bool {
-        let Some(domain) = self.domains.get_mut(space) else {
-            return false;
-        };
-        let Some(cached) = domain.cache.remove(id) else {
-            return false;
-        };
-        domain.linked_slot = u64::MAX;
-        if cached.rights.contains(Rights::P) {
-            world.portal_forget();
-        }
-        self.unlink_slots(world, space, id, 0)
-    }
-
-    /// Unlinks the slots of an object from number `from` on; tells whether there were any.
-    pub(crate) fn unlink_slots<W: World>(&mut self, world: &mut W, space: SpaceId, id: ObjectId, from: u64) -> bool {
-        let object = self.objects.get(id);
-        let mut from = from;
-        let mut any = false;
-        while let Some(number) = object.slots.next_with_leaf(from) {
-            world.unlink(space, object.first_slot() + number);
-            any = true;
-            from = number + 1;
-        }
-        any
     }
 
     /// Enters rights into a domain's cache.
