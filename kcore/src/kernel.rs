@@ -6,6 +6,7 @@
 mod machine;
 
 use alloc::{collections::BTreeSet, vec, vec::Vec};
+use core::mem::offset_of;
 
 use crate::{
     Hardware, SpaceId, ThreadId,
@@ -67,6 +68,9 @@ pub struct Crossing {
 }
 
 impl<H: Hardware> Kernel<H> {
+    /// Offset of the space whose root is loaded, for the fast path in assembly.
+    pub const LOADED_SPACE: usize = offset_of!(Self, processor) + offset_of!(Processor, space);
+
     /// A kernel over these ranges of memory.
     pub fn new(hardware: H, ranges: &[Range]) -> Self {
         let spaces = Spaces::new(hardware.tags());

@@ -5,20 +5,18 @@
 //! [`leave`], which takes whoever is to run next. Nothing ever waits on the kernel stack.
 
 use abi::layout::{EXCEPTION_ARITHMETIC, EXCEPTION_ILLEGAL};
-use kcore::{
-    kernel::Crossing,
-    thread::{Context, Operation, Resumed},
-};
+use kcore::thread::{Context, Operation, Resumed};
 use sasos::{Access, Event, Outcome};
 
 use crate::{
-    arch::{self, Results, Target},
+    arch::{self, Results},
     log,
+    mem::lock::Guard,
     system::{SYSTEM, System},
 };
 
-/// A system call that is not over the fast path.
-pub extern "C" fn system_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
+/// The call that only tells who calls, where the server answers that without looking.
+pub extern "C" fn identity_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
     let mut system = SYSTEM.enter();
     let System {
         platform, supervisor, ..
@@ -32,9 +30,34 @@ pub extern "C" fn system_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u
     general_call(a0, a1, a2, a3, a4, a5, number)
 }
 
+/// The call that sleeps, suspends, or yields: that last the kernel does by itself.
+pub extern "C" fn sleep_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
+    if a0 | a1 == 0 {
+        let system = SYSTEM.enter();
+        if system.supervisor.yields(number, a0, a1) {
+            yield_call(system)
+        }
+    }
+    general_call(a0, a1, a2, a3, a4, a5, number)
+}
+
+/// The calling thread goes behind the others of its priority.
+fn yield_call(mut system: Guard<'_, System>) -> ! {
+    let (rip, rsp) = arch::caller();
+    let context = system.context();
+    context.reset(rip, rsp);
+    context.set_results(0, 0, 0);
+    system.platform.kernel.yield_current();
+    let next = system.next();
+    drop(system);
+    match next {
+        Some(context) => arch::resume(context),
+        None => leave(),
+    }
+}
+
 /// A system call that may change, wait for or end anything.
-#[inline(never)]
-extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
+pub extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
     let mut system = SYSTEM.enter();
     let System {
         platform, supervisor, ..
@@ -79,52 +102,50 @@ extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64,
     leave()
 }
 
-/// A protected call over a remembered way.
-pub extern "C" fn portal_call(entry: u64, pd: u64) -> Target {
-    let (rip, rsp) = arch::caller();
-    let mut system = SYSTEM.enter();
-    let kernel = &mut system.platform.kernel;
-    cross(kernel.portal_call(entry, pd, rip, rsp))
-}
-
-/// The return from one.
-pub extern "C" fn portal_return() -> Target {
-    let mut system = SYSTEM.enter();
-    let kernel = &mut system.platform.kernel;
-    cross(kernel.portal_return())
-}
-
-#[inline(always)]
-fn cross(to: Option<Crossing>) -> Target {
-    match to {
-        Some(to) => {
-            arch::load(to.load);
-            Target {
-                rip: to.rip,
-                rsp: to.rsp,
-            }
-        }
-        None => Target { rip: 0, rsp: 0 },
-    }
-}
-
 /// An exception or interrupt of user code. `context` is where its registers stand: in the running
 /// thread's place in the table, through which alone they are reached here. Gives the registers to go on with.
 pub extern "C" fn trap(context: *const Context) -> *const Context {
     let mut system = SYSTEM.enter();
+    let System {
+        platform, supervisor, ..
+    } = &mut *system;
+    if let Some(thread) = platform.kernel.current_thread()
+        && thread.context.vector == VECTOR_PAGE_FAULT
+    {
+        let (thread, error) = (thread.id, thread.context.error);
+        // Nothing that it does concerns who runs.
+        if supervisor.touch_further(platform, thread, arch::fault_address(), access_of(error)) {
+            return context;
+        }
+    }
+    drop(system);
+    general_trap(context)
+}
+
+/// The vector of page faults.
+const VECTOR_PAGE_FAULT: u64 = 14;
+
+/// What a page fault's error code says.
+const fn access_of(error: u64) -> Access {
+    match error {
+        _ if error & 16 != 0 => Access::Execute,
+        _ if error & 2 != 0 => Access::Write,
+        _ => Access::Read,
+    }
+}
+
+/// An exception or interrupt that may change, wait for or end anything.
+#[inline(never)]
+extern "C" fn general_trap(context: *const Context) -> *const Context {
+    let mut system = SYSTEM.enter();
     let thread = &system.platform.kernel.threads.table[system.current() as usize];
     let (thread, vector, error) = (thread.id, thread.context.vector, thread.context.error);
     match vector {
-        14 => {
-            let access = match error {
-                _ if error & 16 != 0 => Access::Execute,
-                _ if error & 2 != 0 => Access::Write,
-                _ => Access::Read,
-            };
+        VECTOR_PAGE_FAULT => {
             let event = Event::Fault {
                 thread,
                 address: arch::fault_address(),
-                access,
+                access: access_of(error),
             };
             let System {
                 platform, supervisor, ..

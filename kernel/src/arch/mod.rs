@@ -26,7 +26,7 @@ pub use x86_64::{
     // User code.
     processor::{caller, random_word, set_thread, set_value2},
     start::{BootInformation, Memory},
-    syscall::{Results, Target},
+    syscall::Results,
     traps::{fault_address, go_on as resume},
     vector::Vectors,
 };

@@ -2,7 +2,7 @@
 
 use core::{
     cell::UnsafeCell,
-    mem::MaybeUninit,
+    mem::{MaybeUninit, offset_of},
     ops::{Deref, DerefMut},
     sync::atomic::{
         AtomicBool,
@@ -24,6 +24,11 @@ unsafe impl<T: Send> Sync for Lock<T> {}
 pub struct Guard<'a, T>(&'a Lock<T>);
 
 impl<T> Lock<T> {
+    /// Offset of the byte that is 1 while somebody is inside, for the fast paths in assembly.
+    pub const TAKEN: usize = offset_of!(Self, taken);
+    /// Offset of the value.
+    pub const VALUE: usize = offset_of!(Self, value);
+
     /// A lock without its value; taken, so that nobody can enter before [`Lock::fill`].
     pub const fn empty() -> Self {
         Self {

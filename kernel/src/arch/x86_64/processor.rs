@@ -47,6 +47,9 @@ pub const VALUE2: usize = offset_of!(PerProcessor, value2);
 /// Offset of [`PerProcessor::user_rip`].
 pub const USER_RIP: usize = offset_of!(PerProcessor, user_rip);
 
+/// Offset of the end of the running thread's context, where user code's faults are pushed.
+pub const THREAD_END: usize = offset_of!(PerProcessor, tss) + offset_of!(Tss, rsp0);
+
 /// A value that only its processor touches, with interrupts off.
 struct Own<T>(UnsafeCell<T>);
 
