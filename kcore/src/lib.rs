@@ -5,6 +5,7 @@
 //!   which serve one slot everywhere.
 //! * [`thread`]: registers, portal frames and states; [`wait`]: what parked threads wait for;
 //!   [`scheduler`]: who runs next; [`portal`]: remembered ways into protected procedures.
+//! * [`smp`]: how several processors take turns and ask things of one another.
 //! * [`machine`]: the contract with the server above; [`hardware`]: the contract with what is below.
 //! * [`kernel`]: all of it put together.
 //!
@@ -27,6 +28,7 @@ pub mod kernel;
 pub mod paging;
 pub mod portal;
 pub mod scheduler;
+pub mod smp;
 pub mod space;
 pub mod thread;
 pub mod wait;

@@ -35,7 +35,7 @@ use crate::{
 
 /// Where the boot code comes to Rust; `information` is the physical address of what the loader tells.
 extern "C" fn kernel_start(information: u64) -> ! {
-    let protections = arch::initialise_processor();
+    let protections = arch::initialise_processor(0);
     let information = BootInformation::read(information).expect("the loader gives PVH start information");
     let memory = Division::of(&information);
     arch::initialise_interrupts();
@@ -55,6 +55,7 @@ extern "C" fn kernel_start(information: u64) -> ! {
         ticks_per_us: arch::ticks_per_us(),
         ..BootReport::default()
     };
+    let processors = information.processors;
     let mut resources = Resources::new(memory.device_pages, information);
     let seed = seed(&mut resources);
     let pc = Pc::new(seed, boot, memory.fixed_frames);
@@ -75,10 +76,22 @@ extern "C" fn kernel_start(information: u64) -> ! {
     if let Err(error) = server.start(&mut platform) {
         give_up(&alloc::format!("the first program does not start: {error}"));
     }
+    let running = arch::start_processors(&processors, |id| log!("processor {id} does not start"));
+    if processors.unused > 0 {
+        log!("{} processors are not used", processors.unused);
+    }
+    platform.kernel.set_processors(running);
+    platform.kernel.hardware.boot_mut().processors = u64::from(running.count_ones());
     platform.kernel.hardware.boot_mut().boot_ns = arch::now_ns();
-    log!("first program after {} us", arch::now_ns() / 1000);
+    log!(
+        "first program after {} us on {} processors",
+        arch::now_ns() / 1000,
+        running.count_ones()
+    );
     arch::enable_serial();
-    SYSTEM.fill(System::new(platform, server, vectors));
+    let mut system = System::new(platform, server, vectors);
+    system.poll_when_due();
+    SYSTEM.fill(system);
     event::leave()
 }
 
@@ -111,6 +124,7 @@ fn give_up(why: &str) -> ! {
 
 #[panic_handler]
 fn panic(information: &core::panic::PanicInfo<'_>) -> ! {
+    arch::halt_others();
     log!("panic: {information}");
     arch::exit(EXIT_PANIC)
 }

@@ -2,7 +2,10 @@
 
 use abi::address::PAGE;
 
-use super::direct::physical_bytes;
+use super::{
+    acpi::{self, Processors},
+    direct::physical_bytes,
+};
 
 /// A range of physical memory in bytes: start, end.
 pub type Memory = (u64, u64);
@@ -15,6 +18,8 @@ pub struct BootInformation {
     pub memory_count: usize,
     /// Words on the command line.
     pub command_line: &'static str,
+    /// The processors that the firmware tells of.
+    pub processors: Processors,
 }
 
 const MAGIC: u32 = 0x336e_c578;
@@ -42,6 +47,7 @@ impl BootInformation {
             memory: [(0, 0); 8],
             memory_count: 0,
             command_line: "",
+            processors: acpi::processors(word64(info, 32)),
         };
         if command_line != 0 {
             let bytes = physical_bytes(command_line, 1024)?;
