@@ -74,6 +74,8 @@ pub struct RunQueues {
     queues: [List; PRIORITIES],
     /// Bit p is set while queue p has members.
     occupied: u32,
+    /// Members of all queues.
+    count: u32,
 }
 
 impl Default for RunQueues {
@@ -81,6 +83,7 @@ impl Default for RunQueues {
         Self {
             queues: [List::EMPTY; PRIORITIES],
             occupied: 0,
+            count: 0,
         }
     }
 }
@@ -92,12 +95,14 @@ impl RunQueues {
         let priority = usize::from(priority) % PRIORITIES;
         self.queues[priority].push_back(links, thread);
         self.occupied |= 1 << priority;
+        self.count += 1;
     }
 
     /// Removes a thread that waits in its priority's queue.
     pub fn remove(&mut self, links: &mut [Link], thread: u32, priority: u8) {
         let priority = usize::from(priority) % PRIORITIES;
         self.queues[priority].remove(links, thread);
+        self.count -= 1;
         if self.queues[priority].head == NONE {
             self.occupied &= !(1 << priority);
         }
@@ -110,6 +115,25 @@ impl RunQueues {
         let thread = self.queues[usize::from(priority)].head;
         self.remove(links, thread, priority);
         Some(thread)
+    }
+
+    /// Threads that wait.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// The first thread in order that `fits`, with its priority.
+    pub fn find(&self, links: &[Link], fits: impl Fn(u32) -> bool) -> Option<(u32, u8)> {
+        for priority in (0..PRIORITIES).rev() {
+            let mut thread = self.queues[priority].head;
+            while thread != NONE {
+                if fits(thread) {
+                    return Some((thread, priority as u8));
+                }
+                thread = links[thread as usize].next;
+            }
+        }
+        None
     }
 
     /// The highest priority that has a thread waiting.

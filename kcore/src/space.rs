@@ -80,6 +80,8 @@ pub struct Spaces {
     base: usize,
     free: Vec<u32>,
     tags: Tags,
+    /// Whether translations may be kept over loads of another root.
+    keeps: bool,
 }
 
 /// Where a slot's entry stands: indices into the three upper levels.
@@ -101,13 +103,21 @@ impl Spaces {
             slots: Vec::new(),
             base: 0,
             free: Vec::new(),
+            keeps: tags == Tags::Present,
             tags,
         }
     }
 
+    /// From now on each load of a root forgets. What is remembered under a tag is told for all processors
+    /// at once, which is too little where there are several.
+    pub fn keep_nothing(&mut self) {
+        self.forget_all();
+        self.keeps = false;
+    }
+
     /// The root of this space was loaded, so all that is remembered under its tag is true.
     pub fn loaded(&mut self, id: SpaceId) {
-        if self.tags == Tags::Present {
+        if self.keeps {
             self.get_mut(id).load |= KEEP_TRANSLATIONS;
         }
     }
@@ -119,7 +129,7 @@ impl Spaces {
 
     /// Something was taken from a leaf, which any space may hold.
     pub fn forget_all(&mut self) {
-        if self.tags == Tags::Present {
+        if self.keeps {
             for space in &mut self.slots {
                 space.load &= !KEEP_TRANSLATIONS;
             }

@@ -5,7 +5,10 @@
 //! [`leave`], which takes whoever is to run next. Nothing ever waits on the kernel stack.
 
 use abi::layout::{EXCEPTION_ARITHMETIC, EXCEPTION_ILLEGAL};
-use kcore::thread::{Context, Operation, Resumed};
+use kcore::{
+    smp::HandedOver,
+    thread::{Context, Operation, Resumed},
+};
 use sasos::{Access, Event, Outcome};
 
 use crate::{
@@ -17,7 +20,9 @@ use crate::{
 
 /// The call that only tells who calls, where the server answers that without looking.
 pub extern "C" fn identity_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
-    let mut system = SYSTEM.enter();
+    let Some(mut system) = SYSTEM.enter_unless_stopped() else {
+        hand_over([a0, a1, a2, a3, a4, a5], number)
+    };
     let System {
         platform, supervisor, ..
     } = &mut *system;
@@ -32,11 +37,11 @@ pub extern "C" fn identity_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5:
 
 /// The call that sleeps, suspends, or yields: that last the kernel does by itself.
 pub extern "C" fn sleep_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
-    if a0 | a1 == 0 {
-        let system = SYSTEM.enter();
-        if system.supervisor.yields(number, a0, a1) {
-            yield_call(system)
-        }
+    if a0 | a1 == 0
+        && let Some(system) = SYSTEM.enter_unless_stopped()
+        && system.supervisor.yields(number, a0, a1)
+    {
+        yield_call(system)
     }
     general_call(a0, a1, a2, a3, a4, a5, number)
 }
@@ -48,26 +53,22 @@ fn yield_call(mut system: Guard<'_, System>) -> ! {
     context.reset(rip, rsp);
     context.set_results(0, 0, 0);
     system.platform.kernel.yield_current();
-    let next = system.next();
-    drop(system);
-    match next {
-        Some(context) => arch::resume(context),
-        None => leave(),
-    }
+    leave_from(system)
 }
 
 /// A system call that may change, wait for or end anything.
 pub extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
-    let mut system = SYSTEM.enter();
+    let arguments = [a0, a1, a2, a3, a4, a5];
+    let Some(mut system) = SYSTEM.enter_unless_stopped() else {
+        hand_over(arguments, number)
+    };
     let System {
         platform, supervisor, ..
     } = &mut *system;
     let Some(thread) = platform.kernel.current_thread() else {
-        drop(system);
-        leave()
+        leave_from(system)
     };
     (thread.context.rip, thread.context.rsp) = arch::caller();
-    let arguments = [a0, a1, a2, a3, a4, a5];
     let event = Event::Call {
         thread: thread.id,
         number,
@@ -98,28 +99,40 @@ pub extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: 
     if system.platform.kernel.should_preempt() {
         system.platform.kernel.yield_current();
     }
-    drop(system);
+    leave_from(system)
+}
+
+/// Another processor wants the thread of this call, which waits for its turn: gives it up, with the call to be done
+/// when it runs again.
+#[cold]
+fn hand_over(arguments: [u64; 6], number: u64) -> ! {
+    let (rip, rsp) = arch::caller();
+    arch::hand_over(Some(HandedOver {
+        rip,
+        rsp,
+        operation: Operation { number, arguments },
+    }));
     leave()
 }
 
 /// An exception or interrupt of user code. `context` is where its registers stand: in the running
 /// thread's place in the table, through which alone they are reached here. Gives the registers to go on with.
-pub extern "C" fn trap(context: *const Context) -> *const Context {
-    let mut system = SYSTEM.enter();
-    let System {
-        platform, supervisor, ..
-    } = &mut *system;
-    if let Some(thread) = platform.kernel.current_thread()
-        && thread.context.vector == VECTOR_PAGE_FAULT
+pub extern "C" fn trap(context: *const Context, vector: u64) -> *const Context {
+    if vector == VECTOR_PAGE_FAULT
+        && let Some(mut system) = SYSTEM.enter_unless_stopped()
     {
-        let (thread, error) = (thread.id, thread.context.error);
-        // Nothing that it does concerns who runs.
-        if supervisor.touch_further(platform, thread, arch::fault_address(), access_of(error)) {
-            return context;
+        let System {
+            platform, supervisor, ..
+        } = &mut *system;
+        if let Some(thread) = platform.kernel.current_thread() {
+            let (thread, error) = (thread.id, thread.context.error);
+            // Nothing that it does concerns who runs.
+            if supervisor.touch_further(platform, thread, arch::fault_address(), access_of(error)) {
+                return context;
+            }
         }
     }
-    drop(system);
-    general_trap(context)
+    general_trap(context, vector)
 }
 
 /// The vector of page faults.
@@ -136,57 +149,21 @@ const fn access_of(error: u64) -> Access {
 
 /// An exception or interrupt that may change, wait for or end anything.
 #[inline(never)]
-extern "C" fn general_trap(context: *const Context) -> *const Context {
-    let mut system = SYSTEM.enter();
-    let thread = &system.platform.kernel.threads.table[system.current() as usize];
-    let (thread, vector, error) = (thread.id, thread.context.vector, thread.context.error);
-    match vector {
-        VECTOR_PAGE_FAULT => {
-            let event = Event::Fault {
-                thread,
-                address: arch::fault_address(),
-                access: access_of(error),
-            };
-            let System {
-                platform, supervisor, ..
-            } = &mut *system;
-            let outcome = supervisor.handle(platform, event);
-            if outcome == Outcome::Resume && platform.kernel.stays() {
-                return context;
-            }
-            system.settle(outcome, None);
+extern "C" fn general_trap(context: *const Context, vector: u64) -> *const Context {
+    if vector == u64::from(arch::VECTOR_ATTENTION) && !arch::attend() {
+        return context;
+    }
+    let mut system = SYSTEM.enter_unless_stopped().unwrap_or_else(|| {
+        // Another processor wants the thread. It will do again what brought it here.
+        arch::hand_over(None);
+        SYSTEM.enter()
+    });
+    if vector >= 32 {
+        if let Some(interrupt) = arch::accept(vector) {
+            system.interrupt(interrupt);
         }
-        7 => {
-            let index = system.current();
-            let System { platform, vectors, .. } = &mut *system;
-            let thread = &mut platform.kernel.threads.table[index as usize];
-            vectors.load(index, thread.vector_live != 0);
-            thread.vector_live = 1;
-            return context;
-        }
-        0..32 => {
-            let kind = match vector {
-                0 | 4 | 16 | 19 => EXCEPTION_ARITHMETIC,
-                _ => EXCEPTION_ILLEGAL,
-            };
-            let System {
-                platform, supervisor, ..
-            } = &mut *system;
-            let outcome = supervisor.handle(
-                platform,
-                Event::Exception {
-                    thread,
-                    kind,
-                    address: 0,
-                },
-            );
-            system.settle(outcome, None);
-        }
-        _ => {
-            if let Some(interrupt) = arch::accept(vector) {
-                system.interrupt(interrupt);
-            }
-        }
+    } else if system.platform.kernel.current().is_some() && system.exception(vector) == Outcome::Resume {
+        return context;
     }
     if system.platform.kernel.should_preempt() {
         system.platform.kernel.yield_current();
@@ -194,8 +171,46 @@ extern "C" fn general_trap(context: *const Context) -> *const Context {
     if let Some(next) = system.next() {
         return next;
     }
-    drop(system);
-    leave()
+    leave_from(system)
+}
+
+impl System {
+    /// An exception of the running thread. Answers to go on ([`Outcome::Resume`]) if nothing else has changed.
+    #[inline(always)]
+    fn exception(&mut self, vector: u64) -> Outcome {
+        let index = self.current();
+        let thread = &mut self.platform.kernel.threads.table[index as usize];
+        let (id, error) = (thread.id, thread.context.error);
+        let event = match vector {
+            VECTOR_PAGE_FAULT => Event::Fault {
+                thread: id,
+                address: arch::fault_address(),
+                access: access_of(error),
+            },
+            7 => {
+                let here = self.platform.kernel.here();
+                let thread = &mut self.platform.kernel.threads.table[index as usize];
+                self.vectors.load(here, index, thread.vector_live != 0);
+                thread.vector_live = 1;
+                thread.vector_on = here;
+                return Outcome::Resume;
+            }
+            _ => Event::Exception {
+                thread: id,
+                kind: match vector {
+                    0 | 4 | 16 | 19 => EXCEPTION_ARITHMETIC,
+                    _ => EXCEPTION_ILLEGAL,
+                },
+                address: 0,
+            },
+        };
+        let outcome = self.supervisor.handle(&mut self.platform, event);
+        if vector == VECTOR_PAGE_FAULT && outcome == Outcome::Resume && self.platform.kernel.stays() {
+            return Outcome::Resume;
+        }
+        self.settle(outcome, None);
+        Outcome::Gone
+    }
 }
 
 /// An exception or interrupt of the kernel: interrupts while it is idle, nothing else.
@@ -209,6 +224,11 @@ pub extern "C" fn trap_in_kernel(context: &Context) {
         arch::fault_address(),
         context.rsp
     );
+    if context.vector == u64::from(arch::VECTOR_ATTENTION) {
+        // It was idle and looks for a thread as soon as this is done.
+        arch::attend();
+        return;
+    }
     let mut system = SYSTEM.enter();
     if let Some(interrupt) = arch::accept(context.vector) {
         system.interrupt(interrupt);
@@ -218,14 +238,20 @@ pub extern "C" fn trap_in_kernel(context: &Context) {
 /// A double fault or machine check: the frame that the processor pushed (a double fault's begins with its error
 /// code, which is zero).
 pub extern "C" fn fatal(frame: &[u64; 5]) -> ! {
+    arch::halt_others();
     log!("panic: double fault or machine check; on its stack: {frame:#x?}");
     arch::exit(abi::host::EXIT_PANIC)
 }
 
 /// Goes on with whoever is to run, or waits for an interrupt until somebody is.
 pub fn leave() -> ! {
+    leave_from(SYSTEM.enter())
+}
+
+/// The same from inside. The lock is kept until the next thread's registers and space are set, so that nobody sees
+/// this processor with the rest of the last one.
+fn leave_from(mut system: Guard<'_, System>) -> ! {
     loop {
-        let mut system = SYSTEM.enter();
         if let Some(context) = system.next() {
             drop(system);
             arch::resume(context)
@@ -237,5 +263,6 @@ pub fn leave() -> ! {
         } else {
             arch::wait_for_interrupt();
         }
+        system = SYSTEM.enter();
     }
 }

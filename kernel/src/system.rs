@@ -13,7 +13,7 @@ use crate::{
     arch::{self, Interrupt, Vectors},
     disk::VirtioDisk,
     log,
-    mem::lock::Lock,
+    mem::lock::{Lock, Shared},
     pc::Pc,
     supervisor::Supervisor,
 };
@@ -91,6 +91,12 @@ pub struct System {
 /// The one system.
 pub static SYSTEM: Lock<System> = Lock::empty();
 
+impl Shared for System {
+    fn change_over(&mut self, processor: u32) {
+        self.platform.kernel.change_over(processor);
+    }
+}
+
 impl System {
     /// The system, ready for its first thread.
     pub fn new(platform: Platform, supervisor: Supervisor, vectors: Vectors) -> Self {
@@ -150,7 +156,10 @@ impl System {
                 if self.platform.kernel.tick() {
                     self.platform.kernel.yield_current();
                 }
-                self.poll_when_due();
+                // One processor looks at the clock for the server.
+                if self.platform.kernel.here() == 0 {
+                    self.poll_when_due();
+                }
             }
             Interrupt::Disk => {
                 if let Some(disk) = &mut self.platform.disk {
@@ -185,7 +194,8 @@ impl System {
         self.supervisor.handle(&mut self.platform, Event::Poll);
     }
 
-    fn poll_when_due(&mut self) {
+    /// Looks at the server's clock, and sees to it that somebody does again.
+    pub fn poll_when_due(&mut self) {
         let now = self.platform.now_ns();
         if now >= self.next_poll_ns {
             self.next_poll_ns = now + POLL_NS;
@@ -199,6 +209,7 @@ impl System {
         loop {
             if let Some(value) = self.platform.kernel.hardware.stop {
                 log!("stop: {value:#x}");
+                arch::halt_others();
                 arch::exit(value);
             }
             let index = self.platform.kernel.schedule()?;
@@ -221,11 +232,20 @@ impl System {
     /// Sets the processor up for a thread.
     fn prepare(&mut self, index: u32) -> *const Context {
         let kernel = &mut self.platform.kernel;
+        let here = kernel.here();
         let table = &kernel.threads.table;
-        self.vectors
-            .before(index, |owner| table[owner as usize].vector_live != 0);
-        let space = table[index as usize].space;
-        arch::set_thread(&table[index as usize].context);
+        let left = self.vectors.before(here, index, |owner| {
+            let owner = &table[owner as usize];
+            owner.vector_live != 0 && owner.vector_on == here
+        });
+        if let Some(owner) = left
+            && table[owner as usize].vector_on == here
+        {
+            kernel.unbind(owner);
+        }
+        let thread = &kernel.threads.table[index as usize];
+        let space = thread.space;
+        arch::set_thread(&thread.context);
         if let Some(load) = kernel.enter_space(space) {
             arch::load(load);
         }
@@ -235,6 +255,10 @@ impl System {
     /// Uses idle time: keeps zeroed frames ready. Tells whether there is more to do.
     pub fn idle(&mut self) -> bool {
         let kernel = &mut self.platform.kernel;
-        (0..8).all(|_| kernel.frames.prepare_one(&mut kernel.hardware, ZEROED_GOAL))
+        let busy = (0..8).all(|_| kernel.frames.prepare_one(&mut kernel.hardware, ZEROED_GOAL));
+        if !busy {
+            kernel.rest();
+        }
+        busy
     }
 }

@@ -3,8 +3,9 @@
 //! In reading order: [`boot`] (32-bit entry to Rust), [`start`] (what the loader tells),
 //! [`direct`] (all memory at one offset), [`paging`], [`processor`] (tables, features),
 //! [`syscall`] and [`traps`] (the two ways in, the one way out), [`portal`] (protected calls), [`interrupts`], [`clock`],
-//! [`vector`] (x87, SSE, AVX), [`ports`].
+//! [`vector`] (x87, SSE, AVX), [`ports`], [`acpi`] and [`smp`] (the other processors).
 
+pub mod acpi;
 pub mod boot;
 pub mod clock;
 pub mod direct;
@@ -13,6 +14,7 @@ pub mod paging;
 pub mod portal;
 pub mod ports;
 pub mod processor;
+pub mod smp;
 pub mod start;
 pub mod syscall;
 pub mod traps;

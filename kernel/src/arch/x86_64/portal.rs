@@ -12,11 +12,15 @@ use abi::Call;
 use kcore::{
     Kernel,
     portal::{Portals, Way},
+    smp::protocol::TAKEN,
     space::{STACKS_MAX, Space, Spaces},
     thread::{Context, PortalFrame, Thread},
 };
 
-use super::{processor::THREAD_END, syscall};
+use super::{
+    processor::{MARK, THREAD_END},
+    syscall,
+};
 use crate::{
     mem::lock::Lock,
     pc::Pc,
@@ -41,6 +45,8 @@ const VECTOR_LIVE: isize = before_end(offset_of!(Thread, vector_live));
 const INTERCEPT: isize = before_end(offset_of!(Thread, intercept_return));
 const FRAMES: isize = before_end(offset_of!(Thread, frames));
 
+const _: () = assert!(TAKEN == 1);
+
 const FRAME_SHIFT: u32 = size_of::<PortalFrame>().trailing_zeros();
 const WAY_SHIFT: u32 = size_of::<Way>().trailing_zeros();
 const _: () = assert!(size_of::<PortalFrame>().is_power_of_two() && size_of::<Way>().is_power_of_two());
@@ -49,10 +55,11 @@ const _: () = assert!(size_of::<PortalFrame>().is_power_of_two() && size_of::<Wa
 #[unsafe(naked)]
 pub unsafe extern "C" fn call() {
     naked_asm!(
-        "mov eax, 1",
-        "xchg byte ptr [rip + {system} + {lock}], al",
-        "test al, al",
-        "jnz 8f",
+        // The turn, if it is free and this processor had it last.
+        "mov eax, gs:[{MARK}]",
+        "lea r15d, [rax + 1]",
+        "lock cmpxchg dword ptr [rip + {system} + {TURN}], r15d",
+        "jne 8f",
         "mov r15, gs:[{THREAD_END}]",
         "cmp dword ptr [r15 + {VECTOR_LIVE}], 0",
         "jne 9f",
@@ -93,7 +100,7 @@ pub unsafe extern "C" fn call() {
         "mov [rip + {system} + {LOADED_SPACE}], ebp",
         "mov rax, [r14 + {LOAD}]",
         "mov cr3, rax",
-        "mov byte ptr [rip + {system} + {lock}], 0",
+        "and dword ptr [rip + {system} + {TURN}], -2",
         "mov rcx, rdi",
         "mov rsp, r11",
         "mov rdi, rsi",
@@ -113,12 +120,13 @@ pub unsafe extern "C" fn call() {
         "swapgs",
         "sysretq",
         "9:",
-        "mov byte ptr [rip + {system} + {lock}], 0",
+        "and dword ptr [rip + {system} + {TURN}], -2",
         "8:",
         "mov eax, {PDX_CALL}",
         "jmp {general}",
         system = sym SYSTEM,
-        lock = const Lock::<System>::TAKEN,
+        MARK = const MARK,
+        TURN = const Lock::<System>::TURN,
         THREAD_END = const THREAD_END,
         VECTOR_LIVE = const VECTOR_LIVE,
         SPACE = const SPACE,
@@ -154,10 +162,11 @@ pub unsafe extern "C" fn call() {
 #[unsafe(naked)]
 pub unsafe extern "C" fn ret() {
     naked_asm!(
-        "mov eax, 1",
-        "xchg byte ptr [rip + {system} + {lock}], al",
-        "test al, al",
-        "jnz 8f",
+        // The turn, if it is free and this processor had it last.
+        "mov eax, gs:[{MARK}]",
+        "lea r15d, [rax + 1]",
+        "lock cmpxchg dword ptr [rip + {system} + {TURN}], r15d",
+        "jne 8f",
         "mov r15, gs:[{THREAD_END}]",
         "mov ebx, [r15 + {SPACE}]",
         "imul r14, rbx, {SPACE_BYTES}",
@@ -188,7 +197,7 @@ pub unsafe extern "C" fn ret() {
         "add r14, [rip + {system} + {SPACES}]",
         "mov rax, [r14 + {LOAD}]",
         "mov cr3, rax",
-        "mov byte ptr [rip + {system} + {lock}], 0",
+        "and dword ptr [rip + {system} + {TURN}], -2",
         "mov rdx, rdi",
         "xor eax, eax",
         "xor ebx, ebx",
@@ -205,12 +214,13 @@ pub unsafe extern "C" fn ret() {
         "swapgs",
         "sysretq",
         "9:",
-        "mov byte ptr [rip + {system} + {lock}], 0",
+        "and dword ptr [rip + {system} + {TURN}], -2",
         "8:",
         "mov eax, {PDX_RETURN}",
         "jmp {general}",
         system = sym SYSTEM,
-        lock = const Lock::<System>::TAKEN,
+        MARK = const MARK,
+        TURN = const Lock::<System>::TURN,
         THREAD_END = const THREAD_END,
         SPACE = const SPACE,
         SPACE_BYTES = const size_of::<Space>(),
