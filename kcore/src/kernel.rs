@@ -198,6 +198,32 @@ impl<H: Hardware> Kernel<H> {
         self.enqueue(index);
     }
 
+    /// [`Kernel::yield_current`] and [`Kernel::schedule`] in one: tells whose turn it is then. `None` if nobody waits
+    /// here who is as urgent: the current thread stays. Counted in instructions (`yield-switch`).
+    #[inline(always)]
+    pub fn rotate(&mut self) -> Option<u32> {
+        let processor = &mut self.processor;
+        let current = processor.current;
+        let priority = self.threads.table.get(current as usize)?.priority;
+        if processor.queues.highest()? < priority {
+            return None;
+        }
+        let now = self.hardware.now_ns();
+        let next = processor.queues.pop(&mut self.links)?;
+        processor.queues.push(&mut self.links, current, priority);
+        processor.current = next;
+        let before = &mut self.threads.table[current as usize];
+        before.time_ns += now.saturating_sub(processor.since_ns);
+        before.state = State::Ready;
+        processor.since_ns = now;
+        // The timer is set already, for the end of a slice that ends no later.
+        let thread = &mut self.threads.table[next as usize];
+        thread.state = State::Running;
+        thread.processor = processor.number;
+        thread.unbegun = false;
+        Some(next)
+    }
+
     /// Whether a waiting thread should run instead of the current one.
     #[inline]
     pub fn should_preempt(&self) -> bool {

@@ -20,40 +20,47 @@ use crate::{
 
 /// The call that only tells who calls, where the server answers that without looking.
 pub extern "C" fn identity_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
-    let Some(mut system) = SYSTEM.enter_unless_stopped() else {
-        hand_over([a0, a1, a2, a3, a4, a5], number)
-    };
-    let System {
-        platform, supervisor, ..
-    } = &mut *system;
-    if let Some(thread) = platform.kernel.current_thread()
-        && let Some(value) = supervisor.immediate(thread.id, number)
-    {
-        return Results { error: 0, value };
+    if let Some(mut system) = SYSTEM.enter_at_once() {
+        let System {
+            platform, supervisor, ..
+        } = &mut *system;
+        if let Some(thread) = platform.kernel.current_thread()
+            && let Some(value) = supervisor.immediate(thread.id, number)
+        {
+            return Results { error: 0, value };
+        }
     }
-    drop(system);
     general_call(a0, a1, a2, a3, a4, a5, number)
 }
 
 /// The call that sleeps, suspends, or yields: that last the kernel does by itself.
 pub extern "C" fn sleep_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
     if a0 | a1 == 0
-        && let Some(system) = SYSTEM.enter_unless_stopped()
+        && let Some(system) = SYSTEM.enter_at_once()
         && system.supervisor.yields(number, a0, a1)
     {
-        yield_call(system)
+        return yield_call(system);
     }
     general_call(a0, a1, a2, a3, a4, a5, number)
 }
 
 /// The calling thread goes behind the others of its priority.
-fn yield_call(mut system: Guard<'_, System>) -> ! {
+#[inline(always)]
+fn yield_call(mut system: Guard<'_, System>) -> Results {
+    let index = system.current();
+    let Some(next) = system.platform.kernel.rotate() else {
+        return Results { error: 0, value: 0 };
+    };
     let (rip, rsp) = arch::caller();
-    let context = system.context();
+    let context = &mut system.platform.kernel.threads.table[index as usize].context;
     context.reset(rip, rsp);
     context.set_results(0, 0, 0);
-    system.platform.kernel.yield_current();
-    leave_from(system)
+    let context = system.run(next);
+    drop(system);
+    match context {
+        Some(context) => arch::resume(context),
+        None => leave(),
+    }
 }
 
 /// A system call that may change, wait for or end anything.
@@ -119,7 +126,7 @@ fn hand_over(arguments: [u64; 6], number: u64) -> ! {
 /// thread's place in the table, through which alone they are reached here. Gives the registers to go on with.
 pub extern "C" fn trap(context: *const Context, vector: u64) -> *const Context {
     if vector == VECTOR_PAGE_FAULT
-        && let Some(mut system) = SYSTEM.enter_unless_stopped()
+        && let Some(mut system) = SYSTEM.enter_at_once()
     {
         let System {
             platform, supervisor, ..

@@ -70,12 +70,20 @@ impl<T: Shared> Lock<T> {
         Guard(self)
     }
 
+    /// Enters if that needs no waiting: nobody is inside and this processor was in last. For the fast paths, which go the
+    /// general way else.
+    #[inline(always)]
+    pub fn enter_at_once(&self) -> Option<Guard<'_, T>> {
+        self.turn.try_again(arch::mark()).then(|| Guard(self))
+    }
+
     /// Enters, unless the holder wants to have the thread that runs here: it must be handed over first
     /// ([`arch::hand_over`]).
     #[inline(always)]
     pub fn enter_unless_stopped(&self) -> Option<Guard<'_, T>> {
         let me = arch::mark();
-        (self.turn.try_again(me) || self.wait(me, STOP)).then_some(Guard(self))
+        // The guard is made only if the lock is entered: dropping one opens it.
+        (self.turn.try_again(me) || self.wait(me, STOP)).then(|| Guard(self))
     }
 
     /// Waits for the turn, doing meanwhile what other processors ask for; gives up if they ask for one of `stops`.
