@@ -199,18 +199,14 @@ impl<H: Hardware> Kernel<H> {
     }
 
     /// [`Kernel::yield_current`] and [`Kernel::schedule`] in one: tells whose turn it is then. `None` if nobody waits
-    /// here who is as urgent: the current thread stays. Counted in instructions (`yield-switch`).
+    /// here with its priority: the current thread stays (nobody more urgent waits while it runs). Counted in instructions (`yield-switch`).
     #[inline(always)]
     pub fn rotate(&mut self) -> Option<u32> {
         let processor = &mut self.processor;
         let current = processor.current;
         let priority = self.threads.table.get(current as usize)?.priority;
-        if processor.queues.highest()? < priority {
-            return None;
-        }
+        let next = processor.queues.rotate(&mut self.links, current, priority)?;
         let now = self.hardware.now_ns();
-        let next = processor.queues.pop(&mut self.links)?;
-        processor.queues.push(&mut self.links, current, priority);
         processor.current = next;
         let before = &mut self.threads.table[current as usize];
         before.time_ns += now.saturating_sub(processor.since_ns);

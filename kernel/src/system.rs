@@ -221,7 +221,7 @@ impl System {
 
     /// The registers of the thread whose turn it is, everything set for them; `None` if it had a call to do again,
     /// which has been done: somebody else may be next.
-    #[inline]
+    #[inline(always)]
     pub fn run(&mut self, index: u32) -> Option<*const Context> {
         let thread = &mut self.platform.kernel.threads.table[index as usize];
         if thread.operation.is_some() {
@@ -248,7 +248,7 @@ impl System {
     }
 
     /// Sets the processor up for a thread.
-    #[inline]
+    #[inline(always)]
     fn prepare(&mut self, index: u32) -> *const Context {
         let kernel = &mut self.platform.kernel;
         let here = kernel.here();
