@@ -2,7 +2,7 @@
 
 use core::sync::atomic::AtomicU64;
 
-use crate::{Frame, frames::PAGE_BYTES, space::Tags};
+use crate::{Frame, ThreadId, frames::PAGE_BYTES, space::Tags, trace::Kind};
 
 /// What kernel logic needs of the machine. The kernel implements it over a direct map of physical
 /// memory; the simulator over a vector.
@@ -53,6 +53,9 @@ pub trait Hardware {
     fn kernel_frames(&self) -> u64;
     /// See [`crate::Machine::stop`].
     fn stop(&mut self, exit: u8);
+    /// Records an event in the trace, where there is one.
+    #[inline(always)]
+    fn trace(&self, _kind: Kind, _thread: ThreadId, _value: u64) {}
     /// See [`crate::Machine::boot_report`].
     fn boot_report(&self) -> abi::layout::BootReport;
 }

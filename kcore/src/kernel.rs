@@ -4,6 +4,7 @@
 //! interrupts off.
 
 mod machine;
+mod report;
 
 use alloc::{collections::BTreeSet, vec, vec::Vec};
 
@@ -14,6 +15,7 @@ use crate::{
     scheduler::{Link, NONE, RunQueues},
     space::Spaces,
     thread::{Operation, PortalFrame, Resumed, State, THREADS_MAX, Thread, Threads},
+    trace::Kind,
     wait::{Key, WaitQueues},
 };
 
@@ -172,6 +174,7 @@ impl<H: Hardware> Kernel<H> {
         let thread = &mut self.threads.table[index as usize];
         thread.operation = operation;
         thread.state = State::Parked(key);
+        self.hardware.trace(Kind::Park, thread.id, key.word());
         if let Key::Stack(space) = key {
             self.spaces.get_mut(SpaceId(space)).stacks_wanted = 1;
         }
@@ -253,7 +256,9 @@ impl<H: Hardware> Kernel<H> {
         processor.current = index;
         processor.since_ns = self.hardware.now_ns();
         let slice_end = processor.since_ns + TIME_SLICE_NS;
-        self.threads.table[index as usize].state = State::Running;
+        let thread = &mut self.threads.table[index as usize];
+        thread.state = State::Running;
+        self.hardware.trace(Kind::Switch, thread.id, u64::from(thread.space.0));
         self.hardware.set_timer(slice_end);
         Some(index)
     }
@@ -298,6 +303,7 @@ impl<H: Hardware> Kernel<H> {
     fn wake_index(&mut self, index: u32, resumed: Resumed) {
         let thread = &self.threads.table[index as usize];
         if matches!(thread.state, State::Parked(_) | State::Suspended) {
+            self.hardware.trace(Kind::Wake, thread.id, resumed as u64);
             self.detach(index);
             self.threads.table[index as usize].resumed = resumed;
             self.enqueue(index);

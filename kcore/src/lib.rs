@@ -5,6 +5,7 @@
 //!   which serve one slot everywhere.
 //! * [`thread`]: registers, portal frames and states; [`wait`]: what parked threads wait for;
 //!   [`scheduler`]: who runs next; [`portal`]: remembered ways into protected procedures.
+//! * [`trace`]: the last events; [`debugger`]: what the kernel tells of itself to whoever debugs it.
 //! * [`machine`]: the contract with the server above; [`hardware`]: the contract with what is below.
 //! * [`kernel`]: all of it put together.
 //!
@@ -21,6 +22,7 @@ pub use abi;
 pub mod hardware;
 pub mod machine;
 
+pub mod debugger;
 mod delegate;
 pub mod frames;
 pub mod kernel;
@@ -29,6 +31,7 @@ pub mod portal;
 pub mod scheduler;
 pub mod space;
 pub mod thread;
+pub mod trace;
 pub mod wait;
 
 pub use frames::Frame;

@@ -11,6 +11,7 @@ use crate::{
     paging::{decode_page, encode_page},
     scheduler::NONE,
     thread::{Context, PortalFrame, Resumed, State},
+    trace::Kind,
     wait::Key,
 };
 
@@ -144,6 +145,7 @@ impl<H: Hardware> Machine for Kernel<H> {
 
     fn thread_destroy(&mut self, thread: ThreadId) {
         if let Some(index) = self.threads.find(thread) {
+            self.hardware.trace(Kind::End, thread, 0);
             self.detach(index);
             self.threads.remove(index);
         }
