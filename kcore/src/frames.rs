@@ -84,7 +84,7 @@ impl Frames {
     }
 
     /// Free frames that are known to be full of zeroes.
-    pub fn zeroed(&self) -> u32 {
+    pub fn zeroed_ready(&self) -> u32 {
         self.zeroed_count
     }
 

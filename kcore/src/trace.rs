@@ -94,6 +94,10 @@ impl Default for Trace {
 
 impl Trace {
     /// A ring without events.
+    #[allow(
+        clippy::large_stack_arrays,
+        reason = "meant for a static, where nothing stands on a stack"
+    )]
     pub const fn new() -> Self {
         Self {
             next: AtomicU64::new(0),

@@ -6,15 +6,18 @@
 
 use abi::layout::{EXCEPTION_ARITHMETIC, EXCEPTION_ILLEGAL};
 use kcore::{
+    ThreadId,
     kernel::Crossing,
     thread::{Context, Operation, Resumed},
+    trace::Kind,
 };
 use sasos::{Access, Event, Outcome};
 
 use crate::{
     arch::{self, Results, Target},
-    log,
+    panic,
     system::{SYSTEM, System},
+    trace,
 };
 
 /// A system call that is not over the fast path.
@@ -41,6 +44,7 @@ extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64,
     };
     (thread.context.rip, thread.context.rsp) = arch::caller();
     let arguments = [a0, a1, a2, a3, a4, a5];
+    trace::record(Kind::Call, thread.id, number);
     let event = Event::Call {
         thread: thread.id,
         number,
@@ -117,9 +121,11 @@ pub extern "C" fn trap(context: *const Context) -> *const Context {
                 _ if error & 2 != 0 => Access::Write,
                 _ => Access::Read,
             };
+            let address = arch::fault_address();
+            trace::record(Kind::Fault, thread, address);
             let event = Event::Fault {
                 thread,
-                address: arch::fault_address(),
+                address,
                 access,
             };
             let System { platform, server, .. } = &mut *system;
@@ -138,6 +144,7 @@ pub extern "C" fn trap(context: *const Context) -> *const Context {
             return context;
         }
         0..32 => {
+            trace::record(Kind::Exception, thread, vector);
             let kind = match vector {
                 0 | 4 | 16 | 19 => EXCEPTION_ARITHMETIC,
                 _ => EXCEPTION_ILLEGAL,
@@ -154,6 +161,7 @@ pub extern "C" fn trap(context: *const Context) -> *const Context {
             system.settle(outcome, None);
         }
         _ => {
+            trace::interrupt(thread, vector);
             if let Some(interrupt) = arch::accept(vector) {
                 system.interrupt(interrupt);
             }
@@ -171,26 +179,36 @@ pub extern "C" fn trap(context: *const Context) -> *const Context {
 
 /// An exception or interrupt of the kernel: interrupts while it is idle, nothing else.
 pub extern "C" fn trap_in_kernel(context: &Context) {
-    assert!(
-        context.vector >= 32,
-        "exception {} in the kernel at {:#x}, error {:#x}, address {:#x}, stack {:#x}",
-        context.vector,
-        context.rip,
-        context.error,
-        arch::fault_address(),
-        context.rsp
-    );
+    if context.vector < 32 {
+        fatal(context);
+    }
+    trace::interrupt(ThreadId(0), context.vector);
     let mut system = SYSTEM.enter();
     if let Some(interrupt) = arch::accept(context.vector) {
         system.interrupt(interrupt);
     }
 }
 
-/// A double fault or machine check: the frame that the processor pushed (a double fault's begins with its error
-/// code, which is zero).
-pub extern "C" fn fatal(frame: &[u64; 5]) -> ! {
-    log!("panic: double fault or machine check; on its stack: {frame:#x?}");
-    arch::exit(abi::host::EXIT_PANIC)
+/// An exception that the kernel does not survive: one of its own, a double fault, a machine check. A double fault is
+/// mostly a kernel stack that ran over its end.
+pub extern "C" fn fatal(context: &Context) -> ! {
+    let what = match context.vector {
+        0 => "division by zero",
+        6 => "invalid instruction",
+        8 => "double fault",
+        13 => "general protection fault",
+        14 => "page fault",
+        18 => "machine check",
+        _ => "exception",
+    };
+    let (vector, rip, error) = (context.vector, context.rip, context.error);
+    let address = arch::fault_address();
+    panic::end(
+        format_args!(
+            "{what} (vector {vector}) in the kernel at {rip:#x}, error {error:#x}, fault address {address:#x}"
+        ),
+        context,
+    )
 }
 
 /// Goes on with whoever is to run, or waits for an interrupt until somebody is.

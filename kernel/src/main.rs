@@ -10,12 +10,15 @@ extern crate alloc;
 
 mod arch;
 mod console;
+mod debugger;
 mod disk;
 mod event;
 mod log;
 mod mem;
+mod panic;
 mod pc;
 mod system;
+mod trace;
 
 use abi::{
     host::{EXIT_PANIC, SCRIPT_WORD},
@@ -106,11 +109,5 @@ fn give_up(why: &str) -> ! {
         }
     }
     log!("{}", line.trim_end());
-    arch::exit(EXIT_PANIC)
-}
-
-#[panic_handler]
-fn panic(information: &core::panic::PanicInfo<'_>) -> ! {
-    log!("panic: {information}");
     arch::exit(EXIT_PANIC)
 }

@@ -6,13 +6,13 @@ use abi::{
     address::PAGE,
     layout::{BootReport, STREAM_CONTROL, STREAM_TERMINAL},
 };
-use kcore::{Frame, Hardware, space::Tags};
+use kcore::{Frame, Hardware, ThreadId, space::Tags, trace::Kind};
 use rand_chacha::{
     ChaCha20Rng,
     rand_core::{Rng, SeedableRng},
 };
 
-use crate::{arch, console::Line, log::Log, mem::heap};
+use crate::{arch, console::Line, log::Log, mem::heap, trace};
 
 /// Base ports of the serial lines.
 const TERMINAL_PORT: u16 = 0x3f8;
@@ -157,6 +157,11 @@ impl Hardware for Pc {
 
     fn stop(&mut self, exit: u8) {
         self.stop = Some(exit);
+    }
+
+    #[inline(always)]
+    fn trace(&self, kind: Kind, thread: ThreadId, value: u64) {
+        trace::record(kind, thread, value);
     }
 
     fn boot_report(&self) -> BootReport {

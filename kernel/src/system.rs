@@ -11,6 +11,7 @@ use store::world::{Disk, DiskError, Frame, Pages, QueueFull, Random, Request};
 
 use crate::{
     arch::{self, Interrupt, Vectors},
+    debugger::Debugger,
     disk::VirtioDisk,
     log,
     mem::lock::Lock,
@@ -82,6 +83,7 @@ pub struct System {
     pub server: Server,
     /// States of the vector unit.
     pub vectors: Vectors,
+    debugger: Debugger,
     next_poll_ns: u64,
 }
 
@@ -95,6 +97,7 @@ impl System {
             platform,
             server,
             vectors,
+            debugger: Debugger::new(),
             next_poll_ns: 0,
         }
     }
@@ -153,6 +156,7 @@ impl System {
                 self.platform.disk.acknowledge();
                 self.poll();
             }
+            Interrupt::Debugger => self.debugger.attend(&self.platform.kernel),
             Interrupt::Terminal => {
                 let news = self.platform.kernel.hardware.terminal.interrupt();
                 if news.interrupted && self.server.handle(&mut self.platform, Event::Interrupt) == Outcome::Gone {

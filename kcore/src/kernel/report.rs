@@ -66,15 +66,15 @@ impl<H: Hardware> Kernel<H> {
     fn report_threads(&self, out: Out<'_>) -> fmt::Result {
         writeln!(
             out,
-            "  thread  priority  space  depth    time ms         instruction  state"
+            "thread     priority  space  depth    time ms         instruction  state"
         )?;
         for thread in self.threads() {
-            let name = Name(thread.id);
+            let (index, version) = (thread.id.index(), thread.id.0 >> 16);
             let ms = thread.time_ns / 1_000_000;
             let rip = thread.context.rip;
             write!(
                 out,
-                "{name:>8}  {:>8}  {:>5}  {:>5}  {ms:>9}  {rip:#018x}  ",
+                "{index:>5}.{version:<5}{:>6}  {:>5}  {:>5}  {ms:>9}  {rip:#018x}  ",
                 thread.priority, thread.space.0, thread.depth
             )?;
             write_state(thread, out)?;
@@ -346,7 +346,7 @@ impl<H: Hardware> Kernel<H> {
             self.frames.free(),
             self.frames.total(),
             kib(self.frames.free()),
-            self.frames.zeroed()
+            self.frames.zeroed_ready()
         )?;
         writeln!(
             out,

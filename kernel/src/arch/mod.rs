@@ -7,12 +7,12 @@ mod x86_64;
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::{
     // Time and interrupts.
-    clock::{now_ns, ticks_per_us, time_of_day_ns},
+    clock::{now_ns, ticks, ticks_per_us, time_of_day_ns},
     // Memory.
     direct::{DIRECT_MAP, DIRECT_MAP_BYTES, bytes, bytes_mut, copy, map_device, read, table, write, zero},
     interrupts::{
-        Interrupt, accept, disk_message, enable_serial, initialise as initialise_interrupts, poll_interrupts,
-        set_timer, wait_for_interrupt,
+        DEBUGGER_VECTOR, Interrupt, accept, disk_message, enable_serial, initialise as initialise_interrupts,
+        poll_interrupts, set_timer, wait_for_interrupt,
     },
     // The start.
     paging::{build as build_tables, kernel_end},
@@ -21,10 +21,13 @@ pub use x86_64::{
     // Console, log and exit.
     ports::{IoPorts, exit, log_bytes},
     processor::initialise as initialise_processor,
+    // The end.
+    processor::stack_above,
     // User code.
     processor::{caller, random_word, set_thread, set_value2},
     start::BootInformation,
     syscall::{Results, Target},
+    traps::registers,
     traps::{fault_address, go_on as resume},
     vector::Vectors,
 };

@@ -18,6 +18,7 @@ static TICKS_PER_US: AtomicU64 = AtomicU64::new(1);
 static DATE: AtomicU64 = AtomicU64::new(0);
 
 /// The counter.
+#[inline(always)]
 pub fn ticks() -> u64 {
     // SAFETY: every 64-bit processor has the counter and the kernel may read it.
     unsafe { _rdtsc() }

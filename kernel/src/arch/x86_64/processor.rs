@@ -105,6 +105,20 @@ static DOUBLE_FAULT: Stack<8192> = Stack(UnsafeCell::new([0; 8192]));
 static NON_MASKABLE: Stack<8192> = Stack(UnsafeCell::new([0; 8192]));
 static MACHINE_CHECK: Stack<8192> = Stack(UnsafeCell::new([0; 8192]));
 
+/// The words of a stack from `rsp` up to its top, and the address of the first: what is mapped of the kernel's stack if
+/// `rsp` lies in it or in its guard page, nothing if it lies elsewhere.
+pub fn stack_above(rsp: u64) -> (u64, &'static [u64]) {
+    let (guard, top) = (stack_guard(), KERNEL.top());
+    if !(guard..top).contains(&rsp) {
+        return (rsp, &[]);
+    }
+    let from = rsp.max(guard + GUARD_BYTES as u64).next_multiple_of(8);
+    // SAFETY: inside the kernel stack and above its guard page, so mapped for good. Whoever asks is about to end
+    // the kernel on this very stack or on another one: words below its own frames may change, which are only shown.
+    let words = unsafe { core::slice::from_raw_parts(from as *const u64, ((top - from) / 8) as usize) };
+    (from, words)
+}
+
 /// The page below the kernel stack, which stays unmapped.
 pub fn stack_guard() -> u64 {
     KERNEL.0.get() as u64

@@ -1,0 +1,1 @@
+//! Back-traces of the kernel.
