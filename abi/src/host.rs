@@ -39,6 +39,8 @@ pub const PANIC_REGISTERS: &str = "panic registers:";
 pub const PANIC_STACK: &str = "panic stack";
 /// Begins a line of the trace: the time-stamp counter, then what happened. The oldest event comes first.
 pub const PANIC_TRACE: &str = "panic trace";
+/// Begins the line of the log that says why the system cannot start.
+pub const CANNOT_START: &str = "gondwana cannot start: ";
 /// The last line of a panic.
 pub const PANIC_END: &str = "panic end";
 

@@ -21,7 +21,7 @@ mod system;
 mod trace;
 
 use abi::{
-    host::{EXIT_PANIC, SCRIPT_WORD},
+    host::{CANNOT_START, EXIT_PANIC, SCRIPT_WORD},
     layout::BootReport,
 };
 use kcore::{Kernel, thread::THREADS_MAX};
@@ -99,7 +99,7 @@ fn seed(resources: &mut Resources) -> [u8; 32] {
 
 /// Ends the boot with a reason, for the user and for the log.
 fn give_up(why: &str) -> ! {
-    let line = alloc::format!("gondwana cannot start: {why}\n");
+    let line = alloc::format!("{CANNOT_START}{why}\n");
     let mut terminal = console::Line::new(0x3f8);
     let mut rest = line.as_bytes();
     for _ in 0..1_000_000 {

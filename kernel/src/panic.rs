@@ -21,7 +21,7 @@ use crate::{
 /// Events of the trace that are written.
 const EVENTS: usize = 16;
 /// Words of the stack that are written at most.
-const STACK_WORDS: usize = 4096;
+const STACK_WORDS: usize = 8192;
 
 /// Whether the end has begun.
 static ENDING: AtomicBool = AtomicBool::new(false);

@@ -1,6 +1,7 @@
 //! `gond run`: the system on this terminal, or playing a script.
 
 use crate::arguments::{misused, size};
+use crate::backtrace::KernelLog;
 use crate::disk::{ImageLock, lock_image};
 use crate::machine::{self, Accelerator, DebuggerLine, End, Machine, Wiring};
 use crate::place::Scratch;
@@ -182,10 +183,16 @@ fn interact(machine: &Machine) -> Result<ExitCode> {
             End::Reboot => {}
             // A line that failed at the prompt was seen there.
             End::Success | End::Failure => return Ok(ExitCode::SUCCESS),
-            End::Panic => bail!(
-                "the kernel panicked; the last of its log:\n{}",
-                script::last_lines(&log, 20)
-            ),
+            End::Panic => {
+                let log = KernelLog::read(&log);
+                let mut text = log.reason();
+                for (title, content) in log.account(&machine.kernel) {
+                    script::push_section(&mut text, title, &content);
+                }
+                script::push_section(&mut text, "the last of the kernel's log", &log.last_lines(20));
+                text.push_str("\nWhat was synced or in a checkpoint is on the disk.");
+                bail!(text)
+            }
             End::Dead(Some(0)) => bail!(
                 "the machine went off without saying so: the plug was pulled, or the processor was reset. What was \
                  synced or in a checkpoint is on the disk. The last of the kernel's log:\n{}",
