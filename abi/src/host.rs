@@ -37,7 +37,7 @@ pub const PANIC: &str = "panic: ";
 pub const PANIC_REGISTERS: &str = "panic registers:";
 /// Begins a line `ADDRESS: WORD...`, in hexadecimal: a piece of the stack, from the stack pointer upwards.
 pub const PANIC_STACK: &str = "panic stack";
-/// Begins a line of the trace: the time-stamp counter, then what happened. The oldest event comes first.
+/// Begins a line of the trace: microseconds before now, then what happened. The oldest event comes first.
 pub const PANIC_TRACE: &str = "panic trace";
 /// Begins the line of the log that says why the system cannot start.
 pub const CANNOT_START: &str = "gondwana cannot start: ";

@@ -77,8 +77,13 @@ fn write_evidence(what: core::fmt::Arguments<'_>, registers: &Context) -> core::
         writeln!(Log)?;
         address += size_of_val(row) as u64;
     }
+    let now = arch::ticks();
     for event in TRACE.last(EVENTS) {
-        write!(Log, "{PANIC_TRACE} {} ", event.ticks)?;
+        write!(
+            Log,
+            "{PANIC_TRACE} {} ",
+            now.saturating_sub(event.ticks) / arch::ticks_per_us()
+        )?;
         match event.thread {
             0 => writeln!(Log, "{event}")?,
             thread => writeln!(

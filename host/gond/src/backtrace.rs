@@ -45,7 +45,7 @@ struct Evidence {
     /// Address of the first word.
     stack_start: u64,
     stack: Vec<u64>,
-    /// Time-stamp counter and text.
+    /// How many microseconds before, and what.
     events: Vec<(u64, String)>,
     complete: bool,
 }
@@ -77,6 +77,9 @@ impl KernelLog {
     pub fn reason(&self) -> String {
         let refusal = || self.before.lines().find_map(|line| line.strip_prefix(CANNOT_START));
         match (&self.evidence, refusal()) {
+            (Some(evidence), _) if evidence.message.starts_with("panicked at") => {
+                format!("the kernel {}", evidence.message)
+            }
             (Some(evidence), _) => format!("the kernel panicked: {}", evidence.message),
             (None, Some(why)) => format!("the system cannot start: {why}"),
             (None, None) => "the kernel panicked without a word".into(),
@@ -114,7 +117,7 @@ impl Evidence {
                 found.add_stack(rest);
             } else if let Some(rest) = line.strip_prefix(PANIC_TRACE) {
                 let event = rest.trim().split_once(' ');
-                let event = event.and_then(|(ticks, text)| Some((ticks.parse().ok()?, text.to_owned())));
+                let event = event.and_then(|(us, text)| Some((us.parse().ok()?, text.to_owned())));
                 found.events.extend(event);
             } else if *line == PANIC_END {
                 found.complete = true;
@@ -156,11 +159,10 @@ impl Evidence {
     }
 
     fn show_events(&self) -> String {
-        let end = self.events.last().map_or(0, |event| event.0);
-        let lines = self.events.iter().map(|(ticks, text)| {
-            let before = end.saturating_sub(*ticks);
-            format!("{before:>12} ticks before: {text}")
-        });
+        let lines = self
+            .events
+            .iter()
+            .map(|(us, text)| format!("{us:>10} us before: {text}"));
         lines.collect::<Vec<_>>().join("\n")
     }
 
@@ -426,16 +428,13 @@ mod tests {
     const LOG: &str = "gondwana 0.1.0\nfirst program\npanic: panicked at kernel/src/x.rs:1:2:\nit is so\n\
         panic registers: rax=0 rdx=1 rcx=2 rbx=3 rsi=4 rdi=5 rbp=6 rsp=ffff80 r8=8 r9=9 r10=a r11=b r12=c r13=d r14=e r15=f rip=ffffffff80000000\n\
         panic stack ffff80: 1 ffffffff80000001\npanic stack ffff90: 2\npanic stack ffffff: 3\n\
-        panic trace 500 thread 1.1: call SemWait\npanic trace 700 kernel panic\npanic end\n";
+        panic trace 500 thread 1.1: call SemWait\npanic trace 0 kernel panic\npanic end\n";
 
     #[test]
     fn evidence_is_read() {
         let log = KernelLog::of(LOG);
         assert_eq!(log.last_lines(1), "first program");
-        assert_eq!(
-            log.reason(),
-            "the kernel panicked: panicked at kernel/src/x.rs:1:2: it is so"
-        );
+        assert_eq!(log.reason(), "the kernel panicked at kernel/src/x.rs:1:2: it is so");
         let evidence = log.evidence.unwrap();
         let registers = evidence.registers.unwrap();
         assert_eq!(
@@ -457,7 +456,7 @@ mod tests {
         );
         assert_eq!(
             evidence.show_events(),
-            "         200 ticks before: thread 1.1: call SemWait\n           0 ticks before: kernel panic"
+            "       500 us before: thread 1.1: call SemWait\n         0 us before: kernel panic"
         );
         assert!(evidence.complete);
     }

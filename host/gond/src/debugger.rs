@@ -22,6 +22,16 @@ pub const SOCKET: &str = "gondwana.debugger";
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+const SILENT: &str = "the kernel debugger does not answer: the kernel has not started, or hangs with interrupts off \
+                      ('./gond run --gdb' shows where)";
+
+fn is_time_out(error: &std::io::Error) -> bool {
+    matches!(
+        error.kind(),
+        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
+    )
+}
+
 /// A socket's name in the file system, which goes away with the value.
 pub struct SocketName(PathBuf);
 
@@ -70,13 +80,40 @@ impl Debugger {
                 path.display()
             )
         })?;
-        stream.set_read_timeout(Some(PATIENCE))?;
         let mut debugger = Self { stream };
-        // Whatever was half typed goes, and the answer shows that somebody listens.
-        debugger.stream.write_all(b"\x15\n")?;
-        debugger.answer()?;
-        debugger.answer()?;
+        debugger.meet()?;
+        debugger.stream.set_read_timeout(Some(PATIENCE))?;
         Ok(debugger)
+    }
+
+    /// Waits until somebody answers. What is sent before the kernel listens may be lost or may be answered later, so each
+    /// try is a word of its own, and only the answer to the last one counts.
+    fn meet(&mut self) -> Result<()> {
+        let mut heard = String::new();
+        self.stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+        for attempt in 0..PATIENCE.as_secs() {
+            let word = format!("hello-{attempt}");
+            // Control-U: whatever was half typed goes.
+            writeln!(self.stream, "\x15{word}").context("cannot write to the debugger")?;
+            let answered = |heard: &str| {
+                heard
+                    .rsplit_once(&format!("'{word}'"))
+                    .is_some_and(|(_, rest)| rest.ends_with(DEBUGGER_PROMPT))
+            };
+            loop {
+                let mut buffer = [0; 256];
+                match self.stream.read(&mut buffer) {
+                    Ok(0) => bail!("the system has ended"),
+                    Ok(length) => heard.push_str(&String::from_utf8_lossy(&buffer[..length])),
+                    Err(error) if is_time_out(&error) => break,
+                    Err(error) => return Err(error).context("cannot read from the debugger"),
+                }
+                if answered(&heard) {
+                    return Ok(());
+                }
+            }
+        }
+        bail!(SILENT)
     }
 
     /// Asks, and gives the answer with plain newlines.
@@ -99,18 +136,7 @@ impl Debugger {
             match self.stream.read(&mut buffer) {
                 Ok(0) => bail!("the system has ended"),
                 Ok(_) => bytes.push(buffer[0]),
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
-                    ) =>
-                {
-                    bail!(
-                        "the kernel debugger does not answer within {} s: the kernel has not started yet, or hangs with \
-                     interrupts off ('./gond run --gdb' shows where)",
-                        PATIENCE.as_secs()
-                    )
-                }
+                Err(error) if is_time_out(&error) => bail!(SILENT),
                 Err(error) => return Err(error).context("cannot read from the debugger"),
             }
         }

@@ -20,6 +20,10 @@ const MEMORY_MIN: u64 = 32 << 20;
 /// Most processors of QEMU's board.
 const PROCESSORS_MAX: u32 = 255;
 
+/// How long a system with a script may say nothing, in seconds, unless the user says; and with GDB.
+const TIMEOUT: u64 = 300;
+const TIMEOUT_WITH_GDB: u64 = 7 * 24 * 3600;
+
 struct Options {
     disk: PathBuf,
     disk_size: u64,
@@ -41,7 +45,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Options> {
         processors: 1,
         accelerator: Accelerator::Tcg,
         script: None,
-        timeout: 300,
+        timeout: TIMEOUT,
         debugger: DebuggerLine::Absent,
         gdb: None,
     };
@@ -81,6 +85,10 @@ fn parse(arguments: Vec<OsString>) -> Result<Options> {
             }
             other => return Err(misused("run", other.unexpected())),
         }
+    }
+    if options.gdb.is_some() && options.timeout == TIMEOUT {
+        // Whoever stands at a breakpoint takes his time.
+        options.timeout = TIMEOUT_WITH_GDB;
     }
     if options.script.is_some() && options.debugger == DebuggerLine::Terminal {
         let why = "--debugger stdio needs the terminal, and with --script standard output is the shell's: name a \
