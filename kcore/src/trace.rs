@@ -112,14 +112,13 @@ impl Trace {
         }
     }
 
-    /// Records an event, over the oldest one. `ticks` is the time-stamp counter, `thread` the low half of a thread's
-    /// identifier (zero: none).
+    /// Records an event, over the oldest one. `ticks` is the time-stamp counter in two halves, the low one first, as the
+    /// processor gives it; `thread` the low half of a thread's identifier (zero: none).
     #[inline(always)]
-    pub fn record(&self, ticks: u64, kind: Kind, thread: u32, value: u64) {
+    pub fn record(&self, ticks: [u32; 2], kind: Kind, thread: u32, value: u64) {
         let place = &self.places[self.next.fetch_add(1, Relaxed) as usize % EVENTS];
-        // Two halves, because that is how the processor gives the counter.
-        place.ticks[0].store(ticks as u32, Relaxed);
-        place.ticks[1].store((ticks >> 32) as u32, Relaxed);
+        place.ticks[0].store(ticks[0], Relaxed);
+        place.ticks[1].store(ticks[1], Relaxed);
         place.kind.store(kind as u32, Relaxed);
         place.thread.store(thread, Relaxed);
         place.value.store(value, Relaxed);
@@ -196,12 +195,16 @@ impl fmt::Display for Event {
 mod tests {
     use super::*;
 
+    fn halves(ticks: u64) -> [u32; 2] {
+        [ticks as u32, (ticks >> 32) as u32]
+    }
+
     #[test]
     fn the_last_events_come_back_in_order() {
         let trace = Trace::new();
         assert_eq!(trace.last(10).count(), 0);
         for number in 0..EVENTS as u64 + 100 {
-            trace.record(number << 30, Kind::Fault, 0x1_0003, number);
+            trace.record(halves(number << 30), Kind::Fault, 0x1_0003, number);
         }
         let all: Vec<Event> = trace.last(usize::MAX).collect();
         assert_eq!(all.len(), EVENTS);
@@ -217,7 +220,7 @@ mod tests {
     fn every_kind_comes_back_as_itself() {
         let trace = Trace::new();
         for kind in KINDS {
-            trace.record(1, kind, 0, 0);
+            trace.record([1, 0], kind, 0, 0);
         }
         assert!(trace.last(KINDS.len()).map(|event| event.kind).eq(KINDS));
     }
@@ -228,10 +231,10 @@ mod tests {
         let mut out = String::new();
         trace.show(5, 100, &mut out).unwrap();
         assert_eq!(out, "no events yet\n");
-        trace.record(1000, Kind::Call, 0x2_0007, Call::SemWait as u64);
-        trace.record(1150, Kind::Park, 0x2_0007, Key::Semaphore(0x1234_5008).word());
-        trace.record(1250, Kind::Interrupt, 0, 32);
-        trace.record(1250, Kind::Call, 1, 9999);
+        trace.record([1000, 0], Kind::Call, 0x2_0007, Call::SemWait as u64);
+        trace.record([1150, 0], Kind::Park, 0x2_0007, Key::Semaphore(0x1234_5008).word());
+        trace.record([1250, 0], Kind::Interrupt, 0, 32);
+        trace.record([1250, 0], Kind::Call, 1, 9999);
         out.clear();
         trace.show(5, 100, &mut out).unwrap();
         let lines: Vec<&str> = out.lines().collect();
@@ -247,7 +250,7 @@ mod tests {
     #[test]
     fn a_counter_that_is_not_known_divides_nothing_by_zero() {
         let trace = Trace::new();
-        trace.record(5, Kind::End, 1, 0);
+        trace.record([5, 0], Kind::End, 1, 0);
         let mut out = String::new();
         trace.show(1, 0, &mut out).unwrap();
         assert!(out.contains("ends"));

@@ -20,5 +20,5 @@ pub fn interrupt(thread: ThreadId, vector: u64) {
 /// Records an event now.
 #[inline(always)]
 pub fn record(kind: Kind, thread: ThreadId, value: u64) {
-    TRACE.record(arch::ticks(), kind, thread.0 as u32, value);
+    TRACE.record(arch::ticks_halves(), kind, thread.0 as u32, value);
 }

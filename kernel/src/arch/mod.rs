@@ -7,7 +7,7 @@ mod x86_64;
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::{
     // Time and interrupts.
-    clock::{now_ns, ticks, ticks_per_us, time_of_day_ns},
+    clock::{now_ns, ticks, ticks_halves, ticks_per_us, time_of_day_ns},
     // Memory.
     direct::{DIRECT_MAP, DIRECT_MAP_BYTES, bytes, bytes_mut, copy, map_device, read, table, write, zero},
     interrupts::{
