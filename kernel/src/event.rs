@@ -23,9 +23,11 @@ use crate::{
 /// A system call that is not over the fast path.
 pub extern "C" fn system_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
     let mut system = SYSTEM.enter();
-    let System { platform, server, .. } = &mut *system;
+    let System {
+        platform, supervisor, ..
+    } = &mut *system;
     if let Some(thread) = platform.kernel.current_thread()
-        && let Some(value) = server.immediate(thread.id, number)
+        && let Some(value) = supervisor.immediate(thread.id, number)
     {
         return Results { error: 0, value };
     }
@@ -37,7 +39,9 @@ pub extern "C" fn system_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u
 #[inline(never)]
 extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
     let mut system = SYSTEM.enter();
-    let System { platform, server, .. } = &mut *system;
+    let System {
+        platform, supervisor, ..
+    } = &mut *system;
     let Some(thread) = platform.kernel.current_thread() else {
         drop(system);
         leave()
@@ -51,7 +55,7 @@ extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64,
         arguments,
         resumed: Resumed::First,
     };
-    let outcome = server.handle(platform, event);
+    let outcome = supervisor.handle(platform, event);
     // Straight back only to the caller that it was: the call may have ended the thread, or taken it
     // out of the domain that it was in.
     if let Outcome::Return(result) = outcome
@@ -128,8 +132,10 @@ pub extern "C" fn trap(context: *const Context) -> *const Context {
                 address,
                 access,
             };
-            let System { platform, server, .. } = &mut *system;
-            let outcome = server.handle(platform, event);
+            let System {
+                platform, supervisor, ..
+            } = &mut *system;
+            let outcome = supervisor.handle(platform, event);
             if outcome == Outcome::Resume && platform.kernel.stays() {
                 return context;
             }
@@ -149,8 +155,10 @@ pub extern "C" fn trap(context: *const Context) -> *const Context {
                 0 | 4 | 16 | 19 => EXCEPTION_ARITHMETIC,
                 _ => EXCEPTION_ILLEGAL,
             };
-            let System { platform, server, .. } = &mut *system;
-            let outcome = server.handle(
+            let System {
+                platform, supervisor, ..
+            } = &mut *system;
+            let outcome = supervisor.handle(
                 platform,
                 Event::Exception {
                     thread,

@@ -17,11 +17,15 @@ mod log;
 mod mem;
 mod panic;
 mod pc;
+mod root;
+mod supervisor;
 mod system;
 mod trace;
 
+use alloc::{format, string::String};
+
 use abi::{
-    host::{CANNOT_START, EXIT_PANIC, SCRIPT_WORD},
+    host::{CANNOT_START, EXIT_PANIC, SCRIPT_WORD, SERVER_KERNEL, SERVER_NONE, SERVER_WORD},
     layout::BootReport,
 };
 use kcore::{Kernel, thread::THREADS_MAX};
@@ -33,6 +37,7 @@ use crate::{
     disk::VirtioDisk,
     mem::{device::Resources, division::Division},
     pc::Pc,
+    supervisor::Supervisor,
     system::{Platform, SYSTEM, System},
 };
 
@@ -48,41 +53,51 @@ extern "C" fn kernel_start(information: u64) -> ! {
         memory.bytes >> 20
     );
 
-    let script = information
-        .command_line
-        .split_whitespace()
-        .any(|word| word == SCRIPT_WORD);
+    let script = words(&information).any(|word| word == SCRIPT_WORD);
     let boot = BootReport {
         script: u64::from(script),
         processors: 1,
         ticks_per_us: arch::ticks_per_us(),
         ..BootReport::default()
     };
-    let mut resources = Resources::new(memory.device_pages, information);
+    let mut resources = Resources::new(memory.device_pages, &information);
     let seed = seed(&mut resources);
     let pc = Pc::new(seed, boot, memory.fixed_frames);
-    let disk = match VirtioDisk::find(&mut resources) {
-        Ok(disk) => disk,
-        Err(why) => give_up(&why),
+    let mut platform = Platform {
+        kernel: Kernel::new(pc, &memory.ranges),
+        disk: None,
     };
-    let kernel = Kernel::new(pc, &memory.ranges);
-    let mut platform = Platform { kernel, disk };
-    let (store, report) = match Store::mount(&mut platform, MountMode::ReadWrite) {
-        Ok(mounted) => mounted,
-        Err(error) => give_up(&alloc::format!("the disk is refused: {error:?}")),
+    let started = match words(&information).find_map(|word| word.strip_prefix(SERVER_WORD)) {
+        None | Some(SERVER_KERNEL) => start_server(&mut platform, &mut resources).map(Supervisor::Inside),
+        Some(SERVER_NONE) => root::start(&mut platform.kernel, &information).map(|_| Supervisor::Nobody),
+        Some(other) => Err(format!("there is no server '{other}'")),
     };
-    log!("store: {report:?}");
-    platform.kernel.hardware.boot_mut().clean = u64::from(report.clean);
+    let supervisor = started.unwrap_or_else(|why| give_up(&why));
     let vectors = Vectors::new(THREADS_MAX);
-    let mut server = Server::new(store, &report);
-    if let Err(error) = server.start(&mut platform) {
-        give_up(&alloc::format!("the first program does not start: {error}"));
-    }
     platform.kernel.hardware.boot_mut().boot_ns = arch::now_ns();
     log!("first program after {} us", arch::now_ns() / 1000);
     arch::enable_serial();
-    SYSTEM.fill(System::new(platform, server, vectors));
+    SYSTEM.fill(System::new(platform, supervisor, vectors));
     event::leave()
+}
+
+/// The words of the command line.
+fn words(information: &BootInformation) -> impl Iterator<Item = &'static str> + use<> {
+    information.command_line.split_whitespace()
+}
+
+/// Brings up the disk, the store on it, and the server with its first program.
+fn start_server(platform: &mut Platform, resources: &mut Resources) -> Result<Server, String> {
+    platform.disk = Some(VirtioDisk::find(resources)?);
+    let (store, report) =
+        Store::mount(platform, MountMode::ReadWrite).map_err(|error| format!("the disk is refused: {error:?}"))?;
+    log!("store: {report:?}");
+    platform.kernel.hardware.boot_mut().clean = u64::from(report.clean);
+    let mut server = Server::new(store, &report);
+    match server.start(platform) {
+        Ok(_) => Ok(server),
+        Err(error) => Err(format!("the first program does not start: {error}")),
+    }
 }
 
 /// A seed for passwords: from the processor and, where there is one, from the host.
@@ -99,7 +114,7 @@ fn seed(resources: &mut Resources) -> [u8; 32] {
 
 /// Ends the boot with a reason, for the user and for the log.
 fn give_up(why: &str) -> ! {
-    let line = alloc::format!("{CANNOT_START}{why}\n");
+    let line = format!("{CANNOT_START}{why}\n");
     let mut terminal = console::Line::new(0x3f8);
     let mut rest = line.as_bytes();
     for _ in 0..1_000_000 {

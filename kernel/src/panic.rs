@@ -23,6 +23,9 @@ const EVENTS: usize = 16;
 /// Words of the stack that are written at most.
 const STACK_WORDS: usize = 8192;
 
+/// How long a second panic waits for the account of the first.
+const GRACE_US: u64 = 2_000_000;
+
 /// Whether the end has begun.
 static ENDING: AtomicBool = AtomicBool::new(false);
 
@@ -34,7 +37,11 @@ fn panic(information: &core::panic::PanicInfo<'_>) -> ! {
 /// Ends the kernel: `what` happened, with these registers. Of the flags and segments nothing is read.
 pub fn end(what: core::fmt::Arguments<'_>, registers: &Context) -> ! {
     if ENDING.swap(true, Relaxed) {
-        // Another processor, or this one while it wrote: the first account is the one that counts.
+        // This processor while it wrote, or another one: that one's account is the one that counts, and gets time.
+        let began = arch::ticks();
+        while arch::ticks() - began < GRACE_US * arch::ticks_per_us() {
+            core::hint::spin_loop();
+        }
         arch::exit(EXIT_PANIC);
     }
     trace::record(Kind::Panic, ThreadId(0), 0);
