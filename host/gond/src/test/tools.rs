@@ -70,12 +70,11 @@ fn connect(path: &Path) -> Result<Debugger> {
 }
 
 /// Commands and what their answers hold, while the shell waits in a sleep.
-const CONVERSATION: [(&str, &[&str]); 11] = [
+const CONVERSATION: [(&str, &[&str]); 10] = [
     ("help", &["registers THREAD", "continue"]),
     ("threads", &["waits for time or a wake, in ThreadSleep", "1 threads"]),
     ("registers 0", &["rip 0000", "in ThreadSleep"]),
     ("spaces", &["1 spaces"]),
-    ("page 0 0x100000000", &["linked: leaf 0x"]),
     ("queues", &["running: nobody", "timer: 0.1 in "]),
     ("memory", &["known to be zero", "KiB in use"]),
     (
@@ -90,10 +89,19 @@ const CONVERSATION: [(&str, &[&str]); 11] = [
 /// What the conversation found.
 struct Found {
     answers: Vec<(&'static str, String)>,
-    /// The last event twice while the system stood, and once more when it went on.
+    /// What is said of the page that the shell's stack pointer is in, and of its frame.
+    page: String,
+    frame: String,
+    /// The last events twice while the system stood, and once more when it went on.
     events: [String; 3],
     /// What came instead of an answer to `panic`.
     end: String,
+}
+
+/// The word behind these words, without its comma.
+fn behind<'a>(text: &'a str, words: &str) -> &'a str {
+    let rest = text.split_once(words).map_or("", |(_, rest)| rest);
+    rest.split([' ', ',', '\n']).next().unwrap_or("")
 }
 
 fn converse(socket: &Path) -> Result<Found> {
@@ -106,6 +114,10 @@ fn converse(socket: &Path) -> Result<Found> {
     for (command, _) in CONVERSATION {
         answers.push((command, debugger.ask(command)?));
     }
+    let registers = debugger.ask("registers 0")?;
+    let stack = behind(&registers, "rsp ");
+    let page = debugger.ask(&format!("page 0 0x{stack}"))?;
+    let frame = debugger.ask(&format!("mapping {}", behind(&page, "resident: frame ")))?;
     let first = debugger.ask("trace 40")?;
     // The server's timer would tick several times in this.
     std::thread::sleep(Duration::from_millis(500));
@@ -119,6 +131,8 @@ fn converse(socket: &Path) -> Result<Found> {
     }
     Ok(Found {
         answers,
+        page,
+        frame,
         events: [first, second, third],
         end: match debugger.ask("panic") {
             Ok(answer) => format!("it answered {answer}"),
@@ -136,6 +150,15 @@ fn debugger(bench: &mut Bench<'_>) -> Result<()> {
     for ((command, words), (_, answer)) in CONVERSATION.iter().zip(&found.answers) {
         bench.report(&format!("the debugger answers '{command}'"), expect(answer, words));
     }
+    bench.report(
+        "the page of the shell's stack is found",
+        expect(
+            &found.page,
+            &["linked: leaf 0x", "resident: frame 0x", "dirty; 1 references"],
+        ),
+    );
+    let used = ["1 references\n  0x7f00", "in space 0 (rw-"];
+    bench.report("so is what its frame is used for", expect(&found.frame, &used));
     let [first, second, third] = &found.events;
     let check = |holds: bool| {
         if holds {
