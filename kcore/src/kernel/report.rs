@@ -124,7 +124,7 @@ impl<H: Hardware> Kernel<H> {
         ];
         for row in registers.chunks(4) {
             for (name, value) in row {
-                write!(out, "{name:>6} {value:016x}")?;
+                write!(out, "{name:>8} {value:016x}")?;
             }
             writeln!(out)?;
         }
