@@ -7,6 +7,7 @@
 //!   [`scheduler`]: who runs next; [`portal`]: remembered ways into protected procedures.
 //! * [`trace`]: the last events; [`debugger`]: what the kernel tells of itself to whoever debugs it.
 //! * [`event`]: what happens to a thread and what becomes of it.
+//! * [`smp`]: how several processors take turns and ask things of one another.
 //! * [`machine`]: the contract with the server above; [`hardware`]: the contract with what is below.
 //! * [`kernel`]: all of it put together; `nucleus`: calls that the µ-kernel answers itself.
 //!
@@ -32,6 +33,7 @@ pub mod kernel;
 pub mod paging;
 pub mod portal;
 pub mod scheduler;
+pub mod smp;
 pub mod space;
 pub mod thread;
 pub mod trace;

@@ -1,7 +1,7 @@
 //! The last events of the kernel, for whoever looks for what went wrong.
 //!
 //! A ring of [`EVENTS`] events that is written on the general paths only: the fast paths (null call, protected
-//! call and return over a remembered way) leave no trace, so that they cost what they cost. Recording is about ten
+//! call and return over a remembered way, yield, the first touch of a further page) leave no trace, so that they cost what they cost. Recording is about ten
 //! instructions: take a place, store five words. Nothing is ever waited for; a reader who looks while
 //! another processor records may see one event half written, which is why the debugger freezes the system first.
 
@@ -31,9 +31,9 @@ pub enum Kind {
     Fault,
     /// Another exception: its vector.
     Exception,
-    /// An interrupt: its vector. The thread is the one that was interrupted.
+    /// An interrupt: its vector, above bit 32 the processor. The thread is the one that was interrupted.
     Interrupt,
-    /// The thread was given the processor: the space it is in.
+    /// The thread was given a processor: the space it is in, above bit 32 the processor.
     Switch,
     /// The thread was parked: the key, as [`Key::word`] writes it.
     Park,
@@ -174,8 +174,8 @@ impl fmt::Display for Event {
             },
             Kind::Fault => write!(f, "page fault at {value:#x}"),
             Kind::Exception => write!(f, "exception {value}"),
-            Kind::Interrupt => write!(f, "interrupt {value}"),
-            Kind::Switch => write!(f, "runs in space {value}"),
+            Kind::Interrupt => write!(f, "interrupt {} on processor {}", value as u32, value >> 32),
+            Kind::Switch => write!(f, "runs in space {} on processor {}", value as u32, value >> 32),
             Kind::Park => match Key::of_word(value) {
                 Some(key) => write!(f, "waits for {key}"),
                 None => write!(f, "waits for something unknown ({value:#x})"),
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(out, "no events yet\n");
         trace.record([1000, 0], Kind::Call, 0x2_0007, Call::SemWait as u64);
         trace.record([1150, 0], Kind::Park, 0x2_0007, Key::Semaphore(0x1234_5008).word());
-        trace.record([1250, 0], Kind::Interrupt, 0, 32);
+        trace.record([1250, 0], Kind::Interrupt, 0, 3 << 32 | 32);
         trace.record([1250, 0], Kind::Call, 1, 9999);
         out.clear();
         trace.show(5, 100, &mut out).unwrap();
@@ -243,7 +243,7 @@ mod tests {
             lines[1],
             "         1.00 us ago  thread 7.2: waits for the semaphore at 0x12345008"
         );
-        assert_eq!(lines[2], "         0.00 us ago  interrupt 32");
+        assert_eq!(lines[2], "         0.00 us ago  interrupt 32 on processor 3");
         assert!(lines[3].ends_with("call of unknown number 9999"));
     }
 

@@ -64,7 +64,10 @@ fn threads_and_their_registers() {
         lines[1].ends_with("waits for the semaphore at 0x420000, in SemWait"),
         "{text}"
     );
-    assert!(lines[2].contains("0x0000000100000040  running"), "{text}");
+    assert!(
+        lines[2].contains("0x0000000100000040  running on processor 0"),
+        "{text}"
+    );
     assert!(lines[3].ends_with("  ready"), "{text}");
     assert_eq!(lines[4], "3 threads");
 
@@ -161,11 +164,11 @@ fn queues_parked_threads_and_timers() {
     let text = answer(&kernel, "queues");
     assert_eq!(
         text,
-        "running: 1.1\nready at priority 3: 2.1\nparked: 0.1 for the semaphore at 0x420000\ntimer: 0.1 in 5000 us\n"
+        "processor 0: 1.1 runs\n  ready at priority 3: 2.1\nparked: 0.1 for the semaphore at 0x420000\ntimer: 0.1 in 5000 us\n"
     );
     kernel.hardware.now_ns = 8_000_000;
     assert!(answer(&kernel, "queues").contains("timer: 0.1 is 1000 us late"));
-    assert_eq!(answer(&fake::kernel(4), "queues"), "running: nobody\n");
+    assert_eq!(answer(&fake::kernel(4), "queues"), "processor 0: nobody runs\n");
 }
 
 #[test]

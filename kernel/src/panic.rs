@@ -6,7 +6,7 @@
 
 use core::{
     fmt::Write,
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
 use abi::host::{EXIT_PANIC, PANIC, PANIC_END, PANIC_REGISTERS, PANIC_STACK, PANIC_TRACE};
@@ -23,11 +23,9 @@ const EVENTS: usize = 16;
 /// Words of the stack that are written at most.
 const STACK_WORDS: usize = 8192;
 
-/// How long a second panic waits for the account of the first.
-const GRACE_US: u64 = 2_000_000;
-
-/// Whether the end has begun.
-static ENDING: AtomicBool = AtomicBool::new(false);
+/// The processor that writes its account, if the end has begun.
+static ENDING: AtomicU32 = AtomicU32::new(NOBODY);
+const NOBODY: u32 = u32::MAX;
 
 #[panic_handler]
 fn panic(information: &core::panic::PanicInfo<'_>) -> ! {
@@ -36,13 +34,13 @@ fn panic(information: &core::panic::PanicInfo<'_>) -> ! {
 
 /// Ends the kernel: `what` happened, with these registers. Of the flags and segments nothing is read.
 pub fn end(what: core::fmt::Arguments<'_>, registers: &Context) -> ! {
-    if ENDING.swap(true, Relaxed) {
-        // This processor while it wrote, or another one: that one's account is the one that counts, and gets time.
-        let began = arch::ticks();
-        while arch::ticks() - began < GRACE_US * arch::ticks_per_us() {
-            core::hint::spin_loop();
-        }
-        arch::exit(EXIT_PANIC);
+    let me = arch::mark().processor();
+    match ENDING.compare_exchange(NOBODY, me, Relaxed, Relaxed) {
+        Ok(_) => arch::halt_others(),
+        // It failed again while it wrote.
+        Err(first) if first == me => arch::exit(EXIT_PANIC),
+        // The account of the first is the one that counts.
+        Err(_) => arch::stop_forever(),
     }
     trace::record(Kind::Panic, ThreadId(0), 0);
     // Writing to the log cannot fail.

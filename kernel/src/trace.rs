@@ -13,7 +13,8 @@ pub static TRACE: Trace = Trace::new();
 /// Records an interrupt. Those of the debugger's line are left out: each character that is typed is one.
 pub fn interrupt(thread: ThreadId, vector: u64) {
     if vector != arch::DEBUGGER_VECTOR {
-        record(Kind::Interrupt, thread, vector);
+        let processor = u64::from(arch::mark().processor());
+        record(Kind::Interrupt, thread, processor << 32 | vector);
     }
 }
 

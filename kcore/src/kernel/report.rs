@@ -10,13 +10,13 @@ use abi::{
     address::{PAGE, SLOT},
 };
 
-use super::Kernel;
+use super::{Kernel, Processor};
 use crate::{
     Frame, Hardware, SpaceId,
     debugger::{Command, ThreadName},
     frames::Use,
     paging::{PageEntry, decode_link, decode_page, frame_of, is_present},
-    scheduler::PRIORITIES,
+    scheduler::{NONE, PRIORITIES},
     space::Space,
     thread::{Name, State, Thread},
 };
@@ -305,21 +305,8 @@ impl<H: Hardware> Kernel<H> {
     }
 
     fn report_queues(&self, out: Out<'_>) -> fmt::Result {
-        write!(out, "running: ")?;
-        match self.current() {
-            Some(index) => writeln!(out, "{}", Name(self.id_of(index)))?,
-            None => writeln!(out, "nobody")?,
-        }
-        for priority in (0..PRIORITIES as u8).rev() {
-            let mut members = self.processor.queues.members(&self.links, priority).peekable();
-            if members.peek().is_none() {
-                continue;
-            }
-            write!(out, "ready at priority {priority}:")?;
-            for index in members {
-                write!(out, " {}", Name(self.id_of(index)))?;
-            }
-            writeln!(out)?;
+        for number in 0..self.others.len().max(1) as u32 {
+            self.report_processor(self.part(number), out)?;
         }
         for thread in self.threads() {
             if let State::Parked(key) = thread.state {
@@ -333,6 +320,27 @@ impl<H: Hardware> Kernel<H> {
                 Some(wait) => writeln!(out, "timer: {name} in {} us", wait / 1000)?,
                 None => writeln!(out, "timer: {name} is {} us late", (now - at_ns) / 1000)?,
             }
+        }
+        Ok(())
+    }
+
+    fn report_processor(&self, processor: &Processor, out: Out<'_>) -> fmt::Result {
+        write!(out, "processor {}: ", processor.number)?;
+        match processor.current {
+            _ if !processor.runs => writeln!(out, "not started")?,
+            NONE => writeln!(out, "nobody runs")?,
+            index => writeln!(out, "{} runs", Name(self.id_of(index)))?,
+        }
+        for priority in (0..PRIORITIES as u8).rev() {
+            let mut members = processor.queues.members(&self.links, priority).peekable();
+            if members.peek().is_none() {
+                continue;
+            }
+            write!(out, "  ready at priority {priority}:")?;
+            for index in members {
+                write!(out, " {}", Name(self.id_of(index)))?;
+            }
+            writeln!(out)?;
         }
         Ok(())
     }
@@ -374,7 +382,7 @@ fn write_state(thread: &Thread, out: Out<'_>) -> fmt::Result {
         State::Parked(key) => write!(out, "waits for {key}")?,
         State::Free => write!(out, "free")?,
         State::Ready => write!(out, "ready")?,
-        State::Running => write!(out, "running")?,
+        State::Running => write!(out, "running on processor {}", thread.processor)?,
         State::Suspended => write!(out, "suspended")?,
     }
     if let Some(operation) = thread.operation {

@@ -75,7 +75,10 @@ const CONVERSATION: [(&str, &[&str]); 10] = [
     ("threads", &["waits for time or a wake, in ThreadSleep", "1 threads"]),
     ("registers 0", &["rip 0000", "in ThreadSleep"]),
     ("spaces", &["1 spaces"]),
-    ("queues", &["running: nobody", "timer: 0.1 in "]),
+    (
+        "queues",
+        &["processor 0: nobody runs", "processor 1: nobody runs", "timer: 0.1 in "],
+    ),
     ("memory", &["known to be zero", "KiB in use"]),
     (
         "trace 4096",
@@ -143,6 +146,7 @@ fn converse(socket: &Path) -> Result<Found> {
 
 fn debugger(bench: &mut Bench<'_>) -> Result<()> {
     let mut machine = bench.fresh_machine("debugger.img")?;
+    machine.processors = 2;
     let socket = bench.file("debugger");
     machine.debugger = DebuggerLine::Socket(socket.clone());
     let (verdict, output, found) = beside(&machine, &["echo hello", "sleep 300"], || converse(&socket))?;
