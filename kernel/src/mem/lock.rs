@@ -68,7 +68,8 @@ impl<T: Shared> Lock<T> {
     #[inline(always)]
     pub fn enter_unless_stopped(&self) -> Option<Guard<'_, T>> {
         let me = arch::mark();
-        (self.turn.try_again(me) || self.wait(me, STOP)).then_some(Guard(self))
+        // The guard is made only if the lock is entered: dropping one opens it.
+        (self.turn.try_again(me) || self.wait(me, STOP)).then(|| Guard(self))
     }
 
     /// Waits for the turn, doing meanwhile what other processors ask for; gives up if they ask for one of `stops`.
