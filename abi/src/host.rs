@@ -25,6 +25,15 @@ pub const fn process_status(value: u8) -> i32 {
 
 /// Word on the kernel's command line: lines come over the control line.
 pub const SCRIPT_WORD: &str = "script";
+/// Start of a word on the kernel's command line: who answers system calls. Followed by one of the `SERVER_` values;
+/// without the word it is the server inside the kernel.
+pub const SERVER_WORD: &str = "server=";
+/// The server inside the kernel.
+pub const SERVER_KERNEL: &str = "kernel";
+/// The server is the boot module, a user-mode program.
+pub const SERVER_USER: &str = "user";
+/// No server: the boot module is the root program of the bare µ-kernel.
+pub const SERVER_NONE: &str = "none";
 /// Guest to host: the next line, please.
 pub const READY: &str = "ready";
 /// Guest to host, followed by a space and a number: the last line's outcome, zero is success.

@@ -69,6 +69,8 @@ pub trait Hardware {
     fn console_read(&mut self, stream: u64) -> Option<u8>;
     /// See [`crate::Machine::log`].
     fn log(&mut self, line: core::fmt::Arguments<'_>);
+    /// Writes bytes to the log as they are.
+    fn log_bytes(&mut self, bytes: &[u8]);
     /// See [`crate::Machine::heap`].
     fn heap(&self) -> (u64, u64);
     /// See [`crate::Machine::kernel_frames`].

@@ -6,8 +6,9 @@
 //! * [`thread`]: registers, portal frames and states; [`wait`]: what parked threads wait for;
 //!   [`scheduler`]: who runs next; [`portal`]: remembered ways into protected procedures.
 //! * [`smp`]: how several processors take turns and ask things of one another.
+//! * [`event`]: what happens to a thread and what becomes of it.
 //! * [`machine`]: the contract with the server above; [`hardware`]: the contract with what is below.
-//! * [`kernel`]: all of it put together.
+//! * [`kernel`]: all of it put together; `nucleus`: calls that the µ-kernel answers itself.
 //!
 //! Event-driven (DESIGN §3): nothing here blocks or keeps a stack. A thread that must wait is
 //! parked with the operation it will do again. The crate has no unsafe code and runs on the host.
@@ -21,8 +22,10 @@ pub use abi;
 
 pub mod hardware;
 pub mod machine;
+mod nucleus;
 
 mod delegate;
+pub mod event;
 pub mod frames;
 pub mod kernel;
 pub mod paging;

@@ -24,9 +24,11 @@ pub extern "C" fn system_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u
     let Some(mut system) = SYSTEM.enter_unless_stopped() else {
         hand_over([a0, a1, a2, a3, a4, a5], number)
     };
-    let System { platform, server, .. } = &mut *system;
+    let System {
+        platform, supervisor, ..
+    } = &mut *system;
     if let Some(thread) = platform.kernel.current_thread()
-        && let Some(value) = server.immediate(thread.id, number)
+        && let Some(value) = supervisor.immediate(thread.id, number)
     {
         return Results { error: 0, value };
     }
@@ -41,7 +43,9 @@ extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64,
     let Some(mut system) = SYSTEM.enter_unless_stopped() else {
         hand_over(arguments, number)
     };
-    let System { platform, server, .. } = &mut *system;
+    let System {
+        platform, supervisor, ..
+    } = &mut *system;
     let Some(thread) = platform.kernel.current_thread() else {
         leave_from(system)
     };
@@ -52,7 +56,7 @@ extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64,
         arguments,
         resumed: Resumed::First,
     };
-    let outcome = server.handle(platform, event);
+    let outcome = supervisor.handle(platform, event);
     // Straight back only to the caller that it was: the call may have ended the thread, or taken it
     // out of the domain that it was in.
     if let Outcome::Return(result) = outcome
@@ -190,7 +194,7 @@ impl System {
                 address: 0,
             },
         };
-        let outcome = self.server.handle(&mut self.platform, event);
+        let outcome = self.supervisor.handle(&mut self.platform, event);
         if vector == 14 && outcome == Outcome::Resume && self.platform.kernel.stays() {
             return Outcome::Resume;
         }

@@ -15,10 +15,14 @@ mod event;
 mod log;
 mod mem;
 mod pc;
+mod root;
+mod supervisor;
 mod system;
 
+use alloc::{format, string::String};
+
 use abi::{
-    host::{EXIT_PANIC, SCRIPT_WORD},
+    host::{EXIT_PANIC, SCRIPT_WORD, SERVER_KERNEL, SERVER_NONE, SERVER_WORD},
     layout::BootReport,
 };
 use kcore::{Kernel, thread::THREADS_MAX};
@@ -30,6 +34,7 @@ use crate::{
     disk::VirtioDisk,
     mem::{device::Resources, division::Division},
     pc::Pc,
+    supervisor::Supervisor,
     system::{Platform, SYSTEM, System},
 };
 
@@ -45,10 +50,7 @@ extern "C" fn kernel_start(information: u64) -> ! {
         memory.bytes >> 20
     );
 
-    let script = information
-        .command_line
-        .split_whitespace()
-        .any(|word| word == SCRIPT_WORD);
+    let script = words(&information).any(|word| word == SCRIPT_WORD);
     let boot = BootReport {
         script: u64::from(script),
         processors: 1,
@@ -56,26 +58,20 @@ extern "C" fn kernel_start(information: u64) -> ! {
         ..BootReport::default()
     };
     let processors = information.processors;
-    let mut resources = Resources::new(memory.device_pages, information);
+    let mut resources = Resources::new(memory.device_pages, &information);
     let seed = seed(&mut resources);
     let pc = Pc::new(seed, boot, memory.fixed_frames);
-    let disk = match VirtioDisk::find(&mut resources) {
-        Ok(disk) => disk,
-        Err(why) => give_up(&why),
+    let mut platform = Platform {
+        kernel: Kernel::new(pc, &memory.ranges),
+        disk: None,
     };
-    let kernel = Kernel::new(pc, &memory.ranges);
-    let mut platform = Platform { kernel, disk };
-    let (store, report) = match Store::mount(&mut platform, MountMode::ReadWrite) {
-        Ok(mounted) => mounted,
-        Err(error) => give_up(&alloc::format!("the disk is refused: {error:?}")),
+    let started = match words(&information).find_map(|word| word.strip_prefix(SERVER_WORD)) {
+        None | Some(SERVER_KERNEL) => start_server(&mut platform, &mut resources).map(Supervisor::Inside),
+        Some(SERVER_NONE) => root::start(&mut platform.kernel, &information).map(|_| Supervisor::Nobody),
+        Some(other) => Err(format!("there is no server '{other}'")),
     };
-    log!("store: {report:?}");
-    platform.kernel.hardware.boot_mut().clean = u64::from(report.clean);
+    let supervisor = started.unwrap_or_else(|why| give_up(&why));
     let vectors = Vectors::new(THREADS_MAX);
-    let mut server = Server::new(store, &report);
-    if let Err(error) = server.start(&mut platform) {
-        give_up(&alloc::format!("the first program does not start: {error}"));
-    }
     let running = arch::start_processors(&processors, |id| log!("processor {id} does not start"));
     if processors.unused > 0 {
         log!("{} processors are not used", processors.unused);
@@ -89,10 +85,29 @@ extern "C" fn kernel_start(information: u64) -> ! {
         running.count_ones()
     );
     arch::enable_serial();
-    let mut system = System::new(platform, server, vectors);
+    let mut system = System::new(platform, supervisor, vectors);
     system.poll_when_due();
     SYSTEM.fill(system);
     event::leave()
+}
+
+/// The words of the command line.
+fn words(information: &BootInformation) -> impl Iterator<Item = &'static str> + use<> {
+    information.command_line.split_whitespace()
+}
+
+/// Brings up the disk, the store on it, and the server with its first program.
+fn start_server(platform: &mut Platform, resources: &mut Resources) -> Result<Server, String> {
+    platform.disk = Some(VirtioDisk::find(resources)?);
+    let (store, report) =
+        Store::mount(platform, MountMode::ReadWrite).map_err(|error| format!("the disk is refused: {error:?}"))?;
+    log!("store: {report:?}");
+    platform.kernel.hardware.boot_mut().clean = u64::from(report.clean);
+    let mut server = Server::new(store, &report);
+    match server.start(platform) {
+        Ok(_) => Ok(server),
+        Err(error) => Err(format!("the first program does not start: {error}")),
+    }
 }
 
 /// A seed for passwords: from the processor and, where there is one, from the host.
@@ -109,7 +124,7 @@ fn seed(resources: &mut Resources) -> [u8; 32] {
 
 /// Ends the boot with a reason, for the user and for the log.
 fn give_up(why: &str) -> ! {
-    let line = alloc::format!("gondwana cannot start: {why}\n");
+    let line = format!("gondwana cannot start: {why}\n");
     let mut terminal = console::Line::new(0x3f8);
     let mut rest = line.as_bytes();
     for _ in 0..1_000_000 {

@@ -167,6 +167,10 @@ impl Hardware for Pc {
         let _ = writeln!(Log, "{line}");
     }
 
+    fn log_bytes(&mut self, bytes: &[u8]) {
+        arch::log_bytes(bytes);
+    }
+
     fn heap(&self) -> (u64, u64) {
         heap::usage()
     }

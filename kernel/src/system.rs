@@ -1,4 +1,4 @@
-//! The whole: kernel, disk and server as one value behind the kernel lock, and the decision which
+//! The whole: kernel, disk and supervisor as one value behind the kernel lock, and the decision which
 //! thread runs when an event has been handled.
 
 use kcore::{
@@ -6,7 +6,7 @@ use kcore::{
     thread::{Context, Operation},
     wait::Key,
 };
-use sasos::{Event, Outcome, Server};
+use sasos::{Event, Outcome};
 use store::world::{Disk, DiskError, Frame, Pages, QueueFull, Random, Request};
 
 use crate::{
@@ -15,14 +15,15 @@ use crate::{
     log,
     mem::lock::{Lock, Shared},
     pc::Pc,
+    supervisor::Supervisor,
 };
 
 /// The kernel and the disk: all that the server knows of the world.
 pub struct Platform {
     /// Frames, spaces, threads, portals.
     pub kernel: Kernel<Pc>,
-    /// The disk.
-    pub disk: VirtioDisk,
+    /// The disk, if the kernel drives it: where the server is in the kernel.
+    pub disk: Option<VirtioDisk>,
 }
 
 kcore::delegate_machine!(impl[] Platform, kernel);
@@ -47,19 +48,21 @@ impl Pages for Platform {
 
 impl Disk for Platform {
     fn blocks(&self) -> u64 {
-        self.disk.blocks()
+        self.disk.as_ref().map_or(0, Disk::blocks)
     }
 
     fn submit(&mut self, request: Request) -> Result<(), QueueFull> {
-        self.disk.submit(request)
+        self.disk.as_mut().ok_or(QueueFull)?.submit(request)
     }
 
     fn complete(&mut self) -> Option<(u32, Result<(), DiskError>)> {
-        self.disk.complete()
+        self.disk.as_mut()?.complete()
     }
 
     fn wait(&mut self) {
-        self.disk.wait();
+        if let Some(disk) = &mut self.disk {
+            disk.wait();
+        }
     }
 }
 
@@ -78,8 +81,8 @@ const ZEROED_GOAL: u32 = 256;
 pub struct System {
     /// What the server stands on.
     pub platform: Platform,
-    /// The server.
-    pub server: Server,
+    /// Who answers.
+    pub supervisor: Supervisor,
     /// States of the vector unit.
     pub vectors: Vectors,
     next_poll_ns: u64,
@@ -96,10 +99,10 @@ impl Shared for System {
 
 impl System {
     /// The system, ready for its first thread.
-    pub fn new(platform: Platform, server: Server, vectors: Vectors) -> Self {
+    pub fn new(platform: Platform, supervisor: Supervisor, vectors: Vectors) -> Self {
         Self {
             platform,
-            server,
+            supervisor,
             vectors,
             next_poll_ns: 0,
         }
@@ -159,12 +162,14 @@ impl System {
                 }
             }
             Interrupt::Disk => {
-                self.platform.disk.acknowledge();
+                if let Some(disk) = &mut self.platform.disk {
+                    disk.acknowledge();
+                }
                 self.poll();
             }
             Interrupt::Terminal => {
                 let news = self.platform.kernel.hardware.terminal.interrupt();
-                if news.interrupted && self.server.handle(&mut self.platform, Event::Interrupt) == Outcome::Gone {
+                if news.interrupted && self.supervisor.handle(&mut self.platform, Event::Interrupt) == Outcome::Gone {
                     self.platform.kernel.hardware.terminal.swallow_interrupt();
                 }
                 self.wake_line(abi::layout::STREAM_TERMINAL, news);
@@ -186,7 +191,7 @@ impl System {
     }
 
     fn poll(&mut self) {
-        self.server.handle(&mut self.platform, Event::Poll);
+        self.supervisor.handle(&mut self.platform, Event::Poll);
     }
 
     /// Looks at the server's clock, and sees to it that somebody does again.
@@ -216,7 +221,7 @@ impl System {
                     arguments: operation.arguments,
                     resumed: thread.resumed,
                 };
-                let outcome = self.server.handle(&mut self.platform, event);
+                let outcome = self.supervisor.handle(&mut self.platform, event);
                 self.settle(outcome, Some(operation));
                 continue;
             }

@@ -27,7 +27,7 @@ use kcore::{
 };
 
 use crate::{
-    Outcome, Server, Step, Stop, World,
+    Server, Step, World,
     durable::Pending,
     exception::Saved,
     task::{TaskId, checked_priority},
@@ -44,16 +44,6 @@ pub struct Caller {
     pub task: TaskId,
     /// Whether the call is done for the first time.
     pub resumed: Resumed,
-}
-
-impl From<Step<(u64, u64)>> for Outcome {
-    fn from(step: Step<(u64, u64)>) -> Self {
-        match step {
-            Ok(values) => Outcome::Return(Ok(values)),
-            Err(Stop::Fail(error)) => Outcome::Return(Err(error)),
-            Err(Stop::Wait(key)) => Outcome::Block(key, None),
-        }
-    }
 }
 
 /// Where a thread is in its life.

@@ -370,6 +370,8 @@ impl Hardware for FakeHardware {
         self.log.push_back(line.to_string());
     }
 
+    fn log_bytes(&mut self, _bytes: &[u8]) {}
+
     fn heap(&self) -> (u64, u64) {
         (0, self.heap_left)
     }

@@ -9,7 +9,9 @@ pub use x86_64::{
     // Time and interrupts.
     clock::{now_ns, ticks_per_us, time_of_day_ns},
     // Memory.
-    direct::{DIRECT_MAP, DIRECT_MAP_BYTES, bytes, bytes_mut, copy, map_device, read, table, write, zero},
+    direct::{
+        DIRECT_MAP, DIRECT_MAP_BYTES, bytes, bytes_mut, copy, map_device, physical_bytes, read, table, write, zero,
+    },
     interrupts::{
         Interrupt, VECTOR_ATTENTION, accept, disk_message, enable_serial, initialise as initialise_interrupts,
         poll_interrupts, set_timer, wait_for_interrupt,
@@ -25,7 +27,7 @@ pub use x86_64::{
     processor::{caller, random_word, set_thread, set_value2},
     // Other processors.
     smp::{ask, attend, halt_others, hand_over, mark, serve, start_processors, stop_processor, wake_processor},
-    start::BootInformation,
+    start::{BootInformation, Memory},
     syscall::{Results, Target},
     traps::{fault_address, go_on as resume},
     vector::Vectors,
