@@ -7,6 +7,7 @@ mod machine;
 mod processors;
 
 use alloc::{collections::BTreeSet, vec, vec::Vec};
+use core::mem::offset_of;
 
 use crate::{
     Hardware, SpaceId, ThreadId,
@@ -74,6 +75,9 @@ pub struct Crossing {
 }
 
 impl<H: Hardware> Kernel<H> {
+    /// Offset of the space whose root is loaded, for the fast path in assembly.
+    pub const LOADED_SPACE: usize = offset_of!(Self, processor) + offset_of!(Processor, space);
+
     /// A kernel over these ranges of memory.
     pub fn new(hardware: H, ranges: &[Range]) -> Self {
         let spaces = Spaces::new(hardware.tags());
@@ -192,6 +196,28 @@ impl<H: Hardware> Kernel<H> {
         self.account();
         self.processor.current = NONE;
         self.enqueue(index);
+    }
+
+    /// [`Kernel::yield_current`] and [`Kernel::schedule`] in one: tells whose turn it is then. `None` if nobody waits
+    /// here with its priority: the current thread stays (nobody more urgent waits while it runs). Counted in instructions (`yield-switch`).
+    #[inline(always)]
+    pub fn rotate(&mut self) -> Option<u32> {
+        let processor = &mut self.processor;
+        let current = processor.current;
+        let priority = self.threads.table.get(current as usize)?.priority;
+        let next = processor.queues.rotate(&mut self.links, current, priority)?;
+        let now = self.hardware.now_ns();
+        processor.current = next;
+        let before = &mut self.threads.table[current as usize];
+        before.time_ns += now.saturating_sub(processor.since_ns);
+        before.state = State::Ready;
+        processor.since_ns = now;
+        // The timer is set already, for the end of a slice that ends no later.
+        let thread = &mut self.threads.table[next as usize];
+        thread.state = State::Running;
+        thread.processor = processor.number;
+        thread.unbegun = false;
+        Some(next)
     }
 
     /// Whether a waiting thread should run instead of the current one.

@@ -5,8 +5,8 @@
 //!   which serve one slot everywhere.
 //! * [`thread`]: registers, portal frames and states; [`wait`]: what parked threads wait for;
 //!   [`scheduler`]: who runs next; [`portal`]: remembered ways into protected procedures.
-//! * [`smp`]: how several processors take turns and ask things of one another.
 //! * [`event`]: what happens to a thread and what becomes of it.
+//! * [`smp`]: how several processors take turns and ask things of one another.
 //! * [`machine`]: the contract with the server above; [`hardware`]: the contract with what is below.
 //! * [`kernel`]: all of it put together; `nucleus`: calls that the µ-kernel answers itself.
 //!

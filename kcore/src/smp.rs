@@ -61,6 +61,9 @@ impl HandedOver {
 }
 
 impl Turn {
+    /// Offset of its word, for the fast paths in assembly.
+    pub const WORD: usize = core::mem::offset_of!(Self, word);
+
     /// A turn that processor 0 has.
     pub const fn taken() -> Self {
         Self {

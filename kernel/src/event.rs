@@ -6,39 +6,65 @@
 
 use abi::layout::{EXCEPTION_ARITHMETIC, EXCEPTION_ILLEGAL};
 use kcore::{
-    kernel::Crossing,
     smp::HandedOver,
     thread::{Context, Operation, Resumed},
 };
 use sasos::{Access, Event, Outcome};
 
 use crate::{
-    arch::{self, Results, Target},
+    arch::{self, Results},
     log,
     mem::lock::Guard,
     system::{SYSTEM, System},
 };
 
-/// A system call that is not over the fast path.
-pub extern "C" fn system_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
-    let Some(mut system) = SYSTEM.enter_unless_stopped() else {
-        hand_over([a0, a1, a2, a3, a4, a5], number)
-    };
-    let System {
-        platform, supervisor, ..
-    } = &mut *system;
-    if let Some(thread) = platform.kernel.current_thread()
-        && let Some(value) = supervisor.immediate(thread.id, number)
-    {
-        return Results { error: 0, value };
+/// The call that only tells who calls, where the server answers that without looking.
+pub extern "C" fn identity_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
+    if let Some(mut system) = SYSTEM.enter_at_once() {
+        let System {
+            platform, supervisor, ..
+        } = &mut *system;
+        if let Some(thread) = platform.kernel.current_thread()
+            && let Some(value) = supervisor.immediate(thread.id, number)
+        {
+            return Results { error: 0, value };
+        }
     }
-    drop(system);
     general_call(a0, a1, a2, a3, a4, a5, number)
 }
 
+/// The call that sleeps, suspends, or yields: that last the kernel does by itself.
+pub extern "C" fn sleep_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
+    if a0 | a1 == 0
+        && let Some(system) = SYSTEM.enter_at_once()
+        && system.supervisor.yields(number, a0, a1)
+    {
+        return yield_call(system);
+    }
+    general_call(a0, a1, a2, a3, a4, a5, number)
+}
+
+/// The calling thread goes behind the others of its priority.
+#[inline(always)]
+fn yield_call(mut system: Guard<'_, System>) -> Results {
+    let index = system.current();
+    let Some(next) = system.platform.kernel.rotate() else {
+        return Results { error: 0, value: 0 };
+    };
+    let (rip, rsp) = arch::caller();
+    let context = &mut system.platform.kernel.threads.table[index as usize].context;
+    context.reset(rip, rsp);
+    context.set_results(0, 0, 0);
+    let context = system.run(next);
+    drop(system);
+    match context {
+        Some(context) => arch::resume(context),
+        None => leave(),
+    }
+}
+
 /// A system call that may change, wait for or end anything.
-#[inline(never)]
-extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
+pub extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
     let arguments = [a0, a1, a2, a3, a4, a5];
     let Some(mut system) = SYSTEM.enter_unless_stopped() else {
         hand_over(arguments, number)
@@ -96,54 +122,49 @@ fn hand_over(arguments: [u64; 6], number: u64) -> ! {
     leave()
 }
 
-/// A protected call over a remembered way.
-pub extern "C" fn portal_call(entry: u64, pd: u64) -> Target {
-    let (rip, rsp) = arch::caller();
-    // Not over the fast path, if the thread is wanted elsewhere: the general one hands it over.
-    let Some(mut system) = SYSTEM.enter_unless_stopped() else {
-        return cross(None);
-    };
-    let kernel = &mut system.platform.kernel;
-    cross(kernel.portal_call(entry, pd, rip, rsp))
-}
-
-/// The return from one.
-pub extern "C" fn portal_return() -> Target {
-    let Some(mut system) = SYSTEM.enter_unless_stopped() else {
-        return cross(None);
-    };
-    let kernel = &mut system.platform.kernel;
-    cross(kernel.portal_return())
-}
-
-#[inline(always)]
-fn cross(to: Option<Crossing>) -> Target {
-    match to {
-        Some(to) => {
-            arch::load(to.load);
-            Target {
-                rip: to.rip,
-                rsp: to.rsp,
-            }
-        }
-        None => Target { rip: 0, rsp: 0 },
-    }
-}
-
 /// An exception or interrupt of user code. `context` is where its registers stand: in the running
 /// thread's place in the table, through which alone they are reached here. Gives the registers to go on with.
 pub extern "C" fn trap(context: *const Context, vector: u64) -> *const Context {
+    if vector == VECTOR_PAGE_FAULT
+        && let Some(mut system) = SYSTEM.enter_at_once()
+    {
+        let System {
+            platform, supervisor, ..
+        } = &mut *system;
+        if let Some(thread) = platform.kernel.current_thread() {
+            let (thread, error) = (thread.id, thread.context.error);
+            // Nothing that it does concerns who runs.
+            if supervisor.touch_further(platform, thread, arch::fault_address(), access_of(error)) {
+                return context;
+            }
+        }
+    }
+    general_trap(context, vector)
+}
+
+/// The vector of page faults.
+const VECTOR_PAGE_FAULT: u64 = 14;
+
+/// What a page fault's error code says.
+const fn access_of(error: u64) -> Access {
+    match error {
+        _ if error & 16 != 0 => Access::Execute,
+        _ if error & 2 != 0 => Access::Write,
+        _ => Access::Read,
+    }
+}
+
+/// An exception or interrupt that may change, wait for or end anything.
+#[inline(never)]
+extern "C" fn general_trap(context: *const Context, vector: u64) -> *const Context {
     if vector == u64::from(arch::VECTOR_ATTENTION) && !arch::attend() {
         return context;
     }
-    let mut system = match SYSTEM.enter_unless_stopped() {
-        Some(system) => system,
-        None => {
-            // Another processor wants the thread. It will do again what brought it here.
-            arch::hand_over(None);
-            SYSTEM.enter()
-        }
-    };
+    let mut system = SYSTEM.enter_unless_stopped().unwrap_or_else(|| {
+        // Another processor wants the thread. It will do again what brought it here.
+        arch::hand_over(None);
+        SYSTEM.enter()
+    });
     if vector >= 32 {
         if let Some(interrupt) = arch::accept(vector) {
             system.interrupt(interrupt);
@@ -168,14 +189,10 @@ impl System {
         let thread = &mut self.platform.kernel.threads.table[index as usize];
         let (id, error) = (thread.id, thread.context.error);
         let event = match vector {
-            14 => Event::Fault {
+            VECTOR_PAGE_FAULT => Event::Fault {
                 thread: id,
                 address: arch::fault_address(),
-                access: match error {
-                    _ if error & 16 != 0 => Access::Execute,
-                    _ if error & 2 != 0 => Access::Write,
-                    _ => Access::Read,
-                },
+                access: access_of(error),
             },
             7 => {
                 let here = self.platform.kernel.here();
@@ -195,7 +212,7 @@ impl System {
             },
         };
         let outcome = self.supervisor.handle(&mut self.platform, event);
-        if vector == 14 && outcome == Outcome::Resume && self.platform.kernel.stays() {
+        if vector == VECTOR_PAGE_FAULT && outcome == Outcome::Resume && self.platform.kernel.stays() {
             return Outcome::Resume;
         }
         self.settle(outcome, None);

@@ -57,7 +57,6 @@ extern "C" fn kernel_start(information: u64) -> ! {
         ticks_per_us: arch::ticks_per_us(),
         ..BootReport::default()
     };
-    let processors = information.processors;
     let mut resources = Resources::new(memory.device_pages, &information);
     let seed = seed(&mut resources);
     let pc = Pc::new(seed, boot, memory.fixed_frames);
@@ -72,9 +71,9 @@ extern "C" fn kernel_start(information: u64) -> ! {
     };
     let supervisor = started.unwrap_or_else(|why| give_up(&why));
     let vectors = Vectors::new(THREADS_MAX);
-    let running = arch::start_processors(&processors, |id| log!("processor {id} does not start"));
-    if processors.unused > 0 {
-        log!("{} processors are not used", processors.unused);
+    let running = arch::start_processors(&information.processors, |id| log!("processor {id} does not start"));
+    if information.processors.unused > 0 {
+        log!("{} processors are not used", information.processors.unused);
     }
     platform.kernel.set_processors(running);
     platform.kernel.hardware.boot_mut().processors = u64::from(running.count_ones());

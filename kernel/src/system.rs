@@ -213,23 +213,42 @@ impl System {
                 arch::exit(value);
             }
             let index = self.platform.kernel.schedule()?;
-            let thread = &mut self.platform.kernel.threads.table[index as usize];
-            if let Some(operation) = thread.operation.take() {
-                let event = Event::Call {
-                    thread: thread.id,
-                    number: operation.number,
-                    arguments: operation.arguments,
-                    resumed: thread.resumed,
-                };
-                let outcome = self.supervisor.handle(&mut self.platform, event);
-                self.settle(outcome, Some(operation));
-                continue;
+            if let Some(context) = self.run(index) {
+                return Some(context);
             }
-            return Some(self.prepare(index));
         }
     }
 
+    /// The registers of the thread whose turn it is, everything set for them; `None` if it had a call to do again,
+    /// which has been done: somebody else may be next.
+    #[inline(always)]
+    pub fn run(&mut self, index: u32) -> Option<*const Context> {
+        let thread = &mut self.platform.kernel.threads.table[index as usize];
+        if thread.operation.is_some() {
+            self.do_again(index);
+            return None;
+        }
+        Some(self.prepare(index))
+    }
+
+    /// Does the call again that a thread was parked with.
+    fn do_again(&mut self, index: u32) {
+        let thread = &mut self.platform.kernel.threads.table[index as usize];
+        let Some(operation) = thread.operation.take() else {
+            return;
+        };
+        let event = Event::Call {
+            thread: thread.id,
+            number: operation.number,
+            arguments: operation.arguments,
+            resumed: thread.resumed,
+        };
+        let outcome = self.supervisor.handle(&mut self.platform, event);
+        self.settle(outcome, Some(operation));
+    }
+
     /// Sets the processor up for a thread.
+    #[inline(always)]
     fn prepare(&mut self, index: u32) -> *const Context {
         let kernel = &mut self.platform.kernel;
         let here = kernel.here();

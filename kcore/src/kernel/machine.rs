@@ -21,6 +21,11 @@ impl<H: Hardware> Machine for Kernel<H> {
         self.frames.take_zeroed(&mut self.hardware)
     }
 
+    #[inline]
+    fn frame_ready(&mut self) -> Option<Frame> {
+        self.frames.take_ready()
+    }
+
     fn frame_any(&mut self) -> Result<Frame, Shortage> {
         self.frames.take_any()
     }

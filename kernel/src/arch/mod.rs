@@ -28,7 +28,7 @@ pub use x86_64::{
     // Other processors.
     smp::{ask, attend, halt_others, hand_over, mark, serve, start_processors, stop_processor, wake_processor},
     start::{BootInformation, Memory},
-    syscall::{Results, Target},
+    syscall::Results,
     traps::{fault_address, go_on as resume},
     vector::Vectors,
 };

@@ -2,7 +2,7 @@
 
 use core::{
     cell::UnsafeCell,
-    mem::MaybeUninit,
+    mem::{MaybeUninit, offset_of},
     ops::{Deref, DerefMut},
     sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
@@ -33,6 +33,13 @@ unsafe impl<T: Send> Sync for Lock<T> {}
 /// The right to use the value.
 pub struct Guard<'a, T>(&'a Lock<T>);
 
+impl<T> Lock<T> {
+    /// Offset of the word that says whose turn it is, for the fast paths in assembly.
+    pub const TURN: usize = offset_of!(Self, turn) + Turn::WORD;
+    /// Offset of the value.
+    pub const VALUE: usize = offset_of!(Self, value);
+}
+
 impl<T: Shared> Lock<T> {
     /// A lock without its value; taken, so that nobody can enter before [`Lock::fill`].
     pub const fn empty() -> Self {
@@ -61,6 +68,13 @@ impl<T: Shared> Lock<T> {
             while !self.wait(me, 0) {}
         }
         Guard(self)
+    }
+
+    /// Enters if that needs no waiting: nobody is inside and this processor was in last. For the fast paths, which go the
+    /// general way else.
+    #[inline(always)]
+    pub fn enter_at_once(&self) -> Option<Guard<'_, T>> {
+        self.turn.try_again(arch::mark()).then(|| Guard(self))
     }
 
     /// Enters, unless the holder wants to have the thread that runs here: it must be handed over first

@@ -2,7 +2,7 @@
 //!
 //! In reading order: [`boot`] (32-bit entry to Rust), [`start`] (what the loader tells),
 //! [`direct`] (all memory at one offset), [`paging`], [`processor`] (tables, features),
-//! [`syscall`] and [`traps`] (the two ways in, the one way out), [`interrupts`], [`clock`],
+//! [`syscall`] and [`traps`] (the two ways in, the one way out), [`portal`] (protected calls), [`interrupts`], [`clock`],
 //! [`vector`] (x87, SSE, AVX), [`ports`], [`acpi`] and [`smp`] (the other processors).
 
 pub mod acpi;
@@ -11,6 +11,7 @@ pub mod clock;
 pub mod direct;
 pub mod interrupts;
 pub mod paging;
+pub mod portal;
 pub mod ports;
 pub mod processor;
 pub mod smp;

@@ -56,8 +56,10 @@ pub const VALUE2: usize = offset_of!(PerProcessor, value2);
 pub const USER_RIP: usize = offset_of!(PerProcessor, user_rip);
 
 const OWN: usize = offset_of!(PerProcessor, own);
-const MARK: usize = offset_of!(PerProcessor, mark);
-const RSP0: usize = offset_of!(PerProcessor, tss) + offset_of!(Tss, rsp0);
+/// Offset of the mark by which this processor takes the kernel lock.
+pub const MARK: usize = offset_of!(PerProcessor, mark);
+/// Offset of the end of the running thread's context, where user code's faults are pushed.
+pub const THREAD_END: usize = offset_of!(PerProcessor, tss) + offset_of!(Tss, rsp0);
 
 /// A value that only its processor touches, with interrupts off.
 struct Own<T>(UnsafeCell<T>);
@@ -148,7 +150,7 @@ fn own() -> *mut PerProcessor {
     let own;
     // SAFETY: in the kernel GS leads to the area, in which its address stands.
     unsafe {
-        asm!("mov {}, gs:[{OWN}]", out(reg) own, OWN = const OWN, options(pure, nomem, nostack, preserves_flags))
+        asm!("mov {}, gs:[{OWN}]", out(reg) own, OWN = const OWN, options(pure, nomem, nostack, preserves_flags));
     };
     own
 }
@@ -200,7 +202,7 @@ pub fn set_thread(context: &kcore::thread::Context) {
     let end = core::ptr::from_ref(context) as u64 + size_of::<kcore::thread::Context>() as u64;
     // SAFETY: as in `set_value2`; the table of threads never moves, so the address stays good
     // until another thread is set.
-    unsafe { asm!("mov gs:[{RSP0}], {}", in(reg) end, RSP0 = const RSP0, options(nostack, preserves_flags)) };
+    unsafe { asm!("mov gs:[{RSP0}], {}", in(reg) end, RSP0 = const THREAD_END, options(nostack, preserves_flags)) };
 }
 
 /// Reads a model-specific register.

@@ -18,12 +18,12 @@ pub struct BootInformation {
     pub memory_count: usize,
     /// Words on the command line.
     pub command_line: &'static str,
-    /// The processors that the firmware tells of.
-    pub processors: Processors,
     /// The first module that came with the kernel: physical start and end in bytes. It is cut out of `memory`.
     pub module: Option<Memory>,
     /// Physical address of the firmware's table of tables (RSDP), or 0.
     pub firmware: u64,
+    /// The processors that the firmware tells of.
+    pub processors: Processors,
 }
 
 const MAGIC: u32 = 0x336e_c578;
@@ -51,9 +51,9 @@ impl BootInformation {
             memory: [(0, 0); 8],
             memory_count: 0,
             command_line: "",
-            processors: acpi::processors(word64(info, 32)),
             module: None,
             firmware: word64(info, 32),
+            processors: acpi::processors(word64(info, 32)),
         };
         if command_line != 0 {
             let bytes = physical_bytes(command_line, 1024)?;
