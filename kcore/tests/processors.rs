@@ -113,9 +113,11 @@ fn a_thread_that_runs_elsewhere_is_stopped_before_it_is_touched() {
     let touches: [Touch; 5] = [
         |kernel, thread| kernel.thread_suspend(thread),
         |kernel, thread| kernel.thread_destroy(thread),
-        |kernel, thread| drop(kernel.thread_context_mut(thread).rip),
+        |kernel, thread| kernel.thread_context_mut(thread).rip = 4,
         |kernel, thread| kernel.thread_drop_operation(thread),
-        |kernel, thread| drop(kernel.portal_leave(thread, 0, 0, 0)),
+        |kernel, thread| {
+            kernel.portal_leave(thread, 0, 0, 0);
+        },
     ];
     for touch in touches {
         let (mut kernel, space) = several(2);
@@ -229,7 +231,7 @@ fn threads_are_in_one_place_whatever_happens() {
         let mut random = Random(seed);
         let (mut kernel, space) = several(4);
         let threads: Vec<ThreadId> = (0..10).map(|_| spawn(&mut kernel, space, 3)).collect();
-        let mut running: [Option<ThreadId>; 4] = [None; 4];
+        let mut running = [0, 1, 2, 3].map(|number| run(&mut kernel, number));
         for _ in 0..400 {
             let processor = random.below(4);
             kernel.change_over(processor as u32);
@@ -243,7 +245,7 @@ fn threads_are_in_one_place_whatever_happens() {
                 3 => kernel.thread_wake(target, Resumed::Woken),
                 4 => kernel.yield_current(),
                 5 => kernel.thread_set_priority(target, random.below(8) as u8),
-                _ => drop(kernel.thread_context_mut(target).rip),
+                _ => kernel.thread_context_mut(target).rip = 4,
             }
             if kernel.should_preempt() {
                 kernel.yield_current();
