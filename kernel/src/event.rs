@@ -58,11 +58,13 @@ fn yield_call(mut system: Guard<'_, System>) -> Results {
     let context = &mut system.platform.kernel.threads.table[index as usize].context;
     context.reset(rip, rsp);
     context.set_results(0, 0, 0);
-    let context = system.run(next);
-    drop(system);
-    match context {
-        Some(context) => arch::resume(context),
-        None => leave(),
+    match system.run(next) {
+        Some(context) => {
+            drop(system);
+            arch::resume(context)
+        }
+        // Not by way of `leave`: a thread runs here, which another processor may want.
+        None => leave_from(system),
     }
 }
 

@@ -213,7 +213,8 @@ impl<H: Hardware> Machine for Kernel<H> {
     }
 
     fn thread_time_ns(&self, thread: ThreadId) -> u64 {
-        self.threads.get(thread).time_ns
+        let thread = self.threads.get(thread);
+        thread.time_ns + self.running_ns(thread)
     }
 
     fn thread_set_priority(&mut self, thread: ThreadId, priority: u8) {

@@ -77,6 +77,11 @@ pub const COMMAND_INIT: u32 = 0x4500;
 /// Command: begin at the page in the low byte.
 pub const COMMAND_STARTUP: u32 = 0x4600;
 
+/// The identifier of this processor's controller.
+pub fn own_id() -> u8 {
+    (local_read(LOCAL_ID) >> 24) as u8
+}
+
 /// Sends a command to another processor.
 pub fn send(id: u8, command: u32) {
     local_write(LOCAL_COMMAND_TO, u32::from(id) << 24);
