@@ -193,6 +193,14 @@ impl<H: Hardware> Kernel<H> {
         }
     }
 
+    /// Has the current thread do an operation again when it goes on, as if it had been woken.
+    pub fn again(&mut self, operation: Option<Operation>) {
+        if let Some(thread) = self.current_thread() {
+            thread.operation = operation;
+            thread.resumed = Resumed::Woken;
+        }
+    }
+
     /// Puts the current thread behind the others of its priority.
     pub fn yield_current(&mut self) {
         let Some(index) = self.current() else { return };

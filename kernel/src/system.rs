@@ -75,6 +75,8 @@ impl Random for Platform {
 
 /// How often the server looks at its checkpoint clock, in nanoseconds.
 const POLL_NS: u64 = 100_000_000;
+/// The same while a checkpoint has work left that waits for nothing.
+const PIECE_NS: u64 = 50_000;
 /// Zeroed frames to keep ready.
 const ZEROED_GOAL: u32 = 256;
 
@@ -88,6 +90,8 @@ pub struct System {
     pub vectors: Vectors,
     debugger: Debugger,
     next_poll_ns: u64,
+    /// Whether a long call has just done a piece: interrupts have their turn before the next one.
+    unfinished: bool,
 }
 
 /// The one system.
@@ -108,6 +112,7 @@ impl System {
             vectors,
             debugger: Debugger::new(),
             next_poll_ns: 0,
+            unfinished: false,
         }
     }
 
@@ -147,6 +152,13 @@ impl System {
                     context.reset(rip, rsp);
                 }
                 self.platform.kernel.park(key, deadline, operation);
+            }
+            Outcome::Again => {
+                let context = self.context();
+                let (rip, rsp) = (context.rip, context.rsp);
+                context.reset(rip, rsp);
+                self.platform.kernel.again(operation);
+                self.unfinished = true;
             }
             Outcome::Resume | Outcome::Gone => {}
         }
@@ -201,14 +213,15 @@ impl System {
     /// Looks at the server's clock, and sees to it that somebody does again.
     pub fn poll_when_due(&mut self) {
         let now = self.platform.now_ns();
-        if now >= self.next_poll_ns {
+        if now >= self.next_poll_ns || self.supervisor.is_unfinished() {
             self.next_poll_ns = now + POLL_NS;
             self.poll();
         }
         kcore::Hardware::set_timer(&mut self.platform.kernel.hardware, self.next_poll_ns);
     }
 
-    /// The registers to go on with, everything set for them; `None` if no thread can run.
+    /// The registers to go on with, everything set for them; `None` if no thread can run, or interrupts are to be
+    /// looked for first.
     pub fn next(&mut self) -> Option<*const Context> {
         loop {
             if let Some(value) = self.platform.kernel.hardware.stop {
@@ -216,7 +229,15 @@ impl System {
                 arch::halt_others();
                 arch::exit(value);
             }
+            if self.unfinished {
+                return None;
+            }
             let index = self.platform.kernel.schedule()?;
+            let kernel = &mut self.platform.kernel;
+            if kernel.threads.table[index as usize].operation.is_some() && kernel.should_preempt() {
+                kernel.yield_current();
+                continue;
+            }
             if let Some(context) = self.run(index) {
                 return Some(context);
             }
@@ -254,6 +275,10 @@ impl System {
     /// Sets the processor up for a thread.
     #[inline(always)]
     fn prepare(&mut self, index: u32) -> *const Context {
+        if self.supervisor.is_unfinished() {
+            let soon = self.platform.now_ns() + PIECE_NS;
+            kcore::Hardware::set_timer(&mut self.platform.kernel.hardware, soon);
+        }
         let kernel = &mut self.platform.kernel;
         let here = kernel.here();
         let table = &kernel.threads.table;
@@ -275,8 +300,15 @@ impl System {
         &raw const self.platform.kernel.threads.table[index as usize].context
     }
 
-    /// Uses idle time: keeps zeroed frames ready. Tells whether there is more to do.
+    /// Uses idle time: goes on with a checkpoint, keeps zeroed frames ready. Tells whether there is more to do.
     pub fn idle(&mut self) -> bool {
+        if core::mem::take(&mut self.unfinished) {
+            return true;
+        }
+        if self.supervisor.is_unfinished() {
+            self.poll();
+            return true;
+        }
         let kernel = &mut self.platform.kernel;
         let busy = (0..8).all(|_| kernel.frames.prepare_one(&mut kernel.hardware, ZEROED_GOAL));
         if !busy {
