@@ -11,6 +11,7 @@ use store::world::{Disk, DiskError, Frame, Pages, QueueFull, Random, Request};
 
 use crate::{
     arch::{self, Interrupt, Vectors},
+    debugger::Debugger,
     disk::VirtioDisk,
     log,
     mem::lock::{Lock, Shared},
@@ -87,6 +88,7 @@ pub struct System {
     pub supervisor: Supervisor,
     /// States of the vector unit.
     pub vectors: Vectors,
+    debugger: Debugger,
     next_poll_ns: u64,
     /// Whether a long call has just done a piece: interrupts have their turn before the next one.
     unfinished: bool,
@@ -108,6 +110,7 @@ impl System {
             platform,
             supervisor,
             vectors,
+            debugger: Debugger::new(),
             next_poll_ns: 0,
             unfinished: false,
         }
@@ -179,6 +182,7 @@ impl System {
                 }
                 self.poll();
             }
+            Interrupt::Debugger => self.debugger.attend(&self.platform.kernel),
             Interrupt::Terminal => {
                 let news = self.platform.kernel.hardware.terminal.interrupt();
                 if news.interrupted && self.supervisor.handle(&mut self.platform, Event::Interrupt) == Outcome::Gone {
