@@ -364,16 +364,20 @@ impl<H: Hardware> Kernel<H> {
     }
 
     fn wake_index(&mut self, index: u32, resumed: Resumed) {
-        let thread = &self.threads.table[index as usize];
-        if matches!(thread.state, State::Parked(_) | State::Suspended) {
-            self.hardware.trace(Kind::Wake, thread.id, resumed as u64);
-            self.detach(index);
-            let thread = &mut self.threads.table[index as usize];
-            if !thread.unbegun {
-                thread.resumed = resumed;
-            }
-            self.enqueue(index);
+        let thread = &mut self.threads.table[index as usize];
+        match thread.state {
+            State::Parked(key) => self.waits.remove(&mut self.links, key, index),
+            State::Suspended => {}
+            State::Free | State::Ready | State::Running => return,
         }
+        if let Some(at_ns) = thread.deadline.take() {
+            self.timers.remove(&(at_ns, index));
+        }
+        if !thread.unbegun {
+            thread.resumed = resumed;
+        }
+        self.hardware.trace(Kind::Wake, thread.id, resumed as u64);
+        self.enqueue(index);
     }
 
     /// The thread's identifier by index.

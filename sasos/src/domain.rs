@@ -134,7 +134,7 @@ impl Cache {
     }
 }
 
-/// A slot that is certainly linked, and what stands behind it.
+/// A slot that a domain used last, and what stands behind it.
 #[derive(Copy, Clone, Debug)]
 pub struct Linked {
     /// Its number; `u64::MAX` is none.
@@ -170,7 +170,17 @@ pub struct Domain {
     /// The slot that was linked last, with all the rights that the cache has: further pages in
     /// it need no link.
     pub linked: Linked,
+    /// The slot in which an address was validated last, linked or not.
+    validated: Linked,
     live: bool,
+}
+
+impl Domain {
+    /// What it had may not be true any more: the next access goes through the cache and the tables.
+    pub(crate) fn forget_recent(&mut self) {
+        self.linked = Linked::NONE;
+        self.validated = Linked::NONE;
+    }
 }
 
 /// All domains, by the number of their space.
@@ -238,6 +248,22 @@ impl Domains {
             .map_or(Linked::NONE, |domain| domain.linked)
     }
 
+    /// The slot in which a domain validated an address last.
+    #[inline]
+    pub fn validated(&self, space: SpaceId) -> Linked {
+        self.table
+            .get(space.0 as usize)
+            .map_or(Linked::NONE, |domain| domain.validated)
+    }
+
+    /// The same, to be remembered.
+    #[inline]
+    pub fn remember_validated(&mut self, space: SpaceId, validated: Linked) {
+        if let Some(domain) = self.get_mut(space) {
+            domain.validated = validated;
+        }
+    }
+
     /// The rights that the cache of a domain has for an object.
     #[inline]
     pub fn cached(&self, space: SpaceId, object: ObjectId) -> Option<Cached> {
@@ -254,6 +280,7 @@ impl Domains {
                 cache: Cache::default(),
                 parent: None,
                 linked: Linked::NONE,
+                validated: Linked::NONE,
                 live: false,
             }));
         }
@@ -262,7 +289,7 @@ impl Domains {
         domain.task = None;
         domain.apd = *apd;
         domain.parent = parent;
-        domain.linked = Linked::NONE;
+        domain.forget_recent();
         domain.live = true;
         self.next_serial += 1;
         self.live += 1;
@@ -343,7 +370,7 @@ impl Server {
         let Some(domain) = self.domains.table.get_mut(space.0 as usize) else {
             return false;
         };
-        domain.linked = Linked::NONE;
+        domain.forget_recent();
         let mut cache = core::mem::take(&mut domain.cache);
         let mut had_procedures = false;
         let mut unlinked = false;
@@ -371,7 +398,7 @@ impl Server {
             return;
         };
         // What is linked is linked with the old rights.
-        domain.linked = Linked::NONE;
+        domain.forget_recent();
         if domain.cache.insert(id, cached) {
             self.objects.get_mut(id).holders.push(space);
         } else {

@@ -14,7 +14,6 @@ use kcore::{Frame, wait::Key};
 
 use crate::{
     Server, Step, Stop, World,
-    domain::Linked,
     object::{Object, ObjectId, Which},
     task::TaskId,
 };
@@ -95,7 +94,7 @@ impl Server {
         for &space in holders.iter().chain(&unlinking) {
             if self.unlink_slots(world, space, id, from) {
                 if let Some(domain) = self.domains.get_mut(space) {
-                    domain.linked = Linked::NONE;
+                    domain.forget_recent();
                 }
                 world.flush_space(space);
             }
