@@ -8,7 +8,7 @@
 use abi::Rights;
 use kcore::SpaceId;
 
-use crate::{Server, Step, Stop, World, domain::Linked, object::ObjectId, thread::Caller};
+use crate::{Server, Step, Stop, World, object::ObjectId, thread::Caller};
 
 /// Links that are removed in one piece. One costs some 100 instructions.
 pub const PIECE_LINKS: u64 = 96;
@@ -65,7 +65,7 @@ impl Server {
                 continue;
             };
             if let Some(cached) = domain.cache.remove(id) {
-                domain.linked = Linked::NONE;
+                domain.forget_recent();
                 had_procedures |= cached.rights.contains(Rights::P);
             }
         }
@@ -84,7 +84,7 @@ impl Server {
             while let Some(number) = object.slots.next_with_leaf(object.unlink_from) {
                 if left == 0 {
                     if let Some(domain) = self.domains.get_mut(space) {
-                        domain.linked = Linked::NONE;
+                        domain.forget_recent();
                     }
                     return false;
                 }
@@ -96,7 +96,7 @@ impl Server {
             // A domain that has found the object again meanwhile links it again.
             if any {
                 if let Some(domain) = self.domains.get_mut(space) {
-                    domain.linked = Linked::NONE;
+                    domain.forget_recent();
                 }
                 world.flush_space(space);
             }
