@@ -31,6 +31,8 @@ pub type Range = (u32, u32);
 /// The allocator of frames.
 pub struct Frames {
     cells: Vec<u32>,
+    /// All that is handed out.
+    ranges: Vec<Range>,
     any: u32,
     zeroed: u32,
     zeroed_count: u32,
@@ -49,6 +51,7 @@ impl Frames {
         untouched.reverse();
         Self {
             cells: vec![0; cells],
+            ranges: ranges.to_vec(),
             any: NONE,
             zeroed: NONE,
             zeroed_count: 0,
@@ -66,6 +69,16 @@ impl Frames {
     /// Frames in all.
     pub fn total(&self) -> u64 {
         self.total
+    }
+
+    /// Whether this is a frame that is handed out, now or ever.
+    pub fn contains(&self, frame: Frame) -> bool {
+        self.ranges.iter().any(|range| (range.0..range.1).contains(&frame.0))
+    }
+
+    /// What is handed out.
+    pub fn ranges(&self) -> &[Range] {
+        &self.ranges
     }
 
     fn pop_zeroed(&mut self) -> Option<u32> {

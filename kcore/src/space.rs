@@ -134,6 +134,11 @@ impl Spaces {
         &self.slots[id.0 as usize]
     }
 
+    /// Whether there is such a space.
+    pub fn exists(&self, id: SpaceId) -> bool {
+        self.slots.get(id.0 as usize).is_some_and(|space| space.live)
+    }
+
     /// A space that may not exist.
     #[inline(always)]
     pub fn find_mut(&mut self, id: SpaceId) -> Option<&mut Space> {

@@ -31,7 +31,6 @@ use store::{MountMode, Store};
 
 use crate::{
     arch::{BootInformation, Vectors},
-    disk::VirtioDisk,
     mem::{device::Resources, division::Division},
     pc::Pc,
     supervisor::Supervisor,
@@ -85,7 +84,7 @@ fn words(information: &BootInformation) -> impl Iterator<Item = &'static str> + 
 
 /// Brings up the disk, the store on it, and the server with its first program.
 fn start_server(platform: &mut Platform, resources: &mut Resources) -> Result<Server, String> {
-    platform.disk = Some(VirtioDisk::find(resources)?);
+    platform.disk = Some(disk::find(resources)?);
     let (store, report) =
         Store::mount(platform, MountMode::ReadWrite).map_err(|error| format!("the disk is refused: {error:?}"))?;
     log!("store: {report:?}");

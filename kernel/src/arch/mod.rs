@@ -16,6 +16,8 @@ pub use x86_64::{
         Interrupt, accept, disk_message, enable_serial, initialise as initialise_interrupts, poll_interrupts,
         set_timer, wait_for_interrupt,
     },
+    // A server outside of the kernel.
+    outside::{answer_outside, set_server},
     // The start.
     paging::{build as build_tables, kernel_end},
     // Translations.

@@ -250,6 +250,12 @@ pub fn initialise() -> Protections {
     protections()
 }
 
+/// Sets where `syscall` leads: code of the kernel that is made for it.
+pub(super) fn set_system_call_entry(address: u64) {
+    // SAFETY: the caller is the one who knows such code.
+    unsafe { write_msr(LSTAR, address) };
+}
+
 /// The operand of `lgdt` and `lidt`.
 #[repr(C, packed)]
 pub struct Pointer {
