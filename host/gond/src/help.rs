@@ -49,6 +49,7 @@ Runs all tests. The last line tells how many passed and how many failed; the exi
 
   house      formatting, lints, and every test that runs on the host
   suite      the suite of programs inside the system
+  nucleus    the suite of the bare µ-kernel
   contract   the promises of the command line
   crash      20 kills of a running workload; a recorded run replayed with torn and lost writes
   power      the OO1 database before and after the plug is pulled

@@ -41,6 +41,8 @@ mod machine;
 
 mod script;
 
+mod bare;
+
 mod run;
 
 mod tour;

@@ -1,8 +1,10 @@
-//! Stages `suite` and `power`: the suite inside the system, and the OO1 database across a power cut.
+//! Stages `suite`, `nucleus` and `power`: the suite inside the system, that of the bare µ-kernel, and the OO1 database
+//! across a power cut.
 
 use super::{Bench, expect_success, play};
+use crate::machine::{self, End};
 use crate::script::{Patience, Plug, Verdict};
-use crate::tour;
+use crate::{bare, build, tour};
 use anyhow::Result;
 use std::time::Duration;
 
@@ -50,6 +52,25 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
         "the system is usable afterwards",
         if usable { Ok(()) } else { Err(output) },
     );
+    Ok(())
+}
+
+/// Stage `nucleus`.
+pub fn run_nucleus(bench: &mut Bench<'_>) -> Result<()> {
+    machine::require_emulator()?;
+    let kernel = build::kernel(bench.root())?;
+    let program = build::root_program("nucleus-suite")?;
+    let machine = bare::machine(&kernel, &program, &bench.scratch)?;
+    let (end, output) = bare::run(&machine, &bench.scratch, SUITE_TOTAL, &mut bench.job)?;
+    for (name, why) in suite_cases(&output) {
+        bench.report(&name, why.map_or(Ok(()), Err));
+    }
+    let counted = output.lines().rev().any(|line| line.contains(" passed, "));
+    let whole = match end {
+        End::Success | End::Failure if counted => Ok(()),
+        end => Err(format!("it ended with {end:?}; the kernel's log:\n{output}")),
+    };
+    bench.report("the suite comes to its end", whole);
     Ok(())
 }
 

@@ -30,7 +30,7 @@ struct Stage {
     run: fn(&mut Bench<'_>) -> Result<()>,
 }
 
-const STAGES: [Stage; 6] = [
+const STAGES: [Stage; 7] = [
     Stage {
         name: "house",
         about: "formatting, lints and host tests",
@@ -40,6 +40,11 @@ const STAGES: [Stage; 6] = [
         name: "suite",
         about: "the suite inside the system",
         run: guest::run,
+    },
+    Stage {
+        name: "nucleus",
+        about: "the suite of the bare µ-kernel",
+        run: guest::run_nucleus,
     },
     Stage {
         name: "contract",
