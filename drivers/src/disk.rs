@@ -48,7 +48,8 @@ impl<W: World> Disk<W> {
     pub fn find(ports: impl Ports, world: &mut W, message: Message) -> Result<Self, NoDisk> {
         let pci = Pci::new(ports);
         let found = pci.find(VENDOR, BLOCK_DEVICE).next().ok_or(NoDisk::Missing)?;
-        let device = BlockDevice::probe(&pci, found.address, world, Signal::Message(message)).map_err(NoDisk::Broken)?;
+        let device =
+            BlockDevice::probe(&pci, found.address, world, Signal::Message(message)).map_err(NoDisk::Broken)?;
         Ok(Self {
             device,
             refused: VecDeque::new(),

@@ -164,6 +164,11 @@ impl<H: Hardware> Kernel<H> {
         Some(load)
     }
 
+    /// The processor went to a space that is no thread's: whatever thread runs next, its space is loaded.
+    pub fn leave_space(&mut self) {
+        self.processor.space = SpaceId::NONE;
+    }
+
     /// Parks the current thread.
     pub fn park(&mut self, key: Key, deadline: Option<u64>, operation: Option<Operation>) {
         let Some(index) = self.current() else { return };

@@ -146,7 +146,11 @@ fn fast_and_general_portal_paths_agree() {
                     "seed {seed}"
                 );
             }
-            let frames = |kernel: &Kernel<Fake>| (0..).map_while(|index| kernel.portal_frame(thread, index)).collect::<Vec<_>>();
+            let frames = |kernel: &Kernel<Fake>| {
+                (0..)
+                    .map_while(|index| kernel.portal_frame(thread, index))
+                    .collect::<Vec<_>>()
+            };
             assert_eq!(fast.portal_depth(thread), frames(&fast).len());
             assert_eq!(frames(&fast), frames(&general), "seed {seed}");
         }

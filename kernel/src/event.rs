@@ -6,6 +6,7 @@
 
 use abi::layout::{EXCEPTION_ARITHMETIC, EXCEPTION_ILLEGAL};
 use kcore::{
+    ThreadId,
     kernel::Crossing,
     thread::{Context, Operation, Resumed},
 };
@@ -13,7 +14,8 @@ use sasos::{Access, Event, Outcome};
 
 use crate::{
     arch::{self, Results, Target},
-    log,
+    log, outside,
+    supervisor::Supervisor,
     system::{SYSTEM, System},
 };
 
@@ -112,20 +114,16 @@ fn cross(to: Option<Crossing>) -> Target {
 /// thread's place in the table, through which alone they are reached here. Gives the registers to go on with.
 pub extern "C" fn trap(context: *const Context) -> *const Context {
     let mut system = SYSTEM.enter();
+    if let Supervisor::Outside(_) = system.supervisor
+        && let Some(next) = outside::trap(&mut system, context)
+    {
+        return next;
+    }
     let thread = &system.platform.kernel.threads.table[system.current() as usize];
     let (thread, vector, error) = (thread.id, thread.context.vector, thread.context.error);
     match vector {
         14 => {
-            let access = match error {
-                _ if error & 16 != 0 => Access::Execute,
-                _ if error & 2 != 0 => Access::Write,
-                _ => Access::Read,
-            };
-            let event = Event::Fault {
-                thread,
-                address: arch::fault_address(),
-                access,
-            };
+            let event = fault(thread, error);
             let System {
                 platform, supervisor, ..
             } = &mut *system;
@@ -144,21 +142,10 @@ pub extern "C" fn trap(context: *const Context) -> *const Context {
             return context;
         }
         0..32 => {
-            let kind = match vector {
-                0 | 4 | 16 | 19 => EXCEPTION_ARITHMETIC,
-                _ => EXCEPTION_ILLEGAL,
-            };
             let System {
                 platform, supervisor, ..
             } = &mut *system;
-            let outcome = supervisor.handle(
-                platform,
-                Event::Exception {
-                    thread,
-                    kind,
-                    address: 0,
-                },
-            );
+            let outcome = supervisor.handle(platform, exception(thread, vector));
             system.settle(outcome, None);
         }
         _ => {
@@ -175,6 +162,44 @@ pub extern "C" fn trap(context: *const Context) -> *const Context {
     }
     drop(system);
     leave()
+}
+
+/// The last page fault, as an event.
+#[inline(always)]
+fn fault(thread: ThreadId, error: u64) -> Event {
+    let access = match error {
+        _ if error & 16 != 0 => Access::Execute,
+        _ if error & 2 != 0 => Access::Write,
+        _ => Access::Read,
+    };
+    Event::Fault {
+        thread,
+        address: arch::fault_address(),
+        access,
+    }
+}
+
+/// Another exception, as an event.
+fn exception(thread: ThreadId, vector: u64) -> Event {
+    let kind = match vector {
+        0 | 4 | 16 | 19 => EXCEPTION_ARITHMETIC,
+        _ => EXCEPTION_ILLEGAL,
+    };
+    Event::Exception {
+        thread,
+        kind,
+        address: 0,
+    }
+}
+
+/// What has just happened to a thread, as an event for its supervisor; `None` for interrupts and for what the kernel
+/// does itself.
+pub fn of_trap(thread: ThreadId, context: &Context) -> Option<Event> {
+    match context.vector {
+        14 => Some(fault(thread, context.error)),
+        7 | 32.. => None,
+        vector => Some(exception(thread, vector)),
+    }
 }
 
 /// An exception or interrupt of the kernel: interrupts while it is idle, nothing else.

@@ -14,6 +14,7 @@ mod disk;
 mod event;
 mod log;
 mod mem;
+mod outside;
 mod pc;
 mod root;
 mod supervisor;
@@ -22,7 +23,7 @@ mod system;
 use alloc::{format, string::String};
 
 use abi::{
-    host::{EXIT_PANIC, SCRIPT_WORD, SERVER_KERNEL, SERVER_NONE, SERVER_WORD},
+    host::{EXIT_PANIC, SCRIPT_WORD, SERVER_KERNEL, SERVER_NONE, SERVER_USER, SERVER_WORD},
     layout::BootReport,
 };
 use kcore::{Kernel, thread::THREADS_MAX};
@@ -31,7 +32,10 @@ use store::{MountMode, Store};
 
 use crate::{
     arch::{BootInformation, Vectors},
-    mem::{device::Resources, division::Division},
+    mem::{
+        device::Resources,
+        division::{Division, HeapOf},
+    },
     pc::Pc,
     supervisor::Supervisor,
     system::{Platform, SYSTEM, System},
@@ -41,7 +45,15 @@ use crate::{
 extern "C" fn kernel_start(information: u64) -> ! {
     let protections = arch::initialise_processor();
     let information = BootInformation::read(information).expect("the loader gives PVH start information");
-    let memory = Division::of(&information);
+    let server = words(&information)
+        .find_map(|word| word.strip_prefix(SERVER_WORD))
+        .unwrap_or(SERVER_KERNEL);
+    let heap_of = if server == SERVER_USER {
+        HeapOf::KernelAlone
+    } else {
+        HeapOf::Both
+    };
+    let mut memory = Division::of(&information, heap_of);
     arch::initialise_interrupts();
     log!(
         "gondwana {}: {} MiB, {protections:?}",
@@ -56,22 +68,25 @@ extern "C" fn kernel_start(information: u64) -> ! {
         ticks_per_us: arch::ticks_per_us(),
         ..BootReport::default()
     };
-    let mut resources = Resources::new(memory.device_pages, &information);
+    let mut resources = Resources::new(core::mem::take(&mut memory.device_pages), &information);
     let seed = seed(&mut resources);
     let pc = Pc::new(seed, boot, memory.fixed_frames);
     let mut platform = Platform {
         kernel: Kernel::new(pc, &memory.ranges),
         disk: None,
     };
-    let started = match words(&information).find_map(|word| word.strip_prefix(SERVER_WORD)) {
-        None | Some(SERVER_KERNEL) => start_server(&mut platform, &mut resources).map(Supervisor::Inside),
-        Some(SERVER_NONE) => root::start(&mut platform.kernel, &information).map(|_| Supervisor::Nobody),
-        Some(other) => Err(format!("there is no server '{other}'")),
+    let started = match server {
+        SERVER_KERNEL => start_server(&mut platform, &mut resources).map(Supervisor::Inside),
+        SERVER_USER => outside::start(&mut platform, resources, &information, &memory).map(Supervisor::Outside),
+        SERVER_NONE => root::start(&mut platform.kernel, &information).map(|_| Supervisor::Nobody),
+        other => Err(format!("there is no server '{other}'")),
     };
     let supervisor = started.unwrap_or_else(|why| give_up(&why));
     let vectors = Vectors::new(THREADS_MAX);
-    platform.kernel.hardware.boot_mut().boot_ns = arch::now_ns();
-    log!("first program after {} us", arch::now_ns() / 1000);
+    if !matches!(supervisor, Supervisor::Outside(_)) {
+        platform.kernel.hardware.boot_mut().boot_ns = arch::now_ns();
+        log!("first program after {} us", arch::now_ns() / 1000);
+    }
     arch::enable_serial();
     SYSTEM.fill(System::new(platform, supervisor, vectors));
     event::leave()

@@ -11,12 +11,12 @@
 use alloc::{boxed::Box, format, string::String};
 
 use abi::{
-    Call, Error,
+    Error,
     machine::{MachineCall, Surroundings},
     nucleus::ROOT_IMAGE,
 };
 use kcore::{
-    Frame, Hardware, Machine, Shortage, SpaceId,
+    Frame, Hardware, Machine, Shortage,
     event::{Event, Outcome},
     outside::{Place, enter_registers, window},
     thread::{Context, Operation, Resumed},
@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// What the server is doing.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[derive(Copy, Clone, Debug)]
 enum Work {
     /// Nothing: events may come.
     Idle,
@@ -80,7 +80,10 @@ pub fn start(
     let program = root::load(kernel, information)?;
     let short = |_: Shortage| String::from("too little memory for the server");
     let root = kernel.spaces.get(program.space).root;
-    let pages = memory.ranges.iter().map(|range| (u64::from(range.0) << 12, u64::from(range.1) << 12));
+    let pages = memory
+        .ranges
+        .iter()
+        .map(|range| (u64::from(range.0) << 12, u64::from(range.1) << 12));
     for (from, to) in pages.chain([memory.server_heap]) {
         window::show(root, from, to, &mut kernel.frames, &mut kernel.hardware).map_err(short)?;
     }
@@ -116,6 +119,12 @@ pub fn start(
 }
 
 impl Outside {
+    /// Whether the server has an event, or the boot, to work on.
+    #[inline(always)]
+    fn works(&self) -> bool {
+        !matches!(self.work, Work::Idle)
+    }
+
     /// Takes note of something that concerns no thread.
     pub fn note(&mut self, event: Event) -> Outcome {
         match event {
@@ -129,7 +138,7 @@ impl Outside {
     /// The time slice of the current thread is over; it is asked to go when the server has answered. Tells whether that is
     /// not now.
     pub fn note_slice_over(&mut self) -> bool {
-        let busy = self.work != Work::Idle;
+        let busy = self.works();
         self.slice_over |= busy;
         self.attention |= busy;
         busy
@@ -145,11 +154,15 @@ pub extern "C" fn deliver(number: u64) -> u64 {
     let System {
         platform, supervisor, ..
     } = &mut *system;
-    let Supervisor::Outside(outside) = supervisor else { return 0 };
-    if outside.work != Work::Idle {
+    let Supervisor::Outside(outside) = supervisor else {
+        return 0;
+    };
+    if outside.works() {
         return 0;
     }
-    let Some(thread) = platform.kernel.current_thread() else { return 0 };
+    let Some(thread) = platform.kernel.current_thread() else {
+        return 0;
+    };
     (thread.context.rip, thread.context.rsp) = arch::caller();
     outside.work = Work::Call(number);
     arch::set_thread(&outside.context);
@@ -165,13 +178,18 @@ pub extern "C" fn answer() -> Target {
     let System {
         platform, supervisor, ..
     } = &mut *system;
-    let Supervisor::Outside(outside) = supervisor else { return nowhere };
+    let Supervisor::Outside(outside) = supervisor else {
+        return nowhere;
+    };
     let kernel = &mut platform.kernel;
-    if !matches!(outside.work, Work::Call(_)) || outside.attention || !kernel.stays() || kernel.hardware.stop.is_some() {
+    if !matches!(outside.work, Work::Call(_)) || outside.attention || !kernel.stays() || kernel.hardware.stop.is_some()
+    {
         return nowhere;
     }
     outside.work = Work::Idle;
-    let Some(thread) = kernel.current_thread() else { return nowhere };
+    let Some(thread) = kernel.current_thread() else {
+        return nowhere;
+    };
     let (space, target) = (
         thread.space,
         Target {
@@ -201,7 +219,7 @@ pub extern "C" fn portal_return() -> Target {
 }
 
 fn server_works() -> bool {
-    matches!(&SYSTEM.enter().supervisor, Supervisor::Outside(outside) if outside.work != Work::Idle)
+    matches!(&SYSTEM.enter().supervisor, Supervisor::Outside(outside) if outside.works())
 }
 
 // ---- the general ways -----------------------------------------------------------------------------
@@ -214,9 +232,11 @@ pub extern "C" fn system_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u
         platform, supervisor, ..
     } = &mut *system;
     if let Supervisor::Outside(outside) = supervisor
-        && outside.work != Work::Idle
+        && outside.works()
     {
-        if let Some(call) = MachineCall::from_number(number).filter(|&call| call >= MachineCall::FrameZeroed) {
+        if number >= MachineCall::FrameZeroed as u64
+            && let Some(call) = MachineCall::from_number(number)
+        {
             return results(platform.kernel.machine_call(call, arguments, outside.place));
         }
         return match system.server_call(number, arguments) {
@@ -260,11 +280,16 @@ fn results(answer: Result<(u64, u64), Error>) -> Results {
 
 /// An exception or interrupt of user code or of the server: as [`event::trap`].
 pub fn trap(system: &mut System, context: *const Context) -> Option<*const Context> {
-    let Supervisor::Outside(outside) = &mut system.supervisor else { return None };
-    if outside.work != Work::Idle {
+    let Supervisor::Outside(outside) = &mut system.supervisor else {
+        return None;
+    };
+    if outside.works() {
         let vector = outside.context.vector;
         if vector < 32 {
-            system.crash(&format!("exception {vector}, error {:#x}", system.server_registers().error));
+            system.crash(&format!(
+                "exception {vector}, error {:#x}",
+                system.server_registers().error
+            ));
         }
         if let Some(interrupt) = arch::accept(vector) {
             system.interrupt(interrupt);
@@ -272,7 +297,7 @@ pub fn trap(system: &mut System, context: *const Context) -> Option<*const Conte
         return Some(context);
     }
     let thread = &system.platform.kernel.threads.table[system.current() as usize];
-    if let Some(event) = event::of_exception(&thread.context, thread.id) {
+    if let Some(event) = event::of_trap(thread.id, &thread.context) {
         return Some(system.upcall(event));
     }
     None
@@ -311,8 +336,10 @@ impl System {
 
     /// What is to be done before any thread runs: the registers of the server, if it has work.
     pub fn next_outside(&mut self) -> Option<*const Context> {
-        let Supervisor::Outside(outside) = &mut self.supervisor else { return None };
-        if outside.work != Work::Idle {
+        let Supervisor::Outside(outside) = &mut self.supervisor else {
+            return None;
+        };
+        if outside.works() {
             return Some(self.go_outside());
         }
         outside.attention = false;
@@ -336,7 +363,9 @@ impl System {
 
     /// Settles what the server answered to its event; the general way on is [`leave`].
     fn answered(&mut self, outcome: Outcome, retried: Option<Operation>) {
-        let Supervisor::Outside(outside) = &mut self.supervisor else { return };
+        let Supervisor::Outside(outside) = &mut self.supervisor else {
+            return;
+        };
         let work = core::mem::replace(&mut outside.work, Work::Idle);
         self.platform.kernel.leave_space();
         match work {
@@ -354,9 +383,11 @@ impl System {
 
     /// A call of the server that is about the event or about devices. `None`: the server does not go on.
     fn server_call(&mut self, number: u64, arguments: [u64; 6]) -> Option<Result<(u64, u64), Error>> {
-        let Supervisor::Outside(outside) = &mut self.supervisor else { return None };
+        let Supervisor::Outside(outside) = &mut self.supervisor else {
+            return None;
+        };
         let [first, second, third, ..] = arguments;
-        let started = outside.work != Work::Start;
+        let started = !matches!(outside.work, Work::Start);
         match MachineCall::from_number(number) {
             Some(MachineCall::AnswerReturn) if started => {
                 let result = match Error::from_code(first) {
@@ -401,8 +432,10 @@ impl System {
             _ => {
                 let told = log_write(&mut self.platform, number, arguments);
                 if told.is_none() {
-                    let name = Call::from_number(number).map_or("", |call| abi::call::name_of(call));
-                    self.crash(&format!("it makes the call {number:#x} {name}, which is not its to make"));
+                    let name = name(number);
+                    self.crash(&format!(
+                        "it makes the call {number:#x} {name}, which is not its to make"
+                    ));
                 }
                 return told;
             }
@@ -411,7 +444,9 @@ impl System {
     }
 
     fn map_device(&mut self, physical: u64, bytes: u64) -> Result<(u64, u64), Error> {
-        let Supervisor::Outside(outside) = &mut self.supervisor else { return Err(Error::BadCall) };
+        let Supervisor::Outside(outside) = &mut self.supervisor else {
+            return Err(Error::BadCall);
+        };
         if !outside.resources.is_registers(physical, bytes) {
             return Err(Error::BadAddress);
         }
@@ -423,7 +458,9 @@ impl System {
 
     /// The server has failed: says so, with all that helps to find out why, and stops the machine.
     fn crash(&self, why: &str) -> ! {
-        let Supervisor::Outside(outside) = &self.supervisor else { leave() };
+        let Supervisor::Outside(outside) = &self.supervisor else {
+            leave()
+        };
         let mut context = *outside.context;
         let in_call = context.vector == 0 && context.error == 0;
         log!("{}: {why}", abi::host::SERVER_CRASHED);
@@ -433,8 +470,11 @@ impl System {
         match outside.work {
             Work::Start => log!("  it was starting"),
             Work::Call(number) => {
-                let name = Call::from_number(number).map_or("unknown", abi::call::name_of);
-                log!("  it was doing call {number} ({name}) of thread {:#x}", self.current_id());
+                let name = name(number);
+                log!(
+                    "  it was doing call {number} ({name}) of thread {:#x}",
+                    self.current_id()
+                );
             }
             Work::Event(event) => log!("  it was doing {event:x?}"),
             Work::Idle => {}
@@ -455,7 +495,11 @@ impl System {
             }
         }
         let mut returns = String::new();
-        for value in (0..512).map_while(|index| word(context.rsp + index * 8)).filter(|&value| is_code(value)).take(12) {
+        for value in (0..512)
+            .map_while(|index| word(context.rsp + index * 8))
+            .filter(|&value| is_code(value))
+            .take(12)
+        {
             returns.push_str(&format!(" {:#x}", value - ROOT_IMAGE));
         }
         log!("  code on its stack, as offsets in its image:{returns}");
@@ -464,7 +508,10 @@ impl System {
     }
 
     fn current_id(&self) -> u64 {
-        self.platform.kernel.current().map_or(0, |index| self.platform.kernel.id_of(index).0)
+        self.platform
+            .kernel
+            .current()
+            .map_or(0, |index| self.platform.kernel.id_of(index).0)
     }
 }
 
@@ -491,16 +538,25 @@ fn report_registers(context: &Context, _in_call: bool) {
         ..
     } = *context;
     let image = rip.wrapping_sub(ROOT_IMAGE);
-    log!("  rip {rip:016x} (image + {image:#x})  rsp {rsp:016x}  rflags {rflags:x}  cr2 {:016x}", arch::fault_address());
+    log!(
+        "  rip {rip:016x} (image + {image:#x})  rsp {rsp:016x}  rflags {rflags:x}  cr2 {:016x}",
+        arch::fault_address()
+    );
     log!("  rax {rax:016x}  rbx {rbx:016x}  rcx {rcx:016x}  rdx {rdx:016x}");
     log!("  rsi {rsi:016x}  rdi {rdi:016x}  rbp {rbp:016x}  r8  {r8:016x}");
     log!("  r9  {r9:016x}  r10 {r10:016x}  r11 {r11:016x}  r12 {r12:016x}");
     log!("  r13 {r13:016x}  r14 {r14:016x}  r15 {r15:016x}");
 }
 
+/// The name of a system call.
+fn name(number: u64) -> &'static str {
+    let info = abi::call::TABLE.iter().find(|info| info.number == number);
+    info.map_or("no call of the table", |info| info.name)
+}
+
 /// The one call of the bare µ-kernel that the server may make: its last words.
 fn log_write(platform: &mut Platform, number: u64, arguments: [u64; 6]) -> Option<Result<(u64, u64), Error>> {
-    if number != abi::nucleus::LOG_WRITE {
+    if number != abi::nucleus::Call::LogWrite as u64 {
         return None;
     }
     let bytes = arguments[0].to_le_bytes();

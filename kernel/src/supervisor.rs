@@ -1,15 +1,17 @@
-//! Who answers events: the server inside the kernel, or the µ-kernel alone.
+//! Who answers events: the server, inside the kernel or outside of it, or the µ-kernel alone.
 
 use kcore::ThreadId;
 use sasos::{Event, Outcome, Server};
 
-use crate::system::Platform;
+use crate::{outside::Outside, system::Platform};
 
 /// Who answers.
 #[allow(clippy::large_enum_variant, reason = "there is one, at a fixed place")]
 pub enum Supervisor {
     /// The server, built into the kernel: a system call is one trap.
     Inside(Server),
+    /// The server as a program outside of the kernel: events are upcalls to it.
+    Outside(Outside),
     /// Nobody but the µ-kernel: the root program and what it makes run on its own calls.
     Nobody,
 }
@@ -20,7 +22,7 @@ impl Supervisor {
     pub fn immediate(&self, thread: ThreadId, number: u64) -> Option<u64> {
         match self {
             Self::Inside(server) => server.immediate(thread, number),
-            Self::Nobody => None,
+            Self::Outside(_) | Self::Nobody => None,
         }
     }
 
@@ -29,6 +31,8 @@ impl Supervisor {
     pub fn handle(&mut self, platform: &mut Platform, event: Event) -> Outcome {
         match self {
             Self::Inside(server) => server.handle(platform, event),
+            // What concerns a thread goes another way (`crate::outside`).
+            Self::Outside(outside) => outside.note(event),
             Self::Nobody => platform.kernel.nucleus_event(event),
         }
     }

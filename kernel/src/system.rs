@@ -148,7 +148,7 @@ impl System {
         match interrupt {
             Interrupt::Timer => {
                 if self.platform.kernel.tick() {
-                    self.platform.kernel.yield_current();
+                    self.slice_over();
                 }
                 self.poll_when_due();
             }
@@ -170,6 +170,16 @@ impl System {
                 self.wake_line(abi::layout::STREAM_CONTROL, news);
             }
         }
+    }
+
+    /// The current thread makes room for others, or does when the server outside has answered.
+    fn slice_over(&mut self) {
+        if let Supervisor::Outside(outside) = &mut self.supervisor
+            && outside.note_slice_over()
+        {
+            return;
+        }
+        self.platform.kernel.yield_current();
     }
 
     fn wake_line(&mut self, stream: u64, news: crate::console::LineNews) {
@@ -201,6 +211,9 @@ impl System {
                 log!("stop: {value:#x}");
                 arch::exit(value);
             }
+            if let Some(server) = self.next_outside() {
+                return Some(server);
+            }
             let index = self.platform.kernel.schedule()?;
             let thread = &mut self.platform.kernel.threads.table[index as usize];
             if let Some(operation) = thread.operation.take() {
@@ -210,6 +223,9 @@ impl System {
                     arguments: operation.arguments,
                     resumed: thread.resumed,
                 };
+                if let Some(server) = self.retry_outside(event) {
+                    return Some(server);
+                }
                 let outcome = self.supervisor.handle(&mut self.platform, event);
                 self.settle(outcome, Some(operation));
                 continue;

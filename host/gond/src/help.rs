@@ -32,6 +32,7 @@ next time, at the same addresses. Programs on it that are older than the sources
   --memory SIZE     memory of the machine (128M)
   --cpus N          processors of the machine (1)
   --accel tcg|kvm   what executes it (tcg)
+  --server PLACE    where the server is: 'kernel', or 'user', a program outside of the kernel (kernel)
   --script FILE|-   run the lines of FILE (or of standard input) in the shell
   --timeout SECONDS with a script: how long the system may say nothing (300)
 
@@ -49,6 +50,7 @@ Runs all tests. The last line tells how many passed and how many failed; the exi
 
   house      formatting, lints, and every test that runs on the host
   suite      the suite of programs inside the system
+  server     the suite with the server outside of the kernel, and what happens when that crashes
   nucleus    the suite of the bare µ-kernel
   contract   the promises of the command line
   crash      20 kills of a running workload; a recorded run replayed with torn and lost writes

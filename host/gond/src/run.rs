@@ -19,12 +19,22 @@ const MEMORY_MIN: u64 = 32 << 20;
 /// Most processors of QEMU's board.
 const PROCESSORS_MAX: u32 = 255;
 
+/// Where the server is.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Server {
+    /// Built into the kernel.
+    Kernel,
+    /// A program outside of it.
+    User,
+}
+
 struct Options {
     disk: PathBuf,
     disk_size: u64,
     memory: u64,
     processors: u32,
     accelerator: Accelerator,
+    server: Server,
     script: Option<PathBuf>,
     timeout: u64,
 }
@@ -37,6 +47,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Options> {
         memory: 128 << 20,
         processors: 1,
         accelerator: Accelerator::Tcg,
+        server: Server::Kernel,
         script: None,
         timeout: 300,
     };
@@ -46,7 +57,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Options> {
         match argument {
             Long("disk") => options.disk = parser.value().map_err(usage)?.into(),
             Long("script") => options.script = Some(parser.value().map_err(usage)?.into()),
-            Long(name @ ("disk-size" | "memory" | "cpus" | "accel" | "timeout")) => {
+            Long(name @ ("disk-size" | "memory" | "cpus" | "accel" | "server" | "timeout")) => {
                 let name = name.to_owned();
                 let value = parser.value().map_err(usage)?.string().map_err(usage)?;
                 options
@@ -67,6 +78,13 @@ impl Options {
             "memory" => self.memory = size(value).filter(|&bytes| bytes >= MEMORY_MIN)?,
             "cpus" => self.processors = value.parse().ok().filter(|n| (1..=PROCESSORS_MAX).contains(n))?,
             "timeout" => self.timeout = value.parse().ok().filter(|&seconds| seconds > 0)?,
+            "server" => {
+                self.server = match value {
+                    abi::host::SERVER_KERNEL => Server::Kernel,
+                    abi::host::SERVER_USER => Server::User,
+                    _ => return None,
+                }
+            }
             "accel" => {
                 self.accelerator = match value {
                     "tcg" => Accelerator::Tcg,
@@ -99,6 +117,9 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     machine.memory = options.memory;
     machine.processors = options.processors;
     machine.accelerator = options.accelerator;
+    if options.server == Server::User {
+        machine = machine.with_server(build::server()?);
+    }
     match source {
         Some(source) => play(&machine, source, options.timeout),
         None => interact(&machine),
@@ -136,7 +157,8 @@ fn interact(machine: &Machine) -> Result<ExitCode> {
             // A line that failed at the prompt was seen there.
             End::Success | End::Failure => return Ok(ExitCode::SUCCESS),
             End::Panic => bail!(
-                "the kernel panicked; the last of its log:\n{}",
+                "{}; the last of the kernel's log:\n{}",
+                script::panic_of(&log),
                 script::last_lines(&log, 20)
             ),
             End::Dead(Some(0)) => bail!(

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 /// How much of the console's end an error shows, in bytes.
 const TAIL_BYTES: usize = 2000;
 /// How many lines of the kernel's log an error shows.
-const LOG_LINES: usize = 15;
+const LOG_LINES: usize = 20;
 /// How often the loop looks whether the guest is alive.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -390,7 +390,7 @@ impl Player<'_> {
                 self.running = None;
                 None
             }
-            End::Panic => dead("the kernel panicked"),
+            End::Panic => dead(panic_of(&guest.log)),
             End::Dead(Some(0)) => dead("the processor was reset (a triple fault?)"),
             End::Dead(Some(status)) => dead(&format!("QEMU ended with status {status}")),
             End::Dead(None) => dead("QEMU was killed by a signal"),
@@ -455,6 +455,17 @@ fn push_section(text: &mut String, title: &str, content: &str) {
         let _ = write!(text, "\n--- {title}: nothing");
     } else {
         let _ = write!(text, "\n--- {title}:\n{content}");
+    }
+}
+
+/// Who it was that panicked, by the kernel's log.
+pub fn panic_of(log: &Path) -> &'static str {
+    let bytes = std::fs::read(log).unwrap_or_default();
+    if String::from_utf8_lossy(&bytes).contains(host::SERVER_CRASHED) {
+        "the server crashed outside of the kernel, which contained it and stopped the machine; what was synced or in a \
+         checkpoint is on the disk"
+    } else {
+        "the kernel panicked"
     }
 }
 

@@ -72,7 +72,12 @@ impl<H: Hardware> Kernel<H> {
     pub fn machine_call(&mut self, call: M, arguments: [u64; 6], place: Place) -> Answer {
         let [first, second, third, fourth, ..] = arguments;
         let exchange = Exchange(place.exchange);
-        let known_space = |kernel: &Self, number| kernel.known_space(number).filter(|&space| space != place.space).ok_or(Error::BadArgument);
+        let known_space = |kernel: &Self, number| {
+            kernel
+                .known_space(number)
+                .filter(|&space| space != place.space)
+                .ok_or(Error::BadArgument)
+        };
         match call {
             M::FrameZeroed => return Ok((u64::from(self.frame_zeroed()?.0), 0)),
             M::FrameAny => return Ok((u64::from(self.frame_any()?.0), 0)),
@@ -223,7 +228,11 @@ impl<H: Hardware> Kernel<H> {
     ) -> Result<(Key, Option<u64>, Operation), Error> {
         let key = self.known_key(kind, value)?;
         let words = Exchange(place.exchange).words::<OPERATION_WORDS>(&self.hardware);
-        Ok((key, (deadline != u64::MAX).then_some(deadline), operation_from_words(words)))
+        Ok((
+            key,
+            (deadline != u64::MAX).then_some(deadline),
+            operation_from_words(words),
+        ))
     }
 
     fn known_key(&self, kind: u64, value: u64) -> Result<Key, Error> {

@@ -253,7 +253,11 @@ mod tests {
     #[test]
     fn a_context_from_outside_holds_nothing_privileged() {
         let mut words = [u64::MAX; CONTEXT_WORDS];
-        assert_eq!(checked_context(words), None, "the instruction lies outside of user memory");
+        assert_eq!(
+            checked_context(words),
+            None,
+            "the instruction lies outside of user memory"
+        );
         words[17] = 0x1000;
         let context = checked_context(words).expect("a context");
         assert_eq!((context.cs, context.ss), (USER_CODE, USER_DATA));

@@ -6,7 +6,9 @@ use abi::{
     machine::MachineCall::{self, self as M},
 };
 
-use super::{CONTEXT_WORDS, FRAME_WORDS, context_from_words, context_to_words, frame_from_words, key_to_words, upcall_of};
+use super::{
+    CONTEXT_WORDS, FRAME_WORDS, context_from_words, context_to_words, frame_from_words, key_to_words, upcall_of,
+};
 use crate::{
     Frame, Leaf, Machine, PageEntry, Shortage, SpaceId, ThreadId,
     machine::Intercept,

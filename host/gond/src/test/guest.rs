@@ -2,7 +2,7 @@
 //! across a power cut.
 
 use super::{Bench, expect_success, play};
-use crate::machine::{self, End};
+use crate::machine::{self, End, Machine};
 use crate::script::{Patience, Plug, Verdict};
 use crate::{bare, build, tour};
 use anyhow::Result;
@@ -28,12 +28,17 @@ fn suite_cases(output: &str) -> Vec<(String, Option<String>)> {
 pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     let mut machine = bench.fresh_machine("suite.img")?;
     machine.processors = 2;
+    suite_on(bench, &machine)
+}
+
+/// Plays the suite on a machine and reports its cases.
+pub fn suite_on(bench: &mut Bench<'_>, machine: &Machine) -> Result<()> {
     let patience = Patience {
         total: Some(SUITE_TOTAL),
         ..Patience::seconds(120)
     };
     // The `echo` proves that the system is usable after all that was done to it.
-    let (played, output) = play(&machine, &["suite", "echo still here"], patience)?;
+    let (played, output) = play(machine, &["suite", "echo still here"], patience)?;
     let all = suite_cases(&output);
     for (name, why) in &all {
         bench.report(name, why.clone().map_or(Ok(()), Err));

@@ -11,6 +11,8 @@ mod contract;
 
 mod crash;
 
+mod server;
+
 use crate::arguments::misused;
 use crate::build::{self, Built};
 use crate::display::{self, Job};
@@ -30,7 +32,7 @@ struct Stage {
     run: fn(&mut Bench<'_>) -> Result<()>,
 }
 
-const STAGES: [Stage; 7] = [
+const STAGES: [Stage; 8] = [
     Stage {
         name: "house",
         about: "formatting, lints and host tests",
@@ -45,6 +47,11 @@ const STAGES: [Stage; 7] = [
         name: "nucleus",
         about: "the suite of the bare µ-kernel",
         run: guest::run_nucleus,
+    },
+    Stage {
+        name: "server",
+        about: "the server outside of the kernel",
+        run: server::run,
     },
     Stage {
         name: "contract",
