@@ -154,7 +154,7 @@ fn story(machine: &mut impl Machine) -> Vec<String> {
 fn a_machine_outside_is_a_machine() {
     let mut outside = Through::new();
     let there = story(&mut outside);
-    let inside = &mut *Through::new().gate.kernel.into_inner();
+    let inside = &mut Through::new().gate.kernel.into_inner();
     let here = story(inside);
     for (there, here) in there.iter().zip(&here) {
         assert_eq!(there, here);

@@ -2,8 +2,8 @@
 //!
 //! The server is not a thread. While it works on an event the processor is in the supervisor space with the registers of
 //! [`Outside`], and the thread that the event came from stays the current one, so that the answer is settled exactly
-//! as for the server inside. One event at a time: what comes meanwhile (a tick, a device) is noted and looked at
-//! after the answer. Nobody preempts the server.
+//! as for the server inside. One event at a time: interrupts that come meanwhile are put off until after the answer.
+//! Nobody preempts the server.
 //!
 //! If the server itself faults, or does what is not its to do, it is reported with its registers and the machine stops.
 //! Kernel and disk are as sound as after a power cut; what was synced or in a checkpoint is there.
@@ -23,7 +23,7 @@ use kcore::{
 };
 
 use crate::{
-    arch::{self, BootInformation, IoPorts, Results, Target},
+    arch::{self, BootInformation, Interrupt, IoPorts, Results, Target},
     event::{self, leave},
     log,
     mem::{device::Resources, division::Division},
@@ -31,6 +31,14 @@ use crate::{
     supervisor::Supervisor,
     system::{Platform, SYSTEM, System},
 };
+
+/// All interrupts, in the order in which they are looked at after an event.
+const INTERRUPTS: [Interrupt; 4] = [
+    Interrupt::Timer,
+    Interrupt::Terminal,
+    Interrupt::Control,
+    Interrupt::Disk,
+];
 
 /// What the server is doing.
 #[derive(Copy, Clone, Debug)]
@@ -50,9 +58,10 @@ pub struct Outside {
     work: Work,
     /// Something waits for the end of the event: the next three.
     attention: bool,
+    /// Devices that interrupted meanwhile, by [`Interrupt`].
+    deferred: [bool; INTERRUPTS.len()],
     interrupted: bool,
     poll: bool,
-    slice_over: bool,
     /// What loads the supervisor space, forgetting what was remembered of it.
     load: u64,
     /// The server's registers while it is interrupted or not yet entered. The processor pushes into them.
@@ -96,9 +105,9 @@ pub fn start(
     Ok(Outside {
         work: Work::Start,
         attention: false,
+        deferred: [false; INTERRUPTS.len()],
         interrupted: false,
         poll: false,
-        slice_over: false,
         load: kernel.spaces.get(program.space).load,
         context,
         entry: program.entry,
@@ -135,13 +144,15 @@ impl Outside {
         Outcome::Resume
     }
 
-    /// The time slice of the current thread is over; it is asked to go when the server has answered. Tells whether that is
-    /// not now.
-    pub fn note_slice_over(&mut self) -> bool {
-        let busy = self.works();
-        self.slice_over |= busy;
-        self.attention |= busy;
-        busy
+    /// While the server works on an event the world stands still for it, as it does inside: or it would look whether there
+    /// is input, find none, and park a thread that was woken in between. Tells whether the interrupt was put off.
+    pub fn defer(&mut self, interrupt: Interrupt) -> bool {
+        let working = self.works();
+        if working {
+            self.deferred[interrupt as usize] = true;
+            self.attention = true;
+        }
+        working
     }
 }
 
@@ -343,9 +354,13 @@ impl System {
             return Some(self.go_outside());
         }
         outside.attention = false;
-        if core::mem::take(&mut outside.slice_over) {
-            self.platform.kernel.yield_current();
+        let deferred = core::mem::take(&mut outside.deferred);
+        for interrupt in INTERRUPTS.into_iter().filter(|&interrupt| deferred[interrupt as usize]) {
+            self.interrupt(interrupt);
         }
+        let Supervisor::Outside(outside) = &mut self.supervisor else {
+            return None;
+        };
         if core::mem::take(&mut outside.interrupted) {
             outside.attention = outside.poll;
             return Some(self.upcall(Event::Interrupt));

@@ -145,10 +145,15 @@ impl System {
 
     /// Handles a device.
     pub fn interrupt(&mut self, interrupt: Interrupt) {
+        if let Supervisor::Outside(outside) = &mut self.supervisor
+            && outside.defer(interrupt)
+        {
+            return;
+        }
         match interrupt {
             Interrupt::Timer => {
                 if self.platform.kernel.tick() {
-                    self.slice_over();
+                    self.platform.kernel.yield_current();
                 }
                 self.poll_when_due();
             }
@@ -170,16 +175,6 @@ impl System {
                 self.wake_line(abi::layout::STREAM_CONTROL, news);
             }
         }
-    }
-
-    /// The current thread makes room for others, or does when the server outside has answered.
-    fn slice_over(&mut self) {
-        if let Supervisor::Outside(outside) = &mut self.supervisor
-            && outside.note_slice_over()
-        {
-            return;
-        }
-        self.platform.kernel.yield_current();
     }
 
     fn wake_line(&mut self, stream: u64, news: crate::console::LineNews) {
