@@ -62,7 +62,7 @@ Runs all tests. The last line tells how many passed and how many failed; the exi
 ";
 
 const BENCH: &str = "\
-./gond bench [--json] [--compare | --update] [--system gondwana|linux] [--row NAME]...
+./gond bench [--json] [--compare | --update] [--system NAME]... [--row NAME]...
 
 Measures each row twice: in instructions (QEMU counting them) and in time (plain translation), here and
 in Linux on the same machine. Linux comes as Debian's kernel package, fetched when first asked for.
@@ -70,7 +70,7 @@ in Linux on the same machine. Linux comes as Debian's kernel package, fetched wh
   --json         one object a line: {\"row\", \"system\", \"instructions\", \"ns\"}
   --compare      against bench/results.json: rows that need over 3 % more instructions fail
   --update       rewrite bench/results.json and the tables in docs/benchmarks.md
-  --system NAME  only gondwana, or only linux
+  --system NAME  only gondwana, only gondwana-user (its server outside of the kernel), or only linux
   --row NAME     only this row; may be given several times
 ";
 
