@@ -6,6 +6,7 @@
 //! * [`thread`]: registers, portal frames and states; [`wait`]: what parked threads wait for;
 //!   [`scheduler`]: who runs next; [`portal`]: remembered ways into protected procedures.
 //! * [`event`]: what happens to a thread and what becomes of it.
+//! * [`smp`]: how several processors take turns and ask things of one another.
 //! * [`machine`]: the contract with the server above; [`hardware`]: the contract with what is below.
 //! * [`outside`]: the contract with a server that is not in the kernel.
 //! * [`kernel`]: all of it put together; `nucleus`: calls that the µ-kernel answers itself.
@@ -32,6 +33,7 @@ pub mod outside;
 pub mod paging;
 pub mod portal;
 pub mod scheduler;
+pub mod smp;
 pub mod space;
 pub mod thread;
 pub mod wait;

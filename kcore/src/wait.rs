@@ -31,6 +31,8 @@ pub enum Key {
     Sync(u64),
     /// Free frames.
     Frames,
+    /// The server outside of the kernel, which works for another thread.
+    Supervisor,
 }
 
 const BUCKETS: usize = 64;
@@ -49,6 +51,7 @@ impl Key {
             Key::Checkpoint => (8, 0),
             Key::Sync(ticket) => (9, ticket),
             Key::Frames => (10, 0),
+            Key::Supervisor => (11, 0),
         };
         let mixed = (value ^ (kind << 56)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (mixed >> 58) as usize % BUCKETS

@@ -95,8 +95,13 @@ fn story(machine: &mut impl Machine) -> Vec<String> {
     machine.flush_space(space);
     machine.flush_everything();
 
-    let thread = machine.thread_create(space, 0x1_0000, 0x2_0000, [1, 2, 3, 4], 5).expect("a thread");
-    see("thread", &(thread, machine.thread_is_ready(thread), machine.thread_space(thread)));
+    let thread = machine
+        .thread_create(space, 0x1_0000, 0x2_0000, [1, 2, 3, 4], 5)
+        .expect("a thread");
+    see(
+        "thread",
+        &(thread, machine.thread_is_ready(thread), machine.thread_space(thread)),
+    );
     let mut context = machine.thread_context(thread);
     see("context", &context);
     context.r15 = 15;
@@ -113,7 +118,14 @@ fn story(machine: &mut impl Machine) -> Vec<String> {
     see("no stack", &machine.portal_enter(thread, callee, 0x5000, [9, 8, 7, 6]));
     machine.portal_add_stack(callee, 0x9000);
     see("entered", &machine.portal_enter(thread, callee, 0x5000, [9, 8, 7, 6]));
-    see("inside", &(machine.portal_depth(thread), machine.portal_frame(thread, 0), machine.portal_frame(thread, 1)));
+    see(
+        "inside",
+        &(
+            machine.portal_depth(thread),
+            machine.portal_frame(thread, 0),
+            machine.portal_frame(thread, 1),
+        ),
+    );
     see("context", &machine.thread_context(thread));
     machine.portal_cache(space, 0x5000, 1, callee);
     machine.portal_intercept_return(thread, Intercept::Yes);
@@ -146,7 +158,10 @@ fn story(machine: &mut impl Machine) -> Vec<String> {
             Err(shortage) => break shortage,
         }
     };
-    see("shortage", &(spaces > 0, shortage, machine.frame_any() == Err(Shortage::Frames)));
+    see(
+        "shortage",
+        &(spaces > 0, shortage, machine.frame_any() == Err(Shortage::Frames)),
+    );
     seen
 }
 
@@ -177,7 +192,11 @@ fn no_number_brings_the_kernel_down() {
             // that still is. These are the server's honour, and the decision says so.
             if matches!(
                 call,
-                MachineCall::FrameRelease | MachineCall::LeafDestroy | MachineCall::SpaceDestroy | MachineCall::Link | MachineCall::LeafSet
+                MachineCall::FrameRelease
+                    | MachineCall::LeafDestroy
+                    | MachineCall::SpaceDestroy
+                    | MachineCall::Link
+                    | MachineCall::LeafSet
             ) {
                 continue;
             }
@@ -207,12 +226,20 @@ fn what_does_not_exist_is_an_error() {
         (MachineCall::FrameShare, [frames, 0, 0, 0, 0, 0], Error::BadArgument),
         (MachineCall::FrameShare, [1 << 40, 0, 0, 0, 0, 0], Error::BadArgument),
         (MachineCall::LeafSet, [leaf, 512, 0, 0, 0, 0], Error::BadArgument),
-        (MachineCall::LeafSet, [leaf, 0, entry(frames), 0, 0, 0], Error::BadArgument),
+        (
+            MachineCall::LeafSet,
+            [leaf, 0, entry(frames), 0, 0, 0],
+            Error::BadArgument,
+        ),
         (MachineCall::SpaceDestroy, [own, 0, 0, 0, 0, 0], Error::BadArgument),
         (MachineCall::SpaceTables, [77, 0, 0, 0, 0, 0], Error::BadArgument),
         (MachineCall::Link, [own, 2048, leaf, 4, 0, 0], Error::BadArgument),
         (MachineCall::ThreadSpace, [5, 0, 0, 0, 0, 0], Error::NoSuchThread),
-        (MachineCall::ThreadContext, [u64::MAX, 0, 0, 0, 0, 0], Error::NoSuchThread),
+        (
+            MachineCall::ThreadContext,
+            [u64::MAX, 0, 0, 0, 0, 0],
+            Error::NoSuchThread,
+        ),
         (MachineCall::ConsoleWrite, [0, 4097, 0, 0, 0, 0], Error::BadArgument),
         (MachineCall::Log, [u64::MAX, 0, 0, 0, 0, 0], Error::BadArgument),
         (MachineCall::Wake, [5, 77, 1, 0, 0, 0], Error::BadArgument),
@@ -232,7 +259,9 @@ fn what_does_not_exist_is_an_error() {
 fn a_context_cannot_raise_its_privilege() {
     let mut remote = Through::new();
     let space: SpaceId = remote.space_create().expect("a space");
-    let thread: ThreadId = remote.thread_create(space, 0x1000, 0x2000, [0; 4], 3).expect("a thread");
+    let thread: ThreadId = remote
+        .thread_create(space, 0x1000, 0x2000, [0; 4], 3)
+        .expect("a thread");
     let wanted = Context {
         rip: 0x3000,
         cs: 8,

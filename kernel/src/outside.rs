@@ -2,8 +2,8 @@
 //!
 //! The server is not a thread. While it works on an event the processor is in the supervisor space with the registers of
 //! [`Outside`], and the thread that the event came from stays the current one, so that the answer is settled exactly
-//! as for the server inside. One event at a time: interrupts that come meanwhile are put off until after the answer.
-//! Nobody preempts the server.
+//! as for the server inside. One event at a time: interrupts that come meanwhile are put off until after the answer,
+//! and a thread of another processor that wants the server is parked and comes again. Nobody preempts the server.
 //!
 //! If the server itself faults, or does what is not its to do, it is reported with its registers and the machine stops.
 //! Kernel and disk are as sound as after a power cut; what was synced or in a checkpoint is there.
@@ -16,17 +16,18 @@ use abi::{
     nucleus::ROOT_IMAGE,
 };
 use kcore::{
-    Frame, Hardware, Machine, Shortage,
+    Frame, Hardware, Machine, Shortage, SpaceId,
     event::{Event, Outcome},
     outside::{Place, enter_registers, window},
     thread::{Context, Operation, Resumed},
+    wait::Key,
 };
 
 use crate::{
     arch::{self, BootInformation, Interrupt, IoPorts, Results, Target},
-    event::{self, leave},
+    event::{self, leave_from},
     log,
-    mem::{device::Resources, division::Division},
+    mem::{device::Resources, division::Division, lock::Guard},
     root,
     supervisor::Supervisor,
     system::{Platform, SYSTEM, System},
@@ -39,6 +40,9 @@ const INTERRUPTS: [Interrupt; 4] = [
     Interrupt::Control,
     Interrupt::Disk,
 ];
+
+/// When a processor looks again that has put off a tick, in nanoseconds.
+const SOON_NS: u64 = 500_000;
 
 /// What the server is doing.
 #[derive(Copy, Clone, Debug)]
@@ -68,6 +72,8 @@ pub struct Outside {
     context: Box<Context>,
     entry: u64,
     stack: u64,
+    /// The processor that it works on.
+    on: u32,
     place: Place,
     /// Root of the supervisor space.
     root: Frame,
@@ -101,7 +107,7 @@ pub fn start(
     let mut context = Box::new(Context::default());
     context.reset(program.entry, program.stack);
     context.rdi = program.page;
-    arch::answer_outside();
+    arch::answer_outside(&context);
     Ok(Outside {
         work: Work::Start,
         attention: false,
@@ -112,6 +118,7 @@ pub fn start(
         context,
         entry: program.entry,
         stack: program.stack,
+        on: 0,
         place: Place {
             space: program.space,
             exchange,
@@ -134,6 +141,12 @@ impl Outside {
         !matches!(self.work, Work::Idle)
     }
 
+    /// Whether it does so on this processor.
+    #[inline(always)]
+    fn works_on(&self, processor: u32) -> bool {
+        self.works() && self.on == processor
+    }
+
     /// Takes note of something that concerns no thread.
     pub fn note(&mut self, event: Event) -> Outcome {
         match event {
@@ -143,17 +156,6 @@ impl Outside {
         self.attention = true;
         Outcome::Resume
     }
-
-    /// While the server works on an event the world stands still for it, as it does inside: or it would look whether there
-    /// is input, find none, and park a thread that was woken in between. Tells whether the interrupt was put off.
-    pub fn defer(&mut self, interrupt: Interrupt) -> bool {
-        let working = self.works();
-        if working {
-            self.deferred[interrupt as usize] = true;
-            self.attention = true;
-        }
-        working
-    }
 }
 
 // ---- the fast ways --------------------------------------------------------------------------------
@@ -161,7 +163,9 @@ impl Outside {
 /// A system call of the current thread: makes the processor the server's. The thread's identifier, or zero if the call
 /// must take the general way. Counted in instructions (`null-call-user-server`).
 pub extern "C" fn deliver(number: u64) -> u64 {
-    let mut system = SYSTEM.enter();
+    let Some(mut system) = SYSTEM.enter_at_once() else {
+        return 0;
+    };
     let System {
         platform, supervisor, ..
     } = &mut *system;
@@ -171,6 +175,7 @@ pub extern "C" fn deliver(number: u64) -> u64 {
     if outside.works() {
         return 0;
     }
+    outside.on = platform.kernel.here();
     let Some(thread) = platform.kernel.current_thread() else {
         return 0;
     };
@@ -185,7 +190,9 @@ pub extern "C" fn deliver(number: u64) -> u64 {
 /// to be done first.
 pub extern "C" fn answer() -> Target {
     let nowhere = Target { rip: 0, rsp: 0 };
-    let mut system = SYSTEM.enter();
+    let Some(mut system) = SYSTEM.enter_at_once() else {
+        return nowhere;
+    };
     let System {
         platform, supervisor, ..
     } = &mut *system;
@@ -193,134 +200,169 @@ pub extern "C" fn answer() -> Target {
         return nowhere;
     };
     let kernel = &mut platform.kernel;
-    if !matches!(outside.work, Work::Call(_)) || outside.attention || !kernel.stays() || kernel.hardware.stop.is_some()
+    if !matches!(outside.work, Work::Call(_))
+        || outside.on != kernel.here()
+        || outside.attention
+        || !kernel.stays()
+        || kernel.hardware.stop.is_some()
     {
         return nowhere;
     }
-    outside.work = Work::Idle;
     let Some(thread) = kernel.current_thread() else {
         return nowhere;
     };
-    let (space, target) = (
-        thread.space,
-        Target {
-            rip: thread.context.rip,
-            rsp: thread.context.rsp,
-        },
-    );
+    outside.work = Work::Idle;
+    let target = Target {
+        rip: thread.context.rip,
+        rsp: thread.context.rsp,
+    };
     arch::set_thread(&thread.context);
+    let space = thread.space;
     arch::load(kernel.spaces.get(space).load);
     target
-}
-
-/// A protected call over a remembered way. The server makes none.
-pub extern "C" fn portal_call(entry: u64, pd: u64) -> Target {
-    if server_works() {
-        return Target { rip: 0, rsp: 0 };
-    }
-    event::portal_call(entry, pd)
-}
-
-/// The return from one.
-pub extern "C" fn portal_return() -> Target {
-    if server_works() {
-        return Target { rip: 0, rsp: 0 };
-    }
-    event::portal_return()
-}
-
-fn server_works() -> bool {
-    matches!(&SYSTEM.enter().supervisor, Supervisor::Outside(outside) if outside.works())
 }
 
 // ---- the general ways -----------------------------------------------------------------------------
 
 /// A machine call of the server, or a system call of a thread that did not take the fast way.
-pub extern "C" fn system_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
-    let arguments = [a0, a1, a2, a3, a4, a5];
-    let mut system = SYSTEM.enter();
+pub fn call(mut system: Guard<'_, System>, arguments: [u64; 6], number: u64) -> Results {
+    let here = system.platform.kernel.here();
     let System {
         platform, supervisor, ..
     } = &mut *system;
     if let Supervisor::Outside(outside) = supervisor
-        && outside.works()
+        && outside.works_on(here)
     {
         if number >= MachineCall::FrameZeroed as u64
             && let Some(call) = MachineCall::from_number(number)
         {
-            return results(platform.kernel.machine_call(call, arguments, outside.place));
+            return event::results(platform.kernel.machine_call(call, arguments, outside.place));
         }
         return match system.server_call(number, arguments) {
-            Some(answer) => results(answer),
-            None => {
-                drop(system);
-                leave()
-            }
+            Some(answer) => event::results(answer),
+            None => leave_from(system),
         };
     }
-    let Some(thread) = platform.kernel.current_thread() else {
-        drop(system);
-        leave()
-    };
-    (thread.context.rip, thread.context.rsp) = arch::caller();
-    let event = Event::Call {
-        thread: thread.id,
-        number,
-        arguments,
-        resumed: Resumed::First,
-    };
-    let context = system.upcall(event);
-    drop(system);
-    arch::resume(context)
-}
-
-fn results(answer: Result<(u64, u64), Error>) -> Results {
-    match answer {
-        Ok((value, value2)) => {
-            if value2 != 0 {
-                arch::set_value2(value2);
-            }
-            Results { error: 0, value }
+    if let Some(thread) = platform.kernel.current_thread() {
+        (thread.context.rip, thread.context.rsp) = arch::caller();
+        let event = Event::Call {
+            thread: thread.id,
+            number,
+            arguments,
+            resumed: Resumed::First,
+        };
+        if let Some(context) = system.deliver(event) {
+            drop(system);
+            arch::resume(context)
         }
-        Err(error) => Results {
-            error: error as u64,
-            value: 0,
-        },
     }
+    leave_from(system)
 }
 
-/// An exception or interrupt of user code or of the server: as [`event::trap`].
-pub fn trap(system: &mut System, context: *const Context) -> Option<*const Context> {
-    let Supervisor::Outside(outside) = &mut system.supervisor else {
-        return None;
-    };
-    if outside.works() {
-        let vector = outside.context.vector;
+/// An exception or interrupt of user code or of the server: as `event::trap`.
+pub fn trap(mut system: Guard<'_, System>, context: *const Context, vector: u64) -> *const Context {
+    let here = system.platform.kernel.here();
+    let interrupt = (vector >= 32).then(|| arch::accept(vector)).flatten();
+    if let Supervisor::Outside(outside) = &mut system.supervisor
+        && outside.works_on(here)
+    {
         if vector < 32 {
-            system.crash(&format!(
-                "exception {vector}, error {:#x}",
-                system.server_registers().error
-            ));
+            let error = outside.context.error;
+            system.crash(&format!("exception {vector}, error {error:#x}"));
         }
-        if let Some(interrupt) = arch::accept(vector) {
+        // Whatever it is waits for the answer: a device, or a thread that another processor has made ready.
+        outside.attention = true;
+        if let Some(interrupt) = interrupt {
             system.interrupt(interrupt);
         }
-        return Some(context);
+        return context;
     }
-    let thread = &system.platform.kernel.threads.table[system.current() as usize];
-    if let Some(event) = event::of_trap(thread.id, &thread.context) {
-        return Some(system.upcall(event));
+    if let Some(interrupt) = interrupt {
+        system.interrupt(interrupt);
     }
-    None
+    if vector < 32
+        && let Some(index) = system.platform.kernel.current()
+    {
+        if vector == event::VECTOR_NO_UNIT {
+            system.load_vectors(index);
+            return context;
+        }
+        let thread = &system.platform.kernel.threads.table[index as usize];
+        let event = event::of_exception(thread.id, vector, thread.context.error);
+        if let Some(server) = system.deliver(event) {
+            return server;
+        }
+    }
+    if system.platform.kernel.should_preempt() {
+        system.platform.kernel.yield_current();
+    }
+    match system.next() {
+        Some(next) => next,
+        None => leave_from(system),
+    }
 }
 
+/// A call that no user makes: an exception that is to be told the server when it is free again.
+const RAISE: u64 = u64::MAX;
+
 impl System {
-    /// The registers of the server outside; there is one.
-    fn server_registers(&self) -> Context {
-        match &self.supervisor {
-            Supervisor::Outside(outside) => *outside.context,
-            _ => Context::default(),
+    /// While the server works on an event the world stands still for it, as it does inside: or it would look whether
+    /// there is input, find none, and park a thread that was woken in between. Tells whether the interrupt was put off.
+    pub fn defer(&mut self, interrupt: Interrupt) -> bool {
+        let Supervisor::Outside(outside) = &mut self.supervisor else {
+            return false;
+        };
+        if !outside.works() {
+            return false;
         }
+        let kernel = &mut self.platform.kernel;
+        if interrupt == Interrupt::Timer && outside.on != kernel.here() {
+            // This processor's slices are its own business, a little later.
+            let soon = kernel.now_ns() + SOON_NS;
+            kernel.hardware.set_timer(soon);
+        } else {
+            outside.deferred[interrupt as usize] = true;
+            outside.attention = true;
+        }
+        true
+    }
+
+    /// Gives an event of the current thread to the server: the registers to go on with. `None` if the server works for
+    /// another thread, on another processor: this one was parked and does the same again.
+    pub fn deliver(&mut self, event: Event) -> Option<*const Context> {
+        let Supervisor::Outside(outside) = &mut self.supervisor else {
+            return None;
+        };
+        if outside.works() {
+            outside.attention = true;
+            let operation = match event {
+                Event::Call {
+                    number,
+                    arguments,
+                    resumed,
+                    ..
+                } => Some((Operation { number, arguments }, resumed)),
+                // The instruction that raised it may be behind.
+                Event::Exception { kind, address, .. } => {
+                    let arguments = [kind, address, 0, 0, 0, 0];
+                    let number = RAISE;
+                    Some((Operation { number, arguments }, Resumed::First))
+                }
+                _ => None,
+            };
+            self.platform.kernel.put_off(operation);
+            return None;
+        }
+        if let Event::Call {
+            thread,
+            number: RAISE,
+            arguments: [kind, address, ..],
+            resumed: Resumed::First,
+        } = event
+        {
+            return Some(self.upcall(Event::Exception { thread, kind, address }));
+        }
+        Some(self.upcall(event))
     }
 
     /// Gives the processor to the server for an event: the registers to go on with.
@@ -329,6 +371,7 @@ impl System {
             return &raw const *self.context();
         };
         outside.work = Work::Event(event);
+        outside.on = self.platform.kernel.here();
         outside.context.reset(outside.entry, outside.stack);
         enter_registers(&mut outside.context, &event);
         self.go_outside()
@@ -345,24 +388,30 @@ impl System {
         &raw const *outside.context
     }
 
-    /// What is to be done before any thread runs: the registers of the server, if it has work.
+    /// What is to be done before any thread runs: the registers of the server, if it has work here.
     pub fn next_outside(&mut self) -> Option<*const Context> {
+        let here = self.platform.kernel.here();
         let Supervisor::Outside(outside) = &mut self.supervisor else {
             return None;
         };
         if outside.works() {
-            return Some(self.go_outside());
+            return outside.works_on(here).then(|| self.go_outside());
         }
-        outside.attention = false;
+        if !core::mem::take(&mut outside.attention) {
+            return None;
+        }
         let deferred = core::mem::take(&mut outside.deferred);
-        for interrupt in INTERRUPTS.into_iter().filter(|&interrupt| deferred[interrupt as usize]) {
-            self.interrupt(interrupt);
+        for interrupt in INTERRUPTS {
+            if deferred[interrupt as usize] {
+                self.interrupt(interrupt);
+            }
         }
+        self.platform.kernel.wake(Key::Supervisor, u32::MAX);
         let Supervisor::Outside(outside) = &mut self.supervisor else {
             return None;
         };
+        outside.attention = outside.interrupted && outside.poll;
         if core::mem::take(&mut outside.interrupted) {
-            outside.attention = outside.poll;
             return Some(self.upcall(Event::Interrupt));
         }
         if core::mem::take(&mut outside.poll) {
@@ -371,12 +420,7 @@ impl System {
         None
     }
 
-    /// A thread is to do a call again, which its supervisor outside takes: the registers to go on with.
-    pub fn retry_outside(&mut self, event: Event) -> Option<*const Context> {
-        matches!(self.supervisor, Supervisor::Outside(_)).then(|| self.upcall(event))
-    }
-
-    /// Settles what the server answered to its event; the general way on is [`leave`].
+    /// Settles what the server answered to its event; the way on is [`leave_from`].
     fn answered(&mut self, outcome: Outcome, retried: Option<Operation>) {
         let Supervisor::Outside(outside) = &mut self.supervisor else {
             return;
@@ -391,8 +435,15 @@ impl System {
             }
             Work::Event(_) | Work::Idle | Work::Start => {}
         }
-        if self.platform.kernel.should_preempt() {
-            self.platform.kernel.yield_current();
+        let kernel = &mut self.platform.kernel;
+        if let Outcome::Block(Key::Stack(space), _) = outcome
+            && kernel.spaces.get(SpaceId(space)).has_stack()
+        {
+            // Another processor has given one back since the server looked.
+            kernel.wake(Key::Stack(space), u32::MAX);
+        }
+        if kernel.should_preempt() {
+            kernel.yield_current();
         }
     }
 
@@ -426,9 +477,8 @@ impl System {
                 (outside.entry, outside.stack, outside.work) = (first, second, Work::Idle);
                 arch::set_server(first, second);
                 self.platform.kernel.leave_space();
-                let boot = self.platform.kernel.hardware.boot_mut();
-                (boot.clean, boot.boot_ns) = (third, arch::now_ns());
-                log!("first program after {} us", arch::now_ns() / 1000);
+                self.platform.kernel.hardware.boot_mut().clean = third;
+                crate::tell_start(&mut self.platform);
             }
             Some(MachineCall::GiveUp) if !started => {
                 let bytes = self.platform.kernel.hardware.bytes(outside.place.exchange);
@@ -449,7 +499,7 @@ impl System {
                 if told.is_none() {
                     let name = name(number);
                     self.crash(&format!(
-                        "it makes the call {number:#x} {name}, which is not its to make"
+                        "it makes the call {number:#x} ({name}), which is not its to make"
                     ));
                 }
                 return told;
@@ -473,11 +523,11 @@ impl System {
 
     /// The server has failed: says so, with all that helps to find out why, and stops the machine.
     fn crash(&self, why: &str) -> ! {
+        arch::halt_others();
         let Supervisor::Outside(outside) = &self.supervisor else {
-            leave()
+            leave_from(SYSTEM.enter())
         };
         let mut context = *outside.context;
-        let in_call = context.vector == 0 && context.error == 0;
         log!("{}: {why}", abi::host::SERVER_CRASHED);
         if !why.starts_with("exception") {
             (context.rip, context.rsp) = arch::caller();
@@ -494,7 +544,7 @@ impl System {
             Work::Event(event) => log!("  it was doing {event:x?}"),
             Work::Idle => {}
         }
-        report_registers(&context, in_call);
+        report_registers(&context);
         let hardware = &self.platform.kernel.hardware;
         let word = |address: u64| {
             let (frame, offset) = window::look(outside.root, address & !7, hardware)?;
@@ -530,7 +580,7 @@ impl System {
     }
 }
 
-fn report_registers(context: &Context, _in_call: bool) {
+fn report_registers(context: &Context) {
     let Context {
         r15,
         r14,

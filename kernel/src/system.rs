@@ -13,7 +13,7 @@ use crate::{
     arch::{self, Interrupt, Vectors},
     disk::VirtioDisk,
     log,
-    mem::lock::Lock,
+    mem::lock::{Lock, Shared},
     pc::Pc,
     supervisor::Supervisor,
 };
@@ -91,6 +91,12 @@ pub struct System {
 /// The one system.
 pub static SYSTEM: Lock<System> = Lock::empty();
 
+impl Shared for System {
+    fn change_over(&mut self, processor: u32) {
+        self.platform.kernel.change_over(processor);
+    }
+}
+
 impl System {
     /// The system, ready for its first thread.
     pub fn new(platform: Platform, supervisor: Supervisor, vectors: Vectors) -> Self {
@@ -145,9 +151,7 @@ impl System {
 
     /// Handles a device.
     pub fn interrupt(&mut self, interrupt: Interrupt) {
-        if let Supervisor::Outside(outside) = &mut self.supervisor
-            && outside.defer(interrupt)
-        {
+        if self.defer(interrupt) {
             return;
         }
         match interrupt {
@@ -155,7 +159,10 @@ impl System {
                 if self.platform.kernel.tick() {
                     self.platform.kernel.yield_current();
                 }
-                self.poll_when_due();
+                // One processor looks at the clock for the server.
+                if self.platform.kernel.here() == 0 {
+                    self.poll_when_due();
+                }
             }
             Interrupt::Disk => {
                 if let Some(disk) = &mut self.platform.disk {
@@ -190,7 +197,8 @@ impl System {
         self.supervisor.handle(&mut self.platform, Event::Poll);
     }
 
-    fn poll_when_due(&mut self) {
+    /// Looks at the server's clock, and sees to it that somebody does again.
+    pub fn poll_when_due(&mut self) {
         let now = self.platform.now_ns();
         if now >= self.next_poll_ns {
             self.next_poll_ns = now + POLL_NS;
@@ -204,39 +212,66 @@ impl System {
         loop {
             if let Some(value) = self.platform.kernel.hardware.stop {
                 log!("stop: {value:#x}");
+                arch::halt_others();
                 arch::exit(value);
             }
             if let Some(server) = self.next_outside() {
                 return Some(server);
             }
             let index = self.platform.kernel.schedule()?;
-            let thread = &mut self.platform.kernel.threads.table[index as usize];
-            if let Some(operation) = thread.operation.take() {
-                let event = Event::Call {
-                    thread: thread.id,
-                    number: operation.number,
-                    arguments: operation.arguments,
-                    resumed: thread.resumed,
-                };
-                if let Some(server) = self.retry_outside(event) {
-                    return Some(server);
-                }
-                let outcome = self.supervisor.handle(&mut self.platform, event);
-                self.settle(outcome, Some(operation));
-                continue;
+            if let Some(context) = self.run(index) {
+                return Some(context);
             }
-            return Some(self.prepare(index));
         }
     }
 
+    /// The registers of the thread whose turn it is, everything set for them; `None` if it had a call to do again,
+    /// which has been done: somebody else may be next.
+    #[inline(always)]
+    pub fn run(&mut self, index: u32) -> Option<*const Context> {
+        let thread = &mut self.platform.kernel.threads.table[index as usize];
+        if thread.operation.is_some() {
+            return self.do_again(index);
+        }
+        Some(self.prepare(index))
+    }
+
+    /// Does the call again that a thread was parked with; or gives the registers of the server outside, which is to.
+    fn do_again(&mut self, index: u32) -> Option<*const Context> {
+        let thread = &mut self.platform.kernel.threads.table[index as usize];
+        let operation = thread.operation.take()?;
+        let event = Event::Call {
+            thread: thread.id,
+            number: operation.number,
+            arguments: operation.arguments,
+            resumed: thread.resumed,
+        };
+        if let Supervisor::Outside(_) = self.supervisor {
+            return self.deliver(event);
+        }
+        let outcome = self.supervisor.handle(&mut self.platform, event);
+        self.settle(outcome, Some(operation));
+        None
+    }
+
     /// Sets the processor up for a thread.
+    #[inline(always)]
     fn prepare(&mut self, index: u32) -> *const Context {
         let kernel = &mut self.platform.kernel;
+        let here = kernel.here();
         let table = &kernel.threads.table;
-        self.vectors
-            .before(index, |owner| table[owner as usize].vector_live != 0);
-        let space = table[index as usize].space;
-        arch::set_thread(&table[index as usize].context);
+        let left = self.vectors.before(here, index, |owner| {
+            let owner = &table[owner as usize];
+            owner.vector_live != 0 && owner.vector_on == here
+        });
+        if let Some(owner) = left
+            && table[owner as usize].vector_on == here
+        {
+            kernel.unbind(owner);
+        }
+        let thread = &kernel.threads.table[index as usize];
+        let space = thread.space;
+        arch::set_thread(&thread.context);
         if let Some(load) = kernel.enter_space(space) {
             arch::load(load);
         }
@@ -246,6 +281,10 @@ impl System {
     /// Uses idle time: keeps zeroed frames ready. Tells whether there is more to do.
     pub fn idle(&mut self) -> bool {
         let kernel = &mut self.platform.kernel;
-        (0..8).all(|_| kernel.frames.prepare_one(&mut kernel.hardware, ZEROED_GOAL))
+        let busy = (0..8).all(|_| kernel.frames.prepare_one(&mut kernel.hardware, ZEROED_GOAL));
+        if !busy {
+            kernel.rest();
+        }
+        busy
     }
 }

@@ -210,6 +210,7 @@ pub const fn key_to_words(key: Key) -> (u64, u64) {
         Key::Checkpoint => (8, 0),
         Key::Sync(ticket) => (9, ticket),
         Key::Frames => (10, 0),
+        Key::Supervisor => (11, 0),
     }
 }
 

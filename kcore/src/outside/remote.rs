@@ -125,6 +125,11 @@ impl<G: Gate> Machine for Remote<G> {
         Ok(Frame(frame as u32))
     }
 
+    fn frame_ready(&mut self) -> Option<Frame> {
+        // It would be a call, too.
+        None
+    }
+
     fn frame_any(&mut self) -> Result<Frame, Shortage> {
         let frame = self.may(M::FrameAny, [], Shortage::Frames)?;
         Ok(Frame(frame as u32))
