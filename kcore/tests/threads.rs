@@ -232,3 +232,25 @@ fn a_general_return_sets_the_processor_up_even_in_the_same_space() {
         "nothing to leave, nothing to set up"
     );
 }
+
+#[test]
+fn who_waits_for_the_server_does_the_same_as_it_would_have() {
+    let mut kernel = kernel(20);
+    let space = kernel.space_create().expect("space");
+    let operation = Operation {
+        number: 58,
+        arguments: [8, 0, 0, 0, 0, 0],
+    };
+    for resumed in [Resumed::First, Resumed::TimedOut] {
+        let thread = spawn(&mut kernel, space, 3);
+        kernel.schedule();
+        kernel.put_off(Some((operation, resumed)));
+        assert_eq!(kernel.schedule(), None);
+        assert!(kernel.thread_is_ready(thread), "to the server it is");
+        assert_eq!(kernel.wake(Key::Supervisor, u32::MAX), 1);
+        assert_eq!(kernel.schedule().map(|index| kernel.id_of(index)), Some(thread));
+        let found = kernel.threads.get(thread);
+        assert_eq!((found.operation, found.resumed), (Some(operation), resumed));
+        kernel.thread_destroy(thread);
+    }
+}

@@ -247,7 +247,7 @@ pub fn call(mut system: Guard<'_, System>, arguments: [u64; 6], number: u64) -> 
         (thread.context.rip, thread.context.rsp) = arch::caller();
         let event = Event::Call {
             thread: thread.id,
-            number,
+            number: number.min(RAISE - 1),
             arguments,
             resumed: Resumed::First,
         };
@@ -302,7 +302,8 @@ pub fn trap(mut system: Guard<'_, System>, context: *const Context, vector: u64)
     }
 }
 
-/// A call that no user makes: an exception that is to be told the server when it is free again.
+/// Number of a call that stands for an exception which is to be told the server when it is free again. No user makes it:
+/// what he calls by this number has the one below, which does not exist either.
 const RAISE: u64 = u64::MAX;
 
 impl System {
@@ -357,7 +358,7 @@ impl System {
             thread,
             number: RAISE,
             arguments: [kind, address, ..],
-            resumed: Resumed::First,
+            ..
         } = event
         {
             return Some(self.upcall(Event::Exception { thread, kind, address }));
