@@ -254,11 +254,7 @@ impl<H: Hardware> Kernel<H> {
             .table
             .get(processor.current as usize)
             .is_some_and(|thread| {
-                thread.space == processor.space
-                    && processor
-                        .queues
-                        .highest()
-                        .is_none_or(|waiting| waiting <= thread.priority)
+                thread.space == processor.space && !processor.queues.has_above(thread.priority)
             })
     }
 

@@ -24,7 +24,7 @@ use kcore::{
 };
 
 use crate::{
-    arch::{self, BootInformation, Interrupt, IoPorts, Results, Target},
+    arch::{self, BootInformation, Delivery, Interrupt, IoPorts, Results, Target},
     event::{self, leave_from},
     log,
     mem::{device::Resources, division::Division, lock::Guard},
@@ -160,30 +160,34 @@ impl Outside {
 
 // ---- the fast ways --------------------------------------------------------------------------------
 
-/// A system call of the current thread: makes the processor the server's. The thread's identifier, or zero if the call
-/// must take the general way. Counted in instructions (`null-call-user-server`).
-pub extern "C" fn deliver(number: u64) -> u64 {
-    let Some(mut system) = SYSTEM.enter_at_once() else {
-        return 0;
-    };
+/// A system call of the current thread: makes the processor the server's, unless the call must take the general way.
+/// Counted in instructions (`null-call-user-server`).
+pub extern "C" fn deliver(number: u64) -> Delivery {
+    Delivery {
+        thread: deliver_at_once(number).unwrap_or(0),
+        number,
+    }
+}
+
+#[inline(always)]
+fn deliver_at_once(number: u64) -> Option<u64> {
+    let mut system = SYSTEM.enter_at_once()?;
     let System {
         platform, supervisor, ..
     } = &mut *system;
     let Supervisor::Outside(outside) = supervisor else {
-        return 0;
+        return None;
     };
     if outside.works() {
-        return 0;
+        return None;
     }
     outside.on = platform.kernel.here();
-    let Some(thread) = platform.kernel.current_thread() else {
-        return 0;
-    };
+    let thread = platform.kernel.current_thread()?;
     (thread.context.rip, thread.context.rsp) = arch::caller();
     outside.work = Work::Call(number);
     arch::set_thread(&outside.context);
     arch::load(outside.load);
-    thread.id.0
+    Some(thread.id.0)
 }
 
 /// The server's answer to such a call: where the thread goes on, with the processor its own again, if nothing else is

@@ -17,7 +17,7 @@ pub use x86_64::{
         poll_interrupts, set_timer, wait_for_interrupt,
     },
     // A server outside of the kernel.
-    outside::{Target, answer_outside, set_server},
+    outside::{Delivery, Target, answer_outside, set_server},
     // The start.
     paging::{build as build_tables, kernel_end},
     // Translations.

@@ -62,11 +62,9 @@ unsafe extern "C" fn entry() {
         "mov r13, r10",
         "mov r14, r8",
         "mov r15, r9",
-        "push rax",
-        "push rax",
         "mov rdi, rax",
         "call {deliver}",
-        "pop rsi",
+        "mov rsi, rdx",
         "test rax, rax",
         "jz 6f",
         // Into the server: thread, number, arguments, kind 0. It may see what else is in registers.
@@ -162,6 +160,15 @@ unsafe extern "C" fn entry() {
 
 const _: () = assert!(MachineCall::AnswerReturn as u64 == FIRST_MACHINE_CALL);
 const _: () = assert!(Call::PdxReturn as u64 == Call::PdxCall as u64 + 1);
+
+/// A call that goes to the server at once.
+#[repr(C)]
+pub struct Delivery {
+    /// The thread's identifier; zero: it does not.
+    pub thread: u64,
+    /// The call's number, as it was given.
+    pub number: u64,
+}
 
 /// Where the server's fast answer goes on; `rip` zero: not over the fast path.
 #[repr(C)]
