@@ -84,6 +84,11 @@ calls! {
     0x209 PortWrite port_write(port, bytes, value) -> "", ""; "server";
         "Writes 1, 2 or 4 bytes to a port of the PCI configuration mechanism.";
 
+    0x20a AnswerAgain answer_again() -> "", ""; "server";
+        "A piece of a long call is done; the call, which stands on the exchange page as with AnswerBlock, is done again when others had their turn.";
+    0x20b Unfinished unfinished(flag) -> "", ""; "server";
+        "Whether a checkpoint has work left that waits for nothing, so that Poll should come soon.";
+
     0x210 FrameZeroed frame_zeroed() -> "frame", ""; "server";
         "A frame full of zeroes with one reference.";
     0x211 FrameAny frame_any() -> "frame", ""; "server";

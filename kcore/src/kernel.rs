@@ -5,6 +5,7 @@
 
 mod machine;
 mod processors;
+mod report;
 
 use alloc::{collections::BTreeSet, vec, vec::Vec};
 use core::mem::offset_of;
@@ -16,6 +17,7 @@ use crate::{
     scheduler::{Link, NONE, RunQueues},
     space::Spaces,
     thread::{Operation, PortalFrame, Resumed, State, THREADS_MAX, Thread, Threads},
+    trace::Kind,
     wait::{Key, WaitQueues},
 };
 
@@ -184,6 +186,7 @@ impl<H: Hardware> Kernel<H> {
         thread.operation = operation;
         thread.unbegun = false;
         thread.state = State::Parked(key);
+        self.hardware.trace(Kind::Park, thread.id, key.word());
         if let Key::Stack(space) = key {
             self.spaces.get_mut(SpaceId(space)).stacks_wanted = 1;
         }
@@ -203,6 +206,14 @@ impl<H: Hardware> Kernel<H> {
         let thread = &mut self.threads.table[index as usize];
         thread.resumed = operation.map_or(Resumed::First, |(_, resumed)| resumed);
         thread.unbegun = true;
+    }
+
+    /// Has the current thread do an operation again when it goes on, as if it had been woken.
+    pub fn again(&mut self, operation: Option<Operation>) {
+        if let Some(thread) = self.current_thread() {
+            thread.operation = operation;
+            thread.resumed = Resumed::Woken;
+        }
     }
 
     /// Puts the current thread behind the others of its priority.
@@ -253,9 +264,7 @@ impl<H: Hardware> Kernel<H> {
         self.threads
             .table
             .get(processor.current as usize)
-            .is_some_and(|thread| {
-                thread.space == processor.space && !processor.queues.has_above(thread.priority)
-            })
+            .is_some_and(|thread| thread.space == processor.space && !processor.queues.has_above(thread.priority))
     }
 
     /// A timer interrupt: wakes whose time has come; tells whether the current thread's slice is
@@ -301,6 +310,8 @@ impl<H: Hardware> Kernel<H> {
         thread.processor = processor.number;
         // What it has to do, if anything, is begun now.
         thread.unbegun = false;
+        let on = u64::from(processor.number) << 32 | u64::from(thread.space.0);
+        self.hardware.trace(Kind::Switch, thread.id, on);
         self.hardware.set_timer(slice_end);
         Some(index)
     }
@@ -357,6 +368,7 @@ impl<H: Hardware> Kernel<H> {
     fn wake_index(&mut self, index: u32, resumed: Resumed) {
         let thread = &self.threads.table[index as usize];
         if matches!(thread.state, State::Parked(_) | State::Suspended) {
+            self.hardware.trace(Kind::Wake, thread.id, resumed as u64);
             self.detach(index);
             let thread = &mut self.threads.table[index as usize];
             if !thread.unbegun {

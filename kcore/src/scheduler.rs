@@ -108,6 +108,13 @@ impl RunQueues {
         }
     }
 
+    /// The threads that wait at a priority, the next one first.
+    pub fn members<'a>(&self, links: &'a [Link], priority: u8) -> impl Iterator<Item = u32> + use<'a> {
+        let head = self.queues[usize::from(priority) % PRIORITIES].head;
+        let member = |index| (index != NONE).then_some(index);
+        core::iter::successors(member(head), move |&index| member(links[index as usize].next))
+    }
+
     /// Takes the thread to run next.
     #[inline]
     pub fn pop(&mut self, links: &mut [Link]) -> Option<u32> {

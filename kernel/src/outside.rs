@@ -20,6 +20,7 @@ use kcore::{
     event::{Event, Outcome},
     outside::{Place, enter_registers, window},
     thread::{Context, Operation, Resumed},
+    trace::Kind,
     wait::Key,
 };
 
@@ -31,10 +32,12 @@ use crate::{
     root,
     supervisor::Supervisor,
     system::{Platform, SYSTEM, System},
+    trace,
 };
 
 /// All interrupts, in the order in which they are looked at after an event.
-const INTERRUPTS: [Interrupt; 4] = [
+const INTERRUPTS: [Interrupt; 5] = [
+    Interrupt::Debugger,
     Interrupt::Timer,
     Interrupt::Terminal,
     Interrupt::Control,
@@ -66,6 +69,8 @@ pub struct Outside {
     deferred: [bool; INTERRUPTS.len()],
     interrupted: bool,
     poll: bool,
+    /// A checkpoint has work left that waits for nothing: `Event::Poll` is due soon.
+    pub unfinished: bool,
     /// What loads the supervisor space, forgetting what was remembered of it.
     load: u64,
     /// The server's registers while it is interrupted or not yet entered. The processor pushes into them.
@@ -114,6 +119,7 @@ pub fn start(
         deferred: [false; INTERRUPTS.len()],
         interrupted: false,
         poll: false,
+        unfinished: false,
         load: kernel.spaces.get(program.space).load,
         context,
         entry: program.entry,
@@ -249,6 +255,7 @@ pub fn call(mut system: Guard<'_, System>, arguments: [u64; 6], number: u64) -> 
     }
     if let Some(thread) = platform.kernel.current_thread() {
         (thread.context.rip, thread.context.rsp) = arch::caller();
+        trace::record(Kind::Call, thread.id, number);
         let event = Event::Call {
             thread: thread.id,
             number: number.min(RAISE - 1),
@@ -318,6 +325,10 @@ impl System {
             return false;
         };
         if !outside.works() {
+            return false;
+        }
+        if interrupt == Interrupt::Debugger {
+            // It only looks.
             return false;
         }
         let kernel = &mut self.platform.kernel;
@@ -472,6 +483,14 @@ impl System {
                     Ok((key, deadline, operation)) => self.answered(Outcome::Block(key, deadline), Some(operation)),
                     Err(_) => self.crash("it parks a thread on a key that there is not"),
                 }
+            }
+            Some(MachineCall::AnswerAgain) if started => {
+                let operation = self.platform.kernel.to_do_again(outside.place);
+                self.answered(Outcome::Again, Some(operation));
+            }
+            Some(MachineCall::Unfinished) => {
+                outside.unfinished = first != 0;
+                return Some(Ok((0, 0)));
             }
             Some(MachineCall::AnswerResume) if started => self.answered(Outcome::Resume, None),
             Some(MachineCall::AnswerGone) if started => self.answered(Outcome::Gone, None),

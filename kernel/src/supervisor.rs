@@ -54,4 +54,14 @@ impl Supervisor {
             Self::Nobody => platform.kernel.nucleus_event(event),
         }
     }
+
+    /// Whether `Event::Poll` is due soon.
+    #[inline(always)]
+    pub fn is_unfinished(&self) -> bool {
+        match self {
+            Self::Inside(server) => server.is_unfinished(),
+            Self::Outside(outside) => outside.unfinished,
+            Self::Nobody => false,
+        }
+    }
 }

@@ -8,8 +8,8 @@
 //!
 //! Reading order, as the groups below: the state ([`object`], [`domain`], [`task`]) and how objects
 //! live ([`creation`], [`lifecycle`], [`clone`]); how an access is decided ([`validation`], [`clist`], [`apd`],
-//! [`capability`]); pages ([`pager`], [`reading`], [`release`], [`page`], [`unmap`]) and the disk
-//! ([`checkpoint`], [`durable`]); threads and their calls ([`task`], [`thread`], `ending`,
+//! [`capability`]); pages ([`pager`], [`reading`], [`release`], [`page`], [`copy`], [`unmap`]) and the disk
+//! ([`checkpoint`], [`freeze`], [`durable`]); threads and their calls ([`task`], [`thread`], `ending`,
 //! `control`, [`pdx`], `unwind`, [`semaphore`], [`exception`]); the outside ([`console`], [`info`],
 //! [`boot`]).
 #![cfg_attr(not(test), no_std)]
@@ -33,6 +33,7 @@ pub mod validation;
 pub mod clone;
 pub mod lifecycle;
 
+pub mod copy;
 pub mod memory;
 pub mod page;
 pub mod pager;
@@ -42,6 +43,7 @@ pub mod unmap;
 
 pub mod checkpoint;
 pub mod durable;
+pub mod freeze;
 
 mod control;
 mod ending;

@@ -18,7 +18,7 @@ use abi::{
     address::{PAGE, SLOT, slot_of},
     layout::{OBJECT_PERSISTENT, OBJECT_STACK},
 };
-use kcore::SpaceId;
+use kcore::{Leaf, SpaceId};
 use store::ObjectRecord;
 
 use crate::{slot_map::SlotMap, slots::Slots, task::TaskId};
@@ -81,6 +81,28 @@ pub struct Object {
     /// then not used again, or the procedure would get the Clist of whoever comes next.
     pub named: bool,
     live: bool,
+}
+
+/// Which pages of an object are meant.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Which {
+    /// Those in memory.
+    Resident,
+    /// Those that were changed since they last went to the disk.
+    Dirty,
+}
+
+/// A page of an object that is in memory.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct PageAt {
+    /// Slot within the object.
+    pub slot: u64,
+    /// The page table of the slot.
+    pub leaf: Leaf,
+    /// The entry of it.
+    pub index: usize,
+    /// First address of the page.
+    pub address: u64,
 }
 
 impl Object {
@@ -151,6 +173,34 @@ impl Object {
     #[inline]
     pub fn address_of(&self, page: u64) -> u64 {
         self.record.base + page * PAGE
+    }
+
+    /// The first page of some from address `from` on and before `to`. So pages are visited one by one, and whatever is
+    /// done with one, the next is found.
+    #[inline]
+    pub fn next_page(&self, which: Which, from: u64, to: u64) -> Option<PageAt> {
+        let mut from = from.max(self.base());
+        while from < to {
+            let slot = self.slots.next_with_leaf(slot_of(from) - self.first_slot())?;
+            let start = (self.first_slot() + slot) * SLOT;
+            let state = self.slots.get(slot)?;
+            let bits = match which {
+                Which::Resident => &state.resident,
+                Which::Dirty => &state.dirty,
+            };
+            if let Some(index) = bits.next(from.saturating_sub(start).div_ceil(PAGE) as usize) {
+                let address = start + index as u64 * PAGE;
+                let leaf = state.leaf().filter(|_| address < to)?;
+                return Some(PageAt {
+                    slot,
+                    leaf,
+                    index,
+                    address,
+                });
+            }
+            from = start + SLOT;
+        }
+        None
     }
 
     /// The rights that its home has without a capability. The server counts on stacks being where

@@ -23,7 +23,7 @@ use abi::{
 use alloc::format;
 use kcore::{
     Machine, ThreadId,
-    outside::{Gate, key_to_words, operation_to_words, resumed_of},
+    outside::{Gate, operation_to_words, resumed_of},
 };
 use nucleus::RootPage;
 use sasos::{Access, Event, Outcome, Server};
@@ -39,6 +39,8 @@ use crate::{
 pub struct State {
     server: Server,
     world: World,
+    /// What the kernel was told of it last.
+    unfinished: bool,
 }
 
 nucleus::entry!(main);
@@ -60,7 +62,11 @@ fn main(_root: RootPage) {
     if let Err(error) = server.start(&mut world) {
         give_up(&world.machine, &format!("the first program does not start: {error}"));
     }
-    state::fill(State { server, world });
+    state::fill(State {
+        server,
+        world,
+        unfinished: false,
+    });
     arch::ready(report.clean)
 }
 
@@ -80,20 +86,35 @@ pub fn immediate(state: &State, thread: u64, number: u64) -> Option<u64> {
 
 /// Takes an event; gives the answer, as a machine call.
 pub fn handle(state: &mut State, registers: &Registers) -> (MachineCall, [u64; 3]) {
-    let State { server, world } = state;
+    let State {
+        server,
+        world,
+        unfinished,
+    } = state;
     let event = event_of(registers);
     if matches!(event, Event::Poll) {
         world.disk.acknowledge();
     }
-    match server.handle(world, event) {
+    let outcome = server.handle(world, event);
+    if *unfinished != server.is_unfinished() {
+        *unfinished = server.is_unfinished();
+        world.machine.tell_unfinished(*unfinished);
+    }
+    match outcome {
         Outcome::Return(Ok((value, value2))) => (MachineCall::AnswerReturn, [0, value, value2]),
         Outcome::Return(Err(error)) => (MachineCall::AnswerReturn, [error as u64, 0, 0]),
         Outcome::Block(key, deadline) => {
-            let (kind, value) = key_to_words(key);
+            let (kind, value) = key.to_words();
             world
                 .machine
                 .put(operation_to_words(registers.first, registers.arguments));
             (MachineCall::AnswerBlock, [kind, value, deadline.unwrap_or(u64::MAX)])
+        }
+        Outcome::Again => {
+            world
+                .machine
+                .put(operation_to_words(registers.first, registers.arguments));
+            (MachineCall::AnswerAgain, [0; 3])
         }
         Outcome::Resume => (MachineCall::AnswerResume, [0; 3]),
         Outcome::Gone => (MachineCall::AnswerGone, [0; 3]),

@@ -137,9 +137,15 @@ impl Store {
         world: &mut impl World,
         pages: impl Iterator<Item = (u64, u64)>,
     ) -> Result<(), Failure> {
+        // Neighbours in the list are of one object, whose map mostly reaches all of them.
+        let mut reached = (0, 0);
         for (base, page) in pages {
+            if base == reached.0 && page < reached.1 {
+                continue;
+            }
             let Some(row) = self.table.get(base) else { continue };
-            if page < reach(row.map.levels) {
+            reached = (base, reach(row.map.levels));
+            if page < reached.1 {
                 continue;
             }
             let mut root = row.map;
@@ -154,10 +160,15 @@ impl Store {
 
     /// Gives the frame of a dirty page back.
     pub(crate) fn give_back(&mut self, page: &DirtyPage) {
-        self.events.push_back(Event::PageWritten {
-            base: page.base,
-            page: page.page,
-            frame: page.frame,
-        });
+        self.events.push_back(written(page));
+    }
+}
+
+/// The event that gives a frame back.
+pub(crate) fn written(page: &DirtyPage) -> Event {
+    Event::PageWritten {
+        base: page.base,
+        page: page.page,
+        frame: page.frame,
     }
 }

@@ -8,7 +8,7 @@ use abi::{
 };
 
 use super::{
-    CONTEXT_WORDS, FRAME_WORDS, OPERATION_WORDS, checked_context, context_to_words, frame_to_words, key_from_words,
+    CONTEXT_WORDS, FRAME_WORDS, OPERATION_WORDS, checked_context, context_to_words, frame_to_words,
     operation_from_words, resumed_of,
 };
 use crate::{
@@ -217,6 +217,11 @@ impl<H: Hardware> Kernel<H> {
         DONE
     }
 
+    /// The call that the server wants to be done again.
+    pub fn to_do_again(&self, place: Place) -> Operation {
+        operation_from_words(Exchange(place.exchange).words::<OPERATION_WORDS>(&self.hardware))
+    }
+
     /// The key, deadline and call of an `AnswerBlock` for an event that was a call, or not.
     ///
     /// # Errors
@@ -227,16 +232,14 @@ impl<H: Hardware> Kernel<H> {
         place: Place,
     ) -> Result<(Key, Option<u64>, Operation), Error> {
         let key = self.known_key(kind, value)?;
-        let words = Exchange(place.exchange).words::<OPERATION_WORDS>(&self.hardware);
-        Ok((
-            key,
-            (deadline != u64::MAX).then_some(deadline),
-            operation_from_words(words),
-        ))
+        let deadline = (deadline != u64::MAX).then_some(deadline);
+        Ok((key, deadline, self.to_do_again(place)))
     }
 
     fn known_key(&self, kind: u64, value: u64) -> Result<Key, Error> {
-        let key = key_from_words(kind, value).ok_or(Error::BadArgument)?;
+        let key = Key::of_words(kind, value)
+            .filter(|&key| key != Key::Supervisor)
+            .ok_or(Error::BadArgument)?;
         if let Key::Stack(space) = key {
             self.known_space(u64::from(space)).ok_or(Error::BadArgument)?;
         }

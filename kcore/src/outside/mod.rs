@@ -20,7 +20,6 @@ use crate::{
     SpaceId,
     event::Event,
     thread::{Context, Operation, PortalFrame, Resumed, USER_CODE, USER_DATA, USER_FLAGS},
-    wait::Key,
 };
 
 /// Words of a [`Context`].
@@ -196,58 +195,23 @@ pub fn enter_registers(context: &mut Context, event: &Event) {
     }
 }
 
-/// A key as two words.
-pub const fn key_to_words(key: Key) -> (u64, u64) {
-    match key {
-        Key::Nothing => (0, 0),
-        Key::Page(address) => (1, address),
-        Key::Semaphore(address) => (2, address),
-        Key::Address(address) => (3, address),
-        Key::Child(thread) => (4, thread),
-        Key::Stack(space) => (5, space as u64),
-        Key::ConsoleIn(stream) => (6, stream),
-        Key::ConsoleOut(stream) => (7, stream),
-        Key::Checkpoint => (8, 0),
-        Key::Sync(ticket) => (9, ticket),
-        Key::Frames => (10, 0),
-        Key::Supervisor => (11, 0),
-    }
-}
-
-/// The key; `None` if it is none that a server may use.
-pub const fn key_from_words(kind: u64, value: u64) -> Option<Key> {
-    Some(match kind {
-        0 => Key::Nothing,
-        1 => Key::Page(value),
-        2 => Key::Semaphore(value),
-        3 => Key::Address(value),
-        4 => Key::Child(value),
-        5 => Key::Stack(value as u32),
-        6 => Key::ConsoleIn(value),
-        7 => Key::ConsoleOut(value),
-        8 => Key::Checkpoint,
-        9 => Key::Sync(value),
-        10 => Key::Frames,
-        _ => return None,
-    })
-}
-
 const _: () = assert!(size_of::<Context>() == CONTEXT_WORDS * 8 && CALL_DEPTH_MAX < 4096);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wait::Key;
 
     #[test]
     fn contexts_keys_and_frames_come_back() {
         let words: [u64; CONTEXT_WORDS] = core::array::from_fn(|index| index as u64 + 1);
         assert_eq!(context_to_words(&context_from_words(words)), words);
-        for kind in 0..11 {
-            let key = key_from_words(kind, 7).expect("a key");
-            let (back, value) = key_to_words(key);
-            assert_eq!((back, key_from_words(back, value)), (kind, Some(key)));
+        for kind in 0..12 {
+            let key = Key::of_words(kind, 7).expect("a key");
+            let (back, value) = key.to_words();
+            assert_eq!((back, Key::of_words(back, value)), (kind, Some(key)));
         }
-        assert_eq!(key_from_words(11, 0), None);
+        assert_eq!(Key::of_words(12, 0), None);
         assert_eq!(frame_to_words(&frame_from_words([1, 2, 3, 4])), [1, 2, 3, 4]);
     }
 

@@ -6,9 +6,7 @@ use abi::{
     machine::MachineCall::{self, self as M},
 };
 
-use super::{
-    CONTEXT_WORDS, FRAME_WORDS, context_from_words, context_to_words, frame_from_words, key_to_words, upcall_of,
-};
+use super::{CONTEXT_WORDS, FRAME_WORDS, context_from_words, context_to_words, frame_from_words, upcall_of};
 use crate::{
     Frame, Leaf, Machine, PageEntry, Shortage, SpaceId, ThreadId,
     machine::Intercept,
@@ -75,6 +73,11 @@ impl<G: Gate> Remote<G> {
             Err(Error::TableFull) => Err(short),
             Err(error) => panic!("the kernel refuses {call:?}{arguments:x?}: {error}"),
         }
+    }
+
+    /// Tells whether there is work left that waits for nothing.
+    pub fn tell_unfinished(&self, unfinished: bool) {
+        self.must(M::Unfinished, [u64::from(unfinished)]);
     }
 
     /// Words of the exchange page.
@@ -248,7 +251,7 @@ impl<G: Gate> Machine for Remote<G> {
     }
 
     fn wake(&mut self, key: Key, count: u32) -> u32 {
-        let (kind, value) = key_to_words(key);
+        let (kind, value) = key.to_words();
         self.must(M::Wake, [kind, value, u64::from(count)]).0 as u32
     }
 

@@ -58,7 +58,7 @@ pub enum Bound {
 
 /// Rows that have a bound or a peer of another name, in the order in which they are shown: the row, its bound, and
 /// the row of Linux that does the same work.
-pub const KNOWN: [(&str, Option<Bound>, Option<&str>); 15] = [
+pub const KNOWN: [(&str, Option<Bound>, Option<&str>); 17] = [
     ("null-call", Some(Bound::Instructions(70)), Some("null-call")),
     (OUTSIDE_NULL_CALL, Some(Bound::Instructions(180)), Some("null-call")),
     ("pdx-round-trip", Some(Bound::Instructions(150)), Some("ipc-futex")),
@@ -79,11 +79,16 @@ pub const KNOWN: [(&str, Option<Bound>, Option<&str>); 15] = [
         Some("object-create-touch-delete"),
     ),
     ("first-touch", Some(Bound::Instructions(250)), Some("first-touch")),
-    ("first-touch-zeroing", Some(Bound::Instructions(1000)), Some("first-touch")),
+    (
+        "first-touch-zeroing",
+        Some(Bound::Instructions(1000)),
+        Some("first-touch"),
+    ),
     ("apd-lookup", None, None),
     ("sem-signal-wait", None, None),
     ("sem-round-trip", None, Some("ipc-futex")),
     ("yield-switch", Some(Bound::Instructions(200)), None),
+    ("longest-interrupts-off", Some(Bound::Instructions(20_000)), None),
     ("page-flush", None, None),
     ("oo1-one-domain", None, Some("oo1-one-domain")),
     (

@@ -49,9 +49,7 @@ fn bound_text(row: &str) -> String {
 
 /// The rows of ours in their order: the known ones, then any others.
 fn ours(results: &[Measured]) -> Vec<&Measured> {
-    let known = KNOWN
-        .iter()
-        .filter_map(|(name, ..)| find_ours(results, name));
+    let known = KNOWN.iter().filter_map(|(name, ..)| find_ours(results, name));
     let is_known = |one: &&Measured| KNOWN.iter().any(|(name, ..)| *name == one.row);
     let others = results
         .iter()

@@ -13,6 +13,8 @@ mod crash;
 
 mod server;
 
+mod tools;
+
 use crate::arguments::misused;
 use crate::build::{self, Built};
 use crate::display::{self, Job};
@@ -32,7 +34,7 @@ struct Stage {
     run: fn(&mut Bench<'_>) -> Result<()>,
 }
 
-const STAGES: [Stage; 8] = [
+const STAGES: [Stage; 9] = [
     Stage {
         name: "house",
         about: "formatting, lints and host tests",
@@ -67,6 +69,11 @@ const STAGES: [Stage; 8] = [
         name: "power",
         about: "OO1 across a power cut",
         run: guest::run_power,
+    },
+    Stage {
+        name: "tools",
+        about: "the debugger, back-traces, gdb",
+        run: tools::run,
     },
     Stage {
         name: "tour",

@@ -11,7 +11,11 @@ const ENTRY: [u8; 10] = [0x41, 0x55, 0x41, 0x55, 0x41, 0x54, 0x53, 0x4c, 0x89, 0
 /// What is put there: an instruction that there is not; and one that jumps to nowhere.
 const BROKEN: [(&str, &[u8], &str); 2] = [
     ("an illegal instruction", &[0x0f, 0x0b], "exception 6"),
-    ("a wild access", &[0x8a, 0x04, 0x25, 0x00, 0x00, 0x00, 0x00], "exception 14"),
+    (
+        "a wild access",
+        &[0x8a, 0x04, 0x25, 0x00, 0x00, 0x00, 0x00],
+        "exception 14",
+    ),
 ];
 
 /// Runs the stage.
@@ -57,7 +61,14 @@ fn contained(verdict: &Verdict, exception: &str) -> Result<(), String> {
     let Verdict::Dead(told) = verdict else {
         return Err(format!("it ended with {verdict:?}"));
     };
-    let wanted = [abi::host::SERVER_CRASHED, exception, "it was doing", "rip ", "r15 ", "the kernel is sound"];
+    let wanted = [
+        abi::host::SERVER_CRASHED,
+        exception,
+        "it was doing",
+        "rip ",
+        "r15 ",
+        "the kernel is sound",
+    ];
     match wanted.iter().find(|part| !told.contains(**part)) {
         Some(part) => Err(format!("'{part}' is not in\n{told}")),
         None => Ok(()),
