@@ -1,4 +1,4 @@
-/* Made from abi/src/call.rs; do not edit. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Made from abi/src/call.rs and abi/src/nucleus.rs; do not edit. SPDX-License-Identifier: MIT OR Apache-2.0 */
 #ifndef GONDWANA_H
 #define GONDWANA_H
 #include <stdint.h>
@@ -82,5 +82,9 @@ static inline gond_result ClockRead(void) { return gond_call(75, 0, 0, 0, 0, 0, 
 static inline gond_result RandomRead(void) { return gond_call(76, 0, 0, 0, 0, 0, 0); }
 static inline gond_result SystemInfo(uint64_t topic, uint64_t index, uint64_t buffer) { return gond_call(77, topic, index, buffer, 0, 0, 0); }
 static inline gond_result SystemControl(uint64_t operation, uint64_t argument) { return gond_call(78, operation, argument, 0, 0, 0, 0); }
+static inline gond_result NucleusLogWrite(uint64_t bytes, uint64_t count) { return gond_call(256, bytes, count, 0, 0, 0, 0); }
+static inline gond_result NucleusMachineStop(uint64_t exit) { return gond_call(257, exit, 0, 0, 0, 0, 0); }
+static inline gond_result NucleusThreadSelf(void) { return gond_call(258, 0, 0, 0, 0, 0, 0); }
+static inline gond_result NucleusClockNow(void) { return gond_call(259, 0, 0, 0, 0, 0, 0); }
 
 #endif

@@ -4,14 +4,28 @@
 //! [`crate::call`] holds for them too. The first of them, the *root program*, comes with the kernel
 //! as a boot module and finds a [`Root`] behind its image.
 
-use crate::{address::SLOT, layout::layout};
+#![allow(
+    clippy::doc_markdown,
+    reason = "the texts of the table are documentation too, and stand in the manual as they are"
+)]
+
+use crate::{address::SLOT, call::calls, layout::layout};
 
 /// The first number of a call that the µ-kernel answers.
 pub const FIRST_CALL: u64 = 0x100;
-/// Writes up to eight bytes to the kernel's log: (bytes, little-endian; count).
-pub const LOG_WRITE: u64 = FIRST_CALL;
-/// Stops the machine: (value of the exit device). Root program only.
-pub const MACHINE_STOP: u64 = FIRST_CALL + 1;
+
+calls! {
+    /// A call that the µ-kernel answers.
+    Call;
+    0x100 LogWrite log_write(bytes, count) -> "", ""; "-";
+        "Writes up to eight bytes (little-endian, the first one lowest) to the kernel's log.";
+    0x101 MachineStop machine_stop(exit) -> "", ""; "root program";
+        "Stops the machine with that value of the exit device.";
+    0x102 ThreadSelf thread_self() -> "thread", "space"; "-";
+        "The calling thread, and the space it runs in.";
+    0x103 ClockNow clock_now() -> "ns", ""; "-";
+        "Nanoseconds since boot.";
+}
 
 /// Where the image of the root program lies.
 pub const ROOT_IMAGE: u64 = 0x6000_0000_0000;

@@ -15,6 +15,7 @@ const WRITE: u64 = 1 << 1;
 const USER: u64 = 1 << 2;
 const ACCESSED: u64 = 1 << 5;
 const DIRTY: u64 = 1 << 6;
+const LARGE: u64 = 1 << 7;
 /// Software: the limits allow writing, the hardware is told not to.
 const WITHHELD: u64 = 1 << 9;
 const NO_EXECUTE: u64 = 1 << 63;
@@ -92,6 +93,16 @@ pub const fn decode_page(bits: u64) -> Option<PageEntry> {
 /// An entry that leads to a further table and restricts nothing.
 pub const fn encode_table(frame: Frame) -> u64 {
     (frame.0 as u64) << 12 | PRESENT | WRITE | USER
+}
+
+/// An upper entry that is 2 MiB of memory from this frame on: a user's, writable, not executable.
+pub const fn encode_large(frame: Frame) -> u64 {
+    (frame.0 as u64) << 12 | PRESENT | WRITE | USER | LARGE | NO_EXECUTE
+}
+
+/// Whether an upper entry is memory and leads to no table.
+pub const fn is_large(bits: u64) -> bool {
+    bits & LARGE != 0
 }
 
 /// An upper entry that links a leaf with a domain's rights.

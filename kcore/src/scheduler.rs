@@ -187,6 +187,12 @@ impl RunQueues {
         None
     }
 
+    /// Whether a thread of a higher priority than this one waits.
+    #[inline(always)]
+    pub fn has_above(&self, priority: u8) -> bool {
+        u64::from(self.occupied) >> (priority & 31) > 1
+    }
+
     /// The highest priority that has a thread waiting.
     #[inline]
     pub fn highest(&self) -> Option<u8> {

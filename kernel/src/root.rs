@@ -23,11 +23,23 @@ fn short(_: Shortage) -> String {
     "too little memory for the root program".into()
 }
 
-/// Loads the root program into a space of its own and lets it run.
+/// A boot module as a program in a space of its own.
+pub struct Program {
+    /// Its space.
+    pub space: SpaceId,
+    /// Its first instruction.
+    pub entry: u64,
+    /// Top of its stack.
+    pub stack: u64,
+    /// Its root page.
+    pub page: u64,
+}
+
+/// Loads the boot module into a space of its own.
 ///
 /// # Errors
 /// In words: no module, no program, too little memory.
-pub fn start(kernel: &mut Kernel<impl Hardware>, information: &BootInformation) -> Result<ThreadId, String> {
+pub fn load(kernel: &mut Kernel<impl Hardware>, information: &BootInformation) -> Result<Program, String> {
     let (from, to) = information
         .module
         .ok_or("no boot module: give QEMU the root program with -initrd")?;
@@ -56,14 +68,27 @@ pub fn start(kernel: &mut Kernel<impl Hardware>, information: &BootInformation) 
         loader.page(stack, &[], Rights::RW).map_err(short)?;
         stack += PAGE;
     }
+    Ok(Program {
+        space,
+        entry: ROOT_IMAGE + image.entry,
+        stack: ROOT_STACK_TOP,
+        page: at,
+    })
+}
+
+/// Loads the root program and lets it run.
+///
+/// # Errors
+/// In words: no module, no program, too little memory.
+pub fn start(kernel: &mut Kernel<impl Hardware>, information: &BootInformation) -> Result<ThreadId, String> {
+    let Program {
+        space,
+        entry,
+        stack,
+        page,
+    } = load(kernel, information)?;
     let thread = kernel
-        .thread_create(
-            space,
-            ROOT_IMAGE + image.entry,
-            ROOT_STACK_TOP,
-            [at, 0, 0, 0],
-            PRIORITY_DEFAULT as u8,
-        )
+        .thread_create(space, entry, stack, [page, 0, 0, 0], PRIORITY_DEFAULT as u8)
         .map_err(short)?;
     kernel.thread_wake(thread, Resumed::First);
     Ok(thread)

@@ -166,6 +166,9 @@ impl System {
 
     /// Handles a device.
     pub fn interrupt(&mut self, interrupt: Interrupt) {
+        if self.defer(interrupt) {
+            return;
+        }
         match interrupt {
             Interrupt::Timer => {
                 if self.platform.kernel.tick() {
@@ -232,6 +235,9 @@ impl System {
             if self.unfinished {
                 return None;
             }
+            if let Some(server) = self.next_outside() {
+                return Some(server);
+            }
             let index = self.platform.kernel.schedule()?;
             if let Some(context) = self.run(index) {
                 return Some(context);
@@ -245,26 +251,27 @@ impl System {
     pub fn run(&mut self, index: u32) -> Option<*const Context> {
         let thread = &mut self.platform.kernel.threads.table[index as usize];
         if thread.operation.is_some() {
-            self.do_again(index);
-            return None;
+            return self.do_again(index);
         }
         Some(self.prepare(index))
     }
 
-    /// Does the call again that a thread was parked with.
-    fn do_again(&mut self, index: u32) {
+    /// Does the call again that a thread was parked with; or gives the registers of the server outside, which is to.
+    fn do_again(&mut self, index: u32) -> Option<*const Context> {
         let thread = &mut self.platform.kernel.threads.table[index as usize];
-        let Some(operation) = thread.operation.take() else {
-            return;
-        };
+        let operation = thread.operation.take()?;
         let event = Event::Call {
             thread: thread.id,
             number: operation.number,
             arguments: operation.arguments,
             resumed: thread.resumed,
         };
+        if let Supervisor::Outside(_) = self.supervisor {
+            return self.deliver(event);
+        }
         let outcome = self.supervisor.handle(&mut self.platform, event);
         self.settle(outcome, Some(operation));
+        None
     }
 
     /// Sets the processor up for a thread.

@@ -112,11 +112,20 @@ impl Hardware for Fake {
         }
     }
 
-    fn read(&self, _: Frame, _: usize, into: &mut [u8]) {
-        into.fill(0);
+    fn read(&self, frame: Frame, offset: usize, into: &mut [u8]) {
+        for (at, byte) in (offset..).zip(into) {
+            *byte = self.memory[frame.0 as usize][at / 8].load(Relaxed).to_le_bytes()[at % 8];
+        }
     }
 
-    fn write(&mut self, _: Frame, _: usize, _: &[u8]) {}
+    fn write(&mut self, frame: Frame, offset: usize, from: &[u8]) {
+        for (at, byte) in (offset..).zip(from) {
+            let word = &self.memory[frame.0 as usize][at / 8];
+            let mut bytes = word.load(Relaxed).to_le_bytes();
+            bytes[at % 8] = *byte;
+            word.store(u64::from_le_bytes(bytes), Relaxed);
+        }
+    }
 
     fn kernel_entries(&self) -> &[(usize, u64)] {
         &[(256, 0x7003), (511, 0x8003)]

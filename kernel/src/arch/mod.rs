@@ -16,6 +16,8 @@ pub use x86_64::{
         DEBUGGER_VECTOR, Interrupt, VECTOR_ATTENTION, accept, disk_message, enable_serial,
         initialise as initialise_interrupts, poll_interrupts, set_timer, stop_forever, wait_for_interrupt,
     },
+    // A server outside of the kernel.
+    outside::{Delivery, Target, answer_outside, set_server},
     // The start.
     paging::{build as build_tables, kernel_end},
     // Translations.

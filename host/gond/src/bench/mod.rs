@@ -70,10 +70,10 @@ fn parse(arguments: Vec<OsString>) -> Result<Options> {
         }
     }
     if options.systems.is_empty() {
-        options.systems = vec![System::Gondwana, System::Linux];
+        options.systems = vec![System::Gondwana, System::GondwanaUser, System::Linux];
     }
-    if options.after == After::Update && (options.systems.len() < 2 || !options.rows.is_empty()) {
-        return Err(misused("bench", "--update needs all rows of both systems"));
+    if options.after == After::Update && (options.systems.len() < 3 || !options.rows.is_empty()) {
+        return Err(misused("bench", "--update needs all rows of all systems"));
     }
     Ok(options)
 }
@@ -86,7 +86,7 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     let mut results = Vec::new();
     for &system in &options.systems {
         let mut measured = match system {
-            System::Gondwana => gondwana()?,
+            System::Gondwana | System::GondwanaUser => gondwana(system)?,
             System::Linux => linux(&root)?,
         };
         measured.retain(|one| options.rows.is_empty() || options.rows.contains(&one.row));
@@ -127,9 +127,10 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     }
 }
 
-/// The rows of this system.
-fn gondwana() -> Result<Vec<Measured>> {
+/// The rows of this system, with its server here or there.
+fn gondwana(system: System) -> Result<Vec<Measured>> {
     let built = build::all()?;
+    let server = (system == System::GondwanaUser).then(build::server).transpose()?;
     let mut outputs = Vec::new();
     for clock in [Clock::Instructions, Clock::Time] {
         let scratch = Scratch::make()?;
@@ -137,9 +138,12 @@ fn gondwana() -> Result<Vec<Measured>> {
         image::create(&disk, image::DEFAULT_SIZE, Some(&built.programs))?;
         let mut machine = Machine::new(built.kernel.clone(), disk);
         machine.clock = clock;
+        if let Some(server) = &server {
+            machine = machine.with_server(server.clone());
+        }
         outputs.push(measure_here(&machine)?);
     }
-    Ok(rows::merge(System::Gondwana, &outputs[0], &outputs[1]))
+    Ok(rows::merge(system, &outputs[0], &outputs[1]))
 }
 
 fn measure_here(machine: &Machine) -> Result<String> {
