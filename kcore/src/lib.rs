@@ -3,6 +3,7 @@
 //! * [`frames`]: physical memory by counted references.
 //! * [`paging`]: the format of page-table entries; [`space`]: the upper tables and the leaves they link,
 //!   which serve one slot everywhere.
+//! * [`mapping`]: spaces built by map, grant, flush and link, with their mapping trees.
 //! * [`thread`]: registers, portal frames and states; [`wait`]: what parked threads wait for;
 //!   [`scheduler`]: who runs next; [`portal`]: remembered ways into protected procedures.
 //! * [`event`]: what happens to a thread and what becomes of it.
@@ -27,6 +28,7 @@ mod delegate;
 pub mod event;
 pub mod frames;
 pub mod kernel;
+pub mod mapping;
 pub mod paging;
 pub mod portal;
 pub mod scheduler;

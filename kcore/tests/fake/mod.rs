@@ -149,6 +149,8 @@ impl Hardware for Fake {
 
     fn log(&mut self, _: std::fmt::Arguments<'_>) {}
 
+    fn log_bytes(&mut self, _: &[u8]) {}
+
     fn heap(&self) -> (u64, u64) {
         (0, u64::MAX)
     }
