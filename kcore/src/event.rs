@@ -73,6 +73,8 @@ pub enum Outcome {
     /// Park it until the key is woken or the time (absolute, nanoseconds since boot) has come; then do the event again.
     /// (`Fault` is not done again: the thread just runs into it once more.)
     Block(Key, Option<u64>),
+    /// It is not finished, and was long enough: do the call again when the thread's turn comes, with what its registers hold.
+    Again,
     /// The thread's context was set; let it run (a fault was resolved, a portal was entered or left, a handler was called).
     Resume,
     /// The thread is gone, suspended, or ended. Choose another one.

@@ -7,9 +7,12 @@ mod machine;
 
 use alloc::{collections::BTreeSet, vec, vec::Vec};
 
+use abi::Error;
+
 use crate::{
     Hardware, SpaceId, ThreadId,
     frames::{Frames, Range},
+    nucleus::Nucleus,
     portal::Portals,
     scheduler::{Link, NONE, RunQueues},
     space::Spaces,
@@ -28,7 +31,9 @@ pub struct Processor {
     pub space: SpaceId,
     /// When the current thread began to run.
     since_ns: u64,
-    queues: RunQueues,
+    /// When the slice began that it runs on: its own, or one that was passed to it with a message.
+    slice_ns: u64,
+    pub(crate) queues: RunQueues,
 }
 
 /// All kernel state but what only the hardware layer knows.
@@ -46,13 +51,15 @@ pub struct Kernel<H> {
     /// The processor that this event is handled on. The others' parts wait in `others`; whoever
     /// takes the kernel lock on another processor changes them over, so that the fast paths find
     /// theirs at a fixed place.
-    processor: Processor,
+    pub(crate) processor: Processor,
     /// Parts of the processors that handle no event now.
     others: Vec<Processor>,
-    links: Vec<Link>,
+    pub(crate) links: Vec<Link>,
     waits: WaitQueues,
     /// (time, thread) of parked threads with a deadline.
-    timers: BTreeSet<(u64, u32)>,
+    pub(crate) timers: BTreeSet<(u64, u32)>,
+    /// What the µ-kernel's own calls are about.
+    pub nucleus: Nucleus,
 }
 
 /// Where a protected call continues.
@@ -80,12 +87,14 @@ impl<H: Hardware> Kernel<H> {
                 current: NONE,
                 space: SpaceId::NONE,
                 since_ns: 0,
+                slice_ns: 0,
                 queues: RunQueues::default(),
             },
             others: Vec::new(),
             links: vec![Link::LOOSE; THREADS_MAX],
             waits: WaitQueues::default(),
             timers: BTreeSet::new(),
+            nucleus: Nucleus::default(),
         }
     }
 
@@ -231,8 +240,8 @@ impl<H: Hardware> Kernel<H> {
         }
         let processor = &self.processor;
         let Some(current) = self.current() else { return false };
-        if now < processor.since_ns + TIME_SLICE_NS {
-            self.hardware.set_timer(processor.since_ns + TIME_SLICE_NS);
+        if now < processor.slice_ns + TIME_SLICE_NS {
+            self.hardware.set_timer(processor.slice_ns + TIME_SLICE_NS);
             return false;
         }
         // Whoever becomes ready from now on waits for a slice, not for some timer of others.
@@ -252,6 +261,7 @@ impl<H: Hardware> Kernel<H> {
         let index = processor.queues.pop(&mut self.links)?;
         processor.current = index;
         processor.since_ns = self.hardware.now_ns();
+        processor.slice_ns = processor.since_ns;
         let slice_end = processor.since_ns + TIME_SLICE_NS;
         self.threads.table[index as usize].state = State::Running;
         self.hardware.set_timer(slice_end);
@@ -268,14 +278,35 @@ impl<H: Hardware> Kernel<H> {
         processor.since_ns = now;
     }
 
-    fn enqueue(&mut self, index: u32) {
+    /// Takes the running thread off its processor; it is in no list then.
+    pub(crate) fn leave_processor(&mut self, index: u32) {
+        if self.processor.current == index {
+            self.account();
+            self.processor.current = NONE;
+        }
+    }
+
+    /// Lets a thread that is in no list run: at once, on the slice of the one that has just left
+    /// this processor, unless somebody more urgent waits; else in its turn.
+    pub(crate) fn hand_over(&mut self, index: u32) {
+        let thread = &mut self.threads.table[index as usize];
+        let processor = &mut self.processor;
+        if processor.current == NONE && processor.queues.highest() <= Some(thread.priority) {
+            thread.state = State::Running;
+            processor.current = index;
+        } else {
+            self.enqueue(index);
+        }
+    }
+
+    pub(crate) fn enqueue(&mut self, index: u32) {
         let thread = &mut self.threads.table[index as usize];
         thread.state = State::Ready;
         self.processor.queues.push(&mut self.links, index, thread.priority);
     }
 
     /// Takes a thread out of whatever list or processor it is in. It is nowhere then.
-    fn detach(&mut self, index: u32) {
+    pub(crate) fn detach(&mut self, index: u32) {
         let thread = &mut self.threads.table[index as usize];
         let (state, priority) = (thread.state, thread.priority);
         if let Some(at_ns) = thread.deadline.take() {
@@ -290,6 +321,14 @@ impl<H: Hardware> Kernel<H> {
                     self.processor.current = NONE;
                 }
             }
+            State::Sending(to) => {
+                let queue = &mut self.threads.table[to as usize].ipc.senders;
+                queue.remove(&mut self.links, index);
+            }
+            State::Receiving => {
+                let part = &mut self.threads.table[index as usize].ipc;
+                (part.wait_for, part.accepts) = (0, 0);
+            }
             State::Free | State::Suspended => {}
         }
         self.threads.table[index as usize].state = State::Suspended;
@@ -297,7 +336,10 @@ impl<H: Hardware> Kernel<H> {
 
     fn wake_index(&mut self, index: u32, resumed: Resumed) {
         let thread = &self.threads.table[index as usize];
-        if matches!(thread.state, State::Parked(_) | State::Suspended) {
+        if thread.state == State::Receiving {
+            // Only time wakes it without a message.
+            self.fail(index, Error::TimedOut);
+        } else if matches!(thread.state, State::Parked(_) | State::Suspended | State::Sending(_)) {
             self.detach(index);
             self.threads.table[index as usize].resumed = resumed;
             self.enqueue(index);

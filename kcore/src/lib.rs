@@ -8,7 +8,7 @@
 //!   [`scheduler`]: who runs next; [`portal`]: remembered ways into protected procedures.
 //! * [`event`]: what happens to a thread and what becomes of it.
 //! * [`machine`]: the contract with the server above; [`hardware`]: the contract with what is below.
-//! * [`kernel`]: all of it put together; `nucleus`: calls that the µ-kernel answers itself.
+//! * [`kernel`]: all of it put together; [`ipc`]: messages; [`nucleus`]: the other calls that the µ-kernel answers itself.
 //!
 //! Event-driven (DESIGN §3): nothing here blocks or keeps a stack. A thread that must wait is
 //! parked with the operation it will do again. The crate has no unsafe code and runs on the host.
@@ -22,13 +22,14 @@ pub use abi;
 
 pub mod hardware;
 pub mod machine;
-mod nucleus;
 
 mod delegate;
 pub mod event;
 pub mod frames;
+pub mod ipc;
 pub mod kernel;
 pub mod mapping;
+pub mod nucleus;
 pub mod paging;
 pub mod portal;
 pub mod scheduler;

@@ -7,7 +7,7 @@ use alloc::{boxed::Box, vec::Vec};
 
 use abi::layout::CALL_DEPTH_MAX;
 
-use crate::{SpaceId, machine::Shortage, scheduler::NONE, wait::Key};
+use crate::{SpaceId, ipc, machine::Shortage, scheduler::NONE, wait::Key};
 
 /// Threads that may exist.
 pub const THREADS_MAX: usize = 1024;
@@ -126,6 +126,10 @@ pub enum State {
     Running,
     /// Waiting for a key.
     Parked(Key),
+    /// Waiting to send a message to the thread in this place.
+    Sending(u32),
+    /// Waiting for a message.
+    Receiving,
     /// Off until woken by name.
     Suspended,
 }
@@ -165,6 +169,8 @@ pub struct Thread {
     pub deadline: Option<u64>,
     /// Processor time, nanoseconds.
     pub time_ns: u64,
+    /// Its messages.
+    pub ipc: ipc::Part,
     /// Portal frames; the first `depth` are in use.
     pub frames: [PortalFrame; CALL_DEPTH_MAX],
 }
@@ -184,6 +190,7 @@ impl Thread {
             resumed: Resumed::First,
             deadline: None,
             time_ns: 0,
+            ipc: ipc::Part::NONE,
             frames: [PortalFrame {
                 rip: 0,
                 rsp: 0,
@@ -239,6 +246,7 @@ impl Threads {
         thread.resumed = Resumed::First;
         thread.deadline = None;
         thread.time_ns = 0;
+        thread.ipc = ipc::Part::NONE;
         Ok(thread.id)
     }
 

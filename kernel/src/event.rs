@@ -12,7 +12,7 @@ use kcore::{
 use sasos::{Access, Event, Outcome};
 
 use crate::{
-    arch::{self, Results, Target},
+    arch::{self, Results, Target, Words},
     log,
     system::{SYSTEM, System},
 };
@@ -74,6 +74,58 @@ extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64,
     system.settle(outcome, Some(Operation { number, arguments }));
     if system.platform.kernel.should_preempt() {
         system.platform.kernel.yield_current();
+    }
+    drop(system);
+    leave()
+}
+
+/// A message in registers to a thread that waits for it: see [`kcore::Kernel::ipc_fast`].
+pub extern "C" fn ipc_fast(to: u64, from: u64, tag: u64, timeouts: u64, window: u64) -> Target {
+    let (rip, rsp) = arch::caller();
+    let mut system = SYSTEM.enter();
+    let kernel = &mut system.platform.kernel;
+    match kernel.ipc_fast([to, from, tag, timeouts, window], rip, rsp) {
+        Some(to) => {
+            arch::set_thread(&kernel.threads.table[to.receiver as usize].context);
+            arch::set_sender(to.sender);
+            if let Some(load) = to.load {
+                arch::load(load);
+            }
+            Target {
+                rip: to.rip,
+                rsp: to.rsp,
+            }
+        }
+        None => Target { rip: 0, rsp: 0 },
+    }
+}
+
+/// A message that takes the general way. Its words are kept in the sender's context, where
+/// whoever receives it finds them.
+pub extern "C" fn ipc(to: u64, from: u64, tag: u64, timeouts: u64, window: u64, _: u64, words: Words) -> ! {
+    let mut system = SYSTEM.enter();
+    let System {
+        platform, supervisor, ..
+    } = &mut *system;
+    if let Some(thread) = platform.kernel.current_thread() {
+        let context = &mut thread.context;
+        (context.rip, context.rsp) = arch::caller();
+        [context.r12, context.r13, context.r14, context.r15] = words.0;
+        let operation = Operation {
+            number: abi::nucleus::Call::Ipc as u64,
+            arguments: [to, from, tag, timeouts, window, 0],
+        };
+        let event = Event::Call {
+            thread: thread.id,
+            number: operation.number,
+            arguments: operation.arguments,
+            resumed: Resumed::First,
+        };
+        let outcome = supervisor.handle(platform, event);
+        system.settle(outcome, Some(operation));
+        if system.platform.kernel.should_preempt() {
+            system.platform.kernel.yield_current();
+        }
     }
     drop(system);
     leave()
@@ -208,6 +260,11 @@ pub fn leave() -> ! {
         if let Some(context) = system.next() {
             drop(system);
             arch::resume(context)
+        }
+        if system.take_breath() {
+            drop(system);
+            arch::poll_interrupts();
+            continue;
         }
         let busy = system.idle();
         drop(system);

@@ -14,7 +14,7 @@ use abi::{
         ROOT_STACK_TOP, Root,
     },
 };
-use kcore::{Hardware, Kernel, Leaf, Machine, PageEntry, Shortage, SpaceId, ThreadId, thread::Resumed};
+use kcore::{Hardware, Kernel, Leaf, Machine, PageEntry, Shortage, SpaceId, ThreadId};
 
 use crate::arch::BootInformation;
 
@@ -34,6 +34,9 @@ pub fn start(kernel: &mut Kernel<impl Hardware>, information: &BootInformation) 
     let module = crate::arch::physical_bytes(from, (to - from) as usize).ok_or("the boot module lies out of reach")?;
     let image = linker::image::layout(module).map_err(|error| format!("the boot module is no program: {error}"))?;
     let space = kernel.space_create().map_err(short)?;
+    kernel
+        .nucleus_root(space)
+        .map_err(|error| format!("no root space: {error}"))?;
 
     let mut loader = Loader {
         kernel,
@@ -57,15 +60,12 @@ pub fn start(kernel: &mut Kernel<impl Hardware>, information: &BootInformation) 
         stack += PAGE;
     }
     let thread = kernel
-        .thread_create(
+        .nucleus_thread(
             space,
-            ROOT_IMAGE + image.entry,
-            ROOT_STACK_TOP,
-            [at, 0, 0, 0],
+            [ROOT_IMAGE + image.entry, ROOT_STACK_TOP, at],
             PRIORITY_DEFAULT as u8,
         )
-        .map_err(short)?;
-    kernel.thread_wake(thread, Resumed::First);
+        .map_err(|error| format!("no first thread: {error}"))?;
     Ok(thread)
 }
 

@@ -86,6 +86,8 @@ pub struct System {
     /// States of the vector unit.
     pub vectors: Vectors,
     next_poll_ns: u64,
+    /// A long operation was left off: interrupts are let in before anybody goes on.
+    breath: bool,
 }
 
 /// The one system.
@@ -99,6 +101,7 @@ impl System {
             supervisor,
             vectors,
             next_poll_ns: 0,
+            breath: false,
         }
     }
 
@@ -139,8 +142,22 @@ impl System {
                 }
                 self.platform.kernel.park(key, deadline, operation);
             }
+            Outcome::Again => {
+                let thread =
+                    &mut self.platform.kernel.threads.table[self.platform.kernel.current().unwrap_or(0) as usize];
+                if thread.operation.is_none() {
+                    thread.operation = operation;
+                }
+                self.breath = true;
+                self.platform.kernel.yield_current();
+            }
             Outcome::Resume | Outcome::Gone => {}
         }
+    }
+
+    /// Whether interrupts are to be let in now, which is asked once.
+    pub fn take_breath(&mut self) -> bool {
+        core::mem::take(&mut self.breath)
     }
 
     /// Handles a device.
@@ -158,6 +175,7 @@ impl System {
                 }
                 self.poll();
             }
+            Interrupt::Message(number) => self.platform.kernel.interrupt_message(number),
             Interrupt::Terminal => {
                 let news = self.platform.kernel.hardware.terminal.interrupt();
                 if news.interrupted && self.supervisor.handle(&mut self.platform, Event::Interrupt) == Outcome::Gone {
@@ -194,9 +212,10 @@ impl System {
         kcore::Hardware::set_timer(&mut self.platform.kernel.hardware, self.next_poll_ns);
     }
 
-    /// The registers to go on with, everything set for them; `None` if no thread can run.
+    /// The registers to go on with, everything set for them; `None` if no thread can run, or
+    /// interrupts are to be let in first ([`Self::take_breath`]).
     pub fn next(&mut self) -> Option<*const Context> {
-        loop {
+        while !self.breath {
             if let Some(value) = self.platform.kernel.hardware.stop {
                 log!("stop: {value:#x}");
                 arch::exit(value);
@@ -216,6 +235,7 @@ impl System {
             }
             return Some(self.prepare(index));
         }
+        None
     }
 
     /// Sets the processor up for a thread.

@@ -145,6 +145,7 @@ impl<H: Hardware> Machine for Kernel<H> {
     fn thread_destroy(&mut self, thread: ThreadId) {
         if let Some(index) = self.threads.find(thread) {
             self.detach(index);
+            self.forget_messages(index);
             self.threads.remove(index);
         }
     }

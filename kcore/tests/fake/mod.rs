@@ -151,6 +151,14 @@ impl Hardware for Fake {
 
     fn log_bytes(&mut self, _: &[u8]) {}
 
+    fn mask_interrupt(&mut self, _: usize) {}
+
+    fn unmask_interrupt(&mut self, _: usize) {}
+
+    fn interrupt_message(&self, _: usize) -> (u64, u64) {
+        (0, 0)
+    }
+
     fn heap(&self) -> (u64, u64) {
         (0, u64::MAX)
     }

@@ -13,8 +13,8 @@ pub use x86_64::{
         DIRECT_MAP, DIRECT_MAP_BYTES, bytes, bytes_mut, copy, map_device, physical_bytes, read, table, write, zero,
     },
     interrupts::{
-        Interrupt, accept, disk_message, enable_serial, initialise as initialise_interrupts, poll_interrupts,
-        set_timer, wait_for_interrupt,
+        Interrupt, accept, disk_message, enable_serial, initialise as initialise_interrupts, interrupt_message,
+        mask_interrupt, poll_interrupts, set_timer, unmask_interrupt, wait_for_interrupt,
     },
     // The start.
     paging::{build as build_tables, kernel_end},
@@ -24,9 +24,9 @@ pub use x86_64::{
     ports::{IoPorts, exit, log_bytes},
     processor::initialise as initialise_processor,
     // User code.
-    processor::{caller, random_word, set_thread, set_value2},
+    processor::{caller, random_word, set_sender, set_thread, set_value2},
     start::{BootInformation, Memory},
-    syscall::{Results, Target},
+    syscall::{Results, Target, Words},
     traps::{fault_address, go_on as resume},
     vector::Vectors,
 };

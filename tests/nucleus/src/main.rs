@@ -12,13 +12,14 @@ extern crate alloc;
 mod case;
 
 mod basics;
+mod messages;
 
 use abi::host::{EXIT_FAILURE, EXIT_SUCCESS};
 use case::Setting;
 use nucleus::{Heap, RootPage, call, log};
 
 /// All cases, in the order in which they run.
-const GROUPS: &[&[case::Case]] = &[basics::CASES];
+const GROUPS: &[&[case::Case]] = &[basics::CASES, messages::CASES];
 
 #[cfg_attr(target_os = "none", global_allocator)]
 static HEAP: Heap<{ 256 << 10 }> = Heap::new();

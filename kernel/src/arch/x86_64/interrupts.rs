@@ -6,6 +6,8 @@ use core::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
+use abi::nucleus::{INTERRUPT_FIRST_MESSAGE, INTERRUPTS};
+
 use super::{clock, direct::DIRECT_MAP, ports::write8};
 
 /// Interrupts that the kernel knows.
@@ -19,13 +21,20 @@ pub enum Interrupt {
     Control,
     /// The disk.
     Disk,
+    /// One that a thread receives as a message, by its number.
+    Message(usize),
 }
 
 const VECTOR_TIMER: u8 = 32;
 const VECTOR_TERMINAL: u8 = 33;
 const VECTOR_CONTROL: u8 = 34;
 const VECTOR_DISK: u8 = 35;
+/// The first of the vectors of interrupts that threads receive.
+const VECTOR_MESSAGES: u8 = 48;
 const VECTOR_SPURIOUS: u32 = 255;
+
+/// Vectors that have a stub: exceptions, the kernel's own interrupts, those of threads.
+pub const VECTORS: usize = VECTOR_MESSAGES as usize + INTERRUPTS as usize;
 
 const LOCAL: u64 = 0xfee0_0000;
 const LINES: u64 = 0xfec0_0000;
@@ -88,6 +97,37 @@ pub fn enable_serial() {
     }
 }
 
+/// In a line's entry: the line is masked.
+const LINE_MASKED: u32 = 1 << 16;
+
+/// Masks an interrupt that a thread receives. One that is raised by message comes once for each
+/// message, and has no mask.
+pub fn mask_interrupt(interrupt: usize) {
+    if (interrupt as u64) < INTERRUPT_FIRST_MESSAGE {
+        line_write(0x10 + 2 * interrupt as u32, vector_of(interrupt) | LINE_MASKED);
+    }
+}
+
+/// Lets it in again: its line goes to this processor.
+pub fn unmask_interrupt(interrupt: usize) {
+    if (interrupt as u64) < INTERRUPT_FIRST_MESSAGE {
+        line_write(0x10 + 2 * interrupt as u32 + 1, local_read(LOCAL_ID) & 0xff00_0000);
+        line_write(0x10 + 2 * interrupt as u32, vector_of(interrupt));
+    }
+}
+
+/// What a device writes to raise an interrupt by message: address, data.
+pub fn interrupt_message(interrupt: usize) -> (u64, u32) {
+    (
+        LOCAL | u64::from(local_read(LOCAL_ID) >> 24) << 12,
+        vector_of(interrupt),
+    )
+}
+
+fn vector_of(interrupt: usize) -> u32 {
+    u32::from(VECTOR_MESSAGES) + interrupt as u32
+}
+
 /// The message by which the disk interrupts this processor: address, data.
 pub fn disk_message() -> (u64, u32) {
     (
@@ -120,6 +160,9 @@ pub fn accept(vector: u64) -> Option<Interrupt> {
         VECTOR_TERMINAL => Some(Interrupt::Terminal),
         VECTOR_CONTROL => Some(Interrupt::Control),
         VECTOR_DISK => Some(Interrupt::Disk),
+        vector if (VECTOR_MESSAGES..VECTORS as u8).contains(&vector) => {
+            Some(Interrupt::Message(usize::from(vector - VECTOR_MESSAGES)))
+        }
         _ => None,
     }
 }

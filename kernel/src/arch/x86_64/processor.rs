@@ -20,6 +20,8 @@ pub struct PerProcessor {
     pub value2: u64,
     /// Where the user goes on, during a system call.
     pub user_rip: u64,
+    /// The sender of the message that is being received over the fast path.
+    pub sender: u64,
     tss: Tss,
     gdt: [u64; 7],
 }
@@ -47,6 +49,9 @@ pub const VALUE2: usize = offset_of!(PerProcessor, value2);
 /// Offset of [`PerProcessor::user_rip`].
 pub const USER_RIP: usize = offset_of!(PerProcessor, user_rip);
 
+/// Offset of [`PerProcessor::sender`].
+pub const SENDER: usize = offset_of!(PerProcessor, sender);
+
 /// A value that only its processor touches, with interrupts off.
 struct Own<T>(UnsafeCell<T>);
 
@@ -59,6 +64,7 @@ static BOOT: Own<PerProcessor> = Own(UnsafeCell::new(PerProcessor {
     kernel_stack: 0,
     value2: 0,
     user_rip: 0,
+    sender: 0,
     tss: Tss {
         reserved0: 0,
         rsp0: 0,
@@ -121,6 +127,13 @@ fn own() -> *mut PerProcessor {
 pub fn set_value2(value: u64) {
     // SAFETY: interrupts are off, and this processor alone uses its area.
     unsafe { (*own()).value2 = value };
+}
+
+/// Sets the sender of the message that the system call under way receives.
+#[inline(always)]
+pub fn set_sender(sender: u64) {
+    // SAFETY: as in `set_value2`.
+    unsafe { (*own()).sender = sender };
 }
 
 /// Where the caller of the system call under way goes on: instruction, stack.
