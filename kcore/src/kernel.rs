@@ -10,6 +10,7 @@ use alloc::{collections::BTreeSet, vec, vec::Vec};
 use crate::{
     Hardware, SpaceId, ThreadId,
     frames::{Frames, Range},
+    mapping::Mapping,
     portal::Portals,
     scheduler::{Link, NONE, RunQueues},
     space::Spaces,
@@ -43,6 +44,8 @@ pub struct Kernel<H> {
     pub threads: Threads,
     /// Remembered ways into protected procedures.
     pub portals: Portals,
+    /// Free spaces and who has which page from whom.
+    pub(crate) mapping: Mapping,
     /// The processor that this event is handled on. The others' parts wait in `others`; whoever
     /// takes the kernel lock on another processor changes them over, so that the fast paths find
     /// theirs at a fixed place.
@@ -76,6 +79,7 @@ impl<H: Hardware> Kernel<H> {
             spaces,
             threads: Threads::default(),
             portals: Portals::default(),
+            mapping: Mapping::default(),
             processor: Processor {
                 current: NONE,
                 space: SpaceId::NONE,
