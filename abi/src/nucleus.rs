@@ -211,6 +211,9 @@ layout! {
     }
 }
 
+/// The root program's space is σ₀: it has memory and devices at their physical addresses. What it gives to others
+/// and flushes lies below this address; its own image, stack and message buffers, which are the kernel's, lie above.
+pub const ROOT_GIVES_BELOW: u64 = 0x5000_0000_0000;
 /// Where the image of the root program lies.
 pub const ROOT_IMAGE: u64 = 0x6000_0000_0000;
 /// Top of its first stack, 2 MiB below the image's slot and growing down.

@@ -12,6 +12,7 @@ use abi::Error;
 use crate::{
     Hardware, SpaceId, ThreadId,
     frames::{Frames, Range},
+    mapping::Mapping,
     nucleus::Nucleus,
     portal::Portals,
     scheduler::{Link, NONE, RunQueues},
@@ -48,6 +49,8 @@ pub struct Kernel<H> {
     pub threads: Threads,
     /// Remembered ways into protected procedures.
     pub portals: Portals,
+    /// Free spaces and who has which page from whom.
+    pub(crate) mapping: Mapping,
     /// The processor that this event is handled on. The others' parts wait in `others`; whoever
     /// takes the kernel lock on another processor changes them over, so that the fast paths find
     /// theirs at a fixed place.
@@ -83,6 +86,7 @@ impl<H: Hardware> Kernel<H> {
             spaces,
             threads: Threads::default(),
             portals: Portals::default(),
+            mapping: Mapping::default(),
             processor: Processor {
                 current: NONE,
                 space: SpaceId::NONE,

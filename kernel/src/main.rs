@@ -19,7 +19,7 @@ mod root;
 mod supervisor;
 mod system;
 
-use alloc::{format, string::String};
+use alloc::{format, string::String, vec::Vec};
 
 use abi::{
     host::{EXIT_PANIC, SCRIPT_WORD, SERVER_KERNEL, SERVER_NONE, SERVER_WORD},
@@ -42,7 +42,7 @@ use crate::{
 extern "C" fn kernel_start(information: u64) -> ! {
     let protections = arch::initialise_processor();
     let information = BootInformation::read(information).expect("the loader gives PVH start information");
-    let memory = Division::of(&information);
+    let mut memory = Division::of(&information);
     arch::initialise_interrupts();
     log!(
         "gondwana {}: {} MiB, {protections:?}",
@@ -57,16 +57,21 @@ extern "C" fn kernel_start(information: u64) -> ! {
         ticks_per_us: arch::ticks_per_us(),
         ..BootReport::default()
     };
-    let mut resources = Resources::new(memory.device_pages, &information);
+    let mut resources = Resources::new(core::mem::take(&mut memory.device_pages), &information);
     let seed = seed(&mut resources);
+    let server = words(&information).find_map(|word| word.strip_prefix(SERVER_WORD));
+    let given = match server {
+        Some(SERVER_NONE) => memory.set_aside(),
+        _ => Vec::new(),
+    };
     let pc = Pc::new(seed, boot, memory.fixed_frames);
     let mut platform = Platform {
         kernel: Kernel::new(pc, &memory.ranges),
         disk: None,
     };
-    let started = match words(&information).find_map(|word| word.strip_prefix(SERVER_WORD)) {
+    let started = match server {
         None | Some(SERVER_KERNEL) => start_server(&mut platform, &mut resources).map(Supervisor::Inside),
-        Some(SERVER_NONE) => root::start(&mut platform.kernel, &information).map(|_| Supervisor::Nobody),
+        Some(SERVER_NONE) => root::start(&mut platform.kernel, &information, &given).map(|_| Supervisor::Nobody),
         Some(other) => Err(format!("there is no server '{other}'")),
     };
     let supervisor = started.unwrap_or_else(|why| give_up(&why));

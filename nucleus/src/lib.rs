@@ -21,6 +21,7 @@
 pub mod call;
 
 pub mod log;
+pub mod memory;
 pub mod message;
 
 pub use abi::{self, Error, Rights};

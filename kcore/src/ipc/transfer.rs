@@ -3,8 +3,8 @@
 use abi::{
     Error, Rights,
     nucleus::{
-        EVERYTHING, FPAGE_PORTS, FPAGE_SIZE_SHIFT, GRANT, LINK, MAP, MESSAGE_AREA, REGISTER_WORDS, TAG_KERNEL,
-        TAG_LABEL_SHIFT,
+        EVERYTHING, FPAGE_PORTS, FPAGE_SIZE_SHIFT, GRANT, LINK, MAP, MESSAGE_AREA, REGISTER_WORDS, ROOT_GIVES_BELOW,
+        TAG_KERNEL, TAG_LABEL_SHIFT,
     },
 };
 use core::sync::atomic::Ordering::Relaxed;
@@ -39,12 +39,17 @@ pub(crate) fn how(word: u64) -> Result<How, Error> {
     }
 }
 
-/// Whether an fpage keeps off the message buffers, which are the kernel's to give.
-pub(crate) fn free_to_give(page: Fpage) -> bool {
-    page.resource() == Resource::Ports || page.end() <= MESSAGE_AREA
-}
-
 impl<H: Hardware> Kernel<H> {
+    /// Whether an fpage of a space keeps off what is the kernel's: message buffers, and the root program.
+    pub(crate) fn is_given(&self, space: SpaceId, page: Fpage) -> bool {
+        let limit = if space == self.nucleus.root {
+            ROOT_GIVES_BELOW
+        } else {
+            MESSAGE_AREA
+        };
+        page.resource() == Resource::Ports || page.end() <= limit
+    }
+
     /// Sends what stands in the sender's registers and buffer to a receiver that waits for it. The
     /// receiver is in no list and not ready then: the caller says when it runs.
     ///
@@ -160,7 +165,7 @@ impl<H: Hardware> Kernel<H> {
         // A window of nothing: the receiver takes no fpages.
         let window = fpage(window).map_err(|_| Error::Protection)?;
         let (sent, landed) = source.landing(window)?;
-        if !free_to_give(sent) || !free_to_give(landed) {
+        if !self.is_given(from, sent) || !self.is_given(to, landed) {
             return Err(Error::Protection);
         }
         let mapped = self.map(from, source, to, window, how(way)?)?;

@@ -31,10 +31,22 @@
 pub mod fpage;
 pub mod model;
 
-use abi::Error;
+mod check;
+mod flush;
+mod give;
+mod space;
+mod tables;
+mod tree;
 
-use crate::{Hardware, Kernel, SpaceId, frames::Range};
+use alloc::vec::Vec;
+
+use abi::{Error, Rights, address::SLOT};
+
+use crate::{Hardware, Kernel, Machine, SpaceId, frames::Range};
 pub use fpage::{Fpage, Resource};
+use space::Doing;
+use tables::Work;
+use tree::Tree;
 
 /// Bytes of kernel memory in a unit of quota.
 pub const UNIT_BYTES: usize = 64;
@@ -92,6 +104,15 @@ pub struct Mapped {
     pub count: u64,
 }
 
+/// Whether a flush takes from the flusher too.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Own {
+    /// The flusher keeps its pages.
+    Kept,
+    /// The flusher's own pages go too.
+    Too,
+}
+
 impl<H: Hardware> Kernel<H> {
     /// Makes σ₀, which holds these ranges of frames of memory and of devices at their physical
     /// addresses, and all ports. They must not be among those that this kernel hands out itself
@@ -111,8 +132,39 @@ impl<H: Hardware> Kernel<H> {
         devices: &[Range],
         largest: u8,
     ) -> Result<SpaceId, Error> {
-        let _ = (quota, memory, devices, largest);
-        Err(Error::NoMemory)
+        if self.mapping.sigma0.is_some() {
+            return Err(Error::InUse);
+        }
+        if self.mapping.tree.is_unprepared() {
+            let ranges = memory.iter().chain(devices);
+            let frames: u64 = ranges.map(|range| u64::from(range.1.saturating_sub(range.0))).sum();
+            let seed = self.hardware.random();
+            self.mapping.tree.prepare(frames / 4, seed)?;
+        }
+        self.mapping.largest = largest.min(2);
+        let mut work = self.work();
+        let number = work.root_space(quota)?;
+        let filled = work
+            .fill(number, memory, Rights::RWX)
+            .and_then(|()| work.fill(number, devices, Rights::RW))
+            .and_then(|()| work.fill_ports(number));
+        if let Err(error) = filled {
+            let mut at = 0;
+            loop {
+                let (progress, to) = work.empty(number, at);
+                at = to;
+                work.budget = WORK_MAX;
+                if progress == Progress::Done {
+                    break;
+                }
+            }
+            work.forget(number);
+            self.space_destroy(SpaceId(u32::from(number)));
+            return Err(error);
+        }
+        work.flush_now();
+        self.mapping.sigma0 = Some(number);
+        Ok(SpaceId(u32::from(number)))
     }
 
     /// Makes an empty free space with a quota of that many units of [`UNIT_BYTES`], taken from its
@@ -124,8 +176,9 @@ impl<H: Hardware> Kernel<H> {
     /// [`Error::TableFull`] if there are too many spaces, or creators of creators ([`DEPTH_MAX`]);
     /// [`Error::NoMemory`].
     pub fn free_space_create(&mut self, creator: SpaceId, quota: u32) -> Result<SpaceId, Error> {
-        let _ = (creator, quota);
-        Err(Error::NoMemory)
+        let creator = self.mapping.number(creator)?;
+        let number = self.work().created_space(creator, quota)?;
+        Ok(SpaceId(u32::from(number)))
     }
 
     /// Destroys a free space and those it created: what others had from them is flushed, what they
@@ -134,8 +187,25 @@ impl<H: Hardware> Kernel<H> {
     /// # Errors
     /// [`Error::BadArgument`] if it is no free space, or σ₀.
     pub fn free_space_destroy(&mut self, space: SpaceId) -> Result<Progress, Error> {
-        let _ = space;
-        Err(Error::BadArgument)
+        let number = space.0 as u16;
+        if self.mapping.get(space).is_none() || self.mapping.sigma0 == Some(number) {
+            return Err(Error::BadArgument);
+        }
+        let mut work = self.work();
+        let first = work.first_to_go(number);
+        let from = work.resume(first, Doing::Destroy);
+        let (progress, at) = work.empty(first, from);
+        work.suspend(first, Doing::Destroy, at, progress);
+        if progress == Progress::More {
+            return Ok(Progress::More);
+        }
+        work.forget(first);
+        self.space_destroy(SpaceId(u32::from(first)));
+        Ok(if first == number {
+            Progress::Done
+        } else {
+            Progress::More
+        })
     }
 
     /// Gives an fpage of `from` to `to`, which agrees by the window it names; where it lands says
@@ -154,8 +224,21 @@ impl<H: Hardware> Kernel<H> {
     ///   others link the slot that a link would replace.
     /// * [`Error::NoMemory`].
     pub fn map(&mut self, from: SpaceId, source: Fpage, to: SpaceId, window: Fpage, how: How) -> Result<Mapped, Error> {
-        let _ = (from, source, to, window, how);
-        Err(Error::BadArgument)
+        let (giver, receiver) = (self.mapping.number(from)?, self.mapping.number(to)?);
+        let (sent, landed) = source.landing(window)?;
+        let itself = giver == receiver && sent.overlaps(landed);
+        let slots = sent.resource() == Resource::Memory && sent.base() == landed.base() && sent.size() >= SLOT;
+        let no_link = how == How::Link && (giver == receiver || !slots);
+        if self.mapping.sigma0 == Some(receiver) || itself || no_link {
+            return Err(Error::BadArgument);
+        }
+        let doing = Doing::Give(source, to, window, how);
+        let mut work = self.work();
+        let start = work.resume(giver, doing);
+        let given = work.give(giver, receiver, (sent, landed), start, how);
+        let (at, progress) = given.map_or((0, Progress::Done), |given| (given.end, given.progress));
+        work.suspend(giver, doing, at, progress);
+        given
     }
 
     /// Takes `rights` from every space that has pages of `what` from `space`, directly or not; R
@@ -164,32 +247,164 @@ impl<H: Hardware> Kernel<H> {
     ///
     /// # Errors
     /// [`Error::BadArgument`] if it is no free space or no right is named.
-    pub fn flush(&mut self, space: SpaceId, what: Fpage, rights: abi::Rights, own: Own) -> Result<Progress, Error> {
-        let _ = (space, what, rights, own);
-        Err(Error::BadArgument)
+    pub fn flush(&mut self, space: SpaceId, what: Fpage, rights: Rights, own: Own) -> Result<Progress, Error> {
+        let number = self.mapping.number(space)?;
+        let mut rights = rights.intersection(Rights::RWX);
+        if rights.contains(Rights::R) {
+            rights = Rights::RWX;
+        }
+        if what.resource() == Resource::Ports {
+            // A port is there or not.
+            let access = !rights.intersection(Rights::RW).is_empty();
+            rights = if access { Rights::RWX } else { Rights::NONE };
+        }
+        if rights.is_empty() {
+            return Err(Error::BadArgument);
+        }
+        // σ₀ has what there is.
+        let own = if self.mapping.sigma0 == Some(number) {
+            Own::Kept
+        } else {
+            own
+        };
+        let doing = Doing::Flush(what, rights, own);
+        let first = give::first_page(what);
+        let end = first + what.size() / give::unit(what);
+        let mut work = self.work();
+        let at = work.resume(number, doing).max(first);
+        let (progress, at) = work.flush_from(number, (first, end), at, rights, own);
+        work.suspend(number, doing, at, progress);
+        Ok(progress)
     }
 
     /// The I/O permission bitmap of a free space in the processor's format (a set bit forbids), or
     /// `None` if it never had a port. The space's root is flushed ([`Hardware::flush_root`]) when it
     /// changes.
     pub fn ports(&self, space: SpaceId) -> Option<&[u8; 8192]> {
-        let _ = space;
-        None
+        self.mapping.get(space)?.ports.as_slice().try_into().ok()
     }
 
     /// (quota, used) of a free space in units of [`UNIT_BYTES`]; what it gave to spaces it created
     /// counts as used.
     pub fn free_space_quota(&self, space: SpaceId) -> Option<(u32, u32)> {
-        let _ = space;
-        None
+        self.mapping.get(space).map(|space| (space.quota, space.used))
+    }
+
+    /// Nodes of the mapping tree in use.
+    pub fn mapping_nodes(&self) -> u32 {
+        self.mapping.tree.count()
+    }
+
+    fn work(&mut self) -> Work<'_, H> {
+        Work::new(
+            &mut self.mapping,
+            &mut self.spaces,
+            &mut self.frames,
+            &mut self.hardware,
+        )
     }
 }
 
-/// Whether a flush takes from the flusher too.
+/// The flush of one block that was begun, so that the same call goes on with the same stamp.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Own {
-    /// The flusher keeps its pages.
-    Kept,
-    /// The flusher's own pages go too.
-    Too,
+struct Visit {
+    top: u32,
+    frame: u32,
+    level: u8,
+    rights: Rights,
+    stamp: u64,
+}
+
+impl Visit {
+    const NONE: Visit = Visit {
+        top: tree::NONE,
+        frame: 0,
+        level: 0,
+        rights: Rights::NONE,
+        stamp: 0,
+    };
+}
+
+/// Where a call that was not finished goes on.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+struct Pending {
+    doing: Doing,
+    at: u64,
+    visit: Visit,
+}
+
+/// What is known of a free space beside its page tables.
+struct FreeSpace {
+    /// Units that it and those it created may use.
+    quota: u32,
+    /// Units used, and given to those it created.
+    used: u32,
+    creator: u16,
+    /// The youngest of those it created; `next` and `prev` lead through them.
+    created: u16,
+    next: u16,
+    prev: u16,
+    /// Creators above it.
+    depth: u8,
+    /// Its destruction has begun.
+    dying: bool,
+    /// It is in the list of those to be flushed at the end of the call.
+    flush_wanted: bool,
+    /// Leaf tables of its own that others link.
+    shared_tables: u32,
+    /// Port bitmap, or empty.
+    ports: Vec<u8>,
+    pending: Option<Pending>,
+}
+
+/// All free spaces and the mapping tree.
+#[derive(Default)]
+pub struct Mapping {
+    tree: Tree,
+    /// By the number of the space.
+    spaces: Vec<Option<FreeSpace>>,
+    sigma0: Option<u16>,
+    /// Level of the largest pages.
+    largest: u8,
+    /// The last stamp given to a flush of one block.
+    stamp: u64,
+}
+
+impl Mapping {
+    fn get(&self, space: SpaceId) -> Option<&FreeSpace> {
+        self.spaces.get(space.0 as usize)?.as_ref()
+    }
+
+    /// The number of a free space that is not being destroyed.
+    fn number(&self, space: SpaceId) -> Result<u16, Error> {
+        match self.get(space) {
+            Some(found) if !found.dying => Ok(space.0 as u16),
+            _ => Err(Error::BadArgument),
+        }
+    }
+
+    /// The record of a space that is known to be free.
+    fn record(&mut self, space: u16) -> &mut FreeSpace {
+        self.spaces[usize::from(space)].as_mut().expect("a free space")
+    }
+}
+
+impl<H: Hardware> Work<'_, H> {
+    /// Where a call goes on: at the front, unless it is the one that was not finished.
+    fn resume(&mut self, space: u16, doing: Doing) -> u64 {
+        match self.space(space).pending {
+            Some(pending) if pending.doing == doing => {
+                self.visit = pending.visit;
+                pending.at
+            }
+            _ => 0,
+        }
+    }
+
+    /// The end of a call: remembers where to go on, and requests the flushes.
+    fn suspend(&mut self, space: u16, doing: Doing, at: u64, progress: Progress) {
+        let visit = self.visit;
+        self.space(space).pending = (progress == Progress::More).then_some(Pending { doing, at, visit });
+        self.flush_now();
+    }
 }

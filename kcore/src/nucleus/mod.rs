@@ -163,7 +163,7 @@ impl<H: Hardware> Kernel<H> {
             _ => return Err(Error::BadArgument),
         };
         let what = fpage(what)?;
-        if !crate::ipc::transfer::free_to_give(what) {
+        if !self.is_given(caller, what) {
             return Err(Error::Protection);
         }
         let rights = Rights::from_bits(rights).ok_or(Error::BadArgument)?;

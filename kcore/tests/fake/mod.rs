@@ -11,7 +11,15 @@ pub struct Fake {
     pub now_ns: u64,
     pub timer_ns: u64,
     pub flushes: u64,
+    flushed: Flushed,
     tags: Tags,
+}
+
+/// What was to be forgotten since the last look.
+#[derive(Default)]
+pub struct Flushed {
+    pub roots: Vec<u32>,
+    pub everything: bool,
 }
 
 impl Fake {
@@ -24,8 +32,14 @@ impl Fake {
             now_ns: 0,
             timer_ns: u64::MAX,
             flushes: 0,
+            flushed: Flushed::default(),
             tags,
         }
+    }
+
+    /// What was to be forgotten since the last call of this.
+    pub fn take_flushed(&mut self) -> Flushed {
+        std::mem::take(&mut self.flushed)
     }
 }
 
@@ -111,7 +125,8 @@ impl Hardware for Fake {
 
     fn leave_root(&mut self, _: Frame) {}
 
-    fn flush_root(&mut self, _: Frame) {
+    fn flush_root(&mut self, root: Frame) {
+        self.flushed.roots.push(root.0);
         self.flushes += 1;
     }
 
@@ -120,6 +135,7 @@ impl Hardware for Fake {
     }
 
     fn flush_everything(&mut self) {
+        self.flushed.everything = true;
         self.flushes += 1;
     }
 

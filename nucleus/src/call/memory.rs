@@ -8,7 +8,7 @@ use abi::{Rights, nucleus::fpage};
 /// Beginning of the free range.
 pub const FREE_START: u64 = 0x1000_0000_0000;
 /// One past its end.
-pub const FREE_END: u64 = 0x5000_0000_0000;
+pub const FREE_END: u64 = abi::nucleus::ROOT_GIVES_BELOW;
 
 /// An fpage of this library's ranges, or nothing: as a window, as what is given, as what is flushed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

@@ -11,18 +11,23 @@ extern crate alloc;
 
 mod case;
 
+#[allow(unsafe_code, reason = "the one module of the suite that does what no safe code can")]
+mod arch;
+mod world;
+
 mod basics;
 mod messages;
+mod spaces;
 
 use abi::host::{EXIT_FAILURE, EXIT_SUCCESS};
 use case::Setting;
 use nucleus::{Heap, RootPage, call, log};
 
 /// All cases, in the order in which they run.
-const GROUPS: &[&[case::Case]] = &[basics::CASES, messages::CASES];
+const GROUPS: &[&[case::Case]] = &[basics::CASES, messages::CASES, spaces::CASES];
 
 #[cfg_attr(target_os = "none", global_allocator)]
-static HEAP: Heap<{ 256 << 10 }> = Heap::new();
+static HEAP: Heap<{ 64 << 10 }> = Heap::new();
 
 nucleus::entry!(main);
 
@@ -37,6 +42,7 @@ fn main(root: RootPage) {
         root,
         seed: option(root, "seed").and_then(|seed| seed.parse().ok()).unwrap_or(1),
     };
+    messages::prepare(root);
     let only = option(root, "only").unwrap_or("");
     let (mut passed, mut failed) = (0, 0);
     for case in GROUPS

@@ -1,14 +1,18 @@
 //! Messages between threads of one space.
 
-use alloc::vec;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use abi::nucleus::{ANYONE, MESSAGE_WORDS, tag, timeouts};
 use nucleus::{
+    RootPage,
     call::{self, ThreadEntry, memory::Window},
     message,
 };
 
-use crate::case::{Case, Outcome, Setting, case, ensure, ensure_eq, ensure_error};
+use crate::{
+    case::{Case, Outcome, Setting, case, ensure, ensure_eq, ensure_error},
+    world::memory,
+};
 
 /// The cases.
 pub const CASES: &[Case] = &[
@@ -21,13 +25,20 @@ pub const CASES: &[Case] = &[
     case("messages/bad-arguments", bad_arguments),
 ];
 
-/// Words of a stack.
-const STACK: usize = 1024;
+/// Bytes of a stack.
+const STACK: u64 = 8192;
+/// Where the next stack begins. They are not used again: a run of the suite needs a few hundred.
+static STACKS: AtomicU64 = AtomicU64::new(0);
 
 /// A thread of this space.
 pub fn start(entry: ThreadEntry, parameter: u64, priority: u64) -> Outcome<u64> {
-    let stack = vec![0; STACK].leak();
-    Ok(call::start_thread(entry, stack, parameter, priority)?)
+    let top = STACKS.fetch_add(STACK, Relaxed) + STACK;
+    Ok(call::start_thread_in(0, entry, top, parameter, priority)?)
+}
+
+/// Stacks lie in the last part of memory.
+pub fn prepare(root: RootPage) {
+    STACKS.store(memory(root, 3).take().unwrap_or_default(), Relaxed);
 }
 
 nucleus::thread_entry!(echo_entry, echo);

@@ -1,0 +1,1 @@
+//! All states that short sequences over few spaces and pages can reach.

@@ -1,0 +1,1 @@
+//! Random sequences of operations over many spaces, shrunk when they fail.
