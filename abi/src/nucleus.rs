@@ -89,8 +89,8 @@ pub const fn tag(label: u64, words: u64, items: u64) -> u64 {
     label << TAG_LABEL_SHIFT | items << TAG_ITEMS_SHIFT | words
 }
 
-/// Label of a page fault: address, right that the access takes, rip, space. The answer's items are mapped, and the
-/// thread goes on with the registers it has.
+/// Label of a page fault: address, right that the access takes, rip, space. The window for the answer's items is the
+/// page that was touched; the thread goes on with the registers it has.
 pub const LABEL_FAULT: u64 = 1;
 /// Label of another exception: vector, error code, rip, rsp. The answer lets the thread go on.
 pub const LABEL_EXCEPTION: u64 = 2;
@@ -129,9 +129,6 @@ pub const fn fpage(base: u64, log2: u8, rights: crate::Rights) -> u64 {
 pub const fn port_fpage(first: u64, log2: u8) -> u64 {
     first << 12 | (log2 as u64) << FPAGE_SIZE_SHIFT | FPAGE_PORTS
 }
-
-/// Everything, as a receive window.
-pub const EVERYTHING: u64 = fpage(0, crate::address::ADDRESS_BITS as u8, crate::Rights::RWX);
 
 /// Where the message buffers stand in every free space: the thread in place n of the kernel's table has the n-th page.
 pub const MESSAGE_AREA: u64 = 0x7f80_0000_0000;

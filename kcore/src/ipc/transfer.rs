@@ -2,8 +2,9 @@
 
 use abi::{
     Error, Rights,
+    address::PAGE,
     nucleus::{
-        EVERYTHING, FPAGE_PORTS, FPAGE_SIZE_SHIFT, GRANT, LINK, MAP, MESSAGE_AREA, REGISTER_WORDS, ROOT_GIVES_BELOW,
+        FPAGE_PORTS, FPAGE_SIZE_SHIFT, GRANT, LABEL_FAULT, LINK, MAP, MESSAGE_AREA, REGISTER_WORDS, ROOT_GIVES_BELOW,
         TAG_KERNEL, TAG_LABEL_SHIFT,
     },
 };
@@ -27,6 +28,11 @@ pub(crate) fn fpage(word: u64) -> Result<Fpage, Error> {
         return Fpage::ports(base >> 12, log2);
     }
     Fpage::memory(base, log2, Rights::from_bits(word & 7).ok_or(Error::BadArgument)?)
+}
+
+/// A window for the page that holds an address.
+const fn page_window(address: u64) -> u64 {
+    abi::nucleus::fpage(address & !(PAGE - 1), PAGE.trailing_zeros() as u8, Rights::RWX)
 }
 
 /// How an fpage is given, from its word.
@@ -134,9 +140,10 @@ impl<H: Hardware> Kernel<H> {
     fn give_items(&mut self, sender: u32, receiver: u32, tag: Tag) -> Result<Progress, Error> {
         let place = |index: u32| &self.threads.table[index as usize];
         let (from, to) = (place(sender).space, place(receiver).space);
-        // Whoever faults has its pager's word for where pages go.
+        // The answer to a fault is for the page that was touched.
         let window = match place(receiver).ipc.trouble {
-            Some(_) => EVERYTHING,
+            Some(trouble) if trouble.label == LABEL_FAULT => page_window(trouble.words[0]),
+            Some(_) => 0,
             None => place(receiver).ipc.window,
         };
         let first = tag.words - 2 * tag.items;

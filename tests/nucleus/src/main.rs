@@ -15,6 +15,8 @@ mod case;
 mod arch;
 mod world;
 
+mod bench;
+
 mod basics;
 mod messages;
 mod spaces;
@@ -44,6 +46,15 @@ fn main(root: RootPage) {
     };
     messages::prepare(root);
     let only = option(root, "only").unwrap_or("");
+    if setting
+        .root
+        .command_line()
+        .split_whitespace()
+        .any(|word| word == "bench")
+    {
+        let failed = bench::run(&setting, only);
+        call::stop(if failed == 0 { EXIT_SUCCESS } else { EXIT_FAILURE })
+    }
     let (mut passed, mut failed) = (0, 0);
     for case in GROUPS
         .iter()

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use abi::{
     Rights,
     address::PAGE,
-    nucleus::{LABEL_FAULT, MAP, REGISTER_WORDS, ROOT_IMAGE, fpage, tag},
+    nucleus::{LABEL_FAULT, MAP, ROOT_IMAGE, fpage, tag},
 };
 use nucleus::{
     RootPage,
@@ -74,7 +74,7 @@ impl Pager {
     }
 
     /// The item that answers a fault.
-    fn answer(&mut self, address: u64) -> Option<[u64; 2]> {
+    fn answer(&mut self, address: u64) -> Option<u64> {
         let page = address & !(PAGE - 1);
         let (image, bytes) = (IMAGE.load(Relaxed), IMAGE_BYTES.load(Relaxed));
         let source = if (ROOT_IMAGE..ROOT_IMAGE + bytes).contains(&page) {
@@ -89,7 +89,7 @@ impl Pager {
         } else {
             return None;
         };
-        Some([fpage(source, 12, Rights::RWX), page])
+        Some(fpage(source, 12, Rights::RWX))
     }
 }
 
@@ -103,16 +103,8 @@ fn pager(number: u64) {
             next = message::receive();
             continue;
         }
-        let [address, ..] = got.words;
-        next = match pager.answer(address) {
-            Some([what, page]) => {
-                // The window of a fault is everything, so the page is mapped by a call, where it belongs.
-                let window = fpage(page, 12, Rights::RWX);
-                match call::map(what, got.words[3], window, MAP) {
-                    Ok(_) => message::reply_and_wait(got.sender, tag(0, 0, 0), [0; REGISTER_WORDS]),
-                    Err(_) => message::receive(),
-                }
-            }
+        next = match pager.answer(got.words[0]) {
+            Some(what) => message::reply_and_wait(got.sender, tag(0, 0, 1), [what, MAP, 0, 0]),
             None => message::receive(),
         };
     }
