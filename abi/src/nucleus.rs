@@ -57,7 +57,7 @@ calls! {
         "Takes rights on an fpage from all who have it from the caller's space, directly or not; taking R takes the pages. own 1: from the caller's space as well.";
 
     0x128 InterruptBind interrupt_bind(interrupt, thread) -> "", ""; "root program's space";
-        "Makes the thread the receiver of an interrupt: an INTERRUPT_LINE or one of the vectors for messages (thread 0: of nobody). It is masked from its arrival until the thread receives again.";
+        "Makes the thread the receiver of an interrupt (thread 0: of nobody): a line of the controller below 24, or one that devices raise by message. After one was delivered the next waits, and a line that goes on asking is masked, until the thread receives again.";
     0x129 InterruptMessage interrupt_message(interrupt) -> "address", "data"; "root program's space";
         "What a device must write, and where, to raise an interrupt by message.";
 

@@ -49,7 +49,7 @@ pub trait Hardware {
     fn log(&mut self, line: core::fmt::Arguments<'_>);
     /// Writes bytes to the log as they are.
     fn log_bytes(&mut self, bytes: &[u8]);
-    /// The interrupt does not come any more.
+    /// The interrupt does not come any more. One that goes on asking is masked when it comes, too.
     fn mask_interrupt(&mut self, interrupt: usize);
     /// The interrupt comes again, once its device asks for it.
     fn unmask_interrupt(&mut self, interrupt: usize);

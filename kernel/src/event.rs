@@ -195,6 +195,7 @@ pub extern "C" fn trap(context: *const Context) -> *const Context {
             thread.vector_live = 1;
             return context;
         }
+        13 if error == 0 && system.ports_wanted() => return context,
         0..32 => {
             let kind = match vector {
                 0 | 4 | 16 | 19 => EXCEPTION_ARITHMETIC,

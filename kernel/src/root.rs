@@ -11,7 +11,7 @@ use alloc::{format, string::String};
 use abi::{
     Rights,
     address::{PAGE, PAGES_PER_SLOT, slot_of},
-    layout::PRIORITY_DEFAULT,
+    layout::PRIORITY_MAX,
     nucleus::{
         ROOT_COMMAND_BYTES, ROOT_COMMAND_OFFSET, ROOT_IMAGE, ROOT_MAGIC, ROOT_MEMORY_OFFSET, ROOT_STACK_BYTES,
         ROOT_STACK_TOP, Root,
@@ -81,7 +81,7 @@ pub fn start(
         .nucleus_thread(
             space,
             [ROOT_IMAGE + image.entry, ROOT_STACK_TOP, at],
-            PRIORITY_DEFAULT as u8,
+            PRIORITY_MAX as u8,
         )
         .map_err(|error| format!("no first thread: {error}"))?;
     Ok(thread)

@@ -2,7 +2,8 @@
 //! thread runs when an event has been handled.
 
 use kcore::{
-    Kernel, Machine,
+    Kernel, Machine, SpaceId,
+    ipc::Ports,
     thread::{Context, Operation},
     wait::Key,
 };
@@ -86,6 +87,8 @@ pub struct System {
     /// States of the vector unit.
     pub vectors: Vectors,
     next_poll_ns: u64,
+    /// The space whose ports user code on this processor may use.
+    ports_of: SpaceId,
     /// A long operation was left off: interrupts are let in before anybody goes on.
     breath: bool,
 }
@@ -101,6 +104,7 @@ impl System {
             supervisor,
             vectors,
             next_poll_ns: 0,
+            ports_of: SpaceId::NONE,
             breath: false,
         }
     }
@@ -240,16 +244,47 @@ impl System {
 
     /// Sets the processor up for a thread.
     fn prepare(&mut self, index: u32) -> *const Context {
-        let kernel = &mut self.platform.kernel;
-        let table = &kernel.threads.table;
+        let table = &self.platform.kernel.threads.table;
         self.vectors
             .before(index, |owner| table[owner as usize].vector_live != 0);
         let space = table[index as usize].space;
-        arch::set_thread(&table[index as usize].context);
+        if self.ports_of != SpaceId::NONE {
+            self.ports_follow(index, space);
+        }
+        let kernel = &mut self.platform.kernel;
+        arch::set_thread(&kernel.threads.table[index as usize].context);
         if let Some(load) = kernel.enter_space(space) {
             arch::load(load);
         }
         &raw const self.platform.kernel.threads.table[index as usize].context
+    }
+
+    /// The running thread was refused a port: lets it have those of its space, if they were not on
+    /// yet. Switching to a space is free of ports that way, as long as nobody uses them.
+    pub fn ports_wanted(&mut self) -> bool {
+        let index = self.current();
+        let kernel = &mut self.platform.kernel;
+        let space = kernel.threads.table[index as usize].space;
+        if self.ports_of == space && arch::ports_are_on() {
+            return false;
+        }
+        let Some(map) = kernel.ports(space) else { return false };
+        arch::ports_on(map);
+        self.ports_of = space;
+        kernel.leave_with_ports(index, Ports::On);
+        true
+    }
+
+    /// Before a thread runs while some space's ports are on: they stay for that space alone.
+    #[cold]
+    fn ports_follow(&mut self, index: u32, space: SpaceId) {
+        if self.ports_of == space {
+            self.platform.kernel.leave_with_ports(index, Ports::On);
+        } else {
+            arch::ports_off();
+            self.ports_of = SpaceId::NONE;
+            self.platform.kernel.leave_with_ports(index, Ports::Off);
+        }
     }
 
     /// Uses idle time: keeps zeroed frames ready. Tells whether there is more to do.

@@ -28,7 +28,7 @@ use abi::{
     nucleus::{ITEMS_MAX, MESSAGE_WORDS, NEVER, REGISTER_WORDS, TAG_ITEMS_SHIFT, TAG_KERNEL, TAG_WORDS},
 };
 
-use crate::{Frame, scheduler::List, thread::Operation};
+use crate::{Frame, Hardware, Kernel, scheduler::List, thread::Operation};
 pub use fast::Handover;
 
 /// What a thread has for messages.
@@ -39,7 +39,7 @@ pub struct Part {
     pub(crate) wait_for: u64,
     /// Where it accepts fpages.
     pub(crate) window: u64,
-    /// Not zero while its messages may go to its supervisor only.
+    /// Not zero while the fast path must not be taken by it: [`SUPERVISED`], [`PORTS`].
     pub(crate) restricted: u32,
     /// Not zero once somebody waited for a message from this thread alone.
     pub(crate) awaited: u32,
@@ -76,6 +76,20 @@ impl Part {
     };
 }
 
+/// Its messages may go to its supervisor only.
+pub(crate) const SUPERVISED: u32 = 1;
+/// Its space's I/O ports are on, and must be turned off when another space runs.
+pub(crate) const PORTS: u32 = 2;
+
+/// Whether a processor lets user code use its space's I/O ports.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Ports {
+    /// It does.
+    On,
+    /// It does not.
+    Off,
+}
+
 /// A fault or another exception, as the message that tells of it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
@@ -83,6 +97,18 @@ pub struct Trouble {
     pub label: u64,
     /// The message.
     pub words: [u64; REGISTER_WORDS],
+}
+
+impl<H: Hardware> Kernel<H> {
+    /// A thread runs with these ports: with them on, its messages take the general path, which
+    /// turns them off for others.
+    pub fn leave_with_ports(&mut self, index: u32, ports: Ports) {
+        let part = &mut self.threads.table[index as usize].ipc;
+        part.restricted &= !PORTS;
+        if ports == Ports::On {
+            part.restricted |= PORTS;
+        }
+    }
 }
 
 /// The arguments of the operation.

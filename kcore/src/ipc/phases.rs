@@ -2,7 +2,7 @@
 
 use abi::{Error, nucleus::ANYONE};
 
-use super::{Request, Tag, deadline};
+use super::{Request, SUPERVISED, Tag, deadline};
 use crate::{
     Hardware, Kernel, ThreadId,
     event::Outcome,
@@ -77,7 +77,7 @@ impl<H: Hardware> Kernel<H> {
     /// Whether the policy of its space lets a thread send to another.
     fn may_send(&self, me: u32, to: u64) -> bool {
         let thread = &self.threads.table[me as usize];
-        thread.ipc.restricted == 0 || self.nucleus.supervisor(thread.space) == to
+        thread.ipc.restricted & SUPERVISED == 0 || self.nucleus.supervisor(thread.space) == to
     }
 
     /// Whether `thread` waits for a message that `sender` may send.

@@ -11,7 +11,7 @@ use abi::{
 
 use super::Nucleus;
 use crate::{
-    Frame, Hardware, Kernel, Leaf, Machine, PageEntry, SpaceId, mapping::DEPTH_MAX, mapping::Progress,
+    Frame, Hardware, Kernel, Leaf, Machine, PageEntry, SpaceId, ipc::SUPERVISED, mapping::DEPTH_MAX, mapping::Progress,
     thread::THREADS_MAX,
 };
 
@@ -173,7 +173,8 @@ impl<H: Hardware> Kernel<H> {
         }
         for thread in &mut self.threads.table {
             if thread.space == space {
-                thread.ipc.restricted = u32::from(supervisor != 0);
+                let part = &mut thread.ipc;
+                part.restricted = part.restricted & !SUPERVISED | u32::from(supervisor != 0);
             }
         }
         Ok((0, 0))

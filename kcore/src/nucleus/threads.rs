@@ -15,6 +15,7 @@ use abi::{
 use crate::{
     Hardware, Kernel, Machine, SpaceId, ThreadId,
     event::Outcome,
+    ipc::SUPERVISED,
     thread::{Context, Resumed, State, USER_FLAGS},
 };
 
@@ -103,7 +104,9 @@ impl<H: Hardware> Kernel<H> {
             self.thread_destroy(thread);
             return Err(error);
         }
-        self.threads.table[index as usize].ipc.restricted = u32::from(self.nucleus.supervisor(space) != 0);
+        if self.nucleus.supervisor(space) != 0 {
+            self.threads.table[index as usize].ipc.restricted = SUPERVISED;
+        }
         self.thread_wake(thread, Resumed::First);
         Ok(thread)
     }

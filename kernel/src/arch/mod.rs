@@ -24,7 +24,7 @@ pub use x86_64::{
     ports::{IoPorts, exit, log_bytes},
     processor::initialise as initialise_processor,
     // User code.
-    processor::{caller, random_word, set_sender, set_thread, set_value2},
+    processor::{caller, ports_are_on, ports_off, ports_on, random_word, set_sender, set_thread, set_value2},
     start::{BootInformation, Memory},
     syscall::{Results, Target, Words},
     traps::{fault_address, go_on as resume},

@@ -58,6 +58,12 @@ pub fn write(address: u64, word: u64) {
     unsafe { (address as *mut u64).write_volatile(word) };
 }
 
+/// Looks at the page that holds an address, so that it is there afterwards.
+pub fn touch(address: u64) {
+    // SAFETY: a byte is read and forgotten. Where nothing is mapped the thread faults.
+    unsafe { (address as *const u8).read_volatile() };
+}
+
 /// Copies the program's image, as it is now, to `to`.
 ///
 /// # Panics

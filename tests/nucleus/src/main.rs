@@ -18,10 +18,14 @@ mod world;
 mod bench;
 
 mod basics;
+mod examples;
 mod messages;
 mod spaces;
 
-use abi::host::{EXIT_FAILURE, EXIT_SUCCESS};
+use abi::{
+    host::{EXIT_FAILURE, EXIT_SUCCESS},
+    layout::PRIORITY_DEFAULT,
+};
 use case::Setting;
 use nucleus::{Heap, RootPage, call, log};
 
@@ -45,6 +49,10 @@ fn main(root: RootPage) {
         seed: option(root, "seed").and_then(|seed| seed.parse().ok()).unwrap_or(1),
     };
     messages::prepare(root);
+    // The first thread begins with the highest priority; the cases are among equals.
+    if call::thread_priority(0, PRIORITY_DEFAULT).is_err() {
+        log!("FAILED priority: it cannot be lowered");
+    }
     let only = option(root, "only").unwrap_or("");
     if setting
         .root
@@ -56,12 +64,8 @@ fn main(root: RootPage) {
         call::stop(if failed == 0 { EXIT_SUCCESS } else { EXIT_FAILURE })
     }
     let (mut passed, mut failed) = (0, 0);
-    for case in GROUPS
-        .iter()
-        .copied()
-        .flatten()
-        .filter(|case| case.name.starts_with(only))
-    {
+    let all = GROUPS.iter().chain(examples::CASES).copied().flatten();
+    for case in all.filter(|case| case.name.starts_with(only)) {
         match (case.run)(&setting) {
             Ok(()) => {
                 passed += 1;

@@ -99,20 +99,31 @@ pub fn enable_serial() {
 
 /// In a line's entry: the line is masked.
 const LINE_MASKED: u32 = 1 << 16;
+/// In a line's entry: it asks for as long as its device wants something.
+const LINE_LEVEL: u32 = 1 << 15;
+/// The first of the lines of PCI devices, which ask like that. Those before it ask once for each
+/// event; what they ask while masked is lost, so they are never masked for long.
+const FIRST_LEVEL: usize = 16;
 
-/// Masks an interrupt that a thread receives. One that is raised by message comes once for each
-/// message, and has no mask.
+/// The entry of the line of an interrupt that a thread receives; none for interrupts by message,
+/// which come once for each message, and have no mask.
+fn line_entry(interrupt: usize) -> Option<(u32, u32)> {
+    let level = if interrupt >= FIRST_LEVEL { LINE_LEVEL } else { 0 };
+    ((interrupt as u64) < INTERRUPT_FIRST_MESSAGE).then(|| (0x10 + 2 * interrupt as u32, vector_of(interrupt) | level))
+}
+
+/// Masks an interrupt that a thread receives.
 pub fn mask_interrupt(interrupt: usize) {
-    if (interrupt as u64) < INTERRUPT_FIRST_MESSAGE {
-        line_write(0x10 + 2 * interrupt as u32, vector_of(interrupt) | LINE_MASKED);
+    if let Some((index, entry)) = line_entry(interrupt) {
+        line_write(index, entry | LINE_MASKED);
     }
 }
 
-/// Lets it in again: its line goes to this processor.
+/// Lets it in: its line goes to this processor.
 pub fn unmask_interrupt(interrupt: usize) {
-    if (interrupt as u64) < INTERRUPT_FIRST_MESSAGE {
-        line_write(0x10 + 2 * interrupt as u32 + 1, local_read(LOCAL_ID) & 0xff00_0000);
-        line_write(0x10 + 2 * interrupt as u32, vector_of(interrupt));
+    if let Some((index, entry)) = line_entry(interrupt) {
+        line_write(index + 1, local_read(LOCAL_ID) & 0xff00_0000);
+        line_write(index, entry);
     }
 }
 
@@ -149,6 +160,10 @@ pub fn set_timer(at_ns: u64) {
 
 /// Which interrupt this vector is, once its controller has been told that it is being handled.
 pub fn accept(vector: u64) -> Option<Interrupt> {
+    // A device that goes on asking is masked before its interrupt ends, or it would come again at once.
+    if vector >= u64::from(VECTOR_MESSAGES) + FIRST_LEVEL as u64 && vector < VECTORS as u64 {
+        mask_interrupt(vector as usize - usize::from(VECTOR_MESSAGES));
+    }
     if vector >= 32 {
         local_write(LOCAL_END, 0);
     }

@@ -136,8 +136,10 @@ pub fn leave_root(root: Frame) {
     }
 }
 
-/// Forgets the user translations of the space that is loaded; without tags that is all of them.
+/// Forgets the user translations of the space that is loaded; without tags that is all of them. Its
+/// ports too: they come and go with its pages.
 pub fn flush_all() {
+    super::processor::ports_off();
     load(loaded());
 }
 

@@ -23,8 +23,25 @@ pub struct PerProcessor {
     /// The sender of the message that is being received over the fast path.
     pub sender: u64,
     tss: Tss,
+    ports: PortMap,
     gdt: [u64; 7],
 }
+
+/// Which ports user code may use (a set bit forbids), and a byte of ones behind them, as the processor wants it.
+#[repr(C)]
+struct PortMap {
+    map: [u8; PORT_BYTES],
+    end: u8,
+}
+
+/// Bytes of a map of ports.
+const PORT_BYTES: usize = 8192;
+/// Where the map stands in the task state segment while it counts.
+const PORTS_ON: u16 = (offset_of!(PerProcessor, ports) - offset_of!(PerProcessor, tss)) as u16;
+/// The last byte of the segment, the map included.
+const TSS_LIMIT: u64 = PORTS_ON as u64 + PORT_BYTES as u64;
+/// Behind that: no port at all.
+const PORTS_OFF: u16 = u16::MAX;
 
 /// Task state segment: where the processor finds stacks.
 #[repr(C, packed(4))]
@@ -74,7 +91,11 @@ static BOOT: Own<PerProcessor> = Own(UnsafeCell::new(PerProcessor {
         interrupt_stacks: [0; 7],
         reserved2: 0,
         reserved3: 0,
-        io_map: size_of::<Tss>() as u16,
+        io_map: PORTS_OFF,
+    },
+    ports: PortMap {
+        map: [u8::MAX; PORT_BYTES],
+        end: u8::MAX,
     },
     // Null, kernel code, kernel data, user data, user code, TSS (two words).
     gdt: [
@@ -151,6 +172,27 @@ pub fn set_thread(context: &kcore::thread::Context) {
     unsafe { (*own()).tss.rsp0 = end };
 }
 
+/// User code on this processor may use the ports of this map (a set bit forbids) until [`ports_off`].
+pub fn ports_on(map: &[u8; PORT_BYTES]) {
+    // SAFETY: as in `set_value2`; the map lies in the segment, whose limit covers it.
+    unsafe {
+        (*own()).ports.map = *map;
+        (*own()).tss.io_map = PORTS_ON;
+    }
+}
+
+/// Whether they are still on.
+pub fn ports_are_on() -> bool {
+    // SAFETY: as in `set_value2`.
+    unsafe { (*own()).tss.io_map == PORTS_ON }
+}
+
+/// User code on this processor may use no port.
+pub fn ports_off() {
+    // SAFETY: as in `set_value2`.
+    unsafe { (*own()).tss.io_map = PORTS_OFF };
+}
+
 /// Reads a model-specific register.
 fn read_msr(number: u32) -> u64 {
     let (low, high): (u32, u32);
@@ -224,7 +266,7 @@ pub fn initialise() -> Protections {
         stacks[traps::STACK_MACHINE_CHECK - 1] = MACHINE_CHECK.top();
         (*own).tss.interrupt_stacks = stacks;
         let base = (&raw const (*own).tss) as u64;
-        let limit = size_of::<Tss>() as u64 - 1;
+        let limit = TSS_LIMIT;
         (*own).gdt[5] = limit | (base & 0xff_ffff) << 16 | 0x89 << 40 | (base >> 24 & 0xff) << 56;
         (*own).gdt[6] = base >> 32;
         let pointer = Pointer {

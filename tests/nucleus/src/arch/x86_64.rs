@@ -1,4 +1,4 @@
-//! Exceptions of x86-64. Each stands in front of a `nop`-like end to which its handler moves the thread.
+//! Exceptions and ports of x86-64. Each exception stands in front of a `nop`-like end to which its handler moves the thread.
 
 use core::arch::asm;
 
@@ -49,4 +49,18 @@ pub fn move_on(_: usize, registers: &mut Registers) {
 pub fn exchange(me: u64, thread: u64, what: u64, registers: &mut Registers) -> Result<u64> {
     // SAFETY: the cases write only registers with which `crime` goes on.
     unsafe { call::thread_exchange(me, thread, what, registers) }
+}
+
+/// Reads a byte from a port that the space has.
+pub fn read_port(port: u16) -> u8 {
+    let value: u8;
+    // SAFETY: a port access touches no memory; without the right to the port the thread faults.
+    unsafe { asm!("in al, dx", in("dx") port, out("al") value, options(nomem, nostack, preserves_flags)) };
+    value
+}
+
+/// Writes a byte to a port that the space has.
+pub fn write_port(port: u16, value: u8) {
+    // SAFETY: as in `read_port`; the serial line does no DMA.
+    unsafe { asm!("out dx, al", in("dx") port, in("al") value, options(nomem, nostack, preserves_flags)) };
 }
