@@ -49,7 +49,7 @@ calls! {
         "Lets the others of the caller's priority run first.";
 
     0x118 Ipc ipc(to, from, tag, timeouts, window) -> "tag", "sender"; "-";
-        "Sends a message to a thread (0: to nobody), then receives one from a thread, an interrupt (its number plus one) or anyone (2^64-1; 0: from nobody). Sending waits until the receiver receives, receiving until somebody sends: each for its timeout. With from equal to to it is a call. The tag says how long the message is; its first four words pass in r12 to r15, the rest in the message buffer. Items of the message are mapped into the receiver's window. An error of the sending half means that nothing was received either.";
+        "Sends a message to a thread (0: to nobody), then receives one from a thread, an interrupt (its number plus one) or anyone (2^64-1; 0: from nobody). The four registers always pass, whatever the tag says. Sending waits until the receiver receives, receiving until somebody sends: each for its timeout. With from equal to to it is a call. The tag says how long the message is; its first four words pass in r12 to r15, the rest in the message buffer. Items of the message are mapped into the receiver's window. An error of the sending half means that nothing was received either.";
 
     0x120 Map map(source, space, window, how) -> "bytes", ""; "above the space";
         "Gives an fpage of the caller's to a space below it, into a window (MAP, GRANT or LINK). Tells how much of the source was there to give. The same with a receiver that agrees is an item of a message.";
@@ -97,7 +97,7 @@ pub const LABEL_EXCEPTION: u64 = 2;
 /// Label of an interrupt; the sender is its number plus one.
 pub const LABEL_INTERRUPT: u64 = 3;
 
-/// A timeout that never comes. Timeouts are microseconds: of sending in the lower half of the word, of receiving in
+/// A timeout that never comes. Timeouts are microseconds: of receiving in the lower half of the word, of sending in
 /// the upper.
 pub const NEVER: u32 = u32::MAX;
 /// Wait as long as it takes, for both.
@@ -105,7 +105,7 @@ pub const NO_TIMEOUTS: u64 = u64::MAX;
 
 /// The word of timeouts, in microseconds.
 pub const fn timeouts(send_us: u32, receive_us: u32) -> u64 {
-    send_us as u64 | (receive_us as u64) << 32
+    receive_us as u64 | (send_us as u64) << 32
 }
 
 /// The giver keeps it.

@@ -112,6 +112,12 @@ impl Frames {
         Ok(frame)
     }
 
+    /// The same, if one lies ready.
+    #[inline]
+    pub fn take_ready(&mut self) -> Option<Frame> {
+        self.pop_zeroed().map(Frame)
+    }
+
     /// A frame with arbitrary content and one reference.
     ///
     /// # Errors

@@ -4,14 +4,17 @@
 //! interrupts off.
 
 mod machine;
+mod processors;
 
 use alloc::{collections::BTreeSet, vec, vec::Vec};
+use core::mem::offset_of;
 
 use abi::Error;
 
 use crate::{
     Hardware, SpaceId, ThreadId,
     frames::{Frames, Range},
+    ipc::WAITS,
     mapping::Mapping,
     nucleus::Nucleus,
     portal::Portals,
@@ -26,14 +29,20 @@ pub const TIME_SLICE_NS: u64 = 10_000_000;
 
 /// One processor's part.
 pub struct Processor {
+    /// Its number.
+    pub number: u32,
     /// Index of the thread that runs on it, or [`NONE`].
     pub current: u32,
-    /// The space whose root is loaded.
+    /// The space whose root is loaded; none while it is on the kernel's own.
     pub space: SpaceId,
     /// When the current thread began to run.
     since_ns: u64,
     /// When the slice began that it runs on: its own, or one that was passed to it with a message.
     slice_ns: u64,
+    /// Whether it was told to look for a thread and has not been here since.
+    called: bool,
+    /// Whether it has started at all.
+    runs: bool,
     pub(crate) queues: RunQueues,
 }
 
@@ -52,10 +61,10 @@ pub struct Kernel<H> {
     /// Free spaces and who has which page from whom.
     pub(crate) mapping: Mapping,
     /// The processor that this event is handled on. The others' parts wait in `others`; whoever
-    /// takes the kernel lock on another processor changes them over, so that the fast paths find
-    /// theirs at a fixed place.
+    /// takes the kernel lock after another processor changes them over ([`Kernel::change_over`]), so that
+    /// the fast paths find theirs at a fixed place.
     pub(crate) processor: Processor,
-    /// Parts of the processors that handle no event now.
+    /// Parts of all processors by number, nothing in the place of the one above. Empty where there is but one.
     others: Vec<Processor>,
     pub(crate) links: Vec<Link>,
     waits: WaitQueues,
@@ -77,6 +86,15 @@ pub struct Crossing {
 }
 
 impl<H: Hardware> Kernel<H> {
+    /// Offset of the space whose root is loaded, for the fast path in assembly.
+    pub const LOADED_SPACE: usize = offset_of!(Self, processor) + offset_of!(Processor, space);
+    /// Offset of the index of the thread that runs here.
+    pub const CURRENT: usize = offset_of!(Self, processor) + offset_of!(Processor, current);
+    /// Offset of the number of the processor that handles this event.
+    pub const HERE: usize = offset_of!(Self, processor) + offset_of!(Processor, number);
+    /// Offset of the priorities that have a thread waiting here, a bit each.
+    pub const OCCUPIED: usize = offset_of!(Self, processor) + offset_of!(Processor, queues) + RunQueues::OCCUPIED;
+
     /// A kernel over these ranges of memory.
     pub fn new(hardware: H, ranges: &[Range]) -> Self {
         let spaces = Spaces::new(hardware.tags());
@@ -87,13 +105,7 @@ impl<H: Hardware> Kernel<H> {
             threads: Threads::default(),
             portals: Portals::default(),
             mapping: Mapping::default(),
-            processor: Processor {
-                current: NONE,
-                space: SpaceId::NONE,
-                since_ns: 0,
-                slice_ns: 0,
-                queues: RunQueues::default(),
-            },
+            processor: Processor::new(0),
             others: Vec::new(),
             links: vec![Link::LOOSE; THREADS_MAX],
             waits: WaitQueues::default(),
@@ -184,6 +196,7 @@ impl<H: Hardware> Kernel<H> {
         self.processor.current = NONE;
         let thread = &mut self.threads.table[index as usize];
         thread.operation = operation;
+        thread.unbegun = false;
         thread.state = State::Parked(key);
         if let Key::Stack(space) = key {
             self.spaces.get_mut(SpaceId(space)).stacks_wanted = 1;
@@ -202,6 +215,29 @@ impl<H: Hardware> Kernel<H> {
         self.account();
         self.processor.current = NONE;
         self.enqueue(index);
+    }
+
+    /// [`Kernel::yield_current`] and [`Kernel::schedule`] in one: tells whose turn it is then. `None` if nobody waits
+    /// here with its priority: the current thread stays (nobody more urgent waits while it runs). Counted in instructions (`yield-switch`).
+    #[inline(always)]
+    pub fn rotate(&mut self) -> Option<u32> {
+        let processor = &mut self.processor;
+        let current = processor.current;
+        let priority = self.threads.table.get(current as usize)?.priority;
+        let next = processor.queues.rotate(&mut self.links, current, priority)?;
+        let now = self.hardware.now_ns();
+        processor.current = next;
+        let before = &mut self.threads.table[current as usize];
+        before.time_ns += now.saturating_sub(processor.since_ns);
+        before.state = State::Ready;
+        processor.since_ns = now;
+        processor.slice_ns = now;
+        // The timer is set already, for the end of a slice that ends no later.
+        let thread = &mut self.threads.table[next as usize];
+        thread.state = State::Running;
+        thread.processor = processor.number;
+        thread.unbegun = false;
+        Some(next)
     }
 
     /// Whether a waiting thread should run instead of the current one.
@@ -261,13 +297,20 @@ impl<H: Hardware> Kernel<H> {
         if let Some(current) = self.current() {
             return Some(current);
         }
+        let index = match self.processor.queues.pop(&mut self.links) {
+            Some(index) => index,
+            None => self.steal()?,
+        };
         let processor = &mut self.processor;
-        let index = processor.queues.pop(&mut self.links)?;
         processor.current = index;
         processor.since_ns = self.hardware.now_ns();
         processor.slice_ns = processor.since_ns;
         let slice_end = processor.since_ns + TIME_SLICE_NS;
-        self.threads.table[index as usize].state = State::Running;
+        let thread = &mut self.threads.table[index as usize];
+        thread.state = State::Running;
+        thread.processor = processor.number;
+        // What it has to do, if anything, is begun now.
+        thread.unbegun = false;
         self.hardware.set_timer(slice_end);
         Some(index)
     }
@@ -292,11 +335,14 @@ impl<H: Hardware> Kernel<H> {
 
     /// Lets a thread that is in no list run: at once, on the slice of the one that has just left
     /// this processor, unless somebody more urgent waits; else in its turn.
-    pub(crate) fn hand_over(&mut self, index: u32) {
+    pub(crate) fn pass_to(&mut self, index: u32) {
         let thread = &mut self.threads.table[index as usize];
         let processor = &mut self.processor;
-        if processor.current == NONE && processor.queues.highest() <= Some(thread.priority) {
+        let stays = thread.vector_on != NONE && thread.vector_on != processor.number;
+        if processor.current == NONE && !stays && processor.queues.highest() <= Some(thread.priority) {
             thread.state = State::Running;
+            thread.processor = processor.number;
+            thread.unbegun = false;
             processor.current = index;
         } else {
             self.enqueue(index);
@@ -304,20 +350,32 @@ impl<H: Hardware> Kernel<H> {
     }
 
     pub(crate) fn enqueue(&mut self, index: u32) {
-        let thread = &mut self.threads.table[index as usize];
-        thread.state = State::Ready;
-        self.processor.queues.push(&mut self.links, index, thread.priority);
+        let number = if self.others.is_empty() {
+            self.processor.number
+        } else {
+            self.place(index)
+        };
+        self.enqueue_at(index, number);
     }
 
     /// Takes a thread out of whatever list or processor it is in. It is nowhere then.
     pub(crate) fn detach(&mut self, index: u32) {
+        self.hold(index);
         let thread = &mut self.threads.table[index as usize];
-        let (state, priority) = (thread.state, thread.priority);
+        let (state, priority, number) = (thread.state, thread.priority, thread.processor);
         if let Some(at_ns) = thread.deadline.take() {
             self.timers.remove(&(at_ns, index));
         }
         match state {
-            State::Ready => self.processor.queues.remove(&mut self.links, index, priority),
+            State::Ready => {
+                // Not by `part_mut`: that would borrow the links, too.
+                let part = if number == self.processor.number {
+                    &mut self.processor
+                } else {
+                    &mut self.others[number as usize]
+                };
+                part.queues.remove(&mut self.links, index, priority);
+            }
             State::Parked(key) => self.waits.remove(&mut self.links, key, index),
             State::Running => {
                 self.account();
@@ -330,8 +388,9 @@ impl<H: Hardware> Kernel<H> {
                 queue.remove(&mut self.links, index);
             }
             State::Receiving => {
-                let part = &mut self.threads.table[index as usize].ipc;
-                (part.wait_for, part.accepts) = (0, 0);
+                let thread = &mut self.threads.table[index as usize];
+                thread.ipc.wait_for = 0;
+                thread.slow &= !WAITS;
             }
             State::Free | State::Suspended => {}
         }
@@ -345,7 +404,10 @@ impl<H: Hardware> Kernel<H> {
             self.fail(index, Error::TimedOut);
         } else if matches!(thread.state, State::Parked(_) | State::Suspended | State::Sending(_)) {
             self.detach(index);
-            self.threads.table[index as usize].resumed = resumed;
+            let thread = &mut self.threads.table[index as usize];
+            if !thread.unbegun {
+                thread.resumed = resumed;
+            }
             self.enqueue(index);
         }
     }

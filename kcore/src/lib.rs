@@ -7,6 +7,7 @@
 //! * [`thread`]: registers, portal frames and states; [`wait`]: what parked threads wait for;
 //!   [`scheduler`]: who runs next; [`portal`]: remembered ways into protected procedures.
 //! * [`event`]: what happens to a thread and what becomes of it.
+//! * [`smp`]: how several processors take turns and ask things of one another.
 //! * [`machine`]: the contract with the server above; [`hardware`]: the contract with what is below.
 //! * [`kernel`]: all of it put together; [`ipc`]: messages; [`nucleus`]: the other calls that the µ-kernel answers itself.
 //!
@@ -33,6 +34,7 @@ pub mod nucleus;
 pub mod paging;
 pub mod portal;
 pub mod scheduler;
+pub mod smp;
 pub mod space;
 pub mod thread;
 pub mod wait;

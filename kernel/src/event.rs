@@ -6,45 +6,76 @@
 
 use abi::layout::{EXCEPTION_ARITHMETIC, EXCEPTION_ILLEGAL};
 use kcore::{
-    kernel::Crossing,
+    smp::HandedOver,
     thread::{Context, Operation, Resumed},
 };
 use sasos::{Access, Event, Outcome};
 
 use crate::{
-    arch::{self, Results, Target, Words},
+    arch::{self, Results, Words},
     log,
+    mem::lock::Guard,
     system::{SYSTEM, System},
 };
 
-/// A system call that is not over the fast path.
-pub extern "C" fn system_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
-    let mut system = SYSTEM.enter();
-    let System {
-        platform, supervisor, ..
-    } = &mut *system;
-    if let Some(thread) = platform.kernel.current_thread()
-        && let Some(value) = supervisor.immediate(thread.id, number)
-    {
-        return Results { error: 0, value };
+/// The call that only tells who calls, where the server answers that without looking.
+pub extern "C" fn identity_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
+    if let Some(mut system) = SYSTEM.enter_at_once() {
+        let System {
+            platform, supervisor, ..
+        } = &mut *system;
+        if let Some(thread) = platform.kernel.current_thread()
+            && let Some(value) = supervisor.immediate(thread.id, number)
+        {
+            return Results { error: 0, value };
+        }
     }
-    drop(system);
     general_call(a0, a1, a2, a3, a4, a5, number)
 }
 
+/// The call that sleeps, suspends, or yields: that last the kernel does by itself.
+pub extern "C" fn sleep_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
+    if a0 | a1 == 0
+        && let Some(system) = SYSTEM.enter_at_once()
+        && system.supervisor.yields(number, a0, a1)
+    {
+        return yield_call(system);
+    }
+    general_call(a0, a1, a2, a3, a4, a5, number)
+}
+
+/// The calling thread goes behind the others of its priority.
+#[inline(always)]
+fn yield_call(mut system: Guard<'_, System>) -> Results {
+    let index = system.current();
+    let Some(next) = system.platform.kernel.rotate() else {
+        return Results { error: 0, value: 0 };
+    };
+    let (rip, rsp) = arch::caller();
+    let context = &mut system.platform.kernel.threads.table[index as usize].context;
+    context.reset(rip, rsp);
+    context.set_results(0, 0, 0);
+    let context = system.run(next);
+    drop(system);
+    match context {
+        Some(context) => arch::resume(context),
+        None => leave(),
+    }
+}
+
 /// A system call that may change, wait for or end anything.
-#[inline(never)]
-extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
-    let mut system = SYSTEM.enter();
+pub extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
+    let arguments = [a0, a1, a2, a3, a4, a5];
+    let Some(mut system) = SYSTEM.enter_unless_stopped() else {
+        hand_over(arguments, number)
+    };
     let System {
         platform, supervisor, ..
     } = &mut *system;
     let Some(thread) = platform.kernel.current_thread() else {
-        drop(system);
-        leave()
+        leave_from(system)
     };
     (thread.context.rip, thread.context.rsp) = arch::caller();
-    let arguments = [a0, a1, a2, a3, a4, a5];
     let event = Event::Call {
         thread: thread.id,
         number,
@@ -75,35 +106,27 @@ extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64,
     if system.platform.kernel.should_preempt() {
         system.platform.kernel.yield_current();
     }
-    drop(system);
-    leave()
-}
-
-/// A message in registers to a thread that waits for it: see [`kcore::Kernel::ipc_fast`].
-pub extern "C" fn ipc_fast(to: u64, from: u64, tag: u64, timeouts: u64, window: u64) -> Target {
-    let (rip, rsp) = arch::caller();
-    let mut system = SYSTEM.enter();
-    let kernel = &mut system.platform.kernel;
-    match kernel.ipc_fast([to, from, tag, timeouts, window], rip, rsp) {
-        Some(to) => {
-            arch::set_thread(&kernel.threads.table[to.receiver as usize].context);
-            arch::set_sender(to.sender);
-            if let Some(load) = to.load {
-                arch::load(load);
-            }
-            Target {
-                rip: to.rip,
-                rsp: to.rsp,
-            }
-        }
-        None => Target { rip: 0, rsp: 0 },
-    }
+    leave_from(system)
 }
 
 /// A message that takes the general way. Its words are kept in the sender's context, where
 /// whoever receives it finds them.
 pub extern "C" fn ipc(to: u64, from: u64, tag: u64, timeouts: u64, window: u64, _: u64, words: Words) -> ! {
-    let mut system = SYSTEM.enter();
+    let operation = Operation {
+        number: abi::nucleus::Call::Ipc as u64,
+        arguments: [to, from, tag, timeouts, window, 0],
+    };
+    let Some(mut system) = SYSTEM.enter_unless_stopped() else {
+        // Its words have no place in what is handed over, so the thread makes the call again.
+        let mut context = Context::default();
+        context.reset(0, 0);
+        (context.rax, context.rdi, context.rsi, context.rdx) = (operation.number, to, from, tag);
+        (context.r10, context.r8) = (timeouts, window);
+        [context.r12, context.r13, context.r14, context.r15] = words.0;
+        arch::restart_call(&context);
+        arch::hand_over(None);
+        leave()
+    };
     let System {
         platform, supervisor, ..
     } = &mut *system;
@@ -111,10 +134,6 @@ pub extern "C" fn ipc(to: u64, from: u64, tag: u64, timeouts: u64, window: u64, 
         let context = &mut thread.context;
         (context.rip, context.rsp) = arch::caller();
         [context.r12, context.r13, context.r14, context.r15] = words.0;
-        let operation = Operation {
-            number: abi::nucleus::Call::Ipc as u64,
-            arguments: [to, from, tag, timeouts, window, 0],
-        };
         let event = Event::Call {
             thread: thread.id,
             number: operation.number,
@@ -127,98 +146,71 @@ pub extern "C" fn ipc(to: u64, from: u64, tag: u64, timeouts: u64, window: u64, 
             system.platform.kernel.yield_current();
         }
     }
-    drop(system);
-    leave()
+    leave_from(system)
 }
 
-/// A protected call over a remembered way.
-pub extern "C" fn portal_call(entry: u64, pd: u64) -> Target {
+/// Another processor wants the thread of this call, which waits for its turn: gives it up, with the call to be done
+/// when it runs again.
+#[cold]
+fn hand_over(arguments: [u64; 6], number: u64) -> ! {
     let (rip, rsp) = arch::caller();
-    let mut system = SYSTEM.enter();
-    let kernel = &mut system.platform.kernel;
-    cross(kernel.portal_call(entry, pd, rip, rsp))
-}
-
-/// The return from one.
-pub extern "C" fn portal_return() -> Target {
-    let mut system = SYSTEM.enter();
-    let kernel = &mut system.platform.kernel;
-    cross(kernel.portal_return())
-}
-
-#[inline(always)]
-fn cross(to: Option<Crossing>) -> Target {
-    match to {
-        Some(to) => {
-            arch::load(to.load);
-            Target {
-                rip: to.rip,
-                rsp: to.rsp,
-            }
-        }
-        None => Target { rip: 0, rsp: 0 },
-    }
+    arch::hand_over(Some(HandedOver {
+        rip,
+        rsp,
+        operation: Operation { number, arguments },
+    }));
+    leave()
 }
 
 /// An exception or interrupt of user code. `context` is where its registers stand: in the running
 /// thread's place in the table, through which alone they are reached here. Gives the registers to go on with.
-pub extern "C" fn trap(context: *const Context) -> *const Context {
-    let mut system = SYSTEM.enter();
-    let thread = &system.platform.kernel.threads.table[system.current() as usize];
-    let (thread, vector, error) = (thread.id, thread.context.vector, thread.context.error);
-    match vector {
-        14 => {
-            let access = match error {
-                _ if error & 16 != 0 => Access::Execute,
-                _ if error & 2 != 0 => Access::Write,
-                _ => Access::Read,
-            };
-            let event = Event::Fault {
-                thread,
-                address: arch::fault_address(),
-                access,
-            };
-            let System {
-                platform, supervisor, ..
-            } = &mut *system;
-            let outcome = supervisor.handle(platform, event);
-            if outcome == Outcome::Resume && platform.kernel.stays() {
+pub extern "C" fn trap(context: *const Context, vector: u64) -> *const Context {
+    if vector == VECTOR_PAGE_FAULT
+        && let Some(mut system) = SYSTEM.enter_at_once()
+    {
+        let System {
+            platform, supervisor, ..
+        } = &mut *system;
+        if let Some(thread) = platform.kernel.current_thread() {
+            let (thread, error) = (thread.id, thread.context.error);
+            // Nothing that it does concerns who runs.
+            if supervisor.touch_further(platform, thread, arch::fault_address(), access_of(error)) {
                 return context;
             }
-            system.settle(outcome, None);
         }
-        7 => {
-            let index = system.current();
-            let System { platform, vectors, .. } = &mut *system;
-            let thread = &mut platform.kernel.threads.table[index as usize];
-            vectors.load(index, thread.vector_live != 0);
-            thread.vector_live = 1;
-            return context;
+    }
+    general_trap(context, vector)
+}
+
+/// The vector of page faults.
+const VECTOR_PAGE_FAULT: u64 = 14;
+
+/// What a page fault's error code says.
+const fn access_of(error: u64) -> Access {
+    match error {
+        _ if error & 16 != 0 => Access::Execute,
+        _ if error & 2 != 0 => Access::Write,
+        _ => Access::Read,
+    }
+}
+
+/// An exception or interrupt that may change, wait for or end anything.
+#[inline(never)]
+extern "C" fn general_trap(context: *const Context, vector: u64) -> *const Context {
+    if vector == u64::from(arch::VECTOR_ATTENTION) && !arch::attend() {
+        return context;
+    }
+    let mut system = SYSTEM.enter_unless_stopped().unwrap_or_else(|| {
+        // Another processor wants the thread. It will do again what brought it here.
+        arch::hand_over(None);
+        SYSTEM.enter()
+    });
+    if vector >= 32 {
+        if let Some(interrupt) = arch::accept(vector) {
+            system.interrupt(interrupt);
         }
-        13 if error == 0 && system.ports_wanted() => return context,
-        0..32 => {
-            let kind = match vector {
-                0 | 4 | 16 | 19 => EXCEPTION_ARITHMETIC,
-                _ => EXCEPTION_ILLEGAL,
-            };
-            let System {
-                platform, supervisor, ..
-            } = &mut *system;
-            let outcome = supervisor.handle(
-                platform,
-                Event::Exception {
-                    thread,
-                    kind,
-                    address: 0,
-                },
-            );
-            system.settle(outcome, None);
-        }
-        _ => {
-            if let Some(interrupt) = arch::accept(vector) {
-                system.interrupt(interrupt);
-            }
-        }
+    } else if system.platform.kernel.current().is_some() && system.exception(vector) == Outcome::Resume {
+        return context;
     }
     if system.platform.kernel.should_preempt() {
         system.platform.kernel.yield_current();
@@ -226,8 +218,47 @@ pub extern "C" fn trap(context: *const Context) -> *const Context {
     if let Some(next) = system.next() {
         return next;
     }
-    drop(system);
-    leave()
+    leave_from(system)
+}
+
+impl System {
+    /// An exception of the running thread. Answers to go on ([`Outcome::Resume`]) if nothing else has changed.
+    #[inline(always)]
+    fn exception(&mut self, vector: u64) -> Outcome {
+        let index = self.current();
+        let thread = &mut self.platform.kernel.threads.table[index as usize];
+        let (id, error) = (thread.id, thread.context.error);
+        let event = match vector {
+            VECTOR_PAGE_FAULT => Event::Fault {
+                thread: id,
+                address: arch::fault_address(),
+                access: access_of(error),
+            },
+            7 => {
+                let here = self.platform.kernel.here();
+                let thread = &mut self.platform.kernel.threads.table[index as usize];
+                self.vectors.load(here, index, thread.vector_live != 0);
+                thread.vector_live = 1;
+                thread.vector_on = here;
+                return Outcome::Resume;
+            }
+            13 if error == 0 && self.ports_wanted() => return Outcome::Resume,
+            _ => Event::Exception {
+                thread: id,
+                kind: match vector {
+                    0 | 4 | 16 | 19 => EXCEPTION_ARITHMETIC,
+                    _ => EXCEPTION_ILLEGAL,
+                },
+                address: 0,
+            },
+        };
+        let outcome = self.supervisor.handle(&mut self.platform, event);
+        if vector == VECTOR_PAGE_FAULT && outcome == Outcome::Resume && self.platform.kernel.stays() {
+            return Outcome::Resume;
+        }
+        self.settle(outcome, None);
+        Outcome::Gone
+    }
 }
 
 /// An exception or interrupt of the kernel: interrupts while it is idle, nothing else.
@@ -241,6 +272,11 @@ pub extern "C" fn trap_in_kernel(context: &Context) {
         arch::fault_address(),
         context.rsp
     );
+    if context.vector == u64::from(arch::VECTOR_ATTENTION) {
+        // It was idle and looks for a thread as soon as this is done.
+        arch::attend();
+        return;
+    }
     let mut system = SYSTEM.enter();
     if let Some(interrupt) = arch::accept(context.vector) {
         system.interrupt(interrupt);
@@ -250,14 +286,20 @@ pub extern "C" fn trap_in_kernel(context: &Context) {
 /// A double fault or machine check: the frame that the processor pushed (a double fault's begins with its error
 /// code, which is zero).
 pub extern "C" fn fatal(frame: &[u64; 5]) -> ! {
+    arch::halt_others();
     log!("panic: double fault or machine check; on its stack: {frame:#x?}");
     arch::exit(abi::host::EXIT_PANIC)
 }
 
 /// Goes on with whoever is to run, or waits for an interrupt until somebody is.
 pub fn leave() -> ! {
+    leave_from(SYSTEM.enter())
+}
+
+/// The same from inside. The lock is kept until the next thread's registers and space are set, so that nobody sees
+/// this processor with the rest of the last one.
+fn leave_from(mut system: Guard<'_, System>) -> ! {
     loop {
-        let mut system = SYSTEM.enter();
         if let Some(context) = system.next() {
             drop(system);
             arch::resume(context)
@@ -265,6 +307,7 @@ pub fn leave() -> ! {
         if system.take_breath() {
             drop(system);
             arch::poll_interrupts();
+            system = SYSTEM.enter();
             continue;
         }
         let busy = system.idle();
@@ -274,5 +317,6 @@ pub fn leave() -> ! {
         } else {
             arch::wait_for_interrupt();
         }
+        system = SYSTEM.enter();
     }
 }

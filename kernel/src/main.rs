@@ -40,7 +40,7 @@ use crate::{
 
 /// Where the boot code comes to Rust; `information` is the physical address of what the loader tells.
 extern "C" fn kernel_start(information: u64) -> ! {
-    let protections = arch::initialise_processor();
+    let protections = arch::initialise_processor(0);
     let information = BootInformation::read(information).expect("the loader gives PVH start information");
     let mut memory = Division::of(&information);
     arch::initialise_interrupts();
@@ -76,10 +76,22 @@ extern "C" fn kernel_start(information: u64) -> ! {
     };
     let supervisor = started.unwrap_or_else(|why| give_up(&why));
     let vectors = Vectors::new(THREADS_MAX);
+    let running = arch::start_processors(&information.processors, |id| log!("processor {id} does not start"));
+    if information.processors.unused > 0 {
+        log!("{} processors are not used", information.processors.unused);
+    }
+    platform.kernel.set_processors(running);
+    platform.kernel.hardware.boot_mut().processors = u64::from(running.count_ones());
     platform.kernel.hardware.boot_mut().boot_ns = arch::now_ns();
-    log!("first program after {} us", arch::now_ns() / 1000);
+    log!(
+        "first program after {} us on {} processors",
+        arch::now_ns() / 1000,
+        running.count_ones()
+    );
     arch::enable_serial();
-    SYSTEM.fill(System::new(platform, supervisor, vectors));
+    let mut system = System::new(platform, supervisor, vectors);
+    system.poll_when_due();
+    SYSTEM.fill(system);
     event::leave()
 }
 
@@ -131,6 +143,7 @@ fn give_up(why: &str) -> ! {
 
 #[panic_handler]
 fn panic(information: &core::panic::PanicInfo<'_>) -> ! {
+    arch::halt_others();
     log!("panic: {information}");
     arch::exit(EXIT_PANIC)
 }

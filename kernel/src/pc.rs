@@ -6,7 +6,11 @@ use abi::{
     address::PAGE,
     layout::{BootReport, STREAM_CONTROL, STREAM_TERMINAL},
 };
-use kcore::{Frame, Hardware, space::Tags};
+use kcore::{
+    Frame, Hardware,
+    smp::{HandedOver, Request},
+    space::Tags,
+};
 use rand_chacha::{
     ChaCha20Rng,
     rand_core::{Rng, SeedableRng},
@@ -116,6 +120,22 @@ impl Hardware for Pc {
 
     fn flush_everything(&mut self) {
         arch::flush_all();
+    }
+
+    fn leave_all_roots(&mut self) {
+        arch::leave_all_roots();
+    }
+
+    fn ask(&mut self, processors: u32, request: Request) {
+        arch::ask(processors, request);
+    }
+
+    fn stop_processor(&mut self, processor: u32) -> Option<HandedOver> {
+        arch::stop_processor(processor)
+    }
+
+    fn wake_processor(&mut self, processor: u32) {
+        arch::wake_processor(processor);
     }
 
     fn now_ns(&self) -> u64 {

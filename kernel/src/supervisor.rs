@@ -1,7 +1,7 @@
 //! Who answers events: the server inside the kernel, or the µ-kernel alone.
 
 use kcore::ThreadId;
-use sasos::{Event, Outcome, Server};
+use sasos::{Access, Event, Outcome, Server};
 
 use crate::system::Platform;
 
@@ -21,6 +21,24 @@ impl Supervisor {
         match self {
             Self::Inside(server) => server.immediate(thread, number),
             Self::Nobody => None,
+        }
+    }
+
+    /// Whether a call is nothing but the caller's wish to let others run.
+    #[inline(always)]
+    pub fn yields(&self, number: u64, first: u64, second: u64) -> bool {
+        match self {
+            Self::Inside(server) => server.yields(number, first, second),
+            Self::Nobody => false,
+        }
+    }
+
+    /// A simple page fault, done at once; false: nothing was done.
+    #[inline(always)]
+    pub fn touch_further(&mut self, platform: &mut Platform, thread: ThreadId, address: u64, access: Access) -> bool {
+        match self {
+            Self::Inside(server) => server.touch_further(platform, thread, address, access).is_some(),
+            Self::Nobody => false,
         }
     }
 

@@ -4,6 +4,7 @@
 use kcore::{
     Kernel, Machine, SpaceId,
     ipc::Ports,
+    smp::PROCESSORS_MAX,
     thread::{Context, Operation},
     wait::Key,
 };
@@ -14,7 +15,7 @@ use crate::{
     arch::{self, Interrupt, Vectors},
     disk::VirtioDisk,
     log,
-    mem::lock::Lock,
+    mem::lock::{Lock, Shared},
     pc::Pc,
     supervisor::Supervisor,
 };
@@ -87,14 +88,20 @@ pub struct System {
     /// States of the vector unit.
     pub vectors: Vectors,
     next_poll_ns: u64,
-    /// The space whose ports user code on this processor may use.
-    ports_of: SpaceId,
+    /// The space whose ports user code may use, by processor.
+    ports_of: [SpaceId; PROCESSORS_MAX],
     /// A long operation was left off: interrupts are let in before anybody goes on.
     breath: bool,
 }
 
 /// The one system.
 pub static SYSTEM: Lock<System> = Lock::empty();
+
+impl Shared for System {
+    fn change_over(&mut self, processor: u32) {
+        self.platform.kernel.change_over(processor);
+    }
+}
 
 impl System {
     /// The system, ready for its first thread.
@@ -104,7 +111,7 @@ impl System {
             supervisor,
             vectors,
             next_poll_ns: 0,
-            ports_of: SpaceId::NONE,
+            ports_of: [SpaceId::NONE; PROCESSORS_MAX],
             breath: false,
         }
     }
@@ -147,8 +154,8 @@ impl System {
                 self.platform.kernel.park(key, deadline, operation);
             }
             Outcome::Again => {
-                let thread =
-                    &mut self.platform.kernel.threads.table[self.platform.kernel.current().unwrap_or(0) as usize];
+                let index = self.current() as usize;
+                let thread = &mut self.platform.kernel.threads.table[index];
                 if thread.operation.is_none() {
                     thread.operation = operation;
                 }
@@ -171,7 +178,10 @@ impl System {
                 if self.platform.kernel.tick() {
                     self.platform.kernel.yield_current();
                 }
-                self.poll_when_due();
+                // One processor looks at the clock for the server.
+                if self.platform.kernel.here() == 0 {
+                    self.poll_when_due();
+                }
             }
             Interrupt::Disk => {
                 if let Some(disk) = &mut self.platform.disk {
@@ -207,7 +217,8 @@ impl System {
         self.supervisor.handle(&mut self.platform, Event::Poll);
     }
 
-    fn poll_when_due(&mut self) {
+    /// Looks at the server's clock, and sees to it that somebody does again.
+    pub fn poll_when_due(&mut self) {
         let now = self.platform.now_ns();
         if now >= self.next_poll_ns {
             self.next_poll_ns = now + POLL_NS;
@@ -222,33 +233,63 @@ impl System {
         while !self.breath {
             if let Some(value) = self.platform.kernel.hardware.stop {
                 log!("stop: {value:#x}");
+                arch::halt_others();
                 arch::exit(value);
             }
             let index = self.platform.kernel.schedule()?;
-            let thread = &mut self.platform.kernel.threads.table[index as usize];
-            if let Some(operation) = thread.operation.take() {
-                let event = Event::Call {
-                    thread: thread.id,
-                    number: operation.number,
-                    arguments: operation.arguments,
-                    resumed: thread.resumed,
-                };
-                let outcome = self.supervisor.handle(&mut self.platform, event);
-                self.settle(outcome, Some(operation));
-                continue;
+            if let Some(context) = self.run(index) {
+                return Some(context);
             }
-            return Some(self.prepare(index));
         }
         None
     }
 
+    /// The registers of the thread whose turn it is, everything set for them; `None` if it had a call to do again,
+    /// which has been done: somebody else may be next.
+    #[inline(always)]
+    pub fn run(&mut self, index: u32) -> Option<*const Context> {
+        let thread = &mut self.platform.kernel.threads.table[index as usize];
+        if thread.operation.is_some() {
+            self.do_again(index);
+            return None;
+        }
+        Some(self.prepare(index))
+    }
+
+    /// Does the call again that a thread was parked with.
+    fn do_again(&mut self, index: u32) {
+        let thread = &mut self.platform.kernel.threads.table[index as usize];
+        let Some(operation) = thread.operation.take() else {
+            return;
+        };
+        let event = Event::Call {
+            thread: thread.id,
+            number: operation.number,
+            arguments: operation.arguments,
+            resumed: thread.resumed,
+        };
+        let outcome = self.supervisor.handle(&mut self.platform, event);
+        self.settle(outcome, Some(operation));
+    }
+
     /// Sets the processor up for a thread.
+    #[inline(always)]
     fn prepare(&mut self, index: u32) -> *const Context {
-        let table = &self.platform.kernel.threads.table;
-        self.vectors
-            .before(index, |owner| table[owner as usize].vector_live != 0);
-        let space = table[index as usize].space;
-        if self.ports_of != SpaceId::NONE {
+        let kernel = &mut self.platform.kernel;
+        let here = kernel.here();
+        let table = &kernel.threads.table;
+        let left = self.vectors.before(here, index, |owner| {
+            let owner = &table[owner as usize];
+            owner.vector_live != 0 && owner.vector_on == here
+        });
+        if let Some(owner) = left
+            && table[owner as usize].vector_on == here
+        {
+            kernel.unbind(owner);
+        }
+        let thread = &kernel.threads.table[index as usize];
+        let space = thread.space;
+        if self.ports_of[here as usize % PROCESSORS_MAX] != SpaceId::NONE {
             self.ports_follow(index, space);
         }
         let kernel = &mut self.platform.kernel;
@@ -259,37 +300,47 @@ impl System {
         &raw const self.platform.kernel.threads.table[index as usize].context
     }
 
+    /// The space whose ports are on here.
+    fn ports_here(&mut self) -> &mut SpaceId {
+        let here = self.platform.kernel.here() as usize;
+        &mut self.ports_of[here % PROCESSORS_MAX]
+    }
+
     /// The running thread was refused a port: lets it have those of its space, if they were not on
     /// yet. Switching to a space is free of ports that way, as long as nobody uses them.
     pub fn ports_wanted(&mut self) -> bool {
         let index = self.current();
-        let kernel = &mut self.platform.kernel;
-        let space = kernel.threads.table[index as usize].space;
-        if self.ports_of == space && arch::ports_are_on() {
+        let space = self.platform.kernel.threads.table[index as usize].space;
+        if *self.ports_here() == space && arch::ports_are_on() {
             return false;
         }
+        let kernel = &mut self.platform.kernel;
         let Some(map) = kernel.ports(space) else { return false };
         arch::ports_on(map);
-        self.ports_of = space;
         kernel.leave_with_ports(index, Ports::On);
+        *self.ports_here() = space;
         true
     }
 
     /// Before a thread runs while some space's ports are on: they stay for that space alone.
     #[cold]
     fn ports_follow(&mut self, index: u32, space: SpaceId) {
-        if self.ports_of == space {
-            self.platform.kernel.leave_with_ports(index, Ports::On);
-        } else {
+        let stays = *self.ports_here() == space;
+        if !stays {
             arch::ports_off();
-            self.ports_of = SpaceId::NONE;
-            self.platform.kernel.leave_with_ports(index, Ports::Off);
+            *self.ports_here() = SpaceId::NONE;
         }
+        let ports = if stays { Ports::On } else { Ports::Off };
+        self.platform.kernel.leave_with_ports(index, ports);
     }
 
     /// Uses idle time: keeps zeroed frames ready. Tells whether there is more to do.
     pub fn idle(&mut self) -> bool {
         let kernel = &mut self.platform.kernel;
-        (0..8).all(|_| kernel.frames.prepare_one(&mut kernel.hardware, ZEROED_GOAL))
+        let busy = (0..8).all(|_| kernel.frames.prepare_one(&mut kernel.hardware, ZEROED_GOAL));
+        if !busy {
+            kernel.rest();
+        }
+        busy
     }
 }

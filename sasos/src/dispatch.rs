@@ -12,6 +12,13 @@ impl Server {
         (number == Call::ThreadMyId as u64).then_some(thread.0)
     }
 
+    /// Whether a call is nothing but the caller's wish to let others run: `ThreadSleep` of itself for no time. The
+    /// kernel does that by itself.
+    #[inline(always)]
+    pub fn yields(&self, number: u64, thread: u64, ns: u64) -> bool {
+        number == Call::ThreadSleep as u64 && thread == 0 && ns == 0
+    }
+
     /// Takes an event and says what becomes of the thread it came from.
     // Inlined, so that a kernel that knows the kind of event goes straight to who answers it.
     #[inline(always)]

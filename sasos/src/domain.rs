@@ -134,6 +134,26 @@ impl Cache {
     }
 }
 
+/// A slot that is certainly linked, and what stands behind it.
+#[derive(Copy, Clone, Debug)]
+pub struct Linked {
+    /// Its number; `u64::MAX` is none.
+    pub slot: u64,
+    /// Whose it is.
+    pub object: ObjectId,
+    /// The rights of the domain on it.
+    pub rights: Rights,
+}
+
+impl Linked {
+    /// No slot.
+    pub const NONE: Self = Self {
+        slot: u64::MAX,
+        object: ObjectId(u32::MAX),
+        rights: Rights::NONE,
+    };
+}
+
 /// A domain.
 #[derive(Debug)]
 pub struct Domain {
@@ -147,9 +167,9 @@ pub struct Domain {
     pub cache: Cache,
     /// In the domain of a merged call: the caller's, to which it reads through.
     pub parent: Option<SpaceId>,
-    /// A slot that is certainly linked, with all the rights that the cache has: further pages in
-    /// it need no link. `u64::MAX` is none.
-    pub linked_slot: u64,
+    /// The slot that was linked last, with all the rights that the cache has: further pages in
+    /// it need no link.
+    pub linked: Linked,
     live: bool,
 }
 
@@ -207,6 +227,14 @@ impl Domains {
             .map(|(number, domain)| (SpaceId(number as u32), &**domain))
     }
 
+    /// The slot that a domain linked last.
+    #[inline]
+    pub fn linked(&self, space: SpaceId) -> Linked {
+        self.table
+            .get(space.0 as usize)
+            .map_or(Linked::NONE, |domain| domain.linked)
+    }
+
     /// The rights that the cache of a domain has for an object.
     #[inline]
     pub fn cached(&self, space: SpaceId, object: ObjectId) -> Option<Cached> {
@@ -222,7 +250,7 @@ impl Domains {
                 apd: Apd::EMPTY,
                 cache: Cache::default(),
                 parent: None,
-                linked_slot: u64::MAX,
+                linked: Linked::NONE,
                 live: false,
             }));
         }
@@ -231,7 +259,7 @@ impl Domains {
         domain.task = None;
         domain.apd = *apd;
         domain.parent = parent;
-        domain.linked_slot = u64::MAX;
+        domain.linked = Linked::NONE;
         domain.live = true;
         self.next_serial += 1;
         self.live += 1;
@@ -311,7 +339,7 @@ impl Server {
         let Some(domain) = self.domains.table.get_mut(space.0 as usize) else {
             return false;
         };
-        domain.linked_slot = u64::MAX;
+        domain.linked = Linked::NONE;
         let mut cache = core::mem::take(&mut domain.cache);
         let mut had_procedures = false;
         let mut unlinked = false;
@@ -360,7 +388,7 @@ impl Server {
         let Some(cached) = domain.cache.remove(id) else {
             return false;
         };
-        domain.linked_slot = u64::MAX;
+        domain.linked = Linked::NONE;
         if cached.rights.contains(Rights::P) {
             world.portal_forget();
         }
@@ -386,7 +414,7 @@ impl Server {
             return;
         };
         // What is linked is linked with the old rights.
-        domain.linked_slot = u64::MAX;
+        domain.linked = Linked::NONE;
         if domain.cache.insert(id, cached) {
             self.objects.get_mut(id).holders.push(space);
         } else {

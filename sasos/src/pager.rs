@@ -27,6 +27,7 @@ use store::{DirtyPage, PageFlags};
 
 use crate::{
     Access, Outcome, Server, Step, Stop, World,
+    domain::Linked,
     exception::Fault,
     object::{LimitRange, ObjectId},
     slots::Slot,
@@ -170,13 +171,57 @@ impl Server {
             return Err(Error::Protection.into());
         };
         let slot = slot_of(address);
-        if domain.linked_slot != slot {
+        if domain.linked.slot != slot {
             world
                 .link(space, slot, place.leaf, rights)
                 .map_err(|_| Error::NoMemory)?;
-            domain.linked_slot = slot;
+            domain.linked = Linked {
+                slot,
+                object: id,
+                rights,
+            };
         }
         Ok(())
+    }
+
+    /// A touch of a further page in the slot that the domain touched last, where it is simple: a
+    /// transient object whose absent pages are all alike, and a zeroed frame lies ready. All or
+    /// nothing: what it does not do, [`Server::fault`] does. Counted in instructions (`first-touch`).
+    #[inline(always)]
+    pub fn touch_further<W: World>(
+        &mut self,
+        world: &mut W,
+        thread: ThreadId,
+        address: u64,
+        access: Access,
+    ) -> Option<()> {
+        let linked = self.domains.linked(world.thread_space(thread));
+        if linked.slot != slot_of(address) || !linked.rights.contains(access.right()) {
+            return None;
+        }
+        let object = self.objects.get_mut(linked.object);
+        if object.is_persistent() || !object.absent_limits.is_empty() || !object.holds(address) {
+            return None;
+        }
+        let number = linked.slot - object.first_slot();
+        let slot = object.slots.get_mut(number)?;
+        let leaf = slot.leaf()?;
+        let index = index_of(address);
+        if slot.resident.has(index) || world.frames_free() <= FRAME_RESERVE {
+            return None;
+        }
+        let frame = world.frame_ready()?;
+        if let Some(account) = object.account
+            && self.tasks.charge(account, 1).is_err()
+        {
+            world.frame_release(frame);
+            return None;
+        }
+        slot.resident.set(index);
+        world.leaf_set(leaf, index, Some(PageEntry::new(frame, Rights::RWX)));
+        object.resident += 1;
+        self.objects.resident_pages += 1;
+        Some(())
     }
 
     /// Makes a page of an object resident and fit for an access.

@@ -17,6 +17,7 @@ use kcore::{Frame, wait::Key};
 
 use crate::{
     Server, Step, Stop, World,
+    domain::Linked,
     object::{Object, ObjectId},
     task::TaskId,
 };
@@ -109,7 +110,7 @@ impl Server {
         for &space in &holders {
             if self.unlink_slots(world, space, id, from) {
                 if let Some(domain) = self.domains.get_mut(space) {
-                    domain.linked_slot = u64::MAX;
+                    domain.linked = Linked::NONE;
                 }
                 world.flush_space(space);
             }

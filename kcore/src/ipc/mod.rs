@@ -28,27 +28,26 @@ use abi::{
     nucleus::{ITEMS_MAX, MESSAGE_WORDS, NEVER, REGISTER_WORDS, TAG_ITEMS_SHIFT, TAG_KERNEL, TAG_WORDS},
 };
 
+use core::mem::offset_of;
+
 use crate::{Frame, Hardware, Kernel, scheduler::List, thread::Operation};
 pub use fast::Handover;
 
 /// What a thread has for messages.
+#[repr(C)]
 pub struct Part {
-    /// As [`Self::wait_for`], but zero unless the fast path may deliver: no deadline, no fault.
-    pub(crate) accepts: u64,
     /// Whose message the thread waits for: a thread, an interrupt, or anyone; zero if it does not.
     pub(crate) wait_for: u64,
     /// Where it accepts fpages.
     pub(crate) window: u64,
-    /// Not zero while the fast path must not be taken by it: [`SUPERVISED`], [`PORTS`].
-    pub(crate) restricted: u32,
+    /// Interrupts that are to be delivered to it, a bit each.
+    pub(crate) pending: u32,
+    /// Interrupts that were delivered, and wait or are masked until it receives again.
+    pub(crate) delivered: u32,
     /// Not zero once somebody waited for a message from this thread alone.
     pub(crate) awaited: u32,
     /// Threads that wait to send to it.
     pub(crate) senders: List,
-    /// Interrupts that are to be delivered to it, a bit each.
-    pub(crate) pending: u64,
-    /// Interrupts that were delivered and are masked until it receives again.
-    pub(crate) delivered: u64,
     /// Its message buffer.
     pub(crate) buffer: Option<Frame>,
     /// The fault or exception that it waits to have answered.
@@ -56,6 +55,15 @@ pub struct Part {
 }
 
 impl Part {
+    // Offsets for the fast path in assembly.
+    #![allow(missing_docs, reason = "each is the offset of the field of its name")]
+    pub const WAIT_FOR: usize = offset_of!(Self, wait_for);
+    pub const WINDOW: usize = offset_of!(Self, window);
+    pub const AWAITED: usize = offset_of!(Self, awaited);
+    pub const SENDERS: usize = offset_of!(Self, senders);
+    /// Of `pending`, with `delivered` behind it: together they are one word.
+    pub const INTERRUPTS: usize = offset_of!(Self, pending);
+
     /// The receiving operation of a thread that waits, for it to be done again without its timeout.
     pub(crate) fn receiving(&self) -> Operation {
         Request::new([0, self.wait_for, 0, abi::nucleus::NO_TIMEOUTS, self.window, 0]).operation()
@@ -63,10 +71,8 @@ impl Part {
 
     /// Of a thread that has none.
     pub(crate) const NONE: Self = Self {
-        accepts: 0,
         wait_for: 0,
         window: 0,
-        restricted: 0,
         awaited: 0,
         senders: List::EMPTY,
         pending: 0,
@@ -76,10 +82,13 @@ impl Part {
     };
 }
 
+// In a thread's `slow`: why the fast path does not serve it.
 /// Its messages may go to its supervisor only.
 pub(crate) const SUPERVISED: u32 = 1;
 /// Its space's I/O ports are on, and must be turned off when another space runs.
 pub(crate) const PORTS: u32 = 2;
+/// It waits with a deadline, or for the answer to a fault.
+pub(crate) const WAITS: u32 = 4;
 
 /// Whether a processor lets user code use its space's I/O ports.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -89,6 +98,9 @@ pub enum Ports {
     /// It does not.
     Off,
 }
+
+const _: () = assert!(Part::INTERRUPTS % 8 == 0 && offset_of!(Part, delivered) == Part::INTERRUPTS + 4);
+const _: () = assert!(abi::nucleus::INTERRUPTS == 32, "a bit each");
 
 /// A fault or another exception, as the message that tells of it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -103,10 +115,10 @@ impl<H: Hardware> Kernel<H> {
     /// A thread runs with these ports: with them on, its messages take the general path, which
     /// turns them off for others.
     pub fn leave_with_ports(&mut self, index: u32, ports: Ports) {
-        let part = &mut self.threads.table[index as usize].ipc;
-        part.restricted &= !PORTS;
+        let thread = &mut self.threads.table[index as usize];
+        thread.slow &= !PORTS;
         if ports == Ports::On {
-            part.restricted |= PORTS;
+            thread.slow |= PORTS;
         }
     }
 }
@@ -146,11 +158,11 @@ impl Request {
     }
 
     pub fn send_us(&self) -> u32 {
-        self.timeouts as u32
+        (self.timeouts >> 32) as u32
     }
 
     pub fn receive_us(&self) -> u32 {
-        (self.timeouts >> 32) as u32
+        self.timeouts as u32
     }
 }
 

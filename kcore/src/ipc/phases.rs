@@ -2,7 +2,7 @@
 
 use abi::{Error, nucleus::ANYONE};
 
-use super::{Request, SUPERVISED, Tag, deadline};
+use super::{Request, SUPERVISED, Tag, WAITS, deadline};
 use crate::{
     Hardware, Kernel, ThreadId,
     event::Outcome,
@@ -35,7 +35,7 @@ impl<H: Hardware> Kernel<H> {
             self.receive_half(me, &request.receiving(), resumed)
         };
         if receiver != NONE {
-            self.hand_over(receiver);
+            self.pass_to(receiver);
         }
         outcome
     }
@@ -77,7 +77,7 @@ impl<H: Hardware> Kernel<H> {
     /// Whether the policy of its space lets a thread send to another.
     fn may_send(&self, me: u32, to: u64) -> bool {
         let thread = &self.threads.table[me as usize];
-        thread.ipc.restricted & SUPERVISED == 0 || self.nucleus.supervisor(thread.space) == to
+        thread.slow & SUPERVISED == 0 || self.nucleus.supervisor(thread.space) == to
     }
 
     /// Whether `thread` waits for a message that `sender` may send.
@@ -215,10 +215,9 @@ impl<H: Hardware> Kernel<H> {
         thread.ipc.window = request.window;
         if let Some(at_ns) = until {
             thread.deadline = Some(at_ns);
+            thread.slow |= WAITS;
             self.timers.insert((at_ns, me));
             self.hardware.set_timer(at_ns);
-        } else {
-            thread.ipc.accepts = request.from;
         }
     }
 }

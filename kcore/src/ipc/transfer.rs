@@ -10,7 +10,7 @@ use abi::{
 };
 use core::sync::atomic::Ordering::Relaxed;
 
-use super::{Request, Tag};
+use super::{Request, Tag, WAITS};
 use crate::{
     Hardware, Kernel, SpaceId,
     mapping::{Fpage, How, Progress, Resource},
@@ -73,10 +73,7 @@ impl<H: Hardware> Kernel<H> {
             return Ok(Progress::More);
         }
         let context = &self.threads.table[sender as usize].context;
-        let mut words = [context.r12, context.r13, context.r14, context.r15];
-        for word in words.iter_mut().skip(tag.words) {
-            *word = 0;
-        }
+        let words = [context.r12, context.r13, context.r14, context.r15];
         if tag.words > REGISTER_WORDS && self.threads.table[receiver as usize].ipc.trouble.is_none() {
             self.copy_buffer(sender, receiver, tag.words);
         }
@@ -103,7 +100,7 @@ impl<H: Hardware> Kernel<H> {
     pub(super) fn end_wait(&mut self, receiver: u32) {
         let thread = &mut self.threads.table[receiver as usize];
         thread.ipc.wait_for = 0;
-        thread.ipc.accepts = 0;
+        thread.slow &= !WAITS;
         if thread.state == State::Receiving {
             thread.state = State::Suspended;
         }

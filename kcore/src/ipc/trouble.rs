@@ -2,7 +2,7 @@
 
 use abi::nucleus::{LABEL_EXCEPTION, LABEL_FAULT, LABEL_INTERRUPT, NO_TIMEOUTS, TAG_KERNEL, tag};
 
-use super::{Request, Trouble};
+use super::{Request, Trouble, WAITS};
 use crate::{
     Hardware, Kernel, ThreadId,
     event::{Access, Outcome},
@@ -51,7 +51,7 @@ impl<H: Hardware> Kernel<H> {
         // A message of the kernel's has no items, so it is done at once and cannot fail.
         if self.transfer(me, to, &nothing) == Ok(Progress::Done) {
             self.wait_for_answer(me, helper);
-            self.hand_over(to);
+            self.pass_to(to);
         }
         Some(Outcome::Gone)
     }
@@ -61,7 +61,7 @@ impl<H: Hardware> Kernel<H> {
         let request = Request::new([0, helper, 0, NO_TIMEOUTS, 0, 0]);
         self.begin_wait(me, &request);
         // Its registers stay as they are, which the fast path does not know.
-        self.threads.table[me as usize].ipc.accepts = 0;
+        self.threads.table[me as usize].slow |= WAITS;
     }
 
     /// An interrupt has come: delivers it, or keeps it for its thread. It stays masked.

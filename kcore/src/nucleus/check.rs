@@ -3,7 +3,7 @@
 
 use abi::{Error, nucleus::ANYONE};
 
-use crate::{Hardware, Kernel, scheduler::NONE, thread::State};
+use crate::{Hardware, Kernel, ipc::WAITS, scheduler::NONE, thread::State};
 
 impl<H: Hardware> Kernel<H> {
     pub(super) fn check_all(&mut self) -> Result<(u64, u64), Error> {
@@ -41,8 +41,9 @@ impl<H: Hardware> Kernel<H> {
             if (thread.state == State::Receiving) != (part.wait_for != 0) {
                 return Err("a thread receives without waiting for anyone, or the other way round");
             }
-            if part.accepts != 0 && (part.accepts != part.wait_for || thread.deadline.is_some()) {
-                return Err("the fast path may deliver where it must not");
+            let waits = thread.state == State::Receiving && (thread.deadline.is_some() || part.trouble.is_some());
+            if waits != (thread.slow & WAITS != 0) {
+                return Err("the fast path may deliver where it must not, or never again");
             }
             if thread
                 .deadline

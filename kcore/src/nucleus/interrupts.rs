@@ -27,10 +27,10 @@ impl Nucleus {
     }
 
     /// The interrupts that a thread receives from there, a bit each.
-    pub(crate) fn interrupts_of(&self, from: u64) -> u64 {
+    pub(crate) fn interrupts_of(&self, from: u64) -> u32 {
         match self.interrupt_of(from) {
             Some(interrupt) => 1 << interrupt,
-            None if from == ANYONE => u64::MAX,
+            None if from == ANYONE => u32::MAX,
             None => 0,
         }
     }

@@ -173,8 +173,7 @@ impl<H: Hardware> Kernel<H> {
         }
         for thread in &mut self.threads.table {
             if thread.space == space {
-                let part = &mut thread.ipc;
-                part.restricted = part.restricted & !SUPERVISED | u32::from(supervisor != 0);
+                thread.slow = thread.slow & !SUPERVISED | u32::from(supervisor != 0);
             }
         }
         Ok((0, 0))

@@ -105,7 +105,7 @@ impl<H: Hardware> Kernel<H> {
             return Err(error);
         }
         if self.nucleus.supervisor(space) != 0 {
-            self.threads.table[index as usize].ipc.restricted = SUPERVISED;
+            self.threads.table[index as usize].slow = SUPERVISED;
         }
         self.thread_wake(thread, Resumed::First);
         Ok(thread)
@@ -201,7 +201,8 @@ impl<H: Hardware> Kernel<H> {
         } else {
             None
         };
-        // From here on it cannot fail.
+        // From here on it cannot fail. Its registers may be in another processor.
+        self.hold(index);
         let before = self.thread_state(index);
         if what & EXCHANGE_STOP != 0 {
             self.stop_thread(index);

@@ -117,14 +117,11 @@ impl Driver {
         {
             self.fast += 1;
             // What the entry code leaves in the receiver's registers.
-            let length = arguments[2] as usize & 0x7f;
             let context = &mut self.kernel.threads.table[to.receiver as usize].context;
             assert_eq!((to.rip, to.rsp), (context.rip, context.rsp));
             context.reset(to.rip, to.rsp);
             context.set_results(0, arguments[2], to.sender);
-            let mut seen = words;
-            seen.iter_mut().skip(length).for_each(|word| *word = 0);
-            [context.r12, context.r13, context.r14, context.r15] = seen;
+            [context.r12, context.r13, context.r14, context.r15] = words;
             return;
         }
         let thread = &mut self.kernel.threads.table[index as usize];

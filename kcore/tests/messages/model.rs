@@ -136,8 +136,7 @@ impl Model {
     }
 
     fn message(&self, from: u64, tag: u64) -> Answer {
-        let mut words = self.threads[&from].words;
-        words.iter_mut().skip(tag as usize & 0x7f).for_each(|word| *word = 0);
+        let words = self.threads[&from].words;
         Answer {
             error: 0,
             tag,
@@ -160,10 +159,10 @@ impl Model {
                     let message = self.message(me, tag);
                     self.end(to, message);
                 }
-                _ if wait as u32 == 0 || late => return self.fail(me, Error::TimedOut),
+                _ if wait >> 32 == 0 || late => return self.fail(me, Error::TimedOut),
                 _ => {
                     self.order += 1;
-                    let (order, until) = (self.order, until(self.now_us, wait));
+                    let (order, until) = (self.order, until(self.now_us, wait >> 32));
                     let thread = self.threads.get_mut(&me).expect("a thread");
                     thread.does = Does::Sends {
                         arguments,
@@ -197,10 +196,10 @@ impl Model {
             let thread = self.threads.get_mut(&id).expect("a thread");
             if next == 0 {
                 self.end(id, Answer::default());
-            } else if next == me && wait >> 32 != 0 {
+            } else if next == me && wait as u32 != 0 {
                 thread.does = Does::Receives {
                     from: me,
-                    until: until(self.now_us, wait >> 32),
+                    until: until(self.now_us, wait),
                 };
             } else {
                 thread.does = Does::Will {
@@ -220,10 +219,10 @@ impl Model {
         if let Some(error) = error {
             return self.fail(me, error);
         }
-        if wait >> 32 == 0 || late {
+        if wait as u32 == 0 || late {
             return self.fail(me, Error::TimedOut);
         }
-        let until = until(self.now_us, wait >> 32);
+        let until = until(self.now_us, wait);
         self.threads.get_mut(&me).expect("a thread").does = Does::Receives { from, until };
     }
 }

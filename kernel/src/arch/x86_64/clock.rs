@@ -56,7 +56,8 @@ pub const fn measured_ns() -> u64 {
 /// Nanoseconds since the start.
 #[inline]
 pub fn now_ns() -> u64 {
-    let ticks = ticks() - START.load(Relaxed);
+    // Another processor's counter may be a little behind the first one's.
+    let ticks = ticks().saturating_sub(START.load(Relaxed));
     ((u128::from(ticks) * u128::from(SCALE.load(Relaxed))) >> 32) as u64
 }
 

@@ -62,6 +62,7 @@ unsafe extern "C" fn common() {
         "push rax", "push rbx", "push rcx", "push rdx", "push rsi", "push rdi", "push rbp",
         "push r8", "push r9", "push r10", "push r11", "push r12", "push r13", "push r14", "push r15",
         "mov rdi, rsp",
+        "mov rsi, [rsp + {VECTOR}]",
         "mov rsp, gs:[{KERNEL_STACK}]",
         // Clears AC and DF, which the user may have set.
         "push 2",
@@ -83,6 +84,7 @@ unsafe extern "C" fn common() {
         "add rsp, 16",
         "iretq",
         KERNEL_STACK = const KERNEL_STACK,
+        VECTOR = const core::mem::offset_of!(Context, vector),
         trap = sym crate::event::trap,
         trap_in_kernel = sym crate::event::trap_in_kernel,
         resume = sym resume,
@@ -151,8 +153,8 @@ const fn gate(address: u64, stack: usize, privilege: u64) -> [u64; 2] {
     ]
 }
 
-/// Fills the table and loads it.
-pub fn load() {
+/// Fills the table that all processors share.
+pub fn fill() {
     let stubs = (&raw const trap_stubs) as u64;
     // SAFETY: at the start, by one processor, before interrupts are on.
     let table = unsafe { &mut *TABLE.0.get() };
@@ -166,9 +168,13 @@ pub fn load() {
     table[18] = gate(fatal as *const () as u64, STACK_MACHINE_CHECK, 0);
     // The interrupt controller's spurious vector needs no answer.
     table[255] = gate(non_maskable as *const () as u64, 0, 0);
+}
+
+/// Loads the table on this processor.
+pub fn load() {
     let pointer = Pointer {
         limit: 256 * 16 - 1,
-        base: table.as_ptr() as u64,
+        base: TABLE.0.get() as u64,
     };
     // SAFETY: the table is complete and never goes away.
     unsafe { asm!("lidt [{}]", in(reg) &raw const pointer, options(readonly, nostack, preserves_flags)) };
