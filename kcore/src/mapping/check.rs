@@ -156,7 +156,17 @@ impl<H: Hardware> Work<'_, H> {
         let root = self.spaces.get(SpaceId(u32::from(space))).root;
         self.check_table(space, root, 3, 0, tally)?;
         let ports = !self.space(space).ports.is_empty();
-        if ports {
+        let all = self.mapping.tree.find(space, 2, PORTS_PAGE).filter(|&node| {
+            let at = self.mapping.tree.get(node);
+            at.kind() == Kind::Page && u64::from(at.live) == PORTS
+        });
+        if let Some(node) = all {
+            ensure(
+                self.space(space).ports.iter().all(|&byte| byte == 0),
+                "a port of all is missing",
+            )?;
+            tally.live.insert(node, PORTS as u32);
+        } else if ports {
             for page in PORTS_PAGE..PORTS_PAGE + PORTS {
                 let Some(found) = self.look(space, page) else { continue };
                 let node = self.holder(space, &found).ok_or("a port without a node")?;

@@ -10,7 +10,7 @@ use abi::{Error, Rights};
 
 use super::{
     DEPTH_MAX, Fpage, How, LINK_UNITS, Mapped, NODE_UNITS, Own, Progress, Resource, TABLE_UNITS,
-    tables::{Found, PORTS_PAGE, Search, What, Work, is_port},
+    tables::{Found, PORTS_PAGE, Search, UNIT, What, Work, is_port},
     tree::{Kind, LINKS, NONE, Node, pages},
 };
 use crate::{
@@ -114,7 +114,7 @@ impl<H: Hardware> Work<'_, H> {
                 Ok(Some(given)) => {
                     offset = (offset + pages(piece.level)).min(length);
                     count += given;
-                    self.budget -= 2;
+                    self.budget -= 2 * UNIT;
                 }
                 // The flush of the target changed the source, or is not finished.
                 Ok(None) if self.budget > 0 => self.budget -= 1,

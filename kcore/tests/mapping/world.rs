@@ -153,7 +153,7 @@ impl World {
 
     /// The same call until it is finished.
     pub fn run(&mut self, op: &Op) -> Result<(), Error> {
-        for _ in 0..1_000_000 {
+        for _ in 0..5_000 {
             if self.step(op)? == Progress::Done {
                 return Ok(());
             }
@@ -254,14 +254,15 @@ impl World {
     /// page could not be split, a space may have lost more than the model says; then the model
     /// loses it too, and with it all that came from there.
     fn compare(&mut self, op: &Op, more: bool) {
-        for number in 0..self.spaces.len() {
+        // σ₀ last, for it gets back what others lose.
+        for number in (0..self.spaces.len()).rev() {
             for index in 0..self.samples.len() {
                 let page = self.samples[index];
                 let (mut says, is) = (self.model.real(number as u32, page), self.translate(number, page));
                 if says == is {
                     continue;
                 }
-                if number == 0 && page < PORTS {
+                if number == 0 {
                     self.compare_returned(page, is);
                     continue;
                 }
@@ -293,9 +294,8 @@ impl World {
             let before = self.lent.len();
             self.lent.retain(|&lent| lent != page);
             assert!(self.lent.len() < before, "σ₀ has page {page:#x} out of nowhere");
-            self.model
-                .entries
-                .insert((0, page), kcore::mapping::model::Entry::Real(page, Rights::RWX));
+            let real = kcore::mapping::model::Entry::Real(page, self.model.pages[&page]);
+            self.model.entries.insert((0, page), real);
         }
     }
 
