@@ -15,9 +15,7 @@ use super::{
 };
 use crate::{
     Hardware,
-    paging::{
-        Fit, encode_mapping, fit_of, frame_of, is_large, is_linked, is_present, mapping_rights, with_mapping_rights,
-    },
+    paging::{Fit, encode_mapping, fit_of, is_large, is_linked, is_present, mapping_rights, with_mapping_rights},
 };
 
 /// What is taken.
@@ -515,7 +513,6 @@ impl<H: Hardware> Work<'_, H> {
         }
         let walk = self.walk(space, page, level);
         debug_assert!(walk.level == level && is_present(walk.entry), "nothing to split off");
-        debug_assert_ne!(frame_of(walk.entry).0, 0, "no frame");
         self.clear_entry(space, &walk);
         self.mapping.tree.get_mut(node).live -= pages(level) as u32;
     }

@@ -335,6 +335,10 @@ impl<H: Hardware> Work<'_, H> {
         };
         let at = *self.mapping.tree.get(node);
         let frame = at.frame + (piece.source - at.page) as u32;
+        if core::mem::take(&mut self.reserve) {
+            // However much the search in the target took, each call flushes something of the source.
+            self.budget = self.budget.max(16 * UNIT);
+        }
         if self.revoke(node, frame, piece.level, Rights::RWX, Own::Kept) == Progress::More {
             return Ok(None);
         }

@@ -482,8 +482,13 @@ impl<'a, H: Hardware> Work<'a, H> {
     pub fn set_ports(&mut self, space: u16, page: u64, count: u64, allowed: bool) {
         self.touch(space);
         let first = (page - PORTS_PAGE) as usize;
+        let end = first + count as usize;
         let ports = &mut self.space(space).ports;
-        for port in first..first + count as usize {
+        if (first | end) % 8 == 0 {
+            ports[first / 8..end / 8].fill(if allowed { 0 } else { 0xff });
+            return;
+        }
+        for port in first..end {
             if allowed {
                 ports[port / 8] &= !(1 << (port % 8));
             } else {

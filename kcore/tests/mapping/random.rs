@@ -9,7 +9,8 @@ use proptest::prelude::*;
 
 use crate::world::{Op, PORTS, World, memory};
 
-/// Where fpages begin: pages within slots, slots within gibibytes.
+/// Where fpages begin: pages within slots, slots within gibibytes. Fpages of the sizes of the hardware
+/// carry them to each other, so no other pages need be looked at.
 const PAGES: [u64; 4] = [0, 1, 2, 511];
 const SLOTS: [u64; 3] = [0, 1, 511];
 /// Frames of σ₀: some slots in the first gibibyte, and all of the second.
@@ -34,7 +35,7 @@ fn rights() -> impl Strategy<Value = Rights> {
 
 fn memory_fpage() -> impl Strategy<Value = Fpage> {
     let page = (0..3u64, prop::sample::select(&SLOTS), prop::sample::select(&PAGES));
-    let sizes = vec![12u8, 12, 12, 12, 13, 21, 21, 21, 21, 22, 30, 47];
+    let sizes = vec![12u8, 12, 12, 12, 21, 21, 21, 21, 30, 47];
     (page, prop::sample::select(sizes), rights()).prop_map(|((gib, slot, page), log2, rights)| {
         let page = gib << 18 | slot << 9 | page;
         memory(page >> (log2 - 12) << (log2 - 12), log2, rights)
@@ -140,7 +141,7 @@ fn config(cases: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(config(60))]
+    #![proptest_config(config(12))]
 
     #[test]
     fn page_tables_say_what_the_model_says(ops in prop::collection::vec(op(40_000), 1..60)) {
