@@ -483,7 +483,7 @@ impl<H: Hardware> Work<'_, H> {
         }
         let begin = if level == 2 { u64::from(at.cursor) * pages(1) } else { 0 };
         for port in first + begin..first + count {
-            if port & 511 == 0 && self.budget <= 0 {
+            if port.is_multiple_of(512) && self.budget <= 0 {
                 return false;
             }
             let foreign = (0..at.level()).any(|lower| {

@@ -302,10 +302,10 @@ impl<H: Hardware> Work<'_, H> {
         if placed.is_err() {
             self.free_parts(parent);
         }
-        placed.map(|()| Some(self.piece_pages(&piece)))
+        placed.map(|()| Some(Self::piece_pages(&piece)))
     }
 
-    fn piece_pages(&self, piece: &Piece) -> u64 {
+    fn piece_pages(piece: &Piece) -> u64 {
         if is_port(piece.source) {
             pages(piece.level).min(super::fpage::PORTS)
         } else {
@@ -360,7 +360,7 @@ impl<H: Hardware> Work<'_, H> {
         if self.mapping.tree.get(node).live == 0 && at.parent != NONE {
             self.delete(node);
         }
-        Ok(Some(self.piece_pages(&piece)))
+        Ok(Some(Self::piece_pages(&piece)))
     }
 
     fn link_piece(&mut self, piece: Piece) -> Result<Option<u64>, Error> {

@@ -394,8 +394,7 @@ impl<'a, H: Hardware> Work<'a, H> {
             let rest = &self.hardware.table(table)[index..];
             let empty = rest.iter().take_while(|entry| !is_present(entry.load(Relaxed))).count();
             at = (at & !(size - 1)) + empty as u64 * size;
-            self.budget -= 1 + (empty / 8) as i32;
-            // A table whose last entries are empty: the next one may have to be reported.
+            self.budget -= 1 + i32::from(empty as u16 / 8);
         }
         Search::End
     }
@@ -411,7 +410,7 @@ impl<'a, H: Hardware> Work<'a, H> {
         while port < end && !ports.is_empty() {
             // Eight bytes at once where all of them are forbidden.
             let chunk = ports.get(port / 8..port / 8 + 8);
-            if port % 8 == 0 && chunk.is_some_and(|chunk| *chunk == [0xff; 8]) {
+            if port.is_multiple_of(8) && chunk.is_some_and(|chunk| *chunk == [0xff; 8]) {
                 port += 64;
             } else if ports[port / 8] >> (port % 8) & 1 != 0 {
                 port += 1;
@@ -484,7 +483,7 @@ impl<'a, H: Hardware> Work<'a, H> {
         let first = (page - PORTS_PAGE) as usize;
         let end = first + count as usize;
         let ports = &mut self.space(space).ports;
-        if (first | end) % 8 == 0 {
+        if (first | end).is_multiple_of(8) {
             ports[first / 8..end / 8].fill(if allowed { 0 } else { 0xff });
             return;
         }

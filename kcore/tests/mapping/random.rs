@@ -131,9 +131,13 @@ fn finish(world: &mut World, op: &Op) {
     panic!("{op:?} never ends");
 }
 
-fn config(cases: u32) -> ProptestConfig {
+/// `PROPTEST_CASES` asks for more.
+fn config() -> ProptestConfig {
+    let cases = std::env::var("PROPTEST_CASES")
+        .ok()
+        .and_then(|cases| cases.parse().ok());
     ProptestConfig {
-        cases,
+        cases: cases.unwrap_or(24),
         max_shrink_iters: 2000,
         failure_persistence: None,
         ..ProptestConfig::default()
@@ -141,7 +145,7 @@ fn config(cases: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(config(12))]
+    #![proptest_config(config())]
 
     #[test]
     fn page_tables_say_what_the_model_says(ops in prop::collection::vec(op(40_000), 1..60)) {

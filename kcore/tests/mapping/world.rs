@@ -219,7 +219,10 @@ impl World {
         let (first, count) = pages(what);
         let own = own == Own::Too && space != 0;
         let number = space as u32;
-        for slot in first.div_ceil(512)..(first + count) / 512 {
+        let whole = first.div_ceil(512)..(first + count) / 512;
+        let mut slots: Vec<u64> = self.samples.iter().map(|page| page / 512).collect();
+        slots.dedup();
+        for slot in slots.into_iter().filter(|slot| whole.contains(slot)) {
             self.model.flush_links(number, slot, rights);
             if let (true, Some(&(owner, had))) = (own, self.model.links.get(&(number, slot))) {
                 let left = had.without(rights);
