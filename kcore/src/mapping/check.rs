@@ -18,8 +18,8 @@ use crate::{
 /// What was found so far.
 #[derive(Default)]
 struct Tally {
-    /// Pages that a node's entries cover.
-    live: BTreeMap<u32, u32>,
+    /// Pages that a node's entries cover, by node.
+    live: Vec<u32>,
     /// Tables of the space.
     tables: u32,
     /// Links found in page tables.
@@ -62,7 +62,10 @@ impl<H: Hardware> Work<'_, H> {
             .filter(|&&node| self.mapping.tree.get(node).parent == NONE)
             .count();
         ensure(hanging + roots == used.len(), "a node hangs nowhere, or twice")?;
-        let mut tally = Tally::default();
+        let mut tally = Tally {
+            live: alloc::vec![0; used.last().map_or(0, |&node| node as usize + 1)],
+            ..Tally::default()
+        };
         let spaces: Vec<u16> = (0..self.mapping.spaces.len() as u16)
             .filter(|&space| self.mapping.spaces[usize::from(space)].is_some())
             .collect();
@@ -73,7 +76,7 @@ impl<H: Hardware> Work<'_, H> {
             let at = self.mapping.tree.get(node);
             ensure(spaces.contains(&at.space), "a node of a space that is gone")?;
             if at.kind() == Kind::Page {
-                let live = tally.live.get(&node).copied().unwrap_or(0);
+                let live = tally.live[node as usize];
                 ensure(live == at.live, "a node's count of pages is wrong")?;
                 ensure(live > 0 || at.parent == NONE, "a mapping without pages")?;
             }
@@ -156,13 +159,23 @@ impl<H: Hardware> Work<'_, H> {
         let root = self.spaces.get(SpaceId(u32::from(space))).root;
         self.check_table(space, root, 3, 0, tally)?;
         let ports = !self.space(space).ports.is_empty();
-        if ports {
+        let all = self.mapping.tree.find(space, 2, PORTS_PAGE).filter(|&node| {
+            let at = self.mapping.tree.get(node);
+            at.kind() == Kind::Page && u64::from(at.live) == PORTS
+        });
+        if let Some(node) = all {
+            ensure(
+                self.space(space).ports.iter().all(|&byte| byte == 0),
+                "a port of all is missing",
+            )?;
+            tally.live[node as usize] = PORTS as u32;
+        } else if ports {
             for page in PORTS_PAGE..PORTS_PAGE + PORTS {
                 let Some(found) = self.look(space, page) else { continue };
                 let node = self.holder(space, &found).ok_or("a port without a node")?;
                 let at = self.mapping.tree.get(node);
                 ensure(page < at.page + span(at), "a port of another mapping")?;
-                *tally.live.entry(node).or_default() += 1;
+                tally.live[node as usize] += 1;
             }
         }
         let given: u32 = self
@@ -226,7 +239,7 @@ impl<H: Hardware> Work<'_, H> {
                 let right = u64::from(frame_of(entry).0) == u64::from(at.frame) + (page - at.page);
                 ensure(right, "an entry shows another frame than its node")?;
                 ensure(at.rights.contains(found.rights), "an entry allows more than its node")?;
-                *tally.live.entry(node).or_default() += pages(level) as u32;
+                tally.live[node as usize] += pages(level) as u32;
             }
         }
         Ok(present)

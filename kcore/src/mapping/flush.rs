@@ -10,14 +10,12 @@ use abi::Rights;
 
 use super::{
     LINK_UNITS, NODE_UNITS, Own, Progress, Visit,
-    tables::{Found, PORTS_PAGE, Search, Walk, What, Work, is_port, span},
+    tables::{Found, PORTS_PAGE, Search, UNIT, Walk, What, Work, is_port, span},
     tree::{DOOMED, FINISHED, Kind, LINKS, NONE, Node, pages},
 };
 use crate::{
     Hardware,
-    paging::{
-        Fit, encode_mapping, fit_of, frame_of, is_large, is_linked, is_present, mapping_rights, with_mapping_rights,
-    },
+    paging::{Fit, encode_mapping, fit_of, is_large, is_linked, is_present, mapping_rights, with_mapping_rights},
 };
 
 /// What is taken.
@@ -227,6 +225,7 @@ impl<H: Hardware> Work<'_, H> {
                 break;
             }
             let parent = self.mapping.tree.get(node).parent;
+            self.budget -= UNIT;
             match self.finish(node, scope) {
                 Taken::More => return Progress::More,
                 Taken::Doomed => {
@@ -410,9 +409,7 @@ impl<H: Hardware> Work<'_, H> {
             }
             self.take_entries(node, first + index as u64 * pages(1), 1, rights);
             self.mapping.tree.get_mut(node).cursor = index as u16 + 1;
-            if index % 16 == 15 {
-                self.budget -= 1;
-            }
+            self.budget -= 1;
         }
         true
     }
@@ -446,7 +443,7 @@ impl<H: Hardware> Work<'_, H> {
                 return;
             }
         }
-        self.budget -= 16;
+        self.budget -= 16 * UNIT;
         let walk = self.walk(space, slot, 0);
         let mut taken = 0;
         for place in self.hardware.table(walk.places[0].0) {
@@ -481,12 +478,12 @@ impl<H: Hardware> Work<'_, H> {
         if u64::from(at.live) == span(&at) {
             self.set_ports(at.space, first, count, false);
             self.mapping.tree.get_mut(node).live -= count as u32;
-            self.budget -= (count / 256) as i32;
+            self.budget -= (count / 64) as i32;
             return true;
         }
         let begin = if level == 2 { u64::from(at.cursor) * pages(1) } else { 0 };
         for port in first + begin..first + count {
-            if port & 511 == 0 && self.budget <= 0 {
+            if port.is_multiple_of(512) && self.budget <= 0 {
                 return false;
             }
             let foreign = (0..at.level()).any(|lower| {
@@ -498,7 +495,7 @@ impl<H: Hardware> Work<'_, H> {
                 self.mapping.tree.get_mut(node).live -= 1;
             }
             if port & 511 == 511 {
-                self.budget -= 64;
+                self.budget -= 64 * UNIT;
                 self.mapping.tree.get_mut(node).cursor = ((port - PORTS_PAGE) >> 9) as u16 + 1;
             }
         }
@@ -516,7 +513,6 @@ impl<H: Hardware> Work<'_, H> {
         }
         let walk = self.walk(space, page, level);
         debug_assert!(walk.level == level && is_present(walk.entry), "nothing to split off");
-        debug_assert_ne!(frame_of(walk.entry).0, 0, "no frame");
         self.clear_entry(space, &walk);
         self.mapping.tree.get_mut(node).live -= pages(level) as u32;
     }

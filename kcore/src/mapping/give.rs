@@ -10,7 +10,7 @@ use abi::{Error, Rights};
 
 use super::{
     DEPTH_MAX, Fpage, How, LINK_UNITS, Mapped, NODE_UNITS, Own, Progress, Resource, TABLE_UNITS,
-    tables::{Found, PORTS_PAGE, Search, What, Work, is_port},
+    tables::{Found, PORTS_PAGE, Search, UNIT, What, Work, is_port},
     tree::{Kind, LINKS, NONE, Node, pages},
 };
 use crate::{
@@ -114,7 +114,7 @@ impl<H: Hardware> Work<'_, H> {
                 Ok(Some(given)) => {
                     offset = (offset + pages(piece.level)).min(length);
                     count += given;
-                    self.budget -= 2;
+                    self.budget -= 2 * UNIT;
                 }
                 // The flush of the target changed the source, or is not finished.
                 Ok(None) if self.budget > 0 => self.budget -= 1,
@@ -302,10 +302,10 @@ impl<H: Hardware> Work<'_, H> {
         if placed.is_err() {
             self.free_parts(parent);
         }
-        placed.map(|()| Some(self.piece_pages(&piece)))
+        placed.map(|()| Some(Self::piece_pages(&piece)))
     }
 
-    fn piece_pages(&self, piece: &Piece) -> u64 {
+    fn piece_pages(piece: &Piece) -> u64 {
         if is_port(piece.source) {
             pages(piece.level).min(super::fpage::PORTS)
         } else {
@@ -335,6 +335,10 @@ impl<H: Hardware> Work<'_, H> {
         };
         let at = *self.mapping.tree.get(node);
         let frame = at.frame + (piece.source - at.page) as u32;
+        if core::mem::take(&mut self.reserve) {
+            // However much the search in the target took, each call flushes something of the source.
+            self.budget = self.budget.max(16 * UNIT);
+        }
         if self.revoke(node, frame, piece.level, Rights::RWX, Own::Kept) == Progress::More {
             return Ok(None);
         }
@@ -356,7 +360,7 @@ impl<H: Hardware> Work<'_, H> {
         if self.mapping.tree.get(node).live == 0 && at.parent != NONE {
             self.delete(node);
         }
-        Ok(Some(self.piece_pages(&piece)))
+        Ok(Some(Self::piece_pages(&piece)))
     }
 
     fn link_piece(&mut self, piece: Piece) -> Result<Option<u64>, Error> {

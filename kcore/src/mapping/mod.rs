@@ -153,7 +153,7 @@ impl<H: Hardware> Kernel<H> {
             loop {
                 let (progress, to) = work.empty(number, at);
                 at = to;
-                work.budget = WORK_MAX;
+                work.budget = WORK_MAX * tables::UNIT;
                 if progress == Progress::Done {
                     break;
                 }

@@ -28,6 +28,8 @@ pub struct Model {
     pub entries: BTreeMap<(u32, u64), Entry>,
     /// (space, slot) to whose slot of the same number is seen there, and with which rights.
     pub links: BTreeMap<(u32, u64), (u32, Rights)>,
+    /// R: the real pages, and what σ₀ may do with them.
+    pub pages: BTreeMap<u64, Rights>,
 }
 
 /// Pages in a slot.
@@ -36,12 +38,14 @@ const SLOT: u64 = abi::address::PAGES_PER_SLOT;
 impl Model {
     /// σ₀ with these real pages (each at its own number).
     pub fn new(pages: impl IntoIterator<Item = (u64, Rights)>) -> Self {
+        let pages: BTreeMap<u64, Rights> = pages.into_iter().collect();
         let entries = pages
-            .into_iter()
-            .map(|(page, rights)| ((0, page), Entry::Real(page, rights)));
+            .iter()
+            .map(|(&page, &rights)| ((0, page), Entry::Real(page, rights)));
         Self {
             entries: entries.collect(),
             links: BTreeMap::new(),
+            pages,
         }
     }
 
@@ -76,7 +80,7 @@ impl Model {
     fn give_back(&mut self, real: u64) {
         let holds = |entry: &Entry| matches!(*entry, Entry::Real(page, _) if page == real);
         if !self.entries.values().any(holds) {
-            self.entries.insert((0, real), Entry::Real(real, Rights::RWX));
+            self.entries.insert((0, real), Entry::Real(real, self.pages[&real]));
         }
     }
 

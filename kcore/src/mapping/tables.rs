@@ -28,6 +28,9 @@ pub const PORTS_PAGE: u64 = 1 << 36;
 /// One past the page of the last port.
 pub const PORTS_END: u64 = PORTS_PAGE + fpage::PORTS;
 
+/// Steps in a unit of work. A step is a few tens of instructions: a look at one node on the way.
+pub const UNIT: i32 = 8;
+
 /// Spaces, and tables, that one call sets aside before it requests flushes.
 const BATCH: usize = 64;
 
@@ -81,10 +84,12 @@ pub struct Work<'a, H> {
     pub spaces: &'a mut Spaces,
     pub frames: &'a mut Frames,
     pub hardware: &'a mut H,
-    /// Units of work that are left.
+    /// Steps of work that are left, [`UNIT`] for a unit.
     pub budget: i32,
     /// The flush of one block that is under way.
     pub visit: Visit,
+    /// Whether a grant may still have some work more than the budget.
+    pub reserve: bool,
     touched: [u16; BATCH],
     touched_count: usize,
     /// A table that others link was changed.
@@ -114,8 +119,9 @@ impl<'a, H: Hardware> Work<'a, H> {
             spaces,
             frames,
             hardware,
-            budget: super::WORK_MAX,
+            budget: super::WORK_MAX * UNIT,
             visit: Visit::NONE,
+            reserve: true,
             touched: [0; BATCH],
             touched_count: 0,
             shared_changed: false,
@@ -260,7 +266,7 @@ impl<'a, H: Hardware> Work<'a, H> {
                 self.place(&walk, walk.level)
                     .store(encode_counted_table(table, 512), Relaxed);
                 self.touch(space);
-                self.budget -= 8;
+                self.budget -= 8 * UNIT;
             } else {
                 self.place(&walk, walk.level)
                     .store(encode_counted_table(table, 0), Relaxed);
@@ -388,36 +394,37 @@ impl<'a, H: Hardware> Work<'a, H> {
             let rest = &self.hardware.table(table)[index..];
             let empty = rest.iter().take_while(|entry| !is_present(entry.load(Relaxed))).count();
             at = (at & !(size - 1)) + empty as u64 * size;
-            self.budget -= 1 + (empty / 32) as i32;
-            // A table whose last entries are empty: the next one may have to be reported.
+            self.budget -= 1 + i32::from(empty as u16 / 8);
         }
         Search::End
     }
 
     fn search_ports(&mut self, space: u16, from: u64, end: u64) -> Search {
-        let ports = &self.space(space).ports;
-        if ports.is_empty() {
-            return Search::End;
+        if self.budget <= 0 {
+            return Search::More(from);
         }
-        let mut port = (from - PORTS_PAGE) as usize;
         let end = (end.min(PORTS_END) - PORTS_PAGE) as usize;
+        let mut port = (from - PORTS_PAGE) as usize;
+        let ports = &self.space(space).ports;
         let mut looked = 0;
-        while port < end {
-            let byte = ports[port / 8] | ((1u16 << (port % 8)) - 1) as u8;
-            looked += 1;
-            if byte == 0xff {
-                port = (port / 8 + 1) * 8;
-                continue;
+        while port < end && !ports.is_empty() {
+            // Eight bytes at once where all of them are forbidden.
+            let chunk = ports.get(port / 8..port / 8 + 8);
+            if port.is_multiple_of(8) && chunk.is_some_and(|chunk| *chunk == [0xff; 8]) {
+                port += 64;
+            } else if ports[port / 8] >> (port % 8) & 1 != 0 {
+                port += 1;
+            } else {
+                break;
             }
-            port = port / 8 * 8 + byte.trailing_ones() as usize;
-            break;
+            looked += 1;
         }
-        self.budget -= looked / 64;
-        if port >= end {
+        self.budget -= 1 + looked / 8;
+        if port >= end || self.space(space).ports.is_empty() {
             return Search::End;
         }
-        let page = PORTS_PAGE + port as u64;
-        self.look(space, page).map_or(Search::End, Search::Found)
+        self.look(space, PORTS_PAGE + port as u64)
+            .map_or(Search::End, Search::Found)
     }
 
     /// The mapping that an entry of a space's own belongs to.
@@ -474,8 +481,13 @@ impl<'a, H: Hardware> Work<'a, H> {
     pub fn set_ports(&mut self, space: u16, page: u64, count: u64, allowed: bool) {
         self.touch(space);
         let first = (page - PORTS_PAGE) as usize;
+        let end = first + count as usize;
         let ports = &mut self.space(space).ports;
-        for port in first..first + count as usize {
+        if (first | end).is_multiple_of(8) {
+            ports[first / 8..end / 8].fill(if allowed { 0 } else { 0xff });
+            return;
+        }
+        for port in first..end {
             if allowed {
                 ports[port / 8] &= !(1 << (port % 8));
             } else {
