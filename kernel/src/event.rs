@@ -33,7 +33,7 @@ pub extern "C" fn identity_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5:
     general_call(a0, a1, a2, a3, a4, a5, number)
 }
 
-/// The call that sleeps, suspends, or yields: that last the kernel does by itself.
+/// The calls that sleep, suspend, or yield: that last the kernel does by itself.
 pub extern "C" fn sleep_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
     if a0 | a1 == 0
         && let Some(system) = SYSTEM.enter_at_once()

@@ -7,7 +7,7 @@ use crate::{Hardware, Kernel, ipc::WAITS, scheduler::NONE, thread::State};
 
 impl<H: Hardware> Kernel<H> {
     pub(super) fn check_all(&mut self) -> Result<(u64, u64), Error> {
-        if let Err(what) = self.check_messages() {
+        if let Err(what) = self.check_messages().and_then(|()| self.mapping_check()) {
             self.hardware.log(format_args!("the kernel is inconsistent: {what}"));
             self.hardware.stop(abi::host::EXIT_PANIC);
         }

@@ -1,6 +1,8 @@
 //! What the µ-kernel's operations take, as rows for the host tool: `row=NAME ticks=MEDIAN min=… n=… ns=…`,
 //! all for one operation, warm. Under an emulator that counts instructions a tick is an instruction.
 
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 use abi::{
     Rights,
     address::{PAGE, SLOT},
@@ -15,6 +17,7 @@ use nucleus::{
 };
 
 use crate::{
+    arch::{read_port, write_port},
     case::{Failure, Outcome, Setting},
     messages::start,
     world::{World, memory},
@@ -84,7 +87,8 @@ const ROWS: &[Row] = &[
     ("map-page", map_page),
     ("link-2m", link_slot),
     ("flush-page", flush_page),
-    ("yield-switch", yield_switch),
+    ("interrupt-to-thread", interrupt_to_thread),
+    ("nucleus-yield-switch", yield_switch),
     ("space-create-delete", space_create_delete),
     ("nucleus-thread-create-delete", thread_create_delete),
     ("rpc-touch-2", |setting| rpc_touch(setting, 2)),
@@ -323,6 +327,49 @@ fn yield_switch(setting: &Setting) -> Outcome<Samples> {
         batch: samples.batch * 2,
         ..samples
     })
+}
+
+/// The registers of the serial port, in loop-back mode: a byte that is sent comes back with an interrupt.
+const PORT: u16 = 0x3f8;
+/// Its line.
+const LINE: u64 = 4;
+/// When the interrupt was raised.
+static RAISED: AtomicU64 = AtomicU64::new(0);
+
+nucleus::thread_entry!(raiser_entry, raiser);
+/// Sends a byte, over and over. It is less urgent than whoever waits for the interrupt.
+fn raiser(_: u64) {
+    loop {
+        RAISED.store(call::ticks(), Relaxed);
+        write_port(PORT, 0);
+        // Where the interrupt takes a moment to come.
+        core::hint::spin_loop();
+    }
+}
+
+/// From the instruction that raises an interrupt to the first one of the thread that waits for it.
+fn interrupt_to_thread(_: &Setting) -> Outcome<Samples> {
+    let (me, _) = call::thread_self()?;
+    write_port(PORT + 1, 0x01);
+    write_port(PORT + 2, 0x07);
+    write_port(PORT + 4, 0x1b);
+    call::interrupt_bind(LINE, me)?;
+    let raiser = start(raiser_entry(), 0, 2)?;
+    let mut samples = Samples::new(1);
+    for round in 0..SAMPLES + 2 {
+        message::receive_from(LINE + 1)?;
+        let now = call::ticks();
+        if round >= 2 {
+            samples.add(now - RAISED.load(Relaxed));
+        }
+        while read_port(PORT + 5) & 1 != 0 {
+            read_port(PORT);
+        }
+    }
+    call::thread_delete(raiser)?;
+    call::interrupt_bind(LINE, 0)?;
+    write_port(PORT + 1, 0);
+    Ok(samples)
 }
 
 fn space_create_delete(_: &Setting) -> Outcome<Samples> {

@@ -186,10 +186,7 @@ fn stale(_: &Setting) -> Outcome {
     ensure_error!(message::receive_from(first), NoSuchThread);
     ensure_error!(call::thread_delete(first), NoSuchThread);
     let second = start(echo_entry(), 0, 3)?;
-    ensure!(
-        second != first,
-        "{first:#x}, then {second:#x}"
-    );
+    ensure!(second != first, "{first:#x}, then {second:#x}");
     ensure_error!(message::call(first, 0, [0; 4]), NoSuchThread);
     call::thread_delete(second)?;
     Ok(())

@@ -11,10 +11,10 @@ mod tables;
 
 use crate::arguments::misused;
 use crate::display::{self, Job};
-use crate::machine::{self, Clock, Machine};
+use crate::machine::{self, Clock, End, Machine};
 use crate::place::{self, Scratch};
 use crate::script::{self, Patience, Source, Verdict};
-use crate::{build, image};
+use crate::{bare, build, image};
 use anyhow::{Context, Result, bail};
 use rows::{Measured, System};
 use serde_json::json;
@@ -137,9 +137,25 @@ fn gondwana() -> Result<Vec<Measured>> {
         image::create(&disk, image::DEFAULT_SIZE, Some(&built.programs))?;
         let mut machine = Machine::new(built.kernel.clone(), disk);
         machine.clock = clock;
-        outputs.push(measure_here(&machine)?);
+        outputs.push(measure_here(&machine)? + &measure_bare(&built.kernel, clock)?);
     }
     Ok(rows::merge(System::Gondwana, &outputs[0], &outputs[1]))
+}
+
+/// The rows of the bare µ-kernel: its suite's, from the kernel's log.
+fn measure_bare(kernel: &Path, clock: Clock) -> Result<String> {
+    let mut job = Job::begin("measuring the bare µ-kernel");
+    let scratch = Scratch::make()?;
+    let program = build::root_program("nucleus-suite")?;
+    let mut machine = bare::machine(kernel, &program, &scratch)?;
+    machine.clock = clock;
+    machine.words.push("bench".into());
+    let (end, output) = bare::run(&machine, &scratch, TOTAL, &mut job)?;
+    job.clear();
+    match end {
+        End::Success => Ok(output),
+        end => bail!("the suite of the bare µ-kernel ended with {end:?}; the kernel's log:\n{output}"),
+    }
 }
 
 fn measure_here(machine: &Machine) -> Result<String> {

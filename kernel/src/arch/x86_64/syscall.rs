@@ -55,6 +55,7 @@ static WAYS: [unsafe extern "C" fn(); NUMBERS] = {
     ways[Call::PdxCall as usize] = portal::call;
     ways[Call::PdxReturn as usize] = portal::ret;
     ways[Call::ThreadSleep as usize] = sleep;
+    ways[nucleus::Call::Yield as usize] = sleep;
     ways[nucleus::Call::Ipc as usize] = message::ipc;
     ways
 };
@@ -106,7 +107,7 @@ way!(
     crate::event::identity_call
 );
 way!(
-    /// The way of `ThreadSleep`, which may be a yield.
+    /// The way of `ThreadSleep`, which may be a yield, and of `Yield`, which is one.
     sleep,
     crate::event::sleep_call
 );
