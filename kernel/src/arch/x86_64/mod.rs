@@ -11,6 +11,7 @@ pub mod boot;
 pub mod clock;
 pub mod direct;
 pub mod interrupts;
+pub mod message;
 pub mod outside;
 pub mod paging;
 pub mod portal;
