@@ -5,6 +5,7 @@
 //!   which serve one slot everywhere.
 //! * [`thread`]: registers, portal frames and states; [`wait`]: what parked threads wait for;
 //!   [`scheduler`]: who runs next; [`portal`]: remembered ways into protected procedures.
+//! * [`trace`]: the last events; [`debugger`]: what the kernel tells of itself to whoever debugs it.
 //! * [`event`]: what happens to a thread and what becomes of it.
 //! * [`smp`]: how several processors take turns and ask things of one another.
 //! * [`machine`]: the contract with the server above; [`hardware`]: the contract with what is below.
@@ -24,6 +25,7 @@ pub mod hardware;
 pub mod machine;
 mod nucleus;
 
+pub mod debugger;
 mod delegate;
 pub mod event;
 pub mod frames;
@@ -34,6 +36,7 @@ pub mod scheduler;
 pub mod smp;
 pub mod space;
 pub mod thread;
+pub mod trace;
 pub mod wait;
 
 pub use frames::Frame;

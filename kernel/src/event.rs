@@ -9,16 +9,19 @@ use abi::{
     layout::{EXCEPTION_ARITHMETIC, EXCEPTION_ILLEGAL},
 };
 use kcore::{
+    ThreadId,
     smp::HandedOver,
     thread::{Context, Operation, Resumed},
+    trace::Kind,
 };
 use sasos::{Access, Event, Outcome};
 
 use crate::{
     arch::{self, Results},
-    log,
     mem::lock::Guard,
+    panic,
     system::{SYSTEM, System},
+    trace,
 };
 
 /// The call that only tells who calls, where the server answers that without looking.
@@ -88,6 +91,7 @@ pub extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: 
         leave_from(system)
     };
     (thread.context.rip, thread.context.rsp) = arch::caller();
+    trace::record(Kind::Call, thread.id, number);
     let event = Event::Call {
         thread: thread.id,
         number,
@@ -178,6 +182,12 @@ extern "C" fn general_trap(context: *const Context, vector: u64) -> *const Conte
         SYSTEM.enter()
     });
     if vector >= 32 {
+        let thread = system
+            .platform
+            .kernel
+            .current_thread()
+            .map_or(ThreadId(0), |thread| thread.id);
+        trace::interrupt(thread, vector);
         if let Some(interrupt) = arch::accept(vector) {
             system.interrupt(interrupt);
         }
@@ -225,11 +235,15 @@ impl System {
         let thread = &mut self.platform.kernel.threads.table[index as usize];
         let (id, error) = (thread.id, thread.context.error);
         let event = match vector {
-            VECTOR_PAGE_FAULT => Event::Fault {
-                thread: id,
-                address: arch::fault_address(),
-                access: access_of(error),
-            },
+            VECTOR_PAGE_FAULT => {
+                let address = arch::fault_address();
+                trace::record(Kind::Fault, id, address);
+                Event::Fault {
+                    thread: id,
+                    address,
+                    access: access_of(error),
+                }
+            }
             7 => {
                 let here = self.platform.kernel.here();
                 let thread = &mut self.platform.kernel.threads.table[index as usize];
@@ -238,14 +252,17 @@ impl System {
                 thread.vector_on = here;
                 return Outcome::Resume;
             }
-            _ => Event::Exception {
-                thread: id,
-                kind: match vector {
-                    0 | 4 | 16 | 19 => EXCEPTION_ARITHMETIC,
-                    _ => EXCEPTION_ILLEGAL,
-                },
-                address: 0,
-            },
+            _ => {
+                trace::record(Kind::Exception, id, vector);
+                Event::Exception {
+                    thread: id,
+                    kind: match vector {
+                        0 | 4 | 16 | 19 => EXCEPTION_ARITHMETIC,
+                        _ => EXCEPTION_ILLEGAL,
+                    },
+                    address: 0,
+                }
+            }
         };
         let outcome = self.supervisor.handle(&mut self.platform, event);
         if vector == VECTOR_PAGE_FAULT && outcome == Outcome::Resume && self.platform.kernel.stays() {
@@ -258,32 +275,41 @@ impl System {
 
 /// An exception or interrupt of the kernel: interrupts while it is idle, nothing else.
 pub extern "C" fn trap_in_kernel(context: &Context) {
-    assert!(
-        context.vector >= 32,
-        "exception {} in the kernel at {:#x}, error {:#x}, address {:#x}, stack {:#x}",
-        context.vector,
-        context.rip,
-        context.error,
-        arch::fault_address(),
-        context.rsp
-    );
+    if context.vector < 32 {
+        fatal(context);
+    }
     if context.vector == u64::from(arch::VECTOR_ATTENTION) {
         // It was idle and looks for a thread as soon as this is done.
         arch::attend();
         return;
     }
+    trace::interrupt(ThreadId(0), context.vector);
     let mut system = SYSTEM.enter();
     if let Some(interrupt) = arch::accept(context.vector) {
         system.interrupt(interrupt);
     }
 }
 
-/// A double fault or machine check: the frame that the processor pushed (a double fault's begins with its error
-/// code, which is zero).
-pub extern "C" fn fatal(frame: &[u64; 5]) -> ! {
-    arch::halt_others();
-    log!("panic: double fault or machine check; on its stack: {frame:#x?}");
-    arch::exit(abi::host::EXIT_PANIC)
+/// An exception that the kernel does not survive: one of its own, a double fault, a machine check. A double fault is
+/// mostly a kernel stack that ran over its end.
+pub extern "C" fn fatal(context: &Context) -> ! {
+    let what = match context.vector {
+        0 => "division by zero",
+        6 => "invalid instruction",
+        8 => "double fault",
+        13 => "general protection fault",
+        14 => "page fault",
+        18 => "machine check",
+        _ => "exception",
+    };
+    let (vector, rip, error) = (context.vector, context.rip, context.error);
+    let address = arch::fault_address();
+    panic::end(
+        format_args!(
+            "{what} (vector {vector}) in the kernel at {rip:#x}, error {error:#x}, fault address {address:#x}"
+        ),
+        context,
+    )
 }
 
 /// Goes on with whoever is to run, or waits for an interrupt until somebody is.

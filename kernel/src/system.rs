@@ -11,6 +11,7 @@ use store::world::{Disk, DiskError, Frame, Pages, QueueFull, Random, Request};
 
 use crate::{
     arch::{self, Interrupt, Vectors},
+    debugger::Debugger,
     disk::VirtioDisk,
     log,
     mem::lock::{Lock, Shared},
@@ -74,6 +75,8 @@ impl Random for Platform {
 
 /// How often the server looks at its checkpoint clock, in nanoseconds.
 const POLL_NS: u64 = 100_000_000;
+/// The same while a checkpoint has work left that waits for nothing.
+const PIECE_NS: u64 = 50_000;
 /// Zeroed frames to keep ready.
 const ZEROED_GOAL: u32 = 256;
 
@@ -85,7 +88,10 @@ pub struct System {
     pub supervisor: Supervisor,
     /// States of the vector unit.
     pub vectors: Vectors,
+    debugger: Debugger,
     next_poll_ns: u64,
+    /// Whether a long call has just done a piece: interrupts have their turn before the next one.
+    unfinished: bool,
 }
 
 /// The one system.
@@ -104,7 +110,9 @@ impl System {
             platform,
             supervisor,
             vectors,
+            debugger: Debugger::new(),
             next_poll_ns: 0,
+            unfinished: false,
         }
     }
 
@@ -145,6 +153,13 @@ impl System {
                 }
                 self.platform.kernel.park(key, deadline, operation);
             }
+            Outcome::Again => {
+                let context = self.context();
+                let (rip, rsp) = (context.rip, context.rsp);
+                context.reset(rip, rsp);
+                self.platform.kernel.again(operation);
+                self.unfinished = true;
+            }
             Outcome::Resume | Outcome::Gone => {}
         }
     }
@@ -167,6 +182,7 @@ impl System {
                 }
                 self.poll();
             }
+            Interrupt::Debugger => self.debugger.attend(&self.platform.kernel),
             Interrupt::Terminal => {
                 let news = self.platform.kernel.hardware.terminal.interrupt();
                 if news.interrupted && self.supervisor.handle(&mut self.platform, Event::Interrupt) == Outcome::Gone {
@@ -197,20 +213,24 @@ impl System {
     /// Looks at the server's clock, and sees to it that somebody does again.
     pub fn poll_when_due(&mut self) {
         let now = self.platform.now_ns();
-        if now >= self.next_poll_ns {
+        if now >= self.next_poll_ns || self.supervisor.is_unfinished() {
             self.next_poll_ns = now + POLL_NS;
             self.poll();
         }
         kcore::Hardware::set_timer(&mut self.platform.kernel.hardware, self.next_poll_ns);
     }
 
-    /// The registers to go on with, everything set for them; `None` if no thread can run.
+    /// The registers to go on with, everything set for them; `None` if no thread can run, or interrupts are to be
+    /// looked for first.
     pub fn next(&mut self) -> Option<*const Context> {
         loop {
             if let Some(value) = self.platform.kernel.hardware.stop {
                 log!("stop: {value:#x}");
                 arch::halt_others();
                 arch::exit(value);
+            }
+            if self.unfinished {
+                return None;
             }
             let index = self.platform.kernel.schedule()?;
             if let Some(context) = self.run(index) {
@@ -250,6 +270,10 @@ impl System {
     /// Sets the processor up for a thread.
     #[inline(always)]
     fn prepare(&mut self, index: u32) -> *const Context {
+        if self.supervisor.is_unfinished() {
+            let soon = self.platform.now_ns() + PIECE_NS;
+            kcore::Hardware::set_timer(&mut self.platform.kernel.hardware, soon);
+        }
         let kernel = &mut self.platform.kernel;
         let here = kernel.here();
         let table = &kernel.threads.table;
@@ -271,8 +295,15 @@ impl System {
         &raw const self.platform.kernel.threads.table[index as usize].context
     }
 
-    /// Uses idle time: keeps zeroed frames ready. Tells whether there is more to do.
+    /// Uses idle time: goes on with a checkpoint, keeps zeroed frames ready. Tells whether there is more to do.
     pub fn idle(&mut self) -> bool {
+        if core::mem::take(&mut self.unfinished) {
+            return true;
+        }
+        if self.supervisor.is_unfinished() {
+            self.poll();
+            return true;
+        }
         let kernel = &mut self.platform.kernel;
         let busy = (0..8).all(|_| kernel.frames.prepare_one(&mut kernel.hardware, ZEROED_GOAL));
         if !busy {

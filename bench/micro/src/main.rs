@@ -9,6 +9,7 @@
 
 extern crate alloc;
 
+mod latency;
 mod measure;
 
 mod rows;

@@ -12,6 +12,7 @@ use crate::{
     scheduler::NONE,
     smp::Request,
     thread::{Context, PortalFrame, Resumed, State},
+    trace::Kind,
     wait::Key,
 };
 
@@ -154,6 +155,7 @@ impl<H: Hardware> Machine for Kernel<H> {
 
     fn thread_destroy(&mut self, thread: ThreadId) {
         if let Some(index) = self.threads.find(thread) {
+            self.hardware.trace(Kind::End, thread, 0);
             self.detach(index);
             self.threads.remove(index);
         }

@@ -75,7 +75,7 @@ impl<H: Hardware> Kernel<H> {
     }
 
     /// A processor's part.
-    fn part(&self, number: u32) -> &Processor {
+    pub(super) fn part(&self, number: u32) -> &Processor {
         if number == self.processor.number {
             return &self.processor;
         }

@@ -6,6 +6,8 @@ use core::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
+use abi::host::DEBUGGER_LINE;
+
 use super::{clock, direct::DIRECT_MAP, ports::write8, processor};
 
 /// Interrupts that the kernel knows.
@@ -19,6 +21,8 @@ pub enum Interrupt {
     Control,
     /// The disk.
     Disk,
+    /// The debugger's line.
+    Debugger,
 }
 
 const VECTOR_TIMER: u8 = 32;
@@ -27,6 +31,9 @@ const VECTOR_CONTROL: u8 = 34;
 const VECTOR_DISK: u8 = 35;
 /// Another processor wants something.
 pub const VECTOR_ATTENTION: u8 = 36;
+const VECTOR_DEBUGGER: u8 = 47;
+/// The vector of the debugger's line.
+pub const DEBUGGER_VECTOR: u64 = VECTOR_DEBUGGER as u64;
 const VECTOR_SPURIOUS: u32 = 255;
 
 const LOCAL: u64 = 0xfee0_0000;
@@ -118,7 +125,11 @@ pub fn initialise() {
 /// Lets the serial ports interrupt.
 pub fn enable_serial() {
     let processor = local_read(LOCAL_ID) & 0xff00_0000;
-    for (line, vector) in [(4, VECTOR_TERMINAL), (3, VECTOR_CONTROL)] {
+    for (line, vector) in [
+        (4, VECTOR_TERMINAL),
+        (3, VECTOR_CONTROL),
+        (DEBUGGER_LINE, VECTOR_DEBUGGER),
+    ] {
         line_write(0x10 + 2 * line + 1, processor);
         line_write(0x10 + 2 * line, u32::from(vector));
     }
@@ -156,6 +167,7 @@ pub fn accept(vector: u64) -> Option<Interrupt> {
         VECTOR_TERMINAL => Some(Interrupt::Terminal),
         VECTOR_CONTROL => Some(Interrupt::Control),
         VECTOR_DISK => Some(Interrupt::Disk),
+        VECTOR_DEBUGGER => Some(Interrupt::Debugger),
         _ => None,
     }
 }
