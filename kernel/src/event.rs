@@ -5,7 +5,7 @@
 //! [`leave`], which takes whoever is to run next. Nothing ever waits on the kernel stack.
 
 use abi::{
-    Error,
+    Call, Error,
     layout::{EXCEPTION_ARITHMETIC, EXCEPTION_ILLEGAL},
 };
 use kcore::{
@@ -80,6 +80,13 @@ pub extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: 
     };
     if let Supervisor::Outside(_) = system.supervisor {
         return outside::call(system, arguments, number);
+    }
+    // With several processors the fast paths are left whenever another one was inside last.
+    if system.platform.kernel.has_others()
+        && let Some(context) = system.cross(number, arguments)
+    {
+        drop(system);
+        arch::resume(context)
     }
     let System {
         platform, supervisor, ..
@@ -256,6 +263,30 @@ extern "C" fn general_trap(context: *const Context, vector: u64) -> *const Conte
 }
 
 impl System {
+    /// A protected call, or the return from one, over a remembered way. Gives the registers to go on with.
+    #[inline(never)]
+    fn cross(&mut self, number: u64, [a0, a1, a2, a3, a4, a5]: [u64; 6]) -> Option<*const Context> {
+        let kernel = &mut self.platform.kernel;
+        let is_call = number == Call::PdxCall as u64;
+        let to = if is_call {
+            let (rip, rsp) = arch::caller();
+            kernel.portal_call(a0, a2, rip, rsp)?
+        } else if number == Call::PdxReturn as u64 {
+            kernel.portal_return()?
+        } else {
+            return None;
+        };
+        arch::load(to.load);
+        let context = &mut kernel.current_thread()?.context;
+        context.reset(to.rip, to.rsp);
+        if is_call {
+            context.set_arguments([a1, a3, a4, a5]);
+        } else {
+            context.set_results(0, a0, a1);
+        }
+        Some(context)
+    }
+
     /// An exception of the running thread. Answers to go on ([`Outcome::Resume`]) if nothing else has changed.
     #[inline(always)]
     fn exception(&mut self, vector: u64) -> Outcome {

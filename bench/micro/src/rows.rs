@@ -134,7 +134,7 @@ fn apd_lookup(name: &'static str) -> Result<Samples> {
     })
 }
 
-pdx_entry!(nothing_entry, nothing);
+pdx_entry!(pub nothing_entry, nothing);
 
 fn nothing(w0: u64, _: u64, _: u64, _: u64) -> (u64, u64) {
     (w0, 0)

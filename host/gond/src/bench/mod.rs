@@ -27,6 +27,9 @@ use std::time::Duration;
 /// What the programs may take in all.
 const TOTAL: Duration = Duration::from_mins(15);
 
+/// Processors of the machine on which threads work together.
+const SCALE_PROCESSORS: u32 = 4;
+
 struct Options {
     json: bool,
     after: After,
@@ -141,11 +144,21 @@ fn gondwana(system: System) -> Result<Vec<Measured>> {
         if let Some(server) = &server {
             machine = machine.with_server(server.clone());
         }
-        let mut output = measure_here(&machine)?;
+        let mut output = measure_here(&machine, &["micro", "oo1 bench"])?;
         if server.is_none() {
             output += &measure_bare(&built.kernel, clock)?;
         }
         outputs.push(output);
+    }
+    if server.is_none() {
+        // What threads get done together takes processors, and with them only times.
+        let scratch = Scratch::make()?;
+        let disk = scratch.file("bench.img");
+        image::create(&disk, image::DEFAULT_SIZE, Some(&built.programs))?;
+        let mut machine = Machine::new(built.kernel, disk);
+        machine.processors = SCALE_PROCESSORS;
+        let together = measure_here(&machine, &["micro --scale"])?;
+        outputs[1].push_str(&together);
     }
     Ok(rows::merge(system, &outputs[0], &outputs[1]))
 }
@@ -166,10 +179,11 @@ fn measure_bare(kernel: &Path, clock: Clock) -> Result<String> {
     }
 }
 
-fn measure_here(machine: &Machine) -> Result<String> {
-    let what = match machine.clock {
-        Clock::Instructions => "counting instructions in Gondwana",
-        Clock::Time => "taking times in Gondwana",
+fn measure_here(machine: &Machine, lines: &[&str]) -> Result<String> {
+    let what = match (machine.clock, machine.processors) {
+        (Clock::Instructions, _) => "counting instructions in Gondwana",
+        (Clock::Time, 1) => "taking times in Gondwana",
+        (Clock::Time, _) => "taking times in Gondwana on several processors",
     };
     let mut output = Progress {
         job: Job::begin(what),
@@ -179,8 +193,8 @@ fn measure_here(machine: &Machine) -> Result<String> {
         total: Some(TOTAL),
         ..Patience::seconds(300)
     };
-    let lines = ["micro", "oo1 bench"];
-    let played = script::play(machine, Source::lines(lines), &mut output, patience)?;
+    let lines = Source::lines(lines.iter().copied());
+    let played = script::play(machine, lines, &mut output, patience)?;
     output.job.clear();
     let text = String::from_utf8_lossy(&output.bytes).into_owned();
     match played.verdict {

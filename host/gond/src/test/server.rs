@@ -22,7 +22,7 @@ const BROKEN: [(&str, &[u8], &str); 2] = [
 pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     let server = build::server()?;
     let machine = bench.fresh_machine("server.img")?.with_server(server.clone());
-    guest::suite_on(bench, &machine)?;
+    guest::suite_on(bench, &machine, "suite --calls 50000")?;
 
     let program = std::fs::read(&server).with_context(|| format!("cannot read {}", server.display()))?;
     for (what, code, exception) in BROKEN {
