@@ -151,6 +151,8 @@ impl System {
                 context.set_results(error, value, value2);
             }
             Outcome::Block(key, deadline) => {
+                // It may wait for what it has begun.
+                self.poll_soon();
                 if operation.is_some() {
                     let context = self.context();
                     let (rip, rsp) = (context.rip, context.rsp);
@@ -222,6 +224,15 @@ impl System {
 
     fn poll(&mut self) {
         self.supervisor.handle(&mut self.platform, Event::Poll);
+        self.poll_soon();
+    }
+
+    /// Sees to it that what is left for the server to do is done soon, busy as the processor may be.
+    fn poll_soon(&mut self) {
+        if self.supervisor.is_unfinished() {
+            let soon = self.platform.now_ns() + PIECE_NS;
+            kcore::Hardware::set_timer(&mut self.platform.kernel.hardware, soon);
+        }
     }
 
     /// Looks at the server's clock, and sees to it that somebody does again.
@@ -288,10 +299,6 @@ impl System {
     /// Sets the processor up for a thread.
     #[inline(always)]
     fn prepare(&mut self, index: u32) -> *const Context {
-        if self.supervisor.is_unfinished() {
-            let soon = self.platform.now_ns() + PIECE_NS;
-            kcore::Hardware::set_timer(&mut self.platform.kernel.hardware, soon);
-        }
         let kernel = &mut self.platform.kernel;
         let here = kernel.here();
         let table = &kernel.threads.table;
