@@ -17,7 +17,7 @@ use abi::{
 use kcore::thread::Context;
 
 use super::{
-    portal,
+    domain, portal,
     processor::{self, KERNEL_STACK, THREAD_END, USER_RIP, USER_RSP},
     syscall,
 };
@@ -65,10 +65,11 @@ unsafe extern "C" fn entry() {
 }
 
 /// Where the first numbers lead.
-static WAYS: [unsafe extern "C" fn(); Call::PdxReturn as usize + 1] = {
-    let mut ways: [unsafe extern "C" fn(); Call::PdxReturn as usize + 1] = [call; _];
+static WAYS: [unsafe extern "C" fn(); Call::DomainCall as usize + 1] = {
+    let mut ways: [unsafe extern "C" fn(); Call::DomainCall as usize + 1] = [call; _];
     ways[Call::PdxCall as usize] = portal_call;
     ways[Call::PdxReturn as usize] = portal_return;
+    ways[Call::DomainCall as usize] = domain_call;
     ways
 };
 
@@ -176,7 +177,7 @@ unsafe extern "C" fn answer() {
     );
 }
 
-/// Defines the way of a protected call or return, which runs on the registers of a thread: the server has none.
+/// Defines the way of a call over a remembered way, which runs on the registers of a thread: the server has none.
 macro_rules! portal_way {
     ($(#[$meta:meta])* $name:ident, $way:path) => {
         $(#[$meta])*
@@ -205,6 +206,11 @@ portal_way!(
     /// The return from one.
     portal_return,
     portal::ret
+);
+portal_way!(
+    /// A call of a kernel domain.
+    domain_call,
+    domain::call
 );
 
 const _: () = assert!(MachineCall::AnswerReturn as u64 == FIRST_MACHINE_CALL);

@@ -13,7 +13,7 @@ use core::arch::naked_asm;
 use abi::Call;
 
 use super::{
-    portal,
+    domain, portal,
     processor::{KERNEL_STACK, USER_RIP, USER_RSP, VALUE2},
 };
 
@@ -25,6 +25,9 @@ pub struct Results {
     /// Value.
     pub value: u64,
 }
+
+/// The stub on the kernel page: `syscall`, `ret`.
+pub const SYSTEM_CALL_STUB: [u8; 3] = [0x0f, 0x05, 0xc3];
 
 /// Where `syscall` leads.
 #[unsafe(naked)]
@@ -46,6 +49,7 @@ static WAYS: [unsafe extern "C" fn(); Call::ThreadSleep as usize + 1] = {
     ways[Call::ThreadMyId as usize] = identity;
     ways[Call::PdxCall as usize] = portal::call;
     ways[Call::PdxReturn as usize] = portal::ret;
+    ways[Call::DomainCall as usize] = domain::call;
     ways[Call::ThreadSleep as usize] = sleep;
     ways
 };
@@ -95,6 +99,11 @@ way!(
     /// The null call's.
     identity,
     crate::event::identity_call
+);
+way!(
+    /// The way of a call of a kernel domain that is not remembered.
+    domain_call,
+    crate::domains::call
 );
 way!(
     /// The way of `ThreadSleep`, which may be a yield.

@@ -2,6 +2,7 @@
 //! code of the suite stands here. Name by name:
 //!
 //! * `system_call(number, arguments) -> Answer`: any call, whatever it does to the caller.
+//! * `call_by(stub, number) -> u64`: a call without arguments through a stub of the kernel page.
 //! * `guard()`: from now on the three probes survive a protection fault.
 //! * `peek`, `poke`, `fetch`: one load, store or call at any address; tell whether it was allowed.
 //! * `load`, `store`, `jump`: the same without a safety net.
@@ -23,7 +24,7 @@ pub use x86_64::{
     guarded::{fetch, guard, jump, load, peek, poke, store},
     handlers,
     oddities::ODDITIES,
-    registers, system_call, vectors,
+    call_by, registers, system_call, vectors,
 };
 
 /// Status of a thread that ran `END_CODE`.
