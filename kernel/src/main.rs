@@ -12,6 +12,7 @@ mod arch;
 mod console;
 mod debugger;
 mod disk;
+mod domains;
 mod event;
 mod log;
 mod mem;
@@ -90,6 +91,7 @@ extern "C" fn kernel_start(information: u64) -> ! {
         other => Err(format!("there is no server '{other}'")),
     };
     let supervisor = started.unwrap_or_else(|why| give_up(&why));
+    domains::fill_kernel_page(&supervisor);
     let vectors = Vectors::new(THREADS_MAX);
     let running = arch::start_processors(&information.processors, |id| log!("processor {id} does not start"));
     if information.processors.unused > 0 {

@@ -208,12 +208,7 @@ pub extern "C" fn answer() -> Target {
         return nowhere;
     };
     let kernel = &mut platform.kernel;
-    if !matches!(outside.work, Work::Call(_))
-        || outside.on != kernel.here()
-        || outside.attention
-        || !kernel.stays()
-        || kernel.hardware.stop.is_some()
-    {
+    if !matches!(outside.work, Work::Call(_)) || outside.on != kernel.here() || outside.attention || !kernel.stays() {
         return nowhere;
     }
     let Some(thread) = kernel.current_thread() else {
@@ -244,6 +239,8 @@ pub fn call(mut system: Guard<'_, System>, arguments: [u64; 6], number: u64) -> 
         if number >= MachineCall::FrameZeroed as u64
             && let Some(call) = MachineCall::from_number(number)
         {
+            // The machine stops when the event is answered.
+            outside.attention |= call == MachineCall::Stop;
             return event::results(platform.kernel.machine_call(call, arguments, outside.place));
         }
         return match system.server_call(number, arguments) {

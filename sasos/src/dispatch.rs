@@ -82,6 +82,9 @@ impl Server {
             Call::PdxCall => self.pdx_call(world, caller, arguments),
             Call::PdxReturn => self.pdx_return(world, caller, arguments),
 
+            // Kernel domains are the kernel's own.
+            Call::DomainCall => Outcome::Return(Err(Error::NotAnEntry)),
+
             Call::ObjCreate => self.obj_create(world, caller, arguments).into(),
             Call::ObjDelete => self.upsetting(world, caller, |server, world| {
                 server.obj_delete(world, caller, arguments)

@@ -8,8 +8,9 @@ use core::{
 use rt::{
     Clist, Directory, Object, Result,
     abi::{
-        Rights,
+        Error, Rights,
         address::PAGE,
+        kernel_page::DOMAIN_ECHO,
         layout::{Capability, PRIORITY_DEFAULT},
     },
     arguments, call,
@@ -49,6 +50,11 @@ pub static ROWS: &[Measurement] = &[
         "null-call",
         "a system call that only tells the calling thread",
         null_call,
+    ),
+    row(
+        "kernel-domain-call",
+        "a call into a kernel domain, which adds up its parameters",
+        kernel_domain_call,
     ),
     row(
         "apd-lookup",
@@ -118,6 +124,17 @@ fn null_call(name: &'static str) -> Result<Samples> {
     Samples::new(name, BATCH).take(SAMPLES, || {
         for _ in 0..BATCH {
             call::thread_my_id();
+        }
+        Ok(())
+    })
+}
+
+fn kernel_domain_call(name: &'static str) -> Result<Samples> {
+    const BATCH: u64 = 100;
+    let entry = call::kernel_page::domain(DOMAIN_ECHO).ok_or(Error::NotAnEntry)?;
+    Samples::new(name, BATCH).take(SAMPLES, || {
+        for _ in 0..BATCH {
+            call::domain_call(entry, 1, 2, 3, 4)?;
         }
         Ok(())
     })

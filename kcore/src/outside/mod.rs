@@ -120,7 +120,7 @@ fn checked_context(words: [u64; CONTEXT_WORDS]) -> Option<Context> {
     context.cs = USER_CODE;
     context.ss = USER_DATA;
     context.rflags = context.rflags & FLAGS_KEPT | USER_FLAGS;
-    (context.rip < abi::address::USER_END).then_some(context)
+    abi::kernel_page::is_user_instruction(context.rip).then_some(context)
 }
 
 fn frame_to_words(frame: &PortalFrame) -> [u64; FRAME_WORDS] {

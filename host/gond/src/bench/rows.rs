@@ -58,8 +58,9 @@ pub enum Bound {
 
 /// Rows that have a bound or a peer of another name, in the order in which they are shown: the row, its bound, and
 /// the row of Linux that does the same work.
-pub const KNOWN: [(&str, Option<Bound>, Option<&str>); 25] = [
+pub const KNOWN: [(&str, Option<Bound>, Option<&str>); 26] = [
     ("null-call", Some(Bound::Instructions(70)), Some("null-call")),
+    ("kernel-domain-call", Some(Bound::Instructions(110)), Some("null-call")),
     (OUTSIDE_NULL_CALL, Some(Bound::Instructions(180)), Some("null-call")),
     ("pdx-round-trip", Some(Bound::Instructions(150)), Some("ipc-futex")),
     ("pdx-merge", None, Some("ipc-futex")),
@@ -193,8 +194,8 @@ pub fn keeps_bound(all: &[Measured], row: &str) -> Option<bool> {
     {
         kept &= instructions.saturating_mul(SOCKETS_FACTOR) <= sockets;
     }
-    if row == "null-call"
-        && let (Some(here), Some(there)) = (ours.ns, find(all, System::Linux, row).and_then(|one| one.ns))
+    if ["null-call", "kernel-domain-call"].contains(&row)
+        && let (Some(here), Some(there)) = (ours.ns, find(all, System::Linux, "null-call").and_then(|one| one.ns))
     {
         kept &= here.saturating_mul(2) <= there;
     }

@@ -17,7 +17,7 @@ use abi::{
 use kcore::thread::Context;
 
 use super::{
-    portal,
+    domain, portal,
     processor::{self, KERNEL_STACK, THREAD_END, USER_RIP, USER_RSP},
     syscall,
 };
@@ -47,12 +47,36 @@ pub fn set_server(entry: u64, stack: u64) {
 unsafe extern "C" fn entry() {
     naked_asm!(
         "swapgs",
+        "cmp rax, {COUNT}",
+        "jae 2f",
+        "jmp qword ptr [rax * 8 + {ways}]",
+        "2:",
         "cmp rax, {FIRST_MACHINE_CALL}",
-        "jae 7f",
-        "lea r14, [rax - {PDX_CALL}]",
-        "cmp r14, 1",
-        "jbe 3f",
-        // A call for the server: the arguments wait in registers that C keeps (the caller has saved his).
+        "je {answer}",
+        "jb {call}",
+        "jmp {general}",
+        COUNT = const WAYS.len(),
+        FIRST_MACHINE_CALL = const FIRST_MACHINE_CALL,
+        ways = sym WAYS,
+        call = sym call,
+        answer = sym answer,
+        general = sym syscall::general,
+    );
+}
+
+/// Where the first numbers lead.
+static WAYS: [unsafe extern "C" fn(); Call::DomainCall as usize + 1] = {
+    let mut ways: [unsafe extern "C" fn(); Call::DomainCall as usize + 1] = [call; _];
+    ways[Call::PdxCall as usize] = portal_call;
+    ways[Call::PdxReturn as usize] = portal_return;
+    ways[Call::DomainCall as usize] = domain_call;
+    ways
+};
+
+/// A call for the server. The arguments wait in registers that C keeps (the caller has saved his).
+#[unsafe(naked)]
+unsafe extern "C" fn call() {
+    naked_asm!(
         "mov gs:[{USER_RSP}], rsp",
         "mov rsp, gs:[{KERNEL_STACK}]",
         "mov gs:[{USER_RIP}], rcx",
@@ -93,18 +117,21 @@ unsafe extern "C" fn entry() {
         "mov rcx, gs:[{USER_RIP}]",
         "mov rsp, gs:[{USER_RSP}]",
         "jmp {general}",
-        // Protected calls and returns, which run on the registers of a thread: the server makes none.
-        "3:",
-        "mov r15, gs:[{THREAD_END}]",
-        "cmp r15, [rip + {CONTEXT_END}]",
-        "mov r15d, 0",
-        "je {general}",
-        "test r14, r14",
-        "jz {portal_call}",
-        "jmp {portal_return}",
-        // The server's answer to a call: error in rdi, values in rsi and rdx.
-        "7:",
-        "jne {general}",
+        USER_RSP = const USER_RSP,
+        KERNEL_STACK = const KERNEL_STACK,
+        USER_RIP = const USER_RIP,
+        FLAGS = const kcore::thread::USER_FLAGS,
+        ENTRY = sym ENTRY,
+        STACK = sym STACK,
+        deliver = sym crate::outside::deliver,
+        general = sym syscall::general,
+    );
+}
+
+/// The server's answer to a call: error in rdi, values in rsi and rdx.
+#[unsafe(naked)]
+unsafe extern "C" fn answer() {
+    naked_asm!(
         "mov gs:[{USER_RSP}], rsp",
         "mov rsp, gs:[{KERNEL_STACK}]",
         "mov gs:[{USER_RIP}], rcx",
@@ -143,23 +170,50 @@ unsafe extern "C" fn entry() {
         USER_RSP = const USER_RSP,
         KERNEL_STACK = const KERNEL_STACK,
         USER_RIP = const USER_RIP,
-        THREAD_END = const THREAD_END,
         FLAGS = const kcore::thread::USER_FLAGS,
-        PDX_CALL = const Call::PdxCall as u64,
         FIRST_MACHINE_CALL = const FIRST_MACHINE_CALL,
-        ENTRY = sym ENTRY,
-        STACK = sym STACK,
-        CONTEXT_END = sym CONTEXT_END,
-        deliver = sym crate::outside::deliver,
         answer = sym crate::outside::answer,
         general = sym syscall::general,
-        portal_call = sym portal::call,
-        portal_return = sym portal::ret,
     );
 }
 
+/// Defines the way of a call over a remembered way, which runs on the registers of a thread: the server has none.
+macro_rules! portal_way {
+    ($(#[$meta:meta])* $name:ident, $way:path) => {
+        $(#[$meta])*
+        #[unsafe(naked)]
+        unsafe extern "C" fn $name() {
+            naked_asm!(
+                "mov r15, gs:[{THREAD_END}]",
+                "cmp r15, [rip + {CONTEXT_END}]",
+                "jne {way}",
+                "jmp {general}",
+                THREAD_END = const THREAD_END,
+                CONTEXT_END = sym CONTEXT_END,
+                way = sym $way,
+                general = sym syscall::general,
+            );
+        }
+    };
+}
+
+portal_way!(
+    /// A protected call.
+    portal_call,
+    portal::call
+);
+portal_way!(
+    /// The return from one.
+    portal_return,
+    portal::ret
+);
+portal_way!(
+    /// A call of a kernel domain.
+    domain_call,
+    domain::call
+);
+
 const _: () = assert!(MachineCall::AnswerReturn as u64 == FIRST_MACHINE_CALL);
-const _: () = assert!(Call::PdxReturn as u64 == Call::PdxCall as u64 + 1);
 
 /// A call that goes to the server at once.
 #[repr(C)]
