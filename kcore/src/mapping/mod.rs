@@ -245,7 +245,8 @@ impl<H: Hardware> Kernel<H> {
     }
 
     /// Takes `rights` from every space that has pages of `what` from `space`, directly or not; R
-    /// takes the pages. `own` takes them from `space` itself too. Links of slots that are wholly
+    /// takes the pages. What comes into pages that a flush of several calls has passed stays.
+    /// `own` takes them from `space` itself too. Links of slots that are wholly
     /// within `what` are taken or restricted like pages.
     ///
     /// # Errors
