@@ -4,7 +4,8 @@
 //! and r9. It comes back with the error in rax (0 is success), the value in rdx, a second value in
 //! rsi. **Every other register is clobbered** (register rule, DESIGN §3); the stubs declare that.
 //! The manual (`docs/spec/abi.md`) and the C header are made from this table, and a golden file
-//! shows each change of it as a diff.
+//! shows each change of it as a diff. The calls of the bare µ-kernel are a table of the same make
+//! ([`crate::nucleus`]).
 
 #![allow(
     clippy::doc_markdown,
@@ -32,22 +33,23 @@ pub struct CallInfo {
     pub text: &'static str,
 }
 
-macro_rules! syscalls {
-    ($($number:literal $name:ident $rust:ident ($($argument:ident),*) -> $value:literal, $value2:literal; $needs:literal; $text:literal;)*) => {
-        /// A system call.
+/// Defines the calls of one table: an enum of numbers, and `TABLE`.
+macro_rules! calls {
+    ($(#[$meta:meta])* $enum:ident; $($number:literal $name:ident $rust:ident ($($argument:ident),*) -> $value:literal, $value2:literal; $needs:literal; $text:literal;)*) => {
+        $(#[$meta])*
         #[derive(Copy, Clone, PartialEq, Eq, Debug, Hash)]
         #[repr(u64)]
-        pub enum Call { $(#[doc = $text] $name = $number,)* }
+        pub enum $enum { $(#[doc = $text] $name = $number,)* }
 
-        impl Call {
+        impl $enum {
             /// The call with this number.
             pub const fn from_number(number: u64) -> Option<Self> {
-                match number { $($number => Some(Call::$name),)* _ => None }
+                match number { $($number => Some(Self::$name),)* _ => None }
             }
         }
 
-        /// All calls, by number.
-        pub const TABLE: &[CallInfo] = &[$(CallInfo {
+        /// All calls of this table, by number.
+        pub const TABLE: &[$crate::call::CallInfo] = &[$($crate::call::CallInfo {
             number: $number,
             name: stringify!($name),
             rust_name: stringify!($rust),
@@ -59,8 +61,11 @@ macro_rules! syscalls {
         },)*];
     };
 }
+pub(crate) use calls;
 
-syscalls! {
+calls! {
+    /// A system call.
+    Call;
     0 ThreadMyId thread_my_id() -> "thread", ""; "-";
         "The calling thread.";
     1 PdxCall pdx_call(entry, parameter0, pd, parameter1, parameter2, parameter3) -> "result", "result2"; "P";
@@ -86,7 +91,7 @@ syscalls! {
         "Makes an object with the content and page limits of the source, copy-on-write, and extra zero-filled bytes behind it; otherwise as ObjCreate.";
 
     24 PageCopy page_copy(from, to, pages) -> "", ""; "R, W";
-        "Copies pages, copy-on-write. The ranges are page-aligned, disjoint and each inside one object.";
+        "Copies pages, copy-on-write. The ranges are page-aligned, disjoint and each inside one object. A call that fails has copied nothing, or whole pages from the first one on: rights, account and disk are looked at before.";
     25 PageUnMap page_un_map(page, pages, disposition) -> "", ""; "W";
         "UNMAP_ZERO drops content; UNMAP_REPLACE drops changes since the last checkpoint.";
     26 PageFlush page_flush(page, pages) -> "", ""; "W";
@@ -127,7 +132,7 @@ syscalls! {
         "Leaves the exception handler: RESUME_RETRY, RESUME_AT address or RESUME_END.";
 
     56 SemCreate sem_create(address, value) -> "", ""; "RW";
-        "Makes a semaphore named by the address.";
+        "Makes a semaphore named by the address. A task may have made 1,024 that still are; another one is LimitReached.";
     57 SemDelete sem_delete(address) -> "", ""; "RWXD";
         "Deletes it; waiters get Deleted.";
     58 SemWait sem_wait(address, timeout_ns) -> "", ""; "R";

@@ -73,6 +73,9 @@ pub enum Outcome {
     /// Park it until the key is woken or the time (absolute, nanoseconds since boot) has come; then do the event again.
     /// (`Fault` is not done again: the thread just runs into it once more.)
     Block(Key, Option<u64>),
+    /// A piece of a long call is done. Do it again when others had their turn: nothing has to be waited for. A message
+    /// finds its words in the registers as they are.
+    Again,
     /// The thread's context was set; let it run (a fault was resolved, a portal was entered or left, a handler was called).
     Resume,
     /// The thread is gone, suspended, or ended. Choose another one.
@@ -89,6 +92,8 @@ pub enum Stop {
     Fail(Error),
     /// Something must be waited for; do the call again then.
     Wait(Key),
+    /// A piece is done, and how far that is was noted; do the call again for the next one.
+    Again,
 }
 
 impl From<Error> for Stop {
@@ -103,6 +108,7 @@ impl From<Step<(u64, u64)>> for Outcome {
             Ok(values) => Outcome::Return(Ok(values)),
             Err(Stop::Fail(error)) => Outcome::Return(Err(error)),
             Err(Stop::Wait(key)) => Outcome::Block(key, None),
+            Err(Stop::Again) => Outcome::Again,
         }
     }
 }

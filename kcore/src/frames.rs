@@ -28,9 +28,26 @@ const NONE: u32 = u32::MAX;
 /// A range of frame numbers that is memory: first, one past the last.
 pub type Range = (u32, u32);
 
+/// What a frame is used for, as far as the allocator knows.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Use {
+    /// It is in use, with so many references.
+    Counted(u32),
+    /// It is free.
+    Free,
+    /// It is free and known to be full of zeroes.
+    Zeroed,
+    /// It is free and was never used.
+    Untouched,
+    /// The allocator does not have it.
+    Outside,
+}
+
 /// The allocator of frames.
 pub struct Frames {
     cells: Vec<u32>,
+    /// All that is handed out.
+    ranges: Vec<Range>,
     any: u32,
     zeroed: u32,
     zeroed_count: u32,
@@ -49,6 +66,7 @@ impl Frames {
         untouched.reverse();
         Self {
             cells: vec![0; cells],
+            ranges: ranges.to_vec(),
             any: NONE,
             zeroed: NONE,
             zeroed_count: 0,
@@ -66,6 +84,44 @@ impl Frames {
     /// Frames in all.
     pub fn total(&self) -> u64 {
         self.total
+    }
+
+    /// Whether this is a frame that is handed out, now or ever.
+    pub fn contains(&self, frame: Frame) -> bool {
+        self.ranges.iter().any(|range| (range.0..range.1).contains(&frame.0))
+    }
+
+    /// What is handed out.
+    pub fn ranges(&self) -> &[Range] {
+        &self.ranges
+    }
+
+    /// Free frames that are known to be full of zeroes.
+    pub fn zeroed_ready(&self) -> u32 {
+        self.zeroed_count
+    }
+
+    /// What a frame is used for. Goes through the free lists: for the debugger.
+    pub fn look(&self, frame: Frame) -> Use {
+        let Some(&cell) = self.cells.get(frame.0 as usize) else {
+            return Use::Outside;
+        };
+        if self.untouched.iter().any(|range| (range.0..range.1).contains(&frame.0)) {
+            return Use::Untouched;
+        }
+        let is_in = |head| {
+            let next = |&number: &u32| self.cells.get(number as usize).copied();
+            // Not longer than memory, even if the list is what is broken.
+            core::iter::successors(Some(head), next)
+                .take(self.cells.len())
+                .any(|number| number == frame.0)
+        };
+        match cell {
+            _ if is_in(self.zeroed) => Use::Zeroed,
+            _ if is_in(self.any) => Use::Free,
+            0 => Use::Outside,
+            references => Use::Counted(references),
+        }
     }
 
     fn pop_zeroed(&mut self) -> Option<u32> {
@@ -110,6 +166,12 @@ impl Frames {
         let frame = Frame(self.pop_any().ok_or(Shortage::Frames)?);
         hardware.zero(frame);
         Ok(frame)
+    }
+
+    /// The same, if one lies ready.
+    #[inline]
+    pub fn take_ready(&mut self) -> Option<Frame> {
+        self.pop_zeroed().map(Frame)
     }
 
     /// A frame with arbitrary content and one reference.

@@ -4,47 +4,91 @@
 //! goes out again: straight back to the caller where nothing else happened, else through
 //! [`leave`], which takes whoever is to run next. Nothing ever waits on the kernel stack.
 
-use abi::layout::{EXCEPTION_ARITHMETIC, EXCEPTION_ILLEGAL};
+use abi::{
+    Error,
+    layout::{EXCEPTION_ARITHMETIC, EXCEPTION_ILLEGAL},
+};
 use kcore::{
-    kernel::Crossing,
+    ThreadId,
+    smp::HandedOver,
     thread::{Context, Operation, Resumed},
+    trace::Kind,
 };
 use sasos::{Access, Event, Outcome};
 
 use crate::{
-    arch::{self, Results, Target},
-    log,
+    arch::{self, Results, Words},
+    mem::lock::Guard,
+    outside, panic,
+    supervisor::Supervisor,
     system::{SYSTEM, System},
+    trace,
 };
 
-/// A system call that is not over the fast path.
-pub extern "C" fn system_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
-    let mut system = SYSTEM.enter();
-    let System {
-        platform, supervisor, ..
-    } = &mut *system;
-    if let Some(thread) = platform.kernel.current_thread()
-        && let Some(value) = supervisor.immediate(thread.id, number)
-    {
-        return Results { error: 0, value };
+/// The call that only tells who calls, where the server answers that without looking.
+pub extern "C" fn identity_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
+    if let Some(mut system) = SYSTEM.enter_at_once() {
+        let System {
+            platform, supervisor, ..
+        } = &mut *system;
+        if let Some(thread) = platform.kernel.current_thread()
+            && let Some(value) = supervisor.immediate(thread.id, number)
+        {
+            return Results { error: 0, value };
+        }
     }
-    drop(system);
     general_call(a0, a1, a2, a3, a4, a5, number)
 }
 
+/// The calls that sleep, suspend, or yield: that last the kernel does by itself.
+pub extern "C" fn sleep_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
+    if a0 | a1 == 0
+        && let Some(system) = SYSTEM.enter_at_once()
+        && system.supervisor.yields(number, a0, a1)
+    {
+        return yield_call(system);
+    }
+    general_call(a0, a1, a2, a3, a4, a5, number)
+}
+
+/// The calling thread goes behind the others of its priority.
+#[inline(always)]
+fn yield_call(mut system: Guard<'_, System>) -> Results {
+    let index = system.current();
+    let Some(next) = system.platform.kernel.rotate() else {
+        return Results { error: 0, value: 0 };
+    };
+    let (rip, rsp) = arch::caller();
+    let context = &mut system.platform.kernel.threads.table[index as usize].context;
+    context.reset(rip, rsp);
+    context.set_results(0, 0, 0);
+    match system.run(next) {
+        Some(context) => {
+            drop(system);
+            arch::resume(context)
+        }
+        // Not by way of `leave`: a thread runs here, which another processor may want.
+        None => leave_from(system),
+    }
+}
+
 /// A system call that may change, wait for or end anything.
-#[inline(never)]
-extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
-    let mut system = SYSTEM.enter();
+pub extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
+    let arguments = [a0, a1, a2, a3, a4, a5];
+    let Some(mut system) = SYSTEM.enter_unless_stopped() else {
+        hand_over(arguments, number)
+    };
+    if let Supervisor::Outside(_) = system.supervisor {
+        return outside::call(system, arguments, number);
+    }
     let System {
         platform, supervisor, ..
     } = &mut *system;
     let Some(thread) = platform.kernel.current_thread() else {
-        drop(system);
-        leave()
+        leave_from(system)
     };
     (thread.context.rip, thread.context.rsp) = arch::caller();
-    let arguments = [a0, a1, a2, a3, a4, a5];
+    trace::record(Kind::Call, thread.id, number);
     let event = Event::Call {
         thread: thread.id,
         number,
@@ -58,114 +102,149 @@ extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64,
         && platform.kernel.stays()
         && platform.kernel.hardware.stop.is_none()
     {
-        return match result {
-            Ok((value, value2)) => {
-                if value2 != 0 {
-                    arch::set_value2(value2);
-                }
-                Results { error: 0, value }
-            }
-            Err(error) => Results {
-                error: error as u64,
-                value: 0,
-            },
-        };
+        return results(result);
     }
     system.settle(outcome, Some(Operation { number, arguments }));
     if system.platform.kernel.should_preempt() {
         system.platform.kernel.yield_current();
     }
-    drop(system);
-    leave()
+    leave_from(system)
 }
 
-/// A protected call over a remembered way.
-pub extern "C" fn portal_call(entry: u64, pd: u64) -> Target {
-    let (rip, rsp) = arch::caller();
-    let mut system = SYSTEM.enter();
-    let kernel = &mut system.platform.kernel;
-    cross(kernel.portal_call(entry, pd, rip, rsp))
-}
-
-/// The return from one.
-pub extern "C" fn portal_return() -> Target {
-    let mut system = SYSTEM.enter();
-    let kernel = &mut system.platform.kernel;
-    cross(kernel.portal_return())
-}
-
+/// Results in registers.
 #[inline(always)]
-fn cross(to: Option<Crossing>) -> Target {
-    match to {
-        Some(to) => {
-            arch::load(to.load);
-            Target {
-                rip: to.rip,
-                rsp: to.rsp,
+pub fn results(result: Result<(u64, u64), Error>) -> Results {
+    match result {
+        Ok((value, value2)) => {
+            if value2 != 0 {
+                arch::set_value2(value2);
             }
+            Results { error: 0, value }
         }
-        None => Target { rip: 0, rsp: 0 },
+        Err(error) => Results {
+            error: error as u64,
+            value: 0,
+        },
     }
+}
+
+/// A message that takes the general way. Its words are kept in the sender's context, where
+/// whoever receives it finds them.
+pub extern "C" fn ipc(to: u64, from: u64, tag: u64, timeouts: u64, window: u64, _: u64, words: Words) -> ! {
+    let operation = Operation {
+        number: abi::nucleus::Call::Ipc as u64,
+        arguments: [to, from, tag, timeouts, window, 0],
+    };
+    let Some(mut system) = SYSTEM.enter_unless_stopped() else {
+        // Its words have no place in what is handed over, so the thread makes the call again.
+        let mut context = Context::default();
+        context.reset(0, 0);
+        (context.rax, context.rdi, context.rsi, context.rdx) = (operation.number, to, from, tag);
+        (context.r10, context.r8) = (timeouts, window);
+        [context.r12, context.r13, context.r14, context.r15] = words.0;
+        arch::restart_call(&context);
+        arch::hand_over(None);
+        leave()
+    };
+    let System {
+        platform, supervisor, ..
+    } = &mut *system;
+    if let Some(thread) = platform.kernel.current_thread() {
+        let context = &mut thread.context;
+        (context.rip, context.rsp) = arch::caller();
+        [context.r12, context.r13, context.r14, context.r15] = words.0;
+        let event = Event::Call {
+            thread: thread.id,
+            number: operation.number,
+            arguments: operation.arguments,
+            resumed: Resumed::First,
+        };
+        let outcome = supervisor.handle(platform, event);
+        system.settle(outcome, Some(operation));
+        if system.platform.kernel.should_preempt() {
+            system.platform.kernel.yield_current();
+        }
+    }
+    leave_from(system)
+}
+
+/// Another processor wants the thread of this call, which waits for its turn: gives it up, with the call to be done
+/// when it runs again.
+#[cold]
+fn hand_over(arguments: [u64; 6], number: u64) -> ! {
+    let (rip, rsp) = arch::caller();
+    arch::hand_over(Some(HandedOver {
+        rip,
+        rsp,
+        operation: Operation { number, arguments },
+    }));
+    leave()
 }
 
 /// An exception or interrupt of user code. `context` is where its registers stand: in the running
 /// thread's place in the table, through which alone they are reached here. Gives the registers to go on with.
-pub extern "C" fn trap(context: *const Context) -> *const Context {
-    let mut system = SYSTEM.enter();
-    let thread = &system.platform.kernel.threads.table[system.current() as usize];
-    let (thread, vector, error) = (thread.id, thread.context.vector, thread.context.error);
-    match vector {
-        14 => {
-            let access = match error {
-                _ if error & 16 != 0 => Access::Execute,
-                _ if error & 2 != 0 => Access::Write,
-                _ => Access::Read,
-            };
-            let event = Event::Fault {
-                thread,
-                address: arch::fault_address(),
-                access,
-            };
-            let System {
-                platform, supervisor, ..
-            } = &mut *system;
-            let outcome = supervisor.handle(platform, event);
-            if outcome == Outcome::Resume && platform.kernel.stays() {
+pub extern "C" fn trap(context: *const Context, vector: u64) -> *const Context {
+    if vector == VECTOR_PAGE_FAULT
+        && let Some(mut system) = SYSTEM.enter_at_once()
+    {
+        let System {
+            platform, supervisor, ..
+        } = &mut *system;
+        if let Some(thread) = platform.kernel.current_thread() {
+            let (thread, error) = (thread.id, thread.context.error);
+            // Nothing that it does concerns who runs.
+            if supervisor.touch_further(platform, thread, arch::fault_address(), access_of(error)) {
                 return context;
             }
-            system.settle(outcome, None);
         }
-        7 => {
-            let index = system.current();
-            let System { platform, vectors, .. } = &mut *system;
-            let thread = &mut platform.kernel.threads.table[index as usize];
-            vectors.load(index, thread.vector_live != 0);
-            thread.vector_live = 1;
-            return context;
+    }
+    general_trap(context, vector)
+}
+
+/// The vector of page faults.
+const VECTOR_PAGE_FAULT: u64 = 14;
+/// The vector of the use of a vector unit that is off.
+pub const VECTOR_NO_UNIT: u64 = 7;
+/// The vector of general protection faults.
+const VECTOR_PROTECTION: u64 = 13;
+
+/// What a page fault's error code says.
+const fn access_of(error: u64) -> Access {
+    match error {
+        _ if error & 16 != 0 => Access::Execute,
+        _ if error & 2 != 0 => Access::Write,
+        _ => Access::Read,
+    }
+}
+
+/// An exception or interrupt that may change, wait for or end anything.
+#[inline(never)]
+extern "C" fn general_trap(context: *const Context, vector: u64) -> *const Context {
+    if vector == u64::from(arch::VECTOR_ATTENTION) && !arch::attend() {
+        return context;
+    }
+    let mut system = SYSTEM.enter_unless_stopped().unwrap_or_else(|| {
+        // Another processor wants the thread. It will do again what brought it here.
+        arch::hand_over(None);
+        SYSTEM.enter()
+    });
+    if vector >= 32 {
+        let thread = system
+            .platform
+            .kernel
+            .current_thread()
+            .map_or(ThreadId(0), |thread| thread.id);
+        trace::interrupt(thread, vector);
+    }
+    if let Supervisor::Outside(_) = system.supervisor {
+        return outside::trap(system, context, vector);
+    }
+    if vector >= 32 {
+        if let Some(interrupt) = arch::accept(vector) {
+            system.interrupt(interrupt);
         }
-        0..32 => {
-            let kind = match vector {
-                0 | 4 | 16 | 19 => EXCEPTION_ARITHMETIC,
-                _ => EXCEPTION_ILLEGAL,
-            };
-            let System {
-                platform, supervisor, ..
-            } = &mut *system;
-            let outcome = supervisor.handle(
-                platform,
-                Event::Exception {
-                    thread,
-                    kind,
-                    address: 0,
-                },
-            );
-            system.settle(outcome, None);
-        }
-        _ => {
-            if let Some(interrupt) = arch::accept(vector) {
-                system.interrupt(interrupt);
-            }
-        }
+    } else if system.platform.kernel.current().is_some() && system.exception(vector) == Outcome::Resume {
+        return context;
     }
     if system.platform.kernel.should_preempt() {
         system.platform.kernel.yield_current();
@@ -173,38 +252,117 @@ pub extern "C" fn trap(context: *const Context) -> *const Context {
     if let Some(next) = system.next() {
         return next;
     }
-    drop(system);
-    leave()
+    leave_from(system)
+}
+
+impl System {
+    /// An exception of the running thread. Answers to go on ([`Outcome::Resume`]) if nothing else has changed.
+    #[inline(always)]
+    fn exception(&mut self, vector: u64) -> Outcome {
+        let index = self.current();
+        let thread = &self.platform.kernel.threads.table[index as usize];
+        let (id, error) = (thread.id, thread.context.error);
+        if vector == VECTOR_NO_UNIT {
+            self.load_vectors(index);
+            return Outcome::Resume;
+        }
+        if vector == VECTOR_PROTECTION && error == 0 && self.ports_wanted() {
+            return Outcome::Resume;
+        }
+        let event = of_exception(id, vector, error);
+        let outcome = self.supervisor.handle(&mut self.platform, event);
+        if vector == VECTOR_PAGE_FAULT && outcome == Outcome::Resume && self.platform.kernel.stays() {
+            return Outcome::Resume;
+        }
+        self.settle(outcome, None);
+        Outcome::Gone
+    }
+
+    /// The running thread uses the vector unit, which was off.
+    pub fn load_vectors(&mut self, index: u32) {
+        let here = self.platform.kernel.here();
+        let thread = &mut self.platform.kernel.threads.table[index as usize];
+        self.vectors.load(here, index, thread.vector_live != 0);
+        thread.vector_live = 1;
+        thread.vector_on = here;
+    }
+}
+
+/// What an exception of a thread is, as an event.
+#[inline(always)]
+pub fn of_exception(thread: ThreadId, vector: u64, error: u64) -> Event {
+    match vector {
+        VECTOR_PAGE_FAULT => {
+            let address = arch::fault_address();
+            trace::record(Kind::Fault, thread, address);
+            Event::Fault {
+                thread,
+                address,
+                access: access_of(error),
+            }
+        }
+        _ => {
+            trace::record(Kind::Exception, thread, vector);
+            Event::Exception {
+                thread,
+                kind: match vector {
+                    0 | 4 | 16 | 19 => EXCEPTION_ARITHMETIC,
+                    _ => EXCEPTION_ILLEGAL,
+                },
+                address: 0,
+            }
+        }
+    }
 }
 
 /// An exception or interrupt of the kernel: interrupts while it is idle, nothing else.
 pub extern "C" fn trap_in_kernel(context: &Context) {
-    assert!(
-        context.vector >= 32,
-        "exception {} in the kernel at {:#x}, error {:#x}, address {:#x}, stack {:#x}",
-        context.vector,
-        context.rip,
-        context.error,
-        arch::fault_address(),
-        context.rsp
-    );
+    if context.vector < 32 {
+        fatal(context);
+    }
+    if context.vector == u64::from(arch::VECTOR_ATTENTION) {
+        // It was idle and looks for a thread as soon as this is done.
+        arch::attend();
+        return;
+    }
+    trace::interrupt(ThreadId(0), context.vector);
     let mut system = SYSTEM.enter();
     if let Some(interrupt) = arch::accept(context.vector) {
         system.interrupt(interrupt);
     }
 }
 
-/// A double fault or machine check: the frame that the processor pushed (a double fault's begins with its error
-/// code, which is zero).
-pub extern "C" fn fatal(frame: &[u64; 5]) -> ! {
-    log!("panic: double fault or machine check; on its stack: {frame:#x?}");
-    arch::exit(abi::host::EXIT_PANIC)
+/// An exception that the kernel does not survive: one of its own, a double fault, a machine check. A double fault is
+/// mostly a kernel stack that ran over its end.
+pub extern "C" fn fatal(context: &Context) -> ! {
+    let what = match context.vector {
+        0 => "division by zero",
+        6 => "invalid instruction",
+        8 => "double fault",
+        13 => "general protection fault",
+        14 => "page fault",
+        18 => "machine check",
+        _ => "exception",
+    };
+    let (vector, rip, error) = (context.vector, context.rip, context.error);
+    let address = arch::fault_address();
+    panic::end(
+        format_args!(
+            "{what} (vector {vector}) in the kernel at {rip:#x}, error {error:#x}, fault address {address:#x}"
+        ),
+        context,
+    )
 }
 
 /// Goes on with whoever is to run, or waits for an interrupt until somebody is.
 pub fn leave() -> ! {
+    leave_from(SYSTEM.enter())
+}
+
+/// The same from inside. The lock is kept until the next thread's registers and space are set, so that nobody sees
+/// this processor with the rest of the last one.
+pub fn leave_from(mut system: Guard<'_, System>) -> ! {
     loop {
-        let mut system = SYSTEM.enter();
         if let Some(context) = system.next() {
             drop(system);
             arch::resume(context)
@@ -216,5 +374,6 @@ pub fn leave() -> ! {
         } else {
             arch::wait_for_interrupt();
         }
+        system = SYSTEM.enter();
     }
 }

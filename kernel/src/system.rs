@@ -2,7 +2,9 @@
 //! thread runs when an event has been handled.
 
 use kcore::{
-    Kernel, Machine,
+    Kernel, Machine, SpaceId,
+    ipc::Ports,
+    smp::PROCESSORS_MAX,
     thread::{Context, Operation},
     wait::Key,
 };
@@ -11,9 +13,10 @@ use store::world::{Disk, DiskError, Frame, Pages, QueueFull, Random, Request};
 
 use crate::{
     arch::{self, Interrupt, Vectors},
+    debugger::Debugger,
     disk::VirtioDisk,
     log,
-    mem::lock::Lock,
+    mem::lock::{Lock, Shared},
     pc::Pc,
     supervisor::Supervisor,
 };
@@ -74,6 +77,8 @@ impl Random for Platform {
 
 /// How often the server looks at its checkpoint clock, in nanoseconds.
 const POLL_NS: u64 = 100_000_000;
+/// The same while a checkpoint has work left that waits for nothing.
+const PIECE_NS: u64 = 50_000;
 /// Zeroed frames to keep ready.
 const ZEROED_GOAL: u32 = 256;
 
@@ -85,11 +90,22 @@ pub struct System {
     pub supervisor: Supervisor,
     /// States of the vector unit.
     pub vectors: Vectors,
+    debugger: Debugger,
     next_poll_ns: u64,
+    /// Whether a long call has just done a piece: interrupts have their turn before the next one.
+    unfinished: bool,
+    /// The space whose ports user code may use, by processor.
+    ports_of: [SpaceId; PROCESSORS_MAX],
 }
 
 /// The one system.
 pub static SYSTEM: Lock<System> = Lock::empty();
+
+impl Shared for System {
+    fn change_over(&mut self, processor: u32) {
+        self.platform.kernel.change_over(processor);
+    }
+}
 
 impl System {
     /// The system, ready for its first thread.
@@ -98,7 +114,10 @@ impl System {
             platform,
             supervisor,
             vectors,
+            debugger: Debugger::new(),
             next_poll_ns: 0,
+            unfinished: false,
+            ports_of: [SpaceId::NONE; PROCESSORS_MAX],
         }
     }
 
@@ -139,18 +158,36 @@ impl System {
                 }
                 self.platform.kernel.park(key, deadline, operation);
             }
+            Outcome::Again => {
+                let index = self.current() as usize;
+                let thread = &mut self.platform.kernel.threads.table[index];
+                let operation = thread.operation.take().or(operation);
+                // The words of a message are in its sender's registers.
+                if operation.is_some_and(|operation| operation.number < abi::nucleus::FIRST_CALL) {
+                    let (rip, rsp) = (thread.context.rip, thread.context.rsp);
+                    thread.context.reset(rip, rsp);
+                }
+                self.platform.kernel.again(operation);
+                self.unfinished = true;
+            }
             Outcome::Resume | Outcome::Gone => {}
         }
     }
 
     /// Handles a device.
     pub fn interrupt(&mut self, interrupt: Interrupt) {
+        if self.defer(interrupt) {
+            return;
+        }
         match interrupt {
             Interrupt::Timer => {
                 if self.platform.kernel.tick() {
                     self.platform.kernel.yield_current();
                 }
-                self.poll_when_due();
+                // One processor looks at the clock for the server.
+                if self.platform.kernel.here() == 0 {
+                    self.poll_when_due();
+                }
             }
             Interrupt::Disk => {
                 if let Some(disk) = &mut self.platform.disk {
@@ -158,6 +195,8 @@ impl System {
                 }
                 self.poll();
             }
+            Interrupt::Debugger => self.debugger.attend(&self.platform.kernel),
+            Interrupt::Message(number) => self.platform.kernel.interrupt_message(number),
             Interrupt::Terminal => {
                 let news = self.platform.kernel.hardware.terminal.interrupt();
                 if news.interrupted && self.supervisor.handle(&mut self.platform, Event::Interrupt) == Outcome::Gone {
@@ -185,56 +224,147 @@ impl System {
         self.supervisor.handle(&mut self.platform, Event::Poll);
     }
 
-    fn poll_when_due(&mut self) {
+    /// Looks at the server's clock, and sees to it that somebody does again.
+    pub fn poll_when_due(&mut self) {
         let now = self.platform.now_ns();
-        if now >= self.next_poll_ns {
+        if now >= self.next_poll_ns || self.supervisor.is_unfinished() {
             self.next_poll_ns = now + POLL_NS;
             self.poll();
         }
         kcore::Hardware::set_timer(&mut self.platform.kernel.hardware, self.next_poll_ns);
     }
 
-    /// The registers to go on with, everything set for them; `None` if no thread can run.
+    /// The registers to go on with, everything set for them; `None` if no thread can run, or interrupts are to be
+    /// looked for first.
     pub fn next(&mut self) -> Option<*const Context> {
         loop {
             if let Some(value) = self.platform.kernel.hardware.stop {
                 log!("stop: {value:#x}");
+                arch::halt_others();
                 arch::exit(value);
             }
-            let index = self.platform.kernel.schedule()?;
-            let thread = &mut self.platform.kernel.threads.table[index as usize];
-            if let Some(operation) = thread.operation.take() {
-                let event = Event::Call {
-                    thread: thread.id,
-                    number: operation.number,
-                    arguments: operation.arguments,
-                    resumed: thread.resumed,
-                };
-                let outcome = self.supervisor.handle(&mut self.platform, event);
-                self.settle(outcome, Some(operation));
-                continue;
+            if self.unfinished {
+                return None;
             }
-            return Some(self.prepare(index));
+            if let Some(server) = self.next_outside() {
+                return Some(server);
+            }
+            let index = self.platform.kernel.schedule()?;
+            if let Some(context) = self.run(index) {
+                return Some(context);
+            }
         }
     }
 
+    /// The registers of the thread whose turn it is, everything set for them; `None` if it had a call to do again,
+    /// which has been done: somebody else may be next.
+    #[inline(always)]
+    pub fn run(&mut self, index: u32) -> Option<*const Context> {
+        let thread = &mut self.platform.kernel.threads.table[index as usize];
+        if thread.operation.is_some() {
+            return self.do_again(index);
+        }
+        Some(self.prepare(index))
+    }
+
+    /// Does the call again that a thread was parked with; or gives the registers of the server outside, which is to.
+    fn do_again(&mut self, index: u32) -> Option<*const Context> {
+        let thread = &mut self.platform.kernel.threads.table[index as usize];
+        let operation = thread.operation.take()?;
+        let event = Event::Call {
+            thread: thread.id,
+            number: operation.number,
+            arguments: operation.arguments,
+            resumed: thread.resumed,
+        };
+        if let Supervisor::Outside(_) = self.supervisor {
+            return self.deliver(event);
+        }
+        let outcome = self.supervisor.handle(&mut self.platform, event);
+        self.settle(outcome, Some(operation));
+        None
+    }
+
     /// Sets the processor up for a thread.
+    #[inline(always)]
     fn prepare(&mut self, index: u32) -> *const Context {
+        if self.supervisor.is_unfinished() {
+            let soon = self.platform.now_ns() + PIECE_NS;
+            kcore::Hardware::set_timer(&mut self.platform.kernel.hardware, soon);
+        }
         let kernel = &mut self.platform.kernel;
+        let here = kernel.here();
         let table = &kernel.threads.table;
-        self.vectors
-            .before(index, |owner| table[owner as usize].vector_live != 0);
-        let space = table[index as usize].space;
-        arch::set_thread(&table[index as usize].context);
+        let left = self.vectors.before(here, index, |owner| {
+            let owner = &table[owner as usize];
+            owner.vector_live != 0 && owner.vector_on == here
+        });
+        if let Some(owner) = left
+            && table[owner as usize].vector_on == here
+        {
+            kernel.unbind(owner);
+        }
+        let thread = &kernel.threads.table[index as usize];
+        let space = thread.space;
+        if self.ports_of[here as usize % PROCESSORS_MAX] != SpaceId::NONE {
+            self.ports_follow(index, space);
+        }
+        let kernel = &mut self.platform.kernel;
+        arch::set_thread(&kernel.threads.table[index as usize].context);
         if let Some(load) = kernel.enter_space(space) {
             arch::load(load);
         }
         &raw const self.platform.kernel.threads.table[index as usize].context
     }
 
-    /// Uses idle time: keeps zeroed frames ready. Tells whether there is more to do.
-    pub fn idle(&mut self) -> bool {
+    /// The space whose ports are on here.
+    fn ports_here(&mut self) -> &mut SpaceId {
+        let here = self.platform.kernel.here() as usize;
+        &mut self.ports_of[here % PROCESSORS_MAX]
+    }
+
+    /// The running thread was refused a port: lets it have those of its space, if they were not on
+    /// yet. Switching to a space is free of ports that way, as long as nobody uses them.
+    pub fn ports_wanted(&mut self) -> bool {
+        let index = self.current();
+        let space = self.platform.kernel.threads.table[index as usize].space;
+        if *self.ports_here() == space && arch::ports_are_on() {
+            return false;
+        }
         let kernel = &mut self.platform.kernel;
-        (0..8).all(|_| kernel.frames.prepare_one(&mut kernel.hardware, ZEROED_GOAL))
+        let Some(map) = kernel.ports(space) else { return false };
+        arch::ports_on(map);
+        kernel.leave_with_ports(index, Ports::On);
+        *self.ports_here() = space;
+        true
+    }
+
+    /// Before a thread runs while some space's ports are on: they stay for that space alone.
+    #[cold]
+    fn ports_follow(&mut self, index: u32, space: SpaceId) {
+        let stays = *self.ports_here() == space;
+        if !stays {
+            arch::ports_off();
+            *self.ports_here() = SpaceId::NONE;
+        }
+        let ports = if stays { Ports::On } else { Ports::Off };
+        self.platform.kernel.leave_with_ports(index, ports);
+    }
+
+    /// Uses idle time: goes on with a checkpoint, keeps zeroed frames ready. Tells whether there is more to do.
+    pub fn idle(&mut self) -> bool {
+        if core::mem::take(&mut self.unfinished) {
+            return true;
+        }
+        if self.supervisor.is_unfinished() {
+            self.poll();
+            return true;
+        }
+        let kernel = &mut self.platform.kernel;
+        let busy = (0..8).all(|_| kernel.frames.prepare_one(&mut kernel.hardware, ZEROED_GOAL));
+        if !busy {
+            kernel.rest();
+        }
+        busy
     }
 }

@@ -34,6 +34,8 @@ pub enum Clock {
 
 /// Where the two serial ports go.
 pub enum Wiring<'a> {
+    /// Nowhere.
+    Nothing,
     /// COM1 to this terminal, COM2 nowhere.
     Terminal,
     /// COM1 and COM2 to sockets that listen at these paths.
@@ -43,6 +45,17 @@ pub enum Wiring<'a> {
         /// The control line.
         control: &'a Path,
     },
+}
+
+/// Where the kernel debugger's line goes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum DebuggerLine {
+    /// Nowhere: the machine has no such line.
+    Absent,
+    /// To a socket at this path, where QEMU listens.
+    Socket(PathBuf),
+    /// To the terminal, which it shares with the console (Ctrl-A C changes over). Needs [`Wiring::Terminal`].
+    Terminal,
 }
 
 /// A machine to be started, as often as one likes.
@@ -60,8 +73,16 @@ pub struct Machine {
     pub accelerator: Accelerator,
     /// What its clock counts.
     pub clock: Clock,
+    /// A boot module: the program that comes with the kernel.
+    pub module: Option<PathBuf>,
+    /// Words on the kernel's command line.
+    pub words: Vec<String>,
     /// Where every write to the disk is recorded (`blklogwrites`), if it is.
     pub record: Option<PathBuf>,
+    /// Where the kernel debugger's line goes.
+    pub debugger: DebuggerLine,
+    /// The TCP port on which the emulator waits for GDB before it begins, if it does.
+    pub gdb: Option<u16>,
 }
 
 /// How a machine ended.
@@ -114,7 +135,29 @@ impl Machine {
             processors: 1,
             accelerator: Accelerator::Tcg,
             clock: Clock::Time,
+            module: None,
+            words: Vec::new(),
             record: None,
+            debugger: DebuggerLine::Absent,
+            gdb: None,
+        }
+    }
+
+    /// The same machine with its server outside of the kernel: this program.
+    #[must_use]
+    pub fn with_server(mut self, program: PathBuf) -> Self {
+        self.module = Some(program);
+        self.words
+            .push(format!("{}{}", abi::host::SERVER_WORD, abi::host::SERVER_USER));
+        self
+    }
+
+    /// A machine that runs this program on the bare µ-kernel. The disk is there, and nobody uses it.
+    pub fn bare(kernel: PathBuf, program: PathBuf, disk: PathBuf) -> Self {
+        Self {
+            module: Some(program),
+            words: vec![format!("{}{}", abi::host::SERVER_WORD, abi::host::SERVER_NONE)],
+            ..Self::new(kernel, disk)
         }
     }
 
@@ -145,7 +188,15 @@ impl Machine {
         command.args(["-chardev", &format!("file,id=log,path={}", escaped(log)?)]);
         command.args(["-device", "isa-debugcon,chardev=log,iobase=0xe9"]);
         command.arg("-kernel").arg(&self.kernel);
+        if let Some(module) = &self.module {
+            command.arg("-initrd").arg(module);
+        }
+        let mut words: Vec<&str> = self.words.iter().map(String::as_str).collect();
         match wiring {
+            Wiring::Nothing => {
+                command.args(["-chardev", "null,id=console", "-chardev", "null,id=control"]);
+                command.stdin(Stdio::null()).stdout(Stdio::null());
+            }
             Wiring::Terminal => {
                 command.args([
                     "-chardev",
@@ -161,14 +212,37 @@ impl Machine {
                         &format!("socket,id={name},path={},server=off", escaped(path)?),
                     ]);
                 }
-                command
-                    .args(["-append", abi::host::SCRIPT_WORD])
-                    .stdin(Stdio::null())
-                    .stdout(Stdio::null());
+                words.push(abi::host::SCRIPT_WORD);
+                command.stdin(Stdio::null()).stdout(Stdio::null());
             }
         }
-        command.args(["-serial", "chardev:console", "-serial", "chardev:control"]);
+        if !words.is_empty() {
+            command.args(["-append", &words.join(" ")]);
+        }
+        self.add_debugger(&mut command)?;
+        // The console comes last: of those that share a terminal, that one has it first.
+        command.args(["-device", "isa-serial,chardev=control,iobase=0x2f8,irq=3"]);
+        command.args(["-device", "isa-serial,chardev=console,iobase=0x3f8,irq=4"]);
+        if let Some(port) = self.gdb {
+            command.args(["-S", "-gdb", &format!("tcp:127.0.0.1:{port}")]);
+        }
         Ok(command)
+    }
+
+    fn add_debugger(&self, command: &mut Command) -> Result<()> {
+        use abi::host::{DEBUGGER_LINE, DEBUGGER_PORT};
+        let chardev = match &self.debugger {
+            DebuggerLine::Absent => return Ok(()),
+            DebuggerLine::Terminal => "console",
+            DebuggerLine::Socket(path) => {
+                let socket = format!("socket,id=debugger,path={},server=on,wait=off", escaped(path)?);
+                command.args(["-chardev", &socket]);
+                "debugger"
+            }
+        };
+        let device = format!("isa-serial,chardev={chardev},iobase={DEBUGGER_PORT:#x},irq={DEBUGGER_LINE}");
+        command.args(["-device", &device]);
+        Ok(())
     }
 
     fn add_processor(&self, command: &mut Command) {

@@ -3,7 +3,19 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use kcore::{Frame, Hardware, Kernel, SpaceId, paging, space::Tags};
+use kcore::{
+    Frame, Hardware, Kernel, SpaceId, paging,
+    smp::{HandedOver, Request},
+    space::Tags,
+};
+
+/// What another processor was asked.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Asked {
+    Request(u32, Request),
+    Stop(u32),
+    Wake(u32),
+}
 
 /// Memory, a clock that tests set, and counts of what was asked for.
 pub struct Fake {
@@ -11,6 +23,9 @@ pub struct Fake {
     pub now_ns: u64,
     pub timer_ns: u64,
     pub flushes: u64,
+    pub asked: Vec<Asked>,
+    /// What the next processor that is stopped hands over.
+    pub handed: Option<HandedOver>,
     flushed: Flushed,
     tags: Tags,
 }
@@ -32,6 +47,8 @@ impl Fake {
             now_ns: 0,
             timer_ns: u64::MAX,
             flushes: 0,
+            asked: Vec::new(),
+            handed: None,
             flushed: Flushed::default(),
             tags,
         }
@@ -109,11 +126,20 @@ impl Hardware for Fake {
         }
     }
 
-    fn read(&self, _: Frame, _: usize, into: &mut [u8]) {
-        into.fill(0);
+    fn read(&self, frame: Frame, offset: usize, into: &mut [u8]) {
+        for (at, byte) in (offset..).zip(into) {
+            *byte = self.memory[frame.0 as usize][at / 8].load(Relaxed).to_le_bytes()[at % 8];
+        }
     }
 
-    fn write(&mut self, _: Frame, _: usize, _: &[u8]) {}
+    fn write(&mut self, frame: Frame, offset: usize, from: &[u8]) {
+        for (at, byte) in (offset..).zip(from) {
+            let word = &self.memory[frame.0 as usize][at / 8];
+            let mut bytes = word.load(Relaxed).to_le_bytes();
+            bytes[at % 8] = *byte;
+            word.store(u64::from_le_bytes(bytes), Relaxed);
+        }
+    }
 
     fn kernel_entries(&self) -> &[(usize, u64)] {
         &[(256, 0x7003), (511, 0x8003)]
@@ -137,6 +163,19 @@ impl Hardware for Fake {
     fn flush_everything(&mut self) {
         self.flushed.everything = true;
         self.flushes += 1;
+    }
+
+    fn ask(&mut self, processors: u32, request: Request) {
+        self.asked.push(Asked::Request(processors, request));
+    }
+
+    fn stop_processor(&mut self, processor: u32) -> Option<HandedOver> {
+        self.asked.push(Asked::Stop(processor));
+        self.handed.take()
+    }
+
+    fn wake_processor(&mut self, processor: u32) {
+        self.asked.push(Asked::Wake(processor));
     }
 
     fn now_ns(&self) -> u64 {
@@ -166,6 +205,14 @@ impl Hardware for Fake {
     fn log(&mut self, _: std::fmt::Arguments<'_>) {}
 
     fn log_bytes(&mut self, _: &[u8]) {}
+
+    fn mask_interrupt(&mut self, _: usize) {}
+
+    fn unmask_interrupt(&mut self, _: usize) {}
+
+    fn interrupt_message(&self, _: usize) -> (u64, u64) {
+        (0, 0)
+    }
 
     fn heap(&self) -> (u64, u64) {
         (0, u64::MAX)

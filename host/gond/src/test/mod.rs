@@ -11,6 +11,10 @@ mod contract;
 
 mod crash;
 
+mod server;
+
+mod tools;
+
 use crate::arguments::misused;
 use crate::build::{self, Built};
 use crate::display::{self, Job};
@@ -30,7 +34,7 @@ struct Stage {
     run: fn(&mut Bench<'_>) -> Result<()>,
 }
 
-const STAGES: [Stage; 6] = [
+const STAGES: [Stage; 9] = [
     Stage {
         name: "house",
         about: "formatting, lints and host tests",
@@ -40,6 +44,16 @@ const STAGES: [Stage; 6] = [
         name: "suite",
         about: "the suite inside the system",
         run: guest::run,
+    },
+    Stage {
+        name: "nucleus",
+        about: "the suite of the bare µ-kernel",
+        run: guest::run_nucleus,
+    },
+    Stage {
+        name: "server",
+        about: "the server outside of the kernel",
+        run: server::run,
     },
     Stage {
         name: "contract",
@@ -55,6 +69,11 @@ const STAGES: [Stage; 6] = [
         name: "power",
         about: "OO1 across a power cut",
         run: guest::run_power,
+    },
+    Stage {
+        name: "tools",
+        about: "the debugger, back-traces, gdb",
+        run: tools::run,
     },
     Stage {
         name: "tour",

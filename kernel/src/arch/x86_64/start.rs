@@ -2,7 +2,10 @@
 
 use abi::address::PAGE;
 
-use super::direct::physical_bytes;
+use super::{
+    acpi::{self, Processors},
+    direct::physical_bytes,
+};
 
 /// A range of physical memory in bytes: start, end.
 pub type Memory = (u64, u64);
@@ -19,6 +22,8 @@ pub struct BootInformation {
     pub module: Option<Memory>,
     /// Physical address of the firmware's table of tables (RSDP), or 0.
     pub firmware: u64,
+    /// The processors that the firmware tells of.
+    pub processors: Processors,
 }
 
 const MAGIC: u32 = 0x336e_c578;
@@ -48,6 +53,7 @@ impl BootInformation {
             command_line: "",
             module: None,
             firmware: word64(info, 32),
+            processors: acpi::processors(word64(info, 32)),
         };
         if command_line != 0 {
             let bytes = physical_bytes(command_line, 1024)?;
