@@ -73,7 +73,8 @@ pub enum Outcome {
     /// Park it until the key is woken or the time (absolute, nanoseconds since boot) has come; then do the event again.
     /// (`Fault` is not done again: the thread just runs into it once more.)
     Block(Key, Option<u64>),
-    /// It is not finished, and was long enough: do the call again when the thread's turn comes, with what its registers hold.
+    /// A piece of a long call is done. Do it again when others had their turn: nothing has to be waited for. What its
+    /// registers hold is kept.
     Again,
     /// The thread's context was set; let it run (a fault was resolved, a portal was entered or left, a handler was called).
     Resume,
@@ -91,6 +92,8 @@ pub enum Stop {
     Fail(Error),
     /// Something must be waited for; do the call again then.
     Wait(Key),
+    /// A piece is done, and how far that is was noted; do the call again for the next one.
+    Again,
 }
 
 impl From<Error> for Stop {
@@ -105,6 +108,7 @@ impl From<Step<(u64, u64)>> for Outcome {
             Ok(values) => Outcome::Return(Ok(values)),
             Err(Stop::Fail(error)) => Outcome::Return(Err(error)),
             Err(Stop::Wait(key)) => Outcome::Block(key, None),
+            Err(Stop::Again) => Outcome::Again,
         }
     }
 }

@@ -3,10 +3,11 @@
 use core::sync::atomic::AtomicU64;
 
 use crate::{
-    Frame,
+    Frame, ThreadId,
     frames::PAGE_BYTES,
     smp::{HandedOver, Request},
     space::Tags,
+    trace::Kind,
 };
 
 /// What kernel logic needs of the machine. The kernel implements it over a direct map of physical
@@ -83,6 +84,9 @@ pub trait Hardware {
     fn kernel_frames(&self) -> u64;
     /// See [`crate::Machine::stop`].
     fn stop(&mut self, exit: u8);
+    /// Records an event in the trace, where there is one.
+    #[inline(always)]
+    fn trace(&self, _kind: Kind, _thread: ThreadId, _value: u64) {}
     /// See [`crate::Machine::boot_report`].
     fn boot_report(&self) -> abi::layout::BootReport;
 }

@@ -5,6 +5,7 @@
 
 mod machine;
 mod processors;
+mod report;
 
 use alloc::{collections::BTreeSet, vec, vec::Vec};
 use core::mem::offset_of;
@@ -21,6 +22,7 @@ use crate::{
     scheduler::{Link, NONE, RunQueues},
     space::Spaces,
     thread::{Operation, PortalFrame, Resumed, State, THREADS_MAX, Thread, Threads},
+    trace::Kind,
     wait::{Key, WaitQueues},
 };
 
@@ -198,6 +200,7 @@ impl<H: Hardware> Kernel<H> {
         thread.operation = operation;
         thread.unbegun = false;
         thread.state = State::Parked(key);
+        self.hardware.trace(Kind::Park, thread.id, key.word());
         if let Key::Stack(space) = key {
             self.spaces.get_mut(SpaceId(space)).stacks_wanted = 1;
         }
@@ -207,6 +210,21 @@ impl<H: Hardware> Kernel<H> {
             self.timers.insert((at_ns, index));
             self.hardware.set_timer(at_ns);
         }
+    }
+
+    /// Has the current thread do an operation again, as if it had been woken. It is next of its priority here, and runs
+    /// nowhere until then.
+    pub fn again(&mut self, operation: Option<Operation>) {
+        let Some(index) = self.current() else { return };
+        self.account();
+        self.processor.current = NONE;
+        let thread = &mut self.threads.table[index as usize];
+        thread.operation = operation;
+        thread.resumed = Resumed::Woken;
+        thread.state = State::Ready;
+        thread.processor = self.processor.number;
+        let priority = thread.priority;
+        self.processor.queues.push_front(&mut self.links, index, priority);
     }
 
     /// Puts the current thread behind the others of its priority.
@@ -311,6 +329,8 @@ impl<H: Hardware> Kernel<H> {
         thread.processor = processor.number;
         // What it has to do, if anything, is begun now.
         thread.unbegun = false;
+        let on = u64::from(processor.number) << 32 | u64::from(thread.space.0);
+        self.hardware.trace(Kind::Switch, thread.id, on);
         self.hardware.set_timer(slice_end);
         Some(index)
     }
@@ -398,18 +418,26 @@ impl<H: Hardware> Kernel<H> {
     }
 
     fn wake_index(&mut self, index: u32, resumed: Resumed) {
-        let thread = &self.threads.table[index as usize];
-        if thread.state == State::Receiving {
-            // Only time wakes it without a message.
-            self.fail(index, Error::TimedOut);
-        } else if matches!(thread.state, State::Parked(_) | State::Suspended | State::Sending(_)) {
-            self.detach(index);
-            let thread = &mut self.threads.table[index as usize];
-            if !thread.unbegun {
-                thread.resumed = resumed;
+        match self.threads.table[index as usize].state {
+            State::Parked(key) => self.waits.remove(&mut self.links, key, index),
+            State::Sending(to) => {
+                let queue = &mut self.threads.table[to as usize].ipc.senders;
+                queue.remove(&mut self.links, index);
             }
-            self.enqueue(index);
+            // Only time wakes it without a message.
+            State::Receiving => return self.fail(index, Error::TimedOut),
+            State::Suspended => {}
+            State::Free | State::Ready | State::Running => return,
         }
+        let thread = &mut self.threads.table[index as usize];
+        if let Some(at_ns) = thread.deadline.take() {
+            self.timers.remove(&(at_ns, index));
+        }
+        if !thread.unbegun {
+            thread.resumed = resumed;
+        }
+        self.hardware.trace(Kind::Wake, thread.id, resumed as u64);
+        self.enqueue(index);
     }
 
     /// The thread's identifier by index.

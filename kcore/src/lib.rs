@@ -6,6 +6,7 @@
 //! * [`mapping`]: spaces built by map, grant, flush and link, with their mapping trees.
 //! * [`thread`]: registers, portal frames and states; [`wait`]: what parked threads wait for;
 //!   [`scheduler`]: who runs next; [`portal`]: remembered ways into protected procedures.
+//! * [`trace`]: the last events; [`debugger`]: what the kernel tells of itself to whoever debugs it.
 //! * [`event`]: what happens to a thread and what becomes of it.
 //! * [`smp`]: how several processors take turns and ask things of one another.
 //! * [`machine`]: the contract with the server above; [`hardware`]: the contract with what is below.
@@ -24,6 +25,7 @@ pub use abi;
 pub mod hardware;
 pub mod machine;
 
+pub mod debugger;
 mod delegate;
 pub mod event;
 pub mod frames;
@@ -37,6 +39,7 @@ pub mod scheduler;
 pub mod smp;
 pub mod space;
 pub mod thread;
+pub mod trace;
 pub mod wait;
 
 pub use frames::Frame;

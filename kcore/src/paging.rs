@@ -210,6 +210,14 @@ pub const fn fit_of(bits: u64) -> Fit {
     if bits & EXACT != 0 { Fit::Exact } else { Fit::Part }
 }
 
+/// Decodes an upper entry that links a leaf: the leaf's frame, the domain's rights.
+pub const fn decode_link(bits: u64) -> Option<(Frame, Rights)> {
+    match decode_page(bits) {
+        Some(entry) => Some((entry.frame, entry.limits)),
+        None => None,
+    }
+}
+
 /// Whether an entry is there at all.
 pub const fn is_present(bits: u64) -> bool {
     bits & PRESENT != 0

@@ -50,6 +50,20 @@ impl List {
         self.tail = thread;
     }
 
+    /// Puts a thread that is in no list before the others.
+    pub fn push_front(&mut self, links: &mut [Link], thread: u32) {
+        links[thread as usize] = Link {
+            next: self.head,
+            previous: NONE,
+        };
+        if self.head == NONE {
+            self.tail = thread;
+        } else {
+            links[self.head as usize].previous = thread;
+        }
+        self.head = thread;
+    }
+
     /// Removes a member.
     pub fn remove(&mut self, links: &mut [Link], thread: u32) {
         let Link { next, previous } = links[thread as usize];
@@ -102,6 +116,14 @@ impl RunQueues {
         self.count += 1;
     }
 
+    /// Puts a thread before the others of its priority.
+    pub fn push_front(&mut self, links: &mut [Link], thread: u32, priority: u8) {
+        let priority = usize::from(priority) % PRIORITIES;
+        self.queues[priority].push_front(links, thread);
+        self.occupied |= 1 << priority;
+        self.count += 1;
+    }
+
     /// Removes a thread that waits in its priority's queue.
     pub fn remove(&mut self, links: &mut [Link], thread: u32, priority: u8) {
         let priority = usize::from(priority) % PRIORITIES;
@@ -110,6 +132,13 @@ impl RunQueues {
         if self.queues[priority].head == NONE {
             self.occupied &= !(1 << priority);
         }
+    }
+
+    /// The threads that wait at a priority, the next one first.
+    pub fn members<'a>(&self, links: &'a [Link], priority: u8) -> impl Iterator<Item = u32> + use<'a> {
+        let head = self.queues[usize::from(priority) % PRIORITIES].head;
+        let member = |index| (index != NONE).then_some(index);
+        core::iter::successors(member(head), move |&index| member(links[index as usize].next))
     }
 
     /// Takes the thread to run next.

@@ -150,6 +150,12 @@ impl Spaces {
         &self.slots[id.0 as usize]
     }
 
+    /// The spaces that there are.
+    pub fn live(&self) -> impl Iterator<Item = (SpaceId, &Space)> {
+        let numbers = (0..).map(SpaceId);
+        numbers.zip(&self.slots).filter(|(_, space)| space.live)
+    }
+
     /// A space that may not exist.
     #[inline(always)]
     pub fn find_mut(&mut self, id: SpaceId) -> Option<&mut Space> {
@@ -305,6 +311,16 @@ impl Space {
     /// Page-table pages of its own, the root included.
     pub fn table_count(&self) -> u64 {
         self.tables.len() as u64 + 1
+    }
+
+    /// Slots at which something is linked.
+    pub fn link_count(&self) -> u32 {
+        self.links
+    }
+
+    /// Tops of the stacks that callee threads may take.
+    pub fn free_stacks(&self) -> &[u64] {
+        &self.stacks[..self.stack_count as usize]
     }
 
     /// The table under an entry, made if it is missing.

@@ -4,7 +4,7 @@
 //! a [`Context`] into which the processor itself pushes when user code is interrupted.
 
 use alloc::{boxed::Box, vec::Vec};
-use core::mem::offset_of;
+use core::{fmt, mem::offset_of};
 
 use abi::layout::CALL_DEPTH_MAX;
 
@@ -23,6 +23,16 @@ impl ThreadId {
     #[inline]
     pub const fn index(self) -> usize {
         (self.0 & 0xffff) as usize
+    }
+}
+
+/// A thread as people write it: its place in the table, a dot, its version.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Name(pub ThreadId);
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.0.index(), self.0.0 >> 16)
     }
 }
 

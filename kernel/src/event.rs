@@ -6,16 +6,19 @@
 
 use abi::layout::{EXCEPTION_ARITHMETIC, EXCEPTION_ILLEGAL};
 use kcore::{
+    ThreadId,
     smp::HandedOver,
     thread::{Context, Operation, Resumed},
+    trace::Kind,
 };
 use sasos::{Access, Event, Outcome};
 
 use crate::{
     arch::{self, Results, Words},
-    log,
     mem::lock::Guard,
+    panic,
     system::{SYSTEM, System},
+    trace,
 };
 
 /// The call that only tells who calls, where the server answers that without looking.
@@ -55,11 +58,13 @@ fn yield_call(mut system: Guard<'_, System>) -> Results {
     let context = &mut system.platform.kernel.threads.table[index as usize].context;
     context.reset(rip, rsp);
     context.set_results(0, 0, 0);
-    let context = system.run(next);
-    drop(system);
-    match context {
-        Some(context) => arch::resume(context),
-        None => leave(),
+    match system.run(next) {
+        Some(context) => {
+            drop(system);
+            arch::resume(context)
+        }
+        // Not by way of `leave`: a thread runs here, which another processor may want.
+        None => leave_from(system),
     }
 }
 
@@ -76,6 +81,7 @@ pub extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: 
         leave_from(system)
     };
     (thread.context.rip, thread.context.rsp) = arch::caller();
+    trace::record(Kind::Call, thread.id, number);
     let event = Event::Call {
         thread: thread.id,
         number,
@@ -206,6 +212,12 @@ extern "C" fn general_trap(context: *const Context, vector: u64) -> *const Conte
         SYSTEM.enter()
     });
     if vector >= 32 {
+        let thread = system
+            .platform
+            .kernel
+            .current_thread()
+            .map_or(ThreadId(0), |thread| thread.id);
+        trace::interrupt(thread, vector);
         if let Some(interrupt) = arch::accept(vector) {
             system.interrupt(interrupt);
         }
@@ -229,11 +241,15 @@ impl System {
         let thread = &mut self.platform.kernel.threads.table[index as usize];
         let (id, error) = (thread.id, thread.context.error);
         let event = match vector {
-            VECTOR_PAGE_FAULT => Event::Fault {
-                thread: id,
-                address: arch::fault_address(),
-                access: access_of(error),
-            },
+            VECTOR_PAGE_FAULT => {
+                let address = arch::fault_address();
+                trace::record(Kind::Fault, id, address);
+                Event::Fault {
+                    thread: id,
+                    address,
+                    access: access_of(error),
+                }
+            }
             7 => {
                 let here = self.platform.kernel.here();
                 let thread = &mut self.platform.kernel.threads.table[index as usize];
@@ -243,14 +259,17 @@ impl System {
                 return Outcome::Resume;
             }
             13 if error == 0 && self.ports_wanted() => return Outcome::Resume,
-            _ => Event::Exception {
-                thread: id,
-                kind: match vector {
-                    0 | 4 | 16 | 19 => EXCEPTION_ARITHMETIC,
-                    _ => EXCEPTION_ILLEGAL,
-                },
-                address: 0,
-            },
+            _ => {
+                trace::record(Kind::Exception, id, vector);
+                Event::Exception {
+                    thread: id,
+                    kind: match vector {
+                        0 | 4 | 16 | 19 => EXCEPTION_ARITHMETIC,
+                        _ => EXCEPTION_ILLEGAL,
+                    },
+                    address: 0,
+                }
+            }
         };
         let outcome = self.supervisor.handle(&mut self.platform, event);
         if vector == VECTOR_PAGE_FAULT && outcome == Outcome::Resume && self.platform.kernel.stays() {
@@ -263,32 +282,41 @@ impl System {
 
 /// An exception or interrupt of the kernel: interrupts while it is idle, nothing else.
 pub extern "C" fn trap_in_kernel(context: &Context) {
-    assert!(
-        context.vector >= 32,
-        "exception {} in the kernel at {:#x}, error {:#x}, address {:#x}, stack {:#x}",
-        context.vector,
-        context.rip,
-        context.error,
-        arch::fault_address(),
-        context.rsp
-    );
+    if context.vector < 32 {
+        fatal(context);
+    }
     if context.vector == u64::from(arch::VECTOR_ATTENTION) {
         // It was idle and looks for a thread as soon as this is done.
         arch::attend();
         return;
     }
+    trace::interrupt(ThreadId(0), context.vector);
     let mut system = SYSTEM.enter();
     if let Some(interrupt) = arch::accept(context.vector) {
         system.interrupt(interrupt);
     }
 }
 
-/// A double fault or machine check: the frame that the processor pushed (a double fault's begins with its error
-/// code, which is zero).
-pub extern "C" fn fatal(frame: &[u64; 5]) -> ! {
-    arch::halt_others();
-    log!("panic: double fault or machine check; on its stack: {frame:#x?}");
-    arch::exit(abi::host::EXIT_PANIC)
+/// An exception that the kernel does not survive: one of its own, a double fault, a machine check. A double fault is
+/// mostly a kernel stack that ran over its end.
+pub extern "C" fn fatal(context: &Context) -> ! {
+    let what = match context.vector {
+        0 => "division by zero",
+        6 => "invalid instruction",
+        8 => "double fault",
+        13 => "general protection fault",
+        14 => "page fault",
+        18 => "machine check",
+        _ => "exception",
+    };
+    let (vector, rip, error) = (context.vector, context.rip, context.error);
+    let address = arch::fault_address();
+    panic::end(
+        format_args!(
+            "{what} (vector {vector}) in the kernel at {rip:#x}, error {error:#x}, fault address {address:#x}"
+        ),
+        context,
+    )
 }
 
 /// Goes on with whoever is to run, or waits for an interrupt until somebody is.
@@ -303,12 +331,6 @@ fn leave_from(mut system: Guard<'_, System>) -> ! {
         if let Some(context) = system.next() {
             drop(system);
             arch::resume(context)
-        }
-        if system.take_breath() {
-            drop(system);
-            arch::poll_interrupts();
-            system = SYSTEM.enter();
-            continue;
         }
         let busy = system.idle();
         drop(system);

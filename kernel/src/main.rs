@@ -10,19 +10,22 @@ extern crate alloc;
 
 mod arch;
 mod console;
+mod debugger;
 mod disk;
 mod event;
 mod log;
 mod mem;
+mod panic;
 mod pc;
 mod root;
 mod supervisor;
 mod system;
+mod trace;
 
 use alloc::{format, string::String, vec::Vec};
 
 use abi::{
-    host::{EXIT_PANIC, SCRIPT_WORD, SERVER_KERNEL, SERVER_NONE, SERVER_WORD},
+    host::{CANNOT_START, EXIT_PANIC, SCRIPT_WORD, SERVER_KERNEL, SERVER_NONE, SERVER_WORD},
     layout::BootReport,
 };
 use kcore::{Kernel, thread::THREADS_MAX};
@@ -128,7 +131,7 @@ fn seed(resources: &mut Resources) -> [u8; 32] {
 
 /// Ends the boot with a reason, for the user and for the log.
 fn give_up(why: &str) -> ! {
-    let line = format!("gondwana cannot start: {why}\n");
+    let line = format!("{CANNOT_START}{why}\n");
     let mut terminal = console::Line::new(0x3f8);
     let mut rest = line.as_bytes();
     for _ in 0..1_000_000 {
@@ -138,12 +141,5 @@ fn give_up(why: &str) -> ! {
         }
     }
     log!("{}", line.trim_end());
-    arch::exit(EXIT_PANIC)
-}
-
-#[panic_handler]
-fn panic(information: &core::panic::PanicInfo<'_>) -> ! {
-    arch::halt_others();
-    log!("panic: {information}");
     arch::exit(EXIT_PANIC)
 }

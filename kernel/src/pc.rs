@@ -7,16 +7,17 @@ use abi::{
     layout::{BootReport, STREAM_CONTROL, STREAM_TERMINAL},
 };
 use kcore::{
-    Frame, Hardware,
+    Frame, Hardware, ThreadId,
     smp::{HandedOver, Request},
     space::Tags,
+    trace::Kind,
 };
 use rand_chacha::{
     ChaCha20Rng,
     rand_core::{Rng, SeedableRng},
 };
 
-use crate::{arch, console::Line, log::Log, mem::heap};
+use crate::{arch, console::Line, log::Log, mem::heap, trace};
 
 /// Base ports of the serial lines.
 const TERMINAL_PORT: u16 = 0x3f8;
@@ -194,6 +195,11 @@ impl Hardware for Pc {
 
     fn stop(&mut self, exit: u8) {
         self.stop = Some(exit);
+    }
+
+    #[inline(always)]
+    fn trace(&self, kind: Kind, thread: ThreadId, value: u64) {
+        trace::record(kind, thread, value);
     }
 
     fn boot_report(&self) -> BootReport {

@@ -51,4 +51,13 @@ impl Supervisor {
             Self::Nobody => platform.kernel.nucleus_event(event),
         }
     }
+
+    /// Whether `Event::Poll` is due soon.
+    #[inline(always)]
+    pub fn is_unfinished(&self) -> bool {
+        match self {
+            Self::Inside(server) => server.is_unfinished(),
+            Self::Nobody => false,
+        }
+    }
 }

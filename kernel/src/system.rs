@@ -13,6 +13,7 @@ use store::world::{Disk, DiskError, Frame, Pages, QueueFull, Random, Request};
 
 use crate::{
     arch::{self, Interrupt, Vectors},
+    debugger::Debugger,
     disk::VirtioDisk,
     log,
     mem::lock::{Lock, Shared},
@@ -76,6 +77,8 @@ impl Random for Platform {
 
 /// How often the server looks at its checkpoint clock, in nanoseconds.
 const POLL_NS: u64 = 100_000_000;
+/// The same while a checkpoint has work left that waits for nothing.
+const PIECE_NS: u64 = 50_000;
 /// Zeroed frames to keep ready.
 const ZEROED_GOAL: u32 = 256;
 
@@ -87,11 +90,12 @@ pub struct System {
     pub supervisor: Supervisor,
     /// States of the vector unit.
     pub vectors: Vectors,
+    debugger: Debugger,
     next_poll_ns: u64,
+    /// Whether a long call has just done a piece: interrupts have their turn before the next one.
+    unfinished: bool,
     /// The thread whose space's ports user code may use, and that space, by processor.
     ports_of: [(SpaceId, ThreadId); PROCESSORS_MAX],
-    /// A long operation was left off: interrupts are let in before anybody goes on.
-    breath: bool,
 }
 
 /// Nobody's ports are on.
@@ -113,9 +117,10 @@ impl System {
             platform,
             supervisor,
             vectors,
+            debugger: Debugger::new(),
             next_poll_ns: 0,
+            unfinished: false,
             ports_of: [NO_PORTS; PROCESSORS_MAX],
-            breath: false,
         }
     }
 
@@ -158,20 +163,13 @@ impl System {
             }
             Outcome::Again => {
                 let index = self.current() as usize;
-                let thread = &mut self.platform.kernel.threads.table[index];
-                if thread.operation.is_none() {
-                    thread.operation = operation;
-                }
-                self.breath = true;
-                self.platform.kernel.yield_current();
+                // The operation may have changed itself to what is left of it.
+                let left = self.platform.kernel.threads.table[index].operation.take();
+                self.platform.kernel.again(left.or(operation));
+                self.unfinished = true;
             }
             Outcome::Resume | Outcome::Gone => {}
         }
-    }
-
-    /// Whether interrupts are to be let in now, which is asked once.
-    pub fn take_breath(&mut self) -> bool {
-        core::mem::take(&mut self.breath)
     }
 
     /// Handles a device.
@@ -193,6 +191,7 @@ impl System {
                 self.poll();
             }
             Interrupt::Message(number) => self.platform.kernel.interrupt_message(number),
+            Interrupt::Debugger => self.debugger.attend(&self.platform.kernel),
             Interrupt::Terminal => {
                 let news = self.platform.kernel.hardware.terminal.interrupt();
                 if news.interrupted && self.supervisor.handle(&mut self.platform, Event::Interrupt) == Outcome::Gone {
@@ -223,28 +222,30 @@ impl System {
     /// Looks at the server's clock, and sees to it that somebody does again.
     pub fn poll_when_due(&mut self) {
         let now = self.platform.now_ns();
-        if now >= self.next_poll_ns {
+        if now >= self.next_poll_ns || self.supervisor.is_unfinished() {
             self.next_poll_ns = now + POLL_NS;
             self.poll();
         }
         kcore::Hardware::set_timer(&mut self.platform.kernel.hardware, self.next_poll_ns);
     }
 
-    /// The registers to go on with, everything set for them; `None` if no thread can run, or
-    /// interrupts are to be let in first ([`Self::take_breath`]).
+    /// The registers to go on with, everything set for them; `None` if no thread can run, or interrupts are to be
+    /// looked for first.
     pub fn next(&mut self) -> Option<*const Context> {
-        while !self.breath {
+        loop {
             if let Some(value) = self.platform.kernel.hardware.stop {
                 log!("stop: {value:#x}");
                 arch::halt_others();
                 arch::exit(value);
+            }
+            if self.unfinished {
+                return None;
             }
             let index = self.platform.kernel.schedule()?;
             if let Some(context) = self.run(index) {
                 return Some(context);
             }
         }
-        None
     }
 
     /// The registers of the thread whose turn it is, everything set for them; `None` if it had a call to do again,
@@ -278,6 +279,10 @@ impl System {
     /// Sets the processor up for a thread.
     #[inline(always)]
     fn prepare(&mut self, index: u32) -> *const Context {
+        if self.supervisor.is_unfinished() {
+            let soon = self.platform.now_ns() + PIECE_NS;
+            kcore::Hardware::set_timer(&mut self.platform.kernel.hardware, soon);
+        }
         let kernel = &mut self.platform.kernel;
         let here = kernel.here();
         let table = &kernel.threads.table;
@@ -341,8 +346,15 @@ impl System {
         }
     }
 
-    /// Uses idle time: keeps zeroed frames ready. Tells whether there is more to do.
+    /// Uses idle time: goes on with a checkpoint, keeps zeroed frames ready. Tells whether there is more to do.
     pub fn idle(&mut self) -> bool {
+        if core::mem::take(&mut self.unfinished) {
+            return true;
+        }
+        if self.supervisor.is_unfinished() {
+            self.poll();
+            return true;
+        }
         let kernel = &mut self.platform.kernel;
         let busy = (0..8).all(|_| kernel.frames.prepare_one(&mut kernel.hardware, ZEROED_GOAL));
         if !busy {

@@ -1,9 +1,9 @@
 //! What happened, and who answers it: one `match` over the table of calls.
 
 use abi::{Call, Error};
-use kcore::{ThreadId, thread::Resumed};
+use kcore::{ThreadId, thread::Resumed, wait::Key};
 
-use crate::{Event, Outcome, Server, Step, World, thread::Caller};
+use crate::{Event, Outcome, Server, Step, World, freeze::waits_for_freezing, thread::Caller};
 
 impl Server {
     /// The value of a call that needs nothing but the caller's identity. For the kernel's fast path.
@@ -42,8 +42,9 @@ impl Server {
                 outcome
             }
             Event::Poll => {
-                self.poll_store(world);
                 self.poll_clock(world);
+                self.poll_checkpoint(world);
+                self.poll_unlinking(world);
                 self.poll_control(world);
                 Outcome::Resume
             }
@@ -65,6 +66,9 @@ impl Server {
             return Outcome::Return(Err(Error::BadCall));
         };
         let caller = self.caller(world, thread, resumed);
+        if self.checkpoint.is_freezing() && waits_for_freezing(call) {
+            return Outcome::Block(Key::Checkpoint, None);
+        }
         let outcome = self.answer(world, caller, call, arguments);
         self.finish_ends(world);
         outcome

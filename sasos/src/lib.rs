@@ -8,8 +8,8 @@
 //!
 //! Reading order, as the groups below: the state ([`object`], [`domain`], [`task`]) and how objects
 //! live ([`creation`], [`lifecycle`], [`clone`]); how an access is decided ([`validation`], [`clist`], [`apd`],
-//! [`capability`]); pages ([`pager`], [`reading`], [`release`], [`page`], [`unmap`]) and the disk
-//! ([`checkpoint`], [`durable`]); threads and their calls ([`task`], [`thread`], `ending`,
+//! [`capability`], [`withdraw`]); pages ([`pager`], [`reading`], [`release`], [`page`], [`copy`], [`unmap`]) and the disk
+//! ([`checkpoint`], [`freeze`], [`durable`]); threads and their calls ([`task`], [`thread`], `ending`,
 //! `control`, [`pdx`], `unwind`, [`semaphore`], [`exception`]); the outside ([`console`], [`info`],
 //! [`boot`]).
 #![cfg_attr(not(test), no_std)]
@@ -29,10 +29,12 @@ pub mod apd;
 pub mod capability;
 pub mod clist;
 pub mod validation;
+pub mod withdraw;
 
 pub mod clone;
 pub mod lifecycle;
 
+pub mod copy;
 pub mod memory;
 pub mod page;
 pub mod pager;
@@ -42,6 +44,7 @@ pub mod unmap;
 
 pub mod checkpoint;
 pub mod durable;
+pub mod freeze;
 
 mod control;
 mod ending;

@@ -84,6 +84,15 @@ pub enum Waiting {
     Checkpoint(u64),
 }
 
+/// How far a call has got that is done in pieces. Who does the next one believes nothing else of the piece before.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Progress {
+    /// Pages, or whatever it counts in, that are done.
+    pub done: u64,
+    /// What it has found out on the way.
+    pub found: u64,
+}
+
 /// A thread that has to end when it comes back from a foreign callee.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Doom {
@@ -122,6 +131,8 @@ pub struct Thread {
     pub waiting: Waiting,
     /// What that call has asked of the store.
     pub pending: Option<Pending>,
+    /// How far that call has got.
+    pub progress: Progress,
     /// When that call times out.
     pub deadline: Option<u64>,
     /// What an exception handler interrupted.
@@ -150,6 +161,7 @@ impl Thread {
             report: ExitReport::default(),
             waiting: Waiting::No,
             pending: None,
+            progress: Progress { done: 0, found: 0 },
             deadline: None,
             saved: None,
             doom: None,
@@ -261,6 +273,7 @@ impl Server {
         if resumed == Resumed::First {
             record.waiting = Waiting::No;
             record.pending = None;
+            record.progress = Progress::default();
         }
         Caller {
             thread,

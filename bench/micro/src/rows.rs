@@ -105,6 +105,11 @@ pub static ROWS: &[Measurement] = &[
         "the same where nobody was idle: the fault fills the frame with zeroes",
         first_touch_zeroing,
     ),
+    row(
+        "longest-interrupts-off",
+        "the worst lateness of an urgent sleeper while another thread does long operations",
+        crate::latency::longest_interrupts_off,
+    ),
     row(WAITS, "putting one changed page on stable storage", page_flush),
 ];
 

@@ -22,8 +22,10 @@ pub const PROGRAMS: [&str; 5] = ["shell", "hello", "oo1", "suite", "micro"];
 /// The programs that run on the bare µ-kernel, each as a boot module.
 pub const ROOTS: [&str; 1] = ["nucleus-suite"];
 
-/// Flags of the kernel, without its linker script.
-const KERNEL_FLAGS: [&str; 3] = [
+/// Flags of the kernel, without its linker script. Debug information is for back-traces and GDB; it stays in the file
+/// and takes no memory of the machine.
+const KERNEL_FLAGS: [&str; 4] = [
+    "-Cdebuginfo=full",
     "-Crelocation-model=static",
     "-Ccode-model=kernel",
     "-Clink-arg=--build-id=none",

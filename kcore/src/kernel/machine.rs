@@ -12,6 +12,7 @@ use crate::{
     scheduler::NONE,
     smp::Request,
     thread::{Context, PortalFrame, Resumed, State},
+    trace::Kind,
     wait::Key,
 };
 
@@ -154,6 +155,7 @@ impl<H: Hardware> Machine for Kernel<H> {
 
     fn thread_destroy(&mut self, thread: ThreadId) {
         if let Some(index) = self.threads.find(thread) {
+            self.hardware.trace(Kind::End, thread, 0);
             self.detach(index);
             self.forget_messages(index);
             self.threads.remove(index);
@@ -212,7 +214,8 @@ impl<H: Hardware> Machine for Kernel<H> {
     }
 
     fn thread_time_ns(&self, thread: ThreadId) -> u64 {
-        self.threads.get(thread).time_ns
+        let thread = self.threads.get(thread);
+        thread.time_ns + self.running_ns(thread)
     }
 
     fn thread_set_priority(&mut self, thread: ThreadId, priority: u8) {

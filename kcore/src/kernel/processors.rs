@@ -14,7 +14,7 @@ use crate::{
     Hardware, SpaceId,
     scheduler::NONE,
     smp::Request,
-    thread::{Resumed, State},
+    thread::{Resumed, State, Thread},
 };
 
 impl Processor {
@@ -70,7 +70,7 @@ impl<H: Hardware> Kernel<H> {
     }
 
     /// A processor's part.
-    fn part(&self, number: u32) -> &Processor {
+    pub(super) fn part(&self, number: u32) -> &Processor {
         if number == self.processor.number {
             return &self.processor;
         }
@@ -94,6 +94,15 @@ impl<H: Hardware> Kernel<H> {
             }
         }
         found
+    }
+
+    /// How long a thread has been running since it was charged last.
+    pub(super) fn running_ns(&self, thread: &Thread) -> u64 {
+        if thread.state != State::Running {
+            return 0;
+        }
+        let since_ns = self.part(thread.processor).since_ns;
+        self.hardware.now_ns().saturating_sub(since_ns)
     }
 
     // ---- where threads run ----------------------------------------------------------------------

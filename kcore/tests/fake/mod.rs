@@ -3,7 +3,19 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use kcore::{Frame, Hardware, Kernel, SpaceId, paging, space::Tags};
+use kcore::{
+    Frame, Hardware, Kernel, SpaceId, paging,
+    smp::{HandedOver, Request},
+    space::Tags,
+};
+
+/// What another processor was asked.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Asked {
+    Request(u32, Request),
+    Stop(u32),
+    Wake(u32),
+}
 
 /// Memory, a clock that tests set, and counts of what was asked for.
 pub struct Fake {
@@ -12,6 +24,9 @@ pub struct Fake {
     pub timer_ns: u64,
     pub flushes: u64,
     flushed: Flushed,
+    pub asked: Vec<Asked>,
+    /// What the next processor that is stopped hands over.
+    pub handed: Option<HandedOver>,
     tags: Tags,
 }
 
@@ -33,6 +48,8 @@ impl Fake {
             timer_ns: u64::MAX,
             flushes: 0,
             flushed: Flushed::default(),
+            asked: Vec::new(),
+            handed: None,
             tags,
         }
     }
@@ -137,6 +154,19 @@ impl Hardware for Fake {
     fn flush_everything(&mut self) {
         self.flushed.everything = true;
         self.flushes += 1;
+    }
+
+    fn ask(&mut self, processors: u32, request: Request) {
+        self.asked.push(Asked::Request(processors, request));
+    }
+
+    fn stop_processor(&mut self, processor: u32) -> Option<HandedOver> {
+        self.asked.push(Asked::Stop(processor));
+        self.handed.take()
+    }
+
+    fn wake_processor(&mut self, processor: u32) {
+        self.asked.push(Asked::Wake(processor));
     }
 
     fn now_ns(&self) -> u64 {

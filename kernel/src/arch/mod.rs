@@ -7,14 +7,15 @@ mod x86_64;
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::{
     // Time and interrupts.
-    clock::{now_ns, ticks_per_us, time_of_day_ns},
+    clock::{now_ns, ticks, ticks_halves, ticks_per_us, time_of_day_ns},
     // Memory.
     direct::{
         DIRECT_MAP, DIRECT_MAP_BYTES, bytes, bytes_mut, copy, map_device, physical_bytes, read, table, write, zero,
     },
     interrupts::{
-        Interrupt, VECTOR_ATTENTION, accept, disk_message, enable_serial, initialise as initialise_interrupts,
-        interrupt_message, mask_interrupt, poll_interrupts, set_timer, unmask_interrupt, wait_for_interrupt,
+        DEBUGGER_VECTOR, Interrupt, VECTOR_ATTENTION, accept, disk_message, enable_serial,
+        initialise as initialise_interrupts, interrupt_message, mask_interrupt, poll_interrupts, set_timer,
+        stop_forever, unmask_interrupt, wait_for_interrupt,
     },
     // The start.
     paging::{build as build_tables, kernel_end},
@@ -23,12 +24,15 @@ pub use x86_64::{
     // Console, log and exit.
     ports::{IoPorts, exit, log_bytes},
     processor::initialise as initialise_processor,
+    // The end.
+    processor::stack_above,
     // User code.
     processor::{caller, ports_are_on, ports_off, ports_on, random_word, restart_call, set_thread, set_value2},
     // Other processors.
     smp::{ask, attend, halt_others, hand_over, mark, serve, start_processors, stop_processor, wake_processor},
     start::{BootInformation, Memory},
     syscall::{Results, Words},
+    traps::registers,
     traps::{fault_address, go_on as resume},
     vector::Vectors,
 };

@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use abi::{
     Rights,
     address::PAGE,
-    nucleus::{ANYONE, Call, MESSAGE_AREA, TABLE, fpage, port_fpage, tag, timeouts},
+    nucleus::{ANYONE, Call, GRANT, MAP, MESSAGE_AREA, TABLE, fpage, port_fpage, tag, timeouts},
 };
 use nucleus::{call, log, message};
 
@@ -82,6 +82,16 @@ fn any_fpage(random: &mut Random) -> u64 {
     }
 }
 
+/// What is given, and how. Granted are pages of the store alone: the fuzzer itself stands on others.
+fn gift(random: &mut Random) -> (u64, u64) {
+    if random.one_in(4) {
+        let page = STORE.load(Relaxed) + random.below(STORE_PAGES) * PAGE;
+        return (fpage(page, 12, Rights::RW), GRANT);
+    }
+    let way = small(random);
+    (any_fpage(random), if way == GRANT { MAP } else { way })
+}
+
 fn small(random: &mut Random) -> u64 {
     match random.below(6) {
         0 => random.word(),
@@ -133,7 +143,10 @@ fn step(random: &mut Random, me: u64) -> bool {
             [thread, random.below(20) & !4, 0, 0, 0, 0]
         }
         Call::Ipc => return exchange_message(random, thread),
-        Call::Map => [any_fpage(random), space, any_fpage(random), small(random), 0, 0],
+        Call::Map => {
+            let (what, way) = gift(random);
+            [what, space, any_fpage(random), way, 0, 0]
+        }
         Call::Flush => {
             // What the fuzzer stands on stays.
             let what = any_fpage(random);
@@ -185,7 +198,8 @@ fn exchange_message(random: &mut Random, to: u64) -> bool {
     let label = tag(random.word() >> 48, random.below(6), u64::from(random.one_in(4)));
     let label = if random.one_in(10) { random.word() } else { label };
     let wait = timeouts(random.below(300) as u32, random.below(300) as u32);
-    let words = [any_fpage(random), random.below(4), random.word(), random.word()];
+    let (what, way) = gift(random);
+    let words = [what, way, random.word(), random.word()];
     let window = if random.one_in(3) {
         any_window(random)
     } else {

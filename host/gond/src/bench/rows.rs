@@ -55,7 +55,7 @@ pub enum Bound {
 
 /// Rows that have a bound or a peer of another name, in the order in which they are shown: the row, its bound, and
 /// the row of Linux that does the same work.
-pub const KNOWN: [(&str, Option<Bound>, Option<&str>); 23] = [
+pub const KNOWN: [(&str, Option<Bound>, Option<&str>); 24] = [
     ("null-call", Some(Bound::Instructions(70)), Some("null-call")),
     ("pdx-round-trip", Some(Bound::Instructions(150)), Some("ipc-futex")),
     ("pdx-merge", None, Some("ipc-futex")),
@@ -84,6 +84,7 @@ pub const KNOWN: [(&str, Option<Bound>, Option<&str>); 23] = [
     ("sem-signal-wait", None, None),
     ("sem-round-trip", None, Some("ipc-futex")),
     ("yield-switch", Some(Bound::Instructions(200)), None),
+    ("longest-interrupts-off", Some(Bound::Instructions(20_000)), None),
     ("page-flush", None, None),
     ("ipc-round-trip", Some(Bound::Instructions(200)), Some("ipc-futex")),
     ("pager-round-trip", Some(Bound::Instructions(500)), None),

@@ -11,6 +11,8 @@ mod contract;
 
 mod crash;
 
+mod tools;
+
 use crate::arguments::misused;
 use crate::build::{self, Built};
 use crate::display::{self, Job};
@@ -60,6 +62,11 @@ const STAGES: [Stage; 7] = [
         name: "power",
         about: "OO1 across a power cut",
         run: guest::run_power,
+    },
+    Stage {
+        name: "tools",
+        about: "the debugger, back-traces, gdb",
+        run: tools::run,
     },
     Stage {
         name: "tour",

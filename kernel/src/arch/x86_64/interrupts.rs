@@ -6,7 +6,10 @@ use core::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use abi::nucleus::{INTERRUPT_FIRST_MESSAGE, INTERRUPTS};
+use abi::{
+    host::DEBUGGER_LINE,
+    nucleus::{INTERRUPT_FIRST_MESSAGE, INTERRUPTS},
+};
 
 use super::{clock, direct::DIRECT_MAP, ports::write8, processor};
 
@@ -21,6 +24,8 @@ pub enum Interrupt {
     Control,
     /// The disk.
     Disk,
+    /// The debugger's line.
+    Debugger,
     /// One that a thread receives as a message, by its number.
     Message(usize),
 }
@@ -31,6 +36,9 @@ const VECTOR_CONTROL: u8 = 34;
 const VECTOR_DISK: u8 = 35;
 /// Another processor wants something.
 pub const VECTOR_ATTENTION: u8 = 36;
+const VECTOR_DEBUGGER: u8 = 47;
+/// The vector of the debugger's line.
+pub const DEBUGGER_VECTOR: u64 = VECTOR_DEBUGGER as u64;
 /// The first of the vectors of interrupts that threads receive.
 const VECTOR_MESSAGES: u8 = 48;
 const VECTOR_SPURIOUS: u32 = 255;
@@ -79,6 +87,11 @@ pub const COMMAND_INIT: u32 = 0x4500;
 /// Command: begin at the page in the low byte.
 pub const COMMAND_STARTUP: u32 = 0x4600;
 
+/// The identifier of this processor's controller.
+pub fn own_id() -> u8 {
+    (local_read(LOCAL_ID) >> 24) as u8
+}
+
 /// Sends a command to another processor.
 pub fn send(id: u8, command: u32) {
     local_write(LOCAL_COMMAND_TO, u32::from(id) << 24);
@@ -122,7 +135,11 @@ pub fn initialise() {
 /// Lets the serial ports interrupt.
 pub fn enable_serial() {
     let processor = local_read(LOCAL_ID) & 0xff00_0000;
-    for (line, vector) in [(4, VECTOR_TERMINAL), (3, VECTOR_CONTROL)] {
+    for (line, vector) in [
+        (4, VECTOR_TERMINAL),
+        (3, VECTOR_CONTROL),
+        (DEBUGGER_LINE, VECTOR_DEBUGGER),
+    ] {
         line_write(0x10 + 2 * line + 1, processor);
         line_write(0x10 + 2 * line, u32::from(vector));
     }
@@ -206,6 +223,7 @@ pub fn accept(vector: u64) -> Option<Interrupt> {
         VECTOR_TERMINAL => Some(Interrupt::Terminal),
         VECTOR_CONTROL => Some(Interrupt::Control),
         VECTOR_DISK => Some(Interrupt::Disk),
+        VECTOR_DEBUGGER => Some(Interrupt::Debugger),
         vector if (VECTOR_MESSAGES..VECTORS as u8).contains(&vector) => {
             Some(Interrupt::Message(usize::from(vector - VECTOR_MESSAGES)))
         }

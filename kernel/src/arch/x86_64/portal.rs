@@ -52,6 +52,7 @@ const WAY_SHIFT: u32 = size_of::<Way>().trailing_zeros();
 const _: () = assert!(size_of::<PortalFrame>().is_power_of_two() && size_of::<Way>().is_power_of_two());
 
 /// A protected call: entry in rdi, kind in rdx, parameters in rsi, r10, r8, r9; from the `syscall` entry.
+#[allow(clippy::too_many_lines, reason = "one stretch of assembly, counted")]
 #[unsafe(naked)]
 pub unsafe extern "C" fn call() {
     naked_asm!(

@@ -145,6 +145,25 @@ static DOUBLE_FAULT: Stack<8192> = Stack(UnsafeCell::new([0; 8192]));
 static NON_MASKABLE: Stack<8192> = Stack(UnsafeCell::new([0; 8192]));
 static MACHINE_CHECK: Stack<8192> = Stack(UnsafeCell::new([0; 8192]));
 
+/// The words of a stack from `rsp` up to its top, and the address of the first: what is mapped of a processor's kernel
+/// stack if `rsp` lies in it or in its guard page, nothing if it lies elsewhere.
+pub fn stack_above(rsp: u64) -> (u64, &'static [u64]) {
+    let found = AREAS.iter().find_map(|area| {
+        // SAFETY: written when the processor was started, read as a whole word; a stack that is not there yet is zero.
+        let top = unsafe { (&raw const (*area.0.get()).kernel_stack).read_volatile() };
+        let guard = top.checked_sub(STACK_TOP)?;
+        (guard..top).contains(&rsp).then_some((guard, top))
+    });
+    let Some((guard, top)) = found else {
+        return (rsp, &[]);
+    };
+    let from = rsp.max(guard + GUARD_BYTES as u64).next_multiple_of(8);
+    // SAFETY: inside a kernel stack and above its guard page, so mapped for good. Whoever asks is about to end
+    // the kernel on this very stack or on another one: words below its own frames may change, which are only shown.
+    let words = unsafe { core::slice::from_raw_parts(from as *const u64, ((top - from) / 8) as usize) };
+    (from, words)
+}
+
 /// The page below the kernel stack, which stays unmapped.
 pub fn stack_guard() -> u64 {
     KERNEL.0.get() as u64

@@ -5,7 +5,7 @@
 //! does not come in time is told so, should it come later: it then halts for good.
 
 use core::{
-    arch::{global_asm, x86_64::__cpuid_count},
+    arch::global_asm,
     sync::atomic::{
         AtomicU8, AtomicU32,
         Ordering::{AcqRel, Acquire, Relaxed, Release},
@@ -117,7 +117,7 @@ fn wait_ns(ns: u64, until: impl Fn() -> bool) -> bool {
 /// Starts the other processors, which wait for the kernel lock then. Gives the bits of those that run, this one's included;
 /// `missing` gets the identifiers of those that did not come.
 pub fn start_processors(found: &Processors, mut missing: impl FnMut(u8)) -> u32 {
-    let own = (__cpuid_count(1, 0).ebx >> 24) as u8;
+    let own = interrupts::own_id();
     IDS[0].store(own, Relaxed);
     let code = (&raw const trampoline_start) as u64;
     let length = (&raw const trampoline_end) as u64 - code;
@@ -212,8 +212,9 @@ pub fn wake_processor(processor: u32) {
 
 /// Stops all other processors for good, without waiting: the system ends.
 pub fn halt_others() {
-    let own = mark().processor() as usize;
-    for number in each(RUNS.load(Acquire)).filter(|&number| number != own) {
+    // Not by GS: this may be a double fault on the way in or out.
+    let own = interrupts::own_id();
+    for number in each(RUNS.load(Acquire)).filter(|&number| IDS[number].load(Relaxed) != own) {
         post(number, HALT, 0);
     }
 }
