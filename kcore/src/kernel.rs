@@ -427,12 +427,14 @@ impl<H: Hardware> Kernel<H> {
     }
 
     fn wake_index(&mut self, index: u32, resumed: Resumed) {
-        let thread = &mut self.threads.table[index as usize];
-        match thread.state {
+        match self.threads.table[index as usize].state {
+            State::Parked(key) => self.waits.remove(&mut self.links, key, index),
+            State::Sending(to) => {
+                let queue = &mut self.threads.table[to as usize].ipc.senders;
+                queue.remove(&mut self.links, index);
+            }
             // Only time wakes it without a message.
             State::Receiving => return self.fail(index, Error::TimedOut),
-            State::Parked(key) => self.waits.remove(&mut self.links, key, index),
-            State::Sending(_) => self.detach(index),
             State::Suspended => {}
             State::Free | State::Ready | State::Running => return,
         }

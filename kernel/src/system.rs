@@ -2,7 +2,7 @@
 //! thread runs when an event has been handled.
 
 use kcore::{
-    Kernel, Machine, SpaceId,
+    Kernel, Machine, SpaceId, ThreadId,
     ipc::Ports,
     smp::PROCESSORS_MAX,
     thread::{Context, Operation},
@@ -94,9 +94,12 @@ pub struct System {
     next_poll_ns: u64,
     /// Whether a long call has just done a piece: interrupts have their turn before the next one.
     unfinished: bool,
-    /// The space whose ports user code may use, by processor.
-    ports_of: [SpaceId; PROCESSORS_MAX],
+    /// The thread whose space's ports user code may use, and that space, by processor.
+    ports_of: [(SpaceId, ThreadId); PROCESSORS_MAX],
 }
+
+/// Nobody's ports are on.
+const NO_PORTS: (SpaceId, ThreadId) = (SpaceId::NONE, ThreadId(0));
 
 /// The one system.
 pub static SYSTEM: Lock<System> = Lock::empty();
@@ -117,7 +120,7 @@ impl System {
             debugger: Debugger::new(),
             next_poll_ns: 0,
             unfinished: false,
-            ports_of: [SpaceId::NONE; PROCESSORS_MAX],
+            ports_of: [NO_PORTS; PROCESSORS_MAX],
         }
     }
 
@@ -313,7 +316,7 @@ impl System {
         }
         let thread = &kernel.threads.table[index as usize];
         let space = thread.space;
-        if self.ports_of[here as usize % PROCESSORS_MAX] != SpaceId::NONE {
+        if self.ports_of[here as usize % PROCESSORS_MAX].0 != SpaceId::NONE {
             self.ports_follow(index, space);
         }
         let kernel = &mut self.platform.kernel;
@@ -324,8 +327,8 @@ impl System {
         &raw const self.platform.kernel.threads.table[index as usize].context
     }
 
-    /// The space whose ports are on here.
-    fn ports_here(&mut self) -> &mut SpaceId {
+    /// Whose ports are on here.
+    fn ports_here(&mut self) -> &mut (SpaceId, ThreadId) {
         let here = self.platform.kernel.here() as usize;
         &mut self.ports_of[here % PROCESSORS_MAX]
     }
@@ -335,27 +338,31 @@ impl System {
     pub fn ports_wanted(&mut self) -> bool {
         let index = self.current();
         let space = self.platform.kernel.threads.table[index as usize].space;
-        if *self.ports_here() == space && arch::ports_are_on() {
+        if self.ports_here().0 == space && arch::ports_are_on() {
             return false;
         }
         let kernel = &mut self.platform.kernel;
         let Some(map) = kernel.ports(space) else { return false };
         arch::ports_on(map);
-        kernel.leave_with_ports(index, Ports::On);
-        *self.ports_here() = space;
+        let id = kernel.id_of(index);
+        kernel.leave_with_ports(id, Ports::On);
+        *self.ports_here() = (space, id);
         true
     }
 
     /// Before a thread runs while some space's ports are on: they stay for that space alone.
     #[cold]
     fn ports_follow(&mut self, index: u32, space: SpaceId) {
-        let stays = *self.ports_here() == space;
-        if !stays {
+        let (of, last) = *self.ports_here();
+        self.platform.kernel.leave_with_ports(last, Ports::Off);
+        if of == space {
+            let id = self.platform.kernel.id_of(index);
+            self.platform.kernel.leave_with_ports(id, Ports::On);
+            self.ports_here().1 = id;
+        } else {
             arch::ports_off();
-            *self.ports_here() = SpaceId::NONE;
+            *self.ports_here() = NO_PORTS;
         }
-        let ports = if stays { Ports::On } else { Ports::Off };
-        self.platform.kernel.leave_with_ports(index, ports);
     }
 
     /// Uses idle time: goes on with a checkpoint, keeps zeroed frames ready. Tells whether there is more to do.

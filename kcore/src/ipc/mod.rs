@@ -30,7 +30,7 @@ use abi::{
 
 use core::mem::offset_of;
 
-use crate::{Frame, Hardware, Kernel, scheduler::List, thread::Operation};
+use crate::{Frame, Hardware, Kernel, ThreadId, scheduler::List, thread::Operation};
 pub use fast::Handover;
 
 /// What a thread has for messages.
@@ -99,7 +99,7 @@ pub enum Ports {
     Off,
 }
 
-const _: () = assert!(Part::INTERRUPTS % 8 == 0 && offset_of!(Part, delivered) == Part::INTERRUPTS + 4);
+const _: () = assert!(Part::INTERRUPTS.is_multiple_of(8) && offset_of!(Part, delivered) == Part::INTERRUPTS + 4);
 const _: () = assert!(abi::nucleus::INTERRUPTS == 32, "a bit each");
 
 /// A fault or another exception, as the message that tells of it.
@@ -114,7 +114,8 @@ pub struct Trouble {
 impl<H: Hardware> Kernel<H> {
     /// A thread runs with these ports: with them on, its messages take the general path, which
     /// turns them off for others.
-    pub fn leave_with_ports(&mut self, index: u32, ports: Ports) {
+    pub fn leave_with_ports(&mut self, thread: ThreadId, ports: Ports) {
+        let Some(index) = self.threads.find(thread) else { return };
         let thread = &mut self.threads.table[index as usize];
         thread.slow &= !PORTS;
         if ports == Ports::On {
@@ -178,8 +179,8 @@ pub(crate) struct Tag {
     pub words: usize,
     /// Items.
     pub items: usize,
-    /// The tag as it is.
-    pub tag: u64,
+    /// All of it, as it is.
+    pub whole: u64,
 }
 
 impl Tag {
@@ -193,7 +194,7 @@ impl Tag {
         Ok(Self {
             words: words as usize,
             items: items as usize,
-            tag,
+            whole: tag,
         })
     }
 }

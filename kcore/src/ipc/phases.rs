@@ -7,6 +7,7 @@ use crate::{
     Hardware, Kernel, ThreadId,
     event::Outcome,
     mapping::Progress,
+    nucleus::Nucleus,
     scheduler::NONE,
     thread::{Resumed, State},
 };
@@ -191,7 +192,7 @@ impl<H: Hardware> Kernel<H> {
         if from == ANYONE {
             return Ok(());
         }
-        if let Some(interrupt) = self.nucleus.interrupt_of(from) {
+        if let Some(interrupt) = Nucleus::interrupt_of(from) {
             let bound = self.nucleus.interrupts[interrupt].thread == self.id_of(me).0;
             return if bound { Ok(()) } else { Err(Error::BadArgument) };
         }

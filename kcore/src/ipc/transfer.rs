@@ -78,7 +78,7 @@ impl<H: Hardware> Kernel<H> {
             self.copy_buffer(sender, receiver, tag.words);
         }
         let from = self.id_of(sender).0;
-        self.deliver(receiver, tag.tag, from, words);
+        self.deliver(receiver, tag.whole, from, words);
         Ok(Progress::Done)
     }
 

@@ -7,6 +7,7 @@ use crate::{
     Hardware, Kernel, ThreadId,
     event::{Access, Outcome},
     mapping::Progress,
+    nucleus::Nucleus,
 };
 
 /// The message of an interrupt.
@@ -85,7 +86,7 @@ impl<H: Hardware> Kernel<H> {
 
     /// Gives the running thread an interrupt that waits for it, if it receives from there.
     pub(super) fn take_interrupt(&mut self, me: u32, from: u64) -> bool {
-        let wanted = self.nucleus.interrupts_of(from);
+        let wanted = Nucleus::interrupts_of(from);
         let part = &mut self.threads.table[me as usize].ipc;
         let ready = part.pending & wanted;
         if ready == 0 {
@@ -105,7 +106,7 @@ impl<H: Hardware> Kernel<H> {
 
     /// Receiving again lets the interrupts in that were delivered before.
     pub(super) fn acknowledge(&mut self, me: u32, from: u64) {
-        let wanted = self.nucleus.interrupts_of(from);
+        let wanted = Nucleus::interrupts_of(from);
         let part = &mut self.threads.table[me as usize].ipc;
         let mut done = part.delivered & wanted;
         part.delivered &= !wanted;

@@ -22,13 +22,13 @@ impl Line {
 
 impl Nucleus {
     /// The interrupt that an identifier names: its number plus one, which no thread ever has.
-    pub(crate) fn interrupt_of(&self, from: u64) -> Option<usize> {
+    pub(crate) fn interrupt_of(from: u64) -> Option<usize> {
         (1..=INTERRUPTS).contains(&from).then(|| (from - 1) as usize)
     }
 
     /// The interrupts that a thread receives from there, a bit each.
-    pub(crate) fn interrupts_of(&self, from: u64) -> u32 {
-        match self.interrupt_of(from) {
+    pub(crate) fn interrupts_of(from: u64) -> u32 {
+        match Self::interrupt_of(from) {
             Some(interrupt) => 1 << interrupt,
             None if from == ANYONE => u32::MAX,
             None => 0,
@@ -48,7 +48,7 @@ impl Nucleus {
 
 impl<H: Hardware> Kernel<H> {
     pub(super) fn interrupt_bind(&mut self, interrupt: u64, thread: u64) -> Result<(u64, u64), Error> {
-        let Some(number) = self.nucleus.interrupt_of(interrupt.wrapping_add(1)) else {
+        let Some(number) = Nucleus::interrupt_of(interrupt.wrapping_add(1)) else {
             return Err(Error::BadArgument);
         };
         if thread != 0 && self.threads.find(ThreadId(thread)).is_none() {

@@ -76,13 +76,13 @@ impl<H: Hardware> Kernel<H> {
                 Some(outcome) => outcome,
                 None => self.nobody_handles(thread, format_args!("{access:?} of {address:#x}")),
             },
-            Event::Exception { thread, .. } => match self.exception_message(thread.index() as u32) {
-                Some(outcome) => outcome,
-                None => {
-                    let vector = self.thread_context(thread).vector;
-                    self.nobody_handles(thread, format_args!("exception {vector}"))
+            Event::Exception { thread, .. } => {
+                if let Some(outcome) = self.exception_message(thread.index() as u32) {
+                    return outcome;
                 }
-            },
+                let vector = self.thread_context(thread).vector;
+                self.nobody_handles(thread, format_args!("exception {vector}"))
+            }
             Event::Interrupt | Event::Poll => Outcome::Resume,
         }
     }
@@ -136,7 +136,7 @@ impl<H: Hardware> Kernel<H> {
             Call::Flush => return finished(self.flush_call(space, first, second, third)),
             Call::InterruptBind if root => self.interrupt_bind(first, second),
             Call::InterruptMessage if root => self.interrupt_message_address(first),
-            Call::KernelCheck if root => self.check_all(),
+            Call::KernelCheck if root => Ok((self.check_all(), 0)),
             Call::MachineStop | Call::InterruptBind | Call::InterruptMessage | Call::KernelCheck => {
                 Err(Error::Protection)
             }

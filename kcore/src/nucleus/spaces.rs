@@ -129,9 +129,10 @@ impl<H: Hardware> Kernel<H> {
     /// A space below the caller's, by its identifier.
     pub(super) fn space_below(&self, caller: SpaceId, id: u64) -> Result<SpaceId, Error> {
         let space = self.nucleus.find_space(id).ok_or(Error::BadAddress)?;
-        match self.nucleus.is_above(caller, space) {
-            true => Ok(space),
-            false => Err(Error::Protection),
+        if self.nucleus.is_above(caller, space) {
+            Ok(space)
+        } else {
+            Err(Error::Protection)
         }
     }
 

@@ -79,7 +79,7 @@ pub fn copy_image(image: u64, bytes: u64, to: u64) {
 
 fn check(address: u64) {
     assert!(
-        address < FREE_END && address % 8 == 0,
+        address < FREE_END && address.is_multiple_of(8),
         "{address:#x} is not free to use"
     );
 }

@@ -23,6 +23,8 @@ pub const fn case(name: &'static str, run: fn(&Setting) -> Outcome) -> Case {
 pub struct Setting {
     /// What the kernel told the root program.
     pub root: RootPage,
+    /// How many calls the fuzzing makes, if not the usual number.
+    pub calls: Option<u64>,
     /// Everything random follows from this.
     pub seed: u64,
 }

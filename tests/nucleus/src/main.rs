@@ -16,6 +16,10 @@ mod arch;
 mod world;
 
 mod bench;
+mod fuzz;
+#[path = "../../suite/src/random.rs"]
+#[allow(dead_code, reason = "the other suite uses all of it")]
+mod random;
 
 mod basics;
 mod examples;
@@ -30,7 +34,7 @@ use case::Setting;
 use nucleus::{Heap, RootPage, call, log};
 
 /// All cases, in the order in which they run.
-const GROUPS: &[&[case::Case]] = &[basics::CASES, messages::CASES, spaces::CASES];
+const GROUPS: &[&[case::Case]] = &[basics::CASES, messages::CASES, spaces::CASES, fuzz::CASES];
 
 #[cfg_attr(target_os = "none", global_allocator)]
 static HEAP: Heap<{ 64 << 10 }> = Heap::new();
@@ -46,6 +50,7 @@ fn option(root: RootPage, name: &str) -> Option<&'static str> {
 fn main(root: RootPage) {
     let setting = Setting {
         root,
+        calls: option(root, "calls").and_then(|calls| calls.parse().ok()),
         seed: option(root, "seed").and_then(|seed| seed.parse().ok()).unwrap_or(1),
     };
     messages::prepare(root);

@@ -155,6 +155,17 @@ fn caller(parameter: u64) {
     let _ = message::send(parameter >> 8 << 16, tag(parameter & 0xff, 0, 0), [0; 4]);
 }
 
+/// The state of a thread, if it still exists.
+pub fn state_of(thread: u64) -> Outcome<Option<u64>> {
+    let (me, _) = call::thread_self()?;
+    let mut registers = Registers::default();
+    match arch::exchange(me, thread, EXCHANGE_READ, &mut registers) {
+        Ok(state) => Ok(Some(state)),
+        Err(abi::Error::NoSuchThread) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Waits until a thread is in that state: it may run on another processor.
 fn wait_until(thread: u64, state: u64) -> Outcome {
     let (me, _) = call::thread_self()?;
