@@ -15,18 +15,25 @@
 //! one state all go the same way, so that both sides always know whose turn it is. The first state
 //! is the start, `end` the only final one. A cycle on which one side only sends is refused: between
 //! two turns of the other a side can send at most as many messages as there are states, which bounds
-//! the queues ([`Contract::queue`]), so that sends neither block nor allocate.
+//! the queues ([`Contract::queue`]), so that sends neither block nor allocate. [`Protocol`] steps the
+//! states, and says what a process may import.
 //!
 //! The text compiles to a table; the table's hash stands in the name of the module from which a
 //! process imports the messages, so that both ends are known to mean the same contract.
 
+mod protocol;
+pub use protocol::{ImportError, Operation, Protocol};
+
+use crate::limits::QUEUE_MESSAGES;
 use crate::module::{FuncType, ValType};
 use alloc::{format, string::String, vec::Vec};
 
+/// Names of the operations that stand beside the messages in a contract's module.
+pub const OPERATIONS: [&str; 4] = ["receive", "start", "open", "close"];
 /// Messages and states of a contract at most.
 pub const CONTRACT_ITEMS: usize = 256;
 /// Parameters of a message at most.
-pub const MESSAGE_FIELDS: usize = 16;
+pub const MESSAGE_FIELDS: usize = crate::exchange::channels::WORDS;
 /// Number of the final state.
 pub const END: u16 = u16::MAX;
 
@@ -39,6 +46,16 @@ pub enum Field {
     Block,
     /// An endpoint of another channel, whose ownership goes with the message.
     Endpoint,
+}
+
+impl Field {
+    /// The type as which a process passes it.
+    pub const fn val_type(self) -> ValType {
+        match self {
+            Self::Scalar(ty) => ty,
+            Self::Block | Self::Endpoint => ValType::I32,
+        }
+    }
 }
 
 /// A message.
@@ -108,6 +125,10 @@ pub enum ContractError {
     MixedState(String),
     /// A cycle of states in which nothing is received, or nothing sent.
     UnboundedCycle(String),
+    /// A run of sends without a receive that is longer than a queue.
+    LongRun(String),
+    /// A message with the name of an operation.
+    Reserved(String),
     /// Over a limit.
     TooLarge,
     /// There is no state.
@@ -125,6 +146,11 @@ impl core::fmt::Display for ContractError {
                 f,
                 "from state {name} one side can send for ever without hearing the other"
             ),
+            Self::LongRun(name) => write!(
+                f,
+                "from state {name} one side can send more than {QUEUE_MESSAGES} messages without hearing the other"
+            ),
+            Self::Reserved(name) => write!(f, "'{name}' is the name of an operation; give the message another name"),
             Self::TooLarge => f.write_str("more messages, states or fields than a contract may have"),
             Self::Empty => f.write_str("the contract has no state"),
         }
@@ -207,6 +233,9 @@ impl Contract {
             }
             if reader.took("message") {
                 let message = Self::message(&mut reader)?;
+                if OPERATIONS.contains(&message.name.as_str()) {
+                    return Err(ContractError::Reserved(message.name));
+                }
                 if contract.messages.iter().any(|have| have.name == message.name) {
                     return Err(ContractError::Twice(message.name));
                 }
@@ -339,11 +368,21 @@ impl Contract {
         match open.iter().position(|open| *open) {
             Some(at) => Err(ContractError::UnboundedCycle(self.states[at].name.clone())),
             None => Ok(()),
+        }?;
+        let runs = self.runs();
+        match runs.iter().position(|run| *run > QUEUE_MESSAGES) {
+            Some(at) => Err(ContractError::LongRun(self.states[at].name.clone())),
+            None => Ok(()),
         }
     }
 
     /// Messages that can be under way in one direction at most.
     pub fn queue(&self) -> usize {
+        self.runs().into_iter().max().unwrap_or(1)
+    }
+
+    /// For each state the messages that its side can send from there without hearing the other.
+    fn runs(&self) -> Vec<usize> {
         // A run of states of one direction has no cycle, so it is no longer than there are states.
         let mut longest = alloc::vec![1usize; self.states.len()];
         for _ in 0..self.states.len() {
@@ -356,7 +395,7 @@ impl Contract {
                 }
             }
         }
-        longest.into_iter().max().unwrap_or(1)
+        longest
     }
 
     /// The table as bytes, which is what both ends must have alike.
@@ -392,21 +431,21 @@ impl Contract {
     /// Name of the module from which a process imports this endpoint's messages: `client` is the side
     /// from which the contract is written.
     pub fn import_module(&self, side: Side) -> String {
-        let hash = blake3::hash(&self.table()).to_hex();
-        let side = match side {
-            Side::Client => "client",
-            Side::Server => "server",
-        };
-        format!("gondwana:{side}:{}:{}", self.name, &hash[..16])
+        format!("gondwana:{}:{}:{:016x}", side.name(), self.name, self.key())
+    }
+
+    /// The first 64 bits of the table's hash.
+    pub fn key(&self) -> u64 {
+        let hash = blake3::hash(&self.table());
+        let mut first = [0; 8];
+        first.copy_from_slice(&hash.as_bytes()[..8]);
+        u64::from_be_bytes(first)
     }
 
     /// The type that an import of a message must have. A send takes the endpoint and the fields and
     /// returns 0, or 1 if the peer is gone; a received message's fields are fetched one by one.
     pub fn send_type(&self, message: usize) -> FuncType {
-        let fields = self.messages[message].fields.iter().map(|(_, field)| match field {
-            Field::Scalar(ty) => *ty,
-            Field::Block | Field::Endpoint => ValType::I32,
-        });
+        let fields = self.messages[message].fields.iter().map(|(_, field)| field.val_type());
         let mut params = alloc::vec![ValType::I32];
         params.extend(fields);
         FuncType {
@@ -434,6 +473,35 @@ pub enum Side {
 }
 
 impl Side {
+    /// Its name, as in the names of modules.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Server => "server",
+        }
+    }
+
+    /// The other one.
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
+        }
+    }
+
+    /// The side and the contract's name and number in the name of a module.
+    pub fn of_module(module: &str) -> Option<(Self, &str, u64)> {
+        let mut parts = module.strip_prefix("gondwana:")?.split(':');
+        let side = match parts.next()? {
+            "client" => Self::Client,
+            "server" => Self::Server,
+            _ => return None,
+        };
+        let (name, key) = (parts.next()?, parts.next()?);
+        let key = u64::from_str_radix(key, 16).ok().filter(|_| key.len() == 16)?;
+        parts.next().is_none().then_some((side, name, key))
+    }
+
     /// A state's direction seen from this side.
     pub fn turn(self, direction: Direction) -> Direction {
         match (self, direction) {
@@ -441,53 +509,6 @@ impl Side {
             (Self::Server, Direction::Send) => Direction::Receive,
             (Self::Server, Direction::Receive) => Direction::Send,
         }
-    }
-}
-
-/// Steps a contract's state at each send. One monitor serves both ends: in every state it is exactly
-/// one side's turn.
-#[derive(Clone, Debug)]
-pub struct Monitor {
-    state: u16,
-}
-
-/// A send that the contract does not allow now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OutOfContract;
-
-impl Default for Monitor {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Monitor {
-    /// At the start.
-    pub const fn new() -> Self {
-        Self { state: 0 }
-    }
-
-    /// Whether the conversation is over.
-    pub const fn is_over(&self) -> bool {
-        self.state == END
-    }
-
-    /// A send of a message by one side: the state after it becomes current.
-    ///
-    /// # Errors
-    /// [`OutOfContract`]; the state stays.
-    pub fn send(&mut self, contract: &Contract, side: Side, message: u16) -> Result<(), OutOfContract> {
-        let state = contract.states.get(usize::from(self.state)).ok_or(OutOfContract)?;
-        if side.turn(state.direction) != Direction::Send {
-            return Err(OutOfContract);
-        }
-        let arm = state
-            .arms
-            .iter()
-            .find(|arm| arm.message == message)
-            .ok_or(OutOfContract)?;
-        self.state = arm.next;
-        Ok(())
     }
 }
 
@@ -504,19 +525,24 @@ mod tests {
         state Waiting { ? value -> Ready | ? missing -> Ready }";
 
     #[test]
-    fn a_conversation() {
+    fn queues_are_bounded() {
         let contract = Contract::parse(STORE).expect("good");
-        let mut monitor = Monitor::new();
-        assert_eq!(monitor.send(&contract, Side::Server, 1), Err(OutOfContract));
-        assert_eq!(monitor.send(&contract, Side::Client, 1), Err(OutOfContract));
-        assert_eq!(monitor.send(&contract, Side::Client, 0), Ok(()));
-        assert_eq!(monitor.send(&contract, Side::Client, 0), Err(OutOfContract));
-        assert_eq!(monitor.send(&contract, Side::Server, 2), Ok(()));
-        assert_eq!(monitor.send(&contract, Side::Client, 3), Ok(()));
-        assert!(monitor.is_over());
-        assert_eq!(monitor.send(&contract, Side::Client, 3), Err(OutOfContract));
         assert_eq!(contract.queue(), 1);
         assert!(contract.sends(Side::Client, 0) && !contract.sends(Side::Server, 0));
+        let run = |states: usize| {
+            let mut text = String::from("contract Run message x()");
+            for at in 0..states {
+                let next = if at + 1 == states {
+                    "end".into()
+                } else {
+                    format!("S{}", at + 1)
+                };
+                text += &format!(" state S{at} {{ ! x -> {next} }}");
+            }
+            Contract::parse(&text)
+        };
+        assert_eq!(run(QUEUE_MESSAGES).map(|contract| contract.queue()), Ok(QUEUE_MESSAGES));
+        assert_eq!(run(QUEUE_MESSAGES + 1), Err(ContractError::LongRun("S0".into())));
     }
 
     #[test]
@@ -558,6 +584,10 @@ mod tests {
             ),
             ("contract C message x() state A { ! x -> B }", "'B' is not defined"),
             ("contract C message x(", "line 1: expected a name"),
+            (
+                "contract C message close() state A { ! close -> end }",
+                "'close' is the name of an operation; give the message another name",
+            ),
             ("contract C", "the contract has no state"),
             ("contract C\n\nfrob", "line 3: expected 'message' or 'state'"),
         ];
