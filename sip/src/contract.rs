@@ -10,6 +10,7 @@
 //! state Waiting { ? value -> Ready | ? missing -> Ready }
 //! ```
 //!
+//! A field is a scalar, an `endpoint`, or a `block`, which may say what it holds: `block of f64`.
 //! A contract is written from one endpoint's side, the importing one: `!` sends, `?` receives; the
 //! other endpoint has the same table with the directions exchanged. A state's arms are a choice; in
 //! one state all go the same way, so that both sides always know whose turn it is. The first state
@@ -29,7 +30,9 @@ use crate::module::{FuncType, ValType};
 use alloc::{format, string::String, vec::Vec};
 
 /// Names of the operations that stand beside the messages in a contract's module.
-pub const OPERATIONS: [&str; 4] = ["receive", "start", "open", "close"];
+pub const OPERATIONS: [&str; 3] = ["receive", "start", "open"];
+/// Bytes of a name at most.
+const NAME_BYTES: usize = 64;
 /// Messages and states of a contract at most.
 pub const CONTRACT_ITEMS: usize = 256;
 /// Parameters of a message at most.
@@ -37,13 +40,23 @@ pub const MESSAGE_FIELDS: usize = crate::exchange::channels::WORDS;
 /// Number of the final state.
 pub const END: u16 = u16::MAX;
 
+/// What a block holds, for the bindings and the hash; to the runtime it is bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Element {
+    /// Bytes.
+    #[default]
+    Byte,
+    /// Scalars of this type.
+    Scalar(ValType),
+}
+
 /// What a message carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Field {
     /// A scalar of this type.
     Scalar(ValType),
-    /// A block of the exchange heap, whose ownership goes with the message.
-    Block,
+    /// A block of the exchange heap, whose ownership goes with the message; what it holds.
+    Block(Element),
     /// An endpoint of another channel, whose ownership goes with the message.
     Endpoint,
 }
@@ -53,7 +66,7 @@ impl Field {
     pub const fn val_type(self) -> ValType {
         match self {
             Self::Scalar(ty) => ty,
-            Self::Block | Self::Endpoint => ValType::I32,
+            Self::Block(_) | Self::Endpoint => ValType::I32,
         }
     }
 }
@@ -204,10 +217,9 @@ impl<'a> Reader<'a> {
         there
     }
     fn name(&mut self) -> Result<&'a str, ContractError> {
-        let name = self
-            .peek()
-            .filter(|name| name.starts_with(|c: char| c.is_ascii_alphabetic()));
-        let name = name.ok_or_else(|| self.error("a name"))?;
+        let good = |name: &&str| name.len() <= NAME_BYTES && name.starts_with(|c: char| c.is_ascii_alphabetic());
+        let name = self.peek().filter(good);
+        let name = name.ok_or_else(|| self.error("a name of at most 64 letters, digits and '_'"))?;
         self.at += 1;
         Ok(name)
     }
@@ -273,14 +285,22 @@ impl Contract {
             }
             let field = reader.name()?;
             reader.take(":")?;
+            let scalar = |name: &str| match name {
+                "i32" => Some(ValType::I32),
+                "i64" => Some(ValType::I64),
+                "f32" => Some(ValType::F32),
+                "f64" => Some(ValType::F64),
+                _ => None,
+            };
+            let unknown = |name: &str| ContractError::Unknown(name.into());
             let kind = match reader.name()? {
-                "i32" => Field::Scalar(ValType::I32),
-                "i64" => Field::Scalar(ValType::I64),
-                "f32" => Field::Scalar(ValType::F32),
-                "f64" => Field::Scalar(ValType::F64),
-                "block" => Field::Block,
                 "endpoint" => Field::Endpoint,
-                other => return Err(ContractError::Unknown(other.into())),
+                "block" if reader.took("of") => match reader.name()? {
+                    "byte" => Field::Block(Element::Byte),
+                    name => Field::Block(Element::Scalar(scalar(name).ok_or_else(|| unknown(name))?)),
+                },
+                "block" => Field::Block(Element::Byte),
+                name => Field::Scalar(scalar(name).ok_or_else(|| unknown(name))?),
             };
             fields.push((field.into(), kind));
         }
@@ -412,7 +432,8 @@ impl Contract {
             bytes.push(message.fields.len() as u8);
             bytes.extend(message.fields.iter().map(|(_, field)| match field {
                 Field::Scalar(ty) => *ty as u8,
-                Field::Block => 0x10,
+                Field::Block(Element::Byte) => 0x10,
+                Field::Block(Element::Scalar(ty)) => 0x20 | *ty as u8,
                 Field::Endpoint => 0x11,
             }));
         }
@@ -583,10 +604,13 @@ mod tests {
                 "'string' is not defined",
             ),
             ("contract C message x() state A { ! x -> B }", "'B' is not defined"),
-            ("contract C message x(", "line 1: expected a name"),
             (
-                "contract C message close() state A { ! close -> end }",
-                "'close' is the name of an operation; give the message another name",
+                "contract C message x(",
+                "line 1: expected a name of at most 64 letters, digits and '_'",
+            ),
+            (
+                "contract C message open() state A { ! open -> end }",
+                "'open' is the name of an operation; give the message another name",
             ),
             ("contract C", "the contract has no state"),
             ("contract C\n\nfrob", "line 3: expected 'message' or 'state'"),

@@ -17,6 +17,9 @@ pub const FEATURES: WasmFeatures = WasmFeatures::WASM2
 /// Name of the module from which the exchange heap's functions are imported.
 pub const EXCHANGE: &str = "gondwana:heap";
 
+/// Name of the module from which what concerns all channels is imported.
+pub const CHANNEL: &str = "gondwana:channel";
+
 /// The accessors that the compiler inlines: (handle, offset) to a value, and stores; copies between a
 /// block and the first memory (handle, offset, address, bytes). Names and types.
 pub const ACCESSORS: [(&str, &[ValType], &[ValType]); 15] = {

@@ -143,7 +143,7 @@ fn client(body: &str) -> String {
     format!(
         r#"{imports}
         (import "{{client Store}}" "open" (func $open (result i64)))
-        (import "{{client Store}}" "close" (func $close (param i32)))
+        (import "gondwana:channel" "close" (func $close (param i32)))
         (import "gondwana:heap" "free" (func $free (param i32)))
         (func (export "main") (local $e i32) (local $b i32) (local $i i64)
           (local.set $e (call $start)) (local.set $b (call $alloc (i32.const 8))) {body}))"#
@@ -233,7 +233,7 @@ fn imports_must_match_the_contract() {
     assert!(refused(r#""{client Store}" "steal" (func)"#).contains("no message, field or operation 'steal'"));
     assert!(refused(r#""gondwana:client:Store:0123456789abcdef" "put" (func)"#).contains("another version"));
     assert!(refused(r#""gondwana:client:Other:0123456789abcdef" "put" (func)"#).contains("no channel of the contract"));
-    assert!(refused(r#""gondwana:heap" "steal" (func)"#).contains("no function 'steal'"));
+    assert!(refused(r#""gondwana:heap" "steal" (func)"#).contains("no such function 'steal'"));
     assert!(refused(r#""gondwana:heap" "alloc" (func (param i64) (result i32))"#).contains("it is [I32] -> [I32]"));
 }
 

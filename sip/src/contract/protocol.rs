@@ -36,8 +36,6 @@ pub enum Operation {
     /// `open`: a new channel; the client's end in the low half, the server's in the high half; 0 if
     /// there are as many as there may be.
     Open,
-    /// `close`: ends the endpoint.
-    Close,
 }
 
 /// Why an import from a contract's module cannot be met.
@@ -152,7 +150,6 @@ impl Protocol {
             "receive" => Operation::Receive,
             "start" => Operation::Start,
             "open" => Operation::Open,
-            "close" => Operation::Close,
             _ => match name.split_once('.') {
                 Some((message, field)) => {
                     let at = number(message).ok_or_else(unknown)?;
@@ -191,7 +188,6 @@ impl Protocol {
             }
             Operation::Start => (Vec::new(), alloc::vec![ValType::I32]),
             Operation::Open => (Vec::new(), alloc::vec![ValType::I64]),
-            Operation::Close => (alloc::vec![ValType::I32], Vec::new()),
         };
         FuncType { params, results }
     }
@@ -201,7 +197,7 @@ impl Protocol {
         let (mut blocks, mut ends) = (0, 0);
         for (at, (_, field)) in self.contract.messages[usize::from(message)].fields.iter().enumerate() {
             match field {
-                Field::Block => blocks |= 1 << at,
+                Field::Block(_) => blocks |= 1 << at,
                 Field::Endpoint => ends |= 1 << at,
                 Field::Scalar(_) => {}
             }

@@ -17,7 +17,7 @@ use crate::exchange::channels::{Arrived, Letter};
 use crate::exchange::endpoints::{EndpointError, EndpointTable};
 use crate::exchange::{Channels, End, ExchangeError, HandleTable, Owners, Process};
 use crate::limits::QUEUE_MESSAGES;
-use crate::module::{ACCESSORS, EXCHANGE, FuncType, ValType};
+use crate::module::{ACCESSORS, CHANNEL, EXCHANGE, FuncType, ValType};
 use crate::translate::TrapKind;
 use alloc::{boxed::Box, format, string::String, string::ToString, sync::Arc, vec::Vec};
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -123,6 +123,8 @@ enum What {
     Free,
     Put,
     Take,
+    /// Ends an endpoint of whatever contract.
+    Close,
     /// An accessor: the compiler inlines it, and this is called only where it was not.
     Inlined,
     Channel(Operation),
@@ -155,14 +157,15 @@ impl Service {
     }
 }
 
-/// The services of the heap that are calls: names and types.
-const CALLS: [(&str, What, &[ValType], &[ValType]); 4] = {
+/// The services that are of no contract and are called: modules, names and types.
+const CALLS: [(&str, &str, What, &[ValType], &[ValType]); 5] = {
     use ValType::I32;
     [
-        ("alloc", What::Alloc, &[I32], &[I32]),
-        ("free", What::Free, &[I32], &[]),
-        ("put", What::Put, &[I32, I32, I32], &[]),
-        ("take", What::Take, &[I32, I32], &[I32]),
+        (EXCHANGE, "alloc", What::Alloc, &[I32], &[I32]),
+        (EXCHANGE, "free", What::Free, &[I32], &[]),
+        (EXCHANGE, "put", What::Put, &[I32, I32, I32], &[]),
+        (EXCHANGE, "take", What::Take, &[I32, I32], &[I32]),
+        (CHANNEL, "close", What::Close, &[I32], &[]),
     ]
 };
 
@@ -212,8 +215,8 @@ impl Store {
     /// Why there is no such service, for the user: the module's name is known, but what is imported
     /// from it is not there, not allowed, or of another type.
     pub fn service(&mut self, module: &str, name: &str, ty: &FuncType) -> Option<Result<Extern, String>> {
-        if module == EXCHANGE {
-            return Some(self.heap_service(name, ty));
+        if module == EXCHANGE || module == CHANNEL {
+            return Some(self.plain_service(module, name, ty));
         }
         let (side, contract, key) = Side::of_module(module)?;
         let Some(member) = &self.member else {
@@ -239,16 +242,17 @@ impl Store {
         })
     }
 
-    fn heap_service(&mut self, name: &str, ty: &FuncType) -> Result<Extern, String> {
+    fn plain_service(&mut self, module: &str, name: &str, ty: &FuncType) -> Result<Extern, String> {
         if self.member.is_none() {
             return Err("the process has no exchange heap".into());
         }
-        let call = CALLS.iter().find(|call| call.0 == name);
-        let accessor = ACCESSORS.iter().find(|accessor| accessor.0 == name);
+        let call = CALLS.iter().find(|call| (call.0, call.1) == (module, name));
+        let mut accessors = ACCESSORS.iter().filter(|_| module == EXCHANGE);
+        let accessor = accessors.find(|accessor| accessor.0 == name);
         let (what, params, results) = match (call, accessor) {
-            (Some((_, what, params, results)), _) => (*what, *params, *results),
+            (Some((_, _, what, params, results)), _) => (*what, *params, *results),
             (_, Some((_, params, results))) => (What::Inlined, *params, *results),
-            _ => return Err(format!("the exchange heap has no function '{name}'")),
+            _ => return Err(format!("there is no such function '{name}'")),
         };
         if ty.params != params || ty.results != results {
             return Err(format!(
@@ -353,6 +357,10 @@ fn call(store: &mut Store, service: &Service, registers: &Registers) -> Result<u
             Ok(0)
         }
         What::Take => Ok(u64::from(member.blocks.take(owners, first, second(0))?)),
+        What::Close => {
+            member.endpoints.close(&member.heap.channels, owners, first)?;
+            Ok(0)
+        }
         What::Inlined => Err(failed("this function can be called directly only")),
         What::Channel(operation) => {
             let Some((protocol, side)) = &service.protocol else {
@@ -412,14 +420,6 @@ fn channel(
                 }
             }
             Ok(u64::from(numbers[0]) | u64::from(numbers[1]) << 32)
-        }
-        Operation::Close => {
-            endpoint(store, (protocol, side), number)?;
-            let member = store.member.as_mut().ok_or(EndpointError::Stale)?;
-            member
-                .endpoints
-                .close(&member.heap.channels, &member.heap.owners, number)?;
-            Ok(0)
         }
     }
 }
