@@ -1,13 +1,15 @@
 //! `gond sip`: the engine on the host. `run` starts programs (WASI preview 1), alone or joined by a
 //! channel; `check` says what a module imports and whether its code is proved; `contract` checks a
-//! contract and makes its bindings; `new` makes a project that works.
+//! contract and makes its bindings; `bench` measures; `new` makes a project that works.
 //!
 //! [`command`] is the whole interface: `gond` passes what stands after `sip` and exits with its
 //! status. Errors go to standard error with the file's name; the status is the program's own, 134
 //! after a trap, 1 for a file that is no good, 2 for a command that is not understood.
 
+mod bench;
 mod bindings;
 mod check;
+mod files;
 mod host;
 mod project;
 mod run;
@@ -21,11 +23,13 @@ const HELP: &str = "gond sip: software-isolated processes on the host
                                                     run two, joined by a channel
   gond sip check [--explicit] FILE.wasm             what it imports, and whether its code is proved
   gond sip contract FILE.contract [--rust | --c]    check a contract; print its bindings
+  gond sip bench [--json] [--row ROW] [--rounds N]  what isolation costs (the same as gond bench --host)
   gond sip new NAME                                 a project to start from: two processes and a contract
 
 Options
   --channel FILE.contract   join the two programs by a channel of this contract; may be given again.
                             Who is client and who server says each module itself
+  --dir PATH[=NAME]         let the programs use this directory and what is in it, under NAME
   --env NAME=VALUE          an environment variable
   --explicit                compare before each access instead of relying on guard pages
 
@@ -45,12 +49,13 @@ pub fn command(words: &[String]) -> i32 {
                 .take_while(|word| *word != "--")
                 .any(|word| word == "--help") =>
         {
-            let known = ["run", "check", "contract", "new"].contains(&first.as_str());
+            let known = ["run", "check", "contract", "new", "bench"].contains(&first.as_str());
             if known { Ok(print(HELP)) } else { Err(unknown(first)) }
         }
         Some((first, rest)) => match first.as_str() {
             "help" | "--help" => Ok(print(HELP)),
             "run" => run::command(rest),
+            "bench" => bench::command(rest),
             "check" => check::command(rest),
             "contract" => bindings::command(rest),
             "new" => project::command(rest),

@@ -19,6 +19,8 @@ const HEAP: (usize, u32, u32) = (256 << 20, 1 << 16, 256);
 struct Words {
     options: Options,
     contracts: Vec<String>,
+    /// Directories of the host and their names for the programs.
+    directories: Vec<(String, String)>,
     environment: Vec<String>,
     /// Each program's file and its arguments.
     programs: Vec<Vec<String>>,
@@ -50,6 +52,11 @@ fn parse(words: &[String]) -> Result<Words, (String, i32)> {
                 "--explicit" => parsed.options = explicit(),
                 "--channel" => parsed.contracts.push(value("a FILE.contract")?),
                 "--env" => parsed.environment.push(value("NAME=VALUE")?),
+                "--dir" => {
+                    let path = value("a directory")?;
+                    let (path, name) = path.rsplit_once('=').unwrap_or((&path, &path));
+                    parsed.directories.push((path.into(), name.into()));
+                }
                 other if other.starts_with("--") => return Err(misused(&format!("run knows no option {other}"))),
                 other => return Err(misused(&format!("'{other}' is no FILE.wasm"))),
             }
@@ -164,7 +171,8 @@ fn add(
     for protocol in protocols {
         store.offer(protocol);
     }
-    let wasi = Wasi::new(Host::new(arguments, &words.environment));
+    let host = Host::new(arguments, &words.environment, &words.directories).map_err(|text| (text, 1))?;
+    let wasi = Wasi::new(host);
     let module = program.image().module.clone();
     let mut imports = Vec::new();
     for (import, wasi) in module.imports.iter().zip(wasi.imports(store, &module)) {

@@ -195,8 +195,39 @@ fn the_new_project_is_good_rust() {
     }
 }
 
-/// The example in C, where clang for WebAssembly is installed (Debian: clang lld): built with the header
-/// that `contract --c` makes, and run.
+/// Builds a program in C, where clang for WebAssembly is installed (Debian: clang lld).
+fn build_c(folder: &Folder, source: &str, module: &str) -> Option<String> {
+    let module = folder.0.join(module);
+    let built = Command::new("clang")
+        .args([
+            "--target=wasm32",
+            "-O2",
+            "-nostdlib",
+            "-Wall",
+            "-Werror",
+            "-Wl,--no-entry",
+            "-Wl,--export=_start",
+        ])
+        .args(["-I", GUEST, "-I"])
+        .arg(&folder.0)
+        .arg(source)
+        .arg("-o")
+        .arg(&module)
+        .output();
+    let Ok(output) = built else {
+        eprintln!("clang is not installed: {source} was not built");
+        return None;
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    if said.contains("No available targets") || said.contains("unable to execute command") || said.contains("wasm-ld") {
+        eprintln!("clang or its linker does not know WebAssembly: {source} was not built");
+        return None;
+    }
+    assert!(output.status.success(), "{said}");
+    Some(module.to_str().expect("a plain path").to_string())
+}
+
+/// The example in C, built with the header that `contract --c` makes, and run.
 #[test]
 fn the_example_in_c_runs() {
     let folder = Folder::new("c");
@@ -204,32 +235,37 @@ fn the_example_in_c_runs() {
     let header = gond(&["contract", &contract, "--c"]);
     assert_eq!(header.0, 0);
     folder.file("words.h", header.1.as_bytes());
-    let mut modules = Vec::new();
-    for program in ["client", "server"] {
-        let module = folder.0.join(format!("{program}.wasm"));
-        let built = Command::new("clang")
-            .args([
-                "--target=wasm32",
-                "-O2",
-                "-nostdlib",
-                "-Wall",
-                "-Werror",
-                "-Wl,--no-entry",
-                "-Wl,--export=_start",
-            ])
-            .args(["-I", GUEST, "-I"])
-            .arg(&folder.0)
-            .arg(format!("{GUEST}/words/{program}.c"))
-            .arg("-o")
-            .arg(&module)
-            .output();
-        match built {
-            Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
-            Err(_) => return eprintln!("clang is not installed: the example in C was not built"),
-        }
-        modules.push(module.to_str().expect("a plain path").to_string());
-    }
-    let (status, out, error) = gond(&["run", "--channel", &contract, &modules[0], &modules[1]]);
+    let module = |program: &str| {
+        build_c(
+            &folder,
+            &format!("{GUEST}/words/{program}.c"),
+            &format!("{program}.wasm"),
+        )
+    };
+    let (Some(client), Some(server)) = (module("client"), module("server")) else {
+        return;
+    };
+    let (status, out, error) = gond(&["run", "--channel", &contract, &client, &server]);
     assert_eq!((status, error.as_str()), (0, ""));
     assert_eq!(out, "2 ONE BLOCK\n4 GOES TO AND FRO\n4 AND IS NOBODY'S TWICE\n");
+}
+
+/// Every call on files and directories, from inside.
+#[test]
+fn files_are_used_and_stay_inside() {
+    let folder = Folder::new("files");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/files.c");
+    let Some(module) = build_c(&folder, source, "files.wasm") else {
+        return;
+    };
+    let home = folder.0.join("home");
+    std::fs::create_dir(&home).expect("a folder");
+    let given = format!("{}=/", home.to_str().expect("a plain path"));
+    for options in [&["run", "--dir", &given][..], &["run", "--explicit", "--dir", &given]] {
+        let answer = gond(&[options, &[module.as_str()]].concat());
+        assert_eq!(answer, (0, String::new(), String::new()));
+        assert_eq!(std::fs::read_dir(&home).expect("still there").count(), 0);
+    }
+    let (status, _, error) = gond(&["run", "--dir", "/nowhere/at/all", &module]);
+    assert!(status == 1 && error.contains("--dir /nowhere/at/all: "), "{error}");
 }

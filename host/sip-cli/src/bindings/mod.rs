@@ -16,16 +16,21 @@ pub fn command(words: &[String]) -> Outcome {
     let contract = read_contract(file)?;
     match flags[..] {
         [] => describe(&contract),
-        [flag] if flag == "--rust" => print!("{}", rust::module(&contract)),
-        [flag] if flag == "--c" => print!("{}", c::header(&contract)),
+        [flag] if flag == "--rust" => print!("{}", rust_module(&contract)),
+        [flag] if flag == "--c" => print!("{}", c_header(&contract)),
         _ => return Err(misused("contract takes one of --rust and --c")),
     }
     Ok(0)
 }
 
-/// The Rust module of a contract, for `new`.
+/// The Rust module of a contract.
 pub fn rust_module(contract: &Contract) -> String {
     rust::module(contract)
+}
+
+/// The C header of a contract.
+pub fn c_header(contract: &Contract) -> String {
+    c::header(contract)
 }
 
 fn describe(contract: &Contract) {
