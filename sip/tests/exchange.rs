@@ -144,6 +144,36 @@ fn copies_stay_inside_both() {
     }
 }
 
+/// A process on the stack and in the memory of one that has ended finds nothing of it.
+#[test]
+fn pooled_processes_begin_with_zeros() {
+    const TEXT: &str = r#"(module (memory 1 2)
+      (func (export "look") (param i32) (result i32) (i32.load (local.get 0)))
+      (func (export "write") (param i32) (i32.store (local.get 0) (i32.const 77)))
+      (func (export "grow") (result i32) (memory.grow (i32.const 1))))"#;
+    let pool = sip::exec::Pool::new();
+    for bounds in [Bounds::Guard, Bounds::Explicit] {
+        let program = program(TEXT, bounds);
+        for round in 0..10 {
+            let mut store = Store::pooled(&pool).expect("memory");
+            let instance = store.instantiate(&program, &[]).expect("links");
+            let mut call = |name: &str, args: &[Val]| {
+                let Some(Extern::Func(handle)) = store.export(instance, name) else {
+                    panic!("{name}")
+                };
+                store.call(handle, args).map_err(|trap| trap.kind)
+            };
+            assert_eq!(call("look", &[Val::I32(500)]), Ok(vec![Val::I32(0)]));
+            assert_eq!(call("write", &[Val::I32(500)]), Ok(vec![]));
+            assert_eq!(call("look", &[Val::I32(65536)]), Err(TrapKind::MemoryBounds), "{round}");
+            if round % 3 == 0 {
+                assert_eq!(call("grow", &[]), Ok(vec![Val::I32(1)]));
+                assert_eq!(call("look", &[Val::I32(65536)]), Ok(vec![Val::I32(0)]));
+            }
+        }
+    }
+}
+
 #[test]
 fn trees_of_blocks() {
     let heap = Exchange::new(1 << 20, 64, 4).expect("memory");

@@ -263,8 +263,12 @@ impl Store {
         let module = &program.image.module;
         let bounds = program.image.options.bounds;
         for limits in &module.memories[module.imported_memories..] {
-            self.memories
-                .push(Box::new(Memory::new(*limits, bounds).ok_or(LinkError::NoMemory)?));
+            let spare = self.pool.as_ref().and_then(|pool| pool.memory(*limits, bounds));
+            let memory = match spare {
+                Some(memory) => memory,
+                None => Memory::new(*limits, bounds).ok_or(LinkError::NoMemory)?,
+            };
+            self.memories.push(Box::new(memory));
             self.instances[at].memories.push(self.memories.len() - 1);
         }
         for (own, ty) in module.globals[module.imported_globals..].iter().enumerate() {

@@ -16,6 +16,7 @@ mod group;
 mod host;
 mod instance;
 mod memory;
+mod pool;
 mod services;
 #[cfg(not(feature = "host"))]
 use bare as host;
@@ -25,15 +26,17 @@ pub use bare::{Platform, Protection as PageProtection, fault, set_platform};
 pub use group::Group;
 pub use instance::{Extern, LinkError};
 pub use memory::Reservation;
+pub use pool::Pool;
 pub use services::{Exchange, Member};
 
 use crate::abi::{self, Place};
+use crate::compile::Bounds;
 use crate::layout::{self, BUILTIN_COUNT};
 use crate::limits;
 use crate::module::{FuncType, ValType};
 use crate::translate::TrapKind;
 use crate::verify::Verified;
-use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
+use alloc::{boxed::Box, rc::Rc, string::String, sync::Arc, vec::Vec};
 use asm::Registers;
 use hashbrown::HashMap;
 use host::Protection;
@@ -164,6 +167,17 @@ impl Drop for Store {
         if let Some(member) = &mut self.member {
             member.leave();
         }
+        if let Some(pool) = self.pool.take() {
+            pool.keep_stack(core::mem::replace(&mut self.stack, Reservation::empty()));
+            for memory in self.memories.drain(..) {
+                let bounds = if memory.is_guarded() {
+                    Bounds::Guard
+                } else {
+                    Bounds::Explicit
+                };
+                pool.keep_memory(bounds, *memory);
+            }
+        }
     }
 }
 
@@ -261,6 +275,8 @@ pub struct Store {
     /// What the processes of the group share, or null.
     group: *mut group::Shared,
     depth: u32,
+    /// Where stack and memories go in the end.
+    pool: Option<Rc<Pool>>,
 }
 
 /// A handle table with no block in it, for processes that have no exchange heap.
@@ -275,13 +291,37 @@ impl Store {
     /// # Errors
     /// No memory.
     pub fn new() -> Result<Box<Self>, LinkError> {
+        Ok(Self::on_stack(Self::new_stack()?))
+    }
+
+    /// As [`Store::new`], with the stack and the memories of processes that have ended, if there are any,
+    /// and leaving its own to those to come.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn pooled(pool: &Rc<Pool>) -> Result<Box<Self>, LinkError> {
+        let stack = match pool.stack() {
+            Some(stack) => stack,
+            None => Self::new_stack()?,
+        };
+        let mut store = Self::on_stack(stack);
+        store.pool = Some(pool.clone());
+        Ok(store)
+    }
+
+    fn new_stack() -> Result<Reservation, LinkError> {
         let bytes = limits::STACK_BYTES + limits::STACK_RESERVE;
         let stack = Reservation::new(bytes + 4096).ok_or(LinkError::NoMemory)?;
         // SAFETY: all but the lowest page of a new reservation.
-        if !unsafe { host::protect(stack.base().add(4096), bytes, Protection::ReadWrite) } {
-            return Err(LinkError::NoMemory);
+        if unsafe { host::protect(stack.base().add(4096), bytes, Protection::ReadWrite) } {
+            Ok(stack)
+        } else {
+            Err(LinkError::NoMemory)
         }
-        Ok(Box::new(Self {
+    }
+
+    fn on_stack(stack: Reservation) -> Box<Self> {
+        Box::new(Self {
             runtime: Box::new(Runtime {
                 area: [[0; 2]; limits::AREA_VALUES],
                 entry_stack: 0,
@@ -304,7 +344,8 @@ impl Store {
             member: None,
             group: core::ptr::null_mut(),
             depth: 0,
-        }))
+            pool: None,
+        })
     }
 
     fn signature(&mut self, ty: &FuncType) -> u64 {

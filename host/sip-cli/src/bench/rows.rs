@@ -3,7 +3,7 @@
 use super::Figure;
 use super::build::{KERNELS, Kernel, Workshop};
 use sip::compile::{Bounds, Cpu, Image, Options, compile};
-use sip::exec::{Exchange, Extern, Group, Program, Store, Val};
+use sip::exec::{Exchange, Extern, Group, Pool, Program, Store, Val};
 use sip::module::EntityType;
 use sip::verify::{check, verify};
 use std::io::{Read, Write};
@@ -239,6 +239,7 @@ fn pipes() -> std::io::Result<f64> {
 /// A process out of a loaded image, until it can be called; with the end of it.
 pub fn instantiate(workshop: &Workshop, rounds: usize) -> Result<Vec<Figure>, String> {
     const TIMES: u32 = 300;
+    let pool = Pool::new();
     let program = load(&workshop.module(&KERNELS[7])?, Bounds::Guard)?;
     let mut samples = Vec::new();
     for _ in 0..rounds {
