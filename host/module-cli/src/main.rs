@@ -1,0 +1,2 @@
+//! `gond module` by itself.
+fn main() {}
