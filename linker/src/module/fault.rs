@@ -219,7 +219,7 @@ impl fmt::Display for Cause {
                 f.write_str(" between private data and shared text: the distance differs for each instance")
             }
             Self::StackUnknown => f.write_str(
-                "how many words of arguments it takes from the stack is unknown: compile with -g or write 'stack=N' after it in the description",
+                "how many words of arguments it takes from the stack is unknown: compile with -g -fno-ipa-icf or write 'stack=N' after it in the description",
             ),
             Self::StackParameter(what) => write!(f, "a parameter cannot be passed to another module: {what}"),
             Self::StackLie { said, found } => write!(

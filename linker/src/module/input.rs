@@ -92,6 +92,8 @@ pub struct Symbol {
     pub function: bool,
     /// An indirect function.
     pub indirect: bool,
+    /// Visible to other files of the module only.
+    pub hidden: bool,
     /// Its bytes.
     pub bytes: u64,
 }
@@ -294,6 +296,7 @@ fn read_symbol(
         weak: symbol.st_bind() == elf::STB_WEAK,
         function: kind == elf::STT_FUNC || kind == elf::STT_GNU_IFUNC,
         indirect: kind == elf::STT_GNU_IFUNC,
+        hidden: matches!(symbol.st_visibility(), elf::STV_HIDDEN | elf::STV_INTERNAL),
         bytes,
     })
 }

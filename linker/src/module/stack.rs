@@ -44,6 +44,7 @@ pub(super) fn read(
 ) -> BTreeMap<(usize, u64), StackWords> {
     let section = |name: &str| relocated(name, input, table, bytes).unwrap_or_default();
     let strings = section(".debug_str");
+    let (ranges, range_lists) = (section(".debug_ranges"), section(".debug_rnglists"));
     let (info, abbreviations, addresses) = (section(".debug_info"), section(".debug_abbrev"), section(".debug_addr"));
     let info = DebugInfo::new(&info, gimli::LittleEndian);
     let abbreviations = DebugAbbrev::new(&abbreviations, gimli::LittleEndian);
@@ -58,6 +59,8 @@ pub(super) fn read(
             abbreviations,
             addresses: &addresses,
             strings: &strings,
+            ranges: &ranges,
+            range_lists: &range_lists,
         };
         // What was read before the damage stands.
         let _ = unit.functions(&mut result);
@@ -108,6 +111,8 @@ struct Unit<'a> {
     abbreviations: gimli::Abbreviations,
     addresses: &'a [u8],
     strings: &'a [u8],
+    ranges: &'a [u8],
+    range_lists: &'a [u8],
 }
 
 /// Where a value travels: a class for each eight bytes, or the stack.
@@ -143,7 +148,10 @@ impl Unit<'_> {
             if entry.tag() != dw::DW_TAG_subprogram {
                 continue;
             }
-            let low = match entry.attr_value(dw::DW_AT_low_pc) {
+            let low = match entry
+                .attr_value(dw::DW_AT_low_pc)
+                .or_else(|| entry.attr_value(dw::DW_AT_ranges))
+            {
                 Some(AttributeValue::Addr(address)) => address,
                 Some(AttributeValue::DebugAddrIndex(index)) => {
                     let at = index.0.checked_mul(8).and_then(|at| at.checked_add(base));
@@ -152,12 +160,40 @@ impl Unit<'_> {
                     };
                     address
                 }
+                // A function in several places (its cold part elsewhere) begins where its first range does.
+                Some(AttributeValue::RangeListsRef(at)) => match self.first_range(gimli::RangeListsOffset(at.0)) {
+                    Some(address) => address,
+                    None => continue,
+                },
                 _ => continue,
             };
             let words = self.words(entry).unwrap_or_else(StackWords::Undecided);
             result.insert(((low >> 32) as usize, low & 0xffff_ffff), words);
         }
         Ok(())
+    }
+
+    /// Where the first range of a list begins.
+    fn first_range(&self, at: gimli::RangeListsOffset) -> Option<u64> {
+        let little = gimli::LittleEndian;
+        let lists = gimli::RangeLists::new(
+            gimli::DebugRanges::new(self.ranges, little),
+            gimli::DebugRngLists::new(self.range_lists, little),
+        );
+        let mut list = lists.raw_ranges(at, self.header.encoding()).ok()?;
+        let mut base = 0_u64;
+        while let Ok(Some(entry)) = list.next() {
+            match entry {
+                gimli::RawRngListEntry::BaseAddress { addr } => base = addr,
+                gimli::RawRngListEntry::AddressOrOffsetPair { begin, .. }
+                | gimli::RawRngListEntry::OffsetPair { begin, .. } => return Some(base.wrapping_add(begin)),
+                gimli::RawRngListEntry::StartEnd { begin, .. } | gimli::RawRngListEntry::StartLength { begin, .. } => {
+                    return Some(begin);
+                }
+                _ => return None,
+            }
+        }
+        None
     }
 
     fn entry(&self, at: UnitOffset) -> Decided<Entry<'_>> {

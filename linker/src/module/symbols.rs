@@ -203,6 +203,7 @@ pub fn place_commons(inputs: &mut Vec<Input>) {
             weak: true,
             function: false,
             indirect: false,
+            hidden: false,
             bytes,
         });
         made.sections.push(Section {

@@ -146,9 +146,11 @@ pub fn call(address: u64, [a, b, c, d]: [u64; 4]) -> u64 {
     function(a, b, c, d)
 }
 
-/// A name of the C library of the host.
+/// A name of the C library of the host, its mathematics included.
 pub fn host_symbol(name: &str) -> Option<u64> {
     let name = CString::new(name).ok()?;
+    // SAFETY: the name is a C string; the library is the C library's own and has no initialisers that matter.
+    unsafe { libc::dlopen(c"libm.so.6".as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
     // SAFETY: the name is a C string that lives through the call.
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     (!address.is_null()).then_some(address as u64)

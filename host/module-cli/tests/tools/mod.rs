@@ -21,6 +21,7 @@ pub fn folder(name: &str) -> PathBuf {
 pub fn compile(source: &Path, object: &Path, flags: &[&str]) -> Option<()> {
     let mut gcc = Command::new("gcc");
     gcc.args(module_cli::GCC_FLAGS)
+        .arg("-c")
         .args(flags)
         .arg(source)
         .arg("-o")
@@ -61,4 +62,16 @@ pub fn frame_key(address: u64) -> u64 {
         }
     }
     panic!("nothing is mapped at {address:#x}");
+}
+
+/// The same, unless it was done before: for sources that do not change.
+pub fn compile_once(source: &Path, object: &Path, flags: &[&str]) -> Option<()> {
+    if object.is_file() {
+        return Some(());
+    }
+    // Under its name only when it is whole.
+    let part = object.with_extension("part");
+    compile(source, &part, flags)?;
+    std::fs::rename(&part, object).expect("the object gets its name");
+    Some(())
 }
