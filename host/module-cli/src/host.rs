@@ -74,7 +74,7 @@ impl Library {
 
     /// The module.
     pub fn module(&self) -> Module<'_> {
-        Module::open("", &self.bytes).unwrap_or_else(|fault| unreachable!("it was checked when loaded: {fault}"))
+        Module::reopen(&self.bytes)
     }
 }
 

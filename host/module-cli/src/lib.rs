@@ -1,5 +1,6 @@
 //! `gond module`: builds, describes, shows and compares modules, and runs them in a process of the host.
 
+pub mod bench;
 pub mod describe;
 pub mod host;
 pub mod make;
@@ -38,6 +39,9 @@ gond module: libraries linked once, at one address, for everybody (docs/modules.
       What is in a module object.
   gond module diff OLD.mm NEW.mm [--json]
       Whether NEW may take the place of OLD: what was exported must keep its number. Exits with 1 if not.
+  gond module run FILE.mm... --host FILE.md --call NAME [--with NUMBER]
+      Loads modules into a process of the host, calls an export of the last one, and exits with what it returns.
+      --host    the description of what the modules take from the C library
   gond module symbols FILE.mm -o FILE
       An ELF file with the module's symbols, for gdb's add-symbol-file.
   gond module flags
@@ -61,6 +65,8 @@ pub fn command(words: &[String]) -> i32 {
         "show" => show::show(&rest),
         "diff" => return show::diff(&rest),
         "symbols" => show::symbols(&rest),
+        "run" => return run(&rest),
+        "bench" => bench::command(&rest),
         "flags" => {
             println!("{}", GCC_FLAGS.join(" "));
             Ok(())
@@ -102,6 +108,14 @@ pub struct Words {
     pub name: Option<String>,
     /// `--version`.
     pub version: Option<String>,
+    /// `--host`.
+    pub host: Option<PathBuf>,
+    /// `--call`.
+    pub call: Option<String>,
+    /// `--with`.
+    pub with: u64,
+    /// `--runs`.
+    pub runs: Option<usize>,
     /// `--json`.
     pub json: bool,
 }
@@ -127,6 +141,10 @@ impl Words {
                 "--rest" => result.rest = Some(value.into()),
                 "--name" => result.name = Some(value.into()),
                 "--version" => result.version = Some(value.into()),
+                "--host" => result.host = Some(value.into()),
+                "--call" => result.call = Some(value.into()),
+                "--with" => result.with = number(word, value)?,
+                "--runs" => result.runs = Some(number(word, value)? as usize),
                 _ => return Err(format!("{word} is unknown; 'gond module help' lists what there is")),
             }
         }
@@ -140,6 +158,42 @@ impl Words {
             _ => Ok(result),
         }
     }
+}
+
+fn number(word: &str, value: &str) -> Result<u64, String> {
+    value
+        .parse()
+        .map_err(|_| format!("{word} needs a number, not '{value}'"))
+}
+
+/// Loads modules and calls an export of the last; the exit status.
+fn run(words: &Words) -> i32 {
+    match call(words) {
+        Ok(result) => result as i32,
+        Err(why) => {
+            eprintln!("{why}");
+            126
+        }
+    }
+}
+
+fn call(words: &Words) -> Result<u64, String> {
+    let task = host::Task::new(host::Binding::Eager);
+    if let Some(host) = &words.host {
+        let description = make::describe(host).map_err(|error| error.to_string())?;
+        task.add_foreign(&description).map_err(|error| error.to_string())?;
+    }
+    let mut last = String::new();
+    for path in &words.files {
+        let bytes = make::read(path).map_err(|error| error.to_string())?;
+        let library = host::Library::load(&path.display().to_string(), bytes).map_err(|error| error.to_string())?;
+        last = library.module().name().to_string();
+        task.add(&library);
+    }
+    let export = words.call.as_deref().ok_or("gond module: run needs --call NAME")?;
+    let number = task.instance(&last).map_err(|error| error.to_string())?;
+    let result = task.call(number, export, [words.with, 0, 0, 0]);
+    result.ok_or_else(|| format!("{last} exports no '{export}'"))
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {

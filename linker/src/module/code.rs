@@ -25,6 +25,8 @@ pub struct Function {
     pub end: u64,
     /// It changes the data register.
     pub writes_register: bool,
+    /// It cannot be read as instructions to its end.
+    pub undecodable: bool,
     /// The fields that name other places.
     pub uses: Vec<Use>,
 }
@@ -84,6 +86,7 @@ pub fn sweep(section: &Section, starts: &[u64]) -> Vec<Function> {
             start,
             end,
             writes_register: false,
+            undecodable: false,
             uses: Vec::new(),
         };
         function.read(section, &mut next_relocation, &mut factory);
@@ -104,6 +107,7 @@ impl Function {
             let start = decoder.ip();
             decoder.decode_out(&mut instruction);
             if instruction.is_invalid() {
+                self.undecodable = true;
                 break;
             }
             let offsets = decoder.get_constant_offsets(&instruction);
@@ -138,10 +142,6 @@ impl Function {
             );
             self.immediate_use(&instruction, start, end, field(offsets.immediate_offset()), immediate);
             self.writes_register |= writes_register(&instruction, factory);
-        }
-        if decoder.position() < code.len() && instruction.is_invalid() {
-            // What cannot be read may do anything.
-            self.writes_register = true;
         }
         while let Some(relocation) = section.relocations.get(*next).filter(|one| one.at < self.end) {
             self.uses.push(Use::data(relocation, *next));

@@ -43,6 +43,8 @@ pub enum Cause {
     DirectAccess,
     /// The function needs its data segment and changes the data register.
     RegisterTaken,
+    /// Private code that cannot be read as instructions to its end.
+    Undecodable,
     /// Nobody defines the symbol.
     Missing,
     /// Two files define it; the other one.
@@ -210,6 +212,9 @@ impl fmt::Display for Cause {
             ),
             Self::RegisterTaken => f.write_str(
                 "the function needs its module's data and uses rbx for something else: compile with -ffixed-rbx",
+            ),
+            Self::Undecodable => f.write_str(
+                "the function needs its module's data and cannot be read as instructions to its end: keep data out of text",
             ),
             Self::Missing => f.write_str("nobody defines it: add the object, or import the module that exports it"),
             Self::Duplicate(other) => write!(f, "defined here and in {other}: leave one of them out"),

@@ -183,7 +183,27 @@ impl<'a> Module<'a> {
         Self::check(bytes).map_err(|what| Fault::file(file, Cause::BadModule(what)))
     }
 
+    /// The same for bytes that [`Module::open`] found to be whole: reads the header only. Other bytes give a
+    /// module of nothing, or of nonsense, never a panic.
+    pub fn reopen(bytes: &'a [u8]) -> Self {
+        Self::header(bytes).unwrap_or(Self {
+            bytes: &[],
+            parts: [(0, 0); PARTS],
+            address: 0,
+            data_bytes: 0,
+            init_at: 0,
+            init_count: 0,
+        })
+    }
+
     fn check(bytes: &'a [u8]) -> Result<Self, &'static str> {
+        let module = Self::header(bytes)?;
+        module.check_memory()?;
+        module.check_tables()?;
+        Ok(module)
+    }
+
+    fn header(bytes: &'a [u8]) -> Result<Self, &'static str> {
         if bytes.get(..8) != Some(&MAGIC[..]) {
             return Err("magic");
         }
@@ -199,17 +219,14 @@ impl<'a> Module<'a> {
                 return Err("a part beyond the end");
             }
         }
-        let module = Self {
+        Ok(Self {
             bytes,
             parts,
             address: long(bytes, 8),
             data_bytes: word(bytes, 24),
             init_at: word(bytes, 28),
             init_count: word(bytes, 32),
-        };
-        module.check_memory()?;
-        module.check_tables()?;
-        Ok(module)
+        })
     }
 
     fn check_memory(&self) -> Result<(), &'static str> {

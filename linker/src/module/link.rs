@@ -111,6 +111,7 @@ fn find_exports(description: &Description, inputs: &[Input], names: &Symbols) ->
         match names.defined(inputs, &export.name) {
             Some(target @ Target::Place(file, section, _)) => {
                 let text = inputs[file].sections[section].kind == Kind::Text;
+                let fault = |cause| Fault::file(&inputs[file].file, cause).about(&export.name);
                 if names.definition(inputs, &export.name).is_some_and(|one| one.indirect) {
                     faults.push(fault(Cause::SymbolKind));
                 } else if text && export.data {
@@ -138,9 +139,15 @@ fn check_functions(inputs: &[Input], graph: &Graph) -> Result<(), Vec<Fault>> {
     for (node, function) in graph.functions.iter().enumerate() {
         let Some(function) = function else { continue };
         let (file, section) = graph.places[node];
-        if function.writes_register && graph.private[node].is_some() {
+        // What cannot be read may do anything.
+        let cause = if function.undecodable {
+            Cause::Undecodable
+        } else {
+            Cause::RegisterTaken
+        };
+        if (function.writes_register || function.undecodable) && graph.private[node].is_some() {
             faults.push(
-                Fault::file(&inputs[file].file, Cause::RegisterTaken)
+                Fault::file(&inputs[file].file, cause)
                     .about(&graph.name(inputs, node))
                     .at(&inputs[file].sections[section].name, function.start),
             );

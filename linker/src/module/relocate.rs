@@ -172,6 +172,10 @@ impl World<'_> {
 
     fn plan_one(&self, plan: &mut Plan, one: &Use, relocation: Option<&Relocation>, target: Target) -> Fill<()> {
         let through_table = relocation.is_some_and(|one| is_table(one.kind));
+        // The type first: it says more than that a name of the compiler's is missing.
+        if let Some(kind) = relocation.map(|one| one.kind).filter(|kind| !is_possible(*kind)) {
+            return Err(refusal(kind));
+        }
         if target == Target::Missing {
             return Err(Cause::Missing);
         }
@@ -304,6 +308,20 @@ fn is_table(kind: u32) -> bool {
         kind,
         elf::R_X86_64_GOTPCREL | elf::R_X86_64_GOTPCRELX | elf::R_X86_64_REX_GOTPCRELX
     )
+}
+
+/// Whether a type can be carried out at all.
+fn is_possible(kind: u32) -> bool {
+    let plain = matches!(
+        kind,
+        elf::R_X86_64_64
+            | elf::R_X86_64_32
+            | elf::R_X86_64_32S
+            | elf::R_X86_64_PC32
+            | elf::R_X86_64_PC64
+            | elf::R_X86_64_PLT32
+    );
+    plain || is_table(kind)
 }
 
 /// The refusal for a type that is not carried out.

@@ -376,6 +376,8 @@ impl Unit<'_> {
                 })?;
                 Ok(align)
             }
+            // Vectors are aligned to their size and travel in registers that not every processor has.
+            dw::DW_TAG_array_type if entry.attr(dw::DW_AT_GNU_vector).is_some() => Err("a vector".to_string()),
             dw::DW_TAG_array_type => match self.reference(&entry, dw::DW_AT_type) {
                 Some(element) => self.align(element, depth - 1),
                 None => Err(broken(())),

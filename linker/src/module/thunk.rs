@@ -3,8 +3,8 @@
 //! A **thunk** makes one word of a function and an instance: it keeps the caller's data register, loads the
 //! instance's (its own distance from the data is constant, so its bytes are the same in every instance),
 //! calls, restores. Arguments on the stack are copied below, in order and with the alignment they had.
-//! `r11` is the one register that the psABI lets such code change (`r10` is the static chain, `al` the
-//! number of vector arguments).
+//! Copying counts in `r11`, the one register that the psABI lets such code change (`r10` is the static chain,
+//! `al` the number of vector arguments).
 //!
 //! An **import stub** is what a direct call to an import leads to: a jump through the descriptor. A **lazy
 //! stub** stands in the descriptor until the first call; it names its slot to the binder, with all argument
@@ -30,7 +30,9 @@ fn distance(code: &mut Vec<u8>, from_start: i32) {
 /// A thunk for the function at `function` with `words` words of arguments on the stack; `to_data` is the
 /// distance from the thunk's first byte to the data.
 pub fn thunk(function: u64, words: u32, to_data: i32) -> Vec<u8> {
-    let mut code = Vec::with_capacity(64);
+    // The function's address stands behind the code, which has 16 bytes, or 42 or 47 with words on the stack.
+    let constant = if words == 0 { 16 } else { 48_u8 };
+    let mut code = Vec::with_capacity(80);
     // push rbx
     code.push(0x53);
     let odd = words % 2 == 1;
@@ -52,10 +54,9 @@ pub fn thunk(function: u64, words: u32, to_data: i32) -> Vec<u8> {
         // dec r11d; jnz again
         code.extend([0x41, 0xff, 0xcb, 0x75, 0xf4]);
     }
-    // mov r11, function; call r11
-    code.extend([0x49, 0xbb]);
-    code.extend(function.to_le_bytes());
-    code.extend([0x41, 0xff, 0xd3]);
+    // call [rip + constant]
+    code.extend([0xff, 0x15]);
+    distance(&mut code, i32::from(constant));
     if words > 0 {
         // lea rsp, [rsp + copied]
         code.extend([0x48, 0x8d, 0xa4, 0x24]);
@@ -63,6 +64,8 @@ pub fn thunk(function: u64, words: u32, to_data: i32) -> Vec<u8> {
     }
     // pop rbx; ret
     code.extend([0x5b, 0xc3]);
+    code.resize(usize::from(constant), 0xcc);
+    code.extend(function.to_le_bytes());
     pad(&mut code);
     code
 }

@@ -12,8 +12,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// First address of the window.
-pub const WINDOW_START: u64 = 0x2000_0000_0000;
+/// First address of the window: 8 TiB, above what other objects reach and where the host's tools can still map.
+pub const WINDOW_START: u64 = 0x0800_0000_0000;
 /// One past its last: 64 GiB.
 pub const WINDOW_END: u64 = WINDOW_START + (64 << 30);
 
