@@ -17,13 +17,13 @@ impl Shape for Oblong {
     }
 }
 static NAMES: [&str; 3] = ["one", "two", "three"];
-#[unsafe(no_mangle)]
+#[no_mangle]
 pub extern "C" fn rust_area(kind: u64, a: u64, b: u64) -> u64 {
     let (square, oblong) = (Square(a), Oblong(a, b));
     let shapes: [&dyn Shape; 2] = [&square, &oblong];
     shapes[(kind % 2) as usize].area() + NAMES[(b % 3) as usize].len() as u64
 }
-#[unsafe(no_mangle)]
+#[no_mangle]
 pub extern "C" fn rust_digest(words: &[u64; 16]) -> u64 {
     words.iter().enumerate().fold(0, |sum, (index, word)| match index % 7 {
         0 => sum ^ word,
