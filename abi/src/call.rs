@@ -86,7 +86,7 @@ syscalls! {
         "Makes an object with the content and page limits of the source, copy-on-write, and extra zero-filled bytes behind it; otherwise as ObjCreate.";
 
     24 PageCopy page_copy(from, to, pages) -> "", ""; "R, W";
-        "Copies pages, copy-on-write. The ranges are page-aligned, disjoint and each inside one object.";
+        "Copies pages, copy-on-write. The ranges are page-aligned, disjoint and each inside one object. A call that fails has copied nothing, or whole pages from the first one on: rights, account and disk are looked at before.";
     25 PageUnMap page_un_map(page, pages, disposition) -> "", ""; "W";
         "UNMAP_ZERO drops content; UNMAP_REPLACE drops changes since the last checkpoint.";
     26 PageFlush page_flush(page, pages) -> "", ""; "W";
@@ -127,7 +127,7 @@ syscalls! {
         "Leaves the exception handler: RESUME_RETRY, RESUME_AT address or RESUME_END.";
 
     56 SemCreate sem_create(address, value) -> "", ""; "RW";
-        "Makes a semaphore named by the address.";
+        "Makes a semaphore named by the address. A task may have made 1,024 that still are; another one is LimitReached.";
     57 SemDelete sem_delete(address) -> "", ""; "RWXD";
         "Deletes it; waiters get Deleted.";
     58 SemWait sem_wait(address, timeout_ns) -> "", ""; "R";

@@ -7,6 +7,9 @@ macro_rules! delegate_machine {
         $(#[$meta])*
         impl<$($generics)*> $crate::Machine for $type {
             #[inline]
+            fn frame_ready(&mut self) -> Option<$crate::Frame> {
+                $crate::Machine::frame_ready(&mut self.$field)
+            }
             fn frame_zeroed(&mut self) -> Result<$crate::Frame, $crate::Shortage> {
                 $crate::Machine::frame_zeroed(&mut self.$field)
             }

@@ -28,6 +28,21 @@ const NONE: u32 = u32::MAX;
 /// A range of frame numbers that is memory: first, one past the last.
 pub type Range = (u32, u32);
 
+/// What a frame is used for, as far as the allocator knows.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Use {
+    /// It is in use, with so many references.
+    Counted(u32),
+    /// It is free.
+    Free,
+    /// It is free and known to be full of zeroes.
+    Zeroed,
+    /// It is free and was never used.
+    Untouched,
+    /// The allocator does not have it.
+    Outside,
+}
+
 /// The allocator of frames.
 pub struct Frames {
     cells: Vec<u32>,
@@ -66,6 +81,34 @@ impl Frames {
     /// Frames in all.
     pub fn total(&self) -> u64 {
         self.total
+    }
+
+    /// Free frames that are known to be full of zeroes.
+    pub fn zeroed_ready(&self) -> u32 {
+        self.zeroed_count
+    }
+
+    /// What a frame is used for. Goes through the free lists: for the debugger.
+    pub fn look(&self, frame: Frame) -> Use {
+        let Some(&cell) = self.cells.get(frame.0 as usize) else {
+            return Use::Outside;
+        };
+        if self.untouched.iter().any(|range| (range.0..range.1).contains(&frame.0)) {
+            return Use::Untouched;
+        }
+        let is_in = |head| {
+            let next = |&number: &u32| self.cells.get(number as usize).copied();
+            // Not longer than memory, even if the list is what is broken.
+            core::iter::successors(Some(head), next)
+                .take(self.cells.len())
+                .any(|number| number == frame.0)
+        };
+        match cell {
+            _ if is_in(self.zeroed) => Use::Zeroed,
+            _ if is_in(self.any) => Use::Free,
+            0 => Use::Outside,
+            references => Use::Counted(references),
+        }
     }
 
     fn pop_zeroed(&mut self) -> Option<u32> {
@@ -110,6 +153,12 @@ impl Frames {
         let frame = Frame(self.pop_any().ok_or(Shortage::Frames)?);
         hardware.zero(frame);
         Ok(frame)
+    }
+
+    /// The same, if one lies ready.
+    #[inline]
+    pub fn take_ready(&mut self) -> Option<Frame> {
+        self.pop_zeroed().map(Frame)
     }
 
     /// A frame with arbitrary content and one reference.

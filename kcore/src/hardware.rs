@@ -2,7 +2,13 @@
 
 use core::sync::atomic::AtomicU64;
 
-use crate::{Frame, frames::PAGE_BYTES, space::Tags};
+use crate::{
+    Frame, ThreadId,
+    frames::PAGE_BYTES,
+    smp::{HandedOver, Request},
+    space::Tags,
+    trace::Kind,
+};
 
 /// What kernel logic needs of the machine. The kernel implements it over a direct map of physical
 /// memory; the simulator over a vector.
@@ -25,21 +31,38 @@ pub trait Hardware {
     fn kernel_entries(&self) -> &[(usize, u64)];
     /// Whether the processors tag translations; never changes.
     fn tags(&self) -> Tags;
-    /// `root` is about to be freed: no processor may stay on it.
+    /// `root` is about to be freed: this processor does not stay on it.
     fn leave_root(&mut self, root: Frame);
-    /// Every processor that runs on `root` forgets its translations.
+    /// This processor forgets the translations of `root`, if that is loaded.
     fn flush_root(&mut self, root: Frame);
-    /// Every processor forgets the page.
+    /// This processor forgets the page.
     fn flush_page(&mut self, address: u64);
-    /// Every processor forgets all user pages.
+    /// This processor forgets all user pages.
     fn flush_everything(&mut self);
+    /// This processor leaves whatever space it is in.
+    fn leave_all_roots(&mut self) {}
+    /// Asks other processors (a bit for each number) and waits until all of them have done it. Not called where there is
+    /// but one.
+    fn ask(&mut self, processors: u32, request: Request) {
+        let _ = (processors, request);
+    }
+    /// Takes the thread that runs on another processor off it. Its registers stand in its context then, unless it
+    /// was waiting with a call, which is given back. That processor is on the kernel's own root.
+    fn stop_processor(&mut self, processor: u32) -> Option<HandedOver> {
+        let _ = processor;
+        None
+    }
+    /// Lets another processor look for a thread to run. Does not wait.
+    fn wake_processor(&mut self, processor: u32) {
+        let _ = processor;
+    }
     /// Nanoseconds since boot.
     fn now_ns(&self) -> u64;
     /// Nanoseconds between 1970 and boot.
     fn boot_time_ns(&self) -> u64;
     /// A random word fit for passwords.
     fn random(&mut self) -> u64;
-    /// Asks for a timer interrupt at that time, if none is due earlier.
+    /// Asks for a timer interrupt of this processor at that time, if none is due earlier.
     fn set_timer(&mut self, at_ns: u64);
     /// See [`crate::Machine::console_write`].
     fn console_write(&mut self, stream: u64, bytes: &[u8]) -> usize;
@@ -47,12 +70,17 @@ pub trait Hardware {
     fn console_read(&mut self, stream: u64) -> Option<u8>;
     /// See [`crate::Machine::log`].
     fn log(&mut self, line: core::fmt::Arguments<'_>);
+    /// Writes bytes to the log as they are.
+    fn log_bytes(&mut self, bytes: &[u8]);
     /// See [`crate::Machine::heap`].
     fn heap(&self) -> (u64, u64);
     /// See [`crate::Machine::kernel_frames`].
     fn kernel_frames(&self) -> u64;
     /// See [`crate::Machine::stop`].
     fn stop(&mut self, exit: u8);
+    /// Records an event in the trace, where there is one.
+    #[inline(always)]
+    fn trace(&self, _kind: Kind, _thread: ThreadId, _value: u64) {}
     /// See [`crate::Machine::boot_report`].
     fn boot_report(&self) -> abi::layout::BootReport;
 }

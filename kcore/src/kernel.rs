@@ -4,8 +4,11 @@
 //! interrupts off.
 
 mod machine;
+mod processors;
+mod report;
 
 use alloc::{collections::BTreeSet, vec, vec::Vec};
+use core::mem::offset_of;
 
 use crate::{
     Hardware, SpaceId, ThreadId,
@@ -14,6 +17,7 @@ use crate::{
     scheduler::{Link, NONE, RunQueues},
     space::Spaces,
     thread::{Operation, PortalFrame, Resumed, State, THREADS_MAX, Thread, Threads},
+    trace::Kind,
     wait::{Key, WaitQueues},
 };
 
@@ -22,12 +26,18 @@ pub const TIME_SLICE_NS: u64 = 10_000_000;
 
 /// One processor's part.
 pub struct Processor {
+    /// Its number.
+    pub number: u32,
     /// Index of the thread that runs on it, or [`NONE`].
     pub current: u32,
-    /// The space whose root is loaded.
+    /// The space whose root is loaded; none while it is on the kernel's own.
     pub space: SpaceId,
     /// When the current thread began to run.
     since_ns: u64,
+    /// Whether it was told to look for a thread and has not been here since.
+    called: bool,
+    /// Whether it has started at all.
+    runs: bool,
     queues: RunQueues,
 }
 
@@ -44,10 +54,10 @@ pub struct Kernel<H> {
     /// Remembered ways into protected procedures.
     pub portals: Portals,
     /// The processor that this event is handled on. The others' parts wait in `others`; whoever
-    /// takes the kernel lock on another processor changes them over, so that the fast paths find
-    /// theirs at a fixed place.
+    /// takes the kernel lock after another processor changes them over ([`Kernel::change_over`]), so that
+    /// the fast paths find theirs at a fixed place.
     processor: Processor,
-    /// Parts of the processors that handle no event now.
+    /// Parts of all processors by number, nothing in the place of the one above. Empty where there is but one.
     others: Vec<Processor>,
     links: Vec<Link>,
     waits: WaitQueues,
@@ -67,6 +77,9 @@ pub struct Crossing {
 }
 
 impl<H: Hardware> Kernel<H> {
+    /// Offset of the space whose root is loaded, for the fast path in assembly.
+    pub const LOADED_SPACE: usize = offset_of!(Self, processor) + offset_of!(Processor, space);
+
     /// A kernel over these ranges of memory.
     pub fn new(hardware: H, ranges: &[Range]) -> Self {
         let spaces = Spaces::new(hardware.tags());
@@ -76,12 +89,7 @@ impl<H: Hardware> Kernel<H> {
             spaces,
             threads: Threads::default(),
             portals: Portals::default(),
-            processor: Processor {
-                current: NONE,
-                space: SpaceId::NONE,
-                since_ns: 0,
-                queues: RunQueues::default(),
-            },
+            processor: Processor::new(0),
             others: Vec::new(),
             links: vec![Link::LOOSE; THREADS_MAX],
             waits: WaitQueues::default(),
@@ -171,7 +179,9 @@ impl<H: Hardware> Kernel<H> {
         self.processor.current = NONE;
         let thread = &mut self.threads.table[index as usize];
         thread.operation = operation;
+        thread.unbegun = false;
         thread.state = State::Parked(key);
+        self.hardware.trace(Kind::Park, thread.id, key.word());
         if let Key::Stack(space) = key {
             self.spaces.get_mut(SpaceId(space)).stacks_wanted = 1;
         }
@@ -183,12 +193,49 @@ impl<H: Hardware> Kernel<H> {
         }
     }
 
+    /// Has the current thread do an operation again, as if it had been woken. It is next of its priority here, and runs
+    /// nowhere until then.
+    pub fn again(&mut self, operation: Option<Operation>) {
+        let Some(index) = self.current() else { return };
+        self.account();
+        self.processor.current = NONE;
+        let thread = &mut self.threads.table[index as usize];
+        thread.operation = operation;
+        thread.resumed = Resumed::Woken;
+        thread.state = State::Ready;
+        thread.processor = self.processor.number;
+        let priority = thread.priority;
+        self.processor.queues.push_front(&mut self.links, index, priority);
+    }
+
     /// Puts the current thread behind the others of its priority.
     pub fn yield_current(&mut self) {
         let Some(index) = self.current() else { return };
         self.account();
         self.processor.current = NONE;
         self.enqueue(index);
+    }
+
+    /// [`Kernel::yield_current`] and [`Kernel::schedule`] in one: tells whose turn it is then. `None` if nobody waits
+    /// here with its priority: the current thread stays (nobody more urgent waits while it runs). Counted in instructions (`yield-switch`).
+    #[inline(always)]
+    pub fn rotate(&mut self) -> Option<u32> {
+        let processor = &mut self.processor;
+        let current = processor.current;
+        let priority = self.threads.table.get(current as usize)?.priority;
+        let next = processor.queues.rotate(&mut self.links, current, priority)?;
+        let now = self.hardware.now_ns();
+        processor.current = next;
+        let before = &mut self.threads.table[current as usize];
+        before.time_ns += now.saturating_sub(processor.since_ns);
+        before.state = State::Ready;
+        processor.since_ns = now;
+        // The timer is set already, for the end of a slice that ends no later.
+        let thread = &mut self.threads.table[next as usize];
+        thread.state = State::Running;
+        thread.processor = processor.number;
+        thread.unbegun = false;
+        Some(next)
     }
 
     /// Whether a waiting thread should run instead of the current one.
@@ -248,12 +295,21 @@ impl<H: Hardware> Kernel<H> {
         if let Some(current) = self.current() {
             return Some(current);
         }
+        let index = match self.processor.queues.pop(&mut self.links) {
+            Some(index) => index,
+            None => self.steal()?,
+        };
         let processor = &mut self.processor;
-        let index = processor.queues.pop(&mut self.links)?;
         processor.current = index;
         processor.since_ns = self.hardware.now_ns();
         let slice_end = processor.since_ns + TIME_SLICE_NS;
-        self.threads.table[index as usize].state = State::Running;
+        let thread = &mut self.threads.table[index as usize];
+        thread.state = State::Running;
+        thread.processor = processor.number;
+        // What it has to do, if anything, is begun now.
+        thread.unbegun = false;
+        let on = u64::from(processor.number) << 32 | u64::from(thread.space.0);
+        self.hardware.trace(Kind::Switch, thread.id, on);
         self.hardware.set_timer(slice_end);
         Some(index)
     }
@@ -269,20 +325,32 @@ impl<H: Hardware> Kernel<H> {
     }
 
     fn enqueue(&mut self, index: u32) {
-        let thread = &mut self.threads.table[index as usize];
-        thread.state = State::Ready;
-        self.processor.queues.push(&mut self.links, index, thread.priority);
+        let number = if self.others.is_empty() {
+            self.processor.number
+        } else {
+            self.place(index)
+        };
+        self.enqueue_at(index, number);
     }
 
     /// Takes a thread out of whatever list or processor it is in. It is nowhere then.
     fn detach(&mut self, index: u32) {
+        self.hold(index);
         let thread = &mut self.threads.table[index as usize];
-        let (state, priority) = (thread.state, thread.priority);
+        let (state, priority, number) = (thread.state, thread.priority, thread.processor);
         if let Some(at_ns) = thread.deadline.take() {
             self.timers.remove(&(at_ns, index));
         }
         match state {
-            State::Ready => self.processor.queues.remove(&mut self.links, index, priority),
+            State::Ready => {
+                // Not by `part_mut`: that would borrow the links, too.
+                let part = if number == self.processor.number {
+                    &mut self.processor
+                } else {
+                    &mut self.others[number as usize]
+                };
+                part.queues.remove(&mut self.links, index, priority);
+            }
             State::Parked(key) => self.waits.remove(&mut self.links, key, index),
             State::Running => {
                 self.account();
@@ -296,12 +364,20 @@ impl<H: Hardware> Kernel<H> {
     }
 
     fn wake_index(&mut self, index: u32, resumed: Resumed) {
-        let thread = &self.threads.table[index as usize];
-        if matches!(thread.state, State::Parked(_) | State::Suspended) {
-            self.detach(index);
-            self.threads.table[index as usize].resumed = resumed;
-            self.enqueue(index);
+        let thread = &mut self.threads.table[index as usize];
+        match thread.state {
+            State::Parked(key) => self.waits.remove(&mut self.links, key, index),
+            State::Suspended => {}
+            State::Free | State::Ready | State::Running => return,
         }
+        if let Some(at_ns) = thread.deadline.take() {
+            self.timers.remove(&(at_ns, index));
+        }
+        if !thread.unbegun {
+            thread.resumed = resumed;
+        }
+        self.hardware.trace(Kind::Wake, thread.id, resumed as u64);
+        self.enqueue(index);
     }
 
     /// The thread's identifier by index.

@@ -5,8 +5,11 @@
 //!   which serve one slot everywhere.
 //! * [`thread`]: registers, portal frames and states; [`wait`]: what parked threads wait for;
 //!   [`scheduler`]: who runs next; [`portal`]: remembered ways into protected procedures.
+//! * [`trace`]: the last events; [`debugger`]: what the kernel tells of itself to whoever debugs it.
+//! * [`event`]: what happens to a thread and what becomes of it.
+//! * [`smp`]: how several processors take turns and ask things of one another.
 //! * [`machine`]: the contract with the server above; [`hardware`]: the contract with what is below.
-//! * [`kernel`]: all of it put together.
+//! * [`kernel`]: all of it put together; `nucleus`: calls that the µ-kernel answers itself.
 //!
 //! Event-driven (DESIGN §3): nothing here blocks or keeps a stack. A thread that must wait is
 //! parked with the operation it will do again. The crate has no unsafe code and runs on the host.
@@ -20,15 +23,20 @@ pub use abi;
 
 pub mod hardware;
 pub mod machine;
+mod nucleus;
 
+pub mod debugger;
 mod delegate;
+pub mod event;
 pub mod frames;
 pub mod kernel;
 pub mod paging;
 pub mod portal;
 pub mod scheduler;
+pub mod smp;
 pub mod space;
 pub mod thread;
+pub mod trace;
 pub mod wait;
 
 pub use frames::Frame;

@@ -106,6 +106,14 @@ pub const fn encode_link(leaf: Frame, rights: Rights) -> u64 {
     bits
 }
 
+/// Decodes an upper entry that links a leaf: the leaf's frame, the domain's rights.
+pub const fn decode_link(bits: u64) -> Option<(Frame, Rights)> {
+    match decode_page(bits) {
+        Some(entry) => Some((entry.frame, entry.limits)),
+        None => None,
+    }
+}
+
 /// Whether an entry is there at all.
 pub const fn is_present(bits: u64) -> bool {
     bits & PRESENT != 0

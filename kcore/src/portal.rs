@@ -6,6 +6,7 @@
 //! epoch on, and with it all ways are forgotten by one addition.
 
 use alloc::{boxed::Box, vec};
+use core::mem::offset_of;
 
 use abi::layout::{PD_EMPTY, PD_MERGE};
 
@@ -13,13 +14,25 @@ use crate::SpaceId;
 
 /// A way.
 #[derive(Copy, Clone)]
-struct Way {
+pub struct Way {
     entry: u64,
     /// Epoch and caller's space in one word, so that one comparison checks both.
     tag: u64,
     /// Kind of call.
     pd: u64,
     callee: SpaceId,
+}
+
+impl Way {
+    // Offsets, for the fast path in assembly.
+    /// Of the entry point.
+    pub const ENTRY: usize = offset_of!(Self, entry);
+    /// Of epoch and caller's space.
+    pub const TAG: usize = offset_of!(Self, tag);
+    /// Of the kind of call.
+    pub const PD: usize = offset_of!(Self, pd);
+    /// Of the callee's space.
+    pub const CALLEE: usize = offset_of!(Self, callee);
 }
 
 const WAYS: usize = 256;
@@ -53,10 +66,17 @@ const EPOCH: u64 = 1 << 24;
 /// product spreads both.
 #[inline(always)]
 const fn place(entry: u64, caller: SpaceId) -> usize {
-    ((entry as u32).wrapping_add(caller.0).wrapping_mul(0x9e37_79b9) >> 24) as usize % WAYS
+    ((entry as u32).wrapping_add(caller.0).wrapping_mul(Portals::HASH) >> 24) as usize % WAYS
 }
 
 impl Portals {
+    /// Multiplier: the place of a way is the high byte of its product with entry plus caller.
+    pub const HASH: u32 = 0x9e37_79b9;
+    /// Offset of the pointer to the ways, for the fast path in assembly.
+    pub const WAYS: usize = offset_of!(Self, ways);
+    /// Offset of the epoch.
+    pub const EPOCH: usize = offset_of!(Self, epoch);
+
     #[inline(always)]
     const fn tag(&self, caller: SpaceId) -> u64 {
         self.epoch | caller.0 as u64

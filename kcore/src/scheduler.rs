@@ -49,6 +49,20 @@ impl List {
         self.tail = thread;
     }
 
+    /// Puts a thread that is in no list before the others.
+    pub fn push_front(&mut self, links: &mut [Link], thread: u32) {
+        links[thread as usize] = Link {
+            next: self.head,
+            previous: NONE,
+        };
+        if self.head == NONE {
+            self.tail = thread;
+        } else {
+            links[self.head as usize].previous = thread;
+        }
+        self.head = thread;
+    }
+
     /// Removes a member.
     pub fn remove(&mut self, links: &mut [Link], thread: u32) {
         let Link { next, previous } = links[thread as usize];
@@ -74,6 +88,8 @@ pub struct RunQueues {
     queues: [List; PRIORITIES],
     /// Bit p is set while queue p has members.
     occupied: u32,
+    /// Members of all queues.
+    count: u32,
 }
 
 impl Default for RunQueues {
@@ -81,6 +97,7 @@ impl Default for RunQueues {
         Self {
             queues: [List::EMPTY; PRIORITIES],
             occupied: 0,
+            count: 0,
         }
     }
 }
@@ -92,15 +109,32 @@ impl RunQueues {
         let priority = usize::from(priority) % PRIORITIES;
         self.queues[priority].push_back(links, thread);
         self.occupied |= 1 << priority;
+        self.count += 1;
+    }
+
+    /// Puts a thread before the others of its priority.
+    pub fn push_front(&mut self, links: &mut [Link], thread: u32, priority: u8) {
+        let priority = usize::from(priority) % PRIORITIES;
+        self.queues[priority].push_front(links, thread);
+        self.occupied |= 1 << priority;
+        self.count += 1;
     }
 
     /// Removes a thread that waits in its priority's queue.
     pub fn remove(&mut self, links: &mut [Link], thread: u32, priority: u8) {
         let priority = usize::from(priority) % PRIORITIES;
         self.queues[priority].remove(links, thread);
+        self.count -= 1;
         if self.queues[priority].head == NONE {
             self.occupied &= !(1 << priority);
         }
+    }
+
+    /// The threads that wait at a priority, the next one first.
+    pub fn members<'a>(&self, links: &'a [Link], priority: u8) -> impl Iterator<Item = u32> + use<'a> {
+        let head = self.queues[usize::from(priority) % PRIORITIES].head;
+        let member = |index| (index != NONE).then_some(index);
+        core::iter::successors(member(head), move |&index| member(links[index as usize].next))
     }
 
     /// Takes the thread to run next.
@@ -110,6 +144,47 @@ impl RunQueues {
         let thread = self.queues[usize::from(priority)].head;
         self.remove(links, thread, priority);
         Some(thread)
+    }
+
+    /// Takes the thread that waits longest with this priority and appends another in the same step. `None` if none
+    /// waits.
+    #[inline(always)]
+    pub fn rotate(&mut self, links: &mut [Link], thread: u32, priority: u8) -> Option<u32> {
+        let list = &mut self.queues[usize::from(priority) % PRIORITIES];
+        let first = list.head;
+        let second = links.get(first as usize)?.next;
+        links[thread as usize] = Link {
+            next: NONE,
+            previous: if second == NONE { NONE } else { list.tail },
+        };
+        if second == NONE {
+            list.head = thread;
+        } else {
+            list.head = second;
+            links[second as usize].previous = NONE;
+            links[list.tail as usize].next = thread;
+        }
+        list.tail = thread;
+        Some(first)
+    }
+
+    /// Threads that wait.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// The first thread in order that `fits`, with its priority.
+    pub fn find(&self, links: &[Link], fits: impl Fn(u32) -> bool) -> Option<(u32, u8)> {
+        for priority in (0..PRIORITIES).rev() {
+            let mut thread = self.queues[priority].head;
+            while thread != NONE {
+                if fits(thread) {
+                    return Some((thread, priority as u8));
+                }
+                thread = links[thread as usize].next;
+            }
+        }
+        None
     }
 
     /// The highest priority that has a thread waiting.
@@ -134,5 +209,25 @@ mod tests {
         queues.push(&mut links, 0, 3);
         let order: Vec<u32> = core::iter::from_fn(|| queues.pop(&mut links)).collect();
         assert_eq!(order, [2, 1, 0, 3]);
+    }
+
+    #[test]
+    fn rotating_is_taking_and_appending() {
+        for waiting in 0..4 {
+            let mut links = [Link::LOOSE; 8];
+            let mut queues = RunQueues::default();
+            (0..waiting).for_each(|thread| queues.push(&mut links, thread, 3));
+            let mut expected: Vec<u32> = (0..waiting).collect();
+            let first = queues.rotate(&mut links, 7, 3);
+            if waiting == 0 {
+                assert_eq!(first, None);
+            } else {
+                assert_eq!(first, Some(expected.remove(0)));
+                expected.push(7);
+            }
+            assert_eq!(queues.rotate(&mut links, 6, 2), None, "another priority");
+            let order: Vec<u32> = core::iter::from_fn(|| queues.pop(&mut links)).collect();
+            assert_eq!(order, expected);
+        }
     }
 }

@@ -5,7 +5,7 @@
 //! emptied entry by entry and its tables go back as known zeroes.
 
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::Relaxed;
+use core::{mem::offset_of, sync::atomic::Ordering::Relaxed};
 
 use abi::Rights;
 
@@ -76,8 +76,12 @@ pub const SPACES_MAX: usize = 4095;
 /// All spaces.
 pub struct Spaces {
     slots: Vec<Space>,
+    /// Where they stand in memory, for the fast path in assembly.
+    base: usize,
     free: Vec<u32>,
     tags: Tags,
+    /// Whether translations may be kept over loads of another root.
+    keeps: bool,
 }
 
 /// Where a slot's entry stands: indices into the three upper levels.
@@ -90,18 +94,30 @@ const fn places(slot: u64) -> [usize; 3] {
 }
 
 impl Spaces {
+    /// Offset of the address of the first space, for the fast path in assembly.
+    pub const BASE: usize = offset_of!(Self, base);
+
     /// No spaces.
     pub fn new(tags: Tags) -> Self {
         Self {
             slots: Vec::new(),
+            base: 0,
             free: Vec::new(),
+            keeps: tags == Tags::Present,
             tags,
         }
     }
 
+    /// From now on each load of a root forgets. What is remembered under a tag is told for all processors
+    /// at once, which is too little where there are several.
+    pub fn keep_nothing(&mut self) {
+        self.forget_all();
+        self.keeps = false;
+    }
+
     /// The root of this space was loaded, so all that is remembered under its tag is true.
     pub fn loaded(&mut self, id: SpaceId) {
-        if self.tags == Tags::Present {
+        if self.keeps {
             self.get_mut(id).load |= KEEP_TRANSLATIONS;
         }
     }
@@ -113,7 +129,7 @@ impl Spaces {
 
     /// Something was taken from a leaf, which any space may hold.
     pub fn forget_all(&mut self) {
-        if self.tags == Tags::Present {
+        if self.keeps {
             for space in &mut self.slots {
                 space.load &= !KEEP_TRANSLATIONS;
             }
@@ -132,6 +148,12 @@ impl Spaces {
     #[inline]
     pub fn get(&self, id: SpaceId) -> &Space {
         &self.slots[id.0 as usize]
+    }
+
+    /// The spaces that there are.
+    pub fn live(&self) -> impl Iterator<Item = (SpaceId, &Space)> {
+        let numbers = (0..).map(SpaceId);
+        numbers.zip(&self.slots).filter(|(_, space)| space.live)
     }
 
     /// A space that may not exist.
@@ -177,6 +199,7 @@ impl Spaces {
             links: 0,
             live: true,
         });
+        self.base = self.slots.as_ptr() as usize;
         Ok(SpaceId(self.slots.len() as u32 - 1))
     }
 
@@ -256,6 +279,11 @@ impl Spaces {
 }
 
 impl Space {
+    /// Offset of the stacks' tops, for the fast path in assembly.
+    pub const STACKS: usize = offset_of!(Self, stacks);
+    /// Offset of how many of them count.
+    pub const STACK_COUNT: usize = offset_of!(Self, stack_count);
+
     /// Takes a free stack.
     #[inline(always)]
     pub fn take_stack(&mut self) -> Option<u64> {
@@ -283,6 +311,16 @@ impl Space {
     /// Page-table pages of its own, the root included.
     pub fn table_count(&self) -> u64 {
         self.tables.len() as u64 + 1
+    }
+
+    /// Slots at which something is linked.
+    pub fn link_count(&self) -> u32 {
+        self.links
+    }
+
+    /// Tops of the stacks that callee threads may take.
+    pub fn free_stacks(&self) -> &[u64] {
+        &self.stacks[..self.stack_count as usize]
     }
 
     /// The table under an entry, made if it is missing.

@@ -4,6 +4,7 @@
 //! a [`Context`] into which the processor itself pushes when user code is interrupted.
 
 use alloc::{boxed::Box, vec::Vec};
+use core::fmt;
 
 use abi::layout::CALL_DEPTH_MAX;
 
@@ -22,6 +23,16 @@ impl ThreadId {
     #[inline]
     pub const fn index(self) -> usize {
         (self.0 & 0xffff) as usize
+    }
+}
+
+/// A thread as people write it: its place in the table, a dot, its version.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Name(pub ThreadId);
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.0.index(), self.0.0 >> 16)
     }
 }
 
@@ -59,13 +70,31 @@ pub struct Context {
 impl Context {
     /// Everything scrubbed but where to go on.
     pub fn reset(&mut self, rip: u64, rsp: u64) {
+        // A zero that the compiler does not know: else it calls `memset`, which takes twice as many instructions.
+        let zero = core::hint::black_box(0);
         *self = Context {
+            r15: zero,
+            r14: zero,
+            r13: zero,
+            r12: zero,
+            r11: zero,
+            r10: zero,
+            r9: zero,
+            r8: zero,
+            rbp: zero,
+            rdi: zero,
+            rsi: zero,
+            rdx: zero,
+            rcx: zero,
+            rbx: zero,
+            rax: zero,
+            vector: zero,
+            error: zero,
             rip,
-            rsp,
             cs: USER_CODE,
-            ss: USER_DATA,
             rflags: USER_FLAGS,
-            ..Context::default()
+            rsp,
+            ss: USER_DATA,
         };
     }
 
@@ -159,6 +188,12 @@ pub struct Thread {
     pub id: ThreadId,
     /// The call to do again, if it is parked in one.
     pub operation: Option<Operation>,
+    /// Whether that call was not even begun: it was waiting for its turn.
+    pub unbegun: bool,
+    /// The processor that it runs on, waits for, or ran on last.
+    pub processor: u32,
+    /// The processor whose vector unit holds its state, or [`NONE`]. Only there it can go on.
+    pub vector_on: u32,
     /// How it came back.
     pub resumed: Resumed,
     /// Absolute time at which it is woken.
@@ -181,6 +216,9 @@ impl Thread {
             priority: 0,
             id: ThreadId(index as u64),
             operation: None,
+            unbegun: false,
+            processor: 0,
+            vector_on: NONE,
             resumed: Resumed::First,
             deadline: None,
             time_ns: 0,
@@ -236,6 +274,8 @@ impl Threads {
         thread.state = State::Suspended;
         thread.priority = priority.min(abi::layout::PRIORITY_MAX as u8);
         thread.operation = None;
+        thread.unbegun = false;
+        thread.vector_on = NONE;
         thread.resumed = Resumed::First;
         thread.deadline = None;
         thread.time_ns = 0;

@@ -4,7 +4,13 @@
 //! wait. Each key falls into one of a fixed number of buckets; a bucket is a list through the
 //! thread table, oldest first.
 
-use crate::scheduler::{Link, List};
+use core::fmt;
+
+use crate::{
+    ThreadId,
+    scheduler::{Link, List},
+    thread::Name,
+};
 
 /// What a thread may be parked on.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Hash)]
@@ -53,6 +59,65 @@ impl Key {
         let mixed = (value ^ (kind << 56)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (mixed >> 58) as usize % BUCKETS
     }
+
+    /// The key as one word, for the trace: what kind it is above, its value in the low 56 bits.
+    pub fn word(self) -> u64 {
+        let (kind, value) = match self {
+            Key::Nothing => (0, 0),
+            Key::Page(address) => (1, address),
+            Key::Semaphore(address) => (2, address),
+            Key::Address(address) => (3, address),
+            Key::Child(thread) => (4, thread),
+            Key::Stack(space) => (5, u64::from(space)),
+            Key::ConsoleIn(stream) => (6, stream),
+            Key::ConsoleOut(stream) => (7, stream),
+            Key::Checkpoint => (8, 0),
+            Key::Sync(ticket) => (9, ticket),
+            Key::Frames => (10, 0),
+        };
+        kind << WORD_VALUE_BITS | value & WORD_VALUE
+    }
+
+    /// The key that [`Key::word`] made this of.
+    pub fn of_word(word: u64) -> Option<Self> {
+        let value = word & WORD_VALUE;
+        Some(match word >> WORD_VALUE_BITS {
+            0 => Key::Nothing,
+            1 => Key::Page(value),
+            2 => Key::Semaphore(value),
+            3 => Key::Address(value),
+            4 => Key::Child(value),
+            5 => Key::Stack(value as u32),
+            6 => Key::ConsoleIn(value),
+            7 => Key::ConsoleOut(value),
+            8 => Key::Checkpoint,
+            9 => Key::Sync(value),
+            10 => Key::Frames,
+            _ => return None,
+        })
+    }
+}
+
+const WORD_VALUE_BITS: u32 = 56;
+const WORD_VALUE: u64 = (1 << WORD_VALUE_BITS) - 1;
+
+/// What a thread waits for, in words.
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Key::Nothing => f.write_str("time or a wake"),
+            Key::Page(address) => write!(f, "the page at {address:#x} from the disk"),
+            Key::Semaphore(address) => write!(f, "the semaphore at {address:#x}"),
+            Key::Address(address) => write!(f, "the word at {address:#x}"),
+            Key::Child(thread) => write!(f, "a child of thread {}", Name(ThreadId(*thread))),
+            Key::Stack(space) => write!(f, "a stack of space {space}"),
+            Key::ConsoleIn(stream) => write!(f, "input on console {stream}"),
+            Key::ConsoleOut(stream) => write!(f, "room for output on console {stream}"),
+            Key::Checkpoint => f.write_str("a checkpoint"),
+            Key::Sync(ticket) => write!(f, "sync {ticket}"),
+            Key::Frames => f.write_str("free frames"),
+        }
+    }
 }
 
 /// The lists of parked threads. A thread's key stands in the thread itself.
@@ -82,5 +147,32 @@ impl WaitQueues {
     /// Removes a thread.
     pub fn remove(&mut self, links: &mut [Link], key: Key, thread: u32) {
         self.buckets[key.bucket()].remove(links, thread);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_come_back_from_their_words() {
+        let keys = [
+            Key::Nothing,
+            Key::Page(0x7fff_ffff_f000),
+            Key::Semaphore(8),
+            Key::Address(4),
+            Key::Child(0x3_0001),
+            Key::Stack(u32::MAX),
+            Key::ConsoleIn(1),
+            Key::ConsoleOut(0),
+            Key::Checkpoint,
+            Key::Sync(77),
+            Key::Frames,
+        ];
+        for key in keys {
+            assert_eq!(Key::of_word(key.word()), Some(key));
+            assert!(!key.to_string().is_empty());
+        }
+        assert_eq!(Key::of_word(u64::MAX), None);
     }
 }

@@ -6,48 +6,89 @@
 
 use abi::layout::{EXCEPTION_ARITHMETIC, EXCEPTION_ILLEGAL};
 use kcore::{
-    kernel::Crossing,
+    ThreadId,
+    smp::HandedOver,
     thread::{Context, Operation, Resumed},
+    trace::Kind,
 };
 use sasos::{Access, Event, Outcome};
 
 use crate::{
-    arch::{self, Results, Target},
-    log,
+    arch::{self, Results},
+    mem::lock::Guard,
+    panic,
     system::{SYSTEM, System},
+    trace,
 };
 
-/// A system call that is not over the fast path.
-pub extern "C" fn system_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
-    let mut system = SYSTEM.enter();
-    let System { platform, server, .. } = &mut *system;
-    if let Some(thread) = platform.kernel.current_thread()
-        && let Some(value) = server.immediate(thread.id, number)
-    {
-        return Results { error: 0, value };
+/// The call that only tells who calls, where the server answers that without looking.
+pub extern "C" fn identity_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
+    if let Some(mut system) = SYSTEM.enter_at_once() {
+        let System {
+            platform, supervisor, ..
+        } = &mut *system;
+        if let Some(thread) = platform.kernel.current_thread()
+            && let Some(value) = supervisor.immediate(thread.id, number)
+        {
+            return Results { error: 0, value };
+        }
     }
-    drop(system);
     general_call(a0, a1, a2, a3, a4, a5, number)
 }
 
+/// The call that sleeps, suspends, or yields: that last the kernel does by itself.
+pub extern "C" fn sleep_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
+    if a0 | a1 == 0
+        && let Some(system) = SYSTEM.enter_at_once()
+        && system.supervisor.yields(number, a0, a1)
+    {
+        return yield_call(system);
+    }
+    general_call(a0, a1, a2, a3, a4, a5, number)
+}
+
+/// The calling thread goes behind the others of its priority.
+#[inline(always)]
+fn yield_call(mut system: Guard<'_, System>) -> Results {
+    let index = system.current();
+    let Some(next) = system.platform.kernel.rotate() else {
+        return Results { error: 0, value: 0 };
+    };
+    let (rip, rsp) = arch::caller();
+    let context = &mut system.platform.kernel.threads.table[index as usize].context;
+    context.reset(rip, rsp);
+    context.set_results(0, 0, 0);
+    match system.run(next) {
+        Some(context) => {
+            drop(system);
+            arch::resume(context)
+        }
+        // Not by way of `leave`: a thread runs here, which another processor may want.
+        None => leave_from(system),
+    }
+}
+
 /// A system call that may change, wait for or end anything.
-#[inline(never)]
-extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
-    let mut system = SYSTEM.enter();
-    let System { platform, server, .. } = &mut *system;
+pub extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
+    let arguments = [a0, a1, a2, a3, a4, a5];
+    let Some(mut system) = SYSTEM.enter_unless_stopped() else {
+        hand_over(arguments, number)
+    };
+    let System {
+        platform, supervisor, ..
+    } = &mut *system;
     let Some(thread) = platform.kernel.current_thread() else {
-        drop(system);
-        leave()
+        leave_from(system)
     };
     (thread.context.rip, thread.context.rsp) = arch::caller();
-    let arguments = [a0, a1, a2, a3, a4, a5];
+    trace::record(Kind::Call, thread.id, number);
     let event = Event::Call {
         thread: thread.id,
         number,
         arguments,
         resumed: Resumed::First,
     };
-    let outcome = server.handle(platform, event);
+    let outcome = supervisor.handle(platform, event);
     // Straight back only to the caller that it was: the call may have ended the thread, or taken it
     // out of the domain that it was in.
     if let Outcome::Return(result) = outcome
@@ -71,93 +112,77 @@ extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64,
     if system.platform.kernel.should_preempt() {
         system.platform.kernel.yield_current();
     }
-    drop(system);
-    leave()
+    leave_from(system)
 }
 
-/// A protected call over a remembered way.
-pub extern "C" fn portal_call(entry: u64, pd: u64) -> Target {
+/// Another processor wants the thread of this call, which waits for its turn: gives it up, with the call to be done
+/// when it runs again.
+#[cold]
+fn hand_over(arguments: [u64; 6], number: u64) -> ! {
     let (rip, rsp) = arch::caller();
-    let mut system = SYSTEM.enter();
-    let kernel = &mut system.platform.kernel;
-    cross(kernel.portal_call(entry, pd, rip, rsp))
-}
-
-/// The return from one.
-pub extern "C" fn portal_return() -> Target {
-    let mut system = SYSTEM.enter();
-    let kernel = &mut system.platform.kernel;
-    cross(kernel.portal_return())
-}
-
-#[inline(always)]
-fn cross(to: Option<Crossing>) -> Target {
-    match to {
-        Some(to) => {
-            arch::load(to.load);
-            Target {
-                rip: to.rip,
-                rsp: to.rsp,
-            }
-        }
-        None => Target { rip: 0, rsp: 0 },
-    }
+    arch::hand_over(Some(HandedOver {
+        rip,
+        rsp,
+        operation: Operation { number, arguments },
+    }));
+    leave()
 }
 
 /// An exception or interrupt of user code. `context` is where its registers stand: in the running
 /// thread's place in the table, through which alone they are reached here. Gives the registers to go on with.
-pub extern "C" fn trap(context: *const Context) -> *const Context {
-    let mut system = SYSTEM.enter();
-    let thread = &system.platform.kernel.threads.table[system.current() as usize];
-    let (thread, vector, error) = (thread.id, thread.context.vector, thread.context.error);
-    match vector {
-        14 => {
-            let access = match error {
-                _ if error & 16 != 0 => Access::Execute,
-                _ if error & 2 != 0 => Access::Write,
-                _ => Access::Read,
-            };
-            let event = Event::Fault {
-                thread,
-                address: arch::fault_address(),
-                access,
-            };
-            let System { platform, server, .. } = &mut *system;
-            let outcome = server.handle(platform, event);
-            if outcome == Outcome::Resume && platform.kernel.stays() {
+pub extern "C" fn trap(context: *const Context, vector: u64) -> *const Context {
+    if vector == VECTOR_PAGE_FAULT
+        && let Some(mut system) = SYSTEM.enter_at_once()
+    {
+        let System {
+            platform, supervisor, ..
+        } = &mut *system;
+        if let Some(thread) = platform.kernel.current_thread() {
+            let (thread, error) = (thread.id, thread.context.error);
+            // Nothing that it does concerns who runs.
+            if supervisor.touch_further(platform, thread, arch::fault_address(), access_of(error)) {
                 return context;
             }
-            system.settle(outcome, None);
         }
-        7 => {
-            let index = system.current();
-            let System { platform, vectors, .. } = &mut *system;
-            let thread = &mut platform.kernel.threads.table[index as usize];
-            vectors.load(index, thread.vector_live != 0);
-            thread.vector_live = 1;
-            return context;
+    }
+    general_trap(context, vector)
+}
+
+/// The vector of page faults.
+const VECTOR_PAGE_FAULT: u64 = 14;
+
+/// What a page fault's error code says.
+const fn access_of(error: u64) -> Access {
+    match error {
+        _ if error & 16 != 0 => Access::Execute,
+        _ if error & 2 != 0 => Access::Write,
+        _ => Access::Read,
+    }
+}
+
+/// An exception or interrupt that may change, wait for or end anything.
+#[inline(never)]
+extern "C" fn general_trap(context: *const Context, vector: u64) -> *const Context {
+    if vector == u64::from(arch::VECTOR_ATTENTION) && !arch::attend() {
+        return context;
+    }
+    let mut system = SYSTEM.enter_unless_stopped().unwrap_or_else(|| {
+        // Another processor wants the thread. It will do again what brought it here.
+        arch::hand_over(None);
+        SYSTEM.enter()
+    });
+    if vector >= 32 {
+        let thread = system
+            .platform
+            .kernel
+            .current_thread()
+            .map_or(ThreadId(0), |thread| thread.id);
+        trace::interrupt(thread, vector);
+        if let Some(interrupt) = arch::accept(vector) {
+            system.interrupt(interrupt);
         }
-        0..32 => {
-            let kind = match vector {
-                0 | 4 | 16 | 19 => EXCEPTION_ARITHMETIC,
-                _ => EXCEPTION_ILLEGAL,
-            };
-            let System { platform, server, .. } = &mut *system;
-            let outcome = server.handle(
-                platform,
-                Event::Exception {
-                    thread,
-                    kind,
-                    address: 0,
-                },
-            );
-            system.settle(outcome, None);
-        }
-        _ => {
-            if let Some(interrupt) = arch::accept(vector) {
-                system.interrupt(interrupt);
-            }
-        }
+    } else if system.platform.kernel.current().is_some() && system.exception(vector) == Outcome::Resume {
+        return context;
     }
     if system.platform.kernel.should_preempt() {
         system.platform.kernel.yield_current();
@@ -165,38 +190,103 @@ pub extern "C" fn trap(context: *const Context) -> *const Context {
     if let Some(next) = system.next() {
         return next;
     }
-    drop(system);
-    leave()
+    leave_from(system)
+}
+
+impl System {
+    /// An exception of the running thread. Answers to go on ([`Outcome::Resume`]) if nothing else has changed.
+    #[inline(always)]
+    fn exception(&mut self, vector: u64) -> Outcome {
+        let index = self.current();
+        let thread = &mut self.platform.kernel.threads.table[index as usize];
+        let (id, error) = (thread.id, thread.context.error);
+        let event = match vector {
+            VECTOR_PAGE_FAULT => {
+                let address = arch::fault_address();
+                trace::record(Kind::Fault, id, address);
+                Event::Fault {
+                    thread: id,
+                    address,
+                    access: access_of(error),
+                }
+            }
+            7 => {
+                let here = self.platform.kernel.here();
+                let thread = &mut self.platform.kernel.threads.table[index as usize];
+                self.vectors.load(here, index, thread.vector_live != 0);
+                thread.vector_live = 1;
+                thread.vector_on = here;
+                return Outcome::Resume;
+            }
+            _ => {
+                trace::record(Kind::Exception, id, vector);
+                Event::Exception {
+                    thread: id,
+                    kind: match vector {
+                        0 | 4 | 16 | 19 => EXCEPTION_ARITHMETIC,
+                        _ => EXCEPTION_ILLEGAL,
+                    },
+                    address: 0,
+                }
+            }
+        };
+        let outcome = self.supervisor.handle(&mut self.platform, event);
+        if vector == VECTOR_PAGE_FAULT && outcome == Outcome::Resume && self.platform.kernel.stays() {
+            return Outcome::Resume;
+        }
+        self.settle(outcome, None);
+        Outcome::Gone
+    }
 }
 
 /// An exception or interrupt of the kernel: interrupts while it is idle, nothing else.
 pub extern "C" fn trap_in_kernel(context: &Context) {
-    assert!(
-        context.vector >= 32,
-        "exception {} in the kernel at {:#x}, error {:#x}, address {:#x}, stack {:#x}",
-        context.vector,
-        context.rip,
-        context.error,
-        arch::fault_address(),
-        context.rsp
-    );
+    if context.vector < 32 {
+        fatal(context);
+    }
+    if context.vector == u64::from(arch::VECTOR_ATTENTION) {
+        // It was idle and looks for a thread as soon as this is done.
+        arch::attend();
+        return;
+    }
+    trace::interrupt(ThreadId(0), context.vector);
     let mut system = SYSTEM.enter();
     if let Some(interrupt) = arch::accept(context.vector) {
         system.interrupt(interrupt);
     }
 }
 
-/// A double fault or machine check: the frame that the processor pushed (a double fault's begins with its error
-/// code, which is zero).
-pub extern "C" fn fatal(frame: &[u64; 5]) -> ! {
-    log!("panic: double fault or machine check; on its stack: {frame:#x?}");
-    arch::exit(abi::host::EXIT_PANIC)
+/// An exception that the kernel does not survive: one of its own, a double fault, a machine check. A double fault is
+/// mostly a kernel stack that ran over its end.
+pub extern "C" fn fatal(context: &Context) -> ! {
+    let what = match context.vector {
+        0 => "division by zero",
+        6 => "invalid instruction",
+        8 => "double fault",
+        13 => "general protection fault",
+        14 => "page fault",
+        18 => "machine check",
+        _ => "exception",
+    };
+    let (vector, rip, error) = (context.vector, context.rip, context.error);
+    let address = arch::fault_address();
+    panic::end(
+        format_args!(
+            "{what} (vector {vector}) in the kernel at {rip:#x}, error {error:#x}, fault address {address:#x}"
+        ),
+        context,
+    )
 }
 
 /// Goes on with whoever is to run, or waits for an interrupt until somebody is.
 pub fn leave() -> ! {
+    leave_from(SYSTEM.enter())
+}
+
+/// The same from inside. The lock is kept until the next thread's registers and space are set, so that nobody sees
+/// this processor with the rest of the last one.
+fn leave_from(mut system: Guard<'_, System>) -> ! {
     loop {
-        let mut system = SYSTEM.enter();
         if let Some(context) = system.next() {
             drop(system);
             arch::resume(context)
@@ -208,5 +298,6 @@ pub fn leave() -> ! {
         } else {
             arch::wait_for_interrupt();
         }
+        system = SYSTEM.enter();
     }
 }

@@ -10,15 +10,22 @@ extern crate alloc;
 
 mod arch;
 mod console;
+mod debugger;
 mod disk;
 mod event;
 mod log;
 mod mem;
+mod panic;
 mod pc;
+mod root;
+mod supervisor;
 mod system;
+mod trace;
+
+use alloc::{format, string::String};
 
 use abi::{
-    host::{EXIT_PANIC, SCRIPT_WORD},
+    host::{CANNOT_START, EXIT_PANIC, SCRIPT_WORD, SERVER_KERNEL, SERVER_NONE, SERVER_WORD},
     layout::BootReport,
 };
 use kcore::{Kernel, thread::THREADS_MAX};
@@ -30,12 +37,13 @@ use crate::{
     disk::VirtioDisk,
     mem::{device::Resources, division::Division},
     pc::Pc,
+    supervisor::Supervisor,
     system::{Platform, SYSTEM, System},
 };
 
 /// Where the boot code comes to Rust; `information` is the physical address of what the loader tells.
 extern "C" fn kernel_start(information: u64) -> ! {
-    let protections = arch::initialise_processor();
+    let protections = arch::initialise_processor(0);
     let information = BootInformation::read(information).expect("the loader gives PVH start information");
     let memory = Division::of(&information);
     arch::initialise_interrupts();
@@ -45,41 +53,63 @@ extern "C" fn kernel_start(information: u64) -> ! {
         memory.bytes >> 20
     );
 
-    let script = information
-        .command_line
-        .split_whitespace()
-        .any(|word| word == SCRIPT_WORD);
+    let script = words(&information).any(|word| word == SCRIPT_WORD);
     let boot = BootReport {
         script: u64::from(script),
         processors: 1,
         ticks_per_us: arch::ticks_per_us(),
         ..BootReport::default()
     };
-    let mut resources = Resources::new(memory.device_pages, information);
+    let mut resources = Resources::new(memory.device_pages, &information);
     let seed = seed(&mut resources);
     let pc = Pc::new(seed, boot, memory.fixed_frames);
-    let disk = match VirtioDisk::find(&mut resources) {
-        Ok(disk) => disk,
-        Err(why) => give_up(&why),
+    let mut platform = Platform {
+        kernel: Kernel::new(pc, &memory.ranges),
+        disk: None,
     };
-    let kernel = Kernel::new(pc, &memory.ranges);
-    let mut platform = Platform { kernel, disk };
-    let (store, report) = match Store::mount(&mut platform, MountMode::ReadWrite) {
-        Ok(mounted) => mounted,
-        Err(error) => give_up(&alloc::format!("the disk is refused: {error:?}")),
+    let started = match words(&information).find_map(|word| word.strip_prefix(SERVER_WORD)) {
+        None | Some(SERVER_KERNEL) => start_server(&mut platform, &mut resources).map(Supervisor::Inside),
+        Some(SERVER_NONE) => root::start(&mut platform.kernel, &information).map(|_| Supervisor::Nobody),
+        Some(other) => Err(format!("there is no server '{other}'")),
     };
+    let supervisor = started.unwrap_or_else(|why| give_up(&why));
+    let vectors = Vectors::new(THREADS_MAX);
+    let running = arch::start_processors(&information.processors, |id| log!("processor {id} does not start"));
+    if information.processors.unused > 0 {
+        log!("{} processors are not used", information.processors.unused);
+    }
+    platform.kernel.set_processors(running);
+    platform.kernel.hardware.boot_mut().processors = u64::from(running.count_ones());
+    platform.kernel.hardware.boot_mut().boot_ns = arch::now_ns();
+    log!(
+        "first program after {} us on {} processors",
+        arch::now_ns() / 1000,
+        running.count_ones()
+    );
+    arch::enable_serial();
+    let mut system = System::new(platform, supervisor, vectors);
+    system.poll_when_due();
+    SYSTEM.fill(system);
+    event::leave()
+}
+
+/// The words of the command line.
+fn words(information: &BootInformation) -> impl Iterator<Item = &'static str> + use<> {
+    information.command_line.split_whitespace()
+}
+
+/// Brings up the disk, the store on it, and the server with its first program.
+fn start_server(platform: &mut Platform, resources: &mut Resources) -> Result<Server, String> {
+    platform.disk = Some(VirtioDisk::find(resources)?);
+    let (store, report) =
+        Store::mount(platform, MountMode::ReadWrite).map_err(|error| format!("the disk is refused: {error:?}"))?;
     log!("store: {report:?}");
     platform.kernel.hardware.boot_mut().clean = u64::from(report.clean);
-    let vectors = Vectors::new(THREADS_MAX);
     let mut server = Server::new(store, &report);
-    if let Err(error) = server.start(&mut platform) {
-        give_up(&alloc::format!("the first program does not start: {error}"));
+    match server.start(platform) {
+        Ok(_) => Ok(server),
+        Err(error) => Err(format!("the first program does not start: {error}")),
     }
-    platform.kernel.hardware.boot_mut().boot_ns = arch::now_ns();
-    log!("first program after {} us", arch::now_ns() / 1000);
-    arch::enable_serial();
-    SYSTEM.fill(System::new(platform, server, vectors));
-    event::leave()
 }
 
 /// A seed for passwords: from the processor and, where there is one, from the host.
@@ -96,7 +126,7 @@ fn seed(resources: &mut Resources) -> [u8; 32] {
 
 /// Ends the boot with a reason, for the user and for the log.
 fn give_up(why: &str) -> ! {
-    let line = alloc::format!("gondwana cannot start: {why}\n");
+    let line = format!("{CANNOT_START}{why}\n");
     let mut terminal = console::Line::new(0x3f8);
     let mut rest = line.as_bytes();
     for _ in 0..1_000_000 {
@@ -106,11 +136,5 @@ fn give_up(why: &str) -> ! {
         }
     }
     log!("{}", line.trim_end());
-    arch::exit(EXIT_PANIC)
-}
-
-#[panic_handler]
-fn panic(information: &core::panic::PanicInfo<'_>) -> ! {
-    log!("panic: {information}");
     arch::exit(EXIT_PANIC)
 }

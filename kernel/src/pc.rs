@@ -6,13 +6,18 @@ use abi::{
     address::PAGE,
     layout::{BootReport, STREAM_CONTROL, STREAM_TERMINAL},
 };
-use kcore::{Frame, Hardware, space::Tags};
+use kcore::{
+    Frame, Hardware, ThreadId,
+    smp::{HandedOver, Request},
+    space::Tags,
+    trace::Kind,
+};
 use rand_chacha::{
     ChaCha20Rng,
     rand_core::{Rng, SeedableRng},
 };
 
-use crate::{arch, console::Line, log::Log, mem::heap};
+use crate::{arch, console::Line, log::Log, mem::heap, trace};
 
 /// Base ports of the serial lines.
 const TERMINAL_PORT: u16 = 0x3f8;
@@ -118,6 +123,22 @@ impl Hardware for Pc {
         arch::flush_all();
     }
 
+    fn leave_all_roots(&mut self) {
+        arch::leave_all_roots();
+    }
+
+    fn ask(&mut self, processors: u32, request: Request) {
+        arch::ask(processors, request);
+    }
+
+    fn stop_processor(&mut self, processor: u32) -> Option<HandedOver> {
+        arch::stop_processor(processor)
+    }
+
+    fn wake_processor(&mut self, processor: u32) {
+        arch::wake_processor(processor);
+    }
+
     fn now_ns(&self) -> u64 {
         arch::now_ns()
     }
@@ -147,6 +168,10 @@ impl Hardware for Pc {
         let _ = writeln!(Log, "{line}");
     }
 
+    fn log_bytes(&mut self, bytes: &[u8]) {
+        arch::log_bytes(bytes);
+    }
+
     fn heap(&self) -> (u64, u64) {
         heap::usage()
     }
@@ -157,6 +182,11 @@ impl Hardware for Pc {
 
     fn stop(&mut self, exit: u8) {
         self.stop = Some(exit);
+    }
+
+    #[inline(always)]
+    fn trace(&self, kind: Kind, thread: ThreadId, value: u64) {
+        trace::record(kind, thread, value);
     }
 
     fn boot_report(&self) -> BootReport {

@@ -1,4 +1,4 @@
-//! The whole: kernel, disk and server as one value behind the kernel lock, and the decision which
+//! The whole: kernel, disk and supervisor as one value behind the kernel lock, and the decision which
 //! thread runs when an event has been handled.
 
 use kcore::{
@@ -6,23 +6,25 @@ use kcore::{
     thread::{Context, Operation},
     wait::Key,
 };
-use sasos::{Event, Outcome, Server};
+use sasos::{Event, Outcome};
 use store::world::{Disk, DiskError, Frame, Pages, QueueFull, Random, Request};
 
 use crate::{
     arch::{self, Interrupt, Vectors},
+    debugger::Debugger,
     disk::VirtioDisk,
     log,
-    mem::lock::Lock,
+    mem::lock::{Lock, Shared},
     pc::Pc,
+    supervisor::Supervisor,
 };
 
 /// The kernel and the disk: all that the server knows of the world.
 pub struct Platform {
     /// Frames, spaces, threads, portals.
     pub kernel: Kernel<Pc>,
-    /// The disk.
-    pub disk: VirtioDisk,
+    /// The disk, if the kernel drives it: where the server is in the kernel.
+    pub disk: Option<VirtioDisk>,
 }
 
 kcore::delegate_machine!(impl[] Platform, kernel);
@@ -47,19 +49,21 @@ impl Pages for Platform {
 
 impl Disk for Platform {
     fn blocks(&self) -> u64 {
-        self.disk.blocks()
+        self.disk.as_ref().map_or(0, Disk::blocks)
     }
 
     fn submit(&mut self, request: Request) -> Result<(), QueueFull> {
-        self.disk.submit(request)
+        self.disk.as_mut().ok_or(QueueFull)?.submit(request)
     }
 
     fn complete(&mut self) -> Option<(u32, Result<(), DiskError>)> {
-        self.disk.complete()
+        self.disk.as_mut()?.complete()
     }
 
     fn wait(&mut self) {
-        self.disk.wait();
+        if let Some(disk) = &mut self.disk {
+            disk.wait();
+        }
     }
 }
 
@@ -71,6 +75,8 @@ impl Random for Platform {
 
 /// How often the server looks at its checkpoint clock, in nanoseconds.
 const POLL_NS: u64 = 100_000_000;
+/// The same while a checkpoint has work left that waits for nothing.
+const PIECE_NS: u64 = 50_000;
 /// Zeroed frames to keep ready.
 const ZEROED_GOAL: u32 = 256;
 
@@ -78,24 +84,35 @@ const ZEROED_GOAL: u32 = 256;
 pub struct System {
     /// What the server stands on.
     pub platform: Platform,
-    /// The server.
-    pub server: Server,
+    /// Who answers.
+    pub supervisor: Supervisor,
     /// States of the vector unit.
     pub vectors: Vectors,
+    debugger: Debugger,
     next_poll_ns: u64,
+    /// Whether a long call has just done a piece: interrupts have their turn before the next one.
+    unfinished: bool,
 }
 
 /// The one system.
 pub static SYSTEM: Lock<System> = Lock::empty();
 
+impl Shared for System {
+    fn change_over(&mut self, processor: u32) {
+        self.platform.kernel.change_over(processor);
+    }
+}
+
 impl System {
     /// The system, ready for its first thread.
-    pub fn new(platform: Platform, server: Server, vectors: Vectors) -> Self {
+    pub fn new(platform: Platform, supervisor: Supervisor, vectors: Vectors) -> Self {
         Self {
             platform,
-            server,
+            supervisor,
             vectors,
+            debugger: Debugger::new(),
             next_poll_ns: 0,
+            unfinished: false,
         }
     }
 
@@ -136,6 +153,13 @@ impl System {
                 }
                 self.platform.kernel.park(key, deadline, operation);
             }
+            Outcome::Again => {
+                let context = self.context();
+                let (rip, rsp) = (context.rip, context.rsp);
+                context.reset(rip, rsp);
+                self.platform.kernel.again(operation);
+                self.unfinished = true;
+            }
             Outcome::Resume | Outcome::Gone => {}
         }
     }
@@ -147,15 +171,21 @@ impl System {
                 if self.platform.kernel.tick() {
                     self.platform.kernel.yield_current();
                 }
-                self.poll_when_due();
+                // One processor looks at the clock for the server.
+                if self.platform.kernel.here() == 0 {
+                    self.poll_when_due();
+                }
             }
             Interrupt::Disk => {
-                self.platform.disk.acknowledge();
+                if let Some(disk) = &mut self.platform.disk {
+                    disk.acknowledge();
+                }
                 self.poll();
             }
+            Interrupt::Debugger => self.debugger.attend(&self.platform.kernel),
             Interrupt::Terminal => {
                 let news = self.platform.kernel.hardware.terminal.interrupt();
-                if news.interrupted && self.server.handle(&mut self.platform, Event::Interrupt) == Outcome::Gone {
+                if news.interrupted && self.supervisor.handle(&mut self.platform, Event::Interrupt) == Outcome::Gone {
                     self.platform.kernel.hardware.terminal.swallow_interrupt();
                 }
                 self.wake_line(abi::layout::STREAM_TERMINAL, news);
@@ -177,59 +207,108 @@ impl System {
     }
 
     fn poll(&mut self) {
-        self.server.handle(&mut self.platform, Event::Poll);
+        self.supervisor.handle(&mut self.platform, Event::Poll);
     }
 
-    fn poll_when_due(&mut self) {
+    /// Looks at the server's clock, and sees to it that somebody does again.
+    pub fn poll_when_due(&mut self) {
         let now = self.platform.now_ns();
-        if now >= self.next_poll_ns {
+        if now >= self.next_poll_ns || self.supervisor.is_unfinished() {
             self.next_poll_ns = now + POLL_NS;
             self.poll();
         }
         kcore::Hardware::set_timer(&mut self.platform.kernel.hardware, self.next_poll_ns);
     }
 
-    /// The registers to go on with, everything set for them; `None` if no thread can run.
+    /// The registers to go on with, everything set for them; `None` if no thread can run, or interrupts are to be
+    /// looked for first.
     pub fn next(&mut self) -> Option<*const Context> {
         loop {
             if let Some(value) = self.platform.kernel.hardware.stop {
                 log!("stop: {value:#x}");
+                arch::halt_others();
                 arch::exit(value);
             }
-            let index = self.platform.kernel.schedule()?;
-            let thread = &mut self.platform.kernel.threads.table[index as usize];
-            if let Some(operation) = thread.operation.take() {
-                let event = Event::Call {
-                    thread: thread.id,
-                    number: operation.number,
-                    arguments: operation.arguments,
-                    resumed: thread.resumed,
-                };
-                let outcome = self.server.handle(&mut self.platform, event);
-                self.settle(outcome, Some(operation));
-                continue;
+            if self.unfinished {
+                return None;
             }
-            return Some(self.prepare(index));
+            let index = self.platform.kernel.schedule()?;
+            if let Some(context) = self.run(index) {
+                return Some(context);
+            }
         }
     }
 
+    /// The registers of the thread whose turn it is, everything set for them; `None` if it had a call to do again,
+    /// which has been done: somebody else may be next.
+    #[inline(always)]
+    pub fn run(&mut self, index: u32) -> Option<*const Context> {
+        let thread = &mut self.platform.kernel.threads.table[index as usize];
+        if thread.operation.is_some() {
+            self.do_again(index);
+            return None;
+        }
+        Some(self.prepare(index))
+    }
+
+    /// Does the call again that a thread was parked with.
+    fn do_again(&mut self, index: u32) {
+        let thread = &mut self.platform.kernel.threads.table[index as usize];
+        let Some(operation) = thread.operation.take() else {
+            return;
+        };
+        let event = Event::Call {
+            thread: thread.id,
+            number: operation.number,
+            arguments: operation.arguments,
+            resumed: thread.resumed,
+        };
+        let outcome = self.supervisor.handle(&mut self.platform, event);
+        self.settle(outcome, Some(operation));
+    }
+
     /// Sets the processor up for a thread.
+    #[inline(always)]
     fn prepare(&mut self, index: u32) -> *const Context {
+        if self.supervisor.is_unfinished() {
+            let soon = self.platform.now_ns() + PIECE_NS;
+            kcore::Hardware::set_timer(&mut self.platform.kernel.hardware, soon);
+        }
         let kernel = &mut self.platform.kernel;
+        let here = kernel.here();
         let table = &kernel.threads.table;
-        self.vectors
-            .before(index, |owner| table[owner as usize].vector_live != 0);
-        let space = table[index as usize].space;
-        arch::set_thread(&table[index as usize].context);
+        let left = self.vectors.before(here, index, |owner| {
+            let owner = &table[owner as usize];
+            owner.vector_live != 0 && owner.vector_on == here
+        });
+        if let Some(owner) = left
+            && table[owner as usize].vector_on == here
+        {
+            kernel.unbind(owner);
+        }
+        let thread = &kernel.threads.table[index as usize];
+        let space = thread.space;
+        arch::set_thread(&thread.context);
         if let Some(load) = kernel.enter_space(space) {
             arch::load(load);
         }
         &raw const self.platform.kernel.threads.table[index as usize].context
     }
 
-    /// Uses idle time: keeps zeroed frames ready. Tells whether there is more to do.
+    /// Uses idle time: goes on with a checkpoint, keeps zeroed frames ready. Tells whether there is more to do.
     pub fn idle(&mut self) -> bool {
+        if core::mem::take(&mut self.unfinished) {
+            return true;
+        }
+        if self.supervisor.is_unfinished() {
+            self.poll();
+            return true;
+        }
         let kernel = &mut self.platform.kernel;
-        (0..8).all(|_| kernel.frames.prepare_one(&mut kernel.hardware, ZEROED_GOAL))
+        let busy = (0..8).all(|_| kernel.frames.prepare_one(&mut kernel.hardware, ZEROED_GOAL));
+        if !busy {
+            kernel.rest();
+        }
+        busy
     }
 }

@@ -148,6 +148,7 @@ impl Server {
             match step(self, world) {
                 Ok(value) => return Ok(value),
                 Err(Stop::Fail(error)) => return Err(error.into()),
+                Err(Stop::Again) => {}
                 Err(Stop::Wait(_)) => {
                     self.poll_store(world);
                     if self.store.is_idle() {

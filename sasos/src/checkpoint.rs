@@ -2,7 +2,7 @@
 //!
 //! Checkpoints are numbered. One that is *requested* has the number after the last begun, so it
 //! holds everything up to now; whoever needs that waits for the number. Dirty pages are frozen
-//! ([`Server::freeze_dirty`]) and their frames keep a reference of the store until the checkpoint
+//! ([`crate::freeze`]) and their frames keep a reference of the store until the checkpoint
 //! or sync is over; if it failed they count as dirty again.
 //! What a single call waits for stands in [`crate::durable`].
 
@@ -21,6 +21,7 @@ use store::{CheckpointKind, DirtyPage, Event, Failure, Ticket};
 
 use crate::{
     Server, World,
+    freeze::Freezing,
     pager::{index_of, kernel_frame},
 };
 
@@ -30,9 +31,10 @@ pub const PERIOD_NS: u64 = 1_000_000_000;
 const FAILURES_MAX: usize = 256;
 
 /// The checkpoint that is running.
-struct Running {
-    number: u64,
-    pages: Vec<DirtyPage>,
+pub(crate) struct Running {
+    pub(crate) number: u64,
+    /// How it went, once the store has done with it and its pages are being let go.
+    pub(crate) result: Option<Result<(), Error>>,
 }
 
 /// A sync that is not over.
@@ -46,16 +48,18 @@ struct Sync {
 /// Checkpoints and syncs under way.
 #[derive(Default)]
 pub struct Checkpoints {
-    /// Number of the last one that was begun.
-    begun: u64,
+    /// Number of the last one whose moment is past.
+    pub(crate) begun: u64,
     /// Number of the last one that is over.
     finished: u64,
     /// Number of the last one that is durable.
     good: u64,
     /// Number of the last one that was requested.
     wanted: u64,
-    kind: Option<CheckpointKind>,
-    running: Option<Running>,
+    pub(crate) kind: Option<CheckpointKind>,
+    /// The one whose pages are being frozen.
+    pub(crate) freezing: Option<Freezing>,
+    pub(crate) running: Option<Running>,
     syncs: BTreeMap<Ticket, Sync>,
     failures: VecDeque<(Ticket, Error)>,
     /// The last ticket whose failure is no longer listed.
@@ -64,22 +68,38 @@ pub struct Checkpoints {
     /// from which on the disk agrees.
     held: VecDeque<(u64, u64, u64)>,
     /// Whether the table has changed since the last checkpoint was begun.
-    changed: bool,
+    pub(crate) changed: bool,
     next_ns: u64,
-    polling: bool,
+    pub(crate) polling: bool,
     /// Journal records that the mount replayed; for reports.
     pub replayed: u64,
 }
 
 impl Checkpoints {
-    /// Whether one is running.
+    /// Whether one is running, freezing included.
     pub fn is_running(&self) -> bool {
-        self.running.is_some()
+        self.running.is_some() || self.freezing.is_some()
     }
 
     /// Whether one is running, or a sync.
     pub fn is_busy(&self) -> bool {
-        self.running.is_some() || !self.syncs.is_empty()
+        self.is_running() || !self.syncs.is_empty()
+    }
+
+    /// Whether pages are being frozen.
+    #[inline]
+    pub fn is_freezing(&self) -> bool {
+        self.freezing.is_some()
+    }
+
+    /// Whether the store has done with the one that is running, and its pages are being let go.
+    pub(crate) fn is_letting_go(&self) -> bool {
+        self.last_result().is_some()
+    }
+
+    /// How the store has done with the one that is running, if it has.
+    pub(crate) fn last_result(&self) -> Option<Result<(), Error>> {
+        self.running.as_ref()?.result
     }
 
     /// Whether the last one that is over has failed.
@@ -87,7 +107,8 @@ impl Checkpoints {
         self.finished > self.good
     }
 
-    /// Asks for one that holds everything up to now; tells its number. It begins with the next poll.
+    /// Asks for one that holds everything up to now; tells its number. It begins with the next poll. (While one is being
+    /// frozen its moment is still to come, so it is that one.)
     pub fn request(&mut self) -> u64 {
         self.wanted = self.wanted.max(self.begun + 1);
         self.begun + 1
@@ -139,9 +160,10 @@ impl Checkpoints {
         number <= self.good
     }
 
-    /// Number of the one that is running.
+    /// Number of the one that is running, freezing included.
     pub(crate) fn running_number(&self) -> Option<u64> {
-        self.running.as_ref().map(|running| running.number)
+        let freezing = self.freezing.as_ref().map(|freezing| freezing.number);
+        self.running.as_ref().map(|running| running.number).or(freezing)
     }
 
     /// Keeps slots that a persistent object gave up until that is in a checkpoint.
@@ -150,7 +172,7 @@ impl Checkpoints {
     }
 }
 
-fn error_of(failure: Failure) -> Error {
+pub(crate) fn error_of(failure: Failure) -> Error {
     match failure {
         Failure::DiskFull => Error::DiskFull,
         Failure::Memory => Error::NoMemory,
@@ -159,11 +181,24 @@ fn error_of(failure: Failure) -> Error {
 }
 
 impl Server {
-    /// Asks for a checkpoint that holds everything up to now and begins it if it can; tells its number.
+    /// Asks for a checkpoint that holds everything up to now and begins it if it can; tells its number. A small one on a
+    /// disk that works at once is over then; otherwise the next polls see to it.
     pub fn checkpoint_request<W: World>(&mut self, world: &mut W) -> u64 {
         let number = self.checkpoint.request();
-        self.poll_store(world);
+        self.poll_checkpoint(world);
         number
+    }
+
+    /// Polls the store, and does a piece of what a checkpoint has left before and behind it.
+    pub fn poll_checkpoint<W: World>(&mut self, world: &mut W) {
+        self.poll_store(world);
+        if self.is_unfinished() {
+            self.checkpoint_piece(world);
+            self.poll_store(world);
+            if self.checkpoint.is_letting_go() {
+                self.checkpoint_piece(world);
+            }
+        }
     }
 
     /// The same for the last checkpoint before the power goes.
@@ -187,76 +222,40 @@ impl Server {
             return;
         }
         self.checkpoint.polling = true;
-        loop {
-            while let Some(event) = self.store.poll(world) {
-                self.store_event(world, &event);
-            }
-            if self.checkpoint.wanted <= self.checkpoint.begun || !self.checkpoint_begin(world) {
-                break;
-            }
+        while let Some(event) = self.store.poll(world) {
+            self.store_event(world, &event);
+        }
+        if self.checkpoint.wanted > self.checkpoint.begun && !self.checkpoint.is_running() {
+            self.checkpoint.freezing = Some(Freezing::new(self.checkpoint.next()));
         }
         self.checkpoint.polling = false;
     }
 
-    /// Looks whether a periodic checkpoint is due.
-    pub fn poll_clock<W: World>(&mut self, world: &mut W) {
+    /// Asks for a periodic checkpoint if one is due.
+    pub(crate) fn poll_clock<W: World>(&mut self, world: &W) {
         let now = world.now_ns();
         if now < self.checkpoint.next_ns {
             return;
         }
         self.checkpoint.next_ns = now + PERIOD_NS;
         if self.pager.dirty > 0 || self.checkpoint.changed || self.addresses.lease_is_short() {
-            self.checkpoint_request(world);
+            self.checkpoint.request();
         }
     }
 
-    /// Begins a checkpoint; tells whether it could.
-    fn checkpoint_begin<W: World>(&mut self, world: &mut W) -> bool {
-        if self.checkpoint.running.is_some() {
-            return false;
-        }
-        let number = self.checkpoint.begun + 1;
-        let pages = self.freeze_everything(world, number);
-        self.store.raise_high_water(self.addresses.lease_goal());
-        let kind = self.checkpoint.kind.unwrap_or(CheckpointKind::Periodic);
-        if self.store.checkpoint_begin(world, pages.clone(), kind).is_err() {
-            // Only this module begins checkpoints, so the store should be free. Try again later.
-            self.thaw(world, &pages, Outcome::Failed);
-            return false;
-        }
-        self.checkpoint.kind = None;
-        self.checkpoint.begun = number;
-        self.checkpoint.changed = false;
-        self.checkpoint.running = Some(Running { number, pages });
-        true
-    }
-
-    fn freeze_everything<W: World>(&mut self, world: &mut W, number: u64) -> Vec<DirtyPage> {
-        let mut pages = Vec::with_capacity(self.pager.dirty as usize);
-        let mut taken_away = false;
-        let mut listed = core::mem::take(&mut self.pager.dirty_objects);
-        for id in listed.drain(..) {
-            self.objects.get_mut(id).listed_dirty = false;
-            if self.objects.is_live(id) && self.objects.get(id).dirty > 0 {
-                taken_away |= self.freeze_dirty(world, id, 0, u64::MAX, &mut pages);
-                self.objects.get_mut(id).checkpoint = number;
-            }
-        }
-        self.pager.dirty_objects = listed;
-        if taken_away {
-            world.flush_everything();
-        }
-        pages
-    }
-
-    /// Takes frames back from the store.
-    fn thaw<W: World>(&mut self, world: &mut W, pages: &[DirtyPage], outcome: Outcome) {
+    /// Takes frames of a sync back from the store.
+    fn thaw<W: World>(&mut self, world: &mut W, pages: &[DirtyPage], failed: bool) {
         for page in pages {
-            if outcome == Outcome::Failed {
-                self.dirty_again(world, page);
-            }
-            world.frame_release(kernel_frame(page.frame));
+            self.let_go(world, page, failed);
         }
+    }
+
+    /// Takes a frame back from the store.
+    pub(crate) fn let_go<W: World>(&mut self, world: &mut W, page: &DirtyPage, failed: bool) {
+        if failed {
+            self.dirty_again(world, page);
+        }
+        world.frame_release(kernel_frame(page.frame));
     }
 
     /// A page that was to be written and was not.
@@ -297,11 +296,11 @@ impl Server {
             Event::PageWritten { .. } => {}
             Event::CheckpointDone { .. } => {
                 self.addresses.set_leased(self.store.lease());
-                self.checkpoint_over(world, Ok(()));
+                self.checkpoint_result(Ok(()));
             }
             Event::CheckpointFailed { reason } => {
                 world.log(format_args!("checkpoint failed: {reason:?}"));
-                self.checkpoint_over(world, Err(error_of(reason)));
+                self.checkpoint_result(Err(error_of(reason)));
             }
             Event::SyncDone(ticket) => self.sync_over(world, ticket, Ok(())),
             Event::SyncFailed(ticket, Failure::ReadOnly) => {
@@ -324,28 +323,28 @@ impl Server {
         if let Some(sync) = self.checkpoint.syncs.get_mut(&ticket) {
             sync.checkpoint = Some(number);
             let pages = core::mem::take(&mut sync.pages);
-            self.thaw(world, &pages, Outcome::Failed);
+            self.thaw(world, &pages, true);
         }
     }
 
-    fn checkpoint_over<W: World>(&mut self, world: &mut W, result: Result<(), Error>) {
+    /// The store has done with the checkpoint that is running. What is left is to let its pages go.
+    fn checkpoint_result(&mut self, result: Result<(), Error>) {
+        if let Some(running) = &mut self.checkpoint.running {
+            running.result = Some(result);
+        }
+    }
+
+    /// The checkpoint that is running is over, and its pages were let go.
+    pub(crate) fn checkpoint_over<W: World>(&mut self, world: &mut W) {
         let Some(running) = self.checkpoint.running.take() else {
             return;
         };
+        let result = running.result.unwrap_or(Ok(()));
         self.checkpoint.finished = running.number;
         match result {
             Ok(()) => self.checkpoint.good = running.number,
             Err(_) => self.checkpoint.changed = true,
         }
-        self.thaw(
-            world,
-            &running.pages,
-            if result.is_ok() {
-                Outcome::Durable
-            } else {
-                Outcome::Failed
-            },
-        );
         while let Some(&(number, first, slots)) = self.checkpoint.held.front()
             && number <= self.checkpoint.good
         {
@@ -369,15 +368,7 @@ impl Server {
         let Some(sync) = self.checkpoint.syncs.remove(&ticket) else {
             return;
         };
-        self.thaw(
-            world,
-            &sync.pages,
-            if result.is_ok() {
-                Outcome::Durable
-            } else {
-                Outcome::Failed
-            },
-        );
+        self.thaw(world, &sync.pages, result.is_err());
         if let Err(error) = result {
             if self.checkpoint.failures.len() == FAILURES_MAX {
                 let forgotten = self.checkpoint.failures.pop_front().map(|failure| failure.0);
@@ -407,11 +398,4 @@ impl Server {
             damaged: stats.damaged,
         }
     }
-}
-
-/// What became of pages that were handed over.
-#[derive(Copy, Clone, PartialEq, Eq)]
-enum Outcome {
-    Durable,
-    Failed,
 }

@@ -11,7 +11,7 @@ use abi::{
     Error, Rights,
     address::{PAGE, SLOT, pages_for, slot_of},
 };
-use kcore::{Frame, PageEntry, SpaceId, wait::Key};
+use kcore::{Frame, Leaf, PageEntry, SpaceId, wait::Key};
 
 use crate::{
     Server, Step, Stop, World,
@@ -89,9 +89,6 @@ impl Server {
                 Some(address) => return Err(Stop::Wait(Key::Page(address))),
             }
         };
-        if limits.len() > LIMIT_RANGES_MAX {
-            return Err(Error::TableFull.into());
-        }
         let object = self.objects.get_mut(id);
         object.absent_limits = limits;
         object.complete = true;
@@ -115,6 +112,9 @@ impl Server {
                 match self.limits_of_absent(world, id, address) {
                     Ok(Some(found)) => {
                         add_limit(limits, page, found);
+                        if limits.len() > LIMIT_RANGES_MAX {
+                            return Err(Error::TableFull.into());
+                        }
                         break;
                     }
                     // It came at once: it is resident now, or the next look tells why not.
@@ -215,20 +215,30 @@ impl Server {
 
 /// Adds a reference to the frame of a page and withholds writing from it. Tells the frame, the
 /// entry for the other one who shares it, and whether writing was taken away.
-pub(crate) fn share_entry<W: World>(world: &mut W, place: Place) -> Option<(Frame, PageEntry, bool)> {
+fn share_entry<W: World>(world: &mut W, place: Place) -> Option<(Frame, PageEntry, bool)> {
     let entry = world.leaf_get(place.leaf, place.index)?;
-    let writable = entry.limits.contains(Rights::W);
-    let shared = if writable {
-        PageEntry::new(entry.frame, entry.limits).withheld()
-    } else {
-        PageEntry::new(entry.frame, entry.limits)
-    };
+    let took = withhold(world, place.leaf, place.index);
     world.frame_share(entry.frame);
-    let took = writable && !entry.write_withheld;
-    if took {
-        world.leaf_set(place.leaf, place.index, Some(shared));
-    }
+    let shared = PageEntry::new(entry.frame, entry.limits);
+    let shared = if entry.limits.contains(Rights::W) {
+        shared.withheld()
+    } else {
+        shared
+    };
     Some((entry.frame, shared, took))
+}
+
+/// Withholds writing from a page that its limits let be written; tells whether it was taken away. Then
+/// translations are to be flushed.
+pub(crate) fn withhold<W: World>(world: &mut W, leaf: Leaf, index: usize) -> bool {
+    let Some(entry) = world.leaf_get(leaf, index) else {
+        return false;
+    };
+    let took = entry.limits.contains(Rights::W) && !entry.write_withheld;
+    if took {
+        world.leaf_set(leaf, index, Some(PageEntry::new(entry.frame, entry.limits).withheld()));
+    }
+    took
 }
 
 /// Adds the limits of a page to ranges in rising order.

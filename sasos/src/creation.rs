@@ -19,8 +19,11 @@ use crate::{
     task::TaskId,
 };
 
-/// Bytes of the server's heap below which nothing new is made.
+/// Bytes of the server's heap below which nothing new is made, ...
 pub const HEAP_RESERVE: u64 = 1 << 20;
+/// ... and more for each frame of memory, which may hold a dirty page: its place in the list of a checkpoint, and the
+/// store's promises of a block for it and for the node above it.
+pub const HEAP_A_FRAME: u64 = 64;
 
 /// What a new object is for.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -49,7 +52,7 @@ impl Server {
     /// [`Error::NoMemory`].
     #[inline]
     pub fn enough_heap<W: World>(&self, world: &W) -> Result<(), Error> {
-        if world.heap().1 < HEAP_RESERVE {
+        if world.heap().1 < HEAP_RESERVE + world.frames_total() * HEAP_A_FRAME {
             Err(Error::NoMemory)
         } else {
             Ok(())

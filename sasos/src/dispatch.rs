@@ -1,15 +1,22 @@
 //! What happened, and who answers it: one `match` over the table of calls.
 
 use abi::{Call, Error};
-use kcore::{ThreadId, thread::Resumed};
+use kcore::{ThreadId, thread::Resumed, wait::Key};
 
-use crate::{Event, Outcome, Server, Step, World, thread::Caller};
+use crate::{Event, Outcome, Server, Step, World, freeze::waits_for_freezing, thread::Caller};
 
 impl Server {
     /// The value of a call that needs nothing but the caller's identity. For the kernel's fast path.
     #[inline(always)]
     pub fn immediate(&self, thread: ThreadId, number: u64) -> Option<u64> {
         (number == Call::ThreadMyId as u64).then_some(thread.0)
+    }
+
+    /// Whether a call is nothing but the caller's wish to let others run: `ThreadSleep` of itself for no time. The
+    /// kernel does that by itself.
+    #[inline(always)]
+    pub fn yields(&self, number: u64, thread: u64, ns: u64) -> bool {
+        number == Call::ThreadSleep as u64 && thread == 0 && ns == 0
     }
 
     /// Takes an event and says what becomes of the thread it came from.
@@ -35,8 +42,9 @@ impl Server {
                 outcome
             }
             Event::Poll => {
-                self.poll_store(world);
                 self.poll_clock(world);
+                self.poll_checkpoint(world);
+                self.poll_unlinking(world);
                 self.poll_control(world);
                 Outcome::Resume
             }
@@ -58,6 +66,9 @@ impl Server {
             return Outcome::Return(Err(Error::BadCall));
         };
         let caller = self.caller(world, thread, resumed);
+        if self.checkpoint.is_freezing() && waits_for_freezing(call) {
+            return Outcome::Block(Key::Checkpoint, None);
+        }
         let outcome = self.answer(world, caller, call, arguments);
         self.finish_ends(world);
         outcome

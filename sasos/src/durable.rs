@@ -6,18 +6,18 @@
 
 use alloc::vec::Vec;
 
-use abi::{
-    Error,
-    address::{PAGE, SLOT, slot_of},
-};
+use abi::{Error, address::PAGE};
 use kcore::wait::Key;
 use store::{ObjectRecord, PutError, Ticket};
 
 use crate::{
     Server, Step, Stop, World,
-    object::{Object, ObjectId},
+    object::{Object, ObjectId, Which},
     thread::Caller,
 };
+
+/// Pages that one sync writes; more of them are a checkpoint's work.
+pub const SYNC_PAGES_MAX: usize = 128;
 
 /// What a call waits for before it may tell that it is done.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -64,17 +64,20 @@ impl Server {
     }
 
     /// Begins to make the row of an object (which may be deleted) durable, and those of its dirty
-    /// pages that lie in a range of addresses.
+    /// pages that lie in a range of addresses, of which there are [`SYNC_PAGES_MAX`] at most.
     pub(crate) fn sync_begin<W: World>(&mut self, world: &mut W, base: u64, from: u64, to: u64) -> Goal {
         let mut pages = Vec::new();
         let id = self
             .objects
             .find(base)
             .filter(|&id| self.objects.get(id).base() == base);
-        if let Some(id) = id
-            && self.freeze_dirty(world, id, from, to, &mut pages)
-        {
-            world.flush_everything();
+        if let Some(id) = id {
+            let list = |_: &mut store::Store, page| {
+                pages.push(page);
+                Ok(())
+            };
+            // Nothing can fail in it.
+            let _ = self.freeze_dirty(world, id, (from, to), SYNC_PAGES_MAX, list);
         }
         let ticket = self.store.sync_begin(world, pages.clone(), &[base]);
         if let Some(id) = id {
@@ -85,6 +88,21 @@ impl Server {
         self.checkpoint.note_sync(ticket, pages, base);
         self.poll_store(world);
         Goal::Sync(ticket)
+    }
+
+    /// Makes the row of an object, and its pages in a range, durable: by a sync, or by a checkpoint where there is too much
+    /// for one.
+    pub(crate) fn flush_begin<W: World>(&mut self, world: &mut W, id: ObjectId, from: u64, to: u64) -> Goal {
+        let object = self.objects.get(id);
+        let base = object.base();
+        let mut next = from;
+        for _ in 0..=SYNC_PAGES_MAX {
+            match object.next_page(Which::Dirty, next, to) {
+                Some(place) => next = place.address + PAGE,
+                None => return self.sync_begin(world, base, from, to),
+            }
+        }
+        Goal::Checkpoint(self.checkpoint_request(world))
     }
 
     /// Whether the pages of an object in a range, and its row, are durable as they are.
@@ -163,22 +181,5 @@ impl Server {
 
 /// Whether an object has dirty pages in a range of addresses.
 fn has_dirty(object: &Object, from: u64, to: u64) -> bool {
-    if object.dirty == 0 {
-        return false;
-    }
-    let first = from.max(object.base());
-    let mut next = object.slots.next_with_leaf(slot_of(first) - object.first_slot());
-    while let Some(slot) = next {
-        let start = (object.first_slot() + slot) * SLOT;
-        if start >= to {
-            return false;
-        }
-        let index = first.saturating_sub(start).div_ceil(PAGE) as usize;
-        let dirty = object.slots.get(slot).and_then(|state| state.dirty.next(index));
-        if dirty.is_some_and(|index| start + index as u64 * PAGE < to) {
-            return true;
-        }
-        next = object.slots.next_with_leaf(slot + 1);
-    }
-    false
+    object.dirty > 0 && object.next_page(Which::Dirty, from, to).is_some()
 }

@@ -8,8 +8,8 @@
 //!
 //! Reading order, as the groups below: the state ([`object`], [`domain`], [`task`]) and how objects
 //! live ([`creation`], [`lifecycle`], [`clone`]); how an access is decided ([`validation`], [`clist`], [`apd`],
-//! [`capability`]); pages ([`pager`], [`reading`], [`release`], [`page`], [`unmap`]) and the disk
-//! ([`checkpoint`], [`durable`]); threads and their calls ([`task`], [`thread`], `ending`,
+//! [`capability`], [`withdraw`]); pages ([`pager`], [`reading`], [`release`], [`page`], [`copy`], [`unmap`]) and the disk
+//! ([`checkpoint`], [`freeze`], [`durable`]); threads and their calls ([`task`], [`thread`], `ending`,
 //! `control`, [`pdx`], `unwind`, [`semaphore`], [`exception`]); the outside ([`console`], [`info`],
 //! [`boot`]).
 #![cfg_attr(not(test), no_std)]
@@ -29,10 +29,12 @@ pub mod apd;
 pub mod capability;
 pub mod clist;
 pub mod validation;
+pub mod withdraw;
 
 pub mod clone;
 pub mod lifecycle;
 
+pub mod copy;
 pub mod memory;
 pub mod page;
 pub mod pager;
@@ -42,6 +44,7 @@ pub mod unmap;
 
 pub mod checkpoint;
 pub mod durable;
+pub mod freeze;
 
 mod control;
 mod ending;
@@ -58,104 +61,11 @@ pub mod console;
 pub mod dispatch;
 pub mod info;
 
-use abi::Error;
-use kcore::{ThreadId, thread::Resumed, wait::Key};
+pub use kcore::event::{Access, Event, Outcome, Step, Stop};
 
 /// Everything outside the server.
 pub trait World: kcore::Machine + store::world::World {}
 impl<T: kcore::Machine + store::world::World> World for T {}
-
-/// What an access wanted to do. A value says the access, not whether it was allowed.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Access {
-    /// Load.
-    Read,
-    /// Store.
-    Write,
-    /// Instruction fetch.
-    Execute,
-}
-
-impl Access {
-    /// The right that it takes.
-    pub const fn right(self) -> abi::Rights {
-        match self {
-            Access::Read => abi::Rights::R,
-            Access::Write => abi::Rights::W,
-            Access::Execute => abi::Rights::X,
-        }
-    }
-}
-
-/// What happened.
-#[derive(Copy, Clone, Debug)]
-pub enum Event {
-    /// A system call, given for the first time or again after parking.
-    Call {
-        /// The thread that calls.
-        thread: ThreadId,
-        /// The number of the call, as the user gave it.
-        number: u64,
-        /// Its arguments.
-        arguments: [u64; 6],
-        /// Whether it was parked in this call before.
-        resumed: Resumed,
-    },
-    /// A page fault of user code.
-    Fault {
-        /// The thread that faulted.
-        thread: ThreadId,
-        /// The address that it touched.
-        address: u64,
-        /// How.
-        access: Access,
-    },
-    /// Another exception of user code.
-    Exception {
-        /// The thread that ran into it.
-        thread: ThreadId,
-        /// One of `abi::layout::EXCEPTION_*`.
-        kind: u64,
-        /// An address that tells more, or zero.
-        address: u64,
-    },
-    /// The terminal's interrupt character.
-    Interrupt,
-    /// The disk completed something; or time has come to look at the checkpoint clock.
-    Poll,
-}
-
-/// What the kernel has to do with the thread that the event came from.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The call is done: error or two values.
-    Return(Result<(u64, u64), Error>),
-    /// Park it until the key is woken or the time (absolute, nanoseconds since boot) has come; then do the event again.
-    /// (`Fault` is not done again: the thread just runs into it once more.)
-    Block(Key, Option<u64>),
-    /// The thread's context was set; let it run (a fault was resolved, a portal was entered or left, a handler was called).
-    Resume,
-    /// The thread is gone, suspended, or ended. Choose another one.
-    Gone,
-}
-
-/// A result of something a call is made of: a value, an error of the table, or the need to wait.
-pub type Step<T> = Result<T, Stop>;
-
-/// Why a step could not be done.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Stop {
-    /// The call fails with this.
-    Fail(Error),
-    /// Something must be waited for; do the call again then.
-    Wait(Key),
-}
-
-impl From<Error> for Stop {
-    fn from(error: Error) -> Self {
-        Stop::Fail(error)
-    }
-}
 
 /// The state of the whole server.
 pub struct Server {

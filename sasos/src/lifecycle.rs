@@ -12,7 +12,7 @@ use crate::{
     address::OBJECT_SLOTS_MAX,
     capability::password_or_random,
     creation::{AddressesOf, Kind},
-    object::{Object, ObjectId, slots_for},
+    object::{ObjectId, Which, slots_for},
     pager::to_flags,
     release::Remembered,
     task::TaskId,
@@ -43,6 +43,8 @@ impl Server {
             return step;
         }
         let id = self.require_at(world, caller.domain, arguments[0], Rights::D)?;
+        // It is still there while it is unlinked, so whoever has a right may come back. Few do.
+        self.withdraw_piece(world, caller, id)?;
         let object = self.objects.get(id);
         let base = object.base();
         if !object.is_persistent() {
@@ -80,7 +82,7 @@ impl Server {
         match self.object_make(world, Kind::Stack, abi::address::STACK_BYTES / PAGE, task, domain) {
             Ok(id) => Ok(self.objects.get(id).base()),
             Err(Stop::Fail(error)) => Err(error),
-            Err(Stop::Wait(_)) => Err(Error::NoMemory),
+            Err(Stop::Wait(_) | Stop::Again) => Err(Error::NoMemory),
         }
     }
 
@@ -208,12 +210,14 @@ impl Server {
             let mut record = object.record.clone();
             record.pages = pages;
             record.modified_ns = now;
+            cut_entries(&mut record);
             self.put_record(&record)?;
             self.note_row_change(id);
         }
         self.objects.set_pages(id, pages);
         let object = self.objects.get_mut(id);
         object.record.modified_ns = now;
+        cut_entries(&mut object.record);
         object.absent_limits.retain_mut(|range| {
             range.end = range.end.min(pages);
             range.first < range.end
@@ -299,7 +303,7 @@ impl Server {
     /// `KeepObject`: address. Durable with the next checkpoint.
     ///
     /// # Errors
-    /// [`Error::BadAddress`], [`Error::Protection`], [`Error::NotPersistent`], [`Error::DiskFull`].
+    /// [`Error::BadAddress`], [`Error::Protection`], [`Error::NotPersistent`], [`Error::DiskFull`], [`Error::NoMemory`].
     pub fn keep_object<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
         let id = self.object_at(world, arguments[0])?;
         if self.objects.get(id).record.flags & OBJECT_STACK != 0 {
@@ -307,6 +311,7 @@ impl Server {
         }
         self.require(world, caller.domain, id, Rights::OWNER)?;
         if !self.objects.get(id).is_persistent() {
+            self.enough_heap(world)?;
             self.keep(id)?;
         }
         Ok((0, 0))
@@ -341,11 +346,13 @@ impl Server {
     }
 
     fn keep_pages(&mut self, id: ObjectId) -> Result<(), Error> {
-        let pages = resident_pages(self.objects.get(id));
-        let base = self.objects.get(id).base();
-        for page in pages.clone() {
-            if self.store.reserve(base, page).is_err() {
-                self.unreserve_all(base, pages);
+        let object = self.objects.get(id);
+        let (base, end) = (object.base(), object.end());
+        let mut from = base;
+        while let Some(place) = self.objects.get(id).next_page(Which::Resident, from, end) {
+            from = place.address + PAGE;
+            if self.store.reserve(base, (place.address - base) / PAGE).is_err() {
+                self.unreserve_all(id);
                 return Err(Error::DiskFull);
             }
         }
@@ -353,43 +360,36 @@ impl Server {
         for range in ranges {
             for page in range.first..range.end {
                 if self.store.set_page_flags(base, page, to_flags(range.limits)).is_err() {
-                    self.unreserve_all(base, pages);
+                    self.unreserve_all(id);
                     return Err(Error::DiskFull);
                 }
             }
         }
-        let first_slot = self.objects.get(id).first_slot();
-        for page in pages {
-            let address = base + page * PAGE;
-            self.note_dirty(id, address / SLOT - first_slot, crate::pager::index_of(address));
+        let mut from = base;
+        while let Some(place) = self.objects.get(id).next_page(Which::Resident, from, end) {
+            from = place.address + PAGE;
+            self.note_dirty(id, place.slot, place.index);
         }
         Ok(())
     }
-}
 
-impl Server {
-    /// Takes promises back, those that were never made included.
-    fn unreserve_all(&mut self, base: u64, pages: impl Iterator<Item = u64>) {
-        for page in pages {
-            self.store.unreserve(base, page);
+    /// Takes promises for the resident pages of an object back, those that were never made included.
+    fn unreserve_all(&mut self, id: ObjectId) {
+        let object = self.objects.get(id);
+        let mut from = object.base();
+        while let Some(place) = object.next_page(Which::Resident, from, object.end()) {
+            from = place.address + PAGE;
+            self.store.unreserve(object.base(), object.page_of(place.address));
         }
     }
 }
 
-/// Numbers of the resident pages of an object, as they are now.
-fn resident_pages(object: &Object) -> alloc::vec::IntoIter<u64> {
-    let mut pages = alloc::vec::Vec::with_capacity(object.resident as usize);
-    let mut next = object.slots.next_with_leaf(0);
-    while let Some(slot) = next {
-        let start = (object.first_slot() + slot) * SLOT;
-        let mut index = 0;
-        while let Some(found) = object.slots.get(slot).and_then(|state| state.resident.next(index)) {
-            pages.push((start + found as u64 * PAGE - object.base()) / PAGE);
-            index = found + 1;
-        }
-        next = object.slots.next_with_leaf(slot + 1);
+/// Takes entry points that the object no longer has out of its record: they must not come back when it grows again.
+fn cut_entries(record: &mut store::ObjectRecord) {
+    let end = record.base + record.pages * PAGE;
+    for pdx in &mut record.pdx {
+        pdx.entries.retain(|&entry| entry < end);
     }
-    pages.into_iter()
 }
 
 fn info_of(record: &store::ObjectRecord, rights: Rights, resident: u64) -> ObjectInfo {

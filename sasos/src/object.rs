@@ -9,7 +9,7 @@
 //! * **Persistent**: kept; its record is in the store's object table, and stays equal to `record`.
 //!
 //! Invariants: every slot of an active object leads to it, and no other slot does. A domain is in
-//! `holders` if and only if its cache has the object. Only domains in `holders` link its leaves.
+//! `holders` if and only if its cache has the object. Only domains in `holders` and `unlinking` link its leaves.
 
 use alloc::{boxed::Box, vec::Vec};
 
@@ -18,7 +18,7 @@ use abi::{
     address::{PAGE, SLOT, slot_of},
     layout::{OBJECT_PERSISTENT, OBJECT_STACK},
 };
-use kcore::SpaceId;
+use kcore::{Leaf, SpaceId};
 use store::ObjectRecord;
 
 use crate::{slot_map::SlotMap, slots::Slots, task::TaskId};
@@ -53,6 +53,10 @@ pub struct Object {
     pub slots: Slots,
     /// Domains whose cache has it.
     pub holders: Vec<SpaceId>,
+    /// Domains that lost it and still link some of it, and the slot from which on the last of them does.
+    pub unlinking: Vec<SpaceId>,
+    /// See `unlinking`.
+    pub unlink_from: u64,
     /// Pages in memory.
     pub resident: u64,
     /// Pages that were changed since they last went to the disk.
@@ -83,6 +87,28 @@ pub struct Object {
     live: bool,
 }
 
+/// Which pages of an object are meant.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Which {
+    /// Those in memory.
+    Resident,
+    /// Those that were changed since they last went to the disk.
+    Dirty,
+}
+
+/// A page of an object that is in memory.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct PageAt {
+    /// Slot within the object.
+    pub slot: u64,
+    /// The page table of the slot.
+    pub leaf: Leaf,
+    /// The entry of it.
+    pub index: usize,
+    /// First address of the page.
+    pub address: u64,
+}
+
 impl Object {
     fn vacant() -> Self {
         Self {
@@ -90,6 +116,8 @@ impl Object {
             serial: 0,
             slots: Slots::default(),
             holders: Vec::new(),
+            unlinking: Vec::new(),
+            unlink_from: 0,
             resident: 0,
             dirty: 0,
             owner: None,
@@ -151,6 +179,34 @@ impl Object {
     #[inline]
     pub fn address_of(&self, page: u64) -> u64 {
         self.record.base + page * PAGE
+    }
+
+    /// The first page of some from address `from` on and before `to`. So pages are visited one by one, and whatever is
+    /// done with one, the next is found.
+    #[inline]
+    pub fn next_page(&self, which: Which, from: u64, to: u64) -> Option<PageAt> {
+        let mut from = from.max(self.base());
+        while from < to {
+            let slot = self.slots.next_with_leaf(slot_of(from) - self.first_slot())?;
+            let start = (self.first_slot() + slot) * SLOT;
+            let state = self.slots.get(slot)?;
+            let bits = match which {
+                Which::Resident => &state.resident,
+                Which::Dirty => &state.dirty,
+            };
+            if let Some(index) = bits.next(from.saturating_sub(start).div_ceil(PAGE) as usize) {
+                let address = start + index as u64 * PAGE;
+                let leaf = state.leaf().filter(|_| address < to)?;
+                return Some(PageAt {
+                    slot,
+                    leaf,
+                    index,
+                    address,
+                });
+            }
+            from = start + SLOT;
+        }
+        None
     }
 
     /// The rights that its home has without a capability. The server counts on stacks being where

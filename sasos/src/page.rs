@@ -1,4 +1,4 @@
-//! Calls on pages: copy, flush, limit. ([`crate::unmap`] has the one that drops them.)
+//! Calls on pages: flush, limit. ([`crate::copy`] has the one that copies them, [`crate::unmap`] the one that drops them.)
 //!
 //! Ranges are page-aligned and lie inside one object. Calls that look at every page are bounded to
 //! [`RANGE_PAGES_MAX`]; a longer range is done in parts by the caller.
@@ -9,13 +9,13 @@ use abi::{
     Error, Rights,
     address::{PAGE, slot_of},
 };
-use kcore::{Frame, PageEntry};
+use kcore::PageEntry;
 
 use crate::{
     Access, Server, Step, World,
-    clone::{LIMIT_RANGES_MAX, share_entry},
-    object::{LimitRange, ObjectId},
-    pager::{Place, index_of, to_flags},
+    clone::LIMIT_RANGES_MAX,
+    object::{LimitRange, ObjectId, Which},
+    pager::{index_of, to_flags},
     slots::Slot,
     thread::Caller,
 };
@@ -98,69 +98,6 @@ impl Server {
         }
     }
 
-    // ---- copy -------------------------------------------------------------------------------------
-
-    /// `PageCopy`: from, to, pages.
-    ///
-    /// # Errors
-    /// [`Error::BadArgument`] (unaligned, overlapping, empty, too many), [`Error::BadAddress`],
-    /// [`Error::Protection`], memory, account and disk space, [`Error::DiskError`].
-    pub fn page_copy<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
-        let [from, to, pages, ..] = arguments;
-        let source = self.range(world, caller, from, pages, Rights::R)?;
-        let target = self.range(world, caller, to, pages, Rights::W)?;
-        Self::bounded(source)?;
-        if source.from < target.to && target.from < source.to {
-            return Err(Error::BadArgument.into());
-        }
-        for address in target.pages() {
-            if !self.limits_at(world, target.id, address)?.contains(Rights::W) {
-                return Err(Error::Protection.into());
-            }
-        }
-        for (from, to) in source.pages().zip(target.pages()) {
-            self.copy_page(world, source.id, from, target.id, to)?;
-        }
-        Ok((0, 0))
-    }
-
-    /// Makes one page a copy of another. Done again it does no harm, so it may stop in the middle.
-    fn copy_page<W: World>(
-        &mut self,
-        world: &mut W,
-        source: ObjectId,
-        from: u64,
-        target: ObjectId,
-        to: u64,
-    ) -> Step<()> {
-        if self.peek(world, source, from)?.is_none() {
-            return self.zero_page(world, target, to);
-        }
-        // From here on the target is resident and dirty, and has a frame to lose.
-        let place = self.present(world, target, to, Access::Write)?;
-        let object = self.objects.get(source);
-        let slot = slot_of(from) - object.first_slot();
-        let Some(leaf) = object.slots.get(slot).and_then(Slot::leaf) else {
-            return self.copy_page(world, source, from, target, to);
-        };
-        let source_place = Place {
-            id: source,
-            slot,
-            leaf,
-            index: index_of(from),
-            address: from,
-        };
-        let Some((frame, _, taken_away)) = share_entry(world, source_place) else {
-            // Memory was so short that the source went out again.
-            return Err(Error::NoMemory.into());
-        };
-        if taken_away {
-            world.flush_page(from);
-        }
-        replace_frame(world, place, frame);
-        Ok(())
-    }
-
     /// Makes a page that may be written read as zeroes.
     pub(crate) fn zero_page<W: World>(&mut self, world: &mut W, id: ObjectId, address: u64) -> Step<()> {
         if self.peek(world, id, address)?.is_none() {
@@ -203,8 +140,7 @@ impl Server {
         if self.is_durable(object, range.from, range.to) {
             return Ok((0, 0));
         }
-        let base = object.base();
-        let goal = self.sync_begin(world, base, range.from, range.to);
+        let goal = self.flush_begin(world, range.id, range.from, range.to);
         self.finish_durable(caller, goal, (0, 0))
     }
 
@@ -223,6 +159,7 @@ impl Server {
         }
         let range = self.range(world, caller, page, pages, Rights::OWNER)?;
         Self::bounded(range)?;
+        self.enough_heap(world)?;
         let object = self.objects.get(range.id);
         let first = object.page_of(range.from);
         let change = LimitRange {
@@ -256,55 +193,27 @@ impl Server {
     /// Gives resident pages other limits.
     fn limit_resident<W: World>(&mut self, world: &mut W, range: Range, limits: Rights) {
         let mut reduced = false;
+        let mut from = range.from;
         let object = self.objects.get(range.id);
-        let mut next = object.slots.next_with_leaf(slot_of(range.from) - object.first_slot());
-        while let Some(slot) = next {
-            let start = (object.first_slot() + slot) * abi::address::SLOT;
-            let Some(state) = object.slots.get(slot).filter(|_| start < range.to) else {
-                break;
+        while let Some(place) = object.next_page(Which::Resident, from, range.to) {
+            from = place.address + PAGE;
+            let Some(entry) = world.leaf_get(place.leaf, place.index) else {
+                continue;
             };
-            let mut index = range.from.saturating_sub(start).div_ceil(PAGE) as usize;
-            while let (Some(found), Some(leaf)) = (state.resident.next(index), state.leaf()) {
-                index = found + 1;
-                if start + found as u64 * PAGE >= range.to {
-                    break;
-                }
-                let Some(entry) = world.leaf_get(leaf, found) else {
-                    continue;
-                };
-                // The first write decides again what it takes to write.
-                let changed = PageEntry::new(entry.frame, limits);
-                world.leaf_set(
-                    leaf,
-                    found,
-                    Some(if limits.contains(Rights::W) {
-                        changed.withheld()
-                    } else {
-                        changed
-                    }),
-                );
-                reduced = true;
-            }
-            next = object.slots.next_with_leaf(slot + 1);
+            // The first write decides again what it takes to write.
+            let changed = PageEntry::new(entry.frame, limits);
+            let changed = if limits.contains(Rights::W) {
+                changed.withheld()
+            } else {
+                changed
+            };
+            world.leaf_set(place.leaf, place.index, Some(changed));
+            reduced = true;
         }
         if reduced {
             world.flush_everything();
         }
     }
-}
-
-/// Gives a resident page another frame, shared by somebody else, with the same limits.
-fn replace_frame<W: World>(world: &mut W, place: Place, frame: Frame) {
-    let Some(old) = world.leaf_get(place.leaf, place.index) else {
-        return;
-    };
-    world.leaf_set(
-        place.leaf,
-        place.index,
-        Some(PageEntry::new(frame, old.limits).withheld()),
-    );
-    world.flush_page(place.address);
-    world.frame_release(old.frame);
 }
 
 /// Ranges of limits with one more change, in rising order.

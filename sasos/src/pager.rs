@@ -22,11 +22,12 @@ use abi::{
     address::{PAGE, PAGES_PER_SLOT, slot_of},
     layout::{EXCEPTION_DAMAGED, EXCEPTION_PROTECTION, EXCEPTION_RESOURCE},
 };
-use kcore::{Frame, Leaf, PageEntry, SpaceId, ThreadId};
-use store::{DirtyPage, PageFlags};
+use kcore::{Frame, Leaf, PageEntry, SpaceId, ThreadId, wait::Key};
+use store::PageFlags;
 
 use crate::{
     Access, Outcome, Server, Step, Stop, World,
+    domain::Linked,
     exception::Fault,
     object::{LimitRange, ObjectId},
     slots::Slot,
@@ -111,7 +112,7 @@ pub(crate) fn absent_limits(ranges: &[LimitRange], page: u64) -> Rights {
 
 /// What a frame that is asked for must hold.
 #[derive(Copy, Clone, PartialEq, Eq)]
-enum Content {
+pub(crate) enum Content {
     Zeroes,
     Any,
 }
@@ -124,7 +125,8 @@ impl Server {
     pub fn fault<W: World>(&mut self, world: &mut W, thread: ThreadId, address: u64, access: Access) -> Outcome {
         let space = world.thread_space(thread);
         match self.touch(world, space, address, access) {
-            Ok(()) => Outcome::Resume,
+            // After a piece of a long search the thread runs into it once more.
+            Ok(()) | Err(Stop::Again) => Outcome::Resume,
             Err(Stop::Wait(key)) => Outcome::Block(key, None),
             Err(Stop::Fail(error)) => self.fault_fails(world, thread, space, address, access, error),
         }
@@ -170,13 +172,57 @@ impl Server {
             return Err(Error::Protection.into());
         };
         let slot = slot_of(address);
-        if domain.linked_slot != slot {
+        if domain.linked.slot != slot {
             world
                 .link(space, slot, place.leaf, rights)
                 .map_err(|_| Error::NoMemory)?;
-            domain.linked_slot = slot;
+            domain.linked = Linked {
+                slot,
+                object: id,
+                rights,
+            };
         }
         Ok(())
+    }
+
+    /// A touch of a further page in the slot that the domain touched last, where it is simple: a
+    /// transient object whose absent pages are all alike, and a zeroed frame lies ready. All or
+    /// nothing: what it does not do, [`Server::fault`] does. Counted in instructions (`first-touch`).
+    #[inline(always)]
+    pub fn touch_further<W: World>(
+        &mut self,
+        world: &mut W,
+        thread: ThreadId,
+        address: u64,
+        access: Access,
+    ) -> Option<()> {
+        let linked = self.domains.linked(world.thread_space(thread));
+        if linked.slot != slot_of(address) || !linked.rights.contains(access.right()) {
+            return None;
+        }
+        let object = self.objects.get_mut(linked.object);
+        if object.is_persistent() || !object.absent_limits.is_empty() || !object.holds(address) {
+            return None;
+        }
+        let number = linked.slot - object.first_slot();
+        let slot = object.slots.get_mut(number)?;
+        let leaf = slot.leaf()?;
+        let index = index_of(address);
+        if slot.resident.has(index) || world.frames_free() <= FRAME_RESERVE {
+            return None;
+        }
+        let frame = world.frame_ready()?;
+        if let Some(account) = object.account
+            && self.tasks.charge(account, 1).is_err()
+        {
+            world.frame_release(frame);
+            return None;
+        }
+        slot.resident.set(index);
+        world.leaf_set(leaf, index, Some(PageEntry::new(frame, Rights::RWX)));
+        object.resident += 1;
+        self.objects.resident_pages += 1;
+        Some(())
     }
 
     /// Makes a page of an object resident and fit for an access.
@@ -248,7 +294,7 @@ impl Server {
 
     /// A frame, zeroed or not, for a page.
     #[inline]
-    fn frame<W: World>(&mut self, world: &mut W, content: Content) -> Step<Frame> {
+    pub(crate) fn frame<W: World>(&mut self, world: &mut W, content: Content) -> Step<Frame> {
         loop {
             if world.frames_free() > FRAME_RESERVE {
                 let frame = match content {
@@ -267,6 +313,10 @@ impl Server {
     fn fill<W: World>(&mut self, world: &mut W, place: Place, access: Access) -> Step<()> {
         let object = self.objects.get(place.id);
         let persistent = object.is_persistent();
+        if persistent && access == Access::Write {
+            self.may_get_dirty()?;
+        }
+        let object = self.objects.get(place.id);
         let limits = if persistent && !object.complete {
             match self.stored(world, place.id, place.address)? {
                 Some(limits) => limits,
@@ -320,6 +370,9 @@ impl Server {
     /// Lets a page be written whose entry withheld it.
     fn unshare<W: World>(&mut self, world: &mut W, place: Place, entry: PageEntry) -> Step<()> {
         let persistent = self.objects.get(place.id).is_persistent();
+        if persistent {
+            self.may_get_dirty()?;
+        }
         if world.frame_references(entry.frame) == 1 {
             if persistent {
                 self.mark_dirty(place)?;
@@ -347,6 +400,18 @@ impl Server {
         Ok(())
     }
 
+    /// While dirty pages are being frozen no other one becomes dirty, and none that is frozen changes.
+    ///
+    /// # Errors
+    /// The need to wait.
+    fn may_get_dirty(&self) -> Step<()> {
+        if self.checkpoint.is_freezing() {
+            Err(Stop::Wait(Key::Checkpoint))
+        } else {
+            Ok(())
+        }
+    }
+
     /// Notes that a page of a persistent object is changed, and has the store promise space for it.
     pub(crate) fn mark_dirty(&mut self, place: Place) -> Result<(), Error> {
         let object = self.objects.get_mut(place.id);
@@ -371,60 +436,5 @@ impl Server {
                 self.pager.dirty_objects.push(id);
             }
         }
-    }
-
-    /// Freezes the dirty pages of an object in a range of addresses and hands them over: the store
-    /// gets a reference on each frame, and the next write to it makes a copy. The caller flushes
-    /// translations if this says that writing was taken away.
-    pub(crate) fn freeze_dirty<W: World>(
-        &mut self,
-        world: &mut W,
-        id: ObjectId,
-        from: u64,
-        to: u64,
-        pages: &mut Vec<DirtyPage>,
-    ) -> bool {
-        let object = self.objects.get_mut(id);
-        let mut taken_away = false;
-        let mut next = object
-            .slots
-            .next_with_leaf(slot_of(from.max(object.base())) - object.first_slot());
-        while let Some(slot) = next {
-            next = object.slots.next_with_leaf(slot + 1);
-            let start = (object.first_slot() + slot) * abi::address::SLOT;
-            if start >= to {
-                break;
-            }
-            let base = object.base();
-            let Some(state) = object.slots.get_mut(slot) else { break };
-            let Some(leaf) = state.leaf() else { continue };
-            let mut index = from.saturating_sub(start).div_ceil(PAGE) as usize;
-            while let Some(found) = state.dirty.next(index) {
-                index = found + 1;
-                let address = start + found as u64 * PAGE;
-                if address >= to {
-                    break;
-                }
-                state.dirty.clear(found);
-                object.dirty -= 1;
-                self.pager.dirty -= 1;
-                let Some(entry) = world.leaf_get(leaf, found) else {
-                    continue;
-                };
-                if entry.limits.contains(Rights::W) && !entry.write_withheld {
-                    world.leaf_set(leaf, found, Some(PageEntry::new(entry.frame, entry.limits).withheld()));
-                    taken_away = true;
-                }
-                world.frame_share(entry.frame);
-                let page = (address - base) / PAGE;
-                pages.push(DirtyPage {
-                    base,
-                    page,
-                    frame: store_frame(entry.frame),
-                    flags: to_flags(entry.limits),
-                });
-            }
-        }
-        taken_away
     }
 }

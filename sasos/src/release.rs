@@ -9,15 +9,12 @@
 
 use alloc::vec::Vec;
 
-use abi::{
-    Error, Rights,
-    address::{PAGE, SLOT, slot_of},
-};
+use abi::{Error, Rights, address::PAGE};
 use kcore::{Frame, wait::Key};
 
 use crate::{
     Server, Step, Stop, World,
-    object::{Object, ObjectId},
+    object::{Object, ObjectId, Which},
     task::TaskId,
 };
 
@@ -26,7 +23,7 @@ const RECLAIM_BATCH: usize = 64;
 /// Frames that go before translations are forgotten once for all of them.
 const GONE_BATCH: usize = 16;
 /// Pages whose translations are forgotten one by one; for more, all are.
-const FLUSH_SINGLY: usize = 8;
+pub(crate) const FLUSH_SINGLY: usize = 8;
 
 /// Whether translations of pages that go are still remembered somewhere.
 #[derive(Copy, Clone, PartialEq, Eq)]
@@ -47,38 +44,24 @@ impl Server {
         to: u64,
         remembered: Remembered,
     ) {
-        let object = self.objects.get(id);
-        let (first_slot, base) = (object.first_slot(), object.base());
+        let base = self.objects.get(id).base();
         let mut gone = Gone::default();
         let mut dropped = 0;
-        let mut next = object.slots.next_with_leaf(slot_of(from.max(base)) - first_slot);
-        while let Some(slot) = next {
-            let object = self.objects.get_mut(id);
-            next = object.slots.next_with_leaf(slot + 1);
-            let start = (first_slot + slot) * SLOT;
-            if start >= to {
-                break;
+        let mut next = from;
+        let object = self.objects.get_mut(id);
+        while let Some(place) = object.next_page(Which::Resident, next, to) {
+            next = place.address + PAGE;
+            let state = object.slots.touch(place.slot);
+            state.resident.clear(place.index);
+            dropped += 1;
+            if state.dirty.clear(place.index) {
+                object.dirty -= 1;
+                self.pager.dirty -= 1;
+                self.store.unreserve(base, (place.address - base) / PAGE);
             }
-            let Some(state) = object.slots.get_mut(slot) else { break };
-            let Some(leaf) = state.leaf() else { continue };
-            let mut index = from.saturating_sub(start).div_ceil(PAGE) as usize;
-            while let Some(found) = state.resident.next(index) {
-                index = found + 1;
-                let address = start + found as u64 * PAGE;
-                if address >= to {
-                    break;
-                }
-                state.resident.clear(found);
-                dropped += 1;
-                if state.dirty.clear(found) {
-                    object.dirty -= 1;
-                    self.pager.dirty -= 1;
-                    self.store.unreserve(base, (address - base) / PAGE);
-                }
-                if let Some(entry) = world.leaf_get(leaf, found) {
-                    world.leaf_set(leaf, found, None);
-                    gone.add(world, address, entry.frame, remembered);
-                }
+            if let Some(entry) = world.leaf_get(place.leaf, place.index) {
+                world.leaf_set(place.leaf, place.index, None);
+                gone.add(world, place.address, entry.frame, remembered);
             }
         }
         gone.release(world, remembered);
@@ -105,17 +88,20 @@ impl Server {
 
     /// Destroys the leaves of an object from slot `from` on. Their pages are dropped already.
     pub(crate) fn drop_leaves<W: World>(&mut self, world: &mut W, id: ObjectId, from: u64) {
-        let holders = core::mem::take(&mut self.objects.get_mut(id).holders);
-        for &space in &holders {
+        let object = self.objects.get_mut(id);
+        let holders = core::mem::take(&mut object.holders);
+        let unlinking = core::mem::take(&mut object.unlinking);
+        for &space in holders.iter().chain(&unlinking) {
             if self.unlink_slots(world, space, id, from) {
                 if let Some(domain) = self.domains.get_mut(space) {
-                    domain.linked_slot = u64::MAX;
+                    domain.forget_recent();
                 }
                 world.flush_space(space);
             }
         }
         let object = self.objects.get_mut(id);
         object.holders = holders;
+        object.unlinking = unlinking;
         let mut next = object.slots.next_with_leaf(from);
         let mut dropped = 0;
         while let Some(slot) = next {
@@ -241,25 +227,20 @@ impl Server {
     fn reclaim_from<W: World>(&mut self, world: &mut W, id: ObjectId, frames: &mut Vec<Frame>) {
         let object = self.objects.get_mut(id);
         let before = frames.len();
-        let mut next = object.slots.next_with_leaf(0);
-        while let Some(slot) = next {
-            next = object.slots.next_with_leaf(slot + 1);
-            let Some(state) = object.slots.get_mut(slot) else { break };
-            let Some(leaf) = state.leaf() else { continue };
-            let mut index = 0;
-            while frames.len() < RECLAIM_BATCH
-                && let Some(found) = state.resident.next(index)
-            {
-                index = found + 1;
-                let Some(entry) = world.leaf_get(leaf, found) else {
-                    continue;
-                };
-                let clean = entry.write_withheld || !entry.limits.contains(Rights::W);
-                if clean && !state.dirty.has(found) && world.frame_references(entry.frame) == 1 {
-                    world.leaf_set(leaf, found, None);
-                    state.resident.clear(found);
-                    frames.push(entry.frame);
-                }
+        let mut from = object.base();
+        while frames.len() < RECLAIM_BATCH
+            && let Some(place) = object.next_page(Which::Resident, from, object.end())
+        {
+            from = place.address + PAGE;
+            let Some(entry) = world.leaf_get(place.leaf, place.index) else {
+                continue;
+            };
+            let state = object.slots.touch(place.slot);
+            let clean = entry.write_withheld || !entry.limits.contains(Rights::W);
+            if clean && !state.dirty.has(place.index) && world.frame_references(entry.frame) == 1 {
+                world.leaf_set(place.leaf, place.index, None);
+                state.resident.clear(place.index);
+                frames.push(entry.frame);
             }
         }
         let taken = (frames.len() - before) as u64;

@@ -5,6 +5,9 @@
 //! and takes it; one who comes in between may be faster. So that no signal is lost, a waiter that
 //! was woken and then cannot take (it ends, is suspended, has lost its right) wakes the next one.
 //!
+//! A semaphore is charged to the task that makes it, until it is deleted or the address goes; one that outlives its task is charged
+//! to nobody.
+//!
 //! A serial number tells a waiter that its semaphore was deleted, even if another one stands at
 //! the same address by then.
 
@@ -15,10 +18,11 @@ use kcore::{ThreadId, thread::Resumed, wait::Key};
 
 use crate::{
     Outcome, Server, Step, World,
+    task::TaskId,
     thread::{Caller, Waiting},
 };
 
-/// Semaphores that may exist.
+/// Semaphores that may exist; see [`crate::task::TASK_SEMAPHORES_MAX`] for those of one task.
 pub const SEMAPHORES_MAX: usize = 16384;
 /// The highest count.
 pub const COUNT_MAX: u64 = i64::MAX as u64;
@@ -28,6 +32,8 @@ pub const COUNT_MAX: u64 = i64::MAX as u64;
 struct Semaphore {
     count: u64,
     serial: u64,
+    /// The task that pays for it.
+    payer: TaskId,
 }
 
 /// All semaphores, and how many threads wait on plain words.
@@ -45,7 +51,7 @@ impl Semaphores {
         self.table.len()
     }
 
-    fn create(&mut self, address: u64, value: u64) -> Result<(), Error> {
+    fn create(&mut self, address: u64, value: u64, payer: TaskId) -> Result<(), Error> {
         if value > COUNT_MAX {
             return Err(Error::BadArgument);
         }
@@ -61,6 +67,7 @@ impl Semaphores {
             Semaphore {
                 count: value,
                 serial: self.serial,
+                payer,
             },
         );
         Ok(())
@@ -100,12 +107,15 @@ impl Server {
     /// `SemCreate`: address, value.
     ///
     /// # Errors
-    /// [`Error::InUse`], [`Error::TableFull`], [`Error::BadArgument`], and those of the address.
+    /// [`Error::InUse`], [`Error::LimitReached`], [`Error::TableFull`], [`Error::BadArgument`], and those of the address.
     pub fn sem_create(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
         let [address, value, ..] = arguments;
         self.validate(world, caller.domain, address, Rights::RW)?;
         self.enough_heap(world)?;
-        self.semaphores.create(address, value)?;
+        self.tasks.charge_semaphore(caller.task)?;
+        self.semaphores
+            .create(address, value, caller.task)
+            .inspect_err(|_| self.tasks.refund_semaphore(caller.task))?;
         Ok((0, 0))
     }
 
@@ -116,8 +126,9 @@ impl Server {
     pub fn sem_delete(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
         let address = arguments[0];
         self.validate(world, caller.domain, address, Rights::OWNER)?;
-        self.semaphores.table.remove(&address).ok_or(Error::NoSuchSemaphore)?;
-        world.wake(Key::Semaphore(address), u32::MAX);
+        if !self.semaphore_gone(world, address) {
+            return Err(Error::NoSuchSemaphore.into());
+        }
         Ok((0, 0))
     }
 
@@ -210,11 +221,20 @@ impl Server {
         Ok((u64::from(world.wake(Key::Address(address), count)), 0))
     }
 
+    /// Deletes a semaphore, if there is one, and wakes who waits for it.
+    fn semaphore_gone(&mut self, world: &mut impl World, address: u64) -> bool {
+        let Some(semaphore) = self.semaphores.table.remove(&address) else {
+            return false;
+        };
+        self.tasks.refund_semaphore(semaphore.payer);
+        world.wake(Key::Semaphore(address), u32::MAX);
+        true
+    }
+
     /// Addresses vanish: the semaphores there are deleted, and who waits on a word there is woken.
     pub fn semaphores_gone(&mut self, world: &mut impl World, from: u64, to: u64) {
         while let Some((&address, _)) = self.semaphores.table.range(from..to).next() {
-            self.semaphores.table.remove(&address);
-            world.wake(Key::Semaphore(address), u32::MAX);
+            self.semaphore_gone(world, address);
         }
         if self.semaphores.address_waiters == 0 {
             return;
@@ -262,9 +282,12 @@ mod tests {
     fn counts_go_up_and_down_within_bounds() {
         let mut semaphores = Semaphores::default();
         assert_eq!(semaphores.take(8), Err(Error::NoSuchSemaphore));
-        assert_eq!(semaphores.create(8, COUNT_MAX + 1), Err(Error::BadArgument));
-        semaphores.create(8, 1).unwrap();
-        assert_eq!(semaphores.create(8, 1), Err(Error::InUse));
+        assert_eq!(
+            semaphores.create(8, COUNT_MAX + 1, TaskId::NONE),
+            Err(Error::BadArgument)
+        );
+        semaphores.create(8, 1, TaskId::NONE).unwrap();
+        assert_eq!(semaphores.create(8, 1, TaskId::NONE), Err(Error::InUse));
         assert_eq!(semaphores.take(8), Ok(Ok(())));
         let Ok(Err(serial)) = semaphores.take(8) else {
             panic!("it is empty")
@@ -273,7 +296,7 @@ mod tests {
         semaphores.give(8).unwrap();
         assert!(semaphores.has_some(8));
         semaphores.table.remove(&8);
-        semaphores.create(8, COUNT_MAX).unwrap();
+        semaphores.create(8, COUNT_MAX, TaskId::NONE).unwrap();
         assert!(!semaphores.is(8, serial), "another one at the same address");
         assert_eq!(semaphores.give(8), Err(Error::BadArgument));
     }

@@ -2,7 +2,7 @@
 //!
 //! A task begins with its first thread and ends with its last. Its *kill list* names the objects
 //! that nobody has asked to keep; they go with it. Its *account* bounds what it can take from the
-//! others: pages, objects, threads. What the account cannot give is an error of the call, or ends
+//! others: pages, objects, threads, semaphores. What the account cannot give is an error of the call, or ends
 //! the program that faulted, and nobody else.
 //!
 //! An identifier is unique in space and time, so a stale one is simply not found: objects that
@@ -40,6 +40,8 @@ pub const TASK_THREADS_MAX: u32 = 256;
 pub const TASK_OBJECTS_MAX: usize = 4096;
 /// Slots that the objects on one kill list may have: two terabytes of addresses, a part in sixty-four.
 pub const TASK_SLOTS_MAX: u64 = 1 << 20;
+/// Semaphores that one task may have made: a sixteenth of all.
+pub const TASK_SEMAPHORES_MAX: u32 = 1024;
 /// Places in the thread table that only the first task and its children get: whatever a runaway
 /// program makes, the shell can start the next one.
 const THREADS_RESERVED: usize = 32;
@@ -57,6 +59,8 @@ pub struct Account {
     pub threads: u32,
     /// Slots of the objects on its kill list.
     pub slots: u64,
+    /// Semaphores it made that are not deleted.
+    pub semaphores: u32,
 }
 
 /// A task.
@@ -197,6 +201,26 @@ impl Tasks {
     pub fn refund_slots(&mut self, task: TaskId, slots: u64) {
         if let Some(task) = self.get_mut(task) {
             task.account.slots = task.account.slots.saturating_sub(slots);
+        }
+    }
+
+    /// Charges a semaphore to a task.
+    ///
+    /// # Errors
+    /// [`Error::LimitReached`]: nothing is charged.
+    pub fn charge_semaphore(&mut self, task: TaskId) -> Result<(), Error> {
+        let task = self.get_mut(task).ok_or(Error::LimitReached)?;
+        if task.account.semaphores >= TASK_SEMAPHORES_MAX {
+            return Err(Error::LimitReached);
+        }
+        task.account.semaphores += 1;
+        Ok(())
+    }
+
+    /// Takes that back.
+    pub fn refund_semaphore(&mut self, task: TaskId) {
+        if let Some(task) = self.get_mut(task) {
+            task.account.semaphores = task.account.semaphores.saturating_sub(1);
         }
     }
 

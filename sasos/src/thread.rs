@@ -27,7 +27,7 @@ use kcore::{
 };
 
 use crate::{
-    Outcome, Server, Step, Stop, World,
+    Server, Step, World,
     durable::Pending,
     exception::Saved,
     task::{TaskId, checked_priority},
@@ -44,16 +44,6 @@ pub struct Caller {
     pub task: TaskId,
     /// Whether the call is done for the first time.
     pub resumed: Resumed,
-}
-
-impl From<Step<(u64, u64)>> for Outcome {
-    fn from(step: Step<(u64, u64)>) -> Self {
-        match step {
-            Ok(values) => Outcome::Return(Ok(values)),
-            Err(Stop::Fail(error)) => Outcome::Return(Err(error)),
-            Err(Stop::Wait(key)) => Outcome::Block(key, None),
-        }
-    }
 }
 
 /// Where a thread is in its life.
@@ -94,6 +84,15 @@ pub enum Waiting {
     Checkpoint(u64),
 }
 
+/// How far a call has got that is done in pieces. Who does the next one believes nothing else of the piece before.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Progress {
+    /// Pages, or whatever it counts in, that are done.
+    pub done: u64,
+    /// What it has found out on the way.
+    pub found: u64,
+}
+
 /// A thread that has to end when it comes back from a foreign callee.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Doom {
@@ -132,6 +131,8 @@ pub struct Thread {
     pub waiting: Waiting,
     /// What that call has asked of the store.
     pub pending: Option<Pending>,
+    /// How far that call has got.
+    pub progress: Progress,
     /// When that call times out.
     pub deadline: Option<u64>,
     /// What an exception handler interrupted.
@@ -160,6 +161,7 @@ impl Thread {
             report: ExitReport::default(),
             waiting: Waiting::No,
             pending: None,
+            progress: Progress { done: 0, found: 0 },
             deadline: None,
             saved: None,
             doom: None,
@@ -271,6 +273,7 @@ impl Server {
         if resumed == Resumed::First {
             record.waiting = Waiting::No;
             record.pending = None;
+            record.progress = Progress::default();
         }
         Caller {
             thread,

@@ -2,23 +2,39 @@
 //!
 //! The limits of pages are not content: they stay. A page that must not be written must not be
 //! dropped either.
+//!
+//! Done in pieces, in two passes: the first looks whether every page may be written, the second drops.
 
 use alloc::vec::Vec;
 
 use abi::{
     Error, Rights,
-    address::{PAGE, SLOT, slot_of},
+    address::{PAGE, SLOT},
     layout::{UNMAP_REPLACE, UNMAP_ZERO},
 };
 
 use crate::{
-    Server, Step, World,
-    object::ObjectId,
+    Server, Step, Stop, World,
+    object::{ObjectId, Which},
     page::Range,
-    pager::{from_flags, to_flags},
+    pager::{absent_limits, from_flags, to_flags},
     release::Remembered,
     thread::Caller,
 };
+
+/// Pages in memory, or of a persistent object, that are looked at or dropped in one piece.
+const PIECE_PAGES: u64 = 32;
+/// How far a piece of a transient object reaches.
+const PIECE_REACH: u64 = 64 * SLOT;
+/// Pieces that are done in one event.
+const PIECES_AT_ONCE: u32 = 2;
+
+/// What takes the place of what is dropped.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Disposition {
+    Zero,
+    Replace,
+}
 
 impl Server {
     /// `PageUnMap`: page, pages, disposition.
@@ -31,114 +47,164 @@ impl Server {
             return step;
         }
         let range = self.range(world, caller, page, pages, Rights::W)?;
-        match disposition {
-            UNMAP_ZERO => self.unmap_zero(world, range)?,
-            UNMAP_REPLACE => self.unmap_replace(world, caller, range)?,
+        let persistent = self.objects.get(range.id).is_persistent();
+        let disposition = match disposition {
+            UNMAP_REPLACE if persistent => Disposition::Replace,
+            // A transient object was never in a checkpoint.
+            UNMAP_ZERO | UNMAP_REPLACE => Disposition::Zero,
             _ => return Err(Error::BadArgument.into()),
+        };
+        if disposition == Disposition::Replace {
+            // A page that is just being written must not be read back from where it was before.
+            self.wait_for_writing(caller, range.id)?;
+        } else if persistent {
+            Self::bounded(range)?;
+            self.enough_heap(world)?;
+        }
+        for _ in 0..PIECES_AT_ONCE {
+            let done = self.threads.record(caller.thread).progress.done;
+            if done >= 2 * pages {
+                break;
+            }
+            let piece = self.piece(range, range.from + done % pages * PAGE);
+            match disposition {
+                Disposition::Zero if done < pages => self.check_zero(world, piece)?,
+                Disposition::Zero => self.unmap_zero(world, piece)?,
+                Disposition::Replace if done < pages => self.check_replace(world, piece)?,
+                Disposition::Replace => self.unmap_replace(world, piece)?,
+            }
+            self.threads.record(caller.thread).progress.done += piece.count();
+        }
+        if self.threads.record(caller.thread).progress.done < 2 * pages {
+            return Err(Stop::Again);
         }
         Ok((0, 0))
     }
 
-    fn unmap_zero<W: World>(&mut self, world: &mut W, range: Range) -> Step<()> {
-        let persistent = self.objects.get(range.id).is_persistent();
-        if persistent {
-            Self::bounded(range)?;
+    /// The piece of a range that begins at `from`.
+    fn piece(&self, range: Range, from: u64) -> Range {
+        let object = self.objects.get(range.id);
+        if object.is_persistent() {
+            let to = range.to.min(from + PIECE_PAGES * PAGE);
+            return Range { from, to, ..range };
         }
-        // Pages with limits of their own keep them. Resident ones are zeroed where they are, the
-        // others of this range go.
-        let limited = self.limited_pages(world, range)?;
-        let absent = self.absent_limited(world, range)?;
-        for &address in &limited {
-            self.zero_page(world, range.id, address)?;
+        let to = range.to.min(from + PIECE_REACH);
+        let mut end = from;
+        for _ in 0..PIECE_PAGES {
+            match object.next_page(Which::Resident, end, to) {
+                Some(place) => end = place.address + PAGE,
+                None => return Range { from, to, ..range },
+            }
         }
-        self.drop_between(world, range, &limited);
-        if persistent {
-            self.discard(range, &absent)?;
+        Range { from, to: end, ..range }
+    }
+
+    // ---- for zeroes -------------------------------------------------------------------------------
+
+    /// Whether every page of a piece may be written.
+    fn check_zero<W: World>(&mut self, world: &mut W, piece: Range) -> Step<()> {
+        self.limited_pages(world, piece)?;
+        let object = self.objects.get(piece.id);
+        if object.is_persistent() {
+            self.absent_limited(world, piece)?;
+            return Ok(());
+        }
+        let first = object.page_of(piece.from);
+        let end = first + piece.count();
+        for limit in object
+            .absent_limits
+            .iter()
+            .filter(|limit| !limit.limits.contains(Rights::W))
+        {
+            let mut pages = limit.first.max(first)..limit.end.min(end);
+            if pages.any(|page| !self.is_resident(piece.id, object.address_of(page))) {
+                return Err(Error::Protection.into());
+            }
         }
         Ok(())
     }
 
-    /// Drops what lies between some pages of a range that stay.
-    fn drop_between<W: World>(&mut self, world: &mut W, range: Range, stay: &[u64]) {
-        let mut from = range.from;
-        for &address in stay.iter().chain([&range.to]) {
+    fn unmap_zero<W: World>(&mut self, world: &mut W, piece: Range) -> Step<()> {
+        // Pages with limits of their own keep them. Resident ones are zeroed where they are, the
+        // others of this piece go.
+        let limited = self.limited_pages(world, piece)?;
+        let persistent = self.objects.get(piece.id).is_persistent();
+        let absent = if persistent {
+            self.absent_limited(world, piece)?
+        } else {
+            Vec::new()
+        };
+        for &address in &limited {
+            self.zero_page(world, piece.id, address)?;
+        }
+        self.drop_between(world, piece, &limited);
+        if persistent {
+            self.discard(piece, &absent)?;
+        }
+        Ok(())
+    }
+
+    /// Drops what lies between some pages of a piece that stay.
+    fn drop_between<W: World>(&mut self, world: &mut W, piece: Range, stay: &[u64]) {
+        let mut from = piece.from;
+        for &address in stay.iter().chain([&piece.to]) {
             if from < address {
-                self.drop_pages(world, range.id, from, address, Remembered::Perhaps);
+                self.drop_pages(world, piece.id, from, address, Remembered::Perhaps);
             }
             from = address + PAGE;
         }
     }
 
-    /// Pages of a range that are resident and not free of limits.
+    /// Pages of a piece that are resident and not free of limits.
     ///
     /// # Errors
     /// [`Error::Protection`] if one of them must not be written.
-    fn limited_pages<W: World>(&mut self, world: &mut W, range: Range) -> Step<Vec<u64>> {
+    fn limited_pages<W: World>(&mut self, world: &mut W, piece: Range) -> Step<Vec<u64>> {
         let mut limited = Vec::new();
-        let object = self.objects.get(range.id);
-        let mut next = object.slots.next_with_leaf(slot_of(range.from) - object.first_slot());
-        while let Some(slot) = next {
-            let start = (object.first_slot() + slot) * SLOT;
-            let Some(state) = object.slots.get(slot).filter(|_| start < range.to) else {
-                break;
-            };
-            let mut index = range.from.saturating_sub(start).div_ceil(PAGE) as usize;
-            while let Some(found) = state.resident.next(index) {
-                index = found + 1;
-                let address = start + found as u64 * PAGE;
-                let limits = state
-                    .leaf()
-                    .and_then(|leaf| world.leaf_get(leaf, found))
-                    .map_or(Rights::RWX, |entry| entry.limits);
-                if address >= range.to {
-                    break;
-                }
-                if limits != Rights::RWX {
-                    limited.push(address);
-                }
-                if !limits.contains(Rights::W) {
-                    return Err(Error::Protection.into());
-                }
+        let mut from = piece.from;
+        let object = self.objects.get(piece.id);
+        while let Some(place) = object.next_page(Which::Resident, from, piece.to) {
+            from = place.address + PAGE;
+            let entry = world.leaf_get(place.leaf, place.index);
+            let limits = entry.map_or(Rights::RWX, |entry| entry.limits);
+            if !limits.contains(Rights::W) {
+                return Err(Error::Protection.into());
             }
-            next = object.slots.next_with_leaf(slot + 1);
+            if limits != Rights::RWX {
+                limited.push(place.address);
+            }
         }
         Ok(limited)
     }
 
-    /// Pages of a range that are not resident and not free of limits, by number.
+    /// Pages of a piece of a persistent object that are not resident and not free of limits, by number.
     ///
     /// # Errors
     /// [`Error::Protection`] if one of them must not be written.
-    fn absent_limited<W: World>(&mut self, world: &mut W, range: Range) -> Step<Vec<(u64, Rights)>> {
-        let object = self.objects.get(range.id);
-        let first = object.page_of(range.from);
-        let end = first + range.count();
+    fn absent_limited<W: World>(&mut self, world: &mut W, piece: Range) -> Step<Vec<(u64, Rights)>> {
         let mut absent = Vec::new();
-        if !object.is_persistent() || object.complete {
-            for limit in &object.absent_limits {
-                for page in limit.first.max(first)..limit.end.min(end) {
-                    if !self.is_resident(range.id, object.address_of(page)) {
-                        absent.push((page, limit.limits));
-                    }
-                }
+        for address in piece.pages() {
+            let object = self.objects.get(piece.id);
+            let page = object.page_of(address);
+            let limits = if self.is_resident(piece.id, address) {
+                continue;
+            } else if object.complete {
+                absent_limits(&object.absent_limits, page)
+            } else {
+                self.limits_on_disk(world, piece.id, address)?
+            };
+            if !limits.contains(Rights::W) {
+                return Err(Error::Protection.into());
             }
-        } else {
-            for (page, address) in (first..end).zip(range.pages()) {
-                let limits = self.limits_on_disk(world, range.id, address)?;
-                if limits != Rights::RWX {
-                    absent.push((page, limits));
-                }
+            if limits != Rights::RWX {
+                absent.push((page, limits));
             }
         }
-        if absent.iter().all(|page| page.1.contains(Rights::W)) {
-            Ok(absent)
-        } else {
-            Err(Error::Protection.into())
-        }
+        Ok(absent)
     }
 
     /// The limits that the store knows for a page that is not resident, without reading the page.
-    fn limits_on_disk<W: World>(&mut self, world: &mut W, id: ObjectId, address: u64) -> Step<Rights> {
+    pub(crate) fn limits_on_disk<W: World>(&mut self, world: &mut W, id: ObjectId, address: u64) -> Step<Rights> {
         if self.is_resident(id, address) {
             return Ok(Rights::RWX);
         }
@@ -167,55 +233,39 @@ impl Server {
         Ok(())
     }
 
-    fn unmap_replace<W: World>(&mut self, world: &mut W, caller: Caller, range: Range) -> Step<()> {
-        if !self.objects.get(range.id).is_persistent() {
-            // There is no checkpoint it was ever in.
-            return self.unmap_zero(world, range);
-        }
-        // A page that is just being written must not be read back from where it was before.
-        self.wait_for_writing(caller, range.id)?;
-        let mut dirty = Vec::new();
-        let object = self.objects.get(range.id);
-        let mut next = object.slots.next_with_leaf(slot_of(range.from) - object.first_slot());
-        while let Some(slot) = next {
-            let start = (object.first_slot() + slot) * SLOT;
-            let Some(state) = object.slots.get(slot).filter(|_| start < range.to) else {
-                break;
-            };
-            let mut index = range.from.saturating_sub(start).div_ceil(PAGE) as usize;
-            while let Some(found) = state.dirty.next(index) {
-                index = found + 1;
-                let address = start + found as u64 * PAGE;
-                if address < range.to {
-                    dirty.push(address);
-                }
-            }
-            next = object.slots.next_with_leaf(slot + 1);
-        }
-        // All that can fail comes first. A page that must not be written must not be dropped either, and its limits stand
-        // in its entry alone as long as no checkpoint took it.
-        let base = self.objects.get(range.id).base();
-        let mut limited = Vec::new();
-        for &address in &dirty {
-            let limits = self.limits_at(world, range.id, address)?;
-            if !limits.contains(Rights::W) {
+    // ---- for what the last checkpoint had -----------------------------------------------------------
+
+    /// Whether every page of a piece that is changed may be written. One that must not be must not be dropped either, and its
+    /// limits stand in its entry alone as long as no checkpoint took it.
+    fn check_replace<W: World>(&mut self, world: &mut W, piece: Range) -> Step<()> {
+        let mut from = piece.from;
+        let object = self.objects.get(piece.id);
+        while let Some(place) = object.next_page(Which::Dirty, from, piece.to) {
+            from = place.address + PAGE;
+            let entry = world.leaf_get(place.leaf, place.index);
+            if entry.is_some_and(|entry| !entry.limits.contains(Rights::W)) {
                 return Err(Error::Protection.into());
             }
+        }
+        Ok(())
+    }
+
+    fn unmap_replace<W: World>(&mut self, world: &mut W, piece: Range) -> Step<()> {
+        self.check_replace(world, piece)?;
+        let mut from = piece.from;
+        while let Some(place) = self.objects.get(piece.id).next_page(Which::Dirty, from, piece.to) {
+            from = place.address + PAGE;
+            let object = self.objects.get(piece.id);
+            let entry = world.leaf_get(place.leaf, place.index);
+            let limits = entry.map_or(Rights::RWX, |entry| entry.limits);
             if limits != Rights::RWX {
-                limited.push((address, limits));
+                self.store
+                    .set_page_flags(object.base(), object.page_of(place.address), to_flags(limits))
+                    .map_err(|_| Error::DiskFull)?;
+                self.note_row_change(piece.id);
             }
-        }
-        for (address, limits) in limited {
-            self.store
-                .set_page_flags(base, (address - base) / PAGE, to_flags(limits))
-                .map_err(|_| Error::DiskFull)?;
-            self.note_row_change(range.id);
-        }
-        if !dirty.is_empty() {
-            self.objects.get_mut(range.id).complete = false;
-        }
-        for address in dirty {
-            self.drop_pages(world, range.id, address, address + PAGE, Remembered::Perhaps);
+            self.objects.get_mut(piece.id).complete = false;
+            self.drop_pages(world, piece.id, place.address, from, Remembered::Perhaps);
         }
         Ok(())
     }

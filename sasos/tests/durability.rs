@@ -402,8 +402,7 @@ fn a_full_disk_stops_the_writer_and_loses_nothing() {
     for_each_seed(10, |seed| {
         let mut rig = Rig::new(seed, 8000, 600);
         let actor = rig.actor(Apd::EMPTY);
-        let (base, _) = rig.call(actor, Call::ObjCreate, &[2000 * PAGE, 9]).unwrap();
-        rig.call(actor, Call::KeepObject, &[base]).unwrap();
+        let base = rig.kept(actor, 2000, 9);
         let mut written = 0;
         let error = loop {
             match rig.store(actor.space, base + written * PAGE, written + 1) {
@@ -419,18 +418,7 @@ fn a_full_disk_stops_the_writer_and_loses_nothing() {
         // What was written stays, can be made durable, and goes on being read.
         rig.checkpoint().unwrap();
         let (mut rig, _) = rig.crash();
-        let actor = rig.actor(Apd::EMPTY);
-        let (list, _) = rig.call(actor, Call::ObjCreate, &[PAGE, 0]).unwrap();
-        rig.write_clist(
-            actor.space,
-            list,
-            &[Capability {
-                address: base,
-                password: 9,
-            }],
-            Order::Any,
-        );
-        rig.call(actor, Call::ApdInsert, &[0, list]).unwrap();
+        let actor = rig.holder(base, 9);
         for page in 0..written {
             assert_eq!(rig.load(actor.space, base + page * PAGE), Ok(page + 1));
         }
@@ -439,8 +427,7 @@ fn a_full_disk_stops_the_writer_and_loses_nothing() {
         for _ in 0..3 {
             rig.checkpoint().unwrap();
         }
-        let (base, _) = rig.call(actor, Call::ObjCreate, &[100 * PAGE, 9]).unwrap();
-        rig.call(actor, Call::KeepObject, &[base]).unwrap();
+        let base = rig.kept(actor, 100, 9);
         for page in 0..100 {
             rig.store(actor.space, base + page * PAGE, 7).unwrap();
         }
@@ -453,8 +440,7 @@ fn a_full_disk_stops_the_writer_and_loses_nothing() {
 fn a_damaged_page_is_reported_and_the_others_are_read() {
     let mut rig = Rig::new(3, 4000, 4096);
     let actor = rig.actor(Apd::EMPTY);
-    let (base, _) = rig.call(actor, Call::ObjCreate, &[8 * PAGE, 9]).unwrap();
-    rig.call(actor, Call::KeepObject, &[base]).unwrap();
+    let base = rig.kept(actor, 8, 9);
     for page in 0..8 {
         rig.store(actor.space, base + page * PAGE, 0x5151_0000 + page).unwrap();
     }
@@ -472,18 +458,7 @@ fn a_damaged_page_is_reported_and_the_others_are_read() {
     rotten[100] ^= 1;
     rig.world.disk.medium_mut().insert(block, std::sync::Arc::new(rotten));
     let (mut rig, _) = rig.crash();
-    let actor = rig.actor(Apd::EMPTY);
-    let (list, _) = rig.call(actor, Call::ObjCreate, &[PAGE, 0]).unwrap();
-    rig.write_clist(
-        actor.space,
-        list,
-        &[Capability {
-            address: base,
-            password: 9,
-        }],
-        Order::Any,
-    );
-    rig.call(actor, Call::ApdInsert, &[0, list]).unwrap();
+    let actor = rig.holder(base, 9);
     for _ in 0..2 {
         for page in 0..8 {
             let expected = if page == 3 {
@@ -506,8 +481,7 @@ fn a_failing_disk_is_an_error_of_the_call_and_not_the_end() {
     for_each_seed(20, |seed| {
         let mut rig = Rig::new(seed, 4000, 4096);
         let actor = rig.actor(Apd::EMPTY);
-        let (base, _) = rig.call(actor, Call::ObjCreate, &[8 * PAGE, 9]).unwrap();
-        rig.call(actor, Call::KeepObject, &[base]).unwrap();
+        let base = rig.kept(actor, 8, 9);
         let mut failures = 0;
         let mut durable = false;
         let mut values = [0; 8];
@@ -535,18 +509,7 @@ fn a_failing_disk_is_an_error_of_the_call_and_not_the_end() {
         }
         rig.check();
         let (mut rig, _) = rig.crash();
-        let actor = rig.actor(Apd::EMPTY);
-        let (list, _) = rig.call(actor, Call::ObjCreate, &[PAGE, 0]).unwrap();
-        rig.write_clist(
-            actor.space,
-            list,
-            &[Capability {
-                address: base,
-                password: 9,
-            }],
-            Order::Any,
-        );
-        rig.call(actor, Call::ApdInsert, &[0, list]).unwrap();
+        let actor = rig.holder(base, 9);
         for (page, value) in values.into_iter().enumerate() {
             assert_eq!(
                 rig.load(actor.space, base + page as u64 * PAGE),
@@ -589,5 +552,29 @@ fn addresses_are_leased_and_what_was_issued_is_not_issued_again() {
     let other = rig.actor(Apd::EMPTY);
     rig.call(other, Call::ObjCreate, &[1 << 37, 0]).unwrap();
     assert_eq!(rig.call(actor, Call::ObjCreate, &[0, 0]), Err(Error::BadArgument));
+    rig.check();
+}
+
+/// Who waits for a sync is told that it failed, however many others have failed before he looks.
+#[test]
+fn a_failure_that_was_long_ago_is_not_success() {
+    let mut rig = Rig::new(12, 4000, 8192);
+    let [late, busy] = [(); 2].map(|()| rig.actor(Apd::EMPTY));
+    let [patient, other] = [late, busy].map(|actor| rig.kept(actor, 1, 0));
+    rig.checkpoint().unwrap();
+    rig.world.disk.set_failing(1);
+    rig.store(late.space, patient, 1).unwrap();
+    let waits = rig.begin(late, Call::PageFlush, &[patient, 1], Resumed::First);
+    assert_eq!(waits, None);
+    for round in 0..300 {
+        rig.store(busy.space, other, round).unwrap();
+        assert_eq!(rig.call(busy, Call::PageFlush, &[other, 1]), Err(Error::DiskError));
+    }
+    let told = rig.begin(late, Call::PageFlush, &[patient, 1], Resumed::Woken);
+    assert_eq!(told, Some(Err(Error::DiskError)));
+    // What has failed is written as soon as the disk works.
+    rig.world.disk.set_failing(0);
+    rig.call(late, Call::PageFlush, &[patient, 1]).unwrap();
+    rig.call(busy, Call::PageFlush, &[other, 1]).unwrap();
     rig.check();
 }

@@ -471,3 +471,27 @@ fn all_frames_come_back() {
         game.rig.check();
     });
 }
+
+/// A page comes from the disk with the limits that it has then, not with those that it had when it was asked for.
+#[test]
+fn limits_that_are_set_while_a_page_is_read_hold() {
+    for (limits, refused) in [(Rights::RX, Access::Write), (Rights::RW, Access::Execute)] {
+        let mut rig = Rig::new(9, 4000, 8192);
+        let actor = rig.actor(Apd::EMPTY);
+        let base = rig.kept(actor, 4, 0);
+        rig.store(actor.space, base, 5).unwrap();
+        rig.put_away();
+        let asked = rig.server.touch(&mut rig.world, actor.space, base, Access::Read);
+        assert!(matches!(asked, Err(sasos::Stop::Wait(_))), "{asked:?}");
+        let set = rig.begin(
+            actor,
+            Call::PageLimit,
+            &[base, 1, u64::from(limits.bits())],
+            kcore::thread::Resumed::First,
+        );
+        assert_eq!(set, Some(Ok((0, 0))), "the page is still on its way");
+        assert_eq!(rig.load(actor.space, base), Ok(5));
+        assert_eq!(rig.touch(actor.space, base, refused), Err(Error::Protection));
+        rig.check();
+    }
+}

@@ -114,6 +114,8 @@ pub struct FakeHardware {
     pub input: [VecDeque<u8>; 2],
     /// The last lines of the log.
     pub log: VecDeque<String>,
+    /// How often page tables, memory or remembered translations were reached: what an operation costs, roughly.
+    accesses: AtomicU64,
     /// Bytes of heap that the server may still take.
     pub heap_left: u64,
     /// What the system stopped with.
@@ -137,6 +139,7 @@ impl FakeHardware {
             room: [usize::MAX; 2],
             input: [const { VecDeque::new() }; 2],
             log: VecDeque::new(),
+            accesses: AtomicU64::new(0),
             heap_left: 1 << 30,
             stop: None,
             boot: BootReport {
@@ -144,6 +147,15 @@ impl FakeHardware {
                 ..BootReport::default()
             },
         }
+    }
+
+    /// How often page tables, memory or remembered translations were reached.
+    pub fn accesses(&self) -> u64 {
+        self.accesses.load(Relaxed)
+    }
+
+    fn count_access(&self) {
+        self.accesses.fetch_add(1, Relaxed);
     }
 
     /// Loads the root register.
@@ -274,6 +286,7 @@ impl FakeHardware {
 
 impl Hardware for FakeHardware {
     fn table(&self, frame: Frame) -> &Table {
+        self.count_access();
         self.cell(frame).table.get_or_init(empty_table)
     }
 
@@ -286,6 +299,7 @@ impl Hardware for FakeHardware {
     }
 
     fn zero(&mut self, frame: Frame) {
+        self.count_access();
         self.content(frame).fill(0);
         if let Some(table) = self.cell(frame).table.get() {
             table.iter().for_each(|entry| entry.store(0, Relaxed));
@@ -293,15 +307,18 @@ impl Hardware for FakeHardware {
     }
 
     fn copy(&mut self, from: Frame, to: Frame) {
+        self.count_access();
         let content = *self.bytes(from);
         *self.content(to) = content;
     }
 
     fn read(&self, frame: Frame, offset: usize, into: &mut [u8]) {
+        self.count_access();
         into.copy_from_slice(&self.bytes(frame)[offset..offset + into.len()]);
     }
 
     fn write(&mut self, frame: Frame, offset: usize, from: &[u8]) {
+        self.count_access();
         self.content(frame)[offset..offset + from.len()].copy_from_slice(from);
     }
 
@@ -320,18 +337,21 @@ impl Hardware for FakeHardware {
     }
 
     fn flush_root(&mut self, root: Frame) {
+        self.count_access();
         if let Some(loaded) = self.loaded.filter(|&loaded| frame_of(loaded) == root) {
             self.forget_tag(loaded & TAG);
         }
     }
 
     fn flush_page(&mut self, address: u64) {
+        self.count_access();
         if let Some(loaded) = self.loaded {
             self.translations.remove(&(loaded & TAG, address >> 12));
         }
     }
 
     fn flush_everything(&mut self) {
+        self.count_access();
         self.translations.clear();
     }
 
@@ -369,6 +389,8 @@ impl Hardware for FakeHardware {
         }
         self.log.push_back(line.to_string());
     }
+
+    fn log_bytes(&mut self, _bytes: &[u8]) {}
 
     fn heap(&self) -> (u64, u64) {
         (0, self.heap_left)

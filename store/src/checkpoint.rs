@@ -21,7 +21,8 @@ use crate::event::{CheckpointKind, DirtyPage, Event, Failure};
 use crate::geometry::{Geometry, SUMS, region_of};
 use crate::io::{Purpose, WRITES_MAX};
 use crate::journal::Chain;
-use crate::map::{Entry, MapKey, Path, levels_for};
+use crate::list::List;
+use crate::map::{Entry, MapKey, Path};
 use crate::settle::{settle, take_down};
 use crate::store::{JournalState, Progress, Store, Work};
 use crate::superblock::{Place, Superblock};
@@ -66,10 +67,11 @@ pub(crate) struct Checkpoint {
     phase: Phase,
     /// What is left of the blocks promised to it.
     share: u64,
-    /// Every page it was given, for a failure makes them promises again.
-    given: Vec<(u64, u64)>,
-    /// Pages to write; those whose path must be read first go to the end.
-    pages: VecDeque<DirtyPage>,
+    /// Every page it was given, and how many of them were begun.
+    pages: List<DirtyPage>,
+    begun: usize,
+    /// Those whose path must be read first.
+    retry: VecDeque<DirtyPage>,
     /// Writes of pages under way: the page, its block and checksum.
     writing: BTreeMap<u32, (DirtyPage, Entry)>,
     next_write: u32,
@@ -92,7 +94,7 @@ pub(crate) struct Checkpoint {
 
 impl Checkpoint {
     pub(crate) fn new(
-        pages: Vec<DirtyPage>,
+        pages: List<DirtyPage>,
         kind: CheckpointKind,
         share: u64,
         changed: BTreeSet<u64>,
@@ -102,8 +104,9 @@ impl Checkpoint {
             kind,
             phase: Phase::Quash,
             share,
-            given: pages.iter().map(|page| (page.base, page.page)).collect(),
-            pages: pages.into(),
+            pages,
+            begun: 0,
+            retry: VecDeque::new(),
             writing: BTreeMap::new(),
             next_write: 0,
             outstanding: 0,
@@ -266,8 +269,19 @@ impl Checkpoint {
 
     fn write_pages(&mut self, store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
         let mut blocked = 0;
-        while self.outstanding < WRITES_MAX && blocked < self.pages.len().min(WRITES_MAX) {
-            let Some(page) = self.pages.pop_front() else { break };
+        let mut again = self.retry.len();
+        while self.outstanding < WRITES_MAX && blocked < WRITES_MAX {
+            let page = if again > 0 {
+                again -= 1;
+                self.retry.pop_front()
+            } else if self.retry.len() < WRITES_MAX {
+                let page = self.pages.get(self.begun);
+                self.begun += usize::from(page.is_some());
+                page
+            } else {
+                None
+            };
+            let Some(page) = page else { break };
             let Some(row) = store.table.get(page.base).filter(|row| page.page < row.record.pages) else {
                 // Deleted or cut off before the checkpoint was begun.
                 store.give_back(&page);
@@ -279,17 +293,17 @@ impl Checkpoint {
             match path {
                 Path::Ready => self.write_page(store, world, page)?,
                 Path::NoMemory => {
-                    self.pages.push_back(page);
+                    self.retry.push_back(page);
                     return Err(Failure::Memory);
                 }
                 Path::Missing(missing) => {
-                    self.pages.push_back(page);
+                    self.retry.push_back(page);
                     blocked += 1;
                     store.load_for_job(world, missing)?;
                 }
             }
         }
-        Ok(if self.pages.is_empty() {
+        Ok(if self.retry.is_empty() && self.begun == self.pages.len() {
             self.when_quiet()
         } else {
             Step::Waiting
@@ -299,7 +313,7 @@ impl Checkpoint {
     fn write_page(&mut self, store: &mut Store, world: &mut impl World, page: DirtyPage) -> Result<(), Failure> {
         let block = store
             .take_block(&mut self.share)
-            .inspect_err(|_| self.pages.push_back(page))?;
+            .inspect_err(|_| self.retry.push_back(page))?;
         let checksum = store.key.checksum(block, world.bytes(page.frame));
         let number = self.next_write;
         self.next_write += 1;
@@ -464,9 +478,11 @@ impl Checkpoint {
 
     /// The job is over, one way or the other.
     pub(crate) fn finish(mut self, store: &mut Store) {
-        for page in core::mem::take(&mut self.pages) {
-            store.give_back(&page);
+        for page in &self.retry {
+            store.give_back(page);
         }
+        store.over = core::mem::take(&mut self.pages);
+        store.returned = self.begun;
         store.budget = store.budget.saturating_sub(self.share);
         match self.failure {
             None => self.commit(store),
@@ -517,10 +533,7 @@ impl Checkpoint {
             let newer = store.pending.remove(&base).unwrap_or_default();
             store.pending.insert(base, newer.over(older));
         }
-        for (base, page) in self.given {
-            let levels = store.object(base).map_or(1, |record| levels_for(record.pages));
-            store.promises.add(base, page, levels);
-        }
+        store.promise_over();
         store.changed.extend(self.changed);
         store.events.push_back(Event::CheckpointFailed { reason });
         store.fail_queued_syncs();

@@ -37,6 +37,7 @@ mod pending;
 
 mod io;
 mod journal;
+mod list;
 
 mod store;
 

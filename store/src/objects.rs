@@ -230,6 +230,11 @@ impl Store {
         Err(DiskFull)
     }
 
+    /// Whether so many more pages, not yet promised, may have room. The nodes above them are not counted, so only `false` is certain.
+    pub fn has_room_for(&self, pages: u64) -> bool {
+        self.has_room(pages)
+    }
+
     /// Takes a promise back, for a page that will not be written after all. (Checkpoint and sync
     /// redeem the promises of the pages they are given.)
     pub fn unreserve(&mut self, base: u64, page: u64) {

@@ -68,19 +68,17 @@ fn discard(
     root: &mut MapRoot,
     range: (u64, u64),
 ) -> Result<bool, Failure> {
+    let allocation = &mut store.allocation;
     let mut pass = Discard {
         maps: &mut store.maps,
         pages: world,
         base,
         range,
-        freed: Vec::new(),
+        free: |block| allocation.free(block),
         missing: Vec::new(),
     };
     pass.run(root);
-    let (freed, missing) = (pass.freed, pass.missing);
-    for block in freed {
-        store.allocation.free(block);
-    }
+    let missing = pass.missing;
     let complete = missing.is_empty();
     for node in missing {
         store.load_for_job(world, node)?;
@@ -137,9 +135,15 @@ impl Store {
         world: &mut impl World,
         pages: impl Iterator<Item = (u64, u64)>,
     ) -> Result<(), Failure> {
+        // Neighbours in the list are of one object, whose map mostly reaches all of them.
+        let mut reached = (0, 0);
         for (base, page) in pages {
+            if base == reached.0 && page < reached.1 {
+                continue;
+            }
             let Some(row) = self.table.get(base) else { continue };
-            if page < reach(row.map.levels) {
+            reached = (base, reach(row.map.levels));
+            if page < reached.1 {
                 continue;
             }
             let mut root = row.map;
@@ -154,10 +158,15 @@ impl Store {
 
     /// Gives the frame of a dirty page back.
     pub(crate) fn give_back(&mut self, page: &DirtyPage) {
-        self.events.push_back(Event::PageWritten {
-            base: page.base,
-            page: page.page,
-            frame: page.frame,
-        });
+        self.events.push_back(written(page));
+    }
+}
+
+/// The event that gives a frame back.
+pub(crate) fn written(page: &DirtyPage) -> Event {
+    Event::PageWritten {
+        base: page.base,
+        page: page.page,
+        frame: page.frame,
     }
 }

@@ -16,10 +16,12 @@ use crate::event::{BadPage, Busy, CheckpointKind, DirtyPage, Event, Failure, Mou
 use crate::geometry::Geometry;
 use crate::io::{Io, Purpose};
 use crate::journal::Chain;
-use crate::map::{MapKey, MapRoot, Maps, Missing};
+use crate::list::List;
+use crate::map::{MapKey, MapRoot, Maps, Missing, levels_for};
 use crate::pages::Read;
 use crate::pending::MapChanges;
 use crate::record::ObjectRecord;
+use crate::settle::written;
 use crate::space::{POOL, Promises};
 use crate::sync::{SyncGroup, SyncRequest};
 use crate::table::Table;
@@ -104,6 +106,13 @@ pub struct Store {
     /// Deleted objects whose deletion is not yet in a durable checkpoint.
     pub(crate) deleted: BTreeSet<u64>,
 
+    /// Pages handed over for the next checkpoint, and the blocks promised to them.
+    collected: List<DirtyPage>,
+    collected_share: u64,
+    /// Pages of the last checkpoint that is over, and how many of the leading ones the caller has back.
+    pub(crate) over: List<DirtyPage>,
+    pub(crate) returned: usize,
+
     pub(crate) io: Io,
     loads: BTreeMap<MapKey, Load>,
     /// Nodes that could not be read, for those who wait for them.
@@ -165,6 +174,10 @@ impl Store {
             doomed: BTreeMap::new(),
             changed: BTreeSet::new(),
             deleted: BTreeSet::new(),
+            collected: List::default(),
+            collected_share: 0,
+            over: List::default(),
+            returned: 0,
             io: parts.io,
             loads: BTreeMap::new(),
             bad_loads: BTreeMap::new(),
@@ -198,6 +211,10 @@ impl Store {
             self.advance_jobs(world);
             self.bad_loads.clear();
         }
+        if let Some(page) = self.over.get(self.returned) {
+            self.returned += 1;
+            return Some(written(&page));
+        }
         self.events.pop_front()
     }
 
@@ -219,8 +236,48 @@ impl Store {
             || self.lease.saturating_sub(self.high_water) < LEASE_SLACK / 2
     }
 
-    /// Begins to make the present state durable: the table as it now is, and `dirty`, which must
-    /// name every page changed since the last checkpoint. The frames stay frozen until
+    /// Hands a dirty page over for the checkpoint that begins next. Many can be handed over in pieces: what is written is
+    /// what the frames hold when the checkpoint begins, so until then only the caller must see to it that the
+    /// pages belong to one moment.
+    ///
+    /// # Errors
+    /// [`Failure::Memory`] if there is no heap for its place in the list; it was not taken.
+    pub fn freeze_page(&mut self, page: DirtyPage) -> Result<(), Failure> {
+        self.collected.push(page).map_err(|_| Failure::Memory)?;
+        let before = self.promises.total();
+        self.promises.remove(page.base, page.page);
+        let promised = before - self.promises.total();
+        self.collected_share += promised;
+        self.budget += promised;
+        Ok(())
+    }
+
+    /// Gives up the checkpoint for which pages were handed over and that was not begun: they are promises again, and
+    /// come back by [`Store::page_over`].
+    pub fn freeze_cancel(&mut self) {
+        self.over = core::mem::take(&mut self.collected);
+        self.returned = self.over.len();
+        self.budget = self.budget.saturating_sub(core::mem::take(&mut self.collected_share));
+        self.promise_over();
+    }
+
+    /// What was handed over for a checkpoint that is over is promised again.
+    pub(crate) fn promise_over(&mut self) {
+        let over = core::mem::take(&mut self.over);
+        for page in over.iter() {
+            let levels = self.object(page.base).map_or(1, |record| levels_for(record.pages));
+            self.promises.add(page.base, page.page, levels);
+        }
+        self.over = over;
+    }
+
+    /// Takes a page of the last checkpoint that is over. To be called after its event, until there is none.
+    pub fn page_over(&mut self) -> Option<DirtyPage> {
+        self.over.pop()
+    }
+
+    /// Begins to make the present state durable: the table as it now is, what was handed over by
+    /// [`Store::freeze_page`], and `dirty`, which together must name every page changed since the last checkpoint. The frames stay frozen until
     /// [`Event::PageWritten`] gives each back; [`Event::CheckpointDone`] or
     /// [`Event::CheckpointFailed`] ends it.
     ///
@@ -236,17 +293,24 @@ impl Store {
         if self.is_frozen() {
             return Err(Busy);
         }
-        let before = self.promises.total();
-        for page in &dirty {
-            self.promises.remove(page.base, page.page);
+        let mut failure = None;
+        for page in dirty {
+            if let Err(reason) = self.freeze_page(page) {
+                self.give_back(&page);
+                failure = Some(reason);
+            }
         }
-        let promised = before - self.promises.total();
-        let share = promised + self.maps.dirty_len() as u64 + self.pending_cost() + self.table_cost();
-        self.budget += share;
+        let nodes = self.maps.dirty_len() as u64 + self.pending_cost() + self.table_cost();
+        self.budget += nodes;
+        let share = core::mem::take(&mut self.collected_share) + nodes;
+        let pages = core::mem::take(&mut self.collected);
         self.settling = core::mem::take(&mut self.pending);
         let changed = core::mem::take(&mut self.changed);
         let deleted = self.deleted.iter().copied().collect();
-        let mut checkpoint = Checkpoint::new(dirty, kind, share, changed, deleted);
+        let mut checkpoint = Checkpoint::new(pages, kind, share, changed, deleted);
+        if let Some(reason) = failure {
+            checkpoint.fail(reason);
+        }
         if self.mode == MountMode::ReadOnly {
             checkpoint.fail(Failure::ReadOnly);
         }

@@ -252,6 +252,10 @@ fn wrong_usage_says_what_is_right() {
         &["run", "--accel", "magic"],
         &["run", "--cpus", "0"],
         &["run", "extra"],
+        &["run", "--gdb=port"],
+        &["run", "--gdb", "1234", "extra"],
+        &["run", "--debugger", "stdio", "--script", "-"],
+        &["debugger", "--bogus"],
         &["check"],
         &["import", "a", "b"],
         &["test", "--only", "nothing"],
@@ -262,13 +266,14 @@ fn wrong_usage_says_what_is_right() {
         assert!(complaint.contains("help"), "{words:?}: {complaint}");
     }
     assert!(refused(&["run", "--script", "/nonexistent/script"], 1).contains("/nonexistent/script"));
+    assert!(refused(&["debugger", "/nonexistent/socket", "threads"], 1).contains("--debugger /nonexistent/socket"));
 }
 
 #[test]
 fn help_is_there_for_every_command() {
     let overview = ok(&["help"]);
     for command in [
-        "run", "test", "bench", "check", "ls", "import", "export", "format", "build",
+        "run", "test", "bench", "check", "ls", "import", "export", "format", "build", "debugger",
     ] {
         assert!(
             overview.contains(&format!("./gond {command}")),

@@ -8,6 +8,7 @@
 
 extern crate alloc;
 
+mod latency;
 mod measure;
 
 mod rows;

@@ -97,8 +97,18 @@ pub static ROWS: &[Measurement] = &[
     ),
     row(
         "first-touch",
-        "writing to a further page of an object for the first time",
+        "writing to a further page of an object for the first time, its frame zeroed beforehand in idle time",
         first_touch,
+    ),
+    row(
+        "first-touch-zeroing",
+        "the same where nobody was idle: the fault fills the frame with zeroes",
+        first_touch_zeroing,
+    ),
+    row(
+        "longest-interrupts-off",
+        "the worst lateness of an urgent sleeper while another thread does long operations",
+        crate::latency::longest_interrupts_off,
     ),
     row(WAITS, "putting one changed page on stable storage", page_flush),
 ];
@@ -287,6 +297,16 @@ fn object_create_touch_delete(name: &'static str) -> Result<Samples> {
 }
 
 fn first_touch(name: &'static str) -> Result<Samples> {
+    // Long enough for the kernel to fill as many frames as a sample takes.
+    touch_fresh_pages(name, || Ok(rt::time::sleep_ms(2)?))
+}
+
+fn first_touch_zeroing(name: &'static str) -> Result<Samples> {
+    touch_fresh_pages(name, || Ok(()))
+}
+
+/// Touches the pages of a fresh object, again and again, after `before`.
+fn touch_fresh_pages(name: &'static str, before: impl Fn() -> Result<()>) -> Result<Samples> {
     const BATCH: u64 = 64;
     let mut samples = Samples::new(name, BATCH);
     for round in 0..SAMPLES + 2 {
@@ -296,6 +316,7 @@ fn first_touch(name: &'static str) -> Result<Samples> {
             .region()
             .slice::<[Cell<u8>; PAGE as usize]>(object.region().pointer(PAGE), BATCH as usize);
         let pages = pages.unwrap_or_default();
+        before()?;
         let start = rt::time::ticks();
         for page in pages {
             page[0].set(1);

@@ -19,8 +19,10 @@ const TARGET: &str = "x86_64-unknown-none";
 /// is what the system starts.
 pub const PROGRAMS: [&str; 5] = ["shell", "hello", "oo1", "suite", "micro"];
 
-/// Flags of the kernel, without its linker script.
-const KERNEL_FLAGS: [&str; 3] = [
+/// Flags of the kernel, without its linker script. Debug information is for back-traces and GDB; it stays in the file
+/// and takes no memory of the machine.
+const KERNEL_FLAGS: [&str; 4] = [
+    "-Cdebuginfo=full",
     "-Crelocation-model=static",
     "-Ccode-model=kernel",
     "-Clink-arg=--build-id=none",

@@ -17,6 +17,7 @@ Gondwana: one address space, for every program and for ever.
   ./gond format IMAGE              makes a disk image without starting it
   ./gond build                     builds kernel and programs only
   ./gond tour                      plays the tour of the README
+  ./gond debugger [SOCKET]         talks to the kernel debugger of a running system
 
 './gond help COMMAND' tells more.
 ";
@@ -33,13 +34,19 @@ next time, at the same addresses. Programs on it that are older than the sources
   --cpus N          processors of the machine (1)
   --accel tcg|kvm   what executes it (tcg)
   --script FILE|-   run the lines of FILE (or of standard input) in the shell
-  --timeout SECONDS with a script: how long the system may say nothing (300)
+  --timeout SECONDS with a script: how long the system may say nothing (300; with --gdb a week)
+  --debugger [SOCKET|stdio]
+                    attach the kernel debugger to a socket (gondwana.debugger), where './gond debugger' finds it;
+                    stdio: to this terminal, where Ctrl-A C changes between it and the shell (not with a script)
+  --gdb [PORT]      wait for GDB (1234) before the first instruction; the command for GDB is printed
 
 On the terminal Ctrl-C ends the running program, 'poweroff' the system, and Ctrl-A X pulls the plug.
 
 With a script, standard output carries what the shell's lines print and nothing else; empty lines and those
 that begin with '#' are passed over. The exit status is 0 only if every line succeeded and the system powered
 off cleanly. A system that dies or hangs is an error that shows the last of its console and log.
+
+A kernel that panics is shown with its back-trace and its last events. docs/guide/debugging.md tells how to go on.
 ";
 
 const TEST: &str = "\
@@ -52,6 +59,7 @@ Runs all tests. The last line tells how many passed and how many failed; the exi
   contract   the promises of the command line
   crash      20 kills of a running workload; a recorded run replayed with torn and lost writes
   power      the OO1 database before and after the plug is pulled
+  tools      the kernel debugger, back-traces, and GDB where it is installed
   tour       the tour in the README is what a user sees
 
   --only STAGE   only this stage; may be given several times
@@ -123,6 +131,15 @@ Plays the tour of the README on a fresh disk, power cut included, and prints the
   --update   put it into README.md in place of the one there
 ";
 
+const DEBUGGER: &str = "\
+./gond debugger [SOCKET [COMMAND...]]
+
+Talks to the kernel debugger of a system that was started with './gond run --debugger [SOCKET]'
+(gondwana.debugger). With commands it asks each of them and prints the answers; a command of several words
+is one argument: './gond debugger gondwana.debugger threads \"space 1\"'. Without, it connects this terminal
+(Ctrl-C leaves, the system goes on), or asks the lines of standard input. The command 'help' lists the commands.
+";
+
 /// The overview.
 pub fn overview() -> &'static str {
     OVERVIEW
@@ -141,6 +158,7 @@ fn text(command: &str) -> Option<&'static str> {
         "format" => FORMAT,
         "build" => BUILD,
         "tour" => TOUR,
+        "debugger" => DEBUGGER,
         _ => return None,
     })
 }

@@ -45,6 +45,17 @@ pub enum Wiring<'a> {
     },
 }
 
+/// Where the kernel debugger's line goes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum DebuggerLine {
+    /// Nowhere: the machine has no such line.
+    Absent,
+    /// To a socket at this path, where QEMU listens.
+    Socket(PathBuf),
+    /// To the terminal, which it shares with the console (Ctrl-A C changes over). Needs [`Wiring::Terminal`].
+    Terminal,
+}
+
 /// A machine to be started, as often as one likes.
 #[derive(Clone, Debug)]
 pub struct Machine {
@@ -62,6 +73,10 @@ pub struct Machine {
     pub clock: Clock,
     /// Where every write to the disk is recorded (`blklogwrites`), if it is.
     pub record: Option<PathBuf>,
+    /// Where the kernel debugger's line goes.
+    pub debugger: DebuggerLine,
+    /// The TCP port on which the emulator waits for GDB before it begins, if it does.
+    pub gdb: Option<u16>,
 }
 
 /// How a machine ended.
@@ -115,6 +130,8 @@ impl Machine {
             accelerator: Accelerator::Tcg,
             clock: Clock::Time,
             record: None,
+            debugger: DebuggerLine::Absent,
+            gdb: None,
         }
     }
 
@@ -167,8 +184,30 @@ impl Machine {
                     .stdout(Stdio::null());
             }
         }
-        command.args(["-serial", "chardev:console", "-serial", "chardev:control"]);
+        self.add_debugger(&mut command)?;
+        // The console comes last: of those that share a terminal, that one has it first.
+        command.args(["-device", "isa-serial,chardev=control,iobase=0x2f8,irq=3"]);
+        command.args(["-device", "isa-serial,chardev=console,iobase=0x3f8,irq=4"]);
+        if let Some(port) = self.gdb {
+            command.args(["-S", "-gdb", &format!("tcp:127.0.0.1:{port}")]);
+        }
         Ok(command)
+    }
+
+    fn add_debugger(&self, command: &mut Command) -> Result<()> {
+        use abi::host::{DEBUGGER_LINE, DEBUGGER_PORT};
+        let chardev = match &self.debugger {
+            DebuggerLine::Absent => return Ok(()),
+            DebuggerLine::Terminal => "console",
+            DebuggerLine::Socket(path) => {
+                let socket = format!("socket,id=debugger,path={},server=on,wait=off", escaped(path)?);
+                command.args(["-chardev", &socket]);
+                "debugger"
+            }
+        };
+        let device = format!("isa-serial,chardev={chardev},iobase={DEBUGGER_PORT:#x},irq={DEBUGGER_LINE}");
+        command.args(["-device", &device]);
+        Ok(())
     }
 
     fn add_processor(&self, command: &mut Command) {

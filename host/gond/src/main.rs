@@ -9,6 +9,7 @@
 //!   names in those, and how a new disk is furnished.
 //! * [`check`], [`list`], [`transfer`]: `gond check`, `ls`, `import` and `export`.
 //! * [`machine`], [`script`], [`run`]: QEMU, shell lines over the control line, `gond run`.
+//! * [`backtrace`], [`debugger`], [`gdb`]: what helps when the kernel fails.
 //! * [`tour`]: the README's tour, played for real.
 //! * [`test`], [`bench`]: `gond test` and `gond bench`.
 //!
@@ -38,6 +39,10 @@ mod list;
 mod transfer;
 
 mod machine;
+
+mod backtrace;
+mod debugger;
+mod gdb;
 
 mod script;
 
@@ -76,6 +81,7 @@ fn dispatch() -> anyhow::Result<ExitCode> {
     }
     match command.as_str() {
         "run" => run::command(rest),
+        "debugger" => debugger::command(rest),
         "build" => build::command(rest),
         "test" => test::command(rest),
         "bench" => bench::command(rest),

@@ -1,11 +1,12 @@
 //! `gond run`: the system on this terminal, or playing a script.
 
 use crate::arguments::{misused, size};
+use crate::backtrace::KernelLog;
 use crate::disk::{ImageLock, lock_image};
-use crate::machine::{self, Accelerator, End, Machine, Wiring};
+use crate::machine::{self, Accelerator, DebuggerLine, End, Machine, Wiring};
 use crate::place::Scratch;
 use crate::script::{self, Patience, Source, Verdict};
-use crate::{build, display, image};
+use crate::{build, debugger, display, gdb, image};
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -19,6 +20,10 @@ const MEMORY_MIN: u64 = 32 << 20;
 /// Most processors of QEMU's board.
 const PROCESSORS_MAX: u32 = 255;
 
+/// How long a system with a script may say nothing, in seconds, unless the user says; and with GDB.
+const TIMEOUT: u64 = 300;
+const TIMEOUT_WITH_GDB: u64 = 7 * 24 * 3600;
+
 struct Options {
     disk: PathBuf,
     disk_size: u64,
@@ -27,6 +32,8 @@ struct Options {
     accelerator: Accelerator,
     script: Option<PathBuf>,
     timeout: u64,
+    debugger: DebuggerLine,
+    gdb: Option<u16>,
 }
 
 fn parse(arguments: Vec<OsString>) -> Result<Options> {
@@ -38,13 +45,36 @@ fn parse(arguments: Vec<OsString>) -> Result<Options> {
         processors: 1,
         accelerator: Accelerator::Tcg,
         script: None,
-        timeout: 300,
+        timeout: TIMEOUT,
+        debugger: DebuggerLine::Absent,
+        gdb: None,
     };
     let mut parser = lexopt::Parser::from_args(arguments);
     let usage = |error: lexopt::Error| misused("run", error);
     while let Some(argument) = parser.next().map_err(usage)? {
         match argument {
             Long("disk") => options.disk = parser.value().map_err(usage)?.into(),
+            Long("debugger") => {
+                let place = optional_value(&mut parser, |word| !word.starts_with('-'));
+                options.debugger = match place {
+                    None => DebuggerLine::Socket(debugger::SOCKET.into()),
+                    Some(place) if place == "stdio" => DebuggerLine::Terminal,
+                    Some(place) => DebuggerLine::Socket(place.into()),
+                };
+            }
+            Long("gdb") => {
+                let port = optional_value(&mut parser, |word| word.parse::<u16>().is_ok());
+                let port = port.map_or_else(
+                    || Ok(gdb::PORT),
+                    |port| {
+                        port.string()
+                            .map_err(usage)?
+                            .parse()
+                            .map_err(|_| misused("run", "--gdb takes a port number"))
+                    },
+                );
+                options.gdb = Some(port?);
+            }
             Long("script") => options.script = Some(parser.value().map_err(usage)?.into()),
             Long(name @ ("disk-size" | "memory" | "cpus" | "accel" | "timeout")) => {
                 let name = name.to_owned();
@@ -56,7 +86,29 @@ fn parse(arguments: Vec<OsString>) -> Result<Options> {
             other => return Err(misused("run", other.unexpected())),
         }
     }
+    if options.gdb.is_some() && options.timeout == TIMEOUT {
+        // Whoever stands at a breakpoint takes his time.
+        options.timeout = TIMEOUT_WITH_GDB;
+    }
+    if options.script.is_some() && options.debugger == DebuggerLine::Terminal {
+        let why = "--debugger stdio needs the terminal, and with --script standard output is the shell's: name a \
+                   socket instead";
+        return Err(misused("run", why));
+    }
     Ok(options)
+}
+
+/// The value of an option that may stand without one: behind `=`, or the next word if it `fits`.
+fn optional_value(parser: &mut lexopt::Parser, fits: impl FnOnce(&str) -> bool) -> Option<OsString> {
+    if let Some(value) = parser.optional_value() {
+        return Some(value);
+    }
+    let mut words = parser.try_raw_args()?;
+    if words.peek()?.to_str().is_some_and(fits) {
+        words.next()
+    } else {
+        None
+    }
 }
 
 impl Options {
@@ -99,6 +151,10 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     machine.memory = options.memory;
     machine.processors = options.processors;
     machine.accelerator = options.accelerator;
+    machine.debugger = options.debugger;
+    machine.gdb = options.gdb;
+    let _socket = debugger::announce(&machine)?;
+    gdb::announce(&machine)?;
     match source {
         Some(source) => play(&machine, source, options.timeout),
         None => interact(&machine),
@@ -135,10 +191,16 @@ fn interact(machine: &Machine) -> Result<ExitCode> {
             End::Reboot => {}
             // A line that failed at the prompt was seen there.
             End::Success | End::Failure => return Ok(ExitCode::SUCCESS),
-            End::Panic => bail!(
-                "the kernel panicked; the last of its log:\n{}",
-                script::last_lines(&log, 20)
-            ),
+            End::Panic => {
+                let log = KernelLog::read(&log);
+                let mut text = log.reason();
+                for (title, content) in log.account(&machine.kernel) {
+                    script::push_section(&mut text, title, &content);
+                }
+                script::push_section(&mut text, "the last of the kernel's log", &log.last_lines(20));
+                text.push_str("\nWhat was synced or in a checkpoint is on the disk.");
+                bail!(text)
+            }
             End::Dead(Some(0)) => bail!(
                 "the machine went off without saying so: the plug was pulled, or the processor was reset. What was \
                  synced or in a checkpoint is on the disk. The last of the kernel's log:\n{}",

@@ -9,6 +9,7 @@ mod source;
 
 pub use source::Source;
 
+use crate::backtrace::KernelLog;
 use crate::machine::{End, Machine, Wiring};
 use crate::place::Scratch;
 use abi::host;
@@ -104,6 +105,8 @@ struct Guest {
     child: Child,
     control: UnixStream,
     events: Receiver<Event>,
+    /// The kernel that runs.
+    kernel: PathBuf,
     log: PathBuf,
     /// Where QEMU's own complaints go.
     complaints: PathBuf,
@@ -150,6 +153,7 @@ impl Guest {
             child,
             control,
             events,
+            kernel: machine.kernel.clone(),
             log,
             complaints,
             started: Instant::now(),
@@ -390,7 +394,7 @@ impl Player<'_> {
                 self.running = None;
                 None
             }
-            End::Panic => dead("the kernel panicked"),
+            End::Panic => dead(&KernelLog::read(&guest.log).reason()),
             End::Dead(Some(0)) => dead("the processor was reset (a triple fault?)"),
             End::Dead(Some(status)) => dead(&format!("QEMU ended with status {status}")),
             End::Dead(None) => dead("QEMU was killed by a signal"),
@@ -441,16 +445,17 @@ impl Player<'_> {
             "the last of the console",
             String::from_utf8_lossy(&tail).trim_end(),
         );
-        push_section(
-            &mut text,
-            "the last of the kernel's log",
-            &last_lines(&guest.log, LOG_LINES),
-        );
+        let log = KernelLog::read(&guest.log);
+        for (title, content) in log.account(&guest.kernel) {
+            push_section(&mut text, title, &content);
+        }
+        push_section(&mut text, "the last of the kernel's log", &log.last_lines(LOG_LINES));
         text
     }
 }
 
-fn push_section(text: &mut String, title: &str, content: &str) {
+/// Appends a titled section to a text.
+pub fn push_section(text: &mut String, title: &str, content: &str) {
     if content.is_empty() {
         let _ = write!(text, "\n--- {title}: nothing");
     } else {

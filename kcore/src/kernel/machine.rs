@@ -10,7 +10,9 @@ use crate::{
     machine::Intercept,
     paging::{decode_page, encode_page},
     scheduler::NONE,
+    smp::Request,
     thread::{Context, PortalFrame, Resumed, State},
+    trace::Kind,
     wait::Key,
 };
 
@@ -18,6 +20,11 @@ impl<H: Hardware> Machine for Kernel<H> {
     #[inline]
     fn frame_zeroed(&mut self) -> Result<Frame, Shortage> {
         self.frames.take_zeroed(&mut self.hardware)
+    }
+
+    #[inline]
+    fn frame_ready(&mut self) -> Option<Frame> {
+        self.frames.take_ready()
     }
 
     fn frame_any(&mut self) -> Result<Frame, Shortage> {
@@ -94,6 +101,7 @@ impl<H: Hardware> Machine for Kernel<H> {
     }
 
     fn space_destroy(&mut self, space: SpaceId) {
+        self.ask_inside(space, Request::LeaveRoot);
         for processor in self.others.iter_mut().chain([&mut self.processor]) {
             if processor.space == space {
                 processor.space = SpaceId::NONE;
@@ -115,16 +123,19 @@ impl<H: Hardware> Machine for Kernel<H> {
     fn flush_space(&mut self, space: SpaceId) {
         self.spaces.forget(space);
         self.hardware.flush_root(self.spaces.get(space).root);
+        self.ask_inside(space, Request::Forget);
     }
 
     fn flush_page(&mut self, address: u64) {
         self.spaces.forget_all();
         self.hardware.flush_page(address);
+        self.ask_all(Request::ForgetPage(address));
     }
 
     fn flush_everything(&mut self) {
         self.spaces.forget_all();
         self.hardware.flush_everything();
+        self.ask_all(Request::Forget);
     }
 
     fn space_tables(&self, space: SpaceId) -> u64 {
@@ -144,6 +155,7 @@ impl<H: Hardware> Machine for Kernel<H> {
 
     fn thread_destroy(&mut self, thread: ThreadId) {
         if let Some(index) = self.threads.find(thread) {
+            self.hardware.trace(Kind::End, thread, 0);
             self.detach(index);
             self.threads.remove(index);
         }
@@ -189,15 +201,20 @@ impl<H: Hardware> Machine for Kernel<H> {
     }
 
     fn thread_context_mut(&mut self, thread: ThreadId) -> &mut Context {
+        self.hold(thread.index() as u32);
         &mut self.threads.get_mut(thread).context
     }
 
     fn thread_drop_operation(&mut self, thread: ThreadId) {
-        self.threads.get_mut(thread).operation = None;
+        self.hold(thread.index() as u32);
+        let thread = self.threads.get_mut(thread);
+        thread.operation = None;
+        thread.unbegun = false;
     }
 
     fn thread_time_ns(&self, thread: ThreadId) -> u64 {
-        self.threads.get(thread).time_ns
+        let thread = self.threads.get(thread);
+        thread.time_ns + self.running_ns(thread)
     }
 
     fn thread_set_priority(&mut self, thread: ThreadId, priority: u8) {
@@ -210,6 +227,8 @@ impl<H: Hardware> Machine for Kernel<H> {
         if waiting {
             self.enqueue(index);
         }
+        // Where it runs, another may be more urgent now.
+        self.call(index);
     }
 
     fn portal_enter(&mut self, thread: ThreadId, callee: SpaceId, entry: u64, arguments: [u64; 4]) -> Option<()> {
@@ -231,6 +250,9 @@ impl<H: Hardware> Machine for Kernel<H> {
     }
 
     fn portal_leave(&mut self, thread: ThreadId, error: u64, value: u64, value2: u64) -> Option<PortalFrame> {
+        if self.threads.get(thread).depth > 0 {
+            self.hold(thread.index() as u32);
+        }
         if self.threads.get(thread).depth > 0 && self.processor.current == thread.index() as u32 {
             // A crossing even where caller and callee share a space: the processor is set up anew, or
             // the vector unit would stay on with what the callee left in it.

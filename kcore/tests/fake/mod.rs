@@ -3,7 +3,19 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use kcore::{Frame, Hardware, Kernel, SpaceId, paging, space::Tags};
+use kcore::{
+    Frame, Hardware, Kernel, SpaceId, paging,
+    smp::{HandedOver, Request},
+    space::Tags,
+};
+
+/// What another processor was asked.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Asked {
+    Request(u32, Request),
+    Stop(u32),
+    Wake(u32),
+}
 
 /// Memory, a clock that tests set, and counts of what was asked for.
 pub struct Fake {
@@ -11,6 +23,9 @@ pub struct Fake {
     pub now_ns: u64,
     pub timer_ns: u64,
     pub flushes: u64,
+    pub asked: Vec<Asked>,
+    /// What the next processor that is stopped hands over.
+    pub handed: Option<HandedOver>,
     tags: Tags,
 }
 
@@ -24,6 +39,8 @@ impl Fake {
             now_ns: 0,
             timer_ns: u64::MAX,
             flushes: 0,
+            asked: Vec::new(),
+            handed: None,
             tags,
         }
     }
@@ -123,6 +140,19 @@ impl Hardware for Fake {
         self.flushes += 1;
     }
 
+    fn ask(&mut self, processors: u32, request: Request) {
+        self.asked.push(Asked::Request(processors, request));
+    }
+
+    fn stop_processor(&mut self, processor: u32) -> Option<HandedOver> {
+        self.asked.push(Asked::Stop(processor));
+        self.handed.take()
+    }
+
+    fn wake_processor(&mut self, processor: u32) {
+        self.asked.push(Asked::Wake(processor));
+    }
+
     fn now_ns(&self) -> u64 {
         self.now_ns
     }
@@ -148,6 +178,8 @@ impl Hardware for Fake {
     }
 
     fn log(&mut self, _: std::fmt::Arguments<'_>) {}
+
+    fn log_bytes(&mut self, _: &[u8]) {}
 
     fn heap(&self) -> (u64, u64) {
         (0, u64::MAX)

@@ -7,24 +7,31 @@ mod x86_64;
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::{
     // Time and interrupts.
-    clock::{now_ns, ticks_per_us, time_of_day_ns},
+    clock::{now_ns, ticks, ticks_halves, ticks_per_us, time_of_day_ns},
     // Memory.
-    direct::{DIRECT_MAP, DIRECT_MAP_BYTES, bytes, bytes_mut, copy, map_device, read, table, write, zero},
+    direct::{
+        DIRECT_MAP, DIRECT_MAP_BYTES, bytes, bytes_mut, copy, map_device, physical_bytes, read, table, write, zero,
+    },
     interrupts::{
-        Interrupt, accept, disk_message, enable_serial, initialise as initialise_interrupts, poll_interrupts,
-        set_timer, wait_for_interrupt,
+        DEBUGGER_VECTOR, Interrupt, VECTOR_ATTENTION, accept, disk_message, enable_serial,
+        initialise as initialise_interrupts, poll_interrupts, set_timer, stop_forever, wait_for_interrupt,
     },
     // The start.
     paging::{build as build_tables, kernel_end},
     // Translations.
-    paging::{flush_all, flush_page, kernel_entries, leave_root, load, loaded_root, tags},
+    paging::{flush_all, flush_page, kernel_entries, leave_all_roots, leave_root, load, loaded_root, tags},
     // Console, log and exit.
     ports::{IoPorts, exit, log_bytes},
     processor::initialise as initialise_processor,
+    // The end.
+    processor::stack_above,
     // User code.
     processor::{caller, random_word, set_thread, set_value2},
-    start::BootInformation,
-    syscall::{Results, Target},
+    // Other processors.
+    smp::{ask, attend, halt_others, hand_over, mark, serve, start_processors, stop_processor, wake_processor},
+    start::{BootInformation, Memory},
+    syscall::Results,
+    traps::registers,
     traps::{fault_address, go_on as resume},
     vector::Vectors,
 };

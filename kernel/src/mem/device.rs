@@ -12,14 +12,18 @@ use crate::arch;
 pub struct Resources {
     /// Frames put aside for pages shared with devices.
     pages: Vec<Frame>,
-    /// End of memory: register windows are above or in no range of memory.
-    memory: arch::BootInformation,
+    /// Ranges of memory: register windows are in none of them.
+    memory: Vec<arch::Memory>,
 }
 
 impl Resources {
     /// Hands these frames to drivers.
-    pub fn new(pages: Vec<Frame>, memory: arch::BootInformation) -> Self {
-        Self { pages, memory }
+    pub fn new(pages: Vec<Frame>, information: &arch::BootInformation) -> Self {
+        let memory = information.memory[..information.memory_count].iter().copied();
+        Self {
+            pages,
+            memory: memory.chain(information.module).collect(),
+        }
     }
 
     /// The map of physical memory.
@@ -36,9 +40,7 @@ impl drivers::world::World for Resources {
 
     fn map_registers(&mut self, physical: u64, bytes: usize) -> Option<Window> {
         let end = physical.checked_add(bytes as u64)?;
-        let in_memory = self.memory.memory[..self.memory.memory_count]
-            .iter()
-            .any(|range| physical < range.1 && range.0 < end);
+        let in_memory = self.memory.iter().any(|range| physical < range.1 && range.0 < end);
         if in_memory || physical < 1 << 20 || !physical.is_multiple_of(4) || !arch::map_device(physical, bytes as u64) {
             return None;
         }

@@ -69,7 +69,7 @@ impl Division {
             .map(|range| range.1)
             .max()
             .unwrap_or(0);
-        arch::build_tables(end, &mut take);
+        arch::build_tables(end, information.processors.count, &mut take);
         let ranges = memory
             .iter()
             .map(|range| ((range.0 >> 12) as u32, (range.1 >> 12) as u32))

@@ -2,17 +2,27 @@
 
 use core::{
     cell::UnsafeCell,
-    mem::MaybeUninit,
+    mem::{MaybeUninit, offset_of},
     ops::{Deref, DerefMut},
-    sync::atomic::{
-        AtomicBool,
-        Ordering::{Acquire, Relaxed, Release},
-    },
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
+
+use kcore::smp::{
+    Turn,
+    protocol::{Mark, STOP},
+};
+
+use crate::arch;
+
+/// What processors share by turns.
+pub trait Shared {
+    /// This processor enters after another one was in.
+    fn change_over(&mut self, processor: u32);
+}
 
 /// A value behind a spin lock, put there once at the start.
 pub struct Lock<T> {
-    taken: AtomicBool,
+    turn: Turn,
     filled: AtomicBool,
     value: UnsafeCell<MaybeUninit<T>>,
 }
@@ -24,10 +34,17 @@ unsafe impl<T: Send> Sync for Lock<T> {}
 pub struct Guard<'a, T>(&'a Lock<T>);
 
 impl<T> Lock<T> {
+    /// Offset of the word that says whose turn it is, for the fast paths in assembly.
+    pub const TURN: usize = offset_of!(Self, turn) + Turn::WORD;
+    /// Offset of the value.
+    pub const VALUE: usize = offset_of!(Self, value);
+}
+
+impl<T: Shared> Lock<T> {
     /// A lock without its value; taken, so that nobody can enter before [`Lock::fill`].
     pub const fn empty() -> Self {
         Self {
-            taken: AtomicBool::new(true),
+            turn: Turn::taken(),
             filled: AtomicBool::new(false),
             value: UnsafeCell::new(MaybeUninit::uninit()),
         }
@@ -39,18 +56,48 @@ impl<T> Lock<T> {
         // SAFETY: the lock is taken since it was made, so nobody looks at the place; and the one
         // who fills it is alone, as was just checked.
         unsafe { (*self.value.get()).write(value) };
-        self.taken.store(false, Release);
+        self.turn.leave();
     }
 
-    /// Enters. Interrupts are off, so the holder is another processor and goes on.
+    /// Enters. Interrupts are off, so the holder is another processor and goes on. No thread runs here, or it has been
+    /// given up, so nobody asks for it.
     #[inline(always)]
     pub fn enter(&self) -> Guard<'_, T> {
-        while self.taken.swap(true, Acquire) {
-            while self.taken.load(Relaxed) {
-                core::hint::spin_loop();
-            }
+        let me = arch::mark();
+        if !self.turn.try_again(me) {
+            while !self.wait(me, 0) {}
         }
         Guard(self)
+    }
+
+    /// Enters if that needs no waiting: nobody is inside and this processor was in last. For the fast paths, which go the
+    /// general way else.
+    #[inline(always)]
+    pub fn enter_at_once(&self) -> Option<Guard<'_, T>> {
+        self.turn.try_again(arch::mark()).then(|| Guard(self))
+    }
+
+    /// Enters, unless the holder wants to have the thread that runs here: it must be handed over first
+    /// ([`arch::hand_over`]).
+    #[inline(always)]
+    pub fn enter_unless_stopped(&self) -> Option<Guard<'_, T>> {
+        let me = arch::mark();
+        // The guard is made only if the lock is entered: dropping one opens it.
+        (self.turn.try_again(me) || self.wait(me, STOP)).then(|| Guard(self))
+    }
+
+    /// Waits for the turn, doing meanwhile what other processors ask for; gives up if they ask for one of `stops`.
+    #[cold]
+    #[inline(never)]
+    fn wait(&self, me: Mark, stops: u32) -> bool {
+        let Some(changed) = self.turn.take(me, || arch::serve() & stops == 0) else {
+            return false;
+        };
+        if changed {
+            // SAFETY: the lock is taken, and was filled before it could be; the guard is made after this.
+            unsafe { (*self.value.get()).assume_init_mut() }.change_over(me.processor());
+        }
+        true
     }
 }
 
@@ -75,6 +122,6 @@ impl<T> DerefMut for Guard<'_, T> {
 impl<T> Drop for Guard<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.0.taken.store(false, Release);
+        self.0.turn.leave();
     }
 }

@@ -121,6 +121,37 @@ impl Rig {
             match self.server.handle(&mut self.world, event) {
                 Outcome::Return(result) => return result,
                 Outcome::Block(..) => self.move_disk(),
+                Outcome::Again => {}
+                other => panic!("{call:?} ended with {other:?}"),
+            }
+            resumed = Resumed::Woken;
+        }
+        panic!("{call:?} {arguments:x?} never ends");
+    }
+
+    /// Makes a call; tells the accesses of its longest event.
+    pub fn longest_event(&mut self, actor: Actor, call: Call, arguments: &[u64]) -> u64 {
+        let mut all = [0; 6];
+        all[..arguments.len()].copy_from_slice(arguments);
+        let mut resumed = Resumed::First;
+        let mut longest = 0;
+        for _ in 0..TRIES {
+            let event = Event::Call {
+                thread: actor.thread,
+                number: call as u64,
+                arguments: all,
+                resumed,
+            };
+            let before = self.world.kernel.hardware.accesses();
+            let outcome = self.server.handle(&mut self.world, event);
+            longest = longest.max(self.world.kernel.hardware.accesses() - before);
+            match outcome {
+                Outcome::Return(result) => {
+                    result.expect("the call succeeds");
+                    return longest;
+                }
+                Outcome::Block(..) => self.move_disk(),
+                Outcome::Again => {}
                 other => panic!("{call:?} ended with {other:?}"),
             }
             resumed = Resumed::Woken;
@@ -146,7 +177,7 @@ impl Rig {
         };
         match self.server.handle(&mut self.world, event) {
             Outcome::Return(result) => Some(result),
-            Outcome::Block(..) => None,
+            Outcome::Block(..) | Outcome::Again => None,
             other => panic!("{call:?} ended with {other:?}"),
         }
     }
@@ -160,7 +191,7 @@ impl Rig {
 
     /// Lets the disk come to rest.
     pub fn settle(&mut self) {
-        while self.world.step_disk() {
+        while self.world.step_disk() || self.server.is_unfinished() {
             self.server.handle(&mut self.world, Event::Poll);
         }
     }
@@ -192,7 +223,7 @@ impl Rig {
                 return Ok(frame);
             }
             match self.server.touch(&mut self.world, space, address, access) {
-                Ok(()) => {}
+                Ok(()) | Err(Stop::Again) => {}
                 Err(Stop::Wait(_)) => self.move_disk(),
                 Err(Stop::Fail(error)) => return Err(error),
             }
@@ -240,6 +271,31 @@ impl Rig {
             self.store(space, clist + index as u64 * 8, word)
                 .expect("the Clist can be written");
         }
+    }
+
+    /// A kept object with a password that was asked for (0: any).
+    pub fn kept(&mut self, actor: Actor, pages: u64, password: u64) -> u64 {
+        let (base, _) = self
+            .call(actor, Call::ObjCreate, &[pages * PAGE, password])
+            .expect("an object");
+        self.call(actor, Call::KeepObject, &[base]).expect("it is kept");
+        base
+    }
+
+    /// A task that holds the password of an object, such as after a crash.
+    pub fn holder(&mut self, address: u64, password: u64) -> Actor {
+        let actor = self.actor(Apd::EMPTY);
+        let (list, _) = self.call(actor, Call::ObjCreate, &[PAGE, 0]).expect("an object");
+        self.write_clist(actor.space, list, &[Capability { address, password }], Order::Any);
+        self.call(actor, Call::ApdInsert, &[0, list]).expect("a Clist");
+        actor
+    }
+
+    /// Brings everything to the disk and takes it out of memory.
+    pub fn put_away(&mut self) {
+        self.checkpoint().expect("a checkpoint");
+        self.settle();
+        while self.server.reclaim(&mut self.world) > 0 {}
     }
 
     // ---- invariants -------------------------------------------------------------------------------

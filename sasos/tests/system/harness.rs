@@ -150,6 +150,10 @@ impl System {
                 self.platform.kernel.park(key, deadline, operation);
                 Answer::Blocked
             }
+            Outcome::Again => {
+                self.platform.kernel.again(operation);
+                Answer::Blocked
+            }
             Outcome::Resume => Answer::Elsewhere,
             Outcome::Gone => Answer::Gone,
         }
@@ -281,7 +285,7 @@ impl System {
     /// Lets everything that is under way come to rest.
     pub fn quiesce(&mut self) {
         for _ in 0..RETRIES {
-            if !self.step() && self.server.store.is_idle() {
+            if !self.step() && self.server.store.is_idle() && !self.server.is_unfinished() {
                 return;
             }
         }

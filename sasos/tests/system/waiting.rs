@@ -2,6 +2,7 @@
 
 use abi::{Call, Error, Rights, address::PAGE, layout::FOREVER};
 use kcore::ThreadId;
+use sasos::task::TASK_SEMAPHORES_MAX;
 
 use crate::harness::{Answer, ENTRY, System};
 
@@ -210,5 +211,48 @@ fn a_word_is_waited_for_while_it_holds() {
     assert_eq!(system.call(first, Call::AddressWake, &[word, u64::MAX]), Ok((1, 0)));
     assert_eq!(system.finished(&threads), [(2, DONE)]);
     assert_eq!(system.call(first, Call::AddressWake, &[word, 1]), Ok((0, 0)));
+    system.check_to_the_end();
+}
+
+/// One task cannot have all semaphores, and what it deletes it can make again.
+#[test]
+fn semaphores_are_charged_to_who_makes_them() {
+    let mut system = System::boot(34);
+    let first = system.first;
+    let child = system.task(first);
+    let [object, other] = [(); 2].map(|()| system.object(child, 4).0);
+    let limit = u64::from(TASK_SEMAPHORES_MAX);
+    for number in 0..limit {
+        system.call(child, Call::SemCreate, &[object + number * 8, 0]).unwrap();
+    }
+    // What is refused is charged to nobody, whatever it was refused for.
+    for address in [other, object] {
+        assert_eq!(
+            system.call(child, Call::SemCreate, &[address, 0]),
+            Err(Error::LimitReached)
+        );
+    }
+    let (own, _) = system.object(first, 1);
+    system.call(first, Call::SemCreate, &[own, 0]).unwrap();
+    system.call(child, Call::SemDelete, &[object]).unwrap();
+    assert_eq!(system.call(child, Call::SemCreate, &[object + 8, 0]), Err(Error::InUse));
+    assert_eq!(
+        system.call(child, Call::SemCreate, &[other, u64::MAX]),
+        Err(Error::BadArgument)
+    );
+    system.call(child, Call::SemCreate, &[other, 0]).unwrap();
+    assert_eq!(
+        system.call(child, Call::SemCreate, &[object, 0]),
+        Err(Error::LimitReached)
+    );
+    // They go with the object.
+    system.call(child, Call::ObjDelete, &[object]).unwrap();
+    for number in 1..limit {
+        system.call(child, Call::SemCreate, &[other + number * 8, 0]).unwrap();
+    }
+    assert_eq!(
+        system.call(child, Call::SemCreate, &[other + limit * 8, 0]),
+        Err(Error::LimitReached)
+    );
     system.check_to_the_end();
 }

@@ -34,6 +34,7 @@ mod faults;
 mod fuzz;
 mod objects;
 mod pages;
+mod parallel;
 mod pdx;
 mod semaphores;
 mod store;
@@ -56,6 +57,7 @@ const GROUPS: &[&[case::Case]] = &[
     semaphores::CASES,
     faults::CASES,
     vectors::CASES,
+    parallel::CASES,
     pdx::CASES,
     pdx::refusals::CASES,
     console::CASES,

@@ -36,7 +36,7 @@ fn copy_pages(from: u64, to: u64, pages: u64) -> abi::error::Result<()> {
     answer.result().map(|_| ())
 }
 
-fn unmap(page: u64, pages: u64, disposition: u64) -> abi::error::Result<()> {
+pub fn unmap(page: u64, pages: u64, disposition: u64) -> abi::error::Result<()> {
     let answer = arch::system_call(Call::PageUnMap as u64, [page, pages, disposition, 0, 0, 0]);
     answer.result().map(|_| ())
 }

@@ -4,7 +4,7 @@
 //! The procedures stand in the suite's own image, which a registered Clist grants to the callee.
 
 pub mod refusals;
-mod service;
+pub mod service;
 
 use core::sync::atomic::Ordering::SeqCst;
 

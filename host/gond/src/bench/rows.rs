@@ -55,13 +55,13 @@ pub enum Bound {
 
 /// Rows that have a bound or a peer of another name, in the order in which they are shown: the row, its bound, and
 /// the row of Linux that does the same work.
-pub const KNOWN: [(&str, Option<Bound>, Option<&str>); 14] = [
-    ("null-call", Some(Bound::Instructions(90)), Some("null-call")),
-    ("pdx-round-trip", Some(Bound::Instructions(200)), Some("ipc-futex")),
+pub const KNOWN: [(&str, Option<Bound>, Option<&str>); 16] = [
+    ("null-call", Some(Bound::Instructions(70)), Some("null-call")),
+    ("pdx-round-trip", Some(Bound::Instructions(150)), Some("ipc-futex")),
     ("pdx-merge", None, Some("ipc-futex")),
     (
         "thread-create-delete",
-        Some(Bound::Instructions(3000)),
+        Some(Bound::Instructions(1500)),
         Some("thread-create-delete"),
     ),
     (
@@ -74,11 +74,17 @@ pub const KNOWN: [(&str, Option<Bound>, Option<&str>); 14] = [
         Some(Bound::Instructions(6000)),
         Some("object-create-touch-delete"),
     ),
-    ("first-touch", Some(Bound::Instructions(1000)), Some("first-touch")),
+    ("first-touch", Some(Bound::Instructions(250)), Some("first-touch")),
+    (
+        "first-touch-zeroing",
+        Some(Bound::Instructions(1000)),
+        Some("first-touch"),
+    ),
     ("apd-lookup", None, None),
     ("sem-signal-wait", None, None),
     ("sem-round-trip", None, Some("ipc-futex")),
-    ("yield-switch", None, None),
+    ("yield-switch", Some(Bound::Instructions(200)), None),
+    ("longest-interrupts-off", Some(Bound::Instructions(20_000)), None),
     ("page-flush", None, None),
     ("oo1-one-domain", None, Some("oo1-one-domain")),
     (

@@ -89,7 +89,7 @@ const MEMORY_MIB: f64 = 24.0;
 
 /// What the system promises of itself at the prompt.
 fn figures(stand: &mut Stand<'_, '_>) -> Result<()> {
-    let kernel = std::fs::metadata(built()?.kernel)?.len();
+    let kernel = loaded_bytes(&slurp(&built()?.kernel)?)?;
     let small = if kernel <= KERNEL_BYTES {
         Ok(())
     } else {
@@ -118,6 +118,13 @@ fn figures(stand: &mut Stand<'_, '_>) -> Result<()> {
         .bench
         .report("at most 24 MiB of memory are in use at the prompt", few);
     Ok(())
+}
+
+/// Bytes of an ELF file that are loaded; debug information is not.
+fn loaded_bytes(elf: &[u8]) -> Result<u64> {
+    use object::{Object, ObjectSegment};
+    let file = object::File::parse(elf).context("the kernel is no ELF file")?;
+    Ok(file.segments().map(|segment| segment.file_range().1).sum())
 }
 
 /// A size as the shell shows it, in MiB.

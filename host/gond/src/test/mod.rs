@@ -11,6 +11,8 @@ mod contract;
 
 mod crash;
 
+mod tools;
+
 use crate::arguments::misused;
 use crate::build::{self, Built};
 use crate::display::{self, Job};
@@ -30,7 +32,7 @@ struct Stage {
     run: fn(&mut Bench<'_>) -> Result<()>,
 }
 
-const STAGES: [Stage; 6] = [
+const STAGES: [Stage; 7] = [
     Stage {
         name: "house",
         about: "formatting, lints and host tests",
@@ -55,6 +57,11 @@ const STAGES: [Stage; 6] = [
         name: "power",
         about: "OO1 across a power cut",
         run: guest::run_power,
+    },
+    Stage {
+        name: "tools",
+        about: "the debugger, back-traces, gdb",
+        run: tools::run,
     },
     Stage {
         name: "tour",

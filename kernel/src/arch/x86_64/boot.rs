@@ -4,6 +4,9 @@
 //! the physical address of the start information in ebx. The tables here map the first 4 GiB three
 //! times: at 0 (for the few instructions before the jump), at the direct map, and its first GiB at
 //! -2 GiB where the kernel is linked. [`super::paging`] replaces them with strict ones.
+//!
+//! Every other processor starts in real mode, at a copy of `trampoline_start`, and joins the same way; it
+//! leaves for `processor_high` ([`super::smp`]) instead of `high_start`.
 
 use core::arch::global_asm;
 
@@ -21,6 +24,8 @@ global_asm!(
 pvh_start:
     cli
     cld
+    xorl %ebp, %ebp
+enable_long:
     movl %cr4, %eax
     orl $0x20, %eax
     movl %eax, %cr4
@@ -31,7 +36,9 @@ pvh_start:
     orl $0x901, %eax
     wrmsr
     movl %cr0, %eax
+    # Paging, write protection; caches on, which a processor that starts has off.
     orl $0x80010001, %eax
+    andl $0x9fffffff, %eax
     movl %eax, %cr0
     lgdt boot_gdt_pointer
     ljmpl $8, $long_start
@@ -43,14 +50,49 @@ long_start:
     movw %ax, %ss
     movl %ebx, %edi
     movabsq $high_start, %rax
+    testl %ebp, %ebp
+    jz 1f
+    movabsq $processor_high, %rax
+1:
     jmpq *%rax
+
+    # What another processor begins with, copied to a page below 1 MiB: real mode, the offset in that page in ip.
+    .code16
+    .global trampoline_start
+trampoline_start:
+    cli
+    cld
+    movw %cs, %ax
+    movw %ax, %ds
+    lgdtl trampoline_gdt_pointer - trampoline_start
+    movl %cr0, %eax
+    orl $1, %eax
+    movl %eax, %cr0
+    ljmpl $24, $processor_low
+    .balign 4
+trampoline_gdt_pointer:
+    .word 31
+    .long boot_gdt
+    .global trampoline_end
+trampoline_end:
+
+    .code32
+processor_low:
+    movw $16, %ax
+    movw %ax, %ds
+    movw %ax, %es
+    movw %ax, %ss
+    movl $1, %ebp
+    jmp enable_long
+    .code64
 
     .section .boot.data, "aw", @progbits
     .balign 8
 boot_gdt:
-    .quad 0, 0x00af9a000000ffff, 0x00cf92000000ffff
+    # Null, 64-bit code, data, 32-bit code.
+    .quad 0, 0x00af9a000000ffff, 0x00cf92000000ffff, 0x00cf9a000000ffff
 boot_gdt_pointer:
-    .word 23
+    .word 31
     .long boot_gdt
     .balign 4096
 boot_root:

@@ -2,7 +2,7 @@
 //! keeps the date.
 
 use core::{
-    arch::x86_64::_rdtsc,
+    arch::{asm, x86_64::_rdtsc},
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
@@ -21,6 +21,15 @@ static DATE: AtomicU64 = AtomicU64::new(0);
 pub fn ticks() -> u64 {
     // SAFETY: every 64-bit processor has the counter and the kernel may read it.
     unsafe { _rdtsc() }
+}
+
+/// The counter as the processor gives it: low half, high half. For where each instruction counts.
+#[inline(always)]
+pub fn ticks_halves() -> [u32; 2] {
+    let (low, high);
+    // SAFETY: as in `ticks`.
+    unsafe { asm!("rdtsc", out("eax") low, out("edx") high, options(nomem, nostack, preserves_flags)) };
+    [low, high]
 }
 
 /// Time over which the counters are measured: a hundredth of a second of the interval timer.
@@ -56,7 +65,8 @@ pub const fn measured_ns() -> u64 {
 /// Nanoseconds since the start.
 #[inline]
 pub fn now_ns() -> u64 {
-    let ticks = ticks() - START.load(Relaxed);
+    // Another processor's counter may be a little behind the first one's.
+    let ticks = ticks().saturating_sub(START.load(Relaxed));
     ((u128::from(ticks) * u128::from(SCALE.load(Relaxed))) >> 32) as u64
 }
 

@@ -6,7 +6,9 @@ use core::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use super::{clock, direct::DIRECT_MAP, ports::write8};
+use abi::host::DEBUGGER_LINE;
+
+use super::{clock, direct::DIRECT_MAP, ports::write8, processor};
 
 /// Interrupts that the kernel knows.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -19,12 +21,19 @@ pub enum Interrupt {
     Control,
     /// The disk.
     Disk,
+    /// The debugger's line.
+    Debugger,
 }
 
 const VECTOR_TIMER: u8 = 32;
 const VECTOR_TERMINAL: u8 = 33;
 const VECTOR_CONTROL: u8 = 34;
 const VECTOR_DISK: u8 = 35;
+/// Another processor wants something.
+pub const VECTOR_ATTENTION: u8 = 36;
+const VECTOR_DEBUGGER: u8 = 47;
+/// The vector of the debugger's line.
+pub const DEBUGGER_VECTOR: u64 = VECTOR_DEBUGGER as u64;
 const VECTOR_SPURIOUS: u32 = 255;
 
 const LOCAL: u64 = 0xfee0_0000;
@@ -33,6 +42,8 @@ const LINES: u64 = 0xfec0_0000;
 const LOCAL_ID: u64 = 0x20;
 const LOCAL_END: u64 = 0xb0;
 const LOCAL_SPURIOUS: u64 = 0xf0;
+const LOCAL_COMMAND: u64 = 0x300;
+const LOCAL_COMMAND_TO: u64 = 0x310;
 const LOCAL_TIMER: u64 = 0x320;
 const LOCAL_INITIAL: u64 = 0x380;
 const LOCAL_CURRENT: u64 = 0x390;
@@ -58,16 +69,48 @@ fn line_write(index: u32, value: u32) {
 
 /// Timer counts in 2^20 nanoseconds.
 static TIMER_SCALE: AtomicU64 = AtomicU64::new(0);
-/// When the timer will interrupt.
-static ARMED: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// Command to another processor's controller: an interrupt with the vector in the low byte.
+pub const COMMAND_VECTOR: u32 = 0x4000;
+/// Command: to the state after a reset.
+pub const COMMAND_INIT: u32 = 0x4500;
+/// Command: begin at the page in the low byte.
+pub const COMMAND_STARTUP: u32 = 0x4600;
+
+/// The identifier of this processor's controller.
+pub fn own_id() -> u8 {
+    (local_read(LOCAL_ID) >> 24) as u8
+}
+
+/// Sends a command to another processor.
+pub fn send(id: u8, command: u32) {
+    local_write(LOCAL_COMMAND_TO, u32::from(id) << 24);
+    local_write(LOCAL_COMMAND, command);
+    // Until it is on its way. The controller accepts it within microseconds.
+    while local_read(LOCAL_COMMAND) & 1 << 12 != 0 {
+        core::hint::spin_loop();
+    }
+}
+
+/// Sets this processor's controller up. The clocks have been measured.
+pub fn initialise_local() {
+    local_write(LOCAL_SPURIOUS, 0x100 | VECTOR_SPURIOUS);
+    local_write(LOCAL_DIVIDE, 0b0011);
+    local_write(LOCAL_INITIAL, 0);
+    local_write(LOCAL_TIMER, u32::from(VECTOR_TIMER));
+}
+
+/// The interrupt is being handled.
+pub fn finish() {
+    local_write(LOCAL_END, 0);
+}
 
 /// Sets up the controllers and measures the clocks.
 pub fn initialise() {
     // The old controllers off: everything masked.
     write8(0x21, 0xff);
     write8(0xa1, 0xff);
-    local_write(LOCAL_SPURIOUS, 0x100 | VECTOR_SPURIOUS);
-    local_write(LOCAL_DIVIDE, 0b0011);
+    initialise_local();
     local_write(LOCAL_TIMER, 1 << 16);
     let (ticks, counts) = clock::measure(
         || local_write(LOCAL_INITIAL, u32::MAX),
@@ -82,7 +125,11 @@ pub fn initialise() {
 /// Lets the serial ports interrupt.
 pub fn enable_serial() {
     let processor = local_read(LOCAL_ID) & 0xff00_0000;
-    for (line, vector) in [(4, VECTOR_TERMINAL), (3, VECTOR_CONTROL)] {
+    for (line, vector) in [
+        (4, VECTOR_TERMINAL),
+        (3, VECTOR_CONTROL),
+        (DEBUGGER_LINE, VECTOR_DEBUGGER),
+    ] {
         line_write(0x10 + 2 * line + 1, processor);
         line_write(0x10 + 2 * line, u32::from(vector));
     }
@@ -96,12 +143,12 @@ pub fn disk_message() -> (u64, u32) {
     )
 }
 
-/// Asks for a timer interrupt at that time, if none is due earlier.
+/// Asks for an interrupt of this processor's timer at that time, if none is due earlier.
 pub fn set_timer(at_ns: u64) {
-    if at_ns >= ARMED.load(Relaxed) {
+    if at_ns >= processor::timer_ns() {
         return;
     }
-    ARMED.store(at_ns, Relaxed);
+    processor::set_timer_ns(at_ns);
     let wait = at_ns.saturating_sub(clock::now_ns());
     let counts = (u128::from(wait) * u128::from(TIMER_SCALE.load(Relaxed))) >> 20;
     local_write(LOCAL_INITIAL, (counts as u64).clamp(1, u64::from(u32::MAX)) as u32);
@@ -110,16 +157,17 @@ pub fn set_timer(at_ns: u64) {
 /// Which interrupt this vector is, once its controller has been told that it is being handled.
 pub fn accept(vector: u64) -> Option<Interrupt> {
     if vector >= 32 {
-        local_write(LOCAL_END, 0);
+        finish();
     }
     match vector as u8 {
         VECTOR_TIMER => {
-            ARMED.store(u64::MAX, Relaxed);
+            processor::set_timer_ns(u64::MAX);
             Some(Interrupt::Timer)
         }
         VECTOR_TERMINAL => Some(Interrupt::Terminal),
         VECTOR_CONTROL => Some(Interrupt::Control),
         VECTOR_DISK => Some(Interrupt::Disk),
+        VECTOR_DEBUGGER => Some(Interrupt::Debugger),
         _ => None,
     }
 }

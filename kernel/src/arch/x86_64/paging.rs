@@ -29,7 +29,7 @@ const GLOBAL: u64 = 1 << 8;
 const NO_EXECUTE: u64 = 1 << 63;
 
 /// The root that holds the kernel alone.
-static KERNEL_ROOT: AtomicU32 = AtomicU32::new(0);
+pub(super) static KERNEL_ROOT: AtomicU32 = AtomicU32::new(0);
 /// Entries of the upper half: direct map and kernel.
 static ENTRIES: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 const PLACES: [usize; 2] = [256, 511];
@@ -39,8 +39,9 @@ pub fn kernel_end() -> u64 {
     (&raw const __kernel_end) as u64 - KERNEL_BASE
 }
 
-/// Builds the strict tables for memory up to `end` (physical) and loads them. `take` gives zeroed frames.
-pub fn build(end: u64, mut take: impl FnMut() -> Frame) {
+/// Builds the strict tables for memory up to `end` (physical) and loads them, with stacks for that many processors. `take`
+/// gives zeroed frames.
+pub fn build(end: u64, processors: usize, mut take: impl FnMut() -> Frame) {
     let root = take();
     let high = take();
     let low = take();
@@ -81,6 +82,7 @@ pub fn build(end: u64, mut take: impl FnMut() -> Frame) {
         }
         address += 4096;
     }
+    build_stacks(high, processors, &mut take);
     for (place, (index, table)) in ENTRIES.iter().zip(PLACES.into_iter().zip([low, high])) {
         let entry = table.physical() | PRESENT | WRITE;
         place.store(entry, Relaxed);
@@ -89,6 +91,21 @@ pub fn build(end: u64, mut take: impl FnMut() -> Frame) {
     KERNEL_ROOT.store(root.0, Relaxed);
     direct::set_end(end);
     load(root.physical());
+}
+
+/// Maps the stacks of all processors but the first, whose are in the image. Between them pages stay unmapped.
+fn build_stacks(high: Frame, processors: usize, take: &mut impl FnMut() -> Frame) {
+    let window = processor::STACK_WINDOW;
+    let tables = [take(), take()];
+    direct::table(high)[(window >> 30) as usize & 511].store(tables[0].physical() | PRESENT | WRITE, Relaxed);
+    direct::table(tables[0])[(window >> 21) as usize & 511].store(tables[1].physical() | PRESENT | WRITE, Relaxed);
+    for number in 1..processors {
+        let first = number * (processor::STACK_STRIDE / 4096) as usize;
+        for page in processor::stack_pages() {
+            direct::table(tables[1])[first + page]
+                .store(take().physical() | PRESENT | WRITE | GLOBAL | NO_EXECUTE, Relaxed);
+        }
+    }
 }
 
 /// Entries of the upper half of every root.
@@ -132,8 +149,13 @@ pub fn tags() -> Tags {
 /// Goes to the kernel's own root if `root` is loaded: it is about to be freed.
 pub fn leave_root(root: Frame) {
     if loaded_root() == root {
-        load(Frame(KERNEL_ROOT.load(Relaxed)).physical());
+        leave_all_roots();
     }
+}
+
+/// Goes to the kernel's own root.
+pub fn leave_all_roots() {
+    load(Frame(KERNEL_ROOT.load(Relaxed)).physical());
 }
 
 /// Forgets the user translations of the space that is loaded; without tags that is all of them.

@@ -7,6 +7,8 @@ use core::{
     mem::offset_of,
 };
 
+use kcore::smp::{PROCESSORS_MAX, protocol::Mark};
+
 use super::{syscall, traps};
 
 /// What the entry code finds at GS.
@@ -20,6 +22,12 @@ pub struct PerProcessor {
     pub value2: u64,
     /// Where the user goes on, during a system call.
     pub user_rip: u64,
+    /// Its own address.
+    own: *mut PerProcessor,
+    /// By what it takes the kernel lock (`kcore::smp::protocol::Mark`).
+    mark: u32,
+    /// When its timer will interrupt, in nanoseconds since the start.
+    pub timer_ns: u64,
     tss: Tss,
     gdt: [u64; 7],
 }
@@ -47,6 +55,12 @@ pub const VALUE2: usize = offset_of!(PerProcessor, value2);
 /// Offset of [`PerProcessor::user_rip`].
 pub const USER_RIP: usize = offset_of!(PerProcessor, user_rip);
 
+const OWN: usize = offset_of!(PerProcessor, own);
+/// Offset of the mark by which this processor takes the kernel lock.
+pub const MARK: usize = offset_of!(PerProcessor, mark);
+/// Offset of the end of the running thread's context, where user code's faults are pushed.
+pub const THREAD_END: usize = offset_of!(PerProcessor, tss) + offset_of!(Tss, rsp0);
+
 /// A value that only its processor touches, with interrupts off.
 struct Own<T>(UnsafeCell<T>);
 
@@ -54,11 +68,14 @@ struct Own<T>(UnsafeCell<T>);
 // the only way in.
 unsafe impl<T> Sync for Own<T> {}
 
-static BOOT: Own<PerProcessor> = Own(UnsafeCell::new(PerProcessor {
+const EMPTY: PerProcessor = PerProcessor {
     user_rsp: 0,
     kernel_stack: 0,
     value2: 0,
     user_rip: 0,
+    own: core::ptr::null_mut(),
+    mark: 0,
+    timer_ns: u64::MAX,
     tss: Tss {
         reserved0: 0,
         rsp0: 0,
@@ -80,7 +97,9 @@ static BOOT: Own<PerProcessor> = Own(UnsafeCell::new(PerProcessor {
         0,
         0,
     ],
-}));
+};
+
+static AREAS: [Own<PerProcessor>; PROCESSORS_MAX] = [const { Own(UnsafeCell::new(EMPTY)) }; PROCESSORS_MAX];
 
 const STACK_BYTES: usize = 64 << 10;
 /// The lowest page of the kernel stack is not mapped: running over the end is a double fault, not
@@ -105,15 +124,65 @@ static DOUBLE_FAULT: Stack<8192> = Stack(UnsafeCell::new([0; 8192]));
 static NON_MASKABLE: Stack<8192> = Stack(UnsafeCell::new([0; 8192]));
 static MACHINE_CHECK: Stack<8192> = Stack(UnsafeCell::new([0; 8192]));
 
+/// The words of a stack from `rsp` up to its top, and the address of the first: what is mapped of a processor's kernel
+/// stack if `rsp` lies in it or in its guard page, nothing if it lies elsewhere.
+pub fn stack_above(rsp: u64) -> (u64, &'static [u64]) {
+    let found = AREAS.iter().find_map(|area| {
+        // SAFETY: written when the processor was started, read as a whole word; a stack that is not there yet is zero.
+        let top = unsafe { (&raw const (*area.0.get()).kernel_stack).read_volatile() };
+        let guard = top.checked_sub(STACK_TOP)?;
+        (guard..top).contains(&rsp).then_some((guard, top))
+    });
+    let Some((guard, top)) = found else {
+        return (rsp, &[]);
+    };
+    let from = rsp.max(guard + GUARD_BYTES as u64).next_multiple_of(8);
+    // SAFETY: inside a kernel stack and above its guard page, so mapped for good. Whoever asks is about to end
+    // the kernel on this very stack or on another one: words below its own frames may change, which are only shown.
+    let words = unsafe { core::slice::from_raw_parts(from as *const u64, ((top - from) / 8) as usize) };
+    (from, words)
+}
+
 /// The page below the kernel stack, which stays unmapped.
 pub fn stack_guard() -> u64 {
     KERNEL.0.get() as u64
 }
 
+/// Where the stacks of the other processors stand: above the image, a stretch of addresses each.
+pub const STACK_WINDOW: u64 = 0xffff_ffff_c000_0000;
+/// Bytes of a stretch.
+pub const STACK_STRIDE: u64 = 32 * 4096;
+/// Top of the kernel stack in a stretch, whose first page is not mapped.
+pub const STACK_TOP: u64 = (GUARD_BYTES + STACK_BYTES) as u64;
+/// Bytes of an interrupt stack, and of the guard page below it.
+const INTERRUPT_STACK: u64 = 3 * 4096;
+
+/// The pages of a stretch that are mapped: the kernel stack, then three interrupt stacks, each above a guard page.
+pub fn stack_pages() -> impl Iterator<Item = usize> {
+    const FIRST: usize = (STACK_TOP / 4096) as usize;
+    (1..FIRST).chain((FIRST..FIRST + 9).filter(|page| !(page - FIRST).is_multiple_of(3)))
+}
+
 /// This processor's area.
 #[inline(always)]
 fn own() -> *mut PerProcessor {
-    BOOT.0.get()
+    let own;
+    // SAFETY: in the kernel GS leads to the area, in which its address stands.
+    unsafe {
+        asm!("mov {}, gs:[{OWN}]", out(reg) own, OWN = const OWN, options(pure, nomem, nostack, preserves_flags));
+    };
+    own
+}
+
+/// By what this processor takes the kernel lock.
+#[inline(always)]
+pub fn mark() -> u32 {
+    let mark;
+    // SAFETY: as in `own`.
+    unsafe {
+        asm!("mov {:e}, gs:[{MARK}]", out(reg) mark, MARK = const MARK, options(pure, nomem, nostack, preserves_flags));
+    };
+    mark
 }
 
 /// Sets the second value that the system call under way returns.
@@ -126,8 +195,25 @@ pub fn set_value2(value: u64) {
 /// Where the caller of the system call under way goes on: instruction, stack.
 #[inline(always)]
 pub fn caller() -> (u64, u64) {
+    let (rip, rsp);
+    // SAFETY: as in `own`. What is read is written by the entry code alone, before it calls Rust.
+    unsafe {
+        asm!("mov {}, gs:[{USER_RIP}]", "mov {}, gs:[{USER_RSP}]", out(reg) rip, out(reg) rsp,
+            USER_RIP = const USER_RIP, USER_RSP = const USER_RSP, options(readonly, nostack, preserves_flags));
+    };
+    (rip, rsp)
+}
+
+/// When this processor's timer will interrupt.
+pub fn timer_ns() -> u64 {
     // SAFETY: as in `set_value2`.
-    unsafe { ((*own()).user_rip, (*own()).user_rsp) }
+    unsafe { (*own()).timer_ns }
+}
+
+/// Notes when it will.
+pub fn set_timer_ns(at_ns: u64) {
+    // SAFETY: as in `set_value2`.
+    unsafe { (*own()).timer_ns = at_ns };
 }
 
 /// Lets faults and interrupts of user code push into this context.
@@ -135,7 +221,7 @@ pub fn set_thread(context: &kcore::thread::Context) {
     let end = core::ptr::from_ref(context) as u64 + size_of::<kcore::thread::Context>() as u64;
     // SAFETY: as in `set_value2`; the table of threads never moves, so the address stays good
     // until another thread is set.
-    unsafe { (*own()).tss.rsp0 = end };
+    unsafe { asm!("mov gs:[{RSP0}], {}", in(reg) end, RSP0 = const THREAD_END, options(nostack, preserves_flags)) };
 }
 
 /// Reads a model-specific register.
@@ -199,16 +285,34 @@ const KERNEL_GS_BASE: u32 = 0xc000_0102;
 /// Flags that a system call clears: TF, IF, DF, IOPL, NT, AC.
 const FLAGS_CLEARED: u64 = 1 << 8 | 1 << 9 | 1 << 10 | 3 << 12 | 1 << 14 | 1 << 18;
 
-/// Sets this processor up: segments, stacks, traps, system calls, protections.
-pub fn initialise() -> Protections {
-    let own = own();
-    // SAFETY: called once, before anything else uses the area; interrupts are off.
+/// The tops of a processor's stacks: for the kernel, for double faults, NMI, machine checks. The first one runs before there is
+/// a window, so its stacks are part of the image.
+fn stack_tops(number: u32) -> [u64; 4] {
+    if number == 0 {
+        return [
+            KERNEL.top(),
+            DOUBLE_FAULT.top(),
+            NON_MASKABLE.top(),
+            MACHINE_CHECK.top(),
+        ];
+    }
+    let first = STACK_WINDOW + u64::from(number) * STACK_STRIDE + STACK_TOP;
+    [0, 1, 2, 3].map(|which| first + which * INTERRUPT_STACK)
+}
+
+/// Sets this processor up, which has that number: segments, stacks, traps, system calls, protections.
+pub fn initialise(number: u32) -> Protections {
+    let own = AREAS[number as usize % PROCESSORS_MAX].0.get();
+    let [kernel, double_fault, non_maskable, machine_check] = stack_tops(number);
+    // SAFETY: called once on each processor, before it uses its area otherwise; interrupts are off.
     unsafe {
-        (*own).kernel_stack = KERNEL.top();
+        (*own).own = own;
+        (*own).mark = Mark::of(number).0;
+        (*own).kernel_stack = kernel;
         let mut stacks = [0; 7];
-        stacks[traps::STACK_DOUBLE_FAULT - 1] = DOUBLE_FAULT.top();
-        stacks[traps::STACK_NON_MASKABLE - 1] = NON_MASKABLE.top();
-        stacks[traps::STACK_MACHINE_CHECK - 1] = MACHINE_CHECK.top();
+        stacks[traps::STACK_DOUBLE_FAULT - 1] = double_fault;
+        stacks[traps::STACK_NON_MASKABLE - 1] = non_maskable;
+        stacks[traps::STACK_MACHINE_CHECK - 1] = machine_check;
         (*own).tss.interrupt_stacks = stacks;
         let base = (&raw const (*own).tss) as u64;
         let limit = size_of::<Tss>() as u64 - 1;
@@ -245,6 +349,9 @@ pub fn initialise() -> Protections {
         write_msr(STAR, 0x10 << 48 | 0x08 << 32);
         write_msr(LSTAR, syscall::entry as *const () as u64);
         write_msr(FMASK, FLAGS_CLEARED);
+    }
+    if number == 0 {
+        traps::fill();
     }
     traps::load();
     protections()

@@ -2,7 +2,10 @@
 
 use abi::address::PAGE;
 
-use super::direct::physical_bytes;
+use super::{
+    acpi::{self, Processors},
+    direct::physical_bytes,
+};
 
 /// A range of physical memory in bytes: start, end.
 pub type Memory = (u64, u64);
@@ -15,6 +18,12 @@ pub struct BootInformation {
     pub memory_count: usize,
     /// Words on the command line.
     pub command_line: &'static str,
+    /// The first module that came with the kernel: physical start and end in bytes. It is cut out of `memory`.
+    pub module: Option<Memory>,
+    /// Physical address of the firmware's table of tables (RSDP), or 0.
+    pub firmware: u64,
+    /// The processors that the firmware tells of.
+    pub processors: Processors,
 }
 
 const MAGIC: u32 = 0x336e_c578;
@@ -42,11 +51,19 @@ impl BootInformation {
             memory: [(0, 0); 8],
             memory_count: 0,
             command_line: "",
+            module: None,
+            firmware: word64(info, 32),
+            processors: acpi::processors(word64(info, 32)),
         };
         if command_line != 0 {
             let bytes = physical_bytes(command_line, 1024)?;
             let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
             found.command_line = core::str::from_utf8(&bytes[..length]).unwrap_or("");
+        }
+        if word32(info, 12) > 0 {
+            let entry = physical_bytes(word64(info, 16), 32)?;
+            let (start, bytes) = (word64(entry, 0), word64(entry, 8));
+            found.module = (bytes > 0).then_some((start, start.checked_add(bytes)?));
         }
         let map = word64(info, 40);
         let count = word32(info, 48) as usize;
@@ -57,11 +74,29 @@ impl BootInformation {
             }
             let start = word64(entry, 0).max(1 << 20).next_multiple_of(PAGE);
             let end = word64(entry, 0).saturating_add(word64(entry, 8)) & !(PAGE - 1);
-            if start < end && found.memory_count < found.memory.len() {
-                found.memory[found.memory_count] = (start, end);
-                found.memory_count += 1;
-            }
+            found.add_memory(start, end);
         }
         Some(found)
+    }
+
+    /// Adds a range, without the pages of the module.
+    fn add_memory(&mut self, start: u64, end: u64) {
+        if let Some((from, to)) = self.module
+            && from < end
+            && start < to
+        {
+            let (before, after) = (from & !(PAGE - 1), to.next_multiple_of(PAGE));
+            self.push_memory(start, before.min(end));
+            self.push_memory(after.max(start), end);
+        } else {
+            self.push_memory(start, end);
+        }
+    }
+
+    fn push_memory(&mut self, start: u64, end: u64) {
+        if start < end && self.memory_count < self.memory.len() {
+            self.memory[self.memory_count] = (start, end);
+            self.memory_count += 1;
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The way in by `syscall`, and out by `sysret`.
 //!
-//! Three ways share the entry. Protected calls and returns over a remembered way are done at once
-//! ([`portal_call`], [`portal_return`]); everything else is `crate::event::system_call`. Only rip and rsp of the
+//! A jump by number leads to the way of a call. Protected calls and returns over a remembered way are done at once
+//! ([`portal`]), most others are `crate::event::general_call`. Only rip and rsp of the
 //! caller are kept: by the register rule (DESIGN §3) the stub has saved what it needs.
 //!
 //! `sysret` with a non-canonical address faults in the kernel with the user's stack. It cannot
@@ -12,7 +12,10 @@ use core::arch::naked_asm;
 
 use abi::Call;
 
-use super::processor::{KERNEL_STACK, USER_RIP, USER_RSP, VALUE2};
+use super::{
+    portal,
+    processor::{KERNEL_STACK, USER_RIP, USER_RSP, VALUE2},
+};
 
 /// What a call returns in registers: error, value. The second value goes through the processor's area.
 #[repr(C)]
@@ -23,124 +26,78 @@ pub struct Results {
     pub value: u64,
 }
 
-/// Where a protected call continues; `rip` zero: not over the fast path.
-#[repr(C)]
-pub struct Target {
-    /// Next instruction.
-    pub rip: u64,
-    /// Stack pointer.
-    pub rsp: u64,
-}
-
 /// Where `syscall` leads.
-#[allow(clippy::too_many_lines, reason = "three ways through one stretch of assembly")]
 #[unsafe(naked)]
 pub unsafe extern "C" fn entry() {
     naked_asm!(
         "swapgs",
-        "mov gs:[{USER_RSP}], rsp",
-        "mov rsp, gs:[{KERNEL_STACK}]",
-        "mov gs:[{USER_RIP}], rcx",
-        "cmp rax, {PDX_CALL}",
-        "je 3f",
-        "cmp rax, {PDX_RETURN}",
-        "je 4f",
-        // The general way: six arguments as C wants them, the number as the seventh.
-        "2:",
-        "mov rcx, r10",
-        "push rax",
-        "push rax",
-        "call {system_call}",
-        "mov rsi, gs:[{VALUE2}]",
-        "mov rcx, gs:[{USER_RIP}]",
-        "mov rsp, gs:[{USER_RSP}]",
-        "mov qword ptr gs:[{VALUE2}], 0",
-        "xor edi, edi",
-        "xor r8d, r8d",
-        "xor r9d, r9d",
-        "xor r10d, r10d",
-        "mov r11d, 0x202",
-        "swapgs",
-        "sysretq",
-        "3:",
-        // Protected call: entry in rdi, kind in rdx, parameters in rsi, r10, r8, r9.
-        // By the register rule the caller has saved rbx, rbp and r12 to r15: they keep the
-        // arguments over the call.
-        "mov rbx, rsi",
-        "mov rbp, r10",
-        "mov r12, r8",
-        "mov r13, r9",
-        "mov r14, rdi",
-        "mov r15, rdx",
-        "mov rsi, rdx",
-        "call {portal_call}",
-        "test rax, rax",
-        "jz 5f",
-        "mov rcx, rax",
-        "mov rsp, rdx",
-        "mov rdi, rbx",
-        "mov rsi, rbp",
-        "mov rdx, r12",
-        "mov r10, r13",
-        "xor eax, eax",
-        "xor ebx, ebx",
-        "xor ebp, ebp",
-        "xor r8d, r8d",
-        "xor r9d, r9d",
-        "xor r12d, r12d",
-        "xor r13d, r13d",
-        "xor r14d, r14d",
-        "xor r15d, r15d",
-        "mov r11d, 0x202",
-        "swapgs",
-        "sysretq",
-        "5:",
-        "mov rdi, r14",
-        "mov rsi, rbx",
-        "mov rdx, r15",
-        "mov r10, rbp",
-        "mov r8, r12",
-        "mov r9, r13",
-        "mov eax, {PDX_CALL}",
-        "jmp 2b",
-        // Return from a protected call: results in rdi and rsi.
-        "4:",
-        "mov rbx, rdi",
-        "mov rbp, rsi",
-        "call {portal_return}",
-        "test rax, rax",
-        "jz 6f",
-        "mov rcx, rax",
-        "mov rsp, rdx",
-        "mov rdx, rbx",
-        "mov rsi, rbp",
-        "xor eax, eax",
-        "xor ebx, ebx",
-        "xor ebp, ebp",
-        "xor edi, edi",
-        "xor r8d, r8d",
-        "xor r9d, r9d",
-        "xor r10d, r10d",
-        "xor r12d, r12d",
-        "xor r13d, r13d",
-        "xor r14d, r14d",
-        "xor r15d, r15d",
-        "mov r11d, 0x202",
-        "swapgs",
-        "sysretq",
-        "6:",
-        "mov rdi, rbx",
-        "mov rsi, rbp",
-        "mov eax, {PDX_RETURN}",
-        "jmp 2b",
-        USER_RSP = const USER_RSP,
-        KERNEL_STACK = const KERNEL_STACK,
-        USER_RIP = const USER_RIP,
-        VALUE2 = const VALUE2,
-        PDX_CALL = const Call::PdxCall as u64,
-        PDX_RETURN = const Call::PdxReturn as u64,
-        system_call = sym crate::event::system_call,
-        portal_call = sym crate::event::portal_call,
-        portal_return = sym crate::event::portal_return,
+        "cmp rax, {COUNT}",
+        "jae {general}",
+        "jmp qword ptr [rax * 8 + {ways}]",
+        COUNT = const WAYS.len(),
+        general = sym general,
+        ways = sym WAYS,
     );
 }
+
+/// Where the first numbers lead.
+static WAYS: [unsafe extern "C" fn(); Call::ThreadSleep as usize + 1] = {
+    let mut ways: [unsafe extern "C" fn(); Call::ThreadSleep as usize + 1] = [general; _];
+    ways[Call::ThreadMyId as usize] = identity;
+    ways[Call::PdxCall as usize] = portal::call;
+    ways[Call::PdxReturn as usize] = portal::ret;
+    ways[Call::ThreadSleep as usize] = sleep;
+    ways
+};
+
+/// Defines a way through a function of `crate::event`: six arguments as C wants them, the number as the seventh.
+macro_rules! way {
+    ($(#[$meta:meta])* $name:ident, $function:path) => {
+        $(#[$meta])*
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name() {
+            naked_asm!(
+                "mov gs:[{USER_RSP}], rsp",
+                "mov rsp, gs:[{KERNEL_STACK}]",
+                "mov gs:[{USER_RIP}], rcx",
+                "mov rcx, r10",
+                "push rax",
+                "push rax",
+                "call {function}",
+                "mov rsi, gs:[{VALUE2}]",
+                "mov rcx, gs:[{USER_RIP}]",
+                "mov rsp, gs:[{USER_RSP}]",
+                "mov qword ptr gs:[{VALUE2}], 0",
+                "xor edi, edi",
+                "xor r8d, r8d",
+                "xor r9d, r9d",
+                "xor r10d, r10d",
+                "mov r11d, {FLAGS}",
+                "swapgs",
+                "sysretq",
+                USER_RSP = const USER_RSP,
+                KERNEL_STACK = const KERNEL_STACK,
+                USER_RIP = const USER_RIP,
+                VALUE2 = const VALUE2,
+                FLAGS = const kcore::thread::USER_FLAGS,
+                function = sym $function,
+            );
+        }
+    };
+}
+
+way!(
+    /// The way of every call that has no other.
+    general,
+    crate::event::general_call
+);
+way!(
+    /// The null call's.
+    identity,
+    crate::event::identity_call
+);
+way!(
+    /// The way of `ThreadSleep`, which may be a yield.
+    sleep,
+    crate::event::sleep_call
+);

@@ -8,6 +8,7 @@
 use core::{
     arch::{asm, global_asm, naked_asm},
     cell::UnsafeCell,
+    mem::offset_of,
 };
 
 use kcore::thread::Context;
@@ -61,6 +62,7 @@ unsafe extern "C" fn common() {
         "push rax", "push rbx", "push rcx", "push rdx", "push rsi", "push rdi", "push rbp",
         "push r8", "push r9", "push r10", "push r11", "push r12", "push r13", "push r14", "push r15",
         "mov rdi, rsp",
+        "mov rsi, [rsp + {VECTOR}]",
         "mov rsp, gs:[{KERNEL_STACK}]",
         // Clears AC and DF, which the user may have set.
         "push 2",
@@ -82,6 +84,7 @@ unsafe extern "C" fn common() {
         "add rsp, 16",
         "iretq",
         KERNEL_STACK = const KERNEL_STACK,
+        VECTOR = const core::mem::offset_of!(Context, vector),
         trap = sym crate::event::trap,
         trap_in_kernel = sym crate::event::trap_in_kernel,
         resume = sym resume,
@@ -118,10 +121,72 @@ pub unsafe extern "C" fn resume(context: *const Context) -> ! {
     );
 }
 
-/// Double fault, machine check: nothing can be trusted but the ports.
+/// Double fault: nothing can be trusted but the ports. The processor pushed an error code.
+#[unsafe(naked)]
+unsafe extern "C" fn double_fault() {
+    naked_asm!("push 8", "jmp {fatal}", fatal = sym fatal);
+}
+
+/// Machine check, likewise, without an error code.
+#[unsafe(naked)]
+unsafe extern "C" fn machine_check() {
+    naked_asm!("push 0", "push 18", "jmp {fatal}", fatal = sym fatal);
+}
+
+/// Behind both: makes a context of the registers as they were, and does not come back.
 #[unsafe(naked)]
 unsafe extern "C" fn fatal() {
-    naked_asm!("mov rdi, rsp", "and rsp, -16", "call {fatal}", "ud2", fatal = sym crate::event::fatal);
+    naked_asm!(
+        // A machine check may come in user mode, with the user's GS.
+        "test byte ptr [rsp + 24], 3",
+        "jz 2f",
+        "swapgs",
+        "2:",
+        "push rax", "push rbx", "push rcx", "push rdx", "push rsi", "push rdi", "push rbp",
+        "push r8", "push r9", "push r10", "push r11", "push r12", "push r13", "push r14", "push r15",
+        "mov rdi, rsp",
+        "and rsp, -16",
+        "cld",
+        "call {fatal}",
+        "ud2",
+        fatal = sym crate::event::fatal,
+    );
+}
+
+/// The registers here: those that a function keeps for its caller, the stack pointer and the place of the call. The
+/// others are zero.
+#[inline(always)]
+pub fn registers() -> Context {
+    let mut context = Context::default();
+    // SAFETY: the function below writes the fields of the context that it is given, and nothing else.
+    unsafe { note_registers(&raw mut context) };
+    context
+}
+
+#[unsafe(naked)]
+unsafe extern "C" fn note_registers(context: *mut Context) {
+    naked_asm!(
+        "mov [rdi + {rbx}], rbx",
+        "mov [rdi + {rbp}], rbp",
+        "mov [rdi + {r12}], r12",
+        "mov [rdi + {r13}], r13",
+        "mov [rdi + {r14}], r14",
+        "mov [rdi + {r15}], r15",
+        // As if this had returned already.
+        "lea rax, [rsp + 8]",
+        "mov [rdi + {rsp}], rax",
+        "mov rax, [rsp]",
+        "mov [rdi + {rip}], rax",
+        "ret",
+        rbx = const offset_of!(Context, rbx),
+        rbp = const offset_of!(Context, rbp),
+        r12 = const offset_of!(Context, r12),
+        r13 = const offset_of!(Context, r13),
+        r14 = const offset_of!(Context, r14),
+        r15 = const offset_of!(Context, r15),
+        rsp = const offset_of!(Context, rsp),
+        rip = const offset_of!(Context, rip),
+    );
 }
 
 /// NMI: nobody here sends one; a stray one changes nothing.
@@ -150,8 +215,8 @@ const fn gate(address: u64, stack: usize, privilege: u64) -> [u64; 2] {
     ]
 }
 
-/// Fills the table and loads it.
-pub fn load() {
+/// Fills the table that all processors share.
+pub fn fill() {
     let stubs = (&raw const trap_stubs) as u64;
     // SAFETY: at the start, by one processor, before interrupts are on.
     let table = unsafe { &mut *TABLE.0.get() };
@@ -161,13 +226,17 @@ pub fn load() {
         *slot = gate(stubs + (vector * STUB) as u64, 0, privilege);
     }
     table[2] = gate(non_maskable as *const () as u64, STACK_NON_MASKABLE, 0);
-    table[8] = gate(fatal as *const () as u64, STACK_DOUBLE_FAULT, 0);
-    table[18] = gate(fatal as *const () as u64, STACK_MACHINE_CHECK, 0);
+    table[8] = gate(double_fault as *const () as u64, STACK_DOUBLE_FAULT, 0);
+    table[18] = gate(machine_check as *const () as u64, STACK_MACHINE_CHECK, 0);
     // The interrupt controller's spurious vector needs no answer.
     table[255] = gate(non_maskable as *const () as u64, 0, 0);
+}
+
+/// Loads the table on this processor.
+pub fn load() {
     let pointer = Pointer {
         limit: 256 * 16 - 1,
-        base: table.as_ptr() as u64,
+        base: TABLE.0.get() as u64,
     };
     // SAFETY: the table is complete and never goes away.
     unsafe { asm!("lidt [{}]", in(reg) &raw const pointer, options(readonly, nostack, preserves_flags)) };

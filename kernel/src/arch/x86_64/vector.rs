@@ -4,9 +4,17 @@
 //! one, and it is saved when another thread comes. A protected call declares these registers
 //! clobbered: crossing a domain with a live state drops it and turns the unit off again, so nothing
 //! leaks to the callee and nothing is saved.
+//!
+//! Each processor has a unit. A thread whose state is in one (`Thread::vector_on`) goes on nowhere else until it is saved, which
+//! happens when that processor runs somebody else. So no processor must ask another for a state.
 
 use alloc::{boxed::Box, vec::Vec};
-use core::arch::{asm, x86_64::__cpuid_count};
+use core::{
+    arch::{asm, x86_64::__cpuid_count},
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use kcore::smp::PROCESSORS_MAX;
 
 /// A state in memory: x87, SSE and AVX fit.
 #[repr(C, align(64))]
@@ -14,12 +22,13 @@ struct Area([u8; 1024]);
 
 /// The states of all threads.
 pub struct Vectors {
-    /// Whose state the unit holds.
-    loaded: Option<u32>,
+    /// Whose state each processor's unit holds.
+    loaded: [Option<u32>; PROCESSORS_MAX],
     areas: Vec<Option<Box<Area>>>,
-    /// Which parts are enabled (XCR0), or zero without XSAVE.
-    parts: u64,
 }
+
+/// Which parts are enabled (XCR0), or zero without XSAVE. The same on all processors.
+static PARTS: AtomicU64 = AtomicU64::new(0);
 
 fn turn_off() {
     // SAFETY: sets CR0.TS: the next use traps.
@@ -31,69 +40,78 @@ fn turn_on() {
     unsafe { asm!("clts", options(nomem, nostack, preserves_flags)) };
 }
 
-impl Vectors {
-    /// Enables the unit's parts and turns it off until it is used.
-    pub fn new(threads: usize) -> Self {
-        let features = __cpuid_count(1, 0);
-        let mut parts = 0;
-        // SAFETY: CR0: monitor the coprocessor, native errors, no emulation, off. CR4: FXSAVE and
-        // SIMD exceptions, which every 64-bit processor has, and XSAVE where it is reported.
-        unsafe {
-            asm!("mov {tmp}, cr0", "and {tmp}, {mask}", "or {tmp}, 0x2a", "mov cr0, {tmp}", tmp = out(reg) _, mask = in(reg) !4u64, options(nomem, nostack));
-            asm!("mov {tmp}, cr4", "or {tmp}, 0x600", "mov cr4, {tmp}", tmp = out(reg) _, options(nomem, nostack));
-            if features.ecx & 1 << 26 != 0 {
-                parts = if features.ecx & 1 << 28 != 0 { 7 } else { 3 };
-                asm!("mov {tmp}, cr4", "or {tmp}, {bit}", "mov cr4, {tmp}", tmp = out(reg) _, bit = in(reg) 1u64 << 18, options(nomem, nostack));
-                asm!("xsetbv", in("ecx") 0, in("eax") parts as u32, in("edx") 0, options(nomem, nostack, preserves_flags));
-            }
+/// Enables this processor's unit and its parts, and turns it off until it is used.
+pub fn enable() {
+    let features = __cpuid_count(1, 0);
+    let mut parts = 0;
+    // SAFETY: CR0: monitor the coprocessor, native errors, no emulation, off. CR4: FXSAVE and
+    // SIMD exceptions, which every 64-bit processor has, and XSAVE where it is reported.
+    unsafe {
+        asm!("mov {tmp}, cr0", "and {tmp}, {mask}", "or {tmp}, 0x2a", "mov cr0, {tmp}", tmp = out(reg) _, mask = in(reg) !4u64, options(nomem, nostack));
+        asm!("mov {tmp}, cr4", "or {tmp}, 0x600", "mov cr4, {tmp}", tmp = out(reg) _, options(nomem, nostack));
+        if features.ecx & 1 << 26 != 0 {
+            parts = if features.ecx & 1 << 28 != 0 { 7 } else { 3 };
+            asm!("mov {tmp}, cr4", "or {tmp}, {bit}", "mov cr4, {tmp}", tmp = out(reg) _, bit = in(reg) 1u64 << 18, options(nomem, nostack));
+            asm!("xsetbv", in("ecx") 0, in("eax") parts as u32, in("edx") 0, options(nomem, nostack, preserves_flags));
         }
+    }
+    PARTS.store(parts, Relaxed);
+}
+
+impl Vectors {
+    /// No states. This processor's unit is enabled.
+    pub fn new(threads: usize) -> Self {
+        enable();
         Self {
-            loaded: None,
+            loaded: [None; PROCESSORS_MAX],
             areas: (0..threads).map(|_| None).collect(),
-            parts,
         }
     }
 
-    /// The thread uses the unit and it was off: gives it its state, a fresh one if `live` says that
+    /// A thread uses this processor's unit and it was off: gives it its state, a fresh one if `live` says that
     /// it has none.
-    pub fn load(&mut self, thread: u32, live: bool) {
+    pub fn load(&mut self, processor: u32, thread: u32, live: bool) {
         turn_on();
         let area = self.areas[thread as usize].get_or_insert_with(|| Box::new(Area::fresh()));
         if !live {
             **area = Area::fresh();
         }
-        // SAFETY: the unit is on and the area is a valid state: it was saved by this unit or is the initial one.
+        let parts = PARTS.load(Relaxed);
+        // SAFETY: the unit is on and the area is a valid state: it was saved by a unit like this or is the initial one.
         unsafe {
-            if self.parts == 0 {
+            if parts == 0 {
                 asm!("fxrstor64 [{}]", in(reg) area.0.as_ptr(), options(nostack));
             } else {
-                asm!("xrstor64 [{}]", in(reg) area.0.as_ptr(), in("eax") self.parts as u32, in("edx") 0, options(nostack));
+                asm!("xrstor64 [{}]", in(reg) area.0.as_ptr(), in("eax") parts as u32, in("edx") 0, options(nostack));
             }
         }
-        self.loaded = Some(thread);
+        self.loaded[processor as usize] = Some(thread);
     }
 
-    /// Before a thread runs: if the unit holds another's state, saves it (`live`: whether that one
-    /// still wants it) and turns the unit off. The same if its own was dropped.
+    /// Before a thread runs on this processor: if the unit holds another's state, saves it (`live`: whether that one
+    /// still wants it) and turns the unit off. The same if its own was dropped. Tells whose state is not in
+    /// the unit any more.
     #[inline]
-    pub fn before(&mut self, next: u32, live: impl Fn(u32) -> bool) {
-        let Some(owner) = self.loaded else { return };
+    pub fn before(&mut self, processor: u32, next: u32, live: impl Fn(u32) -> bool) -> Option<u32> {
+        let owner = self.loaded[processor as usize]?;
         let wanted = live(owner);
         if owner == next && wanted {
-            return;
+            return None;
         }
         if wanted && let Some(area) = &mut self.areas[owner as usize] {
+            let parts = PARTS.load(Relaxed);
             // SAFETY: the unit is on (it holds a state) and the area is large enough for the enabled parts.
             unsafe {
-                if self.parts == 0 {
+                if parts == 0 {
                     asm!("fxsave64 [{}]", in(reg) area.0.as_mut_ptr(), options(nostack));
                 } else {
-                    asm!("xsave64 [{}]", in(reg) area.0.as_mut_ptr(), in("eax") self.parts as u32, in("edx") 0, options(nostack));
+                    asm!("xsave64 [{}]", in(reg) area.0.as_mut_ptr(), in("eax") parts as u32, in("edx") 0, options(nostack));
                 }
             }
         }
-        self.loaded = None;
+        self.loaded[processor as usize] = None;
         turn_off();
+        Some(owner)
     }
 }
 

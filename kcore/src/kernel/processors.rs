@@ -1,0 +1,287 @@
+//! Several processors: where a thread waits, who takes it, and what must be asked of the others.
+//!
+//! Each processor has its run queues. A thread that becomes ready goes to a processor that is idle, to the one it ran on
+//! last if that will do; else to one whose thread is less urgent; else to the shortest queues. Who finds his own
+//! queues empty takes from the others'. So nobody is idle while a thread waits that he could run.
+//!
+//! Nothing is read or written of a thread that runs elsewhere but what the kernel keeps itself: its registers
+//! are in that processor. [`Kernel::hold`] takes it off first.
+
+use alloc::vec::Vec;
+
+use super::{Kernel, Processor};
+use crate::{
+    Hardware, SpaceId,
+    scheduler::NONE,
+    smp::Request,
+    thread::{Resumed, State, Thread},
+};
+
+impl Processor {
+    /// One that does nothing.
+    pub(super) fn new(number: u32) -> Self {
+        Self {
+            number,
+            current: NONE,
+            space: SpaceId::NONE,
+            since_ns: 0,
+            called: false,
+            runs: true,
+            queues: crate::scheduler::RunQueues::default(),
+        }
+    }
+
+    /// Whether it has nothing to do, now or next.
+    fn is_idle(&self) -> bool {
+        self.current == NONE && self.queues.count() == 0 && self.runs
+    }
+}
+
+impl<H: Hardware> Kernel<H> {
+    /// Says which processors run (a bit for each number, this one's among them), before the first thread does.
+    pub fn set_processors(&mut self, running: u32) {
+        if running.count_ones() > 1 {
+            self.others = (0..32 - running.leading_zeros())
+                .map(|number| Processor {
+                    runs: running & 1 << number != 0,
+                    ..Processor::new(number)
+                })
+                .collect::<Vec<_>>();
+            self.spaces.keep_nothing();
+        }
+    }
+
+    /// The processor that handles this event.
+    #[inline]
+    pub fn here(&self) -> u32 {
+        self.processor.number
+    }
+
+    /// Another processor handles events now.
+    pub fn change_over(&mut self, number: u32) {
+        let here = self.processor.number as usize;
+        if number as usize >= self.others.len() || number as usize == here {
+            return;
+        }
+        core::mem::swap(&mut self.processor, &mut self.others[here]);
+        core::mem::swap(&mut self.processor, &mut self.others[number as usize]);
+        self.processor.called = false;
+    }
+
+    /// A processor's part.
+    pub(super) fn part(&self, number: u32) -> &Processor {
+        if number == self.processor.number {
+            return &self.processor;
+        }
+        self.others.get(number as usize).unwrap_or(&self.processor)
+    }
+
+    /// The same, to change.
+    pub(super) fn part_mut(&mut self, number: u32) -> &mut Processor {
+        if number == self.processor.number {
+            return &mut self.processor;
+        }
+        self.others.get_mut(number as usize).unwrap_or(&mut self.processor)
+    }
+
+    /// Bits of the other processors for which something holds.
+    fn others_where(&self, holds: impl Fn(&Processor) -> bool) -> u32 {
+        let mut found = 0;
+        for (number, part) in self.others.iter().enumerate() {
+            if number as u32 != self.processor.number && holds(part) {
+                found |= 1 << number;
+            }
+        }
+        found
+    }
+
+    /// How long a thread has been running since it was charged last.
+    pub(super) fn running_ns(&self, thread: &Thread) -> u64 {
+        if thread.state != State::Running {
+            return 0;
+        }
+        let since_ns = self.part(thread.processor).since_ns;
+        self.hardware.now_ns().saturating_sub(since_ns)
+    }
+
+    // ---- where threads run ----------------------------------------------------------------------
+
+    /// Where a thread that is ready should wait.
+    pub(super) fn place(&self, index: u32) -> u32 {
+        let thread = &self.threads.table[index as usize];
+        if thread.vector_on != NONE {
+            return thread.vector_on;
+        }
+        let last = self.part(thread.processor);
+        if last.is_idle() {
+            return last.number;
+        }
+        if self.processor.is_idle() {
+            return self.processor.number;
+        }
+        // Idle before busy with something less urgent before the shortest queue; where it was last if that is as good.
+        let burden = |part: &Processor| {
+            let priority = self
+                .threads
+                .table
+                .get(part.current as usize)
+                .map_or(0, |running| 1 + u32::from(running.priority));
+            let waiting = part.queues.count();
+            if part.current == NONE && waiting == 0 {
+                (0, 0, 0)
+            } else if waiting == 0 && priority <= u32::from(thread.priority) {
+                (1, priority, 0)
+            } else {
+                (2, waiting, priority)
+            }
+        };
+        let mut best = (burden(last), last.number);
+        for number in 0..self.others.len() as u32 {
+            let part = self.part(number);
+            if part.runs && burden(part) < best.0 {
+                best = (burden(part), number);
+            }
+        }
+        best.1
+    }
+
+    /// Puts a thread on the queues of a processor, and calls that if it should look.
+    pub(super) fn enqueue_at(&mut self, index: u32, number: u32) {
+        let thread = &mut self.threads.table[index as usize];
+        let priority = thread.priority;
+        thread.state = State::Ready;
+        thread.processor = number;
+        if number == self.processor.number {
+            self.processor.queues.push(&mut self.links, index, priority);
+            return;
+        }
+        let Some(part) = self.others.get_mut(number as usize) else {
+            return;
+        };
+        part.queues.push(&mut self.links, index, priority);
+        let urgent = self
+            .threads
+            .table
+            .get(part.current as usize)
+            .is_none_or(|running| running.priority < priority);
+        if urgent && !part.called {
+            part.called = true;
+            self.hardware.wake_processor(number);
+        }
+    }
+
+    /// Has the processor look again that a thread runs on, if that is another one.
+    pub(super) fn call(&mut self, index: u32) {
+        let thread = &self.threads.table[index as usize];
+        let number = thread.processor;
+        if thread.state == State::Running && number != self.processor.number {
+            self.part_mut(number).called = true;
+            self.hardware.wake_processor(number);
+        }
+    }
+
+    /// Takes a thread that waits for another processor.
+    #[cold]
+    pub(super) fn steal(&mut self) -> Option<u32> {
+        let here = self.processor.number;
+        let table = &self.threads.table;
+        let fits = |thread: u32| {
+            let on = table[thread as usize].vector_on;
+            on == NONE || on == here
+        };
+        let mut best: Option<(u32, u8, u32)> = None;
+        for part in self.others.iter().filter(|part| part.number != here) {
+            if part.queues.count() > 0
+                && let Some((thread, priority)) = part.queues.find(&self.links, fits)
+                && best.is_none_or(|(_, best, _)| priority > best)
+            {
+                best = Some((thread, priority, part.number));
+            }
+        }
+        let (thread, priority, from) = best?;
+        self.others[from as usize]
+            .queues
+            .remove(&mut self.links, thread, priority);
+        Some(thread)
+    }
+
+    /// The state that kept a thread on this processor is saved: if it waits, somebody idle may take it.
+    pub fn unbind(&mut self, index: u32) {
+        let thread = &mut self.threads.table[index as usize];
+        thread.vector_on = NONE;
+        if thread.state != State::Ready || self.others.is_empty() {
+            return;
+        }
+        let idle = self.others_where(|part| part.is_idle() && !part.called);
+        if idle != 0 {
+            let number = idle.trailing_zeros();
+            self.part_mut(number).called = true;
+            self.hardware.wake_processor(number);
+        }
+    }
+
+    /// This processor has nothing to run: it leaves the space that it was in, so that nobody has to ask it to forget anything.
+    pub fn rest(&mut self) {
+        if !self.others.is_empty() {
+            self.processor.space = SpaceId::NONE;
+            self.hardware.leave_all_roots();
+        }
+    }
+
+    /// Takes a thread off the processor that it runs on, if that is another one: it is ready then, and its registers
+    /// stand in its context.
+    #[inline]
+    pub(super) fn hold(&mut self, index: u32) {
+        let thread = &self.threads.table[index as usize];
+        if thread.state == State::Running && thread.processor != self.processor.number {
+            self.take_off(index);
+        }
+    }
+
+    #[cold]
+    fn take_off(&mut self, index: u32) {
+        let number = self.threads.table[index as usize].processor;
+        let handed = self.hardware.stop_processor(number);
+        let now = self.hardware.now_ns();
+        let part = self.part_mut(number);
+        let ran_ns = now.saturating_sub(part.since_ns);
+        part.current = NONE;
+        // It left the space when it was stopped.
+        part.space = SpaceId::NONE;
+        // It comes by without being called: to find that its thread is gone.
+        part.called = true;
+        let thread = &mut self.threads.table[index as usize];
+        thread.time_ns += ran_ns;
+        if let Some(call) = handed {
+            thread.context.reset(call.rip, call.rsp);
+            thread.operation = Some(call.operation);
+            thread.resumed = Resumed::First;
+            thread.unbegun = true;
+        }
+        self.enqueue_at(index, number);
+    }
+
+    // ---- what others remember -------------------------------------------------------------------
+
+    /// Asks those who are in a space.
+    pub(super) fn ask_inside(&mut self, space: SpaceId, request: Request) {
+        if self.others.is_empty() {
+            return;
+        }
+        let inside = self.others_where(|part| part.space == space);
+        if inside != 0 {
+            self.hardware.ask(inside, request);
+        }
+    }
+
+    /// Asks everyone who is in some space: the others hold no user translation.
+    pub(super) fn ask_all(&mut self, request: Request) {
+        if self.others.is_empty() {
+            return;
+        }
+        let inside = self.others_where(|part| part.space != SpaceId::NONE);
+        if inside != 0 {
+            self.hardware.ask(inside, request);
+        }
+    }
+}

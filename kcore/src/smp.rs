@@ -1,0 +1,84 @@
+//! Several processors: whose turn it is in the kernel, and what processors ask of one another.
+//!
+//! One processor at a time handles an event; the others run user code, wait for their turn, or are halted.
+//! [`protocol`] is the part that they do at the same time. It is the very source that the kernel runs
+//! and that `tests/smp_loom.rs` runs under every interleaving.
+
+use crate::thread::Operation;
+
+mod atomic {
+    pub use core::{
+        hint::spin_loop,
+        sync::atomic::{AtomicU32, AtomicU64, Ordering},
+    };
+}
+
+pub mod protocol;
+
+pub use protocol::{Mailbox, Turn};
+
+/// Processors that the kernel can use.
+pub const PROCESSORS_MAX: usize = 16;
+
+/// What other processors are asked to do at once. The asker waits until they have.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Request {
+    /// To forget all user translations.
+    Forget,
+    /// To forget the translation of the page at an address.
+    ForgetPage(u64),
+    /// To load the kernel's own root: the one that is loaded is about to be freed.
+    LeaveRoot,
+}
+
+/// A system call that was waiting for its turn when its thread was taken off the processor. Nothing of it was done.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct HandedOver {
+    /// Where the caller goes on.
+    pub rip: u64,
+    /// Its stack pointer.
+    pub rsp: u64,
+    /// The call.
+    pub operation: Operation,
+}
+
+impl HandedOver {
+    /// As words of a [`Mailbox`].
+    pub fn to_words(self) -> [u64; protocol::WORDS] {
+        let [a0, a1, a2, a3, a4, a5] = self.operation.arguments;
+        [self.rip, self.rsp, self.operation.number, a0, a1, a2, a3, a4, a5]
+    }
+
+    /// From words of a [`Mailbox`].
+    pub fn from_words(words: [u64; protocol::WORDS]) -> Self {
+        let [rip, rsp, number, arguments @ ..] = words;
+        Self {
+            rip,
+            rsp,
+            operation: Operation { number, arguments },
+        }
+    }
+}
+
+impl Turn {
+    /// Offset of its word, for the fast paths in assembly.
+    pub const WORD: usize = core::mem::offset_of!(Self, word);
+
+    /// A turn that processor 0 has.
+    pub const fn taken() -> Self {
+        Self {
+            word: atomic::AtomicU32::new(protocol::TAKEN),
+        }
+    }
+}
+
+impl Mailbox {
+    /// A box with nothing in it.
+    pub const fn empty() -> Self {
+        Self {
+            requests: atomic::AtomicU32::new(0),
+            address: atomic::AtomicU64::new(0),
+            handed: [const { atomic::AtomicU64::new(0) }; protocol::WORDS],
+        }
+    }
+}

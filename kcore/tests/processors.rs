@@ -1,0 +1,292 @@
+//! Several processors: where threads go, who takes them, and what must be asked of whom before a thread or a translation is touched.
+
+mod fake;
+
+use abi::Rights;
+use fake::{Asked, Fake, Random, kernel};
+use kcore::{
+    Kernel, Machine, PageEntry, SpaceId, ThreadId,
+    smp::{HandedOver, Request},
+    thread::{Operation, Resumed, State},
+    wait::Key,
+};
+
+fn several(count: u32) -> (Kernel<Fake>, SpaceId) {
+    let mut kernel = kernel(60);
+    let space = kernel.space_create().expect("space");
+    kernel.set_processors((1 << count) - 1);
+    (kernel, space)
+}
+
+fn spawn(kernel: &mut Kernel<Fake>, space: SpaceId, priority: u8) -> ThreadId {
+    let thread = kernel
+        .thread_create(space, 0x1_0000_0000, 0x7f00_0010_0000, [1, 2, 3, 4], priority)
+        .expect("a thread");
+    kernel.thread_wake(thread, Resumed::First);
+    thread
+}
+
+/// A processor comes into the kernel and takes what it is to run, as the kernel binary does.
+fn run(kernel: &mut Kernel<Fake>, processor: u32) -> Option<ThreadId> {
+    kernel.change_over(processor);
+    let Some(index) = kernel.schedule() else {
+        kernel.rest();
+        return None;
+    };
+    let space = kernel.threads.table[index as usize].space;
+    kernel.enter_space(space);
+    Some(kernel.id_of(index))
+}
+
+#[test]
+fn idle_processors_are_called_and_each_takes_one() {
+    let (mut kernel, space) = several(4);
+    let threads: Vec<ThreadId> = (0..4).map(|_| spawn(&mut kernel, space, 3)).collect();
+    assert_eq!(kernel.hardware.asked, [Asked::Wake(1), Asked::Wake(2), Asked::Wake(3)]);
+    for (number, &thread) in threads.iter().enumerate() {
+        assert_eq!(run(&mut kernel, number as u32), Some(thread));
+    }
+    // Now all are busy: the next ones wait where it is shortest, and nobody is called for them.
+    kernel.hardware.asked.clear();
+    for _ in 0..4 {
+        spawn(&mut kernel, space, 3);
+    }
+    assert_eq!(kernel.hardware.asked, []);
+    let waiting: Vec<u32> = (1..5).map(|index| kernel.threads.table[index + 3].processor).collect();
+    let mut sorted = waiting.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, [0, 1, 2, 3], "{waiting:?}");
+}
+
+#[test]
+fn who_is_urgent_displaces_the_least_urgent() {
+    let (mut kernel, space) = several(2);
+    spawn(&mut kernel, space, 5);
+    spawn(&mut kernel, space, 3);
+    run(&mut kernel, 0);
+    run(&mut kernel, 1);
+    kernel.change_over(0);
+    kernel.hardware.asked.clear();
+    let urgent = spawn(&mut kernel, space, 6);
+    assert_eq!(kernel.hardware.asked, [Asked::Wake(1)]);
+    kernel.change_over(1);
+    assert!(kernel.should_preempt());
+    kernel.yield_current();
+    assert_eq!(run(&mut kernel, 1), Some(urgent));
+}
+
+#[test]
+fn who_finds_nothing_of_his_own_takes_from_others_but_not_what_is_bound() {
+    let (mut kernel, space) = several(2);
+    let threads: Vec<ThreadId> = (0..4).map(|_| spawn(&mut kernel, space, 3)).collect();
+    run(&mut kernel, 0);
+    run(&mut kernel, 1);
+    let ready: Vec<usize> = threads
+        .iter()
+        .map(|thread| thread.index())
+        .filter(|&index| kernel.threads.table[index].state == State::Ready)
+        .collect();
+    // Both wait for processor 1 after its own thread has ended; the vector unit there holds one's state.
+    let mine = ready
+        .iter()
+        .copied()
+        .find(|&index| kernel.threads.table[index].processor == 1)
+        .expect("one waits there");
+    kernel.threads.table[mine].vector_on = 1;
+    kernel.change_over(0);
+    kernel.park(Key::Nothing, None, None);
+    let taken = run(&mut kernel, 0).expect("the one that waits here").index();
+    assert_ne!(taken, mine);
+    kernel.park(Key::Nothing, None, None);
+    assert_eq!(run(&mut kernel, 0), None, "the other one is bound");
+    // Its state is saved: whoever is idle is called for it.
+    kernel.hardware.asked.clear();
+    kernel.change_over(1);
+    kernel.unbind(mine as u32);
+    assert_eq!(kernel.hardware.asked, [Asked::Wake(0)]);
+    assert_eq!(run(&mut kernel, 0).map(ThreadId::index), Some(mine));
+}
+
+#[test]
+fn a_thread_that_runs_elsewhere_is_stopped_before_it_is_touched() {
+    type Touch = fn(&mut Kernel<Fake>, ThreadId);
+    let touches: [Touch; 5] = [
+        |kernel, thread| kernel.thread_suspend(thread),
+        |kernel, thread| kernel.thread_destroy(thread),
+        |kernel, thread| kernel.thread_context_mut(thread).rip = 4,
+        |kernel, thread| kernel.thread_drop_operation(thread),
+        |kernel, thread| {
+            kernel.portal_leave(thread, 0, 0, 0);
+        },
+    ];
+    for touch in touches {
+        let (mut kernel, space) = several(2);
+        let callee = kernel.space_create().expect("space");
+        kernel.portal_add_stack(callee, 0x7f00_0020_0000);
+        spawn(&mut kernel, space, 3);
+        let target = spawn(&mut kernel, space, 3);
+        assert!(run(&mut kernel, 0).is_some());
+        assert_eq!(run(&mut kernel, 1), Some(target));
+        kernel
+            .portal_enter(target, callee, 0x1_0000_1000, [0; 4])
+            .expect("a stack");
+        kernel.change_over(0);
+        kernel.hardware.asked.clear();
+        touch(&mut kernel, target);
+        assert_eq!(kernel.hardware.asked, [Asked::Stop(1)]);
+        kernel.change_over(1);
+        assert_eq!(kernel.current(), None, "nobody runs there any more");
+        // And once is enough.
+        kernel.change_over(0);
+        kernel.hardware.asked.clear();
+        if kernel.threads.find(target).is_some() {
+            touch(&mut kernel, target);
+        }
+        assert_eq!(kernel.hardware.asked, []);
+    }
+}
+
+#[test]
+fn a_call_that_is_handed_over_is_done_for_the_first_time_later() {
+    let (mut kernel, space) = several(2);
+    spawn(&mut kernel, space, 3);
+    let target = spawn(&mut kernel, space, 3);
+    run(&mut kernel, 0);
+    run(&mut kernel, 1);
+    kernel.change_over(0);
+    let operation = Operation {
+        number: 58,
+        arguments: [1, 2, 3, 4, 5, 6],
+    };
+    kernel.hardware.handed = Some(HandedOver {
+        rip: 0x1_0000_0040,
+        rsp: 0x7f00_0000_1000,
+        operation,
+    });
+    kernel.thread_suspend(target);
+    kernel.thread_wake(target, Resumed::Woken);
+    let thread = kernel.threads.get(target);
+    assert_eq!(
+        (thread.context.rip, thread.context.rsp),
+        (0x1_0000_0040, 0x7f00_0000_1000)
+    );
+    assert_eq!((thread.operation, thread.resumed), (Some(operation), Resumed::First));
+    // Once it has been begun, it is woken as any other.
+    assert_eq!(run(&mut kernel, 1), Some(target));
+    let operation = kernel.threads.get_mut(target).operation.take();
+    kernel.park(Key::Semaphore(8), None, operation);
+    assert_eq!(kernel.wake(Key::Semaphore(8), 1), 1);
+    assert_eq!(kernel.threads.get(target).resumed, Resumed::Woken);
+}
+
+#[test]
+fn only_processors_that_can_remember_are_asked_to_forget() {
+    let (mut kernel, space) = several(4);
+    let other = kernel.space_create().expect("space");
+    let leaf = kernel.leaf_create().expect("leaf");
+    let frame = kernel.frame_zeroed().expect("frame");
+    kernel.leaf_set(leaf, 0, Some(PageEntry::new(frame, Rights::RW)));
+    kernel.link(space, 5, leaf, Rights::RW).expect("tables");
+    for place in [space, space, other] {
+        spawn(&mut kernel, place, 3);
+    }
+    for number in 0..4 {
+        run(&mut kernel, number);
+    }
+    kernel.change_over(0);
+    kernel.hardware.asked.clear();
+    kernel.unlink(space, 5);
+    kernel.flush_space(space);
+    assert_eq!(kernel.hardware.asked, [Asked::Request(0b0010, Request::Forget)]);
+    kernel.hardware.asked.clear();
+    kernel.flush_page(0x5000);
+    kernel.flush_everything();
+    // Processor 3 rests and is in no space.
+    assert_eq!(
+        kernel.hardware.asked,
+        [
+            Asked::Request(0b0110, Request::ForgetPage(0x5000)),
+            Asked::Request(0b0110, Request::Forget),
+        ]
+    );
+}
+
+#[test]
+fn processors_that_did_not_start_get_nothing() {
+    let mut kernel = kernel(60);
+    let space = kernel.space_create().expect("space");
+    kernel.set_processors(0b101);
+    let threads: Vec<ThreadId> = (0..6).map(|_| spawn(&mut kernel, space, 3)).collect();
+    assert!(!kernel.hardware.asked.contains(&Asked::Wake(1)));
+    for thread in threads {
+        assert_ne!(kernel.threads.get(thread).processor, 1);
+    }
+}
+
+/// Random events on four processors: a thread is in one place, nobody rests while somebody could run, and who runs is
+/// the current thread of his processor.
+#[test]
+fn threads_are_in_one_place_whatever_happens() {
+    for seed in 0..60 {
+        let mut random = Random(seed);
+        let (mut kernel, space) = several(4);
+        let threads: Vec<ThreadId> = (0..10).map(|_| spawn(&mut kernel, space, 3)).collect();
+        let mut running = [0, 1, 2, 3].map(|number| run(&mut kernel, number));
+        for _ in 0..400 {
+            let processor = random.below(4);
+            kernel.change_over(processor as u32);
+            let target = threads[random.below(threads.len())];
+            match random.below(7) {
+                0 => kernel.park(Key::Semaphore(random.below(2) as u64 * 8), None, None),
+                1 => {
+                    kernel.wake(Key::Semaphore(random.below(2) as u64 * 8), 2);
+                }
+                2 => kernel.thread_suspend(target),
+                3 => kernel.thread_wake(target, Resumed::Woken),
+                4 => kernel.yield_current(),
+                5 => kernel.thread_set_priority(target, random.below(8) as u8),
+                _ => kernel.thread_context_mut(target).rip = 4,
+            }
+            if kernel.should_preempt() {
+                kernel.yield_current();
+            }
+            // Everyone who was stopped or called comes by, and the one whose event it was.
+            let mut come = vec![processor];
+            loop {
+                for asked in kernel.hardware.asked.drain(..) {
+                    if let Asked::Stop(number) | Asked::Wake(number) = asked {
+                        come.push(number as usize);
+                    }
+                }
+                let Some(number) = come.pop() else { break };
+                kernel.change_over(number as u32);
+                if kernel.should_preempt() {
+                    kernel.yield_current();
+                }
+                running[number] = run(&mut kernel, number as u32);
+            }
+            let table = &kernel.threads.table;
+            for (number, runs) in running.iter().enumerate() {
+                let Some(thread) = runs else { continue };
+                let thread = &table[thread.index()];
+                assert_eq!(
+                    (thread.state, thread.processor),
+                    (State::Running, number as u32),
+                    "seed {seed}"
+                );
+            }
+            let count = |state| {
+                threads
+                    .iter()
+                    .filter(|thread| table[thread.index()].state == state)
+                    .count()
+            };
+            assert_eq!(count(State::Running), running.iter().flatten().count(), "seed {seed}");
+            let idle = running.iter().filter(|runs| runs.is_none()).count();
+            assert!(
+                idle == 0 || count(State::Ready) == 0,
+                "seed {seed}: one rests while another waits"
+            );
+        }
+    }
+}

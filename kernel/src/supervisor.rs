@@ -1,0 +1,62 @@
+//! Who answers events: the server inside the kernel, or the µ-kernel alone.
+
+use kcore::ThreadId;
+use sasos::{Access, Event, Outcome, Server};
+
+use crate::system::Platform;
+
+/// Who answers.
+#[allow(clippy::large_enum_variant, reason = "there is one, at a fixed place")]
+pub enum Supervisor {
+    /// The server, built into the kernel: a system call is one trap.
+    Inside(Server),
+    /// Nobody but the µ-kernel: the root program and what it makes run on its own calls.
+    Nobody,
+}
+
+impl Supervisor {
+    /// The value of a call that needs nothing but the caller's identity.
+    #[inline(always)]
+    pub fn immediate(&self, thread: ThreadId, number: u64) -> Option<u64> {
+        match self {
+            Self::Inside(server) => server.immediate(thread, number),
+            Self::Nobody => None,
+        }
+    }
+
+    /// Whether a call is nothing but the caller's wish to let others run.
+    #[inline(always)]
+    pub fn yields(&self, number: u64, first: u64, second: u64) -> bool {
+        match self {
+            Self::Inside(server) => server.yields(number, first, second),
+            Self::Nobody => false,
+        }
+    }
+
+    /// A simple page fault, done at once; false: nothing was done.
+    #[inline(always)]
+    pub fn touch_further(&mut self, platform: &mut Platform, thread: ThreadId, address: u64, access: Access) -> bool {
+        match self {
+            Self::Inside(server) => server.touch_further(platform, thread, address, access).is_some(),
+            Self::Nobody => false,
+        }
+    }
+
+    /// Takes an event and says what becomes of the thread it came from.
+    #[inline(always)]
+    pub fn handle(&mut self, platform: &mut Platform, event: Event) -> Outcome {
+        match self {
+            Self::Inside(server) => server.handle(platform, event),
+            Self::Nobody => platform.kernel.nucleus_event(event),
+        }
+    }
+
+    /// Whether `Event::Poll` is due soon.
+    #[inline(always)]
+    pub fn is_unfinished(&self) -> bool {
+        match self {
+            Self::Inside(server) => server.is_unfinished(),
+            Self::Nobody => false,
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Checkpoints with many dirty pages: done in pieces, of one moment all the same, and never the end of the system.
+
+mod common;
+
+use abi::{Call, Error, address::PAGE};
+use common::{Rig, for_each_seed};
+use kcore::Machine;
+use sasos::{Access, Event, apd::Apd, freeze::PIECE_PAGES};
+
+#[test]
+fn no_event_of_a_checkpoint_takes_long() {
+    let mut rig = Rig::new(1, 40_000, 60_000);
+    let actor = rig.actor(Apd::EMPTY);
+    let base = rig.kept(actor, 20_000, 0);
+    for page in 0..20_000 {
+        rig.store(actor.space, base + page * PAGE, page + 1).unwrap();
+    }
+    let number = rig.server.checkpoint_request(&mut rig.world);
+    let mut longest = 0;
+    while rig.server.checkpoint_reached(number).is_none() {
+        rig.world.step_disk();
+        let before = rig.world.kernel.hardware.accesses();
+        rig.server.handle(&mut rig.world, Event::Poll);
+        longest = longest.max(rig.world.kernel.hardware.accesses() - before);
+    }
+    assert_eq!(rig.server.checkpoint_reached(number), Some(Ok(())));
+    let bound = 20 * PIECE_PAGES as u64;
+    assert!(longest < bound, "{longest} accesses in one event");
+    rig.check();
+}
+
+/// Writes go on while pages are being frozen. After a crash all pages are as they were at one moment.
+#[test]
+fn a_checkpoint_of_many_pages_is_one_moment() {
+    const PAGES: u64 = 10 * PIECE_PAGES as u64;
+    for_each_seed(40, |seed| {
+        let mut rig = Rig::new(seed, 8000, 16_384);
+        let actor = rig.actor(Apd::EMPTY);
+        let first = rig.kept(actor, PAGES / 2, 9);
+        let second = rig.kept(actor, PAGES / 2, 9);
+        let at = |page| {
+            if page < PAGES / 2 {
+                first + page * PAGE
+            } else {
+                second + (page - PAGES / 2) * PAGE
+            }
+        };
+        rig.checkpoint().unwrap();
+        let mut writes: Vec<u64> = (0..PAGES).collect();
+        for page in 0..PAGES {
+            rig.store(actor.space, at(page), page + 1).unwrap();
+        }
+        let mut met = 0;
+        for _ in 0..300 {
+            if rig.rng.one_in(3) {
+                rig.move_disk();
+            } else if rig.rng.one_in(20) {
+                rig.server.checkpoint_request(&mut rig.world);
+            } else {
+                let page = rig.rng.below(PAGES);
+                met += u64::from(rig.server.checkpoint.is_freezing());
+                writes.push(page);
+                rig.store(actor.space, at(page), writes.len() as u64).unwrap();
+            }
+        }
+        assert!(met > 0, "no write met a checkpoint in the phase of freezing");
+        rig.check();
+        let (mut rig, _) = rig.crash();
+        let [one, other] = [first, second].map(|base| rig.holder(base, 9));
+        let found: Vec<u64> = (0..PAGES)
+            .map(|page| {
+                let actor = if page < PAGES / 2 { one } else { other };
+                rig.load(actor.space, at(page)).unwrap()
+            })
+            .collect();
+        let moment = *found.iter().max().unwrap() as usize;
+        let mut expected = vec![0; PAGES as usize];
+        for (index, &page) in writes[..moment].iter().enumerate() {
+            expected[page as usize] = index as u64 + 1;
+        }
+        assert_eq!(found, expected);
+    });
+}
+
+/// Who would drop, replace or limit pages that are being frozen waits until that is over, and who deletes them too.
+#[test]
+fn what_is_being_frozen_does_not_change() {
+    for_each_seed(20, |seed| {
+        let mut rig = Rig::new(seed, 8000, 16_384);
+        let actor = rig.actor(Apd::EMPTY);
+        let pages = 6 * PIECE_PAGES as u64;
+        let base = rig.kept(actor, pages, 9);
+        let (scratch, _) = rig.call(actor, Call::ObjCreate, &[pages * PAGE, 0]).unwrap();
+        for page in 0..pages {
+            rig.store(actor.space, base + page * PAGE, 1 + page).unwrap();
+        }
+        rig.server.checkpoint_request(&mut rig.world);
+        assert!(rig.server.checkpoint.is_freezing());
+        let calls: [(Call, &[u64]); 4] = [
+            (Call::PageUnMap, &[base, pages, 0]),
+            (Call::PageCopy, &[scratch, base, pages]),
+            (Call::ObjResize, &[base, PAGE]),
+            (Call::ObjDelete, &[base]),
+        ];
+        let (call, arguments) = calls[(seed % 4) as usize];
+        let begun = rig.begin(actor, call, arguments, kcore::thread::Resumed::First);
+        assert_eq!(begun, None, "{call:?} waits");
+        // The object and its content are those of the moment, although the call came before its end.
+        while rig.server.checkpoint.is_freezing() {
+            rig.server.handle(&mut rig.world, Event::Poll);
+        }
+        let generation = rig.server.store.stats().generation;
+        while rig.server.store.stats().generation == generation {
+            rig.move_disk();
+        }
+        let (mut rig, _) = rig.crash();
+        let actor = rig.holder(base, 9);
+        for page in 0..pages {
+            assert_eq!(rig.load(actor.space, base + page * PAGE), Ok(1 + page));
+        }
+    });
+}
+
+/// A thread that only reads, or writes what is its own, is not held up.
+#[test]
+fn freezing_stops_nobody_who_does_not_write_kept_pages() {
+    let mut rig = Rig::new(3, 8000, 16_384);
+    let actor = rig.actor(Apd::EMPTY);
+    let pages = 6 * PIECE_PAGES as u64;
+    let base = rig.kept(actor, pages, 0);
+    let (own, _) = rig.call(actor, Call::ObjCreate, &[pages * PAGE, 0]).unwrap();
+    for page in 0..pages {
+        rig.store(actor.space, base + page * PAGE, 1 + page).unwrap();
+    }
+    rig.server.checkpoint_request(&mut rig.world);
+    assert!(rig.server.checkpoint.is_freezing());
+    for page in 0..pages {
+        rig.store(actor.space, own + page * PAGE, 5).unwrap();
+        assert_eq!(rig.load(actor.space, base + page * PAGE), Ok(1 + page));
+    }
+    rig.call(actor, Call::ObjCreate, &[PAGE, 0]).unwrap();
+    assert!(rig.server.checkpoint.is_freezing(), "nobody has waited");
+    let (first, last) = (base, base + (pages - 1) * PAGE);
+    let write = |rig: &mut Rig, address| rig.server.touch(&mut rig.world, actor.space, address, Access::Write);
+    let one = write(&mut rig, first);
+    let other = write(&mut rig, last);
+    // One of them is frozen, the other is not yet.
+    assert_ne!(one.is_ok(), other.is_ok());
+    rig.checkpoint().unwrap();
+    rig.check();
+}
+
+/// Without heap for the list a checkpoint fails, and the next one that has it holds everything.
+#[test]
+fn a_checkpoint_without_heap_loses_nothing() {
+    let mut rig = Rig::new(4, 8000, 16_384);
+    let actor = rig.actor(Apd::EMPTY);
+    let pages = 5 * PIECE_PAGES as u64;
+    let base = rig.kept(actor, pages, 9);
+    for page in 0..pages {
+        rig.store(actor.space, base + page * PAGE, 1 + page).unwrap();
+    }
+    let promised = rig.server.store.stats().reserved;
+    rig.server.checkpoint_request(&mut rig.world);
+    rig.world.kernel.hardware.heap_left = 100;
+    assert_eq!(rig.checkpoint(), Err(Error::DiskError));
+    assert_eq!(rig.server.pager.dirty, pages);
+    assert_eq!(rig.server.store.stats().reserved, promised);
+    rig.check();
+    rig.world.kernel.hardware.heap_left = 1 << 30;
+    rig.store(actor.space, base, 77).unwrap();
+    rig.checkpoint().unwrap();
+    let frames = rig.world.frames_free();
+    let (mut rig, _) = rig.crash();
+    assert!(frames > 0);
+    let actor = rig.holder(base, 9);
+    assert_eq!(rig.load(actor.space, base), Ok(77));
+    for page in 1..pages {
+        assert_eq!(rig.load(actor.space, base + page * PAGE), Ok(1 + page));
+    }
+}
+
+/// More pages than one sync takes are flushed by a checkpoint, and are as durable.
+#[test]
+fn a_large_flush_is_durable() {
+    let mut rig = Rig::new(5, 8000, 16_384);
+    let actor = rig.actor(Apd::EMPTY);
+    let base = rig.kept(actor, 500, 9);
+    for page in 0..500 {
+        rig.store(actor.space, base + page * PAGE, 1 + page).unwrap();
+    }
+    rig.call(actor, Call::PageFlush, &[base, 500]).unwrap();
+    let (mut rig, _) = rig.crash();
+    let actor = rig.holder(base, 9);
+    for page in 0..500 {
+        assert_eq!(rig.load(actor.space, base + page * PAGE), Ok(1 + page));
+    }
+}

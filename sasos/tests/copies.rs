@@ -1,0 +1,163 @@
+//! `PageCopy`: what it costs, and what is left when it fails.
+
+mod common;
+
+use abi::{Call, Error, address::PAGE};
+use common::{Actor, Rig};
+use sasos::{Access, apd::Apd, copy::PIECE_PAGES};
+
+/// A kept object of so many pages, each with its number, none of them in memory.
+fn stored(rig: &mut Rig, actor: Actor, pages: u64) -> u64 {
+    let base = rig.kept(actor, pages, 0);
+    for page in 0..pages {
+        rig.store(actor.space, base + page * PAGE, page + 1).unwrap();
+    }
+    rig.put_away();
+    base
+}
+
+fn accesses_of_a_copy(pages: u64) -> u64 {
+    let mut rig = Rig::new(1, 8000, 20_000);
+    let actor = rig.actor(Apd::EMPTY);
+    let source = stored(&mut rig, actor, pages);
+    let (target, _) = rig.call(actor, Call::ObjCreate, &[pages * PAGE, 0]).unwrap();
+    let before = rig.world.kernel.hardware.accesses();
+    rig.call(actor, Call::PageCopy, &[source, target, pages]).unwrap();
+    let accesses = rig.world.kernel.hardware.accesses() - before;
+    for page in 0..pages {
+        assert_eq!(rig.load(actor.space, target + page * PAGE), Ok(page + 1));
+    }
+    rig.check();
+    accesses
+}
+
+#[test]
+fn copying_what_is_on_the_disk_costs_so_much_a_page() {
+    let (few, many) = (accesses_of_a_copy(200), accesses_of_a_copy(800));
+    assert!(many < 6 * few, "200 pages: {few} accesses, 800 pages: {many}");
+}
+
+#[test]
+fn no_event_of_a_copy_does_more_than_its_pieces() {
+    let mut rig = Rig::new(2, 8000, 20_000);
+    let actor = rig.actor(Apd::EMPTY);
+    let source = stored(&mut rig, actor, 1000);
+    for page in 0..1000 {
+        rig.touch(actor.space, source + page * PAGE, Access::Read).unwrap();
+    }
+    let (target, _) = rig.call(actor, Call::ObjCreate, &[1000 * PAGE, 0]).unwrap();
+    let longest = rig.longest_event(actor, Call::PageCopy, &[source, target, 1000]);
+    assert!(longest < 30 * PIECE_PAGES, "{longest} accesses in one event");
+    assert_eq!(rig.load(actor.space, target + 999 * PAGE), Ok(1000));
+}
+
+/// The account is looked at before the first page is changed.
+#[test]
+fn a_copy_that_the_account_cannot_pay_for_copies_nothing() {
+    let mut rig = Rig::new(3, 4000, 4096);
+    let task = rig.server.task_make(&mut rig.world, Apd::EMPTY, 500).unwrap();
+    let thread = rig
+        .server
+        .thread_make(&mut rig.world, task, None, 0x1_0000_0000, 0, 3)
+        .unwrap();
+    let space = kcore::Machine::thread_space(&rig.world, thread);
+    let actor = Actor { task, thread, space };
+    let (source, _) = rig.call(actor, Call::ObjCreate, &[300 * PAGE, 0]).unwrap();
+    let (target, _) = rig.call(actor, Call::ObjCreate, &[300 * PAGE, 0]).unwrap();
+    for page in 0..300 {
+        rig.store(space, source + page * PAGE, page + 1).unwrap();
+    }
+    assert_eq!(
+        rig.call(actor, Call::PageCopy, &[source, target, 300]),
+        Err(Error::LimitReached)
+    );
+    for page in 0..300 {
+        assert_eq!(rig.load(space, target + page * PAGE).unwrap_or(0), 0, "page {page}");
+    }
+    rig.check();
+    // What fits is copied.
+    rig.call(actor, Call::ObjDelete, &[target]).unwrap();
+    let (target, _) = rig.call(actor, Call::ObjCreate, &[300 * PAGE, 0]).unwrap();
+    rig.call(actor, Call::PageCopy, &[source, target, 150]).unwrap();
+    assert_eq!(rig.load(space, target + 149 * PAGE), Ok(150));
+    rig.check();
+}
+
+/// So is the disk. The promises of a copy that is refused are not kept.
+#[test]
+fn a_copy_that_the_disk_has_no_room_for_copies_nothing() {
+    let mut rig = Rig::new(4, 8000, 1200);
+    let actor = rig.actor(Apd::EMPTY);
+    let (source, _) = rig.call(actor, Call::ObjCreate, &[2000 * PAGE, 0]).unwrap();
+    let (target, _) = rig.call(actor, Call::ObjCreate, &[2000 * PAGE, 0]).unwrap();
+    for page in 0..2000 {
+        rig.store(actor.space, source + page * PAGE, page + 1).unwrap();
+    }
+    rig.call(actor, Call::KeepObject, &[target]).unwrap();
+    let promised = rig.server.store.stats().reserved;
+    assert_eq!(
+        rig.call(actor, Call::PageCopy, &[source, target, 2000]),
+        Err(Error::DiskFull)
+    );
+    assert_eq!(rig.server.store.stats().reserved, promised);
+    for page in 0..2000 {
+        assert_eq!(rig.load(actor.space, target + page * PAGE), Ok(0), "page {page}");
+    }
+    rig.call(actor, Call::PageCopy, &[source, target, 500]).unwrap();
+    assert_eq!(rig.load(actor.space, target + 499 * PAGE), Ok(500));
+    rig.checkpoint().unwrap();
+    rig.check();
+}
+
+/// Pages of a source that does not fit into memory come one after the other, and the target is written behind them.
+#[test]
+fn a_source_may_be_larger_than_memory() {
+    let mut rig = Rig::new(5, 420, 20_000);
+    let actor = rig.actor(Apd::EMPTY);
+    let source = stored(&mut rig, actor, 900);
+    let target = rig.kept(actor, 900, 0);
+    for first in [0, 150, 300, 450, 600, 750] {
+        rig.call(
+            actor,
+            Call::PageCopy,
+            &[source + first * PAGE, target + first * PAGE, 150],
+        )
+        .unwrap();
+        // Frames that two pages share are not taken back: the target's go.
+        for page in first..first + 150 {
+            rig.store(actor.space, target + page * PAGE + 8, page).unwrap();
+        }
+    }
+    for page in 0..900 {
+        assert_eq!(rig.load(actor.space, target + page * PAGE), Ok(page + 1));
+        assert_eq!(rig.load(actor.space, target + page * PAGE + 8), Ok(page));
+        assert_eq!(rig.load(actor.space, source + page * PAGE + 8), Ok(0));
+    }
+    rig.check();
+}
+
+/// Zeroes are copied too: over pages that are in memory, and over pages that are on the disk.
+#[test]
+fn zeroes_take_the_place_of_what_was_there() {
+    let mut rig = Rig::new(6, 4000, 8192);
+    let actor = rig.actor(Apd::EMPTY);
+    let target = stored(&mut rig, actor, 100);
+    for page in 0..50 {
+        rig.touch(actor.space, target + page * PAGE, Access::Read).unwrap();
+    }
+    let (source, _) = rig.call(actor, Call::ObjCreate, &[100 * PAGE, 0]).unwrap();
+    rig.store(actor.space, source + 70 * PAGE, 99).unwrap();
+    rig.call(actor, Call::PageCopy, &[source, target, 100]).unwrap();
+    for page in 0..100 {
+        let expected = if page == 70 { 99 } else { 0 };
+        assert_eq!(rig.load(actor.space, target + page * PAGE), Ok(expected), "page {page}");
+    }
+    // No page is another's.
+    rig.store(actor.space, target + PAGE, 5).unwrap();
+    assert_eq!(rig.load(actor.space, target + 2 * PAGE), Ok(0));
+    rig.check();
+    rig.put_away();
+    for (page, expected) in [(0, 0), (1, 5), (2, 0), (70, 99), (99, 0)] {
+        assert_eq!(rig.load(actor.space, target + page * PAGE), Ok(expected), "page {page}");
+    }
+}
