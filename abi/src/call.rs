@@ -4,7 +4,8 @@
 //! and r9. It comes back with the error in rax (0 is success), the value in rdx, a second value in
 //! rsi. **Every other register is clobbered** (register rule, DESIGN §3); the stubs declare that.
 //! The manual (`docs/spec/abi.md`) and the C header are made from this table, and a golden file
-//! shows each change of it as a diff.
+//! shows each change of it as a diff. The calls of the bare µ-kernel are a table of the same make
+//! ([`crate::nucleus`]).
 
 #![allow(
     clippy::doc_markdown,
@@ -32,22 +33,23 @@ pub struct CallInfo {
     pub text: &'static str,
 }
 
-macro_rules! syscalls {
-    ($($number:literal $name:ident $rust:ident ($($argument:ident),*) -> $value:literal, $value2:literal; $needs:literal; $text:literal;)*) => {
-        /// A system call.
+/// Defines the calls of one table: an enum of numbers, and `TABLE`.
+macro_rules! calls {
+    ($(#[$meta:meta])* $enum:ident; $($number:literal $name:ident $rust:ident ($($argument:ident),*) -> $value:literal, $value2:literal; $needs:literal; $text:literal;)*) => {
+        $(#[$meta])*
         #[derive(Copy, Clone, PartialEq, Eq, Debug, Hash)]
         #[repr(u64)]
-        pub enum Call { $(#[doc = $text] $name = $number,)* }
+        pub enum $enum { $(#[doc = $text] $name = $number,)* }
 
-        impl Call {
+        impl $enum {
             /// The call with this number.
             pub const fn from_number(number: u64) -> Option<Self> {
-                match number { $($number => Some(Call::$name),)* _ => None }
+                match number { $($number => Some(Self::$name),)* _ => None }
             }
         }
 
-        /// All calls, by number.
-        pub const TABLE: &[CallInfo] = &[$(CallInfo {
+        /// All calls of this table, by number.
+        pub const TABLE: &[$crate::call::CallInfo] = &[$($crate::call::CallInfo {
             number: $number,
             name: stringify!($name),
             rust_name: stringify!($rust),
@@ -59,8 +61,11 @@ macro_rules! syscalls {
         },)*];
     };
 }
+pub(crate) use calls;
 
-syscalls! {
+calls! {
+    /// A system call.
+    Call;
     0 ThreadMyId thread_my_id() -> "thread", ""; "-";
         "The calling thread.";
     1 PdxCall pdx_call(entry, parameter0, pd, parameter1, parameter2, parameter3) -> "result", "result2"; "P";

@@ -5,7 +5,36 @@
 
 use core::fmt::{Result, Write};
 
-use crate::{Error, call::TABLE};
+use crate::{
+    Error,
+    call::{self, CallInfo},
+    nucleus,
+};
+
+/// A table of calls as the manual and the header show it.
+struct Shown {
+    /// What stands before the names in C, where all tables share one space of names.
+    prefix: &'static str,
+    title: &'static str,
+    /// What is to be known before the first call.
+    about: &'static str,
+    calls: &'static [CallInfo],
+}
+
+const TABLES: [Shown; 2] = [
+    Shown {
+        prefix: "",
+        title: "Calls",
+        about: "",
+        calls: call::TABLE,
+    },
+    Shown {
+        prefix: "Nucleus",
+        title: "Calls of the bare \u{b5}-kernel",
+        about: "Answered by the kernel itself, for programs that run on it without the server (`server=none`). Arguments and results as above; `Ipc` also takes and gives the first words of a message in r12 to r15.\n\n",
+        calls: nucleus::TABLE,
+    },
+];
 
 /// Registers of the arguments, in order.
 const REGISTERS: [&str; 6] = ["rdi", "rsi", "rdx", "r10", "r8", "r9"];
@@ -18,17 +47,40 @@ pub fn manual(out: &mut dyn Write) -> Result {
     writeln!(out, "# The system call interface\n")?;
     writeln!(
         out,
-        "Made from the tables in `abi/src/call.rs` and `abi/src/error.rs`; do not edit (`GOND_BLESS=1 cargo test -p abi`).\n"
+        "Made from the tables in `abi/src/call.rs`, `abi/src/nucleus.rs` and `abi/src/error.rs`; do not edit (`GOND_BLESS=1 cargo test -p abi`).\n"
     )?;
     writeln!(
         out,
         "The number goes into rax, arguments into {}. The error comes back in rax (0 is success), the value in rdx, a second value in rsi. Every other register is clobbered. Times are nanoseconds, sizes bytes unless the name says pages.\n",
         REGISTERS.commas()
     )?;
-    writeln!(out, "## Calls\n")?;
+    for (index, table) in TABLES.iter().enumerate() {
+        if index > 0 {
+            writeln!(out)?;
+        }
+        calls(out, table)?;
+    }
+    writeln!(out, "\n## Errors\n\n| code | name | meaning |\n|---|---|---|")?;
+    for error in Error::ALL {
+        writeln!(out, "| {} | {} | {} |", *error as u64, error.name(), error.text())?;
+    }
+    Ok(())
+}
+
+/// Writes one table of calls.
+fn calls(out: &mut dyn Write, table: &Shown) -> Result {
+    let prefix = table.prefix;
+    writeln!(out, "## {}\n", table.title)?;
+    write!(out, "{}", table.about)?;
     writeln!(out, "| no. | call | gives | needs |\n|---|---|---|---|")?;
-    for info in TABLE {
-        write!(out, "| {} | [`{}`](#{})(", info.number, info.name, Lower(info.name))?;
+    for info in table.calls {
+        let number = info.number;
+        let anchor = (Lower(prefix), Lower(info.name));
+        write!(
+            out,
+            "| {number} | [`{prefix}{}`](#{}{})(",
+            info.name, anchor.0, anchor.1
+        )?;
         list(out, info.arguments)?;
         write!(out, ") | {}", or_dash(info.value))?;
         if !info.value2.is_empty() {
@@ -36,8 +88,8 @@ pub fn manual(out: &mut dyn Write) -> Result {
         }
         writeln!(out, " | {} |", info.needs)?;
     }
-    for info in TABLE {
-        writeln!(out, "\n### {}\n", info.name)?;
+    for info in table.calls {
+        writeln!(out, "\n### {prefix}{}\n", info.name)?;
         write!(out, "`{}(", info.rust_name)?;
         list(out, info.arguments)?;
         writeln!(out, ")`, number {}. Needs: {}.", info.number, info.needs)?;
@@ -50,10 +102,6 @@ pub fn manual(out: &mut dyn Write) -> Result {
         }
         writeln!(out, "\n{}", info.text)?;
     }
-    writeln!(out, "\n## Errors\n\n| code | name | meaning |\n|---|---|---|")?;
-    for error in Error::ALL {
-        writeln!(out, "| {} | {} | {} |", *error as u64, error.name(), error.text())?;
-    }
     Ok(())
 }
 
@@ -64,7 +112,7 @@ pub fn manual(out: &mut dyn Write) -> Result {
 pub fn header(out: &mut dyn Write) -> Result {
     writeln!(
         out,
-        "/* Made from abi/src/call.rs; do not edit. SPDX-License-Identifier: MIT OR Apache-2.0 */"
+        "/* Made from abi/src/call.rs and abi/src/nucleus.rs; do not edit. SPDX-License-Identifier: MIT OR Apache-2.0 */"
     )?;
     writeln!(out, "#ifndef GONDWANA_H\n#define GONDWANA_H\n#include <stdint.h>\n")?;
     writeln!(
@@ -99,21 +147,28 @@ pub fn header(out: &mut dyn Write) -> Result {
         "        : \"a\"(n), \"S\"(b), \"d\"(c) : \"rcx\", \"r11\", \"r12\", \"r13\", \"r14\", \"r15\", \"memory\", \"cc\");"
     )?;
     writeln!(out, "    return r;\n}}\n")?;
-    for info in TABLE {
-        write!(out, "static inline gond_result {}(", info.name)?;
-        if info.arguments.is_empty() {
-            write!(out, "void")?;
+    for table in &TABLES {
+        for info in table.calls {
+            stub(out, table.prefix, info)?;
         }
-        for (index, argument) in info.arguments.iter().enumerate() {
-            write!(out, "{}uint64_t {argument}", if index == 0 { "" } else { ", " })?;
-        }
-        write!(out, ") {{ return gond_call({}", info.number)?;
-        for index in 0..6 {
-            write!(out, ", {}", info.arguments.get(index).unwrap_or(&"0"))?;
-        }
-        writeln!(out, "); }}")?;
     }
     writeln!(out, "\n#endif")
+}
+
+/// Writes the inline function of one call.
+fn stub(out: &mut dyn Write, prefix: &str, info: &CallInfo) -> Result {
+    write!(out, "static inline gond_result {prefix}{}(", info.name)?;
+    if info.arguments.is_empty() {
+        write!(out, "void")?;
+    }
+    for (index, argument) in info.arguments.iter().enumerate() {
+        write!(out, "{}uint64_t {argument}", if index == 0 { "" } else { ", " })?;
+    }
+    write!(out, ") {{ return gond_call({}", info.number)?;
+    for index in 0..6 {
+        write!(out, ", {}", info.arguments.get(index).unwrap_or(&"0"))?;
+    }
+    writeln!(out, "); }}")
 }
 
 fn list(out: &mut dyn Write, names: &[&str]) -> Result {

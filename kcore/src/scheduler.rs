@@ -25,8 +25,9 @@ impl Link {
 
 /// A doubly linked list of threads by index.
 #[derive(Copy, Clone, Debug)]
+#[repr(C)]
 pub struct List {
-    /// The oldest member, or [`NONE`].
+    /// The oldest member, or [`NONE`]. It stands first.
     pub head: u32,
     tail: u32,
 }
@@ -103,6 +104,9 @@ impl Default for RunQueues {
 }
 
 impl RunQueues {
+    /// Offset of the word that says which queues have members, a bit each.
+    pub const OCCUPIED: usize = core::mem::offset_of!(Self, occupied);
+
     /// Appends a thread to its priority's queue.
     #[inline]
     pub fn push(&mut self, links: &mut [Link], thread: u32, priority: u8) {
@@ -185,6 +189,18 @@ impl RunQueues {
             }
         }
         None
+    }
+
+    /// Whether a thread of a higher priority than this one waits.
+    #[inline(always)]
+    pub fn has_above(&self, priority: u8) -> bool {
+        u64::from(self.occupied) >> (priority & 31) > 1
+    }
+
+    /// Whether a thread waits of one of these priorities, a bit each.
+    #[inline]
+    pub fn any_of(&self, priorities: u32) -> bool {
+        self.occupied & priorities != 0
     }
 
     /// The highest priority that has a thread waiting.

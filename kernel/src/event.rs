@@ -5,7 +5,7 @@
 //! [`leave`], which takes whoever is to run next. Nothing ever waits on the kernel stack.
 
 use abi::{
-    Call,
+    Call, Error,
     layout::{EXCEPTION_ARITHMETIC, EXCEPTION_ILLEGAL},
 };
 use kcore::{
@@ -17,9 +17,10 @@ use kcore::{
 use sasos::{Access, Event, Outcome};
 
 use crate::{
-    arch::{self, Results},
+    arch::{self, Results, Words},
     mem::lock::Guard,
-    panic,
+    outside, panic,
+    supervisor::Supervisor,
     system::{SYSTEM, System},
     trace,
 };
@@ -39,7 +40,7 @@ pub extern "C" fn identity_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5:
     general_call(a0, a1, a2, a3, a4, a5, number)
 }
 
-/// The call that sleeps, suspends, or yields: that last the kernel does by itself.
+/// The calls that sleep, suspend, or yield: that last the kernel does by itself.
 pub extern "C" fn sleep_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
     if a0 | a1 == 0
         && let Some(system) = SYSTEM.enter_at_once()
@@ -77,6 +78,9 @@ pub extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: 
     let Some(mut system) = SYSTEM.enter_unless_stopped() else {
         hand_over(arguments, number)
     };
+    if let Supervisor::Outside(_) = system.supervisor {
+        return outside::call(system, arguments, number);
+    }
     // With several processors the fast paths are left whenever another one was inside last.
     if system.platform.kernel.has_others()
         && let Some(context) = system.cross(number, arguments)
@@ -105,22 +109,68 @@ pub extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: 
         && platform.kernel.stays()
         && platform.kernel.hardware.stop.is_none()
     {
-        return match result {
-            Ok((value, value2)) => {
-                if value2 != 0 {
-                    arch::set_value2(value2);
-                }
-                Results { error: 0, value }
-            }
-            Err(error) => Results {
-                error: error as u64,
-                value: 0,
-            },
-        };
+        return results(result);
     }
     system.settle(outcome, Some(Operation { number, arguments }));
     if system.platform.kernel.should_preempt() {
         system.platform.kernel.yield_current();
+    }
+    leave_from(system)
+}
+
+/// Results in registers.
+#[inline(always)]
+pub fn results(result: Result<(u64, u64), Error>) -> Results {
+    match result {
+        Ok((value, value2)) => {
+            if value2 != 0 {
+                arch::set_value2(value2);
+            }
+            Results { error: 0, value }
+        }
+        Err(error) => Results {
+            error: error as u64,
+            value: 0,
+        },
+    }
+}
+
+/// A message that takes the general way. Its words are kept in the sender's context, where
+/// whoever receives it finds them.
+pub extern "C" fn ipc(to: u64, from: u64, tag: u64, timeouts: u64, window: u64, _: u64, words: Words) -> ! {
+    let operation = Operation {
+        number: abi::nucleus::Call::Ipc as u64,
+        arguments: [to, from, tag, timeouts, window, 0],
+    };
+    let Some(mut system) = SYSTEM.enter_unless_stopped() else {
+        // Its words have no place in what is handed over, so the thread makes the call again.
+        let mut context = Context::default();
+        context.reset(0, 0);
+        (context.rax, context.rdi, context.rsi, context.rdx) = (operation.number, to, from, tag);
+        (context.r10, context.r8) = (timeouts, window);
+        [context.r12, context.r13, context.r14, context.r15] = words.0;
+        arch::restart_call(&context);
+        arch::hand_over(None);
+        leave()
+    };
+    let System {
+        platform, supervisor, ..
+    } = &mut *system;
+    if let Some(thread) = platform.kernel.current_thread() {
+        let context = &mut thread.context;
+        (context.rip, context.rsp) = arch::caller();
+        [context.r12, context.r13, context.r14, context.r15] = words.0;
+        let event = Event::Call {
+            thread: thread.id,
+            number: operation.number,
+            arguments: operation.arguments,
+            resumed: Resumed::First,
+        };
+        let outcome = supervisor.handle(platform, event);
+        system.settle(outcome, Some(operation));
+        if system.platform.kernel.should_preempt() {
+            system.platform.kernel.yield_current();
+        }
     }
     leave_from(system)
 }
@@ -160,6 +210,10 @@ pub extern "C" fn trap(context: *const Context, vector: u64) -> *const Context {
 
 /// The vector of page faults.
 const VECTOR_PAGE_FAULT: u64 = 14;
+/// The vector of the use of a vector unit that is off.
+pub const VECTOR_NO_UNIT: u64 = 7;
+/// The vector of general protection faults.
+const VECTOR_PROTECTION: u64 = 13;
 
 /// What a page fault's error code says.
 const fn access_of(error: u64) -> Access {
@@ -188,6 +242,11 @@ extern "C" fn general_trap(context: *const Context, vector: u64) -> *const Conte
             .current_thread()
             .map_or(ThreadId(0), |thread| thread.id);
         trace::interrupt(thread, vector);
+    }
+    if let Supervisor::Outside(_) = system.supervisor {
+        return outside::trap(system, context, vector);
+    }
+    if vector >= 32 {
         if let Some(interrupt) = arch::accept(vector) {
             system.interrupt(interrupt);
         }
@@ -232,44 +291,58 @@ impl System {
     #[inline(always)]
     fn exception(&mut self, vector: u64) -> Outcome {
         let index = self.current();
-        let thread = &mut self.platform.kernel.threads.table[index as usize];
+        let thread = &self.platform.kernel.threads.table[index as usize];
         let (id, error) = (thread.id, thread.context.error);
-        let event = match vector {
-            VECTOR_PAGE_FAULT => {
-                let address = arch::fault_address();
-                trace::record(Kind::Fault, id, address);
-                Event::Fault {
-                    thread: id,
-                    address,
-                    access: access_of(error),
-                }
-            }
-            7 => {
-                let here = self.platform.kernel.here();
-                let thread = &mut self.platform.kernel.threads.table[index as usize];
-                self.vectors.load(here, index, thread.vector_live != 0);
-                thread.vector_live = 1;
-                thread.vector_on = here;
-                return Outcome::Resume;
-            }
-            _ => {
-                trace::record(Kind::Exception, id, vector);
-                Event::Exception {
-                    thread: id,
-                    kind: match vector {
-                        0 | 4 | 16 | 19 => EXCEPTION_ARITHMETIC,
-                        _ => EXCEPTION_ILLEGAL,
-                    },
-                    address: 0,
-                }
-            }
-        };
+        if vector == VECTOR_NO_UNIT {
+            self.load_vectors(index);
+            return Outcome::Resume;
+        }
+        if vector == VECTOR_PROTECTION && error == 0 && self.ports_wanted() {
+            return Outcome::Resume;
+        }
+        let event = of_exception(id, vector, error);
         let outcome = self.supervisor.handle(&mut self.platform, event);
         if vector == VECTOR_PAGE_FAULT && outcome == Outcome::Resume && self.platform.kernel.stays() {
             return Outcome::Resume;
         }
         self.settle(outcome, None);
         Outcome::Gone
+    }
+
+    /// The running thread uses the vector unit, which was off.
+    pub fn load_vectors(&mut self, index: u32) {
+        let here = self.platform.kernel.here();
+        let thread = &mut self.platform.kernel.threads.table[index as usize];
+        self.vectors.load(here, index, thread.vector_live != 0);
+        thread.vector_live = 1;
+        thread.vector_on = here;
+    }
+}
+
+/// What an exception of a thread is, as an event.
+#[inline(always)]
+pub fn of_exception(thread: ThreadId, vector: u64, error: u64) -> Event {
+    match vector {
+        VECTOR_PAGE_FAULT => {
+            let address = arch::fault_address();
+            trace::record(Kind::Fault, thread, address);
+            Event::Fault {
+                thread,
+                address,
+                access: access_of(error),
+            }
+        }
+        _ => {
+            trace::record(Kind::Exception, thread, vector);
+            Event::Exception {
+                thread,
+                kind: match vector {
+                    0 | 4 | 16 | 19 => EXCEPTION_ARITHMETIC,
+                    _ => EXCEPTION_ILLEGAL,
+                },
+                address: 0,
+            }
+        }
     }
 }
 
@@ -319,7 +392,7 @@ pub fn leave() -> ! {
 
 /// The same from inside. The lock is kept until the next thread's registers and space are set, so that nobody sees
 /// this processor with the rest of the last one.
-fn leave_from(mut system: Guard<'_, System>) -> ! {
+pub fn leave_from(mut system: Guard<'_, System>) -> ! {
     loop {
         if let Some(context) = system.next() {
             drop(system);

@@ -19,6 +19,12 @@ const TARGET: &str = "x86_64-unknown-none";
 /// is what the system starts.
 pub const PROGRAMS: [&str; 5] = ["shell", "hello", "oo1", "suite", "micro"];
 
+/// The server as a program outside of the kernel.
+pub const SERVER: &str = "server";
+
+/// The programs that run on the bare µ-kernel, each as a boot module.
+pub const ROOTS: [&str; 1] = ["nucleus-suite"];
+
 /// Flags of the kernel, without its linker script. Debug information is for back-traces and GDB; it stays in the file
 /// and takes no memory of the machine.
 const KERNEL_FLAGS: [&str; 4] = [
@@ -76,8 +82,8 @@ pub fn all() -> Result<Built> {
     })
 }
 
-/// Builds the kernel.
-fn kernel(root: &Path) -> Result<PathBuf> {
+/// Builds the kernel alone.
+pub fn kernel(root: &Path) -> Result<PathBuf> {
     let script = format!("-Clink-arg=-T{}", root.join("kernel/linker.ld").display());
     let flags: Vec<&str> = KERNEL_FLAGS.into_iter().chain([script.as_str()]).collect();
     let folder = root.join("target/kernel");
@@ -94,6 +100,28 @@ pub fn programs() -> Result<Programs> {
         .into_iter()
         .map(|name| Ok((name, product(&folder, name)?)))
         .collect()
+}
+
+/// Builds the programs of the bare µ-kernel: the ELF file of the one with this name.
+pub fn root_program(name: &str) -> Result<PathBuf> {
+    let root = &place::root()?;
+    let folder = root.join("target/programs");
+    cargo_build(
+        root,
+        "building the programs of the µ-kernel",
+        &ROOTS,
+        &folder,
+        &PROGRAM_FLAGS,
+    )?;
+    product(&folder, name)
+}
+
+/// Builds the server as a program.
+pub fn server() -> Result<PathBuf> {
+    let root = &place::root()?;
+    let folder = root.join("target/programs");
+    cargo_build(root, "building the server", &[SERVER], &folder, &PROGRAM_FLAGS)?;
+    product(&folder, SERVER)
 }
 
 fn product(folder: &Path, name: &str) -> Result<PathBuf> {
@@ -123,9 +151,15 @@ pub fn cargo(root: &Path) -> Command {
 
 /// Lints of the parts for the target, as commands that must succeed: what is checked, and how.
 pub fn lints(root: &Path) -> Vec<(&'static str, Command)> {
-    let parts: [(&'static str, &[&str], &str); 2] = [
+    let parts: [(&'static str, &[&str], &str); 4] = [
         ("lints of the kernel (cargo clippy)", &["kernel"], "target/kernel"),
         ("lints of the programs (cargo clippy)", &PROGRAMS, "target/programs"),
+        ("lints of the server (cargo clippy)", &[SERVER], "target/programs"),
+        (
+            "lints of the µ-kernel's programs (cargo clippy)",
+            &ROOTS,
+            "target/programs",
+        ),
     ];
     let command = |packages: &[&str], folder: &str| {
         let mut command = cargo(root);

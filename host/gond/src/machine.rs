@@ -34,6 +34,8 @@ pub enum Clock {
 
 /// Where the two serial ports go.
 pub enum Wiring<'a> {
+    /// Nowhere.
+    Nothing,
     /// COM1 to this terminal, COM2 nowhere.
     Terminal,
     /// COM1 and COM2 to sockets that listen at these paths.
@@ -71,6 +73,10 @@ pub struct Machine {
     pub accelerator: Accelerator,
     /// What its clock counts.
     pub clock: Clock,
+    /// A boot module: the program that comes with the kernel.
+    pub module: Option<PathBuf>,
+    /// Words on the kernel's command line.
+    pub words: Vec<String>,
     /// Where every write to the disk is recorded (`blklogwrites`), if it is.
     pub record: Option<PathBuf>,
     /// Where the kernel debugger's line goes.
@@ -129,9 +135,29 @@ impl Machine {
             processors: 1,
             accelerator: Accelerator::Tcg,
             clock: Clock::Time,
+            module: None,
+            words: Vec::new(),
             record: None,
             debugger: DebuggerLine::Absent,
             gdb: None,
+        }
+    }
+
+    /// The same machine with its server outside of the kernel: this program.
+    #[must_use]
+    pub fn with_server(mut self, program: PathBuf) -> Self {
+        self.module = Some(program);
+        self.words
+            .push(format!("{}{}", abi::host::SERVER_WORD, abi::host::SERVER_USER));
+        self
+    }
+
+    /// A machine that runs this program on the bare µ-kernel. The disk is there, and nobody uses it.
+    pub fn bare(kernel: PathBuf, program: PathBuf, disk: PathBuf) -> Self {
+        Self {
+            module: Some(program),
+            words: vec![format!("{}{}", abi::host::SERVER_WORD, abi::host::SERVER_NONE)],
+            ..Self::new(kernel, disk)
         }
     }
 
@@ -162,7 +188,15 @@ impl Machine {
         command.args(["-chardev", &format!("file,id=log,path={}", escaped(log)?)]);
         command.args(["-device", "isa-debugcon,chardev=log,iobase=0xe9"]);
         command.arg("-kernel").arg(&self.kernel);
+        if let Some(module) = &self.module {
+            command.arg("-initrd").arg(module);
+        }
+        let mut words: Vec<&str> = self.words.iter().map(String::as_str).collect();
         match wiring {
+            Wiring::Nothing => {
+                command.args(["-chardev", "null,id=console", "-chardev", "null,id=control"]);
+                command.stdin(Stdio::null()).stdout(Stdio::null());
+            }
             Wiring::Terminal => {
                 command.args([
                     "-chardev",
@@ -178,11 +212,12 @@ impl Machine {
                         &format!("socket,id={name},path={},server=off", escaped(path)?),
                     ]);
                 }
-                command
-                    .args(["-append", abi::host::SCRIPT_WORD])
-                    .stdin(Stdio::null())
-                    .stdout(Stdio::null());
+                words.push(abi::host::SCRIPT_WORD);
+                command.stdin(Stdio::null()).stdout(Stdio::null());
             }
+        }
+        if !words.is_empty() {
+            command.args(["-append", &words.join(" ")]);
         }
         self.add_debugger(&mut command)?;
         // The console comes last: of those that share a terminal, that one has it first.

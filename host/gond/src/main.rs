@@ -46,6 +46,8 @@ mod gdb;
 
 mod script;
 
+mod bare;
+
 mod run;
 
 mod tour;

@@ -26,7 +26,15 @@ pub struct Fake {
     pub asked: Vec<Asked>,
     /// What the next processor that is stopped hands over.
     pub handed: Option<HandedOver>,
+    flushed: Flushed,
     tags: Tags,
+}
+
+/// What was to be forgotten since the last look.
+#[derive(Default)]
+pub struct Flushed {
+    pub roots: Vec<u32>,
+    pub everything: bool,
 }
 
 impl Fake {
@@ -41,8 +49,14 @@ impl Fake {
             flushes: 0,
             asked: Vec::new(),
             handed: None,
+            flushed: Flushed::default(),
             tags,
         }
+    }
+
+    /// What was to be forgotten since the last call of this.
+    pub fn take_flushed(&mut self) -> Flushed {
+        std::mem::take(&mut self.flushed)
     }
 }
 
@@ -112,11 +126,20 @@ impl Hardware for Fake {
         }
     }
 
-    fn read(&self, _: Frame, _: usize, into: &mut [u8]) {
-        into.fill(0);
+    fn read(&self, frame: Frame, offset: usize, into: &mut [u8]) {
+        for (at, byte) in (offset..).zip(into) {
+            *byte = self.memory[frame.0 as usize][at / 8].load(Relaxed).to_le_bytes()[at % 8];
+        }
     }
 
-    fn write(&mut self, _: Frame, _: usize, _: &[u8]) {}
+    fn write(&mut self, frame: Frame, offset: usize, from: &[u8]) {
+        for (at, byte) in (offset..).zip(from) {
+            let word = &self.memory[frame.0 as usize][at / 8];
+            let mut bytes = word.load(Relaxed).to_le_bytes();
+            bytes[at % 8] = *byte;
+            word.store(u64::from_le_bytes(bytes), Relaxed);
+        }
+    }
 
     fn kernel_entries(&self) -> &[(usize, u64)] {
         &[(256, 0x7003), (511, 0x8003)]
@@ -128,7 +151,8 @@ impl Hardware for Fake {
 
     fn leave_root(&mut self, _: Frame) {}
 
-    fn flush_root(&mut self, _: Frame) {
+    fn flush_root(&mut self, root: Frame) {
+        self.flushed.roots.push(root.0);
         self.flushes += 1;
     }
 
@@ -137,6 +161,7 @@ impl Hardware for Fake {
     }
 
     fn flush_everything(&mut self) {
+        self.flushed.everything = true;
         self.flushes += 1;
     }
 
@@ -180,6 +205,14 @@ impl Hardware for Fake {
     fn log(&mut self, _: std::fmt::Arguments<'_>) {}
 
     fn log_bytes(&mut self, _: &[u8]) {}
+
+    fn mask_interrupt(&mut self, _: usize) {}
+
+    fn unmask_interrupt(&mut self, _: usize) {}
+
+    fn interrupt_message(&self, _: usize) -> (u64, u64) {
+        (0, 0)
+    }
 
     fn heap(&self) -> (u64, u64) {
         (0, u64::MAX)

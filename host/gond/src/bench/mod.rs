@@ -11,10 +11,10 @@ mod tables;
 
 use crate::arguments::misused;
 use crate::display::{self, Job};
-use crate::machine::{self, Clock, Machine};
+use crate::machine::{self, Clock, End, Machine};
 use crate::place::{self, Scratch};
 use crate::script::{self, Patience, Source, Verdict};
-use crate::{build, image};
+use crate::{bare, build, image};
 use anyhow::{Context, Result, bail};
 use rows::{Measured, System};
 use serde_json::json;
@@ -73,10 +73,10 @@ fn parse(arguments: Vec<OsString>) -> Result<Options> {
         }
     }
     if options.systems.is_empty() {
-        options.systems = vec![System::Gondwana, System::Linux];
+        options.systems = vec![System::Gondwana, System::GondwanaUser, System::Linux];
     }
-    if options.after == After::Update && (options.systems.len() < 2 || !options.rows.is_empty()) {
-        return Err(misused("bench", "--update needs all rows of both systems"));
+    if options.after == After::Update && (options.systems.len() < 3 || !options.rows.is_empty()) {
+        return Err(misused("bench", "--update needs all rows of all systems"));
     }
     Ok(options)
 }
@@ -89,7 +89,7 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     let mut results = Vec::new();
     for &system in &options.systems {
         let mut measured = match system {
-            System::Gondwana => gondwana()?,
+            System::Gondwana | System::GondwanaUser => gondwana(system)?,
             System::Linux => linux(&root)?,
         };
         measured.retain(|one| options.rows.is_empty() || options.rows.contains(&one.row));
@@ -130,9 +130,10 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     }
 }
 
-/// The rows of this system.
-fn gondwana() -> Result<Vec<Measured>> {
+/// The rows of this system, with its server here or there.
+fn gondwana(system: System) -> Result<Vec<Measured>> {
     let built = build::all()?;
+    let server = (system == System::GondwanaUser).then(build::server).transpose()?;
     let mut outputs = Vec::new();
     for clock in [Clock::Instructions, Clock::Time] {
         let scratch = Scratch::make()?;
@@ -140,17 +141,42 @@ fn gondwana() -> Result<Vec<Measured>> {
         image::create(&disk, image::DEFAULT_SIZE, Some(&built.programs))?;
         let mut machine = Machine::new(built.kernel.clone(), disk);
         machine.clock = clock;
-        outputs.push(measure_here(&machine, &["micro", "oo1 bench"])?);
+        if let Some(server) = &server {
+            machine = machine.with_server(server.clone());
+        }
+        let mut output = measure_here(&machine, &["micro", "oo1 bench"])?;
+        if server.is_none() {
+            output += &measure_bare(&built.kernel, clock)?;
+        }
+        outputs.push(output);
     }
-    // What threads get done together takes processors, and with them only times.
+    if server.is_none() {
+        // What threads get done together takes processors, and with them only times.
+        let scratch = Scratch::make()?;
+        let disk = scratch.file("bench.img");
+        image::create(&disk, image::DEFAULT_SIZE, Some(&built.programs))?;
+        let mut machine = Machine::new(built.kernel, disk);
+        machine.processors = SCALE_PROCESSORS;
+        let together = measure_here(&machine, &["micro --scale"])?;
+        outputs[1].push_str(&together);
+    }
+    Ok(rows::merge(system, &outputs[0], &outputs[1]))
+}
+
+/// The rows of the bare µ-kernel: its suite's, from the kernel's log.
+fn measure_bare(kernel: &Path, clock: Clock) -> Result<String> {
+    let mut job = Job::begin("measuring the bare µ-kernel");
     let scratch = Scratch::make()?;
-    let disk = scratch.file("bench.img");
-    image::create(&disk, image::DEFAULT_SIZE, Some(&built.programs))?;
-    let mut machine = Machine::new(built.kernel, disk);
-    machine.processors = SCALE_PROCESSORS;
-    let together = measure_here(&machine, &["micro --scale"])?;
-    outputs[1].push_str(&together);
-    Ok(rows::merge(System::Gondwana, &outputs[0], &outputs[1]))
+    let program = build::root_program("nucleus-suite")?;
+    let mut machine = bare::machine(kernel, &program, &scratch)?;
+    machine.clock = clock;
+    machine.words.push("bench".into());
+    let (end, output) = bare::run(&machine, &scratch, TOTAL, &mut job)?;
+    job.clear();
+    match end {
+        End::Success => Ok(output),
+        end => bail!("the suite of the bare µ-kernel ended with {end:?}; the kernel's log:\n{output}"),
+    }
 }
 
 fn measure_here(machine: &Machine, lines: &[&str]) -> Result<String> {

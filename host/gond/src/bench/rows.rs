@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 pub enum System {
     /// This one.
     Gondwana,
+    /// This one, with its server outside of the kernel.
+    GondwanaUser,
     /// Debian's kernel with a static C program.
     Linux,
 }
@@ -17,13 +19,14 @@ impl System {
     pub fn name(self) -> &'static str {
         match self {
             Self::Gondwana => "gondwana",
+            Self::GondwanaUser => "gondwana-user",
             Self::Linux => "linux",
         }
     }
 
     /// From its name.
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Gondwana, Self::Linux]
+        [Self::Gondwana, Self::GondwanaUser, Self::Linux]
             .into_iter()
             .find(|system| system.name() == name)
     }
@@ -55,8 +58,9 @@ pub enum Bound {
 
 /// Rows that have a bound or a peer of another name, in the order in which they are shown: the row, its bound, and
 /// the row of Linux that does the same work.
-pub const KNOWN: [(&str, Option<Bound>, Option<&str>); 16] = [
+pub const KNOWN: [(&str, Option<Bound>, Option<&str>); 25] = [
     ("null-call", Some(Bound::Instructions(70)), Some("null-call")),
+    (OUTSIDE_NULL_CALL, Some(Bound::Instructions(180)), Some("null-call")),
     ("pdx-round-trip", Some(Bound::Instructions(150)), Some("ipc-futex")),
     ("pdx-merge", None, Some("ipc-futex")),
     (
@@ -86,6 +90,14 @@ pub const KNOWN: [(&str, Option<Bound>, Option<&str>); 16] = [
     ("yield-switch", Some(Bound::Instructions(200)), None),
     ("longest-interrupts-off", Some(Bound::Instructions(20_000)), None),
     ("page-flush", None, None),
+    ("ipc-round-trip", Some(Bound::Instructions(200)), Some("ipc-futex")),
+    ("pager-round-trip", Some(Bound::Instructions(500)), None),
+    ("interrupt-to-thread", Some(Bound::Instructions(400)), None),
+    ("map-page", Some(Bound::Instructions(300)), None),
+    ("link-2m", Some(Bound::Instructions(200)), None),
+    ("flush-page", Some(Bound::Instructions(300)), None),
+    ("nucleus-yield-switch", Some(Bound::Instructions(200)), None),
+    ("space-create-delete", Some(Bound::Instructions(5000)), None),
     ("oo1-one-domain", None, Some("oo1-one-domain")),
     (
         "oo1-two-domains",
@@ -93,6 +105,9 @@ pub const KNOWN: [(&str, Option<Bound>, Option<&str>); 16] = [
         Some("oo1-sockets"),
     ),
 ];
+
+/// The row `null-call` with the server outside of the kernel: it has a name and a bound of its own.
+pub const OUTSIDE_NULL_CALL: &str = "null-call-user-server";
 
 /// How many times fewer instructions `oo1-two-domains` must take than Linux's `oo1-sockets`.
 pub const SOCKETS_FACTOR: u64 = 20;
@@ -108,6 +123,19 @@ fn words(line: &str) -> Option<BTreeMap<&str, &str>> {
 
 /// Rows from the output of a counted and of a timed run, in the order of the first.
 pub fn merge(system: System, counted: &str, timed: &str) -> Vec<Measured> {
+    let mut all = merge_names(system, counted, timed);
+    if system == System::GondwanaUser
+        && let Some(null_call) = find(&all, system, "null-call").cloned()
+    {
+        all.push(Measured {
+            row: OUTSIDE_NULL_CALL.into(),
+            ..null_call
+        });
+    }
+    all
+}
+
+fn merge_names(system: System, counted: &str, timed: &str) -> Vec<Measured> {
     let mut all: Vec<Measured> = Vec::new();
     for (text, is_count) in [(counted, true), (timed, false)] {
         for found in text.lines().filter_map(words) {
@@ -139,9 +167,19 @@ pub fn find<'a>(all: &'a [Measured], system: System, row: &str) -> Option<&'a Me
     all.iter().find(|one| one.system == system && one.row == row)
 }
 
+/// A row of ours that has a bound.
+pub fn find_ours<'a>(all: &'a [Measured], row: &str) -> Option<&'a Measured> {
+    let system = if row == OUTSIDE_NULL_CALL {
+        System::GondwanaUser
+    } else {
+        System::Gondwana
+    };
+    find(all, system, row)
+}
+
 /// Whether a row of ours keeps its bound; `None` if it has none or the figures are not there.
 pub fn keeps_bound(all: &[Measured], row: &str) -> Option<bool> {
-    let ours = find(all, System::Gondwana, row)?;
+    let ours = find_ours(all, row)?;
     let (_, bound, _) = KNOWN.iter().find(|(name, ..)| *name == row)?;
     let instructions = ours.instructions?;
     let mut kept = match (*bound)? {

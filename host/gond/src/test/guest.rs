@@ -1,8 +1,10 @@
-//! Stages `suite` and `power`: the suite inside the system, and the OO1 database across a power cut.
+//! Stages `suite`, `nucleus` and `power`: the suite inside the system, that of the bare µ-kernel, and the OO1 database
+//! across a power cut.
 
 use super::{Bench, expect_success, play};
+use crate::machine::{self, End, Machine};
 use crate::script::{Patience, Plug, Verdict};
-use crate::tour;
+use crate::{bare, build, tour};
 use anyhow::Result;
 use std::time::Duration;
 
@@ -28,21 +30,27 @@ const SUITES: [(u32, &str); 3] = [(2, "suite"), (1, "suite --calls 50000"), (4, 
 /// Stage `suite`.
 pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     for (processors, line) in SUITES {
-        run_suite(bench, processors, line)?;
+        let mut machine = bench.fresh_machine(&format!("suite-{processors}.img"))?;
+        machine.processors = processors;
+        run_suite(bench, &machine, line)?;
     }
     Ok(())
 }
 
-fn run_suite(bench: &mut Bench<'_>, processors: u32, line: &str) -> Result<()> {
-    let mut machine = bench.fresh_machine(&format!("suite-{processors}.img"))?;
-    machine.processors = processors;
+/// Plays the whole suite on a machine and reports its cases.
+pub fn suite_on(bench: &mut Bench<'_>, machine: &Machine) -> Result<()> {
+    run_suite(bench, machine, "suite")
+}
+
+fn run_suite(bench: &mut Bench<'_>, machine: &Machine, line: &str) -> Result<()> {
+    let processors = machine.processors;
     let patience = Patience {
         total: Some(SUITE_TOTAL),
         ..Patience::seconds(120)
     };
     let named = |name: &str| format!("{name} (processors: {processors})");
     // The `echo` proves that the system is usable after all that was done to it.
-    let (played, output) = play(&machine, &[line, "echo still here"], patience)?;
+    let (played, output) = play(machine, &[line, "echo still here"], patience)?;
     let all = suite_cases(&output);
     for (name, why) in &all {
         bench.report(&named(name), why.clone().map_or(Ok(()), Err));
@@ -61,6 +69,25 @@ fn run_suite(bench: &mut Bench<'_>, processors: u32, line: &str) -> Result<()> {
         &named("the system is usable afterwards"),
         if usable { Ok(()) } else { Err(output) },
     );
+    Ok(())
+}
+
+/// Stage `nucleus`.
+pub fn run_nucleus(bench: &mut Bench<'_>) -> Result<()> {
+    machine::require_emulator()?;
+    let kernel = build::kernel(bench.root())?;
+    let program = build::root_program("nucleus-suite")?;
+    let machine = bare::machine(&kernel, &program, &bench.scratch)?;
+    let (end, output) = bare::run(&machine, &bench.scratch, SUITE_TOTAL, &mut bench.job)?;
+    for (name, why) in suite_cases(&output) {
+        bench.report(&name, why.map_or(Ok(()), Err));
+    }
+    let counted = output.lines().rev().any(|line| line.contains(" passed, "));
+    let whole = match end {
+        End::Success | End::Failure if counted => Ok(()),
+        end => Err(format!("it ended with {end:?}; the kernel's log:\n{output}")),
+    };
+    bench.report("the suite comes to its end", whole);
     Ok(())
 }
 
