@@ -322,27 +322,23 @@ impl System {
 /// What an exception of a thread is, as an event.
 #[inline(always)]
 pub fn of_exception(thread: ThreadId, vector: u64, error: u64) -> Event {
-    match vector {
-        VECTOR_PAGE_FAULT => {
-            let address = arch::fault_address();
-            trace::record(Kind::Fault, thread, address);
-            Event::Fault {
-                thread,
-                address,
-                access: access_of(error),
-            }
-        }
-        _ => {
-            trace::record(Kind::Exception, thread, vector);
-            Event::Exception {
-                thread,
-                kind: match vector {
-                    0 | 4 | 16 | 19 => EXCEPTION_ARITHMETIC,
-                    _ => EXCEPTION_ILLEGAL,
-                },
-                address: 0,
-            }
-        }
+    if vector == VECTOR_PAGE_FAULT {
+        let address = arch::fault_address();
+        trace::record(Kind::Fault, thread, address);
+        return Event::Fault {
+            thread,
+            address,
+            access: access_of(error),
+        };
+    }
+    trace::record(Kind::Exception, thread, vector);
+    Event::Exception {
+        thread,
+        kind: match vector {
+            0 | 4 | 16 | 19 => EXCEPTION_ARITHMETIC,
+            _ => EXCEPTION_ILLEGAL,
+        },
+        address: 0,
     }
 }
 

@@ -9,6 +9,7 @@
 //! Kernel and disk are as sound as after a power cut; what was synced or in a checkpoint is there.
 
 use alloc::{boxed::Box, format, string::String};
+use core::fmt::Write;
 
 use abi::{
     Error,
@@ -61,6 +62,10 @@ enum Work {
 }
 
 /// The server, as the kernel sees it.
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is something that waits for the server, or does not"
+)]
 pub struct Outside {
     work: Work,
     /// Something waits for the end of the event: the next three.
@@ -587,7 +592,8 @@ impl System {
             .filter(|&value| is_code(value))
             .take(12)
         {
-            returns.push_str(&format!(" {:#x}", value - ROOT_IMAGE));
+            // Writing to a string cannot fail.
+            let _ = write!(returns, " {:#x}", value - ROOT_IMAGE);
         }
         log!("  code on its stack, as offsets in its image:{returns}");
         log!("  the kernel is sound; what was synced or in a checkpoint is on the disk");

@@ -503,6 +503,7 @@ impl Side {
     }
 
     /// The other one.
+    #[must_use]
     pub const fn other(self) -> Self {
         match self {
             Self::Client => Self::Server,

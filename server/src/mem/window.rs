@@ -41,6 +41,7 @@ impl Window {
     }
 
     /// Content of a frame that no running thread can write to.
+    #[allow(clippy::unused_self, reason = "the result is borrowed from the window")]
     pub fn bytes(&self, frame: Frame) -> &[u8; 4096] {
         // SAFETY: the kernel shows every frame that it hands out, for ever. That nobody writes meanwhile is the contract
         // of the traits that this serves.
@@ -48,6 +49,7 @@ impl Window {
     }
 
     /// Content of a frame that no running thread can touch.
+    #[allow(clippy::unused_self, reason = "the result is borrowed from the window")]
     pub fn bytes_mut(&mut self, frame: Frame) -> &mut [u8; 4096] {
         // SAFETY: as in `bytes`; exclusivity is that contract too, bound to the exclusive borrow.
         unsafe { &mut *pointer(frame).cast() }
@@ -113,8 +115,10 @@ impl Gate for Window {
     }
 
     fn entry(&self, leaf: Leaf, index: usize) -> u64 {
+        #[allow(clippy::cast_ptr_alignment, reason = "frames are aligned to pages")]
+        let entries = pointer(leaf.0).cast::<u64>();
         // SAFETY: a leaf is a frame that the window shows; its entries are words that processors may change.
-        unsafe { pointer(leaf.0).cast::<u64>().add(index % 512).read_volatile() }
+        unsafe { entries.add(index % 512).read_volatile() }
     }
 
     fn heap(&self) -> (u64, u64) {

@@ -150,8 +150,8 @@ impl Protocol {
             "receive" => Operation::Receive,
             "start" => Operation::Start,
             "open" => Operation::Open,
-            _ => match name.split_once('.') {
-                Some((message, field)) => {
+            _ => {
+                if let Some((message, field)) = name.split_once('.') {
                     let at = number(message).ok_or_else(unknown)?;
                     if !self.contract.sends(side.other(), at) {
                         return Err(ImportError::NeverReceived(name.into(), side));
@@ -159,15 +159,14 @@ impl Protocol {
                     let fields = &self.contract.messages[at].fields;
                     let field = fields.iter().position(|(have, _)| have == field).ok_or_else(unknown)?;
                     Operation::Field(at as u16, field as u16)
-                }
-                None => {
+                } else {
                     let at = number(name).ok_or_else(unknown)?;
                     if !self.contract.sends(side, at) {
                         return Err(ImportError::NeverSent(name.into(), side));
                     }
                     Operation::Send(at as u16)
                 }
-            },
+            }
         };
         let want = self.operation_type(operation);
         if want == *ty {

@@ -25,6 +25,7 @@ pub struct End(u32);
 
 impl End {
     /// The other end.
+    #[must_use]
     pub const fn peer(self) -> Self {
         Self(self.0 ^ 1)
     }

@@ -44,10 +44,10 @@ fn platform() -> Option<&'static Platform> {
 /// # Safety
 /// `current` is the word that `set_current` keeps for the thread that faulted.
 pub unsafe fn fault(current: u64, at: u64, address: u64) -> Option<(u64, u64)> {
-    // SAFETY: the caller's condition.
     if current == 0 {
         None
     } else {
+        // SAFETY: the caller's condition.
         unsafe { super::on_fault(current as *mut Runtime, at, address) }
     }
 }

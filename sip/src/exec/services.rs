@@ -157,8 +157,11 @@ impl Service {
     }
 }
 
+/// A service: module, name, what it does, types of parameters and results.
+type Called = (&'static str, &'static str, What, &'static [ValType], &'static [ValType]);
+
 /// The services that are of no contract and are called: modules, names and types.
-const CALLS: [(&str, &str, What, &[ValType], &[ValType]); 5] = {
+const CALLS: [Called; 5] = {
     use ValType::I32;
     [
         (EXCHANGE, "alloc", What::Alloc, &[I32], &[I32]),

@@ -21,6 +21,7 @@ impl Proof<'_> {
         self.lea_named(state, ins, 5)
     }
 
+    #[allow(clippy::unused_self, reason = "one of the readers of operands, all methods")]
     fn lea_named(&mut self, state: &mut State, ins: &Instruction, operand: u64) -> Step<Value> {
         if ins.is_ip_rel_memory_operand() {
             // Relative to the lower half of the instruction pointer it would be anywhere.
@@ -203,6 +204,7 @@ impl Proof<'_> {
     }
 
     /// What a word of the handle table is: the base or the length of one block.
+    #[allow(clippy::unused_self, reason = "one of the readers of words, all methods")]
     fn handle(&self, at: &Linear, bytes: i64) -> Value {
         let whole = (at.shift >= 4 && at.symbol != NAMELESS) || at.symbol == 0;
         let field = at.add.rem_euclid(i64::from(HANDLE_BYTES));

@@ -280,7 +280,7 @@ fn set_size<S: System>(process: &mut Process<S>, call: &Call<'_>) -> Done {
 /// The two times and the flags that start at this argument.
 fn times(call: &Call<'_>, first: usize) -> Result<[Time; 2], Errno> {
     let flags = call.arg(first + 2);
-    if flags > 15 || flags & 3 == 3 || flags & 12 == 12 {
+    if flags > 15 || flags & 0b11 == 0b11 || flags & 0b1100 == 0b1100 {
         return Err(Errno::Invalid);
     }
     let one = |set: u64, now: u64, at: usize| {

@@ -242,13 +242,13 @@ fn calls_at_random(setting: &Setting) -> Outcome {
     KEPT[0].store(me, Relaxed);
     let mut threads = [0; THREADS];
     let mut checked = 0;
-    let (mut before, mut stuck, mut revived) = (u64::MAX, 0, 0);
+    let (mut before, mut stuck, mut revived) = (u64::MAX, 0, 0_usize);
     while STEPS.load(Relaxed) < wanted {
         for thread in &mut threads {
             if *thread == 0 || message_free(*thread)? {
                 *thread = start(fuzzer_entry(), 0, 2)?;
                 revived += 1;
-                THREAD_IDS[revived as usize % REMEMBERED].store(*thread, Relaxed);
+                THREAD_IDS[revived % REMEMBERED].store(*thread, Relaxed);
             }
         }
         // They are less urgent than this thread, which waits.

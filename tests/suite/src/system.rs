@@ -126,14 +126,15 @@ fn clock(_: &Setting) -> Outcome {
     Ok(())
 }
 
+/// Processors' counters may be a little apart.
+const APART_NS: u64 = 1_000_000;
+
 fn kernel_page(_: &Setting) -> Outcome {
     let page = call::kernel_page::read().ok_or(Error::BadAddress)?;
     ensure!(
         page.version >= 1 && page.features & FEATURE_SERVER != 0 && page.domain_count >= DOMAINS as u64,
         "{page:?}"
     );
-    // Processors' counters may be a little apart.
-    const APART_NS: u64 = 1_000_000;
     for _ in 0..100 {
         let (before, of_day) = call::clock_read()?;
         let here = rt::time::since_boot_ns();

@@ -39,11 +39,12 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
 
 /// Plays the suite on a machine by this line and reports its cases.
 pub fn suite_on(bench: &mut Bench<'_>, machine: &Machine, line: &str) -> Result<()> {
+    let processors = machine.processors;
     let patience = Patience {
         total: Some(SUITE_TOTAL),
         ..Patience::seconds(120)
     };
-    let named = |name: &str| format!("{name} (processors: {})", machine.processors);
+    let named = |name: &str| format!("{name} (processors: {processors})");
     // The `echo` proves that the system is usable after all that was done to it.
     let (played, output) = play(machine, &[line, "echo still here"], patience)?;
     let all = suite_cases(&output);

@@ -54,6 +54,7 @@ const _: () = assert!(abi::nucleus::REGISTER_WORDS == 4);
 
 /// A message: receiver in rdi, whom to receive from in rsi, tag in rdx, timeouts in r10, window in r8; from
 /// the `syscall` entry.
+#[allow(clippy::too_many_lines, reason = "one stretch of assembly")]
 #[unsafe(naked)]
 pub unsafe extern "C" fn ipc() {
     naked_asm!(

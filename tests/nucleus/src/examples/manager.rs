@@ -103,7 +103,7 @@ fn two_managers(setting: &Setting) -> Outcome {
             *clients,
             client_entry(),
             0x1300_0020_0000,
-            me >> 16 << 8 | number as u64 + 1,
+            (me >> 16 << 8) | (number as u64 + 1),
             3,
         )?;
     }
