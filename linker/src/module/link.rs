@@ -432,9 +432,10 @@ impl Writer<'_> {
     /// An upper bound for the bytes of both lists of fix-ups, each rounded.
     fn count_fixups(&self) -> usize {
         let mut words = self.plan.words.len();
-        for &(file, section) in &self.world.graph.places {
+        for (node, &(file, section)) in self.world.graph.places.iter().enumerate() {
             let here = &self.world.inputs[file].sections[section];
-            if here.kind != Kind::Text {
+            // Text has no fix-ups, and constants are constant.
+            if here.kind != Kind::Text && self.world.graph.private[node].is_some() {
                 words += here.relocations.len();
             }
         }
