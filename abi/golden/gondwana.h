@@ -86,5 +86,19 @@ static inline gond_result NucleusLogWrite(uint64_t bytes, uint64_t count) { retu
 static inline gond_result NucleusMachineStop(uint64_t exit) { return gond_call(257, exit, 0, 0, 0, 0, 0); }
 static inline gond_result NucleusThreadSelf(void) { return gond_call(258, 0, 0, 0, 0, 0, 0); }
 static inline gond_result NucleusClockNow(void) { return gond_call(259, 0, 0, 0, 0, 0, 0); }
+static inline gond_result NucleusSpaceCreate(uint64_t quota, uint64_t pager, uint64_t handler, uint64_t supervisor) { return gond_call(264, quota, pager, handler, supervisor, 0, 0); }
+static inline gond_result NucleusSpaceDelete(uint64_t space) { return gond_call(265, space, 0, 0, 0, 0, 0); }
+static inline gond_result NucleusSpaceControl(uint64_t space, uint64_t pager, uint64_t handler, uint64_t supervisor) { return gond_call(266, space, pager, handler, supervisor, 0, 0); }
+static inline gond_result NucleusThreadCreate(uint64_t space, uint64_t rip, uint64_t rsp, uint64_t parameter, uint64_t priority) { return gond_call(272, space, rip, rsp, parameter, priority, 0); }
+static inline gond_result NucleusThreadDelete(uint64_t thread) { return gond_call(273, thread, 0, 0, 0, 0, 0); }
+static inline gond_result NucleusThreadExchange(uint64_t thread, uint64_t what) { return gond_call(274, thread, what, 0, 0, 0, 0); }
+static inline gond_result NucleusThreadPriority(uint64_t thread, uint64_t priority) { return gond_call(275, thread, priority, 0, 0, 0, 0); }
+static inline gond_result NucleusYield(void) { return gond_call(276, 0, 0, 0, 0, 0, 0); }
+static inline gond_result NucleusIpc(uint64_t to, uint64_t from, uint64_t tag, uint64_t timeouts, uint64_t window) { return gond_call(280, to, from, tag, timeouts, window, 0); }
+static inline gond_result NucleusMap(uint64_t source, uint64_t space, uint64_t window, uint64_t how) { return gond_call(288, source, space, window, how, 0, 0); }
+static inline gond_result NucleusFlush(uint64_t fpage, uint64_t rights, uint64_t own) { return gond_call(289, fpage, rights, own, 0, 0, 0); }
+static inline gond_result NucleusInterruptBind(uint64_t interrupt, uint64_t thread) { return gond_call(296, interrupt, thread, 0, 0, 0, 0); }
+static inline gond_result NucleusInterruptMessage(uint64_t interrupt) { return gond_call(297, interrupt, 0, 0, 0, 0, 0); }
+static inline gond_result NucleusKernelCheck(void) { return gond_call(304, 0, 0, 0, 0, 0, 0); }
 
 #endif

@@ -72,6 +72,12 @@ pub trait Hardware {
     fn log(&mut self, line: core::fmt::Arguments<'_>);
     /// Writes bytes to the log as they are.
     fn log_bytes(&mut self, bytes: &[u8]);
+    /// The interrupt does not come any more. One that goes on asking is masked when it comes, too.
+    fn mask_interrupt(&mut self, interrupt: usize);
+    /// The interrupt comes again, once its device asks for it.
+    fn unmask_interrupt(&mut self, interrupt: usize);
+    /// What raises an interrupt by message: address, data.
+    fn interrupt_message(&self, interrupt: usize) -> (u64, u64);
     /// See [`crate::Machine::heap`].
     fn heap(&self) -> (u64, u64);
     /// See [`crate::Machine::kernel_frames`].

@@ -10,9 +10,14 @@ mod report;
 use alloc::{collections::BTreeSet, vec, vec::Vec};
 use core::mem::offset_of;
 
+use abi::Error;
+
 use crate::{
     Hardware, SpaceId, ThreadId,
     frames::{Frames, Range},
+    ipc::WAITS,
+    mapping::Mapping,
+    nucleus::Nucleus,
     portal::Portals,
     scheduler::{Link, NONE, RunQueues},
     space::Spaces,
@@ -34,11 +39,13 @@ pub struct Processor {
     pub space: SpaceId,
     /// When the current thread began to run.
     since_ns: u64,
+    /// When the slice began that it runs on: its own, or one that was passed to it with a message.
+    slice_ns: u64,
     /// Whether it was told to look for a thread and has not been here since.
     called: bool,
     /// Whether it has started at all.
     runs: bool,
-    queues: RunQueues,
+    pub(crate) queues: RunQueues,
 }
 
 /// All kernel state but what only the hardware layer knows.
@@ -53,16 +60,20 @@ pub struct Kernel<H> {
     pub threads: Threads,
     /// Remembered ways into protected procedures.
     pub portals: Portals,
+    /// Free spaces and who has which page from whom.
+    pub(crate) mapping: Mapping,
     /// The processor that this event is handled on. The others' parts wait in `others`; whoever
     /// takes the kernel lock after another processor changes them over ([`Kernel::change_over`]), so that
     /// the fast paths find theirs at a fixed place.
-    processor: Processor,
+    pub(crate) processor: Processor,
     /// Parts of all processors by number, nothing in the place of the one above. Empty where there is but one.
     others: Vec<Processor>,
-    links: Vec<Link>,
+    pub(crate) links: Vec<Link>,
     waits: WaitQueues,
     /// (time, thread) of parked threads with a deadline.
-    timers: BTreeSet<(u64, u32)>,
+    pub(crate) timers: BTreeSet<(u64, u32)>,
+    /// What the µ-kernel's own calls are about.
+    pub nucleus: Nucleus,
 }
 
 /// Where a protected call continues.
@@ -79,6 +90,12 @@ pub struct Crossing {
 impl<H: Hardware> Kernel<H> {
     /// Offset of the space whose root is loaded, for the fast path in assembly.
     pub const LOADED_SPACE: usize = offset_of!(Self, processor) + offset_of!(Processor, space);
+    /// Offset of the index of the thread that runs here.
+    pub const CURRENT: usize = offset_of!(Self, processor) + offset_of!(Processor, current);
+    /// Offset of the number of the processor that handles this event.
+    pub const HERE: usize = offset_of!(Self, processor) + offset_of!(Processor, number);
+    /// Offset of the priorities that have a thread waiting here, a bit each.
+    pub const OCCUPIED: usize = offset_of!(Self, processor) + offset_of!(Processor, queues) + RunQueues::OCCUPIED;
 
     /// A kernel over these ranges of memory.
     pub fn new(hardware: H, ranges: &[Range]) -> Self {
@@ -89,11 +106,13 @@ impl<H: Hardware> Kernel<H> {
             spaces,
             threads: Threads::default(),
             portals: Portals::default(),
+            mapping: Mapping::default(),
             processor: Processor::new(0),
             others: Vec::new(),
             links: vec![Link::LOOSE; THREADS_MAX],
             waits: WaitQueues::default(),
             timers: BTreeSet::new(),
+            nucleus: Nucleus::default(),
         }
     }
 
@@ -208,12 +227,19 @@ impl<H: Hardware> Kernel<H> {
         thread.unbegun = true;
     }
 
-    /// Has the current thread do an operation again when it goes on, as if it had been woken.
+    /// Has the current thread do an operation again, as if it had been woken. It is next of its priority here, and runs
+    /// nowhere until then.
     pub fn again(&mut self, operation: Option<Operation>) {
-        if let Some(thread) = self.current_thread() {
-            thread.operation = operation;
-            thread.resumed = Resumed::Woken;
-        }
+        let Some(index) = self.current() else { return };
+        self.account();
+        self.processor.current = NONE;
+        let thread = &mut self.threads.table[index as usize];
+        thread.operation = operation;
+        thread.resumed = Resumed::Woken;
+        thread.state = State::Ready;
+        thread.processor = self.processor.number;
+        let priority = thread.priority;
+        self.processor.queues.push_front(&mut self.links, index, priority);
     }
 
     /// Puts the current thread behind the others of its priority.
@@ -238,6 +264,7 @@ impl<H: Hardware> Kernel<H> {
         before.time_ns += now.saturating_sub(processor.since_ns);
         before.state = State::Ready;
         processor.since_ns = now;
+        processor.slice_ns = now;
         // The timer is set already, for the end of a slice that ends no later.
         let thread = &mut self.threads.table[next as usize];
         thread.state = State::Running;
@@ -280,8 +307,8 @@ impl<H: Hardware> Kernel<H> {
         }
         let processor = &self.processor;
         let Some(current) = self.current() else { return false };
-        if now < processor.since_ns + TIME_SLICE_NS {
-            self.hardware.set_timer(processor.since_ns + TIME_SLICE_NS);
+        if now < processor.slice_ns + TIME_SLICE_NS {
+            self.hardware.set_timer(processor.slice_ns + TIME_SLICE_NS);
             return false;
         }
         // Whoever becomes ready from now on waits for a slice, not for some timer of others.
@@ -304,6 +331,7 @@ impl<H: Hardware> Kernel<H> {
         let processor = &mut self.processor;
         processor.current = index;
         processor.since_ns = self.hardware.now_ns();
+        processor.slice_ns = processor.since_ns;
         let slice_end = processor.since_ns + TIME_SLICE_NS;
         let thread = &mut self.threads.table[index as usize];
         thread.state = State::Running;
@@ -326,7 +354,31 @@ impl<H: Hardware> Kernel<H> {
         processor.since_ns = now;
     }
 
-    fn enqueue(&mut self, index: u32) {
+    /// Takes the running thread off its processor; it is in no list then.
+    pub(crate) fn leave_processor(&mut self, index: u32) {
+        if self.processor.current == index {
+            self.account();
+            self.processor.current = NONE;
+        }
+    }
+
+    /// Lets a thread that is in no list run: at once, on the slice of the one that has just left
+    /// this processor, unless somebody more urgent waits; else in its turn.
+    pub(crate) fn pass_to(&mut self, index: u32) {
+        let thread = &mut self.threads.table[index as usize];
+        let processor = &mut self.processor;
+        let stays = thread.vector_on != NONE && thread.vector_on != processor.number;
+        if processor.current == NONE && !stays && processor.queues.highest() <= Some(thread.priority) {
+            thread.state = State::Running;
+            thread.processor = processor.number;
+            thread.unbegun = false;
+            processor.current = index;
+        } else {
+            self.enqueue(index);
+        }
+    }
+
+    pub(crate) fn enqueue(&mut self, index: u32) {
         let number = if self.others.is_empty() {
             self.processor.number
         } else {
@@ -336,7 +388,7 @@ impl<H: Hardware> Kernel<H> {
     }
 
     /// Takes a thread out of whatever list or processor it is in. It is nowhere then.
-    fn detach(&mut self, index: u32) {
+    pub(crate) fn detach(&mut self, index: u32) {
         self.hold(index);
         let thread = &mut self.threads.table[index as usize];
         let (state, priority, number) = (thread.state, thread.priority, thread.processor);
@@ -360,22 +412,39 @@ impl<H: Hardware> Kernel<H> {
                     self.processor.current = NONE;
                 }
             }
+            State::Sending(to) => {
+                let queue = &mut self.threads.table[to as usize].ipc.senders;
+                queue.remove(&mut self.links, index);
+            }
+            State::Receiving => {
+                let thread = &mut self.threads.table[index as usize];
+                thread.ipc.wait_for = 0;
+                thread.slow &= !WAITS;
+            }
             State::Free | State::Suspended => {}
         }
         self.threads.table[index as usize].state = State::Suspended;
     }
 
     fn wake_index(&mut self, index: u32, resumed: Resumed) {
-        let thread = &self.threads.table[index as usize];
-        if matches!(thread.state, State::Parked(_) | State::Suspended) {
-            self.hardware.trace(Kind::Wake, thread.id, resumed as u64);
-            self.detach(index);
-            let thread = &mut self.threads.table[index as usize];
-            if !thread.unbegun {
-                thread.resumed = resumed;
-            }
-            self.enqueue(index);
+        let thread = &mut self.threads.table[index as usize];
+        match thread.state {
+            // Only time wakes it without a message.
+            State::Receiving => return self.fail(index, Error::TimedOut),
+            State::Parked(key) => self.waits.remove(&mut self.links, key, index),
+            State::Sending(_) => self.detach(index),
+            State::Suspended => {}
+            State::Free | State::Ready | State::Running => return,
         }
+        let thread = &mut self.threads.table[index as usize];
+        if let Some(at_ns) = thread.deadline.take() {
+            self.timers.remove(&(at_ns, index));
+        }
+        if !thread.unbegun {
+            thread.resumed = resumed;
+        }
+        self.hardware.trace(Kind::Wake, thread.id, resumed as u64);
+        self.enqueue(index);
     }
 
     /// The thread's identifier by index.

@@ -3,6 +3,7 @@
 //! * [`frames`]: physical memory by counted references.
 //! * [`paging`]: the format of page-table entries; [`space`]: the upper tables and the leaves they link,
 //!   which serve one slot everywhere.
+//! * [`mapping`]: spaces built by map, grant, flush and link, with their mapping trees.
 //! * [`thread`]: registers, portal frames and states; [`wait`]: what parked threads wait for;
 //!   [`scheduler`]: who runs next; [`portal`]: remembered ways into protected procedures.
 //! * [`trace`]: the last events; [`debugger`]: what the kernel tells of itself to whoever debugs it.
@@ -10,7 +11,7 @@
 //! * [`smp`]: how several processors take turns and ask things of one another.
 //! * [`machine`]: the contract with the server above; [`hardware`]: the contract with what is below.
 //! * [`outside`]: the contract with a server that is not in the kernel.
-//! * [`kernel`]: all of it put together; `nucleus`: calls that the µ-kernel answers itself.
+//! * [`kernel`]: all of it put together; [`ipc`]: messages; [`nucleus`]: the other calls that the µ-kernel answers itself.
 //!
 //! Event-driven (DESIGN §3): nothing here blocks or keeps a stack. A thread that must wait is
 //! parked with the operation it will do again. The crate has no unsafe code and runs on the host.
@@ -24,13 +25,15 @@ pub use abi;
 
 pub mod hardware;
 pub mod machine;
-mod nucleus;
 
 pub mod debugger;
 mod delegate;
 pub mod event;
 pub mod frames;
+pub mod ipc;
 pub mod kernel;
+pub mod mapping;
+pub mod nucleus;
 pub mod outside;
 pub mod paging;
 pub mod portal;

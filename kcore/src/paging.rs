@@ -15,6 +15,7 @@ const WRITE: u64 = 1 << 1;
 const USER: u64 = 1 << 2;
 const ACCESSED: u64 = 1 << 5;
 const DIRTY: u64 = 1 << 6;
+/// In an entry above the lowest level: a page of that size, not a table.
 const LARGE: u64 = 1 << 7;
 /// Software: the limits allow writing, the hardware is told not to.
 const WITHHELD: u64 = 1 << 9;
@@ -125,6 +126,103 @@ pub const fn decode_link(bits: u64) -> Option<(Frame, Rights)> {
     }
 }
 
+/// Software, free spaces: the mapping that this entry belongs to is of this size, not of a larger
+/// one that was split.
+const EXACT: u64 = 1 << 9;
+/// Software, free spaces: the table below belongs to another space and is linked.
+const LINKED: u64 = 1 << 10;
+/// Software, free spaces: the table below is linked by others, and stays when it is empty.
+const SHARED: u64 = 1 << 11;
+/// Software, free spaces: entries present in the table below, ten bits.
+const COUNT_SHIFT: u32 = 52;
+/// One entry more in the table below, to be added to the entry above it.
+pub const COUNT_ONE: u64 = 1 << COUNT_SHIFT;
+
+/// Whether the entry's mapping has the entry's own size or a larger one.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Fit {
+    /// The mapping is just this entry.
+    Exact,
+    /// The entry is part of a larger mapping that was split.
+    Part,
+}
+
+/// An entry of a free space: a page of 4 KiB (level 0), 2 MiB (1) or 1 GiB (2).
+pub const fn encode_mapping(frame: Frame, rights: Rights, level: u8, fit: Fit) -> u64 {
+    let mut bits = encode_link(frame, rights);
+    if level > 0 {
+        bits |= LARGE;
+    }
+    if matches!(fit, Fit::Exact) {
+        bits |= EXACT;
+    }
+    bits
+}
+
+/// What an entry of a free space allows.
+pub const fn mapping_rights(bits: u64) -> Rights {
+    let mut rights = Rights::R;
+    if bits & WRITE != 0 {
+        rights = rights.union(Rights::W);
+    }
+    if bits & NO_EXECUTE == 0 {
+        rights = rights.union(Rights::X);
+    }
+    rights
+}
+
+/// The same entry with these rights.
+pub const fn with_mapping_rights(bits: u64, rights: Rights) -> u64 {
+    let mut bits = bits & !(WRITE | NO_EXECUTE);
+    if rights.contains(Rights::W) {
+        bits |= WRITE;
+    }
+    if !rights.contains(Rights::X) {
+        bits |= NO_EXECUTE;
+    }
+    bits
+}
+
+/// Entry `index` of the table that takes the place of a large entry at `level`.
+pub const fn split_entry(large: u64, level: u8, index: usize) -> u64 {
+    let frames = 1 << (9 * (level as u32 - 1));
+    let frame = Frame(frame_of(large).0 + index as u32 * frames);
+    encode_mapping(frame, mapping_rights(large), level - 1, Fit::Part)
+}
+
+/// An entry that leads to a table of a free space's own with that many entries.
+pub const fn encode_counted_table(frame: Frame, entries: u64) -> u64 {
+    encode_table(frame) | entries << COUNT_SHIFT
+}
+
+/// Entries present in the table below.
+pub const fn table_entries(bits: u64) -> u64 {
+    bits >> COUNT_SHIFT & 0x3ff
+}
+
+/// An entry that links another space's table with a right to it.
+pub const fn encode_linked(table: Frame, rights: Rights) -> u64 {
+    encode_link(table, rights) | LINKED
+}
+
+/// Whether the table below belongs to another space.
+pub const fn is_linked(bits: u64) -> bool {
+    bits & LINKED != 0
+}
+
+/// Whether others link the table below.
+pub const fn is_shared(bits: u64) -> bool {
+    bits & SHARED != 0
+}
+
+/// The entry of a table that others link.
+pub const SHARED_MARK: u64 = SHARED;
+
+/// How an entry of a free space fits its mapping.
+pub const fn fit_of(bits: u64) -> Fit {
+    if bits & EXACT != 0 { Fit::Exact } else { Fit::Part }
+}
+
 /// Whether an entry is there at all.
 pub const fn is_present(bits: u64) -> bool {
     bits & PRESENT != 0
@@ -149,5 +247,35 @@ mod tests {
             }
         }
         assert_eq!(decode_page(encode_page(None)), None);
+    }
+
+    #[test]
+    fn a_large_entry_splits_into_its_parts() {
+        for rights in [Rights::R, Rights::RW, Rights::RX, Rights::RWX] {
+            let large = encode_mapping(Frame(0x40_0000), rights, 2, Fit::Exact);
+            assert!(is_large(large) && fit_of(large) == Fit::Exact);
+            assert_eq!((frame_of(large), mapping_rights(large)), (Frame(0x40_0000), rights));
+            let middle = split_entry(large, 2, 3);
+            assert!(is_large(middle) && fit_of(middle) == Fit::Part);
+            assert_eq!((frame_of(middle), mapping_rights(middle)), (Frame(0x40_0600), rights));
+            let page = split_entry(middle, 1, 511);
+            assert!(!is_large(page));
+            assert_eq!((frame_of(page), mapping_rights(page)), (Frame(0x40_07ff), rights));
+            let narrowed = with_mapping_rights(page, Rights::R);
+            assert_eq!(
+                (frame_of(narrowed), mapping_rights(narrowed)),
+                (Frame(0x40_07ff), Rights::R)
+            );
+        }
+    }
+
+    #[test]
+    fn a_table_entry_counts_beside_its_frame() {
+        let mut entry = encode_counted_table(Frame(0x1234), 0);
+        for _ in 0..512 {
+            entry += COUNT_ONE;
+        }
+        assert_eq!((table_entries(entry), frame_of(entry)), (512, Frame(0x1234)));
+        assert!(!is_linked(entry) && !is_shared(entry) && !is_large(entry));
     }
 }

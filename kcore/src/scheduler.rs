@@ -25,8 +25,9 @@ impl Link {
 
 /// A doubly linked list of threads by index.
 #[derive(Copy, Clone, Debug)]
+#[repr(C)]
 pub struct List {
-    /// The oldest member, or [`NONE`].
+    /// The oldest member, or [`NONE`]. It stands first.
     pub head: u32,
     tail: u32,
 }
@@ -47,6 +48,20 @@ impl List {
             links[self.tail as usize].next = thread;
         }
         self.tail = thread;
+    }
+
+    /// Puts a thread that is in no list before the others.
+    pub fn push_front(&mut self, links: &mut [Link], thread: u32) {
+        links[thread as usize] = Link {
+            next: self.head,
+            previous: NONE,
+        };
+        if self.head == NONE {
+            self.tail = thread;
+        } else {
+            links[self.head as usize].previous = thread;
+        }
+        self.head = thread;
     }
 
     /// Removes a member.
@@ -89,11 +104,22 @@ impl Default for RunQueues {
 }
 
 impl RunQueues {
+    /// Offset of the word that says which queues have members, a bit each.
+    pub const OCCUPIED: usize = core::mem::offset_of!(Self, occupied);
+
     /// Appends a thread to its priority's queue.
     #[inline]
     pub fn push(&mut self, links: &mut [Link], thread: u32, priority: u8) {
         let priority = usize::from(priority) % PRIORITIES;
         self.queues[priority].push_back(links, thread);
+        self.occupied |= 1 << priority;
+        self.count += 1;
+    }
+
+    /// Puts a thread before the others of its priority.
+    pub fn push_front(&mut self, links: &mut [Link], thread: u32, priority: u8) {
+        let priority = usize::from(priority) % PRIORITIES;
+        self.queues[priority].push_front(links, thread);
         self.occupied |= 1 << priority;
         self.count += 1;
     }
@@ -169,6 +195,12 @@ impl RunQueues {
     #[inline(always)]
     pub fn has_above(&self, priority: u8) -> bool {
         u64::from(self.occupied) >> (priority & 31) > 1
+    }
+
+    /// Whether a thread waits of one of these priorities, a bit each.
+    #[inline]
+    pub fn any_of(&self, priorities: u32) -> bool {
+        self.occupied & priorities != 0
     }
 
     /// The highest priority that has a thread waiting.

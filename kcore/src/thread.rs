@@ -4,11 +4,11 @@
 //! a [`Context`] into which the processor itself pushes when user code is interrupted.
 
 use alloc::{boxed::Box, vec::Vec};
-use core::fmt;
+use core::{fmt, mem::offset_of};
 
 use abi::layout::CALL_DEPTH_MAX;
 
-use crate::{SpaceId, machine::Shortage, scheduler::NONE, wait::Key};
+use crate::{SpaceId, ipc, machine::Shortage, scheduler::NONE, wait::Key};
 
 /// Threads that may exist.
 pub const THREADS_MAX: usize = 1024;
@@ -144,17 +144,22 @@ pub enum Resumed {
     TimedOut,
 }
 
-/// Where a thread is.
+/// Where a thread is. The tag stands first; the fast paths in assembly write it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[repr(C, u32)]
 pub enum State {
     /// No thread has this place.
     Free,
     /// On a run queue.
     Ready,
     /// On a processor.
-    Running,
+    Running = State::RUNNING,
     /// Waiting for a key.
     Parked(Key),
+    /// Waiting to send a message to the thread in this place.
+    Sending(u32),
+    /// Waiting for a message.
+    Receiving = State::RECEIVING,
     /// Off until woken by name.
     Suspended,
 }
@@ -168,7 +173,8 @@ pub struct Operation {
     pub arguments: [u64; 6],
 }
 
-/// One thread.
+/// One thread. The order of the first fields is what the fast paths in assembly rest on.
+#[repr(C)]
 pub struct Thread {
     /// User registers.
     pub context: Context,
@@ -178,8 +184,12 @@ pub struct Thread {
     pub depth: u32,
     /// Index of its state of the vector unit, if that is live (see the kernel's `vector`).
     pub vector_live: u32,
+    /// Not zero while its messages take the general way (`ipc`): read together with the field above.
+    pub slow: u32,
     /// Whether a return from a protected call must be looked at by the server.
     pub intercept_return: u32,
+    /// The priorities above its own, a bit each: [`more_urgent`].
+    pub more_urgent: u32,
     /// Where it is.
     pub state: State,
     /// 0 to 7.
@@ -200,18 +210,33 @@ pub struct Thread {
     pub deadline: Option<u64>,
     /// Processor time, nanoseconds.
     pub time_ns: u64,
+    /// Its messages.
+    pub ipc: ipc::Part,
     /// Portal frames; the first `depth` are in use.
     pub frames: [PortalFrame; CALL_DEPTH_MAX],
 }
 
+/// The priorities above this one, a bit each.
+pub const fn more_urgent(priority: u8) -> u32 {
+    !((2 << priority) - 1)
+}
+
 impl Thread {
+    /// Changes the priority, to at most the highest. The thread waits in no run queue.
+    pub fn set_priority(&mut self, priority: u8) {
+        self.priority = priority.min(abi::layout::PRIORITY_MAX as u8);
+        self.more_urgent = more_urgent(self.priority);
+    }
+
     fn vacant(index: usize) -> Self {
         Self {
             context: Context::default(),
             space: SpaceId(0),
             depth: 0,
             vector_live: 0,
+            slow: 0,
             intercept_return: 0,
+            more_urgent: more_urgent(0),
             state: State::Free,
             priority: 0,
             id: ThreadId(index as u64),
@@ -222,6 +247,7 @@ impl Thread {
             resumed: Resumed::First,
             deadline: None,
             time_ns: 0,
+            ipc: ipc::Part::NONE,
             frames: [PortalFrame {
                 rip: 0,
                 rsp: 0,
@@ -237,18 +263,25 @@ pub struct Threads {
     /// All places.
     pub table: Box<[Thread]>,
     free: Vec<u32>,
+    /// Address of the table, for the fast path in assembly.
+    base: u64,
 }
 
 impl Default for Threads {
     fn default() -> Self {
+        let table: Box<[Thread]> = (0..THREADS_MAX).map(Thread::vacant).collect();
         Self {
-            table: (0..THREADS_MAX).map(Thread::vacant).collect(),
+            base: table.as_ptr() as u64,
+            table,
             free: (0..THREADS_MAX as u32).rev().collect(),
         }
     }
 }
 
 impl Threads {
+    /// Offset of the address of the table.
+    pub const BASE: usize = offset_of!(Self, base);
+
     /// A suspended thread.
     ///
     /// # Errors
@@ -270,15 +303,17 @@ impl Threads {
         thread.space = space;
         thread.depth = 0;
         thread.vector_live = 0;
+        thread.slow = 0;
         thread.intercept_return = 0;
         thread.state = State::Suspended;
-        thread.priority = priority.min(abi::layout::PRIORITY_MAX as u8);
+        thread.set_priority(priority);
         thread.operation = None;
         thread.unbegun = false;
         thread.vector_on = NONE;
         thread.resumed = Resumed::First;
         thread.deadline = None;
         thread.time_ns = 0;
+        thread.ipc = ipc::Part::NONE;
         Ok(thread.id)
     }
 
@@ -310,5 +345,16 @@ impl Threads {
     }
 }
 
+impl State {
+    /// The tag of [`Self::Running`].
+    pub const RUNNING: u32 = 2;
+    /// The tag of [`Self::Receiving`].
+    pub const RECEIVING: u32 = 5;
+}
+
 const _: () = assert!(NONE as usize > THREADS_MAX);
+const _: () = assert!(THREADS_MAX.is_power_of_two());
+// One comparison of 64 bits looks at both.
+const _: () = assert!(offset_of!(Thread, vector_live) % 8 == 0);
+const _: () = assert!(offset_of!(Thread, slow) == offset_of!(Thread, vector_live) + 4);
 const _: () = assert!(size_of::<Context>() == 176);

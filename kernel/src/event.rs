@@ -17,7 +17,7 @@ use kcore::{
 use sasos::{Access, Event, Outcome};
 
 use crate::{
-    arch::{self, Results},
+    arch::{self, Results, Words},
     mem::lock::Guard,
     outside, panic,
     supervisor::Supervisor,
@@ -40,7 +40,7 @@ pub extern "C" fn identity_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5:
     general_call(a0, a1, a2, a3, a4, a5, number)
 }
 
-/// The call that sleeps, suspends, or yields: that last the kernel does by itself.
+/// The calls that sleep, suspend, or yield: that last the kernel does by itself.
 pub extern "C" fn sleep_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
     if a0 | a1 == 0
         && let Some(system) = SYSTEM.enter_at_once()
@@ -128,6 +128,46 @@ pub fn results(result: Result<(u64, u64), Error>) -> Results {
     }
 }
 
+/// A message that takes the general way. Its words are kept in the sender's context, where
+/// whoever receives it finds them.
+pub extern "C" fn ipc(to: u64, from: u64, tag: u64, timeouts: u64, window: u64, _: u64, words: Words) -> ! {
+    let operation = Operation {
+        number: abi::nucleus::Call::Ipc as u64,
+        arguments: [to, from, tag, timeouts, window, 0],
+    };
+    let Some(mut system) = SYSTEM.enter_unless_stopped() else {
+        // Its words have no place in what is handed over, so the thread makes the call again.
+        let mut context = Context::default();
+        context.reset(0, 0);
+        (context.rax, context.rdi, context.rsi, context.rdx) = (operation.number, to, from, tag);
+        (context.r10, context.r8) = (timeouts, window);
+        [context.r12, context.r13, context.r14, context.r15] = words.0;
+        arch::restart_call(&context);
+        arch::hand_over(None);
+        leave()
+    };
+    let System {
+        platform, supervisor, ..
+    } = &mut *system;
+    if let Some(thread) = platform.kernel.current_thread() {
+        let context = &mut thread.context;
+        (context.rip, context.rsp) = arch::caller();
+        [context.r12, context.r13, context.r14, context.r15] = words.0;
+        let event = Event::Call {
+            thread: thread.id,
+            number: operation.number,
+            arguments: operation.arguments,
+            resumed: Resumed::First,
+        };
+        let outcome = supervisor.handle(platform, event);
+        system.settle(outcome, Some(operation));
+        if system.platform.kernel.should_preempt() {
+            system.platform.kernel.yield_current();
+        }
+    }
+    leave_from(system)
+}
+
 /// Another processor wants the thread of this call, which waits for its turn: gives it up, with the call to be done
 /// when it runs again.
 #[cold]
@@ -165,6 +205,8 @@ pub extern "C" fn trap(context: *const Context, vector: u64) -> *const Context {
 const VECTOR_PAGE_FAULT: u64 = 14;
 /// The vector of the use of a vector unit that is off.
 pub const VECTOR_NO_UNIT: u64 = 7;
+/// The vector of general protection faults.
+const VECTOR_PROTECTION: u64 = 13;
 
 /// What a page fault's error code says.
 const fn access_of(error: u64) -> Access {
@@ -222,6 +264,9 @@ impl System {
         let (id, error) = (thread.id, thread.context.error);
         if vector == VECTOR_NO_UNIT {
             self.load_vectors(index);
+            return Outcome::Resume;
+        }
+        if vector == VECTOR_PROTECTION && error == 0 && self.ports_wanted() {
             return Outcome::Resume;
         }
         let event = of_exception(id, vector, error);

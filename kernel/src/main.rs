@@ -24,7 +24,7 @@ mod supervisor;
 mod system;
 mod trace;
 
-use alloc::{format, string::String};
+use alloc::{format, string::String, vec::Vec};
 
 use abi::{
     host::{CANNOT_START, EXIT_PANIC, SCRIPT_WORD, SERVER_KERNEL, SERVER_NONE, SERVER_USER, SERVER_WORD},
@@ -74,6 +74,11 @@ extern "C" fn kernel_start(information: u64) -> ! {
     };
     let mut resources = Resources::new(core::mem::take(&mut memory.device_pages), &information);
     let seed = seed(&mut resources);
+    let given = if server == SERVER_NONE {
+        memory.set_aside()
+    } else {
+        Vec::new()
+    };
     let pc = Pc::new(seed, boot, memory.fixed_frames);
     let mut platform = Platform {
         kernel: Kernel::new(pc, &memory.ranges),
@@ -82,7 +87,7 @@ extern "C" fn kernel_start(information: u64) -> ! {
     let started = match server {
         SERVER_KERNEL => start_server(&mut platform, &mut resources).map(Supervisor::Inside),
         SERVER_USER => outside::start(&mut platform, resources, &information, &memory).map(Supervisor::Outside),
-        SERVER_NONE => root::start(&mut platform.kernel, &information).map(|_| Supervisor::Nobody),
+        SERVER_NONE => root::start(&mut platform.kernel, &information, &given).map(|_| Supervisor::Nobody),
         other => Err(format!("there is no server '{other}'")),
     };
     let supervisor = started.unwrap_or_else(|why| give_up(&why));

@@ -65,7 +65,7 @@ pub struct Outside {
     work: Work,
     /// Something waits for the end of the event: the next three.
     attention: bool,
-    /// Devices that interrupted meanwhile, by [`Interrupt`].
+    /// Devices that interrupted meanwhile, by their place in [`INTERRUPTS`].
     deferred: [bool; INTERRUPTS.len()],
     interrupted: bool,
     poll: bool,
@@ -97,9 +97,10 @@ pub fn start(
     memory: &Division,
 ) -> Result<Outside, String> {
     let kernel = &mut platform.kernel;
-    let program = root::load(kernel, information)?;
     let short = |_: Shortage| String::from("too little memory for the server");
-    let root = kernel.spaces.get(program.space).root;
+    let space = kernel.space_create().map_err(short)?;
+    let program = root::load(kernel, information, space, &memory.ranges)?;
+    let root = kernel.spaces.get(space).root;
     let pages = memory
         .ranges
         .iter()
@@ -120,15 +121,12 @@ pub fn start(
         interrupted: false,
         poll: false,
         unfinished: false,
-        load: kernel.spaces.get(program.space).load,
+        load: kernel.spaces.get(space).load,
         context,
         entry: program.entry,
         stack: program.stack,
         on: 0,
-        place: Place {
-            space: program.space,
-            exchange,
-        },
+        place: Place { space, exchange },
         root,
         surroundings: Surroundings {
             heap: memory.server_heap.0,
@@ -328,13 +326,16 @@ impl System {
             // It only looks.
             return false;
         }
+        let Some(place) = INTERRUPTS.iter().position(|&known| known == interrupt) else {
+            return false;
+        };
         let kernel = &mut self.platform.kernel;
         if interrupt == Interrupt::Timer && outside.on != kernel.here() {
             // This processor's slices are its own business, a little later.
             let soon = kernel.now_ns() + SOON_NS;
             kernel.hardware.set_timer(soon);
         } else {
-            outside.deferred[interrupt as usize] = true;
+            outside.deferred[place] = true;
             outside.attention = true;
         }
         true
@@ -414,8 +415,8 @@ impl System {
             return None;
         }
         let deferred = core::mem::take(&mut outside.deferred);
-        for interrupt in INTERRUPTS {
-            if deferred[interrupt as usize] {
+        for (interrupt, deferred) in INTERRUPTS.into_iter().zip(deferred) {
+            if deferred {
                 self.interrupt(interrupt);
             }
         }

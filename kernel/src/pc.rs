@@ -172,6 +172,19 @@ impl Hardware for Pc {
         arch::log_bytes(bytes);
     }
 
+    fn mask_interrupt(&mut self, interrupt: usize) {
+        arch::mask_interrupt(interrupt);
+    }
+
+    fn unmask_interrupt(&mut self, interrupt: usize) {
+        arch::unmask_interrupt(interrupt);
+    }
+
+    fn interrupt_message(&self, interrupt: usize) -> (u64, u64) {
+        let (address, data) = arch::interrupt_message(interrupt);
+        (address, u64::from(data))
+    }
+
     fn heap(&self) -> (u64, u64) {
         heap::usage()
     }

@@ -1,4 +1,7 @@
-//! The root program: a boot module that runs directly on the µ-kernel.
+//! The root program: a boot module that runs directly on the µ-kernel, in σ₀.
+//!
+//! σ₀ has the memory that the kernel does not keep, and that of devices, at their physical addresses; the
+//! program's own image and stack are the kernel's, and not to be given to others.
 //!
 //! It is an ordinary static-PIE program. Its image lies at [`ROOT_IMAGE`], its root page behind it
 //! tells what it may want to know; its first thread begins with the page's address as parameter.
@@ -8,13 +11,15 @@ use alloc::{format, string::String};
 use abi::{
     Rights,
     address::{PAGE, PAGES_PER_SLOT, slot_of},
-    layout::PRIORITY_DEFAULT,
+    layout::PRIORITY_MAX,
     nucleus::{
         ROOT_COMMAND_BYTES, ROOT_COMMAND_OFFSET, ROOT_IMAGE, ROOT_MAGIC, ROOT_MEMORY_OFFSET, ROOT_STACK_BYTES,
         ROOT_STACK_TOP, Root,
     },
 };
-use kcore::{Hardware, Kernel, Leaf, Machine, PageEntry, Shortage, SpaceId, ThreadId, thread::Resumed};
+use kcore::{
+    Hardware, Kernel, Leaf, Machine, PageEntry, Shortage, SpaceId, ThreadId, frames::Range, mapping::UNIT_BYTES,
+};
 
 use crate::arch::BootInformation;
 
@@ -23,10 +28,8 @@ fn short(_: Shortage) -> String {
     "too little memory for the root program".into()
 }
 
-/// A boot module as a program in a space of its own.
+/// A boot module as a program in a space.
 pub struct Program {
-    /// Its space.
-    pub space: SpaceId,
     /// Its first instruction.
     pub entry: u64,
     /// Top of its stack.
@@ -35,17 +38,49 @@ pub struct Program {
     pub page: u64,
 }
 
-/// Loads the boot module into a space of its own.
+/// Device memory: where the firmware puts what PCI devices have.
+const DEVICES: Range = (0xc_0000, 0xf_ec00);
+/// Large pages of 2 MiB; every 64-bit processor has them.
+const LARGEST_PAGE: u8 = 1;
+
+/// Loads the root program into σ₀, which holds the ranges of frames in `given`, and lets it run.
 ///
 /// # Errors
 /// In words: no module, no program, too little memory.
-pub fn load(kernel: &mut Kernel<impl Hardware>, information: &BootInformation) -> Result<Program, String> {
+pub fn start(
+    kernel: &mut Kernel<impl Hardware>,
+    information: &BootInformation,
+    given: &[Range],
+) -> Result<ThreadId, String> {
+    // Half of what the kernel has is for spaces; the rest for its own.
+    let quota = kernel.frames.free() / 2 * (PAGE / UNIT_BYTES as u64);
+    let space = kernel
+        .sigma0_create(quota as u32, given, &[DEVICES], LARGEST_PAGE)
+        .map_err(|error| format!("no first space: {error}"))?;
+    kernel
+        .nucleus_root(space)
+        .map_err(|error| format!("no root space: {error}"))?;
+    let program = load(kernel, information, space, given)?;
+    kernel
+        .nucleus_thread(space, [program.entry, program.stack, program.page], PRIORITY_MAX as u8)
+        .map_err(|error| format!("no first thread: {error}"))
+}
+
+/// Loads the boot module into a space. Its root page tells of the ranges of frames in `given`.
+///
+/// # Errors
+/// In words: no module, no program, too little memory.
+pub fn load(
+    kernel: &mut Kernel<impl Hardware>,
+    information: &BootInformation,
+    space: SpaceId,
+    given: &[Range],
+) -> Result<Program, String> {
     let (from, to) = information
         .module
         .ok_or("no boot module: give QEMU the root program with -initrd")?;
     let module = crate::arch::physical_bytes(from, (to - from) as usize).ok_or("the boot module lies out of reach")?;
     let image = linker::image::layout(module).map_err(|error| format!("the boot module is no program: {error}"))?;
-    let space = kernel.space_create().map_err(short)?;
 
     let mut loader = Loader {
         kernel,
@@ -61,7 +96,7 @@ pub fn load(kernel: &mut Kernel<impl Hardware>, information: &BootInformation) -
         at += PAGE;
     }
     loader
-        .page(at, &root_page(information, at - ROOT_IMAGE), Rights::R)
+        .page(at, &root_page(information, given, at - ROOT_IMAGE), Rights::R)
         .map_err(short)?;
     let mut stack = ROOT_STACK_TOP - ROOT_STACK_BYTES;
     while stack < ROOT_STACK_TOP {
@@ -69,50 +104,31 @@ pub fn load(kernel: &mut Kernel<impl Hardware>, information: &BootInformation) -
         stack += PAGE;
     }
     Ok(Program {
-        space,
         entry: ROOT_IMAGE + image.entry,
         stack: ROOT_STACK_TOP,
         page: at,
     })
 }
 
-/// Loads the root program and lets it run.
-///
-/// # Errors
-/// In words: no module, no program, too little memory.
-pub fn start(kernel: &mut Kernel<impl Hardware>, information: &BootInformation) -> Result<ThreadId, String> {
-    let Program {
-        space,
-        entry,
-        stack,
-        page,
-    } = load(kernel, information)?;
-    let thread = kernel
-        .thread_create(space, entry, stack, [page, 0, 0, 0], PRIORITY_DEFAULT as u8)
-        .map_err(short)?;
-    kernel.thread_wake(thread, Resumed::First);
-    Ok(thread)
-}
-
 /// What stands behind the image.
-fn root_page(information: &BootInformation, image_bytes: u64) -> [u8; PAGE as usize] {
+fn root_page(information: &BootInformation, given: &[Range], image_bytes: u64) -> [u8; PAGE as usize] {
     let mut page = [0; PAGE as usize];
     let mut put = |at: u64, bytes: &[u8]| page[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
     let command = information.command_line.as_bytes();
     let command = &command[..command.len().min(ROOT_COMMAND_BYTES as usize)];
-    let memory = &information.memory[..information.memory_count];
     let root = Root {
         magic: ROOT_MAGIC,
         image: ROOT_IMAGE,
         image_bytes,
-        memory_count: memory.len() as u64,
+        memory_count: given.len() as u64,
         command_bytes: command.len() as u64,
         firmware: information.firmware,
     };
     put(0, &root.to_bytes());
-    for (index, range) in memory.iter().enumerate() {
-        put(ROOT_MEMORY_OFFSET + index as u64 * 16, &range.0.to_le_bytes());
-        put(ROOT_MEMORY_OFFSET + index as u64 * 16 + 8, &range.1.to_le_bytes());
+    for (index, range) in given.iter().enumerate() {
+        let at = ROOT_MEMORY_OFFSET + index as u64 * 16;
+        put(at, &(u64::from(range.0) * PAGE).to_le_bytes());
+        put(at + 8, &(u64::from(range.1) * PAGE).to_le_bytes());
     }
     put(ROOT_COMMAND_OFFSET, command);
     page

@@ -1,5 +1,6 @@
 //! Who answers events: the server, inside the kernel or outside of it, or the µ-kernel alone.
 
+use abi::nucleus::Call;
 use kcore::ThreadId;
 use sasos::{Access, Event, Outcome, Server};
 
@@ -31,7 +32,8 @@ impl Supervisor {
     pub fn yields(&self, number: u64, first: u64, second: u64) -> bool {
         match self {
             Self::Inside(server) => server.yields(number, first, second),
-            Self::Outside(_) | Self::Nobody => false,
+            Self::Outside(_) => false,
+            Self::Nobody => number == Call::Yield as u64,
         }
     }
 

@@ -2,7 +2,9 @@
 //! thread runs when an event has been handled.
 
 use kcore::{
-    Kernel, Machine,
+    Kernel, Machine, SpaceId,
+    ipc::Ports,
+    smp::PROCESSORS_MAX,
     thread::{Context, Operation},
     wait::Key,
 };
@@ -92,6 +94,8 @@ pub struct System {
     next_poll_ns: u64,
     /// Whether a long call has just done a piece: interrupts have their turn before the next one.
     unfinished: bool,
+    /// The space whose ports user code may use, by processor.
+    ports_of: [SpaceId; PROCESSORS_MAX],
 }
 
 /// The one system.
@@ -113,6 +117,7 @@ impl System {
             debugger: Debugger::new(),
             next_poll_ns: 0,
             unfinished: false,
+            ports_of: [SpaceId::NONE; PROCESSORS_MAX],
         }
     }
 
@@ -154,9 +159,14 @@ impl System {
                 self.platform.kernel.park(key, deadline, operation);
             }
             Outcome::Again => {
-                let context = self.context();
-                let (rip, rsp) = (context.rip, context.rsp);
-                context.reset(rip, rsp);
+                let index = self.current() as usize;
+                let thread = &mut self.platform.kernel.threads.table[index];
+                let operation = thread.operation.take().or(operation);
+                // The words of a message are in its sender's registers.
+                if operation.is_some_and(|operation| operation.number < abi::nucleus::FIRST_CALL) {
+                    let (rip, rsp) = (thread.context.rip, thread.context.rsp);
+                    thread.context.reset(rip, rsp);
+                }
                 self.platform.kernel.again(operation);
                 self.unfinished = true;
             }
@@ -186,6 +196,7 @@ impl System {
                 self.poll();
             }
             Interrupt::Debugger => self.debugger.attend(&self.platform.kernel),
+            Interrupt::Message(number) => self.platform.kernel.interrupt_message(number),
             Interrupt::Terminal => {
                 let news = self.platform.kernel.hardware.terminal.interrupt();
                 if news.interrupted && self.supervisor.handle(&mut self.platform, Event::Interrupt) == Outcome::Gone {
@@ -239,11 +250,6 @@ impl System {
                 return Some(server);
             }
             let index = self.platform.kernel.schedule()?;
-            let kernel = &mut self.platform.kernel;
-            if kernel.threads.table[index as usize].operation.is_some() && kernel.should_preempt() {
-                kernel.yield_current();
-                continue;
-            }
             if let Some(context) = self.run(index) {
                 return Some(context);
             }
@@ -300,11 +306,49 @@ impl System {
         }
         let thread = &kernel.threads.table[index as usize];
         let space = thread.space;
-        arch::set_thread(&thread.context);
+        if self.ports_of[here as usize % PROCESSORS_MAX] != SpaceId::NONE {
+            self.ports_follow(index, space);
+        }
+        let kernel = &mut self.platform.kernel;
+        arch::set_thread(&kernel.threads.table[index as usize].context);
         if let Some(load) = kernel.enter_space(space) {
             arch::load(load);
         }
         &raw const self.platform.kernel.threads.table[index as usize].context
+    }
+
+    /// The space whose ports are on here.
+    fn ports_here(&mut self) -> &mut SpaceId {
+        let here = self.platform.kernel.here() as usize;
+        &mut self.ports_of[here % PROCESSORS_MAX]
+    }
+
+    /// The running thread was refused a port: lets it have those of its space, if they were not on
+    /// yet. Switching to a space is free of ports that way, as long as nobody uses them.
+    pub fn ports_wanted(&mut self) -> bool {
+        let index = self.current();
+        let space = self.platform.kernel.threads.table[index as usize].space;
+        if *self.ports_here() == space && arch::ports_are_on() {
+            return false;
+        }
+        let kernel = &mut self.platform.kernel;
+        let Some(map) = kernel.ports(space) else { return false };
+        arch::ports_on(map);
+        kernel.leave_with_ports(index, Ports::On);
+        *self.ports_here() = space;
+        true
+    }
+
+    /// Before a thread runs while some space's ports are on: they stay for that space alone.
+    #[cold]
+    fn ports_follow(&mut self, index: u32, space: SpaceId) {
+        let stays = *self.ports_here() == space;
+        if !stays {
+            arch::ports_off();
+            *self.ports_here() = SpaceId::NONE;
+        }
+        let ports = if stays { Ports::On } else { Ports::Off };
+        self.platform.kernel.leave_with_ports(index, ports);
     }
 
     /// Uses idle time: goes on with a checkpoint, keeps zeroed frames ready. Tells whether there is more to do.

@@ -1,7 +1,7 @@
 //! The library of programs that run on the bare µ-kernel, without the server.
 //!
 //! [`call`] holds the trap, the start code, the heap and the root page: all that is unsafe. Above it
-//! stand [`log!`](crate::log) and, for what a program makes of the µ-kernel's operations, the modules that follow.
+//! stand [`log!`](crate::log), and [`message`] for the forms of the one message operation.
 //!
 //! A program names its `main` with [`entry!`] and, if it allocates, its heap:
 //!
@@ -21,6 +21,8 @@
 pub mod call;
 
 pub mod log;
+pub mod memory;
+pub mod message;
 
 pub use abi::{self, Error, Rights};
 pub use call::{entry::RootPage, heap::Heap};

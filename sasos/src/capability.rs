@@ -2,7 +2,7 @@
 //!
 //! The object's record lists passwords and rights; whoever shows a listed password has them. A
 //! change of a persistent object is in the object table before it is in force here, and durable
-//! before the call returns. Taking rights away withdraws the object from every domain at once:
+//! before the call returns. Taking rights away withdraws the object from every domain before the call returns:
 //! who still has a right, by another capability, finds it again at the next touch.
 
 use abi::{
@@ -91,6 +91,9 @@ impl Server {
         if let Some(step) = self.resume_durable(caller) {
             return step;
         }
+        if let Some(step) = self.resume_revoking(world, caller, address) {
+            return step;
+        }
         let rights = Rights::from_bits(bits)
             .filter(|rights| !rights.contains(Rights::P))
             .ok_or(Error::BadArgument)?;
@@ -115,6 +118,9 @@ impl Server {
     pub fn obj_cre_pdx<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
         let [address, password, clist, entries_at, count, _] = arguments;
         if let Some(step) = self.resume_durable(caller) {
+            return step;
+        }
+        if let Some(step) = self.resume_revoking(world, caller, address) {
             return step;
         }
         if count == 0 || count > ENTRIES_MAX as u64 {
@@ -164,22 +170,58 @@ impl Server {
         effect: Effect,
     ) -> Step<(u64, u64)> {
         let object = self.objects.get(id);
-        let (base, persistent) = (object.base(), object.is_persistent());
-        if persistent {
+        let base = object.base();
+        if object.is_persistent() {
             self.put_record(&record)?;
             self.note_row_change(id);
         }
         self.objects.get_mut(id).record = record;
-        if effect != Effect::Grants {
-            self.withdraw(world, id);
-        }
         if effect == Effect::RevokesCalls {
             world.portal_forget();
             self.pdx_password_gone(world, base, password);
         }
-        if !persistent {
+        if effect == Effect::Grants {
+            return self.finish_passwords(world, caller, id, password);
+        }
+        self.threads.record(caller.thread).progress.found = password;
+        self.revoke(world, caller, id)
+    }
+
+    /// Goes on with a call that has changed the list of passwords and is taking the object away from the domains; nothing if
+    /// this one is not.
+    fn resume_revoking<W: World>(&mut self, world: &mut W, caller: Caller, address: u64) -> Option<Step<(u64, u64)>> {
+        let progress = self.threads.record(caller.thread).progress;
+        if progress.done == 0 {
+            return None;
+        }
+        let id = self.objects.find(address);
+        // Should the object have gone meanwhile, all of it is unlinked.
+        Some(match id.filter(|&id| self.objects.get(id).serial == progress.done) {
+            Some(id) => self.revoke(world, caller, id),
+            None => Ok((progress.found, 0)),
+        })
+    }
+
+    /// Takes the object away from the domains, and ends the call.
+    fn revoke<W: World>(&mut self, world: &mut W, caller: Caller, id: ObjectId) -> Step<(u64, u64)> {
+        self.withdraw_piece(world, caller, id)?;
+        let password = self.threads.record(caller.thread).progress.found;
+        self.finish_passwords(world, caller, id, password)
+    }
+
+    /// Makes the list of passwords durable, where the object is.
+    fn finish_passwords<W: World>(
+        &mut self,
+        world: &mut W,
+        caller: Caller,
+        id: ObjectId,
+        password: u64,
+    ) -> Step<(u64, u64)> {
+        let object = self.objects.get(id);
+        if !object.is_persistent() {
             return Ok((password, 0));
         }
+        let base = object.base();
         let goal = self.sync_begin(world, base, 0, 0);
         self.finish_durable(caller, goal, (password, 0))
     }

@@ -44,6 +44,7 @@ impl Server {
             Event::Poll => {
                 self.poll_clock(world);
                 self.poll_checkpoint(world);
+                self.poll_unlinking(world);
                 self.poll_control(world);
                 Outcome::Resume
             }

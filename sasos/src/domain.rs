@@ -134,7 +134,7 @@ impl Cache {
     }
 }
 
-/// A slot that is certainly linked, and what stands behind it.
+/// A slot that a domain used last, and what stands behind it.
 #[derive(Copy, Clone, Debug)]
 pub struct Linked {
     /// Its number; `u64::MAX` is none.
@@ -170,7 +170,17 @@ pub struct Domain {
     /// The slot that was linked last, with all the rights that the cache has: further pages in
     /// it need no link.
     pub linked: Linked,
+    /// The slot in which an address was validated last, linked or not.
+    validated: Linked,
     live: bool,
+}
+
+impl Domain {
+    /// What it had may not be true any more: the next access goes through the cache and the tables.
+    pub(crate) fn forget_recent(&mut self) {
+        self.linked = Linked::NONE;
+        self.validated = Linked::NONE;
+    }
 }
 
 /// All domains, by the number of their space.
@@ -179,6 +189,8 @@ pub struct Domains {
     table: Vec<Box<Domain>>,
     next_serial: u64,
     live: u64,
+    /// Objects, by base and serial number, that domains lost and are still being unlinked.
+    pub(crate) unlinking: Vec<(u64, u64)>,
 }
 
 impl Default for Domains {
@@ -187,6 +199,7 @@ impl Default for Domains {
             table: Vec::new(),
             next_serial: 1,
             live: 0,
+            unlinking: Vec::new(),
         }
     }
 }
@@ -235,6 +248,22 @@ impl Domains {
             .map_or(Linked::NONE, |domain| domain.linked)
     }
 
+    /// The slot in which a domain validated an address last.
+    #[inline]
+    pub fn validated(&self, space: SpaceId) -> Linked {
+        self.table
+            .get(space.0 as usize)
+            .map_or(Linked::NONE, |domain| domain.validated)
+    }
+
+    /// The same, to be remembered.
+    #[inline]
+    pub fn remember_validated(&mut self, space: SpaceId, validated: Linked) {
+        if let Some(domain) = self.get_mut(space) {
+            domain.validated = validated;
+        }
+    }
+
     /// The rights that the cache of a domain has for an object.
     #[inline]
     pub fn cached(&self, space: SpaceId, object: ObjectId) -> Option<Cached> {
@@ -251,6 +280,7 @@ impl Domains {
                 cache: Cache::default(),
                 parent: None,
                 linked: Linked::NONE,
+                validated: Linked::NONE,
                 live: false,
             }));
         }
@@ -259,7 +289,7 @@ impl Domains {
         domain.task = None;
         domain.apd = *apd;
         domain.parent = parent;
-        domain.linked = Linked::NONE;
+        domain.forget_recent();
         domain.live = true;
         self.next_serial += 1;
         self.live += 1;
@@ -324,6 +354,7 @@ impl Server {
         self.domains.live -= 1;
         // The space goes as a whole: nothing needs to be unlinked one by one.
         self.drain_cache(world, space, Links::GoWithTheSpace);
+        self.unlinking_ends(space);
         world.space_destroy(space);
     }
 
@@ -339,7 +370,7 @@ impl Server {
         let Some(domain) = self.domains.table.get_mut(space.0 as usize) else {
             return false;
         };
-        domain.linked = Linked::NONE;
+        domain.forget_recent();
         let mut cache = core::mem::take(&mut domain.cache);
         let mut had_procedures = false;
         let mut unlinked = false;
@@ -361,60 +392,13 @@ impl Server {
         unlinked
     }
 
-    /// Takes an object away from every domain that has it, at once. Who still has a right finds it again.
-    pub fn withdraw<W: World>(&mut self, world: &mut W, id: ObjectId) {
-        let mut holders = core::mem::take(&mut self.objects.get_mut(id).holders);
-        for space in holders.drain(..) {
-            if self.uncache(world, space, id) {
-                world.flush_space(space);
-            }
-        }
-        self.objects.get_mut(id).holders = holders;
-    }
-
-    /// Takes an object away from one domain.
-    pub fn withdraw_from<W: World>(&mut self, world: &mut W, space: SpaceId, id: ObjectId) {
-        if self.uncache(world, space, id) {
-            world.flush_space(space);
-        }
-        forget_holder(&mut self.objects.get_mut(id).holders, space);
-    }
-
-    /// Drops a cache entry and unlinks what it stands for; tells whether the space must be flushed.
-    fn uncache<W: World>(&mut self, world: &mut W, space: SpaceId, id: ObjectId) -> bool {
-        let Some(domain) = self.domains.get_mut(space) else {
-            return false;
-        };
-        let Some(cached) = domain.cache.remove(id) else {
-            return false;
-        };
-        domain.linked = Linked::NONE;
-        if cached.rights.contains(Rights::P) {
-            world.portal_forget();
-        }
-        self.unlink_slots(world, space, id, 0)
-    }
-
-    /// Unlinks the slots of an object from number `from` on; tells whether there were any.
-    pub(crate) fn unlink_slots<W: World>(&mut self, world: &mut W, space: SpaceId, id: ObjectId, from: u64) -> bool {
-        let object = self.objects.get(id);
-        let mut from = from;
-        let mut any = false;
-        while let Some(number) = object.slots.next_with_leaf(from) {
-            world.unlink(space, object.first_slot() + number);
-            any = true;
-            from = number + 1;
-        }
-        any
-    }
-
     /// Enters rights into a domain's cache.
     pub(crate) fn cache_rights<W: World>(&mut self, world: &mut W, space: SpaceId, id: ObjectId, cached: Cached) {
         let Some(domain) = self.domains.get_mut(space) else {
             return;
         };
         // What is linked is linked with the old rights.
-        domain.linked = Linked::NONE;
+        domain.forget_recent();
         if domain.cache.insert(id, cached) {
             self.objects.get_mut(id).holders.push(space);
         } else {

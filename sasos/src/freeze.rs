@@ -58,10 +58,10 @@ pub(crate) const fn waits_for_freezing(call: Call) -> bool {
 }
 
 impl Server {
-    /// Whether a checkpoint has work left that waits for nothing: then `Event::Poll` is due soon.
+    /// Whether there is work left that waits for nothing, of a checkpoint or of a revocation: then `Event::Poll` is due soon.
     #[inline]
     pub fn is_unfinished(&self) -> bool {
-        self.checkpoint.is_freezing() || self.checkpoint.is_letting_go()
+        self.checkpoint.is_freezing() || self.checkpoint.is_letting_go() || !self.domains.unlinking.is_empty()
     }
 
     /// Does a piece of the work that a checkpoint has left.

@@ -8,7 +8,7 @@
 //!
 //! Reading order, as the groups below: the state ([`object`], [`domain`], [`task`]) and how objects
 //! live ([`creation`], [`lifecycle`], [`clone`]); how an access is decided ([`validation`], [`clist`], [`apd`],
-//! [`capability`]); pages ([`pager`], [`reading`], [`release`], [`page`], [`copy`], [`unmap`]) and the disk
+//! [`capability`], [`withdraw`]); pages ([`pager`], [`reading`], [`release`], [`page`], [`copy`], [`unmap`]) and the disk
 //! ([`checkpoint`], [`freeze`], [`durable`]); threads and their calls ([`task`], [`thread`], `ending`,
 //! `control`, [`pdx`], `unwind`, [`semaphore`], [`exception`]); the outside ([`console`], [`info`],
 //! [`boot`]).
@@ -29,6 +29,7 @@ pub mod apd;
 pub mod capability;
 pub mod clist;
 pub mod validation;
+pub mod withdraw;
 
 pub mod clone;
 pub mod lifecycle;

@@ -43,6 +43,8 @@ impl Server {
             return step;
         }
         let id = self.require_at(world, caller.domain, arguments[0], Rights::D)?;
+        // It is still there while it is unlinked, so whoever has a right may come back. Few do.
+        self.withdraw_piece(world, caller, id)?;
         let object = self.objects.get(id);
         let base = object.base();
         if !object.is_persistent() {

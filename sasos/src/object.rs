@@ -9,7 +9,7 @@
 //! * **Persistent**: kept; its record is in the store's object table, and stays equal to `record`.
 //!
 //! Invariants: every slot of an active object leads to it, and no other slot does. A domain is in
-//! `holders` if and only if its cache has the object. Only domains in `holders` link its leaves.
+//! `holders` if and only if its cache has the object. Only domains in `holders` and `unlinking` link its leaves.
 
 use alloc::{boxed::Box, vec::Vec};
 
@@ -53,6 +53,10 @@ pub struct Object {
     pub slots: Slots,
     /// Domains whose cache has it.
     pub holders: Vec<SpaceId>,
+    /// Domains that lost it and still link some of it, and the slot from which on the last of them does.
+    pub unlinking: Vec<SpaceId>,
+    /// See `unlinking`.
+    pub unlink_from: u64,
     /// Pages in memory.
     pub resident: u64,
     /// Pages that were changed since they last went to the disk.
@@ -112,6 +116,8 @@ impl Object {
             serial: 0,
             slots: Slots::default(),
             holders: Vec::new(),
+            unlinking: Vec::new(),
+            unlink_from: 0,
             resident: 0,
             dirty: 0,
             owner: None,

@@ -8,14 +8,14 @@
 //!
 //! Page tables cannot withhold reading from who may write or execute, so W and X bring R with them.
 
-use abi::{Error, Rights, layout::CALL_DEPTH_MAX};
+use abi::{Error, Rights, address::slot_of, layout::CALL_DEPTH_MAX};
 use kcore::SpaceId;
 
 use crate::{
     Server, Step, Stop, World,
     apd::Apd,
     clist::Search,
-    domain::{Cached, Granted},
+    domain::{Cached, Granted, Linked},
     object::ObjectId,
 };
 
@@ -46,8 +46,21 @@ impl Server {
     /// [`Error::BadAddress`], [`Error::Protection`]; what reading Clists brings.
     #[inline]
     pub fn validate<W: World>(&mut self, world: &mut W, space: SpaceId, address: u64, needed: Rights) -> Step<u64> {
+        let recent = self.domains.validated(space);
+        if recent.slot == slot_of(address) && recent.rights.contains(needed) {
+            let object = self.objects.get(recent.object);
+            if object.holds(address) {
+                return Ok(object.base());
+            }
+        }
         let id = self.object_at(world, address)?;
-        self.require(world, space, id, needed)?;
+        let cached = self.require(world, space, id, needed)?;
+        let recent = Linked {
+            slot: slot_of(address),
+            object: id,
+            rights: cached.rights,
+        };
+        self.domains.remember_validated(space, recent);
         Ok(self.objects.get(id).base())
     }
 

@@ -392,6 +392,14 @@ impl Hardware for FakeHardware {
 
     fn log_bytes(&mut self, _bytes: &[u8]) {}
 
+    fn mask_interrupt(&mut self, _: usize) {}
+
+    fn unmask_interrupt(&mut self, _: usize) {}
+
+    fn interrupt_message(&self, _: usize) -> (u64, u64) {
+        (0, 0)
+    }
+
     fn heap(&self) -> (u64, u64) {
         (0, self.heap_left)
     }

@@ -12,6 +12,7 @@
 
 use crate::breaks::{Breaks, Invariant};
 use crate::geometry::{BITMAPS, BITS, Geometry, SUMS};
+use crate::list::List;
 use crate::world::BLOCK;
 use alloc::collections::BTreeSet;
 use alloc::vec;
@@ -69,9 +70,9 @@ pub(crate) struct Allocation {
     /// Where the search goes on.
     hint: usize,
     /// Set free while the next generation is being built.
-    freed_now: Vec<u64>,
+    freed_now: List<u64>,
     /// Set free while the current generation was built.
-    freed_before: Vec<u64>,
+    freed_before: List<u64>,
     /// Given to tree nodes by attempts at the next generation that failed: nothing durable names them.
     young: BTreeSet<u64>,
     /// Allocated since the last commit; kept only to break invariant 5.
@@ -95,8 +96,8 @@ impl Allocation {
             busy: Bits::new(blocks),
             free: blocks,
             hint: 0,
-            freed_now: Vec::new(),
-            freed_before: Vec::new(),
+            freed_now: List::default(),
+            freed_before: List::default(),
             young: BTreeSet::new(),
             recent: BTreeSet::new(),
             regions: [region.clone(), region.clone(), region],
@@ -122,7 +123,7 @@ impl Allocation {
             for bit in (0..WORD).filter(|bit| only_before & (1 << bit) != 0) {
                 let bit = at as u64 * WORD + bit;
                 if bit < blocks && self.busy.put(bit, 1) {
-                    self.freed_before.push(self.geometry.data_start() + bit);
+                    hold(&mut self.freed_before, self.geometry.data_start() + bit);
                 }
             }
         }
@@ -201,7 +202,7 @@ impl Allocation {
     pub(crate) fn claim(&mut self, block: u64) {
         if self.is_unused(block) {
             self.take(block - self.geometry.data_start());
-            self.freed_before.retain(|&held| held != block);
+            self.freed_before.remove(block);
         }
     }
 
@@ -215,7 +216,7 @@ impl Allocation {
             self.release(block);
         } else if self.used.get(block - self.geometry.data_start()) {
             self.mark(block - self.geometry.data_start(), 0);
-            self.freed_now.push(block);
+            hold(&mut self.freed_now, block);
         }
     }
 
@@ -241,15 +242,21 @@ impl Allocation {
         self.regions[region].stale.clear();
         self.young.clear();
         self.recent.clear();
-        let waiting = core::mem::take(&mut self.freed_before);
+        let mut waiting = core::mem::take(&mut self.freed_before);
         self.freed_before = core::mem::take(&mut self.freed_now);
         match reads {
-            ReadsBefore::None => waiting.into_iter().for_each(|block| {
-                if self.busy.put(block - self.geometry.data_start(), 0) {
-                    self.free += 1;
+            ReadsBefore::None => {
+                while let Some(block) = waiting.pop() {
+                    if self.busy.put(block - self.geometry.data_start(), 0) {
+                        self.free += 1;
+                    }
                 }
-            }),
-            ReadsBefore::Some => self.freed_before.extend(waiting),
+            }
+            ReadsBefore::Some => {
+                while let Some(block) = waiting.pop() {
+                    hold(&mut self.freed_before, block);
+                }
+            }
         }
     }
 
@@ -285,6 +292,11 @@ impl Allocation {
     pub(crate) fn stale(&self, region: usize) -> Vec<usize> {
         self.regions[region].stale.iter().copied().collect()
     }
+}
+
+/// Notes a block that was set free and must not be used yet. Without heap for the list nobody uses it before the next mount.
+fn hold(list: &mut List<u64>, block: u64) {
+    let _ = list.push(block);
 }
 
 /// Whether reads are under way that began before the current generation was durable.

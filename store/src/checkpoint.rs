@@ -21,7 +21,7 @@ use crate::event::{CheckpointKind, DirtyPage, Event, Failure};
 use crate::geometry::{Geometry, SUMS, region_of};
 use crate::io::{Purpose, WRITES_MAX};
 use crate::journal::Chain;
-use crate::list::PageList;
+use crate::list::List;
 use crate::map::{Entry, MapKey, Path};
 use crate::settle::{settle, take_down};
 use crate::store::{JournalState, Progress, Store, Work};
@@ -68,7 +68,7 @@ pub(crate) struct Checkpoint {
     /// What is left of the blocks promised to it.
     share: u64,
     /// Every page it was given, and how many of them were begun.
-    pages: PageList,
+    pages: List<DirtyPage>,
     begun: usize,
     /// Those whose path must be read first.
     retry: VecDeque<DirtyPage>,
@@ -94,7 +94,7 @@ pub(crate) struct Checkpoint {
 
 impl Checkpoint {
     pub(crate) fn new(
-        pages: PageList,
+        pages: List<DirtyPage>,
         kind: CheckpointKind,
         share: u64,
         changed: BTreeSet<u64>,

@@ -1,40 +1,45 @@
-//! Dirty pages that were handed over for a checkpoint.
+//! Lists that may become long: dirty pages that were handed over for a checkpoint, blocks that were set free.
 //!
-//! There may be as many as memory has frames, so the list grows by pieces and says when there is no heap for another one.
+//! There may be as many as memory has frames or the disk has blocks, so a list grows by pieces and says when there is no heap for
+//! another one.
 
-use crate::event::DirtyPage;
 use alloc::vec::Vec;
 
-/// Pages in a piece: twelve kilobytes.
+/// Entries of a piece: twelve kilobytes of dirty pages.
 const PIECE: usize = 512;
 
 /// No heap.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct NoHeap;
 
-/// A list of pages that grows at its end.
-#[derive(Default)]
-pub(crate) struct PageList {
+/// A list that grows at its end.
+pub(crate) struct List<T> {
     /// All but the last are full.
-    pieces: Vec<Vec<DirtyPage>>,
+    pieces: Vec<Vec<T>>,
 }
 
-impl PageList {
+impl<T> Default for List<T> {
+    fn default() -> Self {
+        Self { pieces: Vec::new() }
+    }
+}
+
+impl<T: Copy> List<T> {
     pub(crate) fn len(&self) -> usize {
         let last = self.pieces.last().map_or(0, Vec::len);
         self.pieces.len().saturating_sub(1) * PIECE + last
     }
 
-    pub(crate) fn get(&self, index: usize) -> Option<DirtyPage> {
+    pub(crate) fn get(&self, index: usize) -> Option<T> {
         self.pieces.get(index / PIECE)?.get(index % PIECE).copied()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &DirtyPage> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.pieces.iter().flatten()
     }
 
-    /// Appends a page; on an error the list is as it was.
-    pub(crate) fn push(&mut self, page: DirtyPage) -> Result<(), NoHeap> {
+    /// Appends an entry; on an error the list is as it was.
+    pub(crate) fn push(&mut self, entry: T) -> Result<(), NoHeap> {
         if self.pieces.last().is_none_or(|piece| piece.len() == PIECE) {
             let mut piece = Vec::new();
             piece.try_reserve_exact(PIECE).map_err(|_| NoHeap)?;
@@ -42,26 +47,42 @@ impl PageList {
             self.pieces.push(piece);
         }
         if let Some(piece) = self.pieces.last_mut() {
-            piece.push(page);
+            piece.push(entry);
         }
         Ok(())
     }
 
-    /// Takes the last page off.
-    pub(crate) fn pop(&mut self) -> Option<DirtyPage> {
+    /// Takes the last entry off.
+    pub(crate) fn pop(&mut self) -> Option<T> {
         let piece = self.pieces.last_mut()?;
-        let page = piece.pop();
+        let entry = piece.pop();
         if piece.is_empty() {
             self.pieces.pop();
         }
-        page
+        entry
+    }
+
+    /// Takes an entry out, if it is there; the last one takes its place.
+    pub(crate) fn remove(&mut self, entry: T)
+    where
+        T: PartialEq,
+    {
+        let Some(place) = self.iter().position(|&other| other == entry) else {
+            return;
+        };
+        let last = self.pop();
+        if let (Some(last), Some(piece)) = (last, self.pieces.get_mut(place / PIECE))
+            && let Some(found) = piece.get_mut(place % PIECE)
+        {
+            *found = last;
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::PageFlags;
+    use crate::event::{DirtyPage, PageFlags};
     use crate::world::Frame;
 
     #[test]
@@ -72,7 +93,7 @@ mod tests {
             frame: Frame(7),
             flags: PageFlags::READ,
         };
-        let mut list = PageList::default();
+        let mut list = List::default();
         for round in 0..2 {
             for number in 0..1300 {
                 assert_eq!(list.len() as u64, number);
@@ -86,6 +107,20 @@ mod tests {
                 assert_eq!(list.pop(), Some(page(number)), "round {round}");
             }
             assert_eq!(list.pop(), None);
+        }
+    }
+
+    #[test]
+    fn an_entry_is_taken_out_wherever_it_is() {
+        for gone in [0, 700, 1023, 1024] {
+            let mut list = List::default();
+            (0..1025_u64).for_each(|entry| list.push(entry).unwrap());
+            list.remove(gone);
+            list.remove(5000);
+            assert_eq!(list.len(), 1024);
+            let mut left: Vec<u64> = list.iter().copied().collect();
+            left.sort_unstable();
+            assert!(left.into_iter().eq((0..1025).filter(|&entry| entry != gone)));
         }
     }
 }

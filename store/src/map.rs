@@ -360,14 +360,14 @@ impl Maps {
 }
 
 /// A pass that drops a range of pages.
-pub(crate) struct Discard<'a, P: Pages> {
+pub(crate) struct Discard<'a, P: Pages, F: FnMut(u64)> {
     pub(crate) maps: &'a mut Maps,
     pub(crate) pages: &'a mut P,
     pub(crate) base: u64,
     /// First page and one past the last.
     pub(crate) range: (u64, u64),
-    /// Blocks that are no longer reached.
-    pub(crate) freed: Vec<u64>,
+    /// Told of each block that is no longer reached.
+    pub(crate) free: F,
     /// Nodes that must be read before the pass can be complete.
     pub(crate) missing: Vec<Missing>,
 }
@@ -375,7 +375,7 @@ pub(crate) struct Discard<'a, P: Pages> {
 /// Nodes one pass asks for.
 const MISSING_MAX: usize = 16;
 
-impl<P: Pages> Discard<'_, P> {
+impl<P: Pages, F: FnMut(u64)> Discard<'_, P, F> {
     /// Drops what can be dropped now. Complete if nothing is missing; otherwise to be run again when
     /// what is missing has been read. What is done stays done, so every run gets further.
     pub(crate) fn run(&mut self, root: &mut MapRoot) {
@@ -397,7 +397,7 @@ impl<P: Pages> Discard<'_, P> {
         if key.level == 0 {
             let drop = (self.range.0..self.range.1).contains(&key.index) && !entry.is_none();
             if drop && entry.block != 0 && entry.block != LOST {
-                self.freed.push(entry.block);
+                (self.free)(entry.block);
             }
             return drop.then_some(Entry::NONE);
         }
@@ -415,7 +415,7 @@ impl<P: Pages> Discard<'_, P> {
         if self.is_empty(key, frame) {
             self.maps.remove(self.pages, key);
             if entry.block != 0 && entry.block != LOST {
-                self.freed.push(entry.block);
+                (self.free)(entry.block);
             }
             return Some(Entry::NONE);
         }

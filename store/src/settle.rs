@@ -68,19 +68,17 @@ fn discard(
     root: &mut MapRoot,
     range: (u64, u64),
 ) -> Result<bool, Failure> {
+    let allocation = &mut store.allocation;
     let mut pass = Discard {
         maps: &mut store.maps,
         pages: world,
         base,
         range,
-        freed: Vec::new(),
+        free: |block| allocation.free(block),
         missing: Vec::new(),
     };
     pass.run(root);
-    let (freed, missing) = (pass.freed, pass.missing);
-    for block in freed {
-        store.allocation.free(block);
-    }
+    let missing = pass.missing;
     let complete = missing.is_empty();
     for node in missing {
         store.load_for_job(world, node)?;

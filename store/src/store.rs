@@ -16,7 +16,7 @@ use crate::event::{BadPage, Busy, CheckpointKind, DirtyPage, Event, Failure, Mou
 use crate::geometry::Geometry;
 use crate::io::{Io, Purpose};
 use crate::journal::Chain;
-use crate::list::PageList;
+use crate::list::List;
 use crate::map::{MapKey, MapRoot, Maps, Missing, levels_for};
 use crate::pages::Read;
 use crate::pending::MapChanges;
@@ -107,10 +107,10 @@ pub struct Store {
     pub(crate) deleted: BTreeSet<u64>,
 
     /// Pages handed over for the next checkpoint, and the blocks promised to them.
-    collected: PageList,
+    collected: List<DirtyPage>,
     collected_share: u64,
     /// Pages of the last checkpoint that is over, and how many of the leading ones the caller has back.
-    pub(crate) over: PageList,
+    pub(crate) over: List<DirtyPage>,
     pub(crate) returned: usize,
 
     pub(crate) io: Io,
@@ -174,9 +174,9 @@ impl Store {
             doomed: BTreeMap::new(),
             changed: BTreeSet::new(),
             deleted: BTreeSet::new(),
-            collected: PageList::default(),
+            collected: List::default(),
             collected_share: 0,
-            over: PageList::default(),
+            over: List::default(),
             returned: 0,
             io: parts.io,
             loads: BTreeMap::new(),

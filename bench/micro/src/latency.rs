@@ -48,11 +48,11 @@ fn long_operations() -> Result<()> {
     fill(&first, 1);
     let mut second = Object::clone_of(first.base(), PAGES * PAGE, 0)?;
     fill(&second, 2);
+    let password = first.grant(Rights::RW)?;
+    first.revoke(password)?;
     first.keep()?;
     system::checkpoint()?;
     fill(&first, 3);
-    let password = first.grant(Rights::RW)?;
-    first.revoke(password)?;
     system::checkpoint()?;
     second.resize(PAGE)?;
     second.delete()?;

@@ -157,6 +157,7 @@ impl<H: Hardware> Machine for Kernel<H> {
         if let Some(index) = self.threads.find(thread) {
             self.hardware.trace(Kind::End, thread, 0);
             self.detach(index);
+            self.forget_messages(index);
             self.threads.remove(index);
         }
     }
@@ -226,7 +227,7 @@ impl<H: Hardware> Machine for Kernel<H> {
         if waiting {
             self.detach(index);
         }
-        self.threads.table[index as usize].priority = priority.min(abi::layout::PRIORITY_MAX as u8);
+        self.threads.table[index as usize].set_priority(priority);
         if waiting {
             self.enqueue(index);
         }

@@ -25,6 +25,7 @@ impl Processor {
             current: NONE,
             space: SpaceId::NONE,
             since_ns: 0,
+            slice_ns: 0,
             called: false,
             runs: true,
             queues: crate::scheduler::RunQueues::default(),
@@ -231,7 +232,7 @@ impl<H: Hardware> Kernel<H> {
     /// Takes a thread off the processor that it runs on, if that is another one: it is ready then, and its registers
     /// stand in its context.
     #[inline]
-    pub(super) fn hold(&mut self, index: u32) {
+    pub(crate) fn hold(&mut self, index: u32) {
         let thread = &self.threads.table[index as usize];
         if thread.state == State::Running && thread.processor != self.processor.number {
             self.take_off(index);

@@ -384,6 +384,8 @@ fn write_state(thread: &Thread, out: Out<'_>) -> fmt::Result {
         State::Ready => write!(out, "ready")?,
         State::Running => write!(out, "running on processor {}", thread.processor)?,
         State::Suspended => write!(out, "suspended")?,
+        State::Sending(to) => write!(out, "sends to the thread in place {to}")?,
+        State::Receiving => write!(out, "receives")?,
     }
     if let Some(operation) = thread.operation {
         match Call::from_number(operation.number) {

@@ -26,7 +26,15 @@ pub struct Fake {
     pub asked: Vec<Asked>,
     /// What the next processor that is stopped hands over.
     pub handed: Option<HandedOver>,
+    flushed: Flushed,
     tags: Tags,
+}
+
+/// What was to be forgotten since the last look.
+#[derive(Default)]
+pub struct Flushed {
+    pub roots: Vec<u32>,
+    pub everything: bool,
 }
 
 impl Fake {
@@ -41,8 +49,14 @@ impl Fake {
             flushes: 0,
             asked: Vec::new(),
             handed: None,
+            flushed: Flushed::default(),
             tags,
         }
+    }
+
+    /// What was to be forgotten since the last call of this.
+    pub fn take_flushed(&mut self) -> Flushed {
+        std::mem::take(&mut self.flushed)
     }
 }
 
@@ -137,7 +151,8 @@ impl Hardware for Fake {
 
     fn leave_root(&mut self, _: Frame) {}
 
-    fn flush_root(&mut self, _: Frame) {
+    fn flush_root(&mut self, root: Frame) {
+        self.flushed.roots.push(root.0);
         self.flushes += 1;
     }
 
@@ -146,6 +161,7 @@ impl Hardware for Fake {
     }
 
     fn flush_everything(&mut self) {
+        self.flushed.everything = true;
         self.flushes += 1;
     }
 
@@ -189,6 +205,14 @@ impl Hardware for Fake {
     fn log(&mut self, _: std::fmt::Arguments<'_>) {}
 
     fn log_bytes(&mut self, _: &[u8]) {}
+
+    fn mask_interrupt(&mut self, _: usize) {}
+
+    fn unmask_interrupt(&mut self, _: usize) {}
+
+    fn interrupt_message(&self, _: usize) -> (u64, u64) {
+        (0, 0)
+    }
 
     fn heap(&self) -> (u64, u64) {
         (0, u64::MAX)

@@ -14,7 +14,8 @@ pub use x86_64::{
     },
     interrupts::{
         DEBUGGER_VECTOR, Interrupt, VECTOR_ATTENTION, accept, disk_message, enable_serial,
-        initialise as initialise_interrupts, poll_interrupts, set_timer, stop_forever, wait_for_interrupt,
+        initialise as initialise_interrupts, interrupt_message, mask_interrupt, poll_interrupts, set_timer,
+        stop_forever, unmask_interrupt, wait_for_interrupt,
     },
     // A server outside of the kernel.
     outside::{Delivery, Target, answer_outside, set_server},
@@ -28,11 +29,11 @@ pub use x86_64::{
     // The end.
     processor::stack_above,
     // User code.
-    processor::{caller, random_word, set_thread, set_value2},
+    processor::{caller, ports_are_on, ports_off, ports_on, random_word, restart_call, set_thread, set_value2},
     // Other processors.
     smp::{ask, attend, halt_others, hand_over, mark, serve, start_processors, stop_processor, wake_processor},
     start::{BootInformation, Memory},
-    syscall::{Results, SYSTEM_CALL_STUB},
+    syscall::{Results, SYSTEM_CALL_STUB, Words},
     traps::registers,
     traps::{fault_address, go_on as resume},
     vector::Vectors,

@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use abi::address::PAGE;
+use abi::address::{PAGE, PAGES_PER_SLOT};
 use kcore::{Frame, frames::Range};
 
 use super::heap;
@@ -106,5 +106,21 @@ impl Division {
             fixed_frames,
             bytes,
         }
+    }
+
+    /// Takes the greater part of memory out of the kernel's hands, for σ₀: what is left holds page tables,
+    /// message buffers and the root program.
+    pub fn set_aside(&mut self) -> Vec<Range> {
+        let Some(largest) = self.ranges.iter_mut().max_by_key(|range| range.1 - range.0) else {
+            return Vec::new();
+        };
+        let (start, end) = *largest;
+        // A large page begins at the border.
+        let border = (start + (end - start) / 4).next_multiple_of(PAGES_PER_SLOT as u32);
+        if border >= end {
+            return Vec::new();
+        }
+        largest.1 = border;
+        alloc::vec![(border, end)]
     }
 }

@@ -152,7 +152,6 @@ impl System {
             }
             Outcome::Again => {
                 self.platform.kernel.again(operation);
-                self.platform.kernel.yield_current();
                 Answer::Blocked
             }
             Outcome::Resume => Answer::Elsewhere,

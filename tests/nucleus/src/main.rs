@@ -11,17 +11,29 @@ extern crate alloc;
 
 mod case;
 
-mod basics;
+#[allow(unsafe_code, reason = "the one module of the suite that does what no safe code can")]
+mod arch;
+mod world;
 
-use abi::host::{EXIT_FAILURE, EXIT_SUCCESS};
+mod bench;
+
+mod basics;
+mod examples;
+mod messages;
+mod spaces;
+
+use abi::{
+    host::{EXIT_FAILURE, EXIT_SUCCESS},
+    layout::PRIORITY_DEFAULT,
+};
 use case::Setting;
 use nucleus::{Heap, RootPage, call, log};
 
 /// All cases, in the order in which they run.
-const GROUPS: &[&[case::Case]] = &[basics::CASES];
+const GROUPS: &[&[case::Case]] = &[basics::CASES, messages::CASES, spaces::CASES];
 
 #[cfg_attr(target_os = "none", global_allocator)]
-static HEAP: Heap<{ 256 << 10 }> = Heap::new();
+static HEAP: Heap<{ 64 << 10 }> = Heap::new();
 
 nucleus::entry!(main);
 
@@ -36,14 +48,24 @@ fn main(root: RootPage) {
         root,
         seed: option(root, "seed").and_then(|seed| seed.parse().ok()).unwrap_or(1),
     };
+    messages::prepare(root);
+    // The first thread begins with the highest priority; the cases are among equals.
+    if call::thread_priority(0, PRIORITY_DEFAULT).is_err() {
+        log!("FAILED priority: it cannot be lowered");
+    }
     let only = option(root, "only").unwrap_or("");
-    let (mut passed, mut failed) = (0, 0);
-    for case in GROUPS
-        .iter()
-        .copied()
-        .flatten()
-        .filter(|case| case.name.starts_with(only))
+    if setting
+        .root
+        .command_line()
+        .split_whitespace()
+        .any(|word| word == "bench")
     {
+        let failed = bench::run(&setting, only);
+        call::stop(if failed == 0 { EXIT_SUCCESS } else { EXIT_FAILURE })
+    }
+    let (mut passed, mut failed) = (0, 0);
+    let all = GROUPS.iter().chain(examples::CASES).copied().flatten();
+    for case in all.filter(|case| case.name.starts_with(only)) {
         match (case.run)(&setting) {
             Ok(()) => {
                 passed += 1;

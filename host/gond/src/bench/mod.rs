@@ -11,10 +11,10 @@ mod tables;
 
 use crate::arguments::misused;
 use crate::display::{self, Job};
-use crate::machine::{self, Clock, Machine};
+use crate::machine::{self, Clock, End, Machine};
 use crate::place::{self, Scratch};
 use crate::script::{self, Patience, Source, Verdict};
-use crate::{build, image};
+use crate::{bare, build, image};
 use anyhow::{Context, Result, bail};
 use rows::{Measured, System};
 use serde_json::json;
@@ -141,9 +141,29 @@ fn gondwana(system: System) -> Result<Vec<Measured>> {
         if let Some(server) = &server {
             machine = machine.with_server(server.clone());
         }
-        outputs.push(measure_here(&machine)?);
+        let mut output = measure_here(&machine)?;
+        if server.is_none() {
+            output += &measure_bare(&built.kernel, clock)?;
+        }
+        outputs.push(output);
     }
     Ok(rows::merge(system, &outputs[0], &outputs[1]))
+}
+
+/// The rows of the bare µ-kernel: its suite's, from the kernel's log.
+fn measure_bare(kernel: &Path, clock: Clock) -> Result<String> {
+    let mut job = Job::begin("measuring the bare µ-kernel");
+    let scratch = Scratch::make()?;
+    let program = build::root_program("nucleus-suite")?;
+    let mut machine = bare::machine(kernel, &program, &scratch)?;
+    machine.clock = clock;
+    machine.words.push("bench".into());
+    let (end, output) = bare::run(&machine, &scratch, TOTAL, &mut job)?;
+    job.clear();
+    match end {
+        End::Success => Ok(output),
+        end => bail!("the suite of the bare µ-kernel ended with {end:?}; the kernel's log:\n{output}"),
+    }
 }
 
 fn measure_here(machine: &Machine) -> Result<String> {

@@ -58,7 +58,7 @@ pub enum Bound {
 
 /// Rows that have a bound or a peer of another name, in the order in which they are shown: the row, its bound, and
 /// the row of Linux that does the same work.
-pub const KNOWN: [(&str, Option<Bound>, Option<&str>); 18] = [
+pub const KNOWN: [(&str, Option<Bound>, Option<&str>); 26] = [
     ("null-call", Some(Bound::Instructions(70)), Some("null-call")),
     ("kernel-domain-call", Some(Bound::Instructions(110)), Some("null-call")),
     (OUTSIDE_NULL_CALL, Some(Bound::Instructions(180)), Some("null-call")),
@@ -91,6 +91,14 @@ pub const KNOWN: [(&str, Option<Bound>, Option<&str>); 18] = [
     ("yield-switch", Some(Bound::Instructions(200)), None),
     ("longest-interrupts-off", Some(Bound::Instructions(20_000)), None),
     ("page-flush", None, None),
+    ("ipc-round-trip", Some(Bound::Instructions(200)), Some("ipc-futex")),
+    ("pager-round-trip", Some(Bound::Instructions(500)), None),
+    ("interrupt-to-thread", Some(Bound::Instructions(400)), None),
+    ("map-page", Some(Bound::Instructions(300)), None),
+    ("link-2m", Some(Bound::Instructions(200)), None),
+    ("flush-page", Some(Bound::Instructions(300)), None),
+    ("nucleus-yield-switch", Some(Bound::Instructions(200)), None),
+    ("space-create-delete", Some(Bound::Instructions(5000)), None),
     ("oo1-one-domain", None, Some("oo1-one-domain")),
     (
         "oo1-two-domains",

@@ -6,7 +6,10 @@ use core::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use abi::host::DEBUGGER_LINE;
+use abi::{
+    host::DEBUGGER_LINE,
+    nucleus::{INTERRUPT_FIRST_MESSAGE, INTERRUPTS},
+};
 
 use super::{clock, direct::DIRECT_MAP, ports::write8, processor};
 
@@ -23,6 +26,8 @@ pub enum Interrupt {
     Disk,
     /// The debugger's line.
     Debugger,
+    /// One that a thread receives as a message, by its number.
+    Message(usize),
 }
 
 const VECTOR_TIMER: u8 = 32;
@@ -34,7 +39,12 @@ pub const VECTOR_ATTENTION: u8 = 36;
 const VECTOR_DEBUGGER: u8 = 47;
 /// The vector of the debugger's line.
 pub const DEBUGGER_VECTOR: u64 = VECTOR_DEBUGGER as u64;
+/// The first of the vectors of interrupts that threads receive.
+const VECTOR_MESSAGES: u8 = 48;
 const VECTOR_SPURIOUS: u32 = 255;
+
+/// Vectors that have a stub: exceptions, the kernel's own interrupts, those of threads.
+pub const VECTORS: usize = VECTOR_MESSAGES as usize + INTERRUPTS as usize;
 
 const LOCAL: u64 = 0xfee0_0000;
 const LINES: u64 = 0xfec0_0000;
@@ -135,6 +145,48 @@ pub fn enable_serial() {
     }
 }
 
+/// In a line's entry: the line is masked.
+const LINE_MASKED: u32 = 1 << 16;
+/// In a line's entry: it asks for as long as its device wants something.
+const LINE_LEVEL: u32 = 1 << 15;
+/// The first of the lines of PCI devices, which ask like that. Those before it ask once for each
+/// event; what they ask while masked is lost, so they are never masked for long.
+const FIRST_LEVEL: usize = 16;
+
+/// The entry of the line of an interrupt that a thread receives; none for interrupts by message,
+/// which come once for each message, and have no mask.
+fn line_entry(interrupt: usize) -> Option<(u32, u32)> {
+    let level = if interrupt >= FIRST_LEVEL { LINE_LEVEL } else { 0 };
+    ((interrupt as u64) < INTERRUPT_FIRST_MESSAGE).then(|| (0x10 + 2 * interrupt as u32, vector_of(interrupt) | level))
+}
+
+/// Masks an interrupt that a thread receives.
+pub fn mask_interrupt(interrupt: usize) {
+    if let Some((index, entry)) = line_entry(interrupt) {
+        line_write(index, entry | LINE_MASKED);
+    }
+}
+
+/// Lets it in: its line goes to this processor.
+pub fn unmask_interrupt(interrupt: usize) {
+    if let Some((index, entry)) = line_entry(interrupt) {
+        line_write(index + 1, local_read(LOCAL_ID) & 0xff00_0000);
+        line_write(index, entry);
+    }
+}
+
+/// What a device writes to raise an interrupt by message: address, data.
+pub fn interrupt_message(interrupt: usize) -> (u64, u32) {
+    (
+        LOCAL | u64::from(local_read(LOCAL_ID) >> 24) << 12,
+        vector_of(interrupt),
+    )
+}
+
+fn vector_of(interrupt: usize) -> u32 {
+    u32::from(VECTOR_MESSAGES) + interrupt as u32
+}
+
 /// The message by which the disk interrupts this processor: address, data.
 pub fn disk_message() -> (u64, u32) {
     (
@@ -156,6 +208,10 @@ pub fn set_timer(at_ns: u64) {
 
 /// Which interrupt this vector is, once its controller has been told that it is being handled.
 pub fn accept(vector: u64) -> Option<Interrupt> {
+    // A device that goes on asking is masked before its interrupt ends, or it would come again at once.
+    if vector >= u64::from(VECTOR_MESSAGES) + FIRST_LEVEL as u64 && vector < VECTORS as u64 {
+        mask_interrupt(vector as usize - usize::from(VECTOR_MESSAGES));
+    }
     if vector >= 32 {
         finish();
     }
@@ -168,6 +224,9 @@ pub fn accept(vector: u64) -> Option<Interrupt> {
         VECTOR_CONTROL => Some(Interrupt::Control),
         VECTOR_DISK => Some(Interrupt::Disk),
         VECTOR_DEBUGGER => Some(Interrupt::Debugger),
+        vector if (VECTOR_MESSAGES..VECTORS as u8).contains(&vector) => {
+            Some(Interrupt::Message(usize::from(vector - VECTOR_MESSAGES)))
+        }
         _ => None,
     }
 }

@@ -12,6 +12,7 @@ pub mod clock;
 pub mod direct;
 pub mod domain;
 pub mod interrupts;
+pub mod message;
 pub mod outside;
 pub mod paging;
 pub mod portal;

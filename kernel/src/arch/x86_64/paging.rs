@@ -180,8 +180,10 @@ pub fn leave_all_roots() {
     load(Frame(KERNEL_ROOT.load(Relaxed)).physical());
 }
 
-/// Forgets the user translations of the space that is loaded; without tags that is all of them.
+/// Forgets the user translations of the space that is loaded; without tags that is all of them. Its
+/// ports too: they come and go with its pages.
 pub fn flush_all() {
+    processor::ports_off();
     load(loaded());
 }
 

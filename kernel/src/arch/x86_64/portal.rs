@@ -28,20 +28,20 @@ use crate::{
 };
 
 /// Offset in the system of its kernel.
-const KERNEL: usize = Lock::<System>::VALUE + offset_of!(System, platform) + offset_of!(Platform, kernel);
+pub(super) const KERNEL: usize = Lock::<System>::VALUE + offset_of!(System, platform) + offset_of!(Platform, kernel);
 pub(super) const WAYS: usize = KERNEL + offset_of!(Kernel<Pc>, portals) + Portals::WAYS;
 pub(super) const EPOCH: usize = KERNEL + offset_of!(Kernel<Pc>, portals) + Portals::EPOCH;
-const SPACES: usize = KERNEL + offset_of!(Kernel<Pc>, spaces) + Spaces::BASE;
-const LOADED_SPACE: usize = KERNEL + Kernel::<Pc>::LOADED_SPACE;
+pub(super) const SPACES: usize = KERNEL + offset_of!(Kernel<Pc>, spaces) + Spaces::BASE;
+pub(super) const LOADED_SPACE: usize = KERNEL + Kernel::<Pc>::LOADED_SPACE;
 
 /// How far before the end of its context a field of the running thread lies.
-const fn before_end(field: usize) -> isize {
+pub(super) const fn before_end(field: usize) -> isize {
     field.cast_signed() - (offset_of!(Thread, context) + size_of::<Context>()).cast_signed()
 }
 
 pub(super) const SPACE: isize = before_end(offset_of!(Thread, space));
 const DEPTH: isize = before_end(offset_of!(Thread, depth));
-const VECTOR_LIVE: isize = before_end(offset_of!(Thread, vector_live));
+pub(super) const VECTOR_LIVE: isize = before_end(offset_of!(Thread, vector_live));
 const INTERCEPT: isize = before_end(offset_of!(Thread, intercept_return));
 const FRAMES: isize = before_end(offset_of!(Thread, frames));
 

@@ -30,8 +30,25 @@ pub struct PerProcessor {
     /// When its timer will interrupt, in nanoseconds since the start.
     pub timer_ns: u64,
     tss: Tss,
+    ports: PortMap,
     gdt: [u64; 7],
 }
+
+/// Which ports user code may use (a set bit forbids), and a byte of ones behind them, as the processor wants it.
+#[repr(C)]
+struct PortMap {
+    map: [u8; PORT_BYTES],
+    end: u8,
+}
+
+/// Bytes of a map of ports.
+const PORT_BYTES: usize = 8192;
+/// Where the map stands in the task state segment while it counts.
+const PORTS_ON: u16 = (offset_of!(PerProcessor, ports) - offset_of!(PerProcessor, tss)) as u16;
+/// The last byte of the segment, the map included.
+const TSS_LIMIT: u64 = PORTS_ON as u64 + PORT_BYTES as u64;
+/// Behind that: no port at all.
+const PORTS_OFF: u16 = u16::MAX;
 
 /// Task state segment: where the processor finds stacks.
 #[repr(C, packed(4))]
@@ -86,7 +103,11 @@ const EMPTY: PerProcessor = PerProcessor {
         interrupt_stacks: [0; 7],
         reserved2: 0,
         reserved3: 0,
-        io_map: size_of::<Tss>() as u16,
+        io_map: PORTS_OFF,
+    },
+    ports: PortMap {
+        map: [u8::MAX; PORT_BYTES],
+        end: u8::MAX,
     },
     // Null, kernel code, kernel data, user data, user code, TSS (two words).
     gdt: [
@@ -225,6 +246,45 @@ pub fn set_thread(context: &kcore::thread::Context) {
     unsafe { asm!("mov gs:[{RSP0}], {}", in(reg) end, RSP0 = const THREAD_END, options(nostack, preserves_flags)) };
 }
 
+/// User code on this processor may use the ports of this map (a set bit forbids) until [`ports_off`].
+pub fn ports_on(map: &[u8; PORT_BYTES]) {
+    // SAFETY: as in `set_value2`; the map lies in the segment, whose limit covers it.
+    unsafe {
+        (*own()).ports.map = *map;
+        (*own()).tss.io_map = PORTS_ON;
+    }
+}
+
+/// Whether they are still on.
+pub fn ports_are_on() -> bool {
+    // SAFETY: as in `set_value2`.
+    unsafe { (*own()).tss.io_map == PORTS_ON }
+}
+
+/// User code on this processor may use no port.
+pub fn ports_off() {
+    // SAFETY: as in `set_value2`.
+    unsafe { (*own()).tss.io_map = PORTS_OFF };
+}
+
+/// Bytes of the instruction that makes a system call.
+const CALL_BYTES: u64 = 2;
+
+/// Puts the registers of the system call under way into the running thread's context, so that it will
+/// make the call again: nothing of it was done. rip and rsp of `context` do not matter.
+pub fn restart_call(context: &kcore::thread::Context) {
+    let (rip, rsp) = caller();
+    let again = kcore::thread::Context {
+        rip: rip.wrapping_sub(CALL_BYTES),
+        rsp,
+        ..*context
+    };
+    let bytes = size_of::<kcore::thread::Context>() as u64;
+    // SAFETY: the context of the thread that runs here ends there; until it is handed over, this
+    // processor alone writes to it, as it does when it traps.
+    unsafe { (((*own()).tss.rsp0 - bytes) as *mut kcore::thread::Context).write(again) };
+}
+
 /// Reads a model-specific register.
 fn read_msr(number: u32) -> u64 {
     let (low, high): (u32, u32);
@@ -316,7 +376,7 @@ pub fn initialise(number: u32) -> Protections {
         stacks[traps::STACK_MACHINE_CHECK - 1] = machine_check;
         (*own).tss.interrupt_stacks = stacks;
         let base = (&raw const (*own).tss) as u64;
-        let limit = size_of::<Tss>() as u64 - 1;
+        let limit = TSS_LIMIT;
         (*own).gdt[5] = limit | (base & 0xff_ffff) << 16 | 0x89 << 40 | (base >> 24 & 0xff) << 56;
         (*own).gdt[6] = base >> 32;
         let pointer = Pointer {

@@ -10,10 +10,10 @@
 
 use core::arch::naked_asm;
 
-use abi::Call;
+use abi::{Call, nucleus};
 
 use super::{
-    domain, portal,
+    domain, message, portal,
     processor::{KERNEL_STACK, USER_RIP, USER_RSP, VALUE2},
 };
 
@@ -25,6 +25,11 @@ pub struct Results {
     /// Value.
     pub value: u64,
 }
+
+/// The words of a message that are in registers, as the entry code leaves them on the kernel stack.
+#[derive(Copy, Clone)]
+#[repr(C)]
+pub struct Words(pub [u64; nucleus::REGISTER_WORDS]);
 
 /// The stub on the kernel page: `syscall`, `ret`.
 pub const SYSTEM_CALL_STUB: [u8; 3] = [0x0f, 0x05, 0xc3];
@@ -43,14 +48,19 @@ pub unsafe extern "C" fn entry() {
     );
 }
 
+/// Numbers that the table of ways holds.
+const NUMBERS: usize = nucleus::Call::Ipc as usize + 1;
+
 /// Where the first numbers lead.
-static WAYS: [unsafe extern "C" fn(); Call::ThreadSleep as usize + 1] = {
-    let mut ways: [unsafe extern "C" fn(); Call::ThreadSleep as usize + 1] = [general; _];
+static WAYS: [unsafe extern "C" fn(); NUMBERS] = {
+    let mut ways: [unsafe extern "C" fn(); NUMBERS] = [general; _];
     ways[Call::ThreadMyId as usize] = identity;
     ways[Call::PdxCall as usize] = portal::call;
     ways[Call::PdxReturn as usize] = portal::ret;
     ways[Call::DomainCall as usize] = domain::call;
     ways[Call::ThreadSleep as usize] = sleep;
+    ways[nucleus::Call::Yield as usize] = sleep;
+    ways[nucleus::Call::Ipc as usize] = message::ipc;
     ways
 };
 
@@ -106,7 +116,7 @@ way!(
     crate::domains::call
 );
 way!(
-    /// The way of `ThreadSleep`, which may be a yield.
+    /// The way of `ThreadSleep`, which may be a yield, and of `Yield`, which is one.
     sleep,
     crate::event::sleep_call
 );

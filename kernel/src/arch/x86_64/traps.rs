@@ -13,7 +13,10 @@ use core::{
 
 use kcore::thread::Context;
 
-use super::processor::{KERNEL_STACK, Pointer};
+use super::{
+    interrupts::VECTORS,
+    processor::{KERNEL_STACK, Pointer},
+};
 
 /// Interrupt stack of double faults.
 pub const STACK_DOUBLE_FAULT: usize = 1;
@@ -22,8 +25,6 @@ pub const STACK_NON_MASKABLE: usize = 2;
 /// Interrupt stack of machine checks.
 pub const STACK_MACHINE_CHECK: usize = 3;
 
-/// Vectors that have a stub.
-const VECTORS: usize = 48;
 /// Bytes of a stub.
 const STUB: usize = 16;
 

@@ -1,0 +1,40 @@
+//! What becomes of the messages of a thread that ends, or is taken out of its wait.
+
+use abi::Error;
+
+use crate::{Hardware, Kernel, scheduler::NONE, thread::State};
+
+impl<H: Hardware> Kernel<H> {
+    /// A thread is about to end: nobody may go on waiting for it. It is in no list.
+    pub(crate) fn forget_messages(&mut self, index: u32) {
+        let id = self.id_of(index).0;
+        loop {
+            let sender = self.threads.table[index as usize].ipc.senders.head;
+            if sender == NONE {
+                break;
+            }
+            self.fail(sender, Error::NoSuchThread);
+        }
+        if self.threads.table[index as usize].ipc.awaited != 0 {
+            for waiting in 0..self.threads.table.len() as u32 {
+                if self.threads.table[waiting as usize].ipc.wait_for == id {
+                    self.fail(waiting, Error::Deleted);
+                }
+            }
+        }
+        self.nucleus.unbind(id, &mut self.hardware);
+    }
+
+    /// Takes a thread out of the operation it waits in, if it waits in one; it is in no list then.
+    pub(crate) fn cancel_messages(&mut self, index: u32) {
+        if matches!(
+            self.threads.table[index as usize].state,
+            State::Sending(_) | State::Receiving
+        ) {
+            self.detach(index);
+            let thread = &mut self.threads.table[index as usize];
+            thread.operation = None;
+            thread.ipc.trouble = None;
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! The two halves of the operation: sending, and receiving.
+
+use abi::{Error, nucleus::ANYONE};
+
+use super::{Request, SUPERVISED, Tag, WAITS, deadline};
+use crate::{
+    Hardware, Kernel, ThreadId,
+    event::Outcome,
+    mapping::Progress,
+    scheduler::NONE,
+    thread::{Resumed, State},
+};
+
+/// What came of the sending half.
+enum Sent {
+    /// It is delivered to this thread, which is in no list yet; [`NONE`]: there was nothing to send.
+    To(u32),
+    /// The operation ends like this.
+    Ended(Outcome),
+}
+
+impl<H: Hardware> Kernel<H> {
+    /// Sends and receives for the running thread `me`, as the arguments of `Ipc` say. Its registers
+    /// hold the first words of the message.
+    pub(crate) fn ipc(&mut self, me: u32, arguments: [u64; 6], resumed: Resumed) -> Outcome {
+        let request = Request::new(arguments);
+        let receiver = match self.send_half(me, &request, resumed) {
+            Sent::To(receiver) => receiver,
+            Sent::Ended(outcome) => return outcome,
+        };
+        let resumed = if request.to == 0 { resumed } else { Resumed::First };
+        let outcome = if request.from == 0 {
+            Outcome::Return(Ok((0, 0)))
+        } else {
+            self.receive_half(me, &request.receiving(), resumed)
+        };
+        if receiver != NONE {
+            self.pass_to(receiver);
+        }
+        outcome
+    }
+
+    fn send_half(&mut self, me: u32, request: &Request, resumed: Resumed) -> Sent {
+        if request.to == 0 {
+            return Sent::To(NONE);
+        }
+        let failed = |error| Sent::Ended(Outcome::Return(Err(error)));
+        if let Err(error) = Tag::parse(request.tag) {
+            return failed(error);
+        }
+        let Some(to) = self.threads.find(ThreadId(request.to)) else {
+            return failed(Error::NoSuchThread);
+        };
+        if to == me {
+            return failed(Error::BadArgument);
+        }
+        if !self.may_send(me, request.to) {
+            return failed(Error::Protection);
+        }
+        if self.waits_for(to, me) {
+            return match self.transfer(me, to, request) {
+                Ok(Progress::Done) => Sent::To(to),
+                Ok(Progress::More) => Sent::Ended(Outcome::Again),
+                Err(error) => failed(error),
+            };
+        }
+        if request.send_us() == 0 || resumed == Resumed::TimedOut {
+            return failed(Error::TimedOut);
+        }
+        let until = deadline(self.hardware.now_ns(), request.send_us());
+        self.threads.table[me as usize].operation = Some(request.operation());
+        self.leave_processor(me);
+        self.queue_sender(me, to, until);
+        Sent::Ended(Outcome::Gone)
+    }
+
+    /// Whether the policy of its space lets a thread send to another.
+    fn may_send(&self, me: u32, to: u64) -> bool {
+        let thread = &self.threads.table[me as usize];
+        thread.slow & SUPERVISED == 0 || self.nucleus.supervisor(thread.space) == to
+    }
+
+    /// Whether `thread` waits for a message that `sender` may send.
+    pub(super) fn waits_for(&self, thread: u32, sender: u32) -> bool {
+        let wait_for = self.threads.table[thread as usize].ipc.wait_for;
+        wait_for == ANYONE || wait_for == self.id_of(sender).0
+    }
+
+    /// Puts a thread that is in no list behind the others that send to `to`.
+    pub(super) fn queue_sender(&mut self, sender: u32, to: u32, until: Option<u64>) {
+        let thread = &mut self.threads.table[sender as usize];
+        thread.state = State::Sending(to);
+        if let Some(at_ns) = until {
+            thread.deadline = Some(at_ns);
+            self.timers.insert((at_ns, sender));
+            self.hardware.set_timer(at_ns);
+        }
+        let queue = &mut self.threads.table[to as usize].ipc.senders;
+        queue.push_back(&mut self.links, sender);
+    }
+
+    fn receive_half(&mut self, me: u32, request: &Request, resumed: Resumed) -> Outcome {
+        let from = request.from;
+        self.acknowledge(me, from);
+        if self.take_interrupt(me, from) {
+            return Outcome::Resume;
+        }
+        // What is taken from a sender's queue comes with items for this window.
+        self.threads.table[me as usize].ipc.window = request.window;
+        while let Some(sender) = self.sender_for(me, from) {
+            let sending = self.request_of(sender);
+            match self.transfer(sender, me, &sending) {
+                Ok(Progress::Done) => {
+                    self.sent(sender, me, &sending);
+                    return Outcome::Resume;
+                }
+                Ok(Progress::More) => return self.again_as(me, request),
+                Err(error) => self.fail(sender, error),
+            }
+        }
+        if let Err(error) = self.check_partner(me, from) {
+            return Outcome::Return(Err(error));
+        }
+        if request.receive_us() == 0 || resumed == Resumed::TimedOut {
+            return Outcome::Return(Err(Error::TimedOut));
+        }
+        self.leave_processor(me);
+        self.begin_wait(me, request);
+        Outcome::Gone
+    }
+
+    /// The operation is to be done again, from its receiving half on.
+    fn again_as(&mut self, me: u32, request: &Request) -> Outcome {
+        self.threads.table[me as usize].operation = Some(request.operation());
+        Outcome::Again
+    }
+
+    /// The next thread that sends to `me` and that it will receive from.
+    fn sender_for(&self, me: u32, from: u64) -> Option<u32> {
+        if from == ANYONE {
+            let head = self.threads.table[me as usize].ipc.senders.head;
+            return (head != NONE).then_some(head);
+        }
+        let sender = self.threads.find(ThreadId(from))?;
+        (self.threads.table[sender as usize].state == State::Sending(me)).then_some(sender)
+    }
+
+    /// What a thread that waits to send asked for.
+    fn request_of(&self, sender: u32) -> Request {
+        let operation = self.threads.table[sender as usize].operation;
+        Request::new(operation.map_or([0; 6], |operation| operation.arguments))
+    }
+
+    /// A waiting sender's message was taken by `receiver`: its receiving half begins.
+    fn sent(&mut self, sender: u32, receiver: u32, request: &Request) {
+        self.detach(sender);
+        let partner = self.id_of(receiver).0;
+        let thread = &mut self.threads.table[sender as usize];
+        thread.operation = None;
+        if thread.ipc.trouble.is_some() {
+            self.wait_for_answer(sender, partner);
+        } else if request.from == 0 {
+            let context = &mut thread.context;
+            context.reset(context.rip, context.rsp);
+            self.enqueue(sender);
+        } else if request.from == partner && request.receive_us() != 0 {
+            // A call. Nothing of the receiver's can be waiting here: it has just been receiving.
+            self.begin_wait(sender, &request.receiving());
+        } else {
+            thread.operation = Some(request.receiving().operation());
+            thread.resumed = Resumed::First;
+            self.enqueue(sender);
+        }
+    }
+
+    /// A parked thread's operation fails.
+    pub(crate) fn fail(&mut self, index: u32, error: Error) {
+        self.detach(index);
+        let thread = &mut self.threads.table[index as usize];
+        thread.operation = None;
+        if thread.ipc.trouble.take().is_none() {
+            let context = &mut thread.context;
+            context.reset(context.rip, context.rsp);
+            context.set_results(error as u64, 0, 0);
+        }
+        self.enqueue(index);
+    }
+
+    /// Whether a message from `from` can ever come.
+    fn check_partner(&mut self, me: u32, from: u64) -> Result<(), Error> {
+        if from == ANYONE {
+            return Ok(());
+        }
+        if let Some(interrupt) = self.nucleus.interrupt_of(from) {
+            let bound = self.nucleus.interrupts[interrupt].thread == self.id_of(me).0;
+            return if bound { Ok(()) } else { Err(Error::BadArgument) };
+        }
+        match self.threads.find(ThreadId(from)) {
+            None => Err(Error::NoSuchThread),
+            Some(partner) if partner == me => Err(Error::BadArgument),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// A thread that is in no list waits for a message.
+    pub(super) fn begin_wait(&mut self, me: u32, request: &Request) {
+        let until = deadline(self.hardware.now_ns(), request.receive_us());
+        if let Some(partner) = self.threads.find(ThreadId(request.from)) {
+            self.threads.table[partner as usize].ipc.awaited = 1;
+        }
+        let thread = &mut self.threads.table[me as usize];
+        thread.state = State::Receiving;
+        thread.operation = None;
+        thread.ipc.wait_for = request.from;
+        thread.ipc.window = request.window;
+        if let Some(at_ns) = until {
+            thread.deadline = Some(at_ns);
+            thread.slow |= WAITS;
+            self.timers.insert((at_ns, me));
+            self.hardware.set_timer(at_ns);
+        }
+    }
+}

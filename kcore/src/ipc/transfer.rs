@@ -1,0 +1,178 @@
+//! One message from one thread to another.
+
+use abi::{
+    Error, Rights,
+    address::PAGE,
+    nucleus::{
+        FPAGE_PORTS, FPAGE_SIZE_SHIFT, GRANT, LABEL_FAULT, LINK, MAP, MESSAGE_AREA, REGISTER_WORDS, ROOT_GIVES_BELOW,
+        TAG_KERNEL, TAG_LABEL_SHIFT,
+    },
+};
+use core::sync::atomic::Ordering::Relaxed;
+
+use super::{Request, Tag, WAITS};
+use crate::{
+    Hardware, Kernel, SpaceId,
+    mapping::{Fpage, How, Progress, Resource},
+    thread::State,
+};
+
+/// An fpage from its word.
+pub(crate) fn fpage(word: u64) -> Result<Fpage, Error> {
+    let log2 = (word >> FPAGE_SIZE_SHIFT & 63) as u8;
+    let base = word & !0xfff;
+    if word >> 10 & 3 != 0 {
+        return Err(Error::BadArgument);
+    }
+    if word & FPAGE_PORTS != 0 {
+        return Fpage::ports(base >> 12, log2);
+    }
+    Fpage::memory(base, log2, Rights::from_bits(word & 7).ok_or(Error::BadArgument)?)
+}
+
+/// A window for the page that holds an address.
+const fn page_window(address: u64) -> u64 {
+    abi::nucleus::fpage(address & !(PAGE - 1), PAGE.trailing_zeros() as u8, Rights::RWX)
+}
+
+/// How an fpage is given, from its word.
+pub(crate) fn how(word: u64) -> Result<How, Error> {
+    match word {
+        MAP => Ok(How::Map),
+        GRANT => Ok(How::Grant),
+        LINK => Ok(How::Link),
+        _ => Err(Error::BadArgument),
+    }
+}
+
+impl<H: Hardware> Kernel<H> {
+    /// Whether an fpage of a space keeps off what is the kernel's: message buffers, and the root program.
+    pub(crate) fn is_given(&self, space: SpaceId, page: Fpage) -> bool {
+        let limit = if space == self.nucleus.root {
+            ROOT_GIVES_BELOW
+        } else {
+            MESSAGE_AREA
+        };
+        page.resource() == Resource::Ports || page.end() <= limit
+    }
+
+    /// Sends what stands in the sender's registers and buffer to a receiver that waits for it. The
+    /// receiver is in no list and not ready then: the caller says when it runs.
+    ///
+    /// # Errors
+    /// Those of its items; then nothing was delivered.
+    pub(super) fn transfer(&mut self, sender: u32, receiver: u32, request: &Request) -> Result<Progress, Error> {
+        if let Some(trouble) = self.threads.table[sender as usize].ipc.trouble {
+            let tag = trouble.label << TAG_LABEL_SHIFT | TAG_KERNEL | trouble.words.len() as u64;
+            let from = self.id_of(sender).0;
+            self.deliver(receiver, tag, from, trouble.words);
+            return Ok(Progress::Done);
+        }
+        let tag = Tag::parse(request.tag)?;
+        if tag.items > 0 && self.give_items(sender, receiver, tag)? == Progress::More {
+            return Ok(Progress::More);
+        }
+        let context = &self.threads.table[sender as usize].context;
+        let words = [context.r12, context.r13, context.r14, context.r15];
+        if tag.words > REGISTER_WORDS && self.threads.table[receiver as usize].ipc.trouble.is_none() {
+            self.copy_buffer(sender, receiver, tag.words);
+        }
+        let from = self.id_of(sender).0;
+        self.deliver(receiver, tag.tag, from, words);
+        Ok(Progress::Done)
+    }
+
+    /// Ends a receiver's wait with a message. One that waits for the answer to a fault goes on with
+    /// the registers it has.
+    pub(super) fn deliver(&mut self, receiver: u32, tag: u64, from: u64, words: [u64; REGISTER_WORDS]) {
+        self.end_wait(receiver);
+        let thread = &mut self.threads.table[receiver as usize];
+        if thread.ipc.trouble.take().is_some() {
+            return;
+        }
+        let context = &mut thread.context;
+        context.reset(context.rip, context.rsp);
+        context.set_results(0, tag, from);
+        [context.r12, context.r13, context.r14, context.r15] = words;
+    }
+
+    /// Takes a receiver out of its wait; it is in no list then. A running thread goes on running.
+    pub(super) fn end_wait(&mut self, receiver: u32) {
+        let thread = &mut self.threads.table[receiver as usize];
+        thread.ipc.wait_for = 0;
+        thread.slow &= !WAITS;
+        if thread.state == State::Receiving {
+            thread.state = State::Suspended;
+        }
+        if let Some(at_ns) = thread.deadline.take() {
+            self.timers.remove(&(at_ns, receiver));
+        }
+    }
+
+    /// The words behind those in registers.
+    fn copy_buffer(&mut self, sender: u32, receiver: u32, words: usize) {
+        let frame = |index: u32| self.threads.table[index as usize].ipc.buffer;
+        let (Some(from), Some(to)) = (frame(sender), frame(receiver)) else {
+            return;
+        };
+        let (from, to) = (self.hardware.table(from), self.hardware.table(to));
+        for (place, word) in to.iter().zip(from).take(words).skip(REGISTER_WORDS) {
+            place.store(word.load(Relaxed), Relaxed);
+        }
+    }
+
+    /// A word of the message that a thread sends.
+    fn message_word(&self, sender: u32, index: usize) -> u64 {
+        let thread = &self.threads.table[sender as usize];
+        let context = &thread.context;
+        let registers = [context.r12, context.r13, context.r14, context.r15];
+        match (registers.get(index), thread.ipc.buffer) {
+            (Some(&word), _) => word,
+            (None, Some(frame)) => self.hardware.table(frame)[index].load(Relaxed),
+            (None, None) => 0,
+        }
+    }
+
+    /// Gives the items of a message. Those that were given before are given again, which changes nothing.
+    fn give_items(&mut self, sender: u32, receiver: u32, tag: Tag) -> Result<Progress, Error> {
+        let place = |index: u32| &self.threads.table[index as usize];
+        let (from, to) = (place(sender).space, place(receiver).space);
+        // The answer to a fault is for the page that was touched.
+        let window = match place(receiver).ipc.trouble {
+            Some(trouble) if trouble.label == LABEL_FAULT => page_window(trouble.words[0]),
+            Some(_) => 0,
+            None => place(receiver).ipc.window,
+        };
+        let first = tag.words - 2 * tag.items;
+        for item in 0..tag.items {
+            let (what, way) = (
+                self.message_word(sender, first + 2 * item),
+                self.message_word(sender, first + 2 * item + 1),
+            );
+            if self.give(from, what, to, window, way)?.0 == Progress::More {
+                return Ok(Progress::More);
+            }
+        }
+        Ok(Progress::Done)
+    }
+
+    /// Gives one fpage; tells whether that is finished, and how many pages were given now.
+    pub(crate) fn give(
+        &mut self,
+        from: SpaceId,
+        source: u64,
+        to: SpaceId,
+        window: u64,
+        way: u64,
+    ) -> Result<(Progress, u64), Error> {
+        let source = fpage(source)?;
+        // A window of nothing: the receiver takes no fpages.
+        let window = fpage(window).map_err(|_| Error::Protection)?;
+        let (sent, landed) = source.landing(window)?;
+        if !self.is_given(from, sent) || !self.is_given(to, landed) {
+            return Err(Error::Protection);
+        }
+        let mapped = self.map(from, source, to, window, how(way)?)?;
+        Ok((mapped.progress, mapped.count))
+    }
+}

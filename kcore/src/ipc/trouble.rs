@@ -1,0 +1,118 @@
+//! Faults, exceptions and interrupts as messages.
+
+use abi::nucleus::{LABEL_EXCEPTION, LABEL_FAULT, LABEL_INTERRUPT, NO_TIMEOUTS, TAG_KERNEL, tag};
+
+use super::{Request, Trouble, WAITS};
+use crate::{
+    Hardware, Kernel, ThreadId,
+    event::{Access, Outcome},
+    mapping::Progress,
+};
+
+/// The message of an interrupt.
+const INTERRUPT_TAG: u64 = tag(LABEL_INTERRUPT, 1, 0) | TAG_KERNEL;
+
+impl<H: Hardware> Kernel<H> {
+    /// A page fault of the running thread: a message to its space's pager. `None` if there is none.
+    pub(crate) fn fault_message(&mut self, me: u32, address: u64, access: Access) -> Option<Outcome> {
+        let thread = &self.threads.table[me as usize];
+        let (rip, space) = (thread.context.rip, thread.space);
+        let pager = self.nucleus.pager(space);
+        let words = [
+            address,
+            u64::from(access.right().bits()),
+            rip,
+            self.nucleus.id_of_space(space),
+        ];
+        self.trouble(me, pager, LABEL_FAULT, words)
+    }
+
+    /// Another exception: a message to the handler of the space.
+    pub(crate) fn exception_message(&mut self, me: u32) -> Option<Outcome> {
+        let thread = &self.threads.table[me as usize];
+        let context = &thread.context;
+        let words = [context.vector, context.error, context.rip, context.rsp];
+        let handler = self.nucleus.handler(thread.space);
+        self.trouble(me, handler, LABEL_EXCEPTION, words)
+    }
+
+    fn trouble(&mut self, me: u32, helper: u64, label: u64, words: [u64; 4]) -> Option<Outcome> {
+        let to = self.threads.find(ThreadId(helper))?;
+        if to == me {
+            return None;
+        }
+        self.threads.table[me as usize].ipc.trouble = Some(Trouble { label, words });
+        self.leave_processor(me);
+        if !self.waits_for(to, me) {
+            self.queue_sender(me, to, None);
+            return Some(Outcome::Gone);
+        }
+        let nothing = Request::new([0; 6]);
+        // A message of the kernel's has no items, so it is done at once and cannot fail.
+        if self.transfer(me, to, &nothing) == Ok(Progress::Done) {
+            self.wait_for_answer(me, helper);
+            self.pass_to(to);
+        }
+        Some(Outcome::Gone)
+    }
+
+    /// A thread in trouble waits for whoever was told of it.
+    pub(super) fn wait_for_answer(&mut self, me: u32, helper: u64) {
+        let request = Request::new([0, helper, 0, NO_TIMEOUTS, 0, 0]);
+        self.begin_wait(me, &request);
+        // Its registers stay as they are, which the fast path does not know.
+        self.threads.table[me as usize].slow |= WAITS;
+    }
+
+    /// An interrupt has come: delivers it, or keeps it for its thread. It stays masked.
+    pub fn interrupt_message(&mut self, interrupt: usize) {
+        let Some(line) = self.nucleus.interrupts.get(interrupt) else {
+            return;
+        };
+        let Some(thread) = self.threads.find(ThreadId(line.thread)) else {
+            return;
+        };
+        let from = interrupt as u64 + 1;
+        let part = &mut self.threads.table[thread as usize].ipc;
+        if part.trouble.is_none() && (part.wait_for == abi::nucleus::ANYONE || part.wait_for == from) {
+            part.delivered |= 1 << interrupt;
+            self.deliver(thread, INTERRUPT_TAG, from, [interrupt as u64, 0, 0, 0]);
+            self.enqueue(thread);
+        } else {
+            part.pending |= 1 << interrupt;
+        }
+    }
+
+    /// Gives the running thread an interrupt that waits for it, if it receives from there.
+    pub(super) fn take_interrupt(&mut self, me: u32, from: u64) -> bool {
+        let wanted = self.nucleus.interrupts_of(from);
+        let part = &mut self.threads.table[me as usize].ipc;
+        let ready = part.pending & wanted;
+        if ready == 0 {
+            return false;
+        }
+        let interrupt = ready.trailing_zeros();
+        part.pending &= !(1 << interrupt);
+        part.delivered |= 1 << interrupt;
+        self.deliver(
+            me,
+            INTERRUPT_TAG,
+            u64::from(interrupt) + 1,
+            [u64::from(interrupt), 0, 0, 0],
+        );
+        true
+    }
+
+    /// Receiving again lets the interrupts in that were delivered before.
+    pub(super) fn acknowledge(&mut self, me: u32, from: u64) {
+        let wanted = self.nucleus.interrupts_of(from);
+        let part = &mut self.threads.table[me as usize].ipc;
+        let mut done = part.delivered & wanted;
+        part.delivered &= !wanted;
+        while done != 0 {
+            let interrupt = done.trailing_zeros();
+            done &= done - 1;
+            self.hardware.unmask_interrupt(interrupt as usize);
+        }
+    }
+}

@@ -1,0 +1,519 @@
+//! Taking away: one block of a mapping and all that came from it, in bounded steps.
+//!
+//! The tree below a mapping is visited children first, so that at every moment what a space has, it
+//! has from somebody who still has it. Each step finishes one node; a call that runs out of budget
+//! leaves the tree as it is, and the next one finds its way down the rings of nodes not yet done.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use abi::Rights;
+
+use super::{
+    LINK_UNITS, NODE_UNITS, Own, Progress, Visit,
+    tables::{Found, PORTS_PAGE, Search, UNIT, Walk, What, Work, is_port, span},
+    tree::{DOOMED, FINISHED, Kind, LINKS, NONE, Node, pages},
+};
+use crate::{
+    Hardware,
+    paging::{Fit, encode_mapping, fit_of, is_large, is_linked, is_present, mapping_rights, with_mapping_rights},
+};
+
+/// What is taken.
+#[derive(Copy, Clone)]
+struct Scope {
+    /// First frame, and size: a mapping of at most this size is taken whole.
+    frame: u32,
+    level: u8,
+    rights: Rights,
+}
+
+impl Scope {
+    /// All of it.
+    const ALL: Scope = Scope {
+        frame: 0,
+        level: 2,
+        rights: Rights::RWX,
+    };
+}
+
+/// What became of a node.
+enum Taken {
+    /// It is there, with less.
+    Kept,
+    /// It is gone.
+    Gone,
+    /// A part would have to be split off and cannot be.
+    Doomed,
+    /// Not finished.
+    More,
+}
+
+impl<H: Hardware> Work<'_, H> {
+    /// Takes rights from all who have pages of a range from this space; with [`Own::Too`] from the
+    /// space itself. Tells how far it came.
+    pub fn flush_range(&mut self, space: u16, from: u64, end: u64, rights: Rights, own: Own) -> (Progress, u64) {
+        self.flush_from(space, (from, end), from, rights, own)
+    }
+
+    /// The same, going on at a page of the range.
+    pub fn flush_from(
+        &mut self,
+        space: u16,
+        (from, end): (u64, u64),
+        at: u64,
+        rights: Rights,
+        own: Own,
+    ) -> (Progress, u64) {
+        let (mut at, mut tables_from) = (at, at);
+        loop {
+            let found = match self.search(space, at, end, tables_from) {
+                Search::End => return (Progress::Done, end),
+                Search::More(at) => return (Progress::More, at),
+                Search::Found(found) => found,
+            };
+            at = at.max(found.page);
+            let covered = found.page >= from && found.page + pages(found.level) <= end;
+            match found.what {
+                What::Shared => {
+                    if covered && self.flush_links(space, at, rights) == Progress::More {
+                        return (Progress::More, at);
+                    }
+                    tables_from = at + pages(1);
+                }
+                What::Linked => {
+                    self.budget -= 1;
+                    let link = self.mapping.tree.find(space, LINKS, found.page);
+                    if let (Own::Too, true, Some(link)) = (own, covered, link) {
+                        let table = self.mapping.tree.get(link).parent;
+                        self.take_link(link, rights);
+                        self.unshare(table);
+                    }
+                    at = found.page + pages(1);
+                }
+                What::Page(_) => {
+                    let Some(top) = self.holder(space, &found) else {
+                        debug_assert!(false, "an entry without a node");
+                        at += 1;
+                        continue;
+                    };
+                    let level = self.block_level(&found, top, at, end);
+                    let node = self.mapping.tree.get(top);
+                    let frame = node.frame + (at - node.page) as u32;
+                    // Between the entries of a mapping that was split there may be others.
+                    let step = pages(level.min(self.whole_level(&found, top)));
+                    if self.revoke(top, frame, level, rights, own) == Progress::More {
+                        return (Progress::More, at);
+                    }
+                    at += step;
+                }
+            }
+        }
+    }
+
+    /// The largest block of a mapping that begins here and is in the range.
+    fn block_level(&self, found: &Found, top: u32, at: u64, end: u64) -> u8 {
+        let node = self.mapping.tree.get(top);
+        if at == node.page && at + span(node) <= end {
+            return node.level();
+        }
+        let mut level = self.whole_level(found, top);
+        while level > 0 && (at & (pages(level) - 1) != 0 || at + pages(level) > end) {
+            level -= 1;
+        }
+        level
+    }
+
+    /// Takes rights from all that link a slot of a space.
+    fn flush_links(&mut self, space: u16, slot: u64, rights: Rights) -> Progress {
+        let Some(table) = self.mapping.tree.find(space, LINKS, slot) else {
+            return Progress::Done;
+        };
+        let progress = self.revoke(table, 0, 1, rights, Own::Kept);
+        self.unshare(table);
+        progress
+    }
+
+    /// A table that nobody links any more is an ordinary one.
+    fn unshare(&mut self, table: u32) {
+        let &Node { space, page, .. } = self.mapping.tree.get(table);
+        if !self.mapping.tree.get(table).is_bare() {
+            return;
+        }
+        self.mapping.tree.remove(table);
+        self.space(space).shared_tables -= 1;
+        let walk = self.walk(space, page, 1);
+        let entry = walk.entry & !crate::paging::SHARED_MARK;
+        self.change_entry(space, &walk, entry);
+        // Frees it if it is empty.
+        let below = self.walk(space, page, 0);
+        if below.level == 0 {
+            self.uncount(space, &below, 0);
+        }
+    }
+
+    /// Takes rights, or the whole, from one link.
+    fn take_link(&mut self, link: u32, rights: Rights) -> bool {
+        let &Node { space, page, .. } = self.mapping.tree.get(link);
+        let walk = self.walk(space, page, 1);
+        debug_assert!(is_linked(walk.entry), "a link has no entry");
+        if rights.contains(Rights::R) {
+            self.clear_entry(space, &walk);
+            self.credit(space, LINK_UNITS);
+            self.mapping.tree.remove(link);
+            return true;
+        }
+        let left = mapping_rights(walk.entry).without(rights);
+        self.change_entry(space, &walk, with_mapping_rights(walk.entry, left));
+        self.mapping.tree.get_mut(link).rights = left;
+        false
+    }
+
+    /// The stamp of the flush of one block: the same as long as it is the same block.
+    fn stamp(&mut self, top: u32, scope: Scope) -> u64 {
+        let visit = Visit {
+            top,
+            frame: scope.frame,
+            level: scope.level,
+            rights: scope.rights,
+            stamp: self.visit.stamp,
+        };
+        if self.visit != visit {
+            // Even; the next odd one is for doomed nodes.
+            self.mapping.stamp += 2;
+            self.visit = Visit {
+                stamp: self.mapping.stamp,
+                ..visit
+            };
+        }
+        self.visit.stamp
+    }
+
+    /// Takes rights to a block of frames from everything below `top`, and from `top` itself if so
+    /// asked.
+    pub fn revoke(&mut self, top: u32, frame: u32, level: u8, rights: Rights, own: Own) -> Progress {
+        let scope = Scope { frame, level, rights };
+        let stamp = self.stamp(top, scope);
+        let mut node = top;
+        let mut doomed = self.is_doomed(top, own).then_some(top);
+        loop {
+            if self.budget <= 0 {
+                return Progress::More;
+            }
+            self.budget -= 1;
+            let (scope, stamp) = if doomed.is_some() {
+                (Scope::ALL, stamp | 1)
+            } else {
+                (scope, stamp)
+            };
+            self.mapping.tree.begin(node, stamp);
+            if let Some(kid) = self.mapping.tree.active_kid(node) {
+                if self.mapping.tree.get(kid).rights.intersection(scope.rights).is_empty() {
+                    self.mapping.tree.set_done(kid);
+                    continue;
+                }
+                node = kid;
+                if doomed.is_none() && self.is_doomed(node, Own::Too) {
+                    doomed = Some(node);
+                }
+                continue;
+            }
+            if let Some(part) = self.part_in(node, scope, stamp) {
+                node = part;
+                continue;
+            }
+            if node == top && own == Own::Kept {
+                break;
+            }
+            let parent = self.mapping.tree.get(node).parent;
+            self.budget -= UNIT;
+            match self.finish(node, scope) {
+                Taken::More => return Progress::More,
+                Taken::Doomed => {
+                    self.mapping.tree.get_mut(node).marks |= DOOMED;
+                    doomed = Some(node);
+                    continue;
+                }
+                Taken::Gone if parent != NONE => self.settle(parent),
+                Taken::Kept if node != top => {
+                    self.mapping.tree.get_mut(node).marks |= FINISHED;
+                    self.mapping.tree.set_done(node);
+                }
+                Taken::Gone | Taken::Kept => {}
+            }
+            if doomed == Some(node) {
+                doomed = None;
+            }
+            if node == top {
+                self.free_parts(parent);
+                break;
+            }
+            node = parent;
+        }
+        self.visit = Visit::NONE;
+        Progress::Done
+    }
+
+    fn is_doomed(&self, node: u32, own: Own) -> bool {
+        own == Own::Too && self.mapping.tree.get(node).marks & DOOMED != 0
+    }
+
+    /// The next part of a node to be visited. Of a node that is larger than the block there is at
+    /// most one.
+    fn part_in(&self, node: u32, scope: Scope, stamp: u64) -> Option<u32> {
+        let at = self.mapping.tree.get(node);
+        if at.parts.is_empty() {
+            return None;
+        }
+        if at.level() <= scope.level {
+            return (at.parts.active != NONE).then_some(at.parts.active);
+        }
+        let level = at.level() - 1;
+        let page = at.page_of(scope.frame) & !(pages(level) - 1);
+        let part = self.mapping.tree.find(at.space, level, page)?;
+        let found = self.mapping.tree.get(part);
+        let finished = found.op == stamp && found.marks & FINISHED != 0;
+        (found.kind() == Kind::Part && found.parent == node && !finished).then_some(part)
+    }
+
+    /// All below a node is done: takes what is to be taken from itself.
+    fn finish(&mut self, node: u32, scope: Scope) -> Taken {
+        match self.mapping.tree.get(node).kind() {
+            Kind::Part if self.mapping.tree.get(node).is_bare() => {
+                self.settle(node);
+                self.mapping.tree.remove(node);
+                Taken::Gone
+            }
+            Kind::Part | Kind::Table => Taken::Kept,
+            Kind::Link => {
+                if self.take_link(node, scope.rights) {
+                    Taken::Gone
+                } else {
+                    Taken::Kept
+                }
+            }
+            Kind::Page => self.take(node, scope),
+        }
+    }
+
+    /// Frees parts from which nothing comes any more.
+    pub fn free_parts(&mut self, node: u32) {
+        let mut node = node;
+        while node != NONE {
+            let at = self.mapping.tree.get(node);
+            let (kind, parent) = (at.kind(), at.parent);
+            if !at.is_bare() {
+                return;
+            }
+            self.settle(node);
+            if kind != Kind::Part {
+                return;
+            }
+            self.mapping.tree.remove(node);
+            node = parent;
+        }
+    }
+
+    /// σ₀ gets back what it granted once nothing comes from there any more.
+    fn settle(&mut self, node: u32) {
+        let at = *self.mapping.tree.get(node);
+        if self.mapping.sigma0 != Some(at.space) || !at.is_bare() || matches!(at.kind(), Kind::Table | Kind::Link) {
+            return;
+        }
+        let mut root = node;
+        while self.mapping.tree.get(root).kind() == Kind::Part {
+            root = self.mapping.tree.get(root).parent;
+        }
+        let rights = self.mapping.tree.get(root).rights;
+        let mut back = 0;
+        if is_port(at.page) {
+            for page in at.page..at.page + span(&at) {
+                if self.look(at.space, page).is_none() {
+                    self.set_ports(at.space, page, 1, true);
+                    back += 1;
+                }
+            }
+        } else {
+            let walk = self.walk(at.space, at.page, at.level());
+            if walk.level != at.level() || is_present(walk.entry) {
+                return;
+            }
+            let fit = if root == node { Fit::Exact } else { Fit::Part };
+            let entry = encode_mapping(crate::Frame(at.frame), rights, at.level(), fit);
+            self.set_entry(at.space, at.page, at.level(), entry);
+            back = pages(at.level()) as u32;
+        }
+        self.mapping.tree.get_mut(root).live += back;
+    }
+
+    /// Takes a mapping's own entries in the scope.
+    fn take(&mut self, node: u32, scope: Scope) -> Taken {
+        let at = *self.mapping.tree.get(node);
+        let level = at.level().min(scope.level);
+        let whole = level == at.level();
+        let first = if whole { at.page } else { at.page_of(scope.frame) };
+        let finished = if is_port(first) {
+            self.take_ports(node, first, level)
+        } else {
+            let walk = self.walk(at.space, first, level);
+            if walk.level > level && is_large(walk.entry) && self.owns(node, fit_of(walk.entry), walk.level) {
+                debug_assert!(!whole, "a mapping within a larger one");
+                if self.ensure_table(at.space, first, level).is_err() {
+                    return Taken::Doomed;
+                }
+            }
+            self.take_entries(node, first, level, scope.rights)
+        };
+        if !finished {
+            return Taken::More;
+        }
+        if self.mapping.tree.get(node).live == 0 {
+            self.delete(node);
+            return Taken::Gone;
+        }
+        debug_assert!(!whole || !scope.rights.contains(Rights::R), "pages are left");
+        if whole {
+            let at = self.mapping.tree.get_mut(node);
+            at.rights = at.rights.without(scope.rights);
+        }
+        Taken::Kept
+    }
+
+    /// Removes a mapping that has no pages left.
+    pub fn delete(&mut self, node: u32) {
+        let at = self.mapping.tree.get(node);
+        let (space, level) = (at.space, at.level());
+        debug_assert!(at.is_bare(), "others still have pages from here");
+        self.credit(space, NODE_UNITS[usize::from(level)]);
+        self.mapping.tree.remove(node);
+    }
+
+    /// Takes rights to those entries of a block that belong to a mapping; false if not finished.
+    fn take_entries(&mut self, node: u32, first: u64, level: u8, rights: Rights) -> bool {
+        let space = self.mapping.tree.get(node).space;
+        let walk = self.walk(space, first, level);
+        if walk.level != level || !is_present(walk.entry) || is_linked(walk.entry) {
+            return true;
+        }
+        if level == 0 || is_large(walk.entry) {
+            self.take_entry(node, &walk, rights);
+            return true;
+        }
+        if level == 1 {
+            self.take_table_of(node, first, rights);
+            return true;
+        }
+        let begin = usize::from(self.mapping.tree.get(node).cursor);
+        for index in begin..512 {
+            if self.budget <= 0 {
+                return false;
+            }
+            self.take_entries(node, first + index as u64 * pages(1), 1, rights);
+            self.mapping.tree.get_mut(node).cursor = index as u16 + 1;
+            self.budget -= 1;
+        }
+        true
+    }
+
+    fn owns(&self, node: u32, fit: Fit, level: u8) -> bool {
+        let at = self.mapping.tree.get(node).level();
+        if fit == Fit::Exact { at == level } else { at > level }
+    }
+
+    fn take_entry(&mut self, node: u32, walk: &Walk, rights: Rights) {
+        let space = self.mapping.tree.get(node).space;
+        if !self.owns(node, fit_of(walk.entry), walk.level) {
+            return;
+        }
+        if rights.contains(Rights::R) {
+            self.clear_entry(space, walk);
+            self.mapping.tree.get_mut(node).live -= pages(walk.level) as u32;
+        } else {
+            let left = mapping_rights(walk.entry).without(rights);
+            self.change_entry(space, walk, with_mapping_rights(walk.entry, left));
+        }
+    }
+
+    /// The same for all entries of one lowest table.
+    fn take_table_of(&mut self, node: u32, slot: u64, rights: Rights) {
+        let &Node { space, .. } = self.mapping.tree.get(node);
+        if self.mapping.tree.get(node).level() == 2 {
+            // Parts of a 2 MiB mapping that stands in this place now are not ours.
+            let other = self.mapping.tree.find(space, 1, slot);
+            if other.is_some_and(|other| self.mapping.tree.get(other).kind() == Kind::Page) {
+                return;
+            }
+        }
+        self.budget -= 16 * UNIT;
+        let walk = self.walk(space, slot, 0);
+        let mut taken = 0;
+        for place in self.hardware.table(walk.places[0].0) {
+            let entry = place.load(Relaxed);
+            if !is_present(entry) || fit_of(entry) == Fit::Exact {
+                continue;
+            }
+            if rights.contains(Rights::R) {
+                place.store(0, Relaxed);
+            } else {
+                place.store(
+                    with_mapping_rights(entry, mapping_rights(entry).without(rights)),
+                    Relaxed,
+                );
+            }
+            taken += 1;
+        }
+        if taken == 0 {
+            return;
+        }
+        self.note_change(space, &walk);
+        if rights.contains(Rights::R) {
+            self.mapping.tree.get_mut(node).live -= taken;
+            self.uncount(space, &walk, u64::from(taken));
+        }
+    }
+
+    /// Forbids those ports of a block that belong to a mapping; false if not finished.
+    fn take_ports(&mut self, node: u32, first: u64, level: u8) -> bool {
+        let at = *self.mapping.tree.get(node);
+        let count = pages(level).min(span(&at));
+        if u64::from(at.live) == span(&at) {
+            self.set_ports(at.space, first, count, false);
+            self.mapping.tree.get_mut(node).live -= count as u32;
+            self.budget -= (count / 64) as i32;
+            return true;
+        }
+        let begin = if level == 2 { u64::from(at.cursor) * pages(1) } else { 0 };
+        for port in first + begin..first + count {
+            if port.is_multiple_of(512) && self.budget <= 0 {
+                return false;
+            }
+            let foreign = (0..at.level()).any(|lower| {
+                let other = self.mapping.tree.find(at.space, lower, port & !(pages(lower) - 1));
+                other.is_some_and(|other| self.mapping.tree.get(other).kind() == Kind::Page)
+            });
+            if !foreign && self.look(at.space, port).is_some() {
+                self.set_ports(at.space, port, 1, false);
+                self.mapping.tree.get_mut(node).live -= 1;
+            }
+            if port & 511 == 511 {
+                self.budget -= 64 * UNIT;
+                self.mapping.tree.get_mut(node).cursor = ((port - PORTS_PAGE) >> 9) as u16 + 1;
+            }
+        }
+        true
+    }
+
+    /// Splits a block off a mapping for somebody else: the space's entry is removed, and what is left counted.
+    pub fn split_off(&mut self, node: u32, page: u64, level: u8) {
+        let space = self.mapping.tree.get(node).space;
+        if is_port(page) {
+            let count = pages(level).min(span(self.mapping.tree.get(node)));
+            self.set_ports(space, page, count, false);
+            self.mapping.tree.get_mut(node).live -= count as u32;
+            return;
+        }
+        let walk = self.walk(space, page, level);
+        debug_assert!(walk.level == level && is_present(walk.entry), "nothing to split off");
+        self.clear_entry(space, &walk);
+        self.mapping.tree.get_mut(node).live -= pages(level) as u32;
+    }
+}

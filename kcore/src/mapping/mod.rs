@@ -1,0 +1,410 @@
+//! Free spaces: address spaces built by `map`, `grant`, `flush` and `link` on fpages (Liedtke 1995,
+//! §2.1 and Appendix A), beside the spaces that the server manages by links alone.
+//!
+//! * [`fpage`]: what is sent and received, and where it lands.
+//! * [`model`]: Appendix A of the paper written down, the oracle of the tests.
+//! * `tree`: who has which page from whom; `tables`: page tables and port bitmaps of free spaces.
+//! * `flush`: taking away; `give`: map, grant and link; `space`: σ₀, making and deleting spaces.
+//!
+//! The operations are methods of [`Kernel`], which holds a [`Mapping`]:
+//!
+//! | operation | what it does |
+//! |---|---|
+//! | [`Kernel::sigma0_create`] | the space that all others come from |
+//! | [`Kernel::free_space_create`], [`Kernel::free_space_destroy`] | a space with a quota, paid by its creator |
+//! | [`Kernel::map`] | map, grant or link an fpage into another space's receive window |
+//! | [`Kernel::flush`] | take rights from all who have pages from here |
+//! | [`Kernel::ports`] | the I/O permission bitmap of a space |
+//!
+//! **Everything is bounded.** A call does at most about [`WORK_MAX`] units of work (one is a tree
+//! node, a table entry or 32 empty ones) and then answers [`Progress::More`]; the caller does the
+//! same call again. What is done stands in the tree and the tables; where to go on stands in the
+//! calling space, and only saves time: a call that another one of the same space displaced starts
+//! from the front, finds less to do, and ends the same.
+//!
+//! **Memory.** What a space causes is charged to its quota, in units of [`UNIT_BYTES`]: its page
+//! tables ([`TABLE_UNITS`] each), the tree nodes of what it received ([`NODE_UNITS`]), its port
+//! bitmap ([`PORTS_UNITS`]). An operation that would exceed it is refused and changes nothing.
+//! Taking away never needs memory it may not have: if a part of a large page is taken and the
+//! holder cannot pay for the table that splits it, the holder loses the large page.
+
+pub mod fpage;
+pub mod model;
+
+mod check;
+mod flush;
+mod give;
+mod space;
+mod tables;
+mod tree;
+
+use alloc::vec::Vec;
+
+use abi::{Error, Rights, address::SLOT};
+
+use crate::{Hardware, Kernel, Machine, SpaceId, frames::Range};
+pub use fpage::{Fpage, Resource};
+use space::Doing;
+use tables::Work;
+use tree::Tree;
+
+/// Bytes of kernel memory in a unit of quota.
+pub const UNIT_BYTES: usize = 64;
+/// What a page table costs its space; a space begins with one, its root.
+pub const TABLE_UNITS: u32 = 64;
+/// What a mapping costs its receiver, by the size of the page: 4 KiB (or a port), 2 MiB, 1 GiB.
+/// A smaller one may need nodes for the parts of larger pages that it comes from.
+pub const NODE_UNITS: [u32; 3] = [3, 2, 1];
+/// What a link costs its receiver.
+pub const LINK_UNITS: u32 = 2;
+/// What the port bitmap costs a space that receives its first port.
+pub const PORTS_UNITS: u32 = 128;
+/// Units of work that one call does at most before it answers [`Progress::More`].
+pub const WORK_MAX: i32 = 64;
+/// How often a page may be mapped onward, and a space created by a created one.
+pub const DEPTH_MAX: u8 = 32;
+
+/// Whether a call is finished.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Progress {
+    /// All is done.
+    Done,
+    /// The bound on one call was reached: do the same call again.
+    More,
+}
+
+/// How an fpage is given.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum How {
+    /// The giver keeps it, and may take it back.
+    Map,
+    /// It leaves the giver; whoever the giver had it from may take it back from the receiver.
+    Grant,
+    /// The receiver sees whole slots of 2 MiB as the giver has them, now and later, at the same
+    /// addresses, until the giver flushes a whole slot. What is linked is nobody's to give but its
+    /// owner's.
+    Link,
+}
+
+/// What a call of [`Kernel::map`] did.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Mapped {
+    /// Whether it is finished.
+    pub progress: Progress,
+    /// The part of the source that is sent.
+    pub sent: Fpage,
+    /// Where it stands in the receiver.
+    pub landed: Fpage,
+    /// This call began at this byte (or port) of `sent`...
+    pub start: u64,
+    /// ...and came to this one.
+    pub end: u64,
+    /// Pages of 4 KiB (ports; slots of 2 MiB when linking) that this call gave. Pages that the giver does not have itself
+    /// are left out, and what the receiver has in their places stays.
+    pub count: u64,
+}
+
+/// Whether a flush takes from the flusher too.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Own {
+    /// The flusher keeps its pages.
+    Kept,
+    /// The flusher's own pages go too.
+    Too,
+}
+
+impl<H: Hardware> Kernel<H> {
+    /// Makes σ₀, which holds these ranges of frames of memory and of devices at their physical
+    /// addresses, and all ports. They must not be among those that this kernel hands out itself
+    /// ([`Kernel::new`]). Nothing can be mapped into σ₀, and it is never destroyed; what it granted
+    /// comes back to it when no space has it any more.
+    ///
+    /// `quota` is in units of [`UNIT_BYTES`]: all free spaces together can have that much.
+    /// `largest` is the size of the largest page that the processors know: 1 for 2 MiB, 2 for 1 GiB.
+    ///
+    /// # Errors
+    /// [`Error::InUse`] if there is a σ₀; [`Error::BadArgument`] if ranges are empty, overlap or
+    /// leave the user addresses; [`Error::NoMemory`], [`Error::LimitReached`].
+    pub fn sigma0_create(
+        &mut self,
+        quota: u32,
+        memory: &[Range],
+        devices: &[Range],
+        largest: u8,
+    ) -> Result<SpaceId, Error> {
+        if self.mapping.sigma0.is_some() {
+            return Err(Error::InUse);
+        }
+        if self.mapping.tree.is_unprepared() {
+            let ranges = memory.iter().chain(devices);
+            let frames: u64 = ranges.map(|range| u64::from(range.1.saturating_sub(range.0))).sum();
+            let seed = self.hardware.random();
+            self.mapping.tree.prepare(frames / 4, seed)?;
+        }
+        self.mapping.largest = largest.min(2);
+        let mut work = self.work();
+        let number = work.root_space(quota)?;
+        let filled = work
+            .fill(number, memory, Rights::RWX)
+            .and_then(|()| work.fill(number, devices, Rights::RW))
+            .and_then(|()| work.fill_ports(number));
+        if let Err(error) = filled {
+            let mut at = 0;
+            loop {
+                let (progress, to) = work.empty(number, at);
+                at = to;
+                work.budget = WORK_MAX * tables::UNIT;
+                if progress == Progress::Done {
+                    break;
+                }
+            }
+            work.forget(number);
+            self.space_destroy(SpaceId(u32::from(number)));
+            return Err(error);
+        }
+        work.flush_now();
+        self.mapping.sigma0 = Some(number);
+        Ok(SpaceId(u32::from(number)))
+    }
+
+    /// Makes an empty free space with a quota of that many units of [`UNIT_BYTES`], taken from its
+    /// creator's; the root table ([`TABLE_UNITS`]) is paid from it.
+    ///
+    /// # Errors
+    /// [`Error::LimitReached`] if the creator has not so much left, or it is less than a root table;
+    /// [`Error::BadArgument`] if the creator is no free space or is being destroyed;
+    /// [`Error::TableFull`] if there are too many spaces, or creators of creators ([`DEPTH_MAX`]);
+    /// [`Error::NoMemory`].
+    pub fn free_space_create(&mut self, creator: SpaceId, quota: u32) -> Result<SpaceId, Error> {
+        let creator = self.mapping.number(creator)?;
+        let number = self.work().created_space(creator, quota)?;
+        Ok(SpaceId(u32::from(number)))
+    }
+
+    /// Destroys a free space and those it created: what others had from them is flushed, what they
+    /// had goes, and the quota returns to the creator. No thread is in it any more.
+    ///
+    /// # Errors
+    /// [`Error::BadArgument`] if it is no free space, or σ₀.
+    pub fn free_space_destroy(&mut self, space: SpaceId) -> Result<Progress, Error> {
+        let number = space.0 as u16;
+        if self.mapping.get(space).is_none() || self.mapping.sigma0 == Some(number) {
+            return Err(Error::BadArgument);
+        }
+        let mut work = self.work();
+        let first = work.first_to_go(number);
+        let from = work.resume(first, Doing::Destroy);
+        let (progress, at) = work.empty(first, from);
+        work.suspend(first, Doing::Destroy, at, progress);
+        if progress == Progress::More {
+            return Ok(Progress::More);
+        }
+        work.forget(first);
+        self.space_destroy(SpaceId(u32::from(first)));
+        Ok(if first == number {
+            Progress::Done
+        } else {
+            Progress::More
+        })
+    }
+
+    /// Gives an fpage of `from` to `to`, which agrees by the window it names; where it lands says
+    /// [`Fpage::landing`]. What stands there in the receiver is flushed and replaced, page by page.
+    /// The receiver gets the rights that the source offers, the window accepts and the giver has.
+    ///
+    /// # Errors
+    /// An error changes nothing; the pages of earlier calls that answered [`Progress::More`] stay.
+    ///
+    /// * [`Error::BadArgument`]: not a free space, σ₀ as receiver, no rights left, source and target
+    ///   overlap in one space, a link that does not land at its own whole slots.
+    /// * [`Error::LimitReached`]: the receiver's quota is used up, or for splitting a large page
+    ///   (grant, link) the giver's.
+    /// * [`Error::TableFull`]: the page was mapped onward too often ([`DEPTH_MAX`]).
+    /// * [`Error::InUse`]: the receiver has a link there and less than a slot would be replaced, or
+    ///   others link the slot that a link would replace.
+    /// * [`Error::NoMemory`].
+    pub fn map(&mut self, from: SpaceId, source: Fpage, to: SpaceId, window: Fpage, how: How) -> Result<Mapped, Error> {
+        let (giver, receiver) = (self.mapping.number(from)?, self.mapping.number(to)?);
+        let (sent, landed) = source.landing(window)?;
+        let itself = giver == receiver && sent.overlaps(landed);
+        let slots = sent.resource() == Resource::Memory && sent.base() == landed.base() && sent.size() >= SLOT;
+        let no_link = how == How::Link && (giver == receiver || !slots);
+        if self.mapping.sigma0 == Some(receiver) || itself || no_link {
+            return Err(Error::BadArgument);
+        }
+        let doing = Doing::Give(source, to, window, how);
+        let mut work = self.work();
+        let start = work.resume(giver, doing);
+        let given = work.give(giver, receiver, (sent, landed), start, how);
+        let (at, progress) = given.map_or((0, Progress::Done), |given| (given.end, given.progress));
+        work.suspend(giver, doing, at, progress);
+        given
+    }
+
+    /// Takes `rights` from every space that has pages of `what` from `space`, directly or not; R
+    /// takes the pages. `own` takes them from `space` itself too. Links of slots that are wholly
+    /// within `what` are taken or restricted like pages.
+    ///
+    /// # Errors
+    /// [`Error::BadArgument`] if it is no free space or no right is named.
+    pub fn flush(&mut self, space: SpaceId, what: Fpage, rights: Rights, own: Own) -> Result<Progress, Error> {
+        let number = self.mapping.number(space)?;
+        let mut rights = rights.intersection(Rights::RWX);
+        if rights.contains(Rights::R) {
+            rights = Rights::RWX;
+        }
+        if what.resource() == Resource::Ports {
+            // A port is there or not.
+            let access = !rights.intersection(Rights::RW).is_empty();
+            rights = if access { Rights::RWX } else { Rights::NONE };
+        }
+        if rights.is_empty() {
+            return Err(Error::BadArgument);
+        }
+        // σ₀ has what there is.
+        let own = if self.mapping.sigma0 == Some(number) {
+            Own::Kept
+        } else {
+            own
+        };
+        let doing = Doing::Flush(what, rights, own);
+        let first = give::first_page(what);
+        let end = first + what.size() / give::unit(what);
+        let mut work = self.work();
+        let at = work.resume(number, doing).max(first);
+        let (progress, at) = work.flush_from(number, (first, end), at, rights, own);
+        work.suspend(number, doing, at, progress);
+        Ok(progress)
+    }
+
+    /// The I/O permission bitmap of a free space in the processor's format (a set bit forbids), or
+    /// `None` if it never had a port. The space's root is flushed ([`Hardware::flush_root`]) when it
+    /// changes.
+    pub fn ports(&self, space: SpaceId) -> Option<&[u8; 8192]> {
+        self.mapping.get(space)?.ports.as_slice().try_into().ok()
+    }
+
+    /// (quota, used) of a free space in units of [`UNIT_BYTES`]; what it gave to spaces it created
+    /// counts as used.
+    pub fn free_space_quota(&self, space: SpaceId) -> Option<(u32, u32)> {
+        self.mapping.get(space).map(|space| (space.quota, space.used))
+    }
+
+    /// Nodes of the mapping tree in use.
+    pub fn mapping_nodes(&self) -> u32 {
+        self.mapping.tree.count()
+    }
+
+    fn work(&mut self) -> Work<'_, H> {
+        Work::new(
+            &mut self.mapping,
+            &mut self.spaces,
+            &mut self.frames,
+            &mut self.hardware,
+        )
+    }
+}
+
+/// The flush of one block that was begun, so that the same call goes on with the same stamp.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+struct Visit {
+    top: u32,
+    frame: u32,
+    level: u8,
+    rights: Rights,
+    stamp: u64,
+}
+
+impl Visit {
+    const NONE: Visit = Visit {
+        top: tree::NONE,
+        frame: 0,
+        level: 0,
+        rights: Rights::NONE,
+        stamp: 0,
+    };
+}
+
+/// Where a call that was not finished goes on.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+struct Pending {
+    doing: Doing,
+    at: u64,
+    visit: Visit,
+}
+
+/// What is known of a free space beside its page tables.
+struct FreeSpace {
+    /// Units that it and those it created may use.
+    quota: u32,
+    /// Units used, and given to those it created.
+    used: u32,
+    creator: u16,
+    /// The youngest of those it created; `next` and `prev` lead through them.
+    created: u16,
+    next: u16,
+    prev: u16,
+    /// Creators above it.
+    depth: u8,
+    /// Its destruction has begun.
+    dying: bool,
+    /// It is in the list of those to be flushed at the end of the call.
+    flush_wanted: bool,
+    /// Leaf tables of its own that others link.
+    shared_tables: u32,
+    /// Port bitmap, or empty.
+    ports: Vec<u8>,
+    pending: Option<Pending>,
+}
+
+/// All free spaces and the mapping tree.
+#[derive(Default)]
+pub struct Mapping {
+    tree: Tree,
+    /// By the number of the space.
+    spaces: Vec<Option<FreeSpace>>,
+    sigma0: Option<u16>,
+    /// Level of the largest pages.
+    largest: u8,
+    /// The last stamp given to a flush of one block.
+    stamp: u64,
+}
+
+impl Mapping {
+    fn get(&self, space: SpaceId) -> Option<&FreeSpace> {
+        self.spaces.get(space.0 as usize)?.as_ref()
+    }
+
+    /// The number of a free space that is not being destroyed.
+    fn number(&self, space: SpaceId) -> Result<u16, Error> {
+        match self.get(space) {
+            Some(found) if !found.dying => Ok(space.0 as u16),
+            _ => Err(Error::BadArgument),
+        }
+    }
+
+    /// The record of a space that is known to be free.
+    fn record(&mut self, space: u16) -> &mut FreeSpace {
+        self.spaces[usize::from(space)].as_mut().expect("a free space")
+    }
+}
+
+impl<H: Hardware> Work<'_, H> {
+    /// Where a call goes on: at the front, unless it is the one that was not finished.
+    fn resume(&mut self, space: u16, doing: Doing) -> u64 {
+        match self.space(space).pending {
+            Some(pending) if pending.doing == doing => {
+                self.visit = pending.visit;
+                pending.at
+            }
+            _ => 0,
+        }
+    }
+
+    /// The end of a call: remembers where to go on, and requests the flushes.
+    fn suspend(&mut self, space: u16, doing: Doing, at: u64, progress: Progress) {
+        let visit = self.visit;
+        self.space(space).pending = (progress == Progress::More).then_some(Pending { doing, at, visit });
+        self.flush_now();
+    }
+}

@@ -1,0 +1,511 @@
+//! Page tables and port bitmaps of free spaces, and the work of one call on them.
+//!
+//! The entry that leads to a table counts the table's entries in its software bits, so that an
+//! empty table is seen and freed at once. A freed table is set aside until the spaces that it was
+//! taken from were flushed; then it goes back as a known zeroed frame. All flushes of a call are
+//! requested together, one for each space that lost something.
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use abi::{Error, Rights};
+
+use super::{
+    FreeSpace, Mapping, PORTS_UNITS, TABLE_UNITS, Visit, fpage,
+    tree::{Kind, Node, pages},
+};
+use crate::{
+    Frame, Hardware, SpaceId,
+    frames::Frames,
+    paging::{
+        COUNT_ONE, Fit, encode_counted_table, fit_of, frame_of, is_large, is_linked, is_present, is_shared,
+        mapping_rights, split_entry, table_entries,
+    },
+    space::Spaces,
+};
+
+/// Ports stand behind all pages: the page of a port.
+pub const PORTS_PAGE: u64 = 1 << 36;
+/// One past the page of the last port.
+pub const PORTS_END: u64 = PORTS_PAGE + fpage::PORTS;
+
+/// Steps in a unit of work. A step is a few tens of instructions: a look at one node on the way.
+pub const UNIT: i32 = 8;
+
+/// Spaces, and tables, that one call sets aside before it requests flushes.
+const BATCH: usize = 64;
+
+/// What stands in a space at a page.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum What {
+    /// A page, or a port, of the space's own.
+    Page(Fit),
+    /// Another space's table.
+    Linked,
+    /// A table of the space's own that others link.
+    Shared,
+}
+
+/// An entry that is present.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Found {
+    /// First page that it covers.
+    pub page: u64,
+    /// Size: 0 for 4 KiB (a port), 1 for 2 MiB (a link, a table), 2 for 1 GiB.
+    pub level: u8,
+    /// What it allows.
+    pub rights: Rights,
+    /// What it is.
+    pub what: What,
+}
+
+/// Result of a search.
+pub enum Search {
+    /// The next entry.
+    Found(Found),
+    /// Nothing more.
+    End,
+    /// The search came so far, and the call must end.
+    More(u64),
+}
+
+/// The way to an entry: at each level table and index. Levels below `level` are not filled.
+pub struct Walk {
+    /// The level of the entry.
+    pub level: u8,
+    /// The entry.
+    pub entry: u64,
+    /// Where the entries of the levels stand.
+    pub places: [(Frame, usize); 4],
+}
+
+/// The work of one call.
+pub struct Work<'a, H> {
+    pub mapping: &'a mut Mapping,
+    pub spaces: &'a mut Spaces,
+    pub frames: &'a mut Frames,
+    pub hardware: &'a mut H,
+    /// Steps of work that are left, [`UNIT`] for a unit.
+    pub budget: i32,
+    /// The flush of one block that is under way.
+    pub visit: Visit,
+    /// Whether a grant may still have some work more than the budget.
+    pub reserve: bool,
+    touched: [u16; BATCH],
+    touched_count: usize,
+    /// A table that others link was changed.
+    shared_changed: bool,
+    freed: [Frame; BATCH],
+    freed_count: usize,
+}
+
+/// Whether a page stands for a port.
+pub const fn is_port(page: u64) -> bool {
+    page >= PORTS_PAGE
+}
+
+/// Pages that a node covers.
+pub fn span(node: &Node) -> u64 {
+    if is_port(node.page) {
+        pages(node.level()).min(fpage::PORTS)
+    } else {
+        pages(node.level())
+    }
+}
+
+impl<'a, H: Hardware> Work<'a, H> {
+    pub fn new(mapping: &'a mut Mapping, spaces: &'a mut Spaces, frames: &'a mut Frames, hardware: &'a mut H) -> Self {
+        Self {
+            mapping,
+            spaces,
+            frames,
+            hardware,
+            budget: super::WORK_MAX * UNIT,
+            visit: Visit::NONE,
+            reserve: true,
+            touched: [0; BATCH],
+            touched_count: 0,
+            shared_changed: false,
+            freed: [Frame(0); BATCH],
+            freed_count: 0,
+        }
+    }
+
+    // ---- quota ---------------------------------------------------------------------------------
+
+    /// The record of a free space that is known to be one.
+    pub fn space(&mut self, space: u16) -> &mut FreeSpace {
+        self.mapping.record(space)
+    }
+
+    /// Units that a space has left.
+    pub fn left(&mut self, space: u16) -> u32 {
+        let space = self.space(space);
+        space.quota - space.used
+    }
+
+    /// Charges a space.
+    pub fn charge(&mut self, space: u16, units: u32) -> Result<(), Error> {
+        if units > self.left(space) {
+            return Err(Error::LimitReached);
+        }
+        self.space(space).used += units;
+        Ok(())
+    }
+
+    /// Takes a charge back.
+    pub fn credit(&mut self, space: u16, units: u32) {
+        self.space(space).used -= units;
+    }
+
+    // ---- flushes -------------------------------------------------------------------------------
+
+    /// Something was taken from a space: its translations are to be flushed.
+    pub fn touch(&mut self, space: u16) {
+        if self.space(space).flush_wanted {
+            return;
+        }
+        if self.touched_count == BATCH {
+            self.flush_now();
+        }
+        self.space(space).flush_wanted = true;
+        self.touched[self.touched_count] = space;
+        self.touched_count += 1;
+    }
+
+    /// Requests the flushes of all that was taken, then frees the tables that were set aside.
+    pub fn flush_now(&mut self) {
+        for index in 0..self.touched_count {
+            let space = self.touched[index];
+            self.space(space).flush_wanted = false;
+            if !self.shared_changed {
+                let id = SpaceId(u32::from(space));
+                self.spaces.forget(id);
+                self.hardware.flush_root(self.spaces.get(id).root);
+            }
+        }
+        if self.shared_changed {
+            self.spaces.forget_all();
+            self.hardware.flush_everything();
+        }
+        self.shared_changed = false;
+        self.touched_count = 0;
+        for index in 0..self.freed_count {
+            self.frames.release_zeroed(self.freed[index]);
+        }
+        self.freed_count = 0;
+    }
+
+    // ---- tables --------------------------------------------------------------------------------
+
+    fn place(&self, walk: &Walk, level: u8) -> &AtomicU64 {
+        let (table, index) = walk.places[usize::from(level)];
+        &self.hardware.table(table)[index]
+    }
+
+    /// The way to a page's entry, down to level `stop` or to where it ends before.
+    #[inline]
+    pub fn walk(&self, space: u16, page: u64, stop: u8) -> Walk {
+        let root = self.spaces.get(SpaceId(u32::from(space))).root;
+        let mut walk = Walk {
+            level: 3,
+            entry: 0,
+            places: [(root, 0); 4],
+        };
+        let mut table = root;
+        loop {
+            let index = (page >> (9 * walk.level)) as usize & 511;
+            walk.places[usize::from(walk.level)] = (table, index);
+            walk.entry = self.hardware.table(table)[index].load(Relaxed);
+            let ends = !is_present(walk.entry) || is_large(walk.entry) || is_linked(walk.entry);
+            if walk.level == stop || ends {
+                return walk;
+            }
+            table = frame_of(walk.entry);
+            walk.level -= 1;
+        }
+    }
+
+    /// Tables that a space lacks for an entry of this level.
+    pub fn missing_tables(&self, space: u16, page: u64, level: u8) -> u32 {
+        if is_port(page) {
+            return 0;
+        }
+        let walk = self.walk(space, page, level + 1);
+        let there = is_present(walk.entry) && !is_large(walk.entry);
+        if there { 0 } else { u32::from(walk.level - level) }
+    }
+
+    fn take_table(&mut self, space: u16) -> Result<Frame, Error> {
+        self.charge(space, TABLE_UNITS)?;
+        if self.frames.free() == 0 {
+            self.flush_now();
+        }
+        let taken = self.frames.take_zeroed(self.hardware);
+        if taken.is_err() {
+            self.credit(space, TABLE_UNITS);
+        }
+        taken.map_err(|_| Error::NoMemory)
+    }
+
+    /// Makes the tables that lead to an entry of this level; larger pages on the way are split.
+    pub fn ensure_table(&mut self, space: u16, page: u64, level: u8) -> Result<(), Error> {
+        if is_port(page) {
+            return self.ensure_ports(space);
+        }
+        loop {
+            let walk = self.walk(space, page, level + 1);
+            let large = is_large(walk.entry);
+            if is_present(walk.entry) && !large {
+                return Ok(());
+            }
+            let table = self.take_table(space)?;
+            if large {
+                for (index, place) in self.hardware.table(table).iter().enumerate() {
+                    place.store(split_entry(walk.entry, walk.level, index), Relaxed);
+                }
+                self.place(&walk, walk.level)
+                    .store(encode_counted_table(table, 512), Relaxed);
+                self.touch(space);
+                self.budget -= 8 * UNIT;
+            } else {
+                self.place(&walk, walk.level)
+                    .store(encode_counted_table(table, 0), Relaxed);
+                self.count_one(&walk);
+            }
+        }
+    }
+
+    /// The table of the walk's entry has one entry more.
+    fn count_one(&self, walk: &Walk) {
+        if walk.level < 3 {
+            self.place(walk, walk.level + 1).fetch_add(COUNT_ONE, Relaxed);
+        }
+    }
+
+    /// Writes an entry whose tables are there.
+    pub fn set_entry(&mut self, space: u16, page: u64, level: u8, entry: u64) {
+        let walk = self.walk(space, page, level);
+        debug_assert_eq!(walk.level, level, "the tables of an entry are missing");
+        if walk.level != level {
+            return;
+        }
+        self.place(&walk, level).store(entry, Relaxed);
+        if !is_present(walk.entry) {
+            self.count_one(&walk);
+        }
+    }
+
+    /// Changes an entry that is present, so that it allows less or leads to the same place.
+    pub fn change_entry(&mut self, space: u16, walk: &Walk, entry: u64) {
+        self.place(walk, walk.level).store(entry, Relaxed);
+        self.note_change(space, walk);
+    }
+
+    /// Removes the entry at which a walk ends.
+    pub fn clear_entry(&mut self, space: u16, walk: &Walk) {
+        self.place(walk, walk.level).store(0, Relaxed);
+        self.note_change(space, walk);
+        self.uncount(space, walk, 1);
+    }
+
+    /// Something was taken at the end of a walk.
+    pub fn note_change(&mut self, space: u16, walk: &Walk) {
+        self.touch(space);
+        if walk.level == 0 && is_shared(self.place(walk, 1).load(Relaxed)) {
+            self.shared_changed = true;
+        }
+    }
+
+    /// The table at the end of a walk lost entries; frees it when it is empty, and those above.
+    pub fn uncount(&mut self, space: u16, walk: &Walk, entries: u64) {
+        let mut entries = entries;
+        for level in walk.level + 1..=3 {
+            let place = self.place(walk, level);
+            let above = place.fetch_sub(entries * COUNT_ONE, Relaxed) - entries * COUNT_ONE;
+            if table_entries(above) > 0 || is_shared(above) || self.mapping.sigma0 == Some(space) {
+                return;
+            }
+            place.store(0, Relaxed);
+            self.set_aside(space, frame_of(above));
+            entries = 1;
+        }
+    }
+
+    fn set_aside(&mut self, space: u16, table: Frame) {
+        self.touch(space);
+        self.credit(space, TABLE_UNITS);
+        if self.freed_count == BATCH {
+            self.flush_now();
+            // What it flushed did not include this table's space any more.
+            self.touch(space);
+        }
+        self.freed[self.freed_count] = table;
+        self.freed_count += 1;
+    }
+
+    // ---- what stands where ---------------------------------------------------------------------
+
+    /// What stands at a page.
+    pub fn look(&self, space: u16, page: u64) -> Option<Found> {
+        if is_port(page) {
+            let ports = &self.mapping.spaces[usize::from(space)].as_ref()?.ports;
+            let port = (page - PORTS_PAGE) as usize;
+            return (ports.get(port / 8)? >> (port % 8) & 1 == 0).then_some(Found {
+                page,
+                level: 0,
+                rights: Rights::RW,
+                what: What::Page(Fit::Part),
+            });
+        }
+        let walk = self.walk(space, page, 0);
+        is_present(walk.entry).then(|| found(&walk, page))
+    }
+
+    /// The next entry that is present from a page on. Tables that others link are reported at
+    /// their slot's first page, if that is not before `tables_from`.
+    pub fn search(&mut self, space: u16, from: u64, end: u64, tables_from: u64) -> Search {
+        let mut at = from;
+        if is_port(at) {
+            return self.search_ports(space, from, end);
+        }
+        while at < end {
+            if self.budget <= 0 {
+                return Search::More(at);
+            }
+            let walk = self.walk(space, at, 0);
+            let slot = at & !(pages(1) - 1);
+            if walk.level == 0 && at == slot && at >= tables_from {
+                let above = self.place(&walk, 1).load(Relaxed);
+                if is_shared(above) {
+                    return Search::Found(Found {
+                        page: at,
+                        level: 1,
+                        rights: mapping_rights(above),
+                        what: What::Shared,
+                    });
+                }
+            }
+            if is_present(walk.entry) {
+                return Search::Found(found(&walk, at));
+            }
+            // Empty entries of the same table are passed quickly.
+            let size = pages(walk.level);
+            let (table, index) = walk.places[usize::from(walk.level)];
+            let rest = &self.hardware.table(table)[index..];
+            let empty = rest.iter().take_while(|entry| !is_present(entry.load(Relaxed))).count();
+            at = (at & !(size - 1)) + empty as u64 * size;
+            self.budget -= 1 + i32::from(empty as u16 / 8);
+        }
+        Search::End
+    }
+
+    fn search_ports(&mut self, space: u16, from: u64, end: u64) -> Search {
+        if self.budget <= 0 {
+            return Search::More(from);
+        }
+        let end = (end.min(PORTS_END) - PORTS_PAGE) as usize;
+        let mut port = (from - PORTS_PAGE) as usize;
+        let ports = &self.space(space).ports;
+        let mut looked = 0;
+        while port < end && !ports.is_empty() {
+            // Eight bytes at once where all of them are forbidden.
+            let chunk = ports.get(port / 8..port / 8 + 8);
+            if port.is_multiple_of(8) && chunk.is_some_and(|chunk| *chunk == [0xff; 8]) {
+                port += 64;
+            } else if ports[port / 8] >> (port % 8) & 1 != 0 {
+                port += 1;
+            } else {
+                break;
+            }
+            looked += 1;
+        }
+        self.budget -= 1 + looked / 8;
+        if port >= end || self.space(space).ports.is_empty() {
+            return Search::End;
+        }
+        self.look(space, PORTS_PAGE + port as u64)
+            .map_or(Search::End, Search::Found)
+    }
+
+    /// The mapping that an entry of a space's own belongs to.
+    pub fn holder(&self, space: u16, found: &Found) -> Option<u32> {
+        let first = match found.what {
+            What::Page(Fit::Exact) => found.level,
+            What::Page(Fit::Part) if is_port(found.page) => 0,
+            What::Page(Fit::Part) => found.level + 1,
+            What::Linked | What::Shared => return None,
+        };
+        (first..=2).find_map(|level| {
+            let node = self.mapping.tree.find(space, level, found.page & !(pages(level) - 1))?;
+            (self.mapping.tree.get(node).kind() == Kind::Page).then_some(node)
+        })
+    }
+
+    /// Size of the piece at a page that has one frame range and one holder: what an entry says, and
+    /// for ports, which have no larger entries, the mapping itself while it is whole.
+    pub fn whole_level(&self, found: &Found, node: u32) -> u8 {
+        let node = self.mapping.tree.get(node);
+        if is_port(found.page) && u64::from(node.live) == span(node) {
+            return node.level();
+        }
+        found.level
+    }
+
+    // ---- ports ---------------------------------------------------------------------------------
+
+    /// Makes a space's port bitmap, all ports forbidden.
+    pub fn ensure_ports(&mut self, space: u16) -> Result<(), Error> {
+        if !self.space(space).ports.is_empty() {
+            return Ok(());
+        }
+        self.charge(space, PORTS_UNITS)?;
+        let ports = &mut self.space(space).ports;
+        if ports.try_reserve_exact(8192).is_err() {
+            self.credit(space, PORTS_UNITS);
+            return Err(Error::NoMemory);
+        }
+        ports.resize(8192, 0xff);
+        Ok(())
+    }
+
+    /// Units that the port bitmap will cost.
+    pub fn ports_units(&mut self, space: u16, page: u64) -> u32 {
+        if is_port(page) && self.space(space).ports.is_empty() {
+            PORTS_UNITS
+        } else {
+            0
+        }
+    }
+
+    /// Allows or forbids a range of ports.
+    pub fn set_ports(&mut self, space: u16, page: u64, count: u64, allowed: bool) {
+        self.touch(space);
+        let first = (page - PORTS_PAGE) as usize;
+        let end = first + count as usize;
+        let ports = &mut self.space(space).ports;
+        if (first | end).is_multiple_of(8) {
+            ports[first / 8..end / 8].fill(if allowed { 0 } else { 0xff });
+            return;
+        }
+        for port in first..end {
+            if allowed {
+                ports[port / 8] &= !(1 << (port % 8));
+            } else {
+                ports[port / 8] |= 1 << (port % 8);
+            }
+        }
+    }
+}
+
+fn found(walk: &Walk, page: u64) -> Found {
+    Found {
+        page: page & !(pages(walk.level) - 1),
+        level: walk.level,
+        rights: mapping_rights(walk.entry),
+        what: if is_linked(walk.entry) {
+            What::Linked
+        } else {
+            What::Page(fit_of(walk.entry))
+        },
+    }
+}

@@ -1,0 +1,433 @@
+//! The mapping tree: who has which page from whom.
+//!
+//! A node of kind [`Kind::Page`] stands for a mapping: a space has there, at an aligned page, a page
+//! of 4 KiB, 2 MiB or 1 GiB. Its *kids* are what others received from it, of the same size. Who
+//! receives a smaller page gets it from a [`Kind::Part`] of the larger one; parts exist while
+//! something hangs below them. So whoever takes a piece away visits only what overlaps it.
+//!
+//! When a piece of a large mapping is taken or given away, only the page tables of its space are split;
+//! the node stays one, and `live` counts the pages that are left.
+//!
+//! Links: a [`Kind::Table`] stands for a space's leaf table, and its kids are the [`Kind::Link`]s.
+//!
+//! A node is found by (space, size, page) through hash chains with a random seed, so no one can aim at
+//! long ones. Lists are rings. Each node has two for its kids and two for its parts: those that the
+//! operation `op` has still to visit, and those it has done. So an operation goes on where it was, and
+//! a node that appears meanwhile is visited too. Another operation puts the two together again.
+
+use alloc::vec::Vec;
+
+use abi::{Error, Rights};
+
+/// No node.
+pub const NONE: u32 = u32::MAX;
+
+/// What a node stands for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A mapping in a space.
+    Page,
+    /// A part of a larger mapping, from which smaller ones were made.
+    Part,
+    /// A leaf table that others link.
+    Table,
+    /// A link of another space's leaf table.
+    Link,
+}
+
+/// A ring of nodes in two halves, by their first nodes.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Ring {
+    /// To be visited.
+    pub active: u32,
+    /// Visited by the operation of the node's `op`.
+    pub done: u32,
+}
+
+impl Ring {
+    const EMPTY: Ring = Ring {
+        active: NONE,
+        done: NONE,
+    };
+
+    /// Whether there is nobody.
+    pub fn is_empty(self) -> bool {
+        self.active == NONE && self.done == NONE
+    }
+}
+
+/// The node was finished by the operation of its `op`.
+pub const FINISHED: u8 = 1;
+/// A part was to be taken that its holder cannot split off: all of it goes.
+pub const DOOMED: u8 = 2;
+
+/// One node.
+#[derive(Copy, Clone)]
+pub struct Node {
+    /// First virtual page.
+    pub page: u64,
+    /// The operation that visited it last.
+    pub op: u64,
+    /// First frame. (For ports the number of the first; for tables and links zero.)
+    pub frame: u32,
+    /// From whom it comes; for a part what it is part of.
+    pub parent: u32,
+    next: u32,
+    prev: u32,
+    hash_next: u32,
+    /// Mappings made from it, of the same size.
+    pub kids: Ring,
+    /// Parts of it.
+    pub parts: Ring,
+    /// Pages of 4 KiB (ports) of this mapping that its space has.
+    pub live: u32,
+    /// The space that has it.
+    pub space: u16,
+    /// Entries below this one were handled by the operation of `op`.
+    pub cursor: u16,
+    /// [`FINISHED`], [`DOOMED`].
+    pub marks: u8,
+    /// What it allows at most; the entries of its page table say what exactly.
+    pub rights: Rights,
+    /// Mappings between it and the real page.
+    pub depth: u8,
+    shape: u8,
+}
+
+const _: () = assert!(size_of::<Node>() <= super::UNIT_BYTES, "a node is one unit of quota");
+
+impl Node {
+    /// A node that is nowhere yet.
+    pub fn new(kind: Kind, level: u8, space: u16, page: u64, frame: u32, rights: Rights) -> Self {
+        Self {
+            page,
+            op: 0,
+            frame,
+            parent: NONE,
+            next: NONE,
+            prev: NONE,
+            hash_next: NONE,
+            kids: Ring::EMPTY,
+            parts: Ring::EMPTY,
+            live: 0,
+            space,
+            cursor: 0,
+            marks: 0,
+            rights,
+            depth: 0,
+            shape: level | (kind as u8) << 2,
+        }
+    }
+
+    /// What it stands for.
+    pub fn kind(&self) -> Kind {
+        match self.shape >> 2 {
+            0 => Kind::Page,
+            1 => Kind::Part,
+            2 => Kind::Table,
+            _ => Kind::Link,
+        }
+    }
+
+    /// 0 for 4 KiB, 1 for 2 MiB, 2 for 1 GiB.
+    pub fn level(&self) -> u8 {
+        self.shape & 3
+    }
+
+    /// Whether anything hangs below.
+    pub fn is_bare(&self) -> bool {
+        self.kids.is_empty() && self.parts.is_empty()
+    }
+
+    /// The page at which it has a frame that is one of its own.
+    pub fn page_of(&self, frame: u32) -> u64 {
+        self.page + u64::from(frame - self.frame)
+    }
+
+    /// Under which size it is found. Tables and links may stand beside mappings of their slot.
+    fn key_level(&self) -> u8 {
+        match self.kind() {
+            Kind::Page | Kind::Part => self.level(),
+            Kind::Table | Kind::Link => LINKS,
+        }
+    }
+}
+
+/// In place of a level: tables and links.
+pub const LINKS: u8 = 3;
+
+/// Pages in a page of that level.
+pub const fn pages(level: u8) -> u64 {
+    1 << (9 * level as u32)
+}
+
+const CHUNK: usize = 64;
+
+/// All nodes.
+#[derive(Default)]
+pub struct Tree {
+    chunks: Vec<Vec<Node>>,
+    buckets: Vec<u32>,
+    seed: u64,
+    free: u32,
+    free_count: u32,
+    count: u32,
+}
+
+impl Tree {
+    /// Gets ready for about that many nodes.
+    pub fn prepare(&mut self, nodes: u64, seed: u64) -> Result<(), Error> {
+        let buckets = nodes.clamp(1 << 8, 1 << 18).next_power_of_two() as usize;
+        self.buckets.try_reserve_exact(buckets).map_err(|_| Error::NoMemory)?;
+        self.buckets.resize(buckets, NONE);
+        self.seed = seed | 1;
+        self.free = NONE;
+        Ok(())
+    }
+
+    /// Whether [`Self::prepare`] is to be called first.
+    pub fn is_unprepared(&self) -> bool {
+        self.buckets.is_empty()
+    }
+
+    /// Makes sure that that many nodes can be made.
+    pub fn reserve(&mut self, nodes: u32) -> Result<(), Error> {
+        while self.free_count < nodes {
+            self.chunks.try_reserve(1).map_err(|_| Error::NoMemory)?;
+            let mut chunk = Vec::new();
+            chunk.try_reserve_exact(CHUNK).map_err(|_| Error::NoMemory)?;
+            let first = u32::try_from(self.chunks.len() * CHUNK).map_err(|_| Error::NoMemory)?;
+            for index in 0..CHUNK as u32 {
+                let mut node = Node::new(Kind::Part, 0, 0, 0, 0, Rights::NONE);
+                node.next = if index + 1 == CHUNK as u32 {
+                    self.free
+                } else {
+                    first + index + 1
+                };
+                chunk.push(node);
+            }
+            self.chunks.push(chunk);
+            self.free = first;
+            self.free_count += CHUNK as u32;
+        }
+        Ok(())
+    }
+
+    /// Nodes in use.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// A node.
+    #[inline]
+    pub fn get(&self, node: u32) -> &Node {
+        &self.chunks[node as usize / CHUNK][node as usize % CHUNK]
+    }
+
+    /// A node, to change.
+    #[inline]
+    pub fn get_mut(&mut self, node: u32) -> &mut Node {
+        &mut self.chunks[node as usize / CHUNK][node as usize % CHUNK]
+    }
+
+    fn bucket(&self, space: u16, level: u8, page: u64) -> usize {
+        let word = page << 18 | u64::from(space) << 2 | u64::from(level);
+        let mixed = (word ^ self.seed).wrapping_mul(self.seed);
+        let mixed = (mixed ^ mixed >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed >> 40) as usize & (self.buckets.len() - 1)
+    }
+
+    /// The node of this size that a space has at a page; [`LINKS`] finds tables and links.
+    #[inline]
+    pub fn find(&self, space: u16, level: u8, page: u64) -> Option<u32> {
+        let mut node = self.buckets[self.bucket(space, level, page)];
+        while node != NONE {
+            let at = self.get(node);
+            if at.page == page && at.space == space && at.key_level() == level {
+                return Some(node);
+            }
+            node = at.hash_next;
+        }
+        None
+    }
+
+    fn hash_insert(&mut self, node: u32) {
+        let at = self.get(node);
+        let bucket = self.bucket(at.space, at.key_level(), at.page);
+        self.get_mut(node).hash_next = self.buckets[bucket];
+        self.buckets[bucket] = node;
+    }
+
+    fn hash_remove(&mut self, node: u32) {
+        let at = self.get(node);
+        let bucket = self.bucket(at.space, at.key_level(), at.page);
+        let after = at.hash_next;
+        let mut before = self.buckets[bucket];
+        if before == node {
+            self.buckets[bucket] = after;
+            return;
+        }
+        while before != NONE {
+            let next = self.get(before).hash_next;
+            if next == node {
+                self.get_mut(before).hash_next = after;
+                return;
+            }
+            before = next;
+        }
+    }
+
+    /// Takes a node for `made` and hangs it below a parent, if it has one. It was [reserved](Self::reserve).
+    pub fn insert(&mut self, made: Node, parent: u32) -> u32 {
+        let node = self.free;
+        self.free = self.get(node).next;
+        self.free_count -= 1;
+        self.count += 1;
+        *self.get_mut(node) = made;
+        if parent != NONE {
+            self.hang(node, parent);
+        }
+        self.hash_insert(node);
+        node
+    }
+
+    /// Takes a bare node out of all lists; it is free then.
+    pub fn remove(&mut self, node: u32) {
+        self.unhang(node);
+        self.hash_remove(node);
+        let free = self.free;
+        self.get_mut(node).next = free;
+        self.free = node;
+        self.free_count += 1;
+        self.count -= 1;
+    }
+
+    fn ring_mut(&mut self, parent: u32, kind: Kind) -> &mut Ring {
+        let parent = self.get_mut(parent);
+        if kind == Kind::Part {
+            &mut parent.parts
+        } else {
+            &mut parent.kids
+        }
+    }
+
+    /// Puts a node in front of the ring that begins at `first`; returns the ring's new first node.
+    fn join(&mut self, node: u32, first: u32) -> u32 {
+        if first == NONE {
+            let at = self.get_mut(node);
+            (at.next, at.prev) = (node, node);
+        } else {
+            let last = self.get(first).prev;
+            let at = self.get_mut(node);
+            (at.next, at.prev) = (first, last);
+            self.get_mut(first).prev = node;
+            self.get_mut(last).next = node;
+        }
+        node
+    }
+
+    fn hang(&mut self, node: u32, parent: u32) {
+        let kind = self.get(node).kind();
+        let first = self.ring_mut(parent, kind).active;
+        let first = self.join(node, first);
+        self.ring_mut(parent, kind).active = first;
+        self.get_mut(node).parent = parent;
+    }
+
+    fn unhang(&mut self, node: u32) {
+        let &Node { parent, next, prev, .. } = self.get(node);
+        if parent == NONE {
+            return;
+        }
+        let kind = self.get(node).kind();
+        let replacement = if next == node { NONE } else { next };
+        let ring = self.ring_mut(parent, kind);
+        if ring.active == node {
+            ring.active = replacement;
+        } else if ring.done == node {
+            ring.done = replacement;
+        }
+        self.get_mut(prev).next = next;
+        self.get_mut(next).prev = prev;
+        self.get_mut(node).parent = NONE;
+    }
+
+    /// The operation that visits its parent is done with a node.
+    pub fn set_done(&mut self, node: u32) {
+        let parent = self.get(node).parent;
+        self.unhang(node);
+        let kind = self.get(node).kind();
+        let first = self.ring_mut(parent, kind).done;
+        let first = self.join(node, first);
+        self.ring_mut(parent, kind).done = first;
+        self.get_mut(node).parent = parent;
+    }
+
+    /// The next kid that the operation of a node's `op` has to visit.
+    pub fn active_kid(&self, node: u32) -> Option<u32> {
+        let kid = self.get(node).kids.active;
+        (kid != NONE).then_some(kid)
+    }
+
+    /// An operation comes to a node: if it is another than the last one, all is to be visited.
+    pub fn begin(&mut self, node: u32, op: u64) {
+        if self.get(node).op == op {
+            return;
+        }
+        for kind in [Kind::Page, Kind::Part] {
+            let ring = *self.ring_mut(node, kind);
+            let active = self.concatenate(ring.active, ring.done);
+            *self.ring_mut(node, kind) = Ring { active, done: NONE };
+        }
+        let at = self.get_mut(node);
+        at.op = op;
+        at.cursor = 0;
+        at.marks &= !FINISHED;
+    }
+
+    fn concatenate(&mut self, first: u32, second: u32) -> u32 {
+        if first == NONE || second == NONE {
+            return if first == NONE { second } else { first };
+        }
+        let (first_last, second_last) = (self.get(first).prev, self.get(second).prev);
+        self.get_mut(first_last).next = second;
+        self.get_mut(second).prev = first_last;
+        self.get_mut(second_last).next = first;
+        self.get_mut(first).prev = second_last;
+        first
+    }
+
+    /// Nodes in use, for the check of invariants.
+    pub fn used(&self) -> Vec<u32> {
+        let all = (self.chunks.len() * CHUNK) as u32;
+        let mut free = alloc::vec![false; all as usize];
+        let mut node = self.free;
+        for _ in 0..self.free_count {
+            free[node as usize] = true;
+            node = self.get(node).next;
+        }
+        (0..all).filter(|&node| !free[node as usize]).collect()
+    }
+
+    /// What hangs below a node, for the check of invariants: (node, whether it is in the ring of parts).
+    pub fn below(&self, node: u32) -> Vec<(u32, bool)> {
+        let &Node { kids, parts, .. } = self.get(node);
+        let mut found = Vec::new();
+        for (first, in_parts) in [
+            (kids.active, false),
+            (kids.done, false),
+            (parts.active, true),
+            (parts.done, true),
+        ] {
+            let mut at = first;
+            while at != NONE && found.len() <= self.count as usize {
+                found.push((at, in_parts));
+                at = self.get(at).next;
+                if at == first {
+                    break;
+                }
+            }
+        }
+        found
+    }
+}

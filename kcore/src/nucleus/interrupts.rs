@@ -1,0 +1,78 @@
+//! Who receives which interrupt.
+
+use abi::{
+    Error,
+    nucleus::{ANYONE, INTERRUPT_FIRST_MESSAGE, INTERRUPTS},
+};
+
+use super::Nucleus;
+use crate::{Hardware, Kernel, ThreadId};
+
+/// One interrupt.
+#[derive(Copy, Clone, Debug)]
+pub struct Line {
+    /// The thread that receives it, or zero.
+    pub(crate) thread: u64,
+}
+
+impl Line {
+    /// Nobody receives it.
+    pub(crate) const UNBOUND: Self = Self { thread: 0 };
+}
+
+impl Nucleus {
+    /// The interrupt that an identifier names: its number plus one, which no thread ever has.
+    pub(crate) fn interrupt_of(&self, from: u64) -> Option<usize> {
+        (1..=INTERRUPTS).contains(&from).then(|| (from - 1) as usize)
+    }
+
+    /// The interrupts that a thread receives from there, a bit each.
+    pub(crate) fn interrupts_of(&self, from: u64) -> u32 {
+        match self.interrupt_of(from) {
+            Some(interrupt) => 1 << interrupt,
+            None if from == ANYONE => u32::MAX,
+            None => 0,
+        }
+    }
+
+    /// A thread ends: its interrupts are nobody's.
+    pub(crate) fn unbind(&mut self, thread: u64, hardware: &mut impl Hardware) {
+        for (interrupt, line) in self.interrupts.iter_mut().enumerate() {
+            if line.thread == thread {
+                line.thread = 0;
+                hardware.mask_interrupt(interrupt);
+            }
+        }
+    }
+}
+
+impl<H: Hardware> Kernel<H> {
+    pub(super) fn interrupt_bind(&mut self, interrupt: u64, thread: u64) -> Result<(u64, u64), Error> {
+        let Some(number) = self.nucleus.interrupt_of(interrupt.wrapping_add(1)) else {
+            return Err(Error::BadArgument);
+        };
+        if thread != 0 && self.threads.find(ThreadId(thread)).is_none() {
+            return Err(Error::NoSuchThread);
+        }
+        let before = self.nucleus.interrupts[number].thread;
+        if let Some(index) = self.threads.find(ThreadId(before)) {
+            let part = &mut self.threads.table[index as usize].ipc;
+            part.pending &= !(1 << number);
+            part.delivered &= !(1 << number);
+        }
+        self.nucleus.interrupts[number].thread = thread;
+        if thread == 0 {
+            self.hardware.mask_interrupt(number);
+        } else {
+            self.hardware.unmask_interrupt(number);
+        }
+        Ok((0, 0))
+    }
+
+    pub(super) fn interrupt_message_address(&mut self, interrupt: u64) -> Result<(u64, u64), Error> {
+        if !(INTERRUPT_FIRST_MESSAGE..INTERRUPTS).contains(&interrupt) {
+            return Err(Error::BadArgument);
+        }
+        Ok(self.hardware.interrupt_message(interrupt as usize))
+    }
+}

@@ -1,0 +1,183 @@
+//! Calls that the µ-kernel answers itself, for programs that run on it without the server.
+//!
+//! Who may do what follows from one relation: a space is *above* those that it made, and those
+//! that they made. `spaces`: making and deleting them; `threads`; `interrupts`; `check`: what must
+//! always hold. Messages are in [`crate::ipc`], memory is in [`crate::mapping`].
+
+mod check;
+mod interrupts;
+mod spaces;
+mod threads;
+
+use alloc::vec::Vec;
+
+use abi::{
+    Error, Rights,
+    nucleus::{Call, MESSAGE_AREA},
+};
+
+use crate::{
+    Hardware, Kernel, Machine, SpaceId, ThreadId,
+    event::{Event, Outcome},
+    ipc::transfer::fpage,
+    mapping::{Own, Progress},
+    thread::Resumed,
+};
+pub(crate) use interrupts::Line;
+pub(crate) use spaces::SpacePart;
+
+/// What the µ-kernel knows beyond spaces, threads and mappings.
+pub struct Nucleus {
+    /// By number of the space; none for spaces that are not free.
+    pub(crate) spaces: Vec<Option<SpacePart>>,
+    /// Identifiers of spaces are never used twice.
+    versions: u64,
+    /// The root program's space.
+    pub(crate) root: SpaceId,
+    /// Interrupts, by number.
+    pub(crate) interrupts: [Line; abi::nucleus::INTERRUPTS as usize],
+    /// Calls answered.
+    calls: u64,
+}
+
+impl Default for Nucleus {
+    fn default() -> Self {
+        Self {
+            spaces: Vec::new(),
+            versions: 0,
+            root: SpaceId::NONE,
+            interrupts: [Line::UNBOUND; abi::nucleus::INTERRUPTS as usize],
+            calls: 0,
+        }
+    }
+}
+
+impl<H: Hardware> Kernel<H> {
+    /// Takes an event of a thread that no server looks after, and says what becomes of the thread.
+    pub fn nucleus_event(&mut self, event: Event) -> Outcome {
+        match event {
+            Event::Call {
+                thread,
+                number,
+                arguments,
+                resumed,
+            } => {
+                self.nucleus.calls += 1;
+                match Call::from_number(number) {
+                    Some(call) => self.nucleus_call(thread, call, arguments, resumed),
+                    None => Outcome::Return(Err(Error::BadCall)),
+                }
+            }
+            Event::Fault {
+                thread,
+                address,
+                access,
+            } => match self.fault_message(thread.index() as u32, address, access) {
+                Some(outcome) => outcome,
+                None => self.nobody_handles(thread, format_args!("{access:?} of {address:#x}")),
+            },
+            Event::Exception { thread, .. } => match self.exception_message(thread.index() as u32) {
+                Some(outcome) => outcome,
+                None => {
+                    let vector = self.thread_context(thread).vector;
+                    self.nobody_handles(thread, format_args!("exception {vector}"))
+                }
+            },
+            Event::Interrupt | Event::Poll => Outcome::Resume,
+        }
+    }
+
+    /// Ends a thread that cannot go on; the machine with it if it is one of the root program's.
+    fn nobody_handles(&mut self, thread: ThreadId, what: core::fmt::Arguments<'_>) -> Outcome {
+        let rip = self.thread_context(thread).rip;
+        self.hardware.log(format_args!(
+            "thread {:#x}: {what} at {rip:#x}, and nobody handles it",
+            thread.0
+        ));
+        if self.thread_space(thread) == self.nucleus.root {
+            self.hardware.stop(abi::host::EXIT_PANIC);
+        }
+        self.bare_thread_delete(thread.index() as u32);
+        Outcome::Gone
+    }
+
+    fn nucleus_call(&mut self, thread: ThreadId, call: Call, arguments: [u64; 6], resumed: Resumed) -> Outcome {
+        let me = thread.index() as u32;
+        let [first, second, third, fourth, fifth, _] = arguments;
+        let space = self.thread_space(thread);
+        let root = space == self.nucleus.root;
+        let result = match call {
+            Call::LogWrite => {
+                let bytes = first.to_le_bytes();
+                self.hardware.log_bytes(&bytes[..(second as usize).min(bytes.len())]);
+                Ok((0, 0))
+            }
+            Call::MachineStop if root => {
+                self.hardware.stop(first as u8);
+                Ok((0, 0))
+            }
+            Call::ThreadSelf => Ok((thread.0, self.nucleus.id_of_space(space))),
+            Call::ClockNow => Ok((self.hardware.now_ns(), 0)),
+            Call::SpaceCreate => self.bare_space_create(space, first, [second, third, fourth]),
+            Call::SpaceDelete => return finished(self.bare_space_delete(space, first)),
+            Call::SpaceControl => self.bare_space_control(space, first, [second, third, fourth]),
+            Call::ThreadCreate => self.bare_thread_create(me, first, [second, third, fourth], fifth),
+            Call::ThreadDelete => return self.delete_call(me, first),
+            Call::ThreadExchange => self.thread_exchange(me, first, second),
+            Call::ThreadPriority => self.change_priority(me, first, second),
+            Call::Yield => {
+                let context = &mut self.threads.get_mut(thread).context;
+                context.reset(context.rip, context.rsp);
+                self.yield_current();
+                return Outcome::Gone;
+            }
+            Call::Ipc => return self.ipc(me, arguments, resumed),
+            Call::Map => return self.map_call(space, arguments),
+            Call::Flush => return finished(self.flush_call(space, first, second, third)),
+            Call::InterruptBind if root => self.interrupt_bind(first, second),
+            Call::InterruptMessage if root => self.interrupt_message_address(first),
+            Call::KernelCheck if root => self.check_all(),
+            Call::MachineStop | Call::InterruptBind | Call::InterruptMessage | Call::KernelCheck => {
+                Err(Error::Protection)
+            }
+        };
+        Outcome::Return(result)
+    }
+
+    fn map_call(&mut self, caller: SpaceId, [source, target, window, way, ..]: [u64; 6]) -> Outcome {
+        let target = match self.space_below(caller, target) {
+            Ok(target) => target,
+            Err(error) => return Outcome::Return(Err(error)),
+        };
+        match self.give(caller, source, target, window, way) {
+            Ok((Progress::Done, count)) => Outcome::Return(Ok((count, 0))),
+            Ok((Progress::More, _)) => Outcome::Again,
+            Err(error) => Outcome::Return(Err(error)),
+        }
+    }
+
+    fn flush_call(&mut self, caller: SpaceId, what: u64, rights: u64, own: u64) -> Result<Progress, Error> {
+        let own = match own {
+            0 => Own::Kept,
+            1 => Own::Too,
+            _ => return Err(Error::BadArgument),
+        };
+        let what = fpage(what)?;
+        if !self.is_given(caller, what) {
+            return Err(Error::Protection);
+        }
+        let rights = Rights::from_bits(rights).ok_or(Error::BadArgument)?;
+        self.flush(caller, what, rights, own)
+    }
+}
+
+/// What a preemptible operation answers.
+fn finished(step: Result<Progress, Error>) -> Outcome {
+    match step {
+        Ok(Progress::Done) => Outcome::Return(Ok((0, 0))),
+        Ok(Progress::More) => Outcome::Again,
+        Err(error) => Outcome::Return(Err(error)),
+    }
+}
+
+const _: () = assert!(MESSAGE_AREA >> 39 == 255, "an entry of the root table of its own");

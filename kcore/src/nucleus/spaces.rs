@@ -1,0 +1,308 @@
+//! Free spaces as programs see them: identifiers, who is above whom, who handles faults, and the
+//! message buffers of the threads inside.
+
+use alloc::vec::Vec;
+
+use abi::{
+    Error,
+    address::{PAGE, SLOT, slot_of},
+    nucleus::MESSAGE_AREA,
+};
+
+use super::Nucleus;
+use crate::{
+    Frame, Hardware, Kernel, Leaf, Machine, PageEntry, SpaceId, ipc::SUPERVISED, mapping::DEPTH_MAX, mapping::Progress,
+    thread::THREADS_MAX,
+};
+
+/// Slots that hold all message buffers.
+const BUFFER_SLOTS: usize = THREADS_MAX * PAGE as usize / SLOT as usize;
+/// Threads that one call deletes at most with their space.
+const DELETED_AT_ONCE: u32 = 8;
+
+/// What is known of a free space.
+pub struct SpacePart {
+    /// Its identifier: a version above its number.
+    pub(crate) id: u64,
+    /// The space that made it.
+    pub(crate) parent: SpaceId,
+    /// Who gets its page faults.
+    pub(crate) pager: u64,
+    /// Who gets its other exceptions.
+    pub(crate) handler: u64,
+    /// The one thread that its threads may send to; zero: to any.
+    pub(crate) supervisor: u64,
+    /// Threads in it.
+    pub(crate) threads: u32,
+    /// Spaces that it made.
+    pub(crate) children: u32,
+    /// Leaves of its message buffers, and how many each holds.
+    buffers: [Option<(Leaf, u32)>; BUFFER_SLOTS],
+}
+
+impl Nucleus {
+    pub(crate) fn part(&self, space: SpaceId) -> Option<&SpacePart> {
+        self.spaces.get(space.0 as usize)?.as_ref()
+    }
+
+    pub(crate) fn part_mut(&mut self, space: SpaceId) -> Option<&mut SpacePart> {
+        self.spaces.get_mut(space.0 as usize)?.as_mut()
+    }
+
+    /// The pager of a space, or zero.
+    pub(crate) fn pager(&self, space: SpaceId) -> u64 {
+        self.part(space).map_or(0, |part| part.pager)
+    }
+
+    /// The exception handler of a space, or zero.
+    pub(crate) fn handler(&self, space: SpaceId) -> u64 {
+        self.part(space).map_or(0, |part| part.handler)
+    }
+
+    /// The supervisor of a space, or zero.
+    pub(crate) fn supervisor(&self, space: SpaceId) -> u64 {
+        self.part(space).map_or(0, |part| part.supervisor)
+    }
+
+    /// The identifier of a space, or zero.
+    pub(crate) fn id_of_space(&self, space: SpaceId) -> u64 {
+        self.part(space).map_or(0, |part| part.id)
+    }
+
+    /// The space with an identifier.
+    fn find_space(&self, id: u64) -> Option<SpaceId> {
+        let space = SpaceId((id & 0xffff) as u32);
+        (self.part(space)?.id == id).then_some(space)
+    }
+
+    /// Whether `above` made `space`, or one that made it.
+    pub(crate) fn is_above(&self, above: SpaceId, space: SpaceId) -> bool {
+        let mut at = space;
+        for _ in 0..=DEPTH_MAX {
+            let Some(part) = self.part(at) else { return false };
+            if part.parent == above {
+                return true;
+            }
+            at = part.parent;
+        }
+        false
+    }
+
+    /// Notes a new space. `id` zero would name none, so versions begin at one.
+    fn enter(&mut self, space: SpaceId, parent: SpaceId, [pager, handler, supervisor]: [u64; 3]) -> Result<u64, Error> {
+        let place = space.0 as usize;
+        if self.spaces.len() <= place {
+            let more = place + 1 - self.spaces.len();
+            self.spaces.try_reserve(more).map_err(|_| Error::NoMemory)?;
+            self.spaces.resize_with(place + 1, || None);
+        }
+        self.versions += 1;
+        let id = self.versions << 16 | u64::from(space.0);
+        self.spaces[place] = Some(SpacePart {
+            id,
+            parent,
+            pager,
+            handler,
+            supervisor,
+            threads: 0,
+            children: 0,
+            buffers: [None; BUFFER_SLOTS],
+        });
+        if let Some(parent) = self.part_mut(parent) {
+            parent.children += 1;
+        }
+        Ok(id)
+    }
+}
+
+impl<H: Hardware> Kernel<H> {
+    /// The root program runs in `space`. Threads that are made for it from now on have message buffers.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub fn nucleus_root(&mut self, space: SpaceId) -> Result<(), Error> {
+        self.nucleus.enter(space, SpaceId::NONE, [0; 3])?;
+        self.nucleus.root = space;
+        Ok(())
+    }
+
+    /// A space below the caller's, by its identifier.
+    pub(super) fn space_below(&self, caller: SpaceId, id: u64) -> Result<SpaceId, Error> {
+        let space = self.nucleus.find_space(id).ok_or(Error::BadAddress)?;
+        match self.nucleus.is_above(caller, space) {
+            true => Ok(space),
+            false => Err(Error::Protection),
+        }
+    }
+
+    /// The caller's space (0, or by its identifier) or one below it.
+    pub(super) fn space_own_or_below(&self, caller: SpaceId, id: u64) -> Result<SpaceId, Error> {
+        if id == 0 || id == self.nucleus.id_of_space(caller) {
+            return Ok(caller);
+        }
+        self.space_below(caller, id)
+    }
+
+    pub(super) fn bare_space_create(
+        &mut self,
+        caller: SpaceId,
+        quota: u64,
+        helpers: [u64; 3],
+    ) -> Result<(u64, u64), Error> {
+        let quota = u32::try_from(quota).map_err(|_| Error::BadArgument)?;
+        let space = self.free_space_create(caller, quota)?;
+        match self.nucleus.enter(space, caller, helpers) {
+            Ok(id) => Ok((id, 0)),
+            Err(error) => {
+                // It is empty, so this is done at once.
+                let _ = self.free_space_destroy(space);
+                Err(error)
+            }
+        }
+    }
+
+    pub(super) fn bare_space_control(
+        &mut self,
+        caller: SpaceId,
+        id: u64,
+        [pager, handler, supervisor]: [u64; 3],
+    ) -> Result<(u64, u64), Error> {
+        let space = self.space_below(caller, id)?;
+        if let Some(part) = self.nucleus.part_mut(space) {
+            (part.pager, part.handler, part.supervisor) = (pager, handler, supervisor);
+        }
+        for thread in &mut self.threads.table {
+            if thread.space == space {
+                thread.slow = thread.slow & !SUPERVISED | u32::from(supervisor != 0);
+            }
+        }
+        Ok((0, 0))
+    }
+
+    /// One piece of a space's deletion: from the spaces that have none below them upwards, threads first.
+    pub(super) fn bare_space_delete(&mut self, caller: SpaceId, id: u64) -> Result<Progress, Error> {
+        let target = self.space_below(caller, id)?;
+        let space = self.lowest_below(target);
+        if self.nucleus.part(space).is_some_and(|part| part.threads > 0) {
+            self.delete_threads_of(space);
+            return Ok(Progress::More);
+        }
+        self.drop_buffers(space);
+        if self.free_space_destroy(space)? == Progress::More {
+            return Ok(Progress::More);
+        }
+        let parent = self.nucleus.spaces[space.0 as usize].take().map(|part| part.parent);
+        if let Some(part) = parent.and_then(|parent| self.nucleus.part_mut(parent)) {
+            part.children -= 1;
+        }
+        Ok(if space == target {
+            Progress::Done
+        } else {
+            Progress::More
+        })
+    }
+
+    /// A space at or below this one that made no others.
+    fn lowest_below(&self, mut space: SpaceId) -> SpaceId {
+        while self.nucleus.part(space).is_some_and(|part| part.children > 0) {
+            let below = |part: &Option<SpacePart>| part.as_ref().is_some_and(|part| part.parent == space);
+            match self.nucleus.spaces.iter().position(below) {
+                Some(number) => space = SpaceId(number as u32),
+                None => break,
+            }
+        }
+        space
+    }
+
+    fn delete_threads_of(&mut self, space: SpaceId) {
+        let mut left = DELETED_AT_ONCE;
+        for index in 0..self.threads.table.len() as u32 {
+            let thread = &self.threads.table[index as usize];
+            if left > 0 && thread.space == space && thread.state != crate::thread::State::Free {
+                left -= 1;
+                self.bare_thread_delete(index);
+            }
+        }
+    }
+
+    /// Gives a thread in a free space its message buffer.
+    pub(super) fn add_buffer(&mut self, index: u32, space: SpaceId) -> Result<(), Error> {
+        let (slot, page) = place(index);
+        let known = self.nucleus.part(space).ok_or(Error::BadArgument)?.buffers[slot];
+        let (leaf, count) = match known {
+            Some(known) => known,
+            None => (self.buffer_leaf(space, slot)?, 0),
+        };
+        let frame = self.frame_zeroed().map_err(|_| Error::NoMemory)?;
+        let entry = PageEntry::new(frame, abi::Rights::RW);
+        self.leaf_set(leaf, page, Some(entry));
+        self.threads.table[index as usize].ipc.buffer = Some(frame);
+        if let Some(part) = self.nucleus.part_mut(space) {
+            part.buffers[slot] = Some((leaf, count + 1));
+            part.threads += 1;
+        }
+        Ok(())
+    }
+
+    fn buffer_leaf(&mut self, space: SpaceId, slot: usize) -> Result<Leaf, Error> {
+        let leaf = self.leaf_create().map_err(|_| Error::NoMemory)?;
+        if self.link(space, buffer_slot(slot), leaf, abi::Rights::RW).is_err() {
+            self.leaf_destroy(leaf);
+            return Err(Error::NoMemory);
+        }
+        Ok(leaf)
+    }
+
+    /// Takes a thread's message buffer back.
+    pub(super) fn drop_buffer(&mut self, index: u32, space: SpaceId) {
+        let Some(frame) = self.threads.table[index as usize].ipc.buffer.take() else {
+            return;
+        };
+        let (slot, page) = place(index);
+        if let Some(part) = self.nucleus.part_mut(space) {
+            part.threads -= 1;
+            if let Some((leaf, count)) = &mut part.buffers[slot] {
+                *count -= 1;
+                let leaf = *leaf;
+                self.leaf_set(leaf, page, None);
+            }
+        }
+        self.flush_page(abi::nucleus::message_buffer(u64::from(index)));
+        self.frame_release(frame);
+    }
+
+    /// The space has no threads any more: its leaves for message buffers go.
+    fn drop_buffers(&mut self, space: SpaceId) {
+        let Some(part) = self.nucleus.part_mut(space) else {
+            return;
+        };
+        let leaves: Vec<(usize, Leaf)> = (part.buffers.iter_mut().enumerate())
+            .filter_map(|(slot, place)| Some((slot, place.take()?.0)))
+            .collect();
+        if leaves.is_empty() {
+            return;
+        }
+        for &(slot, _) in &leaves {
+            self.unlink(space, buffer_slot(slot));
+        }
+        self.flush_space(space);
+        for (_, leaf) in leaves {
+            self.leaf_destroy(leaf);
+        }
+    }
+
+    /// The message buffer of a thread, if it has one.
+    pub(super) fn buffer(&self, index: u32) -> Result<Frame, Error> {
+        self.threads.table[index as usize].ipc.buffer.ok_or(Error::BadAddress)
+    }
+}
+
+/// Where the message buffer of the thread in this place stands: slot of the area, page of the slot.
+const fn place(index: u32) -> (usize, usize) {
+    let pages = (SLOT / PAGE) as usize;
+    (index as usize / pages, index as usize % pages)
+}
+
+const fn buffer_slot(slot: usize) -> u64 {
+    slot_of(MESSAGE_AREA) + slot as u64
+}

@@ -1,0 +1,263 @@
+//! Threads of free spaces: making, deleting, their registers and priorities.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use abi::{
+    Error,
+    address::USER_END,
+    layout::PRIORITY_MAX,
+    nucleus::{
+        BUFFER_REGISTERS, EXCHANGE_READ, EXCHANGE_START, EXCHANGE_STOP, EXCHANGE_WRITE, Registers, THREAD_FAULTED,
+        THREAD_READY, THREAD_RECEIVING, THREAD_SENDING, THREAD_STOPPED, message_buffer,
+    },
+};
+
+use crate::{
+    Hardware, Kernel, Machine, SpaceId, ThreadId,
+    event::Outcome,
+    ipc::SUPERVISED,
+    thread::{Context, Resumed, State, USER_FLAGS},
+};
+
+/// Flags that a program may have: the arithmetic ones, DF, and TF, so that it can be stepped through.
+const FLAGS_FREE: u64 = 0x1 | 0x4 | 0x10 | 0x40 | 0x80 | 0x100 | 0x400 | 0x800;
+
+/// The registers of a context.
+fn registers(context: &Context) -> Registers {
+    Registers {
+        r15: context.r15,
+        r14: context.r14,
+        r13: context.r13,
+        r12: context.r12,
+        r11: context.r11,
+        r10: context.r10,
+        r9: context.r9,
+        r8: context.r8,
+        rbp: context.rbp,
+        rdi: context.rdi,
+        rsi: context.rsi,
+        rdx: context.rdx,
+        rcx: context.rcx,
+        rbx: context.rbx,
+        rax: context.rax,
+        rip: context.rip,
+        rflags: context.rflags,
+        rsp: context.rsp,
+    }
+}
+
+/// The context of registers that a program gave: selectors and the other flags are constant.
+///
+/// # Errors
+/// [`Error::BadAddress`] if the next instruction or the stack is no user address: `iretq` and
+/// `sysretq` would fault in the kernel.
+fn context(registers: &Registers) -> Result<Context, Error> {
+    check_entry(registers.rip, registers.rsp)?;
+    let mut context = Context::default();
+    context.reset(registers.rip, registers.rsp);
+    context.rflags = USER_FLAGS | registers.rflags & FLAGS_FREE;
+    Ok(Context {
+        r15: registers.r15,
+        r14: registers.r14,
+        r13: registers.r13,
+        r12: registers.r12,
+        r11: registers.r11,
+        r10: registers.r10,
+        r9: registers.r9,
+        r8: registers.r8,
+        rbp: registers.rbp,
+        rdi: registers.rdi,
+        rsi: registers.rsi,
+        rdx: registers.rdx,
+        rcx: registers.rcx,
+        rbx: registers.rbx,
+        rax: registers.rax,
+        ..context
+    })
+}
+
+/// An instruction and a stack that user code may have.
+fn check_entry(rip: u64, rsp: u64) -> Result<(), Error> {
+    if rip >= USER_END || rsp > USER_END {
+        return Err(Error::BadAddress);
+    }
+    Ok(())
+}
+
+impl<H: Hardware> Kernel<H> {
+    /// The root program's first thread, and any that the kernel makes for it: as `ThreadCreate` does it.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`], [`Error::TableFull`], [`Error::BadArgument`] if the space is not free.
+    pub fn nucleus_thread(
+        &mut self,
+        space: SpaceId,
+        [rip, rsp, parameter]: [u64; 3],
+        priority: u8,
+    ) -> Result<ThreadId, Error> {
+        check_entry(rip, rsp)?;
+        let thread = self
+            .thread_create(space, rip, rsp, [parameter, 0, 0, 0], priority)
+            .map_err(|_| Error::TableFull)?;
+        let index = thread.index() as u32;
+        if let Err(error) = self.add_buffer(index, space) {
+            self.thread_destroy(thread);
+            return Err(error);
+        }
+        if self.nucleus.supervisor(space) != 0 {
+            self.threads.table[index as usize].slow = SUPERVISED;
+        }
+        self.thread_wake(thread, Resumed::First);
+        Ok(thread)
+    }
+
+    pub(super) fn bare_thread_create(
+        &mut self,
+        me: u32,
+        space: u64,
+        start: [u64; 3],
+        priority: u64,
+    ) -> Result<(u64, u64), Error> {
+        let caller = self.threads.table[me as usize].space;
+        let space = self.space_own_or_below(caller, space)?;
+        let priority = self.bounded(me, priority)?;
+        let thread = self.nucleus_thread(space, start, priority)?;
+        Ok((thread.0, message_buffer(thread.0)))
+    }
+
+    /// A priority that a thread may give.
+    fn bounded(&self, me: u32, priority: u64) -> Result<u8, Error> {
+        let most = self.threads.table[me as usize].priority;
+        if priority > PRIORITY_MAX {
+            return Err(Error::BadArgument);
+        }
+        if priority > u64::from(most) {
+            return Err(Error::Protection);
+        }
+        Ok(priority as u8)
+    }
+
+    /// A thread by its identifier (0: the caller), if the caller is in its space or above it.
+    fn thread_below(&self, me: u32, id: u64) -> Result<u32, Error> {
+        if id == 0 {
+            return Ok(me);
+        }
+        let index = self.threads.find(ThreadId(id)).ok_or(Error::NoSuchThread)?;
+        let (caller, space) = (
+            self.threads.table[me as usize].space,
+            self.threads.table[index as usize].space,
+        );
+        if caller != space && !self.nucleus.is_above(caller, space) {
+            return Err(Error::Protection);
+        }
+        Ok(index)
+    }
+
+    pub(super) fn delete_call(&mut self, me: u32, id: u64) -> Outcome {
+        match self.thread_below(me, id) {
+            Ok(index) => {
+                self.bare_thread_delete(index);
+                if index == me {
+                    return Outcome::Gone;
+                }
+                Outcome::Return(Ok((0, 0)))
+            }
+            Err(error) => Outcome::Return(Err(error)),
+        }
+    }
+
+    /// Deletes a thread, wherever it is.
+    pub(super) fn bare_thread_delete(&mut self, index: u32) {
+        let space = self.threads.table[index as usize].space;
+        let id = self.id_of(index);
+        self.thread_destroy(id);
+        self.drop_buffer(index, space);
+    }
+
+    pub(super) fn change_priority(&mut self, me: u32, id: u64, priority: u64) -> Result<(u64, u64), Error> {
+        let index = self.thread_below(me, id)?;
+        let priority = self.bounded(me, priority)?;
+        let id = self.id_of(index);
+        self.thread_set_priority(id, priority);
+        Ok((0, 0))
+    }
+
+    pub(super) fn thread_exchange(&mut self, me: u32, id: u64, what: u64) -> Result<(u64, u64), Error> {
+        if what & !(EXCHANGE_STOP | EXCHANGE_READ | EXCHANGE_WRITE | EXCHANGE_START) != 0 {
+            return Err(Error::BadArgument);
+        }
+        let index = self.thread_below(me, id)?;
+        if index == me {
+            return Err(Error::BadArgument);
+        }
+        let frame = self.buffer(me)?;
+        let written = if what & EXCHANGE_WRITE != 0 {
+            let page = self.hardware.table(frame);
+            let mut words = [0; Registers::WORDS];
+            for (word, place) in words.iter_mut().zip(page.iter().skip(BUFFER_REGISTERS)) {
+                *word = place.load(Relaxed);
+            }
+            Some(context(&Registers::from_words(words))?)
+        } else {
+            None
+        };
+        // From here on it cannot fail. Its registers may be in another processor.
+        self.hold(index);
+        let before = self.thread_state(index);
+        if what & EXCHANGE_STOP != 0 {
+            self.stop_thread(index);
+        }
+        if what & EXCHANGE_READ != 0 {
+            let words = registers(&self.threads.table[index as usize].context).to_words();
+            let page = self.hardware.table(frame);
+            for (word, place) in words.iter().zip(page.iter().skip(BUFFER_REGISTERS)) {
+                place.store(*word, Relaxed);
+            }
+        }
+        if let Some(context) = written {
+            self.write_registers(index, context);
+        }
+        if what & EXCHANGE_START != 0 && self.threads.table[index as usize].state == State::Suspended {
+            let id = self.id_of(index);
+            self.thread_wake(id, Resumed::Woken);
+        }
+        Ok((before, 0))
+    }
+
+    fn thread_state(&self, index: u32) -> u64 {
+        let thread = &self.threads.table[index as usize];
+        match thread.state {
+            _ if thread.ipc.trouble.is_some() => THREAD_FAULTED,
+            State::Sending(_) => THREAD_SENDING,
+            State::Receiving => THREAD_RECEIVING,
+            State::Suspended => THREAD_STOPPED,
+            State::Ready | State::Running | State::Parked(_) | State::Free => THREAD_READY,
+        }
+    }
+
+    /// Takes a thread off. An operation that it waits in is done again when it is started; a fault is run into again.
+    fn stop_thread(&mut self, index: u32) {
+        let thread = &mut self.threads.table[index as usize];
+        if thread.state == State::Receiving && thread.ipc.trouble.is_none() {
+            thread.operation = Some(thread.ipc.receiving());
+        }
+        thread.ipc.trouble = None;
+        self.detach(index);
+    }
+
+    /// New registers. A thread that waits for a message goes on with them instead; one in trouble waits on.
+    fn write_registers(&mut self, index: u32, context: Context) {
+        let thread = &mut self.threads.table[index as usize];
+        let waits = matches!(thread.state, State::Sending(_) | State::Receiving) && thread.ipc.trouble.is_none();
+        if waits {
+            self.cancel_messages(index);
+        }
+        let thread = &mut self.threads.table[index as usize];
+        thread.operation = None;
+        thread.vector_live = 0;
+        thread.context = context;
+        if waits {
+            self.enqueue(index);
+        }
+    }
+}

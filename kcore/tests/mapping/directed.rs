@@ -1,0 +1,490 @@
+//! One case for each rule.
+
+use abi::{Error, Rights};
+use kcore::mapping::{DEPTH_MAX, Fpage, How, NODE_UNITS, Own, Progress, TABLE_UNITS};
+
+use crate::world::{Op, PORTS, World, memory};
+
+/// A gibibyte of memory of σ₀ that is one page.
+const LARGE: (u32, u32) = (0x4_0000, 0x8_0000);
+const PAGE: u8 = 12;
+const SLOT: u8 = 21;
+const GIB: u8 = 30;
+
+fn give(how: How, from: usize, source: Fpage, to: usize, window: Fpage) -> Op {
+    Op::Give {
+        how,
+        from,
+        source,
+        to,
+        window,
+    }
+}
+
+fn flush(space: usize, what: Fpage, rights: Rights, own: Own) -> Op {
+    Op::Flush {
+        space,
+        what,
+        rights,
+        own,
+    }
+}
+
+/// Pages around everything that the cases touch.
+fn samples() -> Vec<u64> {
+    let mut samples = Vec::new();
+    for slot in [
+        0,
+        1,
+        2,
+        0x4_0000 / 512,
+        0x4_0200 / 512,
+        0x7_fe00 / 512,
+        0x10_0000 / 512,
+        0x10_0200 / 512,
+    ] {
+        samples.extend([0, 1, 2, 3, 255, 511].map(|page| slot * 512 + page));
+    }
+    samples.extend((0..16).map(|port| PORTS + 0x3f0 + port));
+    samples
+}
+
+fn world(spaces: usize) -> World {
+    let mut world = World::new(&[(0, 512), LARGE], &samples(), 1 << 20);
+    for _ in 0..spaces {
+        world.create(0, 50_000).expect("a space");
+    }
+    world
+}
+
+const RWX: Rights = Rights::RWX;
+
+#[test]
+fn map_keeps_and_grant_gives_away() {
+    let mut world = world(3);
+    let before = world.memory();
+    world
+        .run(&give(
+            How::Map,
+            0,
+            memory(3, PAGE, RWX),
+            1,
+            memory(512, PAGE, Rights::RW),
+        ))
+        .expect("map");
+    assert_eq!(world.translate(1, 512), Some((3, Rights::RW)));
+    world
+        .run(&give(
+            How::Map,
+            1,
+            memory(512, PAGE, RWX),
+            2,
+            memory(513, PAGE, Rights::R),
+        ))
+        .expect("map");
+    world
+        .run(&give(How::Grant, 2, memory(513, PAGE, RWX), 3, memory(514, PAGE, RWX)))
+        .expect("grant");
+    assert_eq!(
+        (world.translate(2, 513), world.translate(3, 514)),
+        (None, Some((3, Rights::R)))
+    );
+    // The granter has no hold on it any more (the paper's Figure 1), whoever it came from has.
+    world
+        .run(&flush(2, memory(513, PAGE, RWX), RWX, Own::Too))
+        .expect("flush");
+    assert!(world.translate(3, 514).is_some());
+    world
+        .run(&flush(1, memory(512, PAGE, RWX), RWX, Own::Kept))
+        .expect("flush");
+    assert_eq!(
+        (world.translate(3, 514), world.translate(1, 512)),
+        (None, Some((3, Rights::RW)))
+    );
+    world
+        .run(&flush(1, memory(512, PAGE, RWX), RWX, Own::Too))
+        .expect("flush");
+    assert_eq!(world.memory(), before, "tables and nodes went with the pages");
+}
+
+#[test]
+fn some_rights_can_be_taken() {
+    let mut world = world(3);
+    world
+        .run(&give(How::Map, 0, memory(3, PAGE, RWX), 1, memory(3, PAGE, RWX)))
+        .expect("map");
+    world
+        .run(&give(How::Map, 1, memory(3, PAGE, RWX), 2, memory(3, PAGE, RWX)))
+        .expect("map");
+    world
+        .run(&flush(0, memory(3, PAGE, RWX), Rights::W, Own::Kept))
+        .expect("flush");
+    assert_eq!(world.translate(2, 3), Some((3, Rights::RX)));
+    // What is mapped onward has no more than what is left.
+    world
+        .run(&give(How::Map, 2, memory(3, PAGE, RWX), 3, memory(3, PAGE, RWX)))
+        .expect("map");
+    assert_eq!(world.translate(3, 3), Some((3, Rights::RX)));
+    world
+        .run(&flush(2, memory(3, PAGE, RWX), Rights::X, Own::Too))
+        .expect("flush");
+    assert_eq!(world.translate(1, 3), Some((3, Rights::RX)));
+    assert_eq!(world.translate(3, 3), Some((3, Rights::R)));
+}
+
+#[test]
+fn large_pages_are_one_entry_and_one_node() {
+    let mut world = world(2);
+    let nodes = world.kernel.mapping_nodes();
+    world
+        .run(&give(
+            How::Map,
+            0,
+            memory(0x4_0000, GIB, RWX),
+            1,
+            memory(0x10_0000, GIB, RWX),
+        ))
+        .expect("map");
+    assert_eq!(world.kernel.mapping_nodes(), nodes + 1);
+    let id = world.id(1).expect("a space");
+    assert_eq!(
+        world.kernel.free_space_quota(id),
+        Some((50_000, 2 * TABLE_UNITS + NODE_UNITS[2]))
+    );
+    // A part mapped onward needs nodes for the parts that it comes from, and its receiver pays.
+    world
+        .run(&give(
+            How::Map,
+            1,
+            memory(0x10_0001, PAGE, RWX),
+            2,
+            memory(1, PAGE, RWX),
+        ))
+        .expect("map");
+    assert_eq!(world.kernel.mapping_nodes(), nodes + 1 + NODE_UNITS[0]);
+    assert_eq!(world.translate(2, 1), Some((0x4_0001, RWX)));
+    world
+        .run(&flush(1, memory(0x10_0000, PAGE, RWX), RWX, Own::Kept))
+        .expect("flush");
+    assert!(world.translate(2, 1).is_some(), "the page beside it is flushed");
+    world
+        .run(&flush(0, memory(0x4_0000, SLOT, RWX), RWX, Own::Kept))
+        .expect("flush");
+    assert_eq!((world.translate(2, 1), world.translate(1, 0x10_0001)), (None, None));
+    assert_eq!(
+        world.translate(1, 0x10_0200),
+        Some((0x4_0200, RWX)),
+        "the rest of the large page is there"
+    );
+    assert_eq!(world.kernel.mapping_nodes(), nodes + 1);
+}
+
+#[test]
+fn a_part_of_a_large_page_can_be_granted_and_comes_back() {
+    let mut world = world(2);
+    let before = world.memory();
+    world
+        .run(&give(
+            How::Grant,
+            0,
+            memory(0x4_0000, SLOT, RWX),
+            1,
+            memory(0, SLOT, Rights::RW),
+        ))
+        .expect("grant");
+    world
+        .run(&give(How::Grant, 1, memory(2, PAGE, RWX), 2, memory(3, PAGE, RWX)))
+        .expect("grant");
+    assert_eq!(
+        (world.translate(1, 2), world.translate(2, 3)),
+        (None, Some((0x4_0002, Rights::RW)))
+    );
+    world.run(&Op::Destroy { space: 1 }).expect("destroy");
+    assert!(world.translate(2, 3).is_some(), "a granted page outlives its granter");
+    assert_eq!(world.translate(0, 0x4_0003), None);
+    world.run(&Op::Destroy { space: 2 }).expect("destroy");
+    assert_eq!(
+        world.translate(0, 0x4_0003),
+        Some((0x4_0003, RWX)),
+        "memory that nobody has is σ₀'s"
+    );
+    assert_eq!(world.memory().1, before.1);
+}
+
+#[test]
+fn a_flush_that_cannot_split_takes_the_large_page() {
+    let mut world = world(0);
+    world.tight = true;
+    // Root, two tables, one node of 2 MiB: nothing is left for a third table.
+    let first = world.create(0, 3 * TABLE_UNITS + NODE_UNITS[1]).expect("a space");
+    let second = world.create(0, 50_000).expect("a space");
+    world
+        .run(&give(
+            How::Map,
+            0,
+            memory(0x4_0000, SLOT, RWX),
+            first,
+            memory(0, SLOT, RWX),
+        ))
+        .expect("map");
+    world
+        .run(&give(
+            How::Map,
+            first,
+            memory(0, SLOT, RWX),
+            second,
+            memory(0, SLOT, RWX),
+        ))
+        .expect("map");
+    world
+        .run(&flush(0, memory(0x4_0001, PAGE, RWX), RWX, Own::Kept))
+        .expect("flush");
+    assert_eq!((world.translate(first, 0), world.translate(second, 0)), (None, None));
+    // With the quota for it, only the page is lost.
+    let third = world.create(0, 4 * TABLE_UNITS + NODE_UNITS[1]).expect("a space");
+    world.tight = false;
+    world
+        .run(&give(
+            How::Map,
+            0,
+            memory(0x4_0000, SLOT, RWX),
+            third,
+            memory(0, SLOT, RWX),
+        ))
+        .expect("map");
+    world
+        .run(&flush(0, memory(0x4_0001, PAGE, RWX), RWX, Own::Kept))
+        .expect("flush");
+    assert_eq!(
+        (world.translate(third, 0), world.translate(third, 1)),
+        (Some((0x4_0000, RWX)), None)
+    );
+}
+
+#[test]
+fn links_show_what_the_owner_has_now_and_later() {
+    let mut world = world(3);
+    let before = world.memory();
+    let slot = memory(0, SLOT, RWX);
+    world
+        .run(&give(How::Map, 0, memory(0, PAGE, RWX), 1, memory(1, PAGE, RWX)))
+        .expect("map");
+    world
+        .run(&give(How::Link, 1, slot, 2, memory(0, SLOT, Rights::R)))
+        .expect("link");
+    assert_eq!(world.translate(2, 1), Some((0, Rights::R)));
+    world
+        .run(&give(How::Map, 0, memory(2, PAGE, RWX), 1, memory(2, PAGE, RWX)))
+        .expect("map");
+    assert_eq!(world.translate(2, 2), Some((2, Rights::R)), "a later page is seen");
+    // Nothing goes onward from a link but by its owner.
+    world.run(&give(How::Map, 2, slot, 3, slot)).expect("nothing to map");
+    world.run(&give(How::Link, 2, slot, 3, slot)).expect("nothing to link");
+    assert_eq!(world.translate(3, 1), None);
+    // Less than a slot is neither replaced nor linked, and no link is put where others link.
+    assert_eq!(
+        world.run(&give(How::Map, 0, memory(0, PAGE, RWX), 2, memory(3, PAGE, RWX))),
+        Err(Error::InUse)
+    );
+    assert_eq!(
+        world.run(&give(How::Link, 1, memory(1, PAGE, RWX), 3, slot)),
+        Err(Error::BadArgument)
+    );
+    assert_eq!(world.run(&give(How::Link, 3, slot, 1, slot)), Err(Error::InUse));
+    world
+        .run(&flush(0, memory(2, PAGE, RWX), RWX, Own::Kept))
+        .expect("flush");
+    assert_eq!(
+        (world.translate(2, 2), world.translate(2, 1)),
+        (None, Some((0, Rights::R)))
+    );
+    // The owner may lose all pages and the link stays; a flush of the slot takes it.
+    world
+        .run(&flush(1, memory(1, PAGE, RWX), RWX, Own::Too))
+        .expect("flush");
+    world
+        .run(&give(How::Map, 0, memory(0, PAGE, RWX), 1, memory(1, PAGE, RWX)))
+        .expect("map");
+    assert_eq!(world.translate(2, 1), Some((0, Rights::R)));
+    world.run(&flush(1, slot, RWX, Own::Kept)).expect("flush");
+    assert_eq!((world.translate(2, 1), world.translate(1, 1)), (None, Some((0, RWX))));
+    world.run(&flush(1, slot, RWX, Own::Too)).expect("flush");
+    assert_eq!(world.memory(), before);
+}
+
+#[test]
+fn a_link_goes_with_either_space() {
+    let mut world = world(2);
+    let slot = memory(0, SLOT, RWX);
+    let before = world.memory();
+    world.run(&give(How::Link, 1, slot, 2, slot)).expect("link");
+    world.run(&flush(2, slot, RWX, Own::Too)).expect("flush");
+    assert_eq!(world.memory(), before);
+    world.run(&give(How::Link, 1, slot, 2, slot)).expect("link");
+    world
+        .run(&give(How::Map, 0, memory(3, PAGE, RWX), 1, memory(3, PAGE, RWX)))
+        .expect("map");
+    world.run(&Op::Destroy { space: 1 }).expect("destroy");
+    assert_eq!(world.translate(2, 3), None);
+    world.finish(
+        samples()
+            .iter()
+            .filter(|&&page| !(512..PORTS).contains(&page) || (0x4_0000..0x8_0000).contains(&page))
+            .count(),
+    );
+}
+
+#[test]
+fn ports_are_pages_at_their_own_numbers() {
+    let mut world = world(2);
+    let com1 = Fpage::ports(0x3f8, 3).expect("ports");
+    let all = Fpage::ports(0, 16).expect("ports");
+    assert!(world.kernel.ports(world.id(1).expect("a space")).is_none());
+    world.run(&give(How::Map, 0, com1, 1, all)).expect("map");
+    world.run(&give(How::Map, 1, all, 2, all)).expect("map");
+    assert_eq!(world.translate(2, PORTS + 0x3f8), Some((PORTS + 0x3f8, Rights::RW)));
+    assert_eq!(world.translate(2, PORTS + 0x3f7), None);
+    world
+        .run(&flush(0, Fpage::ports(0x3f9, 0).expect("ports"), RWX, Own::Kept))
+        .expect("flush");
+    assert_eq!(
+        (world.translate(2, PORTS + 0x3f9), world.translate(1, PORTS + 0x3f9)),
+        (None, None)
+    );
+    assert!(world.translate(1, PORTS + 0x3fa).is_some());
+    world.run(&give(How::Grant, 1, com1, 2, com1)).expect("grant");
+    assert!(world.translate(1, PORTS + 0x3fa).is_none() && world.translate(2, PORTS + 0x3fa).is_some());
+    world.run(&give(How::Grant, 0, all, 1, all)).expect("grant");
+    assert!(world.translate(0, PORTS + 0x3f0).is_none());
+    world.run(&Op::Destroy { space: 1 }).expect("destroy");
+    assert!(world.translate(0, PORTS + 0x3f0).is_some());
+}
+
+#[test]
+fn a_quota_refuses_and_nothing_changes() {
+    let mut world = world(0);
+    let space = world.create(0, 4 * TABLE_UNITS + 2 * NODE_UNITS[0]).expect("a space");
+    for page in 0..2 {
+        world
+            .run(&give(
+                How::Map,
+                0,
+                memory(page, PAGE, RWX),
+                space,
+                memory(page, PAGE, RWX),
+            ))
+            .expect("map");
+    }
+    let before = world.memory();
+    let third = give(How::Map, 0, memory(2, PAGE, RWX), space, memory(2, PAGE, RWX));
+    assert_eq!(world.run(&third), Err(Error::LimitReached));
+    let again = give(How::Map, 0, memory(3, PAGE, RWX), space, memory(1, PAGE, RWX));
+    world.run(&again).expect("what is replaced pays for what replaces it");
+    assert_eq!(world.memory(), before);
+    world
+        .run(&flush(0, memory(0, PAGE, RWX), RWX, Own::Kept))
+        .expect("flush");
+    world.run(&third).expect("there is room again");
+    assert_eq!(world.create(space, TABLE_UNITS), Err(Error::LimitReached));
+    assert_eq!(world.create(0, TABLE_UNITS - 1), Err(Error::LimitReached));
+}
+
+#[test]
+fn a_space_goes_with_those_it_created_and_the_quota_returns() {
+    let mut world = world(0);
+    let sigma0 = world.id(0).expect("σ₀");
+    let used = world.kernel.free_space_quota(sigma0);
+    let first = world.create(0, 10_000).expect("a space");
+    let second = world.create(first, 3_000).expect("a space");
+    let third = world.create(second, 1_000).expect("a space");
+    world
+        .run(&give(How::Map, 0, memory(1, PAGE, RWX), third, memory(1, PAGE, RWX)))
+        .expect("map");
+    world
+        .run(&give(
+            How::Map,
+            third,
+            memory(1, PAGE, RWX),
+            first,
+            memory(1, PAGE, RWX),
+        ))
+        .expect("map");
+    world.run(&Op::Destroy { space: first }).expect("destroy");
+    assert!([first, second, third].iter().all(|&space| world.id(space).is_none()));
+    assert_eq!(world.kernel.free_space_quota(sigma0), used);
+    assert_eq!(world.run(&Op::Destroy { space: 0 }), Err(Error::BadArgument));
+}
+
+#[test]
+fn a_space_that_is_being_destroyed_takes_part_in_nothing() {
+    let mut world = world(2);
+    world
+        .run(&give(How::Map, 0, memory(0, SLOT, RWX), 1, memory(512, SLOT, RWX)))
+        .expect("map");
+    for page in 0..200 {
+        world
+            .run(&give(
+                How::Map,
+                0,
+                memory(page, PAGE, RWX),
+                2,
+                memory(page * 512, PAGE, RWX),
+            ))
+            .expect("map");
+    }
+    assert_eq!(world.step(&Op::Destroy { space: 2 }), Ok(Progress::More));
+    let into = give(How::Map, 0, memory(0, PAGE, RWX), 2, memory(0, PAGE, RWX));
+    assert_eq!(world.run(&into), Err(Error::BadArgument));
+    assert_eq!(
+        world.run(&flush(2, memory(0, PAGE, RWX), RWX, Own::Too)),
+        Err(Error::BadArgument)
+    );
+    world.run(&Op::Destroy { space: 2 }).expect("destroy");
+}
+
+#[test]
+fn pages_are_mapped_onward_only_so_often() {
+    let mut world = world(1);
+    world
+        .run(&give(How::Map, 0, memory(0, PAGE, RWX), 1, memory(0, PAGE, RWX)))
+        .expect("map");
+    for depth in 1..u64::from(DEPTH_MAX) {
+        let onward = give(How::Map, 1, memory(depth - 1, PAGE, RWX), 1, memory(depth, PAGE, RWX));
+        world.run(&onward).expect("map");
+    }
+    let last = u64::from(DEPTH_MAX);
+    let onward = give(How::Map, 1, memory(last - 1, PAGE, RWX), 1, memory(last, PAGE, RWX));
+    assert_eq!(world.run(&onward), Err(Error::TableFull));
+    world
+        .run(&flush(0, memory(0, PAGE, RWX), RWX, Own::Kept))
+        .expect("flush");
+    assert_eq!(world.translate(1, 1), None);
+}
+
+#[test]
+fn fpages_of_other_sizes_are_ranges_of_pages() {
+    let mut world = world(2);
+    let nodes = world.kernel.mapping_nodes();
+    world
+        .run(&give(How::Map, 0, memory(0x4_0000, 22, RWX), 1, memory(0, 22, RWX)))
+        .expect("map");
+    assert_eq!(
+        world.kernel.mapping_nodes(),
+        nodes + 4,
+        "two large pages, and the parts they come from"
+    );
+    world
+        .run(&give(How::Map, 1, memory(2, 13, RWX), 2, memory(0, 47, RWX)))
+        .expect("map");
+    assert_eq!(
+        (world.translate(2, 1), world.translate(2, 2)),
+        (None, Some((0x4_0002, RWX)))
+    );
+    assert_eq!(world.translate(2, 3), Some((0x4_0003, RWX)));
+    world
+        .run(&flush(0, memory(0x4_0000, 14, RWX), Rights::W, Own::Kept))
+        .expect("flush");
+    assert_eq!(world.translate(2, 3), Some((0x4_0003, Rights::RX)));
+    world.run(&flush(0, memory(0, 47, RWX), RWX, Own::Kept)).expect("flush");
+    assert_eq!(world.kernel.mapping_nodes(), nodes);
+}

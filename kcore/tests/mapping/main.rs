@@ -1,0 +1,11 @@
+//! Free spaces against the abstract model of Appendix A: one case for each rule, long operations,
+//! random sequences, and all short sequences.
+
+#[path = "../fake/mod.rs"]
+mod fake;
+
+mod directed;
+mod exhaustive;
+mod long;
+mod random;
+mod world;

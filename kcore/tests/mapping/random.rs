@@ -1,0 +1,159 @@
+//! Random sequences of operations over many spaces, shrunk when they fail.
+//!
+//! What is not finished is done again, at once or after other operations; the model must come to
+//! the same σ. The invariants of tree, tables and quotas are checked after every call.
+
+use abi::Rights;
+use kcore::mapping::{Fpage, How, Own, Progress};
+use proptest::prelude::*;
+
+use crate::world::{Op, PORTS, World, memory};
+
+/// Where fpages begin: pages within slots, slots within gibibytes. Fpages of the sizes of the hardware
+/// carry them to each other, so no other pages need be looked at.
+const PAGES: [u64; 4] = [0, 1, 2, 511];
+const SLOTS: [u64; 3] = [0, 1, 511];
+/// Frames of σ₀: some slots in the first gibibyte, and all of the second.
+const FRAMES: [(u32, u32); 3] = [(0, 1024), (0x2_0000, 0x2_0003), (0x4_0000, 0x8_0000)];
+const SPACES: usize = 5;
+
+fn samples() -> Vec<u64> {
+    let mut samples = Vec::new();
+    for gib in 0..3 {
+        for slot in SLOTS {
+            samples.extend(PAGES.map(|page| gib << 18 | slot << 9 | page));
+        }
+    }
+    samples.extend((0..3).map(|page| 0x2_0000 + page));
+    samples.extend([0, 1, 2, 3, 511, 512, 0xffff].map(|port| PORTS + port));
+    samples
+}
+
+fn rights() -> impl Strategy<Value = Rights> {
+    prop::sample::select(vec![Rights::R, Rights::RW, Rights::RX, Rights::RWX, Rights::RWX])
+}
+
+fn memory_fpage() -> impl Strategy<Value = Fpage> {
+    let page = (0..3u64, prop::sample::select(&SLOTS), prop::sample::select(&PAGES));
+    let sizes = vec![12u8, 12, 12, 12, 21, 21, 21, 21, 30, 47];
+    (page, prop::sample::select(sizes), rights()).prop_map(|((gib, slot, page), log2, rights)| {
+        let page = gib << 18 | slot << 9 | page;
+        memory(page >> (log2 - 12) << (log2 - 12), log2, rights)
+    })
+}
+
+fn ports_fpage() -> impl Strategy<Value = Fpage> {
+    let sizes = vec![0u8, 0, 1, 2, 9, 10, 16];
+    let first = prop::sample::select(vec![0u64, 1, 2, 3, 512, 0xffff]);
+    (first, prop::sample::select(sizes))
+        .prop_map(|(first, log2)| Fpage::ports(first >> log2 << log2, log2).expect("ports"))
+}
+
+fn fpage() -> impl Strategy<Value = Fpage> {
+    prop_oneof![9 => memory_fpage(), 1 => ports_fpage()]
+}
+
+/// Source and window; mostly of the same kind.
+fn both() -> impl Strategy<Value = (Fpage, Fpage)> {
+    prop_oneof![
+        12 => (memory_fpage(), memory_fpage()),
+        4 => (memory_fpage(), rights()).prop_map(|(fpage, rights)| {
+            (fpage, memory(0, 47, rights))
+        }),
+        2 => (ports_fpage(), ports_fpage()),
+        1 => (fpage(), fpage()),
+    ]
+}
+
+fn how() -> impl Strategy<Value = How> {
+    prop::sample::select(vec![How::Map, How::Map, How::Map, How::Grant, How::Link])
+}
+
+fn op(quota: u32) -> impl Strategy<Value = Op> {
+    let flushed = vec![Rights::RWX, Rights::RWX, Rights::W, Rights::X, Rights::R];
+    let own = prop::sample::select(vec![Own::Kept, Own::Too]);
+    prop_oneof![
+        20 => (how(), 0..SPACES, both(), 0..SPACES).prop_map(|(how, from, (source, window), to)| Op::Give {
+            how,
+            from,
+            source,
+            to,
+            window,
+        }),
+        6 => (0..SPACES, fpage(), prop::sample::select(flushed), own).prop_map(|(space, what, rights, own)| Op::Flush {
+            space,
+            what,
+            rights,
+            own,
+        }),
+        1 => (1..SPACES).prop_map(|space| Op::Destroy { space }),
+        1 => (0..SPACES, 0..=quota).prop_map(|(creator, quota)| Op::Create { creator, quota }),
+    ]
+}
+
+/// Does all, each until it is finished; between the calls of one that is long, the next ones.
+fn run(ops: &[Op], quota: u32, tight: bool) {
+    let mut world = World::new(&FRAMES, &samples(), 1 << 22);
+    world.tight = tight;
+    let real = samples()
+        .iter()
+        .filter(|&&page| world.translate(0, page).is_some())
+        .count();
+    for _ in 1..SPACES {
+        world.create(0, quota).expect("a space");
+    }
+    let mut unfinished: Vec<Op> = Vec::new();
+    for op in ops {
+        if matches!(op, Op::Create { .. }) && world.spaces.len() >= 2 * SPACES {
+            continue;
+        }
+        if world.step(op) == Ok(Progress::More) {
+            unfinished.push(op.clone());
+        }
+        // Every other one waits for a while.
+        if unfinished.len() > 2 {
+            let op = unfinished.remove(0);
+            finish(&mut world, &op);
+        }
+    }
+    for op in unfinished {
+        finish(&mut world, &op);
+    }
+    world.finish(real);
+}
+
+fn finish(world: &mut World, op: &Op) {
+    for _ in 0..5000 {
+        if world.step(op) != Ok(Progress::More) {
+            return;
+        }
+    }
+    panic!("{op:?} never ends");
+}
+
+/// `PROPTEST_CASES` asks for more.
+fn config() -> ProptestConfig {
+    let cases = std::env::var("PROPTEST_CASES")
+        .ok()
+        .and_then(|cases| cases.parse().ok());
+    ProptestConfig {
+        cases: cases.unwrap_or(24),
+        max_shrink_iters: 2000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn page_tables_say_what_the_model_says(ops in prop::collection::vec(op(40_000), 1..60)) {
+        run(&ops, 60_000, false);
+    }
+
+    #[test]
+    fn small_quotas_refuse_and_lose_nothing(ops in prop::collection::vec(op(400), 1..60), quota in 200u32..1500) {
+        run(&ops, quota, true);
+    }
+}

@@ -1,0 +1,390 @@
+//! A kernel and the paper's model side by side, and a fake TLB that remembers what the page tables
+//! said until it is told to forget.
+
+use std::{collections::BTreeMap, sync::atomic::Ordering::Relaxed};
+
+use abi::{Error, Rights};
+use kcore::{
+    Frame, Hardware, Kernel, Machine, SpaceId,
+    mapping::{Fpage, How, Own, Progress, Resource, model::Model},
+    paging,
+    space::Tags,
+};
+
+use crate::fake::Fake;
+
+/// Frames that the kernel has for tables; σ₀ has others.
+pub const KERNEL_FRAMES: u32 = 4000;
+
+/// Ports stand behind all pages in the model.
+pub const PORTS: u64 = 1 << 36;
+
+/// Frame, rights.
+pub type Translation = (u64, Rights);
+
+/// One operation. Spaces are numbers of the model, σ₀ is 0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    Give {
+        how: How,
+        from: usize,
+        source: Fpage,
+        to: usize,
+        window: Fpage,
+    },
+    Flush {
+        space: usize,
+        what: Fpage,
+        rights: Rights,
+        own: Own,
+    },
+    Create {
+        creator: usize,
+        quota: u32,
+    },
+    Destroy {
+        space: usize,
+    },
+}
+
+pub struct World {
+    pub kernel: Kernel<Fake>,
+    pub model: Model,
+    /// By number in the model.
+    pub spaces: Vec<Option<SpaceId>>,
+    pub creators: Vec<usize>,
+    /// Pages that are compared, of every space: the model knows no others.
+    samples: Vec<u64>,
+    tlb: BTreeMap<(u32, u64), Translation>,
+    /// Pages that σ₀ granted as part of a larger page: they come back with it.
+    lent: Vec<u64>,
+    /// Whether quotas are so small that a large page may be lost whole.
+    pub tight: bool,
+    /// Calls since the last one that finished something.
+    unfinished: u32,
+}
+
+pub fn memory(page: u64, log2: u8, rights: Rights) -> Fpage {
+    Fpage::memory(page * 4096, log2, rights).expect("an fpage")
+}
+
+/// First page (or port, behind all pages) of an fpage, and how many.
+fn pages(fpage: Fpage) -> (u64, u64) {
+    match fpage.resource() {
+        Resource::Memory => (fpage.base() / 4096, fpage.size() / 4096),
+        Resource::Ports => (PORTS + fpage.base(), fpage.size()),
+    }
+}
+
+impl World {
+    /// σ₀ with these frames; the samples are compared.
+    pub fn new(ranges: &[(u32, u32)], samples: &[u64], quota: u32) -> Self {
+        let mut kernel = Kernel::new(Fake::new(KERNEL_FRAMES, Tags::Absent), &[(1, KERNEL_FRAMES)]);
+        let sigma0 = kernel.sigma0_create(quota, ranges, &[], 2).expect("σ₀");
+        let real = |&page: &u64| {
+            page >= PORTS
+                || ranges
+                    .iter()
+                    .any(|&(first, end)| (u64::from(first)..u64::from(end)).contains(&page))
+        };
+        let rights = |page| if page >= PORTS { Rights::RW } else { Rights::RWX };
+        let model = Model::new(samples.iter().copied().filter(real).map(|page| (page, rights(page))));
+        Self {
+            kernel,
+            model,
+            spaces: vec![Some(sigma0)],
+            creators: vec![0],
+            samples: samples.to_vec(),
+            tlb: BTreeMap::new(),
+            lent: Vec::new(),
+            tight: false,
+            unfinished: 0,
+        }
+    }
+
+    pub fn id(&self, space: usize) -> Option<SpaceId> {
+        self.spaces.get(space).copied().flatten()
+    }
+
+    /// A created space with that quota.
+    pub fn create(&mut self, creator: usize, quota: u32) -> Result<usize, Error> {
+        let creator_id = self.id(creator).ok_or(Error::BadArgument)?;
+        let id = self.kernel.free_space_create(creator_id, quota)?;
+        self.spaces.push(Some(id));
+        self.creators.push(creator);
+        Ok(self.spaces.len() - 1)
+    }
+
+    /// What a processor would find, or a permission bitmap say.
+    pub fn translate(&self, space: usize, page: u64) -> Option<Translation> {
+        let id = self.id(space)?;
+        if page >= PORTS {
+            let port = (page - PORTS) as usize;
+            let allowed = self.kernel.ports(id)?[port / 8] >> (port % 8) & 1 == 0;
+            return allowed.then_some((page, Rights::RW));
+        }
+        walk(&self.kernel, id, page)
+    }
+
+    /// One call, and the same in the model. Returns whether it must be done again.
+    pub fn step(&mut self, op: &Op) -> Result<Progress, Error> {
+        let result = match *op {
+            Op::Give {
+                how,
+                from,
+                source,
+                to,
+                window,
+            } => self.give(how, from, source, to, window),
+            Op::Flush {
+                space,
+                what,
+                rights,
+                own,
+            } => self.flush(space, what, rights, own),
+            Op::Create { creator, quota } => self.create(creator, quota).map(|_| Progress::Done),
+            Op::Destroy { space } => self.destroy(space),
+        };
+        let more = result == Ok(Progress::More);
+        self.unfinished += u32::from(more);
+        // Of a long operation not every call is looked at.
+        if !more || self.unfinished % 16 == 1 {
+            if let Err(error) = self.kernel.mapping_check() {
+                panic!("{error} after {op:?}");
+            }
+            self.compare(op, self.unfinished > 0);
+            self.check_tlb(op);
+        }
+        if !more {
+            self.unfinished = 0;
+        }
+        result
+    }
+
+    /// The same call until it is finished.
+    pub fn run(&mut self, op: &Op) -> Result<(), Error> {
+        for _ in 0..5_000 {
+            if self.step(op)? == Progress::Done {
+                return Ok(());
+            }
+        }
+        panic!("{op:?} never ends");
+    }
+
+    fn give(&mut self, how: How, from: usize, source: Fpage, to: usize, window: Fpage) -> Result<Progress, Error> {
+        let missing = Error::BadArgument;
+        let (from_id, to_id) = (self.id(from).ok_or(missing)?, self.id(to).ok_or(missing)?);
+        let mapped = self.kernel.map(from_id, source, to_id, window, how)?;
+        let (first, count) = pages(mapped.sent);
+        let target = pages(mapped.landed).0;
+        let unit = mapped.sent.size() / count;
+        let done = first + mapped.start / unit..first + mapped.end / unit;
+        let rights = mapped.landed.rights();
+        if how == How::Link {
+            for slot in done.step_by(512).map(|page| page / 512) {
+                // A linked slot is not linked onward.
+                if !self.model.links.contains_key(&(from as u32, slot)) {
+                    self.model.link(from as u32, to as u32, slot, rights);
+                }
+            }
+            return Ok(mapped.progress);
+        }
+        for &page in self.samples.iter().filter(|page| done.contains(page)) {
+            let linked = self.model.links.contains_key(&(from as u32, page / 512));
+            if linked || self.model.real(from as u32, page).is_none() {
+                continue;
+            }
+            let (source, landed) = ((from as u32, page), (to as u32, target + (page - first)));
+            // A large page that covers a whole linked slot takes the link's place.
+            self.model.links.remove(&(to as u32, landed.1 / 512));
+            match how {
+                How::Grant => self.model.grant(source, landed, rights),
+                _ => self.model.map(source, landed, rights),
+            }
+        }
+        Ok(mapped.progress)
+    }
+
+    fn flush(&mut self, space: usize, what: Fpage, rights: Rights, own: Own) -> Result<Progress, Error> {
+        let id = self.id(space).ok_or(Error::BadArgument)?;
+        let progress = self.kernel.flush(id, what, rights, own)?;
+        if progress == Progress::More {
+            return Ok(progress);
+        }
+        let rights = if what.resource() == Resource::Ports {
+            Rights::RWX
+        } else {
+            rights
+        };
+        let (first, count) = pages(what);
+        let own = own == Own::Too && space != 0;
+        let number = space as u32;
+        let whole = first.div_ceil(512)..(first + count) / 512;
+        let mut slots: Vec<u64> = self.samples.iter().map(|page| page / 512).collect();
+        slots.dedup();
+        for slot in slots.into_iter().filter(|slot| whole.contains(slot)) {
+            self.model.flush_links(number, slot, rights);
+            if let (true, Some(&(owner, had))) = (own, self.model.links.get(&(number, slot))) {
+                let left = had.without(rights);
+                self.model.links.insert((number, slot), (owner, left));
+                if rights.contains(Rights::R) {
+                    self.model.links.remove(&(number, slot));
+                }
+            }
+        }
+        for &page in self
+            .samples
+            .iter()
+            .filter(|&&page| (first..first + count).contains(&page))
+        {
+            if own {
+                self.model.flush_own(number, page, rights);
+            } else {
+                self.model.flush_rights(number, page, rights);
+            }
+        }
+        Ok(progress)
+    }
+
+    fn destroy(&mut self, space: usize) -> Result<Progress, Error> {
+        let id = self.id(space).ok_or(Error::BadArgument)?;
+        let progress = self.kernel.free_space_destroy(id)?;
+        // Those that are gone: whoever the kernel does not know any more.
+        for number in 1..self.spaces.len() {
+            if self.spaces[number].is_some_and(|id| self.kernel.free_space_quota(id).is_none()) {
+                self.spaces[number] = None;
+                self.model.destroy(number as u32);
+                self.tlb.retain(|&(space, _), _| space != number as u32);
+            }
+        }
+        if progress == Progress::Done {
+            assert!(self.spaces[space].is_none());
+        }
+        Ok(progress)
+    }
+
+    /// Page tables and bitmaps say what σ says. In the middle of an operation, and where a large
+    /// page could not be split, a space may have lost more than the model says; then the model
+    /// loses it too, and with it all that came from there.
+    fn compare(&mut self, op: &Op, more: bool) {
+        // σ₀ last, for it gets back what others lose.
+        for number in (0..self.spaces.len()).rev() {
+            for index in 0..self.samples.len() {
+                let page = self.samples[index];
+                let (mut says, is) = (self.model.real(number as u32, page), self.translate(number, page));
+                if says == is {
+                    continue;
+                }
+                if number == 0 {
+                    self.compare_returned(page, is);
+                    continue;
+                }
+                let (allowed, left) = (more || self.tight, is.map_or(Rights::NONE, |(_, rights)| rights));
+                if let (true, Some((_, had))) = (allowed, says) {
+                    let link = self.model.links.get_mut(&(number as u32, page / 512));
+                    match link {
+                        Some((owner, rights)) if *owner != u32::MAX => {
+                            *rights = rights.without(had.without(left));
+                            if !rights.contains(Rights::R) {
+                                self.model.links.remove(&(number as u32, page / 512));
+                            }
+                        }
+                        _ => self.model.flush_own(number as u32, page, had.without(left)),
+                    }
+                    says = self.model.real(number as u32, page);
+                }
+                assert_eq!(is, says, "space {number} page {page:#x} after {op:?}");
+            }
+        }
+    }
+
+    /// Only a grant of a larger page by σ₀ may make it wait for a part.
+    fn compare_returned(&mut self, page: u64, is: Option<Translation>) {
+        if is.is_none() {
+            self.lent.push(page);
+            self.model.entries.remove(&(0, page));
+        } else {
+            let before = self.lent.len();
+            self.lent.retain(|&lent| lent != page);
+            assert!(self.lent.len() < before, "σ₀ has page {page:#x} out of nowhere");
+            let real = kcore::mapping::model::Entry::Real(page, self.model.pages[&page]);
+            self.model.entries.insert((0, page), real);
+        }
+    }
+
+    /// A translation that the TLB still has is one that the tables still allow.
+    fn check_tlb(&mut self, op: &Op) {
+        let flushed = self.kernel.hardware.take_flushed();
+        if flushed.everything {
+            self.tlb.clear();
+        }
+        let roots: Vec<(u32, u32)> = (0..self.spaces.len())
+            .filter_map(|number| Some((number as u32, self.kernel.spaces.get(self.id(number)?).root.0)))
+            .collect();
+        self.tlb.retain(|&(space, _), _| {
+            !roots
+                .iter()
+                .any(|&(number, root)| number == space && flushed.roots.contains(&root))
+        });
+        for (&(space, page), &(frame, rights)) in &self.tlb {
+            let now = self.translate(space as usize, page);
+            let holds = now.is_some_and(|(now, allowed)| now == frame && allowed.contains(rights));
+            assert!(holds, "stale: space {space} page {page:#x} after {op:?}");
+        }
+        for number in 0..self.spaces.len() {
+            for &page in &self.samples {
+                if let Some(translation) = self.translate(number, page) {
+                    self.tlb.insert((number as u32, page), translation);
+                }
+            }
+        }
+    }
+
+    /// Everything goes, and nothing is lost: neither frames nor nodes nor quota nor pages of σ₀.
+    pub fn finish(mut self, real: usize) {
+        self.tight = false;
+        for number in 1..self.spaces.len() {
+            if self.spaces[number].is_some() {
+                self.run(&Op::Destroy { space: number }).expect("destroy");
+            }
+        }
+        let held = self
+            .samples
+            .iter()
+            .filter(|&&page| self.translate(0, page).is_some())
+            .count();
+        assert_eq!(held, real, "σ₀ did not get everything back");
+        assert!(self.model.entries.keys().all(|&(space, _)| space == 0));
+    }
+
+    /// Frames free, and nodes used: what must be the same before and after.
+    pub fn memory(&self) -> (u64, u32) {
+        (self.kernel.frames_free(), self.kernel.mapping_nodes())
+    }
+}
+
+/// The processor's walk.
+pub fn walk(kernel: &Kernel<Fake>, space: SpaceId, page: u64) -> Option<Translation> {
+    let mut table = kernel.spaces.get(space).root;
+    let mut rights = Rights::RWX;
+    for level in (0..4u32).rev() {
+        let entry = kernel.hardware.table(table)[(page >> (9 * level)) as usize & 511].load(Relaxed);
+        if !paging::is_present(entry) {
+            return None;
+        }
+        assert!(entry & 4 != 0, "an entry that only the kernel may use");
+        if entry & 2 == 0 {
+            rights = rights.without(Rights::W);
+        }
+        if entry >> 63 != 0 {
+            rights = rights.without(Rights::X);
+        }
+        let Frame(frame) = paging::frame_of(entry);
+        if level == 0 || entry & 0x80 != 0 {
+            assert!(level < 3, "no page is that large");
+            return Some((u64::from(frame) + (page & ((1 << (9 * level)) - 1)), rights));
+        }
+        table = Frame(frame);
+    }
+    None
+}

@@ -1,0 +1,187 @@
+//! Messages in registers to a thread that waits for them, in assembly.
+//!
+//! What it does is [`kcore::Kernel::ipc_fast`], step by step, which is its oracle: host tests hold that one and
+//! the general way against each other, and the suite of the bare µ-kernel this one. As in [`super::portal`] it runs on
+//! the user's stack pointer without touching the stack, changes nothing before it is certain to finish, and
+//! otherwise goes to the general way with all registers as they were.
+//!
+//! The words are in r12 to r15 and stay there: from sender to receiver nobody touches them.
+
+use core::{arch::naked_asm, mem::offset_of};
+
+use kcore::{
+    Kernel,
+    ipc::Part,
+    smp::protocol::TAKEN,
+    space::Space,
+    thread::{Context, State, THREADS_MAX, Thread, Threads},
+};
+
+use super::{
+    portal::{KERNEL, LOADED_SPACE, SPACE, SPACES, VECTOR_LIVE, before_end},
+    processor::{KERNEL_STACK, MARK, THREAD_END, USER_RIP, USER_RSP},
+};
+use crate::{
+    mem::lock::Lock,
+    pc::Pc,
+    system::{SYSTEM, System},
+};
+
+const THREADS: usize = KERNEL + offset_of!(Kernel<Pc>, threads) + Threads::BASE;
+const CURRENT: usize = KERNEL + Kernel::<Pc>::CURRENT;
+const HERE: usize = KERNEL + Kernel::<Pc>::HERE;
+const OCCUPIED: usize = KERNEL + Kernel::<Pc>::OCCUPIED;
+
+/// The end of a thread's context, from the beginning of its place.
+const END: usize = offset_of!(Thread, context) + size_of::<Context>();
+
+const ID: isize = before_end(offset_of!(Thread, id));
+const STATE: isize = before_end(offset_of!(Thread, state));
+const PROCESSOR: isize = before_end(offset_of!(Thread, processor));
+const MORE_URGENT: isize = before_end(offset_of!(Thread, more_urgent));
+const RIP: isize = before_end(offset_of!(Thread, context) + offset_of!(Context, rip));
+const RSP: isize = before_end(offset_of!(Thread, context) + offset_of!(Context, rsp));
+const WAIT_FOR: isize = before_end(offset_of!(Thread, ipc) + Part::WAIT_FOR);
+const WINDOW: isize = before_end(offset_of!(Thread, ipc) + Part::WINDOW);
+const AWAITED: isize = before_end(offset_of!(Thread, ipc) + Part::AWAITED);
+const SENDERS: isize = before_end(offset_of!(Thread, ipc) + Part::SENDERS);
+const INTERRUPTS: isize = before_end(offset_of!(Thread, ipc) + Part::INTERRUPTS);
+
+const _: () = assert!(TAKEN == 1);
+const _: () = assert!(THREADS_MAX <= 1 << 16, "the low bits of an identifier are the place");
+const _: () = assert!(abi::nucleus::ANYONE == u64::MAX && abi::nucleus::NEVER == u32::MAX);
+const _: () = assert!(abi::nucleus::REGISTER_WORDS == 4);
+
+/// A message: receiver in rdi, whom to receive from in rsi, tag in rdx, timeouts in r10, window in r8; from
+/// the `syscall` entry.
+#[unsafe(naked)]
+pub unsafe extern "C" fn ipc() {
+    naked_asm!(
+        // The turn, if it is free and this processor had it last.
+        "mov eax, gs:[{MARK}]",
+        "lea r9d, [rax + 1]",
+        "lock cmpxchg dword ptr [rip + {system} + {TURN}], r9d",
+        "jne 8f",
+        "cmp dx, 4",
+        "ja 9f",
+        "cmp r10d, -1",
+        "jne 9f",
+        "mov rbx, gs:[{THREAD_END}]",
+        // Live vector registers, or a reason to be slow.
+        "cmp qword ptr [rbx + {VECTOR_LIVE}], 0",
+        "jne 9f",
+        "cmp rsi, rdi",
+        "je 2f",
+        "cmp rsi, -1",
+        "jne 9f",
+        "cmp dword ptr [rbx + {SENDERS}], -1",
+        "jne 9f",
+        "cmp qword ptr [rbx + {INTERRUPTS}], 0",
+        "jne 9f",
+        "2:",
+        "mov r11d, edi",
+        "and r11d, {PLACE_MASK}",
+        "imul rbp, r11, {THREAD_BYTES}",
+        "add rbp, [rip + {system} + {THREADS}]",
+        "add rbp, {END}",
+        "cmp [rbp + {ID}], rdi",
+        "jne 9f",
+        "mov r9, [rbx + {ID}]",
+        "mov rax, [rbp + {WAIT_FOR}]",
+        "cmp rax, -1",
+        "je 3f",
+        "cmp rax, r9",
+        "jne 9f",
+        "3:",
+        "cmp qword ptr [rbp + {VECTOR_LIVE}], 0",
+        "jne 9f",
+        "mov eax, [rbp + {MORE_URGENT}]",
+        "test [rip + {system} + {OCCUPIED}], eax",
+        "jne 9f",
+        // From here on it is certain.
+        "mov [rbx + {RIP}], rcx",
+        "mov [rbx + {RSP}], rsp",
+        "mov dword ptr [rbx + {STATE}], {RECEIVING}",
+        "mov [rbx + {WAIT_FOR}], rsi",
+        "mov [rbx + {WINDOW}], r8",
+        "mov qword ptr [rbp + {WAIT_FOR}], 0",
+        "mov dword ptr [rbp + {AWAITED}], 1",
+        "mov dword ptr [rbp + {STATE}], {RUNNING}",
+        "mov eax, [rip + {system} + {HERE}]",
+        "mov [rbp + {PROCESSOR}], eax",
+        "mov [rip + {system} + {CURRENT}], r11d",
+        "mov gs:[{THREAD_END}], rbp",
+        "mov rcx, [rbp + {RIP}]",
+        "mov rsp, [rbp + {RSP}]",
+        "mov rsi, r9",
+        "mov eax, [rbp + {SPACE}]",
+        "cmp eax, [rbx + {SPACE}]",
+        "je 4f",
+        "mov [rip + {system} + {LOADED_SPACE}], eax",
+        "imul rax, rax, {SPACE_BYTES}",
+        "add rax, [rip + {system} + {SPACES}]",
+        "mov rax, [rax + {LOAD}]",
+        "mov cr3, rax",
+        "4:",
+        "and dword ptr [rip + {system} + {TURN}], -2",
+        "xor eax, eax",
+        "xor ebx, ebx",
+        "xor ebp, ebp",
+        "xor edi, edi",
+        "xor r8d, r8d",
+        "xor r9d, r9d",
+        "xor r10d, r10d",
+        "mov r11d, {FLAGS}",
+        "swapgs",
+        "sysretq",
+        "9:",
+        "and dword ptr [rip + {system} + {TURN}], -2",
+        "8:",
+        // The general way: it keeps the words on the kernel stack, and never comes back here.
+        "mov gs:[{USER_RSP}], rsp",
+        "mov rsp, gs:[{KERNEL_STACK}]",
+        "mov gs:[{USER_RIP}], rcx",
+        "mov rcx, r10",
+        "push r15",
+        "push r14",
+        "push r13",
+        "push r12",
+        "call {general}",
+        "ud2",
+        system = sym SYSTEM,
+        MARK = const MARK,
+        TURN = const Lock::<System>::TURN,
+        THREAD_END = const THREAD_END,
+        VECTOR_LIVE = const VECTOR_LIVE,
+        SENDERS = const SENDERS,
+        INTERRUPTS = const INTERRUPTS,
+        PLACE_MASK = const THREADS_MAX - 1,
+        THREAD_BYTES = const size_of::<Thread>(),
+        THREADS = const THREADS,
+        END = const END,
+        ID = const ID,
+        WAIT_FOR = const WAIT_FOR,
+        MORE_URGENT = const MORE_URGENT,
+        OCCUPIED = const OCCUPIED,
+        RIP = const RIP,
+        RSP = const RSP,
+        STATE = const STATE,
+        RECEIVING = const State::RECEIVING,
+        RUNNING = const State::RUNNING,
+        WINDOW = const WINDOW,
+        AWAITED = const AWAITED,
+        HERE = const HERE,
+        PROCESSOR = const PROCESSOR,
+        CURRENT = const CURRENT,
+        SPACE = const SPACE,
+        LOADED_SPACE = const LOADED_SPACE,
+        SPACE_BYTES = const size_of::<Space>(),
+        SPACES = const SPACES,
+        LOAD = const offset_of!(Space, load),
+        FLAGS = const kcore::thread::USER_FLAGS,
+        KERNEL_STACK = const KERNEL_STACK,
+        USER_RIP = const USER_RIP,
+        USER_RSP = const USER_RSP,
+        general = sym crate::event::ipc,
+    );
+}

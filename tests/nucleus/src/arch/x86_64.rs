@@ -1,0 +1,66 @@
+//! Exceptions and ports of x86-64. Each exception stands in front of a `nop`-like end to which its handler moves the thread.
+
+use core::arch::asm;
+
+use abi::{error::Result, nucleus::Registers};
+use nucleus::call;
+
+/// Divide error, single step, breakpoint, invalid opcode, general protection.
+pub const CRIMES: [u64; 5] = [0, 1, 3, 6, 13];
+
+/// Trap flag.
+const STEP: u64 = 1 << 8;
+
+/// Runs into the exception in this place of [`CRIMES`]; 42 if its handler moved it on.
+#[inline(never)]
+pub fn crime(number: u64) -> u64 {
+    let mut found: u64 = 0;
+    // SAFETY: each stretch ends at its last instruction whatever happens: the handler writes rip
+    // there and the answer into rbx's stand-in r12. The stack and other registers stay.
+    unsafe {
+        match number {
+            0 => asm!(
+                "xor edx, edx", "xor ecx, ecx", "lea r13, [rip + 2f]", "mov eax, 1", "div rcx", "2:",
+                inout("r12") found, out("rax") _, out("rcx") _, out("rdx") _, out("r13") _,
+            ),
+            1 => asm!(
+                "lea r13, [rip + 2f]", "pushfq", "or qword ptr [rsp], 0x100", "popfq", "nop", "2:",
+                inout("r12") found, out("r13") _,
+            ),
+            2 => asm!("lea r13, [rip + 2f]", "int3", "2:", inout("r12") found, out("r13") _),
+            3 => asm!("lea r13, [rip + 2f]", "ud2", "2:", inout("r12") found, out("r13") _),
+            _ => asm!(
+                "lea r13, [rip + 2f]", "mov rax, 0x800000000000", "mov rax, [rax]", "2:",
+                inout("r12") found, out("rax") _, out("r13") _,
+            ),
+        }
+    }
+    found
+}
+
+/// Goes on behind the exception.
+pub fn move_on(_: usize, registers: &mut Registers) {
+    registers.rip = registers.r13;
+    registers.r12 = 42;
+    registers.rflags &= !STEP;
+}
+
+/// `ThreadExchange` of a thread that is in [`crime`].
+pub fn exchange(me: u64, thread: u64, what: u64, registers: &mut Registers) -> Result<u64> {
+    // SAFETY: the cases write only registers with which `crime` goes on.
+    unsafe { call::thread_exchange(me, thread, what, registers) }
+}
+
+/// Reads a byte from a port that the space has.
+pub fn read_port(port: u16) -> u8 {
+    let value: u8;
+    // SAFETY: a port access touches no memory; without the right to the port the thread faults.
+    unsafe { asm!("in al, dx", in("dx") port, out("al") value, options(nomem, nostack, preserves_flags)) };
+    value
+}
+
+/// Writes a byte to a port that the space has.
+pub fn write_port(port: u16, value: u8) {
+    // SAFETY: as in `read_port`; the serial line does no DMA.
+    unsafe { asm!("out dx, al", in("dx") port, in("al") value, options(nomem, nostack, preserves_flags)) };
+}

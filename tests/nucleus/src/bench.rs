@@ -1,0 +1,398 @@
+//! What the µ-kernel's operations take, as rows for the host tool: `row=NAME ticks=MEDIAN min=… n=… ns=…`,
+//! all for one operation, warm. Under an emulator that counts instructions a tick is an instruction.
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use abi::{
+    Rights,
+    address::{PAGE, SLOT},
+    nucleus::{LINK, MAP, fpage, tag},
+};
+use nucleus::{
+    call::{
+        self,
+        memory::{Window, read, write},
+    },
+    log, message,
+};
+
+use crate::{
+    arch::{read_port, write_port},
+    case::{Failure, Outcome, Setting},
+    messages::start,
+    world::{World, memory},
+};
+
+/// Samples of a row.
+const SAMPLES: usize = 31;
+
+/// A row's samples.
+struct Samples {
+    ticks: [u64; SAMPLES],
+    count: usize,
+    batch: u64,
+}
+
+impl Samples {
+    fn new(batch: u64) -> Self {
+        Self {
+            ticks: [0; SAMPLES],
+            count: 0,
+            batch,
+        }
+    }
+
+    fn add(&mut self, ticks: u64) {
+        if let Some(place) = self.ticks.get_mut(self.count) {
+            *place = ticks;
+            self.count += 1;
+        }
+    }
+
+    fn print(mut self, name: &str, ticks_per_us: u64) {
+        let ticks = &mut self.ticks[..self.count];
+        ticks.sort_unstable();
+        let each = |ticks: u64| (ticks + self.batch / 2) / self.batch;
+        let median = ticks.get(self.count / 2).copied().unwrap_or_default();
+        let least = ticks.first().copied().unwrap_or_default();
+        let ns = (median * 1000).checked_div(ticks_per_us).map_or(0, each);
+        let n = self.count as u64 * self.batch;
+        log!("row={name} ticks={} min={} n={n} ns={ns}", each(median), each(least));
+    }
+}
+
+/// Samples of a batch of equal operations, after two that warm up.
+fn sample(batch: u64, mut work: impl FnMut() -> Outcome) -> Outcome<Samples> {
+    let mut samples = Samples::new(batch);
+    for round in 0..SAMPLES + 2 {
+        let before = call::ticks();
+        for _ in 0..batch {
+            work()?;
+        }
+        let passed = call::ticks() - before;
+        if round >= 2 {
+            samples.add(passed);
+        }
+    }
+    Ok(samples)
+}
+
+type Row = (&'static str, fn(&Setting) -> Outcome<Samples>);
+
+/// All rows.
+const ROWS: &[Row] = &[
+    ("ipc-round-trip", round_trip),
+    ("ipc-same-space", same_space),
+    ("pager-round-trip", pager_round_trip),
+    ("map-page", map_page),
+    ("link-2m", link_slot),
+    ("flush-page", flush_page),
+    ("interrupt-to-thread", interrupt_to_thread),
+    ("nucleus-yield-switch", yield_switch),
+    ("space-create-delete", space_create_delete),
+    ("nucleus-thread-create-delete", thread_create_delete),
+    ("rpc-touch-2", |setting| rpc_touch(setting, 2)),
+    ("rpc-touch-4", |setting| rpc_touch(setting, 4)),
+    ("rpc-touch-8", |setting| rpc_touch(setting, 8)),
+    ("rpc-touch-16", |setting| rpc_touch(setting, 16)),
+    ("rpc-touch-32", |setting| rpc_touch(setting, 32)),
+    ("rpc-touch-64", |setting| rpc_touch(setting, 64)),
+];
+
+/// Measures the rows whose names begin with `only`; gives how many could not be.
+pub fn run(setting: &Setting, only: &str) -> u32 {
+    let ticks_per_us = rate();
+    let mut failed = 0;
+    for (name, row) in ROWS.iter().filter(|row| row.0.starts_with(only)) {
+        match row(setting) {
+            Ok(samples) => samples.print(name, ticks_per_us),
+            Err(why) => {
+                log!("{name}: {why}");
+                failed += 1;
+            }
+        }
+    }
+    failed
+}
+
+/// Ticks in a microsecond, over two milliseconds.
+fn rate() -> u64 {
+    let now = || call::clock_now().unwrap_or_default();
+    let (start, ticks) = (now(), call::ticks());
+    while now() < start + 2_000_000 {}
+    (call::ticks() - ticks) * 1000 / (now() - start)
+}
+
+nucleus::thread_entry!(server_entry, server);
+/// Answers with what it gets.
+fn server(_: u64) {
+    let mut next = message::receive();
+    while let Ok(got) = next {
+        next = message::reply_and_wait(got.sender, got.tag, got.words);
+    }
+}
+
+fn round_trip(setting: &Setting) -> Outcome<Samples> {
+    let mut world = World::new(setting, 0, 0)?;
+    let server = world.start(server_entry(), 0)?;
+    message::call(server, tag(0, 4, 0), [1, 2, 3, 4])?;
+    let samples = sample(100, || {
+        message::call(server, tag(0, 4, 0), [1, 2, 3, 4])?;
+        Ok(())
+    })?;
+    world.end()?;
+    Ok(samples)
+}
+
+fn same_space(_: &Setting) -> Outcome<Samples> {
+    let server = start(server_entry(), 0, 3)?;
+    let samples = sample(100, || {
+        message::call(server, tag(0, 4, 0), [1, 2, 3, 4])?;
+        Ok(())
+    })?;
+    call::thread_delete(server)?;
+    Ok(samples)
+}
+
+/// Where the rows map things.
+const PLACE: u64 = 0x3000_0000_0000;
+/// Pages of a batch.
+const BATCH: u64 = 64;
+
+nucleus::thread_entry!(plain_pager_entry, plain_pager);
+/// Answers a fault at [`PLACE`] with the page at the same distance from `base`.
+fn plain_pager(base: u64) {
+    let mut next = message::receive();
+    while let Ok(got) = next {
+        let source = base + (got.words[0] & !(PAGE - 1)) - PLACE;
+        next = message::reply_and_wait(got.sender, tag(0, 0, 1), [fpage(source, 12, Rights::RW), MAP, 0, 0]);
+    }
+}
+
+nucleus::thread_entry!(toucher_entry, toucher);
+/// When asked, writes to each page of a batch and answers with the ticks that it took. Label 1: touches nothing.
+fn toucher(_: u64) {
+    let mut next = message::receive();
+    while let Ok(got) = next {
+        let before = call::ticks();
+        let pages = if got.label() == 1 { 0 } else { BATCH };
+        for page in 0..pages {
+            write(PLACE + page * PAGE, page);
+        }
+        let passed = call::ticks() - before;
+        next = message::reply_and_wait(got.sender, tag(0, 1, 0), [passed, 0, 0, 0]);
+    }
+}
+
+/// A run of pages for a row.
+fn pages(setting: &Setting, bytes: u64) -> Outcome<u64> {
+    memory(setting.root, 1)
+        .take_run(bytes)
+        .ok_or_else(|| Failure::new(format_args!("no memory for {bytes} bytes")))
+}
+
+fn everyone(base: u64, log2: u8) -> Outcome {
+    Ok(call::flush(
+        Window::memory(base, log2, Rights::R),
+        u64::from(Rights::RWX.bits()),
+        0,
+    )?)
+}
+
+fn pager_round_trip(setting: &Setting) -> Outcome<Samples> {
+    let base = pages(setting, 2 * BATCH * PAGE)?;
+    let mut world = World::new(setting, 0, 0)?;
+    let toucher = world.start(toucher_entry(), 0)?;
+    // Image and stack come from the world's own pager; then the plain one takes over.
+    message::call(toucher, tag(1, 0, 0), [0; 4])?;
+    let pager = start(plain_pager_entry(), base, 3)?;
+    call::space_control(world.space, pager, 0, 0)?;
+    // The page behind the batch keeps the tables.
+    let (kept, behind) = (base + BATCH * PAGE, PLACE + BATCH * PAGE);
+    call::map(
+        fpage(kept, 12, Rights::RW),
+        world.space,
+        fpage(behind, 12, Rights::RW),
+        MAP,
+    )?;
+    let mut samples = Samples::new(BATCH);
+    for round in 0..SAMPLES + 2 {
+        everyone(base, 18)?;
+        let got = message::call(toucher, 0, [0; 4])?;
+        if round >= 2 {
+            samples.add(got.words[0]);
+        }
+    }
+    call::thread_delete(pager)?;
+    world.end()?;
+    Ok(samples)
+}
+
+/// A space without threads or a pager.
+fn empty_space() -> Outcome<u64> {
+    Ok(call::space_create(64 * 64, 0, 0, 0)?)
+}
+
+/// Samples of mapping a batch of pages and of flushing them, in a space that has the tables.
+fn map_and_flush(setting: &Setting) -> Outcome<(Samples, Samples)> {
+    let base = pages(setting, 2 * BATCH * PAGE)?;
+    let space = empty_space()?;
+    let rights = u64::from(Rights::RWX.bits());
+    let kept = base + BATCH * PAGE;
+    call::map(
+        fpage(kept, 12, Rights::RW),
+        space,
+        fpage(PLACE + BATCH * PAGE, 12, Rights::RW),
+        MAP,
+    )?;
+    let (mut mapped, mut flushed) = (Samples::new(BATCH), Samples::new(BATCH));
+    for round in 0..SAMPLES + 2 {
+        let before = call::ticks();
+        for page in 0..BATCH {
+            let at = page * PAGE;
+            call::map(
+                fpage(base + at, 12, Rights::RW),
+                space,
+                fpage(PLACE + at, 12, Rights::RW),
+                MAP,
+            )?;
+        }
+        let between = call::ticks();
+        for page in 0..BATCH {
+            call::flush(Window::memory(base + page * PAGE, 12, Rights::R), rights, 0)?;
+        }
+        let after = call::ticks();
+        if round >= 2 {
+            mapped.add(between - before);
+            flushed.add(after - between);
+        }
+    }
+    call::space_delete(space)?;
+    Ok((mapped, flushed))
+}
+
+fn map_page(setting: &Setting) -> Outcome<Samples> {
+    map_and_flush(setting).map(|both| both.0)
+}
+
+fn flush_page(setting: &Setting) -> Outcome<Samples> {
+    map_and_flush(setting).map(|both| both.1)
+}
+
+fn link_slot(setting: &Setting) -> Outcome<Samples> {
+    const SLOTS: u64 = 4;
+    let base = pages(setting, SLOTS * SLOT)?;
+    let space = empty_space()?;
+    let mut samples = Samples::new(SLOTS);
+    // A link lands at its own address; the last slot keeps the tables.
+    let link = |slot: u64| {
+        let what = fpage(base + slot * SLOT, 21, Rights::RW);
+        call::map(what, space, what, LINK)
+    };
+    link(SLOTS - 1)?;
+    for round in 0..SAMPLES + 2 {
+        let before = call::ticks();
+        for slot in 0..SLOTS - 1 {
+            link(slot)?;
+        }
+        let passed = call::ticks() - before;
+        if round >= 2 {
+            samples.add(passed * SLOTS / (SLOTS - 1));
+        }
+        for slot in 0..SLOTS - 1 {
+            everyone(base + slot * SLOT, 21)?;
+        }
+    }
+    everyone(base + (SLOTS - 1) * SLOT, 21)?;
+    call::space_delete(space)?;
+    Ok(samples)
+}
+
+nucleus::thread_entry!(yielder_entry, yielder);
+/// Yields for ever.
+fn yielder(_: u64) {
+    while call::yield_now().is_ok() {}
+}
+
+fn yield_switch(setting: &Setting) -> Outcome<Samples> {
+    let mut world = World::new(setting, 0, 0)?;
+    world.start(yielder_entry(), 0)?;
+    for _ in 0..4 {
+        call::yield_now()?;
+    }
+    // Each of ours is followed by one of the other's.
+    let samples = sample(100, || Ok(call::yield_now()?))?;
+    world.end()?;
+    Ok(Samples {
+        batch: samples.batch * 2,
+        ..samples
+    })
+}
+
+/// The registers of the serial port, in loop-back mode: a byte that is sent comes back with an interrupt.
+const PORT: u16 = 0x3f8;
+/// Its line.
+const LINE: u64 = 4;
+/// When the interrupt was raised.
+static RAISED: AtomicU64 = AtomicU64::new(0);
+
+nucleus::thread_entry!(raiser_entry, raiser);
+/// Sends a byte, over and over. It is less urgent than whoever waits for the interrupt.
+fn raiser(_: u64) {
+    loop {
+        RAISED.store(call::ticks(), Relaxed);
+        write_port(PORT, 0);
+        // Where the interrupt takes a moment to come.
+        core::hint::spin_loop();
+    }
+}
+
+/// From the instruction that raises an interrupt to the first one of the thread that waits for it.
+fn interrupt_to_thread(_: &Setting) -> Outcome<Samples> {
+    let (me, _) = call::thread_self()?;
+    write_port(PORT + 1, 0x01);
+    write_port(PORT + 2, 0x07);
+    write_port(PORT + 4, 0x1b);
+    call::interrupt_bind(LINE, me)?;
+    let raiser = start(raiser_entry(), 0, 2)?;
+    let mut samples = Samples::new(1);
+    for round in 0..SAMPLES + 2 {
+        message::receive_from(LINE + 1)?;
+        let now = call::ticks();
+        if round >= 2 {
+            samples.add(now - RAISED.load(Relaxed));
+        }
+        while read_port(PORT + 5) & 1 != 0 {
+            read_port(PORT);
+        }
+    }
+    call::thread_delete(raiser)?;
+    call::interrupt_bind(LINE, 0)?;
+    write_port(PORT + 1, 0);
+    Ok(samples)
+}
+
+fn space_create_delete(_: &Setting) -> Outcome<Samples> {
+    sample(10, || Ok(call::space_delete(empty_space()?)?))
+}
+
+fn thread_create_delete(_: &Setting) -> Outcome<Samples> {
+    sample(10, || Ok(call::thread_delete(start(server_entry(), 0, 0)?)?))
+}
+
+/// Figure 2 of the paper: after a short remote call the client touches some of its pages again.
+fn rpc_touch(setting: &Setting, touched: u64) -> Outcome<Samples> {
+    let base = pages(setting, 64 * PAGE)?;
+    let mut world = World::new(setting, 0, 0)?;
+    let server = world.start(server_entry(), 0)?;
+    message::call(server, 0, [0; 4])?;
+    let samples = sample(50, || {
+        message::call(server, 0, [0; 4])?;
+        for page in 0..touched {
+            read(base + page * PAGE);
+        }
+        Ok(())
+    })?;
+    world.end()?;
+    Ok(samples)
+}

@@ -1,0 +1,240 @@
+//! Spaces: threads in them, faults and exceptions as messages, policy, deletion.
+
+use abi::{
+    Rights,
+    address::PAGE,
+    nucleus::{
+        ANYONE, EXCHANGE_READ, EXCHANGE_WRITE, GRANT, LABEL_EXCEPTION, MAP, Registers, THREAD_FAULTED, fpage, tag,
+    },
+};
+use nucleus::{
+    call::{
+        self,
+        memory::{Window, read, write},
+    },
+    message,
+};
+
+use crate::{
+    case::{Case, Outcome, Setting, case, ensure, ensure_eq, ensure_error},
+    messages::start,
+    world::{World, memory},
+};
+
+/// The cases.
+pub const CASES: &[Case] = &[
+    case("spaces/call-between", call_between),
+    case("spaces/faults", faults),
+    case("spaces/policy", policy),
+    case("spaces/deletion", deletion),
+    case("spaces/quota", quota),
+    case("spaces/rights", rights),
+    case("spaces/items", items),
+    case("spaces/exceptions", exceptions),
+];
+
+nucleus::thread_entry!(adder_entry, adder);
+/// Answers with the sum of the words.
+fn adder(_: u64) {
+    let mut next = message::receive();
+    while let Ok(got) = next {
+        let sum = got.words.iter().fold(0u64, |sum, &word| sum.wrapping_add(word));
+        next = message::reply_and_wait(got.sender, tag(0, 1, 0), [sum, 0, 0, 0]);
+    }
+}
+
+fn call_between(setting: &Setting) -> Outcome {
+    let mut world = World::new(setting, 0, 0)?;
+    let server = world.start(adder_entry(), 0)?;
+    for round in 0..100 {
+        let got = message::call(server, tag(0, 4, 0), [round, 1, 2, 3])?;
+        ensure_eq!(got.words, [round + 6, 0, 0, 0]);
+    }
+    ensure_error!(message::call(server + (1 << 16), 0, [0; 4]), NoSuchThread);
+    world.end()
+}
+
+nucleus::thread_entry!(toucher_entry, toucher);
+/// Writes to pages of a range, reads them back and sends the sum.
+fn toucher(to: u64) {
+    let base = 0x1234_0000_0000;
+    for page in 0..40 {
+        write(base + page * PAGE, page + 1);
+    }
+    let sum = (0..40).map(|page| read(base + page * PAGE)).sum();
+    let _ = message::send(to, tag(0, 1, 0), [sum, 0, 0, 0]);
+}
+
+fn faults(setting: &Setting) -> Outcome {
+    let (me, _) = call::thread_self()?;
+    let mut world = World::new(setting, 0, 0)?;
+    world.start(toucher_entry(), me)?;
+    ensure_eq!(message::receive()?.words[0], 40 * 41 / 2);
+    world.end()
+}
+
+nucleus::thread_entry!(prisoner_entry, prisoner);
+/// Tries to send to the first thread of the root program, then tells its supervisor how that ended.
+fn prisoner(parameter: u64) {
+    let (outlaw, supervisor) = (parameter >> 32 << 16, parameter & 0xffff_ffff);
+    let outcome = message::send(outlaw, 0, [0; 4]);
+    let code = outcome.err().map_or(0, |error| error as u64);
+    let _ = message::send(supervisor, tag(0, 1, 0), [code, 0, 0, 0]);
+}
+
+nucleus::thread_entry!(relay_entry, relay);
+/// Passes one message on.
+fn relay(to: u64) {
+    if let Ok(got) = message::receive() {
+        let _ = message::send(to, got.tag, got.words);
+    }
+}
+
+fn policy(setting: &Setting) -> Outcome {
+    let (me, _) = call::thread_self()?;
+    let supervisor = start(relay_entry(), me, 3)?;
+    let mut world = World::new(setting, 0, supervisor)?;
+    ensure!(supervisor < 1 << 32 && me < 1 << 48);
+    world.start(prisoner_entry(), (me >> 16) << 32 | supervisor)?;
+    let got = message::receive()?;
+    ensure_eq!(got.sender, supervisor);
+    ensure_eq!(got.words[0], abi::Error::Protection as u64);
+    world.end()
+}
+
+fn deletion(setting: &Setting) -> Outcome {
+    for _ in 0..20 {
+        let mut world = World::new(setting, 0, 0)?;
+        let server = world.start(adder_entry(), 0)?;
+        message::call(server, tag(0, 1, 0), [1, 0, 0, 0])?;
+        let id = world.space;
+        world.end()?;
+        ensure_error!(message::call(server, 0, [0; 4]), NoSuchThread);
+        ensure_error!(call::space_delete(id), BadAddress);
+    }
+    call::kernel_check()?;
+    Ok(())
+}
+
+fn quota(setting: &Setting) -> Outcome {
+    ensure_error!(call::space_create(1 << 40, 0, 0, 0), BadArgument);
+    ensure_error!(call::space_create(u64::from(u32::MAX), 0, 0, 0), LimitReached);
+    ensure_error!(call::space_create(1, 0, 0, 0), LimitReached);
+    // A space with room for few tables: pages in far places are refused, and harm nobody else.
+    let space = call::space_create(64 * 6, 0, 0, 0)?;
+    let page = memory(setting.root, 1).take();
+    let Some(page) = page else { return Ok(()) };
+    let what = fpage(page, 12, Rights::RW);
+    let mut refused = false;
+    for far in 1..10 {
+        match call::map(what, space, fpage(far << 39, 12, Rights::RW), MAP) {
+            Ok(count) => ensure_eq!(count, 1),
+            Err(error) => {
+                ensure_eq!(error, abi::Error::LimitReached);
+                refused = true;
+            }
+        }
+    }
+    ensure!(refused, "nine tables of each kind fit into six");
+    call::space_delete(space)?;
+    Ok(())
+}
+
+fn rights(_: &Setting) -> Outcome {
+    let (_, own) = call::thread_self()?;
+    ensure_error!(call::space_delete(own), Protection);
+    ensure_error!(call::space_delete(own + (1 << 40)), BadAddress);
+    ensure_error!(call::space_control(own, 0, 0, 0), Protection);
+    let space = call::space_create(1000, 0, 0, 0)?;
+    // The kernel's own memory and message buffers are not given.
+    let image = fpage(abi::nucleus::ROOT_IMAGE, 12, Rights::R);
+    let window = fpage(0x1000_0000_0000, 12, Rights::R);
+    ensure_error!(call::map(image, space, window, MAP), Protection);
+    let buffers = fpage(abi::nucleus::MESSAGE_AREA, 21, Rights::RW);
+    ensure_error!(call::map(buffers, space, window, MAP), Protection);
+    ensure_error!(call::map(fpage(0, 12, Rights::RW), space, buffers, MAP), Protection);
+    ensure_error!(call::map(fpage(0, 12, Rights::RW), space, window, 7), BadArgument);
+    ensure_error!(call::thread_priority(0, 7), Protection);
+    ensure_error!(call::thread_priority(0, 8), BadArgument);
+    call::space_delete(space)?;
+    Ok(())
+}
+
+nucleus::thread_entry!(customer_entry, customer);
+/// Asks for a page, writes to it and tells.
+fn customer(to: u64) {
+    let window = Window::memory(0x3000_0000_0000, 12, Rights::RW);
+    let Ok(_) = message::call_for(to, tag(1, 0, 0), [0; 4], window) else {
+        return;
+    };
+    write(0x3000_0000_0008, 77);
+    let _ = message::call(to, tag(2, 0, 0), [0; 4]);
+    let _ = message::receive();
+}
+
+fn items(setting: &Setting) -> Outcome {
+    let (me, _) = call::thread_self()?;
+    let mut pages = memory(setting.root, 1);
+    let (Some(page), Some(second)) = (pages.take_zeroed(), pages.take_zeroed()) else {
+        return Ok(());
+    };
+    let mut world = World::new(setting, 0, 0)?;
+    let customer = world.start(customer_entry(), me)?;
+    let got = message::receive()?;
+    ensure_eq!((got.sender, got.label()), (customer, 1));
+    // An item whose page is not ours to give is refused, and the customer still waits.
+    let bad = [abi::nucleus::ROOT_IMAGE | 0xc0 | 7, MAP, 0, 0];
+    ensure_error!(message::send(customer, tag(0, 0, 1), bad), Protection);
+    message::send(customer, tag(0, 0, 1), [fpage(page, 12, Rights::RW), MAP, 0, 0])?;
+    let got = message::receive()?;
+    ensure_eq!((got.sender, got.label()), (customer, 2));
+    ensure_eq!(read(page + 8), 77);
+    call::flush(Window::memory(page, 12, Rights::R), u64::from(Rights::RWX.bits()), 0)?;
+    // Granting takes it away from here until the space that has it is gone.
+    call::map(
+        fpage(second, 12, Rights::RW),
+        world.space,
+        fpage(0x3000_0000_0000, 12, Rights::RW),
+        GRANT,
+    )?;
+    world.end()?;
+    write(second, 5);
+    ensure_eq!(read(second), 5);
+    Ok(())
+}
+
+nucleus::thread_entry!(criminal_entry, criminal);
+/// Runs into an exception of its choice, then tells what it found in a register afterwards.
+fn criminal(parameter: u64) {
+    let got = crate::arch::crime(parameter & 0xff);
+    let _ = message::send(parameter >> 8 << 16, tag(0, 1, 0), [got, 0, 0, 0]);
+}
+
+fn exceptions(setting: &Setting) -> Outcome {
+    let (me, _) = call::thread_self()?;
+    for (number, vector) in crate::arch::CRIMES.iter().enumerate() {
+        let mut world = World::new(setting, me, 0)?;
+        let thread = world.start(criminal_entry(), (me >> 16) << 8 | number as u64)?;
+        let mut stops = 0;
+        let got = loop {
+            let got = message::receive_within(ANYONE, 1_000_000)?;
+            if got.label() != LABEL_EXCEPTION {
+                break got;
+            }
+            stops += 1;
+            ensure_eq!((got.sender, got.words[0]), (thread, *vector));
+            let mut registers = Registers::default();
+            // The registers are looked at, moved on and given back.
+            let state = crate::arch::exchange(me, thread, EXCHANGE_READ, &mut registers)?;
+            ensure_eq!(state, THREAD_FAULTED);
+            ensure_eq!((registers.rip, registers.rsp), (got.words[2], got.words[3]));
+            crate::arch::move_on(number, &mut registers);
+            crate::arch::exchange(me, thread, EXCHANGE_WRITE, &mut registers)?;
+            message::send(thread, 0, [0; 4])?;
+        };
+        ensure!(stops > 0, "exception {vector} was no message");
+        ensure_eq!((got.sender, got.words[0]), (thread, 42));
+        world.end()?;
+    }
+    Ok(())
+}
