@@ -42,6 +42,7 @@ static inline gond_result gond_call(uint64_t n, uint64_t a, uint64_t b, uint64_t
 static inline gond_result ThreadMyId(void) { return gond_call(0, 0, 0, 0, 0, 0, 0); }
 static inline gond_result PdxCall(uint64_t entry, uint64_t parameter0, uint64_t pd, uint64_t parameter1, uint64_t parameter2, uint64_t parameter3) { return gond_call(1, entry, parameter0, pd, parameter1, parameter2, parameter3); }
 static inline gond_result PdxReturn(uint64_t result, uint64_t result2) { return gond_call(2, result, result2, 0, 0, 0, 0); }
+static inline gond_result DomainCall(uint64_t entry, uint64_t parameter0, uint64_t parameter1, uint64_t parameter2, uint64_t parameter3) { return gond_call(3, entry, parameter0, parameter1, parameter2, parameter3, 0); }
 static inline gond_result ObjCreate(uint64_t bytes, uint64_t password) { return gond_call(8, bytes, password, 0, 0, 0, 0); }
 static inline gond_result ObjDelete(uint64_t address) { return gond_call(9, address, 0, 0, 0, 0, 0); }
 static inline gond_result ObjResize(uint64_t address, uint64_t bytes) { return gond_call(10, address, bytes, 0, 0, 0, 0); }

@@ -30,6 +30,7 @@ pub struct Results {
 #[derive(Copy, Clone)]
 #[repr(C)]
 pub struct Words(pub [u64; nucleus::REGISTER_WORDS]);
+
 /// The stub on the kernel page: `syscall`, `ret`.
 pub const SYSTEM_CALL_STUB: [u8; 3] = [0x0f, 0x05, 0xc3];
 
