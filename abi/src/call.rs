@@ -72,6 +72,8 @@ calls! {
         "Protected call of a registered entry point. pd is PD_MERGE, PD_EMPTY or the address of an ApdDescription; the callee's domain is that extended by the Clist registered with the PDX capability. The callee gets the parameters as the arguments of a C function, on a stack of its own domain. A callee that faults without a handler ends the call with CalleeFault.";
     2 PdxReturn pdx_return(result, result2) -> "", ""; "-";
         "Returns from a protected call to its caller.";
+    3 DomainCall domain_call(entry, parameter0, parameter1, parameter2, parameter3) -> "result", "result2"; "-";
+        "Calls an entry of a kernel domain, as the kernel page names them: code of the kernel that changes no space, never waits, and runs with interrupts off.";
 
     8 ObjCreate obj_create(bytes, password) -> "address", "password"; "account";
         "Makes an object of whole pages, zero-filled, whose owner capability has that password (0: the system makes one). It stands on the task's kill list until KeepObject. The creator's domain has all rights at once.";

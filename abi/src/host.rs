@@ -53,6 +53,8 @@ pub const SERVER_WORD: &str = "server=";
 pub const SERVER_KERNEL: &str = "kernel";
 /// The server is the boot module, a user-mode program.
 pub const SERVER_USER: &str = "user";
+/// Start of the line in the kernel's log that tells of a crash of such a server.
+pub const SERVER_CRASHED: &str = "the server outside of the kernel has crashed";
 /// No server: the boot module is the root program of the bare µ-kernel.
 pub const SERVER_NONE: &str = "none";
 /// Guest to host: the next line, please.

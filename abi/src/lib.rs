@@ -7,6 +7,8 @@
 //! * [`layout`]: the shapes of what passes through memory (Clists, APDs, reports).
 //! * [`start`]: what a new task finds on its start page.
 //! * [`host`]: what the guest and the host tool say to each other.
+//! * [`kernel_page`]: what the kernel tells every program without being asked.
+//! * [`machine`]: what the kernel offers to a server outside of it.
 //! * [`nucleus`]: what the µ-kernel offers to programs that run on it without the server.
 //! * [`document`]: the manual page and the C header, made from the tables.
 //!
@@ -19,7 +21,9 @@ pub mod call;
 pub mod document;
 pub mod error;
 pub mod host;
+pub mod kernel_page;
 pub mod layout;
+pub mod machine;
 pub mod nucleus;
 pub mod rights;
 pub mod start;

@@ -206,6 +206,14 @@ impl DataPage {
         DataPage { physical }
     }
 
+    /// The frame of a request of the store. Only the store makes requests, and its contract is what makes this sound: it
+    /// keeps a frame until the request's completion was taken, reads into frames that nobody has mapped yet, and writes
+    /// from frames that nobody can write to (`store::world::Request`).
+    pub(crate) const fn lent(frame: store::world::Frame) -> Self {
+        // SAFETY: (1) frames are frames. (2) As above.
+        unsafe { Self::new((frame.0 as u64) << 12) }
+    }
+
     /// A frame of the fake machine, whose addresses are keys in a map: no hardware ever sees them.
     #[cfg(test)]
     pub(crate) const fn in_fake_memory(physical: u64) -> Self {

@@ -15,6 +15,8 @@
 #![cfg_attr(not(test), no_std)]
 #![deny(unsafe_code)]
 
+extern crate alloc;
+
 pub mod world;
 
 pub mod dma;
@@ -26,6 +28,8 @@ pub mod msix;
 pub mod virtio;
 
 pub mod block;
+
+pub mod disk;
 
 pub mod entropy;
 

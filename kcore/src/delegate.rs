@@ -130,12 +130,12 @@ macro_rules! delegate_machine {
                 $crate::Machine::thread_space(&self.$field, thread)
             }
             #[inline]
-            fn thread_context(&self, thread: $crate::ThreadId) -> &$crate::thread::Context {
+            fn thread_context(&self, thread: $crate::ThreadId) -> $crate::thread::Context {
                 $crate::Machine::thread_context(&self.$field, thread)
             }
             #[inline]
-            fn thread_context_mut(&mut self, thread: $crate::ThreadId) -> &mut $crate::thread::Context {
-                $crate::Machine::thread_context_mut(&mut self.$field, thread)
+            fn thread_set_context(&mut self, thread: $crate::ThreadId, context: &$crate::thread::Context) {
+                $crate::Machine::thread_set_context(&mut self.$field, thread, context)
             }
             #[inline]
             fn thread_drop_operation(&mut self, thread: $crate::ThreadId) {
@@ -158,8 +158,12 @@ macro_rules! delegate_machine {
                 $crate::Machine::portal_leave(&mut self.$field, thread, error, value, value2)
             }
             #[inline]
-            fn portal_frames(&self, thread: $crate::ThreadId) -> &[$crate::thread::PortalFrame] {
-                $crate::Machine::portal_frames(&self.$field, thread)
+            fn portal_depth(&self, thread: $crate::ThreadId) -> usize {
+                $crate::Machine::portal_depth(&self.$field, thread)
+            }
+            #[inline]
+            fn portal_frame(&self, thread: $crate::ThreadId, index: usize) -> Option<$crate::thread::PortalFrame> {
+                $crate::Machine::portal_frame(&self.$field, thread, index)
             }
             #[inline]
             fn portal_cache(&mut self, caller: $crate::SpaceId, entry: u64, pd: u64, callee: $crate::SpaceId) {

@@ -73,8 +73,8 @@ pub enum Outcome {
     /// Park it until the key is woken or the time (absolute, nanoseconds since boot) has come; then do the event again.
     /// (`Fault` is not done again: the thread just runs into it once more.)
     Block(Key, Option<u64>),
-    /// A piece of a long call is done. Do it again when others had their turn: nothing has to be waited for. What its
-    /// registers hold is kept.
+    /// A piece of a long call is done. Do it again when others had their turn: nothing has to be waited for. A message
+    /// finds its words in the registers as they are.
     Again,
     /// The thread's context was set; let it run (a fault was resolved, a portal was entered or left, a handler was called).
     Resume,

@@ -46,6 +46,8 @@ pub enum Use {
 /// The allocator of frames.
 pub struct Frames {
     cells: Vec<u32>,
+    /// All that is handed out.
+    ranges: Vec<Range>,
     any: u32,
     zeroed: u32,
     zeroed_count: u32,
@@ -64,6 +66,7 @@ impl Frames {
         untouched.reverse();
         Self {
             cells: vec![0; cells],
+            ranges: ranges.to_vec(),
             any: NONE,
             zeroed: NONE,
             zeroed_count: 0,
@@ -81,6 +84,16 @@ impl Frames {
     /// Frames in all.
     pub fn total(&self) -> u64 {
         self.total
+    }
+
+    /// Whether this is a frame that is handed out, now or ever.
+    pub fn contains(&self, frame: Frame) -> bool {
+        self.ranges.iter().any(|range| (range.0..range.1).contains(&frame.0))
+    }
+
+    /// What is handed out.
+    pub fn ranges(&self) -> &[Range] {
+        &self.ranges
     }
 
     /// Free frames that are known to be full of zeroes.

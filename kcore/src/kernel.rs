@@ -191,6 +191,11 @@ impl<H: Hardware> Kernel<H> {
         Some(load)
     }
 
+    /// The processor went to a space that is no thread's: whatever thread runs next, its space is loaded.
+    pub fn leave_space(&mut self) {
+        self.processor.space = SpaceId::NONE;
+    }
+
     /// Parks the current thread.
     pub fn park(&mut self, key: Key, deadline: Option<u64>, operation: Option<Operation>) {
         let Some(index) = self.current() else { return };
@@ -210,6 +215,16 @@ impl<H: Hardware> Kernel<H> {
             self.timers.insert((at_ns, index));
             self.hardware.set_timer(at_ns);
         }
+    }
+
+    /// Parks the current thread until the server outside has done what it works on. What the thread was about to do, a call
+    /// perhaps, it then does as it would have now.
+    pub fn put_off(&mut self, operation: Option<(Operation, Resumed)>) {
+        let Some(index) = self.current() else { return };
+        self.park(Key::Supervisor, None, operation.map(|(operation, _)| operation));
+        let thread = &mut self.threads.table[index as usize];
+        thread.resumed = operation.map_or(Resumed::First, |(_, resumed)| resumed);
+        thread.unbegun = true;
     }
 
     /// Has the current thread do an operation again, as if it had been woken. It is next of its priority here, and runs
@@ -276,13 +291,7 @@ impl<H: Hardware> Kernel<H> {
         self.threads
             .table
             .get(processor.current as usize)
-            .is_some_and(|thread| {
-                thread.space == processor.space
-                    && processor
-                        .queues
-                        .highest()
-                        .is_none_or(|waiting| waiting <= thread.priority)
-            })
+            .is_some_and(|thread| thread.space == processor.space && !processor.queues.has_above(thread.priority))
     }
 
     /// A timer interrupt: wakes whose time has come; tells whether the current thread's slice is

@@ -10,6 +10,7 @@
 //! * [`event`]: what happens to a thread and what becomes of it.
 //! * [`smp`]: how several processors take turns and ask things of one another.
 //! * [`machine`]: the contract with the server above; [`hardware`]: the contract with what is below.
+//! * [`outside`]: the contract with a server that is not in the kernel.
 //! * [`kernel`]: all of it put together; [`ipc`]: messages; [`nucleus`]: the other calls that the µ-kernel answers itself.
 //!
 //! Event-driven (DESIGN §3): nothing here blocks or keeps a stack. A thread that must wait is
@@ -33,6 +34,7 @@ pub mod ipc;
 pub mod kernel;
 pub mod mapping;
 pub mod nucleus;
+pub mod outside;
 pub mod paging;
 pub mod portal;
 pub mod scheduler;

@@ -140,9 +140,9 @@ pub trait Machine {
     /// The space it runs in now.
     fn thread_space(&self, thread: ThreadId) -> SpaceId;
     /// Its user registers. Complete only while it is stopped by a fault or parked.
-    fn thread_context(&self, thread: ThreadId) -> &Context;
-    /// Its user registers, to change.
-    fn thread_context_mut(&mut self, thread: ThreadId) -> &mut Context;
+    fn thread_context(&self, thread: ThreadId) -> Context;
+    /// Gives it other user registers.
+    fn thread_set_context(&mut self, thread: ThreadId, context: &Context);
     /// Makes a parked thread go on in user mode, not retry what it was parked with.
     fn thread_drop_operation(&mut self, thread: ThreadId);
     /// Processor time used, in nanoseconds.
@@ -159,8 +159,10 @@ pub trait Machine {
     /// Returns from a protected procedure: pops the frame and gives the stack back. The context
     /// then stands at the caller with those results.
     fn portal_leave(&mut self, thread: ThreadId, error: u64, value: u64, value2: u64) -> Option<PortalFrame>;
-    /// The caller's frames, innermost last.
-    fn portal_frames(&self, thread: ThreadId) -> &[PortalFrame];
+    /// How many protected calls the thread is inside of.
+    fn portal_depth(&self, thread: ThreadId) -> usize;
+    /// One of its frames, the outermost at 0; `None` from `portal_depth` on.
+    fn portal_frame(&self, thread: ThreadId, index: usize) -> Option<PortalFrame>;
     /// Remembers a validated way, for the kernel's fast path: calls of `entry` with `pd` from
     /// `caller` enter `callee`.
     fn portal_cache(&mut self, caller: SpaceId, entry: u64, pd: u64, callee: SpaceId);

@@ -15,6 +15,8 @@ const WRITE: u64 = 1 << 1;
 const USER: u64 = 1 << 2;
 const ACCESSED: u64 = 1 << 5;
 const DIRTY: u64 = 1 << 6;
+/// In an entry above the lowest level: a page of that size, not a table.
+const LARGE: u64 = 1 << 7;
 /// Software: the limits allow writing, the hardware is told not to.
 const WITHHELD: u64 = 1 << 9;
 const NO_EXECUTE: u64 = 1 << 63;
@@ -94,6 +96,16 @@ pub const fn encode_table(frame: Frame) -> u64 {
     (frame.0 as u64) << 12 | PRESENT | WRITE | USER
 }
 
+/// An upper entry that is 2 MiB of memory from this frame on: a user's, writable, not executable.
+pub const fn encode_large(frame: Frame) -> u64 {
+    (frame.0 as u64) << 12 | PRESENT | WRITE | USER | LARGE | NO_EXECUTE
+}
+
+/// Whether an upper entry is memory and leads to no table.
+pub const fn is_large(bits: u64) -> bool {
+    bits & LARGE != 0
+}
+
 /// An upper entry that links a leaf with a domain's rights.
 pub const fn encode_link(leaf: Frame, rights: Rights) -> u64 {
     let mut bits = (leaf.0 as u64) << 12 | PRESENT | USER;
@@ -106,8 +118,14 @@ pub const fn encode_link(leaf: Frame, rights: Rights) -> u64 {
     bits
 }
 
-/// In an entry above the lowest level: a page of that size, not a table.
-const LARGE: u64 = 1 << 7;
+/// Decodes an upper entry that links a leaf: the leaf's frame, the domain's rights.
+pub const fn decode_link(bits: u64) -> Option<(Frame, Rights)> {
+    match decode_page(bits) {
+        Some(entry) => Some((entry.frame, entry.limits)),
+        None => None,
+    }
+}
+
 /// Software, free spaces: the mapping that this entry belongs to is of this size, not of a larger
 /// one that was split.
 const EXACT: u64 = 1 << 9;
@@ -200,22 +218,9 @@ pub const fn is_shared(bits: u64) -> bool {
 /// The entry of a table that others link.
 pub const SHARED_MARK: u64 = SHARED;
 
-/// Whether an entry above the lowest level is a page, not a table.
-pub const fn is_large(bits: u64) -> bool {
-    bits & LARGE != 0
-}
-
 /// How an entry of a free space fits its mapping.
 pub const fn fit_of(bits: u64) -> Fit {
     if bits & EXACT != 0 { Fit::Exact } else { Fit::Part }
-}
-
-/// Decodes an upper entry that links a leaf: the leaf's frame, the domain's rights.
-pub const fn decode_link(bits: u64) -> Option<(Frame, Rights)> {
-    match decode_page(bits) {
-        Some(entry) => Some((entry.frame, entry.limits)),
-        None => None,
-    }
 }
 
 /// Whether an entry is there at all.

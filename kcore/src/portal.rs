@@ -70,6 +70,9 @@ const fn place(entry: u64, caller: SpaceId) -> usize {
 }
 
 impl Portals {
+    /// In the tag of a way into a kernel domain: no protected call finds it, whatever it asks for.
+    pub const DOMAIN: u64 = EPOCH >> 1;
+
     /// Multiplier: the place of a way is the high byte of its product with entry plus caller.
     pub const HASH: u32 = 0x9e37_79b9;
     /// Offset of the pointer to the ways, for the fast path in assembly.
@@ -102,13 +105,29 @@ impl Portals {
         }
     }
 
+    /// Remembers that a caller may call this entry of a kernel domain.
+    pub fn insert_domain(&mut self, caller: SpaceId, entry: u64) {
+        self.ways[place(entry, caller)] = Way {
+            entry,
+            tag: self.tag(caller) | Self::DOMAIN,
+            pd: u64::MAX,
+            callee: caller,
+        };
+    }
+
+    /// Whether that is remembered.
+    pub fn has_domain(&self, caller: SpaceId, entry: u64) -> bool {
+        let way = &self.ways[place(entry, caller)];
+        way.entry == entry && way.tag == self.tag(caller) | Self::DOMAIN
+    }
+
     /// Forgets all ways.
     pub fn forget(&mut self) {
         self.epoch += EPOCH;
     }
 }
 
-const _: () = assert!(crate::space::SPACES_MAX < EPOCH as usize);
+const _: () = assert!(crate::space::SPACES_MAX < Portals::DOMAIN as usize);
 
 #[cfg(test)]
 mod tests {
@@ -124,7 +143,21 @@ mod tests {
         assert_eq!(portals.find(SpaceId(3), 0x1008, 1), None);
         portals.insert(SpaceId(3), 0x1000, 0x5000, SpaceId(4));
         assert_eq!(portals.find(SpaceId(3), 0x1000, 0x5000), None);
+        assert!(!portals.has_domain(SpaceId(3), 0x1000));
         portals.forget();
         assert_eq!(portals.find(SpaceId(3), 0x1000, 1), None);
+    }
+
+    #[test]
+    fn a_way_into_a_kernel_domain_is_no_protected_call() {
+        let mut portals = Portals::default();
+        portals.insert_domain(SpaceId(3), u64::MAX << 30);
+        assert!(portals.has_domain(SpaceId(3), u64::MAX << 30));
+        assert!(!portals.has_domain(SpaceId(4), u64::MAX << 30));
+        for pd in [0, 1, 2, u64::MAX] {
+            assert_eq!(portals.find(SpaceId(3), u64::MAX << 30, pd), None);
+        }
+        portals.forget();
+        assert!(!portals.has_domain(SpaceId(3), u64::MAX << 30));
     }
 }

@@ -191,6 +191,12 @@ impl RunQueues {
         None
     }
 
+    /// Whether a thread of a higher priority than this one waits.
+    #[inline(always)]
+    pub fn has_above(&self, priority: u8) -> bool {
+        u64::from(self.occupied) >> (priority & 31) > 1
+    }
+
     /// Whether a thread waits of one of these priorities, a bit each.
     #[inline]
     pub fn any_of(&self, priorities: u32) -> bool {

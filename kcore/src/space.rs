@@ -150,6 +150,11 @@ impl Spaces {
         &self.slots[id.0 as usize]
     }
 
+    /// Whether there is such a space.
+    pub fn exists(&self, id: SpaceId) -> bool {
+        self.slots.get(id.0 as usize).is_some_and(|space| space.live)
+    }
+
     /// The spaces that there are.
     pub fn live(&self) -> impl Iterator<Item = (SpaceId, &Space)> {
         let numbers = (0..).map(SpaceId);
@@ -283,6 +288,11 @@ impl Space {
     pub const STACKS: usize = offset_of!(Self, stacks);
     /// Offset of how many of them count.
     pub const STACK_COUNT: usize = offset_of!(Self, stack_count);
+
+    /// Whether there is a free stack.
+    pub fn has_stack(&self) -> bool {
+        self.stack_count > 0
+    }
 
     /// Takes a free stack.
     #[inline(always)]

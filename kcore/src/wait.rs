@@ -37,6 +37,8 @@ pub enum Key {
     Sync(u64),
     /// Free frames.
     Frames,
+    /// The server outside of the kernel, which works for another thread.
+    Supervisor,
 }
 
 const BUCKETS: usize = 64;
@@ -55,33 +57,33 @@ impl Key {
             Key::Checkpoint => (8, 0),
             Key::Sync(ticket) => (9, ticket),
             Key::Frames => (10, 0),
+            Key::Supervisor => (11, 0),
         };
         let mixed = (value ^ (kind << 56)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (mixed >> 58) as usize % BUCKETS
     }
 
-    /// The key as one word, for the trace: what kind it is above, its value in the low 56 bits.
-    pub fn word(self) -> u64 {
-        let (kind, value) = match self {
+    /// The key as two words: what kind it is, and its value.
+    pub const fn to_words(self) -> (u64, u64) {
+        match self {
             Key::Nothing => (0, 0),
             Key::Page(address) => (1, address),
             Key::Semaphore(address) => (2, address),
             Key::Address(address) => (3, address),
             Key::Child(thread) => (4, thread),
-            Key::Stack(space) => (5, u64::from(space)),
+            Key::Stack(space) => (5, space as u64),
             Key::ConsoleIn(stream) => (6, stream),
             Key::ConsoleOut(stream) => (7, stream),
             Key::Checkpoint => (8, 0),
             Key::Sync(ticket) => (9, ticket),
             Key::Frames => (10, 0),
-        };
-        kind << WORD_VALUE_BITS | value & WORD_VALUE
+            Key::Supervisor => (11, 0),
+        }
     }
 
-    /// The key that [`Key::word`] made this of.
-    pub fn of_word(word: u64) -> Option<Self> {
-        let value = word & WORD_VALUE;
-        Some(match word >> WORD_VALUE_BITS {
+    /// The key that [`Key::to_words`] made these of.
+    pub const fn of_words(kind: u64, value: u64) -> Option<Self> {
+        Some(match kind {
             0 => Key::Nothing,
             1 => Key::Page(value),
             2 => Key::Semaphore(value),
@@ -93,8 +95,20 @@ impl Key {
             8 => Key::Checkpoint,
             9 => Key::Sync(value),
             10 => Key::Frames,
+            11 => Key::Supervisor,
             _ => return None,
         })
+    }
+
+    /// The key as one word, for the trace: what kind it is above, its value in the low 56 bits.
+    pub const fn word(self) -> u64 {
+        let (kind, value) = self.to_words();
+        kind << WORD_VALUE_BITS | value & WORD_VALUE
+    }
+
+    /// The key that [`Key::word`] made this of.
+    pub const fn of_word(word: u64) -> Option<Self> {
+        Self::of_words(word >> WORD_VALUE_BITS, word & WORD_VALUE)
     }
 }
 
@@ -116,6 +130,7 @@ impl fmt::Display for Key {
             Key::Checkpoint => f.write_str("a checkpoint"),
             Key::Sync(ticket) => write!(f, "sync {ticket}"),
             Key::Frames => f.write_str("free frames"),
+            Key::Supervisor => f.write_str("the server"),
         }
     }
 }

@@ -113,7 +113,10 @@ fn a_thread_that_runs_elsewhere_is_stopped_before_it_is_touched() {
     let touches: [Touch; 5] = [
         |kernel, thread| kernel.thread_suspend(thread),
         |kernel, thread| kernel.thread_destroy(thread),
-        |kernel, thread| kernel.thread_context_mut(thread).rip = 4,
+        |kernel, thread| {
+            let context = kernel.thread_context(thread);
+            kernel.thread_set_context(thread, &context);
+        },
         |kernel, thread| kernel.thread_drop_operation(thread),
         |kernel, thread| {
             kernel.portal_leave(thread, 0, 0, 0);
@@ -245,7 +248,10 @@ fn threads_are_in_one_place_whatever_happens() {
                 3 => kernel.thread_wake(target, Resumed::Woken),
                 4 => kernel.yield_current(),
                 5 => kernel.thread_set_priority(target, random.below(8) as u8),
-                _ => kernel.thread_context_mut(target).rip = 4,
+                _ => {
+                    let context = kernel.thread_context(target);
+                    kernel.thread_set_context(target, &context);
+                }
             }
             if kernel.should_preempt() {
                 kernel.yield_current();

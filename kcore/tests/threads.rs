@@ -128,7 +128,7 @@ fn fast_and_general_portal_paths_agree() {
             let (rip, rsp) = (random.next() >> 20, random.next() >> 20);
             if random.below(5) < 3 {
                 let way = fast.portal_call(entry, 1, rip, rsp);
-                let context = general.thread_context_mut(thread);
+                let context = &mut general.threads.get_mut(thread).context;
                 (context.rip, context.rsp) = (rip, rsp);
                 let entered = general.portal_enter(thread, callee, entry, [0; 4]);
                 assert_eq!(way.is_some(), entered.is_some(), "seed {seed}");
@@ -146,7 +146,13 @@ fn fast_and_general_portal_paths_agree() {
                     "seed {seed}"
                 );
             }
-            assert_eq!(fast.portal_frames(thread), general.portal_frames(thread), "seed {seed}");
+            let frames = |kernel: &Kernel<Fake>| {
+                (0..)
+                    .map_while(|index| kernel.portal_frame(thread, index))
+                    .collect::<Vec<_>>()
+            };
+            assert_eq!(fast.portal_depth(thread), frames(&fast).len());
+            assert_eq!(frames(&fast), frames(&general), "seed {seed}");
         }
     }
 }
@@ -225,4 +231,26 @@ fn a_general_return_sets_the_processor_up_even_in_the_same_space() {
         kernel.portal_leave(thread, 0, 0, 0).is_none() && kernel.stays(),
         "nothing to leave, nothing to set up"
     );
+}
+
+#[test]
+fn who_waits_for_the_server_does_the_same_as_it_would_have() {
+    let mut kernel = kernel(20);
+    let space = kernel.space_create().expect("space");
+    let operation = Operation {
+        number: 58,
+        arguments: [8, 0, 0, 0, 0, 0],
+    };
+    for resumed in [Resumed::First, Resumed::TimedOut] {
+        let thread = spawn(&mut kernel, space, 3);
+        kernel.schedule();
+        kernel.put_off(Some((operation, resumed)));
+        assert_eq!(kernel.schedule(), None);
+        assert!(kernel.thread_is_ready(thread), "to the server it is");
+        assert_eq!(kernel.wake(Key::Supervisor, u32::MAX), 1);
+        assert_eq!(kernel.schedule().map(|index| kernel.id_of(index)), Some(thread));
+        let found = kernel.threads.get(thread);
+        assert_eq!((found.operation, found.resumed), (Some(operation), resumed));
+        kernel.thread_destroy(thread);
+    }
 }

@@ -4,7 +4,10 @@
 //! goes out again: straight back to the caller where nothing else happened, else through
 //! [`leave`], which takes whoever is to run next. Nothing ever waits on the kernel stack.
 
-use abi::layout::{EXCEPTION_ARITHMETIC, EXCEPTION_ILLEGAL};
+use abi::{
+    Call, Error,
+    layout::{EXCEPTION_ARITHMETIC, EXCEPTION_ILLEGAL},
+};
 use kcore::{
     ThreadId,
     smp::HandedOver,
@@ -16,7 +19,8 @@ use sasos::{Access, Event, Outcome};
 use crate::{
     arch::{self, Results, Words},
     mem::lock::Guard,
-    panic,
+    outside, panic,
+    supervisor::Supervisor,
     system::{SYSTEM, System},
     trace,
 };
@@ -74,6 +78,16 @@ pub extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: 
     let Some(mut system) = SYSTEM.enter_unless_stopped() else {
         hand_over(arguments, number)
     };
+    if let Supervisor::Outside(_) = system.supervisor {
+        return outside::call(system, arguments, number);
+    }
+    // With several processors the fast paths are left whenever another one was inside last.
+    if system.platform.kernel.has_others()
+        && let Some(context) = system.cross(number, arguments)
+    {
+        drop(system);
+        arch::resume(context)
+    }
     let System {
         platform, supervisor, ..
     } = &mut *system;
@@ -95,24 +109,30 @@ pub extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: 
         && platform.kernel.stays()
         && platform.kernel.hardware.stop.is_none()
     {
-        return match result {
-            Ok((value, value2)) => {
-                if value2 != 0 {
-                    arch::set_value2(value2);
-                }
-                Results { error: 0, value }
-            }
-            Err(error) => Results {
-                error: error as u64,
-                value: 0,
-            },
-        };
+        return results(result);
     }
     system.settle(outcome, Some(Operation { number, arguments }));
     if system.platform.kernel.should_preempt() {
         system.platform.kernel.yield_current();
     }
     leave_from(system)
+}
+
+/// Results in registers.
+#[inline(always)]
+pub fn results(result: Result<(u64, u64), Error>) -> Results {
+    match result {
+        Ok((value, value2)) => {
+            if value2 != 0 {
+                arch::set_value2(value2);
+            }
+            Results { error: 0, value }
+        }
+        Err(error) => Results {
+            error: error as u64,
+            value: 0,
+        },
+    }
 }
 
 /// A message that takes the general way. Its words are kept in the sender's context, where
@@ -190,6 +210,10 @@ pub extern "C" fn trap(context: *const Context, vector: u64) -> *const Context {
 
 /// The vector of page faults.
 const VECTOR_PAGE_FAULT: u64 = 14;
+/// The vector of the use of a vector unit that is off.
+pub const VECTOR_NO_UNIT: u64 = 7;
+/// The vector of general protection faults.
+const VECTOR_PROTECTION: u64 = 13;
 
 /// What a page fault's error code says.
 const fn access_of(error: u64) -> Access {
@@ -218,6 +242,11 @@ extern "C" fn general_trap(context: *const Context, vector: u64) -> *const Conte
             .current_thread()
             .map_or(ThreadId(0), |thread| thread.id);
         trace::interrupt(thread, vector);
+    }
+    if let Supervisor::Outside(_) = system.supervisor {
+        return outside::trap(system, context, vector);
+    }
+    if vector >= 32 {
         if let Some(interrupt) = arch::accept(vector) {
             system.interrupt(interrupt);
         }
@@ -234,49 +263,86 @@ extern "C" fn general_trap(context: *const Context, vector: u64) -> *const Conte
 }
 
 impl System {
+    /// A protected call, or the return from one, over a remembered way. Gives the registers to go on with.
+    #[inline(never)]
+    fn cross(&mut self, number: u64, [a0, a1, a2, a3, a4, a5]: [u64; 6]) -> Option<*const Context> {
+        let kernel = &mut self.platform.kernel;
+        let is_call = number == Call::PdxCall as u64;
+        let to = if is_call {
+            let (rip, rsp) = arch::caller();
+            kernel.portal_call(a0, a2, rip, rsp)?
+        } else if number == Call::PdxReturn as u64 {
+            kernel.portal_return()?
+        } else {
+            return None;
+        };
+        arch::load(to.load);
+        let context = &mut kernel.current_thread()?.context;
+        context.reset(to.rip, to.rsp);
+        if is_call {
+            context.set_arguments([a1, a3, a4, a5]);
+        } else {
+            context.set_results(0, a0, a1);
+        }
+        Some(context)
+    }
+
     /// An exception of the running thread. Answers to go on ([`Outcome::Resume`]) if nothing else has changed.
     #[inline(always)]
     fn exception(&mut self, vector: u64) -> Outcome {
         let index = self.current();
-        let thread = &mut self.platform.kernel.threads.table[index as usize];
+        let thread = &self.platform.kernel.threads.table[index as usize];
         let (id, error) = (thread.id, thread.context.error);
-        let event = match vector {
-            VECTOR_PAGE_FAULT => {
-                let address = arch::fault_address();
-                trace::record(Kind::Fault, id, address);
-                Event::Fault {
-                    thread: id,
-                    address,
-                    access: access_of(error),
-                }
-            }
-            7 => {
-                let here = self.platform.kernel.here();
-                let thread = &mut self.platform.kernel.threads.table[index as usize];
-                self.vectors.load(here, index, thread.vector_live != 0);
-                thread.vector_live = 1;
-                thread.vector_on = here;
-                return Outcome::Resume;
-            }
-            13 if error == 0 && self.ports_wanted() => return Outcome::Resume,
-            _ => {
-                trace::record(Kind::Exception, id, vector);
-                Event::Exception {
-                    thread: id,
-                    kind: match vector {
-                        0 | 4 | 16 | 19 => EXCEPTION_ARITHMETIC,
-                        _ => EXCEPTION_ILLEGAL,
-                    },
-                    address: 0,
-                }
-            }
-        };
+        if vector == VECTOR_NO_UNIT {
+            self.load_vectors(index);
+            return Outcome::Resume;
+        }
+        if vector == VECTOR_PROTECTION && error == 0 && self.ports_wanted() {
+            return Outcome::Resume;
+        }
+        let event = of_exception(id, vector, error);
         let outcome = self.supervisor.handle(&mut self.platform, event);
         if vector == VECTOR_PAGE_FAULT && outcome == Outcome::Resume && self.platform.kernel.stays() {
             return Outcome::Resume;
         }
         self.settle(outcome, None);
         Outcome::Gone
+    }
+
+    /// The running thread uses the vector unit, which was off.
+    pub fn load_vectors(&mut self, index: u32) {
+        let here = self.platform.kernel.here();
+        let thread = &mut self.platform.kernel.threads.table[index as usize];
+        self.vectors.load(here, index, thread.vector_live != 0);
+        thread.vector_live = 1;
+        thread.vector_on = here;
+    }
+}
+
+/// What an exception of a thread is, as an event.
+#[inline(always)]
+pub fn of_exception(thread: ThreadId, vector: u64, error: u64) -> Event {
+    match vector {
+        VECTOR_PAGE_FAULT => {
+            let address = arch::fault_address();
+            trace::record(Kind::Fault, thread, address);
+            Event::Fault {
+                thread,
+                address,
+                access: access_of(error),
+            }
+        }
+        _ => {
+            trace::record(Kind::Exception, thread, vector);
+            Event::Exception {
+                thread,
+                kind: match vector {
+                    0 | 4 | 16 | 19 => EXCEPTION_ARITHMETIC,
+                    _ => EXCEPTION_ILLEGAL,
+                },
+                address: 0,
+            }
+        }
     }
 }
 
@@ -326,7 +392,7 @@ pub fn leave() -> ! {
 
 /// The same from inside. The lock is kept until the next thread's registers and space are set, so that nobody sees
 /// this processor with the rest of the last one.
-fn leave_from(mut system: Guard<'_, System>) -> ! {
+pub fn leave_from(mut system: Guard<'_, System>) -> ! {
     loop {
         if let Some(context) = system.next() {
             drop(system);

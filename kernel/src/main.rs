@@ -12,9 +12,11 @@ mod arch;
 mod console;
 mod debugger;
 mod disk;
+mod domains;
 mod event;
 mod log;
 mod mem;
+mod outside;
 mod panic;
 mod pc;
 mod root;
@@ -25,7 +27,7 @@ mod trace;
 use alloc::{format, string::String, vec::Vec};
 
 use abi::{
-    host::{CANNOT_START, EXIT_PANIC, SCRIPT_WORD, SERVER_KERNEL, SERVER_NONE, SERVER_WORD},
+    host::{CANNOT_START, EXIT_PANIC, SCRIPT_WORD, SERVER_KERNEL, SERVER_NONE, SERVER_USER, SERVER_WORD},
     layout::BootReport,
 };
 use kcore::{Kernel, thread::THREADS_MAX};
@@ -34,8 +36,10 @@ use store::{MountMode, Store};
 
 use crate::{
     arch::{BootInformation, Vectors},
-    disk::VirtioDisk,
-    mem::{device::Resources, division::Division},
+    mem::{
+        device::Resources,
+        division::{Division, HeapOf},
+    },
     pc::Pc,
     supervisor::Supervisor,
     system::{Platform, SYSTEM, System},
@@ -45,7 +49,15 @@ use crate::{
 extern "C" fn kernel_start(information: u64) -> ! {
     let protections = arch::initialise_processor(0);
     let information = BootInformation::read(information).expect("the loader gives PVH start information");
-    let mut memory = Division::of(&information);
+    let server = words(&information)
+        .find_map(|word| word.strip_prefix(SERVER_WORD))
+        .unwrap_or(SERVER_KERNEL);
+    let heap_of = if server == SERVER_USER {
+        HeapOf::KernelAlone
+    } else {
+        HeapOf::Both
+    };
+    let mut memory = Division::of(&information, heap_of);
     arch::initialise_interrupts();
     log!(
         "gondwana {}: {} MiB, {protections:?}",
@@ -62,10 +74,10 @@ extern "C" fn kernel_start(information: u64) -> ! {
     };
     let mut resources = Resources::new(core::mem::take(&mut memory.device_pages), &information);
     let seed = seed(&mut resources);
-    let server = words(&information).find_map(|word| word.strip_prefix(SERVER_WORD));
-    let given = match server {
-        Some(SERVER_NONE) => memory.set_aside(),
-        _ => Vec::new(),
+    let given = if server == SERVER_NONE {
+        memory.set_aside()
+    } else {
+        Vec::new()
     };
     let pc = Pc::new(seed, boot, memory.fixed_frames);
     let mut platform = Platform {
@@ -73,11 +85,13 @@ extern "C" fn kernel_start(information: u64) -> ! {
         disk: None,
     };
     let started = match server {
-        None | Some(SERVER_KERNEL) => start_server(&mut platform, &mut resources).map(Supervisor::Inside),
-        Some(SERVER_NONE) => root::start(&mut platform.kernel, &information, &given).map(|_| Supervisor::Nobody),
-        Some(other) => Err(format!("there is no server '{other}'")),
+        SERVER_KERNEL => start_server(&mut platform, &mut resources).map(Supervisor::Inside),
+        SERVER_USER => outside::start(&mut platform, resources, &information, &memory).map(Supervisor::Outside),
+        SERVER_NONE => root::start(&mut platform.kernel, &information, &given).map(|_| Supervisor::Nobody),
+        other => Err(format!("there is no server '{other}'")),
     };
     let supervisor = started.unwrap_or_else(|why| give_up(&why));
+    domains::fill_kernel_page(&supervisor);
     let vectors = Vectors::new(THREADS_MAX);
     let running = arch::start_processors(&information.processors, |id| log!("processor {id} does not start"));
     if information.processors.unused > 0 {
@@ -85,17 +99,25 @@ extern "C" fn kernel_start(information: u64) -> ! {
     }
     platform.kernel.set_processors(running);
     platform.kernel.hardware.boot_mut().processors = u64::from(running.count_ones());
-    platform.kernel.hardware.boot_mut().boot_ns = arch::now_ns();
-    log!(
-        "first program after {} us on {} processors",
-        arch::now_ns() / 1000,
-        running.count_ones()
-    );
+    if !matches!(supervisor, Supervisor::Outside(_)) {
+        tell_start(&mut platform);
+    }
     arch::enable_serial();
     let mut system = System::new(platform, supervisor, vectors);
     system.poll_when_due();
     SYSTEM.fill(system);
     event::leave()
+}
+
+/// Notes and tells when the first program can run.
+fn tell_start(platform: &mut Platform) {
+    let boot = platform.kernel.hardware.boot_mut();
+    boot.boot_ns = arch::now_ns();
+    log!(
+        "first program after {} us on {} processors",
+        boot.boot_ns / 1000,
+        boot.processors
+    );
 }
 
 /// The words of the command line.
@@ -105,7 +127,7 @@ fn words(information: &BootInformation) -> impl Iterator<Item = &'static str> + 
 
 /// Brings up the disk, the store on it, and the server with its first program.
 fn start_server(platform: &mut Platform, resources: &mut Resources) -> Result<Server, String> {
-    platform.disk = Some(VirtioDisk::find(resources)?);
+    platform.disk = Some(disk::find(resources)?);
     let (store, report) =
         Store::mount(platform, MountMode::ReadWrite).map_err(|error| format!("the disk is refused: {error:?}"))?;
     log!("store: {report:?}");

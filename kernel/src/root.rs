@@ -28,6 +28,16 @@ fn short(_: Shortage) -> String {
     "too little memory for the root program".into()
 }
 
+/// A boot module as a program in a space.
+pub struct Program {
+    /// Its first instruction.
+    pub entry: u64,
+    /// Top of its stack.
+    pub stack: u64,
+    /// Its root page.
+    pub page: u64,
+}
+
 /// Device memory: where the firmware puts what PCI devices have.
 const DEVICES: Range = (0xc_0000, 0xf_ec00);
 /// Large pages of 2 MiB; every 64-bit processor has them.
@@ -42,11 +52,6 @@ pub fn start(
     information: &BootInformation,
     given: &[Range],
 ) -> Result<ThreadId, String> {
-    let (from, to) = information
-        .module
-        .ok_or("no boot module: give QEMU the root program with -initrd")?;
-    let module = crate::arch::physical_bytes(from, (to - from) as usize).ok_or("the boot module lies out of reach")?;
-    let image = linker::image::layout(module).map_err(|error| format!("the boot module is no program: {error}"))?;
     // Half of what the kernel has is for spaces; the rest for its own.
     let quota = kernel.frames.free() / 2 * (PAGE / UNIT_BYTES as u64);
     let space = kernel
@@ -55,6 +60,27 @@ pub fn start(
     kernel
         .nucleus_root(space)
         .map_err(|error| format!("no root space: {error}"))?;
+    let program = load(kernel, information, space, given)?;
+    kernel
+        .nucleus_thread(space, [program.entry, program.stack, program.page], PRIORITY_MAX as u8)
+        .map_err(|error| format!("no first thread: {error}"))
+}
+
+/// Loads the boot module into a space. Its root page tells of the ranges of frames in `given`.
+///
+/// # Errors
+/// In words: no module, no program, too little memory.
+pub fn load(
+    kernel: &mut Kernel<impl Hardware>,
+    information: &BootInformation,
+    space: SpaceId,
+    given: &[Range],
+) -> Result<Program, String> {
+    let (from, to) = information
+        .module
+        .ok_or("no boot module: give QEMU the root program with -initrd")?;
+    let module = crate::arch::physical_bytes(from, (to - from) as usize).ok_or("the boot module lies out of reach")?;
+    let image = linker::image::layout(module).map_err(|error| format!("the boot module is no program: {error}"))?;
 
     let mut loader = Loader {
         kernel,
@@ -77,14 +103,11 @@ pub fn start(
         loader.page(stack, &[], Rights::RW).map_err(short)?;
         stack += PAGE;
     }
-    let thread = kernel
-        .nucleus_thread(
-            space,
-            [ROOT_IMAGE + image.entry, ROOT_STACK_TOP, at],
-            PRIORITY_MAX as u8,
-        )
-        .map_err(|error| format!("no first thread: {error}"))?;
-    Ok(thread)
+    Ok(Program {
+        entry: ROOT_IMAGE + image.entry,
+        stack: ROOT_STACK_TOP,
+        page: at,
+    })
 }
 
 /// What stands behind the image.

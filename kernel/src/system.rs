@@ -154,6 +154,8 @@ impl System {
                 context.set_results(error, value, value2);
             }
             Outcome::Block(key, deadline) => {
+                // It may wait for what it has begun.
+                self.poll_soon();
                 if operation.is_some() {
                     let context = self.context();
                     let (rip, rsp) = (context.rip, context.rsp);
@@ -163,9 +165,14 @@ impl System {
             }
             Outcome::Again => {
                 let index = self.current() as usize;
-                // The operation may have changed itself to what is left of it.
-                let left = self.platform.kernel.threads.table[index].operation.take();
-                self.platform.kernel.again(left.or(operation));
+                let thread = &mut self.platform.kernel.threads.table[index];
+                let operation = thread.operation.take().or(operation);
+                // The words of a message are in its sender's registers.
+                if operation.is_some_and(|operation| operation.number < abi::nucleus::FIRST_CALL) {
+                    let (rip, rsp) = (thread.context.rip, thread.context.rsp);
+                    thread.context.reset(rip, rsp);
+                }
+                self.platform.kernel.again(operation);
                 self.unfinished = true;
             }
             Outcome::Resume | Outcome::Gone => {}
@@ -174,6 +181,9 @@ impl System {
 
     /// Handles a device.
     pub fn interrupt(&mut self, interrupt: Interrupt) {
+        if self.defer(interrupt) {
+            return;
+        }
         match interrupt {
             Interrupt::Timer => {
                 if self.platform.kernel.tick() {
@@ -190,8 +200,8 @@ impl System {
                 }
                 self.poll();
             }
-            Interrupt::Message(number) => self.platform.kernel.interrupt_message(number),
             Interrupt::Debugger => self.debugger.attend(&self.platform.kernel),
+            Interrupt::Message(number) => self.platform.kernel.interrupt_message(number),
             Interrupt::Terminal => {
                 let news = self.platform.kernel.hardware.terminal.interrupt();
                 if news.interrupted && self.supervisor.handle(&mut self.platform, Event::Interrupt) == Outcome::Gone {
@@ -217,6 +227,15 @@ impl System {
 
     fn poll(&mut self) {
         self.supervisor.handle(&mut self.platform, Event::Poll);
+        self.poll_soon();
+    }
+
+    /// Sees to it that what is left for the server to do is done soon, busy as the processor may be.
+    fn poll_soon(&mut self) {
+        if self.supervisor.is_unfinished() {
+            let soon = self.platform.now_ns() + PIECE_NS;
+            kcore::Hardware::set_timer(&mut self.platform.kernel.hardware, soon);
+        }
     }
 
     /// Looks at the server's clock, and sees to it that somebody does again.
@@ -241,6 +260,9 @@ impl System {
             if self.unfinished {
                 return None;
             }
+            if let Some(server) = self.next_outside() {
+                return Some(server);
+            }
             let index = self.platform.kernel.schedule()?;
             if let Some(context) = self.run(index) {
                 return Some(context);
@@ -254,35 +276,32 @@ impl System {
     pub fn run(&mut self, index: u32) -> Option<*const Context> {
         let thread = &mut self.platform.kernel.threads.table[index as usize];
         if thread.operation.is_some() {
-            self.do_again(index);
-            return None;
+            return self.do_again(index);
         }
         Some(self.prepare(index))
     }
 
-    /// Does the call again that a thread was parked with.
-    fn do_again(&mut self, index: u32) {
+    /// Does the call again that a thread was parked with; or gives the registers of the server outside, which is to.
+    fn do_again(&mut self, index: u32) -> Option<*const Context> {
         let thread = &mut self.platform.kernel.threads.table[index as usize];
-        let Some(operation) = thread.operation.take() else {
-            return;
-        };
+        let operation = thread.operation.take()?;
         let event = Event::Call {
             thread: thread.id,
             number: operation.number,
             arguments: operation.arguments,
             resumed: thread.resumed,
         };
+        if let Supervisor::Outside(_) = self.supervisor {
+            return self.deliver(event);
+        }
         let outcome = self.supervisor.handle(&mut self.platform, event);
         self.settle(outcome, Some(operation));
+        None
     }
 
     /// Sets the processor up for a thread.
     #[inline(always)]
     fn prepare(&mut self, index: u32) -> *const Context {
-        if self.supervisor.is_unfinished() {
-            let soon = self.platform.now_ns() + PIECE_NS;
-            kcore::Hardware::set_timer(&mut self.platform.kernel.hardware, soon);
-        }
         let kernel = &mut self.platform.kernel;
         let here = kernel.here();
         let table = &kernel.threads.table;

@@ -10,6 +10,7 @@
 
 mod arch;
 pub mod entry;
+pub mod kernel_page;
 mod procedure;
 
 use abi::{
@@ -110,6 +111,7 @@ const fn words<const N: usize>(given: [u64; N]) -> [u64; 6] {
 safe_calls! {
     PdxCall pdx_call(entry, parameter0, pd, parameter1, parameter2, parameter3) -> two;
     PdxReturn pdx_return(result, result2) -> none;
+    DomainCall domain_call(entry, parameter0, parameter1, parameter2, parameter3) -> two;
     ObjCreate obj_create(bytes, password) -> two;
     ObjDelete obj_delete(address) -> none;
     ObjResize obj_resize(address, bytes) -> none;

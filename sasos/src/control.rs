@@ -78,11 +78,12 @@ impl Server {
 
     /// Puts the calling thread behind the others of its priority; the call has succeeded then.
     fn yield_now(world: &mut impl World, thread: ThreadId) {
-        let context = world.thread_context_mut(thread);
+        let mut context = world.thread_context(thread);
         // Only these two are the thread's own: the others may be left over from a callee.
         let (rip, rsp) = (context.rip, context.rsp);
         context.reset(rip, rsp);
         context.set_results(0, 0, 0);
+        world.thread_set_context(thread, &context);
         world.thread_suspend(thread);
         world.thread_drop_operation(thread);
         world.thread_wake(thread, Resumed::First);

@@ -82,6 +82,9 @@ impl Server {
             Call::PdxCall => self.pdx_call(world, caller, arguments),
             Call::PdxReturn => self.pdx_return(world, caller, arguments),
 
+            // Kernel domains are the kernel's own.
+            Call::DomainCall => Outcome::Return(Err(Error::NotAnEntry)),
+
             Call::ObjCreate => self.obj_create(world, caller, arguments).into(),
             Call::ObjDelete => self.upsetting(world, caller, |server, world| {
                 server.obj_delete(world, caller, arguments)
@@ -113,7 +116,7 @@ impl Server {
             Call::ThreadCreate => self.thread_create(world, caller, arguments).into(),
             Call::ThreadDelete => {
                 // What ends may be a callee that the caller is inside of.
-                let depth = world.portal_frames(caller.thread).len();
+                let depth = world.portal_depth(caller.thread);
                 let outcome = self.thread_delete(world, caller, arguments);
                 self.finish_ends(world);
                 self.settle(world, caller.thread, depth, outcome)
@@ -152,7 +155,7 @@ impl Server {
         caller: Caller,
         call: impl FnOnce(&mut Self, &mut W) -> Step<(u64, u64)>,
     ) -> Outcome {
-        let depth = world.portal_frames(caller.thread).len();
+        let depth = world.portal_depth(caller.thread);
         let step = call(self, world);
         self.finish_ends(world);
         self.settle(world, caller.thread, depth, step.into())

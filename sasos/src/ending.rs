@@ -103,7 +103,7 @@ impl Server {
     /// Ends a thread; one that is inside a foreign callee gets some time to return first, so that
     /// the callee's data are whole.
     pub fn thread_condemn(&mut self, world: &mut impl World, thread: ThreadId, report: ExitReport) {
-        if world.portal_frames(thread).is_empty() {
+        if world.portal_depth(thread) == 0 {
             self.thread_end(world, thread, report);
             return;
         }
@@ -125,7 +125,7 @@ impl Server {
         let Some(doom) = self.threads.record(thread).doom else {
             return false;
         };
-        if !world.portal_frames(thread).is_empty() {
+        if world.portal_depth(thread) > 0 {
             return false;
         }
         self.thread_end(world, thread, doom.report);
@@ -160,7 +160,7 @@ impl Server {
 
     /// A callee that ends "itself" ends the call, not its caller's thread.
     fn thread_delete_self(&mut self, world: &mut impl World, caller: Caller, status: u64) -> Outcome {
-        let depth = world.portal_frames(caller.thread).len();
+        let depth = world.portal_depth(caller.thread);
         if depth > 0 {
             world.log(format_args!(
                 "thread {:#x}: a callee gave up with status {status:#x}",

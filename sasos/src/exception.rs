@@ -108,10 +108,10 @@ impl Server {
     }
 
     fn handler_enter(&mut self, world: &mut impl World, thread: ThreadId, domain: SpaceId, handler: u64, fault: Fault) {
-        let depth = world.portal_frames(thread).len();
-        let context = world.thread_context_mut(thread);
+        let depth = world.portal_depth(thread);
+        let mut context = world.thread_context(thread);
         let saved = Saved {
-            context: *context,
+            context,
             fault,
             depth,
             domain,
@@ -121,6 +121,7 @@ impl Server {
         let stack = (context.rsp.wrapping_sub(RED_ZONE) & !15).wrapping_sub(8);
         context.reset(handler, stack);
         context.set_arguments([fault.kind, fault.address, instruction, u64::from(fault.wanted.bits())]);
+        world.thread_set_context(thread, &context);
         self.threads.record(thread).saved = Some(Box::new(saved));
         if depth > 0 {
             // The callee may return out of its handler, which must then be known to be over.
@@ -140,7 +141,7 @@ impl Server {
             thread.0,
             exception_name(kind),
         ));
-        let depth = world.portal_frames(thread).len();
+        let depth = world.portal_depth(thread);
         if depth > 0 {
             self.unwind_to(world, thread, depth - 1);
             return if self.doom_falls(world, thread) {
@@ -169,7 +170,7 @@ impl Server {
 
     /// A thread has come back to fewer calls: a handler that was running inside of them is over.
     pub fn handler_left(&mut self, world: &mut impl World, thread: ThreadId) {
-        let depth = world.portal_frames(thread).len();
+        let depth = world.portal_depth(thread);
         let saved = &mut self.threads.record(thread).saved;
         if saved.as_ref().is_some_and(|saved| saved.depth > depth) {
             *saved = None;
@@ -203,7 +204,7 @@ impl Server {
     /// `ExcptReturn`: action, address.
     pub fn excpt_return(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Outcome {
         let [action, address, ..] = arguments;
-        let depth = world.portal_frames(caller.thread).len();
+        let depth = world.portal_depth(caller.thread);
         let record = self.threads.record(caller.thread);
         let Some(saved) = record
             .saved
@@ -225,7 +226,7 @@ impl Server {
                 return Outcome::Return(Err(Error::BadArgument));
             }
         }
-        *world.thread_context_mut(caller.thread) = context;
+        world.thread_set_context(caller.thread, &context);
         self.handler_over(world, caller.thread);
         Outcome::Resume
     }

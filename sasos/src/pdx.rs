@@ -178,7 +178,7 @@ impl Server {
     /// `PdxCall`: entry, parameter, pd, three more parameters.
     pub fn pdx_call(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Outcome {
         let [entry, parameter0, pd, parameter1, parameter2, parameter3] = arguments;
-        if world.portal_frames(caller.thread).len() >= CALL_DEPTH_MAX {
+        if world.portal_depth(caller.thread) >= CALL_DEPTH_MAX {
             return Outcome::Return(Err(Error::TooDeep));
         }
         let callee = match self.callee_for(world, caller, entry, pd) {

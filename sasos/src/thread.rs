@@ -417,7 +417,7 @@ impl Server {
             state,
             priority: u64::from(record.priority),
             domain: u64::from(world.thread_space(thread).0),
-            depth: world.portal_frames(thread).len() as u64,
+            depth: world.portal_depth(thread) as u64,
             time_ns: world.thread_time_ns(thread),
         })
     }

@@ -22,14 +22,15 @@ use crate::{
 /// At which depth of its calls a thread entered a space for the first time; its own domain does
 /// not count.
 fn depth_inside(world: &impl World, thread: ThreadId, space: SpaceId) -> Option<usize> {
-    let frames = world.portal_frames(thread);
+    let depth = world.portal_depth(thread);
     // Frame i leads back to the space of depth i.
-    let within = frames
-        .iter()
-        .skip(1)
-        .position(|frame| frame.space == space)
-        .map(|place| place + 1);
-    within.or_else(|| (!frames.is_empty() && world.thread_space(thread) == space).then_some(frames.len()))
+    let leads_back = |&index: &usize| {
+        world
+            .portal_frame(thread, index)
+            .is_some_and(|frame| frame.space == space)
+    };
+    let within = (1..depth).find(leads_back);
+    within.or_else(|| (depth > 0 && world.thread_space(thread) == space).then_some(depth))
 }
 
 impl Server {
@@ -37,7 +38,7 @@ impl Server {
     /// `CalleeFault`; whatever the thread was doing is given up.
     pub fn unwind_to(&mut self, world: &mut impl World, thread: ThreadId, depth: usize) {
         let mut unwound = false;
-        while world.portal_frames(thread).len() > depth {
+        while world.portal_depth(thread) > depth {
             if world.portal_leave(thread, Error::CalleeFault as u64, 0, 0).is_none() {
                 break;
             }
@@ -64,7 +65,7 @@ impl Server {
         if self.threads.find(thread).is_none_or(|record| record.life != Life::Live) {
             return Outcome::Gone;
         }
-        if world.portal_frames(thread).len() < depth {
+        if world.portal_depth(thread) < depth {
             Outcome::Resume
         } else {
             outcome
@@ -158,8 +159,8 @@ impl Server {
     fn callees_sweep(&mut self, world: &mut impl World, wanted: impl Fn(&Callee) -> bool) {
         let mut occupied = Vec::new();
         for record in self.threads.iter() {
-            let frames = world.portal_frames(record.id);
-            occupied.extend(frames.iter().map(|frame| frame.space));
+            let frames = (0..).map_while(|index| world.portal_frame(record.id, index));
+            occupied.extend(frames.map(|frame| frame.space));
             occupied.push(world.thread_space(record.id));
         }
         // Parents of occupied domains are read through to, and stay.

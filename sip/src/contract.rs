@@ -10,35 +10,65 @@
 //! state Waiting { ? value -> Ready | ? missing -> Ready }
 //! ```
 //!
+//! A field is a scalar, an `endpoint`, or a `block`, which may say what it holds: `block of f64`.
 //! A contract is written from one endpoint's side, the importing one: `!` sends, `?` receives; the
 //! other endpoint has the same table with the directions exchanged. A state's arms are a choice; in
 //! one state all go the same way, so that both sides always know whose turn it is. The first state
 //! is the start, `end` the only final one. A cycle on which one side only sends is refused: between
 //! two turns of the other a side can send at most as many messages as there are states, which bounds
-//! the queues ([`Contract::queue`]), so that sends neither block nor allocate.
+//! the queues ([`Contract::queue`]), so that sends neither block nor allocate. [`Protocol`] steps the
+//! states, and says what a process may import.
 //!
 //! The text compiles to a table; the table's hash stands in the name of the module from which a
 //! process imports the messages, so that both ends are known to mean the same contract.
 
+mod protocol;
+pub use protocol::{ImportError, Operation, Protocol};
+
+use crate::limits::QUEUE_MESSAGES;
 use crate::module::{FuncType, ValType};
 use alloc::{format, string::String, vec::Vec};
 
+/// Names of the operations that stand beside the messages in a contract's module.
+pub const OPERATIONS: [&str; 3] = ["receive", "start", "open"];
+/// Bytes of a name at most.
+const NAME_BYTES: usize = 64;
 /// Messages and states of a contract at most.
 pub const CONTRACT_ITEMS: usize = 256;
 /// Parameters of a message at most.
-pub const MESSAGE_FIELDS: usize = 16;
+pub const MESSAGE_FIELDS: usize = crate::exchange::channels::WORDS;
 /// Number of the final state.
 pub const END: u16 = u16::MAX;
+
+/// What a block holds, for the bindings and the hash; to the runtime it is bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Element {
+    /// Bytes.
+    #[default]
+    Byte,
+    /// Scalars of this type.
+    Scalar(ValType),
+}
 
 /// What a message carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Field {
     /// A scalar of this type.
     Scalar(ValType),
-    /// A block of the exchange heap, whose ownership goes with the message.
-    Block,
+    /// A block of the exchange heap, whose ownership goes with the message; what it holds.
+    Block(Element),
     /// An endpoint of another channel, whose ownership goes with the message.
     Endpoint,
+}
+
+impl Field {
+    /// The type as which a process passes it.
+    pub const fn val_type(self) -> ValType {
+        match self {
+            Self::Scalar(ty) => ty,
+            Self::Block(_) | Self::Endpoint => ValType::I32,
+        }
+    }
 }
 
 /// A message.
@@ -108,6 +138,10 @@ pub enum ContractError {
     MixedState(String),
     /// A cycle of states in which nothing is received, or nothing sent.
     UnboundedCycle(String),
+    /// A run of sends without a receive that is longer than a queue.
+    LongRun(String),
+    /// A message with the name of an operation.
+    Reserved(String),
     /// Over a limit.
     TooLarge,
     /// There is no state.
@@ -125,6 +159,11 @@ impl core::fmt::Display for ContractError {
                 f,
                 "from state {name} one side can send for ever without hearing the other"
             ),
+            Self::LongRun(name) => write!(
+                f,
+                "from state {name} one side can send more than {QUEUE_MESSAGES} messages without hearing the other"
+            ),
+            Self::Reserved(name) => write!(f, "'{name}' is the name of an operation; give the message another name"),
             Self::TooLarge => f.write_str("more messages, states or fields than a contract may have"),
             Self::Empty => f.write_str("the contract has no state"),
         }
@@ -178,10 +217,9 @@ impl<'a> Reader<'a> {
         there
     }
     fn name(&mut self) -> Result<&'a str, ContractError> {
-        let name = self
-            .peek()
-            .filter(|name| name.starts_with(|c: char| c.is_ascii_alphabetic()));
-        let name = name.ok_or_else(|| self.error("a name"))?;
+        let good = |name: &&str| name.len() <= NAME_BYTES && name.starts_with(|c: char| c.is_ascii_alphabetic());
+        let name = self.peek().filter(good);
+        let name = name.ok_or_else(|| self.error("a name of at most 64 letters, digits and '_'"))?;
         self.at += 1;
         Ok(name)
     }
@@ -207,6 +245,9 @@ impl Contract {
             }
             if reader.took("message") {
                 let message = Self::message(&mut reader)?;
+                if OPERATIONS.contains(&message.name.as_str()) {
+                    return Err(ContractError::Reserved(message.name));
+                }
                 if contract.messages.iter().any(|have| have.name == message.name) {
                     return Err(ContractError::Twice(message.name));
                 }
@@ -244,14 +285,22 @@ impl Contract {
             }
             let field = reader.name()?;
             reader.take(":")?;
+            let scalar = |name: &str| match name {
+                "i32" => Some(ValType::I32),
+                "i64" => Some(ValType::I64),
+                "f32" => Some(ValType::F32),
+                "f64" => Some(ValType::F64),
+                _ => None,
+            };
+            let unknown = |name: &str| ContractError::Unknown(name.into());
             let kind = match reader.name()? {
-                "i32" => Field::Scalar(ValType::I32),
-                "i64" => Field::Scalar(ValType::I64),
-                "f32" => Field::Scalar(ValType::F32),
-                "f64" => Field::Scalar(ValType::F64),
-                "block" => Field::Block,
                 "endpoint" => Field::Endpoint,
-                other => return Err(ContractError::Unknown(other.into())),
+                "block" if reader.took("of") => match reader.name()? {
+                    "byte" => Field::Block(Element::Byte),
+                    name => Field::Block(Element::Scalar(scalar(name).ok_or_else(|| unknown(name))?)),
+                },
+                "block" => Field::Block(Element::Byte),
+                name => Field::Scalar(scalar(name).ok_or_else(|| unknown(name))?),
             };
             fields.push((field.into(), kind));
         }
@@ -339,11 +388,21 @@ impl Contract {
         match open.iter().position(|open| *open) {
             Some(at) => Err(ContractError::UnboundedCycle(self.states[at].name.clone())),
             None => Ok(()),
+        }?;
+        let runs = self.runs();
+        match runs.iter().position(|run| *run > QUEUE_MESSAGES) {
+            Some(at) => Err(ContractError::LongRun(self.states[at].name.clone())),
+            None => Ok(()),
         }
     }
 
     /// Messages that can be under way in one direction at most.
     pub fn queue(&self) -> usize {
+        self.runs().into_iter().max().unwrap_or(1)
+    }
+
+    /// For each state the messages that its side can send from there without hearing the other.
+    fn runs(&self) -> Vec<usize> {
         // A run of states of one direction has no cycle, so it is no longer than there are states.
         let mut longest = alloc::vec![1usize; self.states.len()];
         for _ in 0..self.states.len() {
@@ -356,7 +415,7 @@ impl Contract {
                 }
             }
         }
-        longest.into_iter().max().unwrap_or(1)
+        longest
     }
 
     /// The table as bytes, which is what both ends must have alike.
@@ -373,7 +432,8 @@ impl Contract {
             bytes.push(message.fields.len() as u8);
             bytes.extend(message.fields.iter().map(|(_, field)| match field {
                 Field::Scalar(ty) => *ty as u8,
-                Field::Block => 0x10,
+                Field::Block(Element::Byte) => 0x10,
+                Field::Block(Element::Scalar(ty)) => 0x20 | *ty as u8,
                 Field::Endpoint => 0x11,
             }));
         }
@@ -392,21 +452,21 @@ impl Contract {
     /// Name of the module from which a process imports this endpoint's messages: `client` is the side
     /// from which the contract is written.
     pub fn import_module(&self, side: Side) -> String {
-        let hash = blake3::hash(&self.table()).to_hex();
-        let side = match side {
-            Side::Client => "client",
-            Side::Server => "server",
-        };
-        format!("gondwana:{side}:{}:{}", self.name, &hash[..16])
+        format!("gondwana:{}:{}:{:016x}", side.name(), self.name, self.key())
+    }
+
+    /// The first 64 bits of the table's hash.
+    pub fn key(&self) -> u64 {
+        let hash = blake3::hash(&self.table());
+        let mut first = [0; 8];
+        first.copy_from_slice(&hash.as_bytes()[..8]);
+        u64::from_be_bytes(first)
     }
 
     /// The type that an import of a message must have. A send takes the endpoint and the fields and
     /// returns 0, or 1 if the peer is gone; a received message's fields are fetched one by one.
     pub fn send_type(&self, message: usize) -> FuncType {
-        let fields = self.messages[message].fields.iter().map(|(_, field)| match field {
-            Field::Scalar(ty) => *ty,
-            Field::Block | Field::Endpoint => ValType::I32,
-        });
+        let fields = self.messages[message].fields.iter().map(|(_, field)| field.val_type());
         let mut params = alloc::vec![ValType::I32];
         params.extend(fields);
         FuncType {
@@ -434,6 +494,35 @@ pub enum Side {
 }
 
 impl Side {
+    /// Its name, as in the names of modules.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Server => "server",
+        }
+    }
+
+    /// The other one.
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
+        }
+    }
+
+    /// The side and the contract's name and number in the name of a module.
+    pub fn of_module(module: &str) -> Option<(Self, &str, u64)> {
+        let mut parts = module.strip_prefix("gondwana:")?.split(':');
+        let side = match parts.next()? {
+            "client" => Self::Client,
+            "server" => Self::Server,
+            _ => return None,
+        };
+        let (name, key) = (parts.next()?, parts.next()?);
+        let key = u64::from_str_radix(key, 16).ok().filter(|_| key.len() == 16)?;
+        parts.next().is_none().then_some((side, name, key))
+    }
+
     /// A state's direction seen from this side.
     pub fn turn(self, direction: Direction) -> Direction {
         match (self, direction) {
@@ -441,53 +530,6 @@ impl Side {
             (Self::Server, Direction::Send) => Direction::Receive,
             (Self::Server, Direction::Receive) => Direction::Send,
         }
-    }
-}
-
-/// Steps a contract's state at each send. One monitor serves both ends: in every state it is exactly
-/// one side's turn.
-#[derive(Clone, Debug)]
-pub struct Monitor {
-    state: u16,
-}
-
-/// A send that the contract does not allow now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OutOfContract;
-
-impl Default for Monitor {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Monitor {
-    /// At the start.
-    pub const fn new() -> Self {
-        Self { state: 0 }
-    }
-
-    /// Whether the conversation is over.
-    pub const fn is_over(&self) -> bool {
-        self.state == END
-    }
-
-    /// A send of a message by one side: the state after it becomes current.
-    ///
-    /// # Errors
-    /// [`OutOfContract`]; the state stays.
-    pub fn send(&mut self, contract: &Contract, side: Side, message: u16) -> Result<(), OutOfContract> {
-        let state = contract.states.get(usize::from(self.state)).ok_or(OutOfContract)?;
-        if side.turn(state.direction) != Direction::Send {
-            return Err(OutOfContract);
-        }
-        let arm = state
-            .arms
-            .iter()
-            .find(|arm| arm.message == message)
-            .ok_or(OutOfContract)?;
-        self.state = arm.next;
-        Ok(())
     }
 }
 
@@ -504,19 +546,24 @@ mod tests {
         state Waiting { ? value -> Ready | ? missing -> Ready }";
 
     #[test]
-    fn a_conversation() {
+    fn queues_are_bounded() {
         let contract = Contract::parse(STORE).expect("good");
-        let mut monitor = Monitor::new();
-        assert_eq!(monitor.send(&contract, Side::Server, 1), Err(OutOfContract));
-        assert_eq!(monitor.send(&contract, Side::Client, 1), Err(OutOfContract));
-        assert_eq!(monitor.send(&contract, Side::Client, 0), Ok(()));
-        assert_eq!(monitor.send(&contract, Side::Client, 0), Err(OutOfContract));
-        assert_eq!(monitor.send(&contract, Side::Server, 2), Ok(()));
-        assert_eq!(monitor.send(&contract, Side::Client, 3), Ok(()));
-        assert!(monitor.is_over());
-        assert_eq!(monitor.send(&contract, Side::Client, 3), Err(OutOfContract));
         assert_eq!(contract.queue(), 1);
         assert!(contract.sends(Side::Client, 0) && !contract.sends(Side::Server, 0));
+        let run = |states: usize| {
+            let mut text = String::from("contract Run message x()");
+            for at in 0..states {
+                let next = if at + 1 == states {
+                    "end".into()
+                } else {
+                    format!("S{}", at + 1)
+                };
+                text += &format!(" state S{at} {{ ! x -> {next} }}");
+            }
+            Contract::parse(&text)
+        };
+        assert_eq!(run(QUEUE_MESSAGES).map(|contract| contract.queue()), Ok(QUEUE_MESSAGES));
+        assert_eq!(run(QUEUE_MESSAGES + 1), Err(ContractError::LongRun("S0".into())));
     }
 
     #[test]
@@ -557,7 +604,14 @@ mod tests {
                 "'string' is not defined",
             ),
             ("contract C message x() state A { ! x -> B }", "'B' is not defined"),
-            ("contract C message x(", "line 1: expected a name"),
+            (
+                "contract C message x(",
+                "line 1: expected a name of at most 64 letters, digits and '_'",
+            ),
+            (
+                "contract C message open() state A { ! open -> end }",
+                "'open' is the name of an operation; give the message another name",
+            ),
             ("contract C", "the contract has no state"),
             ("contract C\n\nfrob", "line 3: expected 'message' or 'state'"),
         ];

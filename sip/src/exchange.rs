@@ -12,11 +12,14 @@
 use crate::layout::HANDLES_MAX;
 use alloc::{boxed::Box, vec::Vec};
 
+pub mod channels;
+pub mod endpoints;
 mod atomic {
     pub use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 }
 pub mod owners;
-pub use owners::{Block, Owners, Process};
+pub use channels::{Channels, End};
+pub use owners::{Block, Owners, Process, SLOTS};
 
 /// What an operation on a handle refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +30,8 @@ pub enum ExchangeError {
     Handles,
     /// The heap is full, or the size is over its greatest class.
     Memory,
+    /// The slot is taken or there is none of this number, or a block would go into itself.
+    Slot,
 }
 
 impl ExchangeError {
@@ -36,6 +41,7 @@ impl ExchangeError {
             Self::Stale => "the handle names no block (never given, freed, or sent)",
             Self::Handles => "too many blocks in one process",
             Self::Memory => "the exchange heap is full",
+            Self::Slot => "the slot of the block is taken or not there",
         }
     }
 }
@@ -150,6 +156,42 @@ impl HandleTable {
         })
     }
 
+    /// Moves a block into a slot of another: it leaves the table and belongs to that block.
+    ///
+    /// # Errors
+    /// [`ExchangeError::Stale`] or [`ExchangeError::Slot`]; nothing has moved then.
+    pub fn put(&mut self, owners: &Owners, parent: u32, slot: u32, child: u32) -> Result<(), ExchangeError> {
+        let (into, block) = (self.block(parent)?, self.block(child)?);
+        if !owners.put(self.process, into, slot, block) {
+            return Err(ExchangeError::Slot);
+        }
+        self.leave(child).map(|_| ())
+    }
+
+    /// Moves the block in a slot of another into the table; 0 if the slot is empty.
+    ///
+    /// # Errors
+    /// [`ExchangeError::Stale`], or the table is full and the block stays in its slot.
+    pub fn take(&mut self, owners: &Owners, parent: u32, slot: u32) -> Result<u32, ExchangeError> {
+        let from = self.block(parent)?;
+        let Some(block) = owners.take(self.process, from, slot) else {
+            return Ok(0);
+        };
+        self.enter(owners, block).inspect_err(|_| {
+            owners.put(self.process, from, slot, block);
+        })
+    }
+
+    /// Base and length of a handle's block; length 0 if it names none.
+    pub fn range(&self, handle: u32) -> [u64; 2] {
+        self.entries[Self::index(handle)]
+    }
+
+    /// Whose names these are.
+    pub const fn process(&self) -> Process {
+        self.process
+    }
+
     /// Frees every block, when the process ends.
     pub fn clear(&mut self, owners: &Owners) {
         for handle in 1..self.blocks.len() as u32 {
@@ -199,5 +241,39 @@ mod tests {
             }
         }
         assert_eq!(table.alloc(&owners, 1 << 40), Err(ExchangeError::Memory));
+    }
+
+    #[test]
+    fn trees_move_and_end_as_one() {
+        let owners = Owners::new(0x1000, 1 << 20, 4096);
+        let (mut a, mut b) = (HandleTable::new(Process(1)), HandleTable::new(Process(2)));
+        let root = a.alloc(&owners, 10).expect("room");
+        // A path too deep for a stack, with a leaf beside each step.
+        let mut above = a.alloc(&owners, 10).expect("room");
+        for _ in 0..1500 {
+            let (parent, leaf) = (a.alloc(&owners, 10).expect("room"), a.alloc(&owners, 7).expect("room"));
+            a.put(&owners, parent, 0, above).expect("free slot");
+            assert_eq!(a.put(&owners, parent, 0, leaf), Err(ExchangeError::Slot));
+            assert_eq!(a.put(&owners, parent, SLOTS, leaf), Err(ExchangeError::Slot));
+            assert_eq!(a.put(&owners, leaf, 1, leaf), Err(ExchangeError::Slot));
+            a.put(&owners, parent, 63, leaf).expect("free slot");
+            assert_eq!(a.block(leaf), Err(ExchangeError::Stale));
+            above = parent;
+        }
+        a.put(&owners, root, 5, above).expect("free slot");
+        assert_eq!(a.put(&owners, root, 6, above), Err(ExchangeError::Stale));
+        let block = a.send(&owners, root).expect("owned");
+        assert_eq!(a.take(&owners, root, 5), Err(ExchangeError::Stale));
+        let root = b.accept(&owners, block).expect("in flight");
+        assert_eq!(b.take(&owners, root, 4), Ok(0));
+        let above = b.take(&owners, root, 5).expect("room");
+        assert_eq!(b.take(&owners, root, 5), Ok(0));
+        let leaf = b.take(&owners, above, 63).expect("room");
+        assert_eq!(b.entries[leaf as usize][1], 7);
+        b.free(&owners, above).expect("owned");
+        // 3,002 blocks were made; all but the root and one leaf are free again.
+        let again: Vec<Block> = (0..3000).filter_map(|_| owners.alloc(Process(3), 10)).collect();
+        assert_eq!(again.len(), 3000);
+        assert_eq!(owners.used(), 3002);
     }
 }

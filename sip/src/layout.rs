@@ -90,10 +90,14 @@ pub enum Builtin {
     ElementDrop,
     /// (function) → handle.
     RefFunc,
+    /// (block, offset, address in the first memory, bytes): into the block.
+    BlockIn,
+    /// The same, out of the block.
+    BlockOut,
 }
 
 /// How many built-in functions there are.
-pub const BUILTIN_COUNT: u32 = Builtin::RefFunc as u32 + 1;
+pub const BUILTIN_COUNT: u32 = Builtin::BlockOut as u32 + 1;
 
 /// Where things of a module's instance context are. All in bytes from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -29,3 +29,7 @@ pub const STACK_BYTES: usize = 1 << 20;
 pub const STACK_RESERVE: usize = 512 << 10;
 /// Values in the scratch area through which parameters and results travel that no register holds.
 pub const AREA_VALUES: usize = 1024;
+/// Messages that wait in one direction of a channel; a power of two. A contract that needs more is refused.
+pub const QUEUE_MESSAGES: usize = 16;
+/// Endpoints of a process.
+pub const ENDPOINTS: usize = 1024;

@@ -17,8 +17,12 @@ pub const FEATURES: WasmFeatures = WasmFeatures::WASM2
 /// Name of the module from which the exchange heap's functions are imported.
 pub const EXCHANGE: &str = "gondwana:heap";
 
-/// The accessors that the compiler inlines: (handle, offset) to a value, and stores. Names and types.
-pub const ACCESSORS: [(&str, &[ValType], &[ValType]); 13] = {
+/// Name of the module from which what concerns all channels is imported.
+pub const CHANNEL: &str = "gondwana:channel";
+
+/// The accessors that the compiler inlines: (handle, offset) to a value, and stores; copies between a
+/// block and the first memory (handle, offset, address, bytes). Names and types.
+pub const ACCESSORS: [(&str, &[ValType], &[ValType]); 15] = {
     use ValType::{F32, F64, I32, I64};
     [
         ("len", &[I32], &[I32]),
@@ -34,6 +38,8 @@ pub const ACCESSORS: [(&str, &[ValType], &[ValType]); 13] = {
         ("st64", &[I32, I32, I64], &[]),
         ("stf32", &[I32, I32, F32], &[]),
         ("stf64", &[I32, I32, F64], &[]),
+        ("copy_in", &[I32, I32, I32, I32], &[]),
+        ("copy_out", &[I32, I32, I32, I32], &[]),
     ]
 };
 

@@ -64,7 +64,9 @@ fn theirs(value: &Val) -> wasmi::Val {
         Val::I64(value) => wasmi::Val::I64(*value),
         Val::F32(bits) => wasmi::Val::F32(wasmi::F32::from_bits(*bits)),
         Val::F64(bits) => wasmi::Val::F64(wasmi::F64::from_bits(*bits)),
-        other => panic!("not an argument: {other:?}"),
+        Val::V128(bits) => wasmi::Val::V128((*bits).into()),
+        Val::FuncRef(_) => wasmi::Val::default(wasmi::ValType::FuncRef),
+        Val::ExternRef(_) => wasmi::Val::default(wasmi::ValType::ExternRef),
     }
 }
 
@@ -134,13 +136,6 @@ fn compare(seed: u64, bounds: Bounds) -> usize {
         let Extern::Func(handle) = value else { continue };
         let ty = store.function_type(handle).expect("a function").clone();
         use sip::module::ValType as T;
-        if ty
-            .params
-            .iter()
-            .any(|ty| matches!(ty, T::V128 | T::FuncRef | T::ExternRef))
-        {
-            continue;
-        }
         let args: Vec<Val> = ty
             .params
             .iter()
@@ -149,7 +144,10 @@ fn compare(seed: u64, bounds: Bounds) -> usize {
                 T::I32 => Val::I32((seed as i32).wrapping_mul(31).wrapping_add(at as i32)),
                 T::I64 => Val::I64(seed.cast_signed().wrapping_mul(0x1_0001).wrapping_add(at as i64)),
                 T::F32 => Val::F32((seed as f32 * 1.5).to_bits()),
-                _ => Val::F64((seed as f64 * -0.25).to_bits()),
+                T::F64 => Val::F64((seed as f64 * -0.25).to_bits()),
+                T::V128 => Val::V128(u128::from(seed).wrapping_mul(0x0101_0000_3f80_0001_4000_0003_0002_0005)),
+                T::FuncRef => Val::FuncRef(0),
+                T::ExternRef => Val::ExternRef(0),
             })
             .collect();
         let Some(function) = their_instance.get_func(&their_store, &name) else {

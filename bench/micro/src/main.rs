@@ -2,6 +2,7 @@
 //!
 //! `micro` prints a line for each row ([`rows::ROWS`]): `row=NAME ticks=MEDIAN min=… n=… ns=…`, all for
 //! one operation, warm. `micro ROW...` measures only those; `micro --list` tells what each measures.
+//! `micro --scale` measures what several threads get done together, for a machine with several processors.
 //! Under an instruction-counting emulator a tick is an instruction, the nanoseconds mean nothing, and
 //! the row that waits for the disk is left out unless it is named.
 #![cfg_attr(target_os = "none", no_std, no_main)]
@@ -12,6 +13,8 @@ mod latency;
 mod measure;
 
 mod rows;
+
+mod scale;
 
 use alloc::{format, string::String, vec::Vec};
 
@@ -37,13 +40,17 @@ fn main() -> Result<(), String> {
         }
         return Ok(());
     }
+    let ticks_per_us = system::boot().map_or(0, |boot| boot.ticks_per_us);
+    if wanted == ["--scale"] {
+        let measured = scale::measure(|samples| println!("{}", samples.row(ticks_per_us)));
+        return measured.map_err(|error| format!("not measured: {error}"));
+    }
     if let Some(unknown) = wanted
         .iter()
         .find(|name| rows::ROWS.iter().all(|row| row.name != **name))
     {
         return Err(format!("there is no row '{unknown}'; 'micro --list' lists them"));
     }
-    let ticks_per_us = system::boot().map_or(0, |boot| boot.ticks_per_us);
     // Where instructions are counted, waiting for a device counts as many as the clock jumps over.
     let unwanted = if ticks_per_us == TICKS_PER_US_COUNTING {
         rows::WAITS

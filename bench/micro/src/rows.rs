@@ -8,8 +8,9 @@ use core::{
 use rt::{
     Clist, Directory, Object, Result,
     abi::{
-        Rights,
+        Error, Rights,
         address::PAGE,
+        kernel_page::DOMAIN_ECHO,
         layout::{Capability, PRIORITY_DEFAULT},
     },
     arguments, call,
@@ -49,6 +50,11 @@ pub static ROWS: &[Measurement] = &[
         "null-call",
         "a system call that only tells the calling thread",
         null_call,
+    ),
+    row(
+        "kernel-domain-call",
+        "a call into a kernel domain, which adds up its parameters",
+        kernel_domain_call,
     ),
     row(
         "apd-lookup",
@@ -123,6 +129,17 @@ fn null_call(name: &'static str) -> Result<Samples> {
     })
 }
 
+fn kernel_domain_call(name: &'static str) -> Result<Samples> {
+    const BATCH: u64 = 100;
+    let entry = call::kernel_page::domain(DOMAIN_ECHO).ok_or(Error::NotAnEntry)?;
+    Samples::new(name, BATCH).take(SAMPLES, || {
+        for _ in 0..BATCH {
+            call::domain_call(entry, 1, 2, 3, 4)?;
+        }
+        Ok(())
+    })
+}
+
 fn apd_lookup(name: &'static str) -> Result<Samples> {
     const BATCH: u64 = 100;
     let address = Directory::root()?.object().base();
@@ -134,7 +151,7 @@ fn apd_lookup(name: &'static str) -> Result<Samples> {
     })
 }
 
-pdx_entry!(nothing_entry, nothing);
+pdx_entry!(pub nothing_entry, nothing);
 
 fn nothing(w0: u64, _: u64, _: u64, _: u64) -> (u64, u64) {
     (w0, 0)

@@ -6,7 +6,7 @@
 //! nowhere, a stack that was written over) the stack is searched for return addresses, and the result says so.
 
 use crate::place;
-use abi::host::{CANNOT_START, PANIC, PANIC_END, PANIC_REGISTERS, PANIC_STACK, PANIC_TRACE};
+use abi::host::{CANNOT_START, PANIC, PANIC_END, PANIC_REGISTERS, PANIC_STACK, PANIC_TRACE, SERVER_CRASHED};
 use addr2line::gimli::{
     self, BaseAddresses, CfaRule, DebugFrame, EhFrame, EndianSlice, LittleEndian, RegisterRule, UnwindContext,
     UnwindSection, UnwindTableRow,
@@ -81,6 +81,9 @@ impl KernelLog {
                 format!("the kernel {}", evidence.message)
             }
             (Some(evidence), _) => format!("the kernel panicked: {}", evidence.message),
+            (None, None) if self.before.contains(SERVER_CRASHED) => {
+                "the server crashed outside of the kernel, which contained it and stopped the machine".into()
+            }
             (None, Some(why)) => format!("the system cannot start: {why}"),
             (None, None) => "the kernel panicked without a word".into(),
         }

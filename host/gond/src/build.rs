@@ -19,6 +19,9 @@ const TARGET: &str = "x86_64-unknown-none";
 /// is what the system starts.
 pub const PROGRAMS: [&str; 5] = ["shell", "hello", "oo1", "suite", "micro"];
 
+/// The server as a program outside of the kernel.
+pub const SERVER: &str = "server";
+
 /// The programs that run on the bare µ-kernel, each as a boot module.
 pub const ROOTS: [&str; 1] = ["nucleus-suite"];
 
@@ -113,6 +116,14 @@ pub fn root_program(name: &str) -> Result<PathBuf> {
     product(&folder, name)
 }
 
+/// Builds the server as a program.
+pub fn server() -> Result<PathBuf> {
+    let root = &place::root()?;
+    let folder = root.join("target/programs");
+    cargo_build(root, "building the server", &[SERVER], &folder, &PROGRAM_FLAGS)?;
+    product(&folder, SERVER)
+}
+
 fn product(folder: &Path, name: &str) -> Result<PathBuf> {
     let path = folder.join(TARGET).join("guest").join(name);
     if path.is_file() {
@@ -140,9 +151,10 @@ pub fn cargo(root: &Path) -> Command {
 
 /// Lints of the parts for the target, as commands that must succeed: what is checked, and how.
 pub fn lints(root: &Path) -> Vec<(&'static str, Command)> {
-    let parts: [(&'static str, &[&str], &str); 3] = [
+    let parts: [(&'static str, &[&str], &str); 4] = [
         ("lints of the kernel (cargo clippy)", &["kernel"], "target/kernel"),
         ("lints of the programs (cargo clippy)", &PROGRAMS, "target/programs"),
+        ("lints of the server (cargo clippy)", &[SERVER], "target/programs"),
         (
             "lints of the µ-kernel's programs (cargo clippy)",
             &ROOTS,

@@ -33,6 +33,7 @@ next time, at the same addresses. Programs on it that are older than the sources
   --memory SIZE     memory of the machine (128M)
   --cpus N          processors of the machine (1)
   --accel tcg|kvm   what executes it (tcg)
+  --server PLACE    where the server is: 'kernel', or 'user', a program outside of the kernel (kernel)
   --script FILE|-   run the lines of FILE (or of standard input) in the shell
   --timeout SECONDS with a script: how long the system may say nothing (300; with --gdb a week)
   --debugger [SOCKET|stdio]
@@ -56,6 +57,7 @@ Runs all tests. The last line tells how many passed and how many failed; the exi
 
   house      formatting, lints, and every test that runs on the host
   suite      the suite of programs inside the system
+  server     the suite with the server outside of the kernel, and what happens when that crashes
   nucleus    the suite of the bare µ-kernel
   contract   the promises of the command line
   crash      20 kills of a running workload; a recorded run replayed with torn and lost writes
@@ -68,7 +70,7 @@ Runs all tests. The last line tells how many passed and how many failed; the exi
 ";
 
 const BENCH: &str = "\
-./gond bench [--json] [--compare | --update] [--system gondwana|linux] [--row NAME]...
+./gond bench [--json] [--compare | --update] [--system NAME]... [--row NAME]...
 
 Measures each row twice: in instructions (QEMU counting them) and in time (plain translation), here and
 in Linux on the same machine. Linux comes as Debian's kernel package, fetched when first asked for.
@@ -76,7 +78,7 @@ in Linux on the same machine. Linux comes as Debian's kernel package, fetched wh
   --json         one object a line: {\"row\", \"system\", \"instructions\", \"ns\"}
   --compare      against bench/results.json: rows that need over 3 % more instructions fail
   --update       rewrite bench/results.json and the tables in docs/benchmarks.md
-  --system NAME  only gondwana, or only linux
+  --system NAME  only gondwana, only gondwana-user (its server outside of the kernel), or only linux
   --row NAME     only this row; may be given several times
 ";
 

@@ -143,6 +143,15 @@ impl Machine {
         }
     }
 
+    /// The same machine with its server outside of the kernel: this program.
+    #[must_use]
+    pub fn with_server(mut self, program: PathBuf) -> Self {
+        self.module = Some(program);
+        self.words
+            .push(format!("{}{}", abi::host::SERVER_WORD, abi::host::SERVER_USER));
+        self
+    }
+
     /// A machine that runs this program on the bare µ-kernel. The disk is there, and nobody uses it.
     pub fn bare(kernel: PathBuf, program: PathBuf, disk: PathBuf) -> Self {
         Self {

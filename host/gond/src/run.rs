@@ -20,6 +20,15 @@ const MEMORY_MIN: u64 = 32 << 20;
 /// Most processors of QEMU's board.
 const PROCESSORS_MAX: u32 = 255;
 
+/// Where the server is.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Server {
+    /// Built into the kernel.
+    Kernel,
+    /// A program outside of it.
+    User,
+}
+
 /// How long a system with a script may say nothing, in seconds, unless the user says; and with GDB.
 const TIMEOUT: u64 = 300;
 const TIMEOUT_WITH_GDB: u64 = 7 * 24 * 3600;
@@ -30,6 +39,7 @@ struct Options {
     memory: u64,
     processors: u32,
     accelerator: Accelerator,
+    server: Server,
     script: Option<PathBuf>,
     timeout: u64,
     debugger: DebuggerLine,
@@ -44,6 +54,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Options> {
         memory: 128 << 20,
         processors: 1,
         accelerator: Accelerator::Tcg,
+        server: Server::Kernel,
         script: None,
         timeout: TIMEOUT,
         debugger: DebuggerLine::Absent,
@@ -76,7 +87,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Options> {
                 options.gdb = Some(port?);
             }
             Long("script") => options.script = Some(parser.value().map_err(usage)?.into()),
-            Long(name @ ("disk-size" | "memory" | "cpus" | "accel" | "timeout")) => {
+            Long(name @ ("disk-size" | "memory" | "cpus" | "accel" | "server" | "timeout")) => {
                 let name = name.to_owned();
                 let value = parser.value().map_err(usage)?.string().map_err(usage)?;
                 options
@@ -119,6 +130,13 @@ impl Options {
             "memory" => self.memory = size(value).filter(|&bytes| bytes >= MEMORY_MIN)?,
             "cpus" => self.processors = value.parse().ok().filter(|n| (1..=PROCESSORS_MAX).contains(n))?,
             "timeout" => self.timeout = value.parse().ok().filter(|&seconds| seconds > 0)?,
+            "server" => {
+                self.server = match value {
+                    abi::host::SERVER_KERNEL => Server::Kernel,
+                    abi::host::SERVER_USER => Server::User,
+                    _ => return None,
+                }
+            }
             "accel" => {
                 self.accelerator = match value {
                     "tcg" => Accelerator::Tcg,
@@ -151,6 +169,9 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     machine.memory = options.memory;
     machine.processors = options.processors;
     machine.accelerator = options.accelerator;
+    if options.server == Server::User {
+        machine = machine.with_server(build::server()?);
+    }
     machine.debugger = options.debugger;
     machine.gdb = options.gdb;
     let _socket = debugger::announce(&machine)?;

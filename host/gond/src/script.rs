@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 /// How much of the console's end an error shows, in bytes.
 const TAIL_BYTES: usize = 2000;
 /// How many lines of the kernel's log an error shows.
-const LOG_LINES: usize = 15;
+const LOG_LINES: usize = 20;
 /// How often the loop looks whether the guest is alive.
 const TICK: Duration = Duration::from_millis(100);
 

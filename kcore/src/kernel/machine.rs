@@ -189,7 +189,9 @@ impl<H: Hardware> Machine for Kernel<H> {
     }
 
     fn thread_is_ready(&self, thread: ThreadId) -> bool {
-        matches!(self.threads.get(thread).state, State::Ready | State::Running)
+        // Who waits for the server itself is as good as running.
+        let state = self.threads.get(thread).state;
+        matches!(state, State::Ready | State::Running | State::Parked(Key::Supervisor))
     }
 
     #[inline]
@@ -197,13 +199,14 @@ impl<H: Hardware> Machine for Kernel<H> {
         self.threads.get(thread).space
     }
 
-    fn thread_context(&self, thread: ThreadId) -> &Context {
-        &self.threads.get(thread).context
+    #[inline]
+    fn thread_context(&self, thread: ThreadId) -> Context {
+        self.threads.get(thread).context
     }
 
-    fn thread_context_mut(&mut self, thread: ThreadId) -> &mut Context {
+    fn thread_set_context(&mut self, thread: ThreadId, context: &Context) {
         self.hold(thread.index() as u32);
-        &mut self.threads.get_mut(thread).context
+        self.threads.get_mut(thread).context = *context;
     }
 
     fn thread_drop_operation(&mut self, thread: ThreadId) {
@@ -272,9 +275,15 @@ impl<H: Hardware> Machine for Kernel<H> {
         Some(frame)
     }
 
-    fn portal_frames(&self, thread: ThreadId) -> &[PortalFrame] {
+    #[inline]
+    fn portal_depth(&self, thread: ThreadId) -> usize {
+        self.threads.get(thread).depth as usize
+    }
+
+    fn portal_frame(&self, thread: ThreadId, index: usize) -> Option<PortalFrame> {
         let thread = self.threads.get(thread);
-        &thread.frames[..thread.depth as usize]
+        let frames = thread.frames.get(..thread.depth as usize)?;
+        frames.get(index).copied()
     }
 
     fn portal_cache(&mut self, caller: SpaceId, entry: u64, pd: u64, callee: SpaceId) {

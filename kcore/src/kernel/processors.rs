@@ -58,6 +58,12 @@ impl<H: Hardware> Kernel<H> {
         self.processor.number
     }
 
+    /// Whether several processors run.
+    #[inline]
+    pub fn has_others(&self) -> bool {
+        !self.others.is_empty()
+    }
+
     /// Another processor handles events now.
     pub fn change_over(&mut self, number: u32) {
         let here = self.processor.number as usize;
@@ -210,7 +216,7 @@ impl<H: Hardware> Kernel<H> {
     pub fn unbind(&mut self, index: u32) {
         let thread = &mut self.threads.table[index as usize];
         thread.vector_on = NONE;
-        if thread.state != State::Ready || self.others.is_empty() {
+        if thread.state != State::Ready || !self.has_others() {
             return;
         }
         let idle = self.others_where(|part| part.is_idle() && !part.called);
@@ -223,7 +229,7 @@ impl<H: Hardware> Kernel<H> {
 
     /// This processor has nothing to run: it leaves the space that it was in, so that nobody has to ask it to forget anything.
     pub fn rest(&mut self) {
-        if !self.others.is_empty() {
+        if self.has_others() {
             self.processor.space = SpaceId::NONE;
             self.hardware.leave_all_roots();
         }
@@ -266,7 +272,7 @@ impl<H: Hardware> Kernel<H> {
 
     /// Asks those who are in a space.
     pub(super) fn ask_inside(&mut self, space: SpaceId, request: Request) {
-        if self.others.is_empty() {
+        if !self.has_others() {
             return;
         }
         let inside = self.others_where(|part| part.space == space);
@@ -277,7 +283,7 @@ impl<H: Hardware> Kernel<H> {
 
     /// Asks everyone who is in some space: the others hold no user translation.
     pub(super) fn ask_all(&mut self, request: Request) {
-        if self.others.is_empty() {
+        if !self.has_others() {
             return;
         }
         let inside = self.others_where(|part| part.space != SpaceId::NONE);

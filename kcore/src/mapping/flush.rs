@@ -52,6 +52,7 @@ impl<H: Hardware> Work<'_, H> {
     /// Takes rights from all who have pages of a range from this space; with [`Own::Too`] from the
     /// space itself. Tells how far it came.
     pub fn flush_range(&mut self, space: u16, from: u64, end: u64, rights: Rights, own: Own) -> (Progress, u64) {
+        self.tables_from = 0;
         self.flush_from(space, (from, end), from, rights, own)
     }
 
@@ -64,9 +65,9 @@ impl<H: Hardware> Work<'_, H> {
         rights: Rights,
         own: Own,
     ) -> (Progress, u64) {
-        let (mut at, mut tables_from) = (at, at);
+        let mut at = at;
         loop {
-            let found = match self.search(space, at, end, tables_from) {
+            let found = match self.search(space, at, end, self.tables_from) {
                 Search::End => return (Progress::Done, end),
                 Search::More(at) => return (Progress::More, at),
                 Search::Found(found) => found,
@@ -78,7 +79,7 @@ impl<H: Hardware> Work<'_, H> {
                     if covered && self.flush_links(space, at, rights) == Progress::More {
                         return (Progress::More, at);
                     }
-                    tables_from = at + pages(1);
+                    self.tables_from = at + pages(1);
                 }
                 What::Linked => {
                     self.budget -= 1;
@@ -144,11 +145,7 @@ impl<H: Hardware> Work<'_, H> {
         let walk = self.walk(space, page, 1);
         let entry = walk.entry & !crate::paging::SHARED_MARK;
         self.change_entry(space, &walk, entry);
-        // Frees it if it is empty.
-        let below = self.walk(space, page, 0);
-        if below.level == 0 {
-            self.uncount(space, &below, 0);
-        }
+        self.prune(space, page);
     }
 
     /// Takes rights, or the whole, from one link.
@@ -224,7 +221,7 @@ impl<H: Hardware> Work<'_, H> {
             if node == top && own == Own::Kept {
                 break;
             }
-            let parent = self.mapping.tree.get(node).parent;
+            let mut parent = self.mapping.tree.get(node).parent;
             self.budget -= UNIT;
             match self.finish(node, scope) {
                 Taken::More => return Progress::More,
@@ -233,18 +230,18 @@ impl<H: Hardware> Work<'_, H> {
                     doomed = Some(node);
                     continue;
                 }
-                Taken::Gone if parent != NONE => self.settle(parent),
+                // At once, for nobody pays for a part from which nothing comes.
+                Taken::Gone => parent = self.free_parts(parent),
                 Taken::Kept if node != top => {
                     self.mapping.tree.get_mut(node).marks |= FINISHED;
                     self.mapping.tree.set_done(node);
                 }
-                Taken::Gone | Taken::Kept => {}
+                Taken::Kept => {}
             }
             if doomed == Some(node) {
                 doomed = None;
             }
             if node == top {
-                self.free_parts(parent);
                 break;
             }
             node = parent;
@@ -278,11 +275,6 @@ impl<H: Hardware> Work<'_, H> {
     /// All below a node is done: takes what is to be taken from itself.
     fn finish(&mut self, node: u32, scope: Scope) -> Taken {
         match self.mapping.tree.get(node).kind() {
-            Kind::Part if self.mapping.tree.get(node).is_bare() => {
-                self.settle(node);
-                self.mapping.tree.remove(node);
-                Taken::Gone
-            }
             Kind::Part | Kind::Table => Taken::Kept,
             Kind::Link => {
                 if self.take_link(node, scope.rights) {
@@ -295,22 +287,23 @@ impl<H: Hardware> Work<'_, H> {
         }
     }
 
-    /// Frees parts from which nothing comes any more.
-    pub fn free_parts(&mut self, node: u32) {
+    /// Frees parts from which nothing comes any more, from a node upwards; returns where it ends.
+    pub fn free_parts(&mut self, node: u32) -> u32 {
         let mut node = node;
         while node != NONE {
             let at = self.mapping.tree.get(node);
             let (kind, parent) = (at.kind(), at.parent);
             if !at.is_bare() {
-                return;
+                break;
             }
             self.settle(node);
             if kind != Kind::Part {
-                return;
+                break;
             }
             self.mapping.tree.remove(node);
             node = parent;
         }
+        node
     }
 
     /// σ₀ gets back what it granted once nothing comes from there any more.

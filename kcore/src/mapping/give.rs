@@ -259,7 +259,11 @@ impl<H: Hardware> Work<'_, H> {
     fn place_piece(&mut self, piece: &Piece, parent: u32, depth: u8, frame: u32, rights: Rights) -> Result<(), Error> {
         let &Piece { to, target, level, .. } = piece;
         self.ensure_table(to, target, level)?;
-        self.charge(to, NODE_UNITS[usize::from(level)])?;
+        let paid = self.charge(to, NODE_UNITS[usize::from(level)]);
+        if paid.is_err() {
+            self.prune(to, target);
+            return paid;
+        }
         let mut made = Node::new(Kind::Page, level, to, target, frame, rights);
         made.depth = depth;
         let node = self.mapping.tree.insert(made, parent);
@@ -371,6 +375,11 @@ impl<H: Hardware> Work<'_, H> {
         if there.is_some_and(|node| self.mapping.tree.get(node).kind() == Kind::Table) {
             return Err(Error::InUse);
         }
+        let below = self.walk(from, slot, 0);
+        if self.mapping.sigma0 == Some(from) && below.level > 0 && !is_present(below.entry) {
+            // A table there would be in the way of a large page that comes back.
+            return Err(Error::BadArgument);
+        }
         let tables = self.missing_tables(to, slot, 1);
         self.affords(to, tables, LINK_UNITS)?;
         let tables = self.missing_tables(from, slot, 0);
@@ -380,8 +389,14 @@ impl<H: Hardware> Work<'_, H> {
             return Ok(None);
         }
         self.ensure_table(from, slot, 0)?;
-        self.ensure_table(to, slot, 1)?;
-        self.charge(to, LINK_UNITS)?;
+        let paid = self
+            .ensure_table(to, slot, 1)
+            .and_then(|()| self.charge(to, LINK_UNITS));
+        if paid.is_err() {
+            self.prune(from, slot);
+            self.prune(to, slot);
+            return paid.map(|()| None);
+        }
         let walk = self.walk(from, slot, 1);
         debug_assert!(is_present(walk.entry) && !is_large(walk.entry));
         let table = self.mapping.tree.find(from, LINKS, slot).unwrap_or_else(|| {

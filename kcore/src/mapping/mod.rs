@@ -213,10 +213,13 @@ impl<H: Hardware> Kernel<H> {
     /// The receiver gets the rights that the source offers, the window accepts and the giver has.
     ///
     /// # Errors
-    /// An error changes nothing; the pages of earlier calls that answered [`Progress::More`] stay.
+    /// An error changes nothing; the pages of earlier calls that answered [`Progress::More`] stay. (Only
+    /// if the receiver's last quota went meanwhile for splitting a page of its own, or the last frame
+    /// for splitting anyone's, may the target, and what came from a granted source, be flushed already.)
     ///
     /// * [`Error::BadArgument`]: not a free space, σ₀ as receiver, no rights left, source and target
-    ///   overlap in one space, a link that does not land at its own whole slots.
+    ///   overlap in one space, a link that does not land at its own whole slots, or one of a slot of σ₀
+    ///   that has no memory or was granted.
     /// * [`Error::LimitReached`]: the receiver's quota is used up, or for splitting a large page
     ///   (grant, link) the giver's.
     /// * [`Error::TableFull`]: the page was mapped onward too often ([`DEPTH_MAX`]).
@@ -242,7 +245,8 @@ impl<H: Hardware> Kernel<H> {
     }
 
     /// Takes `rights` from every space that has pages of `what` from `space`, directly or not; R
-    /// takes the pages. `own` takes them from `space` itself too. Links of slots that are wholly
+    /// takes the pages. What comes into pages that a flush of several calls has passed stays.
+    /// `own` takes them from `space` itself too. Links of slots that are wholly
     /// within `what` are taken or restricted like pages.
     ///
     /// # Errors
@@ -330,6 +334,7 @@ impl Visit {
 struct Pending {
     doing: Doing,
     at: u64,
+    tables_from: u64,
     visit: Visit,
 }
 
@@ -395,6 +400,7 @@ impl<H: Hardware> Work<'_, H> {
         match self.space(space).pending {
             Some(pending) if pending.doing == doing => {
                 self.visit = pending.visit;
+                self.tables_from = pending.tables_from;
                 pending.at
             }
             _ => 0,
@@ -403,8 +409,13 @@ impl<H: Hardware> Work<'_, H> {
 
     /// The end of a call: remembers where to go on, and requests the flushes.
     fn suspend(&mut self, space: u16, doing: Doing, at: u64, progress: Progress) {
-        let visit = self.visit;
-        self.space(space).pending = (progress == Progress::More).then_some(Pending { doing, at, visit });
+        let pending = Pending {
+            doing,
+            at,
+            tables_from: self.tables_from,
+            visit: self.visit,
+        };
+        self.space(space).pending = (progress == Progress::More).then_some(pending);
         self.flush_now();
     }
 }

@@ -168,7 +168,7 @@ impl<H: Hardware> Work<'_, H> {
     pub fn empty(&mut self, space: u16, at: u64) -> (Progress, u64) {
         let mut at = at;
         if at < PAGES_END {
-            let (progress, to) = self.flush_range(space, at, PAGES_END, Rights::RWX, Own::Too);
+            let (progress, to) = self.flush_from(space, (0, PAGES_END), at, Rights::RWX, Own::Too);
             if progress == Progress::More {
                 return (progress, to);
             }

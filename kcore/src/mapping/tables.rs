@@ -88,6 +88,8 @@ pub struct Work<'a, H> {
     pub budget: i32,
     /// The flush of one block that is under way.
     pub visit: Visit,
+    /// Tables that others link are done up to this page: pages of the same slot may take more calls.
+    pub tables_from: u64,
     /// Whether a grant may still have some work more than the budget.
     pub reserve: bool,
     touched: [u16; BATCH],
@@ -121,6 +123,7 @@ impl<'a, H: Hardware> Work<'a, H> {
             hardware,
             budget: super::WORK_MAX * UNIT,
             visit: Visit::NONE,
+            tables_from: 0,
             reserve: true,
             touched: [0; BATCH],
             touched_count: 0,
@@ -258,7 +261,13 @@ impl<'a, H: Hardware> Work<'a, H> {
             if is_present(walk.entry) && !large {
                 return Ok(());
             }
-            let table = self.take_table(space)?;
+            let table = match self.take_table(space) {
+                Ok(table) => table,
+                Err(error) => {
+                    self.prune(space, page);
+                    return Err(error);
+                }
+            };
             if large {
                 for (index, place) in self.hardware.table(table).iter().enumerate() {
                     place.store(split_entry(walk.entry, walk.level, index), Relaxed);
@@ -328,6 +337,14 @@ impl<'a, H: Hardware> Work<'a, H> {
             place.store(0, Relaxed);
             self.set_aside(space, frame_of(above));
             entries = 1;
+        }
+    }
+
+    /// Frees the tables that lead to a page if they are empty.
+    pub fn prune(&mut self, space: u16, page: u64) {
+        if !is_port(page) {
+            let walk = self.walk(space, page, 0);
+            self.uncount(space, &walk, 0);
         }
     }
 

@@ -126,7 +126,7 @@ impl<H: Hardware> Kernel<H> {
             Call::ThreadExchange => self.thread_exchange(me, first, second),
             Call::ThreadPriority => self.change_priority(me, first, second),
             Call::Yield => {
-                let context = self.thread_context_mut(thread);
+                let context = &mut self.threads.get_mut(thread).context;
                 context.reset(context.rip, context.rsp);
                 self.yield_current();
                 return Outcome::Gone;

@@ -23,10 +23,10 @@ pub struct Fake {
     pub now_ns: u64,
     pub timer_ns: u64,
     pub flushes: u64,
-    flushed: Flushed,
     pub asked: Vec<Asked>,
     /// What the next processor that is stopped hands over.
     pub handed: Option<HandedOver>,
+    flushed: Flushed,
     tags: Tags,
 }
 
@@ -47,9 +47,9 @@ impl Fake {
             now_ns: 0,
             timer_ns: u64::MAX,
             flushes: 0,
-            flushed: Flushed::default(),
             asked: Vec::new(),
             handed: None,
+            flushed: Flushed::default(),
             tags,
         }
     }
@@ -126,11 +126,20 @@ impl Hardware for Fake {
         }
     }
 
-    fn read(&self, _: Frame, _: usize, into: &mut [u8]) {
-        into.fill(0);
+    fn read(&self, frame: Frame, offset: usize, into: &mut [u8]) {
+        for (at, byte) in (offset..).zip(into) {
+            *byte = self.memory[frame.0 as usize][at / 8].load(Relaxed).to_le_bytes()[at % 8];
+        }
     }
 
-    fn write(&mut self, _: Frame, _: usize, _: &[u8]) {}
+    fn write(&mut self, frame: Frame, offset: usize, from: &[u8]) {
+        for (at, byte) in (offset..).zip(from) {
+            let word = &self.memory[frame.0 as usize][at / 8];
+            let mut bytes = word.load(Relaxed).to_le_bytes();
+            bytes[at % 8] = *byte;
+            word.store(u64::from_le_bytes(bytes), Relaxed);
+        }
+    }
 
     fn kernel_entries(&self) -> &[(usize, u64)] {
         &[(256, 0x7003), (511, 0x8003)]

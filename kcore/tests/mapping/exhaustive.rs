@@ -64,51 +64,53 @@ fn exact(model: &Model) -> Model {
     exact
 }
 
+/// What stands at the nine places: zero, or who it is from and the rights.
+type Code = [u8; 9];
+
+/// (real, or space; page; rights) of an entry as a number, and back.
+const fn encode(kind: u8, page: u8, rights: u8) -> u8 {
+    1 + (kind * 3 + page) * 4 + rights
+}
+
+fn code(model: &Model) -> Code {
+    let mut code = [0; 9];
+    for (&(space, page), entry) in &model.entries {
+        let (kind, from, rights) = match *entry {
+            Entry::Real(page, rights) => (3, page, rights),
+            Entry::Of(space, page, rights) => (space, page, rights),
+        };
+        code[space as usize * 3 + page as usize] = encode(kind as u8, from as u8, rights.bits() & 3);
+    }
+    code
+}
+
 /// The same state under the names that come first of all.
-fn canonical(model: &Model) -> Vec<((u32, u64), Entry)> {
-    const ORDERS: [[u64; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
-    let mut first: Option<Vec<((u32, u64), Entry)>> = None;
+fn canonical(code: &Code) -> Code {
+    const ORDERS: [[u8; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+    let mut first = *code;
     for swap in [[0, 1, 2], [0, 2, 1]] {
         for real in ORDERS {
             for one in ORDERS {
                 for two in ORDERS {
-                    let name = |(space, page): (u32, u64)| {
-                        let order = [real, one, two][space as usize];
-                        (swap[space as usize], order[page as usize])
-                    };
-                    let mut renamed: Vec<_> = model
-                        .entries
-                        .iter()
-                        .map(|(&place, entry)| {
-                            let entry = match *entry {
-                                Entry::Real(page, rights) => Entry::Real(real[page as usize], rights),
-                                Entry::Of(space, page, rights) => {
-                                    let (space, page) = name((space, page));
-                                    Entry::Of(space, page, rights)
-                                }
-                            };
-                            (name(place), entry)
-                        })
-                        .collect();
-                    renamed.sort_by_key(key);
-                    let sorted = renamed.iter().map(key);
-                    if first.as_ref().is_none_or(|first| sorted.lt(first.iter().map(key))) {
-                        first = Some(renamed);
+                    let orders = [real, one, two];
+                    let mut renamed = [0; 9];
+                    for (place, &entry) in code.iter().enumerate().filter(|&(_, &entry)| entry != 0) {
+                        let (space, page) = (place / 3, place % 3);
+                        let to = swap[space] * 3 + orders[space][page] as usize;
+                        let (rights, from) = ((entry - 1) % 4, usize::from((entry - 1) / 4));
+                        let (kind, page) = (from / 3, from % 3);
+                        renamed[to] = if kind == 3 {
+                            encode(3, real[page], rights)
+                        } else {
+                            encode(swap[kind] as u8, orders[kind][page], rights)
+                        };
                     }
+                    first = first.min(renamed);
                 }
             }
         }
     }
-    first.unwrap_or_default()
-}
-
-type Key = ((u32, u64), u32, u64, u8);
-
-fn key(&(place, entry): &((u32, u64), Entry)) -> Key {
-    match entry {
-        Entry::Real(page, rights) => (place, 0, page, rights.bits()),
-        Entry::Of(space, page, rights) => (place, space + 1, page, rights.bits()),
-    }
+    first
 }
 
 struct Twin {
@@ -200,7 +202,7 @@ fn model_act(model: &mut Model, op: Op) {
 fn every_short_sequence_ends_where_the_model_does() {
     let operations = operations();
     let start = Model::new((0..PAGES).map(|page| (page, Rights::RWX)));
-    let mut seen = BTreeSet::from([canonical(&start).iter().map(key).collect::<Vec<Key>>()]);
+    let mut seen = BTreeSet::from([canonical(&code(&start))]);
     let mut states = vec![start];
     // Before renaming, which takes longer.
     let mut met = BTreeSet::new();
@@ -231,10 +233,8 @@ fn every_short_sequence_ends_where_the_model_does() {
                     continue;
                 }
                 let model = exact(&model);
-                let as_it_is = model.entries.iter().map(|(&place, &entry)| key(&(place, entry)));
-                if met.insert(as_it_is.collect::<Vec<Key>>())
-                    && seen.insert(canonical(&model).iter().map(key).collect())
-                {
+                let code = code(&model);
+                if met.insert(code) && seen.insert(canonical(&code)) {
                     next.push(model);
                 }
             }

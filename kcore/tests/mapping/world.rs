@@ -267,10 +267,17 @@ impl World {
     /// page could not be split, a space may have lost more than the model says; then the model
     /// loses it too, and with it all that came from there.
     fn compare(&mut self, op: &Op, more: bool) {
-        // σ₀ last, for it gets back what others lose.
-        for number in (0..self.spaces.len()).rev() {
+        // σ₀ last, for it gets back what others lose; links after all, for they show what others have.
+        let numbers = (0..self.spaces.len()).rev();
+        for (linked, number) in [false, true]
+            .into_iter()
+            .flat_map(|linked| numbers.clone().map(move |n| (linked, n)))
+        {
             for index in 0..self.samples.len() {
                 let page = self.samples[index];
+                if self.model.links.contains_key(&(number as u32, page / 512)) != linked {
+                    continue;
+                }
                 let (mut says, is) = (self.model.real(number as u32, page), self.translate(number, page));
                 if says == is {
                     continue;

@@ -70,7 +70,7 @@ impl Driver {
             .kernel
             .thread_create(space, 0x40_0000, 0x7f_0000, [0; 4], 3)
             .expect("a thread");
-        let context = self.kernel.thread_context_mut(thread);
+        let context = &mut self.kernel.threads.get_mut(thread).context;
         context.reset(0x40_0000, 0x7f_0000);
         self.kernel.thread_wake(thread, Resumed::First);
         self.ids.push(thread.0);

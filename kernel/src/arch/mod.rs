@@ -7,7 +7,7 @@ mod x86_64;
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::{
     // Time and interrupts.
-    clock::{now_ns, ticks, ticks_halves, ticks_per_us, time_of_day_ns},
+    clock::{now_ns, scale as clock_scale, ticks, ticks_halves, ticks_per_us, time_of_day_ns},
     // Memory.
     direct::{
         DIRECT_MAP, DIRECT_MAP_BYTES, bytes, bytes_mut, copy, map_device, physical_bytes, read, table, write, zero,
@@ -17,8 +17,10 @@ pub use x86_64::{
         initialise as initialise_interrupts, interrupt_message, mask_interrupt, poll_interrupts, set_timer,
         stop_forever, unmask_interrupt, wait_for_interrupt,
     },
+    // A server outside of the kernel.
+    outside::{Delivery, Target, answer_outside, set_server},
     // The start.
-    paging::{build as build_tables, kernel_end},
+    paging::{build as build_tables, kernel_end, kernel_page},
     // Translations.
     paging::{flush_all, flush_page, kernel_entries, leave_all_roots, leave_root, load, loaded_root, tags},
     // Console, log and exit.
@@ -31,7 +33,7 @@ pub use x86_64::{
     // Other processors.
     smp::{ask, attend, halt_others, hand_over, mark, serve, start_processors, stop_processor, wake_processor},
     start::{BootInformation, Memory},
-    syscall::{Results, Words},
+    syscall::{Results, SYSTEM_CALL_STUB, Words},
     traps::registers,
     traps::{fault_address, go_on as resume},
     vector::Vectors,

@@ -1,9 +1,8 @@
-//! Memory that devices see: register windows, pages shared with drivers, and frames that are lent
-//! for a transfer.
+//! Memory that devices see: register windows and pages shared with drivers.
 
 use alloc::vec::Vec;
 
-use drivers::dma::{DataPage, DirectMap, Page, Window};
+use drivers::dma::{DirectMap, Page, Window};
 use kcore::Frame;
 
 use crate::arch;
@@ -26,6 +25,16 @@ impl Resources {
         }
     }
 
+    /// Whether a range of physical addresses holds device registers, as far as is known here: no memory, nothing of the
+    /// old machine below a megabyte, and within reach.
+    pub fn is_registers(&self, physical: u64, bytes: u64) -> bool {
+        let Some(end) = physical.checked_add(bytes) else {
+            return false;
+        };
+        let in_memory = self.memory.iter().any(|range| physical < range.1 && range.0 < end);
+        !in_memory && physical >= 1 << 20 && arch::map_device(physical, bytes)
+    }
+
     /// The map of physical memory.
     fn map() -> DirectMap {
         // SAFETY: (1) all memory and the device registers below its end are mapped at this offset
@@ -39,9 +48,7 @@ impl drivers::world::World for Resources {
     type Page = Page;
 
     fn map_registers(&mut self, physical: u64, bytes: usize) -> Option<Window> {
-        let end = physical.checked_add(bytes as u64)?;
-        let in_memory = self.memory.iter().any(|range| physical < range.1 && range.0 < end);
-        if in_memory || physical < 1 << 20 || !physical.is_multiple_of(4) || !arch::map_device(physical, bytes as u64) {
+        if !physical.is_multiple_of(4) || !self.is_registers(physical, bytes as u64) {
             return None;
         }
         // SAFETY: (1) not memory (checked), aligned (checked). (2) The drivers of this tree only
@@ -54,12 +61,4 @@ impl drivers::world::World for Resources {
         // SAFETY: (1) the frame was taken for this and is never given to anyone else.
         Some(unsafe { Self::map().page(frame.physical()) })
     }
-}
-
-/// Lends a frame to the disk for one request. Only the store makes requests, and its contract is what makes this
-/// sound: it keeps a frame until the request's completion was taken, reads into frames that nobody has mapped yet,
-/// and writes from frames that nobody can write to (`store::world::Request`).
-pub fn data_page(frame: store::world::Frame) -> DataPage {
-    // SAFETY: (1) frames are frames. (2) As above.
-    unsafe { DataPage::new(Frame(frame.0).physical()) }
 }

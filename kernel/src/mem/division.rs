@@ -15,10 +15,26 @@ const DEVICE_PAGES: usize = 32;
 const HEAP_LEAST: u64 = 8 << 20;
 const HEAP_MOST: u64 = 1 << 30;
 
+/// What the kernel's own heap has where the server has one of its own: tables of threads, spaces and ways.
+const HEAP_KERNEL: u64 = 6 << 20;
+/// And a byte for so many bytes of memory: the counts of frames.
+const HEAP_SHARE: u64 = 512;
+
+/// Where the server is, and with it the heap for its tables.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum HeapOf {
+    /// One heap serves kernel and server.
+    Both,
+    /// The server has its own.
+    KernelAlone,
+}
+
 /// Memory, divided.
 pub struct Division {
     /// For the allocator of frames.
     pub ranges: Vec<Range>,
+    /// For the heap of a server outside: physical start and end in bytes; empty otherwise.
+    pub server_heap: arch::Memory,
     /// For drivers.
     pub device_pages: Vec<Frame>,
     /// Frames that the kernel keeps: image, tables, pages for drivers.
@@ -29,7 +45,7 @@ pub struct Division {
 
 impl Division {
     /// Divides memory: kernel image, heap, the kernel's page tables, pages for drivers, the rest.
-    pub fn of(information: &BootInformation) -> Self {
+    pub fn of(information: &BootInformation, heap_of: HeapOf) -> Self {
         let mut memory = information.memory;
         let memory = &mut memory[..information.memory_count];
         for range in memory.iter_mut() {
@@ -52,6 +68,14 @@ impl Division {
             .clamp(HEAP_LEAST, HEAP_MOST)
             .min((largest.1 - largest.0) / 2)
             & !0xfff;
+        let mut server_heap = (0, 0);
+        let heap_bytes = if heap_of == HeapOf::KernelAlone {
+            server_heap = (largest.1 - heap_bytes, largest.1);
+            largest.1 -= heap_bytes;
+            (HEAP_KERNEL + bytes / HEAP_SHARE).min((largest.1 - largest.0) / 2) & !0xfff
+        } else {
+            heap_bytes
+        };
         largest.1 -= heap_bytes;
         // SAFETY: (1) the range was just taken out of memory; (2) the boot comes here once.
         unsafe { heap::initialise(arch::DIRECT_MAP + largest.1, arch::DIRECT_MAP + largest.1 + heap_bytes) };
@@ -77,6 +101,7 @@ impl Division {
             .collect();
         Self {
             ranges,
+            server_heap,
             device_pages,
             fixed_frames,
             bytes,

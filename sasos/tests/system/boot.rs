@@ -20,7 +20,7 @@ use crate::harness::{Answer, DATA, ENTRY, PROGRAM_PAGES, System, Trouble};
 fn the_first_task_finds_its_start_page() {
     let mut system = System::boot(1);
     let first = system.first;
-    let context = *system.platform.thread_context(first);
+    let context = system.platform.thread_context(first);
     let image = context.rip - ENTRY;
     assert_eq!(context.rdi, image + PROGRAM_PAGES * PAGE);
     assert_eq!(context.rsp % 16, 0);

@@ -74,7 +74,7 @@ impl System {
     }
 
     fn depth(&self, thread: ThreadId) -> usize {
-        self.platform.portal_frames(thread).len()
+        self.platform.portal_depth(thread)
     }
 
     /// The error that a protected call came back with.
@@ -104,7 +104,7 @@ fn a_callee_sees_its_clist_and_nothing_else() {
         system.start(client, Call::PdxReturn, &[]),
         Answer::Done(Err(Error::NotInCall))
     );
-    let caller = *system.platform.thread_context(client);
+    let caller = system.platform.thread_context(client);
     for round in 0..3 {
         let home = system.platform.thread_space(client);
         assert_eq!(
@@ -112,7 +112,7 @@ fn a_callee_sees_its_clist_and_nothing_else() {
             Answer::Elsewhere,
             "round {round}"
         );
-        let context = *system.platform.thread_context(client);
+        let context = system.platform.thread_context(client);
         assert_eq!(
             (context.rip, context.rdi, context.rsi, context.rdx, context.r10),
             (service.image + ENTRY, 11, 12, 13, 14)

@@ -55,9 +55,9 @@ fn a_handler_is_called_and_goes_back() {
         system.call(child, Call::ExcptReturn, &[RESUME_RETRY, 0]),
         Err(Error::NoHandler)
     );
-    let before = *system.platform.thread_context(child);
+    let before = system.platform.thread_context(child);
     assert_eq!(system.set_word(child, object, 1), Err(Trouble::Elsewhere));
-    let inside = *system.platform.thread_context(child);
+    let inside = system.platform.thread_context(child);
     assert_eq!(
         (inside.rip, inside.rdi, inside.rsi, inside.rdx, inside.rcx),
         (handler, EXCEPTION_PROTECTION, object, before.rip, 2)
@@ -82,7 +82,7 @@ fn a_handler_is_called_and_goes_back() {
         system.start(child, Call::ExcptReturn, &[RESUME_RETRY, 0]),
         Answer::Elsewhere
     );
-    assert_eq!(*system.platform.thread_context(child), before);
+    assert_eq!(system.platform.thread_context(child), before);
     assert_eq!(system.set_word(child, object, 1), Err(Trouble::Elsewhere));
     assert_eq!(
         system.start(child, Call::ExcptReturn, &[RESUME_AT, image + ENTRY + 8]),
@@ -128,7 +128,7 @@ fn endless_recursion_ends_alone() {
     // The handler runs on the same stack, and faults in turn.
     let trouble = loop {
         stack -= 2048;
-        system.platform.thread_context_mut(child).rsp = stack;
+        system.platform.kernel.threads.get_mut(child).context.rsp = stack;
         if let Err(trouble) = system.set_word(child, stack, 1) {
             break trouble;
         }

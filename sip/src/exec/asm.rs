@@ -1,7 +1,8 @@
 //! The two doors between the runtime and compiled code, in assembly: `sip_enter` calls a compiled
 //! function from Rust, the thunks call Rust from compiled code. Both move the registers of the
 //! convention through a [`Registers`] block. A trap leaves by `sip_landing`, with `rsp` back at what
-//! `sip_enter` saved: nothing between there and the trap has a destructor to run.
+//! `sip_enter` saved: nothing between there and the trap has a destructor to run. A process that waits
+//! leaves its registers on its own stack, and the processor to another process or to the entry.
 
 use super::Runtime;
 use crate::layout::BUILTIN_COUNT;
@@ -150,9 +151,108 @@ core::arch::global_asm!(
     "movaps xmm7, [rsp + 160]",
     "leave",
     "ret",
+    // The two thunks of services, which return one value: without float registers, and with them.
+    ".balign 16",
+    ".globl sip_service_floats",
+    "sip_service_floats:",
+    "push rbp",
+    "mov rbp, rsp",
+    "sub rsp, 176",
+    "movaps [rsp + 48], xmm0",
+    "movaps [rsp + 64], xmm1",
+    "movaps [rsp + 80], xmm2",
+    "movaps [rsp + 96], xmm3",
+    "movaps [rsp + 112], xmm4",
+    "movaps [rsp + 128], xmm5",
+    "movaps [rsp + 144], xmm6",
+    "movaps [rsp + 160], xmm7",
+    "call 6f",
+    "movaps xmm0, [rsp + 48]",
+    "leave",
+    "ret",
+    ".balign 16",
+    ".globl sip_service",
+    "sip_service:",
+    "push rbp",
+    "mov rbp, rsp",
+    "sub rsp, 176",
+    "call 6f",
+    "leave",
+    "ret",
+    "6:",
+    "mov [rsp + 8], rdi",
+    "mov [rsp + 16], rsi",
+    "mov [rsp + 24], rdx",
+    "mov [rsp + 32], rcx",
+    "mov [rsp + 40], r8",
+    "mov [rsp + 48], r9",
+    "lea rdi, [rsp + 8]",
+    "mov rsi, [rbp + 8]",
+    "sub rsp, 8",
+    "call {service}",
+    "add rsp, 8",
+    "test rax, rax",
+    "jz 7f",
+    "mov rsp, [rax + {entry}]",
+    "jmp sip_landing",
+    "7:",
+    "mov rax, [rsp + 8]",
+    "ret",
+    // Changing from one process's stack to another's. What Rust wants kept is on the stack that is
+    // left; the stack that is gone to was left here, or in `sip_leave`.
+    ".balign 16",
+    ".globl sip_switch",
+    "sip_switch:",
+    "push rbp",
+    "push rbx",
+    "push r12",
+    "push r13",
+    "push r14",
+    "push r15",
+    "mov [rdi], rsp",
+    "mov rsp, rsi",
+    "8:",
+    "pop r15",
+    "pop r14",
+    "pop r13",
+    "pop r12",
+    "pop rbx",
+    "pop rbp",
+    "ret",
+    // Leaves to whoever entered, with 2.
+    ".globl sip_leave",
+    "sip_leave:",
+    "push rbp",
+    "push rbx",
+    "push r12",
+    "push r13",
+    "push r14",
+    "push r15",
+    "mov [rdi], rsp",
+    "mov rsp, rsi",
+    "mov eax, 2",
+    "jmp 3b",
+    // Enters again where a process has left.
+    ".globl sip_resume",
+    "sip_resume:",
+    "push rbp",
+    "push rbx",
+    "push r12",
+    "push r13",
+    "push r14",
+    "push r15",
+    "push qword ptr [rdx + {entry}]",
+    "push rdi",
+    "push rdx",
+    "sub rsp, 8",
+    "stmxcsr [rsp]",
+    "mov [rdx + {entry}], rsp",
+    "mov rsp, rsi",
+    "jmp 8b",
     entry = const offset_of!(Runtime, entry_stack),
     builtins = const BUILTIN_COUNT,
     dispatch = sym super::dispatch,
+    service = sym super::services::service,
 );
 
 unsafe extern "sysv64" {
@@ -165,4 +265,17 @@ unsafe extern "sysv64" {
     pub(super) fn sip_builtins();
     /// The thunk of all host functions.
     pub(super) fn sip_host();
+    /// The thunk of services without float parameters and results.
+    pub(super) fn sip_service();
+    /// The thunk of services with any.
+    pub(super) fn sip_service_floats();
+    /// Goes on where the process whose stack pointer is `to` has left; its own goes to `save`.
+    /// Returns when somebody does that to this one.
+    pub(super) fn sip_switch(save: *mut u64, to: u64);
+    /// Goes back to the entry whose stack pointer is `entry`; that call returns 2. The own stack
+    /// pointer goes to `save`. Returns when the process is entered again or changed to.
+    pub(super) fn sip_leave(save: *mut u64, entry: u64);
+    /// Enters again where a process has left, with the stack pointer that it saved. Returns as
+    /// `sip_enter` does, whichever process leaves.
+    pub(super) fn sip_resume(registers: *mut Registers, to: u64, runtime: *mut u8) -> u64;
 }

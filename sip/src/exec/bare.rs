@@ -75,3 +75,13 @@ pub(super) unsafe fn release(at: *mut u8, bytes: usize) {
         (platform.release)(at, bytes);
     }
 }
+
+/// Makes a usable part of a reservation read as zero.
+///
+/// # Safety
+/// The range may be written, and no reference is live to any of it.
+pub(super) unsafe fn discard(at: *mut u8, bytes: usize) -> bool {
+    // SAFETY: the caller's condition.
+    unsafe { ptr::write_bytes(at, 0, bytes) };
+    true
+}

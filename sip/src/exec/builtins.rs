@@ -9,7 +9,7 @@ use crate::translate::TrapKind;
 
 type Outcome = Result<u64, TrapKind>;
 
-const ALL: [Builtin; 14] = [
+const ALL: [Builtin; 16] = [
     Builtin::MemoryGrow,
     Builtin::MemoryCopy,
     Builtin::MemoryFill,
@@ -24,6 +24,8 @@ const ALL: [Builtin; 14] = [
     Builtin::TableInit,
     Builtin::ElementDrop,
     Builtin::RefFunc,
+    Builtin::BlockIn,
+    Builtin::BlockOut,
 ];
 
 pub(super) fn call(
@@ -87,8 +89,29 @@ pub(super) fn call(
             0
         }
         Builtin::RefFunc => instance.function_handles(a as u32),
+        Builtin::BlockIn | Builtin::BlockOut => block_copy(store, instance, ALL[builtin as usize], [a, b, c, d])?,
     };
     Ok(())
+}
+
+/// Copies between a block and the instance's first memory; nothing is copied if either part is outside.
+fn block_copy(
+    store: &mut Store,
+    instance: &Instance,
+    which: Builtin,
+    [handle, offset, at, bytes]: [u64; 4],
+) -> Outcome {
+    let memory = instance.memories.first().ok_or(TrapKind::MemoryBounds)?;
+    let memory = store.memories[*memory].bytes_mut();
+    let memory = part(memory, at, bytes, TrapKind::MemoryBounds)?;
+    let member = store.member.as_mut().ok_or(TrapKind::BlockBounds)?;
+    let block = part(member.block_bytes(handle as u32), offset, bytes, TrapKind::BlockBounds)?;
+    if which == Builtin::BlockIn {
+        block.copy_from_slice(memory);
+    } else {
+        memory.copy_from_slice(block);
+    }
+    Ok(0)
 }
 
 fn part<T>(whole: &mut [T], at: u64, count: u64, outside: TrapKind) -> Result<&mut [T], TrapKind> {

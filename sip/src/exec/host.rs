@@ -51,6 +51,16 @@ pub(super) unsafe fn protect(at: *mut u8, bytes: usize, protection: Protection) 
     bytes == 0 || unsafe { libc::mprotect(at.cast(), bytes, protection) } == 0
 }
 
+/// Makes a usable part of a reservation read as zero; says whether that was possible.
+///
+/// # Safety
+/// The range is whole pages of a reservation of [`reserve`]'s that may be written, and no reference is
+/// live to any of it.
+pub(super) unsafe fn discard(at: *mut u8, bytes: usize) -> bool {
+    // SAFETY: the caller's conditions; the pages stay mapped, and are new ones when touched.
+    unsafe { libc::madvise(at.cast(), bytes, libc::MADV_DONTNEED) == 0 }
+}
+
 /// Gives a reservation back.
 ///
 /// # Safety

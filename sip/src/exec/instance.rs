@@ -79,15 +79,21 @@ impl Instance {
         }
     }
 
+    /// Offset in the module of the call that returns to this address, if it is of this instance.
+    pub fn call_site(&self, return_address: u64) -> Option<u32> {
+        let calls = &self.program.image.calls;
+        let at = return_address.checked_sub(self.program.code.base() as u64)?;
+        let at = u32::try_from(at).ok()?;
+        let found = calls.binary_search_by_key(&at, |(code, _)| *code).ok()?;
+        Some(calls[found].1)
+    }
+
     /// A trap raised in a built-in that was called from this return address.
     pub fn trap_at(&self, kind: TrapKind, return_address: u64) -> Trap {
-        let calls = &self.program.image.calls;
-        let at = return_address.wrapping_sub(self.program.code.base() as u64) as u32;
-        let wasm = calls
-            .binary_search_by_key(&at, |(code, _)| *code)
-            .ok()
-            .map(|at| calls[at].1);
-        Trap { kind, wasm, host: None }
+        Trap {
+            wasm: self.call_site(return_address),
+            ..Trap::new(kind)
+        }
     }
 }
 
@@ -257,8 +263,12 @@ impl Store {
         let module = &program.image.module;
         let bounds = program.image.options.bounds;
         for limits in &module.memories[module.imported_memories..] {
-            self.memories
-                .push(Box::new(Memory::new(*limits, bounds).ok_or(LinkError::NoMemory)?));
+            let spare = self.pool.as_ref().and_then(|pool| pool.memory(*limits, bounds));
+            let memory = match spare {
+                Some(memory) => memory,
+                None => Memory::new(*limits, bounds).ok_or(LinkError::NoMemory)?,
+            };
+            self.memories.push(Box::new(memory));
             self.instances[at].memories.push(self.memories.len() - 1);
         }
         for (own, ty) in module.globals[module.imported_globals..].iter().enumerate() {

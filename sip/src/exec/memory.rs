@@ -21,6 +21,14 @@ impl Reservation {
         (!base.is_null()).then_some(Self { base, bytes })
     }
 
+    /// None at all.
+    pub const fn empty() -> Self {
+        Self {
+            base: core::ptr::null_mut(),
+            bytes: 0,
+        }
+    }
+
     /// Its lowest address.
     pub const fn base(&self) -> *mut u8 {
         self.base
@@ -34,8 +42,10 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        // SAFETY: the whole of what `new` reserved; the owner's drop is the end of all users.
-        unsafe { host::release(self.base, self.bytes) };
+        if self.bytes > 0 {
+            // SAFETY: the whole of what `new` reserved; the owner's drop is the end of all users.
+            unsafe { host::release(self.base, self.bytes) };
+        }
     }
 }
 
@@ -78,6 +88,22 @@ impl Memory {
     /// Its lowest address.
     pub fn base(&self) -> *mut u8 {
         self.range.base()
+    }
+
+    /// Whether it is as one of this type begins.
+    pub fn is_like(&self, declared: Limits) -> bool {
+        self.declared == declared && self.has_not_grown()
+    }
+
+    /// Whether it has the size with which it began.
+    pub fn has_not_grown(&self) -> bool {
+        self.length == self.declared.min * PAGE_BYTES
+    }
+
+    /// Makes all of it zero; says whether that was possible.
+    pub fn clear(&mut self) -> bool {
+        // SAFETY: the whole usable part; no reference into it is live.
+        self.length == 0 || unsafe { host::discard(self.range.base(), self.length as usize) }
     }
 
     /// Adds pages; yields the old size in pages.

@@ -10,23 +10,27 @@
 mod asm;
 #[cfg(not(feature = "host"))]
 mod bare;
-mod blocks;
 mod builtins;
+mod group;
 #[cfg(feature = "host")]
 mod host;
 mod instance;
 mod memory;
+mod pool;
+mod services;
 #[cfg(not(feature = "host"))]
 use bare as host;
 #[cfg(not(feature = "host"))]
 pub use bare::{Platform, Protection as PageProtection, fault, set_platform};
 
-pub use blocks::{Blocks, Exchange};
+pub use group::Group;
 pub use instance::{Extern, LinkError};
 pub use memory::Reservation;
+pub use pool::Pool;
+pub use services::{Exchange, Member};
 
 use crate::abi::{self, Place};
-use crate::exchange::HandleTable;
+use crate::compile::Bounds;
 use crate::layout::{self, BUILTIN_COUNT};
 use crate::limits;
 use crate::module::{FuncType, ValType};
@@ -34,7 +38,6 @@ use crate::translate::TrapKind;
 use crate::verify::Verified;
 use alloc::{boxed::Box, rc::Rc, string::String, sync::Arc, vec::Vec};
 use asm::Registers;
-use core::cell::RefCell;
 use hashbrown::HashMap;
 use host::Protection;
 use instance::Instance;
@@ -161,8 +164,19 @@ pub(crate) struct Runtime {
 impl Drop for Store {
     fn drop(&mut self) {
         // What the process owned is free again; what it had sent is not its any more.
-        if let Some((heap, table)) = self.blocks.take() {
-            table.borrow_mut().clear(heap.owners());
+        if let Some(member) = &mut self.member {
+            member.leave();
+        }
+        if let Some(pool) = self.pool.take() {
+            pool.keep_stack(core::mem::replace(&mut self.stack, Reservation::empty()));
+            for memory in self.memories.drain(..) {
+                let bounds = if memory.is_guarded() {
+                    Bounds::Guard
+                } else {
+                    Bounds::Explicit
+                };
+                pool.keep_memory(bounds, *memory);
+            }
         }
     }
 }
@@ -232,6 +246,7 @@ struct HostFunction {
 enum Owner {
     Instance(usize),
     Host(usize),
+    Service(usize),
 }
 
 /// A global's cell and type.
@@ -247,6 +262,7 @@ pub struct Store {
     stack: Reservation,
     instances: Vec<Box<Instance>>,
     hosts: Vec<Box<HostFunction>>,
+    services: Vec<Box<services::Service>>,
     memories: Vec<Box<Memory>>,
     tables: Vec<Box<Table>>,
     globals: Vec<Global>,
@@ -255,8 +271,12 @@ pub struct Store {
     next_handle: u64,
     signatures: HashMap<FuncType, u64>,
     handle_table: u64,
-    blocks: Option<(Arc<Exchange>, Rc<RefCell<HandleTable>>)>,
+    member: Option<Box<Member>>,
+    /// What the processes of the group share, or null.
+    group: *mut group::Shared,
     depth: u32,
+    /// Where stack and memories go in the end.
+    pool: Option<Rc<Pool>>,
 }
 
 /// A handle table with no block in it, for processes that have no exchange heap.
@@ -271,13 +291,37 @@ impl Store {
     /// # Errors
     /// No memory.
     pub fn new() -> Result<Box<Self>, LinkError> {
+        Ok(Self::on_stack(Self::new_stack()?))
+    }
+
+    /// As [`Store::new`], with the stack and the memories of processes that have ended, if there are any,
+    /// and leaving its own to those to come.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn pooled(pool: &Rc<Pool>) -> Result<Box<Self>, LinkError> {
+        let stack = match pool.stack() {
+            Some(stack) => stack,
+            None => Self::new_stack()?,
+        };
+        let mut store = Self::on_stack(stack);
+        store.pool = Some(pool.clone());
+        Ok(store)
+    }
+
+    fn new_stack() -> Result<Reservation, LinkError> {
         let bytes = limits::STACK_BYTES + limits::STACK_RESERVE;
         let stack = Reservation::new(bytes + 4096).ok_or(LinkError::NoMemory)?;
         // SAFETY: all but the lowest page of a new reservation.
-        if !unsafe { host::protect(stack.base().add(4096), bytes, Protection::ReadWrite) } {
-            return Err(LinkError::NoMemory);
+        if unsafe { host::protect(stack.base().add(4096), bytes, Protection::ReadWrite) } {
+            Ok(stack)
+        } else {
+            Err(LinkError::NoMemory)
         }
-        Ok(Box::new(Self {
+    }
+
+    fn on_stack(stack: Reservation) -> Box<Self> {
+        Box::new(Self {
             runtime: Box::new(Runtime {
                 area: [[0; 2]; limits::AREA_VALUES],
                 entry_stack: 0,
@@ -288,6 +332,7 @@ impl Store {
             stack,
             instances: Vec::new(),
             hosts: Vec::new(),
+            services: Vec::new(),
             memories: Vec::new(),
             tables: Vec::new(),
             globals: Vec::new(),
@@ -296,9 +341,11 @@ impl Store {
             next_handle: 1,
             signatures: HashMap::new(),
             handle_table: EMPTY_HANDLES.as_ptr() as u64,
-            blocks: None,
+            member: None,
+            group: core::ptr::null_mut(),
             depth: 0,
-        }))
+            pool: None,
+        })
     }
 
     fn signature(&mut self, ty: &FuncType) -> u64 {
@@ -341,6 +388,11 @@ impl Store {
                 let context = core::ptr::from_ref(function) as u64;
                 Some((asm::sip_host as *const () as u64, context, &function.ty))
             }
+            (_, Owner::Service(service)) => {
+                let service = &*self.services[service];
+                let context = core::ptr::from_ref(service) as u64;
+                Some((service.code(), context, &service.ty))
+            }
             (own, Owner::Instance(instance)) => {
                 let instance = &*self.instances[instance];
                 let module = &instance.program.image.module;
@@ -361,21 +413,8 @@ impl Store {
     /// # Errors
     /// The trap that ended it. Arguments of other types than the function's are a trap too.
     pub fn call(&mut self, handle: u64, args: &[Val]) -> Result<Vec<Val>, Trap> {
-        let wrong = || Trap::new(TrapKind::BadSignature);
-        let (code, context, ty) = self.resolve(handle).ok_or_else(wrong)?;
-        if args.len() != ty.params.len() || args.iter().zip(&ty.params).any(|(arg, ty)| arg.ty() != *ty) {
-            return Err(wrong());
-        }
-        let ty = ty.clone();
         let mut registers = Registers::default();
-        registers.ints[0] = context;
-        for (arg, place) in args.iter().zip(abi::params(&ty.params)) {
-            match place {
-                Place::Int(at) => registers.ints[at + 1] = arg.bits()[0],
-                Place::Float(at) => registers.floats[at] = arg.bits(),
-                Place::Area(at) => self.runtime.area[at] = arg.bits(),
-            }
-        }
+        let (code, ty) = self.prepare(handle, args, &mut registers)?;
         self.enter(code, &mut registers)?;
         let results = ty.results.iter().zip(abi::results(&ty.results)).map(|(ty, place)| {
             let bits = match place {
@@ -388,6 +427,37 @@ impl Store {
         Ok(results.collect())
     }
 
+    /// Puts a call's arguments where the convention wants them; yields code and type.
+    fn prepare(&mut self, handle: u64, args: &[Val], registers: &mut Registers) -> Result<(u64, FuncType), Trap> {
+        let wrong = || Trap::new(TrapKind::BadSignature);
+        let (code, context, ty) = self.resolve(handle).ok_or_else(wrong)?;
+        if args.len() != ty.params.len() || args.iter().zip(&ty.params).any(|(arg, ty)| arg.ty() != *ty) {
+            return Err(wrong());
+        }
+        let ty = ty.clone();
+        registers.ints[0] = context;
+        for (arg, place) in args.iter().zip(abi::params(&ty.params)) {
+            match place {
+                Place::Int(at) => registers.ints[at + 1] = arg.bits()[0],
+                Place::Float(at) => registers.floats[at] = arg.bits(),
+                Place::Area(at) => self.runtime.area[at] = arg.bits(),
+            }
+        }
+        Ok((code, ty))
+    }
+
+    /// Where the stack pointer starts.
+    fn stack_top(&self) -> u64 {
+        self.stack.base() as u64 + self.stack.bytes() as u64 - 8
+    }
+
+    /// Offset in the module of the call that returns to this address.
+    fn call_site(&self, return_address: u64) -> Option<u32> {
+        self.instances
+            .iter()
+            .find_map(|instance| instance.call_site(return_address))
+    }
+
     fn enter(&mut self, code: u64, registers: &mut Registers) -> Result<(), Trap> {
         if self.depth >= ENTRIES {
             return Err(Trap::new(TrapKind::StackOverflow));
@@ -395,11 +465,7 @@ impl Store {
         let runtime: *mut Runtime = &raw mut *self.runtime;
         // A nested entry goes on where the host function stands, on the same stack. Where there is
         // no room for that, the check in the callee's prologue says so.
-        let stack = if self.depth == 0 {
-            self.stack.base() as u64 + self.stack.bytes() as u64 - 8
-        } else {
-            0
-        };
+        let stack = if self.depth == 0 { self.stack_top() } else { 0 };
         let previous = host::set_current(runtime);
         self.depth += 1;
         // SAFETY: `code` is a verified function's entry or a thunk's and `registers` holds its
@@ -450,7 +516,10 @@ extern "sysv64" fn dispatch(registers: *mut Registers, builtin: u32, return_addr
         } else {
             let function = context as *mut HostFunction;
             store = (*function).store;
-            call_host(&mut *store, function, registers)
+            call_host(&mut *store, function, registers).map_err(|trap| Trap {
+                wasm: trap.wasm.or_else(|| (*store).call_site(return_address)),
+                ..trap
+            })
         };
         match result {
             Ok(()) => 0,

@@ -244,6 +244,8 @@ impl Translator<'_, '_> {
             "st64" => self.block_store(I64, false),
             "stf32" => self.block_store(F32, false),
             "stf64" => self.block_store(F64, false),
+            "copy_in" => self.block_copy(Builtin::BlockIn),
+            "copy_out" => self.block_copy(Builtin::BlockOut),
             "len" => {
                 let handle = self.pop();
                 let entry = self.block_entry(handle);
@@ -255,6 +257,12 @@ impl Translator<'_, '_> {
             _ => return false,
         }
         true
+    }
+
+    fn block_copy(&mut self, which: Builtin) {
+        let (address, bytes) = self.pop2();
+        let (handle, offset) = self.pop2();
+        self.call_builtin(which, &[handle, offset, address, bytes], None);
     }
 
     fn block_entry(&mut self, handle: Value) -> Value {

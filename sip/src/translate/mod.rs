@@ -56,11 +56,13 @@ pub enum TrapKind {
     Host = 11,
     /// The engine stopped the process from outside.
     Interrupted = 12,
+    /// A service of the engine refused: a bad handle, a message out of contract; the error says more.
+    Service = 13,
 }
 
 impl TrapKind {
     /// Every kind, in order of its number.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Unreachable,
         Self::TableBounds,
         Self::NullElement,
@@ -73,6 +75,7 @@ impl TrapKind {
         Self::BlockBounds,
         Self::Host,
         Self::Interrupted,
+        Self::Service,
     ];
 
     /// The kind with this number.
@@ -95,6 +98,7 @@ impl TrapKind {
             Self::BlockBounds => "out of bounds or stale block access",
             Self::Host => "host function failed",
             Self::Interrupted => "interrupted",
+            Self::Service => "refused",
         }
     }
 

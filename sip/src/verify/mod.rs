@@ -13,6 +13,7 @@
 //! What is not proved (that the code does what the module says, contracts, speculation) stands in
 //! `docs/sip.md`.
 
+mod access;
 mod allowed;
 mod state;
 mod step;

@@ -7,24 +7,25 @@
 
 use super::allowed::ALLOWED;
 use super::state::{RDI, RSP, SAVED, State};
-use super::value::{Base, Fact, Field, Length, Linear, NAMELESS, Place, Symbol, Value};
+use super::value::{Base, Fact, Field, Linear, NAMELESS, Symbol, Value};
 use super::{Function, Proof, Reason};
-use crate::compile::Bounds;
-use crate::layout::{self, AREA_BYTES, ELEMENT_BYTES, GUARD_BYTES, GUARDED_BYTES, HANDLE_BYTES, HANDLES_MAX};
-use iced_x86::{ConditionCode, Instruction, MemorySize, Mnemonic, OpAccess, OpKind, Register};
+use crate::layout;
+use iced_x86::{
+    ConditionCode, EncodingKind, FlowControl, Instruction, MemorySize, Mnemonic, OpAccess, OpKind, Register,
+};
 
-type Step<T> = Result<T, Reason>;
+pub(super) type Step<T> = Result<T, Reason>;
 
 const WORD: i64 = u32::MAX as i64;
 /// Bytes of stack that a function without a check may use, and below a checked frame a callee.
 const UNCHECKED: i64 = layout::STACK_RED_BYTES / 2;
 
-fn symbol(instruction: &Instruction, operand: u64) -> Symbol {
+pub(super) fn symbol(instruction: &Instruction, operand: u64) -> Symbol {
     1 << 62 | instruction.ip() << 3 | operand
 }
 
 /// An unknown number up to `hi`, named by the instruction.
-fn fresh(ins: &Instruction, operand: u64, hi: i64) -> Value {
+pub(super) fn fresh(ins: &Instruction, operand: u64, hi: i64) -> Value {
     Value::Number(Linear::unknown(symbol(ins, operand), hi))
 }
 
@@ -32,7 +33,7 @@ fn is_word(value: &Value) -> bool {
     matches!(value, Value::Number(linear) if linear.hi <= WORD)
 }
 
-fn gpr(register: Register) -> Option<usize> {
+pub(super) fn gpr(register: Register) -> Option<usize> {
     let full = register.full_register();
     full.is_gpr64().then(|| full as usize - Register::RAX as usize)
 }
@@ -49,6 +50,9 @@ impl Proof<'_> {
         if (0..ins.op_count()).any(|at| foreign(&at)) {
             return Err(Reason::NotAllowed);
         }
+        if !matches!(ins.encoding(), EncodingKind::Legacy | EncodingKind::VEX) || !self.is_plain(ins) {
+            return Err(Reason::NotAllowed);
+        }
         // Names that this instruction gave when it was executed before mean something else after it.
         let again = state.set_aside(symbol(ins, 0) >> 3);
         let goes_on = self.interpret(function, state, ins)?;
@@ -56,6 +60,21 @@ impl Proof<'_> {
             state.forget(super::state::OLD);
         }
         Ok(goes_on)
+    }
+
+    /// Whether an instruction that transfers control has no prefix but REX. What an operand-size prefix
+    /// does there differs between makers of processors, down to the instruction's length.
+    fn is_plain(&self, ins: &Instruction) -> bool {
+        if ins.flow_control() == FlowControl::Next || ins.mnemonic() == Mnemonic::Ud2 {
+            return true;
+        }
+        let at = ins.ip() as usize;
+        let byte = |at: usize| self.image.code.get(at).copied().unwrap_or(0);
+        match byte(at) {
+            0x40..=0x4f => byte(at + 1) == 0xff,
+            0x0f => (0x80..=0x8f).contains(&byte(at + 1)),
+            first => matches!(first, 0x70..=0x7f | 0xc3 | 0xe8 | 0xe9 | 0xeb | 0xff),
+        }
     }
 
     fn interpret(&mut self, function: &mut Function, state: &mut State, ins: &Instruction) -> Step<bool> {
@@ -446,245 +465,17 @@ impl Proof<'_> {
                 return Err(Reason::StackPointer);
             }
             let first = ins.op_count() > 0 && ins.op0_kind() == OpKind::Register;
-            let word = first && ins.op0_register().is_gpr32() && gpr(ins.op0_register()) == Some(at);
+            // These leave the register as it was when they find no bit, with all of its upper half on some
+            // processors; the last two are the first two where the processor does not know them.
+            let may_leave = matches!(
+                ins.mnemonic(),
+                Mnemonic::Bsf | Mnemonic::Bsr | Mnemonic::Tzcnt | Mnemonic::Lzcnt
+            );
+            let word = first && !may_leave && ins.op0_register().is_gpr32() && gpr(ins.op0_register()) == Some(at);
             state.registers[at] = if word { fresh(ins, 6, WORD) } else { Value::Any };
         }
         Ok(())
     }
-
-    // ---- memory ----
-
-    fn address(&mut self, state: &mut State, ins: &Instruction, operand: u64) -> Step<Value> {
-        if !matches!(ins.memory_segment(), Register::DS | Register::SS) {
-            return Err(Reason::NotAllowed);
-        }
-        self.lea_named(state, ins, operand)
-    }
-
-    fn lea(&mut self, state: &mut State, ins: &Instruction) -> Step<Value> {
-        self.lea_named(state, ins, 5)
-    }
-
-    fn lea_named(&mut self, state: &mut State, ins: &Instruction, operand: u64) -> Step<Value> {
-        if ins.is_ip_rel_memory_operand() {
-            let at = ins.ip_rel_memory_address().cast_signed();
-            return Ok(Value::Pointer(Base::Code, Linear::constant(at)));
-        }
-        let displacement = ins.memory_displacement64().cast_signed();
-        let value = |state: &State, register: Register| match register {
-            Register::None => Value::Number(Linear::constant(0)),
-            _ if !register.is_gpr64() => Value::Any,
-            _ => gpr(register).map_or(Value::Any, |at| state.registers[at]),
-        };
-        let mut base = value(state, ins.memory_base());
-        let mut index = value(state, ins.memory_index());
-        let scale = ins.memory_index_scale().trailing_zeros() as u8;
-        if scale > 0 {
-            index = match index {
-                Value::Number(linear) => linear.shifted(scale).map_or(Value::Any, Value::Number),
-                _ => Value::Any,
-            };
-        }
-        if ins.memory_index() == Register::None {
-            return Ok(offset(base, displacement));
-        }
-        if matches!(index, Value::Pointer(..)) {
-            core::mem::swap(&mut base, &mut index);
-        }
-        let name = symbol(ins, operand);
-        Ok(offset(sum(base, index, name), displacement))
-    }
-
-    /// Checks a read and says what it yields.
-    fn load(&mut self, state: &mut State, ins: &Instruction, operand: u64) -> Step<Value> {
-        let bytes = ins.memory_size().size() as i64;
-        let value = match self.address(state, ins, operand)? {
-            Value::Stack(at) => {
-                frame(state, at, bytes)?;
-                if bytes == 8 { state.slot(at) } else { Value::Any }
-            }
-            Value::Pointer(base, at) => self.read(state, base, &at, bytes)?,
-            _ => return Err(Reason::UnknownAddress),
-        };
-        let integer = ins.op0_kind() == OpKind::Memory || ins.op0_register().is_gpr();
-        if bytes <= 4 && integer && value == Value::Any {
-            return Ok(fresh(ins, operand, (1 << (8 * bytes)) - 1));
-        }
-        Ok(value)
-    }
-
-    fn read(&mut self, state: &State, base: Base, at: &Linear, bytes: i64) -> Step<Value> {
-        let inside = |end: i64| at.lo >= 0 && at.hi.checked_add(bytes).is_some_and(|last| last <= end);
-        let exact = at.is_constant() && bytes == 8;
-        let (good, value) = match base {
-            Base::Context => {
-                let value = if exact { self.field(at.add) } else { Value::Any };
-                (inside(i64::from(self.image.layout.bytes)), value)
-            }
-            Base::MemoryLength(memory) => (exact && at.add == 0, Value::Length(Length::Memory(memory))),
-            Base::TableLength(table) => (exact && at.add == 0, Value::Length(Length::Table(table))),
-            Base::Handles => {
-                let value = self.handle(at, bytes);
-                (inside(i64::from(HANDLES_MAX * HANDLE_BYTES)), value)
-            }
-            Base::Table(table) => {
-                let element = element(table, at);
-                let field = at.add.rem_euclid(i64::from(ELEMENT_BYTES));
-                let good = element.is_some_and(|(place, index)| {
-                    at.lo >= 0
-                        && field + bytes <= i64::from(ELEMENT_BYTES)
-                        && state
-                            .slack(Length::Table(table), place.symbol)
-                            .is_some_and(|slack| index < slack)
-                });
-                let value = match (element, field, bytes) {
-                    (Some((place, _)), 0, 8) => Value::Element(place, Field::Code),
-                    (Some((place, _)), 8, 8) => Value::Element(place, Field::Context),
-                    (Some((place, _)), 16, 8) => Value::Element(place, Field::Signature),
-                    _ => Value::Any,
-                };
-                (good, value)
-            }
-            Base::Code => (inside(self.image.code.len() as i64), self.literal(at, bytes)),
-            _ => return self.touch(state, base, at, bytes).map(|()| Value::Any),
-        };
-        if good { Ok(value) } else { Err(Reason::OutOfBounds) }
-    }
-
-    /// Checks an access of what code may read and write.
-    fn touch(&self, state: &State, base: Base, at: &Linear, bytes: i64) -> Step<()> {
-        let inside = |start: i64, end: i64| at.lo >= start && at.hi.checked_add(bytes).is_some_and(|last| last <= end);
-        let below = |length: Length, beyond: i64| {
-            at.lo >= 0
-                && at.shift == 0
-                && state
-                    .slack(length, at.symbol)
-                    .is_some_and(|slack| at.add.checked_add(bytes).is_some_and(|end| end - slack <= beyond))
-        };
-        let good = match base {
-            Base::Context => {
-                let layout = &self.image.layout;
-                if !inside(i64::from(layout.cells), i64::from(layout.bytes)) {
-                    return Err(Reason::ReadOnly);
-                }
-                true
-            }
-            Base::Runtime => inside(0, i64::from(AREA_BYTES)),
-            Base::Cell(_) => inside(0, 16),
-            Base::Memory(memory) => match self.image.options.bounds {
-                Bounds::Guard => inside(0, GUARDED_BYTES.cast_signed()),
-                Bounds::Explicit => {
-                    inside(0, GUARD_BYTES.cast_signed()) || below(Length::Memory(memory), GUARD_BYTES.cast_signed())
-                }
-            },
-            Base::Block(place) => below(Length::Block(place), 0),
-            _ => return Err(Reason::ReadOnly),
-        };
-        if good { Ok(()) } else { Err(Reason::OutOfBounds) }
-    }
-
-    fn store(&mut self, state: &mut State, ins: &Instruction, value: Value) -> Step<()> {
-        let bytes = ins.memory_size().size() as i64;
-        match self.address(state, ins, 4)? {
-            Value::Stack(at) => {
-                frame(state, at, bytes)?;
-                state.write_slot(at, bytes, value);
-                Ok(())
-            }
-            Value::Pointer(base, at) => self.touch(state, base, &at, bytes),
-            _ => Err(Reason::UnknownAddress),
-        }
-    }
-
-    /// What a word of the context is.
-    fn field(&self, at: i64) -> Value {
-        let layout = &self.image.layout;
-        let at = at as u32;
-        let pointer = |base| Value::Pointer(base, Linear::constant(0));
-        let pair = |first: u32| ((at - first) / 16, (at - first) % 16 == 8);
-        if !at.is_multiple_of(8) {
-            return Value::Any;
-        }
-        match at {
-            layout::RUNTIME => pointer(Base::Runtime),
-            layout::STACK_LIMIT => Value::StackLimit(0),
-            layout::HANDLES => pointer(Base::Handles),
-            _ if at < layout::BUILTINS => Value::Any,
-            _ if at < layout.signatures => Value::Builtin,
-            _ if at < layout.memories => Value::Signature((at - layout.signatures) / 8),
-            _ if at < layout.tables => match pair(layout.memories) {
-                (memory, false) => pointer(Base::Memory(memory)),
-                (memory, true) => pointer(Base::MemoryLength(memory)),
-            },
-            _ if at < layout.functions => match pair(layout.tables) {
-                (table, false) => pointer(Base::Table(table)),
-                (table, true) => pointer(Base::TableLength(table)),
-            },
-            _ if at < layout.globals => match pair(layout.functions) {
-                (import, false) => Value::ImportCode(import),
-                (import, true) => Value::ImportContext(import),
-            },
-            _ if at < layout.globals + 8 * self.image.module.imported_globals as u32 => {
-                pointer(Base::Cell((at - layout.globals) / 8))
-            }
-            _ => Value::Any,
-        }
-    }
-
-    /// A constant that stands in the code, which nothing can write.
-    fn literal(&self, at: &Linear, bytes: i64) -> Value {
-        let whole = at.is_constant() && at.add >= 0 && bytes == 8;
-        let word = whole
-            .then(|| self.image.code.get(at.add as usize..at.add as usize + 8))
-            .flatten();
-        let word = word.and_then(|word| word.try_into().ok()).map(i64::from_le_bytes);
-        word.filter(|word| *word >= 0)
-            .map_or(Value::Any, |word| Value::Number(Linear::constant(word)))
-    }
-
-    /// What a word of the handle table is: the base or the length of one block.
-    fn handle(&self, at: &Linear, bytes: i64) -> Value {
-        let whole = (at.shift >= 4 && at.symbol != NAMELESS) || at.symbol == 0;
-        let field = at.add.rem_euclid(i64::from(HANDLE_BYTES));
-        let place = Place {
-            table: 0,
-            symbol: at.symbol,
-            shift: at.shift,
-            add: at.add - field,
-        };
-        match (whole, field, bytes) {
-            (true, 0, 8) => Value::Pointer(Base::Block(place), Linear::constant(0)),
-            (true, 8, 8) => Value::Length(Length::Block(place)),
-            _ => Value::Any,
-        }
-    }
-}
-
-/// The element that an offset lies in, and its index less the symbol.
-fn element(table: u32, at: &Linear) -> Option<(Place, i64)> {
-    let shift = ELEMENT_BYTES.trailing_zeros() as u8;
-    if at.symbol == NAMELESS || (at.symbol != 0 && at.shift != shift) {
-        return None;
-    }
-    let index = at.add.div_euclid(i64::from(ELEMENT_BYTES));
-    Some((
-        Place {
-            table,
-            symbol: at.symbol,
-            shift,
-            add: index,
-        },
-        index,
-    ))
-}
-
-/// An access of the stack must lie in the frame: beneath the return address, not beneath rsp.
-fn frame(state: &State, at: i64, bytes: i64) -> Step<()> {
-    let Value::Stack(stack) = state.registers[RSP] else {
-        return Err(Reason::StackPointer);
-    };
-    let inside = at >= stack && at.checked_add(bytes).is_some_and(|end| end <= 0);
-    if inside { Ok(()) } else { Err(Reason::Frame) }
 }
 
 /// At a return or tail call everything is as at entry.
@@ -716,7 +507,7 @@ fn immediate(ins: &Instruction) -> Option<i64> {
     }
 }
 
-fn offset(value: Value, by: i64) -> Value {
+pub(super) fn offset(value: Value, by: i64) -> Value {
     match value {
         Value::Number(linear) => match linear.plus(by) {
             Some(linear) if linear.lo >= 0 => Value::Number(linear),
@@ -732,7 +523,7 @@ fn offset(value: Value, by: i64) -> Value {
     }
 }
 
-fn sum(a: Value, b: Value, name: Symbol) -> Value {
+pub(super) fn sum(a: Value, b: Value, name: Symbol) -> Value {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => a.sum(&b, name).map_or(Value::Any, Value::Number),
         (Value::Pointer(base, at), Value::Number(by)) | (Value::Number(by), Value::Pointer(base, at)) => {

@@ -3,6 +3,7 @@
 use abi::{
     Call, Error, Rights,
     address::PAGE,
+    kernel_page::{DOMAIN_ECHO, DOMAIN_RANDOM, DOMAINS, FEATURE_SERVER, KERNEL_PAGE, SYSTEM_CALL_STUB},
     layout::{EXCEPTION_RESOURCE, TOPIC_OBJECT},
 };
 use rt::{Object, call, system, task::Options};
@@ -19,6 +20,8 @@ pub const CASES: &[Case] = &[
     case("system/lists", lists),
     case("system/unknown-calls", unknown_calls),
     case("system/clock", clock),
+    case("system/kernel-page", kernel_page),
+    case("system/kernel-domains", kernel_domains),
     case("system/random", random),
     case("system/control-refusals", control_refusals),
     case("accounts/pages", pages),
@@ -120,6 +123,72 @@ fn clock(_: &Setting) -> Outcome {
         ns.abs_diff(by_ticks) < ns / 4,
         "{ns} ns by the clock, {by_ticks} ns by the counter"
     );
+    Ok(())
+}
+
+fn kernel_page(_: &Setting) -> Outcome {
+    let page = call::kernel_page::read().ok_or(Error::BadAddress)?;
+    ensure!(
+        page.version >= 1 && page.features & FEATURE_SERVER != 0 && page.domain_count >= DOMAINS as u64,
+        "{page:?}"
+    );
+    // Processors' counters may be a little apart.
+    const APART_NS: u64 = 1_000_000;
+    for _ in 0..100 {
+        let (before, of_day) = call::clock_read()?;
+        let here = rt::time::since_boot_ns();
+        let (after, _) = call::clock_read()?;
+        ensure!(
+            before <= here + APART_NS && here <= after + APART_NS,
+            "{here} ns by the page, between {before} and {after} by the call"
+        );
+        ensure_eq!(of_day, page.boot_time_ns + before);
+    }
+    ensure_eq!(
+        arch::call_by(KERNEL_PAGE + SYSTEM_CALL_STUB, Call::ThreadMyId as u64),
+        call::thread_my_id()
+    );
+    arch::guard()?;
+    ensure_eq!(arch::peek(KERNEL_PAGE), Some(page.magic));
+    ensure!(!arch::poke(KERNEL_PAGE + 512, 1), "the kernel page can be written");
+    for address in [KERNEL_PAGE - 8, KERNEL_PAGE + PAGE] {
+        ensure_eq!(arch::peek(address), None);
+    }
+    Ok(())
+}
+
+fn kernel_domains(_: &Setting) -> Outcome {
+    let entry = |number| call::kernel_page::domain(number).ok_or(Error::NotAnEntry);
+    let (echo, random) = (entry(DOMAIN_ECHO)?, entry(DOMAIN_RANDOM)?);
+    for round in 0..100 {
+        ensure_eq!(call::domain_call(echo, 1, 2, 3, round)?, (6 + round, 0));
+    }
+    let words = [
+        call::domain_call(random, 0, 0, 0, 0)?,
+        call::domain_call(random, 0, 0, 0, 0)?,
+    ];
+    ensure!(
+        words[0].1 == 0 || words[1].1 == 0 || words[0].0 != words[1].0,
+        "{words:x?}"
+    );
+    for other in [
+        0,
+        1,
+        echo + 1,
+        KERNEL_PAGE + SYSTEM_CALL_STUB,
+        0xffff_ffff_8000_0000,
+        u64::MAX,
+    ] {
+        ensure_error!(call::domain_call(other, 1, 2, 3, 4), NotAnEntry);
+    }
+    // A way into a kernel domain is none for protected calls, whatever kind they ask for.
+    for pd in [0, 1, 2, u64::MAX] {
+        call::domain_call(echo, 1, 2, 3, 4)?;
+        ensure!(call::pdx_call(echo, 1, pd, 2, 3, 4).is_err(), "pd {pd:#x}");
+    }
+    arch::guard()?;
+    ensure_eq!(arch::peek(echo), None);
+    ensure!(!arch::fetch(echo), "kernel code runs in user mode");
     Ok(())
 }
 

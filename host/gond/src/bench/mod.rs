@@ -27,6 +27,9 @@ use std::time::Duration;
 /// What the programs may take in all.
 const TOTAL: Duration = Duration::from_mins(15);
 
+/// Processors of the machine on which threads work together.
+const SCALE_PROCESSORS: u32 = 4;
+
 struct Options {
     json: bool,
     after: After,
@@ -70,10 +73,10 @@ fn parse(arguments: Vec<OsString>) -> Result<Options> {
         }
     }
     if options.systems.is_empty() {
-        options.systems = vec![System::Gondwana, System::Linux];
+        options.systems = vec![System::Gondwana, System::GondwanaUser, System::Linux];
     }
-    if options.after == After::Update && (options.systems.len() < 2 || !options.rows.is_empty()) {
-        return Err(misused("bench", "--update needs all rows of both systems"));
+    if options.after == After::Update && (options.systems.len() < 3 || !options.rows.is_empty()) {
+        return Err(misused("bench", "--update needs all rows of all systems"));
     }
     Ok(options)
 }
@@ -86,7 +89,7 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     let mut results = Vec::new();
     for &system in &options.systems {
         let mut measured = match system {
-            System::Gondwana => gondwana()?,
+            System::Gondwana | System::GondwanaUser => gondwana(system)?,
             System::Linux => linux(&root)?,
         };
         measured.retain(|one| options.rows.is_empty() || options.rows.contains(&one.row));
@@ -127,9 +130,10 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     }
 }
 
-/// The rows of this system.
-fn gondwana() -> Result<Vec<Measured>> {
+/// The rows of this system, with its server here or there.
+fn gondwana(system: System) -> Result<Vec<Measured>> {
     let built = build::all()?;
+    let server = (system == System::GondwanaUser).then(build::server).transpose()?;
     let mut outputs = Vec::new();
     for clock in [Clock::Instructions, Clock::Time] {
         let scratch = Scratch::make()?;
@@ -137,9 +141,26 @@ fn gondwana() -> Result<Vec<Measured>> {
         image::create(&disk, image::DEFAULT_SIZE, Some(&built.programs))?;
         let mut machine = Machine::new(built.kernel.clone(), disk);
         machine.clock = clock;
-        outputs.push(measure_here(&machine)? + &measure_bare(&built.kernel, clock)?);
+        if let Some(server) = &server {
+            machine = machine.with_server(server.clone());
+        }
+        let mut output = measure_here(&machine, &["micro", "oo1 bench"])?;
+        if server.is_none() {
+            output += &measure_bare(&built.kernel, clock)?;
+        }
+        outputs.push(output);
     }
-    Ok(rows::merge(System::Gondwana, &outputs[0], &outputs[1]))
+    if server.is_none() {
+        // What threads get done together takes processors, and with them only times.
+        let scratch = Scratch::make()?;
+        let disk = scratch.file("bench.img");
+        image::create(&disk, image::DEFAULT_SIZE, Some(&built.programs))?;
+        let mut machine = Machine::new(built.kernel, disk);
+        machine.processors = SCALE_PROCESSORS;
+        let together = measure_here(&machine, &["micro --scale"])?;
+        outputs[1].push_str(&together);
+    }
+    Ok(rows::merge(system, &outputs[0], &outputs[1]))
 }
 
 /// The rows of the bare µ-kernel: its suite's, from the kernel's log.
@@ -158,10 +179,11 @@ fn measure_bare(kernel: &Path, clock: Clock) -> Result<String> {
     }
 }
 
-fn measure_here(machine: &Machine) -> Result<String> {
-    let what = match machine.clock {
-        Clock::Instructions => "counting instructions in Gondwana",
-        Clock::Time => "taking times in Gondwana",
+fn measure_here(machine: &Machine, lines: &[&str]) -> Result<String> {
+    let what = match (machine.clock, machine.processors) {
+        (Clock::Instructions, _) => "counting instructions in Gondwana",
+        (Clock::Time, 1) => "taking times in Gondwana",
+        (Clock::Time, _) => "taking times in Gondwana on several processors",
     };
     let mut output = Progress {
         job: Job::begin(what),
@@ -171,8 +193,8 @@ fn measure_here(machine: &Machine) -> Result<String> {
         total: Some(TOTAL),
         ..Patience::seconds(300)
     };
-    let lines = ["micro", "oo1 bench"];
-    let played = script::play(machine, Source::lines(lines), &mut output, patience)?;
+    let lines = Source::lines(lines.iter().copied());
+    let played = script::play(machine, lines, &mut output, patience)?;
     output.job.clear();
     let text = String::from_utf8_lossy(&output.bytes).into_owned();
     match played.verdict {

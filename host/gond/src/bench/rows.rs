@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 pub enum System {
     /// This one.
     Gondwana,
+    /// This one, with its server outside of the kernel.
+    GondwanaUser,
     /// Debian's kernel with a static C program.
     Linux,
 }
@@ -17,13 +19,14 @@ impl System {
     pub fn name(self) -> &'static str {
         match self {
             Self::Gondwana => "gondwana",
+            Self::GondwanaUser => "gondwana-user",
             Self::Linux => "linux",
         }
     }
 
     /// From its name.
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Gondwana, Self::Linux]
+        [Self::Gondwana, Self::GondwanaUser, Self::Linux]
             .into_iter()
             .find(|system| system.name() == name)
     }
@@ -55,8 +58,10 @@ pub enum Bound {
 
 /// Rows that have a bound or a peer of another name, in the order in which they are shown: the row, its bound, and
 /// the row of Linux that does the same work.
-pub const KNOWN: [(&str, Option<Bound>, Option<&str>); 24] = [
+pub const KNOWN: [(&str, Option<Bound>, Option<&str>); 26] = [
     ("null-call", Some(Bound::Instructions(70)), Some("null-call")),
+    ("kernel-domain-call", Some(Bound::Instructions(110)), Some("null-call")),
+    (OUTSIDE_NULL_CALL, Some(Bound::Instructions(180)), Some("null-call")),
     ("pdx-round-trip", Some(Bound::Instructions(150)), Some("ipc-futex")),
     ("pdx-merge", None, Some("ipc-futex")),
     (
@@ -102,6 +107,9 @@ pub const KNOWN: [(&str, Option<Bound>, Option<&str>); 24] = [
     ),
 ];
 
+/// The row `null-call` with the server outside of the kernel: it has a name and a bound of its own.
+pub const OUTSIDE_NULL_CALL: &str = "null-call-user-server";
+
 /// How many times fewer instructions `oo1-two-domains` must take than Linux's `oo1-sockets`.
 pub const SOCKETS_FACTOR: u64 = 20;
 
@@ -116,6 +124,19 @@ fn words(line: &str) -> Option<BTreeMap<&str, &str>> {
 
 /// Rows from the output of a counted and of a timed run, in the order of the first.
 pub fn merge(system: System, counted: &str, timed: &str) -> Vec<Measured> {
+    let mut all = merge_names(system, counted, timed);
+    if system == System::GondwanaUser
+        && let Some(null_call) = find(&all, system, "null-call").cloned()
+    {
+        all.push(Measured {
+            row: OUTSIDE_NULL_CALL.into(),
+            ..null_call
+        });
+    }
+    all
+}
+
+fn merge_names(system: System, counted: &str, timed: &str) -> Vec<Measured> {
     let mut all: Vec<Measured> = Vec::new();
     for (text, is_count) in [(counted, true), (timed, false)] {
         for found in text.lines().filter_map(words) {
@@ -147,9 +168,19 @@ pub fn find<'a>(all: &'a [Measured], system: System, row: &str) -> Option<&'a Me
     all.iter().find(|one| one.system == system && one.row == row)
 }
 
+/// A row of ours that has a bound.
+pub fn find_ours<'a>(all: &'a [Measured], row: &str) -> Option<&'a Measured> {
+    let system = if row == OUTSIDE_NULL_CALL {
+        System::GondwanaUser
+    } else {
+        System::Gondwana
+    };
+    find(all, system, row)
+}
+
 /// Whether a row of ours keeps its bound; `None` if it has none or the figures are not there.
 pub fn keeps_bound(all: &[Measured], row: &str) -> Option<bool> {
-    let ours = find(all, System::Gondwana, row)?;
+    let ours = find_ours(all, row)?;
     let (_, bound, _) = KNOWN.iter().find(|(name, ..)| *name == row)?;
     let instructions = ours.instructions?;
     let mut kept = match (*bound)? {
@@ -163,8 +194,8 @@ pub fn keeps_bound(all: &[Measured], row: &str) -> Option<bool> {
     {
         kept &= instructions.saturating_mul(SOCKETS_FACTOR) <= sockets;
     }
-    if row == "null-call"
-        && let (Some(here), Some(there)) = (ours.ns, find(all, System::Linux, row).and_then(|one| one.ns))
+    if ["null-call", "kernel-domain-call"].contains(&row)
+        && let (Some(here), Some(there)) = (ours.ns, find(all, System::Linux, "null-call").and_then(|one| one.ns))
     {
         kept &= here.saturating_mul(2) <= there;
     }

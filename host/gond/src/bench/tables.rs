@@ -1,6 +1,6 @@
 //! Tables of results, for the terminal and for `docs/benchmarks.md`: the same Markdown in both.
 
-use super::rows::{Bound, KNOWN, Measured, SOCKETS_FACTOR, System, find, keeps_bound};
+use super::rows::{Bound, KNOWN, Measured, OUTSIDE_NULL_CALL, SOCKETS_FACTOR, System, find, find_ours, keeps_bound};
 use anyhow::{Context, Result, bail};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -49,9 +49,7 @@ fn bound_text(row: &str) -> String {
 
 /// The rows of ours in their order: the known ones, then any others.
 fn ours(results: &[Measured]) -> Vec<&Measured> {
-    let known = KNOWN
-        .iter()
-        .filter_map(|(name, ..)| find(results, System::Gondwana, name));
+    let known = KNOWN.iter().filter_map(|(name, ..)| find_ours(results, name));
     let is_known = |one: &&Measured| KNOWN.iter().any(|(name, ..)| *name == one.row);
     let others = results
         .iter()
@@ -82,6 +80,26 @@ pub fn render(results: &[Measured]) -> String {
         lines.extend(ours.iter().map(|one| compared(results, one)));
         push_table(&mut text, &lines);
     }
+    let outside = results
+        .iter()
+        .filter(|one| one.system == System::GondwanaUser && one.row != OUTSIDE_NULL_CALL);
+    let outside: Vec<[String; 6]> = outside.map(|one| deployments(results, one)).collect();
+    if !outside.is_empty() {
+        let mut lines = vec![
+            [
+                "row, instructions and ns",
+                "server inside",
+                "outside",
+                "ratio",
+                "inside, ns",
+                "outside, ns",
+            ]
+            .map(str::to_owned),
+        ];
+        lines.extend(outside);
+        text.push('\n');
+        push_table(&mut text, &lines);
+    }
     let linux: Vec<&Measured> = results.iter().filter(|one| one.system == System::Linux).collect();
     if !linux.is_empty() {
         let mut lines = vec![["Linux row", "instructions", "ns"].map(str::to_owned)];
@@ -94,6 +112,20 @@ pub fn render(results: &[Measured]) -> String {
         push_table(&mut text, &lines);
     }
     text
+}
+
+/// A row with the server inside and outside of the kernel.
+fn deployments(results: &[Measured], outside: &Measured) -> [String; 6] {
+    let inside = find(results, System::Gondwana, &outside.row);
+    let (instructions, ns) = (inside.and_then(|one| one.instructions), inside.and_then(|one| one.ns));
+    [
+        outside.row.clone(),
+        grouped(instructions),
+        grouped(outside.instructions),
+        ratio(instructions, outside.instructions),
+        grouped(ns),
+        grouped(outside.ns),
+    ]
 }
 
 fn compared(results: &[Measured], one: &Measured) -> [String; 10] {
@@ -176,7 +208,7 @@ mod tests {
     fn tables_show_ratios() {
         let mut all = merge(
             System::Gondwana,
-            "row=null-call ticks=88",
+            "row=null-call ticks=62",
             "row=null-call ticks=1 ns=100",
         );
         all.extend(merge(
@@ -186,7 +218,7 @@ mod tests {
         ));
         let text = render(&all);
         assert!(
-            text.contains(" yes |") && text.contains("3.5 |") && text.contains("3.4 |"),
+            text.contains(" yes |") && text.contains("5.0 |") && text.contains("3.4 |"),
             "{text}"
         );
         assert_eq!(grouped(Some(1_234_567)), "1,234,567");

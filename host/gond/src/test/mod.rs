@@ -11,6 +11,8 @@ mod contract;
 
 mod crash;
 
+mod server;
+
 mod tools;
 
 use crate::arguments::misused;
@@ -32,7 +34,7 @@ struct Stage {
     run: fn(&mut Bench<'_>) -> Result<()>,
 }
 
-const STAGES: [Stage; 7] = [
+const STAGES: [Stage; 9] = [
     Stage {
         name: "house",
         about: "formatting, lints and host tests",
@@ -47,6 +49,11 @@ const STAGES: [Stage; 7] = [
         name: "nucleus",
         about: "the suite of the bare µ-kernel",
         run: guest::run_nucleus,
+    },
+    Stage {
+        name: "server",
+        about: "the server outside of the kernel",
+        run: server::run,
     },
     Stage {
         name: "contract",

@@ -70,6 +70,11 @@ pub fn now_ns() -> u64 {
     ((u128::from(ticks) * u128::from(SCALE.load(Relaxed))) >> 32) as u64
 }
 
+/// Counter value at the start, and nanoseconds a tick as a fraction of 2^32: for the kernel page.
+pub fn scale() -> (u64, u64) {
+    (START.load(Relaxed), SCALE.load(Relaxed))
+}
+
 /// Ticks in a microsecond.
 pub fn ticks_per_us() -> u64 {
     TICKS_PER_US.load(Relaxed)

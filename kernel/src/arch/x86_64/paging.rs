@@ -10,6 +10,7 @@ use core::{
     sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
 };
 
+use abi::kernel_page::KERNEL_PAGE;
 use kcore::{Frame, space::Tags};
 
 use super::{direct, processor};
@@ -24,12 +25,15 @@ unsafe extern "C" {
 const KERNEL_BASE: u64 = 0xffff_ffff_8000_0000;
 const PRESENT: u64 = 1;
 const WRITE: u64 = 2;
+const USER: u64 = 4;
 const LARGE: u64 = 1 << 7;
 const GLOBAL: u64 = 1 << 8;
 const NO_EXECUTE: u64 = 1 << 63;
 
 /// The root that holds the kernel alone.
 pub(super) static KERNEL_ROOT: AtomicU32 = AtomicU32::new(0);
+/// The frame of the kernel page.
+static PAGE_FRAME: AtomicU32 = AtomicU32::new(0);
 /// Entries of the upper half: direct map and kernel.
 static ENTRIES: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 const PLACES: [usize; 2] = [256, 511];
@@ -83,8 +87,11 @@ pub fn build(end: u64, processors: usize, mut take: impl FnMut() -> Frame) {
         address += 4096;
     }
     build_stacks(high, processors, &mut take);
+    build_kernel_page(high, &mut take);
     for (place, (index, table)) in ENTRIES.iter().zip(PLACES.into_iter().zip([low, high])) {
-        let entry = table.physical() | PRESENT | WRITE;
+        // Below this entry only the way to the kernel page is the user's.
+        let user = if table == high { USER } else { 0 };
+        let entry = table.physical() | PRESENT | WRITE | user;
         place.store(entry, Relaxed);
         direct::table(root)[index].store(entry, Relaxed);
     }
@@ -106,6 +113,21 @@ fn build_stacks(high: Frame, processors: usize, take: &mut impl FnMut() -> Frame
                 .store(take().physical() | PRESENT | WRITE | GLOBAL | NO_EXECUTE, Relaxed);
         }
     }
+}
+
+/// Maps the kernel page, which users read and execute.
+fn build_kernel_page(high: Frame, take: &mut impl FnMut() -> Frame) {
+    let [middle, lowest, page] = [take(), take(), take()];
+    let place = |table: Frame, shift: u32| &direct::table(table)[(KERNEL_PAGE >> shift) as usize & 511];
+    place(high, 30).store(middle.physical() | PRESENT | WRITE | USER, Relaxed);
+    place(middle, 21).store(lowest.physical() | PRESENT | WRITE | USER, Relaxed);
+    place(lowest, 12).store(page.physical() | PRESENT | USER | GLOBAL, Relaxed);
+    PAGE_FRAME.store(page.0, Relaxed);
+}
+
+/// The frame of the kernel page.
+pub fn kernel_page() -> Frame {
+    Frame(PAGE_FRAME.load(Relaxed))
 }
 
 /// Entries of the upper half of every root.

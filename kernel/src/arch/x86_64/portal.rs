@@ -29,8 +29,8 @@ use crate::{
 
 /// Offset in the system of its kernel.
 pub(super) const KERNEL: usize = Lock::<System>::VALUE + offset_of!(System, platform) + offset_of!(Platform, kernel);
-const WAYS: usize = KERNEL + offset_of!(Kernel<Pc>, portals) + Portals::WAYS;
-const EPOCH: usize = KERNEL + offset_of!(Kernel<Pc>, portals) + Portals::EPOCH;
+pub(super) const WAYS: usize = KERNEL + offset_of!(Kernel<Pc>, portals) + Portals::WAYS;
+pub(super) const EPOCH: usize = KERNEL + offset_of!(Kernel<Pc>, portals) + Portals::EPOCH;
 pub(super) const SPACES: usize = KERNEL + offset_of!(Kernel<Pc>, spaces) + Spaces::BASE;
 pub(super) const LOADED_SPACE: usize = KERNEL + Kernel::<Pc>::LOADED_SPACE;
 
@@ -48,7 +48,7 @@ const FRAMES: isize = before_end(offset_of!(Thread, frames));
 const _: () = assert!(TAKEN == 1);
 
 const FRAME_SHIFT: u32 = size_of::<PortalFrame>().trailing_zeros();
-const WAY_SHIFT: u32 = size_of::<Way>().trailing_zeros();
+pub(super) const WAY_SHIFT: u32 = size_of::<Way>().trailing_zeros();
 const _: () = assert!(size_of::<PortalFrame>().is_power_of_two() && size_of::<Way>().is_power_of_two());
 
 /// A protected call: entry in rdi, kind in rdx, parameters in rsi, r10, r8, r9; from the `syscall` entry.

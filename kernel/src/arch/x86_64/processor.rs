@@ -5,6 +5,7 @@ use core::{
     arch::{asm, x86_64::__cpuid_count},
     cell::UnsafeCell,
     mem::offset_of,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 use kcore::smp::{PROCESSORS_MAX, protocol::Mark};
@@ -407,7 +408,7 @@ pub fn initialise(number: u32) -> Protections {
         write_msr(KERNEL_GS_BASE, 0);
         write_msr(EFER, read_msr(EFER) | 1);
         write_msr(STAR, 0x10 << 48 | 0x08 << 32);
-        write_msr(LSTAR, syscall::entry as *const () as u64);
+        write_msr(LSTAR, system_call_entry());
         write_msr(FMASK, FLAGS_CLEARED);
     }
     if number == 0 {
@@ -415,6 +416,23 @@ pub fn initialise(number: u32) -> Protections {
     }
     traps::load();
     protections()
+}
+
+/// Where `syscall` leads if it is not to [`syscall::entry`].
+static OTHER_ENTRY: AtomicU64 = AtomicU64::new(0);
+
+fn system_call_entry() -> u64 {
+    match OTHER_ENTRY.load(Relaxed) {
+        0 => syscall::entry as *const () as u64,
+        other => other,
+    }
+}
+
+/// Sets where `syscall` leads, on this processor and on those that start later: code of the kernel that is made for it.
+pub(super) fn set_system_call_entry(entry: unsafe extern "C" fn()) {
+    OTHER_ENTRY.store(entry as *const () as u64, Relaxed);
+    // SAFETY: the caller is the one who knows such code.
+    unsafe { write_msr(LSTAR, system_call_entry()) };
 }
 
 /// The operand of `lgdt` and `lidt`.

@@ -13,7 +13,7 @@ use core::arch::naked_asm;
 use abi::{Call, nucleus};
 
 use super::{
-    message, portal,
+    domain, message, portal,
     processor::{KERNEL_STACK, USER_RIP, USER_RSP, VALUE2},
 };
 
@@ -30,6 +30,8 @@ pub struct Results {
 #[derive(Copy, Clone)]
 #[repr(C)]
 pub struct Words(pub [u64; nucleus::REGISTER_WORDS]);
+/// The stub on the kernel page: `syscall`, `ret`.
+pub const SYSTEM_CALL_STUB: [u8; 3] = [0x0f, 0x05, 0xc3];
 
 /// Where `syscall` leads.
 #[unsafe(naked)]
@@ -54,6 +56,7 @@ static WAYS: [unsafe extern "C" fn(); NUMBERS] = {
     ways[Call::ThreadMyId as usize] = identity;
     ways[Call::PdxCall as usize] = portal::call;
     ways[Call::PdxReturn as usize] = portal::ret;
+    ways[Call::DomainCall as usize] = domain::call;
     ways[Call::ThreadSleep as usize] = sleep;
     ways[nucleus::Call::Yield as usize] = sleep;
     ways[nucleus::Call::Ipc as usize] = message::ipc;
@@ -105,6 +108,11 @@ way!(
     /// The null call's.
     identity,
     crate::event::identity_call
+);
+way!(
+    /// The way of a call of a kernel domain that is not remembered.
+    domain_call,
+    crate::domains::call
 );
 way!(
     /// The way of `ThreadSleep`, which may be a yield, and of `Yield`, which is one.

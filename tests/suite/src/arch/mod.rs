@@ -2,6 +2,7 @@
 //! code of the suite stands here. Name by name:
 //!
 //! * `system_call(number, arguments) -> Answer`: any call, whatever it does to the caller.
+//! * `call_by(stub, number) -> u64`: a call without arguments through a stub of the kernel page.
 //! * `guard()`: from now on the three probes survive a protection fault.
 //! * `peek`, `poke`, `fetch`: one load, store or call at any address; tell whether it was allowed.
 //! * `load`, `store`, `jump`: the same without a safety net.
@@ -18,7 +19,7 @@ mod x86_64;
 
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::{
-    END_CODE, RETURN_CODE,
+    END_CODE, RETURN_CODE, call_by,
     crimes::{CRIMES, Crime, Named, commit},
     guarded::{fetch, guard, jump, load, peek, poke, store},
     handlers,

@@ -70,13 +70,13 @@ pub const ODDITIES: &[Oddity] = &[
         name: "call-with-trap-flag",
         deed: call_amid!(
             [
-                "mov r15, rsi",
+                "push rsi",
                 "mov eax, 0",
                 "pushfq",
                 "or qword ptr [rsp], 0x100",
                 "popfq",
                 "syscall",
-                "mov rsi, r15"
+                "pop rsi"
             ],
             []
         ),

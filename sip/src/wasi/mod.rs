@@ -1,67 +1,34 @@
-//! WASI preview 1 over a small trait: the calls that programs without files need (arguments,
-//! environment, standard streams, clocks, randomness, exit). What the trait does not offer answers
-//! `ENOSYS`; a descriptor other than the three streams answers `EBADF`. Directories are not there
-//! yet: `fd_prestat_get` says so, which every WASI libc understands.
+//! WASI preview 1 over a small trait, [`System`]: arguments, environment, standard streams, files and
+//! directories, clocks, randomness, exit. What the trait does not offer answers `ENOSYS`.
 //!
 //! Pointers come from the process and are allegations: each is checked against its memory, and
-//! `EFAULT` is the answer to a bad one.
+//! `EFAULT` is the answer to a bad one. Paths are relative to a directory that the process was given;
+//! that they do not lead out of it is the system's to see to.
+
+mod descriptors;
+mod files;
+mod system;
+
+pub use system::{At, Entry, Errno, FileId, How, Kind, Stat, System, Time};
 
 use crate::exec::{Extern, HostError, Store, Val};
 use crate::module::{FuncType, Module, ValType};
 use alloc::{boxed::Box, rc::Rc, string::String, vec::Vec};
 use core::cell::{Cell, RefCell};
+use descriptors::Descriptors;
 
 /// Name of the module that WASI's functions are imported from.
 pub const MODULE: &str = "wasi_snapshot_preview1";
 
-/// WASI's error numbers that are used here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u16)]
-pub enum Errno {
-    /// None.
-    Success = 0,
-    /// Bad file descriptor.
-    BadDescriptor = 8,
-    /// Bad address.
-    Fault = 21,
-    /// Invalid argument.
-    Invalid = 28,
-    /// Input or output failed.
-    Io = 29,
-    /// No such call.
-    NoSystemCall = 52,
-    /// The descriptor has no position.
-    Seek = 70,
-}
-
-/// What a process gets from outside.
-pub trait System {
-    /// Arguments, the program's name first.
-    fn arguments(&self) -> &[String];
-    /// Environment, as `name=value`.
-    fn environment(&self) -> &[String];
-    /// Writes to a stream (1 or 2); the number of bytes taken.
-    ///
-    /// # Errors
-    /// An [`Errno`].
-    fn write(&mut self, descriptor: u32, bytes: &[u8]) -> Result<usize, Errno>;
-    /// Reads from a stream (0); the number of bytes given.
-    ///
-    /// # Errors
-    /// An [`Errno`].
-    fn read(&mut self, descriptor: u32, bytes: &mut [u8]) -> Result<usize, Errno>;
-    /// Nanoseconds of a clock: 0 real time, 1 monotonic.
-    ///
-    /// # Errors
-    /// An [`Errno`].
-    fn clock(&mut self, clock: u32) -> Result<u64, Errno>;
-    /// Fills with random bytes.
-    fn random(&mut self, bytes: &mut [u8]);
+/// What a process has: the system, and its descriptors there.
+struct Process<S> {
+    system: S,
+    descriptors: Descriptors,
 }
 
 /// A process's WASI: shared by its imports.
 pub struct Wasi<S> {
-    system: Rc<RefCell<S>>,
+    process: Rc<RefCell<Process<S>>>,
     memory: Rc<Cell<Option<usize>>>,
 }
 
@@ -124,7 +91,10 @@ impl<S: System + 'static> Wasi<S> {
     /// A process's WASI over a system.
     pub fn new(system: S) -> Self {
         Self {
-            system: Rc::new(RefCell::new(system)),
+            process: Rc::new(RefCell::new(Process {
+                descriptors: Descriptors::new(&system),
+                system,
+            })),
             memory: Rc::new(Cell::new(None)),
         }
     }
@@ -141,7 +111,7 @@ impl<S: System + 'static> Wasi<S> {
         if !scalars(&ty.params) || !answers {
             return None;
         }
-        let (system, memory, name) = (self.system.clone(), self.memory.clone(), String::from(name));
+        let (process, memory, name) = (self.process.clone(), self.memory.clone(), String::from(name));
         Some(store.host_function(
             ty.clone(),
             Box::new(move |store, args, results| {
@@ -156,7 +126,7 @@ impl<S: System + 'static> Wasi<S> {
                     memory: memory.get().unwrap_or(usize::MAX),
                     args,
                 };
-                let errno = answer(&mut *system.borrow_mut(), &name, &mut call)
+                let errno = answer(&mut process.borrow_mut(), &name, &mut call)
                     .err()
                     .unwrap_or(Errno::Success);
                 results[0] = Val::I32(errno as i32);
@@ -180,36 +150,16 @@ impl<S: System + 'static> Wasi<S> {
     }
 }
 
-fn answer<S: System>(system: &mut S, name: &str, call: &mut Call<'_>) -> Result<(), Errno> {
+fn answer<S: System>(process: &mut Process<S>, name: &str, call: &mut Call<'_>) -> Result<(), Errno> {
+    if let Some(done) = files::answer(process, name, call) {
+        return done;
+    }
+    let system = &mut process.system;
     match name {
         "args_sizes_get" => call.sizes(system.arguments()),
         "args_get" => call.strings(system.arguments()),
         "environ_sizes_get" => call.sizes(system.environment()),
         "environ_get" => call.strings(system.environment()),
-        "fd_write" | "fd_read" => stream(system, name == "fd_write", call),
-        "fd_close" | "fd_datasync" | "fd_sync" => {
-            if call.arg(0) < 3 {
-                Ok(())
-            } else {
-                Err(Errno::BadDescriptor)
-            }
-        }
-        "fd_fdstat_get" => {
-            if call.arg(0) > 2 {
-                return Err(Errno::BadDescriptor);
-            }
-            let mut stat = [0; 24];
-            stat[0] = 2; // a character device
-            stat[8..16].copy_from_slice(&(1u64 << 1 | 1 << 6).to_le_bytes()); // may be read and written
-            let at = call.arg(1);
-            call.put(at, &stat)
-        }
-        "fd_seek" | "fd_tell" => Err(if call.arg(0) < 3 {
-            Errno::Seek
-        } else {
-            Errno::BadDescriptor
-        }),
-        "fd_prestat_get" | "fd_prestat_dir_name" => Err(Errno::BadDescriptor),
         "clock_time_get" => {
             let now = system.clock(call.arg(0) as u32)?;
             let at = call.arg(2);
@@ -226,28 +176,62 @@ fn answer<S: System>(system: &mut S, name: &str, call: &mut Call<'_>) -> Result<
             Ok(())
         }
         "sched_yield" => Ok(()),
+        "poll_oneoff" => poll(process, call),
         _ => Err(Errno::NoSystemCall),
     }
 }
 
-fn stream<S: System>(system: &mut S, write: bool, call: &mut Call<'_>) -> Result<(), Errno> {
-    let (descriptor, array, count, done_at) = (call.arg(0) as u32, call.arg(1), call.arg(2), call.arg(3));
-    if count > VECTORS {
+/// Subscriptions of one poll at most.
+const SUBSCRIPTIONS: u64 = 4096;
+
+/// Waits for the first of several things. Files and streams are always ready; only where nothing but
+/// clocks is waited for does the process sleep.
+fn poll<S: System>(process: &mut Process<S>, call: &mut Call<'_>) -> Result<(), Errno> {
+    let (from, to, count, done_at) = (call.arg(0), call.arg(1), call.arg(2), call.arg(3));
+    if count == 0 || count > SUBSCRIPTIONS {
         return Err(Errno::Invalid);
     }
-    let mut done = 0;
+    let mut events: Vec<(u64, u64, Errno)> = Vec::new();
+    // The earliest: how long from now, whose, and the answer.
+    let mut first: Option<(u64, u64, Errno)> = None;
     for at in 0..count {
-        let (start, length) = call.vector(array, at)?;
-        let bytes = call.bytes(start, length)?;
-        let moved = if write {
-            system.write(descriptor, bytes)?
-        } else {
-            system.read(descriptor, bytes)?
-        };
-        done += moved;
-        if (moved as u64) < length {
-            break;
+        let mut words = [0u64; 6];
+        let bytes = call.bytes(from + 48 * at, 48)?;
+        for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+            *word = bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+        }
+        let (user, tag) = (words[0], words[1] & 0xff);
+        match tag {
+            0 => {
+                let now = process.system.clock(words[2] as u32);
+                let absolute = words[5] & 1 == 1;
+                let (wait, errno) = match now {
+                    Ok(now) if absolute => (words[3].saturating_sub(now), Errno::Success),
+                    Ok(_) => (words[3], Errno::Success),
+                    Err(error) => (0, error),
+                };
+                if first.is_none_or(|(least, ..)| wait < least) {
+                    first = Some((wait, user, errno));
+                }
+            }
+            1 | 2 => {
+                let there = process.descriptors.get(words[2] & u64::from(u32::MAX)).err();
+                events.push((user, tag, there.unwrap_or(Errno::Success)));
+            }
+            _ => return Err(Errno::Invalid),
         }
     }
-    call.put32(done_at, done)
+    if let (true, Some((wait, user, errno))) = (events.is_empty(), first) {
+        process.system.sleep(wait)?;
+        events.push((user, 0, errno));
+    }
+    for (at, (user, tag, errno)) in events.iter().enumerate() {
+        let mut event = [0; 32];
+        event[..8].copy_from_slice(&user.to_le_bytes());
+        event[8..10].copy_from_slice(&(*errno as u16).to_le_bytes());
+        event[10] = *tag as u8;
+        event[16] = u8::from(*tag != 0);
+        call.put(to + 32 * at as u64, &event)?;
+    }
+    call.put32(done_at, events.len())
 }

@@ -1,0 +1,298 @@
+//! Modules in a process of the host (Linux, x86-64): for tests and measurements, and as the model of what the
+//! system does. The object lies in an anonymous file; its text and constants are mapped once at the module's
+//! address, the thunks shared before the data of every instance, the template copy-on-write.
+//!
+//! A [`Task`] is what a task is in the system: it has at most one instance of each module, unless told
+//! otherwise, and a table of them. Several tasks may live in one process and share all text.
+
+mod memory;
+
+use linker::module::{Cause, Description, Fault, Module, format, instance};
+use memory::{File, Mapping};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::rc::Rc;
+
+/// What can go wrong on the way to a running instance.
+#[derive(Debug)]
+pub enum HostError {
+    /// The module, or how it was linked.
+    Module(Fault),
+    /// The operating system; what was asked for, and its answer.
+    System(&'static str, std::io::Error),
+    /// Nobody has this module; who wants it.
+    Unknown(String, String),
+    /// The C library has no such name.
+    NoSymbol(String),
+}
+
+impl fmt::Display for HostError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Module(fault) => fault.fmt(f),
+            Self::System(what, error) => write!(f, "{what}: {error}"),
+            Self::Unknown(module, by) => write!(f, "{by}: imports {module}, which is not there: add it"),
+            Self::NoSymbol(name) => write!(f, "the C library of the host has no '{name}'"),
+        }
+    }
+}
+
+impl std::error::Error for HostError {}
+
+impl From<Fault> for HostError {
+    fn from(fault: Fault) -> Self {
+        Self::Module(fault)
+    }
+}
+
+/// A module whose text is in memory, for as long as somebody has it.
+pub struct Library {
+    bytes: Vec<u8>,
+    file: File,
+    _shared: Mapping,
+}
+
+impl Library {
+    /// Brings a module object into memory, at its own address.
+    ///
+    /// # Errors
+    /// If it is none, or something else lies at its address (a second copy of it, too).
+    pub fn load(name: &str, bytes: Vec<u8>) -> Result<Rc<Self>, HostError> {
+        let module = Module::open(name, &bytes)?;
+        let text = module.part_at(format::Part::Text) as usize;
+        let constants = module.part_at(format::Part::ReadOnly) as usize;
+        let thunks = module.part_at(format::Part::Thunks) as usize;
+        let file = File::new(name, &bytes)?;
+        let shared = Mapping::shared_at(&file, module.address, text, constants, thunks)?;
+        Ok(Rc::new(Self {
+            bytes,
+            file,
+            _shared: shared,
+        }))
+    }
+
+    /// The module.
+    pub fn module(&self) -> Module<'_> {
+        Module::reopen(&self.bytes)
+    }
+}
+
+/// When imports are bound.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Binding {
+    /// When the instance is made.
+    Eager,
+    /// At the first call, where all uses are calls.
+    Lazy,
+}
+
+/// An instance: thunks and data.
+struct Instance {
+    library: Rc<Library>,
+    memory: Mapping,
+}
+
+impl Instance {
+    fn new(library: &Rc<Library>, table: u64) -> Result<Self, HostError> {
+        let module = library.module();
+        let template = module.part_at(format::Part::Template) as usize;
+        let thunks = module.part_at(format::Part::Thunks) as usize;
+        let sizes = memory::Segment {
+            thunks_at: thunks,
+            thunk_bytes: module.thunk_bytes() as usize,
+            template_at: template,
+            template_bytes: module.template().len(),
+            data_bytes: module.data_bytes as usize,
+        };
+        let mut memory = Mapping::segment(&library.file, &sizes)?;
+        let at = memory.data_address();
+        instance::finish(&module, at, table, memory::binder_address(), memory.data());
+        Ok(Self {
+            library: library.clone(),
+            memory,
+        })
+    }
+}
+
+/// The instances of a task, and where it finds modules. No borrow is held while a module's code runs, because
+/// that code may come back to have an import bound.
+pub struct Task(RefCell<Table>);
+
+struct Table {
+    libraries: BTreeMap<String, Rc<Library>>,
+    foreign: BTreeMap<String, (u64, Vec<u64>)>,
+    instances: Vec<Instance>,
+    binding: Binding,
+    /// Functions still to be called for new instances, first to last.
+    init: Vec<u64>,
+}
+
+impl Task {
+    /// A task without modules. It stays where it is, because its instances hold its address.
+    pub fn new(binding: Binding) -> Rc<Self> {
+        Rc::new(Self(RefCell::new(Table {
+            libraries: BTreeMap::new(),
+            foreign: BTreeMap::new(),
+            instances: Vec::new(),
+            binding,
+            init: Vec::new(),
+        })))
+    }
+
+    /// Makes a module known by its name.
+    pub fn add(&self, library: &Rc<Library>) {
+        let name = library.module().name().to_string();
+        self.0.borrow_mut().libraries.insert(name, library.clone());
+    }
+
+    /// Makes the host's C library known as the module that `description` describes.
+    ///
+    /// # Errors
+    /// The first export that the C library does not have.
+    pub fn add_foreign(&self, description: &Description) -> Result<(), HostError> {
+        let mut addresses = Vec::new();
+        let mut hash = format::HASH_START;
+        for export in &description.exports {
+            hash = format::extend_hash(hash, &export.name, export.data);
+            let address = memory::host_symbol(&export.name);
+            addresses.push(address.ok_or_else(|| HostError::NoSymbol(export.name.clone()))?);
+        }
+        let name = description.name.clone();
+        self.0.borrow_mut().foreign.insert(name, (hash, addresses));
+        Ok(())
+    }
+
+    /// The instance of a module in this task, made if there is none; its number.
+    ///
+    /// # Errors
+    /// If the module or, bound eagerly, one that it imports is not there or not what it was linked against.
+    pub fn instance(&self, name: &str) -> Result<usize, HostError> {
+        self.change(|table, address| table.instance(address, name, "the task"))
+    }
+
+    /// A further instance of a module; its imports are the task's.
+    ///
+    /// # Errors
+    /// As [`Task::instance`].
+    pub fn another(&self, name: &str) -> Result<usize, HostError> {
+        self.change(|table, address| table.another(address, name, "the task"))
+    }
+
+    /// Binds the import whose descriptor has the word at `slot`; for the binder.
+    fn bind_slot(&self, data: u64, slot: u32) -> Result<(), HostError> {
+        self.change(|table, address| table.bind_slot(address, data, slot))
+    }
+
+    /// Changes the table, then calls the functions that new instances want called.
+    fn change<T>(&self, change: impl FnOnce(&mut Table, u64) -> Result<T, HostError>) -> Result<T, HostError> {
+        let address = std::ptr::from_ref(self) as u64;
+        let result = change(&mut self.0.borrow_mut(), address);
+        loop {
+            let pending = std::mem::take(&mut self.0.borrow_mut().init);
+            if pending.is_empty() {
+                return result;
+            }
+            for function in pending {
+                memory::call(function, [0; 4]);
+            }
+        }
+    }
+
+    /// The address of an export of an instance, as every user of it sees it.
+    pub fn symbol(&self, number: usize, name: &str) -> Option<u64> {
+        let table = self.0.borrow();
+        let instance = table.instances.get(number)?;
+        let module = instance.library.module();
+        let export = module.exports().find(|one| one.name == name)?;
+        Some(format::resolve(export.value, instance.memory.data_address()))
+    }
+
+    /// Address of the data of an instance; `None` if there is none of that number.
+    pub fn data_address(&self, number: usize) -> Option<u64> {
+        Some(self.0.borrow().instances.get(number)?.memory.data_address())
+    }
+
+    /// How many instances there are.
+    pub fn instances(&self) -> usize {
+        self.0.borrow().instances.len()
+    }
+
+    /// Calls an exported function of up to four words; `None` if there is no such export.
+    pub fn call(&self, number: usize, name: &str, arguments: [u64; 4]) -> Option<u64> {
+        let address = self.symbol(number, name)?;
+        Some(memory::call(address, arguments))
+    }
+}
+
+impl Table {
+    fn instance(&mut self, task: u64, name: &str, by: &str) -> Result<usize, HostError> {
+        let known = self
+            .instances
+            .iter()
+            .position(|one| one.library.module().name() == name);
+        match known {
+            Some(number) => Ok(number),
+            None => self.another(task, name, by),
+        }
+    }
+
+    fn another(&mut self, task: u64, name: &str, by: &str) -> Result<usize, HostError> {
+        let unknown = || HostError::Unknown(name.into(), by.into());
+        let library = self.libraries.get(name).ok_or_else(unknown)?.clone();
+        let number = self.instances.len();
+        // It stands in the table before its imports are bound: cycles end here.
+        self.instances.push(Instance::new(&library, task)?);
+        let module = library.module();
+        for index in 0..module.import_count() {
+            if self.binding == Binding::Eager || !module.import(index).lazy {
+                self.bind(task, number, index)?;
+            }
+        }
+        let data = self.instances[number].memory.data();
+        let words = data.get(module.init_at as usize..).unwrap_or_default().chunks_exact(8);
+        let words = words.take(module.init_count as usize);
+        let functions = words.map(|word| word.try_into().map_or(0, u64::from_le_bytes));
+        self.init
+            .extend(functions.filter(|address| *address != 0 && *address != u64::MAX));
+        Ok(number)
+    }
+
+    /// Binds an import of an instance.
+    fn bind(&mut self, task: u64, number: usize, index: u32) -> Result<(), HostError> {
+        let library = self.instances[number].library.clone();
+        let module = library.module();
+        let import = module.import(index);
+        if let Some((hash, addresses)) = self.foreign.get(import.name) {
+            if *hash != import.hash {
+                let fault = Fault::file(module.name(), Cause::InterfaceChanged);
+                return Err(fault.about(import.name).into());
+            }
+            let data = self.instances[number].memory.data();
+            let address = |export: u32| addresses.get(export as usize).copied().unwrap_or(0);
+            instance::bind_foreign(&module, data, index, address);
+            return Ok(());
+        }
+        let exporter = self.instance(task, import.name, module.name())?;
+        let exporter_library = self.instances[exporter].library.clone();
+        let exporter_data = self.instances[exporter].memory.data_address();
+        let data = self.instances[number].memory.data();
+        instance::bind(&module, data, index, &exporter_library.module(), exporter_data)?;
+        Ok(())
+    }
+
+    fn bind_slot(&mut self, task: u64, data: u64, slot: u32) -> Result<(), HostError> {
+        let found = self.instances.iter().position(|one| one.memory.data_address() == data);
+        let number = found.ok_or_else(|| HostError::Unknown("(none)".into(), format!("data {data:#x}")))?;
+        let library = self.instances[number].library.clone();
+        let module = library.module();
+        let holds = |index: &u32| {
+            let import = module.import(*index);
+            (import.descriptor..=import.descriptor + import.count * 8).contains(&slot)
+        };
+        match (0..module.import_count()).find(holds) {
+            Some(index) => self.bind(task, number, index),
+            None => Err(HostError::Unknown(format!("slot {slot}"), module.name().into())),
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! `gond module`: builds, describes, shows and compares modules, and runs them in a process of the host.
+
+pub mod bench;
+pub mod describe;
+pub mod host;
+pub mod make;
+pub mod show;
+pub mod sources;
+
+use linker::module::window::Window;
+use std::path::{Path, PathBuf};
+
+/// Flags of gcc for objects that become modules: the data register is left alone, code is position-independent
+/// with calls to others through a table, their variables too; equal functions are not folded, because debug
+/// information then has only one of them; debug information says how arguments are passed.
+pub const GCC_FLAGS: [&str; 9] = [
+    "-ffixed-rbx",
+    "-fpie",
+    "-fno-plt",
+    "-mno-direct-extern-access",
+    "-fcf-protection=none",
+    "-ffunction-sections",
+    "-fdata-sections",
+    "-fno-ipa-icf",
+    "-g",
+];
+
+const HELP: &str = "\
+gond module: libraries linked once, at one address, for everybody (docs/modules.md)
+
+  gond module build FILE.md [--in FOLDER]... [--window FILE] [-o FILE]
+      Links the module that a description describes. What it names is looked for beside it and in the folders.
+      --window  the list of addresses given so far, made if absent, and extended (default: modules.window)
+      -o        where the module object goes (default: the module's name and .mm)
+  gond module describe OBJECT... [--name NAME] [--version N] [--import FILE.md]... [--rest FILE.md]
+      Writes a description of the objects: all that they define, and what is missing.
+      --rest    describe what is missing as the exports of a module of that name, for others to provide
+  gond module show FILE.mm [--json]
+      What is in a module object.
+  gond module diff OLD.mm NEW.mm [--json]
+      Whether NEW may take the place of OLD: what was exported must keep its number. Exits with 1 if not.
+  gond module run FILE.mm... --host FILE.md --call NAME [--with NUMBER]
+      Loads modules into a process of the host, calls an export of the last one, and exits with what it returns.
+      --host    the description of what the modules take from the C library
+  gond module symbols FILE.mm -o FILE
+      An ELF file with the module's symbols, for gdb's add-symbol-file.
+  gond module flags
+      The flags for gcc, on one line; bench/link/gond-cc is gcc with them.
+";
+
+/// Does what the words ask for; the exit status.
+pub fn command(words: &[String]) -> i32 {
+    let mut words = words.iter().map(String::as_str);
+    let verb = words.next().unwrap_or("help");
+    let rest = match Words::parse(verb, words) {
+        Ok(rest) => rest,
+        Err(why) => {
+            eprintln!("gond module: {why}");
+            return 2;
+        }
+    };
+    let done = match verb {
+        "build" => build(&rest),
+        "describe" => describe::command(&rest),
+        "show" => show::show(&rest),
+        "diff" => return show::diff(&rest),
+        "symbols" => show::symbols(&rest),
+        "run" => return run(&rest),
+        "bench" => bench::command(&rest),
+        "flags" => {
+            println!("{}", GCC_FLAGS.join(" "));
+            Ok(())
+        }
+        "help" | "--help" | "-h" => {
+            print!("{HELP}");
+            Ok(())
+        }
+        _ => {
+            eprintln!("gond module: '{verb}' is unknown; 'gond module help' lists what there is");
+            return 2;
+        }
+    };
+    match done {
+        Ok(()) => 0,
+        Err(why) => {
+            eprintln!("{why}");
+            1
+        }
+    }
+}
+
+/// The words of a command, sorted.
+#[derive(Default)]
+pub struct Words {
+    /// Those that are no options.
+    pub files: Vec<PathBuf>,
+    /// `--in`.
+    pub folders: Vec<PathBuf>,
+    /// `--import`.
+    pub imports: Vec<PathBuf>,
+    /// `--window`.
+    pub window: Option<PathBuf>,
+    /// `-o`.
+    pub output: Option<PathBuf>,
+    /// `--rest`.
+    pub rest: Option<PathBuf>,
+    /// `--name`.
+    pub name: Option<String>,
+    /// `--version`.
+    pub version: Option<String>,
+    /// `--host`.
+    pub host: Option<PathBuf>,
+    /// `--call`.
+    pub call: Option<String>,
+    /// `--with`.
+    pub with: u64,
+    /// `--runs`.
+    pub runs: Option<usize>,
+    /// `--json`.
+    pub json: bool,
+}
+
+impl Words {
+    fn parse<'a>(verb: &str, mut words: impl Iterator<Item = &'a str>) -> Result<Self, String> {
+        let mut result = Self::default();
+        while let Some(word) = words.next() {
+            if word == "--json" {
+                result.json = true;
+                continue;
+            }
+            if !word.starts_with('-') {
+                result.files.push(word.into());
+                continue;
+            }
+            let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
+            match word {
+                "--in" => result.folders.push(value.into()),
+                "--import" => result.imports.push(value.into()),
+                "--window" => result.window = Some(value.into()),
+                "-o" => result.output = Some(value.into()),
+                "--rest" => result.rest = Some(value.into()),
+                "--name" => result.name = Some(value.into()),
+                "--version" => result.version = Some(value.into()),
+                "--host" => result.host = Some(value.into()),
+                "--call" => result.call = Some(value.into()),
+                "--with" => result.with = number(word, value)?,
+                "--runs" => result.runs = Some(number(word, value)? as usize),
+                _ => return Err(format!("{word} is unknown; 'gond module help' lists what there is")),
+            }
+        }
+        let wanted = match verb {
+            "build" | "show" | "symbols" => Some(1),
+            "diff" => Some(2),
+            _ => None,
+        };
+        match wanted {
+            Some(wanted) if wanted != result.files.len() => Err(format!("{verb} needs {wanted} file(s)")),
+            _ => Ok(result),
+        }
+    }
+}
+
+fn number(word: &str, value: &str) -> Result<u64, String> {
+    value
+        .parse()
+        .map_err(|_| format!("{word} needs a number, not '{value}'"))
+}
+
+/// Loads modules and calls an export of the last; the exit status.
+fn run(words: &Words) -> i32 {
+    match call(words) {
+        Ok(result) => result as i32,
+        Err(why) => {
+            eprintln!("{why}");
+            126
+        }
+    }
+}
+
+fn call(words: &Words) -> Result<u64, String> {
+    let task = host::Task::new(host::Binding::Eager);
+    if let Some(host) = &words.host {
+        let description = make::describe(host).map_err(|error| error.to_string())?;
+        task.add_foreign(&description).map_err(|error| error.to_string())?;
+    }
+    let mut last = String::new();
+    for path in &words.files {
+        let bytes = make::read(path).map_err(|error| error.to_string())?;
+        let library = host::Library::load(&path.display().to_string(), bytes).map_err(|error| error.to_string())?;
+        last = library.module().name().to_string();
+        task.add(&library);
+    }
+    let export = words.call.as_deref().ok_or("gond module: run needs --call NAME")?;
+    let number = task.instance(&last).map_err(|error| error.to_string())?;
+    let result = task.call(number, export, [words.with, 0, 0, 0]);
+    result.ok_or_else(|| format!("{last} exports no '{export}'"))
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
+    std::fs::write(path, bytes).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn build(words: &Words) -> Result<(), String> {
+    let list = words.window.clone().unwrap_or_else(|| "modules.window".into());
+    let text = match std::fs::read_to_string(&list) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(format!("{}: {error}", list.display())),
+    };
+    let mut window = Window::parse(&list.display().to_string(), &text).map_err(|fault| fault.to_string())?;
+    let (description, built) =
+        make::make(&words.files[0], &words.folders, &mut window).map_err(|error| error.to_string())?;
+    let output = words
+        .output
+        .clone()
+        .unwrap_or_else(|| format!("{}.mm", description.name).into());
+    write(&output, &built.object)?;
+    // The address is given only when there is something at it.
+    write(&list, window.to_string().as_bytes())?;
+    println!(
+        "{}: {} bytes, {} functions, {} need their instance, {} have a thunk",
+        output.display(),
+        built.object.len(),
+        built.functions,
+        built.private_functions,
+        built.thunks
+    );
+    Ok(())
+}

@@ -1,0 +1,271 @@
+//! `gond sip` as a user calls it: two programs from one command, its complaints, its bindings.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const GUEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sip/guest");
+
+/// A folder of a test's own, gone at its end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("gond-sip-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder");
+        Self(path)
+    }
+    fn file(&self, name: &str, content: &[u8]) -> String {
+        let path = self.0.join(name);
+        std::fs::write(&path, content).expect("a file");
+        path.to_str().expect("a plain path").into()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn gond_in(folder: &Path, words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sip-cli"));
+    command.args(words).current_dir(folder).output().expect("it starts")
+}
+
+fn gond(words: &[&str]) -> (i32, String, String) {
+    let output = gond_in(Path::new("."), words);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (
+        output.status.code().unwrap_or(-1),
+        text(&output.stdout),
+        text(&output.stderr),
+    )
+}
+
+/// A module text with `{client}` and `{server}` for the names of the modules of the contract `Words`.
+fn module(folder: &Folder, name: &str, text: &str) -> String {
+    let contract = std::fs::read_to_string(format!("{GUEST}/words/words.contract")).expect("the example");
+    let contract = sip::contract::Contract::parse(&contract).expect("a good contract");
+    let text = text
+        .replace("{client}", &contract.import_module(sip::contract::Side::Client))
+        .replace("{server}", &contract.import_module(sip::contract::Side::Server));
+    folder.file(name, &wat::parse_str(&text).expect("text"))
+}
+
+const CLIENT: &str = r#"(module
+  (import "{client}" "start" (func $start (result i32)))
+  (import "{client}" "text" (func $text (param i32 i32) (result i32)))
+  (import "{client}" "receive" (func $receive (param i32) (result i32)))
+  (import "{client}" "counted.data" (func $data (param i32) (result i32)))
+  (import "gondwana:heap" "alloc" (func $alloc (param i32) (result i32)))
+  (import "gondwana:heap" "copy_in" (func $in (param i32 i32 i32 i32)))
+  (import "gondwana:heap" "copy_out" (func $out (param i32 i32 i32 i32)))
+  (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  (data (i32.const 16) "hello, peer\0a")
+  (data (i32.const 0) "\20\00\00\00\0c\00\00\00")
+  (func (export "_start") (local $e i32) (local $b i32)
+    (local.set $e (call $start))
+    (local.set $b (call $alloc (i32.const 12)))
+    (call $in (local.get $b) (i32.const 0) (i32.const 16) (i32.const 12))
+    (drop (call $text (local.get $e) (local.get $b)))
+    (if (i32.ne (call $receive (local.get $e)) (i32.const 1)) (then return))
+    (call $out (call $data (local.get $e)) (i32.const 0) (i32.const 32) (i32.const 12))
+    (drop (call $write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 8)))))"#;
+
+const SERVER: &str = r#"(module
+  (import "{server}" "start" (func $start (result i32)))
+  (import "{server}" "counted" (func $counted (param i32 i32 i32) (result i32)))
+  (import "{server}" "receive" (func $receive (param i32) (result i32)))
+  (import "{server}" "text.data" (func $data (param i32) (result i32)))
+  (import "gondwana:heap" "st8" (func $st (param i32 i32 i32)))
+  (memory (export "memory") 1)
+  (func (export "_start") (local $e i32) (local $b i32)
+    (local.set $e (call $start))
+    (loop $again
+      (if (i32.ne (call $receive (local.get $e)) (i32.const 0)) (then return))
+      (local.set $b (call $data (local.get $e)))
+      (call $st (local.get $b) (i32.const 0) (i32.const 72))
+      (drop (call $counted (local.get $e) (local.get $b) (i32.const 2)))
+      (br $again))))"#;
+
+#[test]
+fn two_programs_from_one_command() {
+    let folder = Folder::new("two");
+    let contract = format!("{GUEST}/words/words.contract");
+    let (client, server) = (module(&folder, "a.wasm", CLIENT), module(&folder, "b.wasm", SERVER));
+    for pair in [[&client, &server], [&server, &client]] {
+        let answer = gond(&["run", "--channel", &contract, pair[0], pair[1]]);
+        assert_eq!(answer, (0, "Hello, peer\n".into(), String::new()));
+    }
+    // One that breaks the contract is stopped, and named; the other sees its peer gone.
+    let bad = CLIENT.replace(
+        "(if (i32.ne (call $receive",
+        "(drop (call $text (local.get $e) (local.get $b))) (if (i32.ne (call $receive",
+    );
+    let bad = module(&folder, "bad.wasm", &bad);
+    let (status, out, error) = gond(&["run", "--channel", &contract, &bad, &server]);
+    assert_eq!((status, out.as_str()), (134, ""));
+    assert!(
+        error.contains("bad.wasm: the process was stopped: refused: the client of Words sends text"),
+        "{error}"
+    );
+}
+
+#[test]
+fn complaints_say_what_to_do() {
+    let folder = Folder::new("complaints");
+    let contract = format!("{GUEST}/words/words.contract");
+    let (client, server) = (module(&folder, "a.wasm", CLIENT), module(&folder, "b.wasm", SERVER));
+    let plain = module(&folder, "plain.wasm", r#"(module (func (export "_start")))"#);
+    let other = folder.file(
+        "other.contract",
+        b"contract Words message text(data: block) state A { ! text -> end }",
+    );
+    let cases: [(&[&str], i32, &str); 12] = [
+        (&["run", &client], 1, "no channel of the contract Words was given"),
+        (
+            &["run", "--channel", &contract, &client],
+            2,
+            "a channel joins two programs",
+        ),
+        (&["run", &client, &server], 2, "--channel FILE.contract"),
+        (
+            &["run", "--channel", &contract, &client, &client],
+            1,
+            "both the client of Words",
+        ),
+        (
+            &["run", "--channel", &contract, &plain, &server],
+            1,
+            "plain.wasm: imports nothing of the contract Words",
+        ),
+        (
+            &["run", "--channel", &other, &client, &server],
+            1,
+            "another version of the contract Words",
+        ),
+        (&["run", "--channel"], 2, "--channel wants a FILE.contract"),
+        (&["run", "missing.wasm"], 1, "missing.wasm: "),
+        (&["run"], 2, "run wants a FILE.wasm"),
+        (&["run", "--fast", &client], 2, "run knows no option --fast"),
+        (&["contract", &client], 1, "a.wasm: "),
+        (&["frob"], 2, "there is no command 'frob'"),
+    ];
+    for (words, status, text) in cases {
+        let answer = gond(words);
+        assert_eq!((answer.0, answer.1.as_str()), (status, ""), "{words:?}: {}", answer.2);
+        assert!(answer.2.contains(text), "{words:?}: {}", answer.2);
+    }
+    assert_eq!(gond(&["run", &plain, "--", "x.wasm"]).0, 0);
+    let (status, out, _) = gond(&["check", &client]);
+    assert!(
+        status == 0 && out.contains("is the client of the contract Words") && out.contains("proved"),
+        "{out}"
+    );
+}
+
+/// The Rust project that `new` makes is Rust: the compiler of this build checks both programs, as far as
+/// it can without the target's library.
+#[test]
+fn the_new_project_is_good_rust() {
+    let folder = Folder::new("new");
+    let made = gond_in(&folder.0, &["new", "both"]);
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    assert!(!gond_in(&folder.0, &["new", "both"]).status.success());
+    for program in ["client", "server"] {
+        let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+        let output = Command::new(compiler)
+            .args([
+                "--edition",
+                "2024",
+                "--crate-type",
+                "bin",
+                "--emit",
+                "metadata",
+                "-D",
+                "warnings",
+                "-o",
+            ])
+            .arg(folder.0.join("checked"))
+            .arg(folder.0.join(format!("both/src/{program}.rs")))
+            .output()
+            .expect("the compiler starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+/// Builds a program in C, where clang for WebAssembly is installed (Debian: clang lld).
+fn build_c(folder: &Folder, source: &str, module: &str) -> Option<String> {
+    let module = folder.0.join(module);
+    let built = Command::new("clang")
+        .args([
+            "--target=wasm32",
+            "-O2",
+            "-nostdlib",
+            "-Wall",
+            "-Werror",
+            "-Wl,--no-entry",
+            "-Wl,--export=_start",
+        ])
+        .args(["-I", GUEST, "-I"])
+        .arg(&folder.0)
+        .arg(source)
+        .arg("-o")
+        .arg(&module)
+        .output();
+    let Ok(output) = built else {
+        eprintln!("clang is not installed: {source} was not built");
+        return None;
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    if said.contains("No available targets") || said.contains("unable to execute command") || said.contains("wasm-ld") {
+        eprintln!("clang or its linker does not know WebAssembly: {source} was not built");
+        return None;
+    }
+    assert!(output.status.success(), "{said}");
+    Some(module.to_str().expect("a plain path").to_string())
+}
+
+/// The example in C, built with the header that `contract --c` makes, and run.
+#[test]
+fn the_example_in_c_runs() {
+    let folder = Folder::new("c");
+    let contract = format!("{GUEST}/words/words.contract");
+    let header = gond(&["contract", &contract, "--c"]);
+    assert_eq!(header.0, 0);
+    folder.file("words.h", header.1.as_bytes());
+    let module = |program: &str| {
+        build_c(
+            &folder,
+            &format!("{GUEST}/words/{program}.c"),
+            &format!("{program}.wasm"),
+        )
+    };
+    let (Some(client), Some(server)) = (module("client"), module("server")) else {
+        return;
+    };
+    let (status, out, error) = gond(&["run", "--channel", &contract, &client, &server]);
+    assert_eq!((status, error.as_str()), (0, ""));
+    assert_eq!(out, "2 ONE BLOCK\n4 GOES TO AND FRO\n4 AND IS NOBODY'S TWICE\n");
+}
+
+/// Every call on files and directories, from inside.
+#[test]
+fn files_are_used_and_stay_inside() {
+    let folder = Folder::new("files");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/files.c");
+    let Some(module) = build_c(&folder, source, "files.wasm") else {
+        return;
+    };
+    let home = folder.0.join("home");
+    std::fs::create_dir(&home).expect("a folder");
+    let given = format!("{}=/", home.to_str().expect("a plain path"));
+    for options in [&["run", "--dir", &given][..], &["run", "--explicit", "--dir", &given]] {
+        let answer = gond(&[options, &[module.as_str()]].concat());
+        assert_eq!(answer, (0, String::new(), String::new()));
+        assert_eq!(std::fs::read_dir(&home).expect("still there").count(), 0);
+    }
+    let (status, _, error) = gond(&["run", "--dir", "/nowhere/at/all", &module]);
+    assert!(status == 1 && error.contains("--dir /nowhere/at/all: "), "{error}");
+}

@@ -1,0 +1,276 @@
+//! The two ends of the machine calls against each other: a machine that is reached through them behaves like one that
+//! is reached directly, and no number whatever brings the kernel down.
+
+mod fake;
+
+use std::cell::RefCell;
+
+use abi::{
+    Error, Rights,
+    machine::{MachineCall, TABLE},
+};
+use fake::{Fake, kernel};
+use kcore::{
+    Frame, Hardware, Kernel, Leaf, Machine, PageEntry, Shortage, SpaceId, ThreadId,
+    machine::Intercept,
+    outside::{Gate, Place, Remote},
+    thread::{Context, Resumed},
+    wait::Key,
+};
+
+/// A kernel, and the way to it by machine calls.
+struct Through {
+    kernel: RefCell<Kernel<Fake>>,
+    place: Place,
+}
+
+impl Through {
+    fn new() -> Remote<Self> {
+        let mut kernel = kernel(64);
+        let place = Place {
+            space: kernel.space_create().expect("a space"),
+            exchange: kernel.frame_zeroed().expect("a frame"),
+        };
+        Remote {
+            gate: Self {
+                kernel: RefCell::new(kernel),
+                place,
+            },
+        }
+    }
+}
+
+impl Gate for Through {
+    fn call(&self, call: MachineCall, arguments: [u64; 6]) -> Result<(u64, u64), Error> {
+        self.kernel.borrow_mut().machine_call(call, arguments, self.place)
+    }
+
+    fn exchange(&self) -> Frame {
+        self.place.exchange
+    }
+
+    fn read(&self, frame: Frame, offset: usize, into: &mut [u8]) {
+        self.kernel.borrow().hardware.read(frame, offset, into);
+    }
+
+    fn write(&self, frame: Frame, offset: usize, from: &[u8]) {
+        self.kernel.borrow_mut().hardware.write(frame, offset, from);
+    }
+
+    fn copy(&self, from: Frame, to: Frame) {
+        self.kernel.borrow_mut().hardware.copy(from, to);
+    }
+
+    fn entry(&self, leaf: Leaf, index: usize) -> u64 {
+        self.kernel.borrow().hardware.table(leaf.0)[index].load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    fn heap(&self) -> (u64, u64) {
+        (1, 2)
+    }
+}
+
+/// A bit of everything, with all that can be seen of it.
+fn story(machine: &mut impl Machine) -> Vec<String> {
+    let mut seen = Vec::new();
+    let mut see = |what: &str, value: &dyn std::fmt::Debug| seen.push(format!("{what}: {value:?}"));
+    let frame = machine.frame_zeroed().expect("a frame");
+    let other = machine.frame_any().expect("a frame");
+    machine.frame_share(frame);
+    see("references", &machine.frame_references(frame));
+    machine.frame_write(frame, 100, b"text");
+    machine.frame_copy(frame, other);
+    let mut text = [0; 4];
+    machine.frame_read(other, 100, &mut text);
+    see("text", &text);
+    see("counts", &(machine.frames_free(), machine.frames_total()));
+
+    let leaf = machine.leaf_create().expect("a leaf");
+    machine.leaf_set(leaf, 511, Some(PageEntry::new(frame, Rights::RW).withheld()));
+    see("entry", &(machine.leaf_get(leaf, 511), machine.leaf_get(leaf, 0)));
+    let space = machine.space_create().expect("a space");
+    machine.link(space, 4096, leaf, Rights::RX).expect("a link");
+    see("tables", &machine.space_tables(space));
+    machine.flush_page(0x1000);
+    machine.flush_space(space);
+    machine.flush_everything();
+
+    let thread = machine
+        .thread_create(space, 0x1_0000, 0x2_0000, [1, 2, 3, 4], 5)
+        .expect("a thread");
+    see(
+        "thread",
+        &(thread, machine.thread_is_ready(thread), machine.thread_space(thread)),
+    );
+    let mut context = machine.thread_context(thread);
+    see("context", &context);
+    context.r15 = 15;
+    context.rip = 0x1234;
+    machine.thread_set_context(thread, &context);
+    see("context", &machine.thread_context(thread));
+    machine.thread_wake(thread, Resumed::TimedOut);
+    see("ready", &machine.thread_is_ready(thread));
+    machine.thread_set_priority(thread, 7);
+    machine.thread_drop_operation(thread);
+    see("time", &machine.thread_time_ns(thread));
+
+    let callee = machine.space_create().expect("a space");
+    see("no stack", &machine.portal_enter(thread, callee, 0x5000, [9, 8, 7, 6]));
+    machine.portal_add_stack(callee, 0x9000);
+    see("entered", &machine.portal_enter(thread, callee, 0x5000, [9, 8, 7, 6]));
+    see(
+        "inside",
+        &(
+            machine.portal_depth(thread),
+            machine.portal_frame(thread, 0),
+            machine.portal_frame(thread, 1),
+        ),
+    );
+    see("context", &machine.thread_context(thread));
+    machine.portal_cache(space, 0x5000, 1, callee);
+    machine.portal_intercept_return(thread, Intercept::Yes);
+    machine.portal_forget();
+    see("left", &machine.portal_leave(thread, 1, 2, 3));
+    see("left", &machine.portal_leave(thread, 1, 2, 3));
+    see("context", &machine.thread_context(thread));
+    see("woken", &machine.wake(Key::Semaphore(8), 3));
+    machine.thread_suspend(thread);
+    machine.thread_destroy(thread);
+
+    machine.unlink(space, 4096);
+    machine.leaf_set(leaf, 511, None);
+    machine.leaf_destroy(leaf);
+    machine.space_destroy(space);
+    machine.space_destroy(callee);
+    machine.frame_release(frame);
+    machine.frame_release(frame);
+    machine.frame_release(other);
+    see("counts", &(machine.frames_free(), machine.frames_total()));
+    see("clock", &(machine.now_ns(), machine.boot_time_ns()));
+    see("written", &machine.console_write(0, b"hello"));
+    see("read", &machine.console_read(0));
+    machine.log(format_args!("a line"));
+    see("boot", &machine.boot_report());
+    let mut spaces = 0;
+    let shortage = loop {
+        match machine.space_create() {
+            Ok(_) => spaces += 1,
+            Err(shortage) => break shortage,
+        }
+    };
+    see(
+        "shortage",
+        &(spaces > 0, shortage, machine.frame_any() == Err(Shortage::Frames)),
+    );
+    seen
+}
+
+#[test]
+fn a_machine_outside_is_a_machine() {
+    let mut outside = Through::new();
+    let there = story(&mut outside);
+    let inside = &mut Through::new().gate.kernel.into_inner();
+    let here = story(inside);
+    for (there, here) in there.iter().zip(&here) {
+        assert_eq!(there, here);
+    }
+    assert_eq!(there.len(), here.len());
+}
+
+#[test]
+fn no_number_brings_the_kernel_down() {
+    let mut random = fake::Random(1);
+    let mut answers = [0; 2];
+    for round in 0..20 {
+        let remote = Through::new();
+        let place = remote.gate.place;
+        let mut kernel = remote.gate.kernel.into_inner();
+        for _ in 0..2000 {
+            let info = &TABLE[random.below(TABLE.len())];
+            let call = MachineCall::from_number(info.number).expect("a call");
+            // What the kernel cannot know to be wrong: the last reference to a frame that is in use, and a leaf or a space
+            // that still is. These are the server's honour, and the decision says so.
+            if matches!(
+                call,
+                MachineCall::FrameRelease
+                    | MachineCall::LeafDestroy
+                    | MachineCall::SpaceDestroy
+                    | MachineCall::Link
+                    | MachineCall::LeafSet
+            ) {
+                continue;
+            }
+            let arguments: [u64; 6] = std::array::from_fn(|_| match random.below(4) {
+                0 => random.next(),
+                1 => u64::MAX >> random.below(64),
+                2 => 1 << 16 | random.below(4) as u64,
+                _ => random.below(70) as u64,
+            });
+            answers[usize::from(kernel.machine_call(call, arguments, place).is_ok())] += 1;
+        }
+        assert!(kernel.spaces.exists(place.space), "round {round}");
+    }
+    assert!(answers[0] > 1000 && answers[1] > 1000, "{answers:?}");
+}
+
+#[test]
+fn what_does_not_exist_is_an_error() {
+    let remote = Through::new();
+    let (gate, place) = (&remote.gate, remote.gate.place);
+    let call = |call, arguments| gate.call(call, arguments);
+    let frames = u64::from(gate.kernel.borrow().frames.ranges()[0].1);
+    let own = u64::from(place.space.0);
+    let leaf = call(MachineCall::LeafCreate, [0; 6]).expect("a leaf").0;
+    let entry = |frame: u64| frame << 12 | 7;
+    for (number, arguments, error) in [
+        (MachineCall::FrameShare, [frames, 0, 0, 0, 0, 0], Error::BadArgument),
+        (MachineCall::FrameShare, [1 << 40, 0, 0, 0, 0, 0], Error::BadArgument),
+        (MachineCall::LeafSet, [leaf, 512, 0, 0, 0, 0], Error::BadArgument),
+        (
+            MachineCall::LeafSet,
+            [leaf, 0, entry(frames), 0, 0, 0],
+            Error::BadArgument,
+        ),
+        (MachineCall::SpaceDestroy, [own, 0, 0, 0, 0, 0], Error::BadArgument),
+        (MachineCall::SpaceTables, [77, 0, 0, 0, 0, 0], Error::BadArgument),
+        (MachineCall::Link, [own, 2048, leaf, 4, 0, 0], Error::BadArgument),
+        (MachineCall::ThreadSpace, [5, 0, 0, 0, 0, 0], Error::NoSuchThread),
+        (
+            MachineCall::ThreadContext,
+            [u64::MAX, 0, 0, 0, 0, 0],
+            Error::NoSuchThread,
+        ),
+        (MachineCall::ConsoleWrite, [0, 4097, 0, 0, 0, 0], Error::BadArgument),
+        (MachineCall::Log, [u64::MAX, 0, 0, 0, 0, 0], Error::BadArgument),
+        (MachineCall::Wake, [5, 77, 1, 0, 0, 0], Error::BadArgument),
+        (MachineCall::Wake, [11, 0, 1, 0, 0, 0], Error::BadArgument),
+        (MachineCall::Ready, [0; 6], Error::BadCall),
+    ] {
+        assert_eq!(call(number, arguments), Err(error), "{number:?}{arguments:?}");
+    }
+    let space = call(MachineCall::SpaceCreate, [0; 6]).expect("a space").0;
+    for slot in [1 << 26, (1 << 26) - 1, u64::MAX] {
+        let link = [space, slot, leaf, 4, 0, 0];
+        assert_eq!(call(MachineCall::Link, link), Err(Error::BadArgument), "slot {slot:#x}");
+    }
+}
+
+#[test]
+fn a_context_cannot_raise_its_privilege() {
+    let mut remote = Through::new();
+    let space: SpaceId = remote.space_create().expect("a space");
+    let thread: ThreadId = remote
+        .thread_create(space, 0x1000, 0x2000, [0; 4], 3)
+        .expect("a thread");
+    let wanted = Context {
+        rip: 0x3000,
+        cs: 8,
+        ss: 16,
+        rflags: u64::MAX,
+        ..Context::default()
+    };
+    remote.thread_set_context(thread, &wanted);
+    let got = remote.thread_context(thread);
+    assert_eq!((got.rip, got.cs, got.ss), (0x3000, 0x23, 0x1b));
+    assert_eq!(got.rflags & (3 << 12 | 1 << 17 | 3 << 19), 0, "ports, virtual mode");
+}

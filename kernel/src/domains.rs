@@ -1,0 +1,87 @@
+//! Kernel domains, and the kernel page that names them (decision 0039).
+//!
+//! The functions here are called by users through [`abi::Call::DomainCall`]. They run in the kernel, in the space of their
+//! caller, with interrupts off and without the kernel lock: they wait for nothing, end soon, and touch no memory by a
+//! user's address. The compiler is all that has verified them, so there is nothing here that did not come with the kernel.
+
+use abi::{
+    Error,
+    kernel_page::{
+        DOMAINS, DOMAINS_OFFSET, FEATURE_SERVER, FEATURE_SERVER_OUTSIDE, KERNEL_PAGE_MAGIC, KERNEL_PAGE_VERSION,
+        KernelPage, SYSTEM_CALL_STUB,
+    },
+};
+
+use crate::{
+    arch::{self, Results},
+    event,
+    supervisor::Supervisor,
+    system::SYSTEM,
+};
+
+/// Two words in the registers of the C convention.
+#[repr(C)]
+struct Words(u64, u64);
+
+/// An entry of a kernel domain.
+type Domain = extern "C" fn(u64, u64, u64, u64) -> Words;
+
+/// All of them, in the order of the `DOMAIN_` numbers.
+static TABLE: [Domain; DOMAINS] = [echo, random];
+
+/// The sum of the parameters.
+extern "C" fn echo(p0: u64, p1: u64, p2: u64, p3: u64) -> Words {
+    Words(p0.wrapping_add(p1).wrapping_add(p2).wrapping_add(p3), 0)
+}
+
+/// A random word, and whether it is one: it is not if another processor is in the kernel.
+extern "C" fn random(_: u64, _: u64, _: u64, _: u64) -> Words {
+    match SYSTEM.enter_at_once() {
+        Some(mut system) => Words(kcore::Hardware::random(&mut system.platform.kernel.hardware), 1),
+        None => Words(0, 0),
+    }
+}
+
+fn entry_of(domain: Domain) -> u64 {
+    domain as *const () as u64
+}
+
+/// A call whose way is not remembered: finds out whether there is such an entry, and remembers it for the caller's space.
+pub extern "C" fn call(entry: u64, p0: u64, p1: u64, p2: u64, p3: u64, _: u64, _: u64) -> Results {
+    let Some(&domain) = TABLE.iter().find(|&&domain| entry_of(domain) == entry) else {
+        return event::results(Err(Error::NotAnEntry));
+    };
+    if let Some(mut system) = SYSTEM.enter_at_once() {
+        let kernel = &mut system.platform.kernel;
+        if let Some(space) = kernel.current_thread().map(|thread| thread.space) {
+            kernel.portals.insert_domain(space, entry);
+        }
+    }
+    let Words(value, value2) = domain(p0, p1, p2, p3);
+    event::results(Ok((value, value2)))
+}
+
+/// Writes the kernel page, once who answers events is known.
+pub fn fill_kernel_page(supervisor: &Supervisor) {
+    let (start_ticks, ns_scale) = arch::clock_scale();
+    let page = KernelPage {
+        magic: KERNEL_PAGE_MAGIC,
+        version: KERNEL_PAGE_VERSION,
+        features: match supervisor {
+            Supervisor::Inside(_) => FEATURE_SERVER,
+            Supervisor::Outside(_) => FEATURE_SERVER | FEATURE_SERVER_OUTSIDE,
+            Supervisor::Nobody => 0,
+        },
+        start_ticks,
+        ns_scale,
+        boot_time_ns: arch::time_of_day_ns(),
+        domain_count: DOMAINS as u64,
+    };
+    let frame = arch::kernel_page();
+    arch::write(frame, 0, &page.to_bytes());
+    for (index, &domain) in TABLE.iter().enumerate() {
+        let at = DOMAINS_OFFSET as usize + index * 8;
+        arch::write(frame, at, &entry_of(domain).to_le_bytes());
+    }
+    arch::write(frame, SYSTEM_CALL_STUB as usize, &arch::SYSTEM_CALL_STUB);
+}

@@ -1,0 +1,687 @@
+//! The server outside of the kernel: upcalls to it, its machine calls, and its crash (decision 0038).
+//!
+//! The server is not a thread. While it works on an event the processor is in the supervisor space with the registers of
+//! [`Outside`], and the thread that the event came from stays the current one, so that the answer is settled exactly
+//! as for the server inside. One event at a time: interrupts that come meanwhile are put off until after the answer,
+//! and a thread of another processor that wants the server is parked and comes again. Nobody preempts the server.
+//!
+//! If the server itself faults, or does what is not its to do, it is reported with its registers and the machine stops.
+//! Kernel and disk are as sound as after a power cut; what was synced or in a checkpoint is there.
+
+use alloc::{boxed::Box, format, string::String};
+
+use abi::{
+    Error,
+    machine::{MachineCall, Surroundings},
+    nucleus::ROOT_IMAGE,
+};
+use kcore::{
+    Frame, Hardware, Machine, Shortage, SpaceId,
+    event::{Event, Outcome},
+    outside::{Place, enter_registers, window},
+    thread::{Context, Operation, Resumed},
+    trace::Kind,
+    wait::Key,
+};
+
+use crate::{
+    arch::{self, BootInformation, Delivery, Interrupt, IoPorts, Results, Target},
+    event::{self, leave_from},
+    log,
+    mem::{device::Resources, division::Division, lock::Guard},
+    root,
+    supervisor::Supervisor,
+    system::{Platform, SYSTEM, System},
+    trace,
+};
+
+/// All interrupts, in the order in which they are looked at after an event.
+const INTERRUPTS: [Interrupt; 5] = [
+    Interrupt::Debugger,
+    Interrupt::Timer,
+    Interrupt::Terminal,
+    Interrupt::Control,
+    Interrupt::Disk,
+];
+
+/// When a processor looks again that has put off a tick, in nanoseconds.
+const SOON_NS: u64 = 500_000;
+
+/// What the server is doing.
+#[derive(Copy, Clone, Debug)]
+enum Work {
+    /// Nothing: events may come.
+    Idle,
+    /// It has not said that it is ready.
+    Start,
+    /// A system call of the current thread that was delivered at once; its arguments are known to the server alone.
+    Call(u64),
+    /// Another event.
+    Event(Event),
+}
+
+/// The server, as the kernel sees it.
+pub struct Outside {
+    work: Work,
+    /// Something waits for the end of the event: the next three.
+    attention: bool,
+    /// Devices that interrupted meanwhile, by their place in [`INTERRUPTS`].
+    deferred: [bool; INTERRUPTS.len()],
+    interrupted: bool,
+    poll: bool,
+    /// A checkpoint has work left that waits for nothing: `Event::Poll` is due soon.
+    pub unfinished: bool,
+    /// What loads the supervisor space, forgetting what was remembered of it.
+    load: u64,
+    /// The server's registers while it is interrupted or not yet entered. The processor pushes into them.
+    context: Box<Context>,
+    entry: u64,
+    stack: u64,
+    /// The processor that it works on.
+    on: u32,
+    place: Place,
+    /// Root of the supervisor space.
+    root: Frame,
+    surroundings: Surroundings,
+    resources: Resources,
+}
+
+/// Loads the server from the boot module and gives it its surroundings. It begins when the first event is looked for.
+///
+/// # Errors
+/// In words: no module, no program, too little memory.
+pub fn start(
+    platform: &mut Platform,
+    resources: Resources,
+    information: &BootInformation,
+    memory: &Division,
+) -> Result<Outside, String> {
+    let kernel = &mut platform.kernel;
+    let short = |_: Shortage| String::from("too little memory for the server");
+    let space = kernel.space_create().map_err(short)?;
+    let program = root::load(kernel, information, space, &memory.ranges)?;
+    let root = kernel.spaces.get(space).root;
+    let pages = memory
+        .ranges
+        .iter()
+        .map(|range| (u64::from(range.0) << 12, u64::from(range.1) << 12));
+    for (from, to) in pages.chain([memory.server_heap]) {
+        window::show(root, from, to, &mut kernel.frames, &mut kernel.hardware).map_err(short)?;
+    }
+    let exchange = kernel.frame_zeroed().map_err(short)?;
+    let (disk_message_address, disk_message_data) = arch::disk_message();
+    let mut context = Box::new(Context::default());
+    context.reset(program.entry, program.stack);
+    context.rdi = program.page;
+    arch::answer_outside(&context);
+    Ok(Outside {
+        work: Work::Start,
+        attention: false,
+        deferred: [false; INTERRUPTS.len()],
+        interrupted: false,
+        poll: false,
+        unfinished: false,
+        load: kernel.spaces.get(space).load,
+        context,
+        entry: program.entry,
+        stack: program.stack,
+        on: 0,
+        place: Place { space, exchange },
+        root,
+        surroundings: Surroundings {
+            heap: memory.server_heap.0,
+            heap_bytes: memory.server_heap.1 - memory.server_heap.0,
+            disk_message_address,
+            disk_message_data: u64::from(disk_message_data),
+        },
+        resources,
+    })
+}
+
+impl Outside {
+    /// Whether the server has an event, or the boot, to work on.
+    #[inline(always)]
+    fn works(&self) -> bool {
+        !matches!(self.work, Work::Idle)
+    }
+
+    /// Whether it does so on this processor.
+    #[inline(always)]
+    fn works_on(&self, processor: u32) -> bool {
+        self.works() && self.on == processor
+    }
+
+    /// Takes note of something that concerns no thread.
+    pub fn note(&mut self, event: Event) -> Outcome {
+        match event {
+            Event::Interrupt => self.interrupted = true,
+            _ => self.poll = true,
+        }
+        self.attention = true;
+        Outcome::Resume
+    }
+}
+
+// ---- the fast ways --------------------------------------------------------------------------------
+
+/// A system call of the current thread: makes the processor the server's, unless the call must take the general way.
+/// Counted in instructions (`null-call-user-server`).
+pub extern "C" fn deliver(number: u64) -> Delivery {
+    Delivery {
+        thread: deliver_at_once(number).unwrap_or(0),
+        number,
+    }
+}
+
+#[inline(always)]
+fn deliver_at_once(number: u64) -> Option<u64> {
+    let mut system = SYSTEM.enter_at_once()?;
+    let System {
+        platform, supervisor, ..
+    } = &mut *system;
+    let Supervisor::Outside(outside) = supervisor else {
+        return None;
+    };
+    if outside.works() {
+        return None;
+    }
+    outside.on = platform.kernel.here();
+    let thread = platform.kernel.current_thread()?;
+    (thread.context.rip, thread.context.rsp) = arch::caller();
+    outside.work = Work::Call(number);
+    arch::set_thread(&outside.context);
+    arch::load(outside.load);
+    Some(thread.id.0)
+}
+
+/// The server's answer to such a call: where the thread goes on, with the processor its own again, if nothing else is
+/// to be done first.
+pub extern "C" fn answer() -> Target {
+    let nowhere = Target { rip: 0, rsp: 0 };
+    let Some(mut system) = SYSTEM.enter_at_once() else {
+        return nowhere;
+    };
+    let System {
+        platform, supervisor, ..
+    } = &mut *system;
+    let Supervisor::Outside(outside) = supervisor else {
+        return nowhere;
+    };
+    let kernel = &mut platform.kernel;
+    if !matches!(outside.work, Work::Call(_)) || outside.on != kernel.here() || outside.attention || !kernel.stays() {
+        return nowhere;
+    }
+    let Some(thread) = kernel.current_thread() else {
+        return nowhere;
+    };
+    outside.work = Work::Idle;
+    let target = Target {
+        rip: thread.context.rip,
+        rsp: thread.context.rsp,
+    };
+    arch::set_thread(&thread.context);
+    let space = thread.space;
+    arch::load(kernel.spaces.get(space).load);
+    target
+}
+
+// ---- the general ways -----------------------------------------------------------------------------
+
+/// A machine call of the server, or a system call of a thread that did not take the fast way.
+pub fn call(mut system: Guard<'_, System>, arguments: [u64; 6], number: u64) -> Results {
+    let here = system.platform.kernel.here();
+    let System {
+        platform, supervisor, ..
+    } = &mut *system;
+    if let Supervisor::Outside(outside) = supervisor
+        && outside.works_on(here)
+    {
+        if number >= MachineCall::FrameZeroed as u64
+            && let Some(call) = MachineCall::from_number(number)
+        {
+            // The machine stops when the event is answered.
+            outside.attention |= call == MachineCall::Stop;
+            return event::results(platform.kernel.machine_call(call, arguments, outside.place));
+        }
+        return match system.server_call(number, arguments) {
+            Some(answer) => event::results(answer),
+            None => leave_from(system),
+        };
+    }
+    if let Some(thread) = platform.kernel.current_thread() {
+        (thread.context.rip, thread.context.rsp) = arch::caller();
+        trace::record(Kind::Call, thread.id, number);
+        let event = Event::Call {
+            thread: thread.id,
+            number: number.min(RAISE - 1),
+            arguments,
+            resumed: Resumed::First,
+        };
+        if let Some(context) = system.deliver(event) {
+            drop(system);
+            arch::resume(context)
+        }
+    }
+    leave_from(system)
+}
+
+/// An exception or interrupt of user code or of the server: as `event::trap`.
+pub fn trap(mut system: Guard<'_, System>, context: *const Context, vector: u64) -> *const Context {
+    let here = system.platform.kernel.here();
+    let interrupt = (vector >= 32).then(|| arch::accept(vector)).flatten();
+    if let Supervisor::Outside(outside) = &mut system.supervisor
+        && outside.works_on(here)
+    {
+        if vector < 32 {
+            let error = outside.context.error;
+            system.crash(&format!("exception {vector}, error {error:#x}"));
+        }
+        // Whatever it is waits for the answer: a device, or a thread that another processor has made ready.
+        outside.attention = true;
+        if let Some(interrupt) = interrupt {
+            system.interrupt(interrupt);
+        }
+        return context;
+    }
+    if let Some(interrupt) = interrupt {
+        system.interrupt(interrupt);
+    }
+    if vector < 32
+        && let Some(index) = system.platform.kernel.current()
+    {
+        if vector == event::VECTOR_NO_UNIT {
+            system.load_vectors(index);
+            return context;
+        }
+        let thread = &system.platform.kernel.threads.table[index as usize];
+        let event = event::of_exception(thread.id, vector, thread.context.error);
+        if let Some(server) = system.deliver(event) {
+            return server;
+        }
+    }
+    if system.platform.kernel.should_preempt() {
+        system.platform.kernel.yield_current();
+    }
+    match system.next() {
+        Some(next) => next,
+        None => leave_from(system),
+    }
+}
+
+/// Number of a call that stands for an exception which is to be told the server when it is free again. No user makes it:
+/// what he calls by this number has the one below, which does not exist either.
+const RAISE: u64 = u64::MAX;
+
+impl System {
+    /// While the server works on an event the world stands still for it, as it does inside: or it would look whether
+    /// there is input, find none, and park a thread that was woken in between. Tells whether the interrupt was put off.
+    pub fn defer(&mut self, interrupt: Interrupt) -> bool {
+        let Supervisor::Outside(outside) = &mut self.supervisor else {
+            return false;
+        };
+        if !outside.works() {
+            return false;
+        }
+        if interrupt == Interrupt::Debugger {
+            // It only looks.
+            return false;
+        }
+        let Some(place) = INTERRUPTS.iter().position(|&known| known == interrupt) else {
+            return false;
+        };
+        let kernel = &mut self.platform.kernel;
+        if interrupt == Interrupt::Timer && outside.on != kernel.here() {
+            // This processor's slices are its own business, a little later.
+            let soon = kernel.now_ns() + SOON_NS;
+            kernel.hardware.set_timer(soon);
+        } else {
+            outside.deferred[place] = true;
+            outside.attention = true;
+        }
+        true
+    }
+
+    /// Gives an event of the current thread to the server: the registers to go on with. `None` if the server works for
+    /// another thread, on another processor: this one was parked and does the same again.
+    pub fn deliver(&mut self, event: Event) -> Option<*const Context> {
+        let Supervisor::Outside(outside) = &mut self.supervisor else {
+            return None;
+        };
+        if outside.works() {
+            outside.attention = true;
+            let operation = match event {
+                Event::Call {
+                    number,
+                    arguments,
+                    resumed,
+                    ..
+                } => Some((Operation { number, arguments }, resumed)),
+                // The instruction that raised it may be behind.
+                Event::Exception { kind, address, .. } => {
+                    let arguments = [kind, address, 0, 0, 0, 0];
+                    let number = RAISE;
+                    Some((Operation { number, arguments }, Resumed::First))
+                }
+                _ => None,
+            };
+            self.platform.kernel.put_off(operation);
+            return None;
+        }
+        if let Event::Call {
+            thread,
+            number: RAISE,
+            arguments: [kind, address, ..],
+            ..
+        } = event
+        {
+            return Some(self.upcall(Event::Exception { thread, kind, address }));
+        }
+        Some(self.upcall(event))
+    }
+
+    /// Gives the processor to the server for an event: the registers to go on with.
+    fn upcall(&mut self, event: Event) -> *const Context {
+        let Supervisor::Outside(outside) = &mut self.supervisor else {
+            return &raw const *self.context();
+        };
+        outside.work = Work::Event(event);
+        outside.on = self.platform.kernel.here();
+        outside.context.reset(outside.entry, outside.stack);
+        enter_registers(&mut outside.context, &event);
+        self.go_outside()
+    }
+
+    /// Sets the processor up for the server, which goes on with its registers.
+    fn go_outside(&mut self) -> *const Context {
+        let Supervisor::Outside(outside) = &mut self.supervisor else {
+            return &raw const *self.context();
+        };
+        self.platform.kernel.leave_space();
+        arch::set_thread(&outside.context);
+        arch::load(outside.load);
+        &raw const *outside.context
+    }
+
+    /// What is to be done before any thread runs: the registers of the server, if it has work here.
+    pub fn next_outside(&mut self) -> Option<*const Context> {
+        let here = self.platform.kernel.here();
+        let Supervisor::Outside(outside) = &mut self.supervisor else {
+            return None;
+        };
+        if outside.works() {
+            return outside.works_on(here).then(|| self.go_outside());
+        }
+        if !core::mem::take(&mut outside.attention) {
+            return None;
+        }
+        let deferred = core::mem::take(&mut outside.deferred);
+        for (interrupt, deferred) in INTERRUPTS.into_iter().zip(deferred) {
+            if deferred {
+                self.interrupt(interrupt);
+            }
+        }
+        self.platform.kernel.wake(Key::Supervisor, u32::MAX);
+        let Supervisor::Outside(outside) = &mut self.supervisor else {
+            return None;
+        };
+        outside.attention = outside.interrupted && outside.poll;
+        if core::mem::take(&mut outside.interrupted) {
+            return Some(self.upcall(Event::Interrupt));
+        }
+        if core::mem::take(&mut outside.poll) {
+            return Some(self.upcall(Event::Poll));
+        }
+        None
+    }
+
+    /// Settles what the server answered to its event; the way on is [`leave_from`].
+    fn answered(&mut self, outcome: Outcome, retried: Option<Operation>) {
+        let Supervisor::Outside(outside) = &mut self.supervisor else {
+            return;
+        };
+        let work = core::mem::replace(&mut outside.work, Work::Idle);
+        self.platform.kernel.leave_space();
+        match work {
+            Work::Call(_) | Work::Event(Event::Call { .. }) => self.settle(outcome, retried),
+            Work::Event(Event::Fault { .. } | Event::Exception { .. }) => self.settle(outcome, None),
+            Work::Event(Event::Interrupt) if outcome == Outcome::Gone => {
+                self.platform.kernel.hardware.terminal.swallow_interrupt();
+            }
+            Work::Event(_) | Work::Idle | Work::Start => {}
+        }
+        let kernel = &mut self.platform.kernel;
+        if let Outcome::Block(Key::Stack(space), _) = outcome
+            && kernel.spaces.get(SpaceId(space)).has_stack()
+        {
+            // Another processor has given one back since the server looked.
+            kernel.wake(Key::Stack(space), u32::MAX);
+        }
+        if kernel.should_preempt() {
+            kernel.yield_current();
+        }
+    }
+
+    /// A call of the server that is about the event or about devices. `None`: the server does not go on.
+    fn server_call(&mut self, number: u64, arguments: [u64; 6]) -> Option<Result<(u64, u64), Error>> {
+        let Supervisor::Outside(outside) = &mut self.supervisor else {
+            return None;
+        };
+        let [first, second, third, ..] = arguments;
+        let started = !matches!(outside.work, Work::Start);
+        match MachineCall::from_number(number) {
+            Some(MachineCall::AnswerReturn) if started => {
+                let result = match Error::from_code(first) {
+                    Some(error) => Err(error),
+                    None => Ok((second, third)),
+                };
+                self.answered(Outcome::Return(result), None);
+            }
+            Some(MachineCall::AnswerBlock) if started => {
+                match self.platform.kernel.blocked_on(arguments, outside.place) {
+                    Ok((key, deadline, operation)) => self.answered(Outcome::Block(key, deadline), Some(operation)),
+                    Err(_) => self.crash("it parks a thread on a key that there is not"),
+                }
+            }
+            Some(MachineCall::AnswerAgain) if started => {
+                let operation = self.platform.kernel.to_do_again(outside.place);
+                self.answered(Outcome::Again, Some(operation));
+            }
+            Some(MachineCall::Unfinished) => {
+                outside.unfinished = first != 0;
+                return Some(Ok((0, 0)));
+            }
+            Some(MachineCall::AnswerResume) if started => self.answered(Outcome::Resume, None),
+            Some(MachineCall::AnswerGone) if started => self.answered(Outcome::Gone, None),
+            Some(MachineCall::Ready) if !started => {
+                if first >= abi::address::USER_END || second > abi::address::USER_END || !second.is_multiple_of(16) {
+                    self.crash("it wants to be entered where there is no user memory");
+                }
+                (outside.entry, outside.stack, outside.work) = (first, second, Work::Idle);
+                arch::set_server(first, second);
+                self.platform.kernel.leave_space();
+                self.platform.kernel.hardware.boot_mut().clean = third;
+                crate::tell_start(&mut self.platform);
+            }
+            Some(MachineCall::GiveUp) if !started => {
+                let bytes = self.platform.kernel.hardware.bytes(outside.place.exchange);
+                let length = (first as usize).min(bytes.len());
+                crate::give_up(core::str::from_utf8(&bytes[..length]).unwrap_or("the server does not say why"));
+            }
+            Some(MachineCall::Surroundings) => {
+                let exchange = outside.place.exchange;
+                let told = outside.surroundings.to_bytes();
+                self.platform.kernel.hardware.write(exchange, 0, &told);
+                return Some(Ok((u64::from(exchange.0), 0)));
+            }
+            Some(MachineCall::MapDevice) => return Some(self.map_device(first, second)),
+            Some(MachineCall::PortRead) => return Some(port_read(first, second).map(|value| (value, 0))),
+            Some(MachineCall::PortWrite) => return Some(port_write(first, second, third).map(|()| (0, 0))),
+            _ => {
+                let told = log_write(&mut self.platform, number, arguments);
+                if told.is_none() {
+                    let name = name(number);
+                    self.crash(&format!(
+                        "it makes the call {number:#x} ({name}), which is not its to make"
+                    ));
+                }
+                return told;
+            }
+        }
+        None
+    }
+
+    fn map_device(&mut self, physical: u64, bytes: u64) -> Result<(u64, u64), Error> {
+        let Supervisor::Outside(outside) = &mut self.supervisor else {
+            return Err(Error::BadCall);
+        };
+        if !outside.resources.is_registers(physical, bytes) {
+            return Err(Error::BadAddress);
+        }
+        let (from, to) = (physical & !4095, (physical + bytes).next_multiple_of(4096));
+        let kernel = &mut self.platform.kernel;
+        window::show(outside.root, from, to, &mut kernel.frames, &mut kernel.hardware)?;
+        Ok((0, 0))
+    }
+
+    /// The server has failed: says so, with all that helps to find out why, and stops the machine.
+    fn crash(&self, why: &str) -> ! {
+        arch::halt_others();
+        let Supervisor::Outside(outside) = &self.supervisor else {
+            leave_from(SYSTEM.enter())
+        };
+        let mut context = *outside.context;
+        log!("{}: {why}", abi::host::SERVER_CRASHED);
+        if !why.starts_with("exception") {
+            (context.rip, context.rsp) = arch::caller();
+        }
+        match outside.work {
+            Work::Start => log!("  it was starting"),
+            Work::Call(number) => {
+                let name = name(number);
+                log!(
+                    "  it was doing call {number} ({name}) of thread {:#x}",
+                    self.current_id()
+                );
+            }
+            Work::Event(event) => log!("  it was doing {event:x?}"),
+            Work::Idle => {}
+        }
+        report_registers(&context);
+        let hardware = &self.platform.kernel.hardware;
+        let word = |address: u64| {
+            let (frame, offset) = window::look(outside.root, address & !7, hardware)?;
+            let bytes = hardware.bytes(frame).get(offset..offset + 8)?;
+            Some(u64::from_le_bytes(bytes.try_into().ok()?))
+        };
+        let is_code = |value: u64| (ROOT_IMAGE..ROOT_IMAGE + (64 << 20)).contains(&value);
+        for line in 0..6 {
+            let at = context.rsp + line * 32;
+            let words: [Option<u64>; 4] = core::array::from_fn(|index| word(at + index as u64 * 8));
+            if let [Some(a), Some(b), Some(c), Some(d)] = words {
+                log!("  {at:#014x}: {a:016x} {b:016x} {c:016x} {d:016x}");
+            }
+        }
+        let mut returns = String::new();
+        for value in (0..512)
+            .map_while(|index| word(context.rsp + index * 8))
+            .filter(|&value| is_code(value))
+            .take(12)
+        {
+            returns.push_str(&format!(" {:#x}", value - ROOT_IMAGE));
+        }
+        log!("  code on its stack, as offsets in its image:{returns}");
+        log!("  the kernel is sound; what was synced or in a checkpoint is on the disk");
+        arch::exit(abi::host::EXIT_PANIC)
+    }
+
+    fn current_id(&self) -> u64 {
+        self.platform
+            .kernel
+            .current()
+            .map_or(0, |index| self.platform.kernel.id_of(index).0)
+    }
+}
+
+fn report_registers(context: &Context) {
+    let Context {
+        r15,
+        r14,
+        r13,
+        r12,
+        r11,
+        r10,
+        r9,
+        r8,
+        rbp,
+        rdi,
+        rsi,
+        rdx,
+        rcx,
+        rbx,
+        rax,
+        rip,
+        rsp,
+        rflags,
+        ..
+    } = *context;
+    let image = rip.wrapping_sub(ROOT_IMAGE);
+    log!(
+        "  rip {rip:016x} (image + {image:#x})  rsp {rsp:016x}  rflags {rflags:x}  cr2 {:016x}",
+        arch::fault_address()
+    );
+    log!("  rax {rax:016x}  rbx {rbx:016x}  rcx {rcx:016x}  rdx {rdx:016x}");
+    log!("  rsi {rsi:016x}  rdi {rdi:016x}  rbp {rbp:016x}  r8  {r8:016x}");
+    log!("  r9  {r9:016x}  r10 {r10:016x}  r11 {r11:016x}  r12 {r12:016x}");
+    log!("  r13 {r13:016x}  r14 {r14:016x}  r15 {r15:016x}");
+}
+
+/// The name of a system call.
+fn name(number: u64) -> &'static str {
+    let info = abi::call::TABLE.iter().find(|info| info.number == number);
+    info.map_or("no call of the table", |info| info.name)
+}
+
+/// The one call of the bare µ-kernel that the server may make: its last words.
+fn log_write(platform: &mut Platform, number: u64, arguments: [u64; 6]) -> Option<Result<(u64, u64), Error>> {
+    if number != abi::nucleus::Call::LogWrite as u64 {
+        return None;
+    }
+    let bytes = arguments[0].to_le_bytes();
+    let length = (arguments[1] as usize).min(bytes.len());
+    platform.kernel.hardware.log_bytes(&bytes[..length]);
+    Some(Ok((0, 0)))
+}
+
+/// Ports of the PCI configuration mechanism.
+const PCI_PORTS: core::ops::Range<u64> = 0xcf8..0xd00;
+
+fn pci_port(port: u64, bytes: u64) -> Result<u16, Error> {
+    if PCI_PORTS.contains(&port) && PCI_PORTS.contains(&(port.saturating_add(bytes).saturating_sub(1))) {
+        Ok(port as u16)
+    } else {
+        Err(Error::Protection)
+    }
+}
+
+fn port_read(port: u64, bytes: u64) -> Result<u64, Error> {
+    use drivers::world::Ports;
+    let port = pci_port(port, bytes)?;
+    match bytes {
+        1 => Ok(u64::from(IoPorts.read_u8(port))),
+        2 => Ok(u64::from(IoPorts.read_u16(port))),
+        4 => Ok(u64::from(IoPorts.read_u32(port))),
+        _ => Err(Error::BadArgument),
+    }
+}
+
+fn port_write(port: u64, bytes: u64, value: u64) -> Result<(), Error> {
+    use drivers::world::Ports;
+    let port = pci_port(port, bytes)?;
+    match bytes {
+        1 => IoPorts.write_u8(port, value as u8),
+        2 => IoPorts.write_u16(port, value as u16),
+        4 => IoPorts.write_u32(port, value as u32),
+        _ => return Err(Error::BadArgument),
+    }
+    Ok(())
+}

@@ -1,0 +1,502 @@
+//! The module object: what `docs/spec/module-format.md` draws, read and checked.
+//!
+//! The bytes of the object are the bytes in memory: byte `n` of the object lies at `address + n`, so tables,
+//! text and constants are used in place, wherever one is. [`Module::open`] checks every table once; what is
+//! read afterwards cannot lie outside.
+
+use super::fault::{Cause, Fault};
+use abi::address::PAGE;
+use alloc::vec::Vec;
+
+/// The longest module object, in bytes. A bound, so that a forged header cannot ask for all memory.
+pub const MODULE_BYTES_MAX: u64 = 256 << 20;
+/// First bytes of a module object; the last is the version of the format.
+pub const MAGIC: [u8; 8] = *b"GONDMOD\x01";
+/// Bytes of the header.
+pub const HEADER_BYTES: usize = 256;
+/// Byte of the header where the parts begin, each {offset u32, bytes u32}.
+pub const PARTS_AT: usize = 48;
+
+/// The parts of a module object, in the order of the header.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[repr(usize)]
+pub enum Part {
+    /// Instructions: read and execute, shared.
+    Text = 0,
+    /// Constants: read, shared.
+    ReadOnly = 1,
+    /// Thunks: the same bytes before the data of every instance, read and execute, shared frames.
+    Thunks = 2,
+    /// What the data of an instance begins as; the rest of it is zero.
+    Template = 3,
+    /// Names, UTF-8, not ended.
+    Names = 4,
+    /// A value word for each export.
+    Values = 5,
+    /// A record of 16 bytes for each export.
+    Exports = 6,
+    /// A record of 40 bytes for each imported module.
+    Imports = 7,
+    /// Bytes of the data (u32) where a word grows by the data's address.
+    Fixups = 8,
+    /// Records of 24 bytes: words of the data that hold something imported.
+    ImportFixups = 9,
+    /// Records of 16 bytes: names of functions for people.
+    Symbols = 10,
+}
+
+/// How many parts there are.
+pub const PARTS: usize = 11;
+/// Bytes of a record of the exports: name {u32, u32}, hash u64.
+pub const EXPORT_BYTES: usize = 16;
+/// Bytes of a record of the imports.
+pub const IMPORT_BYTES: usize = 40;
+/// Bytes of a record of the imported words.
+pub const IMPORT_FIXUP_BYTES: usize = 24;
+/// Bytes of a record of the symbols.
+pub const SYMBOL_BYTES: usize = 24;
+
+/// Bytes at the start of the data that every instance has.
+pub const DATA_HEADER_BYTES: u32 = 64;
+/// Byte of the data: its own address.
+pub const DATA_SELF_AT: u32 = 0;
+/// Byte of the data: the address of its module.
+pub const DATA_MODULE_AT: u32 = 8;
+/// Byte of the data: the address of the task's table of instantiated modules.
+pub const DATA_TABLE_AT: u32 = 16;
+/// Byte of the data: the routine that binds an import at its first call.
+pub const DATA_BINDER_AT: u32 = 24;
+
+/// A value word with this bit is a displacement (i32, in the low half) from the data of the instance;
+/// without it, an address.
+pub const PRIVATE: u64 = 1 << 62;
+/// What an export is, in the two bits below: a variable.
+pub const VARIABLE: u64 = 1 << 61;
+
+/// The value word of something at a displacement from the data.
+pub const fn private(displacement: i32) -> u64 {
+    PRIVATE | displacement.cast_unsigned() as u64
+}
+
+/// What a value word is for an instance whose data lies at `data`.
+pub const fn resolve(value: u64, data: u64) -> u64 {
+    if value & PRIVATE == 0 {
+        value & !VARIABLE
+    } else {
+        data.wrapping_add_signed((value as u32).cast_signed() as i64)
+    }
+}
+
+/// The hash of a list of exports, from that of the list without its last: FNV-1a over the kind, the name and
+/// an end mark. It finds mistakes; it is not meant to withstand somebody who forges.
+pub fn extend_hash(hash: u64, name: &str, variable: bool) -> u64 {
+    let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let hash = fold(hash, u8::from(variable));
+    fold(name.bytes().fold(hash, fold), 0xff)
+}
+
+/// The hash of the empty list.
+pub const HASH_START: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// A module object, checked.
+#[derive(Clone, Debug)]
+pub struct Module<'a> {
+    bytes: &'a [u8],
+    parts: [(u32, u32); PARTS],
+    /// The address the object has for ever.
+    pub address: u64,
+    /// Bytes of an instance's data, its zero-filled end included.
+    pub data_bytes: u32,
+    /// Byte of the data where the functions to call at instantiation stand.
+    pub init_at: u32,
+    /// How many.
+    pub init_count: u32,
+}
+
+/// An imported module, as the importer sees it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Import<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The version it was described with.
+    pub version: &'a str,
+    /// Byte of the data where its descriptor is: the exporter's data address, then a word for each export.
+    pub descriptor: u32,
+    /// Exports it was described with.
+    pub count: u32,
+    /// The hash of their list.
+    pub hash: u64,
+    /// Whether all uses are calls, so that binding can wait for the first.
+    pub lazy: bool,
+}
+
+/// A word of the data that holds the value of an import.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct ImportFixup {
+    /// Byte of the data.
+    pub at: u32,
+    /// Which import.
+    pub import: u32,
+    /// Which of its exports.
+    pub export: u32,
+    /// What is added.
+    pub addend: i64,
+}
+
+/// An export.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Export<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its value word; see [`resolve`].
+    pub value: u64,
+    /// Hash of the list up to and with it.
+    pub hash: u64,
+}
+
+/// A function, for people.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Symbol<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its address.
+    pub address: u64,
+    /// Its bytes.
+    pub bytes: u32,
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    let four = bytes.get(at..at.saturating_add(4));
+    four.and_then(|four| four.try_into().ok()).map_or(0, u32::from_le_bytes)
+}
+
+fn long(bytes: &[u8], at: usize) -> u64 {
+    crate::elf::long(bytes, at).unwrap_or(0)
+}
+
+impl<'a> Module<'a> {
+    /// Checks a module object; `file` is only for messages.
+    ///
+    /// # Errors
+    /// [`Cause::BadModule`] with the first contradiction.
+    pub fn open(file: &str, bytes: &'a [u8]) -> Result<Self, Fault> {
+        Self::check(bytes).map_err(|what| Fault::file(file, Cause::BadModule(what)))
+    }
+
+    /// The same for bytes that [`Module::open`] found to be whole: reads the header only. Other bytes give a
+    /// module of nothing, or of nonsense, never a panic.
+    pub fn reopen(bytes: &'a [u8]) -> Self {
+        Self::header(bytes).unwrap_or(Self {
+            bytes: &[],
+            parts: [(0, 0); PARTS],
+            address: 0,
+            data_bytes: 0,
+            init_at: 0,
+            init_count: 0,
+        })
+    }
+
+    fn check(bytes: &'a [u8]) -> Result<Self, &'static str> {
+        let module = Self::header(bytes)?;
+        module.check_memory()?;
+        module.check_tables()?;
+        Ok(module)
+    }
+
+    fn header(bytes: &'a [u8]) -> Result<Self, &'static str> {
+        if bytes.get(..8) != Some(&MAGIC[..]) {
+            return Err("magic");
+        }
+        if bytes.len() < HEADER_BYTES || bytes.len() as u64 > MODULE_BYTES_MAX {
+            return Err("length");
+        }
+        let mut parts = [(0, 0); PARTS];
+        for (index, part) in parts.iter_mut().enumerate() {
+            let at = PARTS_AT + 8 * index;
+            *part = (word(bytes, at), word(bytes, at + 4));
+            let end = part.0.checked_add(part.1).ok_or("a part beyond the end")?;
+            if end as usize > bytes.len() || (part.1 > 0 && (part.0 as usize) < HEADER_BYTES) {
+                return Err("a part beyond the end");
+            }
+        }
+        Ok(Self {
+            bytes,
+            parts,
+            address: long(bytes, 8),
+            data_bytes: word(bytes, 24),
+            init_at: word(bytes, 28),
+            init_count: word(bytes, 32),
+        })
+    }
+
+    fn check_memory(&self) -> Result<(), &'static str> {
+        let length = self.bytes.len() as u64;
+        let ends = self.address.checked_add(length);
+        if ends.is_none_or(|end| end > abi::address::USER_END) || self.address < abi::address::USER_START {
+            return Err("address");
+        }
+        let whole = |value: u32| (value as u64).is_multiple_of(PAGE);
+        for part in [Part::Text, Part::ReadOnly, Part::Thunks, Part::Template] {
+            if !whole(self.parts[part as usize].0) {
+                return Err("a part does not begin with a page");
+            }
+        }
+        // Each kind of memory has its pages to itself, or a page would be both written and executed.
+        let first = |part: Part| self.parts[part as usize].0 as u64;
+        let last = |part: Part| first(part) + self.parts[part as usize].1 as u64;
+        let order = [Part::Text, Part::ReadOnly, Part::Thunks, Part::Template];
+        for pair in order.windows(2) {
+            if last(pair[0]).next_multiple_of(PAGE) > first(pair[1]) {
+                return Err("parts share a page");
+            }
+        }
+        for table in Part::Names as usize..PARTS {
+            let (at, bytes) = self.parts[table];
+            if bytes > 0 && u64::from(at) + u64::from(bytes) > first(Part::Text) {
+                return Err("a table outside of the first pages");
+            }
+        }
+        if !whole(self.address as u32) || !whole(self.thunk_bytes()) {
+            return Err("address or thunks are not whole pages");
+        }
+        if u64::from(self.data_bytes) > MODULE_BYTES_MAX
+            || self.data_bytes < DATA_HEADER_BYTES
+            || (self.template().len() as u64) > u64::from(self.data_bytes)
+        {
+            return Err("data");
+        }
+        Ok(())
+    }
+
+    fn check_tables(&self) -> Result<(), &'static str> {
+        let inside = |at: u32, bytes: u64| u64::from(at) + bytes <= u64::from(self.data_bytes);
+        let long = |part: Part, each: usize| self.part(part).len().is_multiple_of(each);
+        if !(long(Part::Values, 8)
+            && long(Part::Exports, EXPORT_BYTES)
+            && long(Part::Imports, IMPORT_BYTES)
+            && long(Part::Fixups, 4)
+            && long(Part::ImportFixups, IMPORT_FIXUP_BYTES)
+            && long(Part::Symbols, SYMBOL_BYTES))
+        {
+            return Err("a table ends inside a record");
+        }
+        if self.part(Part::Values).len() / 8 != self.part(Part::Exports).len() / EXPORT_BYTES {
+            return Err("exports without values");
+        }
+        if core::str::from_utf8(self.part(Part::Names)).is_err()
+            || !self.name_ok(self.bytes, 36)
+            || !self.name_ok(self.bytes, 40)
+        {
+            return Err("names");
+        }
+        if !inside(self.init_at, u64::from(self.init_count) * 8) {
+            return Err("functions to call at instantiation");
+        }
+        let mut hash = HASH_START;
+        for index in 0..self.export_count() {
+            let record = self.record(Part::Exports, EXPORT_BYTES, index);
+            if !self.name_ok(record, 0) {
+                return Err("the name of an export");
+            }
+            let value = self.value(index);
+            hash = extend_hash(hash, self.name_at(record, 0), value & VARIABLE != 0);
+            if hash != long_at(record, 8) {
+                return Err("the hash of an export");
+            }
+            if !self.value_ok(value) {
+                return Err("the value of an export");
+            }
+        }
+        for index in 0..self.import_count() {
+            let record = self.record(Part::Imports, IMPORT_BYTES, index);
+            if !self.name_ok(record, 0) || !self.name_ok(record, 4) {
+                return Err("the name of an import");
+            }
+            let import = self.import(index);
+            let bytes = (u64::from(import.count) + 1) * 8;
+            if !inside(import.descriptor, bytes)
+                || !import.descriptor.is_multiple_of(8)
+                || import.descriptor < DATA_HEADER_BYTES
+            {
+                return Err("the descriptor of an import");
+            }
+        }
+        if self.fixups().any(|at| !inside(at, 8) || at < DATA_HEADER_BYTES) {
+            return Err("a fix-up");
+        }
+        for fixup in self.import_fixups() {
+            let known = (fixup.import < self.import_count()).then(|| self.import(fixup.import));
+            if known.is_none_or(|import| fixup.export >= import.count)
+                || !inside(fixup.at, 8)
+                || fixup.at < DATA_HEADER_BYTES
+            {
+                return Err("an imported word");
+            }
+        }
+        for index in 0..(self.part(Part::Symbols).len() / SYMBOL_BYTES) as u32 {
+            if !self.name_ok(self.record(Part::Symbols, SYMBOL_BYTES, index), 0) {
+                return Err("the name of a symbol");
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a value lies in the module or in the data of its instances.
+    fn value_ok(&self, value: u64) -> bool {
+        if value & PRIVATE == 0 {
+            let address = value & !VARIABLE;
+            let end = self.address + self.bytes.len() as u64;
+            return (self.address..end).contains(&address);
+        }
+        let displacement = i64::from((value as u32).cast_signed());
+        (-i64::from(self.thunk_bytes())..=i64::from(self.data_bytes)).contains(&displacement)
+    }
+
+    fn name_ok(&self, record: &[u8], at: usize) -> bool {
+        let (start, bytes) = name_reference(record, at);
+        let names = core::str::from_utf8(self.part(Part::Names)).unwrap_or_default();
+        names.get(start..start + bytes).is_some()
+    }
+
+    fn name_at(&self, record: &[u8], at: usize) -> &'a str {
+        let (start, bytes) = name_reference(record, at);
+        let bytes = self.part(Part::Names).get(start..start + bytes).unwrap_or_default();
+        core::str::from_utf8(bytes).unwrap_or_default()
+    }
+
+    fn record(&self, part: Part, each: usize, index: u32) -> &'a [u8] {
+        let at = index as usize * each;
+        self.part(part).get(at..at + each).unwrap_or_default()
+    }
+
+    /// The bytes of a part.
+    pub fn part(&self, part: Part) -> &'a [u8] {
+        let (at, bytes) = self.parts[part as usize];
+        let at = at as usize;
+        self.bytes.get(at..at + bytes as usize).unwrap_or_default()
+    }
+
+    /// Where a part begins, in bytes from the start of the object.
+    pub fn part_at(&self, part: Part) -> u32 {
+        self.parts[part as usize].0
+    }
+
+    /// The whole object.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The module's name.
+    pub fn name(&self) -> &'a str {
+        self.name_at(self.bytes, 36)
+    }
+
+    /// The module's version.
+    pub fn version(&self) -> &'a str {
+        self.name_at(self.bytes, 40)
+    }
+
+    /// What an instance's data begins as.
+    pub fn template(&self) -> &'a [u8] {
+        self.part(Part::Template)
+    }
+
+    /// Bytes of thunks before the data of an instance; whole pages.
+    pub fn thunk_bytes(&self) -> u32 {
+        self.parts[Part::Thunks as usize].1
+    }
+
+    /// How many exports there are.
+    pub fn export_count(&self) -> u32 {
+        (self.part(Part::Values).len() / 8) as u32
+    }
+
+    /// The value word of an export; zero if there is none of that number.
+    pub fn value(&self, index: u32) -> u64 {
+        long(self.part(Part::Values), index as usize * 8)
+    }
+
+    /// An export; an empty one if there is none of that number.
+    pub fn export(&self, index: u32) -> Export<'a> {
+        let record = self.record(Part::Exports, EXPORT_BYTES, index);
+        Export {
+            name: self.name_at(record, 0),
+            value: self.value(index),
+            hash: long_at(record, 8),
+        }
+    }
+
+    /// All exports, in order.
+    pub fn exports(&self) -> impl Iterator<Item = Export<'a>> + '_ {
+        (0..self.export_count()).map(|index| self.export(index))
+    }
+
+    /// The hash of the first `count` exports; `None` if there are fewer.
+    pub fn hash(&self, count: u32) -> Option<u64> {
+        match count.checked_sub(1) {
+            None => Some(HASH_START),
+            Some(last) => (last < self.export_count()).then(|| self.export(last).hash),
+        }
+    }
+
+    /// How many modules are imported.
+    pub fn import_count(&self) -> u32 {
+        (self.part(Part::Imports).len() / IMPORT_BYTES) as u32
+    }
+
+    /// An import; an empty one if there is none of that number.
+    pub fn import(&self, index: u32) -> Import<'a> {
+        let record = self.record(Part::Imports, IMPORT_BYTES, index);
+        Import {
+            name: self.name_at(record, 0),
+            version: self.name_at(record, 4),
+            descriptor: word(record, 8),
+            count: word(record, 12),
+            hash: long(record, 16),
+            lazy: word(record, 24) & 1 != 0,
+        }
+    }
+
+    /// All imports, in order.
+    pub fn imports(&self) -> impl Iterator<Item = Import<'a>> + '_ {
+        (0..self.import_count()).map(|index| self.import(index))
+    }
+
+    /// Bytes of the data where a word grows by the data's address.
+    pub fn fixups(&self) -> impl Iterator<Item = u32> + 'a {
+        self.part(Part::Fixups).chunks_exact(4).map(|four| word(four, 0))
+    }
+
+    /// Words of the data that hold something imported.
+    pub fn import_fixups(&self) -> impl Iterator<Item = ImportFixup> + 'a {
+        let records = self.part(Part::ImportFixups).chunks_exact(IMPORT_FIXUP_BYTES);
+        records.map(|record| ImportFixup {
+            at: word(record, 0),
+            import: word(record, 4),
+            export: word(record, 8),
+            addend: long(record, 16).cast_signed(),
+        })
+    }
+
+    /// The functions of the text, by address.
+    pub fn symbols(&self) -> Vec<Symbol<'a>> {
+        let records = self.part(Part::Symbols).chunks_exact(SYMBOL_BYTES);
+        records
+            .map(|record| Symbol {
+                name: self.name_at(record, 0),
+                address: long(record, 8),
+                bytes: word(record, 16),
+            })
+            .collect()
+    }
+}
+
+fn long_at(record: &[u8], at: usize) -> u64 {
+    long(record, at)
+}
+
+/// A name: 24 bits where it begins, 8 bits how long it is. Longer names are cut.
+fn name_reference(record: &[u8], at: usize) -> (usize, usize) {
+    let word = word(record, at);
+    ((word & 0x00ff_ffff) as usize, (word >> 24) as usize)
+}

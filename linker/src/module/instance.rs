@@ -1,0 +1,104 @@
+//! The bytes of an instance: what the paper's constructor does, as one routine for all modules, driven by the
+//! module's tables. It works on a slice and is told addresses, so it is the same on the host, in tests and in
+//! a program of the system, where the slice is the data segment itself.
+//!
+//! In order: get memory for thunks and data (the thunks are the module's own pages, mapped once more);
+//! [`instantiate`]; for each import, now or at the first call, [`bind`]; then call the functions of the list
+//! [`Module::init_at`]. Cyclic imports need no more than that all instances exist before they are bound.
+
+use super::fault::{Cause, Fault};
+use super::format::{self, Module};
+
+/// Writes `value` into the word at byte `at` of the data.
+fn put(data: &mut [u8], at: u32, value: u64) {
+    let at = at as usize;
+    if let Some(word) = data.get_mut(at..at.saturating_add(8)) {
+        word.copy_from_slice(&value.to_le_bytes());
+    }
+}
+
+/// Makes the data of an instance at address `at`: template, zero, fix-ups, header. `data` must have
+/// [`Module::data_bytes`] bytes; a shorter one is filled as far as it goes. Cost: the template's bytes and the
+/// fix-ups (paper, section 4.1, first step).
+///
+/// `table` and `binder` are stored for the instance's code: the task's table of instantiated modules, and the
+/// routine that lazy stubs call.
+pub fn instantiate(module: &Module<'_>, at: u64, table: u64, binder: u64, data: &mut [u8]) {
+    let template = module.template();
+    let split = template.len().min(data.len());
+    let (begin, rest) = data.split_at_mut(split);
+    begin.copy_from_slice(&template[..split]);
+    rest.fill(0);
+    finish(module, at, table, binder, data);
+}
+
+/// The part of [`instantiate`] behind the template: for data that already has its bytes because the pages
+/// are copies of the module's.
+pub fn finish(module: &Module<'_>, at: u64, table: u64, binder: u64, data: &mut [u8]) {
+    for fixup in module.fixups() {
+        let word = crate::elf::long(data, fixup as usize).unwrap_or(0);
+        put(data, fixup, word.wrapping_add(at));
+    }
+    put(data, format::DATA_SELF_AT, at);
+    put(data, format::DATA_MODULE_AT, module.address);
+    put(data, format::DATA_TABLE_AT, table);
+    put(data, format::DATA_BINDER_AT, binder);
+}
+
+/// Binds import number `index` of `importer` to an instance of `exporter` whose data is at `exporter_data`:
+/// fills the descriptor in the importer's `data` as far as it reaches, and the words that hold imports.
+/// An exporter with more exports than the importer knows is as good (section 4.1). Cost: the exports.
+///
+/// # Errors
+/// If the exporter is not what the importer was linked against: fewer exports, or others.
+pub fn bind(
+    importer: &Module<'_>,
+    data: &mut [u8],
+    index: u32,
+    exporter: &Module<'_>,
+    exporter_data: u64,
+) -> Result<(), Fault> {
+    let import = importer.import(index);
+    let wanted = import.count;
+    let fault = |cause| Err(Fault::file(importer.name(), cause).about(exporter.name()));
+    match exporter.hash(wanted) {
+        None => {
+            let found = exporter.export_count();
+            return fault(Cause::InterfaceShrunk { wanted, found });
+        }
+        Some(hash) if hash != import.hash => return fault(Cause::InterfaceChanged),
+        Some(_) => {}
+    }
+    let value = |export| format::resolve(exporter.value(export), exporter_data);
+    fill(data, import.descriptor, exporter, wanted, exporter_data);
+    for fixup in importer.import_fixups().filter(|fixup| fixup.import == index) {
+        put(data, fixup.at, value(fixup.export).wrapping_add_signed(fixup.addend));
+    }
+    Ok(())
+}
+
+/// Fills a descriptor: the exporter's data, then `count` words.
+fn fill(data: &mut [u8], at: u32, exporter: &Module<'_>, count: u32, exporter_data: u64) {
+    put(data, at, exporter_data);
+    let first = at as usize + 8;
+    let Some(words) = data.get_mut(first..first + count as usize * 8) else {
+        return;
+    };
+    let values = exporter.part(format::Part::Values);
+    for (word, value) in words.chunks_exact_mut(8).zip(values.chunks_exact(8)) {
+        let value = value.try_into().map_or(0, u64::from_le_bytes);
+        word.copy_from_slice(&format::resolve(value, exporter_data).to_le_bytes());
+    }
+}
+
+/// Binds import number `index` to addresses found by other means, in the order of the exports it was linked
+/// against: for a host, whose libraries are not modules. `exporter_data` stays zero.
+pub fn bind_foreign(importer: &Module<'_>, data: &mut [u8], index: u32, address: impl Fn(u32) -> u64) {
+    let import = importer.import(index);
+    for export in 0..import.count {
+        put(data, import.descriptor + 8 + export * 8, address(export));
+    }
+    for fixup in importer.import_fixups().filter(|fixup| fixup.import == index) {
+        put(data, fixup.at, address(fixup.export).wrapping_add_signed(fixup.addend));
+    }
+}

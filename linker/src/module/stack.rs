@@ -1,0 +1,503 @@
+//! How many words of arguments a function takes from the stack.
+//!
+//! A thunk pushes what it must keep, so arguments that the caller left on the stack would move away from
+//! where the callee looks for them; the thunk copies them, and must know how many there are. Debug
+//! information (DWARF 4 and 5) has the parameters' types; the AMD64 psABI (section 3.2.3) says which of them
+//! travel in registers. What cannot be decided is kept as a reason, and only matters if a thunk is needed.
+
+use super::input::{Home, Input};
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+use gimli::constants as dw;
+use gimli::{AttributeValue, DebugAbbrev, DebugInfo, EndianSlice, UnitHeader, UnitOffset};
+use object::LittleEndian;
+use object::elf::{self, FileHeader64};
+use object::read::elf::{Rela, SectionHeader, SectionTable};
+
+/// What the debug information says about a function.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum StackWords {
+    /// So many words.
+    Words(u32),
+    /// A variable number.
+    Variadic,
+    /// A parameter of a kind whose place is not decided here.
+    Undecided(String),
+}
+
+type Slice<'a> = EndianSlice<'a, gimli::LittleEndian>;
+type Header = FileHeader64<LittleEndian>;
+type Entry<'a> = gimli::DebuggingInformationEntry<Slice<'a>>;
+const LITTLE: LittleEndian = LittleEndian;
+/// How deep types may be nested before they are given up.
+const DEPTH: u32 = 32;
+
+/// The stack words of all functions of a file, by section and byte; empty without debug information. Damaged
+/// debug information is as good as none.
+pub(super) fn read(
+    input: &Input,
+    table: &SectionTable<'_, Header>,
+    bytes: &[u8],
+) -> BTreeMap<(usize, u64), StackWords> {
+    let section = |name: &str| relocated(name, input, table, bytes).unwrap_or_default();
+    let strings = section(".debug_str");
+    let (ranges, range_lists) = (section(".debug_ranges"), section(".debug_rnglists"));
+    let (info, abbreviations, addresses) = (section(".debug_info"), section(".debug_abbrev"), section(".debug_addr"));
+    let info = DebugInfo::new(&info, gimli::LittleEndian);
+    let abbreviations = DebugAbbrev::new(&abbreviations, gimli::LittleEndian);
+    let mut result = BTreeMap::new();
+    let mut units = info.units();
+    while let Ok(Some(header)) = units.next() {
+        let Ok(abbreviations) = header.abbreviations(&abbreviations) else {
+            continue;
+        };
+        let unit = Unit {
+            header,
+            abbreviations,
+            addresses: &addresses,
+            strings: &strings,
+            ranges: &ranges,
+            range_lists: &range_lists,
+        };
+        // What was read before the damage stands.
+        let _ = unit.functions(&mut result);
+    }
+    result
+}
+
+/// A debug section with its relocations applied. An address in a section becomes (section << 32) + byte.
+fn relocated(name: &str, input: &Input, table: &SectionTable<'_, Header>, bytes: &[u8]) -> Option<Vec<u8>> {
+    let index = input.sections.iter().position(|one| one.name == name)?;
+    let section = table.iter().nth(index)?;
+    if section.sh_flags(LITTLE) & u64::from(elf::SHF_COMPRESSED) != 0 {
+        return None;
+    }
+    let mut data = section.data(LITTLE, bytes).ok()?.to_vec();
+    for rela in table.iter().filter(|one| one.sh_info(LITTLE) as usize == index) {
+        let Ok(Some((list, _))) = rela.rela(LITTLE, bytes) else {
+            continue;
+        };
+        for one in list {
+            let symbol = input.symbols.get(one.r_sym(LITTLE, false) as usize)?;
+            let (section, value) = match symbol.home {
+                Home::Section(section, value) => (section as u64, value),
+                Home::Absolute(value) => (0, value),
+                _ => (0, 0),
+            };
+            let low = value.wrapping_add_signed(one.r_addend(LITTLE));
+            let at = usize::try_from(one.r_offset(LITTLE)).ok()?;
+            match one.r_type(LITTLE, false) {
+                elf::R_X86_64_64 => {
+                    let whole = (section << 32).wrapping_add(low);
+                    data.get_mut(at..at.checked_add(8)?)?
+                        .copy_from_slice(&whole.to_le_bytes());
+                }
+                elf::R_X86_64_32 => {
+                    data.get_mut(at..at.checked_add(4)?)?
+                        .copy_from_slice(&(low as u32).to_le_bytes());
+                }
+                _ => {}
+            }
+        }
+    }
+    Some(data)
+}
+
+struct Unit<'a> {
+    header: UnitHeader<Slice<'a>>,
+    abbreviations: gimli::Abbreviations,
+    addresses: &'a [u8],
+    strings: &'a [u8],
+    ranges: &'a [u8],
+    range_lists: &'a [u8],
+}
+
+/// Where a value travels: a class for each eight bytes, or the stack.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Place {
+    Registers(Vec<Class>),
+    Stack { bytes: u64, align: u64 },
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Class {
+    Empty,
+    Integer,
+    Vector,
+}
+
+type Decided<T> = Result<T, String>;
+
+fn broken<T>(_: T) -> String {
+    "damaged debug information".to_string()
+}
+
+impl Unit<'_> {
+    fn functions(&self, result: &mut BTreeMap<(usize, u64), StackWords>) -> Decided<()> {
+        let mut cursor = self.header.entries(&self.abbreviations);
+        let mut base = 8;
+        while let Some(entry) = cursor.next_dfs().map_err(broken)? {
+            if entry.tag() == dw::DW_TAG_compile_unit
+                && let Some(AttributeValue::DebugAddrBase(at)) = entry.attr_value(dw::DW_AT_addr_base)
+            {
+                base = at.0;
+            }
+            if entry.tag() != dw::DW_TAG_subprogram {
+                continue;
+            }
+            let low = match entry
+                .attr_value(dw::DW_AT_low_pc)
+                .or_else(|| entry.attr_value(dw::DW_AT_ranges))
+            {
+                Some(AttributeValue::Addr(address)) => address,
+                Some(AttributeValue::DebugAddrIndex(index)) => {
+                    let at = index.0.checked_mul(8).and_then(|at| at.checked_add(base));
+                    let Some(address) = at.and_then(|at| crate::elf::long(self.addresses, at)) else {
+                        continue;
+                    };
+                    address
+                }
+                // A function in several places (its cold part elsewhere) begins where its first range does.
+                Some(AttributeValue::RangeListsRef(at)) => match self.first_range(gimli::RangeListsOffset(at.0)) {
+                    Some(address) => address,
+                    None => continue,
+                },
+                _ => continue,
+            };
+            let words = self.words(entry).unwrap_or_else(StackWords::Undecided);
+            result.insert(((low >> 32) as usize, low & 0xffff_ffff), words);
+        }
+        Ok(())
+    }
+
+    /// Where the first range of a list begins.
+    fn first_range(&self, at: gimli::RangeListsOffset) -> Option<u64> {
+        let little = gimli::LittleEndian;
+        let lists = gimli::RangeLists::new(
+            gimli::DebugRanges::new(self.ranges, little),
+            gimli::DebugRngLists::new(self.range_lists, little),
+        );
+        let mut list = lists.raw_ranges(at, self.header.encoding()).ok()?;
+        let mut base = 0_u64;
+        while let Ok(Some(entry)) = list.next() {
+            match entry {
+                gimli::RawRngListEntry::BaseAddress { addr } => base = addr,
+                gimli::RawRngListEntry::AddressOrOffsetPair { begin, .. }
+                | gimli::RawRngListEntry::OffsetPair { begin, .. } => return Some(base.wrapping_add(begin)),
+                gimli::RawRngListEntry::StartEnd { begin, .. } | gimli::RawRngListEntry::StartLength { begin, .. } => {
+                    return Some(begin);
+                }
+                _ => return None,
+            }
+        }
+        None
+    }
+
+    fn entry(&self, at: UnitOffset) -> Decided<Entry<'_>> {
+        self.header.entry(&self.abbreviations, at).map_err(broken)
+    }
+
+    /// The entry that has the parameters: abstract instances have all of them, concrete ones may not.
+    fn declaration(&self, entry: &Entry<'_>) -> Decided<UnitOffset> {
+        let mut at = entry.offset();
+        let mut next = self.reference(entry, dw::DW_AT_abstract_origin);
+        for _ in 0..DEPTH {
+            let Some(origin) = next else { return Ok(at) };
+            at = origin;
+            next = self.reference(&self.entry(at)?, dw::DW_AT_abstract_origin);
+        }
+        Err(broken(()))
+    }
+
+    fn reference(&self, entry: &Entry<'_>, attribute: dw::DwAt) -> Option<UnitOffset> {
+        match entry.attr_value(attribute)? {
+            AttributeValue::UnitRef(at) => Some(at),
+            AttributeValue::DebugInfoRef(at) => at.to_unit_offset(&self.header),
+            _ => None,
+        }
+    }
+
+    /// An attribute of the entry, or of what it is an instance or completion of.
+    fn inherited_type(&self, entry: &Entry<'_>) -> Decided<Option<UnitOffset>> {
+        let mut found = self.reference(entry, dw::DW_AT_type);
+        let origin = |name| self.reference(entry, name);
+        let mut next = origin(dw::DW_AT_abstract_origin).or_else(|| origin(dw::DW_AT_specification));
+        for _ in 0..DEPTH {
+            let (None, Some(at)) = (found, next) else { break };
+            let above = self.entry(at)?;
+            found = self.reference(&above, dw::DW_AT_type);
+            next = self
+                .reference(&above, dw::DW_AT_abstract_origin)
+                .or_else(|| self.reference(&above, dw::DW_AT_specification));
+        }
+        Ok(found)
+    }
+
+    fn words(&self, entry: &Entry<'_>) -> Decided<StackWords> {
+        let declaration = self.declaration(entry)?;
+        let (mut integers, mut vectors, mut bytes) = (0, 0, 0_u64);
+        if let Some(result) = self.inherited_type(&self.entry(declaration)?)?
+            && matches!(self.place(result, true)?, Place::Stack { .. })
+        {
+            // The caller passes where the result goes.
+            integers += 1;
+        }
+        let mut tree = self
+            .header
+            .entries_tree(&self.abbreviations, Some(declaration))
+            .map_err(broken)?;
+        let mut children = tree.root().map_err(broken)?.children();
+        while let Some(child) = children.next().map_err(broken)? {
+            match child.entry().tag() {
+                dw::DW_TAG_unspecified_parameters => return Ok(StackWords::Variadic),
+                dw::DW_TAG_formal_parameter => {}
+                _ => continue,
+            }
+            let kind = self.inherited_type(child.entry())?;
+            let kind = kind.ok_or_else(|| "a parameter without a type".to_string())?;
+            let (size, align) = match self.place(kind, false)? {
+                Place::Registers(classes) => {
+                    let count = |class| classes.iter().filter(|one| **one == class).count();
+                    let (more_integers, more_vectors) = (count(Class::Integer), count(Class::Vector));
+                    if integers + more_integers <= 6 && vectors + more_vectors <= 8 {
+                        integers += more_integers;
+                        vectors += more_vectors;
+                        continue;
+                    }
+                    (8 * classes.len() as u64, self.align(kind, DEPTH)?)
+                }
+                Place::Stack { bytes, align } => (bytes, align),
+            };
+            if align > 16 {
+                return Err(format!("a parameter aligned to {align} bytes"));
+            }
+            bytes = bytes.next_multiple_of(align.max(8));
+            bytes = bytes.checked_add(size.next_multiple_of(8)).ok_or_else(|| broken(()))?;
+        }
+        let words = u32::try_from(bytes / 8).ok();
+        match words.filter(|count| *count <= super::description::STACK_WORDS_MAX) {
+            Some(words) => Ok(StackWords::Words(words)),
+            None => Err("more parameters than a thunk copies".to_string()),
+        }
+    }
+
+    fn place(&self, kind: UnitOffset, result: bool) -> Decided<Place> {
+        let size = self.size(kind, DEPTH)?;
+        let on_stack = |align| Place::Stack { bytes: size, align };
+        if size > 16 {
+            return Ok(on_stack(self.align(kind, DEPTH)?));
+        }
+        let mut classes = vec![Class::Empty; size.div_ceil(8) as usize];
+        if self.classify(kind, 0, &mut classes, DEPTH)? {
+            // x87: a parameter lies on the stack, a result in the x87 registers.
+            return Ok(if result {
+                Place::Registers(Vec::new())
+            } else {
+                on_stack(16)
+            });
+        }
+        Ok(Place::Registers(classes))
+    }
+
+    /// Follows names and qualifiers to what a type is made of; `None` is void.
+    fn strip(&self, kind: UnitOffset) -> Decided<Option<Entry<'_>>> {
+        let mut at = kind;
+        for _ in 0..DEPTH {
+            let entry = self.entry(at)?;
+            match entry.tag() {
+                dw::DW_TAG_typedef
+                | dw::DW_TAG_const_type
+                | dw::DW_TAG_volatile_type
+                | dw::DW_TAG_restrict_type
+                | dw::DW_TAG_atomic_type => match self.reference(&entry, dw::DW_AT_type) {
+                    Some(next) => at = next,
+                    None => return Ok(None),
+                },
+                _ => return Ok(Some(entry)),
+            }
+        }
+        Err(broken(()))
+    }
+
+    fn size(&self, kind: UnitOffset, depth: u32) -> Decided<u64> {
+        let Some(entry) = self.strip(kind)? else { return Ok(0) };
+        if is_reference(&entry) {
+            return Ok(8);
+        }
+        if entry.tag() == dw::DW_TAG_array_type {
+            let element = self
+                .reference(&entry, dw::DW_AT_type)
+                .filter(|_| depth > 0)
+                .ok_or_else(|| broken(()))?;
+            let each = self.size(element, depth - 1)?;
+            return self.count(&entry)?.checked_mul(each).ok_or_else(|| broken(()));
+        }
+        let size = entry.attr_value(dw::DW_AT_byte_size).and_then(|one| one.udata_value());
+        size.ok_or_else(|| "a type of unknown size".to_string())
+    }
+
+    /// Elements of an array.
+    fn count(&self, array: &Entry<'_>) -> Decided<u64> {
+        let mut tree = self
+            .header
+            .entries_tree(&self.abbreviations, Some(array.offset()))
+            .map_err(broken)?;
+        let mut children = tree.root().map_err(broken)?.children();
+        let mut count = 1_u64;
+        while let Some(child) = children.next().map_err(broken)? {
+            let entry = child.entry();
+            let value = |name| entry.attr_value(name).and_then(|one| one.udata_value());
+            if entry.tag() == dw::DW_TAG_subrange_type {
+                let last = value(dw::DW_AT_upper_bound).map(|last| last.wrapping_add(1));
+                let this = value(dw::DW_AT_count).or(last).unwrap_or(0);
+                count = count.checked_mul(this).ok_or_else(|| broken(()))?;
+            }
+        }
+        Ok(count)
+    }
+
+    fn align(&self, kind: UnitOffset, depth: u32) -> Decided<u64> {
+        let Some(entry) = self.strip(kind)? else { return Ok(1) };
+        if depth == 0 {
+            return Err(broken(()));
+        }
+        if let Some(align) = entry.attr_value(dw::DW_AT_alignment).and_then(|one| one.udata_value()) {
+            return Ok(align.max(1));
+        }
+        match entry.tag() {
+            dw::DW_TAG_structure_type | dw::DW_TAG_class_type | dw::DW_TAG_union_type => {
+                let mut align = 1;
+                self.members(&entry, |member, _| {
+                    align = align.max(self.align(member, depth - 1)?);
+                    Ok(())
+                })?;
+                Ok(align)
+            }
+            // Vectors are aligned to their size and travel in registers that not every processor has.
+            dw::DW_TAG_array_type if entry.attr(dw::DW_AT_GNU_vector).is_some() => Err("a vector".to_string()),
+            dw::DW_TAG_array_type => match self.reference(&entry, dw::DW_AT_type) {
+                Some(element) => self.align(element, depth - 1),
+                None => Err(broken(())),
+            },
+            _ => Ok(self.size(kind, depth)?.clamp(1, 16)),
+        }
+    }
+
+    /// Calls `each` with the type and the byte of every member.
+    fn members(&self, entry: &Entry<'_>, mut each: impl FnMut(UnitOffset, u64) -> Decided<()>) -> Decided<()> {
+        let mut tree = self
+            .header
+            .entries_tree(&self.abbreviations, Some(entry.offset()))
+            .map_err(broken)?;
+        let mut children = tree.root().map_err(broken)?.children();
+        while let Some(child) = children.next().map_err(broken)? {
+            let child = child.entry();
+            if !matches!(child.tag(), dw::DW_TAG_member | dw::DW_TAG_inheritance) {
+                continue;
+            }
+            let value = |name| child.attr_value(name).and_then(|one| one.udata_value());
+            if child.tag() == dw::DW_TAG_member && value(dw::DW_AT_external).is_some() {
+                continue;
+            }
+            let bit = value(dw::DW_AT_data_bit_offset).map(|bits| bits / 8);
+            let byte = value(dw::DW_AT_data_member_location).or(bit).unwrap_or(0);
+            if let Some(kind) = self.reference(child, dw::DW_AT_type) {
+                each(kind, byte)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Classifies the eight-byte parts of a type of at most 16 bytes; true if it has an x87 number.
+    fn classify(&self, kind: UnitOffset, at: u64, classes: &mut [Class], depth: u32) -> Decided<bool> {
+        let Some(entry) = self.strip(kind)? else {
+            return Ok(false);
+        };
+        if depth == 0 {
+            return Err(broken(()));
+        }
+        let size = self.size(kind, depth)?;
+        let mut put = |class| {
+            for part in at / 8..at.saturating_add(size).div_ceil(8) {
+                if let Some(slot) = classes.get_mut(part as usize)
+                    && *slot != Class::Integer
+                {
+                    *slot = class;
+                }
+            }
+        };
+        if is_reference(&entry) || entry.tag() == dw::DW_TAG_enumeration_type {
+            put(Class::Integer);
+            return Ok(false);
+        }
+        match entry.tag() {
+            dw::DW_TAG_base_type => match entry.attr_value(dw::DW_AT_encoding) {
+                Some(AttributeValue::Encoding(dw::DW_ATE_float)) if size == 16 => return self.quad_or_x87(&entry),
+                Some(AttributeValue::Encoding(dw::DW_ATE_float | dw::DW_ATE_decimal_float)) if size <= 8 => {
+                    put(Class::Vector);
+                }
+                Some(AttributeValue::Encoding(dw::DW_ATE_complex_float)) if size <= 16 => put(Class::Vector),
+                Some(AttributeValue::Encoding(dw::DW_ATE_decimal_float)) => {
+                    return Err("a decimal number of 16 bytes".to_string());
+                }
+                _ => put(Class::Integer),
+            },
+            dw::DW_TAG_array_type if entry.attr(dw::DW_AT_GNU_vector).is_some() => {
+                return Err("a vector".to_string());
+            }
+            dw::DW_TAG_array_type => {
+                let element = self.reference(&entry, dw::DW_AT_type).ok_or_else(|| broken(()))?;
+                let each = self.size(element, depth - 1)?;
+                let count = size.checked_div(each).unwrap_or(0);
+                // At most 16 elements: the whole has at most 16 bytes.
+                for index in 0..count.min(16) {
+                    if self.classify(element, at.saturating_add(index * each), classes, depth - 1)? {
+                        return Ok(true);
+                    }
+                }
+            }
+            dw::DW_TAG_structure_type | dw::DW_TAG_class_type | dw::DW_TAG_union_type => {
+                let by_reference = AttributeValue::CallingConvention(dw::DW_CC_pass_by_reference);
+                if entry.attr_value(dw::DW_AT_calling_convention) == Some(by_reference) {
+                    return Err("an object passed by reference".to_string());
+                }
+                let mut x87 = false;
+                self.members(&entry, |member, byte| {
+                    x87 |= self.classify(member, at.saturating_add(byte), classes, depth - 1)?;
+                    Ok(())
+                })?;
+                return Ok(x87);
+            }
+            other => return Err(format!("a parameter of kind {other}")),
+        }
+        Ok(false)
+    }
+
+    /// `long double` is x87; other numbers of 16 bytes (`__float128`) are not decided.
+    fn quad_or_x87(&self, entry: &Entry<'_>) -> Decided<bool> {
+        let name = match entry.attr_value(dw::DW_AT_name) {
+            Some(AttributeValue::String(name)) => name.slice(),
+            Some(AttributeValue::DebugStrRef(at)) => self.strings.get(at.0..).unwrap_or_default(),
+            _ => &[],
+        };
+        if name.split(|byte| *byte == 0).next() == Some(b"long double") {
+            Ok(true)
+        } else {
+            Err("a number of 16 bytes".to_string())
+        }
+    }
+}
+
+fn is_reference(entry: &Entry<'_>) -> bool {
+    matches!(
+        entry.tag(),
+        dw::DW_TAG_pointer_type
+            | dw::DW_TAG_reference_type
+            | dw::DW_TAG_rvalue_reference_type
+            | dw::DW_TAG_subroutine_type
+            | dw::DW_TAG_unspecified_type
+    )
+}

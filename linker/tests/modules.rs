@@ -1,0 +1,426 @@
+//! Modules made from the corpus: what comes out of them, and that nothing panics, whatever goes in.
+//!
+//! `MODULE_FUZZ=N cargo test -p linker --test modules` changes the corpus N times instead of a few hundred; `MODULE_SEED`
+//! begins elsewhere. A failure prints the seed of the change.
+
+use linker::module::link::{Built, Request, link};
+use linker::module::window::{WINDOW_START, Window};
+use linker::module::{Cause, Description, Fault, Module, format, instance};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+const OTHERS: &str = "[MODULE]\nname others\nversion 1\n[EXPORTS]\nother\nother_variable data\nsort\n";
+
+/// The corpus: name, bytes, what is exported.
+const CORPUS: [(&str, &[u8], &str); 4] = [
+    (
+        "many-gcc.o",
+        include_bytes!("corpus/many-gcc.o"),
+        "entry\nchoose\nlabels\nmany\nvariable data\n",
+    ),
+    (
+        "many-gcc-o0.o",
+        include_bytes!("corpus/many-gcc-o0.o"),
+        "entry\nchoose\nlabels\nmany\nvariable data\n",
+    ),
+    (
+        "many-clang.o",
+        include_bytes!("corpus/many-clang.o"),
+        "labels\nmany\nvariable data\n",
+    ),
+    (
+        "pure-rust.o",
+        include_bytes!("corpus/pure-rust.o"),
+        "rust_area\nrust_digest pure\n",
+    ),
+];
+
+fn describe(name: &str, exports: &str) -> Description {
+    let text = format!("[MODULE]\nname {name}\nversion 1\n[IMPORTS]\no.md\n[EXPORTS]\n{exports}");
+    Description::parse("test", &text).expect("a description")
+}
+
+fn others() -> Description {
+    Description::parse("others", OTHERS).expect("a description")
+}
+
+fn build(name: &str, bytes: &[u8], exports: &str) -> Result<Built, Vec<Fault>> {
+    let (description, imports) = (describe("many", exports), [others()]);
+    let files = [(name.to_string(), bytes)];
+    let request = Request {
+        description: &description,
+        files: &files,
+        imports: &imports,
+    };
+    link(&request, |_| Ok(WINDOW_START))
+}
+
+fn causes(faults: &[Fault]) -> Vec<&Cause> {
+    faults.iter().map(|fault| &fault.cause).collect()
+}
+
+#[test]
+fn the_corpus_links() {
+    for (name, bytes, exports) in CORPUS {
+        let built = build(name, bytes, exports).unwrap_or_else(|faults| panic!("{name}: {}", faults[0]));
+        let module = Module::open(name, &built.object).expect("what was written can be read");
+        assert_eq!(module.name(), "many");
+        assert_eq!(module.export_count() as usize, exports.lines().count());
+        for (export, line) in module.exports().zip(exports.lines()) {
+            assert_eq!(Some(export.name), line.split_whitespace().next());
+        }
+    }
+}
+
+#[test]
+fn functions_without_data_are_their_own_address_whoever_compiled_them() {
+    let (name, bytes, exports) = CORPUS[3];
+    let built = build(name, bytes, exports).expect("it links");
+    let module = Module::open(name, &built.object).expect("a module");
+    assert_eq!(built.private_functions, 0);
+    assert!(module.exports().all(|one| one.value & format::PRIVATE == 0));
+    assert_eq!(module.thunk_bytes(), 0);
+}
+
+#[test]
+fn a_function_that_needs_rbx_and_data_is_refused_by_name() {
+    let (name, bytes, _) = CORPUS[2];
+    let faults = build(name, bytes, "entry\n").expect_err("clang uses rbx");
+    assert!(
+        faults
+            .iter()
+            .any(|fault| fault.cause == Cause::RegisterTaken && fault.symbol == "entry")
+    );
+    assert!(
+        faults[0].to_string().starts_with("many-clang.o: .text.entry+0x"),
+        "{}",
+        faults[0]
+    );
+}
+
+type Expected = fn(&Cause) -> bool;
+
+#[test]
+fn a_lying_description_is_caught() {
+    let (name, bytes, _) = CORPUS[0];
+    let cases: [(&str, Expected); 6] = [
+        ("nothing_like_it\n", |cause| *cause == Cause::Missing),
+        ("entry data\n", |cause| matches!(cause, Cause::KindLie(_))),
+        ("variable\n", |cause| matches!(cause, Cause::KindLie(_))),
+        ("entry pure\n", |cause| matches!(cause, Cause::PureLie(_))),
+        ("many stack=2\n", |cause| {
+            *cause == Cause::StackLie { said: 2, found: 4 }
+        }),
+        ("many variadic\n", |cause| {
+            matches!(cause, Cause::StackLie { found: 4, .. })
+        }),
+    ];
+    for (exports, expected) in cases {
+        let faults = build(name, bytes, exports).expect_err(exports);
+        assert!(
+            faults.iter().any(|fault| expected(&fault.cause)),
+            "{exports}: {:?}",
+            causes(&faults)
+        );
+    }
+    build(name, bytes, "many stack=4\n").expect("the truth is accepted");
+}
+
+#[test]
+fn all_missing_names_are_reported_once() {
+    let (name, bytes, exports) = CORPUS[0];
+    let description = describe("many", exports);
+    let files = [(name.to_string(), bytes)];
+    let request = Request {
+        description: &description,
+        files: &files,
+        imports: &[],
+    };
+    let faults = link(&request, |_| Ok(WINDOW_START)).expect_err("nobody has the imports");
+    let mut names: Vec<&str> = faults.iter().map(|fault| fault.symbol.as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["other", "other_variable", "sort"]);
+    assert!(faults.iter().all(|fault| fault.cause == Cause::Missing));
+}
+
+#[test]
+fn two_definitions_are_refused() {
+    let description = describe("many", "entry\n");
+    let files = [("one.o".to_string(), CORPUS[0].1), ("two.o".to_string(), CORPUS[0].1)];
+    let imports = [others()];
+    let request = Request {
+        description: &description,
+        files: &files,
+        imports: &imports,
+    };
+    let faults = link(&request, |_| Ok(WINDOW_START)).expect_err("everything is there twice");
+    assert!(
+        faults
+            .iter()
+            .all(|fault| fault.cause == Cause::Duplicate("one.o".into()) && fault.file == "two.o")
+    );
+}
+
+/// A module of constants, exported as `names`, with room for importers of several ages.
+fn exporter(exports: &str) -> Vec<u8> {
+    build("many-gcc.o", CORPUS[0].1, exports).expect("it links").object
+}
+
+#[test]
+fn a_later_version_serves_an_earlier_client_and_a_changed_one_does_not() {
+    // The client is linked against a module `others` of three exports; here it is played by `many`.
+    let old = exporter("entry\nchoose\n");
+    let more = exporter("entry\nchoose\nlabels\nvariable data\n");
+    let swapped = exporter("choose\nentry\nlabels\n");
+    let fewer = exporter("entry\n");
+    let client = {
+        let text = "[MODULE]\nname client\nversion 1\n[IMPORTS]\nmany.md\n[EXPORTS]\nrust_area\n";
+        let description = Description::parse("client", text).expect("a description");
+        let files = [("pure-rust.o".to_string(), CORPUS[3].1)];
+        let imports = [describe("many", "entry\nchoose\n")];
+        let request = Request {
+            description: &description,
+            files: &files,
+            imports: &imports,
+        };
+        link(&request, |_| Ok(WINDOW_START + (1 << 30)))
+            .expect("it links")
+            .object
+    };
+    let client = Module::open("client", &client).expect("a module");
+    let bind = |object: &[u8]| {
+        let exporter = Module::open("many", object).expect("a module");
+        let mut data = vec![0; client.data_bytes as usize];
+        instance::instantiate(&client, 0x1_0000, 0, 0, &mut data);
+        instance::bind(&client, &mut data, 0, &exporter, 0x7000_0000).map(|()| data)
+    };
+    let at = client.import(0).descriptor as usize;
+    let with_old = bind(&old).expect("the one it was linked against");
+    let word = |data: &[u8], index: usize| {
+        let at = at + 8 * index;
+        u64::from_le_bytes(data[at..at + 8].try_into().expect("eight bytes"))
+    };
+    assert_eq!(word(&with_old, 0), 0x7000_0000);
+    let value = |object: &[u8], index| Module::open("", object).expect("a module").value(index);
+    assert_eq!(word(&with_old, 2), format::resolve(value(&old, 1), 0x7000_0000));
+    let with_more = bind(&more).expect("one with more exports");
+    assert_eq!(word(&with_more, 2), format::resolve(value(&more, 1), 0x7000_0000));
+    assert_eq!(bind(&swapped).expect_err("others").cause, Cause::InterfaceChanged);
+    let shrunk = Cause::InterfaceShrunk { wanted: 2, found: 1 };
+    assert_eq!(bind(&fewer).expect_err("fewer").cause, shrunk);
+}
+
+#[test]
+fn fixups_make_addresses_of_the_instance() {
+    let (name, bytes, exports) = CORPUS[0];
+    let built = build(name, bytes, exports).expect("it links");
+    let module = Module::open(name, &built.object).expect("a module");
+    let make = |at: u64| {
+        let mut data = vec![0xee; module.data_bytes as usize];
+        instance::instantiate(&module, at, 1, 2, &mut data);
+        data
+    };
+    let (one, two) = (make(0x10_0000), make(0x50_0000));
+    let fixups: Vec<usize> = module.fixups().map(|at| at as usize).collect();
+    assert!(!fixups.is_empty());
+    let word = |data: &[u8], at: usize| u64::from_le_bytes(data[at..at + 8].try_into().expect("eight bytes"));
+    for at in (0..one.len() & !7).step_by(8) {
+        let moved = word(&two, at).wrapping_sub(word(&one, at));
+        let expected = if fixups.contains(&at) || at == format::DATA_SELF_AT as usize {
+            0x40_0000
+        } else {
+            0
+        };
+        assert_eq!(moved, expected, "at {at:#x}");
+    }
+    let begins = module.template().len();
+    assert!(one[begins..].iter().all(|byte| *byte == 0), "the end begins as zero");
+}
+
+#[test]
+fn descriptions_are_read_and_written() {
+    let text = "[MODULE]\nname a # comment\nversion 1.2\n\n[IMPORTS]\nb.md\n[EXPORTS]\nf\ng stack=3\nh variadic\n\
+                i variadic=7 pure\nv data\n[OBJECTS]\na.o\n";
+    let description = Description::parse("a.md", text).expect("a description");
+    let again = Description::parse("again", &description.to_string()).expect("a description");
+    assert_eq!(description, again);
+    let wrong = [
+        ("", "no name"),
+        ("[MODULE]\nname a\n", "no version"),
+        ("name a\n", "the first line must be a part"),
+        ("[MODUL]\n", "is no part of a description"),
+        ("[MODULE]\nname a\nname b\n", "a second name"),
+        (
+            "[MODULE]\nname a\nversion 1\n[EXPORTS]\nf\nf\n",
+            "'f' is exported twice",
+        ),
+        ("[EXPORTS]\nf stack=x\n", "needs a number"),
+        ("[EXPORTS]\nf stack=5000\n", "needs a number"),
+        ("[EXPORTS]\nf fast\n", "'fast' is unknown after an export"),
+        ("[EXPORTS]\nv data stack=2\n", "is data and cannot have parameters"),
+        ("[OBJECTS]\na.o b.o\n", "more than one word"),
+    ];
+    for (text, message) in wrong {
+        let fault = Description::parse("x.md", text).expect_err(text);
+        assert!(fault.to_string().contains(message), "{fault}");
+        assert!(fault.to_string().starts_with("x.md"));
+    }
+}
+
+#[test]
+fn the_window_gives_every_address_once() {
+    let mut window = Window::default();
+    let mut last = 0;
+    for index in 0..100_u64 {
+        let address = window.give("a", "1", 1 + index * 3000).expect("room");
+        assert!(address >= last && address.is_multiple_of(4096));
+        last = address + 1 + index * 3000;
+    }
+    assert_eq!(Window::parse("w", &window.to_string()).expect("a list"), window);
+    window.give("huge", "1", 100 << 30).expect_err("it does not fit");
+    for line in [
+        "0x1000 1 a 1",
+        "0x80000000001 1 a 1",
+        "0x80000000000 0 a 1",
+        "hello",
+        "0x80000000000 1 a",
+    ] {
+        Window::parse("w", line).expect_err(line);
+    }
+    Window::parse("w", "0x80000002000 1 a 1\n0x80000000000 1 b 1\n").expect_err("out of order");
+}
+
+/// splitmix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound.max(1) as u64) as usize
+    }
+
+    /// Changes bytes as files are damaged, and as somebody would who knows the format.
+    fn change(&mut self, bytes: &mut Vec<u8>) {
+        const WORDS: [u64; 8] = [0, 1, 0x7f, 0xff, 0x7fff_ffff, 0x8000_0000, u64::MAX, 1 << 62];
+        for _ in 0..=self.below(6) {
+            let at = self.below(bytes.len());
+            match self.below(7) {
+                0 => bytes[at] ^= 1 << self.below(8),
+                1 => bytes[at] = self.next() as u8,
+                2 => {
+                    let word = WORDS[self.below(WORDS.len())].to_le_bytes();
+                    let width = 1 << self.below(4);
+                    for (byte, value) in bytes[at..].iter_mut().zip(&word[..width]) {
+                        *byte = *value;
+                    }
+                }
+                3 => {
+                    let from = self.below(bytes.len());
+                    let count = self.below(64).min(bytes.len() - at.max(from));
+                    bytes.copy_within(from..from + count, at);
+                }
+                4 => bytes[at] = bytes[at].wrapping_add(1),
+                5 if self.below(8) == 0 => bytes.truncate(at),
+                // The tables at the end of an ELF file are where it hurts.
+                _ => {
+                    let back = self.below(bytes.len().min(3000));
+                    let at = bytes.len() - 1 - back;
+                    bytes[at] = self.next() as u8;
+                }
+            }
+            if bytes.is_empty() {
+                return;
+            }
+        }
+    }
+}
+
+fn rounds(usual: u64) -> (u64, u64) {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    (
+        number("MODULE_SEED").unwrap_or(1),
+        number("MODULE_FUZZ").unwrap_or(usual),
+    )
+}
+
+/// What a reader does with an object: everything.
+fn use_module(object: &[u8]) {
+    let Ok(module) = Module::open("fuzz", object) else {
+        return;
+    };
+    assert!(module.exports().count() == module.export_count() as usize);
+    let _ = (module.name(), module.version(), module.symbols());
+    let mut data = vec![0; module.data_bytes as usize];
+    instance::instantiate(&module, 0x10_0000, 0, 0, &mut data);
+    for index in 0..module.import_count() {
+        let _ = instance::bind(&module, &mut data, index, &module, 0x20_0000);
+        instance::bind_foreign(&module, &mut data, index, u64::from);
+    }
+    for export in module.exports() {
+        let address = format::resolve(export.value, 0x4000_0000_0000);
+        let shared = module.address..module.address + object.len() as u64;
+        let own = 0x4000_0000_0000 - u64::from(module.thunk_bytes())..=0x4000_0000_0000 + u64::from(module.data_bytes);
+        assert!(
+            shared.contains(&address) || own.contains(&address),
+            "an export leads elsewhere"
+        );
+    }
+}
+
+#[test]
+fn changed_relocatables_never_panic() {
+    let (seed, count) = rounds(600);
+    let mut linked = 0;
+    for seed in seed..seed + count {
+        let mut random = Random(seed);
+        let (name, bytes, exports) = CORPUS[random.below(CORPUS.len())];
+        let mut bytes = bytes.to_vec();
+        random.change(&mut bytes);
+        let result = catch_unwind(AssertUnwindSafe(|| build(name, &bytes, exports)));
+        match result {
+            Ok(Ok(built)) => {
+                linked += 1;
+                use_module(&built.object);
+            }
+            Ok(Err(faults)) => assert!(!faults.is_empty() && !faults[0].to_string().is_empty()),
+            Err(panic) => panic!("{name}: MODULE_SEED={seed} MODULE_FUZZ=1 panicked: {panic:?}"),
+        }
+    }
+    // Both outcomes must occur, or the changes are too mild or too wild to find anything.
+    if count >= 100 {
+        assert!(linked > 0 && linked < count, "{linked} of {count} linked");
+    }
+}
+
+#[test]
+fn changed_modules_never_panic() {
+    let (seed, count) = rounds(2000);
+    let mut opened = 0;
+    let objects: Vec<Vec<u8>> = CORPUS
+        .iter()
+        .map(|(name, bytes, exports)| build(name, bytes, exports).expect("it links").object)
+        .collect();
+    for seed in seed..seed + count {
+        let mut random = Random(seed ^ 0x5eed);
+        let mut object = objects[random.below(objects.len())].clone();
+        // The header and the tables are in the first page.
+        let mut head: Vec<u8> = object[..4096].to_vec();
+        random.change(&mut head);
+        head.resize(4096, 0);
+        object[..4096].copy_from_slice(&head);
+        if random.below(10) == 0 {
+            object.truncate(random.below(object.len()));
+        }
+        opened += u64::from(Module::open("fuzz", &object).is_ok());
+        let result = catch_unwind(AssertUnwindSafe(|| use_module(&object)));
+        assert!(result.is_ok(), "panicked with MODULE_SEED={seed} MODULE_FUZZ=1");
+    }
+    if count >= 100 {
+        assert!(opened > 0 && opened < count, "{opened} of {count} opened");
+    }
+}

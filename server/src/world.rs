@@ -1,0 +1,84 @@
+//! The world of the server: the kernel by machine calls, memory through the window, the disk by its own driver.
+
+use abi::machine::Surroundings;
+use drivers::{
+    disk::{Disk, NoDisk},
+    msix::Message,
+};
+use kcore::{Machine, outside::Remote};
+use store::world::{self, DiskError, Frame, Pages, QueueFull, Random, Request};
+
+use crate::{
+    devices::{Devices, Ports},
+    mem::Window,
+};
+
+/// Everything outside the server.
+pub struct World {
+    /// The kernel.
+    pub machine: Remote<Window>,
+    /// The disk.
+    pub disk: Disk<Devices>,
+}
+
+impl World {
+    /// Finds the disk.
+    ///
+    /// # Errors
+    /// There is none that works.
+    pub fn new(window: Window, surroundings: &Surroundings) -> Result<Self, (Remote<Window>, NoDisk)> {
+        let machine = Remote { gate: window };
+        let message = Message {
+            address: surroundings.disk_message_address,
+            data: surroundings.disk_message_data as u32,
+        };
+        match Disk::find(Ports(window), &mut Devices(window), message) {
+            Ok(disk) => Ok(Self { machine, disk }),
+            Err(why) => Err((machine, why)),
+        }
+    }
+}
+
+kcore::delegate_machine!(impl[] World, machine);
+
+impl Pages for World {
+    fn alloc(&mut self) -> Option<Frame> {
+        self.machine.frame_any().ok().map(|frame| Frame(frame.0))
+    }
+
+    fn free(&mut self, frame: Frame) {
+        self.machine.frame_release(kcore::Frame(frame.0));
+    }
+
+    fn bytes(&self, frame: Frame) -> &[u8; 4096] {
+        self.machine.gate.bytes(kcore::Frame(frame.0))
+    }
+
+    fn bytes_mut(&mut self, frame: Frame) -> &mut [u8; 4096] {
+        self.machine.gate.bytes_mut(kcore::Frame(frame.0))
+    }
+}
+
+impl world::Disk for World {
+    fn blocks(&self) -> u64 {
+        self.disk.blocks()
+    }
+
+    fn submit(&mut self, request: Request) -> Result<(), QueueFull> {
+        self.disk.submit(request)
+    }
+
+    fn complete(&mut self) -> Option<(u32, Result<(), DiskError>)> {
+        self.disk.complete()
+    }
+
+    fn wait(&mut self) {
+        self.disk.wait();
+    }
+}
+
+impl Random for World {
+    fn next_u64(&mut self) -> u64 {
+        self.machine.random()
+    }
+}

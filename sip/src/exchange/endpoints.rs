@@ -1,0 +1,252 @@
+//! A process's names for its ends of channels, and the message that arrived last at each.
+
+use super::channels::{Arrived, Channels, End, Letter, Undelivered};
+use super::owners::{Block, Owners, Process};
+use super::{ExchangeError, HandleTable};
+use crate::limits::ENDPOINTS;
+use alloc::vec::Vec;
+
+/// What an operation on an endpoint refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndpointError {
+    /// The number names no endpoint: forged, closed, or sent.
+    Stale,
+    /// The process has as many endpoints as it may have.
+    Endpoints,
+    /// Something of the message is wrong.
+    Field(ExchangeError),
+    /// An endpoint can be sent only while it is its side's turn to speak.
+    NotItsTurn,
+    /// There are more messages under way than the contract allows.
+    Full,
+}
+
+impl EndpointError {
+    /// The words for a user.
+    pub const fn message(self) -> &'static str {
+        match self {
+            Self::Stale => "the number names no endpoint (never given, closed, or sent)",
+            Self::Endpoints => "too many endpoints in one process",
+            Self::Field(error) => error.message(),
+            Self::NotItsTurn => "an endpoint can be sent only while it is its side's turn to speak",
+            Self::Full => "more messages under way than the contract allows",
+        }
+    }
+}
+
+/// An endpoint of a process.
+#[derive(Clone, Copy, Debug)]
+pub struct Endpoint {
+    /// Which end of which channel.
+    pub end: End,
+    /// The message that arrived last; its blocks and endpoints are handles of the process already.
+    pub letter: Option<Letter>,
+}
+
+/// A process's endpoints. Number 0 is never given; numbers are used again as late as possible.
+pub struct EndpointTable {
+    process: Process,
+    entries: Vec<Option<Endpoint>>,
+    next: usize,
+}
+
+impl EndpointTable {
+    /// A table without endpoints.
+    pub const fn new(process: Process) -> Self {
+        Self {
+            process,
+            entries: Vec::new(),
+            next: 0,
+        }
+    }
+
+    /// The endpoint of a number.
+    ///
+    /// # Errors
+    /// [`EndpointError::Stale`].
+    pub fn get(&mut self, number: u32) -> Result<&mut Endpoint, EndpointError> {
+        let at = (number as usize).wrapping_sub(1);
+        let entry = self.entries.get_mut(at).and_then(Option::as_mut);
+        entry.ok_or(EndpointError::Stale)
+    }
+
+    /// Gives an end of the process's a number.
+    ///
+    /// # Errors
+    /// [`EndpointError::Endpoints`]; the end stays the process's, without a name.
+    pub fn enter(&mut self, end: End) -> Result<u32, EndpointError> {
+        let entry = Some(Endpoint { end, letter: None });
+        if self.entries.len() < ENDPOINTS {
+            self.entries.push(entry);
+            return Ok(self.entries.len() as u32);
+        }
+        let free = (0..ENDPOINTS).map(|step| (self.next + step) % ENDPOINTS);
+        let at = free.into_iter().find(|at| self.entries[*at].is_none());
+        let at = at.ok_or(EndpointError::Endpoints)?;
+        self.next = at + 1;
+        self.entries[at] = entry;
+        Ok(at as u32 + 1)
+    }
+
+    /// Takes a number back.
+    ///
+    /// # Errors
+    /// [`EndpointError::Stale`].
+    pub fn leave(&mut self, number: u32) -> Result<End, EndpointError> {
+        let end = self.get(number)?.end;
+        self.entries[number as usize - 1] = None;
+        Ok(end)
+    }
+
+    /// Sends a message: the blocks and endpoints among its words, which are the process's handles,
+    /// leave its tables. `may_travel` says of an end whether it is its side's turn to speak. Says
+    /// whether the peer is there; if not, what the message carried has ended.
+    ///
+    /// # Errors
+    /// [`EndpointError`]; what had left the tables by then has ended, and so should the process.
+    pub fn send(
+        &mut self,
+        (channels, owners): (&Channels, &Owners),
+        blocks: Option<&mut HandleTable>,
+        from: End,
+        letter: &mut Letter,
+        may_travel: impl Fn(End) -> bool,
+    ) -> Result<bool, EndpointError> {
+        if letter.blocks | letter.ends != 0 {
+            self.pack((channels, owners), blocks, letter, may_travel)?;
+        }
+        match channels.send(from, letter) {
+            Ok(()) => Ok(true),
+            Err(undelivered) => {
+                channels.discard(owners, letter);
+                match undelivered {
+                    Undelivered::Gone => Ok(false),
+                    Undelivered::Full => Err(EndpointError::Full),
+                }
+            }
+        }
+    }
+
+    /// Handles to blocks and ends; what was packed before an error is discarded.
+    fn pack(
+        &mut self,
+        (channels, owners): (&Channels, &Owners),
+        mut blocks: Option<&mut HandleTable>,
+        letter: &mut Letter,
+        may_travel: impl Fn(End) -> bool,
+    ) -> Result<(), EndpointError> {
+        for at in 0..usize::from(letter.count) {
+            let handle = letter.words[at] as u32;
+            let packed = if letter.blocks >> at & 1 == 1 {
+                let table = blocks.as_mut().ok_or(EndpointError::Field(ExchangeError::Stale));
+                table
+                    .and_then(|table| table.send(owners, handle).map_err(EndpointError::Field))
+                    .map(Block::word)
+            } else if letter.ends >> at & 1 == 1 {
+                self.pack_end(channels, handle, &may_travel).map(End::word)
+            } else {
+                continue;
+            };
+            match packed {
+                Ok(word) => letter.words[at] = word,
+                Err(error) => {
+                    letter.count = at as u8;
+                    channels.discard(owners, letter);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn pack_end(
+        &mut self,
+        channels: &Channels,
+        number: u32,
+        may_travel: impl Fn(End) -> bool,
+    ) -> Result<End, EndpointError> {
+        let end = self.get(number)?.end;
+        if !may_travel(end) {
+            return Err(EndpointError::NotItsTurn);
+        }
+        self.leave(number)?;
+        if channels.give(self.process, end) {
+            Ok(end)
+        } else {
+            Err(EndpointError::Stale)
+        }
+    }
+
+    /// Takes the next message to an endpoint; what it carries becomes the process's, under handles.
+    ///
+    /// # Errors
+    /// A table is full; what found no place has ended, and so should the process.
+    pub fn receive(
+        &mut self,
+        (channels, owners): (&Channels, &Owners),
+        mut blocks: Option<&mut HandleTable>,
+        number: u32,
+    ) -> Result<Arrived, EndpointError> {
+        let end = self.get(number)?.end;
+        let mut arrived = channels.receive(end);
+        let Arrived::Letter(letter) = &mut arrived else {
+            return Ok(arrived);
+        };
+        for at in 0..usize::from(letter.count) {
+            let accepted = if letter.blocks >> at & 1 == 1 {
+                let table = blocks.as_mut().ok_or(EndpointError::Field(ExchangeError::Stale));
+                table.and_then(|table| {
+                    table
+                        .accept(owners, Block::from_word(letter.words[at]))
+                        .map_err(EndpointError::Field)
+                })
+            } else if letter.ends >> at & 1 == 1 {
+                self.accept(channels, owners, End::from_word(letter.words[at]))
+            } else {
+                continue;
+            };
+            match accepted {
+                Ok(handle) => letter.words[at] = u64::from(handle),
+                Err(error) => {
+                    // The words before are handles now; those behind are discarded.
+                    let behind = (!1u32 << at) as u16;
+                    letter.blocks &= behind;
+                    letter.ends &= behind;
+                    channels.discard(owners, letter);
+                    return Err(error);
+                }
+            }
+        }
+        self.get(number)?.letter = Some(*letter);
+        Ok(arrived)
+    }
+
+    fn accept(&mut self, channels: &Channels, owners: &Owners, end: End) -> Result<u32, EndpointError> {
+        if !channels.accept(self.process, end) {
+            return Err(EndpointError::Stale);
+        }
+        self.enter(end).inspect_err(|_| {
+            channels.close(owners, self.process, end);
+        })
+    }
+
+    /// Closes an endpoint.
+    ///
+    /// # Errors
+    /// [`EndpointError::Stale`], also at the second time.
+    pub fn close(&mut self, channels: &Channels, owners: &Owners, number: u32) -> Result<(), EndpointError> {
+        let end = self.leave(number)?;
+        if channels.close(owners, self.process, end) {
+            Ok(())
+        } else {
+            Err(EndpointError::Stale)
+        }
+    }
+
+    /// Closes every endpoint, when the process ends.
+    pub fn clear(&mut self, channels: &Channels, owners: &Owners) {
+        for number in 1..=self.entries.len() as u32 {
+            let _ = self.close(channels, owners, number);
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Stacks and memories of processes that have ended, for those to come: making a reservation and giving it
+//! back is most of what a short-lived process costs. What comes back reads as zero.
+
+use super::host;
+use super::memory::{Memory, Reservation};
+use crate::compile::Bounds;
+use crate::module::Limits;
+use alloc::{rc::Rc, vec::Vec};
+use core::cell::RefCell;
+
+/// Stacks that are kept at most, and memories.
+const KEPT: usize = 64;
+
+/// What ended processes have left. Stores that are made with it share it, on one thread.
+#[derive(Default)]
+pub struct Pool {
+    stacks: RefCell<Vec<Reservation>>,
+    memories: RefCell<Vec<(Bounds, Memory)>>,
+}
+
+impl Pool {
+    /// An empty one.
+    pub fn new() -> Rc<Self> {
+        Rc::default()
+    }
+
+    /// A stack whose usable part reads as zero.
+    pub(super) fn stack(&self) -> Option<Reservation> {
+        self.stacks.borrow_mut().pop()
+    }
+
+    /// Takes a stack back; all of it but its lowest page is usable.
+    pub(super) fn keep_stack(&self, stack: Reservation) {
+        let mut stacks = self.stacks.borrow_mut();
+        if stacks.len() >= KEPT || stack.bytes() <= 4096 {
+            return;
+        }
+        // SAFETY: the usable part of the stack of a process that has ended; nothing refers to it.
+        if unsafe { host::discard(stack.base().add(4096), stack.bytes() - 4096) } {
+            stacks.push(stack);
+        }
+    }
+
+    /// A memory of this type, all zero.
+    pub(super) fn memory(&self, declared: Limits, bounds: Bounds) -> Option<Memory> {
+        let mut memories = self.memories.borrow_mut();
+        let fits = |(of, memory): &(Bounds, Memory)| *of == bounds && memory.is_like(declared);
+        let at = memories.iter().position(fits)?;
+        Some(memories.swap_remove(at).1)
+    }
+
+    /// Takes a memory back.
+    pub(super) fn keep_memory(&self, bounds: Bounds, mut memory: Memory) {
+        let mut memories = self.memories.borrow_mut();
+        if memories.len() < KEPT && memory.has_not_grown() && memory.clear() {
+            memories.push((bounds, memory));
+        }
+    }
+}
