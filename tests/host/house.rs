@@ -361,6 +361,40 @@ fn nothing_is_left_unfinished() {
     expect_none(&complaints);
 }
 
+/// Blocks of the guide that are printed from sources: the path and the name stand above each. With `GOND_BLESS=1`
+/// they are printed anew.
+#[test]
+fn the_guide_prints_what_runs() {
+    let path = root().join("docs/guide/nucleus.md");
+    let guide = std::fs::read_to_string(&path).expect("the guide");
+    let mut printed = String::new();
+    let mut lines = guide.lines();
+    let mut blocks = 0;
+    while let Some(line) = lines.next() {
+        printed += line;
+        printed.push('\n');
+        let marked = line.strip_prefix("<!-- ").and_then(|rest| rest.strip_suffix(" -->"));
+        let Some((file, name)) = marked.and_then(|mark| mark.split_once(": ")) else {
+            continue;
+        };
+        let source = std::fs::read_to_string(root().join(file)).unwrap_or_else(|_| panic!("no file {file}"));
+        let (_, begun) = source.split_once(&format!("// begin: {name}\n")).expect("a beginning");
+        let (excerpt, _) = begun.split_once(&format!("// end: {name}\n")).expect("an end");
+        printed += &format!("```rust\n{excerpt}```\n");
+        blocks += 1;
+        assert_eq!(lines.next(), Some("```rust"), "a block follows {line}");
+        lines.by_ref().find(|line| *line == "```").expect("the block ends");
+    }
+    if std::env::var_os("GOND_BLESS").is_some() {
+        std::fs::write(&path, &printed).expect("write the guide");
+    }
+    assert!(blocks >= 4, "{blocks} blocks");
+    assert!(
+        printed == guide,
+        "docs/guide/nucleus.md differs from the sources; GOND_BLESS=1 prints them anew"
+    );
+}
+
 #[test]
 fn no_file_outgrows_its_reader() {
     let files = sources(&root());
