@@ -1,5 +1,5 @@
 //! Directories of the host for a process. The kernel itself keeps paths inside: every path is resolved
-//! beneath the directory that it starts from (`openat2`, RESOLVE_BENEATH), or its parent is, and the
+//! beneath the directory that it starts from (`openat2`, `RESOLVE_BENEATH`), or its parent is, and the
 //! last name is then used as it stands.
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -88,7 +88,7 @@ fn timestamps(read: Time, written: Time) -> Timestamps {
     let one = |time| match time {
         Time::Keep => (0, fs::UTIME_OMIT),
         Time::Now => (0, fs::UTIME_NOW),
-        Time::At(at) => ((at / 1_000_000_000).cast_signed(), (at % 1_000_000_000) as _),
+        Time::At(at) => ((at / 1_000_000_000).cast_signed(), (at % 1_000_000_000).cast_signed()),
     };
     let [last_access, last_modification] = [read, written]
         .map(one)

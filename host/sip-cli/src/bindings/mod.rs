@@ -1,6 +1,8 @@
 //! `gond sip contract`: checks a contract, and makes what programs are written against: a Rust module
 //! in which each state of a conversation is a type, or a C header.
 
+#![allow(clippy::format_collect, reason = "short lists of fields, read as they will stand")]
+
 mod c;
 mod rust;
 

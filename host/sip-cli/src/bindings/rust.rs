@@ -77,7 +77,7 @@ fn parameters(message: &Message) -> String {
 }
 
 /// The type of the state that follows an arm.
-fn next(contract: &Contract, arm: &Arm) -> String {
+fn next(contract: &Contract, arm: Arm) -> String {
     if arm.next == END {
         "()".into()
     } else {
@@ -86,7 +86,7 @@ fn next(contract: &Contract, arm: &Arm) -> String {
 }
 
 /// The value of the state that follows.
-fn follow(contract: &Contract, arm: &Arm) -> String {
+fn follow(contract: &Contract, arm: Arm) -> String {
     if arm.next == END {
         "()".into()
     } else {
@@ -215,9 +215,9 @@ fn sending(contract: &Contract, state: &State) -> String {
             said = message.name,
             function = lower(&message.name),
             parameters = parameters(message),
-            next = next(contract, arm),
+            next = next(contract, *arm),
             raw = snake(&message.name),
-            follow = follow(contract, arm)
+            follow = follow(contract, *arm)
         );
     }
     let _ = write!(
@@ -252,7 +252,7 @@ fn receiving(contract: &Contract, state: &State) -> String {
             "        /// {}.\n        {} {{ next: {}{fields} }},\n",
             message.name,
             upper(&message.name),
-            next(contract, arm)
+            next(contract, *arm)
         );
     }
     let _ = write!(
@@ -278,7 +278,7 @@ fn receiving(contract: &Contract, state: &State) -> String {
             "                {} => {name}Message::{} {{ {fields}next: {} }},",
             arm.message,
             upper(&message.name),
-            follow(contract, arm)
+            follow(contract, *arm)
         );
     }
     text + "                _ => return Err(PeerGone),\n            })\n        }\n    }\n"
