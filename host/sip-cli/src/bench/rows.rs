@@ -245,7 +245,7 @@ pub fn instantiate(workshop: &Workshop, rounds: usize) -> Result<Vec<Figure>, St
     for _ in 0..rounds {
         let start = Instant::now();
         for _ in 0..TIMES {
-            let mut store = Store::new().map_err(|error| error.to_string())?;
+            let mut store = Store::pooled(&pool).map_err(|error| error.to_string())?;
             store.instantiate(&program, &[]).map_err(|error| error.to_string())?;
         }
         samples.push(since(start) / f64::from(TIMES));
