@@ -106,6 +106,9 @@ fn what_no_process_may_say() {
         ("mov ds, eax", &[0x8e, 0xd8]),
         ("mov eax, fs:[rdi]", &[0x64, 0x8b, 0x07]),
         ("movsb", &[0xa4]),
+        // These two share a mnemonic with moves of vector registers.
+        ("movsd, the string instruction", &[0xa5]),
+        ("cmpsd, the string instruction", &[0xa7]),
         ("xlatb", &[0xd7]),
         ("maskmovdqu", &[0x66, 0x0f, 0xf7, 0xc1]),
         ("lock inc", &[0xf0, 0xff, 0x07]),

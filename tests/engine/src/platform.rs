@@ -61,8 +61,7 @@ fn protect(at: *mut u8, bytes: usize, protection: PageProtection) -> bool {
     match protection {
         PageProtection::ReadWrite => true,
         PageProtection::ReadExecute => {
-            let rights = Rights::R | Rights::X;
-            call::page_limit(at, bytes as u64 / PAGE, rights.bits().into()).is_ok()
+            call::page_limit(at, bytes as u64 / PAGE, Rights::RX.bits().into()).is_ok()
         }
     }
 }

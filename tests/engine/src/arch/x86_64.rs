@@ -16,7 +16,7 @@ extern "C" fn go_on() {
     // Both words were set by the handler that goes on here.
     core::arch::naked_asm!(
         "mov rsp, [rip + {stack}]",
-        "jmp [rip + {landing}]",
+        "jmp qword ptr [rip + {landing}]",
         stack = sym STACK,
         landing = sym LANDING,
     )
