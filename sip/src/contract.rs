@@ -559,7 +559,7 @@ mod tests {
                 } else {
                     format!("S{}", at + 1)
                 };
-                text += &format!(" state S{at} {{ ! x -> {next} }}");
+                text = format!("{text} state S{at} {{ ! x -> {next} }}");
             }
             Contract::parse(&text)
         };

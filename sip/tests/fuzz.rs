@@ -65,8 +65,8 @@ fn theirs(value: &Val) -> wasmi::Val {
         Val::F32(bits) => wasmi::Val::F32(wasmi::F32::from_bits(*bits)),
         Val::F64(bits) => wasmi::Val::F64(wasmi::F64::from_bits(*bits)),
         Val::V128(bits) => wasmi::Val::V128((*bits).into()),
-        Val::FuncRef(_) => wasmi::Val::default(wasmi::ValType::FuncRef),
-        Val::ExternRef(_) => wasmi::Val::default(wasmi::ValType::ExternRef),
+        Val::FuncRef(_) => wasmi::Val::default_for_ty(wasmi::ValType::FuncRef),
+        Val::ExternRef(_) => wasmi::Val::default_for_ty(wasmi::ValType::ExternRef),
     }
 }
 

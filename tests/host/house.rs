@@ -380,7 +380,7 @@ fn the_guide_prints_what_runs() {
         let source = std::fs::read_to_string(root().join(file)).unwrap_or_else(|_| panic!("no file {file}"));
         let (_, begun) = source.split_once(&format!("// begin: {name}\n")).expect("a beginning");
         let (excerpt, _) = begun.split_once(&format!("// end: {name}\n")).expect("an end");
-        printed += &format!("```rust\n{excerpt}```\n");
+        printed = printed + "```rust\n" + excerpt + "```\n";
         blocks += 1;
         assert_eq!(lines.next(), Some("```rust"), "a block follows {line}");
         lines.by_ref().find(|line| *line == "```").expect("the block ends");

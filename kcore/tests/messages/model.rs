@@ -54,7 +54,9 @@ impl Model {
             now_us: 0,
             order: 0,
         };
-        ids.iter().for_each(|&id| model.add(id));
+        for &id in ids {
+            model.add(id);
+        }
         model
     }
 

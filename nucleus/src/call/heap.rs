@@ -73,7 +73,7 @@ mod tests {
         unsafe {
             let first = heap.alloc(layout(3, 1)) as usize;
             let second = heap.alloc(layout(16, 16));
-            assert!(second as usize >= first + 3 && second as usize % 16 == 0);
+            assert!(second as usize >= first + 3 && (second as usize).is_multiple_of(16));
             let used = heap.used();
             let third = heap.alloc(layout(40, 8));
             heap.dealloc(third, layout(40, 8));

@@ -241,12 +241,13 @@ mod tests {
 
     #[test]
     fn imports_are_checked() {
+        use ValType::{I32, I64};
+
         let protocol = Protocol::new(Contract::parse(STORE).expect("good"));
         let ty = |params: &[ValType], results: &[ValType]| FuncType {
             params: params.into(),
             results: results.into(),
         };
-        use ValType::{I32, I64};
         let get = ty(&[I32, I64], &[I32]);
         assert_eq!(protocol.operation(Side::Client, "get", &get), Ok(Operation::Send(0)));
         let refused = |side, name, ty: &FuncType| protocol.operation(side, name, ty).map_err(|error| error.to_string());
