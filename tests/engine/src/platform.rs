@@ -71,7 +71,7 @@ fn find(at: u64) -> rt::Result<abi::layout::ObjectInfo> {
     loop {
         match call::obj_info(page) {
             Ok(info) => return Ok(info),
-            Err(error) if page == first => return Err(error),
+            Err(error) if page == first => return Err(error.into()),
             Err(_) => page -= PAGE,
         }
     }
