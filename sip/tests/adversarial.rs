@@ -44,12 +44,23 @@ fn indirect_calls() {
         )
     };
     let call = |ty: &str, arguments: &str, at: i64| {
-        table(&format!("(drop (call_indirect (type {ty}) {arguments} (i32.const {at})))"))
+        table(&format!(
+            "(drop (call_indirect (type {ty}) {arguments} (i32.const {at})))"
+        ))
     };
-    says(&call("$f", "(f64.const 1)", 1), "indirect call type mismatch at byte 0x");
+    says(
+        &call("$f", "(f64.const 1)", 1),
+        "indirect call type mismatch at byte 0x",
+    );
     says(&call("$f", "(f64.const 1)", 2), "uninitialized element at byte 0x");
-    says(&call("$f", "(f64.const 1)", 10), "out of bounds table access at byte 0x");
-    says(&call("$f", "(f64.const 1)", -1), "out of bounds table access at byte 0x");
+    says(
+        &call("$f", "(f64.const 1)", 10),
+        "out of bounds table access at byte 0x",
+    );
+    says(
+        &call("$f", "(f64.const 1)", -1),
+        "out of bounds table access at byte 0x",
+    );
     says(
         &table("(call_indirect (type $unary) (i32.const 1) (i32.const 0x7fffffff))"),
         "out of bounds table access at byte 0x",
@@ -58,7 +69,10 @@ fn indirect_calls() {
 
 #[test]
 fn recursion_of_every_kind() {
-    says(r#"(module (func $f (export "run") (call $f) (call $f)))"#, "call stack exhausted");
+    says(
+        r#"(module (func $f (export "run") (call $f) (call $f)))"#,
+        "call stack exhausted",
+    );
     says(
         r#"(module (type $t (func)) (table 1 funcref) (elem (i32.const 0) $f)
            (func $f (export "run") (call_indirect (type $t) (i32.const 0)) (call $f)))"#,
@@ -68,7 +82,9 @@ fn recursion_of_every_kind() {
     let many = "i64 ".repeat(500);
     let zeros = "(i64.const 1) ".repeat(500);
     says(
-        &format!(r#"(module (func $f (param {many}) (call $f {zeros}) (call $f {zeros})) (func (export "run") (call $f {zeros})))"#),
+        &format!(
+            r#"(module (func $f (param {many}) (call $f {zeros}) (call $f {zeros})) (func (export "run") (call $f {zeros})))"#
+        ),
         "call stack exhausted",
     );
     // A tail call is no recursion: ten million of them return.
@@ -90,16 +106,34 @@ fn limits_of_memories_and_tables() {
     };
     says(&run("(memory.grow (i32.const 3))"), "[I32(-1)]");
     says(&run("(memory.grow (i32.const -1))"), "[I32(-1)]");
-    says(&run("(drop (memory.grow (i32.const 2))) (memory.grow (i32.const 1))"), "[I32(-1)]");
+    says(
+        &run("(drop (memory.grow (i32.const 2))) (memory.grow (i32.const 1))"),
+        "[I32(-1)]",
+    );
     says(&run("(table.grow (ref.null func) (i32.const 3))"), "[I32(-1)]");
     says(&run("(table.grow (ref.null func) (i32.const -1))"), "[I32(-1)]");
     says(&run("(i32.load (i32.const 65533))"), "out of bounds memory access");
-    says(&run("(i32.load offset=0xffffffff (i32.const -1))"), "out of bounds memory access");
-    says(&run("(memory.fill (i32.const 65000) (i32.const 1) (i32.const 1000)) (i32.const 0)"), "out of bounds memory");
-    says(&run("(memory.copy (i32.const -1) (i32.const 0) (i32.const 2)) (i32.const 0)"), "out of bounds memory");
-    says(&run("(table.set (i32.const 5) (ref.func $run)) (i32.const 0)"), "out of bounds table");
+    says(
+        &run("(i32.load offset=0xffffffff (i32.const -1))"),
+        "out of bounds memory access",
+    );
+    says(
+        &run("(memory.fill (i32.const 65000) (i32.const 1) (i32.const 1000)) (i32.const 0)"),
+        "out of bounds memory",
+    );
+    says(
+        &run("(memory.copy (i32.const -1) (i32.const 0) (i32.const 2)) (i32.const 0)"),
+        "out of bounds memory",
+    );
+    says(
+        &run("(table.set (i32.const 5) (ref.func $run)) (i32.const 0)"),
+        "out of bounds table",
+    );
     // All that a module may ask for is reserved, not used.
-    says(r#"(module (memory 0 65536) (func (export "run") (result i32) (memory.size)))"#, "[I32(0)]");
+    says(
+        r#"(module (memory 0 65536) (func (export "run") (result i32) (memory.size)))"#,
+        "[I32(0)]",
+    );
 }
 
 fn refusal(text: &str) -> Refusal {
@@ -121,13 +155,18 @@ fn modules_over_the_limits() {
     over(&many(65, "(table 0 funcref)"), "tables");
     over("(module (table 2000000 funcref))", "elements of a table");
     over(&many(65_537, "(global i32 (i32.const 0))"), "globals");
-    let mut locals = vec![0, b'a', b's', b'm', 1, 0, 0, 0, 1, 4, 1, 0x60, 0, 0, 3, 2, 1, 0, 10, 8, 1, 6, 1];
+    let mut locals = vec![
+        0, b'a', b's', b'm', 1, 0, 0, 0, 1, 4, 1, 0x60, 0, 0, 3, 2, 1, 0, 10, 8, 1, 6, 1,
+    ];
     locals.extend([0xd0, 0x86, 0x03, 0x7f, 0x0b]); // 50,000 of i32 …
     assert!(compile(&locals, Options::default()).is_ok());
     locals[23] = 0xd1; // … and one
     assert!(matches!(
         compile(&locals, Options::default()),
-        Err(Refusal::Limit { what: "locals of a function", .. } | Refusal::Invalid { .. })
+        Err(Refusal::Limit {
+            what: "locals of a function",
+            ..
+        } | Refusal::Invalid { .. })
     ));
     let nested = format!("(module (func {} {}))", "block ".repeat(5_100), "end ".repeat(5_100));
     over(&nested, "nested blocks");
@@ -163,17 +202,25 @@ fn large_functions_are_only_large() {
 #[test]
 fn start_functions_and_segments_that_trap() {
     says(r"(module (func $f unreachable) (start $f))", "unreachable");
-    says(r#"(module (memory 1) (data (i32.const 65535) "ab"))"#, "out of bounds memory access");
-    says(r"(module (table 1 funcref) (elem (i32.const 1) $f) (func $f))", "out of bounds table access");
-    says(r#"(module (memory 1) (data (i32.const -1) "a"))"#, "out of bounds memory access");
+    says(
+        r#"(module (memory 1) (data (i32.const 65535) "ab"))"#,
+        "out of bounds memory access",
+    );
+    says(
+        r"(module (table 1 funcref) (elem (i32.const 1) $f) (func $f))",
+        "out of bounds table access",
+    );
+    says(
+        r#"(module (memory 1) (data (i32.const -1) "a"))"#,
+        "out of bounds memory access",
+    );
 }
 
 #[test]
 fn host_functions_are_not_reached_by_force() {
     // Handles of functions are numbers of the engine's: a table holds what was put in, nothing else.
-    let values = outcomes(
-        r#"(module (table 3 externref) (func (export "run") (result externref) (table.get (i32.const 2))))"#,
-    );
+    let values =
+        outcomes(r#"(module (table 3 externref) (func (export "run") (result externref) (table.get (i32.const 2))))"#);
     for value in values {
         assert_eq!(value, format!("{:?}", [Val::ExternRef(0)]));
     }

@@ -60,9 +60,7 @@ fn protect(at: *mut u8, bytes: usize, protection: PageProtection) -> bool {
     }
     match protection {
         PageProtection::ReadWrite => true,
-        PageProtection::ReadExecute => {
-            call::page_limit(at, bytes as u64 / PAGE, Rights::RX.bits().into()).is_ok()
-        }
+        PageProtection::ReadExecute => call::page_limit(at, bytes as u64 / PAGE, Rights::RX.bits().into()).is_ok(),
     }
 }
 
