@@ -135,7 +135,7 @@ fn compared(results: &[Measured], one: &Measured) -> [String; 10] {
         .and_then(|(_, _, peer)| *peer);
     let peer = peer_name.and_then(|name| find(results, System::Linux, name));
     let (instructions, ns) = (peer.and_then(|peer| peer.instructions), peer.and_then(|peer| peer.ns));
-    let kept = keeps_bound(results, &one.row).map_or("–", |kept| if kept { "yes" } else { "NO" });
+    let kept = keeps_bound(results, &one.row).map_or("–", |kept| if kept { "yes" } else { "**NO**" });
     [
         one.row.clone(),
         grouped(one.instructions),
