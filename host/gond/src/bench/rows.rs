@@ -80,11 +80,7 @@ pub const KNOWN: [(&str, Option<Bound>, Option<&str>); 26] = [
         Some("object-create-touch-delete"),
     ),
     ("first-touch", Some(Bound::Instructions(250)), Some("first-touch")),
-    (
-        "first-touch-zeroing",
-        Some(Bound::Instructions(1000)),
-        Some("first-touch"),
-    ),
+    ("first-touch-zeroing", None, Some("first-touch")),
     ("apd-lookup", None, None),
     ("sem-signal-wait", None, None),
     ("sem-round-trip", None, Some("ipc-futex")),
