@@ -42,12 +42,18 @@ impl Server {
         if let Some(step) = self.resume_durable(caller) {
             return step;
         }
-        let id = self.require_at(world, caller.domain, arguments[0], Rights::D)?;
-        // It is still there while it is unlinked, so whoever has a right may come back. Few do.
-        self.withdraw_piece(world, caller, id)?;
+        let withdrawn = self.threads.record(caller.thread).progress.done;
+        let begun = self.objects.find(arguments[0]);
+        let id = match begun.filter(|&id| self.objects.get(id).serial == withdrawn) {
+            // The right was there when it was taken away from everybody.
+            Some(id) => id,
+            None => self.require_at(world, caller.domain, arguments[0], Rights::D)?,
+        };
         let object = self.objects.get(id);
         let (base, end) = (object.base(), object.end());
         self.dismantle_piece(world, caller, id, base, end)?;
+        // It is still there while it is unlinked, so whoever has a right may come back. Few do.
+        self.withdraw_piece(world, caller, id)?;
         let object = self.objects.get(id);
         if !object.is_persistent() {
             self.object_drop(world, id, AddressesOf::Free);
