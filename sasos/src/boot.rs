@@ -151,7 +151,7 @@ impl Server {
                 Err(Stop::Again) => {}
                 Err(Stop::Wait(_)) => {
                     self.poll_store(world);
-                    if self.store.is_idle() {
+                    if self.store.is_idle() || self.store.is_stopped() {
                         continue;
                     }
                     store::world::Disk::wait(world);

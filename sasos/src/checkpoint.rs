@@ -27,6 +27,8 @@ use crate::{
 
 /// Time between two checkpoints while something changes.
 pub const PERIOD_NS: u64 = 1_000_000_000;
+/// What the store may do in one event, in its units: checksums of two blocks.
+pub(crate) const STORE_ALLOWANCE: u64 = 100;
 /// Failed syncs that are remembered for those who wait for them.
 const FAILURES_MAX: usize = 256;
 
@@ -192,12 +194,12 @@ impl Server {
     /// Polls the store, and does a piece of what a checkpoint has left before and behind it.
     pub fn poll_checkpoint<W: World>(&mut self, world: &mut W) {
         self.poll_store(world);
-        if self.is_unfinished() {
+        if self.checkpoint.is_freezing() && !self.store.is_stopped() {
             self.checkpoint_piece(world);
             self.poll_store(world);
-            if self.checkpoint.is_letting_go() {
-                self.checkpoint_piece(world);
-            }
+        }
+        if self.checkpoint.is_letting_go() && !self.store.is_stopped() {
+            self.checkpoint_piece(world);
         }
     }
 

@@ -11,13 +11,13 @@ use abi::{
     Error, Rights,
     address::{PAGE, SLOT, pages_for, slot_of},
 };
-use kcore::{Frame, Leaf, PageEntry, SpaceId, wait::Key};
+use kcore::{Leaf, PageEntry, SpaceId, wait::Key};
 
 use crate::{
     Server, Step, Stop, World,
     capability::password_or_random,
     creation::{AddressesOf, Kind},
-    object::{LimitRange, ObjectId},
+    object::{LimitRange, ObjectId, Which},
     pager::{Place, index_of},
     slots::Slot,
     task::TaskId,
@@ -26,19 +26,59 @@ use crate::{
 
 /// Pages an object may have to be cloned.
 pub const CLONE_PAGES_MAX: u64 = 1 << 16;
+/// Pages that are shared in one piece. One costs some 200 instructions.
+const PIECE_PAGES: usize = 48;
 /// Ranges of limits that an object may have for pages that are not resident.
 pub const LIMIT_RANGES_MAX: usize = 64;
 
 impl Server {
-    /// `ObjClone`: source, extra bytes, password.
+    /// `ObjClone`: source, extra bytes, password. Done in pieces: each page is as it is at some moment of the call.
     ///
     /// # Errors
     /// [`Error::BadAddress`], [`Error::Protection`], [`Error::BadArgument`] for a source that is too
-    /// large, [`Error::NoMemory`], [`Error::LimitReached`], [`Error::DiskError`].
+    /// large, [`Error::NoMemory`], [`Error::LimitReached`], [`Error::DiskError`]. There is no clone then.
     pub fn obj_clone<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
+        let step = self.clone_piece(world, caller, arguments);
+        if let Err(Stop::Fail(_)) = step
+            && let Some(clone) = self.clone_begun(caller)
+        {
+            self.object_drop(world, clone, AddressesOf::Free);
+        }
+        step
+    }
+
+    fn clone_piece<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
         let [source, extra, password, ..] = arguments;
         self.require_at(world, caller.domain, source, Rights::RX)?;
-        self.object_clone(world, caller.domain, Some(caller.task), source, extra, password)
+        let source = self.object_at(world, source)?;
+        let begun = self.clone_begun(caller);
+        let progress = self.threads.record(caller.thread).progress;
+        let clone = match begun {
+            // It is in nobody's hands yet, but an address can be guessed: somebody has deleted it, or kept it.
+            None if progress.done != 0 => return Err(Error::BadAddress.into()),
+            None => self.clone_make(world, caller.domain, Some(caller.task), source, extra)?,
+            Some(clone) => {
+                self.bring_in(world, source)?;
+                clone
+            }
+        };
+        let object = self.objects.get(clone);
+        let (base, serial) = (object.base(), object.serial);
+        let progress = &mut self.threads.record(caller.thread).progress;
+        (progress.done, progress.found) = (base, serial);
+        let from = progress.at;
+        if let Some(next) = self.share_pages(world, source, clone, from, PIECE_PAGES)? {
+            self.threads.record(caller.thread).progress.at = next;
+            return Err(Stop::Again);
+        }
+        Ok(self.clone_done(world, clone, password))
+    }
+
+    /// The clone that a call has begun.
+    fn clone_begun(&mut self, caller: Caller) -> Option<ObjectId> {
+        let progress = self.threads.record(caller.thread).progress;
+        let clone = self.objects.find_serial(progress.done, progress.found)?;
+        (!self.objects.get(clone).is_persistent()).then_some(clone)
     }
 
     /// Clones an object whatever the rights on it. The clone stands on the task's kill list, and
@@ -56,6 +96,23 @@ impl Server {
         password: u64,
     ) -> Step<(u64, u64)> {
         let source = self.object_at(world, source)?;
+        let clone = self.clone_make(world, domain, task, source, extra_bytes)?;
+        if let Err(stop) = self.share_pages(world, source, clone, 0, usize::MAX) {
+            self.object_drop(world, clone, AddressesOf::Free);
+            return Err(stop);
+        }
+        Ok(self.clone_done(world, clone, password))
+    }
+
+    /// A clone that has no pages yet.
+    fn clone_make<W: World>(
+        &mut self,
+        world: &mut W,
+        domain: SpaceId,
+        task: Option<TaskId>,
+        source: ObjectId,
+        extra_bytes: u64,
+    ) -> Step<ObjectId> {
         let pages = self.objects.get(source).record.pages;
         if pages > CLONE_PAGES_MAX {
             return Err(Error::BadArgument.into());
@@ -64,14 +121,23 @@ impl Server {
         let total = pages.checked_add(extra).ok_or(Error::NoMemory)?;
         self.bring_in(world, source)?;
         let clone = self.object_make(world, Kind::Plain, total, task, domain)?;
-        if let Err(stop) = self.share_pages(world, source, clone) {
-            self.object_drop(world, clone, AddressesOf::Free);
-            return Err(stop);
+        let limits = self.objects.get(source).absent_limits.clone();
+        self.objects.get_mut(clone).absent_limits = limits;
+        for slot in 0..(self.objects.get(clone).base() % SLOT + pages * PAGE).div_ceil(SLOT) {
+            if let Err(stop) = self.make_leaf(world, clone, slot) {
+                self.object_drop(world, clone, AddressesOf::Free);
+                return Err(stop);
+            }
         }
+        Ok(clone)
+    }
+
+    /// Lists the password of a clone that is complete. Tells base and password.
+    fn clone_done<W: World>(&mut self, world: &mut W, clone: ObjectId, password: u64) -> (u64, u64) {
         let password = password_or_random(world, password);
         let record = &mut self.objects.get_mut(clone).record;
         record.capabilities.push((password, Rights::OWNER.bits()));
-        Ok((record.base, password))
+        (record.base, password)
     }
 
     /// Makes all pages of an object resident that the disk holds. From then on it is `complete`.
@@ -137,85 +203,84 @@ impl Server {
         slot.is_some_and(|slot| slot.resident.has(index_of(address)))
     }
 
-    /// Gives the clone the frames of the source.
-    fn share_pages<W: World>(&mut self, world: &mut W, source: ObjectId, clone: ObjectId) -> Step<()> {
-        let object = self.objects.get(source);
-        let (pages, resident) = (object.record.pages, object.resident);
-        let limits = object.absent_limits.clone();
-        self.objects.get_mut(clone).absent_limits = limits;
-        // Memory first. Nothing below asks for a frame, so no entry of the source goes meanwhile.
-        for slot in 0..(self.objects.get(clone).base() % SLOT + pages * PAGE).div_ceil(SLOT) {
-            self.make_leaf(world, clone, slot)?;
-        }
-        // Unless it took pages of the source itself to find that memory.
+    /// Gives the clone the frames of up to `most` pages of the source from an address on. Tells where to go on, if there are more.
+    fn share_pages<W: World>(
+        &mut self,
+        world: &mut W,
+        source: ObjectId,
+        clone: ObjectId,
+        from: u64,
+        most: usize,
+    ) -> Step<Option<u64>> {
+        // Nothing below asks for a frame, so no entry of the source goes meanwhile; unless finding memory for the clone took some.
         let object = self.objects.get(source);
         if object.is_persistent() && !object.complete {
             return Err(Error::NoMemory.into());
         }
-        self.charge(clone, resident)?;
-        let mut shared = 0;
+        let charged = object.resident.min(most as u64);
+        self.charge(clone, charged)?;
+        let (mut shared, mut looked) = (0, 0);
         let mut taken_away = false;
-        let mut next = self.objects.get(source).slots.next_with_leaf(0);
-        while let Some(slot) = next {
-            let mut index = 0;
-            while let Some(found) = self
-                .objects
-                .get(source)
-                .slots
-                .get(slot)
-                .and_then(|state| state.resident.next(index))
-            {
-                index = found + 1;
-                let object = self.objects.get(source);
-                let address = (object.first_slot() + slot) * SLOT + found as u64 * PAGE;
-                let page = object.page_of(address);
-                let Some(leaf) = object.slots.get(slot).and_then(Slot::leaf) else {
-                    continue;
-                };
-                let from = Place {
-                    id: source,
-                    slot,
-                    leaf,
-                    index: found,
-                    address,
-                };
-                let Some((frame, entry, took)) = share_entry(world, from) else {
-                    continue;
-                };
-                taken_away |= took;
-                let target = self.objects.get(clone);
-                let address = target.address_of(page);
-                let slot = slot_of(address) - target.first_slot();
-                let Some(leaf) = target.slots.get(slot).and_then(Slot::leaf) else {
-                    world.frame_release(frame);
-                    continue;
-                };
-                self.install(
-                    world,
-                    Place {
-                        id: clone,
-                        slot,
-                        leaf,
-                        index: index_of(address),
-                        address,
-                    },
-                    entry,
-                );
-                shared += 1;
+        let mut next = from;
+        let mut more = false;
+        while let Some(place) = self.next_resident(source, next) {
+            if looked == most {
+                more = true;
+                break;
             }
-            next = self.objects.get(source).slots.next_with_leaf(slot + 1);
+            looked += 1;
+            next = place.address + PAGE;
+            let page = self.objects.get(source).page_of(place.address);
+            let target = self.objects.get(clone);
+            let address = target.address_of(page);
+            let slot = slot_of(address) - target.first_slot();
+            let inside = page < target.record.pages;
+            // Its task may have cut it short by now, or written to it.
+            let Some(leaf) = target.slots.get(slot).and_then(Slot::leaf).filter(|_| inside) else {
+                continue;
+            };
+            if self.is_resident(clone, address) {
+                continue;
+            }
+            let Some((entry, took)) = share_entry(world, place) else {
+                continue;
+            };
+            taken_away |= took;
+            let index = index_of(address);
+            let target = Place {
+                id: clone,
+                slot,
+                leaf,
+                index,
+                address,
+            };
+            self.install(world, target, entry);
+            shared += 1;
         }
-        self.refund(clone, resident - shared);
+        self.refund(clone, charged - shared);
         if taken_away {
             world.flush_everything();
         }
-        Ok(())
+        Ok(more.then_some(next))
+    }
+
+    /// The first resident page of an object from an address on.
+    fn next_resident(&self, id: ObjectId, from: u64) -> Option<Place> {
+        let object = self.objects.get(id);
+        let place = object.next_page(Which::Resident, from, object.end())?;
+        Some(Place {
+            id,
+            slot: place.slot,
+            leaf: place.leaf,
+            index: place.index,
+            address: place.address,
+        })
     }
 }
 
-/// Adds a reference to the frame of a page and withholds writing from it. Tells the frame, the
+/// Adds a reference to the frame of a page and withholds writing from it. Tells the
 /// entry for the other one who shares it, and whether writing was taken away.
-fn share_entry<W: World>(world: &mut W, place: Place) -> Option<(Frame, PageEntry, bool)> {
+fn share_entry<W: World>(world: &mut W, place: Place) -> Option<(PageEntry, bool)> {
     let entry = world.leaf_get(place.leaf, place.index)?;
     let took = withhold(world, place.leaf, place.index);
     world.frame_share(entry.frame);
@@ -225,7 +290,7 @@ fn share_entry<W: World>(world: &mut W, place: Place) -> Option<(Frame, PageEntr
     } else {
         shared
     };
-    Some((entry.frame, shared, took))
+    Some((shared, took))
 }
 
 /// Withholds writing from a page that its limits let be written; tells whether it was taken away. Then

@@ -3,7 +3,9 @@
 use abi::{Call, Error};
 use kcore::{ThreadId, thread::Resumed, wait::Key};
 
-use crate::{Event, Outcome, Server, Step, World, freeze::waits_for_freezing, thread::Caller};
+use crate::{
+    Event, Outcome, Server, Step, World, checkpoint::STORE_ALLOWANCE, freeze::waits_for_freezing, thread::Caller,
+};
 
 impl Server {
     /// The value of a call that needs nothing but the caller's identity. For the kernel's fast path.
@@ -42,10 +44,13 @@ impl Server {
                 outcome
             }
             Event::Poll => {
+                self.store.allow(STORE_ALLOWANCE);
                 self.poll_clock(world);
                 self.poll_checkpoint(world);
                 self.poll_unlinking(world);
                 self.poll_control(world);
+                // For the calls and faults until the next one.
+                self.store.allow(STORE_ALLOWANCE);
                 Outcome::Resume
             }
         }

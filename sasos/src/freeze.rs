@@ -58,10 +58,13 @@ pub(crate) const fn waits_for_freezing(call: Call) -> bool {
 }
 
 impl Server {
-    /// Whether there is work left that waits for nothing, of a checkpoint or of a revocation: then `Event::Poll` is due soon.
+    /// Whether there is work left that waits for nothing, of the store, a checkpoint or a revocation: then `Event::Poll` is due soon.
     #[inline]
     pub fn is_unfinished(&self) -> bool {
-        self.checkpoint.is_freezing() || self.checkpoint.is_letting_go() || !self.domains.unlinking.is_empty()
+        self.store.is_stopped()
+            || self.checkpoint.is_freezing()
+            || self.checkpoint.is_letting_go()
+            || !self.domains.unlinking.is_empty()
     }
 
     /// Does a piece of the work that a checkpoint has left.
@@ -103,6 +106,7 @@ impl Server {
             let to = end.min(from.saturating_add(PIECE_REACH));
             match self.freeze_dirty(world, id, (from, to), left, Store::freeze_page) {
                 Ok(frozen) => {
+                    self.store.spend(3 * frozen.pages as u64);
                     left = left.saturating_sub(frozen.pages.max(1));
                     freezing.at = Some((id, frozen.next));
                 }
@@ -153,6 +157,7 @@ impl Server {
                 self.checkpoint_over(world);
                 return;
             };
+            self.store.spend(1);
             self.let_go(world, &page, failed);
         }
     }

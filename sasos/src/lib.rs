@@ -32,6 +32,7 @@ pub mod validation;
 pub mod withdraw;
 
 pub mod clone;
+pub mod dismantle;
 pub mod lifecycle;
 
 pub mod copy;

@@ -42,11 +42,19 @@ impl Server {
         if let Some(step) = self.resume_durable(caller) {
             return step;
         }
-        let id = self.require_at(world, caller.domain, arguments[0], Rights::D)?;
+        let withdrawn = self.threads.record(caller.thread).progress.done;
+        let begun = self.objects.find(arguments[0]);
+        let id = match begun.filter(|&id| self.objects.get(id).serial == withdrawn) {
+            // The right was there when it was taken away from everybody.
+            Some(id) => id,
+            None => self.require_at(world, caller.domain, arguments[0], Rights::D)?,
+        };
+        let object = self.objects.get(id);
+        let (base, end) = (object.base(), object.end());
+        self.dismantle_piece(world, caller, id, base, end)?;
         // It is still there while it is unlinked, so whoever has a right may come back. Few do.
         self.withdraw_piece(world, caller, id)?;
         let object = self.objects.get(id);
-        let base = object.base();
         if !object.is_persistent() {
             self.object_drop(world, id, AddressesOf::Free);
             return Ok((0, 0));
@@ -137,6 +145,9 @@ impl Server {
         if pages > before {
             self.grow(world, id, pages)?;
         } else if pages < before {
+            let object = self.objects.get(id);
+            let (from, to) = (object.address_of(pages), object.end());
+            self.dismantle_piece(world, caller, id, from, to)?;
             self.shrink(world, id, pages)?;
         }
         Ok((0, 0))
@@ -347,14 +358,20 @@ impl Server {
 
     fn keep_pages(&mut self, id: ObjectId) -> Result<(), Error> {
         let object = self.objects.get(id);
-        let (base, end) = (object.base(), object.end());
-        let mut from = base;
-        while let Some(place) = self.objects.get(id).next_page(Which::Resident, from, end) {
-            from = place.address + PAGE;
-            if self.store.reserve(base, (place.address - base) / PAGE).is_err() {
-                self.unreserve_all(id);
-                return Err(Error::DiskFull);
+        let base = object.base();
+        let mut next = object.slots.next_with_leaf(0);
+        while let Some(slot) = next {
+            let start = (object.first_slot() + slot) * SLOT;
+            let mut from = 0;
+            while let Some((first, end)) = object.slots.get(slot).and_then(|state| state.resident.next_run(from)) {
+                let [first_page, end_page] = [first, end].map(|index| (start + index as u64 * PAGE - base) / PAGE);
+                if self.store.reserve_run(base, first_page, end_page).is_err() {
+                    self.unreserve_all(id);
+                    return Err(Error::DiskFull);
+                }
+                from = end;
             }
+            next = object.slots.next_with_leaf(slot + 1);
         }
         let ranges = self.objects.get(id).absent_limits.clone();
         for range in ranges {
@@ -365,11 +382,7 @@ impl Server {
                 }
             }
         }
-        let mut from = base;
-        while let Some(place) = self.objects.get(id).next_page(Which::Resident, from, end) {
-            from = place.address + PAGE;
-            self.note_dirty(id, place.slot, place.index);
-        }
+        self.note_all_dirty(id);
         Ok(())
     }
 

@@ -53,6 +53,29 @@ impl PageBits {
         self.0.iter().map(|word| word.count_ones()).sum()
     }
 
+    /// Sets all bits that are set in another one; tells how many of them were clear.
+    pub fn add(&mut self, other: &Self) -> u32 {
+        let before = self.count();
+        for (word, more) in self.0.iter_mut().zip(other.0) {
+            *word |= more;
+        }
+        self.count() - before
+    }
+
+    /// The first run of set bits at or after `from`: where it begins and ends.
+    pub fn next_run(&self, from: usize) -> Option<(usize, usize)> {
+        let start = self.next(from)?;
+        let mut end = start;
+        while let Some(&word) = self.0.get(end / 64) {
+            let ones = (word >> (end % 64)).trailing_ones() as usize;
+            end += ones;
+            if ones == 0 || end % 64 != 0 {
+                break;
+            }
+        }
+        Some((start, end))
+    }
+
     /// The first set bit at or after `from`.
     pub fn next(&self, from: usize) -> Option<usize> {
         let mut word = from / 64;
@@ -196,6 +219,26 @@ mod tests {
         assert_eq!(found, [0, 63, 64, 300, 511]);
         assert_eq!(bits.count(), 5);
         assert!(bits.clear(64) && !bits.clear(64) && !bits.has(64));
+    }
+
+    #[test]
+    fn runs_are_found_in_order() {
+        let runs = [(0, 1), (3, 64), (65, 200), (256, 320), (321, 322), (448, 512)];
+        let mut bits = PageBits::default();
+        for (start, end) in runs {
+            (start..end).for_each(|index| assert!(bits.set(index)));
+        }
+        let mut from = 0;
+        for run in runs {
+            assert_eq!(bits.next_run(from), Some(run));
+            from = run.1;
+        }
+        assert_eq!(bits.next_run(from), None);
+        let mut others = PageBits::default();
+        others.set(2);
+        others.set(3);
+        assert_eq!(others.add(&bits), bits.count() - 1);
+        assert_eq!(others.count(), bits.count() + 1);
     }
 
     #[test]

@@ -91,6 +91,8 @@ pub struct Progress {
     pub done: u64,
     /// What it has found out on the way.
     pub found: u64,
+    /// The address where it goes on, if it counts in something else.
+    pub at: u64,
 }
 
 /// A thread that has to end when it comes back from a foreign callee.
@@ -161,7 +163,11 @@ impl Thread {
             report: ExitReport::default(),
             waiting: Waiting::No,
             pending: None,
-            progress: Progress { done: 0, found: 0 },
+            progress: Progress {
+                done: 0,
+                found: 0,
+                at: 0,
+            },
             deadline: None,
             saved: None,
             doom: None,

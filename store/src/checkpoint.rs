@@ -24,7 +24,7 @@ use crate::journal::Chain;
 use crate::list::List;
 use crate::map::{Entry, MapKey, Path};
 use crate::settle::{settle, take_down};
-use crate::store::{JournalState, Progress, Store, Work};
+use crate::store::{COST_BLOCK, JournalState, Progress, Store, Work};
 use crate::superblock::{Place, Superblock};
 use crate::table::Part;
 use crate::world::{BLOCK, DiskError, Frame, Operation, World};
@@ -33,6 +33,8 @@ use alloc::vec::Vec;
 
 /// Slot numbers that a checkpoint leases beyond those issued.
 pub(crate) const LEASE_SLACK: u64 = 4096;
+/// Pages that maps are made to reach at once: a few instructions each.
+const GROW_PIECE: usize = 128;
 
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Phase {
@@ -70,6 +72,8 @@ pub(crate) struct Checkpoint {
     /// Every page it was given, and how many of them were begun.
     pages: List<DirtyPage>,
     begun: usize,
+    /// Pages at the beginning that the maps are known to reach.
+    grown: usize,
     /// Those whose path must be read first.
     retry: VecDeque<DirtyPage>,
     /// Writes of pages under way: the page, its block and checksum.
@@ -106,6 +110,7 @@ impl Checkpoint {
             share,
             pages,
             begun: 0,
+            grown: 0,
             retry: VecDeque::new(),
             writing: BTreeMap::new(),
             next_write: 0,
@@ -196,8 +201,8 @@ impl Checkpoint {
             Phase::Settle => settle(store, world),
             Phase::Doom => take_down(store, world),
             Phase::Pages => {
-                if entering {
-                    store.grow_maps(world, self.pages.iter().map(|page| (page.base, page.page)))?;
+                if !self.grow(store, world)? {
+                    return Ok(Step::Waiting);
                 }
                 self.write_pages(store, world)
             }
@@ -267,10 +272,25 @@ impl Checkpoint {
         store.io.submit(world, operation, block, frame, purpose);
     }
 
+    /// Makes the maps reach all pages; tells whether they do.
+    fn grow(&mut self, store: &mut Store, world: &mut impl World) -> Result<bool, Failure> {
+        while self.grown < self.pages.len() {
+            if !store.may_go_on() {
+                return Ok(false);
+            }
+            let piece = (self.grown..self.pages.len()).take(GROW_PIECE);
+            self.grown += piece.len();
+            let pages = piece.filter_map(|at| self.pages.get(at));
+            store.grow_maps(world, pages.map(|page| (page.base, page.page)))?;
+            store.spend(COST_BLOCK / 2);
+        }
+        Ok(true)
+    }
+
     fn write_pages(&mut self, store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
         let mut blocked = 0;
         let mut again = self.retry.len();
-        while self.outstanding < WRITES_MAX && blocked < WRITES_MAX {
+        while self.outstanding < WRITES_MAX && blocked < WRITES_MAX && store.may_go_on() {
             let page = if again > 0 {
                 again -= 1;
                 self.retry.pop_front()
@@ -284,6 +304,7 @@ impl Checkpoint {
             let Some(page) = page else { break };
             let Some(row) = store.table.get(page.base).filter(|row| page.page < row.record.pages) else {
                 // Deleted or cut off before the checkpoint was begun.
+                store.spend(1);
                 store.give_back(&page);
                 continue;
             };
@@ -311,6 +332,7 @@ impl Checkpoint {
     }
 
     fn write_page(&mut self, store: &mut Store, world: &mut impl World, page: DirtyPage) -> Result<(), Failure> {
+        store.spend(COST_BLOCK);
         let block = store
             .take_block(&mut self.share)
             .inspect_err(|_| self.retry.push_back(page))?;
@@ -340,11 +362,12 @@ impl Checkpoint {
     }
 
     fn write_nodes(&mut self, store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
-        while self.outstanding < WRITES_MAX {
+        while self.outstanding < WRITES_MAX && store.may_go_on() {
             let Some(key) = self.nodes.pop_front() else {
                 return Ok(Step::Complete);
             };
             let Some(frame) = store.maps.frame(key) else { continue };
+            store.spend(COST_BLOCK);
             let block = store.take_node_block(&mut self.share)?;
             let entry = Entry {
                 block,
@@ -378,13 +401,16 @@ impl Checkpoint {
         Ok(Step::Complete)
     }
 
-    /// A frame to write from, or `None` if one will come back soon.
+    /// A frame to write from, or `None` if one will come back soon, or no more may be done now.
     fn scratch(&self, store: &mut Store, world: &mut impl World) -> Result<Option<Frame>, Failure> {
-        if self.outstanding >= WRITES_MAX {
+        if self.outstanding >= WRITES_MAX || !store.may_go_on() {
             return Ok(None);
         }
         match store.io.frame(world) {
-            Some(frame) => Ok(Some(frame)),
+            Some(frame) => {
+                store.spend(COST_BLOCK);
+                Ok(Some(frame))
+            }
             None if self.outstanding > 0 => Ok(None),
             None => Err(Failure::Memory),
         }

@@ -11,6 +11,8 @@ use alloc::collections::BTreeMap;
 pub(crate) const POOL: u64 = 24;
 /// Pages below a map node of level 1, as a set of bits.
 type PageSet = [u64; 4];
+/// How many these are.
+const NODE_PAGES: u64 = 256;
 
 /// What is promised.
 #[derive(Default)]
@@ -28,6 +30,11 @@ fn key_above(base: u64, page: u64, level: u8) -> MapKey {
         level,
         index: page.checked_shr(8 * u32::from(level)).unwrap_or(0),
     }
+}
+
+/// A word whose lowest `count` bits are set.
+fn ones_below(count: u64) -> u64 {
+    if count >= 64 { u64::MAX } else { (1 << count) - 1 }
 }
 
 impl Promises {
@@ -54,6 +61,25 @@ impl Promises {
             *children += 1;
             fresh_leaf = *children == 1;
             level += 1;
+        }
+    }
+
+    /// Promises pages `first` up to `end` of an object, node by node.
+    pub(crate) fn add_run(&mut self, base: u64, first: u64, end: u64, levels: u8) {
+        let mut page = first;
+        while page < end {
+            // The first page of a node makes the way to it.
+            self.add(base, page, levels);
+            let node_end = end.min((page / NODE_PAGES + 1) * NODE_PAGES);
+            if let Some(set) = self.leaves.get_mut(&key_above(base, page, 1)) {
+                for (bits, word) in set.iter_mut().zip(0..) {
+                    let start = page / NODE_PAGES * NODE_PAGES + word * 64;
+                    let wanted = ones_below(node_end.saturating_sub(start)) & !ones_below(page.saturating_sub(start));
+                    self.pages += u64::from((wanted & !*bits).count_ones());
+                    *bits |= wanted;
+                }
+            }
+            page = node_end;
         }
     }
 
@@ -110,5 +136,27 @@ mod tests {
         assert_eq!(promises.total(), 3);
         assert!(promises.remove(0, 256));
         assert_eq!(promises.total(), 0);
+    }
+
+    #[test]
+    fn a_run_promises_what_its_pages_do() {
+        for (first, end) in [
+            (0, 1),
+            (0, 64),
+            (63, 65),
+            (100, 356),
+            (255, 257),
+            (256, 1024),
+            (7, 70_000),
+        ] {
+            let (mut run, mut single) = (Promises::default(), Promises::default());
+            run.add(4096, 300, 3);
+            single.add(4096, 300, 3);
+            run.add_run(4096, first, end, 3);
+            (first..end).for_each(|page| single.add(4096, page, 3));
+            assert_eq!(run.leaves, single.leaves);
+            assert_eq!(run.inner, single.inner);
+            assert_eq!(run.total(), single.total());
+        }
     }
 }

@@ -128,7 +128,17 @@ pub struct Store {
     pub(crate) damaged: u64,
     /// Whether something happened that may let a job go on.
     pub(crate) awake: bool,
+    /// Work that may still be done, and whether work was left for want of it.
+    allowance: u64,
+    stopped: bool,
 }
+
+/// What a checksummed block costs of the allowance: some 60 hundreds of instructions.
+pub(crate) const COST_BLOCK: u64 = 60;
+/// What the completion of a write and its map entry cost.
+const COST_WRITTEN: u64 = 8;
+/// What an event costs.
+const COST_EVENT: u64 = 1;
 
 /// What a new store is made of.
 pub(crate) struct Parts {
@@ -190,27 +200,66 @@ impl Store {
             events: VecDeque::new(),
             damaged: 0,
             awake: false,
+            allowance: u64::MAX,
+            stopped: false,
         }
     }
 
+    /// Sets how much work [`Store::poll`] may do before it gives `None` with work left: in hundreds of instructions, roughly. What has begun
+    /// is finished, so it may be a block more. Without this call there is no bound.
+    pub fn allow(&mut self, allowance: u64) {
+        self.allowance = allowance;
+    }
+
+    /// Takes something off the allowance.
+    pub fn spend(&mut self, cost: u64) {
+        self.allowance = self.allowance.saturating_sub(cost);
+    }
+
+    /// Whether the last poll has left work that waits for nothing but an allowance.
+    #[inline]
+    pub fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// Whether there is allowance left. If not, the next poll goes on.
+    pub(crate) fn may_go_on(&mut self) -> bool {
+        if self.allowance == 0 {
+            self.stopped = true;
+            self.awake = true;
+        }
+        !self.stopped
+    }
+
     /// Takes up completions, advances the jobs and gives the next event, if there is one. To be
-    /// called after every completion interrupt and after anything was begun, until it gives `None`.
+    /// called after every completion interrupt and after anything was begun, until it gives `None`; and again if it has
+    /// [stopped](Store::is_stopped) then.
     pub fn poll(&mut self, world: &mut impl World) -> Option<Event> {
+        self.stopped = false;
         loop {
             self.io.pump(world);
-            while let Some((purpose, result)) = self.io.complete(world) {
+            while self.may_go_on()
+                && let Some((purpose, result)) = self.io.complete(world)
+            {
                 self.awake = true;
                 self.dispatch(world, purpose, result);
                 self.io.pump(world);
             }
-            if !self.awake {
+            if !self.awake || !self.may_go_on() {
                 break;
             }
             self.awake = false;
             self.advance_reads(world);
             self.advance_jobs(world);
-            self.bad_loads.clear();
+            // A job that was stopped has not seen them all.
+            if !self.stopped {
+                self.bad_loads.clear();
+            }
         }
+        if !self.may_go_on() {
+            return None;
+        }
+        self.spend(COST_EVENT);
         if let Some(page) = self.over.get(self.returned) {
             self.returned += 1;
             return Some(written(&page));
@@ -326,6 +375,10 @@ impl Store {
     }
 
     fn dispatch(&mut self, world: &mut impl World, purpose: Purpose, result: Result<(), DiskError>) {
+        self.spend(match purpose {
+            Purpose::Page(_) | Purpose::Node(_) => COST_BLOCK,
+            _ => COST_WRITTEN,
+        });
         match purpose {
             Purpose::Page(read) => self.page_arrived(world, read, result),
             Purpose::Node(key) => self.node_arrived(world, key, result),

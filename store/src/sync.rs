@@ -10,7 +10,7 @@ use crate::io::{Purpose, WRITES_MAX};
 use crate::journal::{HEADER, Item, record_blocks};
 use crate::map::{Entry, Path, levels_for};
 use crate::pending::{Journaled, MapChanges};
-use crate::store::{JournalState, Progress, Running, Store, Work};
+use crate::store::{COST_BLOCK, JournalState, Progress, Running, Store, Work};
 use crate::world::{BLOCK, DiskError, Frame, Operation, World};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -302,8 +302,9 @@ impl SyncGroup {
 
     fn write_pages(&mut self, store: &mut Store, world: &mut impl World) -> Result<Progress, Failure> {
         let mut blocked = Vec::new();
-        while self.outstanding < WRITES_MAX {
+        while self.outstanding < WRITES_MAX && store.may_go_on() {
             let Some(at) = self.unready.pop() else { break };
+            store.spend(COST_BLOCK);
             let page = self.requests[at.0].pages[at.1];
             if let Some(row) = store.table.get(page.base) {
                 let mut root = row.map;

@@ -1,0 +1,87 @@
+//! Calls on large objects that are done in pieces: what one event of them does at most, and what is left when they fail.
+
+mod common;
+
+use abi::{Call, Error, address::PAGE};
+use common::{Actor, Rig};
+use sasos::{apd::Apd, dismantle::PIECE_PAGES};
+
+const PAGES: u64 = 12 * PIECE_PAGES as u64;
+/// Accesses to memory of the machine in one event: some for each page of a piece, and for what is not in pieces.
+const BOUND: u64 = 12 * PIECE_PAGES as u64;
+
+/// A transient object of so many pages, each with its number.
+fn filled(rig: &mut Rig, actor: Actor, pages: u64) -> u64 {
+    let (base, _) = rig.call(actor, Call::ObjCreate, &[pages * PAGE, 0]).unwrap();
+    for page in 0..pages {
+        rig.store(actor.space, base + page * PAGE, page + 1).unwrap();
+    }
+    base
+}
+
+#[test]
+fn a_clone_made_in_pieces_has_every_page() {
+    let mut rig = Rig::new(1, 8000, 20_000);
+    let actor = rig.actor(Apd::EMPTY);
+    let source = filled(&mut rig, actor, PAGES);
+    let (clone, _) = rig.call(actor, Call::ObjClone, &[source, PAGE, 0]).unwrap();
+    for page in 0..PAGES {
+        rig.store(actor.space, source + page * PAGE, 0).unwrap();
+        assert_eq!(rig.load(actor.space, clone + page * PAGE), Ok(page + 1));
+    }
+    assert_eq!(rig.load(actor.space, clone + PAGES * PAGE), Ok(0));
+    rig.check();
+}
+
+#[test]
+fn a_clone_that_the_account_cannot_pay_for_leaves_nothing() {
+    let mut rig = Rig::new(2, 8000, 20_000);
+    let task = rig
+        .server
+        .task_make(&mut rig.world, Apd::EMPTY, PAGES + PAGES / 2)
+        .unwrap();
+    let thread = rig
+        .server
+        .thread_make(&mut rig.world, task, None, 0x1_0000_0000, 0, 3)
+        .unwrap();
+    let space = kcore::Machine::thread_space(&rig.world, thread);
+    let poor = Actor { task, thread, space };
+    let source = filled(&mut rig, poor, PAGES);
+    let before = rig.server.objects.iter().count();
+    let result = rig.call(poor, Call::ObjClone, &[source, 0, 0]);
+    assert_eq!(result, Err(Error::LimitReached));
+    assert_eq!(rig.server.objects.iter().count(), before);
+    rig.check();
+}
+
+#[test]
+fn no_event_does_more_than_its_pieces() {
+    let mut rig = Rig::new(3, 8000, 20_000);
+    let actor = rig.actor(Apd::EMPTY);
+    let source = filled(&mut rig, actor, PAGES);
+    let doomed = filled(&mut rig, actor, PAGES);
+    for (call, arguments) in [
+        (Call::ObjClone, &[source, 0, 0][..]),
+        (Call::ObjResize, &[source, PAGE][..]),
+        (Call::ObjDelete, &[doomed][..]),
+    ] {
+        let longest = rig.longest_event(actor, call, arguments);
+        assert!(longest < BOUND, "{call:?}: {longest} accesses in one event");
+    }
+    assert_eq!(rig.load(actor.space, source), Ok(1));
+    rig.check();
+}
+
+#[test]
+fn a_kept_object_that_the_disk_has_goes_in_pieces() {
+    let mut rig = Rig::new(4, 8000, 20_000);
+    let actor = rig.actor(Apd::EMPTY);
+    let base = filled(&mut rig, actor, PAGES);
+    rig.call(actor, Call::KeepObject, &[base]).unwrap();
+    rig.checkpoint().unwrap();
+    let longest = rig.longest_event(actor, Call::ObjResize, &[base, 2 * PAGE]);
+    assert!(longest < BOUND, "{longest} accesses in one event");
+    assert_eq!(rig.load(actor.space, base + PAGE), Ok(2));
+    rig.call(actor, Call::ObjDelete, &[base]).unwrap();
+    rig.check();
+}
