@@ -245,11 +245,15 @@ impl Store {
                 self.dispatch(world, purpose, result);
                 self.io.pump(world);
             }
-            if !self.awake || !self.may_go_on() {
+            if !self.awake {
                 break;
             }
             self.awake = false;
+            // At once: a node that was read for them may go when memory is short.
             self.advance_reads(world);
+            if !self.may_go_on() {
+                break;
+            }
             self.advance_jobs(world);
             // A job that was stopped has not seen them all.
             if !self.stopped {
