@@ -260,11 +260,12 @@ impl Store {
                 self.bad_loads.clear();
             }
         }
-        if !self.may_go_on() {
-            return None;
-        }
         self.spend(COST_EVENT);
         if let Some(page) = self.over.get(self.returned) {
+            // There may be very many of these. The others are no more than what was done.
+            if !self.may_go_on() {
+                return None;
+            }
             self.returned += 1;
             return Some(written(&page));
         }
