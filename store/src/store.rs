@@ -68,6 +68,10 @@ pub(crate) enum JournalState {
 }
 
 /// A mounted store.
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each says one thing, and they are independent"
+)]
 pub struct Store {
     pub(crate) mode: MountMode,
     pub(crate) breaks: Breaks,
