@@ -68,6 +68,10 @@ pub(crate) enum JournalState {
 }
 
 /// A mounted store.
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each says one thing, and they are independent"
+)]
 pub struct Store {
     pub(crate) mode: MountMode,
     pub(crate) breaks: Breaks,
@@ -245,22 +249,27 @@ impl Store {
                 self.dispatch(world, purpose, result);
                 self.io.pump(world);
             }
-            if !self.awake || !self.may_go_on() {
+            if !self.awake {
                 break;
             }
             self.awake = false;
+            // At once: a node that was read for them may go when memory is short.
             self.advance_reads(world);
+            if !self.may_go_on() {
+                break;
+            }
             self.advance_jobs(world);
             // A job that was stopped has not seen them all.
             if !self.stopped {
                 self.bad_loads.clear();
             }
         }
-        if !self.may_go_on() {
-            return None;
-        }
         self.spend(COST_EVENT);
         if let Some(page) = self.over.get(self.returned) {
+            // There may be very many of these. The others are no more than what was done.
+            if !self.may_go_on() {
+                return None;
+            }
             self.returned += 1;
             return Some(written(&page));
         }
