@@ -206,13 +206,18 @@ impl Directory {
     /// [`Error::NoSuchName`]; as `ObjDelete`, when the name stays.
     pub fn delete(&mut self, name: &str) -> Result<()> {
         let found = self.lookup(name)?;
-        // An object that is gone already must not keep its name alive.
-        match abi_delete(found.capability.address) {
-            Ok(()) | Err(Error::System(abi::Error::BadAddress)) => {}
-            Err(error) => return Err(error),
-        }
+        let address = found.capability.address;
+        // The name goes first: a power cut in between leaves an object without a name, not a name without an object.
         self.remove(name)?;
-        Clist::root()?.remove_all(found.capability.address)?;
+        match abi_delete(address) {
+            // An object that is gone already must not keep its name alive.
+            Ok(()) | Err(Error::System(abi::Error::BadAddress)) => {}
+            Err(error) => {
+                self.insert(name, found)?;
+                return Err(error);
+            }
+        }
+        Clist::root()?.remove_all(address)?;
         Ok(())
     }
 

@@ -2,7 +2,11 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
-use abi::{Call, Error, Rights, address::PAGE, layout::FOREVER};
+use abi::{
+    Call, Error, Rights,
+    address::PAGE,
+    layout::{FOREVER, THREAD_WAITING},
+};
 use rt::{
     Object, call,
     sync::{Mutex, Semaphore},
@@ -114,7 +118,10 @@ fn several_waiters(_: &Setting) -> Outcome {
             place.store(ORDER.fetch_add(1, SeqCst) + 1, SeqCst);
             u64::from(waited.is_err())
         })?);
-        rt::time::sleep_ms(2)?;
+        let waiter = waiters[waiters.len() - 1].id();
+        wait_until("it waits", || {
+            call::thread_info(waiter).is_ok_and(|info| info.state == THREAD_WAITING)
+        })?;
     }
     ensure_eq!(ORDER.load(SeqCst), 0);
     for woken in 1..=PLACES.len() as u64 {
