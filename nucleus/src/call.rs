@@ -14,45 +14,12 @@ pub mod memory;
 mod procedure;
 
 use abi::{
-    Error,
     error::Result,
     nucleus::{BUFFER_REGISTERS, Call, MESSAGE_WORDS, REGISTER_WORDS, Registers, message_buffer},
 };
 use memory::Window;
 
-pub use arch::ticks;
-
-/// What comes back from the kernel.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Answer {
-    /// 0 is success, else the code of an [`Error`].
-    pub error: u64,
-    /// The value.
-    pub value: u64,
-    /// The second value.
-    pub value2: u64,
-}
-
-impl Answer {
-    /// The values or the error.
-    ///
-    /// # Errors
-    /// The one that the code names; a code the table does not know counts as [`Error::BadCall`].
-    #[inline]
-    pub fn result(self) -> Result<(u64, u64)> {
-        match self.error {
-            0 => Ok((self.value, self.value2)),
-            code => Err(error_of(code)),
-        }
-    }
-}
-
-/// Out of the way of calls that succeed.
-#[cold]
-#[inline(never)]
-fn error_of(code: u64) -> Error {
-    Error::from_code(code).unwrap_or(Error::BadCall)
-}
+pub use crt0::{Answer, ticks};
 
 /// Any call with any arguments, as the table says it.
 ///
@@ -61,7 +28,7 @@ fn error_of(code: u64) -> Error {
 #[inline(always)]
 pub unsafe fn raw(number: u64, arguments: [u64; 6]) -> Answer {
     // SAFETY: promised by the caller.
-    unsafe { arch::system_call(number, arguments) }
+    unsafe { crt0::system_call(number, arguments) }
 }
 
 /// A call by number whose arguments name no memory: for tests of what the kernel makes of bad ones.
@@ -280,7 +247,7 @@ pub fn flush(what: Window, rights: u64, own: u64) -> Result<()> {
 /// Stops the machine with that value of the exit device, or, where the caller may not, the thread.
 pub fn stop(exit: u8) -> ! {
     let _ = machine_stop(u64::from(exit));
-    arch::fault()
+    crt0::fault()
 }
 
 #[cfg(test)]

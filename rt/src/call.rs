@@ -14,44 +14,12 @@ pub mod kernel_page;
 mod procedure;
 
 use abi::{
-    Call, Error,
+    Call,
     error::Result,
     layout::{ApdDescription, ExitReport, ObjectInfo, ThreadReport},
 };
 
-pub use arch::ticks;
-
-/// What comes back from the kernel.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Answer {
-    /// 0 is success, else the code of an [`Error`].
-    pub error: u64,
-    /// The value.
-    pub value: u64,
-    /// The second value.
-    pub value2: u64,
-}
-
-impl Answer {
-    /// The values or the error.
-    ///
-    /// # Errors
-    /// The one that the code names; a code the table does not know counts as [`Error::BadCall`].
-    #[inline]
-    pub fn result(self) -> Result<(u64, u64)> {
-        match self.error {
-            0 => Ok((self.value, self.value2)),
-            code => Err(error_of(code)),
-        }
-    }
-}
-
-/// Out of the way of calls that succeed.
-#[cold]
-#[inline(never)]
-fn error_of(code: u64) -> Error {
-    Error::from_code(code).unwrap_or(Error::BadCall)
-}
+pub use crt0::{Answer, ticks};
 
 /// Any system call with any arguments, as the table says it.
 ///
@@ -60,7 +28,7 @@ fn error_of(code: u64) -> Error {
 #[inline(always)]
 pub unsafe fn raw(number: u64, arguments: [u64; 6]) -> Answer {
     // SAFETY: promised by the caller.
-    unsafe { arch::system_call(number, arguments) }
+    unsafe { crt0::system_call(number, arguments) }
 }
 
 #[inline(always)]

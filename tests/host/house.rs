@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Crates and their height. A crate may depend only on lower ones, within what [`FORBIDDEN`] leaves.
-const HEIGHTS: [(&str, u32); 23] = [
+const HEIGHTS: [(&str, u32); 24] = [
     ("abi", 0),
     ("kcore", 10),
     ("store", 10),
@@ -25,6 +25,7 @@ const HEIGHTS: [(&str, u32); 23] = [
     ("sasos", 20),
     ("drivers", 20),
     ("kernel", 30),
+    ("crt0", 35),
     ("rt", 40),
     ("nucleus", 40),
     ("server", 45),
@@ -47,6 +48,7 @@ const HEIGHTS: [(&str, u32); 23] = [
 const FORBIDDEN: [(&[&str], &[&str]); 4] = [
     (
         &[
+            "crt0",
             "rt",
             "shell",
             "hello",
@@ -67,7 +69,7 @@ const FORBIDDEN: [(&[&str], &[&str]); 4] = [
 const PURE: [&str; 6] = ["abi", "kcore", "sasos", "store", "linker", "names"];
 
 /// Crates that must build without the standard library.
-const FREESTANDING: [&str; 17] = [
+const FREESTANDING: [&str; 18] = [
     "abi",
     "kcore",
     "sasos",
@@ -77,6 +79,7 @@ const FREESTANDING: [&str; 17] = [
     "drivers",
     "kernel",
     "server",
+    "crt0",
     "rt",
     "shell",
     "hello",
@@ -88,11 +91,12 @@ const FREESTANDING: [&str; 17] = [
 ];
 
 /// Where `unsafe` may stand, as beginnings of paths.
-const UNSAFE_PLACES: [&str; 18] = [
+const UNSAFE_PLACES: [&str; 19] = [
     "kernel/src/arch/",
     "kernel/src/mem/",
     "kernel/src/mem.rs",
     "drivers/src/dma",
+    "crt0/src/",
     "rt/src/call",
     "rt/src/object",
     "server/src/arch/",

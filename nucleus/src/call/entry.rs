@@ -70,45 +70,10 @@ pub(super) unsafe extern "C" fn begin(root: u64, dynamic: *const [u64; 2], image
         safe fn nucleus_main(root: RootPage);
     }
     // SAFETY: (2) and (3) are what `relocate` asks.
-    if unsafe { relocate(image, dynamic) } {
+    if unsafe { crt0::relocate(image, dynamic) } {
         nucleus_main(RootPage { address: root });
     }
-    super::arch::fault()
-}
-
-/// Fills in the image's pointers; false if it asks for more than that.
-///
-/// # Safety
-/// `dynamic` is the dynamic section of the image at `image`, and nobody else looks at its data.
-#[cfg(target_os = "none")]
-#[inline(always)]
-unsafe fn relocate(image: u64, dynamic: *const [u64; 2]) -> bool {
-    const RELA: u64 = 7;
-    const RELA_BYTES: u64 = 8;
-    let (mut table, mut bytes) = (0, 0);
-    let mut at = dynamic;
-    loop {
-        // SAFETY: the section ends with a null tag, and we have not met it.
-        let [tag, value] = unsafe { at.read() };
-        match tag {
-            0 => break,
-            RELA => table = value,
-            RELA_BYTES => bytes = value,
-            _ => {}
-        }
-        at = at.wrapping_add(1);
-    }
-    let table = (image + table) as *const [u64; 3];
-    for index in 0..bytes as usize / size_of::<[u64; 3]>() {
-        // SAFETY: the linker made a table of `bytes` bytes there.
-        let [offset, kind, addend] = unsafe { table.add(index).read() };
-        if !super::arch::is_relative(kind) {
-            return false;
-        }
-        // SAFETY: a relocation names a pointer inside the image's writable pages.
-        unsafe { ((image + offset) as *mut u64).write_unaligned(image.wrapping_add(addend)) };
-    }
-    true
+    crt0::fault()
 }
 
 /// Tells why, and ends the thread by a fault: a root program that fails takes the machine with it.

@@ -6,9 +6,6 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-#[cfg(target_os = "none")]
-use super::arch;
-
 /// Address of the start page; set before `main`.
 static START_PAGE: AtomicU64 = AtomicU64::new(0);
 
@@ -83,46 +80,11 @@ pub(super) unsafe extern "C" fn begin(start: u64, dynamic: *const [u64; 2], imag
         safe fn gondwana_main() -> u64;
     }
     // SAFETY: (2) and (3) are what `relocate` asks.
-    if !unsafe { relocate(image, dynamic) } {
+    if !unsafe { crt0::relocate(image, dynamic) } {
         exit(STATUS_BAD_IMAGE);
     }
     START_PAGE.store(start, Ordering::Relaxed);
     exit(gondwana_main());
-}
-
-/// Fills in the image's pointers; false if it asks for more than that.
-///
-/// # Safety
-/// `dynamic` is the dynamic section of the image at `image`, and nobody else looks at its data.
-#[cfg(target_os = "none")]
-#[inline(always)]
-unsafe fn relocate(image: u64, dynamic: *const [u64; 2]) -> bool {
-    const RELA: u64 = 7;
-    const RELA_BYTES: u64 = 8;
-    let (mut table, mut bytes) = (0, 0);
-    let mut at = dynamic;
-    loop {
-        // SAFETY: the section ends with a null tag, and we have not met it.
-        let [tag, value] = unsafe { at.read() };
-        match tag {
-            0 => break,
-            RELA => table = value,
-            RELA_BYTES => bytes = value,
-            _ => {}
-        }
-        at = at.wrapping_add(1);
-    }
-    let table = (image + table) as *const [u64; 3];
-    for index in 0..bytes as usize / size_of::<[u64; 3]>() {
-        // SAFETY: the linker made a table of `bytes` bytes there.
-        let [offset, kind, addend] = unsafe { table.add(index).read() };
-        if !arch::is_relative(kind) {
-            return false;
-        }
-        // SAFETY: a relocation names a pointer inside the image's writable pages.
-        unsafe { ((image + offset) as *mut u64).write_unaligned(image.wrapping_add(addend)) };
-    }
-    true
 }
 
 /// Tells why, and ends the thread; in a protected procedure it ends the call instead, by a fault:
@@ -132,7 +94,7 @@ unsafe fn relocate(image: u64, dynamic: *const [u64; 2]) -> bool {
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     crate::println!("{}: {info}", crate::arguments::program());
     if super::thread_info(0).is_ok_and(|report| report.depth > 0) {
-        arch::fault();
+        crt0::fault();
     }
     exit(STATUS_PANIC)
 }

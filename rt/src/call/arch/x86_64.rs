@@ -1,86 +1,8 @@
-//! x86-64: `syscall`, the time-stamp counter, and the three places where control enters a program.
-//!
-//! Register rule (DESIGN §3): a system call clobbers every register but rsp and its results. The
-//! compiler saves what it is told is clobbered; rbx and rbp it cannot be told about, so the stub
-//! pushes them. The target has no red zone, so pushing below rsp is safe.
+//! x86-64: what stands between the kernel's way of entering a program and a C function. The trap and the first
+//! instruction are `crt0`'s.
 
-use core::arch::asm;
-
-use super::super::Answer;
-
-/// Does a system call.
-///
-/// # Safety
-/// As [`super::super::raw`].
-#[inline(always)]
-pub unsafe fn system_call(number: u64, arguments: [u64; 6]) -> Answer {
-    let [a, b, c, d, e, f] = arguments;
-    let (error, value, value2);
-    // SAFETY: the kernel keeps rsp and what lies above it; every other register is declared
-    // clobbered or pushed. What the call does to memory is the caller's promise.
-    unsafe {
-        asm!(
-            "push rbx",
-            "push rbp",
-            "syscall",
-            "pop rbp",
-            "pop rbx",
-            inlateout("rax") number => error,
-            inlateout("rdi") a => _,
-            inlateout("rsi") b => value2,
-            inlateout("rdx") c => value,
-            inlateout("r10") d => _,
-            inlateout("r8") e => _,
-            inlateout("r9") f => _,
-            lateout("rcx") _,
-            lateout("r11") _,
-            lateout("r12") _,
-            lateout("r13") _,
-            lateout("r14") _,
-            lateout("r15") _,
-        );
-    }
-    Answer { error, value, value2 }
-}
-
-/// The time-stamp counter.
-#[inline(always)]
-pub fn ticks() -> u64 {
-    // SAFETY: reading the counter touches nothing; user code may do it.
-    unsafe { core::arch::x86_64::_rdtsc() }
-}
-
-/// Whether a relocation of this kind is "base of the image plus addend" (`R_X86_64_RELATIVE`).
 #[cfg(target_os = "none")]
-pub const fn is_relative(kind: u64) -> bool {
-    kind == 8
-}
-
-/// Ends the protected call or the thread by an illegal instruction.
-#[cfg(target_os = "none")]
-pub fn fault() -> ! {
-    // SAFETY: the instruction traps and does nothing else.
-    unsafe { asm!("ud2", options(noreturn)) }
-}
-
-// The first instruction. rdi is the address of the start page, rsp the top of a stack, aligned.
-// Nothing is relocated yet, so everything is reached relative to rip.
-#[cfg(target_os = "none")]
-core::arch::global_asm!(
-    ".section .text._start, \"ax\", @progbits",
-    ".globl _start",
-    ".type _start, @function",
-    ".hidden _DYNAMIC",
-    ".hidden __ehdr_start",
-    "_start:",
-    "xor ebp, ebp",
-    "lea rsi, [rip + _DYNAMIC]",
-    "lea rdx, [rip + __ehdr_start]",
-    "call {begin}",
-    "ud2",
-    ".size _start, . - _start",
-    begin = sym super::super::entry::begin,
-);
+crt0::start!(super::super::entry::begin);
 
 /// Expands to the body of a naked function that is entered by a protected call: it hands the four
 /// words to `$function` (C convention) and returns its two results.
