@@ -36,35 +36,57 @@ impl fmt::Display for Name {
     }
 }
 
-/// User registers, in the order in which the trap entry leaves them in memory (ascending).
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-#[repr(C, align(16))]
-#[allow(missing_docs, reason = "each field is the register of its name")]
-pub struct Context {
-    pub r15: u64,
-    pub r14: u64,
-    pub r13: u64,
-    pub r12: u64,
-    pub r11: u64,
-    pub r10: u64,
-    pub r9: u64,
-    pub r8: u64,
-    pub rbp: u64,
-    pub rdi: u64,
-    pub rsi: u64,
-    pub rdx: u64,
-    pub rcx: u64,
-    pub rbx: u64,
-    pub rax: u64,
+macro_rules! registers {
+    ($($(#[$meta:meta])* $register:ident,)*) => {
+        /// User registers, in the order in which the trap entry leaves them in memory (ascending).
+        #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+        #[repr(C, align(16))]
+        #[allow(missing_docs, reason = "each field is the register of its name")]
+        pub struct Context { $($(#[$meta])* pub $register: u64,)* }
+
+        impl Context {
+            /// How many words it has.
+            pub const WORDS: usize = [$(stringify!($register),)*].len();
+
+            /// The words, in order.
+            pub const fn to_words(&self) -> [u64; Self::WORDS] {
+                [$(self.$register,)*]
+            }
+
+            /// From words, in order. None is checked.
+            pub const fn from_words(words: [u64; Self::WORDS]) -> Self {
+                let [$($register,)*] = words;
+                Self { $($register,)* }
+            }
+        }
+    };
+}
+
+registers! {
+    r15,
+    r14,
+    r13,
+    r12,
+    r11,
+    r10,
+    r9,
+    r8,
+    rbp,
+    rdi,
+    rsi,
+    rdx,
+    rcx,
+    rbx,
+    rax,
     /// Number of the exception or interrupt.
-    pub vector: u64,
+    vector,
     /// The processor's error code.
-    pub error: u64,
-    pub rip: u64,
-    pub cs: u64,
-    pub rflags: u64,
-    pub rsp: u64,
-    pub ss: u64,
+    error,
+    rip,
+    cs,
+    rflags,
+    rsp,
+    ss,
 }
 
 impl Context {

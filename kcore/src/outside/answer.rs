@@ -7,10 +7,7 @@ use abi::{
     machine::MachineCall as M,
 };
 
-use super::{
-    CONTEXT_WORDS, FRAME_WORDS, OPERATION_WORDS, checked_context, context_to_words, frame_to_words,
-    operation_from_words, resumed_of,
-};
+use super::{FRAME_WORDS, OPERATION_WORDS, checked_context, frame_to_words, operation_from_words, resumed_of};
 use crate::{
     Frame, Hardware, Kernel, Leaf, Machine, Shortage, SpaceId, ThreadId,
     frames::PAGE_BYTES,
@@ -137,7 +134,7 @@ impl<H: Hardware> Kernel<H> {
             M::ThreadSpace => return Ok((u64::from(self.thread_space(self.known_thread(first)?).0), 0)),
             M::ThreadContext => {
                 let context = self.thread_context(self.known_thread(first)?);
-                exchange.put::<CONTEXT_WORDS>(&mut self.hardware, context_to_words(&context));
+                exchange.put(&mut self.hardware, context.to_words());
             }
             M::ThreadSetContext => {
                 let thread = self.known_thread(first)?;

@@ -22,8 +22,6 @@ use crate::{
     thread::{Context, Operation, PortalFrame, Resumed, USER_CODE, USER_DATA, USER_FLAGS},
 };
 
-/// Words of a [`Context`].
-pub const CONTEXT_WORDS: usize = 22;
 /// Words of a [`PortalFrame`].
 pub const FRAME_WORDS: usize = 4;
 /// Words of an [`Operation`].
@@ -31,92 +29,9 @@ pub const OPERATION_WORDS: usize = 7;
 /// Flags that are the user's own: those of arithmetic, TF, DF, NT, RF, AC, ID.
 const FLAGS_KEPT: u64 = 0x25_4dd5;
 
-/// The words of a context.
-fn context_to_words(context: &Context) -> [u64; CONTEXT_WORDS] {
-    let Context {
-        r15,
-        r14,
-        r13,
-        r12,
-        r11,
-        r10,
-        r9,
-        r8,
-        rbp,
-        rdi,
-        rsi,
-        rdx,
-        rcx,
-        rbx,
-        rax,
-        vector,
-        error,
-        rip,
-        cs,
-        rflags,
-        rsp,
-        ss,
-    } = *context;
-    [
-        r15, r14, r13, r12, r11, r10, r9, r8, rbp, rdi, rsi, rdx, rcx, rbx, rax, vector, error, rip, cs, rflags, rsp,
-        ss,
-    ]
-}
-
-fn context_from_words(words: [u64; CONTEXT_WORDS]) -> Context {
-    let [
-        r15,
-        r14,
-        r13,
-        r12,
-        r11,
-        r10,
-        r9,
-        r8,
-        rbp,
-        rdi,
-        rsi,
-        rdx,
-        rcx,
-        rbx,
-        rax,
-        vector,
-        error,
-        rip,
-        cs,
-        rflags,
-        rsp,
-        ss,
-    ] = words;
-    Context {
-        r15,
-        r14,
-        r13,
-        r12,
-        r11,
-        r10,
-        r9,
-        r8,
-        rbp,
-        rdi,
-        rsi,
-        rdx,
-        rcx,
-        rbx,
-        rax,
-        vector,
-        error,
-        rip,
-        cs,
-        rflags,
-        rsp,
-        ss,
-    }
-}
-
 /// The same with nothing in it that user code could not have: selectors, flags and addresses.
-fn checked_context(words: [u64; CONTEXT_WORDS]) -> Option<Context> {
-    let mut context = context_from_words(words);
+fn checked_context(words: [u64; Context::WORDS]) -> Option<Context> {
+    let mut context = Context::from_words(words);
     context.cs = USER_CODE;
     context.ss = USER_DATA;
     context.rflags = context.rflags & FLAGS_KEPT | USER_FLAGS;
@@ -195,7 +110,7 @@ pub fn enter_registers(context: &mut Context, event: &Event) {
     }
 }
 
-const _: () = assert!(size_of::<Context>() == CONTEXT_WORDS * 8 && CALL_DEPTH_MAX < 4096);
+const _: () = assert!(CALL_DEPTH_MAX < 4096);
 
 #[cfg(test)]
 mod tests {
@@ -204,8 +119,8 @@ mod tests {
 
     #[test]
     fn contexts_keys_and_frames_come_back() {
-        let words: [u64; CONTEXT_WORDS] = core::array::from_fn(|index| index as u64 + 1);
-        assert_eq!(context_to_words(&context_from_words(words)), words);
+        let words: [u64; Context::WORDS] = core::array::from_fn(|index| index as u64 + 1);
+        assert_eq!(Context::from_words(words).to_words(), words);
         for kind in 0..12 {
             let key = Key::of_words(kind, 7).expect("a key");
             let (back, value) = key.to_words();
@@ -217,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_context_from_outside_holds_nothing_privileged() {
-        let mut words = [u64::MAX; CONTEXT_WORDS];
+        let mut words = [u64::MAX; Context::WORDS];
         assert_eq!(
             checked_context(words),
             None,

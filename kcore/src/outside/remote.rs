@@ -6,7 +6,7 @@ use abi::{
     machine::MachineCall::{self, self as M},
 };
 
-use super::{CONTEXT_WORDS, FRAME_WORDS, context_from_words, context_to_words, frame_from_words, upcall_of};
+use super::{FRAME_WORDS, frame_from_words, upcall_of};
 use crate::{
     Frame, Leaf, Machine, PageEntry, Shortage, SpaceId, ThreadId,
     machine::Intercept,
@@ -265,11 +265,11 @@ impl<G: Gate> Machine for Remote<G> {
 
     fn thread_context(&self, thread: ThreadId) -> Context {
         self.must(M::ThreadContext, [thread.0]);
-        context_from_words(self.exchanged::<CONTEXT_WORDS>())
+        Context::from_words(self.exchanged())
     }
 
     fn thread_set_context(&mut self, thread: ThreadId, context: &Context) {
-        self.put(context_to_words(context));
+        self.put(context.to_words());
         self.must(M::ThreadSetContext, [thread.0]);
     }
 
