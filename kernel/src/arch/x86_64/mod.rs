@@ -6,6 +6,11 @@
 //! [`vector`] (x87, SSE, AVX), [`ports`], [`acpi`] and [`smp`] (the other processors); [`domain`] (calls of kernel domains); [`outside`] where the server is not
 //! in the kernel.
 
+/// For assembly: clears registers, named by their lower halves, one instruction each.
+macro_rules! clear {
+    ($($register:literal)+) => { concat!($("xor ", $register, ", ", $register, "\n"),+) };
+}
+
 pub mod acpi;
 pub mod boot;
 pub mod clock;

@@ -52,7 +52,6 @@ pub(super) const WAY_SHIFT: u32 = size_of::<Way>().trailing_zeros();
 const _: () = assert!(size_of::<PortalFrame>().is_power_of_two() && size_of::<Way>().is_power_of_two());
 
 /// A protected call: entry in rdi, kind in rdx, parameters in rsi, r10, r8, r9; from the `syscall` entry.
-#[allow(clippy::too_many_lines, reason = "one stretch of assembly, counted")]
 #[unsafe(naked)]
 pub unsafe extern "C" fn call() {
     naked_asm!(
@@ -108,15 +107,7 @@ pub unsafe extern "C" fn call() {
         "mov rsi, r10",
         "mov rdx, r8",
         "mov r10, r9",
-        "xor eax, eax",
-        "xor ebx, ebx",
-        "xor ebp, ebp",
-        "xor r8d, r8d",
-        "xor r9d, r9d",
-        "xor r12d, r12d",
-        "xor r13d, r13d",
-        "xor r14d, r14d",
-        "xor r15d, r15d",
+        clear!("eax" "ebx" "ebp" "r8d" "r9d" "r12d" "r13d" "r14d" "r15d"),
         "mov r11d, {FLAGS}",
         "swapgs",
         "sysretq",
@@ -124,12 +115,7 @@ pub unsafe extern "C" fn call() {
         "and dword ptr [rip + {system} + {TURN}], -2",
         "8:",
         // Nothing of the kernel's may be left in registers that the general way keeps.
-        "xor ebx, ebx",
-        "xor ebp, ebp",
-        "xor r12d, r12d",
-        "xor r13d, r13d",
-        "xor r14d, r14d",
-        "xor r15d, r15d",
+        clear!("ebx" "ebp" "r12d" "r13d" "r14d" "r15d"),
         "mov eax, {PDX_CALL}",
         "jmp {general}",
         system = sym SYSTEM,
@@ -207,17 +193,7 @@ pub unsafe extern "C" fn ret() {
         "mov cr3, rax",
         "and dword ptr [rip + {system} + {TURN}], -2",
         "mov rdx, rdi",
-        "xor eax, eax",
-        "xor ebx, ebx",
-        "xor ebp, ebp",
-        "xor edi, edi",
-        "xor r8d, r8d",
-        "xor r9d, r9d",
-        "xor r10d, r10d",
-        "xor r12d, r12d",
-        "xor r13d, r13d",
-        "xor r14d, r14d",
-        "xor r15d, r15d",
+        clear!("eax" "ebx" "ebp" "edi" "r8d" "r9d" "r10d" "r12d" "r13d" "r14d" "r15d"),
         "mov r11d, {FLAGS}",
         "swapgs",
         "sysretq",
@@ -225,12 +201,7 @@ pub unsafe extern "C" fn ret() {
         "and dword ptr [rip + {system} + {TURN}], -2",
         "8:",
         // Nothing of the kernel's may be left in registers that the general way keeps.
-        "xor ebx, ebx",
-        "xor ebp, ebp",
-        "xor r12d, r12d",
-        "xor r13d, r13d",
-        "xor r14d, r14d",
-        "xor r15d, r15d",
+        clear!("ebx" "ebp" "r12d" "r13d" "r14d" "r15d"),
         "mov eax, {PDX_RETURN}",
         "jmp {general}",
         system = sym SYSTEM,
