@@ -18,6 +18,8 @@ Gondwana: one address space, for every program and for ever.
   ./gond build                     builds kernel and programs only
   ./gond tour                      plays the tour of the README
   ./gond debugger [SOCKET]         talks to the kernel debugger of a running system
+  ./gond sip ...                   software-isolated processes: run, check, contract, new (docs/sip.md)
+  ./gond module ...                modules: build, describe, show, diff, symbols, run (docs/modules.md)
 
 './gond help COMMAND' tells more.
 ";
@@ -80,6 +82,25 @@ in Linux on the same machine. Linux comes as Debian's kernel package, fetched wh
   --update       rewrite bench/results.json and the tables in docs/benchmarks.md
   --system NAME  only gondwana, only gondwana-user (its server outside of the kernel), or only linux
   --row NAME     only this row; may be given several times
+
+./gond bench --host [--json] [--rounds N | --row NAME | --runs N]
+
+Measures what needs no system: isolated processes (rows sip-…; --rounds, --row) and the linking of modules (rows
+link-…; --runs), on this machine's processor, beside the same C source built for it.
+";
+
+const SIP: &str = "\
+./gond sip run | check | contract | new ...
+
+Software-isolated processes: compiles a WebAssembly module, proves its machine code and runs it. './gond sip --help'
+tells more; docs/sip.md has the whole.
+";
+
+const MODULE: &str = "\
+./gond module build | describe | show | diff | symbols | run | flags ...
+
+Modules: one text for everybody, private data behind a register. './gond module --help' tells more; docs/modules.md has
+the whole.
 ";
 
 const CHECK: &str = "\
@@ -151,6 +172,8 @@ pub fn overview() -> &'static str {
 fn text(command: &str) -> Option<&'static str> {
     Some(match command {
         "" | "help" => OVERVIEW,
+        "sip" => SIP,
+        "module" => MODULE,
         "run" => RUN,
         "test" => TEST,
         "bench" => BENCH,
