@@ -156,11 +156,12 @@ fn watch(task: &Task<'_>, at: &impl Fn() -> u64) -> Outcome<End> {
         match task.wait_for(2_000_000) {
             Ok(shown) => {
                 let status = shown.report.status;
-                let bad = status & !0xffff == calls::STATUS_BAD_ANSWER;
+                let bad = status & !0xffff_ffff == calls::STATUS_BAD_ANSWER;
                 ensure!(
                     !bad,
-                    "call {} gave what is no answer, in step {}",
+                    "call {} gave {}, which is no answer, in step {}",
                     status & 0xffff,
+                    status >> 16 & 0xffff,
                     at()
                 );
                 return Ok(if status == 0 { End::Done } else { End::Died });

@@ -113,7 +113,11 @@ fn one_call(surroundings: &mut Surroundings, random: &mut Random) -> Done {
     let Some((number, arguments)) = harmless(number, arguments, random) else {
         return Done::default();
     };
+    CALLED.store(number, Relaxed);
     let answer = arch::system_call(number, arguments);
+    if CALLED.load(Relaxed) != number {
+        rt::exit(STATUS_SPOILT);
+    }
     note(surroundings, number, &arguments, answer, random);
     Done {
         made: 1,
@@ -169,13 +173,19 @@ fn note(surroundings: &mut Surroundings, number: u64, arguments: &[u64; 6], answ
 }
 
 /// Status of an assistant that got an answer which is neither a success nor an error of the table, or
-/// the wrong one of the two; with the call's number in the low half.
-pub const STATUS_BAD_ANSWER: u64 = 0xbad_0000;
+/// the wrong one of the two; with the call's number in the low 16 bits, and the error in those above.
+pub const STATUS_BAD_ANSWER: u64 = 0xbad_0000_0000;
+/// Status of one whose own call wrote over the words by which it judges the answer: buffers may lie on
+/// its stack, where the compiler keeps the call's number meanwhile. It counts as one that died.
+const STATUS_SPOILT: u64 = 0x5b01_0000;
+
+/// The call under way, once more, far from the stack.
+static CALLED: AtomicU64 = AtomicU64::new(0);
 
 fn check(number: u64, answer: Answer) {
     let known = answer.error == 0 || Error::from_code(answer.error).is_some();
     let unknown_call = Call::from_number(number).is_none();
     if !known || unknown_call != (answer.error == Error::BadCall as u64) {
-        rt::exit(STATUS_BAD_ANSWER + (number & 0xffff));
+        rt::exit(STATUS_BAD_ANSWER | (answer.error & 0xffff) << 16 | number & 0xffff);
     }
 }
