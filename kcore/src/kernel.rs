@@ -4,7 +4,7 @@
 //! interrupts off.
 
 mod machine;
-mod processors;
+pub(crate) mod processors;
 mod report;
 
 use alloc::{collections::BTreeSet, vec, vec::Vec};
@@ -67,7 +67,7 @@ pub struct Kernel<H> {
     /// the fast paths find theirs at a fixed place.
     pub(crate) processor: Processor,
     /// Parts of all processors by number, nothing in the place of the one above. Empty where there is but one.
-    others: Vec<Processor>,
+    pub(crate) others: Vec<Processor>,
     pub(crate) links: Vec<Link>,
     waits: WaitQueues,
     /// (time, thread) of parked threads with a deadline.

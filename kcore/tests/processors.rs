@@ -6,6 +6,7 @@ use abi::Rights;
 use fake::{Asked, Fake, Random, kernel};
 use kcore::{
     Kernel, Machine, PageEntry, SpaceId, ThreadId,
+    mapping::{Fpage, How, Own, Progress},
     smp::{HandedOver, Request},
     thread::{Operation, Resumed, State},
     wait::Key,
@@ -212,6 +213,37 @@ fn only_processors_that_can_remember_are_asked_to_forget() {
             Asked::Request(0b0110, Request::Forget),
         ]
     );
+}
+
+/// What a free space loses, those forget who run in it: by the short way of one page, and by the general one.
+#[test]
+fn who_loses_a_mapping_forgets_it_on_every_processor() {
+    let (mut kernel, _) = several(4);
+    let sigma0 = kernel.sigma0_create(4000, &[(0x1000, 0x1010)], &[], 2).expect("σ₀");
+    let giver = kernel.free_space_create(sigma0, 1000).expect("a space");
+    let holder = kernel.free_space_create(sigma0, 1000).expect("a space");
+    let pages = |page: u64, log2| Fpage::memory(page * 4096, log2, Rights::RW).expect("an fpage");
+    let all = pages(0x1000, 16);
+    let mapped = kernel.map(sigma0, all, giver, all, How::Map).expect("mapped");
+    assert_eq!((mapped.progress, mapped.count), (Progress::Done, 16));
+    kernel.map(giver, all, holder, all, How::Map).expect("mapped");
+    for place in [giver, holder, giver, holder] {
+        spawn(&mut kernel, place, 3);
+    }
+    for number in 0..4 {
+        run(&mut kernel, number);
+    }
+    kernel.change_over(0);
+    for (what, own, asked) in [
+        (pages(0x1001, 12), Own::Kept, 0b1010),
+        (pages(0x1002, 13), Own::Kept, 0b1010),
+        (pages(0x1004, 12), Own::Too, 0b1110),
+    ] {
+        kernel.hardware.asked.clear();
+        let flushed = kernel.flush(giver, what, Rights::RWX, own);
+        assert_eq!(flushed, Ok(Progress::Done));
+        assert_eq!(kernel.hardware.asked, [Asked::Request(asked, Request::Forget)]);
+    }
 }
 
 #[test]

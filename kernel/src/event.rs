@@ -72,6 +72,17 @@ fn yield_call(mut system: Guard<'_, System>) -> Results {
     }
 }
 
+/// The calls that give and take memory.
+pub extern "C" fn memory_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
+    if let Some(mut system) = SYSTEM.enter_at_once()
+        && system.supervisor.is_nobody()
+        && let Some(value) = system.platform.kernel.memory_call(number, [a0, a1, a2, a3])
+    {
+        return Results { error: 0, value };
+    }
+    general_call(a0, a1, a2, a3, a4, a5, number)
+}
+
 /// A system call that may change, wait for or end anything.
 pub extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
     let arguments = [a0, a1, a2, a3, a4, a5];
@@ -156,6 +167,18 @@ pub extern "C" fn ipc(to: u64, from: u64, tag: u64, timeouts: u64, window: u64, 
     let System {
         platform, supervisor, ..
     } = &mut *system;
+    if supervisor.is_nobody()
+        && let [source, way, ..] = words.0
+        && let Some(next) =
+            (platform.kernel).answer_short([to, from, tag, timeouts, window], [source, way], arch::caller())
+        && let Some(context) = system.run(next)
+    {
+        drop(system);
+        arch::resume(context)
+    }
+    let System {
+        platform, supervisor, ..
+    } = &mut *system;
     if let Some(thread) = platform.kernel.current_thread() {
         let context = &mut thread.context;
         (context.rip, context.rsp) = arch::caller();
@@ -199,8 +222,15 @@ pub extern "C" fn trap(context: *const Context, vector: u64) -> *const Context {
         } = &mut *system;
         if let Some(thread) = platform.kernel.current_thread() {
             let (thread, error) = (thread.id, thread.context.error);
+            let (address, access) = (arch::fault_address(), access_of(error));
             // Nothing that it does concerns who runs.
-            if supervisor.touch_further(platform, thread, arch::fault_address(), access_of(error)) {
+            if supervisor.touch_further(platform, thread, address, access) {
+                return context;
+            }
+            if supervisor.is_nobody()
+                && let Some(pager) = platform.kernel.fault_short(address, access)
+                && let Some(context) = system.run(pager)
+            {
                 return context;
             }
         }

@@ -139,6 +139,11 @@ impl Node {
         self.kids.is_empty() && self.parts.is_empty()
     }
 
+    /// Whether this node, whose number that is, is the only one of its ring.
+    pub fn is_alone(&self, itself: u32) -> bool {
+        self.next == itself
+    }
+
     /// The page at which it has a frame that is one of its own.
     pub fn page_of(&self, frame: u32) -> u64 {
         self.page + u64::from(frame - self.frame)
@@ -211,6 +216,11 @@ impl Tree {
             self.free_count += CHUNK as u32;
         }
         Ok(())
+    }
+
+    /// Whether that many nodes can be made as it is.
+    pub fn has_free(&self, nodes: u32) -> bool {
+        self.free_count >= nodes
     }
 
     /// Nodes in use.
@@ -288,6 +298,28 @@ impl Tree {
             self.hang(node, parent);
         }
         self.hash_insert(node);
+        node
+    }
+
+    /// The part of a node, of this size, that holds a frame; made if it is missing. As many nodes as there are sizes
+    /// were [reserved](Self::reserve).
+    pub fn part_of(&mut self, node: u32, level: u8, frame: u32) -> u32 {
+        let mut node = node;
+        while self.get(node).level() > level {
+            let at = self.get(node);
+            let (space, below) = (at.space, at.level() - 1);
+            let page = at.page_of(frame) & !(pages(below) - 1);
+            let start = at.frame + (page - at.page) as u32;
+            let mut made = Node::new(Kind::Part, below, space, page, start, at.rights);
+            made.depth = at.depth;
+            let there = self.find(space, below, page);
+            let part = there.filter(|&part| self.get(part).kind() == Kind::Part);
+            debug_assert_eq!(part, there, "another mapping within one");
+            node = match part {
+                Some(part) => part,
+                None => self.insert(made, node),
+            };
+        }
         node
     }
 
