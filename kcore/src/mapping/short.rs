@@ -80,20 +80,17 @@ impl Default for Recent {
     }
 }
 
+/// A free space that has no long operation under way.
+#[inline(always)]
+fn quiet(spaces: &mut [Option<FreeSpace>], space: u16) -> Option<&mut FreeSpace> {
+    let found = spaces.get_mut(usize::from(space))?.as_mut()?;
+    (!found.dying && found.pending.is_none()).then_some(found)
+}
+
 impl Mapping {
-    /// A free space that has no long operation under way.
     #[inline(always)]
     fn quiet(&mut self, space: u16) -> Option<&mut FreeSpace> {
-        let found = self.spaces.get_mut(usize::from(space))?.as_mut()?;
-        (!found.dying && found.pending.is_none()).then_some(found)
-    }
-
-    /// The same, to receive from another space, with that much quota left.
-    #[inline(always)]
-    fn receiver(&mut self, space: u16, from: u16, units: u32) -> Option<()> {
-        let sigma0 = self.sigma0;
-        let found = self.quiet(space)?;
-        (found.quota - found.used >= units && space != from && sigma0 != Some(space)).then_some(())
+        quiet(&mut self.spaces, space)
     }
 }
 
@@ -182,22 +179,29 @@ impl<H: Hardware> Kernel<H> {
     /// Maps one page of `from` to where `to`, another space, has a table and nothing in it.
     #[inline(always)]
     pub(crate) fn map_page(&mut self, from: u16, to: u16, source: u64, target: u64, rights: Rights) -> Option<()> {
-        self.mapping.quiet(from)?;
-        self.mapping.receiver(to, from, NODE_UNITS[0])?;
         let (covering, node) = self.source(from, source)?;
         let into = self.target(to, target)?;
         let place = (into.table, target as usize & 511);
         if is_present(self.word(place).load(Relaxed)) {
             return None;
         }
-        let tree = &mut self.mapping.tree;
+        self.mapping.quiet(from)?;
+        let sigma0 = self.mapping.sigma0;
+        let Mapping { spaces, tree, .. } = &mut self.mapping;
+        let receiver = quiet(spaces, to)?;
         let at = tree.get(node);
         let (depth, frame) = (at.depth + 1, at.frame + (source - at.page) as u32);
-        if at.depth >= DEPTH_MAX || !tree.has_free(4) {
+        if receiver.quota - receiver.used < NODE_UNITS[0]
+            || from == to
+            || sigma0 == Some(to)
+            || at.depth >= DEPTH_MAX
+            || !tree.has_free(4)
+        {
             return None;
         }
         let rights = mapping_rights(covering).intersection(rights);
         // From here on it is certain.
+        receiver.used += NODE_UNITS[0];
         let parent = if at.level() == 0 {
             node
         } else {
@@ -210,7 +214,6 @@ impl<H: Hardware> Kernel<H> {
         self.word(place)
             .store(encode_mapping(Frame(frame), rights, 0, Fit::Exact), Relaxed);
         self.word(into.above).fetch_add(COUNT_ONE, Relaxed);
-        self.mapping.quiet(to)?.used += NODE_UNITS[0];
         Some(())
     }
 
@@ -255,8 +258,12 @@ impl<H: Hardware> Kernel<H> {
         let tree = &mut self.mapping.tree;
         tree.remove(kid);
         // Nothing comes back to σ₀ with them: it has the page.
-        while source != NONE && tree.get(source).kind() == Kind::Part && tree.get(source).is_bare() {
-            let parent = tree.get(source).parent;
+        while source != top {
+            let part = tree.get(source);
+            if !part.is_bare() {
+                break;
+            }
+            let parent = part.parent;
             tree.remove(source);
             source = parent;
         }
@@ -271,7 +278,10 @@ impl<H: Hardware> Kernel<H> {
     #[inline(always)]
     pub(crate) fn link_slot(&mut self, from: u16, to: u16, slot: u64, rights: Rights) -> Option<()> {
         self.mapping.quiet(from)?;
-        self.mapping.receiver(to, from, LINK_UNITS)?;
+        let receiver = self.mapping.quiet(to)?;
+        if receiver.quota - receiver.used < LINK_UNITS || from == to || self.mapping.sigma0 == Some(to) {
+            return None;
+        }
         let (level, entry, place, above) = self.entry_at(to, slot, 1);
         if level != 1 || is_present(entry) {
             return None;

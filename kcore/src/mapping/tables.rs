@@ -420,13 +420,10 @@ impl<H: Hardware> Work<'_, H> {
             let size = pages(walk.level);
             let (table, index) = walk.places[usize::from(walk.level)];
             // No further than what is asked for.
-            let wanted = (end - at).div_ceil(size) as usize + 1;
-            let rest = &self.hardware.table(table)[index..];
-            let empty = rest
-                .iter()
-                .take(wanted)
-                .take_while(|entry| !is_present(entry.load(Relaxed)))
-                .count();
+            let entries = &self.hardware.table(table)[index..];
+            let wanted = ((end - at).div_ceil(size) + 1).min(entries.len() as u64) as usize;
+            let rest = &entries[..wanted];
+            let empty = rest.iter().take_while(|entry| !is_present(entry.load(Relaxed))).count();
             at = (at & !(size - 1)) + empty as u64 * size;
             self.budget -= 1 + i32::from(empty as u16 / 8);
         }
