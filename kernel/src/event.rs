@@ -17,7 +17,7 @@ use kcore::{
 use sasos::{Access, Event, Outcome};
 
 use crate::{
-    arch::{self, Results, Words},
+    arch::{self, Interrupt, Results, Words},
     mem::lock::Guard,
     outside, panic,
     supervisor::Supervisor,
@@ -278,6 +278,12 @@ extern "C" fn general_trap(context: *const Context, vector: u64) -> *const Conte
     }
     if vector >= 32 {
         if let Some(interrupt) = arch::accept(vector) {
+            if let Interrupt::Message(number) = interrupt
+                && let Some(waiting) = system.platform.kernel.interrupt_short(number)
+                && let Some(context) = system.run(waiting)
+            {
+                return context;
+            }
             system.interrupt(interrupt);
         }
     } else if system.platform.kernel.current().is_some() && system.exception(vector) == Outcome::Resume {

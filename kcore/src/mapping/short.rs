@@ -297,14 +297,13 @@ impl<H: Hardware> Kernel<H> {
         };
         // From here on it is certain.
         let tree = &mut self.mapping.tree;
-        let node = match known {
-            Some(node) => node,
-            None => {
-                let node = tree.insert(Node::new(Kind::Table, 1, from, slot, 0, Rights::RWX), NONE);
-                self.mapping.quiet(from)?.shared_tables += 1;
-                self.word(shared).store(table | SHARED_MARK, Relaxed);
-                node
-            }
+        let node = if let Some(node) = known {
+            node
+        } else {
+            let node = tree.insert(Node::new(Kind::Table, 1, from, slot, 0, Rights::RWX), NONE);
+            self.mapping.quiet(from)?.shared_tables += 1;
+            self.word(shared).store(table | SHARED_MARK, Relaxed);
+            node
         };
         let made = Node::new(Kind::Link, 1, to, slot, 0, rights);
         self.mapping.tree.insert(made, node);

@@ -68,22 +68,29 @@ pub fn suite_on(bench: &mut Bench<'_>, machine: &Machine, line: &str) -> Result<
     Ok(())
 }
 
+/// Processors of the machines that the bare µ-kernel's suite runs on.
+const NUCLEUS: [u32; 3] = [1, 2, 4];
+
 /// Stage `nucleus`.
 pub fn run_nucleus(bench: &mut Bench<'_>) -> Result<()> {
     machine::require_emulator()?;
     let kernel = build::kernel(bench.root())?;
     let program = build::root_program("nucleus-suite")?;
-    let machine = bare::machine(&kernel, &program, &bench.scratch)?;
-    let (end, output) = bare::run(&machine, &bench.scratch, SUITE_TOTAL, &mut bench.job)?;
-    for (name, why) in suite_cases(&output) {
-        bench.report(&name, why.map_or(Ok(()), Err));
+    for processors in NUCLEUS {
+        let mut machine = bare::machine(&kernel, &program, &bench.scratch)?;
+        machine.processors = processors;
+        let named = |name: &str| format!("{name} (processors: {processors})");
+        let (end, output) = bare::run(&machine, &bench.scratch, SUITE_TOTAL, &mut bench.job)?;
+        for (name, why) in suite_cases(&output) {
+            bench.report(&named(&name), why.map_or(Ok(()), Err));
+        }
+        let counted = output.lines().rev().any(|line| line.contains(" passed, "));
+        let whole = match end {
+            End::Success | End::Failure if counted => Ok(()),
+            end => Err(format!("it ended with {end:?}; the kernel's log:\n{output}")),
+        };
+        bench.report(&named("the suite comes to its end"), whole);
     }
-    let counted = output.lines().rev().any(|line| line.contains(" passed, "));
-    let whole = match end {
-        End::Success | End::Failure if counted => Ok(()),
-        end => Err(format!("it ended with {end:?}; the kernel's log:\n{output}")),
-    };
-    bench.report("the suite comes to its end", whole);
     Ok(())
 }
 
