@@ -78,6 +78,9 @@ pub extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: 
     let Some(mut system) = SYSTEM.enter_unless_stopped() else {
         hand_over(arguments, number)
     };
+    if cfg!(debug_assertions) {
+        system.check_now_and_then();
+    }
     if let Supervisor::Outside(_) = system.supervisor {
         return outside::call(system, arguments, number);
     }

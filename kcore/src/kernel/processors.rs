@@ -75,6 +75,19 @@ impl<H: Hardware> Kernel<H> {
         self.processor.called = false;
     }
 
+    /// The parts of all processors, in no order.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &Processor> {
+        // What stands in the place of the one that is here counts for nothing.
+        let here = self.processor.number;
+        core::iter::once(&self.processor).chain(
+            self.others
+                .iter()
+                .enumerate()
+                .filter(move |(number, _)| *number as u32 != here)
+                .map(|(_, part)| part),
+        )
+    }
+
     /// A processor's part.
     pub(super) fn part(&self, number: u32) -> &Processor {
         if number == self.processor.number {

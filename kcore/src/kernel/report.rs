@@ -260,7 +260,11 @@ impl<H: Hardware> Kernel<H> {
             Use::Free => writeln!(out, "free")?,
             Use::Zeroed => writeln!(out, "free, known to be zero")?,
             Use::Untouched => writeln!(out, "free, never used yet")?,
-            Use::Outside => return writeln!(out, "not handed out: the kernel's own, a device's, or no memory"),
+            Use::Outside => writeln!(out, "not handed out: σ₀'s, the kernel's own, a device's, or no memory")?,
+        }
+        // The tree knows free spaces; what the server links stands in tables alone.
+        if self.mapping.report(frame, out)? > 0 || self.frames.look(frame) == Use::Outside {
+            return Ok(());
         }
         let mut uses = 0;
         for (id, space) in self.spaces.live() {

@@ -34,6 +34,7 @@ pub mod model;
 mod check;
 mod flush;
 mod give;
+mod report;
 mod space;
 mod tables;
 mod tree;
