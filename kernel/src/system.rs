@@ -306,17 +306,13 @@ impl System {
     fn do_again(&mut self, index: u32) -> Option<*const Context> {
         let thread = &mut self.platform.kernel.threads.table[index as usize];
         let operation = thread.operation.take()?;
-        let event = Event::Call {
-            thread: thread.id,
-            number: operation.number,
-            arguments: operation.arguments,
-            resumed: thread.resumed,
-        };
+        let event = operation.event(thread.id, thread.resumed);
         if let Supervisor::Outside(_) = self.supervisor {
             return self.deliver(event);
         }
         let outcome = self.supervisor.handle(&mut self.platform, event);
-        self.settle(outcome, Some(operation));
+        // The registers of a thread with an exception are not a caller's.
+        self.settle(outcome, Some(operation).filter(|operation| !operation.is_raised()));
         None
     }
 

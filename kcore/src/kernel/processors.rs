@@ -273,7 +273,9 @@ impl<H: Hardware> Kernel<H> {
         let thread = &mut self.threads.table[index as usize];
         thread.time_ns += ran_ns;
         if let Some(call) = handed {
-            thread.context.reset(call.rip, call.rsp);
+            if !call.operation.is_raised() {
+                thread.context.reset(call.rip, call.rsp);
+            }
             thread.operation = Some(call.operation);
             thread.resumed = Resumed::First;
             thread.unbegun = true;

@@ -15,7 +15,7 @@ use crate::{
     Frame, Hardware, SpaceId,
     debugger::{Command, ThreadName},
     frames::Use,
-    paging::{PageEntry, decode_link, decode_page, frame_of, is_present},
+    paging::{PageEntry, decode_link, decode_page, frame_of, is_large, is_present},
     scheduler::{NONE, PRIORITIES},
     space::Space,
     thread::{Name, State, Thread},
@@ -206,7 +206,7 @@ impl<H: Hardware> Kernel<H> {
         Ok(())
     }
 
-    /// What is linked in a space, by address.
+    /// What is linked in a space, by address: leaves, so no pages of 2 MiB and more, which only free spaces have.
     fn links(&self, space: &Space) -> impl Iterator<Item = LinkedLeaf> {
         let below = |table: Frame, entries: usize| {
             self.hardware.table(table)[..entries]
@@ -214,7 +214,7 @@ impl<H: Hardware> Kernel<H> {
                 .enumerate()
                 .filter_map(|(index, entry)| {
                     let entry = entry.load(Relaxed);
-                    is_present(entry).then_some((index as u64, entry))
+                    (is_present(entry) && !is_large(entry)).then_some((index as u64, entry))
                 })
         };
         below(space.root, USER_ENTRIES).flat_map(move |(first, entry)| {
