@@ -2,10 +2,11 @@
 
 mod fake;
 
-use abi::Rights;
+use abi::{Rights, layout::EXCEPTION_ILLEGAL};
 use fake::{Asked, Fake, Random, kernel};
 use kcore::{
     Kernel, Machine, PageEntry, SpaceId, ThreadId,
+    event::Event,
     mapping::{Fpage, How, Own, Progress},
     smp::{HandedOver, Request},
     thread::{Operation, Resumed, State},
@@ -181,6 +182,36 @@ fn a_call_that_is_handed_over_is_done_for_the_first_time_later() {
     kernel.park(Key::Semaphore(8), None, operation);
     assert_eq!(kernel.wake(Key::Semaphore(8), 1), 1);
     assert_eq!(kernel.threads.get(target).resumed, Resumed::Woken);
+}
+
+#[test]
+fn an_exception_that_is_handed_over_is_raised_when_the_thread_runs_again() {
+    let (mut kernel, space) = several(2);
+    spawn(&mut kernel, space, 3);
+    let target = spawn(&mut kernel, space, 3);
+    run(&mut kernel, 0);
+    run(&mut kernel, 1);
+    // What the processor pushed when it came in.
+    kernel.threads.get_mut(target).context.rax = 77;
+    kernel.threads.get_mut(target).context.rip = 0x1_0000_0041;
+    kernel.change_over(0);
+    kernel.hardware.handed = Some(HandedOver {
+        rip: 0,
+        rsp: 0,
+        operation: Operation::raised(EXCEPTION_ILLEGAL, 5),
+    });
+    kernel.thread_suspend(target);
+    kernel.thread_wake(target, Resumed::Woken);
+    let thread = kernel.threads.get(target);
+    assert_eq!((thread.context.rax, thread.context.rip), (77, 0x1_0000_0041));
+    let event = thread.operation.expect("an exception").event(target, thread.resumed);
+    let Event::Exception { thread, kind, address } = event else {
+        panic!("{event:?}")
+    };
+    assert_eq!((thread, kind, address), (target, EXCEPTION_ILLEGAL, 5));
+    // A call by the same number is only a call that there is not.
+    let called = Operation::called(u64::MAX, [EXCEPTION_ILLEGAL, 5, 0, 0, 0, 0]);
+    assert!(matches!(called.event(target, Resumed::First), Event::Call { .. }));
 }
 
 #[test]

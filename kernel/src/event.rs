@@ -89,6 +89,9 @@ pub extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: 
     let Some(mut system) = SYSTEM.enter_unless_stopped() else {
         hand_over(arguments, number)
     };
+    if cfg!(debug_assertions) {
+        system.check_now_and_then();
+    }
     if let Supervisor::Outside(_) = system.supervisor {
         return outside::call(system, arguments, number);
     }
@@ -206,7 +209,7 @@ fn hand_over(arguments: [u64; 6], number: u64) -> ! {
     arch::hand_over(Some(HandedOver {
         rip,
         rsp,
-        operation: Operation { number, arguments },
+        operation: Operation::called(number, arguments),
     }));
     leave()
 }
@@ -242,6 +245,8 @@ pub extern "C" fn trap(context: *const Context, vector: u64) -> *const Context {
 const VECTOR_PAGE_FAULT: u64 = 14;
 /// The vector of the use of a vector unit that is off.
 pub const VECTOR_NO_UNIT: u64 = 7;
+/// Exceptions that are told when their instruction is behind: single steps, breakpoints, overflow.
+const TRAPS: [u64; 3] = [1, 3, 4];
 /// The vector of general protection faults.
 const VECTOR_PROTECTION: u64 = 13;
 
@@ -261,8 +266,12 @@ extern "C" fn general_trap(context: *const Context, vector: u64) -> *const Conte
         return context;
     }
     let mut system = SYSTEM.enter_unless_stopped().unwrap_or_else(|| {
-        // Another processor wants the thread. It will do again what brought it here.
-        arch::hand_over(None);
+        // Another processor wants the thread. It will do again what brought it here, unless that is behind.
+        arch::hand_over(TRAPS.contains(&vector).then(|| HandedOver {
+            rip: 0,
+            rsp: 0,
+            operation: Operation::raised(kind_of(vector), 0),
+        }));
         SYSTEM.enter()
     });
     if vector >= 32 {
@@ -370,11 +379,16 @@ pub fn of_exception(thread: ThreadId, vector: u64, error: u64) -> Event {
     trace::record(Kind::Exception, thread, vector);
     Event::Exception {
         thread,
-        kind: match vector {
-            0 | 4 | 16 | 19 => EXCEPTION_ARITHMETIC,
-            _ => EXCEPTION_ILLEGAL,
-        },
+        kind: kind_of(vector),
         address: 0,
+    }
+}
+
+/// What an exception is called towards users.
+const fn kind_of(vector: u64) -> u64 {
+    match vector {
+        0 | 4 | 16 | 19 => EXCEPTION_ARITHMETIC,
+        _ => EXCEPTION_ILLEGAL,
     }
 }
 

@@ -107,6 +107,19 @@ impl<H: Hardware> Kernel<H> {
         self.processor.called = false;
     }
 
+    /// The parts of all processors, in no order.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &Processor> {
+        // What stands in the place of the one that is here counts for nothing.
+        let here = self.processor.number;
+        core::iter::once(&self.processor).chain(
+            self.others
+                .iter()
+                .enumerate()
+                .filter(move |(number, _)| *number as u32 != here)
+                .map(|(_, part)| part),
+        )
+    }
+
     /// A processor's part.
     pub(super) fn part(&self, number: u32) -> &Processor {
         if number == self.processor.number {
@@ -293,7 +306,9 @@ impl<H: Hardware> Kernel<H> {
         let thread = &mut self.threads.table[index as usize];
         thread.time_ns += ran_ns;
         if let Some(call) = handed {
-            thread.context.reset(call.rip, call.rsp);
+            if !call.operation.is_raised() {
+                thread.context.reset(call.rip, call.rsp);
+            }
             thread.operation = Some(call.operation);
             thread.resumed = Resumed::First;
             thread.unbegun = true;

@@ -35,6 +35,7 @@ pub mod model;
 mod check;
 mod flush;
 mod give;
+mod report;
 mod short;
 mod space;
 mod tables;

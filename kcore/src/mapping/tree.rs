@@ -472,6 +472,37 @@ impl Tree {
         first
     }
 
+    /// A node and all that comes from it, each behind its source. It ends, whatever the lists look like.
+    pub fn walk(&self, root: u32) -> impl Iterator<Item = u32> + '_ {
+        core::iter::successors(Some(root), move |&node| self.after(root, node)).take(self.count() as usize)
+    }
+
+    /// The first nodes of the rings below a node.
+    fn below_first(&self, node: u32) -> [u32; 4] {
+        let &Node { kids, parts, .. } = self.get(node);
+        [kids.active, kids.done, parts.active, parts.done]
+    }
+
+    fn after(&self, root: u32, mut node: u32) -> Option<u32> {
+        let some = |rings: &[u32]| rings.iter().copied().find(|&first| first != NONE);
+        if let Some(first) = some(&self.below_first(node)) {
+            return Some(first);
+        }
+        while node != root {
+            let &Node { parent, next, .. } = self.get(node);
+            let rings = self.below_first(parent);
+            // Behind the last of a ring comes its first again.
+            let Some(ring) = rings.iter().position(|&first| first == next) else {
+                return Some(next);
+            };
+            if let Some(first) = some(&rings[ring + 1..]) {
+                return Some(first);
+            }
+            node = parent;
+        }
+        None
+    }
+
     /// Nodes in use, for the check of invariants.
     pub fn used(&self) -> Vec<u32> {
         let all = (self.chunks.len() * CHUNK) as u32;

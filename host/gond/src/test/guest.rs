@@ -13,7 +13,7 @@ const SUITE_TOTAL: Duration = Duration::from_mins(10);
 
 /// The cases in the suite's output: a line `ok NAME` or `FAILED NAME: why` for each. For each its name, and
 /// `Some(why)` if it failed.
-fn suite_cases(output: &str) -> Vec<(String, Option<String>)> {
+pub fn suite_cases(output: &str) -> Vec<(String, Option<String>)> {
     let case = |line: &str| {
         if let Some(name) = line.strip_prefix("ok ") {
             return Some((name.trim().to_owned(), None));
@@ -74,7 +74,7 @@ const NUCLEUS: [u32; 3] = [1, 2, 4];
 /// Stage `nucleus`.
 pub fn run_nucleus(bench: &mut Bench<'_>) -> Result<()> {
     machine::require_emulator()?;
-    let kernel = build::kernel(bench.root())?;
+    let kernel = build::kernel(bench.root(), build::Profile::Guest)?;
     let program = build::root_program("nucleus-suite")?;
     for processors in NUCLEUS {
         let mut machine = bare::machine(&kernel, &program, &bench.scratch)?;
