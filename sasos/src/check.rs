@@ -55,11 +55,16 @@ impl Server {
     pub(crate) fn check_now_and_then<W: World>(&mut self, world: &W) {
         self.unchecked += 1;
         if self.unchecked >= EVENTS_EACH {
-            self.unchecked = 0;
+            self.put_off_check();
             if let Err(broken) = self.check(world) {
                 panic!("{broken}");
             }
         }
+    }
+
+    /// The next check of itself is [`EVENTS_EACH`] events away.
+    pub fn put_off_check(&mut self) {
+        self.unchecked = 0;
     }
 
     /// Checks everything that holds between events. Takes time in proportion to the page tables.

@@ -219,7 +219,8 @@ impl Tree {
         let buckets = nodes.clamp(1 << 8, 1 << 18).next_power_of_two() as usize;
         self.buckets.try_reserve_exact(buckets).map_err(|_| Error::NoMemory)?;
         self.buckets.resize(buckets, NONE);
-        self.seed = seed | 1;
+        // Whatever random words are like, its upper bits are not all zero.
+        self.seed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         self.shift = 64 - buckets.trailing_zeros();
         self.free = NONE;
         Ok(())
