@@ -24,8 +24,18 @@ pub fn suite_cases(output: &str) -> Vec<(String, Option<String>)> {
     output.lines().filter_map(case).collect()
 }
 
-/// The machines that the suite runs on: processors, and its line. Everything random is done at length once.
-const SUITES: [(u32, &str); 3] = [(2, "suite"), (1, "suite --calls 50000"), (4, "suite --calls 50000")];
+/// The machines that the suite runs on: processors, and its line. Everything random is done at length once, and on as
+/// many processors as the kernel takes only what is about several.
+const SUITES: [(u32, &str); 4] = [
+    (2, "suite"),
+    (1, "suite --calls 50000"),
+    (4, "suite --calls 50000"),
+    (PROCESSORS_MAX, "suite --only parallel"),
+];
+/// Processors that the kernel can use. More than the host has are slow.
+const PROCESSORS_MAX: u32 = 16;
+/// The machines that the suite of the bare µ-kernel runs on: processors, and calls that its fuzzer makes.
+const NUCLEUS_SUITES: [(u32, u32); 3] = [(1, 100_000), (4, 20_000), (PROCESSORS_MAX, 5_000)];
 
 /// Stage `suite`.
 pub fn run(bench: &mut Bench<'_>) -> Result<()> {
@@ -68,17 +78,15 @@ pub fn suite_on(bench: &mut Bench<'_>, machine: &Machine, line: &str) -> Result<
     Ok(())
 }
 
-/// Processors of the machines that the bare µ-kernel's suite runs on.
-const NUCLEUS: [u32; 3] = [1, 2, 4];
-
 /// Stage `nucleus`.
 pub fn run_nucleus(bench: &mut Bench<'_>) -> Result<()> {
     machine::require_emulator()?;
     let kernel = build::kernel(bench.root(), build::Profile::Guest)?;
     let program = build::root_program("nucleus-suite")?;
-    for processors in NUCLEUS {
+    for (processors, calls) in NUCLEUS_SUITES {
         let mut machine = bare::machine(&kernel, &program, &bench.scratch)?;
         machine.processors = processors;
+        machine.words.push(format!("calls={calls}"));
         let named = |name: &str| format!("{name} (processors: {processors})");
         let (end, output) = bare::run(&machine, &bench.scratch, SUITE_TOTAL, &mut bench.job)?;
         for (name, why) in suite_cases(&output) {
