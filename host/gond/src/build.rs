@@ -15,12 +15,18 @@ use std::process::{Command, ExitCode, Stdio};
 /// The target of everything that runs in the system.
 const TARGET: &str = "x86_64-unknown-none";
 
+/// The profile (`Cargo.toml`) of what runs on the target.
+const GUEST: &str = "guest";
+
 /// The programs that are on every disk: the package, which is also the name in the root directory. The first
 /// is what the system starts.
 pub const PROGRAMS: [&str; 5] = ["shell", "hello", "oo1", "suite", "micro"];
 
 /// The server as a program outside of the kernel.
 pub const SERVER: &str = "server";
+
+/// The engine for isolated processes as a program.
+pub const ENGINE: &str = "engine";
 
 /// The programs that run on the bare µ-kernel, each as a boot module.
 pub const ROOTS: [&str; 1] = ["nucleus-suite"];
@@ -87,18 +93,18 @@ pub fn kernel(root: &Path) -> Result<PathBuf> {
     let script = format!("-Clink-arg=-T{}", root.join("kernel/linker.ld").display());
     let flags: Vec<&str> = KERNEL_FLAGS.into_iter().chain([script.as_str()]).collect();
     let folder = root.join("target/kernel");
-    cargo_build(root, "building the kernel", &["kernel"], &folder, &flags)?;
-    product(&folder, "kernel")
+    cargo_build(root, "building the kernel", &["kernel"], GUEST, &folder, &flags)?;
+    product(&folder, GUEST, "kernel")
 }
 
 /// Builds the programs.
 pub fn programs() -> Result<Programs> {
     let root = &place::root()?;
     let folder = root.join("target/programs");
-    cargo_build(root, "building the programs", &PROGRAMS, &folder, &PROGRAM_FLAGS)?;
+    cargo_build(root, "building the programs", &PROGRAMS, GUEST, &folder, &PROGRAM_FLAGS)?;
     PROGRAMS
         .into_iter()
-        .map(|name| Ok((name, product(&folder, name)?)))
+        .map(|name| Ok((name, product(&folder, GUEST, name)?)))
         .collect()
 }
 
@@ -110,22 +116,32 @@ pub fn root_program(name: &str) -> Result<PathBuf> {
         root,
         "building the programs of the µ-kernel",
         &ROOTS,
+        GUEST,
         &folder,
         &PROGRAM_FLAGS,
     )?;
-    product(&folder, name)
+    product(&folder, GUEST, name)
 }
 
 /// Builds the server as a program.
 pub fn server() -> Result<PathBuf> {
     let root = &place::root()?;
     let folder = root.join("target/programs");
-    cargo_build(root, "building the server", &[SERVER], &folder, &PROGRAM_FLAGS)?;
-    product(&folder, SERVER)
+    cargo_build(root, "building the server", &[SERVER], GUEST, &folder, &PROGRAM_FLAGS)?;
+    product(&folder, GUEST, SERVER)
 }
 
-fn product(folder: &Path, name: &str) -> Result<PathBuf> {
-    let path = folder.join(TARGET).join("guest").join(name);
+/// Builds the engine as a program, which brings a compiler along and is optimized less for that.
+pub fn engine() -> Result<PathBuf> {
+    let root = &place::root()?;
+    let folder = root.join("target/programs");
+    let what = "building the engine for isolated processes";
+    cargo_build(root, what, &[ENGINE], "engine", &folder, &PROGRAM_FLAGS)?;
+    product(&folder, "engine", ENGINE)
+}
+
+fn product(folder: &Path, profile: &str, name: &str) -> Result<PathBuf> {
+    let path = folder.join(TARGET).join(profile).join(name);
     if path.is_file() {
         Ok(path)
     } else {
@@ -151,10 +167,11 @@ pub fn cargo(root: &Path) -> Command {
 
 /// Lints of the parts for the target, as commands that must succeed: what is checked, and how.
 pub fn lints(root: &Path) -> Vec<(&'static str, Command)> {
-    let parts: [(&'static str, &[&str], &str); 4] = [
+    let parts: [(&'static str, &[&str], &str); 5] = [
         ("lints of the kernel (cargo clippy)", &["kernel"], "target/kernel"),
         ("lints of the programs (cargo clippy)", &PROGRAMS, "target/programs"),
         ("lints of the server (cargo clippy)", &[SERVER], "target/programs"),
+        ("lints of the engine (cargo clippy)", &[ENGINE], "target/programs"),
         (
             "lints of the µ-kernel's programs (cargo clippy)",
             &ROOTS,
@@ -178,10 +195,17 @@ pub fn lints(root: &Path) -> Vec<(&'static str, Command)> {
         .collect()
 }
 
-fn cargo_build(root: &Path, what: &str, packages: &[&str], folder: &Path, flags: &[&str]) -> Result<()> {
+fn cargo_build(
+    root: &Path,
+    what: &str,
+    packages: &[&str],
+    profile: &str,
+    folder: &Path,
+    flags: &[&str],
+) -> Result<()> {
     let mut command = cargo(root);
     command
-        .args(["build", "--profile", "guest", "--target", TARGET, "--target-dir"])
+        .args(["build", "--profile", profile, "--target", TARGET, "--target-dir"])
         .arg(folder);
     for package in packages {
         command.args(["-p", package]);

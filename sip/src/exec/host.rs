@@ -1,9 +1,10 @@
-//! The platform layer for Unix hosts: reservations by `mmap`, traps by signals.
+//! The platform layer for Unix hosts: reservations by `mmap`, traps by signals, limits of time by a timer's.
 
 use super::Runtime;
 use core::cell::Cell;
 use core::ptr;
 use std::sync::Once;
+use std::time::Duration;
 
 std::thread_local! {
     /// The runtime block of the process that runs on this thread, or null.
@@ -118,6 +119,87 @@ extern "C" fn handler(signal: i32, info: *mut libc::siginfo_t, context: *mut lib
         let previous = &raw const PREVIOUS;
         if let Some(previous) = (*previous)[at].as_ref() {
             libc::sigaction(signal, previous, ptr::null_mut());
+        }
+    }
+}
+
+/// The signal of [`Deadline`]'s timers.
+const TIME_OVER: i32 = libc::SIGALRM;
+/// How long after a signal the next comes: a process that was not in compiled code at one may be at the next.
+const AGAIN: Duration = Duration::from_millis(1);
+
+/// A limit of time for the processes that this thread runs. From its end on, whichever runs is stopped with
+/// [`crate::translate::TrapKind::Interrupted`], until the limit is dropped. Compiled code pays nothing for it.
+///
+/// It uses `SIGALRM`, for whose handler the whole program must have no other use. A function of the host that waits
+/// is not cut short, but does not return to the process.
+pub struct Deadline {
+    timer: libc::timer_t,
+}
+
+impl Deadline {
+    /// Stops what this thread runs when so much time has passed (at least a millisecond).
+    ///
+    /// # Errors
+    /// The operating system has no timer for it; its own error is returned.
+    pub fn after(limit: Duration) -> std::io::Result<Self> {
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| {
+            // SAFETY: a zeroed `sigaction` is valid; the handler is of the form that its flags say.
+            unsafe {
+                let mut action: libc::sigaction = core::mem::zeroed();
+                action.sa_sigaction = on_time_over as *const () as usize;
+                action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+                libc::sigemptyset(&raw mut action.sa_mask);
+                libc::sigaction(TIME_OVER, &raw const action, ptr::null_mut());
+            }
+        });
+        let span = |time: Duration| libc::timespec {
+            tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX),
+            tv_nsec: libc::c_long::from(time.subsec_nanos().cast_signed()),
+        };
+        // SAFETY: both structures are filled before they are passed, and live through the calls.
+        unsafe {
+            let mut event: libc::sigevent = core::mem::zeroed();
+            event.sigev_notify = libc::SIGEV_THREAD_ID;
+            event.sigev_signo = TIME_OVER;
+            event.sigev_notify_thread_id = libc::gettid();
+            let mut timer: libc::timer_t = ptr::null_mut();
+            if libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer) != 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+            let made = Self { timer };
+            let when = libc::itimerspec {
+                it_interval: span(AGAIN),
+                it_value: span(limit.max(AGAIN)),
+            };
+            if libc::timer_settime(timer, 0, &raw const when, ptr::null_mut()) != 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+            Ok(made)
+        }
+    }
+}
+
+impl Drop for Deadline {
+    fn drop(&mut self) {
+        // SAFETY: the timer is this value's own.
+        unsafe { libc::timer_delete(self.timer) };
+    }
+}
+
+extern "C" fn on_time_over(_signal: i32, _info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let runtime = CURRENT.with(Cell::get);
+    if runtime.is_null() {
+        return;
+    }
+    // SAFETY: as in `handler`; the timer's signal goes to the thread that made it, whose process this is.
+    unsafe {
+        let registers = &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs;
+        let at = registers[libc::REG_RIP as usize] as u64;
+        if let Some((landing, stack)) = super::on_time_over(runtime, at) {
+            registers[libc::REG_RIP as usize] = landing.cast_signed();
+            registers[libc::REG_RSP as usize] = stack.cast_signed();
         }
     }
 }

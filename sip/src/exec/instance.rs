@@ -205,7 +205,10 @@ impl Store {
         let base = program.code.base() as u64;
         let range = [base, base + program.code.bytes() as u64];
         if !self.runtime.code.contains(&range) {
+            // A timer's handler reads the list of whichever process is current: none is while it grows.
+            let current = super::host::set_current(core::ptr::null_mut());
             self.runtime.code.push(range);
+            super::host::set_current(current);
         }
         self.instances.push(instance);
         let at = self.instances.len() - 1;

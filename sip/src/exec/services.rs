@@ -325,7 +325,7 @@ pub(super) extern "sysv64" fn service(registers: *mut Registers, return_address:
     };
     // SAFETY: as above; only the registers that the thunk has saved are used.
     let registers = unsafe { &mut *registers };
-    let error = match call(store, service, registers) {
+    let error = match call(store, service, registers).and_then(|value| store.runtime.may_return().map(|()| value)) {
         Ok(value) => {
             match service.ty.results.first() {
                 Some(ty) if ty.is_vector_class() => registers.floats[0] = [value, 0],

@@ -11,6 +11,8 @@ mod contract;
 
 mod crash;
 
+mod engine;
+
 mod server;
 
 mod tools;
@@ -34,7 +36,7 @@ struct Stage {
     run: fn(&mut Bench<'_>) -> Result<()>,
 }
 
-const STAGES: [Stage; 9] = [
+const STAGES: [Stage; 10] = [
     Stage {
         name: "house",
         about: "formatting, lints and host tests",
@@ -54,6 +56,11 @@ const STAGES: [Stage; 9] = [
         name: "server",
         about: "the server outside of the kernel",
         run: server::run,
+    },
+    Stage {
+        name: "engine",
+        about: "the engine for isolated processes inside the system",
+        run: engine::run,
     },
     Stage {
         name: "contract",
