@@ -194,6 +194,9 @@ impl Drop for Store {
                 };
                 pool.keep_memory(bounds, *memory);
             }
+            for table in self.tables.drain(..) {
+                pool.keep_table(*table);
+            }
         }
     }
 }
@@ -231,6 +234,10 @@ pub(crate) unsafe fn on_time_over(runtime: *mut Runtime, at: u64) -> Option<(u64
 pub struct Program {
     pub(crate) image: Verified,
     code: Reservation,
+    /// Its types, counted: equal ones have the same number.
+    numbers: HashMap<FuncType, u64>,
+    /// The number of each type by its index.
+    signatures: Vec<u64>,
 }
 
 impl Program {
@@ -251,7 +258,20 @@ impl Program {
                 return Err(LinkError::NoMemory);
             }
         }
-        Ok(Arc::new(Self { image, code }))
+        let mut numbers = HashMap::new();
+        let types = image.module.types.iter();
+        let signatures = types
+            .map(|ty| {
+                let next = numbers.len() as u64;
+                *numbers.entry(ty.clone()).or_insert(next)
+            })
+            .collect();
+        Ok(Arc::new(Self {
+            image,
+            code,
+            numbers,
+            signatures,
+        }))
     }
 
     /// Addresses of the code. Where the embedder can take the right to run away from pages (of code that nobody
@@ -307,6 +327,9 @@ pub struct Store {
     own_cells: Vec<Box<[u64; 2]>>,
     owners: Vec<(u64, Owner)>,
     next_handle: u64,
+    /// The program whose types have the numbers that it counts them by: so they need not be looked up.
+    numbered: Option<Arc<Program>>,
+    /// Numbers of the other types.
     signatures: HashMap<FuncType, u64>,
     handle_table: u64,
     member: Option<Box<Member>>,
@@ -378,6 +401,7 @@ impl Store {
             own_cells: Vec::new(),
             owners: Vec::new(),
             next_handle: 1,
+            numbered: None,
             signatures: HashMap::new(),
             handle_table: EMPTY_HANDLES.as_ptr() as u64,
             member: None,
@@ -387,11 +411,32 @@ impl Store {
         })
     }
 
+    /// Lets the types of a program have the numbers that it has counted them by, if no type has one yet.
+    fn number_types(&mut self, program: Arc<Program>) {
+        if self.numbered.is_none() && self.signatures.is_empty() {
+            self.numbered = Some(program);
+        }
+    }
+
+    /// The number of one of a program's types.
+    fn signature_of(&mut self, program: &Arc<Program>, index: usize) -> u64 {
+        match &self.numbered {
+            Some(numbered) if Arc::ptr_eq(numbered, program) => program.signatures[index],
+            _ => self.signature(&program.image.module.types[index]),
+        }
+    }
+
+    /// The number of a type, the same for all types that are equal.
     fn signature(&mut self, ty: &FuncType) -> u64 {
+        let numbered = self.numbered.as_ref();
+        if let Some(known) = numbered.and_then(|program| program.numbers.get(ty)) {
+            return *known;
+        }
         if let Some(known) = self.signatures.get(ty) {
             return *known;
         }
-        let next = self.signatures.len() as u64;
+        let before = self.numbered.as_ref().map_or(0, |program| program.numbers.len());
+        let next = (before + self.signatures.len()) as u64;
         self.signatures.insert(ty.clone(), next);
         next
     }
