@@ -322,6 +322,11 @@ impl Server {
         }
         self.require(world, caller.domain, id, Rights::OWNER)?;
         if !self.objects.get(id).is_persistent() {
+            // The disk has no limits without R, and guards would take a place there page by page.
+            let ranges = &self.objects.get(id).absent_limits;
+            if ranges.iter().any(|range| range.limits == Rights::NONE) {
+                return Err(Error::NotPersistent.into());
+            }
             self.enough_heap(world)?;
             self.keep(id)?;
         }

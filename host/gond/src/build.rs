@@ -22,6 +22,9 @@ pub const PROGRAMS: [&str; 5] = ["shell", "hello", "oo1", "suite", "micro"];
 /// The server as a program outside of the kernel.
 pub const SERVER: &str = "server";
 
+/// The engine for isolated processes as a program.
+pub const ENGINE: &str = "engine";
+
 /// The programs that run on the bare µ-kernel, each as a boot module.
 pub const ROOTS: [&str; 1] = ["nucleus-suite"];
 
@@ -61,6 +64,8 @@ pub enum Profile {
     Guest,
     /// With every assertion on: what is fuzzed.
     Checked,
+    /// For programs that bring a compiler along.
+    Engine,
 }
 
 impl Profile {
@@ -69,6 +74,7 @@ impl Profile {
         match self {
             Profile::Guest => "guest",
             Profile::Checked => "checked",
+            Profile::Engine => "engine",
         }
     }
 }
@@ -145,6 +151,16 @@ pub fn server(profile: Profile) -> Result<PathBuf> {
     product(&folder, profile, SERVER)
 }
 
+/// Builds the engine as a program, which brings a compiler along and is optimized less for that.
+pub fn engine() -> Result<PathBuf> {
+    let root = &place::root()?;
+    let folder = root.join("target/programs");
+    let into = (folder.as_path(), Profile::Engine);
+    let what = "building the engine for isolated processes";
+    cargo_build(root, what, &[ENGINE], into, &PROGRAM_FLAGS)?;
+    product(&folder, Profile::Engine, ENGINE)
+}
+
 fn product(folder: &Path, profile: Profile, name: &str) -> Result<PathBuf> {
     let path = folder.join(TARGET).join(profile.name()).join(name);
     if path.is_file() {
@@ -172,10 +188,11 @@ pub fn cargo(root: &Path) -> Command {
 
 /// Lints of the parts for the target, as commands that must succeed: what is checked, and how.
 pub fn lints(root: &Path) -> Vec<(&'static str, Command)> {
-    let parts: [(&'static str, &[&str], &str); 4] = [
+    let parts: [(&'static str, &[&str], &str); 5] = [
         ("lints of the kernel (cargo clippy)", &["kernel"], "target/kernel"),
         ("lints of the programs (cargo clippy)", &PROGRAMS, "target/programs"),
         ("lints of the server (cargo clippy)", &[SERVER], "target/programs"),
+        ("lints of the engine (cargo clippy)", &[ENGINE], "target/programs"),
         (
             "lints of the µ-kernel's programs (cargo clippy)",
             &ROOTS,

@@ -18,7 +18,7 @@ Gondwana: one address space, for every program and for ever.
   ./gond build                     builds kernel and programs only
   ./gond tour                      plays the tour of the README
   ./gond debugger [SOCKET]         talks to the kernel debugger of a running system
-  ./gond sip ...                   software-isolated processes: run, check, contract, new (docs/sip.md)
+  ./gond sip ...                   software-isolated processes: run, compile, check, contract, new (docs/sip.md)
   ./gond module ...                modules: build, describe, show, diff, symbols, run (docs/modules.md)
 
 './gond help COMMAND' tells more.
@@ -61,6 +61,7 @@ Runs all tests but 'fuzz'. The last line tells how many passed and how many fail
   suite      the suite of programs inside the system
   server     the suite with the server outside of the kernel, and what happens when that crashes
   nucleus    the suite of the bare µ-kernel
+  engine     the engine for isolated processes, as a program of the system
   contract   the promises of the command line
   crash      20 kills of a running workload; a recorded run replayed with torn and lost writes
   power      the OO1 database before and after the plug is pulled
@@ -93,7 +94,7 @@ link-…; --runs), on this machine's processor, beside the same C source built f
 ";
 
 const SIP: &str = "\
-./gond sip run | check | contract | new ...
+./gond sip run | compile | check | contract | new ...
 
 Software-isolated processes: compiles a WebAssembly module, proves its machine code and runs it. './gond sip --help'
 tells more; docs/sip.md has the whole.

@@ -11,6 +11,8 @@ mod contract;
 
 mod crash;
 
+mod engine;
+
 mod server;
 
 mod tools;
@@ -43,7 +45,7 @@ const FUZZ: Stage = Stage {
     run: fuzz::run,
 };
 
-const STAGES: [Stage; 9] = [
+const STAGES: [Stage; 10] = [
     Stage {
         name: "house",
         about: "formatting, lints and host tests",
@@ -63,6 +65,11 @@ const STAGES: [Stage; 9] = [
         name: "server",
         about: "the server outside of the kernel",
         run: server::run,
+    },
+    Stage {
+        name: "engine",
+        about: "the engine for isolated processes inside the system",
+        run: engine::run,
     },
     Stage {
         name: "contract",
