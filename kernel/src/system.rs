@@ -77,7 +77,7 @@ impl Random for Platform {
 
 /// How often the server looks at its checkpoint clock, in nanoseconds.
 const POLL_NS: u64 = 100_000_000;
-/// The same while a checkpoint has work left that waits for nothing.
+/// The time from one look to the next, at least, while threads run and there is work left for it: the store's, mostly.
 const PIECE_NS: u64 = 50_000;
 /// Zeroed frames to keep ready.
 const ZEROED_GOAL: u32 = 256;
@@ -92,7 +92,13 @@ pub struct System {
     pub vectors: Vectors,
     debugger: Debugger,
     next_poll_ns: u64,
-    /// Whether a long call has just done a piece: interrupts have their turn before the next one.
+    /// When the server looked last.
+    polled_ns: u64,
+    /// Whether the disk has completed something that the server has not looked at.
+    news: bool,
+    /// Whether a look that was due was put off, for the sake of a thread that had just been woken.
+    put_off: bool,
+    /// Whether something long has been done: other interrupts have their turn before the next.
     unfinished: bool,
     /// The thread whose space's ports user code may use, and that space, by processor.
     ports_of: [(SpaceId, ThreadId); PROCESSORS_MAX],
@@ -119,6 +125,9 @@ impl System {
             vectors,
             debugger: Debugger::new(),
             next_poll_ns: 0,
+            polled_ns: 0,
+            news: false,
+            put_off: false,
             unfinished: false,
             ports_of: [NO_PORTS; PROCESSORS_MAX],
         }
@@ -198,7 +207,10 @@ impl System {
                 if let Some(disk) = &mut self.platform.disk {
                     disk.acknowledge();
                 }
-                self.poll();
+                // Not here: a disk that is quick would let neither threads nor other interrupts have their turn.
+                self.news = true;
+                self.unfinished = true;
+                self.poll_soon();
             }
             Interrupt::Debugger => self.debugger.attend(&self.platform.kernel),
             Interrupt::Message(number) => self.platform.kernel.interrupt_message(number),
@@ -225,26 +237,43 @@ impl System {
         }
     }
 
+    /// Has the server look at its clock and its disk.
     fn poll(&mut self) {
+        (self.news, self.put_off) = (false, false);
+        self.polled_ns = self.platform.now_ns();
         self.supervisor.handle(&mut self.platform, Event::Poll);
+        self.unfinished = true;
         self.poll_soon();
+    }
+
+    /// Whether there is work left for the server that waits for nothing.
+    fn is_poll_wanted(&self) -> bool {
+        self.news || self.supervisor.is_unfinished()
     }
 
     /// Sees to it that what is left for the server to do is done soon, busy as the processor may be.
     fn poll_soon(&mut self) {
-        if self.supervisor.is_unfinished() {
-            let soon = self.platform.now_ns() + PIECE_NS;
+        if self.is_poll_wanted() {
+            let soon = self.polled_ns + PIECE_NS;
             kcore::Hardware::set_timer(&mut self.platform.kernel.hardware, soon);
         }
     }
 
-    /// Looks at the server's clock, and sees to it that somebody does again.
+    /// Has the server look if that is due, and sees to it that somebody asks again. Who was woken at the same moment goes first, but
+    /// not twice.
     pub fn poll_when_due(&mut self) {
         let now = self.platform.now_ns();
-        if now >= self.next_poll_ns || self.supervisor.is_unfinished() {
+        if now >= self.next_poll_ns || now >= self.polled_ns + PIECE_NS && self.is_poll_wanted() {
+            if self.platform.kernel.should_preempt() && !self.put_off {
+                self.put_off = true;
+                let again = now + PIECE_NS;
+                kcore::Hardware::set_timer(&mut self.platform.kernel.hardware, again);
+                return;
+            }
             self.next_poll_ns = now + POLL_NS;
             self.poll();
         }
+        self.poll_soon();
         kcore::Hardware::set_timer(&mut self.platform.kernel.hardware, self.next_poll_ns);
     }
 
@@ -370,7 +399,7 @@ impl System {
         if core::mem::take(&mut self.unfinished) {
             return true;
         }
-        if self.supervisor.is_unfinished() {
+        if self.is_poll_wanted() {
             self.poll();
             return true;
         }
