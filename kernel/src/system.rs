@@ -77,8 +77,10 @@ impl Random for Platform {
 
 /// How often the server looks at its checkpoint clock, in nanoseconds.
 const POLL_NS: u64 = 100_000_000;
-/// The same while a checkpoint has work left that waits for nothing.
+/// The time from one look to the next, at least, while threads run and there is work left for it: the store's, mostly.
 const PIECE_NS: u64 = 50_000;
+/// How long a call that is done again may take for the next one to follow at once, with interrupts off all the while.
+const LONG_NS: u64 = 2_000;
 /// Zeroed frames to keep ready.
 const ZEROED_GOAL: u32 = 256;
 
@@ -97,7 +99,13 @@ pub struct System {
     next_poll_ns: u64,
     /// Events since the last check, where assertions are on.
     unchecked: u32,
-    /// Whether a long call has just done a piece: interrupts have their turn before the next one.
+    /// When the server looked last.
+    polled_ns: u64,
+    /// Whether the disk has completed something that the server has not looked at.
+    news: bool,
+    /// Whether a look that was due was put off, for the sake of a thread that had just been woken.
+    put_off: bool,
+    /// Whether something long has been done: other interrupts have their turn before the next.
     unfinished: bool,
     /// The thread whose space's ports user code may use, and that space, by processor.
     ports_of: [(SpaceId, ThreadId); PROCESSORS_MAX],
@@ -125,6 +133,9 @@ impl System {
             debugger: Debugger::new(),
             next_poll_ns: 0,
             unchecked: 0,
+            polled_ns: 0,
+            news: false,
+            put_off: false,
             unfinished: false,
             ports_of: [NO_PORTS; PROCESSORS_MAX],
         }
@@ -216,7 +227,9 @@ impl System {
                 if let Some(disk) = &mut self.platform.disk {
                     disk.acknowledge();
                 }
-                self.poll();
+                // Not here: a disk that is quick would let neither threads nor other interrupts have their turn.
+                self.news = true;
+                self.poll_soon();
             }
             Interrupt::Debugger => self.debugger.attend(&self.platform.kernel),
             Interrupt::Message(number) => self.platform.kernel.interrupt_message(number),
@@ -243,26 +256,44 @@ impl System {
         }
     }
 
+    /// Has the server look at its clock and its disk.
     fn poll(&mut self) {
+        (self.news, self.put_off) = (false, false);
+        self.polled_ns = self.platform.now_ns();
         self.supervisor.handle(&mut self.platform, Event::Poll);
         self.poll_soon();
     }
 
+    /// Whether there is work left for the server that waits for nothing.
+    fn is_poll_wanted(&self) -> bool {
+        self.news || self.supervisor.is_unfinished()
+    }
+
     /// Sees to it that what is left for the server to do is done soon, busy as the processor may be.
     fn poll_soon(&mut self) {
-        if self.supervisor.is_unfinished() {
-            let soon = self.platform.now_ns() + PIECE_NS;
+        if self.is_poll_wanted() {
+            // Interrupts have their turn first, also where nobody else runs.
+            self.unfinished = true;
+            let soon = self.polled_ns + PIECE_NS;
             kcore::Hardware::set_timer(&mut self.platform.kernel.hardware, soon);
         }
     }
 
-    /// Looks at the server's clock, and sees to it that somebody does again.
+    /// Has the server look if that is due, and sees to it that somebody asks again. Who was woken at the same moment goes first, but
+    /// not twice.
     pub fn poll_when_due(&mut self) {
         let now = self.platform.now_ns();
-        if now >= self.next_poll_ns || self.supervisor.is_unfinished() {
+        if now >= self.next_poll_ns || now >= self.polled_ns + PIECE_NS && self.is_poll_wanted() {
+            if self.platform.kernel.should_preempt() && !self.put_off {
+                self.put_off = true;
+                let again = now + PIECE_NS;
+                kcore::Hardware::set_timer(&mut self.platform.kernel.hardware, again);
+                return;
+            }
             self.next_poll_ns = now + POLL_NS;
             self.poll();
         }
+        self.poll_soon();
         kcore::Hardware::set_timer(&mut self.platform.kernel.hardware, self.next_poll_ns);
     }
 
@@ -313,6 +344,7 @@ impl System {
         let outcome = self.supervisor.handle(&mut self.platform, event);
         // The registers of a thread with an exception are not a caller's.
         self.settle(outcome, Some(operation).filter(|operation| !operation.is_raised()));
+        self.unfinished |= self.platform.kernel.has_run_for(LONG_NS);
         None
     }
 
@@ -387,7 +419,7 @@ impl System {
         if core::mem::take(&mut self.unfinished) {
             return true;
         }
-        if self.supervisor.is_unfinished() {
+        if self.is_poll_wanted() {
             self.poll();
             return true;
         }
