@@ -50,6 +50,7 @@ fn kind_in_words(kind: Kind) -> &'static str {
         Kind::Data => "an object with data",
         Kind::Clist => "a Clist",
         Kind::Service => "a service",
+        Kind::Module => "a module",
     }
 }
 

@@ -518,9 +518,8 @@ impl<'a> Module<'a> {
     /// none; empty if nothing of it is used.
     pub fn wanted(&self, import: u32, export: Option<u32>) -> &'a str {
         let mut records = self.part(Part::Wanted).chunks_exact(WANTED_BYTES);
-        let found = records.find(|record| {
-            word(record, 0) == import && export.is_none_or(|export| word(record, 4) == export)
-        });
+        let found =
+            records.find(|record| word(record, 0) == import && export.is_none_or(|export| word(record, 4) == export));
         found.map_or("", |record| self.name_at(record, 8))
     }
 

@@ -673,7 +673,9 @@ impl Writer<'_> {
         let mut table = Vec::new();
         let imports = self.request.imports;
         for (module, export) in self.plan.used.clone() {
-            let described = imports.get(module as usize).and_then(|one| one.exports.get(export as usize));
+            let described = imports
+                .get(module as usize)
+                .and_then(|one| one.exports.get(export as usize));
             let name = self.name(described.map_or("", |one| &one.name));
             for word in [module, export, name] {
                 table.extend(word.to_le_bytes());
