@@ -49,7 +49,7 @@ pub enum Kind {
     /// A protected procedure: the password is that of a PDX capability, the second word the address of
     /// its entry point.
     Service = 5,
-    /// A module that was installed (`docs/modules.md`). The second word is zero.
+    /// A module that was installed (`docs/modules.md`). The second word is its length in bytes.
     Module = 6,
 }
 

@@ -22,10 +22,10 @@ use alloc::{
 use linker::module::{Module, format, instance};
 
 pub use error::{Error, Result};
-pub use linker::module as format_of;
+pub use linker::module::Module as Object;
 
 use crate::{
-    Object, call,
+    call,
     object::instance::{Arena, Segment},
     sync::Mutex,
 };
@@ -56,6 +56,9 @@ struct Table {
     pool: Vec<(u64, Segment)>,
     /// Functions that are still to be called for new instances, first to last.
     init: Vec<u64>,
+    /// The instances that the change made which is going on, and the functions that they want called.
+    made: Vec<usize>,
+    made_init: Vec<u64>,
 }
 
 #[derive(Debug)]
@@ -74,6 +77,8 @@ impl Modules {
             arena: Arena::new(),
             pool: Vec::new(),
             init: Vec::new(),
+            made: Vec::new(),
+            made_init: Vec::new(),
         }))))
     }
 
@@ -86,6 +91,11 @@ impl Modules {
         self.change(|table, at| table.instance(at, name, None)).map(Instance)
     }
 
+    /// The instance of the module of this name, if the table has one.
+    pub fn known(&'static self, name: &str) -> Option<Instance> {
+        self.0.lock().known(name).map(Instance)
+    }
+
     /// A further instance of a module: of the version that the table has, else of the newest. Its imports are the
     /// table's. Data of a released instance is used again.
     ///
@@ -95,7 +105,7 @@ impl Modules {
         self.change(|table, at| {
             let known = table.known(name).map(|number| table.instances[number].module.clone());
             let module = known.map_or_else(|| shelf::find(name), Ok)?;
-            table.another(at, module)
+            table.another(at, &module)
         })
         .map(Instance)
     }
@@ -106,7 +116,7 @@ impl Modules {
     /// As [`Modules::instance`]; damaged, if it is not a module that was installed there.
     pub fn instance_at(&'static self, address: u64) -> Result<Instance> {
         let module = shelf::at(address)?;
-        self.change(|table, at| table.another(at, module)).map(Instance)
+        self.change(|table, at| table.another(at, &module)).map(Instance)
     }
 
     /// Gives the data of an instance back, for [`Modules::another`]. Nothing of the instance may be used any more: not
@@ -175,7 +185,7 @@ impl Modules {
 
     /// The objects that hold the data of all instances: what a protected procedure needs, besides the modules, to
     /// call into them.
-    pub fn memory(&'static self) -> Vec<Object> {
+    pub fn memory(&'static self) -> Vec<crate::Object> {
         self.0.lock().arena.objects().to_vec()
     }
 
@@ -188,7 +198,12 @@ impl Modules {
     /// because they may come back to have an import bound.
     fn change<T>(&'static self, change: impl FnOnce(&mut Table, u64) -> Result<T>) -> Result<T> {
         let at = core::ptr::from_ref(self) as u64;
-        let result = change(&mut self.0.lock(), at);
+        let result = {
+            let mut table = self.0.lock();
+            let result = change(&mut table, at);
+            table.settle(result.is_err());
+            result
+        };
         loop {
             let pending = core::mem::take(&mut self.0.lock().init);
             if pending.is_empty() {
@@ -219,44 +234,50 @@ impl Table {
             return Ok(known);
         }
         let module = shelf::find(name).map_err(|error| error.wanted_by(wanted))?;
-        self.another(at, module)
+        self.another(at, &module)
     }
 
-    fn another(&mut self, at: u64, module: Module<'static>) -> Result<usize> {
+    fn another(&mut self, at: u64, module: &Module<'static>) -> Result<usize> {
         let binder = call::foreign::binder();
         let pooled = self.pool.iter().position(|(address, _)| *address == module.address);
         let segment = match pooled {
             Some(place) => {
                 let (_, mut segment) = self.pool.swap_remove(place);
-                segment.renew(&module, at, binder);
+                segment.renew(module, at, binder);
                 segment
             }
-            None => self.arena.segment(&module, at, binder)?,
+            None => self.arena.segment(module, at, binder)?,
         };
         let record = Record {
             module: module.clone(),
             segment: Some(segment),
         };
         // The place of a released one is taken again, or a long life would fill the table.
-        let number = match self.instances.iter().position(|record| record.segment.is_none()) {
-            Some(number) => {
-                self.instances[number] = record;
-                number
-            }
-            None => {
-                self.instances.push(record);
-                self.instances.len() - 1
-            }
-        };
-        // It stands in the table before its imports are bound: cycles end here.
-        if let Err(error) = self.complete(at, number, &module) {
-            // Half an instance must not be found by the next one who asks.
-            if let Some(segment) = self.instances[number].segment.take() {
-                self.pool.push((module.address, segment));
-            }
-            return Err(error);
+        let free = self.instances.iter().position(|record| record.segment.is_none());
+        let number = free.unwrap_or(self.instances.len());
+        match self.instances.get_mut(number) {
+            Some(place) => *place = record,
+            None => self.instances.push(record),
         }
+        // It stands in the table before its imports are bound: cycles end here.
+        self.made.push(number);
+        self.complete(at, number, module)?;
         Ok(number)
+    }
+
+    /// The end of a change of the table. Where it failed, all instances that it made go: half of them must not be found
+    /// by the next one who asks, and nobody but each other has seen them.
+    fn settle(&mut self, failed: bool) {
+        for number in core::mem::take(&mut self.made) {
+            let record = &mut self.instances[number];
+            if failed && let Some(segment) = record.segment.take() {
+                self.pool.push((record.module.address, segment));
+            }
+        }
+        let wanted = core::mem::take(&mut self.made_init);
+        if !failed {
+            self.init.extend(wanted);
+        }
     }
 
     /// Binds what cannot wait, and notes the functions to be called.
@@ -271,7 +292,7 @@ impl Table {
         if count > 0
             && let Some(segment) = &mut self.instances[number].segment
         {
-            let init = &mut self.init;
+            let init = &mut self.made_init;
             segment.change(|data| {
                 let words = data.get(start..).unwrap_or_default().chunks_exact(8).take(count);
                 let functions = words.map(|word| word.try_into().map_or(0, u64::from_le_bytes));

@@ -437,6 +437,15 @@ impl<'a> Module<'a> {
         self.parts[Part::Thunks as usize].1
     }
 
+    /// How many exports are called through a thunk.
+    pub fn thunks_used(&self) -> usize {
+        let private = |value: &u64| value & (PRIVATE | VARIABLE) == PRIVATE;
+        (0..self.export_count())
+            .map(|index| self.value(index))
+            .filter(private)
+            .count()
+    }
+
     /// How many exports there are.
     pub fn export_count(&self) -> u32 {
         (self.part(Part::Values).len() / 8) as u32

@@ -72,16 +72,12 @@ impl fmt::Display for Error {
             Self::Runtime(error) => error.fmt(f),
             Self::Fault(fault) => fault.fmt(f),
             Self::Missing { module, symbol, by } => {
-                if !by.is_empty() {
-                    write!(f, "{by} ")?;
-                    if symbol.is_empty() {
-                        f.write_str("imports ")?;
-                    } else {
-                        write!(f, "uses '{symbol}' of ")?;
-                    }
-                    write!(f, "the module {module}, which is not installed")?;
-                } else {
+                if by.is_empty() {
                     write!(f, "there is no module {module}")?;
+                } else if symbol.is_empty() {
+                    write!(f, "{by} imports the module {module}, which is not installed")?;
+                } else {
+                    write!(f, "{by} uses '{symbol}' of the module {module}, which is not installed")?;
                 }
                 f.write_str(": 'module install FILE' puts it there")
             }

@@ -175,6 +175,23 @@ pub fn install(file: &str, bytes: &[u8]) -> Result<String> {
     Ok(full)
 }
 
+/// Installs the module object that a name from the root directory leads to: a file, as `gond import` brings it.
+///
+/// # Errors
+/// As [`Directory::find`] and [`install`].
+pub fn install_file(name: &str) -> Result<String> {
+    let found = Directory::root()?.find(name)?;
+    if found.kind != Kind::Data {
+        return Err(crate::Error::WrongKind(found.kind).into());
+    }
+    let object = Object::open(found.capability.address)?;
+    let length = if found.word > 0 { found.word } else { object.bytes() };
+    // A copy: who may write the file may do so at any time, but not between the check and the use.
+    let cells = object.region().cells().iter().take(length as usize);
+    let bytes: Vec<u8> = cells.map(core::cell::Cell::get).collect();
+    install(name, &bytes)
+}
+
 /// Limits the pages of a module object: text to be read and executed, the rest to be read.
 fn seal(object: &Object, module: &Module<'_>) -> Result<()> {
     let (text, end) = (module.part_at(Part::Text) as u64, module.part_at(Part::ReadOnly) as u64);
