@@ -242,7 +242,9 @@ static void round_to(unsigned long digits, int keep, char *text, int *exponent)
 	if (keep < DIGITS) {
 		for (int i = keep < 0 ? 0 : keep; i < DIGITS; i++)
 			unit *= 10;
-		digits = (digits + unit / 2) / unit;
+		unsigned long rest = digits % unit, half = unit / 2;
+		/* Halves go to the even digit. */
+		digits = digits / unit + (rest > half || (rest == half && digits / unit % 2 == 1));
 		if (keep < 0)
 			digits = 0;
 		digits *= unit;

@@ -121,7 +121,7 @@ pub fn root_program(name: &str) -> Result<PathBuf> {
 /// # Errors
 /// If the linker of modules, or a module, cannot be built.
 pub fn modules(root: &Path) -> Result<Vec<PathBuf>> {
-    let job = Job::begin("building the modules");
+    let mut job = Job::begin("building the modules");
     let mut command = cargo(root);
     command
         .args(["run", "--quiet", "--release", "--target-dir"])

@@ -9,53 +9,54 @@ use linker::module::window::Window;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A module: its description, where else its sources are (a crate and a folder of it), further flags of gcc.
+/// A crate that carries C sources, and the folder of it with them.
+type Carrier = (&'static str, &'static str);
+
+/// A module: its description, where else its sources are, further flags of gcc.
 struct Recipe {
     description: &'static str,
-    crate_folder: Option<(&'static str, &'static str)>,
+    carriers: &'static [Carrier],
     flags: &'static [&'static str],
 }
 
-const fn recipe(description: &'static str, flags: &'static [&'static str]) -> Recipe {
+const fn recipe(description: &'static str, carriers: &'static [Carrier], flags: &'static [&'static str]) -> Recipe {
     Recipe {
         description,
-        crate_folder: None,
+        carriers,
         flags,
     }
 }
 
-/// Sources that are parts of Lua or use it.
-const LUA: Option<(&str, &str)> = Some(("lua-src", "lua-5.4.7"));
+const LUA: Carrier = ("lua-src", "lua-5.4.7");
+const SQLITE: Carrier = ("libsqlite3-sys", "sqlite3");
+/// Without threads, files and plug-ins: what there is here for it is `modules/sqlite/vfs.c`.
+const SQLITE_FLAGS: &[&str] = &[
+    "-DSQLITE_THREADSAFE=0",
+    "-DSQLITE_OMIT_LOAD_EXTENSION",
+    "-DSQLITE_OS_OTHER=1",
+    "-DSQLITE_TEMP_STORE=3",
+];
 
 /// In the order in which they are installed: what is imported comes first.
-const RECIPES: [Recipe; 11] = [
-    recipe("modules/libc/libc.md", &["-fno-builtin"]),
-    Recipe {
-        description: "modules/lua/lua.md",
-        crate_folder: LUA,
-        flags: &[],
-    },
-    Recipe {
-        description: "modules/lua/luai.md",
-        crate_folder: LUA,
-        flags: &[],
-    },
-    Recipe {
-        description: "modules/lua/luacalc.md",
-        crate_folder: LUA,
-        flags: &[],
-    },
-    Recipe {
-        description: "modules/lua/luasort.md",
-        crate_folder: LUA,
-        flags: &[],
-    },
-    recipe("tests/suite/modules/counter.md", &[]),
-    recipe("tests/suite/modules/counter2.md", &[]),
-    recipe("tests/suite/modules/client.md", &[]),
-    recipe("tests/suite/modules/ping.md", &[]),
-    recipe("tests/suite/modules/pong.md", &[]),
-    recipe("tests/suite/modules/text.md", &[]),
+const RECIPES: [Recipe; 18] = [
+    recipe("modules/libc/libc.md", &[], &["-fno-builtin"]),
+    recipe("modules/lua/lua.md", &[LUA], &[]),
+    recipe("modules/lua/luai.md", &[LUA], &[]),
+    recipe("modules/lua/luacalc.md", &[LUA], &[]),
+    recipe("modules/lua/luasort.md", &[LUA], &[]),
+    recipe("modules/sqlite/sqlite.md", &[SQLITE], SQLITE_FLAGS),
+    recipe("modules/sqlite/sqlrows.md", &[SQLITE], &[]),
+    recipe("modules/sqlite/sqlprimes.md", &[SQLITE], &[]),
+    recipe("modules/sqlite/luasql.md", &[SQLITE, LUA], &[]),
+    recipe("tests/suite/modules/counter.md", &[], &[]),
+    recipe("tests/suite/modules/counter2.md", &[], &[]),
+    recipe("tests/suite/modules/client.md", &[], &[]),
+    recipe("tests/suite/modules/ping.md", &[], &[]),
+    recipe("tests/suite/modules/pong.md", &[], &[]),
+    recipe("tests/suite/modules/text.md", &[], &[]),
+    recipe("bench/link/eight/steps.md", &[], &[]),
+    recipe("bench/link/eight/digest.md", &[], &[]),
+    recipe("bench/link/eight/eight.md", &[LUA, SQLITE], &[]),
 ];
 
 /// Builds them into a folder and prints the path of each file, in the order in which they are to be installed.
@@ -90,7 +91,7 @@ fn build(recipe: &Recipe, root: &Path, folder: &Path, window: &mut Window) -> Re
     let beside = path.parent().unwrap_or(root).to_path_buf();
     let description = make::describe(&path).map_err(|error| error.to_string())?;
     let mut places = vec![beside.clone()];
-    if let Some((name, part)) = recipe.crate_folder {
+    for (name, part) in recipe.carriers {
         let Some(found) = sources::find(name) else {
             return Ok(None);
         };
@@ -108,7 +109,8 @@ fn build(recipe: &Recipe, root: &Path, folder: &Path, window: &mut Window) -> Re
         compile(&source, &objects.join(object), recipe.flags, &places)?;
     }
     let mut folders = vec![objects];
-    folders.extend(["modules/libc", "modules/lua", "modules/sqlite"].map(|place| root.join(place)));
+    let described = ["modules/libc", "modules/lua", "modules/sqlite", "tests/suite/modules"];
+    folders.extend(described.map(|place| root.join(place)));
     let (_, built) = make::make(&path, &folders, window).map_err(|error| error.to_string())?;
     let output = folder.join(format!("{name}.mm"));
     std::fs::write(&output, &built.object).map_err(|error| format!("{}: {error}", output.display()))?;

@@ -1,6 +1,9 @@
 //! What may go wrong with modules: each says which module, and what to do.
 
-use alloc::string::{String, ToString};
+use alloc::{
+    boxed::Box,
+    string::{String, ToString},
+};
 use core::fmt;
 
 use linker::module::Fault;
@@ -11,7 +14,7 @@ pub enum Error {
     /// The runtime or the system refused.
     Runtime(crate::Error),
     /// The module, or what was linked against it.
-    Fault(Fault),
+    Fault(Box<Fault>),
     /// Nobody has installed it. Who imports it, and what of it, where somebody does.
     Missing {
         /// The module that is not there.
@@ -62,7 +65,7 @@ impl<E: Into<crate::Error>> From<E> for Error {
 
 impl From<Fault> for Error {
     fn from(fault: Fault) -> Self {
-        Self::Fault(fault)
+        Self::Fault(Box::new(fault))
     }
 }
 

@@ -172,6 +172,8 @@ pub fn install(file: &str, bytes: &[u8]) -> Result<String> {
     };
     directory.insert(&full, found)?;
     directory.replace(&name, found)?;
+    // The rights of the maker go: this domain has from now on what everybody has.
+    call::apd_flush()?;
     Ok(full)
 }
 
@@ -250,6 +252,7 @@ pub fn remove(name: &str) -> Result<String> {
     call::apd_insert(0, owners)?;
     let retired = call::obj_retire(base);
     call::apd_delete(0)?;
+    call::apd_flush()?;
     match retired {
         Ok(()) => {
             Clist::root()?.remove_all(base)?;

@@ -352,6 +352,7 @@ fn in_use(_: &Setting) -> Outcome {
             other => return Err(Failure::new(format_args!("removed under its user: {other:?}"))),
         }
         ensure_eq!(shelf::look_up("counter")?.capability.address, address);
+        ensure_error!(call::obj_delete(address), Protection);
         step.set(2);
         let report = assistant::report_of(&user, assistant::PATIENCE_NS)?;
         ensure_eq!(report.status, 2);
