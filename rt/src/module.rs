@@ -19,10 +19,10 @@ use alloc::{
     vec::Vec,
 };
 
-use linker::module::{Module, format, instance};
+use linker::module::{format, instance};
 
 pub use error::{Error, Result};
-pub use linker::module::Module as Object;
+pub use linker::module::Module;
 
 use crate::{
     call,
