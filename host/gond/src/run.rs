@@ -180,7 +180,7 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     machine.accelerator = options.accelerator;
     machine.clock = options.clock;
     if options.server == Server::User {
-        machine = machine.with_server(build::server()?);
+        machine = machine.with_server(build::server(build::Profile::Guest)?);
     }
     machine.debugger = options.debugger;
     machine.gdb = options.gdb;
