@@ -91,6 +91,8 @@ calls! {
         "Takes the object off the task's kill list: it persists until it is destroyed.";
     15 ObjClone obj_clone(source, extra_bytes, password) -> "address", "password"; "RX";
         "Makes an object with the content and page limits of the source, copy-on-write, and extra zero-filled bytes behind it; otherwise as ObjCreate.";
+    16 ObjRetire obj_retire(address) -> "", ""; "D";
+        "Destroys the object as ObjDelete does, unless a domain other than the caller's has it: one that used a right on it and has not dropped it since (InUse).";
 
     24 PageCopy page_copy(from, to, pages) -> "", ""; "R, W";
         "Copies pages, copy-on-write. The ranges are page-aligned, disjoint and each inside one object. A call that fails has copied nothing, or whole pages from the first one on: rights, account and disk are looked at before.";

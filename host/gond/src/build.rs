@@ -17,7 +17,7 @@ const TARGET: &str = "x86_64-unknown-none";
 
 /// The programs that are on every disk: the package, which is also the name in the root directory. The first
 /// is what the system starts.
-pub const PROGRAMS: [&str; 5] = ["shell", "hello", "oo1", "suite", "micro"];
+pub const PROGRAMS: [&str; 6] = ["shell", "hello", "oo1", "suite", "micro", "module"];
 
 /// The server as a program outside of the kernel.
 pub const SERVER: &str = "server";
@@ -140,6 +140,27 @@ pub fn root_program(name: &str) -> Result<PathBuf> {
         &PROGRAM_FLAGS,
     )?;
     product(&folder, Profile::Guest, name)
+}
+
+/// Builds the system's modules (`./gond module system`): their files, in the order in which they are installed.
+///
+/// # Errors
+/// If the linker of modules, or a module, cannot be built.
+pub fn modules(root: &Path) -> Result<Vec<PathBuf>> {
+    let mut job = Job::begin("building the modules");
+    let mut command = cargo(root);
+    command
+        .args(["run", "--quiet", "--release", "--target-dir"])
+        .arg(root.join("target"));
+    command.args(["-p", "module-cli", "--", "system"]);
+    let output = command.output().context("cannot start cargo")?;
+    job.clear();
+    if !output.status.success() {
+        eprint!("{}", String::from_utf8_lossy(&output.stderr));
+        bail!("building the modules failed; the messages stand above");
+    }
+    let list = String::from_utf8_lossy(&output.stdout);
+    Ok(list.lines().map(PathBuf::from).collect())
 }
 
 /// Builds the server as a program.

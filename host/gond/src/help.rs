@@ -35,6 +35,8 @@ next time, at the same addresses. Programs on it that are older than the sources
   --memory SIZE     memory of the machine (128M)
   --cpus N          processors of the machine (1)
   --accel tcg|kvm   what executes it (tcg)
+  --clock WHAT      what advances the machine's clock: time, or with 'instructions' each instruction by a
+                    nanosecond, so that 'micro' counts instructions (time)
   --server PLACE    where the server is: 'kernel', or 'user', a program outside of the kernel (kernel)
   --script FILE|-   run the lines of FILE (or of standard input) in the shell
   --timeout SECONDS with a script: how long the system may say nothing (300; with --gdb a week)

@@ -60,7 +60,10 @@ pub fn import_program(image: &Path, file: &Path, name: &str) -> Result<()> {
     volume.commit()
 }
 
-/// Enters a file as data under a name.
+/// Brings a file onto a disk under a name that is free.
+///
+/// # Errors
+/// If the file cannot be read, or the disk has no room.
 pub fn import_file(image: &Path, path: &Path, name: &str) -> Result<()> {
     let mut file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
     let metadata = file.metadata()?;

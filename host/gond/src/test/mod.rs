@@ -26,6 +26,7 @@ use crate::image;
 use crate::machine::{self, Machine};
 use crate::place::{self, Scratch};
 use crate::script::{self, Patience, Played, Source, Verdict};
+use crate::transfer;
 use anyhow::{Context, Result};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -164,6 +165,10 @@ impl Bench<'_> {
         let built = built()?;
         let disk = self.file(name);
         image::create(&disk, 256 << 20, Some(&built.programs))?;
+        for file in build::modules(&self.root)? {
+            let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            transfer::import_file(&disk, &file, &name)?;
+        }
         Ok(Machine::new(built.kernel, disk))
     }
 
