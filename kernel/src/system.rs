@@ -309,7 +309,9 @@ impl System {
                 arch::halt_others();
                 arch::exit(value);
             }
-            if self.unfinished {
+            // Not while a thread runs here: another processor may want it, and only user code, or who waits for his turn,
+            // gives it up. User code lets interrupts in anyway.
+            if self.unfinished && self.platform.kernel.current().is_none() {
                 return None;
             }
             if let Some(server) = self.next_outside() {
