@@ -44,7 +44,9 @@ impl core::fmt::Display for StoredError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::Form => f.write_str("it is no compiled image of this format; compile the module again"),
-            Self::Damaged => f.write_str("it is damaged: its checksum is not that of its bytes; compile the module again"),
+            Self::Damaged => {
+                f.write_str("it is damaged: its checksum is not that of its bytes; compile the module again")
+            }
             Self::Stale(version) => write!(
                 f,
                 "it was made by another compiler ({version}; this is {COMPILER_VERSION}); compile the module again"
@@ -193,7 +195,9 @@ pub fn read(bytes: &[u8]) -> Result<Image, StoredError> {
         layout: Layout::new(&module),
         module: Arc::new(module),
         code: reader.take(code as usize)?.to_vec(),
-        functions: reader.table(functions, |[start, end]| (start <= end && end <= code).then_some(start..end))?,
+        functions: reader.table(functions, |[start, end]| {
+            (start <= end && end <= code).then_some(start..end)
+        })?,
         traps: reader.table(traps, |[code, kind, wasm]| {
             let kind = TrapKind::ALL.into_iter().find(|known| *known as u32 == kind)?;
             Some(TrapSite { code, kind, wasm })
@@ -242,7 +246,10 @@ mod tests {
                 let options = Options { bounds, cpu };
                 let (bytes, image) = stored(options);
                 let read = read(&bytes).unwrap();
-                assert_eq!((read.key, read.options, read.layout), (image.key, options, image.layout));
+                assert_eq!(
+                    (read.key, read.options, read.layout),
+                    (image.key, options, image.layout)
+                );
                 assert_eq!(*read.module, *image.module);
                 assert_eq!((&read.code, &read.functions), (&image.code, &image.functions));
                 assert_eq!((&read.traps, &read.calls), (&image.traps, &image.calls));
@@ -269,7 +276,11 @@ mod tests {
         for at in 0..bytes.len() {
             let mut bytes = bytes.clone();
             bytes[at] ^= 1 << (at % 8);
-            let expected = if at < 7 { StoredError::Form } else { StoredError::Damaged };
+            let expected = if at < 7 {
+                StoredError::Form
+            } else {
+                StoredError::Damaged
+            };
             assert_eq!(read(&bytes).err(), Some(expected), "byte {at}");
         }
         let mut longer = bytes.clone();
@@ -302,9 +313,15 @@ mod tests {
                 Ok(image) => unproved += u32::from(verify(image).is_err()),
             }
         }
-        assert!(refused > 100 && unproved > 100, "{refused} refused, {unproved} not proved");
+        assert!(
+            refused > 100 && unproved > 100,
+            "{refused} refused, {unproved} not proved"
+        );
         // And code that reaches anywhere, in a form without fault.
-        let at = bytes.windows(image.code.len()).position(|window| window == image.code).unwrap();
+        let at = bytes
+            .windows(image.code.len())
+            .position(|window| window == image.code)
+            .unwrap();
         let mut bytes = bytes;
         // mov rax, [rsi]
         bytes[at..at + 3].copy_from_slice(&[0x48, 0x8b, 0x06]);

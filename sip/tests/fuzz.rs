@@ -118,8 +118,15 @@ const FUEL: u64 = 1_000_000;
 
 /// Whether a module is small enough for wasmi, which allocates what is declared.
 fn is_small(module: &sip::module::Module) -> bool {
-    let memories = module.memories.iter().all(|limits| limits.max.is_some_and(|max| max <= 256));
-    memories && module.tables.iter().all(|table| table.limits.max.is_some_and(|max| max <= 10_000))
+    let memories = module
+        .memories
+        .iter()
+        .all(|limits| limits.max.is_some_and(|max| max <= 256));
+    memories
+        && module
+            .tables
+            .iter()
+            .all(|table| table.limits.max.is_some_and(|max| max <= 10_000))
 }
 
 /// Compiles and proves a module and compares what it does with what wasmi does; counts the calls.

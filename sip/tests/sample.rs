@@ -88,7 +88,11 @@ fn this_engine_yields_what_is_known() {
                 panic!("{name} is not exported");
             };
             let outcome = store.call(function, arguments).map_err(|trap| trap.kind);
-            assert_eq!(outcome, expected.map(<[Val]>::to_vec), "{bounds:?}: {name} {arguments:?}");
+            assert_eq!(
+                outcome,
+                expected.map(<[Val]>::to_vec),
+                "{bounds:?}: {name} {arguments:?}"
+            );
         }
     }
 }

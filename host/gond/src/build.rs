@@ -195,14 +195,7 @@ pub fn lints(root: &Path) -> Vec<(&'static str, Command)> {
         .collect()
 }
 
-fn cargo_build(
-    root: &Path,
-    what: &str,
-    packages: &[&str],
-    profile: &str,
-    folder: &Path,
-    flags: &[&str],
-) -> Result<()> {
+fn cargo_build(root: &Path, what: &str, packages: &[&str], profile: &str, folder: &Path, flags: &[&str]) -> Result<()> {
     let mut command = cargo(root);
     command
         .args(["build", "--profile", profile, "--target", TARGET, "--target-dir"])

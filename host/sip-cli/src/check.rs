@@ -34,7 +34,10 @@ pub fn command(words: &[String]) -> Outcome {
     let start = Instant::now();
     let image = image::load(file, options)?;
     let spent = start.elapsed();
-    println!("{file}: {} functions, compiled or read in {spent:.1?}", image.functions.len());
+    println!(
+        "{file}: {} functions, compiled or read in {spent:.1?}",
+        image.functions.len()
+    );
     let mut contracts = Vec::new();
     for import in &image.module.imports {
         println!(

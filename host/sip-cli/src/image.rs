@@ -46,7 +46,13 @@ pub fn command(words: &[String]) -> Outcome {
     while let Some(word) = words.next() {
         match word.as_str() {
             "--explicit" => options = explicit(),
-            "-o" => into = Some(words.next().ok_or_else(|| misused("-o wants the name of an IMAGE.sip"))?),
+            "-o" => {
+                into = Some(
+                    words
+                        .next()
+                        .ok_or_else(|| misused("-o wants the name of an IMAGE.sip"))?,
+                )
+            }
             other if other.starts_with('-') => return Err(misused(&format!("compile knows no option {other}"))),
             _ if file.is_none() => file = Some(word),
             other => return Err(misused(&format!("compile takes one FILE.wasm; '{other}' is one more"))),

@@ -32,9 +32,16 @@ struct Words {
 const PATIENCE: Duration = Duration::from_secs(1);
 
 fn seconds(text: &str) -> Result<Duration, (String, i32)> {
-    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let seconds = text
+        .parse()
+        .ok()
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let seconds = seconds.filter(|time| !time.is_zero());
-    seconds.ok_or_else(|| misused(&format!("--timeout cannot be '{text}': it is a number of seconds above 0")))
+    seconds.ok_or_else(|| {
+        misused(&format!(
+            "--timeout cannot be '{text}': it is a number of seconds above 0"
+        ))
+    })
 }
 
 fn parse(words: &[String]) -> Result<Words, (String, i32)> {

@@ -280,8 +280,14 @@ fn time_can_be_limited() {
         (memory (export "memory") 1) (data (i32.const 0) "\10\00\00\00\01\00\00\00")"#;
     for (name, rest) in [
         ("spin.wasm", r#"(func (export "_start") (loop (br 0)))"#),
-        ("calls.wasm", r#"(func (export "_start") (loop (drop (call $yield)) (br 0)))"#),
-        ("start.wasm", r#"(func $start (loop (br 0))) (start $start) (func (export "_start"))"#),
+        (
+            "calls.wasm",
+            r#"(func (export "_start") (loop (drop (call $yield)) (br 0)))"#,
+        ),
+        (
+            "start.wasm",
+            r#"(func $start (loop (br 0))) (start $start) (func (export "_start"))"#,
+        ),
         (
             "fill.wasm",
             r#"(func (export "_start") (loop (memory.fill (i32.const 0) (i32.const 1) (i32.const 65536)) (br 0)))"#,
@@ -309,11 +315,20 @@ fn time_can_be_limited() {
     assert!(said.contains("its time is over"), "{said}");
     assert_eq!(output.status.code(), Some(134));
 
-    let client = CLIENT.replace("(local.set $e (call $start))", "(loop (br 0)) (local.set $e (call $start))");
-    let (client, server) = (module(&folder, "client.wasm", &client), module(&folder, "server.wasm", SERVER));
+    let client = CLIENT.replace(
+        "(local.set $e (call $start))",
+        "(loop (br 0)) (local.set $e (call $start))",
+    );
+    let (client, server) = (
+        module(&folder, "client.wasm", &client),
+        module(&folder, "server.wasm", SERVER),
+    );
     let contract = format!("{GUEST}/words/words.contract");
     let (status, _, said) = gond(&["run", "--timeout", "0.2", "--channel", &contract, &client, &server]);
-    assert!(said.contains("client.wasm: the process was stopped: its time is over"), "{said}");
+    assert!(
+        said.contains("client.wasm: the process was stopped: its time is over"),
+        "{said}"
+    );
     assert_eq!(status, 134);
 
     let (status, _, said) = gond(&["run", "--timeout", "0", &file]);
@@ -332,7 +347,10 @@ fn images_are_stored() {
         (func (export "_start") (call $exit (i32.const 7))))"#;
     let file = module(&folder, "seven.wasm", text);
     let image = format!("{}/other.sip", folder.0.display());
-    assert_eq!(gond(&["compile", &file, "-o", &image]), (0, String::new(), String::new()));
+    assert_eq!(
+        gond(&["compile", &file, "-o", &image]),
+        (0, String::new(), String::new())
+    );
     std::fs::remove_file(&file).expect("the module");
     assert_eq!(gond(&["run", &image]).0, 7);
     let (status, said, _) = gond(&["check", &image]);
@@ -342,7 +360,10 @@ fn images_are_stored() {
     let refused = |name: &str, bytes: &[u8], why: &str| {
         let file = folder.file(name, bytes);
         let (status, _, said) = gond(&["run", &file]);
-        assert!(status == 1 && said.contains(name) && said.contains(why), "{name}: {said}");
+        assert!(
+            status == 1 && said.contains(name) && said.contains(why),
+            "{name}: {said}"
+        );
     };
     let mut damaged = good.clone();
     damaged[good.len() / 2] ^= 4;
@@ -356,7 +377,10 @@ fn images_are_stored() {
 
     let file = module(&folder, "seven.wasm", text);
     assert_eq!(gond(&["compile", "--explicit", &file]).0, 0);
-    assert_eq!(gond(&["run", "--explicit", &format!("{}/seven.sip", folder.0.display())]).0, 7);
+    assert_eq!(
+        gond(&["run", "--explicit", &format!("{}/seven.sip", folder.0.display())]).0,
+        7
+    );
     let (status, _, said) = gond(&["compile", &file, "-o", "x.wasm"]);
     assert!(status == 2 && said.contains("does not end in .sip"), "{said}");
 }

@@ -87,7 +87,12 @@ pub(super) unsafe fn discard(at: *mut u8, bytes: usize) -> bool {
     /// In a word of the map: the page is in memory, or in the swap space.
     const THERE: u64 = 3 << 62;
     if let Some(words) = page_map(at, bytes) {
-        let there = || words[..bytes / PAGE].iter().enumerate().filter(|(_, word)| *word & THERE != 0);
+        let there = || {
+            words[..bytes / PAGE]
+                .iter()
+                .enumerate()
+                .filter(|(_, word)| *word & THERE != 0)
+        };
         if there().count() <= CLEARED {
             for (page, _) in there() {
                 // SAFETY: a page of the range, by the caller's condition.

@@ -19,7 +19,9 @@ fn read(name: &str) -> Result<Vec<u8>, String> {
     let fail = |error: rt::Error| format!("{name}: {error}");
     let found = Directory::root().and_then(|root| root.find(name)).map_err(fail)?;
     if found.kind != Kind::Data {
-        return Err(format!("{name}: it is no data; 'gond import DISK FILE.wasm NAME' brings a module in"));
+        return Err(format!(
+            "{name}: it is no data; 'gond import DISK FILE.wasm NAME' brings a module in"
+        ));
     }
     let object = Object::open(found.capability.address).map_err(|error| fail(error.into()))?;
     let bytes = if found.word == 0 { object.bytes() } else { found.word };
@@ -92,14 +94,15 @@ pub fn run(words: &[&str]) -> Result<(), String> {
     let Some(Extern::Func(handle)) = store.export(instance, function) else {
         return Err(fail(format!("it exports no function '{function}'")));
     };
-    let types = store.function_type(handle).map(|ty| ty.params.clone()).unwrap_or_default();
+    let types = store
+        .function_type(handle)
+        .map(|ty| ty.params.clone())
+        .unwrap_or_default();
     if types.len() != numbers.len() {
         return Err(fail(format!("'{function}' takes {} numbers", types.len())));
     }
     let values: Result<Vec<Val>, String> = numbers.iter().zip(types).map(|(word, ty)| value(word, ty)).collect();
-    let results = store
-        .call(handle, &values?)
-        .map_err(|trap| stopped(trap.to_string()))?;
+    let results = store.call(handle, &values?).map_err(|trap| stopped(trap.to_string()))?;
     if !results.is_empty() {
         println!("{}", show(&results));
     }

@@ -61,7 +61,9 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
         let outcome = if found == Some(status) && output.contains(said) {
             Ok(())
         } else {
-            Err(format!("status {found:?}, not {status}, or '{said}' is not in:\n{output}"))
+            Err(format!(
+                "status {found:?}, not {status}, or '{said}' is not in:\n{output}"
+            ))
         };
         bench.report(&format!("'{line}'"), outcome);
     }
