@@ -55,7 +55,7 @@ A kernel that panics is shown with its back-trace and its last events. docs/guid
 ";
 
 const TEST: &str = "\
-./gond test [--only STAGE]... [--keep] [--calls N] [--seed N]
+./gond test [--only STAGE]... [--keep] [--calls N] [--seed N] [--machine NAME]
 
 Runs all tests but 'fuzz'. The last line tells how many passed and how many failed; the exit status is 0 if none failed.
 
@@ -74,6 +74,7 @@ Runs all tests but 'fuzz'. The last line tells how many passed and how many fail
   --only STAGE   only this stage; may be given several times
   --calls N      calls that 'fuzz' makes on each of its six machines (2500000: an hour or two)
   --seed N       the seed that 'fuzz' begins with (the clock)
+  --machine NAME the only machine that 'fuzz' uses: inside-1, outside-1, inside-4, outside-4, bare-1, bare-4
   --keep         keep the disk images of failed stages in target/failed
 ";
 
@@ -88,6 +89,10 @@ in Linux on the same machine. Linux comes as Debian's kernel package, fetched wh
   --update       rewrite bench/results.json and the tables in docs/benchmarks.md
   --system NAME  only gondwana, only gondwana-user (its server outside of the kernel), or only linux
   --row NAME     only this row; may be given several times
+
+./gond bench --working-set [--json]
+
+The bytes and cache lines of the kernel that one message and its answer touch: a round trip in single steps.
 
 ./gond bench --host [--json] [--rounds N | --row NAME | --runs N]
 

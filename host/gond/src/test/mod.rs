@@ -244,6 +244,10 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
             }
             Long("keep") => keep = Keep::Failed,
             Long("calls") => dice.calls = parser.value().map_err(usage)?.parse().map_err(usage)?,
+            Long("machine") => {
+                let name = parser.value().map_err(usage)?.string().map_err(usage)?;
+                dice.machine = Some(fuzz::machine_named(&name).map_err(|what| misused("test", what))?);
+            }
             Long("seed") => dice.seed = parser.value().map_err(usage)?.parse().map_err(usage)?,
             other => return Err(misused("test", other.unexpected())),
         }
