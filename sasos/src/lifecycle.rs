@@ -56,17 +56,16 @@ impl Server {
         }
         let withdrawn = self.threads.record(caller.thread).progress.done;
         let begun = self.objects.find(address);
-        let id = match begun.filter(|&id| self.objects.get(id).serial == withdrawn) {
+        let id = if let Some(id) = begun.filter(|&id| self.objects.get(id).serial == withdrawn) {
             // The right was there when it was taken away from everybody.
-            Some(id) => id,
-            None => {
-                let id = self.require_at(world, caller.domain, address, Rights::D)?;
-                let mut holders = self.objects.get(id).holders.iter();
-                if unless_held && holders.any(|&space| space != caller.domain) {
-                    return Err(Error::InUse.into());
-                }
-                id
+            id
+        } else {
+            let id = self.require_at(world, caller.domain, address, Rights::D)?;
+            let mut holders = self.objects.get(id).holders.iter();
+            if unless_held && holders.any(|&space| space != caller.domain) {
+                return Err(Error::InUse.into());
             }
+            id
         };
         let object = self.objects.get(id);
         let (base, end) = (object.base(), object.end());
