@@ -309,7 +309,11 @@ impl Rig {
         for (_, object) in self.server.objects.iter() {
             let mut next = object.slots.next_with_leaf(0);
             while let Some(slot) = next {
-                let leaf = object.slots.get(slot).and_then(|slot| slot.leaf()).expect("a leaf");
+                let leaf = object
+                    .slots
+                    .get(slot)
+                    .and_then(sasos::slots::Slot::leaf)
+                    .expect("a leaf");
                 leaves.insert(leaf.0.0, object.first_slot() + slot);
                 next = object.slots.next_with_leaf(slot + 1);
             }
