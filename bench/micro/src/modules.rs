@@ -46,8 +46,7 @@ pub fn measure(ticks_per_us: u64, print: impl Fn(&Row)) -> Result<(), String> {
     let root = Directory::root().map_err(why)?;
     let module = Program::find(&root, "module").map_err(why)?;
     for (name, words) in [
-        ("module-start-nothing", &["list-nothing"] as &[&str]),
-        ("module-start-late", &["run", "eight", "nothing"]),
+        ("module-start-late", &["run", "eight", "nothing"] as &[&str]),
         ("module-start-8", &["run", "eight"]),
         ("module-start-8-eager", &["run", "--eager", "eight"]),
     ] {
