@@ -26,10 +26,9 @@ pub fn load(file: &str, given: Option<Options>) -> Result<Image, (String, i32)> 
     }
     let image = stored::read(&bytes).map_err(|error| fail(error.to_string()))?;
     match given {
-        Some(options) if options != image.options => Err(fail(format!(
-            "it was compiled with {:?}, not with {options:?}; compile the module again",
-            image.options
-        ))),
+        Some(options) if options != image.options => Err(fail(
+            "it was compiled without --explicit; compile the module again, with it".into(),
+        )),
         _ => Ok(image),
     }
 }
