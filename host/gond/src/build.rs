@@ -15,9 +15,6 @@ use std::process::{Command, ExitCode, Stdio};
 /// The target of everything that runs in the system.
 const TARGET: &str = "x86_64-unknown-none";
 
-/// The profile (`Cargo.toml`) of what runs on the target.
-const GUEST: &str = "guest";
-
 /// The programs that are on every disk: the package, which is also the name in the root directory. The first
 /// is what the system starts.
 pub const PROGRAMS: [&str; 5] = ["shell", "hello", "oo1", "suite", "micro"];
@@ -60,6 +57,28 @@ const PROGRAM_FLAGS: [&str; 10] = [
 /// Programs: their names and ELF files, in the order of [`PROGRAMS`].
 pub type Programs = Vec<(&'static str, PathBuf)>;
 
+/// With which profile of the workspace's manifest something is built.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Profile {
+    /// As it runs.
+    Guest,
+    /// With every assertion on: what is fuzzed.
+    Checked,
+    /// Programs that bring a compiler along.
+    Engine,
+}
+
+impl Profile {
+    /// Its name in the manifest.
+    const fn name(self) -> &'static str {
+        match self {
+            Profile::Guest => "guest",
+            Profile::Checked => "checked",
+            Profile::Engine => "engine",
+        }
+    }
+}
+
 /// What was built.
 pub struct Built {
     /// The kernel, bootable with `-kernel`.
@@ -83,28 +102,29 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
 pub fn all() -> Result<Built> {
     let root = place::root()?;
     Ok(Built {
-        kernel: kernel(&root)?,
+        kernel: kernel(&root, Profile::Guest)?,
         programs: programs()?,
     })
 }
 
 /// Builds the kernel alone.
-pub fn kernel(root: &Path) -> Result<PathBuf> {
+pub fn kernel(root: &Path, profile: Profile) -> Result<PathBuf> {
     let script = format!("-Clink-arg=-T{}", root.join("kernel/linker.ld").display());
     let flags: Vec<&str> = KERNEL_FLAGS.into_iter().chain([script.as_str()]).collect();
     let folder = root.join("target/kernel");
-    cargo_build(root, "building the kernel", &["kernel"], GUEST, &folder, &flags)?;
-    product(&folder, GUEST, "kernel")
+    cargo_build(root, "building the kernel", &["kernel"], (&folder, profile), &flags)?;
+    product(&folder, profile, "kernel")
 }
 
 /// Builds the programs.
 pub fn programs() -> Result<Programs> {
     let root = &place::root()?;
     let folder = root.join("target/programs");
-    cargo_build(root, "building the programs", &PROGRAMS, GUEST, &folder, &PROGRAM_FLAGS)?;
+    let into = (folder.as_path(), Profile::Guest);
+    cargo_build(root, "building the programs", &PROGRAMS, into, &PROGRAM_FLAGS)?;
     PROGRAMS
         .into_iter()
-        .map(|name| Ok((name, product(&folder, GUEST, name)?)))
+        .map(|name| Ok((name, product(&folder, Profile::Guest, name)?)))
         .collect()
 }
 
@@ -116,19 +136,19 @@ pub fn root_program(name: &str) -> Result<PathBuf> {
         root,
         "building the programs of the µ-kernel",
         &ROOTS,
-        GUEST,
-        &folder,
+        (&folder, Profile::Guest),
         &PROGRAM_FLAGS,
     )?;
-    product(&folder, GUEST, name)
+    product(&folder, Profile::Guest, name)
 }
 
 /// Builds the server as a program.
-pub fn server() -> Result<PathBuf> {
+pub fn server(profile: Profile) -> Result<PathBuf> {
     let root = &place::root()?;
     let folder = root.join("target/programs");
-    cargo_build(root, "building the server", &[SERVER], GUEST, &folder, &PROGRAM_FLAGS)?;
-    product(&folder, GUEST, SERVER)
+    let into = (folder.as_path(), profile);
+    cargo_build(root, "building the server", &[SERVER], into, &PROGRAM_FLAGS)?;
+    product(&folder, profile, SERVER)
 }
 
 /// Builds the engine as a program, which brings a compiler along and is optimized less for that.
@@ -136,12 +156,12 @@ pub fn engine() -> Result<PathBuf> {
     let root = &place::root()?;
     let folder = root.join("target/programs");
     let what = "building the engine for isolated processes";
-    cargo_build(root, what, &[ENGINE], "engine", &folder, &PROGRAM_FLAGS)?;
-    product(&folder, "engine", ENGINE)
+    cargo_build(root, what, &[ENGINE], (&folder, Profile::Engine), &PROGRAM_FLAGS)?;
+    product(&folder, Profile::Engine, ENGINE)
 }
 
-fn product(folder: &Path, profile: &str, name: &str) -> Result<PathBuf> {
-    let path = folder.join(TARGET).join(profile).join(name);
+fn product(folder: &Path, profile: Profile, name: &str) -> Result<PathBuf> {
+    let path = folder.join(TARGET).join(profile.name()).join(name);
     if path.is_file() {
         Ok(path)
     } else {
@@ -195,10 +215,17 @@ pub fn lints(root: &Path) -> Vec<(&'static str, Command)> {
         .collect()
 }
 
-fn cargo_build(root: &Path, what: &str, packages: &[&str], profile: &str, folder: &Path, flags: &[&str]) -> Result<()> {
+/// Builds packages into a target folder with a profile.
+fn cargo_build(
+    root: &Path,
+    what: &str,
+    packages: &[&str],
+    (folder, profile): (&Path, Profile),
+    flags: &[&str],
+) -> Result<()> {
     let mut command = cargo(root);
     command
-        .args(["build", "--profile", profile, "--target", TARGET, "--target-dir"])
+        .args(["build", "--profile", profile.name(), "--target", TARGET, "--target-dir"])
         .arg(folder);
     for package in packages {
         command.args(["-p", package]);

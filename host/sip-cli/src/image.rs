@@ -46,11 +46,8 @@ pub fn command(words: &[String]) -> Outcome {
         match word.as_str() {
             "--explicit" => options = explicit(),
             "-o" => {
-                into = Some(
-                    words
-                        .next()
-                        .ok_or_else(|| misused("-o wants the name of an IMAGE.sip"))?,
-                )
+                let name = words.next();
+                into = Some(name.ok_or_else(|| misused("-o wants the name of an IMAGE.sip"))?);
             }
             other if other.starts_with('-') => return Err(misused(&format!("compile knows no option {other}"))),
             _ if file.is_none() => file = Some(word),
