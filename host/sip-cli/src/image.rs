@@ -26,10 +26,9 @@ pub fn load(file: &str, given: Option<Options>) -> Result<Image, (String, i32)> 
     }
     let image = stored::read(&bytes).map_err(|error| fail(error.to_string()))?;
     match given {
-        Some(options) if options != image.options => Err(fail(format!(
-            "it was compiled with {:?}, not with {options:?}; compile the module again",
-            image.options
-        ))),
+        Some(options) if options != image.options => Err(fail(
+            "it was compiled without --explicit; compile the module again, with it".into(),
+        )),
         _ => Ok(image),
     }
 }
@@ -47,11 +46,8 @@ pub fn command(words: &[String]) -> Outcome {
         match word.as_str() {
             "--explicit" => options = explicit(),
             "-o" => {
-                into = Some(
-                    words
-                        .next()
-                        .ok_or_else(|| misused("-o wants the name of an IMAGE.sip"))?,
-                )
+                let name = words.next();
+                into = Some(name.ok_or_else(|| misused("-o wants the name of an IMAGE.sip"))?);
             }
             other if other.starts_with('-') => return Err(misused(&format!("compile knows no option {other}"))),
             _ if file.is_none() => file = Some(word),

@@ -216,8 +216,10 @@ impl EndpointTable {
             let (word, is_block) = (letter.words[at], letter.blocks >> at & 1 == 1);
             let accepted = if is_block {
                 let table = blocks.as_mut().ok_or(EndpointError::Field(ExchangeError::Stale));
-                let accept = |table: &mut &mut HandleTable| table.accept(owners, Block::from_word(word));
-                table.and_then(|table| accept(table).map_err(EndpointError::Field))
+                table.and_then(|table| {
+                    let accepted = table.accept(owners, Block::from_word(word));
+                    accepted.map_err(EndpointError::Field)
+                })
             } else {
                 self.accept(channels, owners, End::from_word(word))
             };

@@ -224,7 +224,7 @@ pub(crate) unsafe fn on_fault(runtime: *mut Runtime, at: u64, address: u64) -> O
 #[cfg(feature = "host")]
 pub(crate) unsafe fn on_time_over(runtime: *mut Runtime, at: u64) -> Option<(u64, u64)> {
     // SAFETY: the caller's condition; of a block that may be borrowed, only the atomic word is touched.
-    unsafe { (*(&raw const (*runtime).interrupted)).store(true, Ordering::Relaxed) };
+    unsafe { (*runtime).interrupted.store(true, Ordering::Relaxed) };
     // SAFETY: the ranges of code and the fault's place are changed by the runtime only before it enters compiled
     // code and after it was left; at an address of compiled code neither is borrowed.
     unsafe { on_fault(runtime, at, at) }
