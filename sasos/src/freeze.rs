@@ -28,11 +28,8 @@ use crate::{
     pager::{store_frame, to_flags},
 };
 
-/// Pages that are frozen, or let go, in one piece. One costs some 800 instructions with its entry in the lists.
-pub const PIECE_PAGES: usize = 16;
-/// What freezing a page, and letting one go, cost of the store's allowance.
-const COST_FREEZE: u64 = 8;
-const COST_LET_GO: u64 = 4;
+/// Pages that are frozen, or let go, in one piece. One costs some 300 instructions.
+pub const PIECE_PAGES: usize = 32;
 /// Bytes of heap without which no piece is begun: what the list may grow by, and to spare.
 const PIECE_HEAP: u64 = 64 << 10;
 /// How far a piece looks for the next dirty page.
@@ -115,7 +112,7 @@ impl Server {
             let to = end.min(from.saturating_add(PIECE_REACH));
             match self.freeze_dirty(world, id, (from, to), left, Store::freeze_page) {
                 Ok(frozen) => {
-                    self.store.spend(COST_FREEZE * frozen.pages as u64);
+                    self.store.spend(3 * frozen.pages as u64);
                     left = left.saturating_sub(frozen.pages.max(1));
                     freezing.at = Some((id, frozen.next));
                 }
@@ -166,7 +163,7 @@ impl Server {
                 self.checkpoint_over(world);
                 return;
             };
-            self.store.spend(COST_LET_GO);
+            self.store.spend(1);
             self.let_go(world, &page, failed);
         }
     }
