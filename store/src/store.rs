@@ -134,8 +134,6 @@ pub struct Store {
     pub(crate) awake: bool,
     /// A read whose block has come, and for whose checksum nothing was left of the allowance.
     arrived: Option<(Purpose, Result<(), DiskError>)>,
-    /// The read that was looked at last.
-    pub(crate) last_read: u64,
     /// Work that may still be done, whether none has been done since it was granted, and whether work was left for want of it.
     allowance: u64,
     fresh: bool,
@@ -220,7 +218,6 @@ impl Store {
             damaged: 0,
             awake: false,
             arrived: None,
-            last_read: 0,
             allowance: u64::MAX,
             fresh: true,
             stopped: false,
