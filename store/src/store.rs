@@ -287,8 +287,9 @@ impl Store {
             }
             self.awake = false;
             self.advance_reads(world);
+            // Too little for what a job does next is as good as no turn.
+            self.passed_over = self.allowance < COST_BLOCK && !self.fresh;
             if !self.may_go_on(1) {
-                self.passed_over = true;
                 break;
             }
             self.advance_jobs(world);
