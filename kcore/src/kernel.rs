@@ -4,7 +4,7 @@
 //! interrupts off.
 
 mod machine;
-mod processors;
+pub(crate) mod processors;
 mod report;
 
 use alloc::{collections::BTreeSet, vec, vec::Vec};
@@ -38,7 +38,7 @@ pub struct Processor {
     /// The space whose root is loaded; none while it is on the kernel's own.
     pub space: SpaceId,
     /// When the current thread began to run.
-    since_ns: u64,
+    pub(crate) since_ns: u64,
     /// When the slice began that it runs on: its own, or one that was passed to it with a message.
     slice_ns: u64,
     /// Whether it was told to look for a thread and has not been here since.
@@ -67,7 +67,7 @@ pub struct Kernel<H> {
     /// the fast paths find theirs at a fixed place.
     pub(crate) processor: Processor,
     /// Parts of all processors by number, nothing in the place of the one above. Empty where there is but one.
-    others: Vec<Processor>,
+    pub(crate) others: Vec<Processor>,
     pub(crate) links: Vec<Link>,
     waits: WaitQueues,
     /// (time, thread) of parked threads with a deadline.
@@ -335,9 +335,7 @@ impl<H: Hardware> Kernel<H> {
         };
         let processor = &mut self.processor;
         processor.current = index;
-        processor.since_ns = self.hardware.now_ns();
-        processor.slice_ns = processor.since_ns;
-        let slice_end = processor.since_ns + TIME_SLICE_NS;
+        let now = self.hardware.now_ns();
         let thread = &mut self.threads.table[index as usize];
         thread.state = State::Running;
         thread.processor = processor.number;
@@ -345,8 +343,17 @@ impl<H: Hardware> Kernel<H> {
         thread.unbegun = false;
         let on = u64::from(processor.number) << 32 | u64::from(thread.space.0);
         self.hardware.trace(Kind::Switch, thread.id, on);
-        self.hardware.set_timer(slice_end);
+        self.begin_slice(now);
         Some(index)
+    }
+
+    /// The slice of the thread that runs here from now on begins.
+    #[inline(always)]
+    pub(crate) fn begin_slice(&mut self, now: u64) {
+        let processor = &mut self.processor;
+        processor.since_ns = now;
+        processor.slice_ns = now;
+        self.hardware.set_timer(now + TIME_SLICE_NS);
     }
 
     /// Charges the current thread for its time.

@@ -31,14 +31,15 @@ pub enum Request {
     LeaveRoot,
 }
 
-/// A system call that was waiting for its turn when its thread was taken off the processor. Nothing of it was done.
+/// A system call, or an exception that is not raised again by itself ([`Operation::raised`]), that was waiting for its turn when
+/// its thread was taken off the processor. Nothing of it was done.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct HandedOver {
-    /// Where the caller goes on.
+    /// Where the caller goes on. (Not for an exception: its registers stand in the context.)
     pub rip: u64,
     /// Its stack pointer.
     pub rsp: u64,
-    /// The call.
+    /// The call, or the exception.
     pub operation: Operation,
 }
 

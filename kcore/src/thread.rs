@@ -8,7 +8,7 @@ use core::{fmt, mem::offset_of};
 
 use abi::layout::CALL_DEPTH_MAX;
 
-use crate::{SpaceId, ipc, machine::Shortage, scheduler::NONE, wait::Key};
+use crate::{SpaceId, event::Event, ipc, machine::Shortage, scheduler::NONE, wait::Key};
 
 /// Threads that may exist.
 pub const THREADS_MAX: usize = 1024;
@@ -193,6 +193,48 @@ pub struct Operation {
     pub number: u64,
     /// Its arguments.
     pub arguments: [u64; 6],
+}
+
+impl Operation {
+    /// Number of a call that stands for an exception whose instruction is behind, and which could not be told anybody yet.
+    /// No user makes it: what he calls by this number has the one below, which does not exist either
+    /// ([`Operation::called`]).
+    const RAISE: u64 = u64::MAX;
+
+    /// What a user called.
+    #[inline]
+    pub fn called(number: u64, arguments: [u64; 6]) -> Self {
+        let number = number.min(Self::RAISE - 1);
+        Self { number, arguments }
+    }
+
+    /// An exception that is to be raised when the thread runs again, as if it had come then: `kind` as in
+    /// `abi::layout`, the address that it concerns.
+    pub fn raised(kind: u64, address: u64) -> Self {
+        let arguments = [kind, address, 0, 0, 0, 0];
+        let number = Self::RAISE;
+        Self { number, arguments }
+    }
+
+    /// Whether it is such an exception. The thread's registers are then as they were, not those of a caller.
+    pub fn is_raised(&self) -> bool {
+        self.number == Self::RAISE
+    }
+
+    /// The event that it is.
+    pub fn event(self, thread: ThreadId, resumed: Resumed) -> Event {
+        let Self { number, arguments } = self;
+        if self.is_raised() {
+            let [kind, address, ..] = arguments;
+            return Event::Exception { thread, kind, address };
+        }
+        Event::Call {
+            thread,
+            number,
+            arguments,
+            resumed,
+        }
+    }
 }
 
 /// One thread. The order of the first fields is what the fast paths in assembly rest on.

@@ -7,6 +7,7 @@ use fake::{Fake, kernel};
 use kcore::{
     Kernel, Machine, PageEntry,
     debugger::{Command, parse},
+    mapping::{Fpage, How},
     thread::{Operation, Resumed},
     wait::Key,
 };
@@ -142,6 +143,42 @@ fn spaces_links_pages_and_frames() {
     assert!(answer(&kernel, "mapping 39").contains("free, never used yet"));
     assert!(answer(&kernel, "mapping 0").contains("not handed out"));
     assert!(answer(&kernel, "mapping 4000000000").contains("not handed out"));
+}
+
+#[test]
+fn the_mapping_tree_of_a_frame_is_shown() {
+    let mut kernel = kernel(600);
+    let sigma0 = kernel
+        .sigma0_create(1 << 20, &[(0x4_0000, 0x8_0000)], &[], 2)
+        .expect("σ₀");
+    let [first, second, third] = [0; 3].map(|_| kernel.free_space_create(sigma0, 1000).expect("a space"));
+    let page = |base| Fpage::memory(base, 12, Rights::RW).expect("an fpage");
+    let slot = |base| Fpage::memory(base, 21, Rights::RWX).expect("an fpage");
+    for (from, source, to, target) in [
+        (sigma0, 0x4000_7000, first, 0x20_7000),
+        (first, 0x20_7000, second, 0x1000),
+        (sigma0, 0x4000_7000, second, 0x9000),
+    ] {
+        kernel.map(from, page(source), to, page(target), How::Map).expect("map");
+    }
+    kernel
+        .map(first, slot(0x20_0000), third, slot(0x20_0000), How::Link)
+        .expect("link");
+    let lines: Vec<String> = answer(&kernel, "mapping 0x40007").lines().map(str::to_owned).collect();
+    assert!(lines[0].contains("not handed out"), "{lines:#?}");
+    let [root, a, b, c] = [sigma0, first, second, third].map(|space| space.0);
+    let of_page = "it has 1 of 1 pages of this mapping";
+    let expected = [
+        format!("  0x40007000 in space {root}, at most rwx--; it has 262144 of 262144 pages of this mapping"),
+        format!("    0x9000 in space {b}, at most rw---; {of_page}"),
+        format!("    0x207000 in space {a}, at most rw---; {of_page}"),
+        format!("    linked with all around it by space {c}, rwx--"),
+        format!("      0x1000 in space {b}, at most rw---; {of_page}"),
+    ];
+    assert_eq!(lines[1..], expected);
+    assert_eq!(answer(&kernel, "mapping 0x40008").lines().count(), 2);
+    // Ports have numbers, too, which are no frames.
+    assert_eq!(answer(&kernel, "mapping 0x60").lines().count(), 2);
 }
 
 #[test]

@@ -2,10 +2,12 @@
 
 mod fake;
 
-use abi::Rights;
+use abi::{Rights, layout::EXCEPTION_ILLEGAL};
 use fake::{Asked, Fake, Random, kernel};
 use kcore::{
     Kernel, Machine, PageEntry, SpaceId, ThreadId,
+    event::Event,
+    mapping::{Fpage, How, Own, Progress},
     smp::{HandedOver, Request},
     thread::{Operation, Resumed, State},
     wait::Key,
@@ -183,6 +185,36 @@ fn a_call_that_is_handed_over_is_done_for_the_first_time_later() {
 }
 
 #[test]
+fn an_exception_that_is_handed_over_is_raised_when_the_thread_runs_again() {
+    let (mut kernel, space) = several(2);
+    spawn(&mut kernel, space, 3);
+    let target = spawn(&mut kernel, space, 3);
+    run(&mut kernel, 0);
+    run(&mut kernel, 1);
+    // What the processor pushed when it came in.
+    kernel.threads.get_mut(target).context.rax = 77;
+    kernel.threads.get_mut(target).context.rip = 0x1_0000_0041;
+    kernel.change_over(0);
+    kernel.hardware.handed = Some(HandedOver {
+        rip: 0,
+        rsp: 0,
+        operation: Operation::raised(EXCEPTION_ILLEGAL, 5),
+    });
+    kernel.thread_suspend(target);
+    kernel.thread_wake(target, Resumed::Woken);
+    let thread = kernel.threads.get(target);
+    assert_eq!((thread.context.rax, thread.context.rip), (77, 0x1_0000_0041));
+    let event = thread.operation.expect("an exception").event(target, thread.resumed);
+    let Event::Exception { thread, kind, address } = event else {
+        panic!("{event:?}")
+    };
+    assert_eq!((thread, kind, address), (target, EXCEPTION_ILLEGAL, 5));
+    // A call by the same number is only a call that there is not.
+    let called = Operation::called(u64::MAX, [EXCEPTION_ILLEGAL, 5, 0, 0, 0, 0]);
+    assert!(matches!(called.event(target, Resumed::First), Event::Call { .. }));
+}
+
+#[test]
 fn only_processors_that_can_remember_are_asked_to_forget() {
     let (mut kernel, space) = several(4);
     let other = kernel.space_create().expect("space");
@@ -212,6 +244,37 @@ fn only_processors_that_can_remember_are_asked_to_forget() {
             Asked::Request(0b0110, Request::Forget),
         ]
     );
+}
+
+/// What a free space loses, those forget who run in it: by the short way of one page, and by the general one.
+#[test]
+fn who_loses_a_mapping_forgets_it_on_every_processor() {
+    let (mut kernel, _) = several(4);
+    let sigma0 = kernel.sigma0_create(4000, &[(0x1000, 0x1010)], &[], 2).expect("σ₀");
+    let giver = kernel.free_space_create(sigma0, 1000).expect("a space");
+    let holder = kernel.free_space_create(sigma0, 1000).expect("a space");
+    let pages = |page: u64, log2| Fpage::memory(page * 4096, log2, Rights::RW).expect("an fpage");
+    let all = pages(0x1000, 16);
+    let mapped = kernel.map(sigma0, all, giver, all, How::Map).expect("mapped");
+    assert_eq!((mapped.progress, mapped.count), (Progress::Done, 16));
+    kernel.map(giver, all, holder, all, How::Map).expect("mapped");
+    for place in [giver, holder, giver, holder] {
+        spawn(&mut kernel, place, 3);
+    }
+    for number in 0..4 {
+        run(&mut kernel, number);
+    }
+    kernel.change_over(0);
+    for (what, own, asked) in [
+        (pages(0x1001, 12), Own::Kept, 0b1010),
+        (pages(0x1002, 13), Own::Kept, 0b1010),
+        (pages(0x1004, 12), Own::Too, 0b1110),
+    ] {
+        kernel.hardware.asked.clear();
+        let flushed = kernel.flush(giver, what, Rights::RWX, own);
+        assert_eq!(flushed, Ok(Progress::Done));
+        assert_eq!(kernel.hardware.asked, [Asked::Request(asked, Request::Forget)]);
+    }
 }
 
 #[test]

@@ -17,7 +17,7 @@ use kcore::{
 use sasos::{Access, Event, Outcome};
 
 use crate::{
-    arch::{self, Results, Words},
+    arch::{self, Interrupt, Results, Words},
     mem::lock::Guard,
     outside, panic,
     supervisor::Supervisor,
@@ -72,12 +72,26 @@ fn yield_call(mut system: Guard<'_, System>) -> Results {
     }
 }
 
+/// The calls that give and take memory.
+pub extern "C" fn memory_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
+    if let Some(mut system) = SYSTEM.enter_at_once()
+        && system.supervisor.is_nobody()
+        && let Some(value) = system.platform.kernel.memory_call(number, [a0, a1, a2, a3])
+    {
+        return Results { error: 0, value };
+    }
+    general_call(a0, a1, a2, a3, a4, a5, number)
+}
+
 /// A system call that may change, wait for or end anything.
 pub extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
     let arguments = [a0, a1, a2, a3, a4, a5];
     let Some(mut system) = SYSTEM.enter_unless_stopped() else {
         hand_over(arguments, number)
     };
+    if cfg!(debug_assertions) {
+        system.check_now_and_then();
+    }
     if let Supervisor::Outside(_) = system.supervisor {
         return outside::call(system, arguments, number);
     }
@@ -156,6 +170,18 @@ pub extern "C" fn ipc(to: u64, from: u64, tag: u64, timeouts: u64, window: u64, 
     let System {
         platform, supervisor, ..
     } = &mut *system;
+    if supervisor.is_nobody()
+        && let [source, way, ..] = words.0
+        && let Some(next) =
+            (platform.kernel).answer_short([to, from, tag, timeouts, window], [source, way], arch::caller())
+        && let Some(context) = system.run(next)
+    {
+        drop(system);
+        arch::resume(context)
+    }
+    let System {
+        platform, supervisor, ..
+    } = &mut *system;
     if let Some(thread) = platform.kernel.current_thread() {
         let context = &mut thread.context;
         (context.rip, context.rsp) = arch::caller();
@@ -183,7 +209,7 @@ fn hand_over(arguments: [u64; 6], number: u64) -> ! {
     arch::hand_over(Some(HandedOver {
         rip,
         rsp,
-        operation: Operation { number, arguments },
+        operation: Operation::called(number, arguments),
     }));
     leave()
 }
@@ -199,8 +225,15 @@ pub extern "C" fn trap(context: *const Context, vector: u64) -> *const Context {
         } = &mut *system;
         if let Some(thread) = platform.kernel.current_thread() {
             let (thread, error) = (thread.id, thread.context.error);
+            let (address, access) = (arch::fault_address(), access_of(error));
             // Nothing that it does concerns who runs.
-            if supervisor.touch_further(platform, thread, arch::fault_address(), access_of(error)) {
+            if supervisor.touch_further(platform, thread, address, access) {
+                return context;
+            }
+            if supervisor.is_nobody()
+                && let Some(pager) = platform.kernel.fault_short(address, access)
+                && let Some(context) = system.run(pager)
+            {
                 return context;
             }
         }
@@ -212,6 +245,8 @@ pub extern "C" fn trap(context: *const Context, vector: u64) -> *const Context {
 const VECTOR_PAGE_FAULT: u64 = 14;
 /// The vector of the use of a vector unit that is off.
 pub const VECTOR_NO_UNIT: u64 = 7;
+/// Exceptions that are told when their instruction is behind: single steps, breakpoints, overflow.
+const TRAPS: [u64; 3] = [1, 3, 4];
 /// The vector of general protection faults.
 const VECTOR_PROTECTION: u64 = 13;
 
@@ -231,8 +266,12 @@ extern "C" fn general_trap(context: *const Context, vector: u64) -> *const Conte
         return context;
     }
     let mut system = SYSTEM.enter_unless_stopped().unwrap_or_else(|| {
-        // Another processor wants the thread. It will do again what brought it here.
-        arch::hand_over(None);
+        // Another processor wants the thread. It will do again what brought it here, unless that is behind.
+        arch::hand_over(TRAPS.contains(&vector).then(|| HandedOver {
+            rip: 0,
+            rsp: 0,
+            operation: Operation::raised(kind_of(vector), 0),
+        }));
         SYSTEM.enter()
     });
     if vector >= 32 {
@@ -248,6 +287,12 @@ extern "C" fn general_trap(context: *const Context, vector: u64) -> *const Conte
     }
     if vector >= 32 {
         if let Some(interrupt) = arch::accept(vector) {
+            if let Interrupt::Message(number) = interrupt
+                && let Some(waiting) = system.platform.kernel.interrupt_short(number)
+                && let Some(context) = system.run(waiting)
+            {
+                return context;
+            }
             system.interrupt(interrupt);
         }
     } else if system.platform.kernel.current().is_some() && system.exception(vector) == Outcome::Resume {
@@ -334,11 +379,16 @@ pub fn of_exception(thread: ThreadId, vector: u64, error: u64) -> Event {
     trace::record(Kind::Exception, thread, vector);
     Event::Exception {
         thread,
-        kind: match vector {
-            0 | 4 | 16 | 19 => EXCEPTION_ARITHMETIC,
-            _ => EXCEPTION_ILLEGAL,
-        },
+        kind: kind_of(vector),
         address: 0,
+    }
+}
+
+/// What an exception is called towards users.
+const fn kind_of(vector: u64) -> u64 {
+    match vector {
+        0 | 4 | 16 | 19 => EXCEPTION_ARITHMETIC,
+        _ => EXCEPTION_ILLEGAL,
     }
 }
 

@@ -258,7 +258,7 @@ pub fn call(mut system: Guard<'_, System>, arguments: [u64; 6], number: u64) -> 
         trace::record(Kind::Call, thread.id, number);
         let event = Event::Call {
             thread: thread.id,
-            number: number.min(RAISE - 1),
+            number: Operation::called(number, arguments).number,
             arguments,
             resumed: Resumed::First,
         };
@@ -313,10 +313,6 @@ pub fn trap(mut system: Guard<'_, System>, context: *const Context, vector: u64)
     }
 }
 
-/// Number of a call that stands for an exception which is to be told the server when it is free again. No user makes it:
-/// what he calls by this number has the one below, which does not exist either.
-const RAISE: u64 = u64::MAX;
-
 impl System {
     /// While the server works on an event the world stands still for it, as it does inside: or it would look whether
     /// there is input, find none, and park a thread that was woken in between. Tells whether the interrupt was put off.
@@ -362,24 +358,11 @@ impl System {
                     ..
                 } => Some((Operation { number, arguments }, resumed)),
                 // The instruction that raised it may be behind.
-                Event::Exception { kind, address, .. } => {
-                    let arguments = [kind, address, 0, 0, 0, 0];
-                    let number = RAISE;
-                    Some((Operation { number, arguments }, Resumed::First))
-                }
+                Event::Exception { kind, address, .. } => Some((Operation::raised(kind, address), Resumed::First)),
                 _ => None,
             };
             self.platform.kernel.put_off(operation);
             return None;
-        }
-        if let Event::Call {
-            thread,
-            number: RAISE,
-            arguments: [kind, address, ..],
-            ..
-        } = event
-        {
-            return Some(self.upcall(Event::Exception { thread, kind, address }));
         }
         Some(self.upcall(event))
     }

@@ -46,6 +46,12 @@ impl Supervisor {
         }
     }
 
+    /// Whether the µ-kernel answers by itself.
+    #[inline(always)]
+    pub fn is_nobody(&self) -> bool {
+        matches!(self, Self::Nobody)
+    }
+
     /// Takes an event and says what becomes of the thread it came from.
     #[inline(always)]
     pub fn handle(&mut self, platform: &mut Platform, event: Event) -> Outcome {

@@ -84,6 +84,9 @@ const LONG_NS: u64 = 2_000;
 /// Zeroed frames to keep ready.
 const ZEROED_GOAL: u32 = 256;
 
+/// Events between two checks.
+const EVENTS_EACH: u32 = 1000;
+
 /// Everything behind the lock.
 pub struct System {
     /// What the server stands on.
@@ -100,6 +103,8 @@ pub struct System {
     news: bool,
     /// Whether a look that was due was put off, for the sake of a thread that had just been woken.
     put_off: bool,
+    /// Events since the last check, where assertions are on.
+    unchecked: u32,
     /// Whether something long has been done: other interrupts have their turn before the next.
     unfinished: bool,
     /// The thread whose space's ports user code may use, and that space, by processor.
@@ -130,6 +135,7 @@ impl System {
             polled_ns: 0,
             news: false,
             put_off: false,
+            unchecked: 0,
             unfinished: false,
             ports_of: [NO_PORTS; PROCESSORS_MAX],
         }
@@ -187,6 +193,18 @@ impl System {
                 self.unfinished = true;
             }
             Outcome::Resume | Outcome::Gone => {}
+        }
+    }
+
+    /// Counts an event; every [`EVENTS_EACH`] of them, checks that the kernel is as it must be between events. For
+    /// builds with assertions.
+    pub fn check_now_and_then(&mut self) {
+        self.unchecked += 1;
+        if self.unchecked >= EVENTS_EACH {
+            self.unchecked = 0;
+            if let Err(what) = self.platform.kernel.check() {
+                panic!("the kernel is inconsistent: {what}");
+            }
         }
     }
 
@@ -282,6 +300,9 @@ impl System {
     /// The registers to go on with, everything set for them; `None` if no thread can run, or interrupts are to be
     /// looked for first.
     pub fn next(&mut self) -> Option<*const Context> {
+        if cfg!(debug_assertions) {
+            self.check_now_and_then();
+        }
         loop {
             if let Some(value) = self.platform.kernel.hardware.stop {
                 log!("stop: {value:#x}");
@@ -316,17 +337,13 @@ impl System {
     fn do_again(&mut self, index: u32) -> Option<*const Context> {
         let thread = &mut self.platform.kernel.threads.table[index as usize];
         let operation = thread.operation.take()?;
-        let event = Event::Call {
-            thread: thread.id,
-            number: operation.number,
-            arguments: operation.arguments,
-            resumed: thread.resumed,
-        };
+        let event = operation.event(thread.id, thread.resumed);
         if let Supervisor::Outside(_) = self.supervisor {
             return self.deliver(event);
         }
         let outcome = self.supervisor.handle(&mut self.platform, event);
-        self.settle(outcome, Some(operation));
+        // The registers of a thread with an exception are not a caller's.
+        self.settle(outcome, Some(operation).filter(|operation| !operation.is_raised()));
         self.unfinished |= self.platform.kernel.has_run_for(LONG_NS);
         None
     }

@@ -75,6 +75,7 @@ impl Server {
             checkpoint,
             console: Console::default(),
             store,
+            unchecked: 0,
         }
     }
 

@@ -25,7 +25,7 @@ impl Server {
     // Inlined, so that a kernel that knows the kind of event goes straight to who answers it.
     #[inline(always)]
     pub fn handle<W: World>(&mut self, world: &mut W, event: Event) -> Outcome {
-        match event {
+        let outcome = match event {
             Event::Call {
                 thread,
                 number,
@@ -53,7 +53,11 @@ impl Server {
                 self.store.allow(STORE_ALLOWANCE);
                 Outcome::Resume
             }
+        };
+        if cfg!(debug_assertions) {
+            self.check_now_and_then(world);
         }
+        outcome
     }
 
     fn call<W: World>(

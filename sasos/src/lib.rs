@@ -58,6 +58,7 @@ pub mod semaphore;
 mod unwind;
 
 pub mod boot;
+pub mod check;
 pub mod console;
 pub mod dispatch;
 pub mod info;
@@ -92,4 +93,6 @@ pub struct Server {
     pub console: console::Console,
     /// The disk.
     pub store: store::Store,
+    /// Events since the last check, where assertions are on.
+    unchecked: u32,
 }

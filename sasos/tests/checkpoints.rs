@@ -19,6 +19,7 @@ fn no_event_of_a_checkpoint_takes_long() {
     let mut longest = 0;
     while rig.server.checkpoint_reached(number).is_none() {
         rig.world.step_disk();
+        rig.server.put_off_check();
         let before = rig.world.kernel.hardware.accesses();
         rig.server.handle(&mut rig.world, Event::Poll);
         longest = longest.max(rig.world.kernel.hardware.accesses() - before);

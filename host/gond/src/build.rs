@@ -54,6 +54,25 @@ const PROGRAM_FLAGS: [&str; 10] = [
 /// Programs: their names and ELF files, in the order of [`PROGRAMS`].
 pub type Programs = Vec<(&'static str, PathBuf)>;
 
+/// With which profile of the workspace's manifest something is built.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Profile {
+    /// As it runs.
+    Guest,
+    /// With every assertion on: what is fuzzed.
+    Checked,
+}
+
+impl Profile {
+    /// Its name in the manifest.
+    const fn name(self) -> &'static str {
+        match self {
+            Profile::Guest => "guest",
+            Profile::Checked => "checked",
+        }
+    }
+}
+
 /// What was built.
 pub struct Built {
     /// The kernel, bootable with `-kernel`.
@@ -77,28 +96,29 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
 pub fn all() -> Result<Built> {
     let root = place::root()?;
     Ok(Built {
-        kernel: kernel(&root)?,
+        kernel: kernel(&root, Profile::Guest)?,
         programs: programs()?,
     })
 }
 
 /// Builds the kernel alone.
-pub fn kernel(root: &Path) -> Result<PathBuf> {
+pub fn kernel(root: &Path, profile: Profile) -> Result<PathBuf> {
     let script = format!("-Clink-arg=-T{}", root.join("kernel/linker.ld").display());
     let flags: Vec<&str> = KERNEL_FLAGS.into_iter().chain([script.as_str()]).collect();
     let folder = root.join("target/kernel");
-    cargo_build(root, "building the kernel", &["kernel"], &folder, &flags)?;
-    product(&folder, "kernel")
+    cargo_build(root, "building the kernel", &["kernel"], (&folder, profile), &flags)?;
+    product(&folder, profile, "kernel")
 }
 
 /// Builds the programs.
 pub fn programs() -> Result<Programs> {
     let root = &place::root()?;
     let folder = root.join("target/programs");
-    cargo_build(root, "building the programs", &PROGRAMS, &folder, &PROGRAM_FLAGS)?;
+    let into = (folder.as_path(), Profile::Guest);
+    cargo_build(root, "building the programs", &PROGRAMS, into, &PROGRAM_FLAGS)?;
     PROGRAMS
         .into_iter()
-        .map(|name| Ok((name, product(&folder, name)?)))
+        .map(|name| Ok((name, product(&folder, Profile::Guest, name)?)))
         .collect()
 }
 
@@ -110,22 +130,23 @@ pub fn root_program(name: &str) -> Result<PathBuf> {
         root,
         "building the programs of the µ-kernel",
         &ROOTS,
-        &folder,
+        (&folder, Profile::Guest),
         &PROGRAM_FLAGS,
     )?;
-    product(&folder, name)
+    product(&folder, Profile::Guest, name)
 }
 
 /// Builds the server as a program.
-pub fn server() -> Result<PathBuf> {
+pub fn server(profile: Profile) -> Result<PathBuf> {
     let root = &place::root()?;
     let folder = root.join("target/programs");
-    cargo_build(root, "building the server", &[SERVER], &folder, &PROGRAM_FLAGS)?;
-    product(&folder, SERVER)
+    let into = (folder.as_path(), profile);
+    cargo_build(root, "building the server", &[SERVER], into, &PROGRAM_FLAGS)?;
+    product(&folder, profile, SERVER)
 }
 
-fn product(folder: &Path, name: &str) -> Result<PathBuf> {
-    let path = folder.join(TARGET).join("guest").join(name);
+fn product(folder: &Path, profile: Profile, name: &str) -> Result<PathBuf> {
+    let path = folder.join(TARGET).join(profile.name()).join(name);
     if path.is_file() {
         Ok(path)
     } else {
@@ -178,10 +199,17 @@ pub fn lints(root: &Path) -> Vec<(&'static str, Command)> {
         .collect()
 }
 
-fn cargo_build(root: &Path, what: &str, packages: &[&str], folder: &Path, flags: &[&str]) -> Result<()> {
+/// Builds packages into a target folder with a profile.
+fn cargo_build(
+    root: &Path,
+    what: &str,
+    packages: &[&str],
+    (folder, profile): (&Path, Profile),
+    flags: &[&str],
+) -> Result<()> {
     let mut command = cargo(root);
     command
-        .args(["build", "--profile", "guest", "--target", TARGET, "--target-dir"])
+        .args(["build", "--profile", profile.name(), "--target", TARGET, "--target-dir"])
         .arg(folder);
     for package in packages {
         command.args(["-p", package]);

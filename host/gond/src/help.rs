@@ -53,9 +53,9 @@ A kernel that panics is shown with its back-trace and its last events. docs/guid
 ";
 
 const TEST: &str = "\
-./gond test [--only STAGE]... [--keep]
+./gond test [--only STAGE]... [--keep] [--calls N] [--seed N]
 
-Runs all tests. The last line tells how many passed and how many failed; the exit status is 0 if none failed.
+Runs all tests but 'fuzz'. The last line tells how many passed and how many failed; the exit status is 0 if none failed.
 
   house      formatting, lints, and every test that runs on the host
   suite      the suite of programs inside the system
@@ -66,8 +66,11 @@ Runs all tests. The last line tells how many passed and how many failed; the exi
   power      the OO1 database before and after the plug is pulled
   tools      the kernel debugger, back-traces, and GDB where it is installed
   tour       the tour in the README is what a user sees
+  fuzz       only if it is named: millions of calls at random, kernel and server built with every assertion
 
   --only STAGE   only this stage; may be given several times
+  --calls N      calls that 'fuzz' makes on each of its six machines (2500000: an hour or two)
+  --seed N       the seed that 'fuzz' begins with (the clock)
   --keep         keep the disk images of failed stages in target/failed
 ";
 

@@ -170,7 +170,7 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     machine.processors = options.processors;
     machine.accelerator = options.accelerator;
     if options.server == Server::User {
-        machine = machine.with_server(build::server()?);
+        machine = machine.with_server(build::server(build::Profile::Guest)?);
     }
     machine.debugger = options.debugger;
     machine.gdb = options.gdb;

@@ -32,6 +32,7 @@ use core::mem::offset_of;
 
 use crate::{Frame, Hardware, Kernel, ThreadId, scheduler::List, thread::Operation};
 pub use fast::Handover;
+pub(crate) use trouble::INTERRUPT_TAG;
 
 /// What a thread has for messages.
 #[repr(C)]

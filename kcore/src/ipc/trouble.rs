@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The message of an interrupt.
-const INTERRUPT_TAG: u64 = tag(LABEL_INTERRUPT, 1, 0) | TAG_KERNEL;
+pub(crate) const INTERRUPT_TAG: u64 = tag(LABEL_INTERRUPT, 1, 0) | TAG_KERNEL;
 
 impl<H: Hardware> Kernel<H> {
     /// A page fault of the running thread: a message to its space's pager. `None` if there is none.

@@ -38,6 +38,38 @@ impl Processor {
     }
 }
 
+/// The processors beside the one that handles this event.
+#[derive(Copy, Clone)]
+pub struct Elsewhere<'a> {
+    /// All parts by number, or none where there is but one.
+    pub parts: &'a [Processor],
+    /// This one's number.
+    pub here: u32,
+}
+
+impl Elsewhere<'_> {
+    /// Bits of those for which something holds.
+    fn that(self, holds: impl Fn(&Processor) -> bool) -> u32 {
+        let mut found = 0;
+        for (number, part) in self.parts.iter().enumerate() {
+            if number as u32 != self.here && holds(part) {
+                found |= 1 << number;
+            }
+        }
+        found
+    }
+
+    /// Bits of those who are in a space, and so may hold translations of it.
+    pub fn inside(self, space: SpaceId) -> u32 {
+        self.that(|part| part.space == space)
+    }
+
+    /// Bits of those who are in some space: the others hold no user translation.
+    pub fn in_any(self) -> u32 {
+        self.that(|part| part.space != SpaceId::NONE)
+    }
+}
+
 impl<H: Hardware> Kernel<H> {
     /// Says which processors run (a bit for each number, this one's among them), before the first thread does.
     pub fn set_processors(&mut self, running: u32) {
@@ -75,6 +107,19 @@ impl<H: Hardware> Kernel<H> {
         self.processor.called = false;
     }
 
+    /// The parts of all processors, in no order.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &Processor> {
+        // What stands in the place of the one that is here counts for nothing.
+        let here = self.processor.number;
+        core::iter::once(&self.processor).chain(
+            self.others
+                .iter()
+                .enumerate()
+                .filter(move |(number, _)| *number as u32 != here)
+                .map(|(_, part)| part),
+        )
+    }
+
     /// A processor's part.
     pub(super) fn part(&self, number: u32) -> &Processor {
         if number == self.processor.number {
@@ -93,13 +138,14 @@ impl<H: Hardware> Kernel<H> {
 
     /// Bits of the other processors for which something holds.
     fn others_where(&self, holds: impl Fn(&Processor) -> bool) -> u32 {
-        let mut found = 0;
-        for (number, part) in self.others.iter().enumerate() {
-            if number as u32 != self.processor.number && holds(part) {
-                found |= 1 << number;
-            }
+        self.elsewhere().that(holds)
+    }
+
+    fn elsewhere(&self) -> Elsewhere<'_> {
+        Elsewhere {
+            parts: &self.others,
+            here: self.processor.number,
         }
-        found
     }
 
     /// How long a thread has been running since it was charged last.
@@ -260,7 +306,9 @@ impl<H: Hardware> Kernel<H> {
         let thread = &mut self.threads.table[index as usize];
         thread.time_ns += ran_ns;
         if let Some(call) = handed {
-            thread.context.reset(call.rip, call.rsp);
+            if !call.operation.is_raised() {
+                thread.context.reset(call.rip, call.rsp);
+            }
             thread.operation = Some(call.operation);
             thread.resumed = Resumed::First;
             thread.unbegun = true;
@@ -271,22 +319,22 @@ impl<H: Hardware> Kernel<H> {
     // ---- what others remember -------------------------------------------------------------------
 
     /// Asks those who are in a space.
-    pub(super) fn ask_inside(&mut self, space: SpaceId, request: Request) {
+    pub(crate) fn ask_inside(&mut self, space: SpaceId, request: Request) {
         if !self.has_others() {
             return;
         }
-        let inside = self.others_where(|part| part.space == space);
+        let inside = self.elsewhere().inside(space);
         if inside != 0 {
             self.hardware.ask(inside, request);
         }
     }
 
-    /// Asks everyone who is in some space: the others hold no user translation.
+    /// Asks everyone who may hold user translations.
     pub(super) fn ask_all(&mut self, request: Request) {
         if !self.has_others() {
             return;
         }
-        let inside = self.others_where(|part| part.space != SpaceId::NONE);
+        let inside = self.elsewhere().in_any();
         if inside != 0 {
             self.hardware.ask(inside, request);
         }

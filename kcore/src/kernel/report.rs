@@ -15,7 +15,7 @@ use crate::{
     Frame, Hardware, SpaceId,
     debugger::{Command, ThreadName},
     frames::Use,
-    paging::{PageEntry, decode_link, decode_page, frame_of, is_present},
+    paging::{PageEntry, decode_link, decode_page, frame_of, is_large, is_present},
     scheduler::{NONE, PRIORITIES},
     space::Space,
     thread::{Name, State, Thread},
@@ -206,7 +206,7 @@ impl<H: Hardware> Kernel<H> {
         Ok(())
     }
 
-    /// What is linked in a space, by address.
+    /// What is linked in a space, by address: leaves, so no pages of 2 MiB and more, which only free spaces have.
     fn links(&self, space: &Space) -> impl Iterator<Item = LinkedLeaf> {
         let below = |table: Frame, entries: usize| {
             self.hardware.table(table)[..entries]
@@ -214,7 +214,7 @@ impl<H: Hardware> Kernel<H> {
                 .enumerate()
                 .filter_map(|(index, entry)| {
                     let entry = entry.load(Relaxed);
-                    is_present(entry).then_some((index as u64, entry))
+                    (is_present(entry) && !is_large(entry)).then_some((index as u64, entry))
                 })
         };
         below(space.root, USER_ENTRIES).flat_map(move |(first, entry)| {
@@ -260,7 +260,11 @@ impl<H: Hardware> Kernel<H> {
             Use::Free => writeln!(out, "free")?,
             Use::Zeroed => writeln!(out, "free, known to be zero")?,
             Use::Untouched => writeln!(out, "free, never used yet")?,
-            Use::Outside => return writeln!(out, "not handed out: the kernel's own, a device's, or no memory"),
+            Use::Outside => writeln!(out, "not handed out: σ₀'s, the kernel's own, a device's, or no memory")?,
+        }
+        // The tree knows free spaces; what the server links stands in tables alone.
+        if self.mapping.report(frame, out)? > 0 || self.frames.look(frame) == Use::Outside {
+            return Ok(());
         }
         let mut uses = 0;
         for (id, space) in self.spaces.live() {

@@ -26,6 +26,11 @@ pub fn first_page(fpage: Fpage) -> u64 {
     }
 }
 
+/// Whether an fpage is one page of 4 KiB.
+pub fn is_page(fpage: Fpage) -> bool {
+    fpage.resource() == Resource::Memory && fpage.size() == abi::address::PAGE
+}
+
 /// Bytes, or ports, in a page.
 pub fn unit(fpage: Fpage) -> u64 {
     match fpage.resource() {
@@ -234,26 +239,6 @@ impl<H: Hardware> Work<'_, H> {
         self.flush_range(piece.to, piece.target, end, Rights::RWX, Own::Too).0
     }
 
-    /// The part of a node, of this size, that holds a frame; made if it is missing.
-    fn part_of(&mut self, node: u32, level: u8, frame: u32) -> u32 {
-        let mut node = node;
-        while self.mapping.tree.get(node).level() > level {
-            let at = *self.mapping.tree.get(node);
-            let below = at.level() - 1;
-            let page = at.page_of(frame) & !(pages(below) - 1);
-            let there = self.mapping.tree.find(at.space, below, page);
-            let part = there.filter(|&part| self.mapping.tree.get(part).kind() == Kind::Part);
-            node = part.unwrap_or_else(|| {
-                debug_assert!(there.is_none(), "another mapping within one");
-                let start = at.frame + (page - at.page) as u32;
-                let mut made = Node::new(Kind::Part, below, at.space, page, start, at.rights);
-                made.depth = at.depth;
-                self.mapping.tree.insert(made, node)
-            });
-        }
-        node
-    }
-
     /// Puts a new mapping into the receiver, below a node of its size. It was checked that this can
     /// be paid.
     fn place_piece(&mut self, piece: &Piece, parent: u32, depth: u8, frame: u32, rights: Rights) -> Result<(), Error> {
@@ -300,7 +285,7 @@ impl<H: Hardware> Work<'_, H> {
         };
         let at = *self.mapping.tree.get(node);
         let frame = at.frame + (piece.source - at.page) as u32;
-        let parent = self.part_of(node, piece.level, frame);
+        let parent = self.mapping.tree.part_of(node, piece.level, frame);
         let rights = found.rights.intersection(piece.rights);
         let placed = self.place_piece(&piece, parent, at.depth + 1, frame, rights);
         if placed.is_err() {
@@ -354,7 +339,7 @@ impl<H: Hardware> Work<'_, H> {
             (at.parent, at.depth)
         };
         self.ensure_table(piece.from, piece.source, piece.level)?;
-        let parent = self.part_of(giver, piece.level, frame);
+        let parent = self.mapping.tree.part_of(giver, piece.level, frame);
         let placed = self.place_piece(&piece, parent, depth, frame, rights);
         if placed.is_err() {
             self.free_parts(parent);

@@ -5,6 +5,7 @@
 //! * [`model`]: Appendix A of the paper written down, the oracle of the tests.
 //! * `tree`: who has which page from whom; `tables`: page tables and port bitmaps of free spaces.
 //! * `flush`: taking away; `give`: map, grant and link; `space`: σ₀, making and deleting spaces.
+//! * `short`: one page, or one link, where nothing is in the way.
 //!
 //! The operations are methods of [`Kernel`], which holds a [`Mapping`]:
 //!
@@ -34,6 +35,8 @@ pub mod model;
 mod check;
 mod flush;
 mod give;
+mod report;
+mod short;
 mod space;
 mod tables;
 mod tree;
@@ -42,10 +45,11 @@ use alloc::vec::Vec;
 
 use abi::{Error, Rights, address::SLOT};
 
-use crate::{Hardware, Kernel, Machine, SpaceId, frames::Range};
+use crate::{Hardware, Kernel, Machine, SpaceId, frames::Range, kernel::processors::Elsewhere};
 pub use fpage::{Fpage, Resource};
+use short::Recent;
 use space::Doing;
-use tables::Work;
+use tables::{Batch, Work};
 use tree::Tree;
 
 /// Bytes of kernel memory in a unit of quota.
@@ -235,6 +239,16 @@ impl<H: Hardware> Kernel<H> {
         if self.mapping.sigma0 == Some(receiver) || itself || no_link {
             return Err(Error::BadArgument);
         }
+        if let Some(count) = self.map_short((giver, receiver), (sent, landed), how) {
+            return Ok(Mapped {
+                progress: Progress::Done,
+                sent,
+                landed,
+                start: 0,
+                end: sent.size(),
+                count,
+            });
+        }
         let doing = Doing::Give(source, to, window, how);
         let mut work = self.work();
         let start = work.resume(giver, doing);
@@ -271,8 +285,11 @@ impl<H: Hardware> Kernel<H> {
         } else {
             own
         };
-        let doing = Doing::Flush(what, rights, own);
         let first = give::first_page(what);
+        if give::is_page(what) && (rights, own) == (Rights::RWX, Own::Kept) && self.flush_one(number, first).is_some() {
+            return Ok(Progress::Done);
+        }
+        let doing = Doing::Flush(what, rights, own);
         let end = first + what.size() / give::unit(what);
         let mut work = self.work();
         let at = work.resume(number, doing).max(first);
@@ -299,13 +316,33 @@ impl<H: Hardware> Kernel<H> {
         self.mapping.tree.count()
     }
 
+    /// The short ways, where they lead; pages (slots) given then.
+    fn map_short(&mut self, (from, to): (u16, u16), (sent, landed): (Fpage, Fpage), how: How) -> Option<u64> {
+        let (source, target, rights) = (give::first_page(sent), give::first_page(landed), landed.rights());
+        match how {
+            How::Map if give::is_page(sent) => self.map_page(from, to, source, target, rights)?,
+            How::Link if sent.size() == SLOT => self.link_slot(from, to, source, rights)?,
+            _ => return None,
+        }
+        Some(1)
+    }
+
     fn work(&mut self) -> Work<'_, H> {
-        Work::new(
-            &mut self.mapping,
-            &mut self.spaces,
-            &mut self.frames,
-            &mut self.hardware,
-        )
+        self.mapping.recent = Recent::default();
+        Work {
+            mapping: &mut self.mapping,
+            spaces: &mut self.spaces,
+            frames: &mut self.frames,
+            hardware: &mut self.hardware,
+            elsewhere: Elsewhere {
+                parts: &self.others,
+                here: self.processor.number,
+            },
+            budget: WORK_MAX * tables::UNIT,
+            visit: Visit::NONE,
+            tables_from: 0,
+            reserve: true,
+        }
     }
 }
 
@@ -373,6 +410,8 @@ pub struct Mapping {
     largest: u8,
     /// The last stamp given to a flush of one block.
     stamp: u64,
+    batch: Batch,
+    recent: Recent,
 }
 
 impl Mapping {

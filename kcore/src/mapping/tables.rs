@@ -16,10 +16,12 @@ use super::{
 use crate::{
     Frame, Hardware, SpaceId,
     frames::Frames,
+    kernel::processors::Elsewhere,
     paging::{
         COUNT_ONE, Fit, encode_counted_table, fit_of, frame_of, is_large, is_linked, is_present, is_shared,
         mapping_rights, split_entry, table_entries,
     },
+    smp::Request,
     space::Spaces,
 };
 
@@ -84,6 +86,8 @@ pub struct Work<'a, H> {
     pub spaces: &'a mut Spaces,
     pub frames: &'a mut Frames,
     pub hardware: &'a mut H,
+    /// The other processors, which may hold translations of what is taken.
+    pub elsewhere: Elsewhere<'a>,
     /// Steps of work that are left, [`UNIT`] for a unit.
     pub budget: i32,
     /// The flush of one block that is under way.
@@ -92,12 +96,28 @@ pub struct Work<'a, H> {
     pub tables_from: u64,
     /// Whether a grant may still have some work more than the budget.
     pub reserve: bool,
+}
+
+/// What is put off until the flushes of a call are requested. Empty between calls.
+pub struct Batch {
     touched: [u16; BATCH],
     touched_count: usize,
     /// A table that others link was changed.
     shared_changed: bool,
     freed: [Frame; BATCH],
     freed_count: usize,
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self {
+            touched: [0; BATCH],
+            touched_count: 0,
+            shared_changed: false,
+            freed: [Frame(0); BATCH],
+            freed_count: 0,
+        }
+    }
 }
 
 /// Whether a page stands for a port.
@@ -114,25 +134,7 @@ pub fn span(node: &Node) -> u64 {
     }
 }
 
-impl<'a, H: Hardware> Work<'a, H> {
-    pub fn new(mapping: &'a mut Mapping, spaces: &'a mut Spaces, frames: &'a mut Frames, hardware: &'a mut H) -> Self {
-        Self {
-            mapping,
-            spaces,
-            frames,
-            hardware,
-            budget: super::WORK_MAX * UNIT,
-            visit: Visit::NONE,
-            tables_from: 0,
-            reserve: true,
-            touched: [0; BATCH],
-            touched_count: 0,
-            shared_changed: false,
-            freed: [Frame(0); BATCH],
-            freed_count: 0,
-        }
-    }
-
+impl<H: Hardware> Work<'_, H> {
     // ---- quota ---------------------------------------------------------------------------------
 
     /// The record of a free space that is known to be one.
@@ -167,35 +169,43 @@ impl<'a, H: Hardware> Work<'a, H> {
         if self.space(space).flush_wanted {
             return;
         }
-        if self.touched_count == BATCH {
+        if self.mapping.batch.touched_count == BATCH {
             self.flush_now();
         }
         self.space(space).flush_wanted = true;
-        self.touched[self.touched_count] = space;
-        self.touched_count += 1;
+        let batch = &mut self.mapping.batch;
+        batch.touched[batch.touched_count] = space;
+        batch.touched_count += 1;
     }
 
-    /// Requests the flushes of all that was taken, then frees the tables that were set aside.
+    /// Flushes all from which something was taken, on every processor, then frees the tables that were set aside.
     pub fn flush_now(&mut self) {
-        for index in 0..self.touched_count {
-            let space = self.touched[index];
+        let mut others = 0;
+        for index in 0..self.mapping.batch.touched_count {
+            let space = self.mapping.batch.touched[index];
             self.space(space).flush_wanted = false;
-            if !self.shared_changed {
+            if !self.mapping.batch.shared_changed {
                 let id = SpaceId(u32::from(space));
                 self.spaces.forget(id);
                 self.hardware.flush_root(self.spaces.get(id).root);
+                others |= self.elsewhere.inside(id);
             }
         }
-        if self.shared_changed {
+        if self.mapping.batch.shared_changed {
             self.spaces.forget_all();
             self.hardware.flush_everything();
+            others = self.elsewhere.in_any();
         }
-        self.shared_changed = false;
-        self.touched_count = 0;
-        for index in 0..self.freed_count {
-            self.frames.release_zeroed(self.freed[index]);
+        if others != 0 {
+            self.hardware.ask(others, Request::Forget);
         }
-        self.freed_count = 0;
+        let batch = &mut self.mapping.batch;
+        batch.shared_changed = false;
+        batch.touched_count = 0;
+        for &table in &batch.freed[..batch.freed_count] {
+            self.frames.release_zeroed(table);
+        }
+        batch.freed_count = 0;
     }
 
     // ---- tables --------------------------------------------------------------------------------
@@ -321,7 +331,7 @@ impl<'a, H: Hardware> Work<'a, H> {
     pub fn note_change(&mut self, space: u16, walk: &Walk) {
         self.touch(space);
         if walk.level == 0 && is_shared(self.place(walk, 1).load(Relaxed)) {
-            self.shared_changed = true;
+            self.mapping.batch.shared_changed = true;
         }
     }
 
@@ -351,13 +361,14 @@ impl<'a, H: Hardware> Work<'a, H> {
     fn set_aside(&mut self, space: u16, table: Frame) {
         self.touch(space);
         self.credit(space, TABLE_UNITS);
-        if self.freed_count == BATCH {
+        if self.mapping.batch.freed_count == BATCH {
             self.flush_now();
             // What it flushed did not include this table's space any more.
             self.touch(space);
         }
-        self.freed[self.freed_count] = table;
-        self.freed_count += 1;
+        let batch = &mut self.mapping.batch;
+        batch.freed[batch.freed_count] = table;
+        batch.freed_count += 1;
     }
 
     // ---- what stands where ---------------------------------------------------------------------
@@ -408,7 +419,10 @@ impl<'a, H: Hardware> Work<'a, H> {
             // Empty entries of the same table are passed quickly.
             let size = pages(walk.level);
             let (table, index) = walk.places[usize::from(walk.level)];
-            let rest = &self.hardware.table(table)[index..];
+            // No further than what is asked for.
+            let entries = &self.hardware.table(table)[index..];
+            let wanted = ((end - at).div_ceil(size) + 1).min(entries.len() as u64) as usize;
+            let rest = &entries[..wanted];
             let empty = rest.iter().take_while(|entry| !is_present(entry.load(Relaxed))).count();
             at = (at & !(size - 1)) + empty as u64 * size;
             self.budget -= 1 + i32::from(empty as u16 / 8);

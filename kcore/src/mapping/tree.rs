@@ -15,7 +15,7 @@
 //! operation `op` has still to visit, and those it has done. So an operation goes on where it was, and
 //! a node that appears meanwhile is visited too. Another operation puts the two together again.
 
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 
 use abi::{Error, Rights};
 
@@ -94,6 +94,15 @@ pub struct Node {
     shape: u8,
 }
 
+/// Where a node hangs: below whom, in which ring, between whom.
+#[derive(Copy, Clone)]
+struct Place {
+    parent: u32,
+    next: u32,
+    prev: u32,
+    kind: Kind,
+}
+
 const _: () = assert!(size_of::<Node>() <= super::UNIT_BYTES, "a node is one unit of quota");
 
 impl Node {
@@ -120,6 +129,7 @@ impl Node {
     }
 
     /// What it stands for.
+    #[inline(always)]
     pub fn kind(&self) -> Kind {
         match self.shape >> 2 {
             0 => Kind::Page,
@@ -139,9 +149,36 @@ impl Node {
         self.kids.is_empty() && self.parts.is_empty()
     }
 
+    /// Whether this node, whose number that is, is the only one of its ring.
+    pub fn is_alone(&self, itself: u32) -> bool {
+        self.next == itself
+    }
+
     /// The page at which it has a frame that is one of its own.
     pub fn page_of(&self, frame: u32) -> u64 {
         self.page + u64::from(frame - self.frame)
+    }
+
+    /// Where it hangs.
+    #[inline(always)]
+    fn place(&self) -> Place {
+        let &Self { parent, next, prev, .. } = self;
+        Place {
+            parent,
+            next,
+            prev,
+            kind: self.kind(),
+        }
+    }
+
+    /// The ring of those below it of this kind.
+    #[inline(always)]
+    fn ring_mut(&mut self, kind: Kind) -> &mut Ring {
+        if kind == Kind::Part {
+            &mut self.parts
+        } else {
+            &mut self.kids
+        }
     }
 
     /// Under which size it is found. Tables and links may stand beside mappings of their slot.
@@ -166,12 +203,14 @@ const CHUNK: usize = 64;
 /// All nodes.
 #[derive(Default)]
 pub struct Tree {
-    chunks: Vec<Vec<Node>>,
+    chunks: Vec<Box<[Node; CHUNK]>>,
     buckets: Vec<u32>,
+    /// Odd.
     seed: u64,
+    /// So that as many bits are left as number the buckets.
+    shift: u32,
     free: u32,
     free_count: u32,
-    count: u32,
 }
 
 impl Tree {
@@ -180,7 +219,9 @@ impl Tree {
         let buckets = nodes.clamp(1 << 8, 1 << 18).next_power_of_two() as usize;
         self.buckets.try_reserve_exact(buckets).map_err(|_| Error::NoMemory)?;
         self.buckets.resize(buckets, NONE);
-        self.seed = seed | 1;
+        // Whatever random words are like, its upper bits are not all zero.
+        self.seed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        self.shift = 64 - buckets.trailing_zeros();
         self.free = NONE;
         Ok(())
     }
@@ -206,39 +247,47 @@ impl Tree {
                 };
                 chunk.push(node);
             }
-            self.chunks.push(chunk);
+            // It is of that length, so this neither fails nor copies.
+            self.chunks
+                .push(chunk.into_boxed_slice().try_into().map_err(|_| Error::NoMemory)?);
             self.free = first;
             self.free_count += CHUNK as u32;
         }
         Ok(())
     }
 
+    /// Whether that many nodes can be made as it is.
+    pub fn has_free(&self, nodes: u32) -> bool {
+        self.free_count >= nodes
+    }
+
     /// Nodes in use.
     pub fn count(&self) -> u32 {
-        self.count
+        (self.chunks.len() * CHUNK) as u32 - self.free_count
     }
 
     /// A node.
-    #[inline]
+    #[inline(always)]
     pub fn get(&self, node: u32) -> &Node {
         &self.chunks[node as usize / CHUNK][node as usize % CHUNK]
     }
 
     /// A node, to change.
-    #[inline]
+    #[inline(always)]
     pub fn get_mut(&mut self, node: u32) -> &mut Node {
         &mut self.chunks[node as usize / CHUNK][node as usize % CHUNK]
     }
 
+    #[inline(always)]
     fn bucket(&self, space: u16, level: u8, page: u64) -> usize {
         let word = page << 18 | u64::from(space) << 2 | u64::from(level);
-        let mixed = (word ^ self.seed).wrapping_mul(self.seed);
-        let mixed = (mixed ^ mixed >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (mixed >> 40) as usize & (self.buckets.len() - 1)
+        // Multiply and shift by a secret odd number (Dietzfelbinger et al. 1997): whatever words are chosen without
+        // knowing it, two of them meet no more often than by chance.
+        (word.wrapping_mul(self.seed) >> self.shift) as usize
     }
 
     /// The node of this size that a space has at a page; [`LINKS`] finds tables and links.
-    #[inline]
+    #[inline(always)]
     pub fn find(&self, space: u16, level: u8, page: u64) -> Option<u32> {
         let mut node = self.buckets[self.bucket(space, level, page)];
         while node != NONE {
@@ -251,17 +300,7 @@ impl Tree {
         None
     }
 
-    fn hash_insert(&mut self, node: u32) {
-        let at = self.get(node);
-        let bucket = self.bucket(at.space, at.key_level(), at.page);
-        self.get_mut(node).hash_next = self.buckets[bucket];
-        self.buckets[bucket] = node;
-    }
-
-    fn hash_remove(&mut self, node: u32) {
-        let at = self.get(node);
-        let bucket = self.bucket(at.space, at.key_level(), at.page);
-        let after = at.hash_next;
+    fn hash_remove(&mut self, node: u32, bucket: usize, after: u32) {
         let mut before = self.buckets[bucket];
         if before == node {
             self.buckets[bucket] = after;
@@ -278,37 +317,71 @@ impl Tree {
     }
 
     /// Takes a node for `made` and hangs it below a parent, if it has one. It was [reserved](Self::reserve).
-    pub fn insert(&mut self, made: Node, parent: u32) -> u32 {
+    #[inline(always)]
+    pub fn insert(&mut self, mut made: Node, parent: u32) -> u32 {
         let node = self.free;
         self.free = self.get(node).next;
         self.free_count -= 1;
-        self.count += 1;
-        *self.get_mut(node) = made;
+        (made.next, made.prev) = (node, node);
         if parent != NONE {
-            self.hang(node, parent);
+            made.parent = parent;
+            let ring = self.get_mut(parent).ring_mut(made.kind());
+            let first = core::mem::replace(&mut ring.active, node);
+            if first != NONE {
+                made.next = first;
+                let before = core::mem::replace(&mut self.get_mut(first).prev, node);
+                self.get_mut(before).next = node;
+                made.prev = before;
+            }
         }
-        self.hash_insert(node);
+        let bucket = self.bucket(made.space, made.key_level(), made.page);
+        made.hash_next = core::mem::replace(&mut self.buckets[bucket], node);
+        *self.get_mut(node) = made;
         node
     }
 
-    /// Takes a bare node out of all lists; it is free then.
-    pub fn remove(&mut self, node: u32) {
-        self.unhang(node);
-        self.hash_remove(node);
-        let free = self.free;
-        self.get_mut(node).next = free;
-        self.free = node;
-        self.free_count += 1;
-        self.count -= 1;
+    /// The part of a node, of this size, that holds a frame; made if it is missing. As many nodes as there are sizes
+    /// were [reserved](Self::reserve).
+    #[inline(always)]
+    pub fn part_of(&mut self, node: u32, level: u8, frame: u32) -> u32 {
+        let mut node = node;
+        while self.get(node).level() > level {
+            node = self.part_below(node, frame);
+        }
+        node
     }
 
-    fn ring_mut(&mut self, parent: u32, kind: Kind) -> &mut Ring {
-        let parent = self.get_mut(parent);
-        if kind == Kind::Part {
-            &mut parent.parts
-        } else {
-            &mut parent.kids
+    /// The same, of the next smaller size.
+    #[inline(always)]
+    fn part_below(&mut self, node: u32, frame: u32) -> u32 {
+        let at = self.get(node);
+        let &Node {
+            space, rights, depth, ..
+        } = at;
+        let below = at.level() - 1;
+        let page = at.page_of(frame) & !(pages(below) - 1);
+        let start = at.frame + (page - at.page) as u32;
+        if let Some(there) = self.find(space, below, page) {
+            debug_assert!(self.get(there).kind() == Kind::Part, "another mapping within one");
+            return there;
         }
+        let mut made = Node::new(Kind::Part, below, space, page, start, rights);
+        made.depth = depth;
+        self.insert(made, node)
+    }
+
+    /// Takes a bare node out of all lists; it is free then.
+    #[inline(always)]
+    pub fn remove(&mut self, node: u32) {
+        let free = core::mem::replace(&mut self.free, node);
+        self.free_count += 1;
+        let at = self.get_mut(node);
+        let (ring, after) = (at.place(), at.hash_next);
+        let (space, level, page) = (at.space, at.key_level(), at.page);
+        at.next = free;
+        self.unhang(node, ring);
+        let bucket = self.bucket(space, level, page);
+        self.hash_remove(node, bucket, after);
     }
 
     /// Puts a node in front of the ring that begins at `first`; returns the ring's new first node.
@@ -326,41 +399,44 @@ impl Tree {
         node
     }
 
-    fn hang(&mut self, node: u32, parent: u32) {
-        let kind = self.get(node).kind();
-        let first = self.ring_mut(parent, kind).active;
-        let first = self.join(node, first);
-        self.ring_mut(parent, kind).active = first;
-        self.get_mut(node).parent = parent;
-    }
-
-    fn unhang(&mut self, node: u32) {
-        let &Node { parent, next, prev, .. } = self.get(node);
+    #[inline(always)]
+    fn unhang(
+        &mut self,
+        node: u32,
+        Place {
+            parent,
+            next,
+            prev,
+            kind,
+        }: Place,
+    ) {
         if parent == NONE {
             return;
         }
-        let kind = self.get(node).kind();
-        let replacement = if next == node { NONE } else { next };
-        let ring = self.ring_mut(parent, kind);
-        if ring.active == node {
-            ring.active = replacement;
-        } else if ring.done == node {
-            ring.done = replacement;
+        let alone = next == node;
+        let ring = self.get_mut(parent).ring_mut(kind);
+        let first = if ring.active == node {
+            &mut ring.active
+        } else {
+            &mut ring.done
+        };
+        if *first == node {
+            *first = if alone { NONE } else { next };
         }
-        self.get_mut(prev).next = next;
-        self.get_mut(next).prev = prev;
-        self.get_mut(node).parent = NONE;
+        if !alone {
+            self.get_mut(prev).next = next;
+            self.get_mut(next).prev = prev;
+        }
     }
 
     /// The operation that visits its parent is done with a node.
     pub fn set_done(&mut self, node: u32) {
-        let parent = self.get(node).parent;
-        self.unhang(node);
-        let kind = self.get(node).kind();
-        let first = self.ring_mut(parent, kind).done;
+        let place = self.get(node).place();
+        let Place { parent, kind, .. } = place;
+        self.unhang(node, place);
+        let first = self.get_mut(parent).ring_mut(kind).done;
         let first = self.join(node, first);
-        self.ring_mut(parent, kind).done = first;
-        self.get_mut(node).parent = parent;
+        self.get_mut(parent).ring_mut(kind).done = first;
     }
 
     /// The next kid that the operation of a node's `op` has to visit.
@@ -375,9 +451,9 @@ impl Tree {
             return;
         }
         for kind in [Kind::Page, Kind::Part] {
-            let ring = *self.ring_mut(node, kind);
+            let ring = *self.get_mut(node).ring_mut(kind);
             let active = self.concatenate(ring.active, ring.done);
-            *self.ring_mut(node, kind) = Ring { active, done: NONE };
+            *self.get_mut(node).ring_mut(kind) = Ring { active, done: NONE };
         }
         let at = self.get_mut(node);
         at.op = op;
@@ -395,6 +471,37 @@ impl Tree {
         self.get_mut(second_last).next = first;
         self.get_mut(first).prev = second_last;
         first
+    }
+
+    /// A node and all that comes from it, each behind its source. It ends, whatever the lists look like.
+    pub fn walk(&self, root: u32) -> impl Iterator<Item = u32> + '_ {
+        core::iter::successors(Some(root), move |&node| self.after(root, node)).take(self.count() as usize)
+    }
+
+    /// The first nodes of the rings below a node.
+    fn below_first(&self, node: u32) -> [u32; 4] {
+        let &Node { kids, parts, .. } = self.get(node);
+        [kids.active, kids.done, parts.active, parts.done]
+    }
+
+    fn after(&self, root: u32, mut node: u32) -> Option<u32> {
+        let some = |rings: &[u32]| rings.iter().copied().find(|&first| first != NONE);
+        if let Some(first) = some(&self.below_first(node)) {
+            return Some(first);
+        }
+        while node != root {
+            let &Node { parent, next, .. } = self.get(node);
+            let rings = self.below_first(parent);
+            // Behind the last of a ring comes its first again.
+            let Some(ring) = rings.iter().position(|&first| first == next) else {
+                return Some(next);
+            };
+            if let Some(first) = some(&rings[ring + 1..]) {
+                return Some(first);
+            }
+            node = parent;
+        }
+        None
     }
 
     /// Nodes in use, for the check of invariants.
@@ -420,7 +527,7 @@ impl Tree {
             (parts.done, true),
         ] {
             let mut at = first;
-            while at != NONE && found.len() <= self.count as usize {
+            while at != NONE && found.len() <= self.count() as usize {
                 found.push((at, in_parts));
                 at = self.get(at).next;
                 if at == first {

@@ -6,6 +6,7 @@
 
 mod check;
 mod interrupts;
+mod short;
 mod spaces;
 mod threads;
 

@@ -4,7 +4,7 @@
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use abi::{
-    Rights,
+    Error, Rights,
     address::{PAGE, SLOT},
     nucleus::{LINK, MAP, fpage, tag},
 };
@@ -84,9 +84,11 @@ const ROWS: &[Row] = &[
     ("ipc-round-trip", round_trip),
     ("ipc-same-space", same_space),
     ("pager-round-trip", pager_round_trip),
-    ("map-page", map_page),
+    ("map-page", |setting| of_pages(setting, 0)),
+    ("map-page-of-slot", |setting| of_slot(setting, 0)),
     ("link-2m", link_slot),
-    ("flush-page", flush_page),
+    ("flush-page", |setting| of_pages(setting, 1)),
+    ("flush-page-of-slot", |setting| of_slot(setting, 1)),
     ("interrupt-to-thread", interrupt_to_thread),
     ("nucleus-yield-switch", yield_switch),
     ("space-create-delete", space_create_delete),
@@ -233,50 +235,80 @@ fn empty_space() -> Outcome<u64> {
     Ok(call::space_create(64 * 64, 0, 0, 0)?)
 }
 
-/// Samples of mapping a batch of pages and of flushing them, in a space that has the tables.
-fn map_and_flush(setting: &Setting) -> Outcome<(Samples, Samples)> {
-    let base = pages(setting, 2 * BATCH * PAGE)?;
-    let space = empty_space()?;
+/// Maps a batch of pages from `base` on into a space, and flushes them: the ticks of each.
+fn map_and_flush(base: u64, space: u64) -> Result<[u64; 2], Error> {
     let rights = u64::from(Rights::RWX.bits());
-    let kept = base + BATCH * PAGE;
-    call::map(
-        fpage(kept, 12, Rights::RW),
-        space,
-        fpage(PLACE + BATCH * PAGE, 12, Rights::RW),
-        MAP,
-    )?;
-    let (mut mapped, mut flushed) = (Samples::new(BATCH), Samples::new(BATCH));
+    let before = call::ticks();
+    for at in (0..BATCH).map(|page| page * PAGE) {
+        let there = fpage(PLACE + at, 12, Rights::RW);
+        call::map(fpage(base + at, 12, Rights::RW), space, there, MAP)?;
+    }
+    let between = call::ticks();
+    for at in (0..BATCH).map(|page| page * PAGE) {
+        call::flush(Window::memory(base + at, 12, Rights::R), rights, 0)?;
+    }
+    Ok([between - before, call::ticks() - between])
+}
+
+/// A space that has the tables for [`map_and_flush`]: a page behind the batch keeps them.
+fn receiver(base: u64) -> Result<u64, Error> {
+    let space = call::space_create(16 * 64, 0, 0, 0)?;
+    let (kept, behind) = (base + BATCH * PAGE, PLACE + BATCH * PAGE);
+    call::map(fpage(kept, 12, Rights::RW), space, fpage(behind, 12, Rights::RW), MAP)?;
+    Ok(space)
+}
+
+nucleus::thread_entry!(giver_entry, giver);
+/// Has pages at [`GIVEN`], each of which it got as a page. When asked, maps and flushes a batch and answers with the ticks of both;
+/// nothing, if it could not.
+fn giver(_: u64) {
+    let space = receiver(GIVEN).unwrap_or(0);
+    let mut next = message::receive();
+    while let Ok(got) = next {
+        let [mapped, flushed] = map_and_flush(GIVEN, space).unwrap_or_default();
+        next = message::reply_and_wait(got.sender, tag(0, 2, 0), [mapped, flushed, 0, 0]);
+    }
+}
+
+/// Where a giver has its pages.
+const GIVEN: u64 = 0x3100_0000_0000;
+
+/// Samples of giving, and taking back, what the giver holds in pages of 4 KiB.
+fn of_pages(setting: &Setting, which: usize) -> Outcome<Samples> {
+    let base = pages(setting, 2 * BATCH * PAGE)?;
+    let mut world = World::new(setting, 0, 0)?;
+    for at in (0..=BATCH).map(|page| page * PAGE) {
+        let there = fpage(GIVEN + at, 12, Rights::RW);
+        call::map(fpage(base + at, 12, Rights::RW), world.space, there, MAP)?;
+    }
+    let giver = world.start(giver_entry(), 0)?;
+    let mut samples = Samples::new(BATCH);
     for round in 0..SAMPLES + 2 {
-        let before = call::ticks();
-        for page in 0..BATCH {
-            let at = page * PAGE;
-            call::map(
-                fpage(base + at, 12, Rights::RW),
-                space,
-                fpage(PLACE + at, 12, Rights::RW),
-                MAP,
-            )?;
+        let got = message::call(giver, 0, [0; 4])?;
+        if got.words[which] == 0 {
+            return Err(Failure::new(format_args!("the giver could not give")));
         }
-        let between = call::ticks();
-        for page in 0..BATCH {
-            call::flush(Window::memory(base + page * PAGE, 12, Rights::R), rights, 0)?;
-        }
-        let after = call::ticks();
         if round >= 2 {
-            mapped.add(between - before);
-            flushed.add(after - between);
+            samples.add(got.words[which]);
+        }
+    }
+    world.end()?;
+    Ok(samples)
+}
+
+/// The same where it holds one page of 2 MiB, from which each page is cut.
+fn of_slot(setting: &Setting, which: usize) -> Outcome<Samples> {
+    let base = pages(setting, 2 * BATCH * PAGE)?;
+    let space = receiver(base)?;
+    let mut samples = Samples::new(BATCH);
+    for round in 0..SAMPLES + 2 {
+        let ticks = map_and_flush(base, space)?;
+        if round >= 2 {
+            samples.add(ticks[which]);
         }
     }
     call::space_delete(space)?;
-    Ok((mapped, flushed))
-}
-
-fn map_page(setting: &Setting) -> Outcome<Samples> {
-    map_and_flush(setting).map(|both| both.0)
-}
-
-fn flush_page(setting: &Setting) -> Outcome<Samples> {
-    map_and_flush(setting).map(|both| both.1)
+    Ok(samples)
 }
 
 fn link_slot(setting: &Setting) -> Outcome<Samples> {

@@ -16,7 +16,7 @@ use nucleus::{
 };
 
 use crate::{
-    case::{Case, Outcome, Setting, case, ensure, ensure_eq, ensure_error},
+    case::{Case, Failure, Outcome, Setting, case, ensure, ensure_eq, ensure_error},
     messages::start,
     world::{World, memory},
 };
@@ -31,6 +31,7 @@ pub const CASES: &[Case] = &[
     case("spaces/rights", rights),
     case("spaces/items", items),
     case("spaces/exceptions", exceptions),
+    case("spaces/flush-elsewhere", flush_elsewhere),
 ];
 
 nucleus::thread_entry!(adder_entry, adder);
@@ -237,4 +238,58 @@ fn exceptions(setting: &Setting) -> Outcome {
         world.end()?;
     }
     Ok(())
+}
+
+/// A page that comes and goes, and one behind it that stays.
+const LENT: u64 = 0x3000_0000_0000;
+
+nucleus::thread_entry!(copier_entry, copier);
+/// Copies the word in the one page to the other, for ever.
+fn copier(_: u64) {
+    loop {
+        write(LENT + PAGE, read(LENT));
+    }
+}
+
+/// When a flush is done nobody has the page any more, on whichever processor he runs. The space's pager puts a page of zeroes
+/// in its place, so what is written to the page that was lent must never be seen.
+fn flush_elsewhere(setting: &Setting) -> Outcome {
+    let base = memory(setting.root, 1)
+        .take_run(2 * PAGE)
+        .ok_or_else(|| Failure::new(format_args!("no memory")))?;
+    let seen = base + PAGE;
+    let mut world = World::new(setting, 0, 0)?;
+    let space = world.space;
+    let lend = |from: u64, to: u64| {
+        let there = fpage(to, 12, Rights::RW);
+        call::map(fpage(from, 12, Rights::RW), space, there, MAP)
+    };
+    let wait_for = |word: u64| {
+        for _ in 0..5000 {
+            if read(seen) == word {
+                return Ok(());
+            }
+            ensure_error!(message::receive_within(ANYONE, 200), TimedOut);
+        }
+        Err(Failure::new(format_args!("{word} was not seen, but {}", read(seen))))
+    };
+    write(base, 1);
+    write(seen, 0);
+    lend(seen, LENT + PAGE)?;
+    lend(base, LENT)?;
+    let copier = world.start(copier_entry(), 0)?;
+    for round in 0..40 {
+        wait_for(1)?;
+        call::flush(Window::memory(base, 12, Rights::R), u64::from(Rights::RWX.bits()), 0)?;
+        write(base, 2);
+        wait_for(0)?;
+        ensure!(
+            read(seen) == 0,
+            "the page was used after it was taken, in round {round}"
+        );
+        write(base, 1);
+        lend(base, LENT)?;
+    }
+    call::thread_delete(copier)?;
+    world.end()
 }

@@ -16,7 +16,7 @@ use rt::{
 };
 
 use crate::{
-    arch,
+    arch::{self, handlers},
     assistant::wait_until,
     case::{Case, Outcome, Setting, case, ensure, ensure_eq},
     pages::unmap,
@@ -33,6 +33,7 @@ pub const CASES: &[Case] = &[
     case("parallel/end-what-runs", end_what_runs),
     case("parallel/end-what-calls", end_what_calls),
     case("parallel/suspend-what-calls", suspend_what_calls),
+    case("parallel/suspend-at-breakpoints", suspend_at_breakpoints),
     case("parallel/protected-calls", protected_calls),
     case("parallel/faults", faults),
     case("parallel/vector-registers", vector_registers),
@@ -245,6 +246,31 @@ fn suspend_what_calls(_: &Setting) -> Outcome {
         semaphore.wait_for(0)?;
     }
     ensure!(semaphore.wait_for(0).is_err(), "a signal was given twice");
+    Ok(())
+}
+
+fn suspend_at_breakpoints(_: &Setting) -> Outcome {
+    const BREAKPOINTS: u64 = 3000;
+    static MISSED: AtomicU64 = AtomicU64::new(0);
+    static DONE: AtomicU64 = AtomicU64::new(0);
+    let worker = thread::spawn(|| {
+        for _ in 0..BREAKPOINTS {
+            if handlers::skip_breakpoint().ok() != Some(handlers::seen()[2]) {
+                MISSED.fetch_add(1, SeqCst);
+            }
+            DONE.fetch_add(1, SeqCst);
+        }
+        0
+    })?;
+    // Its instruction is behind when the exception comes: taken off before it is told, the thread would not run into it again.
+    while DONE.load(SeqCst) < BREAKPOINTS {
+        if worker.suspend().is_err() || worker.resume().is_err() {
+            break;
+        }
+        thread::yield_now();
+    }
+    ensure_eq!(worker.join_status()?, 0);
+    ensure_eq!(MISSED.load(SeqCst), 0);
     Ok(())
 }
 

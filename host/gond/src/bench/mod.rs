@@ -133,7 +133,9 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
 /// The rows of this system, with its server here or there.
 fn gondwana(system: System) -> Result<Vec<Measured>> {
     let built = build::all()?;
-    let server = (system == System::GondwanaUser).then(build::server).transpose()?;
+    let server = (system == System::GondwanaUser)
+        .then(|| build::server(build::Profile::Guest))
+        .transpose()?;
     let mut outputs = Vec::new();
     for clock in [Clock::Instructions, Clock::Time] {
         let scratch = Scratch::make()?;

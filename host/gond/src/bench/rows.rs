@@ -58,7 +58,7 @@ pub enum Bound {
 
 /// Rows that have a bound or a peer of another name, in the order in which they are shown: the row, its bound, and
 /// the row of Linux that does the same work.
-pub const KNOWN: [(&str, Option<Bound>, Option<&str>); 26] = [
+pub const KNOWN: [(&str, Option<Bound>, Option<&str>); 28] = [
     ("null-call", Some(Bound::Instructions(70)), Some("null-call")),
     ("kernel-domain-call", Some(Bound::Instructions(110)), Some("null-call")),
     (OUTSIDE_NULL_CALL, Some(Bound::Instructions(180)), Some("null-call")),
@@ -93,6 +93,8 @@ pub const KNOWN: [(&str, Option<Bound>, Option<&str>); 26] = [
     ("map-page", Some(Bound::Instructions(300)), None),
     ("link-2m", Some(Bound::Instructions(200)), None),
     ("flush-page", Some(Bound::Instructions(300)), None),
+    ("map-page-of-slot", None, None),
+    ("flush-page-of-slot", None, None),
     ("nucleus-yield-switch", Some(Bound::Instructions(200)), None),
     ("space-create-delete", Some(Bound::Instructions(5000)), None),
     ("oo1-one-domain", None, Some("oo1-one-domain")),

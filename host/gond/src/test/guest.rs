@@ -13,7 +13,7 @@ const SUITE_TOTAL: Duration = Duration::from_mins(10);
 
 /// The cases in the suite's output: a line `ok NAME` or `FAILED NAME: why` for each. For each its name, and
 /// `Some(why)` if it failed.
-fn suite_cases(output: &str) -> Vec<(String, Option<String>)> {
+pub fn suite_cases(output: &str) -> Vec<(String, Option<String>)> {
     let case = |line: &str| {
         if let Some(name) = line.strip_prefix("ok ") {
             return Some((name.trim().to_owned(), None));
@@ -24,8 +24,18 @@ fn suite_cases(output: &str) -> Vec<(String, Option<String>)> {
     output.lines().filter_map(case).collect()
 }
 
-/// The machines that the suite runs on: processors, and its line. Everything random is done at length once.
-const SUITES: [(u32, &str); 3] = [(2, "suite"), (1, "suite --calls 50000"), (4, "suite --calls 50000")];
+/// The machines that the suite runs on: processors, and its line. Everything random is done at length once, and on as
+/// many processors as the kernel takes only what is about several.
+const SUITES: [(u32, &str); 4] = [
+    (2, "suite"),
+    (1, "suite --calls 50000"),
+    (4, "suite --calls 50000"),
+    (PROCESSORS_MAX, "suite --only parallel"),
+];
+/// Processors that the kernel can use. More than the host has are slow.
+const PROCESSORS_MAX: u32 = 16;
+/// The machines that the suite of the bare µ-kernel runs on: processors, and calls that its fuzzer makes.
+const NUCLEUS_SUITES: [(u32, u32); 3] = [(1, 100_000), (4, 20_000), (PROCESSORS_MAX, 5_000)];
 
 /// Stage `suite`.
 pub fn run(bench: &mut Bench<'_>) -> Result<()> {
@@ -71,19 +81,24 @@ pub fn suite_on(bench: &mut Bench<'_>, machine: &Machine, line: &str) -> Result<
 /// Stage `nucleus`.
 pub fn run_nucleus(bench: &mut Bench<'_>) -> Result<()> {
     machine::require_emulator()?;
-    let kernel = build::kernel(bench.root())?;
+    let kernel = build::kernel(bench.root(), build::Profile::Guest)?;
     let program = build::root_program("nucleus-suite")?;
-    let machine = bare::machine(&kernel, &program, &bench.scratch)?;
-    let (end, output) = bare::run(&machine, &bench.scratch, SUITE_TOTAL, &mut bench.job)?;
-    for (name, why) in suite_cases(&output) {
-        bench.report(&name, why.map_or(Ok(()), Err));
+    for (processors, calls) in NUCLEUS_SUITES {
+        let mut machine = bare::machine(&kernel, &program, &bench.scratch)?;
+        machine.processors = processors;
+        machine.words.push(format!("calls={calls}"));
+        let named = |name: &str| format!("{name} (processors: {processors})");
+        let (end, output) = bare::run(&machine, &bench.scratch, SUITE_TOTAL, &mut bench.job)?;
+        for (name, why) in suite_cases(&output) {
+            bench.report(&named(&name), why.map_or(Ok(()), Err));
+        }
+        let counted = output.lines().rev().any(|line| line.contains(" passed, "));
+        let whole = match end {
+            End::Success | End::Failure if counted => Ok(()),
+            end => Err(format!("it ended with {end:?}; the kernel's log:\n{output}")),
+        };
+        bench.report(&named("the suite comes to its end"), whole);
     }
-    let counted = output.lines().rev().any(|line| line.contains(" passed, "));
-    let whole = match end {
-        End::Success | End::Failure if counted => Ok(()),
-        end => Err(format!("it ended with {end:?}; the kernel's log:\n{output}")),
-    };
-    bench.report("the suite comes to its end", whole);
     Ok(())
 }
 

@@ -15,6 +15,8 @@ mod server;
 
 mod tools;
 
+mod fuzz;
+
 use crate::arguments::misused;
 use crate::build::{self, Built};
 use crate::display::{self, Job};
@@ -33,6 +35,13 @@ struct Stage {
     about: &'static str,
     run: fn(&mut Bench<'_>) -> Result<()>,
 }
+
+/// The stage that runs only if it is named: it takes an hour.
+const FUZZ: Stage = Stage {
+    name: "fuzz",
+    about: "millions of calls at random, with every assertion on",
+    run: fuzz::run,
+};
 
 const STAGES: [Stage; 9] = [
     Stage {
@@ -97,6 +106,8 @@ pub struct Bench<'a> {
     root: PathBuf,
     scratch: Scratch,
     keep: Keep,
+    /// What the stage `fuzz` does.
+    dice: fuzz::Dice,
 }
 
 /// What happens to the disk images of failed stages.
@@ -203,14 +214,15 @@ pub fn expect_success(played: &Played, output: &str) -> Result<(), String> {
 pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     use lexopt::prelude::*;
     let usage = |error: lexopt::Error| misused("test", error);
-    let (mut only, mut keep) = (Vec::new(), Keep::Nothing);
+    let (mut only, mut keep, mut dice) = (Vec::new(), Keep::Nothing, fuzz::Dice::default());
     let mut parser = lexopt::Parser::from_args(arguments);
     while let Some(argument) = parser.next().map_err(usage)? {
         match argument {
             Long("only") => {
                 let name = parser.value().map_err(usage)?.string().map_err(usage)?;
-                if !STAGES.iter().any(|stage| stage.name == name) {
-                    let names: Vec<_> = STAGES.iter().map(|stage| stage.name).collect();
+                let mut stages = STAGES.iter().chain([&FUZZ]);
+                if !stages.clone().any(|stage| stage.name == name) {
+                    let names: Vec<_> = stages.by_ref().map(|stage| stage.name).collect();
                     return Err(misused(
                         "test",
                         format!("there is no stage '{name}'; there are {}", names.join(", ")),
@@ -219,16 +231,17 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
                 only.push(name);
             }
             Long("keep") => keep = Keep::Failed,
+            Long("calls") => dice.calls = parser.value().map_err(usage)?.parse().map_err(usage)?,
+            Long("seed") => dice.seed = parser.value().map_err(usage)?.parse().map_err(usage)?,
             other => return Err(misused("test", other.unexpected())),
         }
     }
     let root = place::root()?;
     let mut tally = Tally::default();
-    for stage in STAGES
-        .iter()
-        .filter(|stage| only.is_empty() || only.iter().any(|name| name == stage.name))
-    {
-        run_stage(stage, &root, keep, &mut tally)?;
+    let is_named = |stage: &&Stage| only.iter().any(|name| name == stage.name);
+    let all = STAGES.iter().filter(|stage| only.is_empty() || is_named(stage));
+    for stage in all.chain([&FUZZ].into_iter().filter(is_named)) {
+        run_stage(stage, &root, (keep, dice), &mut tally)?;
     }
     for name in &tally.failed {
         println!("{} {name}", display::bad("FAILED"));
@@ -241,7 +254,7 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     })
 }
 
-fn run_stage(stage: &Stage, root: &Path, keep: Keep, tally: &mut Tally) -> Result<()> {
+fn run_stage(stage: &Stage, root: &Path, (keep, dice): (Keep, fuzz::Dice), tally: &mut Tally) -> Result<()> {
     let (passed, failed) = (tally.passed, tally.failed.len());
     let mut bench = Bench {
         tally,
@@ -250,6 +263,7 @@ fn run_stage(stage: &Stage, root: &Path, keep: Keep, tally: &mut Tally) -> Resul
         root: root.to_owned(),
         scratch: Scratch::make()?,
         keep,
+        dice,
     };
     if let Err(error) = (stage.run)(&mut bench) {
         bench.report("the stage as a whole", Err(format!("{error:#}")));

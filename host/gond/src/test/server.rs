@@ -23,7 +23,7 @@ const SUITE: &str = "suite --calls 300000";
 
 /// Runs the stage.
 pub fn run(bench: &mut Bench<'_>) -> Result<()> {
-    let server = build::server()?;
+    let server = build::server(build::Profile::Guest)?;
     let machine = bench.fresh_machine("server.img")?.with_server(server.clone());
     guest::suite_on(bench, &machine, SUITE)?;
 

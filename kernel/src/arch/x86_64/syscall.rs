@@ -49,7 +49,7 @@ pub unsafe extern "C" fn entry() {
 }
 
 /// Numbers that the table of ways holds.
-const NUMBERS: usize = nucleus::Call::Ipc as usize + 1;
+const NUMBERS: usize = nucleus::Call::Flush as usize + 1;
 
 /// Where the first numbers lead.
 static WAYS: [unsafe extern "C" fn(); NUMBERS] = {
@@ -61,6 +61,8 @@ static WAYS: [unsafe extern "C" fn(); NUMBERS] = {
     ways[Call::ThreadSleep as usize] = sleep;
     ways[nucleus::Call::Yield as usize] = sleep;
     ways[nucleus::Call::Ipc as usize] = message::ipc;
+    ways[nucleus::Call::Map as usize] = memory;
+    ways[nucleus::Call::Flush as usize] = memory;
     ways
 };
 
@@ -111,6 +113,11 @@ way!(
     /// The way of a call of a kernel domain that is not remembered.
     domain_call,
     crate::domains::call
+);
+way!(
+    /// The way of `Map` and `Flush`.
+    memory,
+    crate::event::memory_call
 );
 way!(
     /// The way of `ThreadSleep`, which may be a yield, and of `Yield`, which is one.

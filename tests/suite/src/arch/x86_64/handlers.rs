@@ -150,6 +150,15 @@ pub fn skip_undefined() -> abi::error::Result<u64> {
     Ok(skipped!(EXCEPTION_ILLEGAL, DEED_NONE, "ud2"))
 }
 
+/// Runs into a breakpoint and goes on behind; gives the address behind it, which is what the handler is told. If no handler
+/// was called for it, one was for another instruction.
+///
+/// # Errors
+/// As `ExcptReg`.
+pub fn skip_breakpoint() -> abi::error::Result<u64> {
+    Ok(skipped!(EXCEPTION_ILLEGAL, DEED_NONE, "int3\nnop") + 1)
+}
+
 /// Reads null and goes on behind; gives the instruction's address.
 ///
 /// # Errors

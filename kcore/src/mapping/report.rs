@@ -1,0 +1,83 @@
+//! The mapping tree of a frame in words, for the kernel debugger: only looks, allocates nothing.
+
+use core::fmt;
+
+use abi::address::PAGE;
+
+use super::{
+    Mapping,
+    tables::PORTS_PAGE,
+    tree::{Kind, LINKS, pages},
+};
+use crate::Frame;
+
+/// Lines that are shown at most.
+const SHOWN: usize = 40;
+/// Spaces between a mapping and those made from it.
+const INDENT: usize = 2;
+
+impl Mapping {
+    /// Writes who has a frame from whom, each indented below its source, and who links the table that it stands in.
+    /// Gives how many there are.
+    ///
+    /// # Errors
+    /// That of `out`.
+    pub(crate) fn report(&self, frame: Frame, out: &mut dyn fmt::Write) -> Result<usize, fmt::Error> {
+        let Some(sigma0) = self.sigma0 else { return Ok(0) };
+        let mut found = 0;
+        for level in (0..=2).rev() {
+            // σ₀ has everything at its own address.
+            let page = u64::from(frame.0) & !(pages(level) - 1);
+            let Some(root) = self.tree.find(sigma0, level, page) else {
+                continue;
+            };
+            if self.tree.get(root).kind() == Kind::Page {
+                self.report_below(root, frame, &mut found, out)?;
+            }
+        }
+        if found > SHOWN {
+            writeln!(out, "  and {} more", found - SHOWN)?;
+        }
+        Ok(found)
+    }
+
+    fn report_below(&self, root: u32, frame: Frame, found: &mut usize, out: &mut dyn fmt::Write) -> fmt::Result {
+        for node in self.tree.walk(root) {
+            let at = self.tree.get(node);
+            let of_pages = pages(at.level());
+            let is_inside = u64::from(frame.0).wrapping_sub(at.frame.into()) < of_pages;
+            if at.kind() != Kind::Page || at.page >= PORTS_PAGE || !is_inside {
+                continue;
+            }
+            *found += 1;
+            let page = at.page_of(frame.0);
+            let width = INDENT * usize::from(at.depth);
+            if *found <= SHOWN {
+                writeln!(
+                    out,
+                    "  {:width$}{:#x} in space {}, at most {}; it has {} of {of_pages} pages of this mapping",
+                    "",
+                    page * PAGE,
+                    at.space,
+                    at.rights,
+                    at.live
+                )?;
+            }
+            let table = self.tree.find(at.space, LINKS, page & !(pages(1) - 1));
+            for link in table.into_iter().flat_map(|table| self.tree.walk(table)) {
+                let link = self.tree.get(link);
+                if link.kind() == Kind::Link {
+                    *found += 1;
+                    if *found <= SHOWN {
+                        writeln!(
+                            out,
+                            "  {:width$}linked with all around it by space {}, {}",
+                            "", link.space, link.rights
+                        )?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,228 @@
+//! The commonest calls and faults in few instructions: one page or slot is given or taken, a fault goes to a pager
+//! that waits for one, and that answers with a page.
+//!
+//! Nothing is changed before it is certain that it is such a case; all others go the general way, which does the
+//! same. Counted in instructions (`map-page`, `flush-page`, `link-2m`, `pager-round-trip`, `interrupt-to-thread`). As with messages on the fast
+//! path the time is not taken: who runs at the end of the slice that is handed over pays for it.
+
+use abi::{
+    Rights,
+    address::{PAGE, SLOT},
+    nucleus::{
+        ANYONE, Call, FPAGE_SIZE_SHIFT, LABEL_FAULT, LINK, MAP, MESSAGE_AREA, NEVER, REGISTER_WORDS, ROOT_GIVES_BELOW,
+        TAG_KERNEL, tag,
+    },
+};
+
+use crate::{
+    Hardware, Kernel, SpaceId,
+    event::Access,
+    ipc::{INTERRUPT_TAG, Trouble, WAITS},
+    scheduler::NONE,
+    thread::State,
+};
+
+/// The lower part of the tag of a message that is one item.
+const ONE_ITEM: u16 = tag(0, 0, 1) as u16;
+/// The tag of a fault.
+const FAULT_TAG: u64 = tag(LABEL_FAULT, REGISTER_WORDS as u64, 0) | TAG_KERNEL;
+
+/// Base and rights of an fpage of memory of just this size.
+#[inline(always)]
+fn of_size(word: u64, size: u64) -> Option<(u64, Rights)> {
+    let log2 = u64::from(size.trailing_zeros());
+    let plain = word & (PAGE - 8) == log2 << FPAGE_SIZE_SHIFT && word & u64::from(Rights::R.bits()) != 0;
+    let base = word & !(PAGE - 1);
+    (plain && base & (size - 1) == 0).then_some((base, Rights::from_bits(word & 7)?))
+}
+
+impl<H: Hardware> Kernel<H> {
+    /// The calls [`Call::Map`] and [`Call::Flush`] of the running thread: their value if it was a short case.
+    #[inline(always)]
+    pub fn memory_call(&mut self, number: u64, [first, second, third, fourth]: [u64; 4]) -> Option<u64> {
+        let space = self.current_thread()?.space;
+        if number == Call::Map as u64 {
+            let to = SpaceId((second & 0xffff) as u32);
+            let part = self.nucleus.part(to)?;
+            if part.id != second || part.parent != space {
+                return None;
+            }
+            self.give_short(space, first, to, third, fourth)?;
+            return Some(1);
+        }
+        let (base, _) = of_size(first, PAGE)?;
+        let taken = Rights::from_bits(second)?.contains(Rights::R);
+        if number != Call::Flush as u64 || !taken || third != 0 || base >= self.gives_below(space) {
+            return None;
+        }
+        self.flush_one(space.0 as u16, base / PAGE)?;
+        Some(0)
+    }
+
+    /// Where the memory ends that a space may give and be given.
+    #[inline(always)]
+    fn gives_below(&self, space: SpaceId) -> u64 {
+        if space == self.nucleus.root {
+            ROOT_GIVES_BELOW
+        } else {
+            MESSAGE_AREA
+        }
+    }
+
+    /// Gives one page, or links one slot.
+    #[inline(always)]
+    fn give_short(&mut self, from: SpaceId, source: u64, to: SpaceId, window: u64, way: u64) -> Option<()> {
+        let size = if way == LINK { SLOT } else { PAGE };
+        let ((source, offered), (target, accepted)) = (of_size(source, size)?, of_size(window, size)?);
+        // Neither fpage can reach over a limit, which all sizes divide.
+        if source >= self.gives_below(from) || target >= self.gives_below(to) {
+            return None;
+        }
+        let rights = offered.intersection(accepted);
+        let spaces = (from.0 as u16, to.0 as u16);
+        match way {
+            MAP => self.map_page(spaces.0, spaces.1, source / PAGE, target / PAGE, rights),
+            LINK if source == target => self.link_slot(spaces.0, spaces.1, source / PAGE, rights),
+            _ => None,
+        }
+    }
+
+    /// Whether a thread that is in no list can run here at once.
+    #[inline(always)]
+    fn may_run_here(&self, index: u32) -> bool {
+        let thread = &self.threads.table[index as usize];
+        let bound = thread.vector_on != NONE && thread.vector_on != self.processor.number;
+        !bound && !self.processor.queues.any_of(thread.more_urgent)
+    }
+
+    /// A thread that is in no list runs here instead of the current one.
+    #[inline(always)]
+    fn run_instead(&mut self, index: u32) {
+        let thread = &mut self.threads.table[index as usize];
+        thread.state = State::Running;
+        thread.processor = self.processor.number;
+        thread.unbegun = false;
+        self.processor.current = index;
+    }
+
+    /// A page fault of the running thread, to a pager that waits for it: the pager, which runs now.
+    #[inline(always)]
+    pub fn fault_short(&mut self, address: u64, access: Access) -> Option<u32> {
+        let me = self.processor.current;
+        let thread = self.threads.table.get(me as usize)?;
+        let (sender, space, rip) = (thread.id.0, thread.space, thread.context.rip);
+        let part = self.nucleus.part(space)?;
+        let (pager, space) = (part.pager, part.id);
+        let to = pager as u32 & 0xffff;
+        let other = self.threads.table.get(to as usize)?;
+        // Zero, which names no pager, is nobody's identifier.
+        let waits = other.ipc.wait_for == ANYONE || other.ipc.wait_for == sender;
+        if other.id.0 != pager || !waits || other.slow & WAITS != 0 || !self.may_run_here(to) {
+            return None;
+        }
+        let words = [address, u64::from(access.right().bits()), rip, space];
+        let thread = &mut self.threads.table[me as usize];
+        thread.ipc.trouble = Some(Trouble {
+            label: LABEL_FAULT,
+            words,
+        });
+        thread.ipc.wait_for = pager;
+        thread.ipc.window = 0;
+        thread.state = State::Receiving;
+        thread.slow |= WAITS;
+        let other = &mut self.threads.table[to as usize];
+        other.ipc.wait_for = 0;
+        other.ipc.awaited = 1;
+        let context = &mut other.context;
+        context.reset(context.rip, context.rsp);
+        context.set_results(0, FAULT_TAG, sender);
+        [context.r12, context.r13, context.r14, context.r15] = words;
+        self.run_instead(to);
+        Some(to)
+    }
+
+    /// An interrupt for a thread that waits for it, more urgent than the running one and all others: that thread, which
+    /// runs now. Here the time is taken: nobody gave his away.
+    #[inline(always)]
+    pub fn interrupt_short(&mut self, interrupt: usize) -> Option<u32> {
+        if self.has_others() {
+            return None;
+        }
+        let thread = self.nucleus.interrupts.get(interrupt)?.thread;
+        let from = interrupt as u64 + 1;
+        let to = thread as u32 & 0xffff;
+        let me = self.processor.current;
+        let running = self.threads.table.get(me as usize)?;
+        let other = self.threads.table.get(to as usize)?;
+        let waits = other.ipc.wait_for == ANYONE || other.ipc.wait_for == from;
+        let urgent = running.more_urgent & 1 << other.priority != 0;
+        if other.id.0 != thread || !waits || other.slow & WAITS != 0 || !urgent || !self.may_run_here(to) {
+            return None;
+        }
+        self.yield_current();
+        let now = self.processor.since_ns;
+        self.begin_slice(now);
+        let other = &mut self.threads.table[to as usize];
+        other.ipc.wait_for = 0;
+        other.ipc.delivered |= 1 << interrupt;
+        let context = &mut other.context;
+        context.reset(context.rip, context.rsp);
+        context.set_results(0, INTERRUPT_TAG, from);
+        context.r12 = interrupt as u64;
+        self.run_instead(to);
+        Some(to)
+    }
+
+    /// The answer to a fault: one page; the sender waits for anyone's next message. The thread that faulted runs now.
+    ///
+    /// Its arguments are those of [`Call::Ipc`], and the first two words of the message.
+    #[inline(always)]
+    pub fn answer_short(
+        &mut self,
+        [to, from, tag, timeouts, window]: [u64; 5],
+        [source, way]: [u64; 2],
+        (rip, rsp): (u64, u64),
+    ) -> Option<u32> {
+        if tag as u16 != ONE_ITEM || from != ANYONE || timeouts as u32 != NEVER {
+            return None;
+        }
+        let me = self.processor.current;
+        let thread = self.threads.table.get(me as usize)?;
+        let part = &thread.ipc;
+        if thread.slow != 0 || part.senders.head != NONE || part.pending | part.delivered != 0 {
+            return None;
+        }
+        let (space, sender) = (thread.space, thread.id.0);
+        let faulted = to as u32 & 0xffff;
+        let other = self.threads.table.get(faulted as usize)?;
+        let trouble = other.ipc.trouble.as_ref()?;
+        if other.id.0 != to
+            || other.ipc.wait_for != sender
+            || other.deadline.is_some()
+            || trouble.label != LABEL_FAULT
+            || !self.may_run_here(faulted)
+        {
+            return None;
+        }
+        let place = abi::nucleus::fpage(trouble.words[0] & !(PAGE - 1), PAGE.trailing_zeros() as u8, Rights::RWX);
+        let other = other.space;
+        self.give_short(space, source, other, place, way)?;
+        let thread = &mut self.threads.table[me as usize];
+        (thread.context.rip, thread.context.rsp) = (rip, rsp);
+        thread.state = State::Receiving;
+        thread.ipc.wait_for = from;
+        thread.ipc.window = window;
+        let other = &mut self.threads.table[faulted as usize];
+        other.ipc.wait_for = 0;
+        other.ipc.trouble = None;
+        other.slow &= !WAITS;
+        self.run_instead(faulted);
+        Some(faulted)
+    }
+}
+
+const _: () = assert!(ROOT_GIVES_BELOW.is_multiple_of(SLOT) && MESSAGE_AREA.is_multiple_of(SLOT));
+const _: () = assert!(
+    crate::thread::THREADS_MAX <= 1 << 16,
+    "the low bits of an identifier are the place"
+);

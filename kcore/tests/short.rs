@@ -1,0 +1,385 @@
+//! The short ways against the general one: two machines do the same, one of them by the short ways wherever they lead, and
+//! nothing tells them apart. (That mappings themselves come out the same is tested in `mapping`, whose calls take both.)
+
+mod fake;
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use abi::{
+    Rights,
+    nucleus::{ANYONE, Call, GRANT, LINK, MAP, NEVER, fpage, tag},
+};
+use fake::{Fake, Random, kernel};
+use kcore::{
+    Hardware, Kernel, SpaceId, ThreadId,
+    event::{Access, Event, Outcome},
+    paging,
+    thread::{Operation, Resumed, State},
+};
+
+/// First frame of σ₀, and of its memory; a slot and some pages more.
+const FIRST: u32 = 0x1000;
+const FRAMES: u32 = 0x208;
+/// Where pages are touched.
+const PLACE: u64 = 0x2000_0000_0000;
+
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Way {
+    General,
+    ShortFirst,
+}
+
+struct World {
+    kernel: Kernel<Fake>,
+    way: Way,
+    /// Identifiers and numbers of σ₀ and two spaces below it.
+    spaces: Vec<(u64, SpaceId)>,
+    threads: Vec<u64>,
+    /// Events that took a short way, by kind.
+    short: [u32; 4],
+}
+
+/// Whatever can be told apart of a thread.
+type Picture = (State, Option<Operation>, [u64; 9]);
+
+impl World {
+    fn new(way: Way) -> Self {
+        let mut kernel = kernel(400);
+        let memory = [(FIRST, FIRST + FRAMES)];
+        let root = kernel.sigma0_create(20_000, &memory, &[], 1).expect("σ₀");
+        kernel.nucleus_root(root).expect("memory");
+        let first = kernel
+            .nucleus_thread(root, [0x40_0000, 0x7f_0000, 0], 5)
+            .expect("a thread");
+        let mut world = Self {
+            kernel,
+            way,
+            spaces: vec![(0, root)],
+            threads: vec![first.0],
+            short: [0; 4],
+        };
+        assert_eq!(world.next(), Some(first.0));
+        let pager = world.value(Call::ThreadCreate, [0, 0x40_0000, 0x7e_0000, 0, 5, 0]);
+        world.threads.push(pager);
+        for _ in 0..2 {
+            let space = world.value(Call::SpaceCreate, [4000, pager, 0, 0, 0, 0]);
+            world.spaces.push((space, SpaceId(space as u32 & 0xffff)));
+            for priority in [3, 5] {
+                let thread = world.value(Call::ThreadCreate, [space, 0x40_0000, 0x7d_0000, 0, priority, 0]);
+                world.threads.push(thread);
+            }
+        }
+        world.call(Call::InterruptBind, [4, world.threads[1], 0, 0, 0, 0]);
+        world
+    }
+
+    /// The thread whose turn it is, everything done that it had to do again.
+    fn next(&mut self) -> Option<u64> {
+        loop {
+            let index = self.kernel.schedule()?;
+            let thread = &mut self.kernel.threads.table[index as usize];
+            let Some(operation) = thread.operation.take() else {
+                return Some(thread.id.0);
+            };
+            let (number, arguments, resumed) = (operation.number, operation.arguments, thread.resumed);
+            let event = Event::Call {
+                thread: thread.id,
+                number,
+                arguments,
+                resumed,
+            };
+            let outcome = self.kernel.nucleus_event(event);
+            self.settle(outcome, operation);
+        }
+    }
+
+    fn settle(&mut self, outcome: Outcome, operation: Operation) {
+        let Some(thread) = self.kernel.current_thread() else {
+            return;
+        };
+        let (rip, rsp) = (thread.context.rip, thread.context.rsp);
+        match outcome {
+            Outcome::Return(result) => {
+                let (error, (value, value2)) = match result {
+                    Ok(values) => (0, values),
+                    Err(error) => (error as u64, (0, 0)),
+                };
+                thread.context.reset(rip, rsp);
+                thread.context.set_results(error, value, value2);
+            }
+            Outcome::Again => {
+                let operation = thread.operation.take().or(Some(operation));
+                self.kernel.again(operation);
+            }
+            Outcome::Resume | Outcome::Gone => {}
+            Outcome::Block(..) => panic!("the µ-kernel blocks nobody"),
+        }
+        if self.kernel.should_preempt() {
+            self.kernel.yield_current();
+        }
+    }
+
+    fn call(&mut self, call: Call, arguments: [u64; 6]) {
+        let [first, second, third, fourth, ..] = arguments;
+        if self.way == Way::ShortFirst
+            && matches!(call, Call::Map | Call::Flush)
+            && let Some(value) = self.kernel.memory_call(call as u64, [first, second, third, fourth])
+        {
+            self.short[0] += 1;
+            let context = &mut self.kernel.current_thread().expect("it runs").context;
+            context.reset(context.rip, context.rsp);
+            context.set_results(0, value, 0);
+            return;
+        }
+        let (rip, rsp) = (0x40_0000 + first % 4096, 0x7f_0000);
+        if self.way == Way::ShortFirst
+            && call == Call::Ipc
+            && let [to, from, tag, timeouts, window, _] = arguments
+        {
+            let context = &self.kernel.current_thread().expect("it runs").context;
+            let words = [context.r12, context.r13];
+            if let Some(next) = self
+                .kernel
+                .answer_short([to, from, tag, timeouts, window], words, (rip, rsp))
+            {
+                self.short[1] += 1;
+                assert_eq!(self.kernel.current(), Some(next));
+                return;
+            }
+        }
+        let thread = self.kernel.current_thread().expect("it runs");
+        let event = Event::Call {
+            thread: thread.id,
+            number: call as u64,
+            arguments,
+            resumed: Resumed::First,
+        };
+        if call == Call::Ipc {
+            (thread.context.rip, thread.context.rsp) = (rip, rsp);
+        }
+        let outcome = self.kernel.nucleus_event(event);
+        let number = call as u64;
+        self.settle(outcome, Operation { number, arguments });
+    }
+
+    fn value(&mut self, call: Call, arguments: [u64; 6]) -> u64 {
+        self.call(call, arguments);
+        let context = &self.kernel.current_thread().expect("it runs").context;
+        assert_eq!(context.rax, 0, "{call:?}");
+        context.rdx
+    }
+
+    fn fault(&mut self, address: u64, access: Access) {
+        if self.way == Way::ShortFirst && self.kernel.fault_short(address, access).is_some() {
+            self.short[2] += 1;
+            return;
+        }
+        let thread = self.kernel.current_thread().expect("it runs").id;
+        let event = Event::Fault {
+            thread,
+            address,
+            access,
+        };
+        self.kernel.nucleus_event(event);
+        if self.kernel.should_preempt() {
+            self.kernel.yield_current();
+        }
+    }
+
+    fn interrupt(&mut self) {
+        if self.way == Way::ShortFirst && self.kernel.interrupt_short(4).is_some() {
+            self.short[3] += 1;
+            return;
+        }
+        self.kernel.interrupt_message(4);
+        if self.kernel.should_preempt() {
+            self.kernel.yield_current();
+        }
+    }
+
+    fn picture(&self) -> Vec<Picture> {
+        let thread = |&id: &u64| {
+            let thread = self.kernel.threads.get(ThreadId(id));
+            let context = &thread.context;
+            let registers = [
+                context.rax,
+                context.rdx,
+                context.rsi,
+                context.r12,
+                context.r13,
+                context.r14,
+                context.r15,
+                context.rip,
+                context.rsp,
+            ];
+            // The registers of one that waits to receive mean nothing, but where it goes on.
+            let registers = match thread.state {
+                State::Receiving => std::array::from_fn(|at| if at < 7 { 0 } else { registers[at] }),
+                _ => registers,
+            };
+            (thread.state, thread.operation, registers)
+        };
+        self.threads.iter().map(thread).collect()
+    }
+
+    /// The entry at which the way to an address ends, and at which level.
+    fn entry(&self, space: SpaceId, address: u64) -> (usize, u64) {
+        let mut table = self.kernel.spaces.get(space).root;
+        for level in (0..4).rev() {
+            let entry = self.kernel.hardware.table(table)[(address >> (12 + 9 * level)) as usize & 511].load(Relaxed);
+            if level == 0 || !paging::is_present(entry) || paging::is_large(entry) {
+                return (level, entry);
+            }
+            table = paging::frame_of(entry);
+        }
+        unreachable!("level 0 ends it")
+    }
+
+    fn check(&mut self) -> Result<(), &'static str> {
+        self.kernel.check_messages().and_then(|()| self.kernel.mapping_check())
+    }
+}
+
+/// An fpage, mostly one page, of σ₀'s memory or of the place where pages are touched.
+fn memory(random: &mut Random, base: u64) -> u64 {
+    let rights = [Rights::R, Rights::RW, Rights::RWX][random.below(3)];
+    let base = if random.below(8) == 0 {
+        PLACE + (u64::from(FIRST) << 12) - base
+    } else {
+        base
+    };
+    match random.below(12) {
+        0 => fpage(base, 21, rights),
+        1 => fpage(base, 13, rights),
+        _ => fpage(base + ((random.below(6) as u64) << 12), 12, rights),
+    }
+}
+
+fn source(random: &mut Random) -> u64 {
+    memory(random, u64::from(FIRST) << 12)
+}
+
+fn window(random: &mut Random) -> u64 {
+    memory(random, PLACE)
+}
+
+/// What the running thread does: the same for both machines.
+enum Step {
+    Call(Call, [u64; 6]),
+    Fault(u64, Access),
+    Interrupt,
+    Pass(u64),
+}
+
+fn step(random: &mut Random, world: &World) -> Step {
+    let thread = |random: &mut Random| world.threads[random.below(world.threads.len())];
+    let waiting = |random: &mut Random| {
+        let receives = |&&id: &&u64| world.kernel.threads.get(ThreadId(id)).state == State::Receiving;
+        let all: Vec<u64> = world.threads[2..].iter().filter(receives).copied().collect();
+        all.get(random.below(all.len() + 1))
+            .copied()
+            .unwrap_or_else(|| thread(random))
+    };
+    // Nobody handles a fault of the root program's.
+    let root =
+        (world.kernel.current()).is_some_and(|me| world.kernel.threads.table[me as usize].space == world.spaces[0].1);
+    match random.below(20) {
+        0..4 if root => Step::Call(Call::Yield, [0; 6]),
+        0..4 => {
+            let access = [Access::Read, Access::Write, Access::Execute][random.below(3)];
+            Step::Fault(PLACE + ((random.below(6) as u64) << 12) + 8, access)
+        }
+        4..7 => {
+            let (target, _) = world.spaces[random.below(3)];
+            let how = [MAP, MAP, MAP, GRANT, LINK][random.below(5)];
+            Step::Call(Call::Map, [source(random), target, window(random), how, 0, 0])
+        }
+        7..9 => {
+            let rights = [7, 7, 7, 2][random.below(4)];
+            Step::Call(
+                Call::Flush,
+                [source(random), rights, u64::from(random.below(8) == 0), 0, 0, 0],
+            )
+        }
+        9 => Step::Interrupt,
+        10 => Step::Pass(random.below(3000) as u64),
+        11..13 => Step::Call(Call::Ipc, [0, ANYONE, 0, u64::from(NEVER), window(random), 0]),
+        13 => Step::Call(Call::Ipc, [0, 5, 0, 100, 0, 0]),
+        14 => {
+            let to = thread(random);
+            Step::Call(Call::Ipc, [to, to, tag(7, 2, 0), u64::from(NEVER), window(random), 0])
+        }
+        // An answer with one page, as a pager gives it.
+        _ => {
+            let timeouts = [u64::from(NEVER), u64::from(NEVER), 0][random.below(3)];
+            Step::Call(
+                Call::Ipc,
+                [waiting(random), ANYONE, tag(0, 0, 1), timeouts, window(random), 0],
+            )
+        }
+    }
+}
+
+#[test]
+fn short_ways_do_what_the_general_one_does() {
+    let mut short = [0; 4];
+    for seed in 0..600 {
+        let mut random = Random(seed);
+        let mut worlds = [World::new(Way::General), World::new(Way::ShortFirst)];
+        let mut idle = 0;
+        for number in 0..600 {
+            let context = format!("seed {seed}, step {number}");
+            let turns = worlds.each_mut().map(World::next);
+            assert_eq!(turns[0], turns[1], "{context}");
+            let taken = match turns[0] {
+                Some(_) => step(&mut random, &worlds[0]),
+                None if idle > 1 => break,
+                None => [Step::Interrupt, Step::Pass(2000)]
+                    .into_iter()
+                    .nth(idle)
+                    .expect("one of two"),
+            };
+            idle = if turns[0].is_some() { 0 } else { idle + 1 };
+            let words = [source(&mut random), [MAP, MAP, MAP, LINK][random.below(4)], 3, 4];
+            for world in &mut worlds {
+                if let Some(thread) = world.kernel.current_thread() {
+                    let context = &mut thread.context;
+                    [context.r12, context.r13, context.r14, context.r15] = words;
+                }
+                match taken {
+                    Step::Call(call, arguments) => world.call(call, arguments),
+                    Step::Fault(address, access) => world.fault(address, access),
+                    Step::Interrupt => world.interrupt(),
+                    Step::Pass(us) => {
+                        world.kernel.hardware.now_ns += us * 1000;
+                        if world.kernel.tick() {
+                            world.kernel.yield_current();
+                        }
+                    }
+                }
+                if number % 4 == 0 {
+                    assert_eq!(world.check(), Ok(()), "{context}");
+                }
+                world.next();
+            }
+            let [general, quick] = &worlds;
+            assert_eq!(general.picture(), quick.picture(), "{context}");
+            for &(_, space) in &general.spaces {
+                for page in 0..6 {
+                    for base in [u64::from(FIRST) << 12, PLACE] {
+                        let address = base + (page << 12);
+                        let seen = worlds.each_ref().map(|world| world.entry(space, address));
+                        assert_eq!(seen[0], seen[1], "{context}: {address:#x} of {space:?}");
+                    }
+                }
+            }
+        }
+        for (sum, count) in short.iter_mut().zip(worlds[1].short) {
+            *sum += count;
+        }
+    }
+    assert!(
+        short.iter().all(|&count| count > 200),
+        "short ways were taken {short:?} times only"
+    );
+}
