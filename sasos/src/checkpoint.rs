@@ -27,8 +27,8 @@ use crate::{
 
 /// Time between two checkpoints while something changes.
 pub const PERIOD_NS: u64 = 1_000_000_000;
-/// What the store may do in one event, in its units: two blocks with their checksums.
-pub(crate) const STORE_ALLOWANCE: u64 = 100;
+/// What the store may do in one event, in its units: a block with its checksum, and the completion of another.
+pub(crate) const STORE_ALLOWANCE: u64 = 165;
 /// Failed syncs that are remembered for those who wait for them.
 const FAILURES_MAX: usize = 256;
 

@@ -3,7 +3,7 @@
 use crate::event::{BadPage, Event, PageFlags, PageLookup, ReadStart};
 use crate::io::Purpose;
 use crate::map::{Entry, Missing, Walk};
-use crate::store::Store;
+use crate::store::{COST_READ, Store};
 use crate::world::{DiskError, Frame, Operation, World};
 use alloc::vec::Vec;
 
@@ -100,15 +100,21 @@ impl Store {
         ReadStart::Reading
     }
 
-    /// Lets every read that waits for a node go on.
+    /// Lets the reads that wait for a node go on, by turns, as far as the allowance reaches.
     pub(crate) fn advance_reads(&mut self, world: &mut impl World) {
-        let waiting: Vec<u64> = self
-            .page_reads
-            .iter()
+        let last = self.last_read;
+        let behind = self.page_reads.range(last + 1..);
+        let waiting: Vec<u64> = behind
+            .chain(self.page_reads.range(..=last))
             .filter(|(_, read)| read.arriving.is_none())
             .map(|(&id, _)| id)
             .collect();
         for id in waiting {
+            if !self.may_go_on(COST_READ) {
+                return;
+            }
+            self.spend(COST_READ);
+            self.last_read = id;
             self.advance_read(world, id);
         }
     }
