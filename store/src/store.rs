@@ -155,7 +155,7 @@ const COST_EVENT: u64 = 2;
 /// What it costs to set a block free.
 pub(crate) const COST_FREE: u64 = 2;
 /// What it costs to mark a piece of the blocks that may be used again.
-const COST_RELEASE: u64 = 20;
+const COST_RELEASE: u64 = 32;
 
 /// What a new store is made of.
 pub(crate) struct Parts {
@@ -270,7 +270,8 @@ impl Store {
     pub fn poll(&mut self, world: &mut impl World) -> Option<Event> {
         self.stopped = false;
         // However much is read: without checkpoints there would be no memory to read into at last.
-        if core::mem::take(&mut self.passed_over) {
+        let jobs_first = core::mem::take(&mut self.passed_over);
+        if jobs_first {
             self.advance_jobs(world);
         }
         loop {
@@ -281,8 +282,9 @@ impl Store {
             }
             self.awake = false;
             self.advance_reads(world);
-            self.passed_over = !self.may_go_on(1);
-            if self.passed_over {
+            if !self.may_go_on(1) {
+                // Not twice in turn, for they may wait for what is yet to be taken up.
+                self.passed_over = !jobs_first;
                 break;
             }
             self.advance_jobs(world);
