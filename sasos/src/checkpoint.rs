@@ -73,6 +73,8 @@ pub struct Checkpoints {
     pub(crate) changed: bool,
     next_ns: u64,
     pub(crate) polling: bool,
+    /// Whether the last poll left nothing of the allowance for a piece of freezing or letting go.
+    passed_over: bool,
     /// Journal records that the mount replayed; for reports.
     pub replayed: u64,
 }
@@ -193,7 +195,14 @@ impl Server {
 
     /// Polls the store, and does a piece of what a checkpoint has left before and behind it.
     pub fn poll_checkpoint<W: World>(&mut self, world: &mut W) {
+        // However much is read meanwhile, it gets on: every second time it goes first.
+        let first = core::mem::take(&mut self.checkpoint.passed_over);
+        if first {
+            self.checkpoint_piece(world);
+        }
         self.poll_store(world);
+        let has_pieces = self.checkpoint.is_freezing() || self.checkpoint.is_letting_go();
+        self.checkpoint.passed_over = has_pieces && self.store.is_stopped() && !first;
         if self.checkpoint.is_freezing() && !self.store.is_stopped() {
             self.checkpoint_piece(world);
             self.poll_store(world);

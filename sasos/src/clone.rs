@@ -28,8 +28,6 @@ use crate::{
 pub const CLONE_PAGES_MAX: u64 = 1 << 16;
 /// Pages that are shared in one piece. One costs some 800 instructions.
 const PIECE_PAGES: usize = 16;
-/// Pages that one call has on their way from the disk at once. Asking for one costs some 2,000 instructions.
-const READS_MAX: usize = 6;
 /// Ranges of limits that an object may have for pages that are not resident.
 pub const LIMIT_RANGES_MAX: usize = 64;
 
@@ -174,11 +172,7 @@ impl Server {
         let object = self.objects.get(id);
         let (base, pages) = (object.base(), object.record.pages);
         let mut wait = None;
-        let mut waiting = 0;
         for page in 0..pages {
-            if waiting == READS_MAX {
-                break;
-            }
             let address = base + page * PAGE;
             while !self.is_resident(id, address) {
                 match self.limits_of_absent(world, id, address) {
@@ -191,9 +185,8 @@ impl Server {
                     }
                     // It came at once: it is resident now, or the next look tells why not.
                     Ok(None) => {}
-                    Err(Stop::Wait(Key::Page(page))) => {
-                        wait = wait.or(Some(page));
-                        waiting += 1;
+                    Err(Stop::Wait(Key::Page(waiting))) => {
+                        wait = wait.or(Some(waiting));
                         break;
                     }
                     Err(stop) => return Err(stop),

@@ -100,21 +100,17 @@ impl Store {
         ReadStart::Reading
     }
 
-    /// Lets the reads that wait for a node go on, by turns, as far as the allowance reaches.
+    /// Lets every read that waits for a node go on. All at once, whatever the allowance: each takes its frame here, so that
+    /// who asks for more than memory holds is told, and does not have pages brought in and taken away again for ever.
     pub(crate) fn advance_reads(&mut self, world: &mut impl World) {
-        let last = self.last_read;
-        let behind = self.page_reads.range(last + 1..);
-        let waiting: Vec<u64> = behind
-            .chain(self.page_reads.range(..=last))
+        let waiting: Vec<u64> = self
+            .page_reads
+            .iter()
             .filter(|(_, read)| read.arriving.is_none())
             .map(|(&id, _)| id)
             .collect();
         for id in waiting {
-            if !self.may_go_on(COST_READ) {
-                return;
-            }
             self.spend(COST_READ);
-            self.last_read = id;
             self.advance_read(world, id);
         }
     }

@@ -134,14 +134,14 @@ pub struct Store {
     pub(crate) awake: bool,
     /// A read whose block has come, and for whose checksum nothing was left of the allowance.
     arrived: Option<(Purpose, Result<(), DiskError>)>,
-    /// The read that was looked at last.
-    pub(crate) last_read: u64,
     /// Work that may still be done, whether none has been done since it was granted, and whether work was left for want of it.
     allowance: u64,
     fresh: bool,
     stopped: bool,
-    /// Whether the last poll stopped before the jobs had their turn.
+    /// Whether the allowance was used up before the jobs had their turn; whether they have it first with this one, and whether they had.
     passed_over: bool,
+    jobs_first: bool,
+    jobs_went_first: bool,
 }
 
 /// What a block costs of the allowance, checksum and request included: some 140 hundreds of instructions.
@@ -218,11 +218,12 @@ impl Store {
             damaged: 0,
             awake: false,
             arrived: None,
-            last_read: 0,
             allowance: u64::MAX,
             fresh: true,
             stopped: false,
             passed_over: false,
+            jobs_first: false,
+            jobs_went_first: false,
         }
     }
 
@@ -231,6 +232,11 @@ impl Store {
     pub fn allow(&mut self, allowance: u64) {
         self.allowance = allowance;
         self.fresh = true;
+        if !self.jobs_first {
+            // Not twice in turn, for they may wait for what is yet to be taken up.
+            self.jobs_first = core::mem::take(&mut self.passed_over) && !self.jobs_went_first;
+            self.jobs_went_first = self.jobs_first;
+        }
     }
 
     /// Takes something off the allowance.
@@ -258,7 +264,7 @@ impl Store {
 
     /// Whether there is allowance left for something of that cost. If not, the next poll goes on.
     pub(crate) fn may_go_on(&mut self, cost: u64) -> bool {
-        if self.allowance < cost && !self.fresh {
+        if self.stopped || self.allowance < cost && !self.fresh {
             self.stop();
         }
         !self.stopped
@@ -270,8 +276,7 @@ impl Store {
     pub fn poll(&mut self, world: &mut impl World) -> Option<Event> {
         self.stopped = false;
         // However much is read: without checkpoints there would be no memory to read into at last.
-        let jobs_first = core::mem::take(&mut self.passed_over);
-        if jobs_first {
+        if core::mem::take(&mut self.jobs_first) {
             self.advance_jobs(world);
         }
         loop {
@@ -282,9 +287,9 @@ impl Store {
             }
             self.awake = false;
             self.advance_reads(world);
+            // Too little for what a job does next is as good as no turn.
+            self.passed_over = self.allowance < COST_BLOCK && !self.fresh;
             if !self.may_go_on(1) {
-                // Not twice in turn, for they may wait for what is yet to be taken up.
-                self.passed_over = !jobs_first;
                 break;
             }
             self.advance_jobs(world);
