@@ -51,6 +51,7 @@ static inline gond_result ObjInfo(uint64_t address, uint64_t flags, uint64_t inf
 static inline gond_result ObjCrePdx(uint64_t address, uint64_t password, uint64_t clist, uint64_t entries, uint64_t count) { return gond_call(13, address, password, clist, entries, count, 0); }
 static inline gond_result KeepObject(uint64_t address) { return gond_call(14, address, 0, 0, 0, 0, 0); }
 static inline gond_result ObjClone(uint64_t source, uint64_t extra_bytes, uint64_t password) { return gond_call(15, source, extra_bytes, password, 0, 0, 0); }
+static inline gond_result ObjRetire(uint64_t address) { return gond_call(16, address, 0, 0, 0, 0, 0); }
 static inline gond_result PageCopy(uint64_t from, uint64_t to, uint64_t pages) { return gond_call(24, from, to, pages, 0, 0, 0); }
 static inline gond_result PageUnMap(uint64_t page, uint64_t pages, uint64_t disposition) { return gond_call(25, page, pages, disposition, 0, 0, 0); }
 static inline gond_result PageFlush(uint64_t page, uint64_t pages) { return gond_call(26, page, pages, 0, 0, 0, 0); }

@@ -91,6 +91,8 @@ calls! {
         "Takes the object off the task's kill list: it persists until it is destroyed.";
     15 ObjClone obj_clone(source, extra_bytes, password) -> "address", "password"; "RX";
         "Makes an object with the content and page limits of the source, copy-on-write, and extra zero-filled bytes behind it; otherwise as ObjCreate.";
+    16 ObjRetire obj_retire(address) -> "", ""; "D";
+        "Destroys the object as ObjDelete does, unless a domain other than the caller's has it: one that used a right on it and has not dropped it since (InUse).";
 
     24 PageCopy page_copy(from, to, pages) -> "", ""; "R, W";
         "Copies pages, copy-on-write. The ranges are page-aligned, disjoint and each inside one object. A call that fails has copied nothing, or whole pages from the first one on: rights, account and disk are looked at before.";
@@ -99,7 +101,7 @@ calls! {
     26 PageFlush page_flush(page, pages) -> "", ""; "W";
         "Everything in the range, and the object's entry in the object table, is on stable storage when it returns.";
     27 PageLimit page_limit(page, pages, rights) -> "", ""; "RWXD";
-        "Limits what any domain may do with the pages, whatever its rights on the object (subset of RWX, with R).";
+        "Limits what any domain may do with the pages, whatever its rights on the object: a subset of RWX with R; or none, for pages of a transient object that are not resident, which nobody can touch until they are limited again.";
 
     32 ApdInsert apd_insert(slot, clist) -> "", ""; "R on the Clist";
         "Inserts a Clist before the slot of the caller's APD; it is validated at once.";

@@ -97,14 +97,14 @@ pub struct System {
     pub vectors: Vectors,
     debugger: Debugger,
     next_poll_ns: u64,
+    /// Events since the last check, where assertions are on.
+    unchecked: u32,
     /// When the server looked last.
     polled_ns: u64,
     /// Whether the disk has completed something that the server has not looked at.
     news: bool,
     /// Whether a look that was due was put off, for the sake of a thread that had just been woken.
     put_off: bool,
-    /// Events since the last check, where assertions are on.
-    unchecked: u32,
     /// Whether something long has been done: other interrupts have their turn before the next.
     unfinished: bool,
     /// The thread whose space's ports user code may use, and that space, by processor.
@@ -132,10 +132,10 @@ impl System {
             vectors,
             debugger: Debugger::new(),
             next_poll_ns: 0,
+            unchecked: 0,
             polled_ns: 0,
             news: false,
             put_off: false,
-            unchecked: 0,
             unfinished: false,
             ports_of: [NO_PORTS; PROCESSORS_MAX],
         }
@@ -309,7 +309,9 @@ impl System {
                 arch::halt_others();
                 arch::exit(value);
             }
-            if self.unfinished {
+            // Not while a thread runs here: another processor may want it, and only user code, or who waits for his turn,
+            // gives it up. User code lets interrupts in anyway.
+            if self.unfinished && self.platform.kernel.current().is_none() {
                 return None;
             }
             if let Some(server) = self.next_outside() {

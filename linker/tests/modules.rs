@@ -72,6 +72,36 @@ fn the_corpus_links() {
 }
 
 #[test]
+fn a_module_that_is_moved_is_the_module_that_was_linked_there() {
+    let elsewhere = 0x1_2345_6000;
+    for (name, bytes, exports) in CORPUS {
+        let (description, imports) = (describe("many", exports), [others()]);
+        let files = [(name.to_string(), bytes)];
+        let request = Request {
+            description: &description,
+            files: &files,
+            imports: &imports,
+        };
+        let mut moved = link(&request, |_| Ok(WINDOW_START)).expect("it links").object;
+        let there = link(&request, |_| Ok(elsewhere)).expect("it links").object;
+        format::move_to(name, &mut moved, elsewhere).expect("it moves");
+        assert!(moved == there, "{name}");
+        assert!(format::move_to(name, &mut moved, abi::address::USER_END).is_err());
+    }
+}
+
+#[test]
+fn imports_that_are_used_have_their_names() {
+    let (name, bytes, exports) = CORPUS[0];
+    let built = build(name, bytes, exports).expect("it links");
+    let module = Module::open(name, &built.object).expect("a module");
+    let named: Vec<&str> = (0..3).map(|export| module.wanted(0, Some(export))).collect();
+    assert!(named.contains(&"other"), "{named:?}");
+    assert!(["other", "other_variable", "sort"].contains(&module.wanted(0, None)));
+    assert_eq!(module.wanted(1, None), "");
+}
+
+#[test]
 fn functions_without_data_are_their_own_address_whoever_compiled_them() {
     let (name, bytes, exports) = CORPUS[3];
     let built = build(name, bytes, exports).expect("it links");

@@ -49,6 +49,8 @@ pub enum Kind {
     /// A protected procedure: the password is that of a PDX capability, the second word the address of
     /// its entry point.
     Service = 5,
+    /// A module that was installed (`docs/modules.md`). The second word is its length in bytes.
+    Module = 6,
 }
 
 impl Kind {
@@ -60,6 +62,7 @@ impl Kind {
             3 => Self::Data,
             4 => Self::Clist,
             5 => Self::Service,
+            6 => Self::Module,
             _ => return None,
         })
     }
@@ -72,6 +75,7 @@ impl Kind {
             Self::Data => "data",
             Self::Clist => "clist",
             Self::Service => "service",
+            Self::Module => "module",
         }
     }
 }

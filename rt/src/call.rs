@@ -10,6 +10,7 @@
 
 mod arch;
 pub mod entry;
+pub(crate) mod foreign;
 pub mod kernel_page;
 mod procedure;
 
@@ -86,6 +87,7 @@ safe_calls! {
     ObjPasswd obj_passwd(address, password, rights) -> one;
     KeepObject keep_object(address) -> none;
     ObjClone obj_clone(source, extra_bytes, password) -> two;
+    ObjRetire obj_retire(address) -> none;
     PageFlush page_flush(page, pages) -> none;
     PageLimit page_limit(page, pages, rights) -> none;
     ApdInsert apd_insert(slot, clist) -> none;

@@ -192,6 +192,26 @@ impl Directory {
         }
     }
 
+    /// Lets a name lead to something else from now on, or enters it.
+    ///
+    /// # Errors
+    /// As [`Directory::insert`].
+    pub fn replace(&mut self, name: &str, found: Found) -> Result<()> {
+        let entry = Entry {
+            name,
+            kind: found.kind,
+            capability: found.capability,
+            word: found.word,
+        };
+        match self.change(|directory| directory.replace(&entry)) {
+            Err(Error::Directory(directory::Error::Full)) => {
+                self.object.resize(self.object.bytes() * 2)?;
+                self.change(|directory| directory.replace(&entry))
+            }
+            other => other,
+        }
+    }
+
     /// Takes a name away; what it stands for stays.
     ///
     /// # Errors

@@ -8,7 +8,7 @@
 //! A newcomer needs [`entry!`], [`println!`], [`Directory`] (names), [`Object`] (memory that
 //! outlives the program) and [`Ptr`] (a pointer that may be stored in an object: it means the same
 //! to everyone, today and after the power has failed). Then [`task`], [`thread`], [`sync`], and
-//! [`pdx`] for protected procedures.
+//! [`pdx`] for protected procedures, [`module`] for libraries that stand once for everybody.
 //!
 //! On the host the crate builds too, so that the pure parts of programs are tested there.
 #![cfg_attr(not(test), no_std)]
@@ -30,6 +30,7 @@ pub mod console;
 pub mod clist;
 pub mod directory;
 
+pub mod module;
 pub mod pdx;
 pub mod report;
 pub mod sync;

@@ -10,6 +10,7 @@
 //! stand there, a region opens it with a comparison before it is followed.
 
 mod heap;
+pub(crate) mod instance;
 mod mutex;
 mod pointer;
 mod region;

@@ -98,6 +98,9 @@ impl Server {
             Call::ObjDelete => self.upsetting(world, caller, |server, world| {
                 server.obj_delete(world, caller, arguments)
             }),
+            Call::ObjRetire => self.upsetting(world, caller, |server, world| {
+                server.obj_retire(world, caller, arguments)
+            }),
             Call::ObjResize => self.obj_resize(world, caller, arguments).into(),
             Call::ObjPasswd => self.upsetting(world, caller, |server, world| {
                 server.obj_passwd(world, caller, arguments)

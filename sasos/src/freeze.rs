@@ -56,7 +56,13 @@ impl Freezing {
 pub(crate) const fn waits_for_freezing(call: Call) -> bool {
     matches!(
         call,
-        Call::ObjDelete | Call::ObjResize | Call::KeepObject | Call::PageCopy | Call::PageUnMap | Call::PageLimit
+        Call::ObjDelete
+            | Call::ObjRetire
+            | Call::ObjResize
+            | Call::KeepObject
+            | Call::PageCopy
+            | Call::PageUnMap
+            | Call::PageLimit
     )
 }
 

@@ -39,15 +39,33 @@ impl Server {
     /// # Errors
     /// [`Error::BadAddress`], [`Error::Protection`], [`Error::DiskError`].
     pub fn obj_delete<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
+        self.delete(world, caller, arguments[0], false)
+    }
+
+    /// `ObjRetire`: address.
+    ///
+    /// # Errors
+    /// Those of `ObjDelete`; [`Error::InUse`] if another domain has the object.
+    pub fn obj_retire<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
+        self.delete(world, caller, arguments[0], true)
+    }
+
+    fn delete<W: World>(&mut self, world: &mut W, caller: Caller, address: u64, unless_held: bool) -> Step<(u64, u64)> {
         if let Some(step) = self.resume_durable(caller) {
             return step;
         }
         let withdrawn = self.threads.record(caller.thread).progress.done;
-        let begun = self.objects.find(arguments[0]);
-        let id = match begun.filter(|&id| self.objects.get(id).serial == withdrawn) {
+        let begun = self.objects.find(address);
+        let id = if let Some(id) = begun.filter(|&id| self.objects.get(id).serial == withdrawn) {
             // The right was there when it was taken away from everybody.
-            Some(id) => id,
-            None => self.require_at(world, caller.domain, arguments[0], Rights::D)?,
+            id
+        } else {
+            let id = self.require_at(world, caller.domain, address, Rights::D)?;
+            let mut holders = self.objects.get(id).holders.iter();
+            if unless_held && holders.any(|&space| space != caller.domain) {
+                return Err(Error::InUse.into());
+            }
+            id
         };
         let object = self.objects.get(id);
         let (base, end) = (object.base(), object.end());
@@ -322,6 +340,11 @@ impl Server {
         }
         self.require(world, caller.domain, id, Rights::OWNER)?;
         if !self.objects.get(id).is_persistent() {
+            // The disk has no limits without R, and guards would take a place there page by page.
+            let ranges = &self.objects.get(id).absent_limits;
+            if ranges.iter().any(|range| range.limits == Rights::NONE) {
+                return Err(Error::NotPersistent.into());
+            }
             self.enough_heap(world)?;
             self.keep(id)?;
         }

@@ -146,7 +146,9 @@ impl Server {
 
     // ---- limit ------------------------------------------------------------------------------------
 
-    /// `PageLimit`: page, pages, rights. R cannot be taken away: page tables cannot express it.
+    /// `PageLimit`: page, pages, rights. R cannot be taken away from a page that is resident: page tables cannot
+    /// express it. Pages of a transient object that are not there can lose all rights: a guard that costs nothing,
+    /// however long it is.
     ///
     /// # Errors
     /// [`Error::BadArgument`], [`Error::BadAddress`], [`Error::Protection`], [`Error::TableFull`] for too
@@ -154,13 +156,18 @@ impl Server {
     pub fn page_limit<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
         let [page, pages, bits, ..] = arguments;
         let limits = Rights::from_bits(bits).ok_or(Error::BadArgument)?;
-        if !Rights::RWX.contains(limits) || !limits.contains(Rights::R) {
+        let guard = limits == Rights::NONE;
+        if !Rights::RWX.contains(limits) || !(guard || limits.contains(Rights::R)) {
             return Err(Error::BadArgument.into());
         }
         let range = self.range(world, caller, page, pages, Rights::OWNER)?;
-        Self::bounded(range)?;
         self.enough_heap(world)?;
         let object = self.objects.get(range.id);
+        if !guard {
+            Self::bounded(range)?;
+        } else if object.is_persistent() || object.next_page(Which::Resident, range.from, range.to).is_some() {
+            return Err(Error::BadArgument.into());
+        }
         let first = object.page_of(range.from);
         let change = LimitRange {
             first,
@@ -244,7 +251,9 @@ fn limit_ranges(ranges: &[LimitRange], change: LimitRange) -> Result<Vec<LimitRa
         }
         joins
     });
-    let pages: u64 = result.iter().map(|range| range.end - range.first).sum();
+    // A guard is never on the disk.
+    let counted = result.iter().filter(|range| range.limits != Rights::NONE);
+    let pages: u64 = counted.map(|range| range.end - range.first).sum();
     if result.len() > LIMIT_RANGES_MAX || pages > ABSENT_LIMITED_MAX {
         return Err(Error::TableFull);
     }
@@ -259,7 +268,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ranges_of_limits_are_a_map_of_pages(changes in prop::collection::vec((0_u64..30, 1_u64..10, 4_u64..8), 0..20)) {
+        fn ranges_of_limits_are_a_map_of_pages(changes in prop::collection::vec((0_u64..30, 1_u64..10, prop_oneof![Just(0_u64), 4_u64..8]), 0..20)) {
             let mut ranges = Vec::new();
             let mut model = [Rights::RWX; 40];
             for (first, count, bits) in changes {

@@ -204,3 +204,20 @@ fn a_list_that_is_still_on_the_disk_is_waited_for() {
     assert!(rig.server.objects.resident() < 10);
     rig.check();
 }
+
+#[test]
+fn an_object_is_retired_only_when_nobody_else_has_it() {
+    let (mut rig, owner, other, capability) = pair(5);
+    let (clist, _) = rig.call(other, Call::ObjCreate, &[PAGE, 0]).unwrap();
+    rig.write_clist(other.space, clist, &[capability], Order::Any);
+    rig.call(other, Call::ApdInsert, &[0, clist]).unwrap();
+    let base = capability.address;
+    assert_eq!(rig.call(other, Call::ObjRetire, &[base]), Err(Error::Protection));
+    rig.touch(other.space, base, Access::Read).unwrap();
+    assert_eq!(rig.call(owner, Call::ObjRetire, &[base]), Err(Error::InUse));
+    rig.touch(other.space, base, Access::Read).unwrap();
+    // Who drops what he found is no user of it any more.
+    rig.call(other, Call::ApdFlush, &[]).unwrap();
+    rig.call(owner, Call::ObjRetire, &[base]).unwrap();
+    assert_eq!(rig.touch(other.space, base, Access::Read), Err(Error::BadAddress));
+}

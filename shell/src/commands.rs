@@ -205,6 +205,13 @@ static COMMANDS: &[Command] = &[
         Status(oo1),
     ),
     command(
+        "module",
+        "[COMMAND]",
+        "libraries that stand once for everybody: module list, module install",
+        "A program; 'module' alone lists its commands. The name of a module that exports main runs it.",
+        Status(module),
+    ),
+    command(
         "time",
         "COMMAND...",
         "run a command and show how long it took",
@@ -306,6 +313,11 @@ fn help(_: &mut Shell, arguments: &[&str]) -> Outcome {
         }
         _ => Err(Complaint::Usage),
     }
+}
+
+/// As `oo1`.
+fn module(shell: &mut Shell, arguments: &[&str]) -> Outcome<u64> {
+    programs::run(shell, "module", arguments)
 }
 
 /// The benchmark is a program like others; it stands among the commands so that `help` shows it.

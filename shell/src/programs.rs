@@ -16,6 +16,11 @@ use crate::commands::{Complaint, Outcome, Shell, said};
 pub fn run(shell: &Shell, name: &str, arguments: &[&str]) -> Outcome<u64> {
     let found = match shell.place.find_program(name) {
         Ok(found) => found,
+        Err(Error::NoSuchName) if name != "module" && is_module(name) => {
+            // The image of `module` runs it; it makes the instance and calls `main`.
+            let words: Vec<&str> = ["run", name].into_iter().chain(arguments.iter().copied()).collect();
+            return run(shell, "module", &words);
+        }
         Err(Error::NoSuchName) => {
             return said(alloc::format!(
                 "{name}: no such command or program; 'help' lists the commands, 'ls' the programs"
@@ -42,6 +47,11 @@ pub fn run(shell: &Shell, name: &str, arguments: &[&str]) -> Outcome<u64> {
     Ok(ended.report.status)
 }
 
+/// Whether an installed module has this name.
+fn is_module(name: &str) -> bool {
+    !name.contains('/') && rt::module::shelf::look_up(name).is_ok()
+}
+
 /// A kind of thing, in the middle of a sentence.
 fn kind_in_words(kind: Kind) -> &'static str {
     match kind {
@@ -50,6 +60,7 @@ fn kind_in_words(kind: Kind) -> &'static str {
         Kind::Data => "an object with data",
         Kind::Clist => "a Clist",
         Kind::Service => "a service",
+        Kind::Module => "a module",
     }
 }
 

@@ -87,13 +87,16 @@ impl HandleTable {
     }
 
     fn enter(&mut self, owners: &Owners, block: Block) -> Result<u32, ExchangeError> {
-        let count = self.blocks.len();
-        let free = (0..count - 1).map(|step| 1 + (self.next - 1 + step) % (count - 1));
-        let at = free
-            .into_iter()
-            .find(|at| self.blocks[*at].is_none())
-            .ok_or(ExchangeError::Handles)?;
-        self.next = 1 + at % (count - 1);
+        const COUNT: usize = HANDLES_MAX as usize;
+        let at = if self.blocks[self.next].is_none() {
+            self.next
+        } else {
+            let mut others = (self.next + 1..COUNT).chain(1..self.next);
+            others
+                .find(|at| self.blocks[*at].is_none())
+                .ok_or(ExchangeError::Handles)?
+        };
+        self.next = 1 + at % (COUNT - 1);
         self.blocks[at] = Some(block);
         self.entries[at] = [owners.base(block), owners.length(block)];
         Ok(at as u32)

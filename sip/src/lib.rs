@@ -34,6 +34,7 @@ pub mod exec;
 pub mod layout;
 pub mod limits;
 pub mod module;
+pub mod stored;
 pub mod translate;
 pub mod verify;
 pub mod wasi;

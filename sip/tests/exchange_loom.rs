@@ -91,9 +91,10 @@ fn a_block_arrives_once() {
         let theirs = world.clone();
         let thread = loom::thread::spawn(move || {
             let (owners, channels) = &*theirs;
-            match channels.receive(ends[1]) {
-                Arrived::Letter(arrived) => {
-                    assert_eq!((arrived.message, arrived.words[1]), (3, 99));
+            let mut arrived = Letter::new(0);
+            match channels.receive(ends[1], &mut arrived) {
+                Arrived::Letter(message) => {
+                    assert_eq!((message, arrived.words[1]), (3, 99));
                     assert!(owners.accept(Process(2), Block::from_word(arrived.words[0])));
                     true
                 }
@@ -129,7 +130,7 @@ fn a_peer_dies_beside_the_send() {
         }
         thread.join().expect("no panic");
         assert_eq!(owners.owned(), 0);
-        assert_eq!(channels.receive(ends[0]), Arrived::Gone);
+        assert_eq!(channels.receive(ends[0], &mut Letter::new(0)), Arrived::Gone);
         assert!(channels.close(owners, Process(1), ends[0]));
         assert_eq!(channels.in_use(), 0);
         assert!(!owners.discard(block));
@@ -149,9 +150,9 @@ fn a_sender_dies_after_the_send() {
             assert!(channels.close(owners, Process(1), ends[0]));
         });
         let (owners, channels) = &*world;
-        let first = channels.receive(ends[1]);
+        let first = channels.receive(ends[1], &mut Letter::new(0));
         thread.join().expect("no panic");
-        let second = channels.receive(ends[1]);
+        let second = channels.receive(ends[1], &mut Letter::new(0));
         match (first, second) {
             (Arrived::Letter(_), Arrived::Gone) | (Arrived::Nothing, Arrived::Letter(_)) => {}
             other => panic!("{other:?}"),

@@ -1,6 +1,7 @@
-//! Modules from wasm-smith against wasmi: each compiled in both modes, verified, and its exported
+//! Modules from wasm-smith, and changed ones, against wasmi: each compiled, verified, and its exported
 //! functions called with the same arguments in both engines; results, traps and memories must agree.
-//! `SIP_FUZZ=from..to` names other seeds than the fixed sample of `cargo test`.
+//! `SIP_FUZZ=from..to` names other seeds than the fixed sample of `cargo test`, for either test;
+//! `fuzz-runs.txt` says which have been run.
 #![allow(
     clippy::cast_possible_wrap,
     clippy::cast_precision_loss,
@@ -26,15 +27,17 @@ fn bytes(seed: u64) -> Vec<u8> {
         .collect()
 }
 
-fn module(seed: u64) -> Option<Vec<u8>> {
+/// A module of wasm-smith's, at most of about so many instructions in a function.
+fn module(seed: u64, instructions: usize) -> Option<Vec<u8>> {
     let config = Config {
         max_imports: 0,
         min_types: 3,
         min_funcs: 4,
+        max_funcs: instructions.div_ceil(4),
         max_data_segments: 1,
         max_element_segments: 2,
         min_memories: 1,
-        max_instructions: 400,
+        max_instructions: instructions,
         gc_enabled: false,
         exceptions_enabled: false,
         threads_enabled: false,
@@ -101,28 +104,72 @@ fn their_bits(value: &wasmi::Val) -> Option<u128> {
     })
 }
 
-/// Runs one seed; says how many calls were compared.
-fn compare(seed: u64, bounds: Bounds) -> usize {
-    let Some(bytes) = module(seed) else { return 0 };
-    let image = match compile(&bytes, Options { bounds, cpu: Cpu::V2 }) {
+/// How one module came out.
+#[derive(Default)]
+struct Counts {
+    modules: u64,
+    refused: u64,
+    proved: u64,
+    calls: u64,
+}
+
+/// Fuel for wasmi at instantiation and at each call: a changed module may run for ever.
+const FUEL: u64 = 1_000_000;
+
+/// Whether a module is small enough for wasmi, which allocates what is declared.
+fn is_small(module: &sip::module::Module) -> bool {
+    let memories = module
+        .memories
+        .iter()
+        .all(|limits| limits.max.is_some_and(|max| max <= 256));
+    memories
+        && module
+            .tables
+            .iter()
+            .all(|table| table.limits.max.is_some_and(|max| max <= 10_000))
+}
+
+/// Compiles and proves a module and compares what it does with what wasmi does; counts the calls.
+fn compare(seed: u64, bytes: &[u8], bounds: Bounds, counts: &mut Counts) {
+    counts.modules += 1;
+    let image = match compile(bytes, Options { bounds, cpu: Cpu::V2 }) {
         Ok(image) => image,
         Err(sip::module::Refusal::Backend { function, reason }) => panic!("seed {seed}: function {function}: {reason}"),
-        Err(_) => return 0,
+        Err(_) => {
+            counts.refused += 1;
+            return;
+        }
     };
     let module = image.module.clone();
     let verified = verify(image).unwrap_or_else(|violation| panic!("seed {seed}, {bounds:?}: {violation}"));
-    let program = Program::load(verified).expect("memory");
-    let mut store = Store::new().expect("memory");
-    let instance = store.instantiate(&program, &[]);
+    counts.proved += 1;
+    if is_small(&module) {
+        counts.calls += run_both(seed, bytes, verified);
+    }
+}
 
+/// How wasmi's part ended: out of fuel is no answer, and the stack is each engine's own affair.
+fn is_no_answer(error: &wasmi::Error) -> bool {
+    let text = error.to_string();
+    text.contains("fuel") || text.contains("stack")
+}
+
+fn run_both(seed: u64, bytes: &[u8], verified: sip::verify::Verified) -> u64 {
     let mut config = wasmi::Config::default();
-    config.wasm_multi_memory(true);
+    config.wasm_multi_memory(true).consume_fuel(true);
     let engine = wasmi::Engine::new(&config);
-    let Ok(their_module) = wasmi::Module::new(&engine, &bytes[..]) else {
+    let Ok(their_module) = wasmi::Module::new(&engine, bytes) else {
         return 0;
     };
     let mut their_store = wasmi::Store::new(&engine, ());
+    their_store.set_fuel(FUEL).expect("fuel is on");
     let their_instance = wasmi::Linker::<()>::new(&engine).instantiate_and_start(&mut their_store, &their_module);
+    if matches!(&their_instance, Err(error) if is_no_answer(error)) {
+        return 0;
+    }
+    let program = Program::load(verified).expect("memory");
+    let mut store = Store::new().expect("memory");
+    let instance = store.instantiate(&program, &[]);
     assert_eq!(
         instance.is_ok(),
         their_instance.is_ok(),
@@ -155,12 +202,13 @@ fn compare(seed: u64, bounds: Bounds) -> usize {
         };
         let given: Vec<wasmi::Val> = args.iter().map(theirs).collect();
         let mut results = vec![wasmi::Val::I32(0); ty.results.len()];
+        their_store.set_fuel(FUEL).expect("fuel is on");
         let outcome = function.call(&mut their_store, &given, &mut results);
+        if matches!(&outcome, Err(error) if is_no_answer(error)) {
+            return calls;
+        }
         let ours = store.call(handle, &args);
-        // How deep the stack is is each engine's own affair.
-        if matches!(&ours, Err(trap) if trap.kind == sip::translate::TrapKind::StackOverflow)
-            || matches!(&outcome, Err(error) if error.to_string().contains("stack"))
-        {
+        if matches!(&ours, Err(trap) if trap.kind == sip::translate::TrapKind::StackOverflow) {
             return calls;
         }
         assert_eq!(
@@ -178,7 +226,6 @@ fn compare(seed: u64, bounds: Bounds) -> usize {
         }
         calls += 1;
     }
-    let _ = module;
     for (name, value) in store.exports(instance) {
         if let Extern::Memory(memory) = value {
             let theirs = their_instance
@@ -191,42 +238,72 @@ fn compare(seed: u64, bounds: Bounds) -> usize {
     calls
 }
 
-#[test]
-fn agrees_with_wasmi() {
-    let range = std::env::var("SIP_FUZZ").ok().and_then(|text| {
+/// The seeds that `SIP_FUZZ` names, or those of the fixed sample.
+fn seeds(sample: u64) -> std::ops::Range<u64> {
+    let given = std::env::var("SIP_FUZZ").ok().and_then(|text| {
         let (from, to) = text.split_once("..")?;
         Some(from.parse().ok()?..to.parse().ok()?)
     });
-    let (mut modules, mut calls) = (0u64, 0);
-    for seed in range.unwrap_or(0..400) {
-        for bounds in [Bounds::Guard, Bounds::Explicit] {
-            let compared = compare(seed, bounds);
-            modules += u64::from(compared > 0);
-            calls += compared;
-        }
-    }
-    println!("{modules} modules, {calls} calls agree");
-    assert!(modules > 0);
+    given.unwrap_or(0..sample)
 }
 
-/// Bytes of good modules changed at random: refused or run, never a panic.
+fn tell(what: &str, counts: &Counts) {
+    let Counts {
+        modules,
+        refused,
+        proved,
+        calls,
+    } = counts;
+    println!("{modules} {what}: {refused} refused, {proved} proved, {calls} calls agree");
+    assert!(*proved > 0 && *calls > 0);
+}
+
 #[test]
-fn mutated_modules() {
-    let (mut refused, mut accepted) = (0, 0);
-    for seed in 0..150u64 {
-        let Some(mut bytes) = module(seed) else { continue };
-        let noise = self::bytes(seed + 7_000_000);
-        for pair in noise.chunks(8).take(1 + (seed % 4) as usize) {
-            let at = u64::from_le_bytes(pair.try_into().expect("eight")) as usize % bytes.len();
-            bytes[at] ^= pair[7] | 1;
-        }
-        match compile(&bytes, Options::default()) {
-            Ok(image) => {
-                verify(image).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
-                accepted += 1;
-            }
-            Err(_) => refused += 1,
+fn agrees_with_wasmi() {
+    let mut counts = Counts::default();
+    for seed in seeds(400) {
+        let Some(bytes) = module(seed, 400) else { continue };
+        for bounds in [Bounds::Guard, Bounds::Explicit] {
+            compare(seed, &bytes, bounds, &mut counts);
         }
     }
-    println!("{refused} refused, {accepted} accepted and proved");
+    tell("modules", &counts);
+}
+
+/// Changed modules of one good one.
+const MUTANTS: usize = 32;
+
+/// Some bytes of a module changed, or overwritten by others of it.
+fn change(bytes: &mut [u8], noise: &[u8]) {
+    let word = |at: usize| usize::from(u16::from_le_bytes([noise[at], noise[at + 1]]));
+    for turn in 0..=usize::from(noise[0] % 3) {
+        let noise = 1 + turn * 8;
+        let (to, from) = (8 + word(noise) % (bytes.len() - 8), word(noise + 2) % bytes.len());
+        match word(noise + 4) % 4 {
+            0 => {
+                let count = (1 + word(noise + 6) % 12).min(bytes.len() - to.max(from));
+                bytes.copy_within(from..from + count, to);
+            }
+            1 => bytes[to] = [0, 1, 0x7f, 0x80, 0xff, 0x40, 0x0b, 0x20][word(noise + 6) % 8],
+            2 => bytes[to] = bytes[to].wrapping_add(1),
+            _ => bytes[to] ^= 1 << (word(noise + 6) % 8),
+        }
+    }
+}
+
+/// Small modules with some bytes changed at random: refused, or they do what they do in wasmi.
+#[test]
+fn mutated_modules() {
+    let mut counts = Counts::default();
+    for seed in seeds(40) {
+        let Some(good) = module(seed, 40) else { continue };
+        let noise = bytes(seed + 7_000_000);
+        for (number, noise) in noise.chunks_exact(32).take(MUTANTS).enumerate() {
+            let mut bytes = good.clone();
+            change(&mut bytes, noise);
+            let bounds = [Bounds::Guard, Bounds::Explicit][number % 2];
+            compare(seed, &bytes, bounds, &mut counts);
+        }
+    }
+    tell("changed modules", &counts);
 }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Crates and their height. A crate may depend only on lower ones, within what [`FORBIDDEN`] leaves.
-const HEIGHTS: [(&str, u32); 24] = [
+const HEIGHTS: [(&str, u32); 25] = [
     ("abi", 0),
     ("kcore", 10),
     ("store", 10),
@@ -32,6 +32,7 @@ const HEIGHTS: [(&str, u32); 24] = [
     ("shell", 50),
     ("hello", 50),
     ("oo1", 50),
+    ("module", 50),
     ("suite", 50),
     ("micro", 50),
     ("nucleus-suite", 50),
@@ -53,6 +54,7 @@ const FORBIDDEN: [(&[&str], &[&str]); 4] = [
             "shell",
             "hello",
             "oo1",
+            "module",
             "suite",
             "micro",
             "nucleus",
@@ -69,7 +71,7 @@ const FORBIDDEN: [(&[&str], &[&str]); 4] = [
 const PURE: [&str; 6] = ["abi", "kcore", "sasos", "store", "linker", "names"];
 
 /// Crates that must build without the standard library.
-const FREESTANDING: [&str; 18] = [
+const FREESTANDING: [&str; 19] = [
     "abi",
     "kcore",
     "sasos",
@@ -84,6 +86,7 @@ const FREESTANDING: [&str; 18] = [
     "shell",
     "hello",
     "oo1",
+    "module",
     "suite",
     "micro",
     "nucleus",

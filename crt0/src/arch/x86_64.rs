@@ -51,6 +51,9 @@ pub fn ticks() -> u64 {
 }
 
 /// Whether a relocation of this kind is "base of the image plus addend" (`R_X86_64_RELATIVE`).
+///
+/// Inlined whatever the build optimizes: a call of it might go through a word that is not relocated yet.
+#[inline(always)]
 pub const fn is_relative(kind: u64) -> bool {
     kind == 8
 }

@@ -17,10 +17,13 @@ const TARGET: &str = "x86_64-unknown-none";
 
 /// The programs that are on every disk: the package, which is also the name in the root directory. The first
 /// is what the system starts.
-pub const PROGRAMS: [&str; 5] = ["shell", "hello", "oo1", "suite", "micro"];
+pub const PROGRAMS: [&str; 6] = ["shell", "hello", "oo1", "suite", "micro", "module"];
 
 /// The server as a program outside of the kernel.
 pub const SERVER: &str = "server";
+
+/// The engine for isolated processes as a program.
+pub const ENGINE: &str = "engine";
 
 /// The programs that run on the bare µ-kernel, each as a boot module.
 pub const ROOTS: [&str; 1] = ["nucleus-suite"];
@@ -61,6 +64,8 @@ pub enum Profile {
     Guest,
     /// With every assertion on: what is fuzzed.
     Checked,
+    /// For programs that bring a compiler along.
+    Engine,
 }
 
 impl Profile {
@@ -69,6 +74,7 @@ impl Profile {
         match self {
             Profile::Guest => "guest",
             Profile::Checked => "checked",
+            Profile::Engine => "engine",
         }
     }
 }
@@ -136,6 +142,27 @@ pub fn root_program(name: &str) -> Result<PathBuf> {
     product(&folder, Profile::Guest, name)
 }
 
+/// Builds the system's modules (`./gond module system`): their files, in the order in which they are installed.
+///
+/// # Errors
+/// If the linker of modules, or a module, cannot be built.
+pub fn modules(root: &Path) -> Result<Vec<PathBuf>> {
+    let mut job = Job::begin("building the modules");
+    let mut command = cargo(root);
+    command
+        .args(["run", "--quiet", "--release", "--target-dir"])
+        .arg(root.join("target"));
+    command.args(["-p", "module-cli", "--", "system"]);
+    let output = command.output().context("cannot start cargo")?;
+    job.clear();
+    if !output.status.success() {
+        eprint!("{}", String::from_utf8_lossy(&output.stderr));
+        bail!("building the modules failed; the messages stand above");
+    }
+    let list = String::from_utf8_lossy(&output.stdout);
+    Ok(list.lines().map(PathBuf::from).collect())
+}
+
 /// Builds the server as a program.
 pub fn server(profile: Profile) -> Result<PathBuf> {
     let root = &place::root()?;
@@ -143,6 +170,16 @@ pub fn server(profile: Profile) -> Result<PathBuf> {
     let into = (folder.as_path(), profile);
     cargo_build(root, "building the server", &[SERVER], into, &PROGRAM_FLAGS)?;
     product(&folder, profile, SERVER)
+}
+
+/// Builds the engine as a program, which brings a compiler along and is optimized less for that.
+pub fn engine() -> Result<PathBuf> {
+    let root = &place::root()?;
+    let folder = root.join("target/programs");
+    let into = (folder.as_path(), Profile::Engine);
+    let what = "building the engine for isolated processes";
+    cargo_build(root, what, &[ENGINE], into, &PROGRAM_FLAGS)?;
+    product(&folder, Profile::Engine, ENGINE)
 }
 
 fn product(folder: &Path, profile: Profile, name: &str) -> Result<PathBuf> {
@@ -172,10 +209,11 @@ pub fn cargo(root: &Path) -> Command {
 
 /// Lints of the parts for the target, as commands that must succeed: what is checked, and how.
 pub fn lints(root: &Path) -> Vec<(&'static str, Command)> {
-    let parts: [(&'static str, &[&str], &str); 4] = [
+    let parts: [(&'static str, &[&str], &str); 5] = [
         ("lints of the kernel (cargo clippy)", &["kernel"], "target/kernel"),
         ("lints of the programs (cargo clippy)", &PROGRAMS, "target/programs"),
         ("lints of the server (cargo clippy)", &[SERVER], "target/programs"),
+        ("lints of the engine (cargo clippy)", &[ENGINE], "target/programs"),
         (
             "lints of the µ-kernel's programs (cargo clippy)",
             &ROOTS,

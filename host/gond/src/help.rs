@@ -18,7 +18,7 @@ Gondwana: one address space, for every program and for ever.
   ./gond build                     builds kernel and programs only
   ./gond tour                      plays the tour of the README
   ./gond debugger [SOCKET]         talks to the kernel debugger of a running system
-  ./gond sip ...                   software-isolated processes: run, check, contract, new (docs/sip.md)
+  ./gond sip ...                   software-isolated processes: run, compile, check, contract, new (docs/sip.md)
   ./gond module ...                modules: build, describe, show, diff, symbols, run (docs/modules.md)
 
 './gond help COMMAND' tells more.
@@ -35,6 +35,8 @@ next time, at the same addresses. Programs on it that are older than the sources
   --memory SIZE     memory of the machine (128M)
   --cpus N          processors of the machine (1)
   --accel tcg|kvm   what executes it (tcg)
+  --clock WHAT      what advances the machine's clock: time, or with 'instructions' each instruction by a
+                    nanosecond, so that 'micro' counts instructions (time)
   --server PLACE    where the server is: 'kernel', or 'user', a program outside of the kernel (kernel)
   --script FILE|-   run the lines of FILE (or of standard input) in the shell
   --timeout SECONDS with a script: how long the system may say nothing (300; with --gdb a week)
@@ -53,7 +55,7 @@ A kernel that panics is shown with its back-trace and its last events. docs/guid
 ";
 
 const TEST: &str = "\
-./gond test [--only STAGE]... [--keep] [--calls N] [--seed N]
+./gond test [--only STAGE]... [--keep] [--calls N] [--seed N] [--machine NAME]
 
 Runs all tests but 'fuzz'. The last line tells how many passed and how many failed; the exit status is 0 if none failed.
 
@@ -61,6 +63,7 @@ Runs all tests but 'fuzz'. The last line tells how many passed and how many fail
   suite      the suite of programs inside the system
   server     the suite with the server outside of the kernel, and what happens when that crashes
   nucleus    the suite of the bare µ-kernel
+  engine     the engine for isolated processes, as a program of the system
   contract   the promises of the command line
   crash      20 kills of a running workload; a recorded run replayed with torn and lost writes
   power      the OO1 database before and after the plug is pulled
@@ -71,6 +74,7 @@ Runs all tests but 'fuzz'. The last line tells how many passed and how many fail
   --only STAGE   only this stage; may be given several times
   --calls N      calls that 'fuzz' makes on each of its six machines (2500000: an hour or two)
   --seed N       the seed that 'fuzz' begins with (the clock)
+  --machine NAME the only machine that 'fuzz' uses: inside-1, outside-1, inside-4, outside-4, bare-1, bare-4
   --keep         keep the disk images of failed stages in target/failed
 ";
 
@@ -86,6 +90,10 @@ in Linux on the same machine. Linux comes as Debian's kernel package, fetched wh
   --system NAME  only gondwana, only gondwana-user (its server outside of the kernel), or only linux
   --row NAME     only this row; may be given several times
 
+./gond bench --working-set [--json]
+
+The bytes and cache lines of the kernel that one message and its answer touch: a round trip in single steps.
+
 ./gond bench --host [--json] [--rounds N | --row NAME | --runs N]
 
 Measures what needs no system: isolated processes (rows sip-…; --rounds, --row) and the linking of modules (rows
@@ -93,7 +101,7 @@ link-…; --runs), on this machine's processor, beside the same C source built f
 ";
 
 const SIP: &str = "\
-./gond sip run | check | contract | new ...
+./gond sip run | compile | check | contract | new ...
 
 Software-isolated processes: compiles a WebAssembly module, proves its machine code and runs it. './gond sip --help'
 tells more; docs/sip.md has the whole.

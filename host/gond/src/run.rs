@@ -3,7 +3,7 @@
 use crate::arguments::{misused, size};
 use crate::backtrace::KernelLog;
 use crate::disk::{ImageLock, lock_image};
-use crate::machine::{self, Accelerator, DebuggerLine, End, Machine, Wiring};
+use crate::machine::{self, Accelerator, Clock, DebuggerLine, End, Machine, Wiring};
 use crate::place::Scratch;
 use crate::script::{self, Patience, Source, Verdict};
 use crate::{build, debugger, display, gdb, image};
@@ -39,6 +39,7 @@ struct Options {
     memory: u64,
     processors: u32,
     accelerator: Accelerator,
+    clock: Clock,
     server: Server,
     script: Option<PathBuf>,
     timeout: u64,
@@ -54,6 +55,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Options> {
         memory: 128 << 20,
         processors: 1,
         accelerator: Accelerator::Tcg,
+        clock: Clock::Time,
         server: Server::Kernel,
         script: None,
         timeout: TIMEOUT,
@@ -87,7 +89,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Options> {
                 options.gdb = Some(port?);
             }
             Long("script") => options.script = Some(parser.value().map_err(usage)?.into()),
-            Long(name @ ("disk-size" | "memory" | "cpus" | "accel" | "server" | "timeout")) => {
+            Long(name @ ("disk-size" | "memory" | "cpus" | "accel" | "clock" | "server" | "timeout")) => {
                 let name = name.to_owned();
                 let value = parser.value().map_err(usage)?.string().map_err(usage)?;
                 options
@@ -137,6 +139,13 @@ impl Options {
                     _ => return None,
                 }
             }
+            "clock" => {
+                self.clock = match value {
+                    "time" => Clock::Time,
+                    "instructions" => Clock::Instructions,
+                    _ => return None,
+                }
+            }
             "accel" => {
                 self.accelerator = match value {
                     "tcg" => Accelerator::Tcg,
@@ -169,6 +178,7 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     machine.memory = options.memory;
     machine.processors = options.processors;
     machine.accelerator = options.accelerator;
+    machine.clock = options.clock;
     if options.server == Server::User {
         machine = machine.with_server(build::server(build::Profile::Guest)?);
     }

@@ -43,7 +43,8 @@ pub fn import_command(arguments: Vec<OsString>) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn import_program(image: &Path, file: &Path, name: &str) -> Result<()> {
+/// Enters a program's file under a name.
+pub fn import_program(image: &Path, file: &Path, name: &str) -> Result<()> {
     let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
     let laid_out = linker::layout(&bytes).with_context(|| format!("{} cannot be a program here", file.display()))?;
     let mut volume = Volume::open(image, Access::Write)?;
@@ -59,7 +60,11 @@ fn import_program(image: &Path, file: &Path, name: &str) -> Result<()> {
     volume.commit()
 }
 
-fn import_file(image: &Path, path: &Path, name: &str) -> Result<()> {
+/// Brings a file onto a disk under a name that is free.
+///
+/// # Errors
+/// If the file cannot be read, or the disk has no room.
+pub fn import_file(image: &Path, path: &Path, name: &str) -> Result<()> {
     let mut file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {

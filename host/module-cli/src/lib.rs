@@ -6,6 +6,7 @@ pub mod host;
 pub mod make;
 pub mod show;
 pub mod sources;
+mod system;
 
 use linker::module::window::Window;
 use std::path::{Path, PathBuf};
@@ -44,6 +45,9 @@ gond module: libraries linked once, at one address, for everybody (docs/modules.
       --host    the description of what the modules take from the C library
   gond module symbols FILE.mm -o FILE
       An ELF file with the module's symbols, for gdb's add-symbol-file.
+  gond module system [NAME...] [-o FOLDER]
+      Builds the system's own modules (C library, Lua, programs with it) into a folder (default: target/modules) and prints
+      their paths: bring them onto a disk with 'gond import', install them there with 'module install'.
   gond module flags
       The flags for gcc, on one line; bench/link/gond-cc is gcc with them.
 ";
@@ -67,6 +71,7 @@ pub fn command(words: &[String]) -> i32 {
         "symbols" => show::symbols(&rest),
         "run" => return run(&rest),
         "bench" => bench::command(&rest),
+        "system" => system::command(&rest),
         "flags" => {
             println!("{}", GCC_FLAGS.join(" "));
             Ok(())

@@ -1,7 +1,6 @@
 //! `gond sip check`: what a module imports, and whether its machine code is proved.
 
-use crate::{Outcome, explicit, misused, read};
-use sip::compile::{Options, compile};
+use crate::{Outcome, explicit, image, misused};
 use sip::contract::Side;
 use sip::module::{EntityType, Module};
 use sip::verify::check;
@@ -22,23 +21,21 @@ fn describe(module: &Module, ty: &EntityType) -> String {
 /// Runs `gond sip check`.
 pub fn command(words: &[String]) -> Outcome {
     let (flags, files): (Vec<_>, Vec<_>) = words.iter().partition(|word| word.starts_with("--"));
-    let mut options = Options::default();
+    let mut options = None;
     for flag in flags {
         match flag.as_str() {
-            "--explicit" => options = explicit(),
+            "--explicit" => options = Some(explicit()),
             other => return Err(misused(&format!("check knows no option {other}"))),
         }
     }
     let [file] = files[..] else {
         return Err(misused("check wants one FILE.wasm"));
     };
-    let bytes = read(file)?;
     let start = Instant::now();
-    let image = compile(&bytes, options).map_err(|refusal| (format!("{file}: {refusal}"), 1))?;
-    let compiled = start.elapsed();
+    let image = image::load(file, options)?;
+    let spent = start.elapsed();
     println!(
-        "{file}: {} bytes, {} functions, compiled in {compiled:.1?}",
-        bytes.len(),
+        "{file}: {} functions, compiled or read in {spent:.1?}",
         image.functions.len()
     );
     let mut contracts = Vec::new();

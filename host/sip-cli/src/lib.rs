@@ -1,5 +1,5 @@
 //! `gond sip`: the engine on the host. `run` starts programs (WASI preview 1), alone or joined by a
-//! channel; `check` says what a module imports and whether its code is proved; `contract` checks a
+//! channel; `compile` keeps their compiled images; `check` says what a module imports and whether its code is proved; `contract` checks a
 //! contract and makes its bindings; `bench` measures; `new` makes a project that works.
 //!
 //! [`command`] is the whole interface: `gond` passes what stands after `sip` and exits with its
@@ -11,6 +11,7 @@ mod bindings;
 mod check;
 mod files;
 mod host;
+mod image;
 mod project;
 mod run;
 
@@ -21,6 +22,8 @@ const HELP: &str = "gond sip: software-isolated processes on the host
   gond sip run [OPTIONS] FILE.wasm [ARGUMENTS]      compile, verify and run a WASI program
   gond sip run [OPTIONS] --channel FILE.contract CLIENT.wasm [ARGUMENTS] SERVER.wasm [ARGUMENTS]
                                                     run two, joined by a channel
+  gond sip compile [--explicit] FILE.wasm [-o IMAGE.sip]
+                                                    compile and verify; 'run IMAGE.sip' verifies again
   gond sip check [--explicit] FILE.wasm             what it imports, and whether its code is proved
   gond sip contract FILE.contract [--rust | --c]    check a contract; print its bindings
   gond sip bench [--json] [--row ROW] [--rounds N]  what isolation costs (the same as gond bench --host)
@@ -32,8 +35,10 @@ Options
   --dir PATH[=NAME]         let the programs use this directory and what is in it, under NAME
   --env NAME=VALUE          an environment variable
   --explicit                compare before each access instead of relying on guard pages
+  --timeout SECONDS         stop what still runs after so long
 
-An argument that ends in .wasm begins the next program; after '--' it does not.
+FILE.wasm may be an IMAGE.sip in run and check. An argument that ends in .wasm or .sip begins the next
+program; after '--' it does not.
 ";
 
 /// What a command yields: the exit status, or what to say and the status.
@@ -49,12 +54,13 @@ pub fn command(words: &[String]) -> i32 {
                 .take_while(|word| *word != "--")
                 .any(|word| word == "--help") =>
         {
-            let known = ["run", "check", "contract", "new", "bench"].contains(&first.as_str());
+            let known = ["run", "compile", "check", "contract", "new", "bench"].contains(&first.as_str());
             if known { Ok(print(HELP)) } else { Err(unknown(first)) }
         }
         Some((first, rest)) => match first.as_str() {
             "help" | "--help" => Ok(print(HELP)),
             "run" => run::command(rest),
+            "compile" => image::command(rest),
             "bench" => bench::command(rest),
             "check" => check::command(rest),
             "contract" => bindings::command(rest),

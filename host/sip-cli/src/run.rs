@@ -2,14 +2,14 @@
 //! ends by itself: the other sees its peer gone.
 
 use crate::host::Host;
-use crate::{Outcome, explicit, misused, read, read_contract};
-use sip::compile::{Options, compile};
+use crate::{Outcome, explicit, image, misused, read_contract};
+use sip::compile::Options;
 use sip::contract::{Contract, Protocol, Side};
-use sip::exec::{Exchange, Extern, Group, HostError, Program, Trap};
+use sip::exec::{Deadline, Exchange, Extern, Group, HostError, Program, Trap};
 use sip::module::{EntityType, Module};
-use sip::verify::verify;
 use sip::wasi::Wasi;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Bytes of the exchange heap, its blocks and its channels.
 const HEAP: (usize, u32, u32) = (256 << 20, 1 << 16, 256);
@@ -17,7 +17,9 @@ const HEAP: (usize, u32, u32) = (256 << 20, 1 << 16, 256);
 /// What stands on the command line.
 #[derive(Default)]
 struct Words {
-    options: Options,
+    options: Option<Options>,
+    /// How long the programs may run.
+    timeout: Option<Duration>,
     contracts: Vec<String>,
     /// Directories of the host and their names for the programs.
     directories: Vec<(String, String)>,
@@ -26,10 +28,20 @@ struct Words {
     programs: Vec<Vec<String>>,
 }
 
-fn is_module(word: &str) -> bool {
-    std::path::Path::new(word)
-        .extension()
-        .is_some_and(|extension| extension.eq_ignore_ascii_case("wasm"))
+/// How much longer than its time a function of the host may wait before everything is ended.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+fn seconds(text: &str) -> Result<Duration, (String, i32)> {
+    let seconds = text
+        .parse()
+        .ok()
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let seconds = seconds.filter(|time| !time.is_zero());
+    seconds.ok_or_else(|| {
+        misused(&format!(
+            "--timeout cannot be '{text}': it is a number of seconds above 0"
+        ))
+    })
 }
 
 fn parse(words: &[String]) -> Result<Words, (String, i32)> {
@@ -39,7 +51,7 @@ fn parse(words: &[String]) -> Result<Words, (String, i32)> {
     while let Some(word) = words.next() {
         if !plain && word == "--" && !parsed.programs.is_empty() {
             plain = true;
-        } else if !plain && is_module(word) {
+        } else if !plain && image::is_program(word) {
             parsed.programs.push(vec![word.clone()]);
         } else if let Some(program) = parsed.programs.last_mut() {
             program.push(word.clone());
@@ -49,7 +61,8 @@ fn parse(words: &[String]) -> Result<Words, (String, i32)> {
                 value.ok_or_else(|| misused(&format!("{word} wants {what}")))
             };
             match word.as_str() {
-                "--explicit" => parsed.options = explicit(),
+                "--explicit" => parsed.options = Some(explicit()),
+                "--timeout" => parsed.timeout = Some(seconds(&value("SECONDS")?)?),
                 "--channel" => parsed.contracts.push(value("a FILE.contract")?),
                 "--env" => parsed.environment.push(value("NAME=VALUE")?),
                 "--dir" => {
@@ -58,7 +71,7 @@ fn parse(words: &[String]) -> Result<Words, (String, i32)> {
                     parsed.directories.push((path.into(), name.into()));
                 }
                 other if other.starts_with("--") => return Err(misused(&format!("run knows no option {other}"))),
-                other => return Err(misused(&format!("'{other}' is no FILE.wasm"))),
+                other => return Err(misused(&format!("'{other}' is no FILE.wasm and no IMAGE.sip"))),
             }
         }
     }
@@ -122,12 +135,13 @@ pub fn command(words: &[String]) -> Outcome {
     for arguments in &words.programs {
         let file = &arguments[0];
         let fail = |text: String| (format!("{file}: {text}"), 1);
-        let image = compile(&read(file)?, words.options).map_err(|refusal| fail(refusal.to_string()))?;
-        let image = verify(image).map_err(|violation| fail(format!("not proved: {violation}")))?;
+        let image = image::prove(file, image::load(file, words.options)?)?;
         programs.push(Program::load(image).map_err(|error| fail(error.to_string()))?);
     }
     let heap = Exchange::new(HEAP.0, HEAP.1, HEAP.2).map_err(|error| (error.to_string(), 1))?;
     let mut group = Group::new(&heap);
+    // Start functions run as soon as there is an instance.
+    let _limit = words.timeout.map(limit).transpose()?;
     for (arguments, program) in words.programs.iter().zip(&programs) {
         add(&mut group, program, arguments, &protocols, &words)?;
     }
@@ -155,6 +169,19 @@ pub fn command(words: &[String]) -> Outcome {
         }
     }
     Ok(status)
+}
+
+/// Ends what this thread runs from now on after so long; and everything, if that waits for the host.
+fn limit(time: Duration) -> Result<Deadline, (String, i32)> {
+    let fail = |error: std::io::Error| (format!("no timer for --timeout: {error}"), 1);
+    std::thread::Builder::new()
+        .spawn(move || {
+            std::thread::sleep(time.saturating_add(PATIENCE));
+            eprintln!("gond sip: a process waits for the host, and its time is over");
+            std::process::exit(134);
+        })
+        .map_err(fail)?;
+    Deadline::after(time).map_err(fail)
 }
 
 fn add(

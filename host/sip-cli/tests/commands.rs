@@ -269,3 +269,118 @@ fn files_are_used_and_stay_inside() {
     let (status, _, error) = gond(&["run", "--dir", "/nowhere/at/all", &module]);
     assert!(status == 1 && error.contains("--dir /nowhere/at/all: "), "{error}");
 }
+
+/// What never ends by itself is ended by its time: a loop, a loop of calls of the host, one inside a start function,
+/// one that waits for the host, and both of two that take turns.
+#[test]
+fn time_can_be_limited() {
+    let folder = Folder::new("time");
+    let wasi = r#"(import "wasi_snapshot_preview1" "sched_yield" (func $yield (result i32)))
+        (import "wasi_snapshot_preview1" "fd_read" (func $read (param i32 i32 i32 i32) (result i32)))
+        (memory (export "memory") 1) (data (i32.const 0) "\10\00\00\00\01\00\00\00")"#;
+    for (name, rest) in [
+        ("spin.wasm", r#"(func (export "_start") (loop (br 0)))"#),
+        (
+            "calls.wasm",
+            r#"(func (export "_start") (loop (drop (call $yield)) (br 0)))"#,
+        ),
+        (
+            "start.wasm",
+            r#"(func $start (loop (br 0))) (start $start) (func (export "_start"))"#,
+        ),
+        (
+            "fill.wasm",
+            r#"(func (export "_start") (loop (memory.fill (i32.const 0) (i32.const 1) (i32.const 65536)) (br 0)))"#,
+        ),
+    ] {
+        let file = module(&folder, name, &format!("(module {wasi} {rest})"));
+        let (status, _, said) = gond(&["run", "--timeout", "0.2", &file]);
+        assert!(said.contains("its time is over"), "{name}: {said}");
+        assert_ne!(status, 0, "{name}");
+    }
+    let waits = r#"(func (export "_start")
+        (drop (call $read (i32.const 0) (i32.const 0) (i32.const 1) (i32.const 8))))"#;
+    let file = module(&folder, "waits.wasm", &format!("(module {wasi} {waits})"));
+    let mut child = Command::new(env!("CARGO_BIN_EXE_sip-cli"))
+        .args(["run", "--timeout", "0.2", &file])
+        .stdin(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    // Its input stays open, and nothing comes.
+    let input = child.stdin.take();
+    let output = child.wait_with_output().expect("it ends");
+    drop(input);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("its time is over"), "{said}");
+    assert_eq!(output.status.code(), Some(134));
+
+    let client = CLIENT.replace(
+        "(local.set $e (call $start))",
+        "(loop (br 0)) (local.set $e (call $start))",
+    );
+    let (client, server) = (
+        module(&folder, "client.wasm", &client),
+        module(&folder, "server.wasm", SERVER),
+    );
+    let contract = format!("{GUEST}/words/words.contract");
+    let (status, _, said) = gond(&["run", "--timeout", "0.2", "--channel", &contract, &client, &server]);
+    assert!(
+        said.contains("client.wasm: the process was stopped: its time is over"),
+        "{said}"
+    );
+    assert_eq!(status, 134);
+
+    let (status, _, said) = gond(&["run", "--timeout", "0", &file]);
+    assert!(status == 2 && said.contains("--timeout cannot be '0'"), "{said}");
+    let ends = module(&folder, "ends.wasm", r#"(module (func (export "_start")))"#);
+    assert_eq!(gond(&["run", "--timeout", "60", &ends]).0, 0);
+}
+
+/// A stored image runs without the compiler, and is refused for whatever it is not.
+#[test]
+fn images_are_stored() {
+    let folder = Folder::new("stored");
+    let text = r#"(module
+        (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+        (memory (export "memory") 1)
+        (func (export "_start") (call $exit (i32.const 7))))"#;
+    let file = module(&folder, "seven.wasm", text);
+    let image = format!("{}/other.sip", folder.0.display());
+    assert_eq!(
+        gond(&["compile", &file, "-o", &image]),
+        (0, String::new(), String::new())
+    );
+    std::fs::remove_file(&file).expect("the module");
+    assert_eq!(gond(&["run", &image]).0, 7);
+    let (status, said, _) = gond(&["check", &image]);
+    assert!(status == 0 && said.contains("proved: "), "{said}");
+
+    let good = std::fs::read(&image).expect("the image");
+    let refused = |name: &str, bytes: &[u8], why: &str| {
+        let file = folder.file(name, bytes);
+        let (status, _, said) = gond(&["run", &file]);
+        assert!(
+            status == 1 && said.contains(name) && said.contains(why),
+            "{name}: {said}"
+        );
+    };
+    let mut damaged = good.clone();
+    damaged[good.len() / 2] ^= 4;
+    refused("damaged.sip", &damaged, "it is damaged");
+    refused("short.sip", &good[..good.len() - 1], "it is damaged");
+    refused("empty.sip", &[], "");
+    let (status, _, said) = gond(&["run", "--explicit", &image]);
+    assert!(status == 1 && said.contains("compile the module again"), "{said}");
+    let (status, _, said) = gond(&["compile", &image, "-o", &image]);
+    assert!(status == 1 && said.contains("it is compiled already"), "{said}");
+
+    let file = module(&folder, "seven.wasm", text);
+    assert_eq!(gond(&["compile", "--explicit", &file]).0, 0);
+    assert_eq!(
+        gond(&["run", "--explicit", &format!("{}/seven.sip", folder.0.display())]).0,
+        7
+    );
+    let (status, _, said) = gond(&["compile", &file, "-o", "x.wasm"]);
+    assert!(status == 2 && said.contains("does not end in .sip"), "{said}");
+}

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 /// The longest module object, in bytes. A bound, so that a forged header cannot ask for all memory.
 pub const MODULE_BYTES_MAX: u64 = 256 << 20;
 /// First bytes of a module object; the last is the version of the format.
-pub const MAGIC: [u8; 8] = *b"GONDMOD\x01";
+pub const MAGIC: [u8; 8] = *b"GONDMOD\x02";
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 256;
 /// Byte of the header where the parts begin, each {offset u32, bytes u32}.
@@ -41,12 +41,16 @@ pub enum Part {
     Fixups = 8,
     /// Records of 24 bytes: words of the data that hold something imported.
     ImportFixups = 9,
-    /// Records of 16 bytes: names of functions for people.
+    /// Records of 24 bytes: names of functions for people.
     Symbols = 10,
+    /// Bytes of the object (u32) where a word holds an address of the module itself.
+    Addresses = 11,
+    /// Records of 12 bytes: the names of the imports that are used, for messages.
+    Wanted = 12,
 }
 
 /// How many parts there are.
-pub const PARTS: usize = 11;
+pub const PARTS: usize = 13;
 /// Bytes of a record of the exports: name {u32, u32}, hash u64.
 pub const EXPORT_BYTES: usize = 16;
 /// Bytes of a record of the imports.
@@ -55,6 +59,10 @@ pub const IMPORT_BYTES: usize = 40;
 pub const IMPORT_FIXUP_BYTES: usize = 24;
 /// Bytes of a record of the symbols.
 pub const SYMBOL_BYTES: usize = 24;
+/// Bytes of a record of the wanted names: import u32, export u32, name u32.
+pub const WANTED_BYTES: usize = 12;
+/// Byte of the header with the module's address.
+const ADDRESS_AT: usize = 8;
 
 /// Bytes at the start of the data that every instance has.
 pub const DATA_HEADER_BYTES: u32 = 64;
@@ -183,6 +191,16 @@ impl<'a> Module<'a> {
         Self::check(bytes).map_err(|what| Fault::file(file, Cause::BadModule(what)))
     }
 
+    /// Reads and checks only the header: for an object that was found whole when it was installed, and that nobody
+    /// could write since. Cost: some hundred instructions, whatever the size.
+    ///
+    /// # Errors
+    /// [`Cause::BadModule`] with the first contradiction of the header.
+    pub fn open_header(file: &str, bytes: &'a [u8]) -> Result<Self, Fault> {
+        let read = Self::header(bytes).and_then(|module| module.check_memory().map(|()| module));
+        read.map_err(|what| Fault::file(file, Cause::BadModule(what)))
+    }
+
     /// The same for bytes that [`Module::open`] found to be whole: reads the header only. Other bytes give a
     /// module of nothing, or of nonsense, never a panic.
     pub fn reopen(bytes: &'a [u8]) -> Self {
@@ -222,7 +240,7 @@ impl<'a> Module<'a> {
         Ok(Self {
             bytes,
             parts,
-            address: long(bytes, 8),
+            address: long(bytes, ADDRESS_AT),
             data_bytes: word(bytes, 24),
             init_at: word(bytes, 28),
             init_count: word(bytes, 32),
@@ -276,7 +294,9 @@ impl<'a> Module<'a> {
             && long(Part::Imports, IMPORT_BYTES)
             && long(Part::Fixups, 4)
             && long(Part::ImportFixups, IMPORT_FIXUP_BYTES)
-            && long(Part::Symbols, SYMBOL_BYTES))
+            && long(Part::Symbols, SYMBOL_BYTES)
+            && long(Part::Addresses, 4)
+            && long(Part::Wanted, WANTED_BYTES))
         {
             return Err("a table ends inside a record");
         }
@@ -336,6 +356,17 @@ impl<'a> Module<'a> {
         for index in 0..(self.part(Part::Symbols).len() / SYMBOL_BYTES) as u32 {
             if !self.name_ok(self.record(Part::Symbols, SYMBOL_BYTES, index), 0) {
                 return Err("the name of a symbol");
+            }
+        }
+        let memory = u64::from(self.part_at(Part::Text))..self.bytes.len() as u64 - 7;
+        if self.addresses().any(|at| !memory.contains(&u64::from(at))) {
+            return Err("the place of an address");
+        }
+        for record in self.part(Part::Wanted).chunks_exact(WANTED_BYTES) {
+            let (import, export) = (word(record, 0), word(record, 4));
+            let known = import < self.import_count() && export < self.import(import).count;
+            if !known || !self.name_ok(record, 8) {
+                return Err("the name of what is imported");
             }
         }
         Ok(())
@@ -404,6 +435,15 @@ impl<'a> Module<'a> {
     /// Bytes of thunks before the data of an instance; whole pages.
     pub fn thunk_bytes(&self) -> u32 {
         self.parts[Part::Thunks as usize].1
+    }
+
+    /// How many exports are called through a thunk.
+    pub fn thunks_used(&self) -> usize {
+        let private = |value: &u64| value & (PRIVATE | VARIABLE) == PRIVATE;
+        (0..self.export_count())
+            .map(|index| self.value(index))
+            .filter(private)
+            .count()
     }
 
     /// How many exports there are.
@@ -478,6 +518,20 @@ impl<'a> Module<'a> {
         })
     }
 
+    /// Bytes of the object where a word holds an address of the module itself.
+    pub fn addresses(&self) -> impl Iterator<Item = u32> + 'a {
+        self.part(Part::Addresses).chunks_exact(4).map(|four| word(four, 0))
+    }
+
+    /// What import number `import` calls export number `export` of the exporter, or its first use if `export` is
+    /// none; empty if nothing of it is used.
+    pub fn wanted(&self, import: u32, export: Option<u32>) -> &'a str {
+        let mut records = self.part(Part::Wanted).chunks_exact(WANTED_BYTES);
+        let found =
+            records.find(|record| word(record, 0) == import && export.is_none_or(|export| word(record, 4) == export));
+        found.map_or("", |record| self.name_at(record, 8))
+    }
+
     /// The functions of the text, by address.
     pub fn symbols(&self) -> Vec<Symbol<'a>> {
         let records = self.part(Part::Symbols).chunks_exact(SYMBOL_BYTES);
@@ -489,6 +543,33 @@ impl<'a> Module<'a> {
             })
             .collect()
     }
+}
+
+/// Moves a module object, checked by [`Module::open`], to another address: every word that holds an address of the
+/// module itself, its tables and its header change by the distance. Text is position-independent, so there are few.
+/// Done once, where the object gets the address that it keeps. Cost: the addresses, exports and symbols.
+///
+/// # Errors
+/// [`Cause::BadModule`] as [`Module::open`], and if the module cannot lie there.
+pub fn move_to(file: &str, bytes: &mut [u8], address: u64) -> Result<(), Fault> {
+    let module = Module::open(file, bytes)?;
+    let distance = address.wrapping_sub(module.address);
+    let mut places: Vec<usize> = module.addresses().map(|at| at as usize).collect();
+    let values = module.part_at(Part::Values) as usize;
+    let shared = (0..module.export_count()).filter(|index| module.value(*index) & PRIVATE == 0);
+    places.extend(shared.map(|index| values + index as usize * 8));
+    let symbols = module.parts[Part::Symbols as usize];
+    let all = (0..symbols.1 as usize).step_by(SYMBOL_BYTES);
+    places.extend(all.map(|at| symbols.0 as usize + at + 8));
+    places.push(ADDRESS_AT);
+    for at in places {
+        // The mark of a variable stands above every address, so it stays.
+        let moved = long(bytes, at).wrapping_add(distance);
+        if let Some(word) = bytes.get_mut(at..at.saturating_add(8)) {
+            word.copy_from_slice(&moved.to_le_bytes());
+        }
+    }
+    Module::open(file, bytes).map(|_| ())
 }
 
 fn long_at(record: &[u8], at: usize) -> u64 {

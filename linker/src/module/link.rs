@@ -429,17 +429,20 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// An upper bound for the bytes of both lists of fix-ups, each rounded.
+    /// An upper bound for the bytes of the three lists of fix-ups, each rounded.
     fn count_fixups(&self) -> usize {
         let mut words = self.plan.words.len();
+        // Those that hold an address of the module: in thunks, in descriptors, and any of the others.
+        let mut own = words + self.words.len() + self.plan.used.len();
         for (node, &(file, section)) in self.world.graph.places.iter().enumerate() {
             let here = &self.world.inputs[file].sections[section];
+            own += here.relocations.len();
             // Text has no fix-ups, and constants are constant.
             if here.kind != Kind::Text && self.world.graph.private[node].is_some() {
                 words += here.relocations.len();
             }
         }
-        words * (4 + format::IMPORT_FIXUP_BYTES) + 16
+        words * (4 + format::IMPORT_FIXUP_BYTES) + own * 4 + 24
     }
 
     fn write(mut self) -> Result<Built, Vec<Fault>> {
@@ -494,6 +497,9 @@ impl Writer<'_> {
         for (&target, &seat) in &self.layout.words {
             let value = self.world.value(&self.layout, &self.plan, target);
             let value = value.map_err(|cause| Fault::file(&self.request.description.name, cause))?;
+            if relocate::is_own(target) && matches!(value, Value::Shared(_)) {
+                self.fixups.push(Fixup::Module(seat));
+            }
             let (at, word) = match (seat, value) {
                 (Seat::Shared(at), Value::Shared(address)) => (at, address),
                 (Seat::Private(at), Value::Shared(address)) => (template + at, address),
@@ -509,7 +515,8 @@ impl Writer<'_> {
     }
 
     /// Thunks and stubs, and the first contents of descriptors that are bound late.
-    fn fill_code(&self, object: &mut [u8]) {
+    fn fill_code(&mut self, object: &mut [u8]) {
+        let mut own = Vec::new();
         let mut put = |at: u32, code: &[u8]| object[at as usize..at as usize + code.len()].copy_from_slice(code);
         let (thunks, bytes) = self.parts[Part::Thunks as usize];
         let template = self.parts[Part::Template as usize].0;
@@ -520,7 +527,9 @@ impl Writer<'_> {
                 let function = self.layout.address + u64::from(at) + start;
                 let displacement = self.layout.thunks[number];
                 let code = thunk::thunk(function, self.words[number], -displacement);
-                put(thunks + (displacement + bytes.cast_signed()).cast_unsigned(), &code);
+                let at = thunks + (displacement + bytes.cast_signed()).cast_unsigned();
+                put(at, &code);
+                own.push(Fixup::Module(Seat::Shared(at + thunk::constant_at(self.words[number]))));
             }
         }
         for (&(module, export), &at) in &self.layout.stubs {
@@ -540,14 +549,17 @@ impl Writer<'_> {
                 &thunk::lazy_stub(slot.cast_signed(), self.lazy_common.wrapping_sub(at).cast_signed()),
             );
             put(template + slot, &(self.layout.address + u64::from(at)).to_le_bytes());
+            own.push(Fixup::Module(Seat::Private(slot)));
         }
+        self.fixups.append(&mut own);
     }
 
     fn fill_tables(&mut self, object: &mut [u8]) -> Result<(), Fault> {
-        self.fixups.sort_by_key(|one| match *one {
+        let mut fixups = core::mem::take(&mut self.fixups);
+        fixups.sort_by_key(|one| match *one {
             Fixup::Data(at) | Fixup::Import(at, ..) => at,
+            Fixup::Module(seat) => self.byte_of(seat),
         });
-        let fixups = core::mem::take(&mut self.fixups);
         let tables = self.tables(&fixups);
         let mut at = format::HEADER_BYTES as u32;
         for (index, table) in tables.iter().enumerate() {
@@ -573,6 +585,15 @@ impl Writer<'_> {
         }
         object[..header.len()].copy_from_slice(&header);
         Ok(())
+    }
+
+    /// The byte of the object where a seat is.
+    fn byte_of(&self, seat: Seat) -> u32 {
+        match seat {
+            Seat::Shared(at) => at,
+            Seat::Private(at) => self.parts[Part::Template as usize].0 + at,
+            Seat::None => 0,
+        }
     }
 
     /// A reference to a name, which is put into the list of names if it is not there yet.
@@ -620,7 +641,7 @@ impl Writer<'_> {
             exports.extend(hash.to_le_bytes());
         }
         let imports = self.import_table();
-        let (mut own, mut foreign) = (Vec::new(), Vec::new());
+        let (mut own, mut foreign, mut addresses) = (Vec::new(), Vec::new(), Vec::new());
         for fixup in fixups {
             match *fixup {
                 Fixup::Data(at) => own.extend(at.to_le_bytes()),
@@ -631,9 +652,10 @@ impl Writer<'_> {
                     foreign.extend([0; 4]);
                     foreign.extend(addend.to_le_bytes());
                 }
+                Fixup::Module(seat) => addresses.extend(self.byte_of(seat).to_le_bytes()),
             }
         }
-        let symbols = self.symbol_table();
+        let (symbols, wanted) = (self.symbol_table(), self.wanted_table());
         [
             core::mem::take(&mut self.names),
             values,
@@ -642,7 +664,24 @@ impl Writer<'_> {
             own,
             foreign,
             symbols,
+            addresses,
+            wanted,
         ]
+    }
+
+    fn wanted_table(&mut self) -> Vec<u8> {
+        let mut table = Vec::new();
+        let imports = self.request.imports;
+        for (module, export) in self.plan.used.clone() {
+            let described = imports
+                .get(module as usize)
+                .and_then(|one| one.exports.get(export as usize));
+            let name = self.name(described.map_or("", |one| &one.name));
+            for word in [module, export, name] {
+                table.extend(word.to_le_bytes());
+            }
+        }
+        table
     }
 
     fn import_table(&mut self) -> Vec<u8> {

@@ -77,6 +77,13 @@ pub enum Fixup {
     Data(u32),
     /// It holds an import and an addend.
     Import(u32, (u32, u32), i64),
+    /// It holds an address of the module itself: the seat of the word.
+    Module(Seat),
+}
+
+/// Whether a target that has an address has one of the module itself.
+pub const fn is_own(target: Target) -> bool {
+    matches!(target, Target::Place(..))
 }
 
 /// Everything known about the input.
@@ -273,7 +280,7 @@ impl World<'_> {
             {
                 let relocation = one.relocation.map(|index| &here.relocations[index]);
                 let target = self.target(file, section, one, relocation);
-                if let Err(cause) = filler.instruction(bytes, one, relocation, target) {
+                if let Err(cause) = filler.instruction(bytes, one, relocation, target, fixups) {
                     let stand_in = Relocation {
                         at: one.at,
                         kind: elf::R_X86_64_PC32,
@@ -375,7 +382,24 @@ impl Filler<'_> {
         }
     }
 
-    fn instruction(&self, bytes: &mut [u8], one: &Use, relocation: Option<&Relocation>, target: Target) -> Fill<()> {
+    /// Notes that the field at a byte of the section holds an address of the module.
+    fn own(&self, at: u64, target: Target, fixups: &mut Vec<Fixup>) {
+        let at = at as u32;
+        match self.seat {
+            Seat::Shared(start) if is_own(target) => fixups.push(Fixup::Module(Seat::Shared(start + at))),
+            Seat::Private(start) if is_own(target) => fixups.push(Fixup::Module(Seat::Private(start + at))),
+            _ => {}
+        }
+    }
+
+    fn instruction(
+        &self,
+        bytes: &mut [u8],
+        one: &Use,
+        relocation: Option<&Relocation>,
+        target: Target,
+        fixups: &mut Vec<Fixup>,
+    ) -> Fill<()> {
         let Some(relocation) = relocation else {
             return self.inside(bytes, one, target);
         };
@@ -396,7 +420,10 @@ impl Filler<'_> {
             _ if is_table(kind) => self.through_table(bytes, one, kind, target),
             elf::R_X86_64_64 if matches!(one.form, Form::Immediate | Form::Data) => {
                 match self.world.value(self.layout, self.plan, target)? {
-                    Value::Shared(address) => put(bytes, one.at, &address.to_le_bytes()),
+                    Value::Shared(address) => {
+                        self.own(one.at, target, fixups);
+                        put(bytes, one.at, &address.to_le_bytes())
+                    }
                     _ => Err(Cause::NotConstant(kind)),
                 }
             }
@@ -532,7 +559,11 @@ impl Filler<'_> {
                     _ => None,
                 };
                 match (value, private) {
-                    (Value::Shared(address), _) => put(bytes, at, &address.to_le_bytes()),
+                    (Value::Shared(address), _) => {
+                        put(bytes, at, &address.to_le_bytes())?;
+                        self.own(at, target, fixups);
+                        Ok(())
+                    }
                     (Value::Private(displacement), Some(byte)) => {
                         fixups.push(Fixup::Data(byte));
                         put(bytes, at, &displacement.to_le_bytes())

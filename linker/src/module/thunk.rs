@@ -27,11 +27,16 @@ fn distance(code: &mut Vec<u8>, from_start: i32) {
     code.extend(from_start.wrapping_sub(next).to_le_bytes());
 }
 
+/// Byte of a thunk where the function's address stands: behind the code, which has 16 bytes, or 42 or 47 with words
+/// on the stack.
+pub const fn constant_at(words: u32) -> u32 {
+    if words == 0 { 16 } else { 48 }
+}
+
 /// A thunk for the function at `function` with `words` words of arguments on the stack; `to_data` is the
 /// distance from the thunk's first byte to the data.
 pub fn thunk(function: u64, words: u32, to_data: i32) -> Vec<u8> {
-    // The function's address stands behind the code, which has 16 bytes, or 42 or 47 with words on the stack.
-    let constant = if words == 0 { 16 } else { 48_u8 };
+    let constant = constant_at(words);
     let mut code = Vec::with_capacity(80);
     // push rbx
     code.push(0x53);
@@ -56,7 +61,7 @@ pub fn thunk(function: u64, words: u32, to_data: i32) -> Vec<u8> {
     }
     // call [rip + constant]
     code.extend([0xff, 0x15]);
-    distance(&mut code, i32::from(constant));
+    distance(&mut code, constant.cast_signed());
     if words > 0 {
         // lea rsp, [rsp + copied]
         code.extend([0x48, 0x8d, 0xa4, 0x24]);
@@ -64,7 +69,7 @@ pub fn thunk(function: u64, words: u32, to_data: i32) -> Vec<u8> {
     }
     // pop rbx; ret
     code.extend([0x5b, 0xc3]);
-    code.resize(usize::from(constant), 0xcc);
+    code.resize(constant as usize, 0xcc);
     code.extend(function.to_le_bytes());
     pad(&mut code);
     code

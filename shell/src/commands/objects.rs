@@ -28,7 +28,7 @@ pub fn ls(shell: &mut Shell, arguments: &[&str]) -> Outcome {
     for named in &all {
         let Found { kind, capability, word } = named.found;
         let size = match kind {
-            Kind::Data | Kind::Program if word > 0 => Some(word),
+            Kind::Data | Kind::Program | Kind::Module if word > 0 => Some(word),
             _ => call::obj_info(capability.address).ok().map(|info| info.bytes),
         };
         let size = size.map_or_else(|| String::from("-"), |bytes| format!("{}", Bytes(bytes)));

@@ -90,8 +90,8 @@ pub enum Undelivered {
 /// What is at the head of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrived {
-    /// A message.
-    Letter(Letter),
+    /// A message, which is now where the caller wanted it: its number.
+    Letter(u16),
     /// None, and the other end is closed: none will come.
     Gone,
     /// None yet.
@@ -222,6 +222,7 @@ impl Channels {
     ///
     /// # Errors
     /// [`Undelivered`]; the message is then still the caller's, who [`discard`](Self::discard)s it.
+    #[inline]
     pub fn send(&self, from: End, letter: &Letter) -> Result<(), Undelivered> {
         let to = self.end(from.peer());
         let tail = to.tail.load(Ordering::Relaxed);
@@ -232,11 +233,9 @@ impl Channels {
             return Err(Undelivered::Full);
         }
         let at = (tail & (self.queue - 1)) as usize * PLACE;
-        to.places[at].store(letter.header(), Ordering::Relaxed);
-        for (place, word) in to.places[at + 1..]
-            .iter()
-            .zip(&letter.words[..usize::from(letter.count)])
-        {
+        let places = &to.places[at..at + PLACE];
+        places[0].store(letter.header(), Ordering::Relaxed);
+        for (place, word) in places[1..].iter().zip(&letter.words[..usize::from(letter.count)]) {
             place.store(*word, Ordering::Relaxed);
         }
         let next = tail.wrapping_add(1) & !CLOSED;
@@ -247,14 +246,18 @@ impl Channels {
             .map_err(|_| Undelivered::Gone)
     }
 
-    /// Takes the next message to an end, whose owner calls.
-    pub fn receive(&self, at: End) -> Arrived {
+    /// Takes the next message to an end, whose owner calls. Without one, `into` stays as it was; with one, the words
+    /// behind its count do.
+    #[inline]
+    pub fn receive(&self, at: End, into: &mut Letter) -> Arrived {
         // In this order: what was sent before the close is seen.
         let gone = self.end(at.peer()).tail.load(Ordering::Acquire) & CLOSED != 0;
-        match self.take(at) {
-            Some(letter) => Arrived::Letter(letter),
-            None if gone => Arrived::Gone,
-            None => Arrived::Nothing,
+        if self.take(at, into) {
+            Arrived::Letter(into.message)
+        } else if gone {
+            Arrived::Gone
+        } else {
+            Arrived::Nothing
         }
     }
 
@@ -265,27 +268,26 @@ impl Channels {
             || end.tail.load(Ordering::Acquire) & !CLOSED != end.head.load(Ordering::Relaxed)
     }
 
-    fn take(&self, at: End) -> Option<Letter> {
+    #[inline]
+    fn take(&self, at: End, into: &mut Letter) -> bool {
         let end = self.end(at);
         let head = end.head.load(Ordering::Relaxed);
         if end.tail.load(Ordering::Acquire) & !CLOSED == head {
-            return None;
+            return false;
         }
         let place = (head & (self.queue - 1)) as usize * PLACE;
-        let header = end.places[place].load(Ordering::Relaxed);
-        let mut letter = Letter {
-            message: header as u16,
-            count: ((header >> 16) as u8).min(WORDS as u8),
-            blocks: (header >> 32) as u16,
-            ends: (header >> 48) as u16,
-            words: [0; WORDS],
-        };
-        let count = usize::from(letter.count);
-        for (word, from) in letter.words[..count].iter_mut().zip(&end.places[place + 1..]) {
+        let place = &end.places[place..place + PLACE];
+        let header = place[0].load(Ordering::Relaxed);
+        into.message = header as u16;
+        into.count = ((header >> 16) as u8).min(WORDS as u8);
+        into.blocks = (header >> 32) as u16;
+        into.ends = (header >> 48) as u16;
+        let count = usize::from(into.count);
+        for (word, from) in into.words[..count].iter_mut().zip(&place[1..]) {
             *word = from.load(Ordering::Relaxed);
         }
         end.head.store(head.wrapping_add(1) & !CLOSED, Ordering::Release);
-        Some(letter)
+        true
     }
 
     /// Closes an end of the process's and ends what waits in its queue; says whether it was its.
@@ -310,7 +312,8 @@ impl Channels {
             return false;
         }
         self.end(end).tail.fetch_or(CLOSED, Ordering::AcqRel);
-        while let Some(letter) = self.take(end) {
+        let mut letter = Letter::new(0);
+        while self.take(end, &mut letter) {
             self.discard(owners, &letter);
         }
         self.record(end).open.fetch_sub(1, Ordering::AcqRel);

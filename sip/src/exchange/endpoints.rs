@@ -39,8 +39,19 @@ impl EndpointError {
 pub struct Endpoint {
     /// Which end of which channel.
     pub end: End,
-    /// The message that arrived last; its blocks and endpoints are handles of the process already.
-    pub letter: Option<Letter>,
+    /// Whether a message has arrived.
+    arrived: bool,
+    /// The one that arrived last; its blocks and endpoints are handles of the process already.
+    letter: Letter,
+}
+
+impl Endpoint {
+    /// A field of the message that arrived last; `None` if that is another message.
+    #[inline]
+    pub fn field(&self, message: u16, field: u16) -> Option<u64> {
+        let is_that = self.arrived && self.letter.message == message && field < u16::from(self.letter.count);
+        is_that.then(|| self.letter.words[usize::from(field)])
+    }
 }
 
 /// A process's endpoints. Number 0 is never given; numbers are used again as late as possible.
@@ -75,7 +86,11 @@ impl EndpointTable {
     /// # Errors
     /// [`EndpointError::Endpoints`]; the end stays the process's, without a name.
     pub fn enter(&mut self, end: End) -> Result<u32, EndpointError> {
-        let entry = Some(Endpoint { end, letter: None });
+        let entry = Some(Endpoint {
+            end,
+            arrived: false,
+            letter: Letter::new(0),
+        });
         if self.entries.len() < ENDPOINTS {
             self.entries.push(entry);
             return Ok(self.entries.len() as u32);
@@ -187,37 +202,42 @@ impl EndpointTable {
         mut blocks: Option<&mut HandleTable>,
         number: u32,
     ) -> Result<Arrived, EndpointError> {
-        let end = self.get(number)?.end;
-        let mut arrived = channels.receive(end);
-        let Arrived::Letter(letter) = &mut arrived else {
+        let entry = self.get(number)?;
+        let arrived = channels.receive(entry.end, &mut entry.letter);
+        if !matches!(arrived, Arrived::Letter(_)) {
             return Ok(arrived);
-        };
-        for at in 0..usize::from(letter.count) {
-            let accepted = if letter.blocks >> at & 1 == 1 {
+        }
+        entry.arrived = true;
+        let mut owned = entry.letter.blocks | entry.letter.ends;
+        while owned != 0 {
+            let at = owned.trailing_zeros() as usize;
+            owned &= owned - 1;
+            let letter = &self.get(number)?.letter;
+            let (word, is_block) = (letter.words[at], letter.blocks >> at & 1 == 1);
+            let accepted = if is_block {
                 let table = blocks.as_mut().ok_or(EndpointError::Field(ExchangeError::Stale));
                 table.and_then(|table| {
-                    table
-                        .accept(owners, Block::from_word(letter.words[at]))
-                        .map_err(EndpointError::Field)
+                    let accepted = table.accept(owners, Block::from_word(word));
+                    accepted.map_err(EndpointError::Field)
                 })
-            } else if letter.ends >> at & 1 == 1 {
-                self.accept(channels, owners, End::from_word(letter.words[at]))
             } else {
-                continue;
+                self.accept(channels, owners, End::from_word(word))
             };
+            let entry = self.get(number)?;
             match accepted {
-                Ok(handle) => letter.words[at] = u64::from(handle),
+                Ok(handle) => entry.letter.words[at] = u64::from(handle),
                 Err(error) => {
-                    // The words before are handles now; those behind are discarded.
+                    // The words before are handles now; those behind are discarded, and there are no fields.
+                    entry.arrived = false;
+                    let mut letter = entry.letter;
                     let behind = (!1u32 << at) as u16;
                     letter.blocks &= behind;
                     letter.ends &= behind;
-                    channels.discard(owners, letter);
+                    channels.discard(owners, &letter);
                     return Err(error);
                 }
             }
         }
-        self.get(number)?.letter = Some(*letter);
         Ok(arrived)
     }
 

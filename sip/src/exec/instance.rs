@@ -70,12 +70,28 @@ impl Instance {
         self.context[offset as usize / 16][offset as usize / 8 % 2] = value;
     }
 
+    fn get(&self, offset: u32) -> u64 {
+        self.context[offset as usize / 16][offset as usize / 8 % 2]
+    }
+
     /// The handle of a function by its index in the module.
     pub fn function_handles(&self, function: u32) -> u64 {
         let imported = self.imported.len();
         match self.imported.get(function as usize) {
             Some(handle) => *handle,
             None => self.first + (function as usize - imported) as u64,
+        }
+    }
+
+    /// What one of its own functions is in a table; its context has the signatures.
+    fn element(&self, own: usize, handle: u64) -> Element {
+        let image = &self.program.image;
+        let ty = image.module.functions[own + image.module.imported_functions];
+        Element {
+            code: self.program.address(own),
+            context: self.context_address(),
+            signature: self.get(image.layout.signature(ty)),
+            handle,
         }
     }
 
@@ -133,6 +149,9 @@ impl Store {
                 ..Element::NULL
             };
         }
+        if let Some((own, Owner::Instance(at))) = self.owner(handle) {
+            return self.instances[at].element(own as usize, handle);
+        }
         let Some((code, context, ty)) = self.resolve(handle) else {
             return Element::NULL;
         };
@@ -168,13 +187,14 @@ impl Store {
     /// A [`LinkError`]. What active segments wrote before a trap stays written, as specified.
     pub fn instantiate(&mut self, program: &Arc<Program>, imports: &[Extern]) -> Result<usize, LinkError> {
         let module = program.image.module.clone();
-        let names = |at: usize| (module.imports[at].module.clone(), module.imports[at].name.clone());
         for (at, import) in module.imports.iter().enumerate() {
-            let (from, name) = names(at);
-            let given = *imports
-                .get(at)
-                .ok_or_else(|| LinkError::Unknown(from.clone(), name.clone()))?;
-            if !self.meets(given, &import.ty, program) {
+            let names = || (import.module.clone(), import.name.clone());
+            let Some(given) = imports.get(at) else {
+                let (from, name) = names();
+                return Err(LinkError::Unknown(from, name));
+            };
+            if !self.meets(*given, &import.ty, program) {
+                let (from, name) = names();
                 return Err(LinkError::Type(from, name));
             }
         }
@@ -205,7 +225,10 @@ impl Store {
         let base = program.code.base() as u64;
         let range = [base, base + program.code.bytes() as u64];
         if !self.runtime.code.contains(&range) {
+            // A timer's handler reads the list of whichever process is current: none is while it grows.
+            let current = super::host::set_current(core::ptr::null_mut());
             self.runtime.code.push(range);
+            super::host::set_current(current);
         }
         self.instances.push(instance);
         let at = self.instances.len() - 1;
@@ -223,23 +246,38 @@ impl Store {
         (unsafe { &mut *instance }, self)
     }
 
-    fn constant(&mut self, at: usize, expr: &[ConstOp]) -> [u64; 2] {
+    /// The value of an operator that takes none; zero of the others.
+    fn plain_constant(&self, at: usize, op: ConstOp) -> [u64; 2] {
+        match op {
+            ConstOp::I32(value) => [u64::from(value.cast_unsigned()), 0],
+            ConstOp::I64(value) => [value.cast_unsigned(), 0],
+            ConstOp::F32(bits) => [u64::from(bits), 0],
+            ConstOp::F64(bits) => [bits, 0],
+            ConstOp::V128(bits) => [bits as u64, (bits >> 64) as u64],
+            ConstOp::RefFunc(function) => [self.instances[at].function_handles(function), 0],
+            ConstOp::GlobalGet(global) => {
+                let cell = self.globals[self.instances[at].globals[global as usize]].cell;
+                // SAFETY: cells live as long as the store and compiled code does not run now.
+                unsafe { *cell }
+            }
+            _ => [0; 2],
+        }
+    }
+
+    fn constant(&self, at: usize, expr: &[ConstOp]) -> [u64; 2] {
+        // Nearly all are of one operator.
+        if let [op] = expr {
+            return self.plain_constant(at, *op);
+        }
         let mut stack: Vec<[u64; 2]> = Vec::new();
         for op in expr {
             let value = match *op {
-                ConstOp::I32(value) => [u64::from(value.cast_unsigned()), 0],
-                ConstOp::I64(value) => [value.cast_unsigned(), 0],
-                ConstOp::F32(bits) => [u64::from(bits), 0],
-                ConstOp::F64(bits) => [bits, 0],
-                ConstOp::V128(bits) => [bits as u64, (bits >> 64) as u64],
-                ConstOp::RefNull => [0; 2],
-                ConstOp::RefFunc(function) => [self.instances[at].function_handles(function), 0],
-                ConstOp::GlobalGet(global) => {
-                    let cell = self.globals[self.instances[at].globals[global as usize]].cell;
-                    // SAFETY: cells live as long as the store and compiled code does not run now.
-                    unsafe { *cell }
-                }
-                binary => {
+                binary @ (ConstOp::I32Add
+                | ConstOp::I32Sub
+                | ConstOp::I32Mul
+                | ConstOp::I64Add
+                | ConstOp::I64Sub
+                | ConstOp::I64Mul) => {
                     let second = stack.pop().map_or(0, |value| value[0]);
                     let first = stack.pop().map_or(0, |value| value[0]);
                     let narrow = |value: u64| [u64::from(value as u32), 0];
@@ -252,6 +290,7 @@ impl Store {
                         _ => [first.wrapping_mul(second), 0],
                     }
                 }
+                plain => self.plain_constant(at, plain),
             };
             stack.push(value);
         }
@@ -280,9 +319,18 @@ impl Store {
             self.globals.push(Global { cell, ty: *ty });
             self.instances[at].globals.push(self.globals.len() - 1);
         }
+        self.number_types(program.clone());
+        for index in 0..module.types.len() {
+            let signature = self.signature_of(&program, index);
+            self.instances[at].set(program.image.layout.signature(index as u32), signature);
+        }
         for (own, ty) in module.tables[module.imported_tables..].iter().enumerate() {
-            self.tables
-                .push(Box::new(Table::new(*ty, Element::NULL).ok_or(LinkError::NoMemory)?));
+            let spare = self.pool.as_ref().and_then(|pool| pool.table(ty));
+            let table = match spare {
+                Some(table) => table,
+                None => Table::new(*ty, Element::NULL).ok_or(LinkError::NoMemory)?,
+            };
+            self.tables.push(Box::new(table));
             let table = self.tables.len() - 1;
             self.instances[at].tables.push(table);
             if let Some(expr) = &module.table_inits[own] {
@@ -314,10 +362,6 @@ impl Store {
                 layout::BUILTINS + 8 * builtin,
                 asm::sip_builtins as *const () as u64 + 16 * u64::from(builtin),
             );
-        }
-        for (index, ty) in module.types.iter().enumerate() {
-            let signature = store.signature(ty);
-            instance.set(layout.signature(index as u32), signature);
         }
         for index in 0..instance.memories.len() {
             let memory = &*store.memories[instance.memories[index]];

@@ -23,6 +23,9 @@ use bare as host;
 #[cfg(not(feature = "host"))]
 pub use bare::{Platform, Protection as PageProtection, fault, set_platform};
 
+#[cfg(feature = "host")]
+pub use host::Deadline;
+
 pub use group::Group;
 pub use instance::{Extern, LinkError};
 pub use memory::Reservation;
@@ -38,6 +41,7 @@ use crate::translate::TrapKind;
 use crate::verify::Verified;
 use alloc::{boxed::Box, rc::Rc, string::String, sync::Arc, vec::Vec};
 use asm::Registers;
+use core::sync::atomic::{AtomicBool, Ordering};
 use hashbrown::HashMap;
 use host::Protection;
 use instance::Instance;
@@ -157,8 +161,21 @@ pub(crate) struct Runtime {
     fault: [u64; 2],
     /// What a built-in or host function left for the entry to report.
     raised: Option<Trap>,
+    /// Whether the process is to stop: what it calls of the runtime does not return to it.
+    interrupted: AtomicBool,
     /// Ranges of code that may fault.
     code: Vec<[u64; 2]>,
+}
+
+impl Runtime {
+    /// Whether what the process has called returns to it.
+    fn may_return(&self) -> Result<(), Trap> {
+        if self.interrupted.load(Ordering::Relaxed) {
+            Err(Trap::new(TrapKind::Interrupted))
+        } else {
+            Ok(())
+        }
+    }
 }
 
 impl Drop for Store {
@@ -176,6 +193,9 @@ impl Drop for Store {
                     Bounds::Explicit
                 };
                 pool.keep_memory(bounds, *memory);
+            }
+            for table in self.tables.drain(..) {
+                pool.keep_table(*table);
             }
         }
     }
@@ -196,10 +216,28 @@ pub(crate) unsafe fn on_fault(runtime: *mut Runtime, at: u64, address: u64) -> O
     Some((asm::sip_landing as *const () as u64, runtime.entry_stack))
 }
 
+/// What a timer's handler asks: as [`on_fault`] for a process whose time is over, wherever it is. If it is not in
+/// compiled code now, it stops before it is there again.
+///
+/// # Safety
+/// As for [`on_fault`].
+#[cfg(feature = "host")]
+pub(crate) unsafe fn on_time_over(runtime: *mut Runtime, at: u64) -> Option<(u64, u64)> {
+    // SAFETY: the caller's condition; of a block that may be borrowed, only the atomic word is touched.
+    unsafe { (*runtime).interrupted.store(true, Ordering::Relaxed) };
+    // SAFETY: the ranges of code and the fault's place are changed by the runtime only before it enters compiled
+    // code and after it was left; at an address of compiled code neither is borrowed.
+    unsafe { on_fault(runtime, at, at) }
+}
+
 /// A loaded image: its code in executable memory. It can be had only of verified images.
 pub struct Program {
     pub(crate) image: Verified,
     code: Reservation,
+    /// Its types, counted: equal ones have the same number.
+    numbers: HashMap<FuncType, u64>,
+    /// The number of each type by its index.
+    signatures: Vec<u64>,
 }
 
 impl Program {
@@ -220,7 +258,27 @@ impl Program {
                 return Err(LinkError::NoMemory);
             }
         }
-        Ok(Arc::new(Self { image, code }))
+        let mut numbers = HashMap::new();
+        let types = image.module.types.iter();
+        let signatures = types
+            .map(|ty| {
+                let next = numbers.len() as u64;
+                *numbers.entry(ty.clone()).or_insert(next)
+            })
+            .collect();
+        Ok(Arc::new(Self {
+            image,
+            code,
+            numbers,
+            signatures,
+        }))
+    }
+
+    /// Addresses of the code. Where the embedder can take the right to run away from pages (of code that nobody
+    /// else runs), that stops a process that never ends: it traps with [`TrapKind::Interrupted`].
+    pub fn code_range(&self) -> core::ops::Range<u64> {
+        let base = self.code.base() as u64;
+        base..base + self.code.bytes() as u64
     }
 
     /// The image.
@@ -269,6 +327,9 @@ pub struct Store {
     own_cells: Vec<Box<[u64; 2]>>,
     owners: Vec<(u64, Owner)>,
     next_handle: u64,
+    /// The program whose types have the numbers that it counts them by: so they need not be looked up.
+    numbered: Option<Arc<Program>>,
+    /// Numbers of the other types.
     signatures: HashMap<FuncType, u64>,
     handle_table: u64,
     member: Option<Box<Member>>,
@@ -327,6 +388,7 @@ impl Store {
                 entry_stack: 0,
                 fault: [0; 2],
                 raised: None,
+                interrupted: AtomicBool::new(false),
                 code: Vec::new(),
             }),
             stack,
@@ -339,6 +401,7 @@ impl Store {
             own_cells: Vec::new(),
             owners: Vec::new(),
             next_handle: 1,
+            numbered: None,
             signatures: HashMap::new(),
             handle_table: EMPTY_HANDLES.as_ptr() as u64,
             member: None,
@@ -348,11 +411,32 @@ impl Store {
         })
     }
 
+    /// Lets the types of a program have the numbers that it has counted them by, if no type has one yet.
+    fn number_types(&mut self, program: Arc<Program>) {
+        if self.numbered.is_none() && self.signatures.is_empty() {
+            self.numbered = Some(program);
+        }
+    }
+
+    /// The number of one of a program's types.
+    fn signature_of(&mut self, program: &Arc<Program>, index: usize) -> u64 {
+        match &self.numbered {
+            Some(numbered) if Arc::ptr_eq(numbered, program) => program.signatures[index],
+            _ => self.signature(&program.image.module.types[index]),
+        }
+    }
+
+    /// The number of a type, the same for all types that are equal.
     fn signature(&mut self, ty: &FuncType) -> u64 {
+        let numbered = self.numbered.as_ref();
+        if let Some(known) = numbered.and_then(|program| program.numbers.get(ty)) {
+            return *known;
+        }
         if let Some(known) = self.signatures.get(ty) {
             return *known;
         }
-        let next = self.signatures.len() as u64;
+        let before = self.numbered.as_ref().map_or(0, |program| program.numbers.len());
+        let next = (before + self.signatures.len()) as u64;
         self.signatures.insert(ty.clone(), next);
         next
     }
@@ -477,10 +561,15 @@ impl Store {
     }
 
     fn trap(&mut self) -> Trap {
+        self.runtime.interrupted.store(false, Ordering::Relaxed);
         if let Some(raised) = self.runtime.raised.take() {
             return raised;
         }
-        let at = self.runtime.fault[0];
+        let [at, address] = self.runtime.fault;
+        if at == address {
+            // It could not run the instruction where it stands: no access of its own is to blame.
+            return Trap::new(TrapKind::Interrupted);
+        }
         for instance in &self.instances {
             let program = &instance.program;
             let base = program.code.base() as u64;
@@ -521,7 +610,7 @@ extern "sysv64" fn dispatch(registers: *mut Registers, builtin: u32, return_addr
                 ..trap
             })
         };
-        match result {
+        match result.and_then(|()| (*store).runtime.may_return()) {
             Ok(()) => 0,
             Err(trap) => {
                 (*store).runtime.raised = Some(trap);

@@ -1,21 +1,24 @@
-//! Stacks and memories of processes that have ended, for those to come: making a reservation and giving it
+//! Stacks, memories and tables of processes that have ended, for those to come: making a reservation and giving it
 //! back is most of what a short-lived process costs. What comes back reads as zero.
 
 use super::host;
-use super::memory::{Memory, Reservation};
+use super::memory::{Element, Memory, Reservation, Table};
 use crate::compile::Bounds;
-use crate::module::Limits;
+use crate::module::{Limits, TableType};
 use alloc::{rc::Rc, vec::Vec};
 use core::cell::RefCell;
 
-/// Stacks that are kept at most, and memories.
+/// Stacks that are kept at most, and memories, and tables.
 const KEPT: usize = 64;
+/// Elements of a table that is kept at most.
+const ELEMENTS: u64 = 4096;
 
 /// What ended processes have left. Stores that are made with it share it, on one thread.
 #[derive(Default)]
 pub struct Pool {
     stacks: RefCell<Vec<Reservation>>,
     memories: RefCell<Vec<(Bounds, Memory)>>,
+    tables: RefCell<Vec<Table>>,
 }
 
 impl Pool {
@@ -54,6 +57,23 @@ impl Pool {
         let mut memories = self.memories.borrow_mut();
         if memories.len() < KEPT && memory.has_not_grown() && memory.clear() {
             memories.push((bounds, memory));
+        }
+    }
+
+    /// A table of this type, all null.
+    pub(super) fn table(&self, declared: &TableType) -> Option<Table> {
+        let mut tables = self.tables.borrow_mut();
+        let at = tables.iter().position(|table| table.declared == *declared)?;
+        Some(tables.swap_remove(at))
+    }
+
+    /// Takes a table back.
+    pub(super) fn keep_table(&self, mut table: Table) {
+        let mut tables = self.tables.borrow_mut();
+        let is_as_new = table.length == table.declared.limits.min && table.length <= ELEMENTS;
+        if tables.len() < KEPT && is_as_new {
+            table.elements_mut().fill(Element::NULL);
+            tables.push(table);
         }
     }
 }

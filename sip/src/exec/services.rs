@@ -137,6 +137,8 @@ pub(super) struct Service {
     pub(super) ty: FuncType,
     /// Where the parameters behind the first are, and which of their bits count.
     places: Vec<(Place, u64)>,
+    /// Which of them are blocks, and which endpoints: a bit each.
+    owned: (u16, u16),
     protocol: Option<(Arc<Protocol>, Side)>,
 }
 
@@ -273,12 +275,17 @@ impl Store {
         };
         let places = abi::params(&ty.params).into_iter().zip(ty.params.iter().map(mask));
         let places = places.skip(1).collect();
+        let owned = match (what, &protocol) {
+            (What::Channel(Operation::Send(message)), Some((protocol, _))) => protocol.owned_fields(message),
+            _ => (0, 0),
+        };
         let store: *mut Self = self;
         self.services.push(Box::new(Service {
             store,
             what,
             ty: ty.clone(),
             places,
+            owned,
             protocol,
         }));
         let handle = self.next_handle;
@@ -325,7 +332,7 @@ pub(super) extern "sysv64" fn service(registers: *mut Registers, return_address:
     };
     // SAFETY: as above; only the registers that the thunk has saved are used.
     let registers = unsafe { &mut *registers };
-    let error = match call(store, service, registers) {
+    let error = match call(store, service, registers).and_then(|value| store.runtime.may_return().map(|()| value)) {
         Ok(value) => {
             match service.ty.results.first() {
                 Some(ty) if ty.is_vector_class() => registers.floats[0] = [value, 0],
@@ -387,9 +394,9 @@ fn channel(
         Operation::Receive => receive(store, (protocol, side), number),
         Operation::Field(message, field) => {
             let (member, _) = endpoint(store, (protocol, side), number)?;
-            match member.endpoints.get(number)?.letter {
-                Some(letter) if letter.message == message => Ok(letter.words[usize::from(field)]),
-                _ => Err(failed(format!(
+            match member.endpoints.get(number)?.field(message, field) {
+                Some(word) => Ok(word),
+                None => Err(failed(format!(
                     "a field of {} is asked for, which is not the message that arrived last",
                     protocol.message(message).map_or("?", |message| &message.name)
                 ))),
@@ -461,7 +468,7 @@ fn send(
     };
     let mut letter = Letter::new(message);
     letter.count = service.places.len() as u8;
-    (letter.blocks, letter.ends) = protocol.owned_fields(message);
+    (letter.blocks, letter.ends) = service.owned;
     for (word, (place, mask)) in letter.words.iter_mut().zip(&service.places) {
         let bits = match *place {
             Place::Int(at) => registers.ints[at + 1],
@@ -505,11 +512,11 @@ fn receive(store: &mut Store, (protocol, side): (&Protocol, Side), number: u32) 
             ..
         } = member;
         match endpoints.receive((&heap.channels, &heap.owners), Some(blocks), number)? {
-            Arrived::Letter(letter) => {
-                let next = protocol.step(side, state, Direction::Receive, letter.message);
+            Arrived::Letter(message) => {
+                let next = protocol.step(side, state, Direction::Receive, message);
                 let next = next.ok_or_else(|| failed("the peer has sent what the contract does not allow"))?;
                 heap.channels.set_state(end, next);
-                return Ok(u64::from(letter.message));
+                return Ok(u64::from(message));
             }
             Arrived::Gone => return Ok(u64::from(u32::MAX)),
             Arrived::Nothing => wait(store, end)?,

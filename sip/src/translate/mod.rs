@@ -54,7 +54,7 @@ pub enum TrapKind {
     BlockBounds = 10,
     /// The host's function failed; its own error says more.
     Host = 11,
-    /// The engine stopped the process from outside.
+    /// The process was stopped from outside: its time is over.
     Interrupted = 12,
     /// A service of the engine refused: a bad handle, a message out of contract; the error says more.
     Service = 13,
@@ -97,7 +97,7 @@ impl TrapKind {
             Self::BadConversion => "invalid conversion to integer",
             Self::BlockBounds => "out of bounds or stale block access",
             Self::Host => "host function failed",
-            Self::Interrupted => "interrupted",
+            Self::Interrupted => "its time is over",
             Self::Service => "refused",
         }
     }

@@ -1,13 +1,13 @@
-//! The engine inside the system: validates, compiles, proves and runs a module, contains its traps, and
+//! The engine inside the system: validates, compiles, proves and runs modules, contains their traps, and
 //! refuses code that is not proved. A program of its own, because it brings a compiler along.
 //!
 //! ```text
-//! cargo build -p engine --profile guest --target x86_64-unknown-none    (flags: host/gond/src/build.rs)
-//! ./gond import DISK …/engine engine --program
-//! ./gond run --disk DISK --script …        the line: engine
+//! engine                                              the cases of `cases.rs`
+//! engine [--seconds N] MODULE [FUNCTION [NUMBERS]]    a module out of an object; nothing is provided to it
 //! ```
 //!
-//! prints a line for each case, `ok NAME` or `FAILED NAME: why`; the last tells how many passed and failed.
+//! The cases print a line each, `ok NAME` or `FAILED NAME: why`; the last tells how many passed and failed.
+//! `./gond test --only engine` builds it, puts it on a disk and runs it.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![deny(unsafe_code)]
 
@@ -20,6 +20,10 @@ mod arch;
 #[cfg(target_os = "none")]
 mod cases;
 #[cfg(target_os = "none")]
+mod command;
+#[cfg(target_os = "none")]
+mod known;
+#[cfg(target_os = "none")]
 mod platform;
 
 #[cfg(target_os = "none")]
@@ -28,8 +32,13 @@ rt::entry!(main);
 #[cfg(target_os = "none")]
 fn main() -> rt::Result<()> {
     platform::set_up()?;
-    let failed = cases::run();
-    if failed > 0 {
+    let words: alloc::vec::Vec<&str> = rt::arguments::rest().collect();
+    if words.is_empty() {
+        if cases::run() > 0 {
+            rt::exit(1);
+        }
+    } else if let Err(why) = command::run(&words) {
+        rt::println!("engine: {why}");
         rt::exit(1);
     }
     Ok(())

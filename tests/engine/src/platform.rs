@@ -1,16 +1,21 @@
 //! What the engine wants of the system: ranges of addresses out of transient objects.
 //!
-//! A reservation is an object that is made as large as it may become and shrunk at once to one page: what
-//! lies beyond it in its slot is its own and not mapped, so that an access there faults. Making a part
-//! usable grows the object. So a reservation fits in one slot here; a larger one is refused.
+//! A reservation is an object as long as the whole range, which costs a page when it is touched and nothing
+//! before that. All of it is limited to no rights, so that a touch there is a fault; making a part usable
+//! lifts the limits of its pages. So a memory with its guard of 8 GiB is one object, and the guard is
+//! addresses that nobody has.
 
-use abi::address::PAGE;
+use abi::address::{PAGE, pages_for};
+use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use rt::{Rights, call};
 use sip::exec::{PageProtection, Platform, set_platform};
 
 /// The word that the engine keeps for the one thread that runs compiled code.
 static CURRENT: AtomicU64 = AtomicU64::new(0);
+
+/// Pages that one call may limit.
+const PIECE: u64 = 1 << 16;
 
 static PLATFORM: Platform = Platform {
     reserve,
@@ -37,12 +42,19 @@ fn set_current(word: u64) -> u64 {
     CURRENT.swap(word, Relaxed)
 }
 
+fn limit(at: u64, pages: u64, rights: Rights) -> bool {
+    (0..pages).step_by(PIECE as usize).all(|first| {
+        let count = PIECE.min(pages - first);
+        call::page_limit(at + first * PAGE, count, rights.bits().into()).is_ok()
+    })
+}
+
 fn reserve(bytes: usize) -> *mut u8 {
     let Ok((base, _)) = call::obj_create(bytes as u64, 0) else {
         return core::ptr::null_mut();
     };
-    let slot = |address: u64| address / abi::address::SLOT;
-    if slot(base) != slot(base + bytes as u64 - 1) || call::obj_resize(base, PAGE).is_err() {
+    let pages = pages_for(bytes as u64).unwrap_or(0);
+    if call::page_limit(base, pages, Rights::NONE.bits().into()).is_err() {
         let _ = call::obj_delete(base);
         return core::ptr::null_mut();
     }
@@ -50,33 +62,20 @@ fn reserve(bytes: usize) -> *mut u8 {
 }
 
 fn protect(at: *mut u8, bytes: usize, protection: PageProtection) -> bool {
-    let at = at as u64;
-    let Ok(info) = find(at) else {
-        return false;
+    let rights = match protection {
+        // As any object of one's own: what is not verified code is never jumped to.
+        PageProtection::ReadWrite => Rights::RWX,
+        PageProtection::ReadExecute => Rights::RX,
     };
-    let (base, end) = (info.base, at + bytes as u64);
-    if end > base + info.bytes && call::obj_resize(base, end - base).is_err() {
-        return false;
-    }
-    match protection {
-        PageProtection::ReadWrite => true,
-        PageProtection::ReadExecute => call::page_limit(at, bytes as u64 / PAGE, Rights::RX.bits().into()).is_ok(),
-    }
-}
-
-/// The object that holds an address, or else ends before it in the same slot.
-fn find(at: u64) -> rt::Result<abi::layout::ObjectInfo> {
-    let first = at / abi::address::SLOT * abi::address::SLOT;
-    let mut page = at & !(PAGE - 1);
-    loop {
-        match call::obj_info(page) {
-            Ok(info) => return Ok(info),
-            Err(error) if page == first => return Err(error.into()),
-            Err(_) => page -= PAGE,
-        }
-    }
+    limit(at as u64, bytes as u64 / PAGE, rights)
 }
 
 fn release(at: *mut u8, _bytes: usize) {
     let _ = call::obj_delete(at as u64);
+}
+
+/// Takes the right to run away from a program's code, or gives it back: what runs it stops at its next
+/// instruction, with [`sip::translate::TrapKind::Interrupted`].
+pub fn set_runnable(code: &Range<u64>, rights: Rights) -> bool {
+    limit(code.start, (code.end - code.start) / PAGE, rights)
 }

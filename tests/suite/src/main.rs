@@ -32,6 +32,7 @@ mod clists;
 mod console;
 mod faults;
 mod fuzz;
+mod modules;
 mod objects;
 mod pages;
 mod parallel;
@@ -63,6 +64,7 @@ const GROUPS: &[&[case::Case]] = &[
     console::CASES,
     store::CASES,
     system::CASES,
+    modules::CASES,
     fuzz::CASES,
 ];
 
@@ -75,6 +77,7 @@ const ROLES: &[&[case::Role]] = &[
     threads::ROLES,
     tasks::ROLES,
     system::ROLES,
+    modules::ROLES,
     fuzz::ROLES,
 ];
 

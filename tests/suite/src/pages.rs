@@ -24,6 +24,7 @@ pub const CASES: &[Case] = &[
     case("pages/copies-of-copies", copies_of_copies),
     case("pages/shared-by-domains", shared_by_domains),
     case("pages/limits", limits),
+    case("pages/guards", guards),
     case("pages/limits-bind-everybody", limits_bind_everybody),
     case("pages/limits-survive-cloning", limits_survive_cloning),
     case("pages/unmap-zero", unmap_zero),
@@ -234,6 +235,36 @@ fn limits(_: &Setting) -> Outcome {
     ensure!(call::page_limit(page, 4, 7).is_err());
     ensure!(call::page_limit(page, u64::MAX, 7).is_err());
     ensure!(call::page_limit(0, 1, 7).is_err());
+    Ok(())
+}
+
+/// Pages that nobody may touch: as many as an object may have, and without one in memory.
+fn guards(_: &Setting) -> Outcome {
+    arch::guard()?;
+    let bytes = 8 << 30;
+    let object = Object::create(bytes)?;
+    let (page, last) = (object.base(), object.base() + bytes - PAGE);
+    call::page_limit(page, bytes / PAGE, 0)?;
+    let is_shut = |page| (arch::peek(page), arch::poke(page, 1), arch::fetch(page)) == (None, false, false);
+    ensure!(is_shut(page) && is_shut(page + SLOT) && is_shut(last));
+    ensure_eq!(object.info()?.resident, 0);
+    ensure_error!(object.keep(), NotPersistent);
+    // A part is opened; what is beside it stays shut, and so does all of it for the system's own writes.
+    call::page_limit(page + PAGE, 2, Rights::RWX.bits().into())?;
+    ensure!(arch::poke(page + PAGE, 7) && arch::poke(page + 2 * PAGE, 8));
+    ensure!(is_shut(page) && is_shut(page + 3 * PAGE));
+    ensure!(copy_pages(page + PAGE, page + 3 * PAGE, 1).is_err());
+    // What is there cannot be shut any more, nor what is kept.
+    ensure_error!(call::page_limit(page, 2, 0), BadArgument);
+    call::page_limit(page + 3 * PAGE, 1, Rights::R.bits().into())?;
+    call::page_limit(page + 3 * PAGE, 1, 0)?;
+    ensure!(is_shut(page + 3 * PAGE));
+    ensure_eq!(object.info()?.resident, 2);
+    object.delete()?;
+    let kept = Object::create(4 * PAGE)?;
+    kept.keep()?;
+    ensure_error!(call::page_limit(kept.base(), 1, 0), BadArgument);
+    kept.delete()?;
     Ok(())
 }
 

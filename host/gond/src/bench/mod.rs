@@ -9,6 +9,8 @@ mod compare;
 
 mod tables;
 
+mod working_set;
+
 use crate::arguments::misused;
 use crate::display::{self, Job};
 use crate::machine::{self, Clock, End, Machine};
@@ -35,6 +37,14 @@ struct Options {
     after: After,
     systems: Vec<System>,
     rows: Vec<String>,
+    what: What,
+}
+
+/// What is measured.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum What {
+    Rows,
+    WorkingSet,
 }
 
 /// What is done with the results besides printing them.
@@ -53,6 +63,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Options> {
         after: After::Nothing,
         systems: Vec::new(),
         rows: Vec::new(),
+        what: What::Rows,
     };
     let mut parser = lexopt::Parser::from_args(arguments);
     while let Some(argument) = parser.next().map_err(usage)? {
@@ -60,6 +71,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Options> {
             Long("json") => options.json = true,
             Long("compare") => options.after = After::Compare,
             Long("update") => options.after = After::Update,
+            Long("working-set") => options.what = What::WorkingSet,
             Long("row") => options
                 .rows
                 .push(parser.value().map_err(usage)?.string().map_err(usage)?),
@@ -86,6 +98,11 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     let options = parse(arguments)?;
     let root = place::root()?;
     machine::require_emulator()?;
+    if options.what == What::WorkingSet {
+        let found = working_set::measure(&root)?;
+        print!("{}", if options.json { found.json() } else { found.table() });
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut results = Vec::new();
     for &system in &options.systems {
         let mut measured = match system {

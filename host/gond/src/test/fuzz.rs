@@ -19,6 +19,8 @@ pub struct Dice {
     pub calls: u64,
     /// The seed of the first portion; the next ones count on from it.
     pub seed: u64,
+    /// The machine, if not all.
+    pub machine: Option<&'static str>,
 }
 
 impl Default for Dice {
@@ -26,18 +28,42 @@ impl Default for Dice {
         Self {
             calls: 2_500_000,
             seed: crate::volume::now_ns() >> 20,
+            machine: None,
         }
     }
 }
 
+/// Who answers calls.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Answers {
+    Inside,
+    Outside,
+    Nobody,
+}
+
+/// The machines: name, who answers calls, processors.
+const MACHINES: [(&str, Answers, u32); 6] = [
+    ("inside-1", Answers::Inside, 1),
+    ("outside-1", Answers::Outside, 1),
+    ("inside-4", Answers::Inside, 4),
+    ("outside-4", Answers::Outside, 4),
+    ("bare-1", Answers::Nobody, 1),
+    ("bare-4", Answers::Nobody, 4),
+];
+
+/// The machine of this name, or what names there are.
+pub fn machine_named(name: &str) -> Result<&'static str, String> {
+    let names = MACHINES.map(|(name, ..)| name);
+    let found = names.into_iter().find(|known| *known == name);
+    found.ok_or_else(|| format!("there is no machine '{name}'; there are {}", names.join(", ")))
+}
+
 /// Calls of one portion.
-const PORTION: u64 = 250_000;
-/// The longest that a portion may take. It takes a minute where nothing else runs.
+const PORTION: u64 = 100_000;
+/// The longest that a portion may take. It takes some seconds where nothing else runs.
 const PATIENCE: Duration = Duration::from_mins(20);
 /// Memory of the machines, in bytes.
 const MEMORY: u64 = 512 << 20;
-/// Processors of the machines.
-const PROCESSORS: [u32; 2] = [1, 4];
 
 impl Dice {
     /// The portions: calls, and the seed.
@@ -54,23 +80,22 @@ impl Dice {
 pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     machine::require_emulator()?;
     let kernel = build::kernel(bench.root(), build::Profile::Checked)?;
-    let server = build::server(build::Profile::Checked)?;
-    let programs = build::programs()?;
-    for processors in PROCESSORS {
-        for (place, server) in [("inside", None), ("outside", Some(&server))] {
-            let disk = bench.file(&format!("{place}-{processors}.img"));
-            image::create(&disk, 256 << 20, Some(&programs))?;
-            let mut machine = Machine::new(kernel.clone(), disk);
-            (machine.processors, machine.memory) = (processors, MEMORY);
-            if let Some(server) = server {
-                machine = machine.with_server(server.clone());
-            }
-            calls_of_server(bench, &machine, place)?;
+    let only = bench.dice.machine;
+    let is_wanted = |name: &str| only.is_none_or(|only| only == name);
+    for (name, answers, processors) in MACHINES.into_iter().filter(|(name, ..)| is_wanted(name)) {
+        if answers == Answers::Nobody {
+            let program = build::root_program("nucleus-suite")?;
+            calls_of_nucleus(bench, name, (&kernel, &program, processors))?;
+            continue;
         }
-    }
-    let program = build::root_program("nucleus-suite")?;
-    for processors in PROCESSORS {
-        calls_of_nucleus(bench, &kernel, &program, processors)?;
+        let disk = bench.file(&format!("{name}.img"));
+        image::create(&disk, 256 << 20, Some(&build::programs()?))?;
+        let mut machine = Machine::new(kernel.clone(), disk);
+        (machine.processors, machine.memory) = (processors, MEMORY);
+        if answers == Answers::Outside {
+            machine = machine.with_server(build::server(build::Profile::Checked)?);
+        }
+        calls_of_server(bench, name, &machine)?;
     }
     Ok(())
 }
@@ -80,16 +105,13 @@ fn told(output: &str) -> &str {
     output.lines().find(|line| line.starts_with("fuzz: ")).unwrap_or(output)
 }
 
-fn calls_of_server(bench: &mut Bench<'_>, machine: &Machine, place: &str) -> Result<()> {
+fn calls_of_server(bench: &mut Bench<'_>, name: &str, machine: &Machine) -> Result<()> {
     let patience = Patience {
         total: Some(PATIENCE),
         ..Patience::seconds(PATIENCE.as_secs())
     };
     for (calls, seed) in bench.dice.portions() {
-        let what = format!(
-            "server {place}, processors: {}, {calls} calls, seed {seed}",
-            machine.processors
-        );
+        let what = format!("{name}, {calls} calls, seed {seed}");
         bench.step(&what);
         let line = format!("suite --only fuzz/calls --calls {calls} --seed {seed}");
         let (played, output) = play(machine, &[&line], patience)?;
@@ -108,9 +130,13 @@ fn calls_of_server(bench: &mut Bench<'_>, machine: &Machine, place: &str) -> Res
     Ok(())
 }
 
-fn calls_of_nucleus(bench: &mut Bench<'_>, kernel: &Path, program: &Path, processors: u32) -> Result<()> {
+fn calls_of_nucleus(
+    bench: &mut Bench<'_>,
+    name: &str,
+    (kernel, program, processors): (&Path, &Path, u32),
+) -> Result<()> {
     for (calls, seed) in bench.dice.portions() {
-        let what = format!("bare µ-kernel, processors: {processors}, {calls} calls, seed {seed}");
+        let what = format!("{name}, {calls} calls, seed {seed}");
         let mut machine = bare::machine(kernel, program, &bench.scratch)?;
         (machine.processors, machine.memory) = (processors, MEMORY);
         machine
@@ -138,6 +164,7 @@ mod tests {
         let dice = Dice {
             calls: 2 * PORTION + 5,
             seed: u64::MAX,
+            machine: None,
         };
         let portions: Vec<_> = dice.portions().collect();
         assert_eq!(portions, [(PORTION, u64::MAX), (PORTION, 0), (5, 1)]);

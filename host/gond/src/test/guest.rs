@@ -1,4 +1,4 @@
-//! Stages `suite`, `nucleus` and `power`: the suite inside the system, that of the bare µ-kernel, and the OO1 database
+//! Stages `suite`, `nucleus` and `power`: the suite inside the system with programs that share libraries, that of the bare µ-kernel, and the OO1 database
 //! across a power cut.
 
 use super::{Bench, expect_success, play};
@@ -43,6 +43,53 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
         let mut machine = bench.fresh_machine(&format!("suite-{processors}.img"))?;
         machine.processors = processors;
         suite_on(bench, &machine, line)?;
+    }
+    run_libraries(bench)
+}
+
+/// Programs that share libraries as modules: the line, and what it prints. Each library is used by three of them.
+const SHARING: [(&str, &str); 6] = [
+    ("luai \"('x'):rep(3)\" 'math.floor(2^0.5 * 1e6)'", "xxx\n1414213\n"),
+    ("luacalc 'squared(x) // 2'", "169150, asked 100 times\n"),
+    ("luasort pear fig apple", "fig pear apple\n"),
+    (
+        "sqlrows 'create table t(a, b); insert into t values (1, 2.5), (2, NULL)' 'select * from t order by a desc'",
+        "2|\n1|2.5\n2 rows\n",
+    ),
+    ("sqlprimes 1000", "168 primes, the last is 997, asked 999 times\n"),
+    (
+        "luasql \"sql('create table t(n); insert into t values (20), (22)')\" \"print(sql('select sum(n) as s from t')[1].s)\"",
+        "42\n",
+    ),
+];
+
+/// Installs the libraries and their programs, and runs these.
+fn run_libraries(bench: &mut Bench<'_>) -> Result<()> {
+    let machine = bench.fresh_machine("libraries.img")?;
+    let install =
+        "module install libc.mm lua.mm luai.mm luacalc.mm luasort.mm sqlite.mm sqlrows.mm sqlprimes.mm luasql.mm";
+    let mut lines = vec![install];
+    for (line, _) in &SHARING {
+        lines.extend(["echo begin", line, "echo end"]);
+    }
+    let (played, output) = play(&machine, &lines, Patience::seconds(120))?;
+    bench.report(
+        "the libraries are installed, and all programs end well",
+        expect_success(&played, &output),
+    );
+    let mut printed = output
+        .split("begin\n")
+        .skip(1)
+        .map(|rest| rest.split("end\n").next().unwrap_or_default());
+    for (line, expected) in &SHARING {
+        let name = line.split_whitespace().next().unwrap_or_default();
+        let found = printed.next().unwrap_or_default();
+        let outcome = if found == *expected {
+            Ok(())
+        } else {
+            Err(format!("'{line}' printed '{found}', not '{expected}'"))
+        };
+        bench.report(&format!("libraries are shared: {name}"), outcome);
     }
     Ok(())
 }

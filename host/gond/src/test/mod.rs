@@ -11,6 +11,8 @@ mod contract;
 
 mod crash;
 
+mod engine;
+
 mod server;
 
 mod tools;
@@ -24,6 +26,7 @@ use crate::image;
 use crate::machine::{self, Machine};
 use crate::place::{self, Scratch};
 use crate::script::{self, Patience, Played, Source, Verdict};
+use crate::transfer;
 use anyhow::{Context, Result};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -43,7 +46,7 @@ const FUZZ: Stage = Stage {
     run: fuzz::run,
 };
 
-const STAGES: [Stage; 9] = [
+const STAGES: [Stage; 10] = [
     Stage {
         name: "house",
         about: "formatting, lints and host tests",
@@ -63,6 +66,11 @@ const STAGES: [Stage; 9] = [
         name: "server",
         about: "the server outside of the kernel",
         run: server::run,
+    },
+    Stage {
+        name: "engine",
+        about: "the engine for isolated processes inside the system",
+        run: engine::run,
     },
     Stage {
         name: "contract",
@@ -157,6 +165,10 @@ impl Bench<'_> {
         let built = built()?;
         let disk = self.file(name);
         image::create(&disk, 256 << 20, Some(&built.programs))?;
+        for file in build::modules(&self.root)? {
+            let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            transfer::import_file(&disk, &file, &name)?;
+        }
         Ok(Machine::new(built.kernel, disk))
     }
 
@@ -232,6 +244,10 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
             }
             Long("keep") => keep = Keep::Failed,
             Long("calls") => dice.calls = parser.value().map_err(usage)?.parse().map_err(usage)?,
+            Long("machine") => {
+                let name = parser.value().map_err(usage)?.string().map_err(usage)?;
+                dice.machine = Some(fuzz::machine_named(&name).map_err(|what| misused("test", what))?);
+            }
             Long("seed") => dice.seed = parser.value().map_err(usage)?.parse().map_err(usage)?,
             other => return Err(misused("test", other.unexpected())),
         }

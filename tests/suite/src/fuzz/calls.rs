@@ -136,6 +136,8 @@ fn harmless(number: u64, mut arguments: [u64; 6], random: &mut Random) -> Option
         Some(Call::SemWait | Call::ThreadWait) if !random.one_in(100) => arguments[1] = arguments[1].min(20_000),
         Some(Call::AddressWait) if !random.one_in(100) => arguments[2] = arguments[2].min(20_000),
         Some(Call::ThreadSleep) if arguments[0] == 0 && !random.one_in(100) => arguments[1] = arguments[1].min(20_000),
+        // One that is put to sleep for ever by somebody who then dies has nobody to wake it.
+        Some(Call::ThreadSleep) if arguments[0] != 0 && arguments[1] == abi::layout::FOREVER => arguments[1] -= 1,
         _ => {}
     }
     Some((number, arguments))

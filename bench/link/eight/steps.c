@@ -1,0 +1,3 @@
+/* A small library. */
+static long count;
+long steps_next(void) { return ++count; }

@@ -1,0 +1,105 @@
+//! What modules cost here: instances, memory, and the start of a program with eight libraries, as modules and linked
+//! statically. `micro --modules` measures it on a disk that has the modules as files and, for the comparison, the
+//! program `eight-static` (`docs/modules.md` says how they get there).
+
+use alloc::{format, string::String};
+
+use rt::{
+    Directory,
+    module::{Binding, Error, Instance, Modules, shelf},
+    println, system,
+    task::{Options, Program},
+};
+
+use crate::measure::{Row, SAMPLES, Samples};
+
+/// In the order in which they are installed.
+const FILES: [&str; 11] = [
+    "libc", "lua", "luai", "sqlite", "sqlrows", "counter", "ping", "pong", "steps", "digest", "eight",
+];
+/// Instances whose memory is measured.
+const INSTANCES: u64 = 50;
+
+/// Why something was not measured.
+fn why(error: impl core::fmt::Display) -> String {
+    format!("not measured: {error}")
+}
+
+/// Measures, and prints a line for each row.
+///
+/// # Errors
+/// In words.
+pub fn measure(ticks_per_us: u64, print: impl Fn(&Row)) -> Result<(), String> {
+    for file in FILES {
+        match shelf::install_file(&format!("{file}.mm")) {
+            Ok(_) | Err(Error::Installed(_)) => {}
+            Err(error) => return Err(format!("{file}.mm: {error}")),
+        }
+    }
+    for (name, client) in [("module-instance-lua", "luai"), ("module-instance-sqlite", "sqlrows")] {
+        print(&instances(name, client).map_err(why)?.row(ticks_per_us));
+    }
+    for library in ["counter", "lua", "sqlite"] {
+        let (bytes, first) = memory(library).map_err(why)?;
+        println!("memory of {library}: {bytes} bytes for each further instance, {first} for the first");
+    }
+    let root = Directory::root().map_err(why)?;
+    let module = Program::find(&root, "module").map_err(why)?;
+    for (name, words) in [
+        ("module-start-late", &["run", "eight", "nothing"] as &[&str]),
+        ("module-start-8", &["run", "eight"]),
+        ("module-start-8-eager", &["run", "--eager", "eight"]),
+    ] {
+        print(&start(name, module, words).map_err(why)?.row(ticks_per_us));
+    }
+    match Program::find(&root, "eight-static") {
+        Ok(program) => print(&start("static-start-8", program, &[]).map_err(why)?.row(ticks_per_us)),
+        Err(rt::Error::NoSuchName) => println!("eight-static is not on this disk"),
+        Err(error) => return Err(why(error)),
+    }
+    Ok(())
+}
+
+/// An instance of a client and the filling of its descriptors, in memory that was used before.
+fn instances(name: &'static str, client: &str) -> Result<Samples, Error> {
+    let modules = Modules::new(Binding::Eager);
+    modules.instance(client)?;
+    let mut failed = None;
+    let taken = Samples::new(name, 1).take(SAMPLES, || {
+        match modules.another(client) {
+            Ok(instance) => modules.release(instance),
+            Err(error) => failed = Some(error),
+        }
+        Ok(())
+    })?;
+    failed.map_or(Ok(taken), Err)
+}
+
+/// Frames in use, in bytes.
+fn used() -> Result<u64, Error> {
+    let memory = system::memory()?;
+    Ok((memory.frames - memory.free) * rt::abi::address::PAGE)
+}
+
+/// Bytes that a further instance of a module takes, and the first.
+fn memory(name: &str) -> Result<(u64, u64), Error> {
+    let modules = Modules::new(Binding::Lazy);
+    let before = used()?;
+    let first: Instance = modules.instance(name)?;
+    let one = used()?;
+    for _ in 0..INSTANCES {
+        modules.another(name)?;
+    }
+    let all = used()?;
+    modules.release(first);
+    Ok(((all - one) / INSTANCES, one - before))
+}
+
+/// Starting a program, its end, and its reaping.
+fn start(name: &'static str, program: Program, words: &[&str]) -> Result<Samples, Error> {
+    Ok(Samples::new(name, 1).take(SAMPLES / 4, || {
+        let task = program.start(name, words, &Options::default())?;
+        task.wait_status()?;
+        Ok(())
+    })?)
+}

@@ -1,0 +1,151 @@
+//! `gond module system`: builds the modules of the system itself, as files to be imported into a disk and installed
+//! there (`docs/modules.md`): the C library, Lua, sqlite3, programs that use them, and what the tests need.
+//!
+//! Each is a description in the source tree. An object that it names is compiled from the source of that name beside
+//! the description, or in the crate that carries it; again only if the source is newer.
+
+use crate::{GCC_FLAGS, Words, make, sources};
+use linker::module::window::Window;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A crate that carries C sources, and the folder of it with them.
+type Carrier = (&'static str, &'static str);
+
+/// A module: its description, where else its sources are, further flags of gcc.
+struct Recipe {
+    description: &'static str,
+    carriers: &'static [Carrier],
+    flags: &'static [&'static str],
+}
+
+const fn recipe(description: &'static str, carriers: &'static [Carrier], flags: &'static [&'static str]) -> Recipe {
+    Recipe {
+        description,
+        carriers,
+        flags,
+    }
+}
+
+const LUA: Carrier = ("lua-src", "lua-5.4.7");
+const SQLITE: Carrier = ("libsqlite3-sys", "sqlite3");
+/// Without threads, files and plug-ins: what there is here for it is `modules/sqlite/vfs.c`.
+const SQLITE_FLAGS: &[&str] = &[
+    "-DSQLITE_THREADSAFE=0",
+    "-DSQLITE_OMIT_LOAD_EXTENSION",
+    "-DSQLITE_OS_OTHER=1",
+    "-DSQLITE_TEMP_STORE=3",
+];
+
+/// In the order in which they are installed: what is imported comes first.
+const RECIPES: [Recipe; 18] = [
+    recipe("modules/libc/libc.md", &[], &["-fno-builtin"]),
+    recipe("modules/lua/lua.md", &[LUA], &[]),
+    recipe("modules/lua/luai.md", &[LUA], &[]),
+    recipe("modules/lua/luacalc.md", &[LUA], &[]),
+    recipe("modules/lua/luasort.md", &[LUA], &[]),
+    recipe("modules/sqlite/sqlite.md", &[SQLITE], SQLITE_FLAGS),
+    recipe("modules/sqlite/sqlrows.md", &[SQLITE], &[]),
+    recipe("modules/sqlite/sqlprimes.md", &[SQLITE], &[]),
+    recipe("modules/sqlite/luasql.md", &[SQLITE, LUA], &[]),
+    recipe("tests/suite/modules/counter.md", &[], &[]),
+    recipe("tests/suite/modules/counter2.md", &[], &[]),
+    recipe("tests/suite/modules/client.md", &[], &[]),
+    recipe("tests/suite/modules/ping.md", &[], &[]),
+    recipe("tests/suite/modules/pong.md", &[], &[]),
+    recipe("tests/suite/modules/text.md", &[], &[]),
+    recipe("bench/link/eight/steps.md", &[], &[]),
+    recipe("bench/link/eight/digest.md", &[], &[]),
+    recipe("bench/link/eight/eight.md", &[LUA, SQLITE], &[]),
+];
+
+/// Builds them into a folder and prints the path of each file, in the order in which they are to be installed.
+pub(crate) fn command(words: &Words) -> Result<(), String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let folder = words.output.clone().unwrap_or_else(|| root.join("target/modules"));
+    std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let wanted = |recipe: &&Recipe| {
+        let name = stem(recipe.description);
+        words.files.is_empty() || words.files.iter().any(|file| file.as_os_str() == name.as_str())
+    };
+    let mut window = Window::default();
+    for recipe in RECIPES.iter().filter(wanted) {
+        if let Some(path) = build(recipe, &root, &folder, &mut window)? {
+            println!("{}", path.display());
+        }
+    }
+    Ok(())
+}
+
+fn stem(path: &str) -> String {
+    Path::new(path)
+        .file_stem()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// Builds one; none, with the reason said, if its sources cannot be had.
+fn build(recipe: &Recipe, root: &Path, folder: &Path, window: &mut Window) -> Result<Option<PathBuf>, String> {
+    let path = root.join(recipe.description);
+    let beside = path.parent().unwrap_or(root).to_path_buf();
+    let description = make::describe(&path).map_err(|error| error.to_string())?;
+    let mut places = vec![beside.clone()];
+    for (name, part) in recipe.carriers {
+        let Some(found) = sources::find(name) else {
+            return Ok(None);
+        };
+        places.push(found.join(part));
+    }
+    let name = stem(recipe.description);
+    let objects = folder.join(&name);
+    std::fs::create_dir_all(&objects).map_err(|error| format!("{}: {error}", objects.display()))?;
+    for object in &description.objects {
+        let candidates = places
+            .iter()
+            .flat_map(|place| ["c", "s"].map(|end| place.join(object).with_extension(end)));
+        let source = candidates.into_iter().find(|path| path.is_file());
+        let source = source.ok_or_else(|| format!("{}: no source for {object}", recipe.description))?;
+        compile(&source, &objects.join(object), recipe.flags, &places)?;
+    }
+    let mut folders = vec![objects];
+    let described = ["modules/libc", "modules/lua", "modules/sqlite", "tests/suite/modules"];
+    folders.extend(described.map(|place| root.join(place)));
+    let (_, built) = make::make(&path, &folders, window).map_err(|error| error.to_string())?;
+    let output = folder.join(format!("{name}.mm"));
+    std::fs::write(&output, &built.object).map_err(|error| format!("{}: {error}", output.display()))?;
+    Ok(Some(output))
+}
+
+/// Compiles a source unless its object is younger than all sources beside it.
+fn compile(source: &Path, object: &Path, flags: &[&str], places: &[PathBuf]) -> Result<(), String> {
+    let changed = |path: &Path| std::fs::metadata(path).and_then(|data| data.modified()).ok();
+    let beside = source
+        .parent()
+        .into_iter()
+        .filter_map(|folder| std::fs::read_dir(folder).ok());
+    let newest = beside
+        .flatten()
+        .flatten()
+        .filter_map(|entry| changed(&entry.path()))
+        .max();
+    if changed(object).is_some_and(|made| Some(made) > newest) {
+        return Ok(());
+    }
+    let mut gcc = Command::new("gcc");
+    gcc.args(GCC_FLAGS).args(["-O2", "-c"]).args(flags);
+    for place in places {
+        gcc.arg("-I").arg(place);
+    }
+    let output = gcc.arg(source).arg("-o").arg(object).output();
+    let output = output.map_err(|error| format!("gcc: {error}"))?;
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(format!(
+            "{}:\n{}",
+            source.display(),
+            String::from_utf8_lossy(&output.stderr)
+        ))
+    }
+}

@@ -1,0 +1,80 @@
+//! `gond sip compile`: a module's image in a file; and images out of files, compiled or stored. Either kind is proved
+//! before it is used.
+
+use crate::{Outcome, explicit, misused, read};
+use sip::compile::{Image, Options, compile};
+use sip::stored;
+use sip::verify::{Verified, verify};
+use std::path::Path;
+
+/// The ending of files with a stored image.
+const ENDING: &str = "sip";
+
+/// Whether a word of the command line names a module, or a stored image of one.
+pub fn is_program(word: &str) -> bool {
+    let extension = Path::new(word).extension();
+    extension.is_some_and(|extension| extension.eq_ignore_ascii_case("wasm") || extension.eq_ignore_ascii_case(ENDING))
+}
+
+/// The image of a file: a module is compiled with these options, a stored image has its own. `given` are options of the
+/// command line, which a stored image cannot follow.
+pub fn load(file: &str, given: Option<Options>) -> Result<Image, (String, i32)> {
+    let fail = |text: String| (format!("{file}: {text}"), 1);
+    let bytes = read(file)?;
+    if !stored::is_stored(&bytes) {
+        return compile(&bytes, given.unwrap_or_default()).map_err(|refusal| fail(refusal.to_string()));
+    }
+    let image = stored::read(&bytes).map_err(|error| fail(error.to_string()))?;
+    match given {
+        Some(options) if options != image.options => Err(fail(
+            "it was compiled without --explicit; compile the module again, with it".into(),
+        )),
+        _ => Ok(image),
+    }
+}
+
+/// Proves an image of a file.
+pub fn prove(file: &str, image: Image) -> Result<Verified, (String, i32)> {
+    verify(image).map_err(|violation| (format!("{file}: not proved: {violation}"), 1))
+}
+
+/// Runs `gond sip compile`.
+pub fn command(words: &[String]) -> Outcome {
+    let (mut options, mut file, mut into) = (Options::default(), None, None);
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--explicit" => options = explicit(),
+            "-o" => {
+                let name = words.next();
+                into = Some(name.ok_or_else(|| misused("-o wants the name of an IMAGE.sip"))?);
+            }
+            other if other.starts_with('-') => return Err(misused(&format!("compile knows no option {other}"))),
+            _ if file.is_none() => file = Some(word),
+            other => return Err(misused(&format!("compile takes one FILE.wasm; '{other}' is one more"))),
+        }
+    }
+    let file = file.ok_or_else(|| misused("compile wants a FILE.wasm"))?;
+    let beside = Path::new(file).with_extension(ENDING);
+    let into = into.map_or(beside.as_path(), Path::new);
+    if !into.to_str().is_some_and(is_program) || into.extension().is_some_and(|ending| ending != ENDING) {
+        return Err(misused(&format!("'{}' does not end in .{ENDING}", into.display())));
+    }
+    let module = read(file)?;
+    let fail = |text: String| (format!("{file}: {text}"), 1);
+    if stored::is_stored(&module) {
+        return Err(fail("it is compiled already".into()));
+    }
+    let image = compile(&module, options).map_err(|refusal| fail(refusal.to_string()))?;
+    let image = prove(file, image)?;
+    let bytes = stored::write(&image, &module).map_err(|error| fail(error.to_string()))?;
+    // A run that is interrupted leaves no half of it under the name.
+    let mut part = into.as_os_str().to_owned();
+    part.push(format!(".{}.new", std::process::id()));
+    let written = std::fs::write(&part, bytes).and_then(|()| std::fs::rename(&part, into));
+    written.map_err(|error| {
+        let _ = std::fs::remove_file(&part);
+        (format!("{}: {error}", into.display()), 1)
+    })?;
+    Ok(0)
+}

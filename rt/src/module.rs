@@ -1,0 +1,333 @@
+//! Modules in the system: libraries that stand once, at one address, for everybody (Deller & Heiser, *Linking
+//! Programs in a Single Address Space*, USENIX 1999; `docs/modules.md`, decision 0055).
+//!
+//! A **module object** is an ordinary persistent object. It is made by [`shelf::install`], which checks the file, moves
+//! it to the address that the object got, and seals it: from then on its text is mapped read and execute, its tables
+//! and constants read, in every domain that has a capability. An **instance** is a data segment of the task's own. A
+//! program's **table of instantiated modules** is a [`Modules`]; an import is looked for there first, then by name on
+//! the shelf, which leads to the newest version. So a module is instantiated once in a table, cyclic imports end,
+//! and a program that runs keeps what it has while others get what is newer.
+//!
+//! Nothing here is known to the kernel but objects, capabilities and page limits.
+
+pub mod error;
+pub mod shelf;
+
+use alloc::{
+    boxed::Box,
+    string::{String, ToString},
+    vec::Vec,
+};
+
+use linker::module::{format, instance};
+
+pub use error::{Error, Result};
+pub use linker::module::Module;
+
+use crate::{
+    call,
+    object::instance::{Arena, Segment},
+    sync::Mutex,
+};
+
+/// When imports are bound.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Binding {
+    /// When the instance is made, with all that the imported modules import.
+    Eager,
+    /// At the first call, where all uses are calls (section 4.2 of the paper).
+    Lazy,
+}
+
+/// An instance in a table.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Instance(usize);
+
+/// The table of the modules that a program has instantiated. It never moves: every instance knows its address.
+#[derive(Debug)]
+pub struct Modules(Mutex<Table>);
+
+#[derive(Debug)]
+struct Table {
+    binding: Binding,
+    instances: Vec<Record>,
+    arena: Arena,
+    /// Segments of instances that were released, by the address of their module.
+    pool: Vec<(u64, Segment)>,
+    /// Functions that are still to be called for new instances, first to last.
+    init: Vec<u64>,
+    /// The instances that the change made which is going on, and the functions that they want called.
+    made: Vec<usize>,
+    made_init: Vec<u64>,
+}
+
+#[derive(Debug)]
+struct Record {
+    module: Module<'static>,
+    /// None once it was released.
+    segment: Option<Segment>,
+}
+
+impl Modules {
+    /// An empty table. It stays for as long as the program.
+    pub fn new(binding: Binding) -> &'static Self {
+        Box::leak(Box::new(Self(Mutex::new(Table {
+            binding,
+            instances: Vec::new(),
+            arena: Arena::new(),
+            pool: Vec::new(),
+            init: Vec::new(),
+            made: Vec::new(),
+            made_init: Vec::new(),
+        }))))
+    }
+
+    /// The instance of the module of this name, made of its newest version if the table has none.
+    ///
+    /// # Errors
+    /// If the module, or one that is bound at once, is not there or not what it was linked against; as `ObjCreate`,
+    /// `PageCopy` and `PageLimit`.
+    pub fn instance(&'static self, name: &str) -> Result<Instance> {
+        self.change(|table, at| table.instance(at, name, None)).map(Instance)
+    }
+
+    /// The instance of the module of this name, if the table has one.
+    pub fn known(&'static self, name: &str) -> Option<Instance> {
+        self.0.lock().known(name).map(Instance)
+    }
+
+    /// A further instance of a module: of the version that the table has, else of the newest. Its imports are the
+    /// table's. Data of a released instance is used again.
+    ///
+    /// # Errors
+    /// As [`Modules::instance`].
+    pub fn another(&'static self, name: &str) -> Result<Instance> {
+        self.change(|table, at| {
+            let known = table.known(name).map(|number| table.instances[number].module.clone());
+            let module = known.map_or_else(|| shelf::find(name), Ok)?;
+            table.another(at, &module)
+        })
+        .map(Instance)
+    }
+
+    /// An instance of the module at an address, whatever its name leads to now.
+    ///
+    /// # Errors
+    /// As [`Modules::instance`]; damaged, if it is not a module that was installed there.
+    pub fn instance_at(&'static self, address: u64) -> Result<Instance> {
+        let module = shelf::at(address)?;
+        self.change(|table, at| table.another(at, &module)).map(Instance)
+    }
+
+    /// Gives the data of an instance back, for [`Modules::another`]. Nothing of the instance may be used any more: not
+    /// its functions, and no pointer to one.
+    pub fn release(&'static self, instance: Instance) {
+        let mut table = self.0.lock();
+        let Some(record) = table.instances.get_mut(instance.0) else {
+            return;
+        };
+        let address = record.module.address;
+        if let Some(segment) = record.segment.take() {
+            table.pool.push((address, segment));
+        }
+    }
+
+    /// The address of an export, as every user of the instance sees it: a function that can be called, or a variable.
+    pub fn symbol(&'static self, instance: Instance, name: &str) -> Option<u64> {
+        let table = self.0.lock();
+        let record = table.instances.get(instance.0)?;
+        let export = record.module.exports().find(|export| export.name == name)?;
+        Some(format::resolve(export.value, record.segment.as_ref()?.data))
+    }
+
+    /// Calls an exported function of up to four words. Cost: that of finding the name; [`Modules::symbol`] and
+    /// [`call_at`] do without.
+    ///
+    /// # Errors
+    /// No such export.
+    pub fn call(&'static self, instance: Instance, name: &str, arguments: [u64; 4]) -> Result<u64> {
+        let address = self.symbol(instance, name).ok_or_else(|| Error::NoExport {
+            module: self.name(instance),
+            symbol: name.to_string(),
+        })?;
+        Ok(call_at(address, arguments))
+    }
+
+    /// The name of an instance's module.
+    pub fn name(&'static self, instance: Instance) -> String {
+        let table = self.0.lock();
+        let record = table.instances.get(instance.0);
+        record.map_or_else(String::new, |record| record.module.name().to_string())
+    }
+
+    /// The version of an instance's module.
+    pub fn version(&'static self, instance: Instance) -> String {
+        let table = self.0.lock();
+        let record = table.instances.get(instance.0);
+        record.map_or_else(String::new, |record| record.module.version().to_string())
+    }
+
+    /// The address of an instance's module: the same for everybody who uses that version.
+    pub fn module_address(&'static self, instance: Instance) -> Option<u64> {
+        Some(self.0.lock().instances.get(instance.0)?.module.address)
+    }
+
+    /// Where the data of an instance is.
+    pub fn data_address(&'static self, instance: Instance) -> Option<u64> {
+        Some(self.0.lock().instances.get(instance.0)?.segment.as_ref()?.data)
+    }
+
+    /// How many instances there are.
+    pub fn count(&'static self) -> usize {
+        let table = self.0.lock();
+        table.instances.iter().filter(|record| record.segment.is_some()).count()
+    }
+
+    /// The objects that hold the data of all instances: what a protected procedure needs, besides the modules, to
+    /// call into them.
+    pub fn memory(&'static self) -> Vec<crate::Object> {
+        self.0.lock().arena.objects().to_vec()
+    }
+
+    /// Binds the import whose descriptor has the word at `slot`; for the binder.
+    pub(crate) fn bind_slot(&'static self, data: u64, slot: u32) -> Result<()> {
+        self.change(|table, at| table.bind_slot(at, data, slot))
+    }
+
+    /// Changes the table, then calls the functions that new instances want called. The table is free meanwhile,
+    /// because they may come back to have an import bound.
+    fn change<T>(&'static self, change: impl FnOnce(&mut Table, u64) -> Result<T>) -> Result<T> {
+        let at = core::ptr::from_ref(self) as u64;
+        let result = {
+            let mut table = self.0.lock();
+            let result = change(&mut table, at);
+            table.settle(result.is_err());
+            result
+        };
+        loop {
+            let pending = core::mem::take(&mut self.0.lock().init);
+            if pending.is_empty() {
+                return result;
+            }
+            for function in pending {
+                call_at(function, [0; 4]);
+            }
+        }
+    }
+}
+
+/// Calls a function of up to four words at an address that [`Modules::symbol`] gave.
+pub fn call_at(address: u64, arguments: [u64; 4]) -> u64 {
+    call::foreign::call(address, arguments)
+}
+
+impl Table {
+    /// The first instance of a module that is still there.
+    fn known(&self, name: &str) -> Option<usize> {
+        let mut all = self.instances.iter();
+        all.position(|record| record.segment.is_some() && record.module.name() == name)
+    }
+
+    /// The instance of a module; `wanted` tells who imports it, and what of it.
+    fn instance(&mut self, at: u64, name: &str, wanted: Option<(&str, &str)>) -> Result<usize> {
+        if let Some(known) = self.known(name) {
+            return Ok(known);
+        }
+        let module = shelf::find(name).map_err(|error| error.wanted_by(wanted))?;
+        self.another(at, &module)
+    }
+
+    fn another(&mut self, at: u64, module: &Module<'static>) -> Result<usize> {
+        let binder = call::foreign::binder();
+        let pooled = self.pool.iter().position(|(address, _)| *address == module.address);
+        let segment = match pooled {
+            Some(place) => {
+                let (_, mut segment) = self.pool.swap_remove(place);
+                segment.renew(module, at, binder);
+                segment
+            }
+            None => self.arena.segment(module, at, binder)?,
+        };
+        let record = Record {
+            module: module.clone(),
+            segment: Some(segment),
+        };
+        // The place of a released one is taken again, or a long life would fill the table.
+        let free = self.instances.iter().position(|record| record.segment.is_none());
+        let number = free.unwrap_or(self.instances.len());
+        match self.instances.get_mut(number) {
+            Some(place) => *place = record,
+            None => self.instances.push(record),
+        }
+        // It stands in the table before its imports are bound: cycles end here.
+        self.made.push(number);
+        self.complete(at, number, module)?;
+        Ok(number)
+    }
+
+    /// The end of a change of the table. Where it failed, all instances that it made go: half of them must not be found
+    /// by the next one who asks, and nobody but each other has seen them.
+    fn settle(&mut self, failed: bool) {
+        for number in core::mem::take(&mut self.made) {
+            let record = &mut self.instances[number];
+            if failed && let Some(segment) = record.segment.take() {
+                self.pool.push((record.module.address, segment));
+            }
+        }
+        let wanted = core::mem::take(&mut self.made_init);
+        if !failed {
+            self.init.extend(wanted);
+        }
+    }
+
+    /// Binds what cannot wait, and notes the functions to be called.
+    fn complete(&mut self, at: u64, number: usize, module: &Module<'static>) -> Result<()> {
+        for index in 0..module.import_count() {
+            if self.binding == Binding::Eager || !module.import(index).lazy {
+                let first = module.wanted(index, None);
+                self.bind(at, number, index, first)?;
+            }
+        }
+        let (start, count) = (module.init_at as usize, module.init_count as usize);
+        if count > 0
+            && let Some(segment) = &mut self.instances[number].segment
+        {
+            let init = &mut self.made_init;
+            segment.change(|data| {
+                let words = data.get(start..).unwrap_or_default().chunks_exact(8).take(count);
+                let functions = words.map(|word| word.try_into().map_or(0, u64::from_le_bytes));
+                init.extend(functions.filter(|address| *address != 0 && *address != u64::MAX));
+            });
+        }
+        Ok(())
+    }
+
+    /// Binds an import of an instance; `symbol` is for the message.
+    fn bind(&mut self, at: u64, number: usize, index: u32, symbol: &str) -> Result<()> {
+        let module = self.instances[number].module.clone();
+        let import = module.import(index);
+        let exporter = self.instance(at, import.name, Some((module.name(), symbol)))?;
+        let record = &self.instances[exporter];
+        let exporter_module = record.module.clone();
+        let exporter_data = record.segment.as_ref().map_or(0, |segment| segment.data);
+        if let Some(segment) = &mut self.instances[number].segment {
+            segment.change(|data| instance::bind(&module, data, index, &exporter_module, exporter_data))?;
+        }
+        Ok(())
+    }
+
+    fn bind_slot(&mut self, at: u64, data: u64, slot: u32) -> Result<()> {
+        let has = |record: &Record| record.segment.as_ref().is_some_and(|segment| segment.data == data);
+        let number = self.instances.iter().position(has).ok_or(Error::NoInstance(data))?;
+        let module = self.instances[number].module.clone();
+        for index in 0..module.import_count() {
+            let import = module.import(index);
+            let export = slot.wrapping_sub(import.descriptor.wrapping_add(8)) / 8;
+            if slot > import.descriptor && export < import.count {
+                let symbol = module.wanted(index, Some(export));
+                return self.bind(at, number, index, symbol);
+            }
+        }
+        Err(Error::NoInstance(data))
+    }
+}

@@ -1,0 +1,273 @@
+//! The shelf: where installed modules are found by name.
+//!
+//! The directory `/modules` has two names for a module: `NAME-VERSION` for each version, for ever, and `NAME` for the
+//! newest. Both lead to the module object with a capability to read and execute, which the root Clist has too. The
+//! right to destroy stands in a Clist of its own, `/modules/owners`, which only [`remove`] takes into its domain: so
+//! nobody destroys a module by a mistaken address or by `rm`, and [`remove`] asks the kernel to destroy only what no other
+//! domain has (`ObjRetire`).
+//!
+//! What is installed is checked first, whoever made it. What was installed is sealed by page limits and trusted to be
+//! what was checked; that is why a task reads no more than the header before it uses it.
+
+use alloc::{format, string::String, string::ToString, vec::Vec};
+
+use abi::{
+    address::{PAGE, pages_for},
+    layout::Capability,
+};
+use linker::module::{Fault, Module, fault::Cause, format as objects, format::Part};
+
+use super::{Error, Result};
+use crate::{
+    Clist, Directory, Kind, Object, Rights, call,
+    directory::{Found, Named},
+    object::instance::sealed,
+};
+
+/// The directory's name in the root directory.
+pub const DIRECTORY: &str = "modules";
+/// The name in it of the Clist with the rights to destroy.
+const OWNERS: &str = "owners";
+
+/// The directory of modules, if anything was ever installed.
+fn directory() -> Result<Option<Directory>> {
+    match Directory::root()?.find(DIRECTORY) {
+        Ok(found) if found.kind == Kind::Directory => Ok(Some(Directory::open(found.capability.address)?)),
+        Ok(found) => Err(crate::Error::WrongKind(found.kind).into()),
+        Err(crate::Error::NoSuchName) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What a name on the shelf leads to.
+///
+/// # Errors
+/// [`Error::Missing`]; something else has this name.
+pub fn look_up(name: &str) -> Result<Found> {
+    let missing = || Error::Missing {
+        module: name.to_string(),
+        symbol: String::new(),
+        by: String::new(),
+    };
+    match directory()?.ok_or_else(missing)?.find(name) {
+        Ok(found) if found.kind == Kind::Module => Ok(found),
+        Ok(found) => Err(crate::Error::WrongKind(found.kind).into()),
+        Err(crate::Error::NoSuchName) => Err(missing()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The newest version of a module, or with `NAME-VERSION` that one. Cost: two searches of directories, a system
+/// call, and the reading of a header.
+///
+/// # Errors
+/// As [`look_up`]; as `ObjInfo`; damaged.
+pub fn find(name: &str) -> Result<Module<'static>> {
+    let found = look_up(name)?;
+    let object = Object::open(found.capability.address)?;
+    let module = Module::open_header(name, sealed(&object))?;
+    in_its_place(name, &object, &module)?;
+    Ok(module)
+}
+
+/// The module at an address, whoever put it there: all of it is checked.
+///
+/// # Errors
+/// As `ObjInfo`; damaged.
+pub fn at(address: u64) -> Result<Module<'static>> {
+    let object = Object::open(address)?;
+    let name = format!("{:#x}", object.base());
+    let module = Module::open(&name, sealed(&object))?;
+    in_its_place(&name, &object, &module)?;
+    Ok(module)
+}
+
+fn in_its_place(name: &str, object: &Object, module: &Module<'_>) -> Result<()> {
+    if module.address == object.base() {
+        Ok(())
+    } else {
+        Err(Fault::file(name, Cause::BadModule("its address is not the object's")).into())
+    }
+}
+
+/// All names on the shelf that lead to modules.
+///
+/// # Errors
+/// As [`Directory::list`].
+pub fn list() -> Result<Vec<Named>> {
+    let Some(directory) = directory()? else {
+        return Ok(Vec::new());
+    };
+    let mut all = directory.list()?;
+    all.retain(|named| named.found.kind == Kind::Module);
+    Ok(all)
+}
+
+/// Installs a module object from its file's bytes: checks it, moves it to the address of a new object, seals that, and
+/// gives it its names; tells them. `file` is only for messages.
+///
+/// # Errors
+/// Damaged, with what is wrong; [`Error::Installed`]; the newest version exports what this one does not, so that it
+/// could not take its place; as `ObjCreate`, `PageLimit` and `KeepObject`.
+pub fn install(file: &str, bytes: &[u8]) -> Result<String> {
+    let module = Module::open(file, bytes)?;
+    let (name, version) = (module.name().to_string(), module.version().to_string());
+    let full = format!("{name}-{version}");
+    match look_up(&full) {
+        Err(Error::Missing { .. }) => {}
+        Ok(_) => return Err(Error::Installed(full)),
+        Err(error) => return Err(error),
+    }
+    match find(&name) {
+        Ok(newest) => serves_clients_of(&module, &newest)?,
+        Err(Error::Missing { .. }) => {}
+        Err(error) => return Err(error),
+    }
+    crate::names::check_name(&full)?;
+    let mut directory = match directory()? {
+        Some(directory) => directory,
+        None => Directory::root()?.create_directory(DIRECTORY)?,
+    };
+    let mut owners = match directory.find(OWNERS) {
+        Ok(found) => Clist::open(found.capability.address)?,
+        Err(crate::Error::NoSuchName) => {
+            let mut object = directory.create(OWNERS, Kind::Clist, PAGE, 0)?;
+            object.with_bytes_mut(|bytes| crate::names::clist::Clist::format(bytes).map(|_| ()))?;
+            Clist::of_object(object)
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let length = bytes.len() as u64;
+    let (mut object, owner) = Object::create_with_password(length)?;
+    let base = object.base();
+    let made = object
+        .with_bytes_mut(|place| {
+            let place = place.get_mut(..bytes.len()).unwrap_or_default();
+            place.copy_from_slice(bytes);
+            objects::move_to(file, place, base)
+        })
+        .map_err(Error::from)
+        .and_then(|()| seal(&object, &module));
+    if let Err(error) = made {
+        object.delete()?;
+        return Err(error);
+    }
+    let password = object.grant(Rights::RX)?;
+    let owner = Capability {
+        address: base,
+        password: owner,
+    };
+    let capability = Capability {
+        address: base,
+        password,
+    };
+    // As with every name: rights first, then the object, the name last, so that no power cut leaves a name alone.
+    owners.insert(owner)?;
+    Clist::root()?.insert(capability)?;
+    object.keep()?;
+    let found = Found {
+        kind: Kind::Module,
+        capability,
+        word: length,
+    };
+    directory.insert(&full, found)?;
+    directory.replace(&name, found)?;
+    // The rights of the maker go: this domain has from now on what everybody has.
+    call::apd_flush()?;
+    Ok(full)
+}
+
+/// Installs the module object that a name from the root directory leads to: a file, as `gond import` brings it.
+///
+/// # Errors
+/// As [`Directory::find`] and [`install`].
+pub fn install_file(name: &str) -> Result<String> {
+    let found = Directory::root()?.find(name)?;
+    if found.kind != Kind::Data {
+        return Err(crate::Error::WrongKind(found.kind).into());
+    }
+    let object = Object::open(found.capability.address)?;
+    let length = if found.word > 0 { found.word } else { object.bytes() };
+    // A copy: who may write the file may do so at any time, but not between the check and the use.
+    let cells = object.region().cells().iter().take(length as usize);
+    let bytes: Vec<u8> = cells.map(core::cell::Cell::get).collect();
+    install(name, &bytes)
+}
+
+/// Limits the pages of a module object: text to be read and executed, the rest to be read.
+fn seal(object: &Object, module: &Module<'_>) -> Result<()> {
+    let (text, end) = (module.part_at(Part::Text) as u64, module.part_at(Part::ReadOnly) as u64);
+    let all = object.bytes();
+    for (from, to, rights) in [(0, text, Rights::R), (text, end, Rights::RX), (end, all, Rights::R)] {
+        if let Some(pages) = pages_for(to - from).filter(|pages| *pages > 0) {
+            call::page_limit(object.base() + from, pages, rights.bits().into())?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a new version exports all that an old one did, under the same numbers.
+fn serves_clients_of(new: &Module<'_>, old: &Module<'_>) -> Result<()> {
+    let wanted = old.export_count();
+    let cause = match (new.hash(wanted), old.hash(wanted)) {
+        (None, _) => Cause::InterfaceShrunk {
+            wanted,
+            found: new.export_count(),
+        },
+        (new, old) if new != old => Cause::InterfaceChanged,
+        _ => return Ok(()),
+    };
+    Err(Fault::file(old.name(), cause).about(new.version()).into())
+}
+
+/// Destroys an installed version, given as `NAME-VERSION`, or as `NAME` the newest, if no other domain has it, and takes
+/// its names away; tells which it was. If it was the newest, the one installed before it is again.
+///
+/// # Errors
+/// [`Error::InUse`]; as [`look_up`]; as `ObjRetire`.
+pub fn remove(name: &str) -> Result<String> {
+    let found = look_up(name)?;
+    let base = found.capability.address;
+    let mut directory = directory()?.ok_or(crate::Error::NoSuchName)?;
+    let module = find(name)?;
+    let (short, full) = (
+        module.name().to_string(),
+        format!("{}-{}", module.name(), module.version()),
+    );
+    let owners = directory.find(OWNERS)?.capability.address;
+    let was_newest = look_up(&short).is_ok_and(|newest| newest.capability.address == base);
+    // The names go first, so that nobody finds it while it goes.
+    directory.remove(&full)?;
+    if was_newest {
+        let before = format!("{short}-");
+        let others = list()?.into_iter().filter(|named| named.name.starts_with(&before));
+        let versions = others.filter(|named| find(&named.name).is_ok_and(|one| one.name() == short));
+        match versions
+            .max_by_key(|named| call::obj_info(named.found.capability.address).map_or(0, |info| info.created_ns))
+        {
+            Some(named) => directory.replace(&short, named.found)?,
+            None => directory.remove(&short)?,
+        }
+    }
+    call::apd_insert(0, owners)?;
+    let retired = call::obj_retire(base);
+    call::apd_delete(0)?;
+    call::apd_flush()?;
+    match retired {
+        Ok(()) => {
+            Clist::root()?.remove_all(base)?;
+            Clist::open(owners)?.remove_all(base)?;
+            Ok(full)
+        }
+        Err(error) => {
+            directory.insert(&full, found)?;
+            if was_newest {
+                directory.replace(&short, found)?;
+            }
+            match error {
+                abi::Error::InUse => Err(Error::InUse(full)),
+                other => Err(other.into()),
+            }
+        }
+    }
+}

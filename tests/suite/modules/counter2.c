@@ -1,0 +1,3 @@
+/* The second version. */
+#define STEP 100
+#include "counter.c"
