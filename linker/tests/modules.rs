@@ -44,6 +44,10 @@ fn others() -> Description {
 }
 
 fn build(name: &str, bytes: &[u8], exports: &str) -> Result<Built, Vec<Fault>> {
+    build_at(WINDOW_START, name, bytes, exports)
+}
+
+fn build_at(start: u64, name: &str, bytes: &[u8], exports: &str) -> Result<Built, Vec<Fault>> {
     let (description, imports) = (describe("many", exports), [others()]);
     let files = [(name.to_string(), bytes)];
     let request = Request {
@@ -51,7 +55,7 @@ fn build(name: &str, bytes: &[u8], exports: &str) -> Result<Built, Vec<Fault>> {
         files: &files,
         imports: &imports,
     };
-    link(&request, |_| Ok(WINDOW_START))
+    link(&request, |_| Ok(start))
 }
 
 fn causes(faults: &[Fault]) -> Vec<&Cause> {
@@ -75,15 +79,8 @@ fn the_corpus_links() {
 fn a_module_that_is_moved_is_the_module_that_was_linked_there() {
     let elsewhere = 0x1_2345_6000;
     for (name, bytes, exports) in CORPUS {
-        let (description, imports) = (describe("many", exports), [others()]);
-        let files = [(name.to_string(), bytes)];
-        let request = Request {
-            description: &description,
-            files: &files,
-            imports: &imports,
-        };
-        let mut moved = link(&request, |_| Ok(WINDOW_START)).expect("it links").object;
-        let there = link(&request, |_| Ok(elsewhere)).expect("it links").object;
+        let built = |start| build_at(start, name, bytes, exports).expect("it links").object;
+        let (mut moved, there) = (built(WINDOW_START), built(elsewhere));
         format::move_to(name, &mut moved, elsewhere).expect("it moves");
         assert!(moved == there, "{name}");
         assert!(format::move_to(name, &mut moved, abi::address::USER_END).is_err());
