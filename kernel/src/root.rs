@@ -21,7 +21,7 @@ use kcore::{
     Hardware, Kernel, Leaf, Machine, PageEntry, Shortage, SpaceId, ThreadId, frames::Range, mapping::UNIT_BYTES,
 };
 
-use crate::arch::BootInformation;
+use crate::arch::{self, BootInformation};
 
 /// Why there is no root program, in words.
 fn short(_: Shortage) -> String {
@@ -40,9 +40,6 @@ pub struct Program {
 
 /// Device memory: where the firmware puts what PCI devices have.
 const DEVICES: Range = (0xc_0000, 0xf_ec00);
-/// Large pages of 2 MiB; every 64-bit processor has them.
-const LARGEST_PAGE: u8 = 1;
-
 /// Loads the root program into σ₀, which holds the ranges of frames in `given`, and lets it run.
 ///
 /// # Errors
@@ -55,7 +52,7 @@ pub fn start(
     // Half of what the kernel has is for spaces; the rest for its own.
     let quota = kernel.frames.free() / 2 * (PAGE / UNIT_BYTES as u64);
     let space = kernel
-        .sigma0_create(quota as u32, given, &[DEVICES], LARGEST_PAGE)
+        .sigma0_create(quota as u32, given, &[DEVICES], arch::largest_page())
         .map_err(|error| format!("no first space: {error}"))?;
     kernel
         .nucleus_root(space)
@@ -79,7 +76,7 @@ pub fn load(
     let (from, to) = information
         .module
         .ok_or("no boot module: give QEMU the root program with -initrd")?;
-    let module = crate::arch::physical_bytes(from, (to - from) as usize).ok_or("the boot module lies out of reach")?;
+    let module = arch::physical_bytes(from, (to - from) as usize).ok_or("the boot module lies out of reach")?;
     let image = linker::image::layout(module).map_err(|error| format!("the boot module is no program: {error}"))?;
 
     let mut loader = Loader {

@@ -25,11 +25,11 @@ pub use x86_64::{
     paging::{flush_all, flush_page, kernel_entries, leave_all_roots, leave_root, load, loaded_root, tags},
     // Console, log and exit.
     ports::{IoPorts, exit, log_bytes},
-    processor::initialise as initialise_processor,
     // The end.
     processor::stack_above,
     // User code.
     processor::{caller, ports_are_on, ports_off, ports_on, random_word, restart_call, set_thread, set_value2},
+    processor::{initialise as initialise_processor, largest_page},
     // Other processors.
     smp::{ask, attend, halt_others, hand_over, mark, serve, start_processors, stop_processor, wake_processor},
     start::{BootInformation, Memory},

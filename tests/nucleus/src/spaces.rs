@@ -32,6 +32,7 @@ pub const CASES: &[Case] = &[
     case("spaces/items", items),
     case("spaces/exceptions", exceptions),
     case("spaces/flush-elsewhere", flush_elsewhere),
+    case("spaces/giant-page", giant_page),
 ];
 
 nucleus::thread_entry!(adder_entry, adder);
@@ -291,5 +292,70 @@ fn flush_elsewhere(setting: &Setting) -> Outcome {
         lend(base, LENT)?;
     }
     call::thread_delete(copier)?;
+    world.end()
+}
+
+/// Where a page of 1 GiB is seen; a multiple of its size.
+const GIANT: u64 = 0x3000_0000_0000;
+/// Its size, and the logarithm.
+const GIANT_BYTES: u64 = 1 << GIANT_LOG2;
+const GIANT_LOG2: u8 = 30;
+/// With that much memory a whole page of 1 GiB is among it, wherever the board has its holes.
+const ROOMY_BYTES: u64 = 5 << 29;
+/// Places in it: its first word, one in a slot in the middle, its last.
+const GIANT_PLACES: [u64; 3] = [0, 700 << 20, GIANT_BYTES - 8];
+
+nucleus::thread_entry!(reader_entry, reader);
+/// Answers with the word at an address.
+fn reader(_: u64) {
+    let mut next = message::receive();
+    while let Ok(got) = next {
+        next = message::reply_and_wait(got.sender, tag(0, 1, 0), [read(got.words[0]), 0, 0, 0]);
+    }
+}
+
+fn giant_page(setting: &Setting) -> Outcome {
+    let whole = |(start, end): (u64, u64)| {
+        let base = start.next_multiple_of(GIANT_BYTES);
+        (base + GIANT_BYTES <= end).then_some(base)
+    };
+    let bytes: u64 = setting.root.memory().map(|(start, end)| end - start).sum();
+    let Some(base) = setting.root.memory().find_map(whole) else {
+        ensure!(bytes < ROOMY_BYTES, "{bytes:#x} bytes have no aligned GiB");
+        return Ok(());
+    };
+    let what = fpage(base, GIANT_LOG2, Rights::RW);
+    let window = fpage(GIANT, GIANT_LOG2, Rights::RW);
+    // Two tables and one node: in smaller pages it would cost a hundred times as much.
+    let poor = call::space_create(3 * 64, 0, 0, 0)?;
+    ensure_eq!(call::map(what, poor, window, MAP)?, GIANT_BYTES / PAGE);
+    call::space_delete(poor)?;
+
+    let mut world = World::new(setting, 0, 0)?;
+    let reader = world.start(reader_entry(), 0)?;
+    let word = |place: u64| Ok::<u64, Failure>(message::call(reader, tag(0, 1, 0), [GIANT + place, 0, 0, 0])?.words[0]);
+    for place in GIANT_PLACES {
+        write(base + place, place + 1);
+    }
+    ensure_eq!(call::map(what, world.space, window, MAP)?, GIANT_BYTES / PAGE);
+    for place in GIANT_PLACES {
+        ensure_eq!(word(place)?, place + 1);
+    }
+    // A page of it goes: what is left are smaller pages, and there is zeroed memory from the pager in its place.
+    let gone = GIANT_PLACES[1] & !(PAGE - 1);
+    call::flush(
+        Window::memory(base + gone, 12, Rights::R),
+        u64::from(Rights::RWX.bits()),
+        0,
+    )?;
+    write(base + gone + PAGE, 5);
+    let left = [
+        word(GIANT_PLACES[0])?,
+        word(GIANT_PLACES[1])?,
+        word(gone + PAGE)?,
+        word(GIANT_PLACES[2])?,
+    ];
+    ensure_eq!(left, [1, 0, 5, GIANT_BYTES - 7]);
+    call::kernel_check()?;
     world.end()
 }

@@ -29,8 +29,8 @@ pub fn store(root: &Path, results: &[Measured]) -> Result<()> {
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Complaints about rows of ours that need more instructions than they did, or are gone.
-pub fn regressions(root: &Path, results: &[Measured]) -> Result<Vec<String>> {
+/// Complaints about rows of ours that need more instructions than they did, or are gone: all rows, or those that were asked for.
+pub fn regressions(root: &Path, results: &[Measured], asked: &[String]) -> Result<Vec<String>> {
     let path = file(root);
     let text = std::fs::read_to_string(&path)
         .with_context(|| format!("cannot read {}; './gond bench --update' makes it", path.display()))?;
@@ -38,7 +38,9 @@ pub fn regressions(root: &Path, results: &[Measured]) -> Result<Vec<String>> {
     let rows = committed
         .as_array()
         .with_context(|| format!("{} is not a list", path.display()))?;
-    Ok(rows.iter().filter_map(|row| regression(row, results)).collect())
+    let is_asked = |row: &&Value| asked.is_empty() || asked.iter().any(|name| row["row"] == name.as_str());
+    let complaints = rows.iter().filter(is_asked).filter_map(|row| regression(row, results));
+    Ok(complaints.collect())
 }
 
 fn regression(committed: &Value, results: &[Measured]) -> Option<String> {
@@ -73,9 +75,11 @@ mod tests {
             "",
         );
         store(&root, &before).unwrap();
-        assert!(regressions(&root, &before).unwrap().is_empty());
+        assert!(regressions(&root, &before, &[]).unwrap().is_empty());
         let now = merge(System::Gondwana, "row=a ticks=1030\nrow=b ticks=1031", "");
-        let told = regressions(&root, &now).unwrap();
+        let told = regressions(&root, &now, &[]).unwrap();
         assert_eq!(told, ["row b takes 1031 instructions; it took 1000", "row c is gone"]);
+        let asked = ["a".to_owned(), "c".to_owned()];
+        assert_eq!(regressions(&root, &now, &asked).unwrap(), ["row c is gone"]);
     }
 }

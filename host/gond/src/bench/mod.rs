@@ -134,7 +134,7 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         After::Compare => {
-            let worse = compare::regressions(&root, &results)?;
+            let worse = compare::regressions(&root, &results, &options.rows)?;
             for line in &worse {
                 display::complain(line);
             }

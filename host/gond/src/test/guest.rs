@@ -34,8 +34,14 @@ const SUITES: [(u32, &str); 4] = [
 ];
 /// Processors that the kernel can use. More than the host has are slow.
 const PROCESSORS_MAX: u32 = 16;
-/// The machines that the suite of the bare µ-kernel runs on: processors, and calls that its fuzzer makes.
-const NUCLEUS_SUITES: [(u32, u32); 3] = [(1, 100_000), (4, 20_000), (PROCESSORS_MAX, 5_000)];
+/// The machines that the suite of the bare µ-kernel runs on: processors, MiB of memory, and more words for its command line. The last
+/// has memory for pages of 1 GiB.
+const NUCLEUS_SUITES: [(u32, u64, &str); 4] = [
+    (1, 128, "calls=100000"),
+    (4, 128, "calls=20000"),
+    (PROCESSORS_MAX, 128, "calls=5000"),
+    (1, 4096, "only=spaces/"),
+];
 
 /// Stage `suite`.
 pub fn run(bench: &mut Bench<'_>) -> Result<()> {
@@ -130,12 +136,13 @@ pub fn run_nucleus(bench: &mut Bench<'_>) -> Result<()> {
     machine::require_emulator()?;
     let kernel = build::kernel(bench.root(), build::Profile::Guest)?;
     let program = build::root_program("nucleus-suite")?;
-    for (processors, calls) in NUCLEUS_SUITES {
+    for (processors, memory, words) in NUCLEUS_SUITES {
         let mut machine = bare::machine(&kernel, &program, &bench.scratch)?;
         machine.processors = processors;
         machine.card = true;
-        machine.words.push(format!("calls={calls}"));
-        let named = |name: &str| format!("{name} (processors: {processors})");
+        machine.memory = memory << 20;
+        machine.words.push(words.to_owned());
+        let named = |name: &str| format!("{name} (processors: {processors}, MiB: {memory})");
         let (end, output) = bare::run(&machine, &bench.scratch, SUITE_TOTAL, &mut bench.job)?;
         for (name, why) in suite_cases(&output) {
             bench.report(&named(&name), why.map_or(Ok(()), Err));

@@ -306,6 +306,16 @@ unsafe fn write_msr(number: u32, value: u64) {
     };
 }
 
+/// Level of the largest pages that the processor knows: 2 (1 GiB) or 1 (2 MiB, which every 64-bit processor has).
+pub fn largest_page() -> u8 {
+    let has_features = __cpuid_count(0x8000_0000, 0).eax >= 0x8000_0001;
+    if has_features && __cpuid_count(0x8000_0001, 0).edx & 1 << 26 != 0 {
+        2
+    } else {
+        1
+    }
+}
+
 /// A random word of the processor, if it has such an instruction and it delivers.
 pub fn random_word() -> Option<u64> {
     if __cpuid_count(1, 0).ecx & 1 << 30 == 0 {
