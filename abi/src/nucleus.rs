@@ -38,7 +38,7 @@ calls! {
         "Names the space's pager, handler and supervisor anew.";
 
     0x110 ThreadCreate thread_create(space, rip, rsp, parameter, priority) -> "thread", "message buffer"; "the space or above it";
-        "Makes a thread that begins at rip with the parameter in rdi, ready to run, in the space (0: the caller's own). Its priority is at most the caller's. The message buffer is a page of the kernel's in the thread's space.";
+        "Makes a thread that begins at rip with the parameter in rdi, ready to run, in the space (0: the caller's own). Its priority is at most the caller's. The message buffer is a page of the kernel's in the thread's space, whose quota pays for both (LimitReached).";
     0x111 ThreadDelete thread_delete(thread) -> "", ""; "the thread's space or above it";
         "Deletes a thread (0: the caller). Whoever waits to send to it gets NoSuchThread, whoever waits for its message Deleted.";
     0x112 ThreadExchange thread_exchange(thread, what) -> "state", ""; "the thread's space or above it";

@@ -195,7 +195,7 @@ impl<H: Hardware> Work<'_, H> {
         let record = self.space(space);
         ensure(record.used <= record.quota, "a quota is exceeded")?;
         ensure(
-            record.used == tally.tables * TABLE_UNITS + node_units + ports + given,
+            record.used == tally.tables * TABLE_UNITS + node_units + ports + given + record.lodged,
             "a quota is charged wrongly",
         )?;
         ensure(

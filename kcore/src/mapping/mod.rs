@@ -311,6 +311,29 @@ impl<H: Hardware> Kernel<H> {
         self.mapping.get(space).map(|space| (space.quota, space.used))
     }
 
+    /// Charges a free space for kernel memory that holds none of its mappings: its threads. Others pay nothing.
+    ///
+    /// # Errors
+    /// [`Error::LimitReached`]: the space's quota is used up.
+    pub(crate) fn lodge(&mut self, space: SpaceId, units: u32) -> Result<(), Error> {
+        if let Some(record) = self.mapping.get_mut(space) {
+            if units > record.quota - record.used {
+                return Err(Error::LimitReached);
+            }
+            record.used += units;
+            record.lodged += units;
+        }
+        Ok(())
+    }
+
+    /// Takes such a charge back.
+    pub(crate) fn unlodge(&mut self, space: SpaceId, units: u32) {
+        if let Some(record) = self.mapping.get_mut(space) {
+            record.used -= units;
+            record.lodged -= units;
+        }
+    }
+
     /// Nodes of the mapping tree in use.
     pub fn mapping_nodes(&self) -> u32 {
         self.mapping.tree.count()
@@ -381,6 +404,8 @@ struct FreeSpace {
     quota: u32,
     /// Units used, and given to those it created.
     used: u32,
+    /// Those of them that are no mappings: its threads and their message buffers.
+    lodged: u32,
     creator: u16,
     /// The youngest of those it created; `next` and `prev` lead through them.
     created: u16,
@@ -417,6 +442,10 @@ pub struct Mapping {
 impl Mapping {
     fn get(&self, space: SpaceId) -> Option<&FreeSpace> {
         self.spaces.get(space.0 as usize)?.as_ref()
+    }
+
+    fn get_mut(&mut self, space: SpaceId) -> Option<&mut FreeSpace> {
+        self.spaces.get_mut(space.0 as usize)?.as_mut()
     }
 
     /// The number of a free space that is not being destroyed.

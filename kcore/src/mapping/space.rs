@@ -41,6 +41,7 @@ impl FreeSpace {
         Self {
             quota,
             used: TABLE_UNITS,
+            lodged: 0,
             creator,
             created: NOBODY,
             next: NOBODY,

@@ -11,12 +11,18 @@ use abi::{
 
 use super::Nucleus;
 use crate::{
-    Frame, Hardware, Kernel, Leaf, Machine, PageEntry, SpaceId, ipc::SUPERVISED, mapping::DEPTH_MAX, mapping::Progress,
-    thread::THREADS_MAX,
+    Frame, Hardware, Kernel, Leaf, Machine, PageEntry, SpaceId,
+    ipc::SUPERVISED,
+    mapping::{DEPTH_MAX, Progress, TABLE_UNITS, UNIT_BYTES},
+    thread::{THREADS_MAX, Thread},
 };
 
 /// Slots that hold all message buffers.
 const BUFFER_SLOTS: usize = THREADS_MAX * PAGE as usize / SLOT as usize;
+/// What a thread costs its space: its place in the table, and its message buffer.
+const THREAD_UNITS: u32 = (size_of::<Thread>().div_ceil(UNIT_BYTES) + PAGE as usize / UNIT_BYTES) as u32;
+/// What the first message buffer of a space costs besides: the tables above those of [`buffer_slot`].
+const BUFFER_TABLES_UNITS: u32 = 2 * TABLE_UNITS;
 /// Threads that one call deletes at most with their space.
 const DELETED_AT_ONCE: u32 = 8;
 
@@ -36,8 +42,8 @@ pub struct SpacePart {
     pub(crate) threads: u32,
     /// Spaces that it made.
     pub(crate) children: u32,
-    /// Leaves of its message buffers, and how many each holds.
-    buffers: [Option<(Leaf, u32)>; BUFFER_SLOTS],
+    /// Leaves of its message buffers.
+    buffers: [Option<Leaf>; BUFFER_SLOTS],
 }
 
 impl Nucleus {
@@ -226,30 +232,45 @@ impl<H: Hardware> Kernel<H> {
         }
     }
 
-    /// Gives a thread in a free space its message buffer.
+    /// Gives a thread in a free space its message buffer. The space pays for both.
     pub(super) fn add_buffer(&mut self, index: u32, space: SpaceId) -> Result<(), Error> {
         let (slot, page) = place(index);
-        let known = self.nucleus.part(space).ok_or(Error::BadArgument)?.buffers[slot];
-        let (leaf, count) = match known {
-            Some(known) => known,
-            None => (self.buffer_leaf(space, slot)?, 0),
+        let leaf = self.buffer_leaf(space, slot)?;
+        self.lodge(space, THREAD_UNITS)?;
+        let Ok(frame) = self.frame_zeroed() else {
+            self.unlodge(space, THREAD_UNITS);
+            return Err(Error::NoMemory);
         };
-        let frame = self.frame_zeroed().map_err(|_| Error::NoMemory)?;
-        let entry = PageEntry::new(frame, abi::Rights::RW);
-        self.leaf_set(leaf, page, Some(entry));
+        self.leaf_set(leaf, page, Some(PageEntry::new(frame, abi::Rights::RW)));
         self.threads.table[index as usize].ipc.buffer = Some(frame);
         if let Some(part) = self.nucleus.part_mut(space) {
-            part.buffers[slot] = Some((leaf, count + 1));
             part.threads += 1;
         }
         Ok(())
     }
 
+    /// The leaf of a slot of a space's message buffers: it is made for the first thread there, and stays as long as the space.
     fn buffer_leaf(&mut self, space: SpaceId, slot: usize) -> Result<Leaf, Error> {
-        let leaf = self.leaf_create().map_err(|_| Error::NoMemory)?;
-        if self.link(space, buffer_slot(slot), leaf, abi::Rights::RW).is_err() {
-            self.leaf_destroy(leaf);
+        let part = self.nucleus.part(space).ok_or(Error::BadArgument)?;
+        if let Some(leaf) = part.buffers[slot] {
+            return Ok(leaf);
+        }
+        let is_first = part.buffers.iter().all(Option::is_none);
+        let units = TABLE_UNITS + if is_first { BUFFER_TABLES_UNITS } else { 0 };
+        self.lodge(space, units)?;
+        let made = self.leaf_create().ok().filter(|&leaf| {
+            let linked = self.link(space, buffer_slot(slot), leaf, abi::Rights::RW);
+            if linked.is_err() {
+                self.leaf_destroy(leaf);
+            }
+            linked.is_ok()
+        });
+        let Some(leaf) = made else {
+            self.unlodge(space, units);
             return Err(Error::NoMemory);
+        };
+        if let Some(part) = self.nucleus.part_mut(space) {
+            part.buffers[slot] = Some(leaf);
         }
         Ok(leaf)
     }
@@ -262,12 +283,11 @@ impl<H: Hardware> Kernel<H> {
         let (slot, page) = place(index);
         if let Some(part) = self.nucleus.part_mut(space) {
             part.threads -= 1;
-            if let Some((leaf, count)) = &mut part.buffers[slot] {
-                *count -= 1;
-                let leaf = *leaf;
+            if let Some(leaf) = part.buffers[slot] {
                 self.leaf_set(leaf, page, None);
             }
         }
+        self.unlodge(space, THREAD_UNITS);
         self.flush_page(abi::nucleus::message_buffer(u64::from(index)));
         self.frame_release(frame);
     }
@@ -278,7 +298,7 @@ impl<H: Hardware> Kernel<H> {
             return;
         };
         let leaves: Vec<(usize, Leaf)> = (part.buffers.iter_mut().enumerate())
-            .filter_map(|(slot, place)| Some((slot, place.take()?.0)))
+            .filter_map(|(slot, place)| Some((slot, place.take()?)))
             .collect();
         if leaves.is_empty() {
             return;
@@ -287,6 +307,7 @@ impl<H: Hardware> Kernel<H> {
             self.unlink(space, buffer_slot(slot));
         }
         self.flush_space(space);
+        self.unlodge(space, BUFFER_TABLES_UNITS + TABLE_UNITS * leaves.len() as u32);
         for (_, leaf) in leaves {
             self.leaf_destroy(leaf);
         }

@@ -88,7 +88,8 @@ impl<H: Hardware> Kernel<H> {
     /// The root program's first thread, and any that the kernel makes for it: as `ThreadCreate` does it.
     ///
     /// # Errors
-    /// [`Error::NoMemory`], [`Error::TableFull`], [`Error::BadArgument`] if the space is not free.
+    /// [`Error::LimitReached`] if the space cannot pay for it; [`Error::NoMemory`], [`Error::TableFull`]; [`Error::BadArgument`] if the space is
+    /// not free.
     pub fn nucleus_thread(
         &mut self,
         space: SpaceId,

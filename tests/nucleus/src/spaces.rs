@@ -1,8 +1,11 @@
 //! Spaces: threads in them, faults and exceptions as messages, policy, deletion.
 
+use alloc::vec::Vec;
+
 use abi::{
     Rights,
     address::PAGE,
+    layout::PRIORITY_DEFAULT,
     nucleus::{
         ANYONE, EXCHANGE_READ, EXCHANGE_WRITE, GRANT, LABEL_EXCEPTION, MAP, Registers, THREAD_FAULTED, fpage, tag,
     },
@@ -18,7 +21,7 @@ use nucleus::{
 use crate::{
     case::{Case, Failure, Outcome, Setting, case, ensure, ensure_eq, ensure_error},
     messages::start,
-    world::{World, memory},
+    world::{STACK_TOP, World, memory},
 };
 
 /// The cases.
@@ -33,6 +36,7 @@ pub const CASES: &[Case] = &[
     case("spaces/exceptions", exceptions),
     case("spaces/flush-elsewhere", flush_elsewhere),
     case("spaces/giant-page", giant_page),
+    case("spaces/threads-cost", threads_cost),
 ];
 
 nucleus::thread_entry!(adder_entry, adder);
@@ -358,4 +362,33 @@ fn giant_page(setting: &Setting) -> Outcome {
     ensure_eq!(left, [1, 0, 5, GIANT_BYTES - 7]);
     call::kernel_check()?;
     world.end()
+}
+
+fn threads_cost(setting: &Setting) -> Outcome {
+    // Room for its tables and a few threads: there are places for many more. Each waits for this thread, its pager, for ever.
+    let (me, _) = call::thread_self()?;
+    let space = call::space_create(64 * 12, me, 0, 0)?;
+    let another = || call::start_thread_in(space, adder_entry(), STACK_TOP, 0, PRIORITY_DEFAULT);
+    let mut threads = Vec::new();
+    let refused = loop {
+        match another() {
+            Ok(thread) => threads.push(thread),
+            Err(error) => break error,
+        }
+    };
+    ensure_eq!(refused, abi::Error::LimitReached);
+    ensure!((1..12).contains(&threads.len()), "{} threads", threads.len());
+    // Others are not harmed, and what one gives back is there for the next.
+    let mut world = World::new(setting, 0, 0)?;
+    let server = world.start(adder_entry(), 0)?;
+    ensure_eq!(message::call(server, tag(0, 1, 0), [7, 0, 0, 0])?.words[0], 7);
+    world.end()?;
+    for _ in 0..20 {
+        call::thread_delete(threads.pop().unwrap_or(0))?;
+        threads.push(another()?);
+    }
+    call::kernel_check()?;
+    call::space_delete(space)?;
+    call::kernel_check()?;
+    Ok(())
 }
