@@ -1,21 +1,22 @@
 //! Stage `crash`: the plug is pulled at random moments of a running workload, again and again on one disk.
 //!
-//! After each cut the image must be sound, the system must start from it, and nothing may be missing that was
+//! Every third time the server is outside of the kernel. After each cut the image must be sound, the system must start from it, and nothing may be missing that was
 //! there when a `sync` succeeded. A kill leaves the host's cache whole, so that writes lost or torn by a real power cut
 //! do not occur; for those one run is recorded, write by write, and replayed by [`replay`] with
 //! subsets of the writes that were under way, whole and torn.
 
 use super::{Bench, expect_success, play};
-use crate::check;
 use crate::machine::Machine;
 use crate::script::{Patience, Played, Plug, Verdict};
+use crate::{build, check};
 use anyhow::Result;
 use std::time::Duration;
 
 mod replay;
 
-/// How often the plug is pulled.
+/// How often the plug is pulled, and every which time with the server outside.
 const CUTS: u32 = 20;
+const OUTSIDE_EVERY: u32 = 3;
 /// The earliest and the latest moment, in milliseconds from power-on.
 const MOMENTS: (u64, u64) = (400, 7000);
 /// Lines of a workload: more than it ever gets to run.
@@ -105,6 +106,7 @@ fn progress(played: &Played, mut kept: Kept) -> Kept {
 /// Runs the stage.
 pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     let machine = bench.fresh_machine("crash.img")?;
+    let outside = machine.clone().with_server(build::server(build::Profile::Guest)?);
     let prepare = ["create log 4K", "write log 0 0000000000", "create scratch 64K", "sync"];
     let (played, output) = play(&machine, &prepare, Patience::seconds(60))?;
     bench.report("the workload is prepared", expect_success(&played, &output));
@@ -113,9 +115,14 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     for cut in 1..=CUTS {
         let seed = chance.seed();
         let moment = Duration::from_millis(chance.between(MOMENTS.0, MOMENTS.1));
-        let what = format!("power cut {cut} of {CUTS}, after {} ms", moment.as_millis());
+        let (machine, server) = if cut.is_multiple_of(OUTSIDE_EVERY) {
+            (&outside, ", the server outside")
+        } else {
+            (&machine, "")
+        };
+        let what = format!("power cut {cut} of {CUTS}{server}, after {} ms", moment.as_millis());
         bench.step(&what);
-        let outcome = one_cut(&machine, cut, moment, &mut chance, &mut kept)?;
+        let outcome = one_cut(machine, cut, moment, &mut chance, &mut kept)?;
         let failed = outcome.is_err();
         bench.report(
             &what,

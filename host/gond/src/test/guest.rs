@@ -168,7 +168,16 @@ fn checksums(output: &str) -> Vec<&str> {
 /// Stage `power`: the database is built, traversed, kept; the plug is pulled; it is found again at its address
 /// and traversed along the same pointers, from its own domain and from another.
 pub fn run_power(bench: &mut Bench<'_>) -> Result<()> {
-    let machine = bench.fresh_machine("power.img")?;
+    let inside = bench.fresh_machine("power.img")?;
+    power_on(bench, &inside, "")?;
+    let server = build::server(build::Profile::Guest)?;
+    let outside = bench.fresh_machine("power-outside.img")?.with_server(server);
+    power_on(bench, &outside, " (server: outside)")
+}
+
+/// Pulls the plug of this machine.
+fn power_on(bench: &mut Bench<'_>, machine: &Machine, note: &str) -> Result<()> {
+    let named = |name: &str| format!("{name}{note}");
     let patience = Patience {
         plug: Plug::AtEnd,
         ..Patience::seconds(120)
@@ -180,31 +189,31 @@ pub fn run_power(bench: &mut Bench<'_>) -> Result<()> {
         "sync",
         "info parts",
     ];
-    let (played, first) = play(&machine, &before, patience)?;
+    let (played, first) = play(machine, &before, patience)?;
     let outcome = match &played.verdict {
         Verdict::Killed if played.statuses.iter().all(|(_, status)| *status == 0) => Ok(()),
         other => Err(format!("{other:?}\n{:?}\n{first}", played.statuses)),
     };
-    bench.report("the database is built and traversed", outcome);
+    bench.report(&named("the database is built and traversed"), outcome);
     let image = crate::check::inspect(&machine.disk);
     bench.report(
-        "the image is sound after the cut",
+        &named("the image is sound after the cut"),
         image.map_err(|error| format!("{error:#}")),
     );
     let after = ["oo1 run parts", "oo1 pdx parts", "oo1 verify parts", "info parts"];
-    let (played, second) = play(&machine, &after, Patience::seconds(120))?;
+    let (played, second) = play(machine, &after, Patience::seconds(120))?;
     bench.report(
-        "it is found and traversed after the cut",
+        &named("it is found and traversed after the cut"),
         expect_success(&played, &second),
     );
     let (old, new) = (checksums(&first), checksums(&second));
     let same = old.len() >= 10 && old.iter().all(|word| new.contains(word));
     let seen = format!("before: {old:?}\nafter: {new:?}");
-    bench.report("checksums are the same", if same { Ok(()) } else { Err(seen) });
+    bench.report(&named("checksums are the same"), if same { Ok(()) } else { Err(seen) });
     let (old, new) = (address_of(&first), address_of(&second));
     let same = old.is_some() && old == new;
     bench.report(
-        "its address is the same",
+        &named("its address is the same"),
         if same {
             Ok(())
         } else {
