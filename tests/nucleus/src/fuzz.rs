@@ -15,10 +15,11 @@ use abi::{
 };
 use nucleus::{call, log, message};
 
+use testing::Random;
+
 use crate::{
     case::{Case, Outcome, Setting, case, ensure},
     messages::start,
-    random::Random,
     world::{World, memory},
 };
 

@@ -15,14 +15,10 @@ mod case;
 mod arch;
 mod world;
 
-mod bench;
-mod fuzz;
-#[path = "../../suite/src/random.rs"]
-#[allow(dead_code, reason = "the other suite uses all of it")]
-mod random;
-
 mod basics;
+mod bench;
 mod examples;
+mod fuzz;
 mod messages;
 mod spaces;
 

@@ -7,11 +7,12 @@ use abi::{
 };
 use rt::{Clist, Object, call};
 
+use testing::Random;
+
 use crate::{
     arch,
     assistant::{PRIORITY_LOW, Puppet, apd_of, clist_granting, confined, grant, report_of, run, start, wait_until},
     case::{Case, Outcome, Setting, case, ensure, ensure_eq, ensure_error},
-    random::Random,
 };
 
 /// The cases.

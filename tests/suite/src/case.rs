@@ -3,8 +3,7 @@
 //! A case is a function that says what is wrong. Each runs in a task of its own: if it faults it
 //! fails alone, if it hangs it is ended, and what it made goes with it.
 
-use alloc::{format, string::String};
-use core::{fmt, panic::Location};
+pub use testing::{Failure, Outcome, ensure, ensure_eq, ensure_error};
 
 /// What a case is told.
 #[derive(Copy, Clone, Debug)]
@@ -48,89 +47,3 @@ pub struct Role {
 pub const fn role(name: &'static str, play: fn(&[u64; 6]) -> u64) -> Role {
     Role { name, play }
 }
-
-/// Whether all was well, or what was not.
-pub type Outcome<T = ()> = Result<T, Failure>;
-
-/// What was not well, and where it was noticed.
-#[derive(Debug)]
-pub struct Failure {
-    text: String,
-    place: &'static Location<'static>,
-}
-
-impl Failure {
-    /// Something was not well.
-    #[track_caller]
-    pub fn new(text: fmt::Arguments<'_>) -> Self {
-        Self {
-            text: format!("{text}"),
-            place: Location::caller(),
-        }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let file = self.place.file();
-        let file = file.rsplit('/').next().unwrap_or(file);
-        write!(f, "{} ({file}:{})", self.text, self.place.line())
-    }
-}
-
-impl From<abi::Error> for Failure {
-    #[track_caller]
-    fn from(error: abi::Error) -> Self {
-        Self::new(format_args!("unexpected error {}", error.name()))
-    }
-}
-
-impl From<rt::Error> for Failure {
-    #[track_caller]
-    fn from(error: rt::Error) -> Self {
-        Self::new(format_args!("unexpected error: {error}"))
-    }
-}
-
-/// Fails unless the condition holds.
-macro_rules! ensure {
-    ($condition:expr) => {
-        $crate::case::ensure!($condition, "it does not hold that {}", stringify!($condition))
-    };
-    ($condition:expr, $($text:tt)+) => {
-        if !$condition {
-            return Err($crate::case::Failure::new(format_args!($($text)+)));
-        }
-    };
-}
-
-/// Fails unless both are equal.
-macro_rules! ensure_eq {
-    ($left:expr, $right:expr) => {{
-        let (left, right) = (&$left, &$right);
-        if left != right {
-            return Err($crate::case::Failure::new(format_args!(
-                "{} is {left:x?}, not {right:x?}",
-                stringify!($left)
-            )));
-        }
-    }};
-}
-
-/// Fails unless the result is this error.
-macro_rules! ensure_error {
-    ($result:expr, $error:ident) => {
-        match $result {
-            Err(abi::Error::$error) => {}
-            other => {
-                let text = stringify!($result);
-                return Err($crate::case::Failure::new(format_args!(
-                    "{text} gives {other:x?}, not {}",
-                    stringify!($error)
-                )));
-            }
-        }
-    };
-}
-
-pub(crate) use {ensure, ensure_eq, ensure_error};

@@ -18,7 +18,6 @@
 extern crate alloc;
 
 mod case;
-mod random;
 
 #[allow(unsafe_code, reason = "the one module of the suite that does what no safe code can")]
 mod arch;

@@ -17,10 +17,11 @@ use rt::{
     task::Options,
 };
 
+use testing::Random;
+
 use crate::{
     assistant,
     case::{Case, Failure, Outcome, Role, Setting, case, ensure, ensure_eq, ensure_error, role},
-    random::Random,
 };
 
 pub const CASES: &[Case] = &[
@@ -42,13 +43,6 @@ pub const ROLES: &[Role] = &[
     role("module-unbound", call_unbound),
     role("module-hold", hold),
 ];
-
-impl From<Error> for Failure {
-    #[track_caller]
-    fn from(error: Error) -> Self {
-        Self::new(format_args!("unexpected error: {error}"))
-    }
-}
 
 /// Puts modules on the shelf, runs a story, and takes them away again.
 fn with(files: &[&str], story: impl FnOnce() -> Outcome) -> Outcome {

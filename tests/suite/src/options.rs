@@ -1,6 +1,7 @@
 //! The command line.
 
-use crate::{case::Setting, random::Random};
+use crate::case::Setting;
+use testing::Random;
 
 /// Calls that the fuzzing makes unless told otherwise.
 const CALLS: u64 = 1_000_000;

@@ -7,11 +7,12 @@ use abi::{
 };
 use rt::{Object, call};
 
+use testing::Random;
+
 use crate::{
     arch,
     assistant::{Puppet, clist_granting, grant},
     case::{Case, Outcome, Setting, case, ensure, ensure_eq, ensure_error},
-    random::Random,
 };
 
 /// The cases.

@@ -8,11 +8,12 @@ use abi::{
 };
 use rt::{Clist, Object, call, system};
 
+use testing::Random;
+
 use crate::{
     arch,
     assistant::{Puppet, grant, wait_until},
     case::{Case, Outcome, Setting, case, ensure, ensure_eq, ensure_error},
-    random::Random,
 };
 
 /// The cases.

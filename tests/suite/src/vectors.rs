@@ -2,10 +2,11 @@
 
 use rt::thread;
 
+use testing::Random;
+
 use crate::{
     arch::vectors::{control, fill, hold, residue, set_control},
     case::{Case, Outcome, Setting, case, ensure, ensure_eq},
-    random::Random,
 };
 
 /// The cases.

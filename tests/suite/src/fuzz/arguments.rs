@@ -7,7 +7,7 @@ use abi::{
 use rt::call;
 
 use super::pool::{RETURN_AT, Surroundings, boundary, size, small, time};
-use crate::random::Random;
+use testing::Random;
 
 /// Makes arguments fit, most of the time.
 pub fn fit(surroundings: &Surroundings, call: Call, arguments: &mut [u64; 6], random: &mut Random) {

@@ -10,7 +10,8 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use abi::{Call, Error, call::TABLE, layout::STREAM_CONTROL};
 use rt::{call, call::Answer};
 
-use crate::{arch, random::Random};
+use crate::arch;
+use testing::Random;
 
 use super::pool::{PASSWORD, RETURN_AT, Surroundings, boundary, small, time};
 

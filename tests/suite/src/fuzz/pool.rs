@@ -8,7 +8,8 @@ use abi::{
 };
 use rt::call;
 
-use crate::{arch, random::Random};
+use crate::arch;
+use testing::Random;
 
 /// The password of the assistant's own objects, known to all of them.
 pub const PASSWORD: u64 = 0x7061_7373_776f_7264;
