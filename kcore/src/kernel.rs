@@ -87,6 +87,15 @@ pub struct Crossing {
     pub load: u64,
 }
 
+/// What a yield comes to.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Rotation {
+    /// Index of the thread that runs now.
+    pub next: u32,
+    /// Whether nothing must be set up for it but its space: no vector unit, no ports, no call to be done again.
+    pub is_plain: bool,
+}
+
 impl<H: Hardware> Kernel<H> {
     /// Offset of the space whose root is loaded, for the fast path in assembly.
     pub const LOADED_SPACE: usize = offset_of!(Self, processor) + offset_of!(Processor, space);
@@ -250,10 +259,11 @@ impl<H: Hardware> Kernel<H> {
         self.enqueue(index);
     }
 
-    /// [`Kernel::yield_current`] and [`Kernel::schedule`] in one: tells whose turn it is then. `None` if nobody waits
-    /// here with its priority: the current thread stays (nobody more urgent waits while it runs). Counted in instructions (`yield-switch`).
+    /// [`Kernel::yield_current`] and [`Kernel::schedule`] in one, for a thread that goes on there with no result. `None`
+    /// if nobody waits here with its priority: the current thread stays (nobody more urgent waits while it runs), and
+    /// nothing was done. Counted in instructions (`yield-switch`).
     #[inline(always)]
-    pub fn rotate(&mut self) -> Option<u32> {
+    pub fn rotate(&mut self, rip: u64, rsp: u64) -> Option<Rotation> {
         let processor = &mut self.processor;
         let current = processor.current;
         let priority = self.threads.table.get(current as usize)?.priority;
@@ -263,6 +273,8 @@ impl<H: Hardware> Kernel<H> {
         let before = &mut self.threads.table[current as usize];
         before.time_ns += now.saturating_sub(processor.since_ns);
         before.state = State::Ready;
+        before.context.reset(rip, rsp);
+        let is_plain = before.is_plain();
         processor.since_ns = now;
         processor.slice_ns = now;
         // The timer is set already, for the end of a slice that ends no later.
@@ -270,7 +282,10 @@ impl<H: Hardware> Kernel<H> {
         thread.state = State::Running;
         thread.processor = processor.number;
         thread.unbegun = false;
-        Some(next)
+        Some(Rotation {
+            next,
+            is_plain: is_plain && thread.is_plain() && thread.operation.is_none(),
+        })
     }
 
     /// Whether a waiting thread should run instead of the current one.

@@ -78,7 +78,7 @@ registers! {
     rcx,
     rbx,
     rax,
-    /// Number of the exception or interrupt.
+    /// Number of the exception or interrupt; [`Context::OF_CALL`] if it was a call.
     vector,
     /// The processor's error code.
     error,
@@ -90,34 +90,50 @@ registers! {
 }
 
 impl Context {
-    /// Everything scrubbed but where to go on.
+    /// Stands for the vector while only the registers count that carry something over a call: rip, rsp, rax, rdi, rsi,
+    /// rdx, r10 and r12 to r15. The others are zero, whatever their fields hold, and the thread goes on by `sysret`,
+    /// which takes rcx and r11. Parking and resuming a caller so takes half of the stores that all registers take.
+    pub const OF_CALL: u64 = u64::MAX;
+
+    /// Everything scrubbed but where to go on. From now on only the registers of calls count ([`Context::OF_CALL`]).
+    #[inline(always)]
     pub fn reset(&mut self, rip: u64, rsp: u64) {
-        // A zero that the compiler does not know: else it calls `memset`, which takes twice as many instructions.
-        let zero = core::hint::black_box(0);
-        *self = Context {
-            r15: zero,
-            r14: zero,
-            r13: zero,
-            r12: zero,
-            r11: zero,
-            r10: zero,
-            r9: zero,
-            r8: zero,
-            rbp: zero,
-            rdi: zero,
-            rsi: zero,
-            rdx: zero,
-            rcx: zero,
-            rbx: zero,
-            rax: zero,
-            vector: zero,
-            error: zero,
+        self.vector = Self::OF_CALL;
+        (self.rip, self.rsp) = (rip, rsp);
+        (self.rax, self.rdi, self.rsi, self.rdx, self.r10) = (0, 0, 0, 0, 0);
+        (self.r12, self.r13, self.r14, self.r15) = (0, 0, 0, 0);
+    }
+
+    /// Everything scrubbed but where to go on, and all registers count.
+    pub fn scrubbed(rip: u64, rsp: u64) -> Self {
+        Self {
             rip,
             cs: USER_CODE,
             rflags: USER_FLAGS,
             rsp,
             ss: USER_DATA,
-        };
+            ..Self::default()
+        }
+    }
+
+    /// The registers with all that they hold: for whoever looks at them.
+    #[must_use]
+    pub fn whole(&self) -> Self {
+        if self.vector != Self::OF_CALL {
+            return *self;
+        }
+        Self {
+            rax: self.rax,
+            rdi: self.rdi,
+            rsi: self.rsi,
+            rdx: self.rdx,
+            r10: self.r10,
+            r12: self.r12,
+            r13: self.r13,
+            r14: self.r14,
+            r15: self.r15,
+            ..Self::scrubbed(self.rip, self.rsp)
+        }
     }
 
     /// The results of a call: error, value, second value.
@@ -127,11 +143,9 @@ impl Context {
         self.rsi = value2;
     }
 
-    /// The first argument registers of a C function; the fourth in r10 as well, because `sysret`
-    /// takes rcx.
+    /// The first argument registers of a C function, but r10 for the fourth, because `sysret` takes rcx.
     pub fn set_arguments(&mut self, arguments: [u64; 4]) {
-        [self.rdi, self.rsi, self.rdx, self.rcx] = arguments;
-        self.r10 = arguments[3];
+        [self.rdi, self.rsi, self.rdx, self.r10] = arguments;
     }
 }
 
@@ -290,6 +304,12 @@ impl Thread {
     pub fn set_priority(&mut self, priority: u8) {
         self.priority = priority.min(abi::layout::PRIORITY_MAX as u8);
         self.more_urgent = more_urgent(self.priority);
+    }
+
+    /// Whether it has neither a state of the vector unit nor a reason to be slow, of which ports that are on are one.
+    #[inline(always)]
+    pub fn is_plain(&self) -> bool {
+        self.vector_live | self.slow == 0
     }
 
     fn vacant(index: usize) -> Self {

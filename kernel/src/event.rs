@@ -54,15 +54,16 @@ pub extern "C" fn sleep_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u6
 /// The calling thread goes behind the others of its priority.
 #[inline(always)]
 fn yield_call(mut system: Guard<'_, System>) -> Results {
-    let index = system.current();
-    let Some(next) = system.platform.kernel.rotate() else {
+    let (rip, rsp) = arch::caller();
+    let Some(turn) = system.platform.kernel.rotate(rip, rsp) else {
         return Results { error: 0, value: 0 };
     };
-    let (rip, rsp) = arch::caller();
-    let context = &mut system.platform.kernel.threads.table[index as usize].context;
-    context.reset(rip, rsp);
-    context.set_results(0, 0, 0);
-    match system.run(next) {
+    let context = if turn.is_plain {
+        Some(system.enter(turn.next))
+    } else {
+        system.run(turn.next)
+    };
+    match context {
         Some(context) => {
             drop(system);
             arch::resume(context)
@@ -158,8 +159,7 @@ pub extern "C" fn ipc(to: u64, from: u64, tag: u64, timeouts: u64, window: u64, 
     };
     let Some(mut system) = SYSTEM.enter_unless_stopped() else {
         // Its words have no place in what is handed over, so the thread makes the call again.
-        let mut context = Context::default();
-        context.reset(0, 0);
+        let mut context = Context::scrubbed(0, 0);
         (context.rax, context.rdi, context.rsi, context.rdx) = (operation.number, to, from, tag);
         (context.r10, context.r8) = (timeouts, window);
         [context.r12, context.r13, context.r14, context.r15] = words.0;

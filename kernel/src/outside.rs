@@ -115,8 +115,7 @@ pub fn start(
     }
     let exchange = kernel.frame_zeroed().map_err(short)?;
     let (disk_message_address, disk_message_data) = arch::disk_message();
-    let mut context = Box::new(Context::default());
-    context.reset(program.entry, program.stack);
+    let mut context = Box::new(Context::scrubbed(program.entry, program.stack));
     context.rdi = program.page;
     arch::answer_outside(&context);
     Ok(Outside {
@@ -374,7 +373,7 @@ impl System {
         };
         outside.work = Work::Event(event);
         outside.on = self.platform.kernel.here();
-        outside.context.reset(outside.entry, outside.stack);
+        *outside.context = Context::scrubbed(outside.entry, outside.stack);
         enter_registers(&mut outside.context, &event);
         self.go_outside()
     }

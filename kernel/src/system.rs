@@ -370,12 +370,20 @@ impl System {
         if self.ports_of[here as usize % PROCESSORS_MAX].0 != SpaceId::NONE {
             self.ports_follow(index, space);
         }
+        self.enter(index)
+    }
+
+    /// Sets the processor up for a thread that uses neither the vector unit nor ports, after another such.
+    #[inline(always)]
+    pub fn enter(&mut self, index: u32) -> *const Context {
         let kernel = &mut self.platform.kernel;
-        arch::set_thread(&kernel.threads.table[index as usize].context);
+        let thread = &kernel.threads.table[index as usize];
+        let (space, context) = (thread.space, &raw const thread.context);
+        arch::set_thread(&thread.context);
         if let Some(load) = kernel.enter_space(space) {
             arch::load(load);
         }
-        &raw const self.platform.kernel.threads.table[index as usize].context
+        context
     }
 
     /// Whose ports are on here.

@@ -201,7 +201,7 @@ impl<H: Hardware> Machine for Kernel<H> {
 
     #[inline]
     fn thread_context(&self, thread: ThreadId) -> Context {
-        self.threads.get(thread).context
+        self.threads.get(thread).context.whole()
     }
 
     fn thread_set_context(&mut self, thread: ThreadId, context: &Context) {

@@ -99,7 +99,7 @@ impl<H: Hardware> Kernel<H> {
                 "of a running thread these are the registers when it last came in by a trap:"
             )?;
         }
-        let c = &thread.context;
+        let c = &thread.context.whole();
         let registers = [
             ("rax", c.rax),
             ("rbx", c.rbx),

@@ -53,8 +53,7 @@ fn registers(context: &Context) -> Registers {
 /// `sysretq` would fault in the kernel.
 fn context(registers: &Registers) -> Result<Context, Error> {
     check_entry(registers.rip, registers.rsp)?;
-    let mut context = Context::default();
-    context.reset(registers.rip, registers.rsp);
+    let mut context = Context::scrubbed(registers.rip, registers.rsp);
     context.rflags = USER_FLAGS | registers.rflags & FLAGS_FREE;
     Ok(Context {
         r15: registers.r15,
@@ -209,7 +208,7 @@ impl<H: Hardware> Kernel<H> {
             self.stop_thread(index);
         }
         if what & EXCHANGE_READ != 0 {
-            let words = registers(&self.threads.table[index as usize].context).to_words();
+            let words = registers(&self.threads.table[index as usize].context.whole()).to_words();
             let page = self.hardware.table(frame);
             for (word, place) in words.iter().zip(page.iter().skip(BUFFER_REGISTERS)) {
                 place.store(*word, Relaxed);

@@ -95,7 +95,8 @@ unsafe extern "C" fn common() {
     );
 }
 
-/// Goes on in user mode with these registers.
+/// Goes on in user mode with these registers: by `sysret` if they are those of a call ([`Context::OF_CALL`]), else by
+/// `iretq` with all of them.
 ///
 /// # Safety
 /// The context belongs to a thread whose space is loaded; rip and rsp are user addresses, the
@@ -103,6 +104,24 @@ unsafe extern "C" fn common() {
 #[unsafe(naked)]
 pub unsafe extern "C" fn resume(context: *const Context) -> ! {
     naked_asm!(
+        "cmp dword ptr [rdi + {VECTOR}], {OF_CALL}",
+        "jne 2f",
+        "mov rcx, [rdi + {RIP}]",
+        "mov rsp, [rdi + {RSP}]",
+        "mov rax, [rdi + {RAX}]",
+        "mov rsi, [rdi + {RSI}]",
+        "mov rdx, [rdi + {RDX}]",
+        "mov r10, [rdi + {R10}]",
+        "mov r12, [rdi + {R12}]",
+        "mov r13, [rdi + {R13}]",
+        "mov r14, [rdi + {R14}]",
+        "mov r15, [rdi + {R15}]",
+        "mov rdi, [rdi + {RDI}]",
+        clear!("ebx" "ebp" "r8d" "r9d"),
+        "mov r11d, {FLAGS}",
+        "swapgs",
+        "sysretq",
+        "2:",
         "mov rsp, rdi",
         "pop r15",
         "pop r14",
@@ -122,6 +141,20 @@ pub unsafe extern "C" fn resume(context: *const Context) -> ! {
         "add rsp, 16",
         "swapgs",
         "iretq",
+        VECTOR = const offset_of!(Context, vector),
+        OF_CALL = const Context::OF_CALL.cast_signed() as i32,
+        RIP = const offset_of!(Context, rip),
+        RSP = const offset_of!(Context, rsp),
+        RAX = const offset_of!(Context, rax),
+        RDI = const offset_of!(Context, rdi),
+        RSI = const offset_of!(Context, rsi),
+        RDX = const offset_of!(Context, rdx),
+        R10 = const offset_of!(Context, r10),
+        R12 = const offset_of!(Context, r12),
+        R13 = const offset_of!(Context, r13),
+        R14 = const offset_of!(Context, r14),
+        R15 = const offset_of!(Context, r15),
+        FLAGS = const kcore::thread::USER_FLAGS,
     );
 }
 
