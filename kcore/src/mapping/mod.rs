@@ -326,6 +326,11 @@ impl<H: Hardware> Kernel<H> {
         Ok(())
     }
 
+    /// What a free space is charged like that.
+    pub(crate) fn lodged(&self, space: SpaceId) -> Option<u32> {
+        self.mapping.get(space).map(|record| record.lodged)
+    }
+
     /// Takes such a charge back.
     pub(crate) fn unlodge(&mut self, space: SpaceId, units: u32) {
         if let Some(record) = self.mapping.get_mut(space) {

@@ -27,6 +27,7 @@ impl<H: Hardware> Kernel<H> {
     pub fn check(&mut self) -> Result<(), &'static str> {
         self.check_queues()?;
         self.check_messages()?;
+        self.check_charges()?;
         self.mapping_check()
     }
 

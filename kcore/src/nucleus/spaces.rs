@@ -292,6 +292,30 @@ impl<H: Hardware> Kernel<H> {
         self.frame_release(frame);
     }
 
+    /// Checks that every space pays for the threads that are in it, and for no others.
+    pub(super) fn check_charges(&self) -> Result<(), &'static str> {
+        for (number, part) in self.nucleus.spaces.iter().enumerate() {
+            let Some(part) = part else { continue };
+            let space = SpaceId(number as u32);
+            let inside = |thread: &&Thread| thread.space == space && thread.ipc.buffer.is_some();
+            let threads = self.threads.table.iter().filter(inside).count() as u32;
+            let tables = match part.buffers.iter().flatten().count() as u32 {
+                0 => 0,
+                leaves => BUFFER_TABLES_UNITS + leaves * TABLE_UNITS,
+            };
+            if part.threads != threads {
+                return Err("a space's count of threads is wrong");
+            }
+            if self
+                .lodged(space)
+                .is_some_and(|units| units != threads * THREAD_UNITS + tables)
+            {
+                return Err("a space is charged wrongly for its threads");
+            }
+        }
+        Ok(())
+    }
+
     /// The space has no threads any more: its leaves for message buffers go.
     fn drop_buffers(&mut self, space: SpaceId) {
         let Some(part) = self.nucleus.part_mut(space) else {
