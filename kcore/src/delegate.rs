@@ -122,6 +122,14 @@ macro_rules! delegate_machine {
                 $crate::Machine::wake(&mut self.$field, key, count)
             }
             #[inline]
+            fn thread_can_be_answered(&self, thread: $crate::ThreadId, key: $crate::wait::Key) -> bool {
+                $crate::Machine::thread_can_be_answered(&self.$field, thread, key)
+            }
+            #[inline]
+            fn thread_answer(&mut self, thread: $crate::ThreadId, value: u64, value2: u64) {
+                $crate::Machine::thread_answer(&mut self.$field, thread, value, value2)
+            }
+            #[inline]
             fn thread_is_ready(&self, thread: $crate::ThreadId) -> bool {
                 $crate::Machine::thread_is_ready(&self.$field, thread)
             }

@@ -372,7 +372,8 @@ impl<H: Hardware> Kernel<H> {
     }
 
     /// Charges the current thread for its time.
-    fn account(&mut self) {
+    #[inline]
+    pub(crate) fn account(&mut self) {
         let now = self.hardware.now_ns();
         let processor = &mut self.processor;
         if let Some(thread) = self.threads.table.get_mut(processor.current as usize) {

@@ -135,6 +135,18 @@ pub trait Machine {
     fn thread_suspend(&mut self, thread: ThreadId);
     /// Wakes up to `count` threads parked on `key`, oldest first; tells how many.
     fn wake(&mut self, key: Key, count: u32) -> u32;
+    /// Whether the thread is parked on `key` and [`Machine::thread_answer`] can end that. A machine may always say no:
+    /// then it is woken, and does its call again.
+    fn thread_can_be_answered(&self, thread: ThreadId, key: Key) -> bool {
+        let _ = (thread, key);
+        false
+    }
+    /// Ends the call that a thread is parked in with these values, where [`Machine::thread_can_be_answered`] has said yes. If
+    /// the thread of the present event has left its processor, that one runs there at once, unless somebody more
+    /// urgent waits.
+    fn thread_answer(&mut self, thread: ThreadId, value: u64, value2: u64) {
+        let _ = (thread, value, value2);
+    }
     /// Whether the thread is ready or running, and not parked.
     fn thread_is_ready(&self, thread: ThreadId) -> bool;
     /// The space it runs in now.

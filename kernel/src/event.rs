@@ -109,6 +109,7 @@ pub extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: 
     let Some(thread) = platform.kernel.current_thread() else {
         leave_from(system)
     };
+    let index = thread.id.index() as u32;
     (thread.context.rip, thread.context.rsp) = arch::caller();
     trace::record(Kind::Call, thread.id, number);
     let event = Event::Call {
@@ -121,12 +122,13 @@ pub extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: 
     // Straight back only to the caller that it was: the call may have ended the thread, or taken it
     // out of the domain that it was in.
     if let Outcome::Return(result) = outcome
+        && platform.kernel.current() == Some(index)
         && platform.kernel.stays()
         && platform.kernel.hardware.stop.is_none()
     {
         return results(result);
     }
-    system.settle(outcome, Some(Operation { number, arguments }));
+    system.settle(index, outcome, Some(Operation { number, arguments }));
     if system.platform.kernel.should_preempt() {
         system.platform.kernel.yield_current();
     }
@@ -192,8 +194,9 @@ pub extern "C" fn ipc(to: u64, from: u64, tag: u64, timeouts: u64, window: u64, 
             arguments: operation.arguments,
             resumed: Resumed::First,
         };
+        let index = thread.id.index() as u32;
         let outcome = supervisor.handle(platform, event);
-        system.settle(outcome, Some(operation));
+        system.settle(index, outcome, Some(operation));
         if system.platform.kernel.should_preempt() {
             system.platform.kernel.yield_current();
         }
@@ -347,10 +350,11 @@ impl System {
         }
         let event = of_exception(id, vector, error);
         let outcome = self.supervisor.handle(&mut self.platform, event);
-        if vector == VECTOR_PAGE_FAULT && outcome == Outcome::Resume && self.platform.kernel.stays() {
+        let goes_on = outcome == Outcome::Resume && self.platform.kernel.current() == Some(index);
+        if vector == VECTOR_PAGE_FAULT && goes_on && self.platform.kernel.stays() {
             return Outcome::Resume;
         }
-        self.settle(outcome, None);
+        self.settle(index, outcome, None);
         Outcome::Gone
     }
 
@@ -407,6 +411,9 @@ pub extern "C" fn trap_in_kernel(context: &Context) {
     if let Some(interrupt) = arch::accept(context.vector) {
         system.interrupt(interrupt);
     }
+    // Whoever was answered and would run here waits until this processor has entered again: who is on a processor must
+    // be given up on demand, which nobody does here.
+    system.platform.kernel.yield_current();
 }
 
 /// An exception that the kernel does not survive: one of its own, a double fault, a machine check. A double fault is
@@ -445,6 +452,10 @@ pub fn leave_from(mut system: Guard<'_, System>) -> ! {
             arch::resume(context)
         }
         let busy = system.idle();
+        if system.platform.kernel.current().is_some() {
+            // What was done answered somebody, who runs here now.
+            continue;
+        }
         drop(system);
         if busy {
             arch::poll_interrupts();

@@ -428,9 +428,10 @@ impl System {
         };
         let work = core::mem::replace(&mut outside.work, Work::Idle);
         self.platform.kernel.leave_space();
+        let index = self.current();
         match work {
-            Work::Call(_) | Work::Event(Event::Call { .. }) => self.settle(outcome, retried),
-            Work::Event(Event::Fault { .. } | Event::Exception { .. }) => self.settle(outcome, None),
+            Work::Call(_) | Work::Event(Event::Call { .. }) => self.settle(index, outcome, retried),
+            Work::Event(Event::Fault { .. } | Event::Exception { .. }) => self.settle(index, outcome, None),
             Work::Event(Event::Interrupt) if outcome == Outcome::Gone => {
                 self.platform.kernel.hardware.terminal.swallow_interrupt();
             }

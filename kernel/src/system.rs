@@ -152,11 +152,11 @@ impl System {
         &mut self.platform.kernel.threads.table[index].context
     }
 
-    /// Does what the server answered, for the running thread. `operation` is what it did, if that
-    /// was a call.
-    pub fn settle(&mut self, outcome: Outcome, operation: Option<Operation>) {
-        if self.platform.kernel.current().is_none() {
-            // It has ended or was suspended meanwhile: there is nobody to answer.
+    /// Does what the server answered, for the thread with this index, which was running. `operation` is what it did, if
+    /// that was a call.
+    pub fn settle(&mut self, index: u32, outcome: Outcome, operation: Option<Operation>) {
+        if self.platform.kernel.current() != Some(index) {
+            // It has ended or was suspended meanwhile: there is nobody to answer. Another one may be running already.
             return;
         }
         match outcome {
@@ -345,7 +345,11 @@ impl System {
         }
         let outcome = self.supervisor.handle(&mut self.platform, event);
         // The registers of a thread with an exception are not a caller's.
-        self.settle(outcome, Some(operation).filter(|operation| !operation.is_raised()));
+        self.settle(
+            index,
+            outcome,
+            Some(operation).filter(|operation| !operation.is_raised()),
+        );
         self.unfinished |= self.platform.kernel.has_run_for(LONG_NS);
         None
     }
@@ -413,12 +417,11 @@ impl System {
     #[cold]
     fn ports_follow(&mut self, index: u32, space: SpaceId) {
         let (of, last) = *self.ports_here();
-        self.platform.kernel.leave_with_ports(last, Ports::Off);
         if of == space {
-            let id = self.platform.kernel.id_of(index);
-            self.platform.kernel.leave_with_ports(id, Ports::On);
-            self.ports_here().1 = id;
+            self.platform.kernel.pass_ports(last, index);
+            self.ports_here().1 = self.platform.kernel.id_of(index);
         } else {
+            self.platform.kernel.leave_with_ports(last, Ports::Off);
             arch::ports_off();
             *self.ports_here() = NO_PORTS;
         }

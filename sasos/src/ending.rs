@@ -11,7 +11,7 @@ use crate::{
     Outcome, Server, World,
     control::Control,
     task::UNWIND_BOUND_NS,
-    thread::{Caller, Doom, Life, Pause},
+    thread::{Caller, Doom, Life, Pause, Waiting},
 };
 
 impl Server {
@@ -19,22 +19,32 @@ impl Server {
     /// ([`Server::finish_ends`]): the end of a task may end callees, and threads inside of them, and with these
     /// further tasks, which must not pile up on the kernel's stack.
     pub fn thread_end(&mut self, world: &mut impl World, thread: ThreadId, report: ExitReport) {
-        while world.portal_leave(thread, 0, 0, 0).is_some() {}
+        for _ in 0..world.portal_depth(thread) {
+            world.portal_leave(thread, 0, 0, 0);
+        }
         self.waiting_ends(world, thread);
-        world.thread_suspend(thread);
         let record = self.threads.record(thread);
-        let (task, stack) = (record.task, record.stack);
+        let (task, stack, parent) = (record.task, record.stack, record.parent);
+        let status = report.status;
         record.report = report;
+        record.pending = None;
         record.saved = None;
         record.doom = None;
         record.pause = Pause::No;
-        self.children_to_heir(world, thread);
-        let parent = self.threads.record(thread).parent;
+        let has_children = record.children.head != NONE || record.ended.head != NONE;
+        if has_children {
+            self.children_to_heir(world, thread);
+        }
         self.threads.leave_parent(thread);
         self.threads.record(thread).life = Life::Ended;
         if parent.0 == 0 {
             self.thread_reap(world, thread);
+        } else if self.is_awaited(world, parent, thread) {
+            // Nothing keeps its record or its place: the parent has its answer here and now.
+            self.thread_reap(world, thread);
+            world.thread_answer(parent, thread.0, status);
         } else {
+            world.thread_suspend(thread);
             self.threads.adopt(parent, thread);
             world.wake(Key::Child(parent.0), u32::MAX);
         }
@@ -46,6 +56,17 @@ impl Server {
                 self.tasks.ended.push(id);
             }
         }
+    }
+
+    /// Whether a thread is parked in a call whose whole answer is the end of this child.
+    fn is_awaited(&mut self, world: &impl World, parent: ThreadId, child: ThreadId) -> bool {
+        let wanted = match self.threads.record(parent).waiting {
+            Waiting::Child(wanted) => wanted,
+            _ => return false,
+        };
+        let fits =
+            wanted == child || wanted.0 == 0 && self.threads.record(child).parent_domain == world.thread_space(parent);
+        fits && world.thread_can_be_answered(parent, Key::Child(parent.0))
     }
 
     /// The children of a thread that ends get another parent, or none.
@@ -193,7 +214,12 @@ impl Server {
             Ok(None) if caller.resumed == Resumed::TimedOut || timeout_ns == 0 => {
                 return Outcome::Return(Err(Error::TimedOut));
             }
-            Ok(None) => return Outcome::Block(Key::Child(caller.thread.0), deadline),
+            Ok(None) => {
+                if report == 0 {
+                    self.threads.record(caller.thread).waiting = Waiting::Child(ThreadId(thread));
+                }
+                return Outcome::Block(Key::Child(caller.thread.0), deadline);
+            }
             Err(error) => return Outcome::Return(Err(error)),
         };
         let exit = self.threads.record(ended).report;

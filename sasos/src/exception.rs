@@ -109,7 +109,7 @@ impl Server {
 
     fn handler_enter(&mut self, world: &mut impl World, thread: ThreadId, domain: SpaceId, handler: u64, fault: Fault) {
         let depth = world.portal_depth(thread);
-        let mut context = world.thread_context(thread);
+        let context = world.thread_context(thread);
         let saved = Saved {
             context,
             fault,
@@ -119,7 +119,8 @@ impl Server {
         let instruction = context.rip;
         // As behind a call: the stack is aligned to 16 bytes but for the return address.
         let stack = (context.rsp.wrapping_sub(RED_ZONE) & !15).wrapping_sub(8);
-        context.reset(handler, stack);
+        // All registers count: it begins like any C function.
+        let mut context = Context::scrubbed(handler, stack);
         context.set_arguments([fault.kind, fault.address, instruction, u64::from(fault.wanted.bits())]);
         world.thread_set_context(thread, &context);
         self.threads.record(thread).saved = Some(Box::new(saved));

@@ -254,7 +254,7 @@ impl Server {
         match waiting {
             Waiting::Semaphore(address, _) => self.signal_passes_on(world, address),
             Waiting::Address(_) => self.semaphores.address_waiters = self.semaphores.address_waiters.saturating_sub(1),
-            Waiting::No | Waiting::Checkpoint(_) => {}
+            Waiting::No | Waiting::Checkpoint(_) | Waiting::Child(_) => {}
         }
     }
 

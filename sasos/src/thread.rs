@@ -82,6 +82,8 @@ pub enum Waiting {
     Address(u64),
     /// A checkpoint with this number.
     Checkpoint(u64),
+    /// The end of this child, or with zero of any that was made in the domain it waits in; it wants no report in memory.
+    Child(ThreadId),
 }
 
 /// How far a call has got that is done in pieces. Who does the next one believes nothing else of the piece before.
@@ -174,6 +176,21 @@ impl Thread {
             children: List::EMPTY,
             ended: List::EMPTY,
         }
+    }
+}
+
+impl Thread {
+    /// Whether all is as a thread finds it that begins in this place, but for what is set then: the end of a thread
+    /// leaves nothing behind, so its beginning has little to do.
+    fn is_clean(&self) -> bool {
+        self.life == Life::Vacant
+            && self.pause == Pause::No
+            && self.waiting == Waiting::No
+            && self.pending.is_none()
+            && self.saved.is_none()
+            && self.doom.is_none()
+            && self.children.head == NONE
+            && self.ended.head == NONE
     }
 }
 
@@ -296,9 +313,10 @@ impl Server {
 
     /// The absolute deadline of the present call.
     pub fn call_deadline(&mut self, world: &impl World, caller: Caller, timeout_ns: u64) -> Option<u64> {
-        let now = world.now_ns();
         let record = self.threads.record(caller.thread);
         if caller.resumed == Resumed::First {
+            // Asking for the time is not free.
+            let now = if timeout_ns == FOREVER { 0 } else { world.now_ns() };
             record.deadline = deadline_after(now, timeout_ns);
         }
         record.deadline
@@ -361,15 +379,16 @@ impl Server {
         };
         found.threads += 1;
         self.threads.count += 1;
-        *self.threads.record(thread) = Thread {
-            id: thread,
-            life: Life::Live,
-            task,
-            domain,
-            priority,
-            stack,
-            ..Thread::vacant()
-        };
+        let record = self.threads.record(thread);
+        debug_assert!(record.is_clean(), "the last thread of a place left something behind");
+        record.id = thread;
+        record.life = Life::Live;
+        record.task = task;
+        record.domain = domain;
+        record.parent = ThreadId(0);
+        record.parent_domain = SpaceId(0);
+        record.priority = priority;
+        record.stack = stack;
         Ok(thread)
     }
 

@@ -30,7 +30,11 @@ use abi::{
 
 use core::mem::offset_of;
 
-use crate::{Frame, Hardware, Kernel, ThreadId, scheduler::List, thread::Operation};
+use crate::{
+    Frame, Hardware, Kernel, ThreadId,
+    scheduler::List,
+    thread::{Operation, THREADS_MAX},
+};
 pub use fast::Handover;
 pub(crate) use trouble::INTERRUPT_TAG;
 
@@ -122,6 +126,16 @@ impl<H: Hardware> Kernel<H> {
         if ports == Ports::On {
             thread.slow |= PORTS;
         }
+    }
+
+    /// The ports that one thread ran with are those that the one with this index runs with now, of the same space.
+    #[inline]
+    pub fn pass_ports(&mut self, from: ThreadId, to: u32) {
+        let left = &mut self.threads.table[from.index() % THREADS_MAX];
+        if left.id == from {
+            left.slow &= !PORTS;
+        }
+        self.threads.table[to as usize].slow |= PORTS;
     }
 }
 

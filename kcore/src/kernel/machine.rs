@@ -11,7 +11,7 @@ use crate::{
     paging::{decode_page, encode_page},
     scheduler::NONE,
     smp::Request,
-    thread::{Context, PortalFrame, Resumed, State},
+    thread::{Context, PortalFrame, Resumed, State, THREADS_MAX},
     trace::Kind,
     wait::Key,
 };
@@ -186,6 +186,27 @@ impl<H: Hardware> Machine for Kernel<H> {
             index = next;
         }
         woken
+    }
+
+    #[inline]
+    fn thread_can_be_answered(&self, thread: ThreadId, key: Key) -> bool {
+        self.threads.get(thread).state == State::Parked(key)
+    }
+
+    fn thread_answer(&mut self, thread: ThreadId, value: u64, value2: u64) {
+        let index = (thread.index() % THREADS_MAX) as u32;
+        let thread = &mut self.threads.table[index as usize];
+        let State::Parked(key) = thread.state else { return };
+        thread.operation = None;
+        let (rip, rsp) = (thread.context.rip, thread.context.rsp);
+        thread.context.reset(rip, rsp);
+        thread.context.set_results(0, value, value2);
+        if let Some(at_ns) = thread.deadline.take() {
+            self.timers.remove(&(at_ns, index));
+        }
+        self.hardware.trace(Kind::Wake, thread.id, Resumed::Woken as u64);
+        self.waits.remove(&mut self.links, key, index);
+        self.pass_to(index);
     }
 
     fn thread_is_ready(&self, thread: ThreadId) -> bool {

@@ -199,7 +199,8 @@ impl<H: Hardware> Kernel<H> {
     }
 
     /// Puts a thread on the queues of a processor, and calls that if it should look.
-    pub(super) fn enqueue_at(&mut self, index: u32, number: u32) {
+    #[inline]
+    pub(crate) fn enqueue_at(&mut self, index: u32, number: u32) {
         let thread = &mut self.threads.table[index as usize];
         let priority = thread.priority;
         thread.state = State::Ready;

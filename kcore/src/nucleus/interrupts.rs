@@ -36,13 +36,23 @@ impl Nucleus {
     }
 
     /// A thread ends: its interrupts are nobody's.
+    #[inline]
     pub(crate) fn unbind(&mut self, thread: u64, hardware: &mut impl Hardware) {
-        for (interrupt, line) in self.interrupts.iter_mut().enumerate() {
-            if line.thread == thread {
-                line.thread = 0;
+        let mut left = self.bound;
+        while left != 0 {
+            let interrupt = left.trailing_zeros() as usize;
+            left &= left - 1;
+            if self.interrupts[interrupt].thread == thread {
+                self.bind(interrupt, 0);
                 hardware.mask_interrupt(interrupt);
             }
         }
+    }
+
+    /// A thread receives an interrupt from now on; zero: nobody.
+    fn bind(&mut self, interrupt: usize, thread: u64) {
+        self.interrupts[interrupt].thread = thread;
+        self.bound = self.bound & !(1 << interrupt) | u32::from(thread != 0) << interrupt;
     }
 }
 
@@ -60,7 +70,7 @@ impl<H: Hardware> Kernel<H> {
             part.pending &= !(1 << number);
             part.delivered &= !(1 << number);
         }
-        self.nucleus.interrupts[number].thread = thread;
+        self.nucleus.bind(number, thread);
         if thread == 0 {
             self.hardware.mask_interrupt(number);
         } else {

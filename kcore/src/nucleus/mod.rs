@@ -37,6 +37,8 @@ pub struct Nucleus {
     pub(crate) root: SpaceId,
     /// Interrupts, by number.
     pub(crate) interrupts: [Line; abi::nucleus::INTERRUPTS as usize],
+    /// Those that somebody receives, a bit each.
+    pub(crate) bound: u32,
     /// Calls answered.
     calls: u64,
 }
@@ -48,6 +50,7 @@ impl Default for Nucleus {
             versions: 0,
             root: SpaceId::NONE,
             interrupts: [Line::UNBOUND; abi::nucleus::INTERRUPTS as usize],
+            bound: 0,
             calls: 0,
         }
     }

@@ -159,7 +159,8 @@ impl<H: Hardware> Kernel<H> {
         if other.id.0 != thread || !waits || other.slow & WAITS != 0 || !urgent || !self.may_run_here(to) {
             return None;
         }
-        self.yield_current();
+        self.account();
+        self.enqueue_at(me, self.processor.number);
         let now = self.processor.since_ns;
         self.begin_slice(now);
         let other = &mut self.threads.table[to as usize];
