@@ -344,13 +344,13 @@ impl System {
             return self.deliver(event);
         }
         let outcome = self.supervisor.handle(&mut self.platform, event);
+        self.unfinished |= self.platform.kernel.has_run_for(LONG_NS);
         // The registers of a thread with an exception are not a caller's.
         self.settle(
             index,
             outcome,
             Some(operation).filter(|operation| !operation.is_raised()),
         );
-        self.unfinished |= self.platform.kernel.has_run_for(LONG_NS);
         None
     }
 

@@ -78,6 +78,9 @@ pub(crate) struct Checkpoint {
     grown: usize,
     /// Those whose path must be read first.
     retry: VecDeque<DirtyPage>,
+    /// Pages whose nodes are being read, and how many nodes had come when they were last looked at.
+    blocked: VecDeque<DirtyPage>,
+    nodes_seen: u64,
     /// Writes of pages under way: the page, its block and checksum.
     writing: BTreeMap<u32, (DirtyPage, Entry)>,
     next_write: u32,
@@ -117,6 +120,8 @@ impl Checkpoint {
             begun: 0,
             grown: 0,
             retry: VecDeque::new(),
+            blocked: VecDeque::new(),
+            nodes_seen: 0,
             writing: BTreeMap::new(),
             next_write: 0,
             outstanding: 0,
@@ -291,19 +296,16 @@ impl Checkpoint {
     }
 
     fn write_pages(&mut self, store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
-        let mut blocked = 0;
-        let mut again = self.retry.len();
-        while self.outstanding < WRITES_MAX && blocked < WRITES_MAX && store.may_go_on(COST_BLOCK) {
-            let page = if again > 0 {
-                again -= 1;
-                self.retry.pop_front()
-            } else if self.retry.len() < WRITES_MAX {
+        if self.nodes_seen != store.nodes_came {
+            self.nodes_seen = store.nodes_came;
+            self.retry.append(&mut self.blocked);
+        }
+        while self.outstanding < WRITES_MAX && self.has_page() && store.may_go_on(COST_BLOCK) {
+            let page = self.retry.pop_front().or_else(|| {
                 let page = self.pages.get(self.begun);
                 self.begun += usize::from(page.is_some());
                 page
-            } else {
-                None
-            };
+            });
             let Some(page) = page else { break };
             let Some(row) = store.table.get(page.base).filter(|row| page.page < row.record.pages) else {
                 // Deleted or cut off before the checkpoint was begun.
@@ -322,17 +324,21 @@ impl Checkpoint {
                 }
                 Path::Missing(missing) => {
                     store.spend(COST_READ);
-                    self.retry.push_back(page);
-                    blocked += 1;
+                    self.blocked.push_back(page);
                     store.load_for_job(world, missing)?;
                 }
             }
         }
-        Ok(if self.retry.is_empty() && self.begun == self.pages.len() {
+        Ok(if self.blocked.is_empty() && !self.has_page() {
             self.when_quiet()
         } else {
             Step::Waiting
         })
+    }
+
+    /// Whether there is a page that may be begun with.
+    fn has_page(&self) -> bool {
+        !self.retry.is_empty() || self.blocked.len() < WRITES_MAX && self.begun < self.pages.len()
     }
 
     fn write_page(&mut self, store: &mut Store, world: &mut impl World, page: DirtyPage) -> Result<(), Failure> {
@@ -509,7 +515,7 @@ impl Checkpoint {
 
     /// The job is over, one way or the other.
     pub(crate) fn finish(mut self, store: &mut Store) {
-        for page in &self.retry {
+        for page in self.retry.iter().chain(&self.blocked) {
             store.give_back(page);
         }
         store.over = core::mem::take(&mut self.pages);

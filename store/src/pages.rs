@@ -96,6 +96,7 @@ impl Store {
         };
         self.page_reads.insert(self.next_read, read);
         self.next_read += 1;
+        self.reads_due = true;
         self.awake = true;
         ReadStart::Reading
     }

@@ -113,7 +113,7 @@ fn discard(
     };
     pass.run(root);
     let (missing, stopped) = (pass.missing, pass.stopped);
-    let cost = COST_FREE * (pass.dropped + NODE_ENTRIES * pass.nodes);
+    let cost = COST_FREE * (1 + pass.dropped + NODE_ENTRIES * pass.nodes);
     store.spend(cost);
     if stopped {
         store.stop();

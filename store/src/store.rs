@@ -121,6 +121,10 @@ pub struct Store {
     loads: BTreeMap<MapKey, Load>,
     /// Nodes that could not be read, for those who wait for them.
     bad_loads: BTreeMap<MapKey, BadPage>,
+    /// Nodes that came so far, well or not: who waits for one need not look again before this moves on.
+    pub(crate) nodes_came: u64,
+    /// Whether a read was begun or a node came since the reads that wait for nodes were looked at.
+    pub(crate) reads_due: bool,
     pub(crate) page_reads: BTreeMap<u64, Read>,
     pub(crate) next_read: u64,
     pub(crate) queue: VecDeque<Work>,
@@ -208,6 +212,8 @@ impl Store {
             io: parts.io,
             loads: BTreeMap::new(),
             bad_loads: BTreeMap::new(),
+            nodes_came: 0,
+            reads_due: false,
             page_reads: BTreeMap::new(),
             next_read: 0,
             queue: VecDeque::new(),
@@ -276,7 +282,7 @@ impl Store {
     pub fn poll(&mut self, world: &mut impl World) -> Option<Event> {
         self.stopped = false;
         // However much is read: without checkpoints there would be no memory to read into at last.
-        if core::mem::take(&mut self.jobs_first) {
+        if self.fresh && core::mem::take(&mut self.jobs_first) {
             self.advance_jobs(world);
         }
         loop {
@@ -286,7 +292,9 @@ impl Store {
                 break;
             }
             self.awake = false;
-            self.advance_reads(world);
+            if core::mem::take(&mut self.reads_due) {
+                self.advance_reads(world);
+            }
             // Too little for what a job does next is as good as no turn.
             self.passed_over = self.allowance < COST_BLOCK && !self.fresh;
             if !self.may_go_on(1) {
@@ -558,6 +566,7 @@ impl Store {
             self.note_damage(missing.entry.block);
             Some(BadPage::Map)
         };
+        self.note_node();
         match bad {
             None => self.maps.insert_arrived(key, frame),
             Some(reason) => {
@@ -565,6 +574,12 @@ impl Store {
                 self.bad_loads.insert(key, reason);
             }
         }
+    }
+
+    /// A node that somebody may wait for is there, or will not come.
+    fn note_node(&mut self) {
+        self.nodes_came += 1;
+        self.reads_due = true;
     }
 
     /// Waits for the nodes under way, at mount; tells what was wrong with the last bad one.
@@ -596,6 +611,7 @@ impl Store {
             Err(BadPage::Map | BadPage::Checksum | BadPage::Gone) => {
                 let frame = self.io.frame(world).ok_or(Failure::Memory)?;
                 self.maps.insert_lost(world, missing.key, frame);
+                self.note_node();
                 self.awake = true;
                 Ok(())
             }

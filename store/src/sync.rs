@@ -10,7 +10,7 @@ use crate::io::{Purpose, WRITES_MAX};
 use crate::journal::{HEADER, Item, record_blocks};
 use crate::map::{Entry, Path, levels_for};
 use crate::pending::{Journaled, MapChanges};
-use crate::store::{COST_BLOCK, JournalState, Progress, Running, Store, Work};
+use crate::store::{COST_BLOCK, COST_READ, JournalState, Progress, Running, Store, Work};
 use crate::world::{BLOCK, DiskError, Frame, Operation, World};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -62,8 +62,11 @@ pub(crate) struct SyncGroup {
     requests: Vec<SyncRequest>,
     /// Journal blocks of its record.
     blocks: u64,
-    /// Pages (request, page) whose path is not yet ready.
+    /// Pages (request, page) that are yet to be begun.
     unready: Vec<(usize, usize)>,
+    /// Those whose nodes are being read, and how many nodes had come when they were last looked at.
+    blocked: Vec<(usize, usize)>,
+    nodes_seen: u64,
     /// Where each page goes.
     places: BTreeMap<(usize, usize), Entry>,
     outstanding: usize,
@@ -235,6 +238,8 @@ impl Store {
             requests,
             blocks: record_blocks(bytes),
             unready,
+            blocked: Vec::new(),
+            nodes_seen: 0,
             places: BTreeMap::new(),
             outstanding: 0,
             failure: None,
@@ -301,10 +306,12 @@ impl SyncGroup {
     }
 
     fn write_pages(&mut self, store: &mut Store, world: &mut impl World) -> Result<Progress, Failure> {
-        let mut blocked = Vec::new();
-        while self.outstanding < WRITES_MAX && store.may_go_on(COST_BLOCK) {
+        if self.nodes_seen != store.nodes_came {
+            self.nodes_seen = store.nodes_came;
+            self.unready.append(&mut self.blocked);
+        }
+        while self.outstanding < WRITES_MAX && !self.unready.is_empty() && store.may_go_on(COST_BLOCK) {
             let Some(at) = self.unready.pop() else { break };
-            store.spend(COST_BLOCK);
             let page = self.requests[at.0].pages[at.1];
             if let Some(row) = store.table.get(page.base) {
                 let mut root = row.map;
@@ -314,12 +321,14 @@ impl SyncGroup {
                     Path::Ready => {}
                     Path::NoMemory => return Err(Failure::Memory),
                     Path::Missing(missing) => {
+                        store.spend(COST_READ);
+                        self.blocked.push(at);
                         store.load_for_job(world, missing)?;
-                        blocked.push(at);
                         continue;
                     }
                 }
             }
+            store.spend(COST_BLOCK);
             let block = store.take_block(&mut self.requests[at.0].share)?;
             let checksum = store.key.checksum(block, world.bytes(page.frame));
             self.places.insert(
@@ -335,8 +344,7 @@ impl SyncGroup {
                 .io
                 .submit(world, Operation::Write, block, page.frame, Purpose::Resident);
         }
-        self.unready.extend(blocked);
-        if self.unready.is_empty() {
+        if self.unready.is_empty() && self.blocked.is_empty() {
             self.phase = Phase::Record;
             return Ok(Progress::Over);
         }

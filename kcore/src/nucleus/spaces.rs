@@ -232,47 +232,45 @@ impl<H: Hardware> Kernel<H> {
         }
     }
 
-    /// Gives a thread in a free space its message buffer. The space pays for both.
+    /// Gives a thread in a free space its message buffer. The space pays for both, and for what the first one needs besides.
     pub(super) fn add_buffer(&mut self, index: u32, space: SpaceId) -> Result<(), Error> {
         let (slot, page) = place(index);
-        let leaf = self.buffer_leaf(space, slot)?;
-        self.lodge(space, THREAD_UNITS)?;
-        let Ok(frame) = self.frame_zeroed() else {
-            self.unlodge(space, THREAD_UNITS);
+        let buffers = &self.nucleus.part(space).ok_or(Error::BadArgument)?.buffers;
+        let units = match buffers[slot] {
+            Some(_) => THREAD_UNITS,
+            None if buffers.iter().any(Option::is_some) => THREAD_UNITS + TABLE_UNITS,
+            None => THREAD_UNITS + TABLE_UNITS + BUFFER_TABLES_UNITS,
+        };
+        self.lodge(space, units)?;
+        let Some((frame, leaf)) = self.buffer_make(space, slot) else {
+            self.unlodge(space, units);
             return Err(Error::NoMemory);
         };
         self.leaf_set(leaf, page, Some(PageEntry::new(frame, abi::Rights::RW)));
         self.threads.table[index as usize].ipc.buffer = Some(frame);
         if let Some(part) = self.nucleus.part_mut(space) {
+            part.buffers[slot] = Some(leaf);
             part.threads += 1;
         }
         Ok(())
     }
 
-    /// The leaf of a slot of a space's message buffers: it is made for the first thread there, and stays as long as the space.
-    fn buffer_leaf(&mut self, space: SpaceId, slot: usize) -> Result<Leaf, Error> {
-        let part = self.nucleus.part(space).ok_or(Error::BadArgument)?;
-        if let Some(leaf) = part.buffers[slot] {
-            return Ok(leaf);
-        }
-        let is_first = part.buffers.iter().all(Option::is_none);
-        let units = TABLE_UNITS + if is_first { BUFFER_TABLES_UNITS } else { 0 };
-        self.lodge(space, units)?;
-        let made = self.leaf_create().ok().filter(|&leaf| {
-            let linked = self.link(space, buffer_slot(slot), leaf, abi::Rights::RW);
-            if linked.is_err() {
+    /// A page for a message buffer, and the leaf of its slot: it is made for the first thread there, and stays as long as the space.
+    fn buffer_make(&mut self, space: SpaceId, slot: usize) -> Option<(Frame, Leaf)> {
+        let frame = self.frame_zeroed().ok()?;
+        let known = self.nucleus.part(space).and_then(|part| part.buffers[slot]);
+        let leaf = known.or_else(|| {
+            let leaf = self.leaf_create().ok()?;
+            if self.link(space, buffer_slot(slot), leaf, abi::Rights::RW).is_err() {
                 self.leaf_destroy(leaf);
+                return None;
             }
-            linked.is_ok()
+            Some(leaf)
         });
-        let Some(leaf) = made else {
-            self.unlodge(space, units);
-            return Err(Error::NoMemory);
-        };
-        if let Some(part) = self.nucleus.part_mut(space) {
-            part.buffers[slot] = Some(leaf);
+        if leaf.is_none() {
+            self.frame_release(frame);
         }
-        Ok(leaf)
+        Some((frame, leaf?))
     }
 
     /// Takes a thread's message buffer back.
