@@ -116,7 +116,7 @@ pub extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: 
         resumed: Resumed::First,
     };
     let outcome = supervisor.handle(platform, event);
-    end_call(system, thread, outcome, Operation { number, arguments })
+    end_call(system, thread, outcome, || Operation { number, arguments })
 }
 
 /// A call that the server inside is known to answer, by its number: nothing is looked up.
@@ -142,7 +142,7 @@ pub extern "C" fn listed_call<const NUMBER: u64>(
     {
         let outcome = server.handle_call(platform, thread, call, arguments);
         let number = NUMBER;
-        return end_call(system, thread, outcome, Operation { number, arguments });
+        return end_call(system, thread, outcome, || Operation { number, arguments });
     }
     general_call(a0, a1, a2, a3, a4, a5, number)
 }
@@ -161,7 +161,12 @@ fn begin_call(system: &mut System, number: u64) -> Option<ThreadId> {
 
 /// Goes on after a call, of this thread, that was answered like that.
 #[inline(always)]
-fn end_call(mut system: Guard<'_, System>, thread: ThreadId, outcome: Outcome, operation: Operation) -> Results {
+fn end_call(
+    mut system: Guard<'_, System>,
+    thread: ThreadId,
+    outcome: Outcome,
+    operation: impl FnOnce() -> Operation,
+) -> Results {
     let kernel = &system.platform.kernel;
     let index = thread.index() as u32;
     // Straight back only to the caller that it was: the call may have ended the thread, or taken it
@@ -173,7 +178,7 @@ fn end_call(mut system: Guard<'_, System>, thread: ThreadId, outcome: Outcome, o
     {
         return results(result);
     }
-    system.settle(index, outcome, Some(operation));
+    system.settle(index, outcome, Some(operation()));
     if system.platform.kernel.should_preempt() {
         system.platform.kernel.yield_current();
     }
