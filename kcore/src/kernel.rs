@@ -392,6 +392,7 @@ impl<H: Hardware> Kernel<H> {
 
     /// Lets a thread that is in no list run: at once, on the slice of the one that has just left
     /// this processor, unless somebody more urgent waits; else in its turn.
+    #[inline]
     pub(crate) fn pass_to(&mut self, index: u32) {
         let thread = &mut self.threads.table[index as usize];
         let processor = &mut self.processor;
@@ -406,6 +407,7 @@ impl<H: Hardware> Kernel<H> {
         }
     }
 
+    #[inline]
     pub(crate) fn enqueue(&mut self, index: u32) {
         let number = if self.others.is_empty() {
             self.processor.number
@@ -416,6 +418,7 @@ impl<H: Hardware> Kernel<H> {
     }
 
     /// Takes a thread out of whatever list or processor it is in. It is nowhere then.
+    #[inline]
     pub(crate) fn detach(&mut self, index: u32) {
         self.hold(index);
         let thread = &mut self.threads.table[index as usize];

@@ -371,6 +371,7 @@ impl Threads {
     ///
     /// # Errors
     /// [`Shortage::Threads`].
+    #[inline]
     pub fn create(
         &mut self,
         space: SpaceId,
@@ -398,17 +399,19 @@ impl Threads {
         thread.resumed = Resumed::First;
         thread.deadline = None;
         thread.time_ns = 0;
-        thread.ipc = ipc::Part::NONE;
+        thread.ipc.clear();
         Ok(thread.id)
     }
 
     /// Gives a place back.
+    #[inline]
     pub fn remove(&mut self, index: u32) {
         self.table[index as usize].state = State::Free;
         self.free.push(index);
     }
 
     /// The index of a thread that exists.
+    #[inline]
     pub fn find(&self, id: ThreadId) -> Option<u32> {
         let thread = self.table.get(id.index())?;
         (thread.id == id && thread.state != State::Free).then_some(id.index() as u32)

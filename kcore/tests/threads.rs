@@ -58,6 +58,76 @@ fn waking_is_oldest_first_and_only_for_the_key() {
 }
 
 #[test]
+fn a_yield_in_one_step_is_a_yield() {
+    let mut random = Random(0x7e1d);
+    for _ in 0..200 {
+        let mut kernels = [kernel(20), kernel(20)];
+        let priorities: Vec<u8> = (0..1 + random.below(6)).map(|_| random.below(3) as u8).collect();
+        for kernel in &mut kernels {
+            let space = kernel.space_create().expect("space");
+            for &priority in &priorities {
+                spawn(kernel, space, priority);
+            }
+            kernel.schedule();
+        }
+        for step in 0..20 {
+            let [quick, general] = &mut kernels;
+            let before = quick.current().expect("one runs");
+            quick.threads.table[before as usize].context.rbx = step;
+            let turn = quick.rotate(0x40_0000 + step, 0x7f_0000);
+            general.yield_current();
+            let next = general.schedule();
+            assert_eq!(quick.current(), next);
+            match turn {
+                Some(turn) => {
+                    assert_eq!(Some(turn.next), next);
+                    assert!(turn.is_plain);
+                    let left = quick.threads.table[before as usize].context.whole();
+                    assert_eq!((left.rip, left.rsp, left.rbx), (0x40_0000 + step, 0x7f_0000, 0));
+                }
+                None => assert_eq!(next, Some(before)),
+            }
+        }
+    }
+}
+
+#[test]
+fn who_is_answered_goes_on_with_the_values_and_does_not_call_again() {
+    let mut kernel = kernel(20);
+    let space = kernel.space_create().expect("space");
+    let [waits, ends, other] = [0; 3].map(|_| spawn(&mut kernel, space, 3));
+    let key = Key::Child(waits.0);
+    kernel.schedule();
+    assert!(!kernel.thread_can_be_answered(waits, key), "it runs");
+    let operation = Operation {
+        number: 42,
+        arguments: [1; 6],
+    };
+    kernel.park(key, Some(1_000_000), Some(operation));
+    assert!(!kernel.thread_can_be_answered(waits, Key::Child(ends.0)));
+    assert!(kernel.thread_can_be_answered(waits, key));
+    kernel.schedule();
+    // The processor passes to it, past the other that has waited longer: on the slice of the one that ended.
+    kernel.thread_destroy(ends);
+    kernel.thread_answer(waits, 7, 8);
+    assert_eq!(kernel.current(), Some(waits.index() as u32));
+    let thread = kernel.threads.get(waits);
+    assert!(thread.operation.is_none() && thread.deadline.is_none());
+    let context = thread.context.whole();
+    assert_eq!((context.rax, context.rdx, context.rsi), (0, 7, 8));
+    kernel.hardware.now_ns = 2_000_000;
+    assert!(!kernel.tick(), "nothing is left of its deadline");
+    assert_eq!(next(&mut kernel), Some(other));
+    // Where a thread runs it stays, and the one that is answered waits for its turn.
+    assert_eq!(next(&mut kernel), Some(waits));
+    kernel.park(key, None, Some(operation));
+    kernel.schedule();
+    kernel.thread_answer(waits, 9, 0);
+    assert_eq!(kernel.current(), Some(other.index() as u32));
+    assert_eq!(kernel.threads.get(waits).state, State::Ready);
+}
+
+#[test]
 fn a_deadline_wakes_with_time_out_and_is_asked_of_the_timer() {
     let mut kernel = kernel(20);
     let space = kernel.space_create().expect("space");

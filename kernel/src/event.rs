@@ -90,10 +90,10 @@ pub extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: 
     let Some(mut system) = SYSTEM.enter_unless_stopped() else {
         hand_over(arguments, number)
     };
-    if cfg!(debug_assertions) {
-        system.check_now_and_then();
-    }
     if let Supervisor::Outside(_) = system.supervisor {
+        if cfg!(debug_assertions) {
+            system.check_now_and_then();
+        }
         return outside::call(system, arguments, number);
     }
     // With several processors the fast paths are left whenever another one was inside last.
@@ -103,32 +103,82 @@ pub extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: 
         drop(system);
         arch::resume(context)
     }
+    let Some(thread) = begin_call(&mut system, number) else {
+        leave_from(system)
+    };
     let System {
         platform, supervisor, ..
     } = &mut *system;
-    let Some(thread) = platform.kernel.current_thread() else {
-        leave_from(system)
-    };
-    let index = thread.id.index() as u32;
-    (thread.context.rip, thread.context.rsp) = arch::caller();
-    trace::record(Kind::Call, thread.id, number);
     let event = Event::Call {
-        thread: thread.id,
+        thread,
         number,
         arguments,
         resumed: Resumed::First,
     };
     let outcome = supervisor.handle(platform, event);
+    end_call(system, thread, outcome, || Operation { number, arguments })
+}
+
+/// A call that the server inside is known to answer, by its number: nothing is looked up.
+pub extern "C" fn listed_call<const NUMBER: u64>(
+    a0: u64,
+    a1: u64,
+    a2: u64,
+    a3: u64,
+    a4: u64,
+    a5: u64,
+    number: u64,
+) -> Results {
+    let arguments = [a0, a1, a2, a3, a4, a5];
+    if let Some(call) = const { Call::from_number(NUMBER) }
+        && let Some(mut system) = SYSTEM.enter_at_once()
+        && let Supervisor::Inside(_) = system.supervisor
+        && let Some(thread) = begin_call(&mut system, NUMBER)
+        && let System {
+            platform,
+            supervisor: Supervisor::Inside(server),
+            ..
+        } = &mut *system
+    {
+        let outcome = server.handle_call(platform, thread, call, arguments);
+        let number = NUMBER;
+        return end_call(system, thread, outcome, || Operation { number, arguments });
+    }
+    general_call(a0, a1, a2, a3, a4, a5, number)
+}
+
+/// The running thread makes a call.
+#[inline(always)]
+fn begin_call(system: &mut System, number: u64) -> Option<ThreadId> {
+    if cfg!(debug_assertions) {
+        system.check_now_and_then();
+    }
+    let thread = system.platform.kernel.current_thread()?;
+    (thread.context.rip, thread.context.rsp) = arch::caller();
+    trace::record(Kind::Call, thread.id, number);
+    Some(thread.id)
+}
+
+/// Goes on after a call, of this thread, that was answered like that.
+#[inline(always)]
+fn end_call(
+    mut system: Guard<'_, System>,
+    thread: ThreadId,
+    outcome: Outcome,
+    operation: impl FnOnce() -> Operation,
+) -> Results {
+    let kernel = &system.platform.kernel;
+    let index = thread.index() as u32;
     // Straight back only to the caller that it was: the call may have ended the thread, or taken it
     // out of the domain that it was in.
     if let Outcome::Return(result) = outcome
-        && platform.kernel.current() == Some(index)
-        && platform.kernel.stays()
-        && platform.kernel.hardware.stop.is_none()
+        && kernel.current() == Some(index)
+        && kernel.stays()
+        && kernel.hardware.stop.is_none()
     {
         return results(result);
     }
-    system.settle(index, outcome, Some(Operation { number, arguments }));
+    system.settle(index, outcome, Some(operation()));
     if system.platform.kernel.should_preempt() {
         system.platform.kernel.yield_current();
     }

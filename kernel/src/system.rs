@@ -3,7 +3,6 @@
 
 use kcore::{
     Kernel, Machine, SpaceId, ThreadId,
-    ipc::Ports,
     smp::PROCESSORS_MAX,
     thread::{Context, Operation},
     wait::Key,
@@ -373,6 +372,8 @@ impl System {
         let space = thread.space;
         if self.ports_of[here as usize % PROCESSORS_MAX].0 != SpaceId::NONE {
             self.ports_follow(index, space);
+        } else {
+            self.platform.kernel.without_ports(index);
         }
         self.enter(index)
     }
@@ -408,7 +409,7 @@ impl System {
         let Some(map) = kernel.ports(space) else { return false };
         arch::ports_on(map);
         let id = kernel.id_of(index);
-        kernel.leave_with_ports(id, Ports::On);
+        kernel.with_ports(index);
         *self.ports_here() = (space, id);
         true
     }
@@ -421,7 +422,8 @@ impl System {
             self.platform.kernel.pass_ports(last, index);
             self.ports_here().1 = self.platform.kernel.id_of(index);
         } else {
-            self.platform.kernel.leave_with_ports(last, Ports::Off);
+            self.platform.kernel.left_ports(last);
+            self.platform.kernel.without_ports(index);
             arch::ports_off();
             *self.ports_here() = NO_PORTS;
         }

@@ -71,9 +71,38 @@ impl Server {
         if let Some(value) = self.immediate(thread, number) {
             return Outcome::Return(Ok((value, 0)));
         }
-        let Some(call) = Call::from_number(number) else {
-            return Outcome::Return(Err(Error::BadCall));
-        };
+        match Call::from_number(number) {
+            Some(call) => self.listed_call(world, thread, call, arguments, resumed),
+            None => Outcome::Return(Err(Error::BadCall)),
+        }
+    }
+
+    /// [`Server::handle`] for a call that is made for the first time. Where the compiler knows which it is, nothing is left
+    /// of finding out who answers.
+    #[inline(always)]
+    pub fn handle_call<W: World>(
+        &mut self,
+        world: &mut W,
+        thread: ThreadId,
+        call: Call,
+        arguments: [u64; 6],
+    ) -> Outcome {
+        let outcome = self.listed_call(world, thread, call, arguments, Resumed::First);
+        if cfg!(debug_assertions) {
+            self.check_now_and_then(world);
+        }
+        outcome
+    }
+
+    #[inline(always)]
+    fn listed_call<W: World>(
+        &mut self,
+        world: &mut W,
+        thread: ThreadId,
+        call: Call,
+        arguments: [u64; 6],
+        resumed: Resumed,
+    ) -> Outcome {
         let caller = self.caller(world, thread, resumed);
         if self.checkpoint.is_freezing() && waits_for_freezing(call) {
             return Outcome::Block(Key::Checkpoint, None);

@@ -59,6 +59,7 @@ impl Server {
     }
 
     /// Whether a thread is parked in a call whose whole answer is the end of this child.
+    #[inline]
     fn is_awaited(&mut self, world: &impl World, parent: ThreadId, child: ThreadId) -> bool {
         let wanted = match self.threads.record(parent).waiting {
             Waiting::Child(wanted) => wanted,
@@ -100,6 +101,7 @@ impl Server {
     }
 
     /// Gives the place of an ended thread back.
+    #[inline]
     pub(crate) fn thread_reap(&mut self, world: &mut impl World, thread: ThreadId) {
         self.threads.leave_parent(thread);
         let record = self.threads.record(thread);
@@ -180,6 +182,7 @@ impl Server {
     }
 
     /// A callee that ends "itself" ends the call, not its caller's thread.
+    #[inline]
     fn thread_delete_self(&mut self, world: &mut impl World, caller: Caller, status: u64) -> Outcome {
         let depth = world.portal_depth(caller.thread);
         if depth > 0 {
@@ -234,6 +237,7 @@ impl Server {
     }
 
     /// A child that ended: that one, or any.
+    #[inline]
     fn ended_child(&mut self, caller: Caller, wanted: ThreadId) -> Result<Option<ThreadId>, Error> {
         if wanted.0 == 0 {
             let record = self.threads.record(caller.thread);

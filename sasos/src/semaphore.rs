@@ -249,6 +249,7 @@ impl Server {
     }
 
     /// What a thread waited for is no longer waited for.
+    #[inline]
     pub fn waiting_ends(&mut self, world: &mut impl World, thread: ThreadId) {
         let waiting = core::mem::take(&mut self.threads.record(thread).waiting);
         match waiting {

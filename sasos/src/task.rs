@@ -258,6 +258,7 @@ impl Tasks {
     ///
     /// # Errors
     /// [`Error::LimitReached`].
+    #[inline]
     pub fn charge_thread(&mut self, task: TaskId, live: usize) -> Result<(), Error> {
         let initial = self.initial == Some(task);
         let task = self.get_mut(task).ok_or(Error::LimitReached)?;
@@ -274,6 +275,7 @@ impl Tasks {
     }
 
     /// Takes that back.
+    #[inline]
     pub fn refund_thread(&mut self, task: TaskId) {
         if let Some(task) = self.get_mut(task) {
             task.account.threads = task.account.threads.saturating_sub(1);

@@ -242,6 +242,7 @@ impl Threads {
     }
 
     /// Makes `child` a child of `parent`.
+    #[inline]
     pub(crate) fn adopt(&mut self, parent: ThreadId, child: ThreadId) {
         let record = &mut self.table[child.index()];
         record.parent = parent;
@@ -252,6 +253,7 @@ impl Threads {
     }
 
     /// Takes a thread out of its parent's list.
+    #[inline]
     pub(crate) fn leave_parent(&mut self, child: ThreadId) {
         let record = &self.table[child.index()];
         let (parent, ended) = (record.parent, record.life == Life::Ended);
@@ -312,6 +314,7 @@ impl Server {
     }
 
     /// The absolute deadline of the present call.
+    #[inline]
     pub fn call_deadline(&mut self, world: &impl World, caller: Caller, timeout_ns: u64) -> Option<u64> {
         let record = self.threads.record(caller.thread);
         if caller.resumed == Resumed::First {
@@ -328,6 +331,7 @@ impl Server {
     ///
     /// # Errors
     /// [`Error::LimitReached`], [`Error::NoMemory`].
+    #[inline]
     pub fn thread_make(
         &mut self,
         world: &mut impl World,
@@ -355,6 +359,7 @@ impl Server {
         Ok(thread)
     }
 
+    #[inline]
     fn thread_make_charged(
         &mut self,
         world: &mut impl World,

@@ -6,6 +6,7 @@ use crate::{Hardware, Kernel, scheduler::NONE, thread::State};
 
 impl<H: Hardware> Kernel<H> {
     /// A thread is about to end: nobody may go on waiting for it. It is in no list.
+    #[inline]
     pub(crate) fn forget_messages(&mut self, index: u32) {
         let id = self.id_of(index).0;
         loop {

@@ -74,6 +74,16 @@ impl Part {
         Request::new([0, self.wait_for, 0, abi::nucleus::NO_TIMEOUTS, self.window, 0]).operation()
     }
 
+    /// As of a thread that has none. Each field by itself: what an option holds besides need not be written.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        (self.wait_for, self.window) = (0, 0);
+        (self.pending, self.delivered, self.awaited) = (0, 0, 0);
+        self.senders = List::EMPTY;
+        self.buffer = None;
+        self.trouble = None;
+    }
+
     /// Of a thread that has none.
     pub(crate) const NONE: Self = Self {
         wait_for: 0,
@@ -95,15 +105,6 @@ pub(crate) const PORTS: u32 = 2;
 /// It waits with a deadline, or for the answer to a fault.
 pub(crate) const WAITS: u32 = 4;
 
-/// Whether a processor lets user code use its space's I/O ports.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Ports {
-    /// It does.
-    On,
-    /// It does not.
-    Off,
-}
-
 const _: () = assert!(Part::INTERRUPTS.is_multiple_of(8) && offset_of!(Part, delivered) == Part::INTERRUPTS + 4);
 const _: () = assert!(abi::nucleus::INTERRUPTS == 32, "a bit each");
 
@@ -117,25 +118,31 @@ pub struct Trouble {
 }
 
 impl<H: Hardware> Kernel<H> {
-    /// A thread runs with these ports: with them on, its messages take the general path, which
-    /// turns them off for others.
-    pub fn leave_with_ports(&mut self, thread: ThreadId, ports: Ports) {
-        let Some(index) = self.threads.find(thread) else { return };
-        let thread = &mut self.threads.table[index as usize];
-        thread.slow &= !PORTS;
-        if ports == Ports::On {
-            thread.slow |= PORTS;
+    /// The thread with this index runs with ports that are on: its messages take the general path, which turns them off for others.
+    pub fn with_ports(&mut self, index: u32) {
+        self.threads.table[index as usize].slow |= PORTS;
+    }
+
+    /// The ports that one thread ran with here are those that the one with this index runs with now, of the same space.
+    #[inline]
+    pub fn pass_ports(&mut self, from: ThreadId, to: u32) {
+        self.left_ports(from);
+        self.with_ports(to);
+    }
+
+    /// The ports that a thread ran with here are off, or another's. One that went on elsewhere may have them on there.
+    #[inline]
+    pub fn left_ports(&mut self, from: ThreadId) {
+        let left = &mut self.threads.table[from.index() % THREADS_MAX];
+        if left.id == from && left.processor == self.processor.number {
+            left.slow &= !PORTS;
         }
     }
 
-    /// The ports that one thread ran with are those that the one with this index runs with now, of the same space.
+    /// The thread with this index runs without ports, whatever it had elsewhere.
     #[inline]
-    pub fn pass_ports(&mut self, from: ThreadId, to: u32) {
-        let left = &mut self.threads.table[from.index() % THREADS_MAX];
-        if left.id == from {
-            left.slow &= !PORTS;
-        }
-        self.threads.table[to as usize].slow |= PORTS;
+    pub fn without_ports(&mut self, index: u32) {
+        self.threads.table[index as usize].slow &= !PORTS;
     }
 }
 

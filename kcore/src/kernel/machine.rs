@@ -142,6 +142,7 @@ impl<H: Hardware> Machine for Kernel<H> {
         self.spaces.get(space).table_count()
     }
 
+    #[inline]
     fn thread_create(
         &mut self,
         space: SpaceId,

@@ -110,6 +110,56 @@ fn threads_share_a_domain_and_stacks_are_used_again() {
 }
 
 #[test]
+fn a_parent_that_waits_is_answered_at_the_end_of_its_child() {
+    let mut system = System::boot(16);
+    let first = system.first;
+    let image = system.image_of(first);
+    let (report, _) = system.object(first, 1);
+    system.set_word(first, report, 0).unwrap();
+    let thread = |system: &mut System| {
+        let made = system.call(first, Call::ThreadCreate, &[image + ENTRY, 0, 3]);
+        ThreadId(made.unwrap().0)
+    };
+    let helper = thread(&mut system);
+    let is_there = |system: &System, thread| system.server.threads.find(thread).is_some();
+    // For a certain one, or any; with a deadline or without.
+    for (any, timeout) in [(false, FOREVER), (true, FOREVER), (false, 1 << 40), (true, 1 << 40)] {
+        let child = thread(&mut system);
+        let wanted = if any { 0 } else { child.0 };
+        let waits = system.start(first, Call::ThreadWait, &[wanted, timeout, 0]);
+        assert_eq!(waits, Answer::Blocked);
+        system.exit(child, 5);
+        assert!(!is_there(&system, child), "nobody asks for it again");
+        assert!(!system.server.threads.condemned.contains(&child));
+        assert_eq!(system.wait_for(first), Answer::Done(Ok((child.0, 5))));
+    }
+    // Another child than the one it waits for stays, and so does one whose report must be written, ...
+    let [one, two] = [(); 2].map(|()| thread(&mut system));
+    system.start(first, Call::ThreadWait, &[one.0, FOREVER, 0]);
+    system.exit(two, 2);
+    assert!(is_there(&system, two));
+    system.exit(one, 1);
+    assert_eq!(system.wait_for(first), Answer::Done(Ok((one.0, 1))));
+    assert_eq!(system.reap(first, two), Ok(2));
+    let child = thread(&mut system);
+    system.start(first, Call::ThreadWait, &[child.0, FOREVER, report]);
+    system.exit(child, 6);
+    assert!(is_there(&system, child));
+    assert_eq!(system.wait_for(first), Answer::Done(Ok((child.0, 6))));
+    assert_eq!(system.word(first, report), Ok(child.0));
+    // ... and one whose parent was taken off while it waited.
+    let child = thread(&mut system);
+    system.start(first, Call::ThreadWait, &[child.0, FOREVER, 0]);
+    assert_eq!(system.call(helper, Call::ThreadSleep, &[first.0, FOREVER]), Ok((0, 0)));
+    system.exit(child, 7);
+    assert!(is_there(&system, child), "it is told when the parent goes on");
+    assert_eq!(system.call(helper, Call::ThreadResume, &[first.0]), Ok((0, 0)));
+    assert_eq!(system.wait_for(first), Answer::Done(Ok((child.0, 7))));
+    assert!(!is_there(&system, child));
+    system.check_to_the_end();
+}
+
+#[test]
 fn waiting_for_a_child_has_an_end() {
     let mut system = System::boot(12);
     let first = system.first;

@@ -158,6 +158,8 @@ fn same_space(_: &Setting) -> Outcome<Samples> {
 
 /// Where the rows map things.
 const PLACE: u64 = 0x3000_0000_0000;
+/// Where a toucher's code becomes resident.
+const ELSEWHERE: u64 = PLACE + (1 << 30);
 /// Pages of a batch.
 const BATCH: u64 = 64;
 
@@ -172,14 +174,13 @@ fn plain_pager(base: u64) {
 }
 
 nucleus::thread_entry!(toucher_entry, toucher);
-/// When asked, writes to each page of a batch and answers with the ticks that it took. Label 1: touches nothing.
+/// When asked, writes to each page of a batch that begins at the first word, and answers with the ticks that it took.
 fn toucher(_: u64) {
     let mut next = message::receive();
     while let Ok(got) = next {
         let before = call::ticks();
-        let pages = if got.label() == 1 { 0 } else { BATCH };
-        for page in 0..pages {
-            write(PLACE + page * PAGE, page);
+        for page in 0..BATCH {
+            write(got.words[0] + page * PAGE, page);
         }
         let passed = call::ticks() - before;
         next = message::reply_and_wait(got.sender, tag(0, 1, 0), [passed, 0, 0, 0]);
@@ -205,8 +206,8 @@ fn pager_round_trip(setting: &Setting) -> Outcome<Samples> {
     let base = pages(setting, 2 * BATCH * PAGE)?;
     let mut world = World::new(setting, 0, 0)?;
     let toucher = world.start(toucher_entry(), 0)?;
-    // Image and stack come from the world's own pager; then the plain one takes over.
-    message::call(toucher, tag(1, 0, 0), [0; 4])?;
+    // Image, stack and another batch come from the world's own pager; then the plain one takes over.
+    message::call(toucher, tag(0, 1, 0), [ELSEWHERE, 0, 0, 0])?;
     let pager = start(plain_pager_entry(), base, 3)?;
     call::space_control(world.space, pager, 0, 0)?;
     // The page behind the batch keeps the tables.
@@ -220,7 +221,7 @@ fn pager_round_trip(setting: &Setting) -> Outcome<Samples> {
     let mut samples = Samples::new(BATCH);
     for round in 0..SAMPLES + 2 {
         everyone(base, 18)?;
-        let got = message::call(toucher, 0, [0; 4])?;
+        let got = message::call(toucher, tag(0, 1, 0), [PLACE, 0, 0, 0])?;
         if round >= 2 {
             samples.add(got.words[0]);
         }

@@ -59,6 +59,9 @@ static WAYS: [unsafe extern "C" fn(); NUMBERS] = {
     ways[Call::PdxReturn as usize] = portal::ret;
     ways[Call::DomainCall as usize] = domain::call;
     ways[Call::ThreadSleep as usize] = sleep;
+    ways[Call::ThreadCreate as usize] = thread_create;
+    ways[Call::ThreadWait as usize] = thread_wait;
+    ways[Call::ThreadDelete as usize] = thread_delete;
     ways[nucleus::Call::Yield as usize] = sleep;
     ways[nucleus::Call::Ipc as usize] = message::ipc;
     ways[nucleus::Call::Map as usize] = memory;
@@ -103,6 +106,21 @@ way!(
     /// The way of every call that has no other.
     general,
     crate::event::general_call
+);
+way!(
+    /// The way of `ThreadCreate`.
+    thread_create,
+    crate::event::listed_call::<{ Call::ThreadCreate as u64 }>
+);
+way!(
+    /// The way of `ThreadWait`.
+    thread_wait,
+    crate::event::listed_call::<{ Call::ThreadWait as u64 }>
+);
+way!(
+    /// The way of `ThreadDelete`.
+    thread_delete,
+    crate::event::listed_call::<{ Call::ThreadDelete as u64 }>
 );
 way!(
     /// The null call's.
