@@ -9,7 +9,7 @@ use abi::{
     Rights,
     address::{PAGE, SLOT},
     nucleus::{
-        ANYONE, Call, FPAGE_SIZE_SHIFT, LABEL_FAULT, LINK, MAP, MESSAGE_AREA, NEVER, REGISTER_WORDS, ROOT_GIVES_BELOW,
+        ANYONE, FPAGE_SIZE_SHIFT, LABEL_FAULT, LINK, MAP, MESSAGE_AREA, NEVER, REGISTER_WORDS, ROOT_GIVES_BELOW,
         TAG_KERNEL, tag,
     },
 };
@@ -27,41 +27,47 @@ const ONE_ITEM: u16 = tag(0, 0, 1) as u16;
 /// The tag of a fault.
 const FAULT_TAG: u64 = tag(LABEL_FAULT, REGISTER_WORDS as u64, 0) | TAG_KERNEL;
 
-/// Base and rights of an fpage of memory of just this size.
+/// What the lower bits of an fpage of memory are, but for the rights to write and execute.
+const fn lower_bits(size: u64) -> u64 {
+    (size.trailing_zeros() as u64) << FPAGE_SIZE_SHIFT | Rights::R.bits() as u64
+}
+
+/// Whether an fpage is one of memory, of just this size.
 #[inline(always)]
-fn of_size(word: u64, size: u64) -> Option<(u64, Rights)> {
-    let log2 = u64::from(size.trailing_zeros());
-    let plain = word & (PAGE - 8) == log2 << FPAGE_SIZE_SHIFT && word & u64::from(Rights::R.bits()) != 0;
-    let base = word & !(PAGE - 1);
-    (plain && base & (size - 1) == 0).then_some((base, Rights::from_bits(word & 7)?))
+const fn is_plain(word: u64, size: u64) -> bool {
+    let others = (Rights::W.bits() | Rights::X.bits()) as u64;
+    // Of a larger one some bits of the address must be clear, too.
+    word & (size - 1) & !others == lower_bits(size)
 }
 
 impl<H: Hardware> Kernel<H> {
-    /// The calls [`Call::Map`] and [`Call::Flush`] of the running thread: their value if it was a short case.
+    /// The call [`Call::Map`] of the running thread: its value if it was a short case.
     #[inline(always)]
-    pub fn memory_call(&mut self, number: u64, [first, second, third, fourth]: [u64; 4]) -> Option<u64> {
+    pub fn map_short(&mut self, [source, target, window, way]: [u64; 4]) -> Option<u64> {
         let space = self.current_thread()?.space;
-        if number == Call::Map as u64 {
-            let to = SpaceId((second & 0xffff) as u32);
-            let part = self.nucleus.part(to)?;
-            if part.id != second || part.parent != space {
-                return None;
-            }
-            self.give_short(space, first, to, third, fourth)?;
-            return Some(1);
-        }
-        let (base, _) = of_size(first, PAGE)?;
-        let taken = Rights::from_bits(second)?.contains(Rights::R);
-        if number != Call::Flush as u64 || !taken || third != 0 || base >= self.gives_below(space) {
+        let to = SpaceId((target & 0xffff) as u32);
+        let part = self.nucleus.part(to)?;
+        if part.id != target || part.parent != space {
             return None;
         }
-        self.flush_one(space.0 as u16, base / PAGE)?;
+        self.give_short(space, source, to, window, way)?;
+        Some(1)
+    }
+
+    /// The call [`Call::Flush`] of the running thread: its value if it was a short case.
+    #[inline(always)]
+    pub fn flush_short(&mut self, [what, rights, own]: [u64; 3]) -> Option<u64> {
+        let space = self.current_thread()?.space;
+        let taken = rights & !u64::from(Rights::RWX.without(Rights::R).bits()) == u64::from(Rights::R.bits());
+        if !is_plain(what, PAGE) || !taken || own != 0 {
+            return None;
+        }
+        self.flush_one(space.0 as u16, what / PAGE)?;
         Some(0)
     }
 
     /// Where the memory ends that a space may give and be given.
-    #[inline(always)]
-    fn gives_below(&self, space: SpaceId) -> u64 {
+    pub(crate) fn gives_below(&self, space: SpaceId) -> u64 {
         if space == self.nucleus.root {
             ROOT_GIVES_BELOW
         } else {
@@ -69,20 +75,18 @@ impl<H: Hardware> Kernel<H> {
         }
     }
 
-    /// Gives one page, or links one slot.
+    /// Gives one page, or links one slot. What is below [`Self::gives_below`] the short ways see themselves.
     #[inline(always)]
     fn give_short(&mut self, from: SpaceId, source: u64, to: SpaceId, window: u64, way: u64) -> Option<()> {
-        let size = if way == LINK { SLOT } else { PAGE };
-        let ((source, offered), (target, accepted)) = (of_size(source, size)?, of_size(window, size)?);
-        // Neither fpage can reach over a limit, which all sizes divide.
-        if source >= self.gives_below(from) || target >= self.gives_below(to) {
-            return None;
-        }
-        let rights = offered.intersection(accepted);
+        let rights = Rights::from_bits(source & window & u64::from(Rights::RWX.bits()))?;
         let spaces = (from.0 as u16, to.0 as u16);
         match way {
-            MAP => self.map_page(spaces.0, spaces.1, source / PAGE, target / PAGE, rights),
-            LINK if source == target => self.link_slot(spaces.0, spaces.1, source / PAGE, rights),
+            MAP if is_plain(source, PAGE) && is_plain(window, PAGE) => {
+                self.map_page(spaces.0, spaces.1, source / PAGE, window / PAGE, rights)
+            }
+            LINK if is_plain(source, SLOT) && is_plain(window, SLOT) && (source ^ window) < PAGE => {
+                self.link_slot(spaces.0, spaces.1, source / PAGE, rights)
+            }
             _ => None,
         }
     }
