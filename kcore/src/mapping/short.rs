@@ -22,33 +22,27 @@ use crate::{
     smp::Request,
 };
 
-/// A space and one of its slots, or its 512 slots under one table, as a word.
+/// A space and one of its slots, or 512 of them that one table serves.
 #[derive(Copy, Clone, PartialEq, Eq)]
-struct Key(u64);
+struct Key {
+    slots: u64,
+    space: u16,
+}
 
 impl Key {
-    const NONE: Key = Key(u64::MAX);
+    const NONE: Key = Key { slots: u64::MAX, space: 0 };
 
     #[inline(always)]
     fn new(space: u16, page: u64, level: u8) -> Self {
-        Self(u64::from(space) << 48 | page >> (9 * level))
+        Self {
+            slots: page >> (9 * level),
+            space,
+        }
     }
 }
 
 /// Where an entry stands: its table, its index.
 type Place = (Frame, u16);
-
-/// What a slot of a giver is.
-#[derive(Copy, Clone)]
-struct Source {
-    key: Key,
-    /// Its table, if it has small pages.
-    table: Option<Frame>,
-    /// Else the entry of the large one that covers it.
-    entry: u64,
-    /// The mapping that covers it, if that is larger than a small page.
-    node: u32,
-}
 
 /// A table of a space's own.
 #[derive(Copy, Clone)]
@@ -71,7 +65,11 @@ impl Target {
 /// operations on mappings forget it. The spaces in it are free ones without a long operation under way, what it knows of them lies
 /// where they may give and receive, and no receiver is σ₀.
 pub struct Recent {
-    source: Source,
+    /// A table of small pages of a giver's, and the mapping that covers them if that is larger.
+    source: Target,
+    covering: u32,
+    /// A giver's slot that is in a large page: that page's entry and mapping.
+    whole: (Key, u64, u32),
     /// A table of small pages of a receiver's.
     target: Target,
     /// A table above such tables of a giver's.
@@ -83,12 +81,9 @@ pub struct Recent {
 impl Default for Recent {
     fn default() -> Self {
         Self {
-            source: Source {
-                key: Key::NONE,
-                table: None,
-                entry: 0,
-                node: NONE,
-            },
+            source: Target::NONE,
+            covering: NONE,
+            whole: (Key::NONE, 0, NONE),
             target: Target::NONE,
             from: Target::NONE,
             to: Target::NONE,
@@ -150,10 +145,10 @@ impl<H: Hardware> Kernel<H> {
         self.mapping.get(id).is_some_and(quiet) && page < self.gives_below(id) / PAGE
     }
 
-    /// Finds what covers a page of a giver.
+    /// Finds a giver's table of small pages; `None` if it has a large page there, which is remembered, too.
     #[inline(never)]
     fn find_source(&mut self, key: Key, space: u16, page: u64) -> Option<()> {
-        let (level, entry, (table, _), _) = self.entry_at(space, page, 0);
+        let (level, entry, (table, _), above) = self.entry_at(space, page, 0);
         if level > 0 && !(is_present(entry) && is_large(entry)) || !self.is_quiet(space, page) {
             return None;
         }
@@ -163,15 +158,13 @@ impl<H: Hardware> Kernel<H> {
             let node = self.mapping.tree.find(space, level, page & !(pages(level) - 1))?;
             (self.mapping.tree.get(node).kind() == Kind::Page).then_some(node)
         });
-        if level > 0 && node.is_none() {
+        let recent = &mut self.mapping.recent;
+        if level > 0 {
+            recent.whole = (key, entry, node?);
             return None;
         }
-        self.mapping.recent.source = Source {
-            key,
-            table: (level == 0).then_some(table),
-            entry,
-            node: node.unwrap_or(NONE),
-        };
+        recent.source = Target { key, table, above };
+        recent.covering = node.unwrap_or(NONE);
         Some(())
     }
 
@@ -192,17 +185,37 @@ impl<H: Hardware> Kernel<H> {
         Some(())
     }
 
-    /// Sees to it that what is remembered is about this page of a giver.
+    /// The entry of a giver's page, if that is a small page by itself.
     #[inline(always)]
-    fn with_source(&mut self, space: u16, page: u64) -> Option<()> {
-        let key = Key::new(space, page, 1);
-        if self.mapping.recent.source.key == key {
-            return Some(());
+    fn small_source(&mut self, space: u16, page: u64) -> Option<u64> {
+        let (key, recent) = (Key::new(space, page, 1), &self.mapping.recent);
+        if recent.source.key != key {
+            if recent.whole.0 == key {
+                return None;
+            }
+            self.find_source(key, space, page)?;
         }
-        self.find_source(key, space, page)
+        let table = self.mapping.recent.source.table;
+        let entry = word(&self.hardware, (table, index(page, 0))).load(Relaxed);
+        (is_present(entry) && fit_of(entry) == Fit::Exact).then_some(entry)
     }
 
-    /// The same of a receiver.
+    /// The entry of a giver's page that is part of a larger one, and its mapping, after [`Self::small_source`].
+    #[inline(always)]
+    fn part_source(&self, space: u16, page: u64) -> Option<(u64, u32)> {
+        let (key, recent) = (Key::new(space, page, 1), &self.mapping.recent);
+        let (entry, node) = if recent.source.key == key {
+            let place = (recent.source.table, index(page, 0));
+            (word(&self.hardware, place).load(Relaxed), recent.covering)
+        } else if recent.whole.0 == key {
+            (recent.whole.1, recent.whole.2)
+        } else {
+            return None;
+        };
+        (is_present(entry) && node != NONE).then_some((entry, node))
+    }
+
+    /// Sees to it that what is remembered is about this page of a receiver.
     #[inline(always)]
     fn with_target(&mut self, space: u16, page: u64) -> Option<()> {
         let key = Key::new(space, page, 1);
@@ -212,35 +225,14 @@ impl<H: Hardware> Kernel<H> {
         self.find_target(key, space, page)
     }
 
-    /// The entry of a giver's page that is remembered, if it is a small page by itself.
-    #[inline(always)]
-    fn small_source(&self, page: u64) -> Option<u64> {
-        let table = self.mapping.recent.source.table?;
-        let entry = word(&self.hardware, (table, index(page, 0))).load(Relaxed);
-        (is_present(entry) && fit_of(entry) == Fit::Exact).then_some(entry)
-    }
-
-    /// What is remembered of a giver's page that is part of a larger one: its entry, the mapping.
-    #[inline(always)]
-    fn part_source(&self, page: u64) -> Option<(u64, u32)> {
-        let Source { table, entry, node, .. } = self.mapping.recent.source;
-        let entry = match table {
-            Some(table) => word(&self.hardware, (table, index(page, 0))).load(Relaxed),
-            None => entry,
-        };
-        (is_present(entry) && node != NONE).then_some((entry, node))
-    }
-
     /// Maps one page of `from` to where `to`, another space, has a table and nothing in it.
     #[inline(always)]
     pub(crate) fn map_page(&mut self, from: u16, to: u16, source: u64, target: u64, rights: Rights) -> Option<()> {
-        self.with_source(from, source)?;
-        self.with_target(to, target)?;
-        let Some(covering) = self.small_source(source) else {
+        let Some(covering) = self.small_source(from, source) else {
             return self.map_part((from, source), (to, target), rights);
         };
-        let into = &self.mapping.recent.target;
-        let (place, above) = ((into.table, index(target, 0)), into.above);
+        self.with_target(to, target)?;
+        let place = (self.mapping.recent.target.table, index(target, 0));
         let place = word(&self.hardware, place);
         let Mapping { spaces, tree, .. } = &mut self.mapping;
         let receiver = record(spaces, to)?;
@@ -260,16 +252,22 @@ impl<H: Hardware> Kernel<H> {
         let entry = hang(tree, node, (to, target), rights);
         receiver.used += NODE_UNITS[0];
         place.store(entry, Relaxed);
-        word(&self.hardware, above).fetch_add(COUNT_ONE, Relaxed);
+        self.count_target();
         Some(())
+    }
+
+    /// The table of small pages of the receiver that is remembered has one more.
+    #[inline(always)]
+    fn count_target(&self) {
+        word(&self.hardware, self.mapping.recent.target.above).fetch_add(COUNT_ONE, Relaxed);
     }
 
     /// The same from a larger page, of which it becomes a part.
     #[inline(never)]
     fn map_part(&mut self, (from, source): (u16, u64), (to, target): (u16, u64), rights: Rights) -> Option<()> {
-        let (covering, node) = self.part_source(source)?;
-        let into = &self.mapping.recent.target;
-        let (place, above) = ((into.table, index(target, 0)), into.above);
+        let (covering, node) = self.part_source(from, source)?;
+        self.with_target(to, target)?;
+        let place = (self.mapping.recent.target.table, index(target, 0));
         let place = word(&self.hardware, place);
         let Mapping { spaces, tree, .. } = &mut self.mapping;
         let receiver = record(spaces, to)?;
@@ -289,15 +287,14 @@ impl<H: Hardware> Kernel<H> {
         let entry = hang(tree, parent, (to, target), rights);
         receiver.used += NODE_UNITS[0];
         place.store(entry, Relaxed);
-        word(&self.hardware, above).fetch_add(COUNT_ONE, Relaxed);
+        self.count_target();
         Some(())
     }
 
     /// Takes a page that `space` gave from the only one who has it.
     #[inline(always)]
     pub(crate) fn flush_one(&mut self, space: u16, page: u64) -> Option<()> {
-        self.with_source(space, page)?;
-        if self.small_source(page).is_none() {
+        if self.small_source(space, page).is_none() {
             return self.flush_part(space, page);
         }
         let source = self.mapping.tree.find(space, 0, page)?;
@@ -308,7 +305,7 @@ impl<H: Hardware> Kernel<H> {
     /// The same of a larger page.
     #[inline(never)]
     fn flush_part(&mut self, space: u16, page: u64) -> Option<()> {
-        let (_, top) = self.part_source(page)?;
+        let (_, top) = self.part_source(space, page)?;
         let tree = &self.mapping.tree;
         let mut source = tree.find(space, 0, page)?;
         let mut above = source;

@@ -17,9 +17,10 @@ use abi::{
 use crate::{
     Hardware, Kernel, SpaceId,
     event::Access,
+    kernel::Processor,
     ipc::{INTERRUPT_TAG, Trouble, WAITS},
     scheduler::NONE,
-    thread::State,
+    thread::{State, Thread, USER_FLAGS},
 };
 
 /// The lower part of the tag of a message that is one item.
@@ -38,6 +39,22 @@ const fn is_plain(word: u64, size: u64) -> bool {
     let others = (Rights::W.bits() | Rights::X.bits()) as u64;
     // Of a larger one some bits of the address must be clear, too.
     word & (size - 1) & !others == lower_bits(size)
+}
+
+/// Whether a thread that is in no list can run on a processor at once.
+#[inline(always)]
+fn may_run(processor: &Processor, thread: &Thread) -> bool {
+    let bound = thread.vector_on != NONE && thread.vector_on != processor.number;
+    !bound && !processor.queues.any_of(thread.more_urgent)
+}
+
+/// A thread that is in no list, by its index, too, runs on a processor instead of the current one.
+#[inline(always)]
+fn run_instead(processor: &mut Processor, thread: &mut Thread, index: u32) {
+    thread.state = State::Running;
+    thread.processor = processor.number;
+    thread.unbegun = false;
+    processor.current = index;
 }
 
 impl<H: Hardware> Kernel<H> {
@@ -91,41 +108,22 @@ impl<H: Hardware> Kernel<H> {
         }
     }
 
-    /// Whether a thread that is in no list can run here at once.
-    #[inline(always)]
-    fn may_run_here(&self, index: u32) -> bool {
-        let thread = &self.threads.table[index as usize];
-        let bound = thread.vector_on != NONE && thread.vector_on != self.processor.number;
-        !bound && !self.processor.queues.any_of(thread.more_urgent)
-    }
-
-    /// A thread that is in no list runs here instead of the current one.
-    #[inline(always)]
-    fn run_instead(&mut self, index: u32) {
-        let thread = &mut self.threads.table[index as usize];
-        thread.state = State::Running;
-        thread.processor = self.processor.number;
-        thread.unbegun = false;
-        self.processor.current = index;
-    }
-
     /// A page fault of the running thread, to a pager that waits for it: the pager, which runs now.
     #[inline(always)]
     pub fn fault_short(&mut self, address: u64, access: Access) -> Option<u32> {
-        let me = self.processor.current;
-        let thread = self.threads.table.get(me as usize)?;
-        let (sender, space, rip) = (thread.id.0, thread.space, thread.context.rip);
-        let part = self.nucleus.part(space)?;
+        let me = self.processor.current as usize;
+        let part = self.nucleus.part(self.threads.table.get(me)?.space)?;
         let (pager, space) = (part.pager, part.id);
         let to = pager as u32 & 0xffff;
-        let other = self.threads.table.get(to as usize)?;
+        // Who is his own pager waits for nobody.
+        let [thread, other] = self.threads.table.get_disjoint_mut([me, to as usize]).ok()?;
+        let sender = thread.id.0;
         // Zero, which names no pager, is nobody's identifier.
         let waits = other.ipc.wait_for == ANYONE || other.ipc.wait_for == sender;
-        if other.id.0 != pager || !waits || other.slow & WAITS != 0 || !self.may_run_here(to) {
+        if other.id.0 != pager || !waits || other.slow & WAITS != 0 || !may_run(&self.processor, other) {
             return None;
         }
-        let words = [address, u64::from(access.right().bits()), rip, space];
-        let thread = &mut self.threads.table[me as usize];
+        let words = [address, u64::from(access.right().bits()), thread.context.rip, space];
         thread.ipc.trouble = Some(Trouble {
             label: LABEL_FAULT,
             words,
@@ -134,14 +132,14 @@ impl<H: Hardware> Kernel<H> {
         thread.ipc.window = 0;
         thread.state = State::Receiving;
         thread.slow |= WAITS;
-        let other = &mut self.threads.table[to as usize];
         other.ipc.wait_for = 0;
         other.ipc.awaited = 1;
         let context = &mut other.context;
-        context.reset(context.rip, context.rsp);
+        // What else stands in its registers is its own, and old: a call keeps none of them.
+        context.rflags = USER_FLAGS;
         context.set_results(0, FAULT_TAG, sender);
         [context.r12, context.r13, context.r14, context.r15] = words;
-        self.run_instead(to);
+        run_instead(&mut self.processor, other, to);
         Some(to)
     }
 
@@ -160,7 +158,7 @@ impl<H: Hardware> Kernel<H> {
         let other = self.threads.table.get(to as usize)?;
         let waits = other.ipc.wait_for == ANYONE || other.ipc.wait_for == from;
         let urgent = running.more_urgent & 1 << other.priority != 0;
-        if other.id.0 != thread || !waits || other.slow & WAITS != 0 || !urgent || !self.may_run_here(to) {
+        if other.id.0 != thread || !waits || other.slow & WAITS != 0 || !urgent || !may_run(&self.processor, other) {
             return None;
         }
         self.yield_current();
@@ -173,7 +171,7 @@ impl<H: Hardware> Kernel<H> {
         context.reset(context.rip, context.rsp);
         context.set_results(0, INTERRUPT_TAG, from);
         context.r12 = interrupt as u64;
-        self.run_instead(to);
+        run_instead(&mut self.processor, other, to);
         Some(to)
     }
 
@@ -201,26 +199,26 @@ impl<H: Hardware> Kernel<H> {
         let other = self.threads.table.get(faulted as usize)?;
         let trouble = other.ipc.trouble.as_ref()?;
         if other.id.0 != to
+            || me == faulted
             || other.ipc.wait_for != sender
             || other.deadline.is_some()
             || trouble.label != LABEL_FAULT
-            || !self.may_run_here(faulted)
+            || !may_run(&self.processor, other)
         {
             return None;
         }
         let place = abi::nucleus::fpage(trouble.words[0] & !(PAGE - 1), PAGE.trailing_zeros() as u8, Rights::RWX);
         let other = other.space;
         self.give_short(space, source, other, place, way)?;
-        let thread = &mut self.threads.table[me as usize];
+        let [thread, other] = (self.threads.table.get_disjoint_mut([me as usize, faulted as usize])).ok()?;
         (thread.context.rip, thread.context.rsp) = (rip, rsp);
         thread.state = State::Receiving;
         thread.ipc.wait_for = from;
         thread.ipc.window = window;
-        let other = &mut self.threads.table[faulted as usize];
         other.ipc.wait_for = 0;
         other.ipc.trouble = None;
         other.slow &= !WAITS;
-        self.run_instead(faulted);
+        run_instead(&mut self.processor, other, faulted);
         Some(faulted)
     }
 }

@@ -162,12 +162,15 @@ const PLACE: u64 = 0x3000_0000_0000;
 /// Pages of a batch.
 const BATCH: u64 = 64;
 
+/// A label that faults and exceptions do not have.
+const TAKE_BACK: u64 = 7;
+
 nucleus::thread_entry!(plain_pager_entry, plain_pager);
-/// Answers a fault at [`PLACE`] with the page at the same distance from `base`. Asked by label 1, takes all of a batch back.
+/// Answers a fault at [`PLACE`] with the page at the same distance from `base`. Asked to [`TAKE_BACK`], takes all of a batch.
 fn plain_pager(base: u64) {
     let mut next = message::receive();
     while let Ok(got) = next {
-        if got.label() == 1 {
+        if got.label() == TAKE_BACK {
             let done = u64::from(everyone(base, 18).is_ok());
             next = message::reply_and_wait(got.sender, tag(0, 1, 0), [done, 0, 0, 0]);
             continue;
@@ -232,7 +235,7 @@ fn pager_round_trip(setting: &Setting, held: Held) -> Outcome<Samples> {
         }
         Held::Slot => start(plain_pager_entry(), base, 3)?,
     };
-    let take_back = || match message::call(pager, tag(1, 0, 0), [0; 4]) {
+    let take_back = || match message::call(pager, tag(TAKE_BACK, 0, 0), [0; 4]) {
         Ok(got) if got.words[0] == 1 => Ok(()),
         _ => Err(Failure::new(format_args!("the pager could not take its pages back"))),
     };
