@@ -30,7 +30,10 @@ struct Key {
 }
 
 impl Key {
-    const NONE: Key = Key { slots: u64::MAX, space: 0 };
+    const NONE: Key = Key {
+        slots: u64::MAX,
+        space: 0,
+    };
 
     #[inline(always)]
     fn new(space: u16, page: u64, level: u8) -> Self {

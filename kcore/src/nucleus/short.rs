@@ -17,8 +17,8 @@ use abi::{
 use crate::{
     Hardware, Kernel, SpaceId,
     event::Access,
-    kernel::Processor,
     ipc::{INTERRUPT_TAG, Trouble, WAITS},
+    kernel::Processor,
     scheduler::NONE,
     thread::{State, Thread, USER_FLAGS},
 };

@@ -84,7 +84,9 @@ const ROWS: &[Row] = &[
     ("ipc-round-trip", round_trip),
     ("ipc-same-space", same_space),
     ("pager-round-trip", |setting| pager_round_trip(setting, Held::Pages)),
-    ("pager-round-trip-of-slot", |setting| pager_round_trip(setting, Held::Slot)),
+    ("pager-round-trip-of-slot", |setting| {
+        pager_round_trip(setting, Held::Slot)
+    }),
     ("map-page", |setting| of_pages(setting, 0)),
     ("map-page-of-slot", |setting| of_slot(setting, 0)),
     ("link-2m", link_slot),
