@@ -123,8 +123,11 @@ impl Spaces {
     }
 
     /// Something was taken from this space: the next load forgets its translations.
+    #[inline(always)]
     pub fn forget(&mut self, id: SpaceId) {
-        self.get_mut(id).load &= !KEEP_TRANSLATIONS;
+        if self.keeps {
+            self.get_mut(id).load &= !KEEP_TRANSLATIONS;
+        }
     }
 
     /// Something was taken from a leaf, which any space may hold.

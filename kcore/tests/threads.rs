@@ -62,7 +62,7 @@ fn a_yield_in_one_step_is_a_yield() {
     let mut random = Random(0x7e1d);
     for _ in 0..200 {
         let mut kernels = [kernel(20), kernel(20)];
-        let priorities: Vec<u8> = (0..1 + random.below(6)).map(|_| random.below(3) as u8).collect();
+        let priorities: Vec<u8> = (0..=random.below(6)).map(|_| random.below(3) as u8).collect();
         for kernel in &mut kernels {
             let space = kernel.space_create().expect("space");
             for &priority in &priorities {

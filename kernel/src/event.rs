@@ -73,14 +73,35 @@ fn yield_call(mut system: Guard<'_, System>) -> Results {
     }
 }
 
-/// The calls that give and take memory.
-pub extern "C" fn memory_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
+/// The arguments of a call for the general way, in memory: registers are for the short one.
+#[inline(always)]
+fn kept(arguments: [u64; 6]) -> [u64; 6] {
+    core::hint::black_box(arguments)
+}
+
+/// The call that gives memory.
+pub extern "C" fn map_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
+    let kept = kept([a0, a1, a2, a3, a4, a5]);
     if let Some(mut system) = SYSTEM.enter_at_once()
         && system.supervisor.is_nobody()
-        && let Some(value) = system.platform.kernel.memory_call(number, [a0, a1, a2, a3])
+        && let Some(value) = system.platform.kernel.map_short([a0, a1, a2, a3])
     {
         return Results { error: 0, value };
     }
+    let [a0, a1, a2, a3, a4, a5] = kept;
+    general_call(a0, a1, a2, a3, a4, a5, number)
+}
+
+/// The call that takes memory.
+pub extern "C" fn flush_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
+    let kept = kept([a0, a1, a2, a3, a4, a5]);
+    if let Some(mut system) = SYSTEM.enter_at_once()
+        && system.supervisor.is_nobody()
+        && let Some(value) = system.platform.kernel.flush_short([a0, a1, a2])
+    {
+        return Results { error: 0, value };
+    }
+    let [a0, a1, a2, a3, a4, a5] = kept;
     general_call(a0, a1, a2, a3, a4, a5, number)
 }
 

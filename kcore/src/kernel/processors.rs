@@ -320,10 +320,15 @@ impl<H: Hardware> Kernel<H> {
     // ---- what others remember -------------------------------------------------------------------
 
     /// Asks those who are in a space.
+    #[inline(always)]
     pub(crate) fn ask_inside(&mut self, space: SpaceId, request: Request) {
-        if !self.has_others() {
-            return;
+        if self.has_others() {
+            self.ask_others_inside(space, request);
         }
+    }
+
+    #[cold]
+    fn ask_others_inside(&mut self, space: SpaceId, request: Request) {
         let inside = self.elsewhere().inside(space);
         if inside != 0 {
             self.hardware.ask(inside, request);

@@ -239,7 +239,7 @@ impl<H: Hardware> Kernel<H> {
         if self.mapping.sigma0 == Some(receiver) || itself || no_link {
             return Err(Error::BadArgument);
         }
-        if let Some(count) = self.map_short((giver, receiver), (sent, landed), how) {
+        if let Some(count) = self.map_at_once((giver, receiver), (sent, landed), how) {
             return Ok(Mapped {
                 progress: Progress::Done,
                 sent,
@@ -345,7 +345,7 @@ impl<H: Hardware> Kernel<H> {
     }
 
     /// The short ways, where they lead; pages (slots) given then.
-    fn map_short(&mut self, (from, to): (u16, u16), (sent, landed): (Fpage, Fpage), how: How) -> Option<u64> {
+    fn map_at_once(&mut self, (from, to): (u16, u16), (sent, landed): (Fpage, Fpage), how: How) -> Option<u64> {
         let (source, target, rights) = (give::first_page(sent), give::first_page(landed), landed.rights());
         match how {
             How::Map if give::is_page(sent) => self.map_page(from, to, source, target, rights)?,

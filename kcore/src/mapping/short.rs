@@ -7,11 +7,11 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use abi::Rights;
+use abi::{Rights, address::PAGE};
 
 use super::{
     DEPTH_MAX, FreeSpace, LINK_UNITS, Mapping, NODE_UNITS,
-    tree::{Kind, LINKS, NONE, Node, pages},
+    tree::{Kind, LINKS, NONE, Node, Tree, pages},
 };
 use crate::{
     Frame, Hardware, Kernel, SpaceId,
@@ -22,122 +22,137 @@ use crate::{
     smp::Request,
 };
 
-/// A space and one of its slots, as a word.
+/// A space and one of its slots, or 512 of them that one table serves.
 #[derive(Copy, Clone, PartialEq, Eq)]
-struct Key(u64);
+struct Key {
+    slots: u64,
+    space: u16,
+}
 
 impl Key {
-    const NONE: Key = Key(u64::MAX);
+    const NONE: Key = Key {
+        slots: u64::MAX,
+        space: 0,
+    };
 
-    fn new(space: u16, page: u64) -> Self {
-        Self(u64::from(space) << 48 | page >> 9)
+    #[inline(always)]
+    fn new(space: u16, page: u64, level: u8) -> Self {
+        Self {
+            slots: page >> (9 * level),
+            space,
+        }
     }
 }
 
-/// What a slot of a giver is.
-#[derive(Copy, Clone)]
-struct Source {
-    key: Key,
-    /// Its table, if it has small pages.
-    table: Option<Frame>,
-    /// Else the entry of the large one that covers it.
-    entry: u64,
-    /// The mapping that covers it, if that is larger than a small page.
-    node: u32,
-}
+/// Where an entry stands: its table, its index.
+type Place = (Frame, u16);
 
-/// A table of small pages of a space's own.
+/// A table of a space's own.
 #[derive(Copy, Clone)]
 struct Target {
     key: Key,
     table: Frame,
-    /// The entry that leads there: its table, its index.
-    above: (Frame, usize),
+    /// The entry that leads there.
+    above: Place,
+}
+
+impl Target {
+    const NONE: Target = Target {
+        key: Key::NONE,
+        table: Frame(0),
+        above: (Frame(0), 0),
+    };
 }
 
 /// What was found last. It is true while nothing but what is in here changes tables and nodes: all other
-/// operations on mappings forget it.
+/// operations on mappings forget it. The spaces in it are free ones without a long operation under way, what it knows of them lies
+/// where they may give and receive, and no receiver is σ₀.
 pub struct Recent {
-    source: Source,
+    /// A table of small pages of a giver's, and the mapping that covers them if that is larger.
+    source: Target,
+    covering: u32,
+    /// A giver's slot that is in a large page: that page's entry and mapping.
+    whole: (Key, u64, u32),
+    /// A table of small pages of a receiver's.
     target: Target,
+    /// A table above such tables of a giver's.
+    from: Target,
+    /// The same of a receiver's.
+    to: Target,
 }
 
 impl Default for Recent {
     fn default() -> Self {
         Self {
-            source: Source {
-                key: Key::NONE,
-                table: None,
-                entry: 0,
-                node: NONE,
-            },
-            target: Target {
-                key: Key::NONE,
-                table: Frame(0),
-                above: (Frame(0), 0),
-            },
+            source: Target::NONE,
+            covering: NONE,
+            whole: (Key::NONE, 0, NONE),
+            target: Target::NONE,
+            from: Target::NONE,
+            to: Target::NONE,
         }
     }
 }
 
-/// A free space that has no long operation under way.
+/// A free space.
 #[inline(always)]
-fn quiet(spaces: &mut [Option<FreeSpace>], space: u16) -> Option<&mut FreeSpace> {
-    let found = spaces.get_mut(usize::from(space))?.as_mut()?;
-    (!found.dying && found.pending.is_none()).then_some(found)
+fn record(spaces: &mut [Option<FreeSpace>], space: u16) -> Option<&mut FreeSpace> {
+    spaces.get_mut(usize::from(space))?.as_mut()
 }
 
-impl Mapping {
-    #[inline(always)]
-    fn quiet(&mut self, space: u16) -> Option<&mut FreeSpace> {
-        quiet(&mut self.spaces, space)
-    }
+#[inline(always)]
+fn word<H: Hardware>(hardware: &H, (table, index): Place) -> &AtomicU64 {
+    &hardware.table(table)[usize::from(index) & 511]
+}
+
+/// The index of a page's entry.
+#[inline(always)]
+const fn index(page: u64, level: u8) -> u16 {
+    (page >> (9 * level)) as u16 & 511
+}
+
+/// Hangs a new page below a small one, or a part of that size, and gives its entry.
+#[inline(always)]
+fn hang(tree: &mut Tree, parent: u32, (to, target): (u16, u64), rights: Rights) -> u64 {
+    let &Node { frame, depth, .. } = tree.get(parent);
+    let mut made = Node::new(Kind::Page, 0, to, target, frame, rights);
+    made.depth = depth + 1;
+    made.live = 1;
+    tree.insert(made, parent);
+    encode_mapping(Frame(frame), rights, 0, Fit::Exact)
 }
 
 impl<H: Hardware> Kernel<H> {
     /// The entry of a page and its place, at this level or where the way ends above it.
     #[inline(always)]
-    fn entry_at(&self, space: u16, page: u64, stop: u8) -> (u8, u64, (Frame, usize), (Frame, usize)) {
+    fn entry_at(&self, space: u16, page: u64, stop: u8) -> (u8, u64, Place, Place) {
         let root = self.spaces.get(SpaceId(u32::from(space))).root;
         let (mut level, mut above) = (3, (root, 0));
-        let mut place = (root, (page >> 27) as usize & 511);
+        let mut place = (root, index(page, 3));
         loop {
-            let entry = self.hardware.table(place.0)[place.1].load(Relaxed);
+            let entry = word(&self.hardware, place).load(Relaxed);
             let ends = !is_present(entry) || is_large(entry) || is_linked(entry);
             if level == stop || ends {
                 return (level, entry, place, above);
             }
             above = place;
             level -= 1;
-            place = (frame_of(entry), (page >> (9 * level)) as usize & 511);
+            place = (frame_of(entry), index(page, level));
         }
     }
 
-    /// What covers a page of a giver: its entry, and the mapping that this belongs to.
-    #[inline(always)]
-    fn source(&mut self, space: u16, page: u64) -> Option<(u64, u32)> {
-        let key = Key::new(space, page);
-        if self.mapping.recent.source.key != key {
-            self.find_source(key, space, page)?;
-        }
-        let Source { table, entry, node, .. } = self.mapping.recent.source;
-        let Some(table) = table else {
-            return Some((entry, node));
-        };
-        let entry = self.hardware.table(table)[page as usize & 511].load(Relaxed);
-        if !is_present(entry) {
-            return None;
-        }
-        if fit_of(entry) == Fit::Part {
-            return (node != NONE).then_some((entry, node));
-        }
-        Some((entry, self.mapping.tree.find(space, 0, page)?))
+    /// Whether a space is free, has no long operation under way, and may give and be given a page.
+    fn is_quiet(&self, space: u16, page: u64) -> bool {
+        let id = SpaceId(u32::from(space));
+        let quiet = |found: &FreeSpace| !found.dying && found.pending.is_none();
+        self.mapping.get(id).is_some_and(quiet) && page < self.gives_below(id) / PAGE
     }
 
+    /// Finds a giver's table of small pages; `None` if it has a large page there, which is remembered, too.
     #[inline(never)]
     fn find_source(&mut self, key: Key, space: u16, page: u64) -> Option<()> {
-        let (level, entry, (table, _), _) = self.entry_at(space, page, 0);
-        if level > 0 && !(is_present(entry) && is_large(entry)) {
+        let (level, entry, (table, _), above) = self.entry_at(space, page, 0);
+        if level > 0 && !(is_present(entry) && is_large(entry)) || !self.is_quiet(space, page) {
             return None;
         }
         let exact = level > 0 && fit_of(entry) == Fit::Exact;
@@ -146,118 +161,167 @@ impl<H: Hardware> Kernel<H> {
             let node = self.mapping.tree.find(space, level, page & !(pages(level) - 1))?;
             (self.mapping.tree.get(node).kind() == Kind::Page).then_some(node)
         });
-        if level > 0 && node.is_none() {
+        let recent = &mut self.mapping.recent;
+        if level > 0 {
+            recent.whole = (key, entry, node?);
             return None;
         }
-        self.mapping.recent.source = Source {
-            key,
-            table: (level == 0).then_some(table),
-            entry,
-            node: node.unwrap_or(NONE),
-        };
+        recent.source = Target { key, table, above };
+        recent.covering = node.unwrap_or(NONE);
         Some(())
     }
 
-    /// The table of small pages that a space has for a page.
-    #[inline(always)]
-    fn target(&mut self, space: u16, page: u64) -> Option<Target> {
-        let key = Key::new(space, page);
-        if self.mapping.recent.target.key != key {
-            let (level, _, (table, _), above) = self.entry_at(space, page, 0);
-            if level > 0 {
-                return None;
-            }
-            self.mapping.recent.target = Target { key, table, above };
-        }
-        Some(self.mapping.recent.target)
+    /// Finds the table that a space has for a page's entry of some level.
+    #[inline(never)]
+    fn find_table(&self, key: Key, space: u16, page: u64, level: u8) -> Option<Target> {
+        let (found, _, (table, _), above) = self.entry_at(space, page, level);
+        (found == level && self.is_quiet(space, page)).then_some(Target { key, table, above })
     }
 
-    fn word(&self, (table, index): (Frame, usize)) -> &AtomicU64 {
-        &self.hardware.table(table)[index]
+    /// The same of a receiver, which σ₀ is not.
+    #[inline(never)]
+    fn find_target(&mut self, key: Key, space: u16, page: u64) -> Option<()> {
+        if self.mapping.sigma0 == Some(space) {
+            return None;
+        }
+        self.mapping.recent.target = self.find_table(key, space, page, 0)?;
+        Some(())
+    }
+
+    /// The entry of a giver's page, if that is a small page by itself.
+    #[inline(always)]
+    fn small_source(&mut self, space: u16, page: u64) -> Option<u64> {
+        let (key, recent) = (Key::new(space, page, 1), &self.mapping.recent);
+        if recent.source.key != key {
+            if recent.whole.0 == key {
+                return None;
+            }
+            self.find_source(key, space, page)?;
+        }
+        let table = self.mapping.recent.source.table;
+        let entry = word(&self.hardware, (table, index(page, 0))).load(Relaxed);
+        (is_present(entry) && fit_of(entry) == Fit::Exact).then_some(entry)
+    }
+
+    /// The entry of a giver's page that is part of a larger one, and its mapping, after [`Self::small_source`].
+    #[inline(always)]
+    fn part_source(&self, space: u16, page: u64) -> Option<(u64, u32)> {
+        let (key, recent) = (Key::new(space, page, 1), &self.mapping.recent);
+        let (entry, node) = if recent.source.key == key {
+            let place = (recent.source.table, index(page, 0));
+            (word(&self.hardware, place).load(Relaxed), recent.covering)
+        } else if recent.whole.0 == key {
+            (recent.whole.1, recent.whole.2)
+        } else {
+            return None;
+        };
+        (is_present(entry) && node != NONE).then_some((entry, node))
+    }
+
+    /// Sees to it that what is remembered is about this page of a receiver.
+    #[inline(always)]
+    fn with_target(&mut self, space: u16, page: u64) -> Option<()> {
+        let key = Key::new(space, page, 1);
+        if self.mapping.recent.target.key == key {
+            return Some(());
+        }
+        self.find_target(key, space, page)
     }
 
     /// Maps one page of `from` to where `to`, another space, has a table and nothing in it.
     #[inline(always)]
     pub(crate) fn map_page(&mut self, from: u16, to: u16, source: u64, target: u64, rights: Rights) -> Option<()> {
-        let (covering, node) = self.source(from, source)?;
-        let into = self.target(to, target)?;
-        let place = (into.table, target as usize & 511);
-        if is_present(self.word(place).load(Relaxed)) {
+        let Some(covering) = self.small_source(from, source) else {
+            return self.map_part((from, source), (to, target), rights);
+        };
+        self.with_target(to, target)?;
+        let place = (self.mapping.recent.target.table, index(target, 0));
+        let place = word(&self.hardware, place);
+        let Mapping { spaces, tree, .. } = &mut self.mapping;
+        let receiver = record(spaces, to)?;
+        if is_present(place.load(Relaxed))
+            || receiver.quota - receiver.used < NODE_UNITS[0]
+            || from == to
+            || !tree.has_free(1)
+        {
             return None;
         }
-        self.mapping.quiet(from)?;
-        let sigma0 = self.mapping.sigma0;
+        let node = tree.find(from, 0, source)?;
+        if tree.get(node).depth >= DEPTH_MAX {
+            return None;
+        }
+        // From here on it is certain.
+        let rights = mapping_rights(covering).intersection(rights);
+        let entry = hang(tree, node, (to, target), rights);
+        receiver.used += NODE_UNITS[0];
+        place.store(entry, Relaxed);
+        self.count_target();
+        Some(())
+    }
+
+    /// The table of small pages of the receiver that is remembered has one more.
+    #[inline(always)]
+    fn count_target(&self) {
+        word(&self.hardware, self.mapping.recent.target.above).fetch_add(COUNT_ONE, Relaxed);
+    }
+
+    /// The same from a larger page, of which it becomes a part.
+    #[inline(never)]
+    fn map_part(&mut self, (from, source): (u16, u64), (to, target): (u16, u64), rights: Rights) -> Option<()> {
+        let (covering, node) = self.part_source(from, source)?;
+        self.with_target(to, target)?;
+        let place = (self.mapping.recent.target.table, index(target, 0));
+        let place = word(&self.hardware, place);
         let Mapping { spaces, tree, .. } = &mut self.mapping;
-        let receiver = quiet(spaces, to)?;
+        let receiver = record(spaces, to)?;
         let at = tree.get(node);
-        let (depth, frame) = (at.depth + 1, at.frame + (source - at.page) as u32);
-        if receiver.quota - receiver.used < NODE_UNITS[0]
+        let frame = at.frame + (source - at.page) as u32;
+        if is_present(place.load(Relaxed))
+            || receiver.quota - receiver.used < NODE_UNITS[0]
             || from == to
-            || sigma0 == Some(to)
             || at.depth >= DEPTH_MAX
             || !tree.has_free(4)
         {
             return None;
         }
-        let rights = mapping_rights(covering).intersection(rights);
         // From here on it is certain.
+        let rights = mapping_rights(covering).intersection(rights);
+        let parent = tree.part_of(node, 0, frame);
+        let entry = hang(tree, parent, (to, target), rights);
         receiver.used += NODE_UNITS[0];
-        let parent = if at.level() == 0 {
-            node
-        } else {
-            tree.part_of(node, 0, frame)
-        };
-        let mut made = Node::new(Kind::Page, 0, to, target, frame, rights);
-        made.depth = depth;
-        made.live = 1;
-        tree.insert(made, parent);
-        self.word(place)
-            .store(encode_mapping(Frame(frame), rights, 0, Fit::Exact), Relaxed);
-        self.word(into.above).fetch_add(COUNT_ONE, Relaxed);
+        place.store(entry, Relaxed);
+        self.count_target();
         Some(())
     }
 
     /// Takes a page that `space` gave from the only one who has it.
     #[inline(always)]
     pub(crate) fn flush_one(&mut self, space: u16, page: u64) -> Option<()> {
-        self.mapping.quiet(space)?;
-        let (_, top) = self.source(space, page)?;
+        if self.small_source(space, page).is_none() {
+            return self.flush_part(space, page);
+        }
+        let source = self.mapping.tree.find(space, 0, page)?;
+        self.flush_kid(source)?;
+        Some(())
+    }
+
+    /// The same of a larger page.
+    #[inline(never)]
+    fn flush_part(&mut self, space: u16, page: u64) -> Option<()> {
+        let (_, top) = self.part_source(space, page)?;
         let tree = &self.mapping.tree;
-        let mut source = top;
-        if tree.get(top).level() > 0 {
-            source = tree.find(space, 0, page)?;
-            let mut above = source;
-            while above != top {
-                above = tree.get(above).parent;
-                // Who has a larger page with this one in it keeps the rest.
-                if above == NONE || !tree.get(above).kids.is_empty() {
-                    return None;
-                }
+        let mut source = tree.find(space, 0, page)?;
+        let mut above = source;
+        while above != top {
+            above = tree.get(above).parent;
+            // Who has a larger page with this one in it keeps the rest.
+            if above == NONE || !tree.get(above).kids.is_empty() {
+                return None;
             }
         }
-        let from = tree.get(source);
-        if !from.parts.is_empty() || from.kids.done != NONE || from.kids.active == NONE {
-            return None;
-        }
-        let kid = from.kids.active;
-        let has = tree.get(kid);
-        if !has.is_bare() || !has.is_alone(kid) || has.kind() != Kind::Page {
-            return None;
-        }
-        let (holder, there) = (has.space, has.page);
-        let out_of = self.target(holder, there)?;
-        let place = (out_of.table, there as usize & 511);
-        let (entry, above) = (self.word(place).load(Relaxed), self.word(out_of.above).load(Relaxed));
-        if !is_present(entry) || fit_of(entry) != Fit::Exact || is_shared(above) || table_entries(above) < 2 {
-            return None;
-        }
-        // From here on it is certain.
-        self.mapping.quiet(holder)?.used -= NODE_UNITS[0];
-        self.word(place).store(0, Relaxed);
-        self.word(out_of.above).fetch_sub(COUNT_ONE, Relaxed);
-        let tree = &mut self.mapping.tree;
-        tree.remove(kid);
+        self.flush_kid(source)?;
         // Nothing comes back to σ₀ with them: it has the page.
+        let tree = &mut self.mapping.tree;
         while source != top {
             let part = tree.get(source);
             if !part.is_bare() {
@@ -267,6 +331,38 @@ impl<H: Hardware> Kernel<H> {
             tree.remove(source);
             source = parent;
         }
+        Some(())
+    }
+
+    /// Takes a small page from the only one who has it from there.
+    #[inline(always)]
+    fn flush_kid(&mut self, source: u32) -> Option<()> {
+        let tree = &self.mapping.tree;
+        let kids = tree.get(source).kids;
+        if kids.done != NONE || kids.active == NONE {
+            return None;
+        }
+        let kid = kids.active;
+        let has = tree.get(kid);
+        if !has.kids.is_empty() || !has.is_alone(kid) {
+            return None;
+        }
+        let (holder, there) = (has.space, has.page);
+        self.with_target(holder, there)?;
+        let out_of = &self.mapping.recent.target;
+        let place = word(&self.hardware, (out_of.table, index(there, 0)));
+        let above = word(&self.hardware, out_of.above);
+        let leading = above.load(Relaxed);
+        debug_assert!(fit_of(place.load(Relaxed)) == Fit::Exact, "a small page has its entry");
+        if is_shared(leading) || table_entries(leading) < 2 {
+            return None;
+        }
+        let Mapping { spaces, tree, .. } = &mut self.mapping;
+        // From here on it is certain.
+        record(spaces, holder)?.used -= NODE_UNITS[0];
+        place.store(0, Relaxed);
+        above.fetch_sub(COUNT_ONE, Relaxed);
+        tree.remove_only_kid(kid, source);
         let holder = SpaceId(u32::from(holder));
         self.spaces.forget(holder);
         self.hardware.flush_root(self.spaces.get(holder).root);
@@ -274,42 +370,61 @@ impl<H: Hardware> Kernel<H> {
         Some(())
     }
 
+    /// The tables in which a giver and a receiver have the entries of slots.
+    #[inline(never)]
+    fn find_slots(&mut self, from: (Key, u16), to: (Key, u16), slot: u64) -> Option<()> {
+        if self.mapping.sigma0 == Some(to.1) {
+            return None;
+        }
+        let giver = self.find_table(from.0, from.1, slot, 1)?;
+        let receiver = self.find_table(to.0, to.1, slot, 1)?;
+        let recent = &mut self.mapping.recent;
+        (recent.from, recent.to) = (giver, receiver);
+        Some(())
+    }
+
     /// Links a slot of `from`, which has a table for it, to where `to`, another space, has nothing.
     #[inline(always)]
     pub(crate) fn link_slot(&mut self, from: u16, to: u16, slot: u64, rights: Rights) -> Option<()> {
-        self.mapping.quiet(from)?;
-        let receiver = self.mapping.quiet(to)?;
-        if receiver.quota - receiver.used < LINK_UNITS || from == to || self.mapping.sigma0 == Some(to) {
-            return None;
+        let (giver, receiver) = (Key::new(from, slot, 2), Key::new(to, slot, 2));
+        let recent = &self.mapping.recent;
+        if recent.from.key != giver || recent.to.key != receiver {
+            self.find_slots((giver, from), (receiver, to), slot)?;
         }
-        let (level, entry, place, above) = self.entry_at(to, slot, 1);
-        if level != 1 || is_present(entry) {
-            return None;
-        }
-        let (level, table, shared, _) = self.entry_at(from, slot, 1);
-        if level != 1 || !is_present(table) || is_large(table) || is_linked(table) || !self.mapping.tree.has_free(2) {
+        let recent = &self.mapping.recent;
+        let shared = word(&self.hardware, (recent.from.table, index(slot, 1)));
+        let place = word(&self.hardware, (recent.to.table, index(slot, 1)));
+        let above = recent.to.above;
+        let table = shared.load(Relaxed);
+        let Mapping { spaces, tree, .. } = &mut self.mapping;
+        let receiver = record(spaces, to)?;
+        if receiver.quota - receiver.used < LINK_UNITS
+            || from == to
+            || !is_present(table)
+            || is_large(table)
+            || is_linked(table)
+            || is_present(place.load(Relaxed))
+            || !tree.has_free(2)
+        {
             return None;
         }
         let known = if is_shared(table) {
-            Some(self.mapping.tree.find(from, LINKS, slot)?)
+            tree.find(from, LINKS, slot)?
         } else {
-            None
+            NONE
         };
         // From here on it is certain.
-        let tree = &mut self.mapping.tree;
-        let node = if let Some(node) = known {
-            node
+        receiver.used += LINK_UNITS;
+        let node = if known == NONE {
+            record(spaces, from)?.shared_tables += 1;
+            shared.store(table | SHARED_MARK, Relaxed);
+            tree.insert(Node::new(Kind::Table, 1, from, slot, 0, Rights::RWX), NONE)
         } else {
-            let node = tree.insert(Node::new(Kind::Table, 1, from, slot, 0, Rights::RWX), NONE);
-            self.mapping.quiet(from)?.shared_tables += 1;
-            self.word(shared).store(table | SHARED_MARK, Relaxed);
-            node
+            known
         };
-        let made = Node::new(Kind::Link, 1, to, slot, 0, rights);
-        self.mapping.tree.insert(made, node);
-        self.word(place).store(encode_linked(frame_of(table), rights), Relaxed);
-        self.word(above).fetch_add(COUNT_ONE, Relaxed);
-        self.mapping.quiet(to)?.used += LINK_UNITS;
+        tree.insert(Node::new(Kind::Link, 1, to, slot, 0, rights), node);
+        place.store(encode_linked(frame_of(table), rights), Relaxed);
+        word(&self.hardware, above).fetch_add(COUNT_ONE, Relaxed);
         Some(())
     }
 }

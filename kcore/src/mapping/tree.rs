@@ -91,6 +91,7 @@ pub struct Node {
     pub rights: Rights,
     /// Mappings between it and the real page.
     pub depth: u8,
+    /// From below: two bits of kind, two of level, then under which size it is found.
     shape: u8,
 }
 
@@ -124,14 +125,14 @@ impl Node {
             marks: 0,
             rights,
             depth: 0,
-            shape: level | (kind as u8) << 2,
+            shape: kind as u8 | level << LEVEL_SHIFT | key_level(kind, level) << KEY_SHIFT,
         }
     }
 
     /// What it stands for.
     #[inline(always)]
     pub fn kind(&self) -> Kind {
-        match self.shape >> 2 {
+        match self.shape & 3 {
             0 => Kind::Page,
             1 => Kind::Part,
             2 => Kind::Table,
@@ -140,8 +141,9 @@ impl Node {
     }
 
     /// 0 for 4 KiB, 1 for 2 MiB, 2 for 1 GiB.
+    #[inline(always)]
     pub fn level(&self) -> u8 {
-        self.shape & 3
+        self.shape >> LEVEL_SHIFT & 3
     }
 
     /// Whether anything hangs below.
@@ -181,12 +183,21 @@ impl Node {
         }
     }
 
-    /// Under which size it is found. Tables and links may stand beside mappings of their slot.
+    /// Under which size it is found.
+    #[inline(always)]
     fn key_level(&self) -> u8 {
-        match self.kind() {
-            Kind::Page | Kind::Part => self.level(),
-            Kind::Table | Kind::Link => LINKS,
-        }
+        self.shape >> KEY_SHIFT
+    }
+}
+
+const LEVEL_SHIFT: u32 = 2;
+const KEY_SHIFT: u32 = 4;
+
+/// Under which size a node is found. Tables and links may stand beside mappings of their slot.
+const fn key_level(kind: Kind, level: u8) -> u8 {
+    match kind {
+        Kind::Page | Kind::Part => level,
+        Kind::Table | Kind::Link => LINKS,
     }
 }
 
@@ -257,6 +268,7 @@ impl Tree {
     }
 
     /// Whether that many nodes can be made as it is.
+    #[inline(always)]
     pub fn has_free(&self, nodes: u32) -> bool {
         self.free_count >= nodes
     }
@@ -300,12 +312,21 @@ impl Tree {
         None
     }
 
+    /// Takes a node out of its hash chain.
+    #[inline(always)]
     fn hash_remove(&mut self, node: u32, bucket: usize, after: u32) {
-        let mut before = self.buckets[bucket];
-        if before == node {
-            self.buckets[bucket] = after;
-            return;
+        let first = &mut self.buckets[bucket];
+        if *first == node {
+            *first = after;
+        } else {
+            self.unchain(node, bucket, after);
         }
+    }
+
+    /// The same for one that is not the first.
+    #[cold]
+    fn unchain(&mut self, node: u32, bucket: usize, after: u32) {
+        let mut before = self.buckets[bucket];
         while before != NONE {
             let next = self.get(before).hash_next;
             if next == node {
@@ -318,25 +339,30 @@ impl Tree {
 
     /// Takes a node for `made` and hangs it below a parent, if it has one. It was [reserved](Self::reserve).
     #[inline(always)]
-    pub fn insert(&mut self, mut made: Node, parent: u32) -> u32 {
+    pub fn insert(&mut self, made: Node, parent: u32) -> u32 {
         let node = self.free;
-        self.free = self.get(node).next;
-        self.free_count -= 1;
-        (made.next, made.prev) = (node, node);
+        let (mut next, mut prev) = (node, node);
         if parent != NONE {
-            made.parent = parent;
             let ring = self.get_mut(parent).ring_mut(made.kind());
             let first = core::mem::replace(&mut ring.active, node);
             if first != NONE {
-                made.next = first;
-                let before = core::mem::replace(&mut self.get_mut(first).prev, node);
-                self.get_mut(before).next = node;
-                made.prev = before;
+                next = first;
+                prev = core::mem::replace(&mut self.get_mut(first).prev, node);
+                self.get_mut(prev).next = node;
             }
         }
         let bucket = self.bucket(made.space, made.key_level(), made.page);
-        made.hash_next = core::mem::replace(&mut self.buckets[bucket], node);
-        *self.get_mut(node) = made;
+        let hash_next = core::mem::replace(&mut self.buckets[bucket], node);
+        self.free_count -= 1;
+        let place = &mut self.chunks[node as usize / CHUNK][node as usize % CHUNK];
+        self.free = place.next;
+        *place = Node {
+            parent,
+            next,
+            prev,
+            hash_next,
+            ..made
+        };
         node
     }
 
@@ -373,13 +399,25 @@ impl Tree {
     /// Takes a bare node out of all lists; it is free then.
     #[inline(always)]
     pub fn remove(&mut self, node: u32) {
+        self.unhang(node, self.get(node).place());
+        self.release(node);
+    }
+
+    /// The same for the only kid of its parent, which nobody has visited since it is there.
+    #[inline(always)]
+    pub fn remove_only_kid(&mut self, node: u32, parent: u32) {
+        self.get_mut(parent).kids.active = NONE;
+        self.release(node);
+    }
+
+    /// A node that hangs nowhere any more is free.
+    #[inline(always)]
+    fn release(&mut self, node: u32) {
         let free = core::mem::replace(&mut self.free, node);
         self.free_count += 1;
         let at = self.get_mut(node);
-        let (ring, after) = (at.place(), at.hash_next);
-        let (space, level, page) = (at.space, at.key_level(), at.page);
         at.next = free;
-        self.unhang(node, ring);
+        let (space, level, page, after) = (at.space, at.key_level(), at.page, at.hash_next);
         let bucket = self.bucket(space, level, page);
         self.hash_remove(node, bucket, after);
     }

@@ -9,7 +9,7 @@ use abi::{
     Rights,
     address::{PAGE, SLOT},
     nucleus::{
-        ANYONE, Call, FPAGE_SIZE_SHIFT, LABEL_FAULT, LINK, MAP, MESSAGE_AREA, NEVER, REGISTER_WORDS, ROOT_GIVES_BELOW,
+        ANYONE, FPAGE_SIZE_SHIFT, LABEL_FAULT, LINK, MAP, MESSAGE_AREA, NEVER, REGISTER_WORDS, ROOT_GIVES_BELOW,
         TAG_KERNEL, tag,
     },
 };
@@ -18,8 +18,9 @@ use crate::{
     Hardware, Kernel, SpaceId,
     event::Access,
     ipc::{INTERRUPT_TAG, Trouble, WAITS},
+    kernel::Processor,
     scheduler::NONE,
-    thread::State,
+    thread::{State, Thread, USER_FLAGS},
 };
 
 /// The lower part of the tag of a message that is one item.
@@ -27,41 +28,63 @@ const ONE_ITEM: u16 = tag(0, 0, 1) as u16;
 /// The tag of a fault.
 const FAULT_TAG: u64 = tag(LABEL_FAULT, REGISTER_WORDS as u64, 0) | TAG_KERNEL;
 
-/// Base and rights of an fpage of memory of just this size.
+/// What the lower bits of an fpage of memory are, but for the rights to write and execute.
+const fn lower_bits(size: u64) -> u64 {
+    (size.trailing_zeros() as u64) << FPAGE_SIZE_SHIFT | Rights::R.bits() as u64
+}
+
+/// Whether an fpage is one of memory, of just this size.
 #[inline(always)]
-fn of_size(word: u64, size: u64) -> Option<(u64, Rights)> {
-    let log2 = u64::from(size.trailing_zeros());
-    let plain = word & (PAGE - 8) == log2 << FPAGE_SIZE_SHIFT && word & u64::from(Rights::R.bits()) != 0;
-    let base = word & !(PAGE - 1);
-    (plain && base & (size - 1) == 0).then_some((base, Rights::from_bits(word & 7)?))
+const fn is_plain(word: u64, size: u64) -> bool {
+    let others = (Rights::W.bits() | Rights::X.bits()) as u64;
+    // Of a larger one some bits of the address must be clear, too.
+    word & (size - 1) & !others == lower_bits(size)
+}
+
+/// Whether a thread that is in no list can run on a processor at once.
+#[inline(always)]
+fn may_run(processor: &Processor, thread: &Thread) -> bool {
+    let bound = thread.vector_on != NONE && thread.vector_on != processor.number;
+    !bound && !processor.queues.any_of(thread.more_urgent)
+}
+
+/// A thread that is in no list, by its index, too, runs on a processor instead of the current one.
+#[inline(always)]
+fn run_instead(processor: &mut Processor, thread: &mut Thread, index: u32) {
+    thread.state = State::Running;
+    thread.processor = processor.number;
+    thread.unbegun = false;
+    processor.current = index;
 }
 
 impl<H: Hardware> Kernel<H> {
-    /// The calls [`Call::Map`] and [`Call::Flush`] of the running thread: their value if it was a short case.
+    /// The call [`Call::Map`] of the running thread: its value if it was a short case.
     #[inline(always)]
-    pub fn memory_call(&mut self, number: u64, [first, second, third, fourth]: [u64; 4]) -> Option<u64> {
+    pub fn map_short(&mut self, [source, target, window, way]: [u64; 4]) -> Option<u64> {
         let space = self.current_thread()?.space;
-        if number == Call::Map as u64 {
-            let to = SpaceId((second & 0xffff) as u32);
-            let part = self.nucleus.part(to)?;
-            if part.id != second || part.parent != space {
-                return None;
-            }
-            self.give_short(space, first, to, third, fourth)?;
-            return Some(1);
-        }
-        let (base, _) = of_size(first, PAGE)?;
-        let taken = Rights::from_bits(second)?.contains(Rights::R);
-        if number != Call::Flush as u64 || !taken || third != 0 || base >= self.gives_below(space) {
+        let to = SpaceId((target & 0xffff) as u32);
+        let part = self.nucleus.part(to)?;
+        if part.id != target || part.parent != space {
             return None;
         }
-        self.flush_one(space.0 as u16, base / PAGE)?;
+        self.give_short(space, source, to, window, way)?;
+        Some(1)
+    }
+
+    /// The call [`Call::Flush`] of the running thread: its value if it was a short case.
+    #[inline(always)]
+    pub fn flush_short(&mut self, [what, rights, own]: [u64; 3]) -> Option<u64> {
+        let space = self.current_thread()?.space;
+        let taken = rights & !u64::from(Rights::RWX.without(Rights::R).bits()) == u64::from(Rights::R.bits());
+        if !is_plain(what, PAGE) || !taken || own != 0 {
+            return None;
+        }
+        self.flush_one(space.0 as u16, what / PAGE)?;
         Some(0)
     }
 
     /// Where the memory ends that a space may give and be given.
-    #[inline(always)]
-    fn gives_below(&self, space: SpaceId) -> u64 {
+    pub(crate) fn gives_below(&self, space: SpaceId) -> u64 {
         if space == self.nucleus.root {
             ROOT_GIVES_BELOW
         } else {
@@ -69,59 +92,38 @@ impl<H: Hardware> Kernel<H> {
         }
     }
 
-    /// Gives one page, or links one slot.
+    /// Gives one page, or links one slot. What is below [`Self::gives_below`] the short ways see themselves.
     #[inline(always)]
     fn give_short(&mut self, from: SpaceId, source: u64, to: SpaceId, window: u64, way: u64) -> Option<()> {
-        let size = if way == LINK { SLOT } else { PAGE };
-        let ((source, offered), (target, accepted)) = (of_size(source, size)?, of_size(window, size)?);
-        // Neither fpage can reach over a limit, which all sizes divide.
-        if source >= self.gives_below(from) || target >= self.gives_below(to) {
-            return None;
-        }
-        let rights = offered.intersection(accepted);
+        let rights = Rights::from_bits(source & window & u64::from(Rights::RWX.bits()))?;
         let spaces = (from.0 as u16, to.0 as u16);
         match way {
-            MAP => self.map_page(spaces.0, spaces.1, source / PAGE, target / PAGE, rights),
-            LINK if source == target => self.link_slot(spaces.0, spaces.1, source / PAGE, rights),
+            MAP if is_plain(source, PAGE) && is_plain(window, PAGE) => {
+                self.map_page(spaces.0, spaces.1, source / PAGE, window / PAGE, rights)
+            }
+            LINK if is_plain(source, SLOT) && is_plain(window, SLOT) && (source ^ window) < PAGE => {
+                self.link_slot(spaces.0, spaces.1, source / PAGE, rights)
+            }
             _ => None,
         }
-    }
-
-    /// Whether a thread that is in no list can run here at once.
-    #[inline(always)]
-    fn may_run_here(&self, index: u32) -> bool {
-        let thread = &self.threads.table[index as usize];
-        let bound = thread.vector_on != NONE && thread.vector_on != self.processor.number;
-        !bound && !self.processor.queues.any_of(thread.more_urgent)
-    }
-
-    /// A thread that is in no list runs here instead of the current one.
-    #[inline(always)]
-    fn run_instead(&mut self, index: u32) {
-        let thread = &mut self.threads.table[index as usize];
-        thread.state = State::Running;
-        thread.processor = self.processor.number;
-        thread.unbegun = false;
-        self.processor.current = index;
     }
 
     /// A page fault of the running thread, to a pager that waits for it: the pager, which runs now.
     #[inline(always)]
     pub fn fault_short(&mut self, address: u64, access: Access) -> Option<u32> {
-        let me = self.processor.current;
-        let thread = self.threads.table.get(me as usize)?;
-        let (sender, space, rip) = (thread.id.0, thread.space, thread.context.rip);
-        let part = self.nucleus.part(space)?;
+        let me = self.processor.current as usize;
+        let part = self.nucleus.part(self.threads.table.get(me)?.space)?;
         let (pager, space) = (part.pager, part.id);
         let to = pager as u32 & 0xffff;
-        let other = self.threads.table.get(to as usize)?;
+        // Who is his own pager waits for nobody.
+        let [thread, other] = self.threads.table.get_disjoint_mut([me, to as usize]).ok()?;
+        let sender = thread.id.0;
         // Zero, which names no pager, is nobody's identifier.
         let waits = other.ipc.wait_for == ANYONE || other.ipc.wait_for == sender;
-        if other.id.0 != pager || !waits || other.slow & WAITS != 0 || !self.may_run_here(to) {
+        if other.id.0 != pager || !waits || other.slow & WAITS != 0 || !may_run(&self.processor, other) {
             return None;
         }
-        let words = [address, u64::from(access.right().bits()), rip, space];
-        let thread = &mut self.threads.table[me as usize];
+        let words = [address, u64::from(access.right().bits()), thread.context.rip, space];
         thread.ipc.trouble = Some(Trouble {
             label: LABEL_FAULT,
             words,
@@ -130,14 +132,14 @@ impl<H: Hardware> Kernel<H> {
         thread.ipc.window = 0;
         thread.state = State::Receiving;
         thread.slow |= WAITS;
-        let other = &mut self.threads.table[to as usize];
         other.ipc.wait_for = 0;
         other.ipc.awaited = 1;
         let context = &mut other.context;
-        context.reset(context.rip, context.rsp);
+        // What else stands in its registers is its own, and old: a call keeps none of them.
+        context.rflags = USER_FLAGS;
         context.set_results(0, FAULT_TAG, sender);
         [context.r12, context.r13, context.r14, context.r15] = words;
-        self.run_instead(to);
+        run_instead(&mut self.processor, other, to);
         Some(to)
     }
 
@@ -156,7 +158,7 @@ impl<H: Hardware> Kernel<H> {
         let other = self.threads.table.get(to as usize)?;
         let waits = other.ipc.wait_for == ANYONE || other.ipc.wait_for == from;
         let urgent = running.more_urgent & 1 << other.priority != 0;
-        if other.id.0 != thread || !waits || other.slow & WAITS != 0 || !urgent || !self.may_run_here(to) {
+        if other.id.0 != thread || !waits || other.slow & WAITS != 0 || !urgent || !may_run(&self.processor, other) {
             return None;
         }
         self.account();
@@ -170,7 +172,7 @@ impl<H: Hardware> Kernel<H> {
         context.reset(context.rip, context.rsp);
         context.set_results(0, INTERRUPT_TAG, from);
         context.r12 = interrupt as u64;
-        self.run_instead(to);
+        run_instead(&mut self.processor, other, to);
         Some(to)
     }
 
@@ -198,26 +200,26 @@ impl<H: Hardware> Kernel<H> {
         let other = self.threads.table.get(faulted as usize)?;
         let trouble = other.ipc.trouble.as_ref()?;
         if other.id.0 != to
+            || me == faulted
             || other.ipc.wait_for != sender
             || other.deadline.is_some()
             || trouble.label != LABEL_FAULT
-            || !self.may_run_here(faulted)
+            || !may_run(&self.processor, other)
         {
             return None;
         }
         let place = abi::nucleus::fpage(trouble.words[0] & !(PAGE - 1), PAGE.trailing_zeros() as u8, Rights::RWX);
         let other = other.space;
         self.give_short(space, source, other, place, way)?;
-        let thread = &mut self.threads.table[me as usize];
+        let [thread, other] = (self.threads.table.get_disjoint_mut([me as usize, faulted as usize])).ok()?;
         (thread.context.rip, thread.context.rsp) = (rip, rsp);
         thread.state = State::Receiving;
         thread.ipc.wait_for = from;
         thread.ipc.window = window;
-        let other = &mut self.threads.table[faulted as usize];
         other.ipc.wait_for = 0;
         other.ipc.trouble = None;
         other.slow &= !WAITS;
-        self.run_instead(faulted);
+        run_instead(&mut self.processor, other, faulted);
         Some(faulted)
     }
 }

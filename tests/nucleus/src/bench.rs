@@ -83,7 +83,10 @@ type Row = (&'static str, fn(&Setting) -> Outcome<Samples>);
 const ROWS: &[Row] = &[
     ("ipc-round-trip", round_trip),
     ("ipc-same-space", same_space),
-    ("pager-round-trip", pager_round_trip),
+    ("pager-round-trip", |setting| pager_round_trip(setting, Held::Pages)),
+    ("pager-round-trip-of-slot", |setting| {
+        pager_round_trip(setting, Held::Slot)
+    }),
     ("map-page", |setting| of_pages(setting, 0)),
     ("map-page-of-slot", |setting| of_slot(setting, 0)),
     ("link-2m", link_slot),
@@ -163,11 +166,19 @@ const ELSEWHERE: u64 = PLACE + (1 << 30);
 /// Pages of a batch.
 const BATCH: u64 = 64;
 
+/// A label that faults and exceptions do not have.
+const TAKE_BACK: u64 = 7;
+
 nucleus::thread_entry!(plain_pager_entry, plain_pager);
-/// Answers a fault at [`PLACE`] with the page at the same distance from `base`.
+/// Answers a fault at [`PLACE`] with the page at the same distance from `base`. Asked to [`TAKE_BACK`], takes all of a batch.
 fn plain_pager(base: u64) {
     let mut next = message::receive();
     while let Ok(got) = next {
+        if got.label() == TAKE_BACK {
+            let done = u64::from(everyone(base, 18).is_ok());
+            next = message::reply_and_wait(got.sender, tag(0, 1, 0), [done, 0, 0, 0]);
+            continue;
+        }
         let source = base + (got.words[0] & !(PAGE - 1)) - PLACE;
         next = message::reply_and_wait(got.sender, tag(0, 0, 1), [fpage(source, 12, Rights::RW), MAP, 0, 0]);
     }
@@ -202,13 +213,36 @@ fn everyone(base: u64, log2: u8) -> Outcome {
     )?)
 }
 
-fn pager_round_trip(setting: &Setting) -> Outcome<Samples> {
+/// How a pager has what it gives.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Held {
+    /// It was given each page as a page.
+    Pages,
+    /// As a page of 2 MiB, from which it cuts each one.
+    Slot,
+}
+
+/// A fault that a pager answers with a page: from the instruction that touches it to the next one. The pager has a space
+/// of its own and has its pages as pages; or it is in the root program's, and cuts them from 2 MiB.
+fn pager_round_trip(setting: &Setting, held: Held) -> Outcome<Samples> {
     let base = pages(setting, 2 * BATCH * PAGE)?;
     let mut world = World::new(setting, 0, 0)?;
     let toucher = world.start(toucher_entry(), 0)?;
     // Image, stack and another batch come from the world's own pager; then the plain one takes over.
     message::call(toucher, tag(0, 1, 0), [ELSEWHERE, 0, 0, 0])?;
-    let pager = start(plain_pager_entry(), base, 3)?;
+    let mut home = World::new(setting, 0, 0)?;
+    let pager = match held {
+        Held::Pages => {
+            give_pages(base, home.space)?;
+            home.start(plain_pager_entry(), GIVEN)?
+        }
+        Held::Slot => start(plain_pager_entry(), base, 3)?,
+    };
+    let take_back = || match message::call(pager, tag(TAKE_BACK, 0, 0), [0; 4]) {
+        Ok(got) if got.words[0] == 1 => Ok(()),
+        _ => Err(Failure::new(format_args!("the pager could not take its pages back"))),
+    };
+    take_back()?;
     call::space_control(world.space, pager, 0, 0)?;
     // The page behind the batch keeps the tables.
     let (kept, behind) = (base + BATCH * PAGE, PLACE + BATCH * PAGE);
@@ -220,15 +254,27 @@ fn pager_round_trip(setting: &Setting) -> Outcome<Samples> {
     )?;
     let mut samples = Samples::new(BATCH);
     for round in 0..SAMPLES + 2 {
-        everyone(base, 18)?;
+        take_back()?;
         let got = message::call(toucher, tag(0, 1, 0), [PLACE, 0, 0, 0])?;
         if round >= 2 {
             samples.add(got.words[0]);
         }
     }
-    call::thread_delete(pager)?;
+    if held == Held::Slot {
+        call::thread_delete(pager)?;
+    }
     world.end()?;
+    home.end()?;
     Ok(samples)
+}
+
+/// Gives a batch of pages, and one behind, to a space at [`GIVEN`], each as a page.
+fn give_pages(base: u64, space: u64) -> Result<(), Error> {
+    for at in (0..=BATCH).map(|page| page * PAGE) {
+        let there = fpage(GIVEN + at, 12, Rights::RW);
+        call::map(fpage(base + at, 12, Rights::RW), space, there, MAP)?;
+    }
+    Ok(())
 }
 
 /// A space without threads or a pager.
@@ -278,10 +324,7 @@ const GIVEN: u64 = 0x3100_0000_0000;
 fn of_pages(setting: &Setting, which: usize) -> Outcome<Samples> {
     let base = pages(setting, 2 * BATCH * PAGE)?;
     let mut world = World::new(setting, 0, 0)?;
-    for at in (0..=BATCH).map(|page| page * PAGE) {
-        let there = fpage(GIVEN + at, 12, Rights::RW);
-        call::map(fpage(base + at, 12, Rights::RW), world.space, there, MAP)?;
-    }
+    give_pages(base, world.space)?;
     let giver = world.start(giver_entry(), 0)?;
     let mut samples = Samples::new(BATCH);
     for round in 0..SAMPLES + 2 {

@@ -95,6 +95,7 @@ pub const KNOWN: [(&str, Option<Bound>, Option<&str>); 28] = [
     ("flush-page", Some(Bound::Instructions(300)), None),
     ("map-page-of-slot", None, None),
     ("flush-page-of-slot", None, None),
+    ("pager-round-trip-of-slot", None, None),
     ("nucleus-yield-switch", Some(Bound::Instructions(200)), None),
     ("space-create-delete", Some(Bound::Instructions(5000)), None),
     ("oo1-one-domain", None, Some("oo1-one-domain")),

@@ -58,15 +58,15 @@ const _: () = assert!(abi::nucleus::REGISTER_WORDS == 4);
 #[unsafe(naked)]
 pub unsafe extern "C" fn ipc() {
     naked_asm!(
+        "cmp dx, 4",
+        "ja 8f",
+        "cmp r10d, -1",
+        "jne 8f",
         // The turn, if it is free and this processor had it last.
         "mov eax, gs:[{MARK}]",
         "lea r9d, [rax + 1]",
         "lock cmpxchg dword ptr [rip + {system} + {TURN}], r9d",
         "jne 8f",
-        "cmp dx, 4",
-        "ja 9f",
-        "cmp r10d, -1",
-        "jne 9f",
         "mov rbx, gs:[{THREAD_END}]",
         // Live vector registers, or a reason to be slow.
         "cmp qword ptr [rbx + {VECTOR_LIVE}], 0",

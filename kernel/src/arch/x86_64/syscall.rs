@@ -64,8 +64,8 @@ static WAYS: [unsafe extern "C" fn(); NUMBERS] = {
     ways[Call::ThreadDelete as usize] = thread_delete;
     ways[nucleus::Call::Yield as usize] = sleep;
     ways[nucleus::Call::Ipc as usize] = message::ipc;
-    ways[nucleus::Call::Map as usize] = memory;
-    ways[nucleus::Call::Flush as usize] = memory;
+    ways[nucleus::Call::Map as usize] = map;
+    ways[nucleus::Call::Flush as usize] = flush;
     ways
 };
 
@@ -133,9 +133,14 @@ way!(
     crate::domains::call
 );
 way!(
-    /// The way of `Map` and `Flush`.
-    memory,
-    crate::event::memory_call
+    /// The way of `Map`.
+    map,
+    crate::event::map_call
+);
+way!(
+    /// The way of `Flush`.
+    flush,
+    crate::event::flush_call
 );
 way!(
     /// The way of `ThreadSleep`, which may be a yield, and of `Yield`, which is one.
