@@ -58,7 +58,7 @@ pub enum Bound {
 
 /// Rows that have a bound or a peer of another name, in the order in which they are shown: the row, its bound, and
 /// the row of Linux that does the same work.
-pub const KNOWN: [(&str, Option<Bound>, Option<&str>); 28] = [
+pub const KNOWN: &[(&str, Option<Bound>, Option<&str>)] = &[
     ("null-call", Some(Bound::Instructions(70)), Some("null-call")),
     ("kernel-domain-call", Some(Bound::Instructions(110)), Some("null-call")),
     (OUTSIDE_NULL_CALL, Some(Bound::Instructions(180)), Some("null-call")),
