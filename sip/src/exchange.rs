@@ -86,6 +86,11 @@ impl HandleTable {
         self.blocks[Self::index(handle)].ok_or(ExchangeError::Stale)
     }
 
+    /// Where the search goes on behind a place; 0 is never given.
+    const fn behind(at: usize) -> usize {
+        if at + 1 < HANDLES_MAX as usize { at + 1 } else { 1 }
+    }
+
     fn enter(&mut self, owners: &Owners, block: Block) -> Result<u32, ExchangeError> {
         const COUNT: usize = HANDLES_MAX as usize;
         let at = if self.blocks[self.next].is_none() {
@@ -96,7 +101,7 @@ impl HandleTable {
                 .find(|at| self.blocks[*at].is_none())
                 .ok_or(ExchangeError::Handles)?
         };
-        self.next = 1 + at % (COUNT - 1);
+        self.next = Self::behind(at);
         self.blocks[at] = Some(block);
         self.entries[at] = [owners.base(block), owners.length(block)];
         Ok(at as u32)
@@ -144,6 +149,24 @@ impl HandleTable {
         } else {
             Err(ExchangeError::Stale)
         }
+    }
+
+    /// Moves a block straight into another process's table: what [`send`](Self::send) there and
+    /// [`accept`](Self::accept) here do, in one step. Yields its handle there; `None` if the handle names no
+    /// block or the other table's next place is taken, and nothing has moved then.
+    #[inline]
+    pub fn pass(&mut self, owners: &Owners, handle: u32, to: &mut Self) -> Option<u32> {
+        let (from, at) = (Self::index(handle), to.next);
+        let block = (*self.blocks.get(from)?)?;
+        let place = to.blocks.get_mut(at)?;
+        if place.is_some() || !owners.pass(self.process, to.process, block) {
+            return None;
+        }
+        *place = Some(block);
+        self.blocks[from] = None;
+        to.entries[at] = core::mem::take(&mut self.entries[from]);
+        to.next = Self::behind(at);
+        Some(at as u32)
     }
 
     /// Takes a block out of a message into the table.

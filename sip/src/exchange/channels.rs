@@ -151,10 +151,12 @@ impl Channels {
         }
     }
 
+    #[inline]
     fn record(&self, end: End) -> &Record {
         &self.records[(end.0 >> 1) as usize]
     }
 
+    #[inline]
     fn end(&self, end: End) -> &EndRecord {
         &self.record(end).ends[(end.0 & 1) as usize]
     }
@@ -191,6 +193,36 @@ impl Channels {
     /// Steps the state; done by the end's owner only.
     pub fn set_state(&self, end: End, state: u16) {
         self.end(end).state.store(u32::from(state), Ordering::Relaxed);
+    }
+
+    /// The state that both ends of a channel have seen, if it is the same and nothing waits in the queue of the
+    /// other end, which is open. A message from this end may then go past the queue, straight to whoever is known
+    /// to wait at the other end and to do nothing meanwhile.
+    #[inline]
+    pub fn meeting(&self, from: End) -> Option<u16> {
+        let (from, to) = (self.end(from), self.end(from.peer()));
+        let state = from.state.load(Ordering::Relaxed);
+        let same = state == to.state.load(Ordering::Relaxed);
+        let empty = to.tail.load(Ordering::Relaxed) == to.head.load(Ordering::Relaxed);
+        (same && empty).then_some(state as u16)
+    }
+
+    /// Steps both ends by one message that went past the queue.
+    #[inline]
+    pub fn set_both_states(&self, end: End, state: u16) {
+        for end in &self.record(end).ends {
+            end.state.store(u32::from(state), Ordering::Relaxed);
+        }
+    }
+
+    /// The owner of the other end and the state that this one has seen, if there is nothing to receive.
+    #[inline]
+    pub fn silence(&self, at: End) -> Option<(Process, u16)> {
+        let (here, there) = (self.end(at), self.end(at.peer()));
+        let open = there.tail.load(Ordering::Acquire) & CLOSED == 0;
+        let empty = here.tail.load(Ordering::Acquire) == here.head.load(Ordering::Relaxed);
+        let owner = Process(there.owner.load(Ordering::Relaxed));
+        (open && empty).then(|| (owner, here.state.load(Ordering::Relaxed) as u16))
     }
 
     /// The owner: `None` if closed or in a message.

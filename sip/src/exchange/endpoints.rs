@@ -34,11 +34,18 @@ impl EndpointError {
     }
 }
 
+/// Words of a message that may go past the queue, at most.
+pub const SHORT_WORDS: usize = 4;
+
 /// An endpoint of a process.
 #[derive(Clone, Copy, Debug)]
 pub struct Endpoint {
     /// Which end of which channel.
     pub end: End,
+    /// Key of the channel's contract.
+    pub key: u64,
+    /// Where the runtime found the owner of the other end last; it asks again whether that is so.
+    pub partner: usize,
     /// Whether a message has arrived.
     arrived: bool,
     /// The one that arrived last; its blocks and endpoints are handles of the process already.
@@ -51,6 +58,15 @@ impl Endpoint {
     pub fn field(&self, message: u16, field: u16) -> Option<u64> {
         let is_that = self.arrived && self.letter.message == message && field < u16::from(self.letter.count);
         is_that.then(|| self.letter.words[usize::from(field)])
+    }
+
+    /// Puts a message of a few words here that came past the queue; what it carries is the process's already.
+    #[inline]
+    pub fn deliver(&mut self, message: u16, count: u8, words: [u64; SHORT_WORDS]) {
+        self.arrived = true;
+        self.letter.message = message;
+        self.letter.count = count;
+        self.letter.words[..SHORT_WORDS].copy_from_slice(&words);
     }
 }
 
@@ -75,19 +91,22 @@ impl EndpointTable {
     ///
     /// # Errors
     /// [`EndpointError::Stale`].
+    #[inline]
     pub fn get(&mut self, number: u32) -> Result<&mut Endpoint, EndpointError> {
         let at = (number as usize).wrapping_sub(1);
         let entry = self.entries.get_mut(at).and_then(Option::as_mut);
         entry.ok_or(EndpointError::Stale)
     }
 
-    /// Gives an end of the process's a number.
+    /// Gives an end of the process's a number; `key` is its contract's.
     ///
     /// # Errors
     /// [`EndpointError::Endpoints`]; the end stays the process's, without a name.
-    pub fn enter(&mut self, end: End) -> Result<u32, EndpointError> {
+    pub fn enter(&mut self, end: End, key: u64) -> Result<u32, EndpointError> {
         let entry = Some(Endpoint {
             end,
+            key,
+            partner: 0,
             arrived: false,
             letter: Letter::new(0),
         });
@@ -245,7 +264,7 @@ impl EndpointTable {
         if !channels.accept(self.process, end) {
             return Err(EndpointError::Stale);
         }
-        self.enter(end).inspect_err(|_| {
+        self.enter(end, channels.key(end)).inspect_err(|_| {
             channels.close(owners, self.process, end);
         })
     }
