@@ -105,7 +105,9 @@ const CLOSED: u32 = 1 << 31;
 /// Words of a queue's place: a header and what is carried.
 const PLACE: usize = WORDS + 1;
 
-struct EndRecord {
+/// An end: whose it is, its state and its queue. For who sends past the queue, to a process that is known to wait
+/// at the other end and to do nothing meanwhile.
+pub struct EndRecord {
     owner: AtomicU32,
     /// The state of the contract as this end has seen it.
     state: AtomicU32,
@@ -114,6 +116,38 @@ struct EndRecord {
     /// Messages put into it, and `CLOSED`; the peer's but for that bit.
     tail: AtomicU32,
     places: Vec<AtomicU64>,
+}
+
+impl EndRecord {
+    /// The owner; nobody's number if it is closed or in a message.
+    #[inline]
+    pub fn owner(&self) -> Process {
+        Process(self.owner.load(Ordering::Relaxed))
+    }
+
+    /// The state of the contract as this end has seen it.
+    #[inline]
+    pub fn state(&self) -> u32 {
+        self.state.load(Ordering::Relaxed)
+    }
+
+    /// Steps the state; done by the end's owner, or for it while it waits.
+    #[inline]
+    pub fn set_state(&self, state: u32) {
+        self.state.store(state, Ordering::Relaxed);
+    }
+
+    /// Whether the end is open and nothing waits in its queue.
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        self.tail.load(Ordering::Acquire) == self.head.load(Ordering::Relaxed)
+    }
+
+    /// Whether the end is open.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.tail.load(Ordering::Acquire) & CLOSED == 0
+    }
 }
 
 struct Record {
@@ -195,34 +229,9 @@ impl Channels {
         self.end(end).state.store(u32::from(state), Ordering::Relaxed);
     }
 
-    /// The state that both ends of a channel have seen, if it is the same and nothing waits in the queue of the
-    /// other end, which is open. A message from this end may then go past the queue, straight to whoever is known
-    /// to wait at the other end and to do nothing meanwhile.
-    #[inline]
-    pub fn meeting(&self, from: End) -> Option<u16> {
-        let (from, to) = (self.end(from), self.end(from.peer()));
-        let state = from.state.load(Ordering::Relaxed);
-        let same = state == to.state.load(Ordering::Relaxed);
-        let empty = to.tail.load(Ordering::Relaxed) == to.head.load(Ordering::Relaxed);
-        (same && empty).then_some(state as u16)
-    }
-
-    /// Steps both ends by one message that went past the queue.
-    #[inline]
-    pub fn set_both_states(&self, end: End, state: u16) {
-        for end in &self.record(end).ends {
-            end.state.store(u32::from(state), Ordering::Relaxed);
-        }
-    }
-
-    /// The owner of the other end and the state that this one has seen, if there is nothing to receive.
-    #[inline]
-    pub fn silence(&self, at: End) -> Option<(Process, u16)> {
-        let (here, there) = (self.end(at), self.end(at.peer()));
-        let open = there.tail.load(Ordering::Acquire) & CLOSED == 0;
-        let empty = here.tail.load(Ordering::Acquire) == here.head.load(Ordering::Relaxed);
-        let owner = Process(there.owner.load(Ordering::Relaxed));
-        (open && empty).then(|| (owner, here.state.load(Ordering::Relaxed) as u16))
+    /// The records of an end and of the other, which stay where they are while the channels live.
+    pub fn records(&self, end: End) -> [&EndRecord; 2] {
+        [self.end(end), self.end(end.peer())]
     }
 
     /// The owner: `None` if closed or in a message.

@@ -42,10 +42,6 @@ pub const SHORT_WORDS: usize = 4;
 pub struct Endpoint {
     /// Which end of which channel.
     pub end: End,
-    /// Key of the channel's contract.
-    pub key: u64,
-    /// Where the runtime found the owner of the other end last; it asks again whether that is so.
-    pub partner: usize,
     /// Whether a message has arrived.
     arrived: bool,
     /// The one that arrived last; its blocks and endpoints are handles of the process already.
@@ -60,13 +56,26 @@ impl Endpoint {
         is_that.then(|| self.letter.words[usize::from(field)])
     }
 
-    /// Puts a message of a few words here that came past the queue; what it carries is the process's already.
+    /// Puts a message of a few words here that came past the queue: of each the bits of its mask. `block` says which
+    /// is a block, and its handle here.
     #[inline]
-    pub fn deliver(&mut self, message: u16, count: u8, words: [u64; SHORT_WORDS]) {
+    pub fn deliver(
+        &mut self,
+        message: u16,
+        count: u8,
+        words: [u64; SHORT_WORDS],
+        masks: &[u64; SHORT_WORDS],
+        block: Option<(usize, u32)>,
+    ) {
         self.arrived = true;
         self.letter.message = message;
         self.letter.count = count;
-        self.letter.words[..SHORT_WORDS].copy_from_slice(&words);
+        for at in 0..SHORT_WORDS {
+            self.letter.words[at] = words[at] & masks[at];
+        }
+        if let Some((at, handle)) = block {
+            self.letter.words[at % SHORT_WORDS] = u64::from(handle);
+        }
     }
 }
 
@@ -75,6 +84,8 @@ pub struct EndpointTable {
     process: Process,
     entries: Vec<Option<Endpoint>>,
     next: usize,
+    /// How often a number was given or taken back.
+    changes: u64,
 }
 
 impl EndpointTable {
@@ -84,6 +95,7 @@ impl EndpointTable {
             process,
             entries: Vec::new(),
             next: 0,
+            changes: 0,
         }
     }
 
@@ -98,18 +110,23 @@ impl EndpointTable {
         entry.ok_or(EndpointError::Stale)
     }
 
-    /// Gives an end of the process's a number; `key` is its contract's.
+    /// How often a number was given or taken back: while that stays, a number names the same endpoint, at the
+    /// same address.
+    pub const fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Gives an end of the process's a number.
     ///
     /// # Errors
     /// [`EndpointError::Endpoints`]; the end stays the process's, without a name.
-    pub fn enter(&mut self, end: End, key: u64) -> Result<u32, EndpointError> {
+    pub fn enter(&mut self, end: End) -> Result<u32, EndpointError> {
         let entry = Some(Endpoint {
             end,
-            key,
-            partner: 0,
             arrived: false,
             letter: Letter::new(0),
         });
+        self.changes += 1;
         if self.entries.len() < ENDPOINTS {
             self.entries.push(entry);
             return Ok(self.entries.len() as u32);
@@ -128,6 +145,7 @@ impl EndpointTable {
     /// [`EndpointError::Stale`].
     pub fn leave(&mut self, number: u32) -> Result<End, EndpointError> {
         let end = self.get(number)?.end;
+        self.changes += 1;
         self.entries[number as usize - 1] = None;
         Ok(end)
     }
@@ -264,7 +282,7 @@ impl EndpointTable {
         if !channels.accept(self.process, end) {
             return Err(EndpointError::Stale);
         }
-        self.enter(end, channels.key(end)).inspect_err(|_| {
+        self.enter(end).inspect_err(|_| {
             channels.close(owners, self.process, end);
         })
     }

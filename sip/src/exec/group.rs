@@ -12,6 +12,8 @@ use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
 
 /// What a group knows of a process, and the processes of one another.
 pub(super) struct Seat {
+    /// Its number in the group.
+    pub at: usize,
     pub process: Process,
     pub runtime: *mut Runtime,
     pub member: *mut Member,
@@ -34,7 +36,8 @@ impl Seat {
 
 /// What the processes of a group share with it.
 pub(super) struct Shared {
-    pub seats: Vec<Seat>,
+    /// In the order in which they joined, so of their numbers; each stays where it is.
+    pub seats: Vec<Box<Seat>>,
     /// Who runs.
     pub current: usize,
     /// Changes from process to process since the group had the processor.
@@ -102,7 +105,8 @@ impl Group {
         // SAFETY: the store owns the member, in a box, and keeps it as long as it lives.
         let process = unsafe { (*member).process };
         store.group = &raw mut *self.shared;
-        self.shared.seats.push(Seat {
+        self.shared.seats.push(Box::new(Seat {
+            at: self.stores.len(),
             process,
             runtime: &raw mut *store.runtime,
             member,
@@ -110,7 +114,7 @@ impl Group {
             into: core::ptr::null_mut(),
             delivered: None,
             saved: 0,
-        });
+        }));
         self.stores.push(store);
         self.stages.push(Stage::New);
         Ok(self.stores.len() - 1)

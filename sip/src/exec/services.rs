@@ -221,7 +221,7 @@ impl Store {
     /// It has joined no heap, or has too many endpoints.
     pub fn start_with(&mut self, protocol: &Protocol, end: End) -> Result<(), EndpointError> {
         let member = self.member.as_mut().ok_or(EndpointError::Stale)?;
-        let number = member.endpoints.enter(end, protocol.key())?;
+        let number = member.endpoints.enter(end)?;
         member.starts.push((protocol.key(), side_of(end), number));
         Ok(())
     }
@@ -295,8 +295,7 @@ impl Store {
         let in_group = !self.group.is_null() && unsafe { (*self.group).short };
         let short = match (what, &protocol, &mut self.member) {
             (What::Channel(operation), Some((protocol, side)), Some(member)) if in_group => {
-                let mine = (&raw mut **member, &raw mut *self.runtime, self.group);
-                Short::new(mine, (protocol, *side), operation, ty)
+                Short::new((&raw mut **member, self.group), (protocol, *side), operation, ty)
             }
             _ => None,
         };
@@ -444,7 +443,7 @@ fn channel(
             };
             let mut numbers = [0; 2];
             for (number, end) in numbers.iter_mut().zip(ends) {
-                match member.endpoints.enter(end, protocol.key()) {
+                match member.endpoints.enter(end) {
                     Ok(entered) => *number = entered,
                     Err(error) => {
                         // The first end has a number, by which the end of the process closes it.
@@ -573,8 +572,8 @@ fn wait(store: &mut Store, end: End, number: u32) -> Result<Option<u16>, Trap> {
     // holds a reference into what the processes share while one of them runs. The stack of a process
     // that waits is as it left it. The entry's frame passes to the peer with the processor.
     unsafe {
-        let me = (*shared).current;
         let seats = &mut (*shared).seats;
+        let me = (*shared).current;
         seats[me].waiting = Some(end);
         seats[me].into = entry;
         let save = &raw mut seats[me].saved;

@@ -10,30 +10,36 @@
 //! test runs random programs by both (`tests/short.rs`, `docs/decisions/0062`).
 
 use super::asm;
-use super::group::Shared;
+use super::group::{Seat, Shared};
 use super::host;
-use super::services::{Member, Service};
+use super::services::{Exchange, Member, Service};
 use crate::abi::{self, Place};
 use crate::contract::{Direction, Operation, Protocol, Side};
+use crate::exchange::End;
+use crate::exchange::channels::EndRecord;
 use crate::exchange::endpoints::{Endpoint, SHORT_WORDS};
-use crate::exchange::{Channels, End};
 use crate::module::{FuncType, ValType};
 use alloc::vec::Vec;
+use core::cell::UnsafeCell;
+use core::ptr;
 use core::sync::atomic::Ordering;
 
 /// How often processes may hand the processor to one another before the others get their turn.
 pub(super) const HANDOVERS: u32 = 64;
 
+/// In a row of the contract's table: not in this state.
+const NEVER: u32 = u32::MAX;
+
 /// What the short way wants to know of a service, worked out when the service is made.
 pub(super) struct Short {
     pub(super) code: u64,
     member: *mut Member,
-    runtime: *mut super::Runtime,
     group: *mut Shared,
+    seat: *mut Seat,
     key: u64,
     second: bool,
-    /// By state, the state after it; of a receive, whether there is one.
-    next: Vec<Option<u16>>,
+    /// By state, the state after it; of a receive, not [`NEVER`] where it is allowed.
+    next: Vec<u32>,
     message: u16,
     field: u16,
     count: u8,
@@ -41,6 +47,20 @@ pub(super) struct Short {
     block: Option<usize>,
     /// Which bits of each word count.
     masks: [u64; SHORT_WORDS],
+    link: UnsafeCell<Link>,
+}
+
+/// What the endpoint that a service was last called with leads to.
+struct Link {
+    number: u32,
+    /// Of the process's endpoints, when this was found out.
+    changes: u64,
+    to: End,
+    entry: *mut Endpoint,
+    here: *const EndRecord,
+    there: *const EndRecord,
+    /// The seat of who owned the other end.
+    seat: *mut Seat,
 }
 
 /// What a short way yields: a value, if `done` is not 0. Otherwise it has changed nothing.
@@ -50,17 +70,21 @@ pub(super) struct Answer {
     done: u64,
 }
 
-const GENERAL: Answer = Answer { value: 0, done: 0 };
-
-const fn done(value: u64) -> Answer {
-    Answer { value, done: 1 }
+impl From<Option<u64>> for Answer {
+    #[inline]
+    fn from(value: Option<u64>) -> Self {
+        Self {
+            value: value.unwrap_or(0),
+            done: u64::from(value.is_some()),
+        }
+    }
 }
 
 impl Short {
-    /// What the short way of an operation needs; `None` if it has none. The pointers are the process's
-    /// own and its group's, which live as long as its services.
+    /// What the short way of an operation needs; `None` if it has none. The pointers are of the process and of
+    /// its group, which live as long as its services.
     pub(super) fn new(
-        (member, runtime, group): (*mut Member, *mut super::Runtime, *mut Shared),
+        (member, group): (*mut Member, *mut Shared),
         (protocol, side): (&Protocol, Side),
         operation: Operation,
         ty: &FuncType,
@@ -68,11 +92,17 @@ impl Short {
         if ty.params.iter().chain(&ty.results).any(|ty| ty.is_vector_class()) {
             return None;
         }
+        // SAFETY: the caller's pointers; nothing of the group runs now.
+        let seat = unsafe {
+            let process = (*member).process;
+            let mut seats = (&mut (*group).seats).iter_mut();
+            seats.find(|seat| seat.process == process)?
+        };
         let mut short = Self {
             code: 0,
             member,
-            runtime,
             group,
+            seat: &raw mut **seat,
             key: protocol.key(),
             second: side == Side::Server,
             next: Vec::new(),
@@ -81,6 +111,15 @@ impl Short {
             count: 0,
             block: None,
             masks: [0; SHORT_WORDS],
+            link: UnsafeCell::new(Link {
+                number: 0,
+                changes: 0,
+                to: End::from_word(0),
+                entry: ptr::null_mut(),
+                here: ptr::null(),
+                there: ptr::null(),
+                seat: ptr::null_mut(),
+            }),
         };
         match operation {
             Operation::Send(message) => {
@@ -92,23 +131,20 @@ impl Short {
                 }
                 short.code = asm::sip_short_send as *const () as u64;
                 short.message = message;
-                short.next = protocol.row(side, Direction::Send, message);
+                let row = protocol.row(side, Direction::Send, message);
+                short.next = row.into_iter().map(|next| next.map_or(NEVER, u32::from)).collect();
                 short.count = ty.params.len() as u8 - 1;
                 short.block = (blocks != 0).then(|| blocks.trailing_zeros() as usize);
                 for (mask, ty) in short.masks.iter_mut().zip(&ty.params[1..]) {
-                    *mask = if *ty == ValType::I32 {
-                        u64::from(u32::MAX)
-                    } else {
-                        u64::MAX
-                    };
+                    let narrow = *ty == ValType::I32;
+                    *mask = if narrow { u64::from(u32::MAX) } else { u64::MAX };
                 }
             }
             Operation::Receive => {
                 short.code = asm::sip_short_receive as *const () as u64;
                 let states = 0..protocol.contract().states.len() as u16;
-                short.next = states
-                    .map(|state| (protocol.turn(side, state) == Some(Direction::Receive)).then_some(state))
-                    .collect();
+                let allowed = |state| protocol.turn(side, state) == Some(Direction::Receive);
+                short.next = states.map(|state| if allowed(state) { 0 } else { NEVER }).collect();
             }
             Operation::Field(message, field) => {
                 short.code = asm::sip_short_field as *const () as u64;
@@ -119,32 +155,80 @@ impl Short {
         Some(short)
     }
 
-    fn next(&self, state: u16) -> Option<u16> {
-        *self.next.get(usize::from(state))?
+    /// The state after one, if the operation is allowed there.
+    #[inline]
+    fn next(&self, state: u32) -> Option<u32> {
+        self.next.get(state as usize).copied().filter(|next| *next != NEVER)
     }
 
-    /// The endpoint of a number, if it is of the contract and side of the import.
+    /// Where the endpoint of a number leads, if it is of the contract and side of the import.
+    ///
+    /// # Safety
+    /// The process is the one that runs, and nobody changes the link while the reference lives.
     #[inline]
-    fn endpoint<'a>(&self, member: &'a mut Member, number: u32) -> Option<&'a mut Endpoint> {
+    unsafe fn link(&self, number: u32) -> Option<&Link> {
+        // SAFETY: the caller's conditions.
+        unsafe {
+            let link = &*self.link.get();
+            if link.number != number || link.changes != (*self.member).endpoints.changes() {
+                self.find(number)?;
+            }
+            Some(&*self.link.get())
+        }
+    }
+
+    /// Finds out where the endpoint of a number leads.
+    ///
+    /// # Safety
+    /// As for [`Short::link`].
+    #[cold]
+    unsafe fn find(&self, number: u32) -> Option<()> {
+        // SAFETY: the pointers are as they were given to `new`; the running process's tables and the group's seats
+        // are in nobody else's use.
+        let (member, shared) = unsafe { (&mut *self.member, &mut *self.group) };
+        let heap = member.heap.clone();
         let entry = member.endpoints.get(number).ok()?;
-        (entry.key == self.key && entry.end.is_second() == self.second).then_some(entry)
+        let end = entry.end;
+        if heap.channels.key(end) != self.key || end.is_second() != self.second {
+            return None;
+        }
+        let entry = ptr::from_mut(entry);
+        let owner = heap.channels.owner(end.peer())?;
+        let at = shared.seats.binary_search_by_key(&owner.0, |seat| seat.process.0).ok()?;
+        let [here, there] = heap.channels.records(end).map(ptr::from_ref);
+        let link = Link {
+            number,
+            changes: member.endpoints.changes(),
+            to: end.peer(),
+            entry,
+            here,
+            there,
+            seat: &raw mut *shared.seats[at],
+        };
+        // SAFETY: by the caller's condition nobody looks at it now.
+        unsafe { *self.link.get() = link };
+        Some(())
+    }
+
+    /// Forgets where an endpoint led: the other end is another process's now.
+    ///
+    /// # Safety
+    /// As for [`Short::link`], of a reference that is not used any more.
+    #[cold]
+    unsafe fn forget(&self) {
+        // SAFETY: by the caller's condition.
+        unsafe { (*self.link.get()).number = 0 };
     }
 
     /// Whether the process is to stop: the general way says so.
+    ///
+    /// # Safety
+    /// The seat is the running process's.
     #[inline]
-    fn is_interrupted(&self) -> bool {
+    unsafe fn is_interrupted(&self) -> bool {
         // SAFETY: the block is the process's and lives as long as it; the word is atomic.
-        unsafe { (*self.runtime).interrupted.load(Ordering::Relaxed) }
+        unsafe { (*(*self.seat).runtime).interrupted.load(Ordering::Relaxed) }
     }
-}
-
-/// Which seat the owner of an end has.
-#[cold]
-fn find(shared: &Shared, channels: &Channels, end: End) -> Option<usize> {
-    let owner = channels.owner(end)?;
-    // Processes join, and so are numbered, in the order of their seats.
-    let found = shared.seats.binary_search_by_key(&owner.0, |seat| seat.process.0);
-    found.ok()
 }
 
 /// # Safety
@@ -153,40 +237,43 @@ fn find(shared: &Shared, channels: &Channels, end: End) -> Option<usize> {
 unsafe fn try_send(service: *const Service, number: u32, words: [u64; SHORT_WORDS]) -> Option<()> {
     // SAFETY: the service, its process and its group are as `Short::new` was given them; this thread runs the
     // process that called, so nobody else uses what is its or the group's. The receiver is another process, which
-    // waits: its table and endpoint are not in use, and stay where they are until it goes on.
+    // waits: its table and endpoint are not in use, and stay where they are until it goes on. An endpoint's entry
+    // and records stay where they are while the number of changes is the same.
     unsafe {
         let short = (*service).short.as_ref()?;
-        let (member, shared) = (&mut *short.member, &mut *short.group);
-        let heap = &*member.heap;
-        let entry = short.endpoint(&mut *short.member, number)?;
-        let to = entry.end.peer();
-        let state = heap.channels.meeting(entry.end)?;
+        let link = short.link(number)?;
+        let (here, there) = (&*link.here, &*link.there);
+        let state = here.state();
         let next = short.next(state)?;
-        if !shared
-            .seats
-            .get(entry.partner)
-            .is_some_and(|seat| seat.waiting == Some(to))
-        {
-            entry.partner = find(shared, &heap.channels, to)?;
-        }
-        let end = entry.end;
-        let seat = shared.seats.get_mut(entry.partner)?;
-        if seat.waiting != Some(to) || short.is_interrupted() {
+        let seat = &mut *link.seat;
+        if seat.waiting != Some(link.to) {
+            if there.owner() != seat.process {
+                short.forget();
+            }
             return None;
         }
-        let mut words = words;
-        for (word, mask) in words.iter_mut().zip(&short.masks) {
-            *word &= mask;
+        if there.state() != state || !there.is_quiet() || short.is_interrupted() {
+            return None;
         }
+        let mut block = None;
         if let Some(at) = short.block {
-            let handle = words[at] as u32;
-            words[at] = u64::from(member.blocks.pass(&heap.owners, handle, &mut (*seat.member).blocks)?);
+            let (from, to) = (&mut *short.member, &mut *seat.member);
+            let heap: &Exchange = &from.heap;
+            // Chosen in registers: what the processor has just stored in pieces it is slow to load as a whole.
+            let handle = match at {
+                0 => words[0],
+                1 => words[1],
+                2 => words[2],
+                _ => words[3],
+            };
+            block = Some((at, from.blocks.pass(&heap.owners, handle as u32, &mut to.blocks)?));
         }
-        heap.channels.set_both_states(end, next);
-        (*seat.into).deliver(short.message, short.count, words);
+        here.set_state(next);
+        there.set_state(next);
+        (*seat.into).deliver(short.message, short.count, words, &short.masks, block);
         seat.waiting = None;
         seat.delivered = Some(short.message);
-        shared.passed += 1;
+        (*short.group).passed += 1;
         Some(())
     }
 }
@@ -194,7 +281,8 @@ unsafe fn try_send(service: *const Service, number: u32, words: [u64; SHORT_WORD
 /// Where the thunk of a message's send arrives.
 ///
 /// # Safety
-/// The service is one of a running process's, and the arguments are what that process's code passed.
+/// The service is one of a running process's, it has a short way, and the arguments are what that process's code
+/// passed.
 pub(super) unsafe extern "sysv64" fn send(
     service: *const Service,
     number: u32,
@@ -204,44 +292,41 @@ pub(super) unsafe extern "sysv64" fn send(
     d: u64,
 ) -> Answer {
     // SAFETY: the caller's conditions.
-    match unsafe { try_send(service, number, [a, b, c, d]) } {
-        Some(()) => done(0),
-        None => GENERAL,
-    }
+    unsafe { try_send(service, number, [a, b, c, d]) }.map(|()| 0).into()
 }
 
 /// # Safety
 /// As for [`send`].
 #[inline]
-unsafe fn try_receive(service: *const Service, number: u32) -> Option<u16> {
+unsafe fn try_receive(service: *const Service, number: u32) -> Option<u64> {
     // SAFETY: as in `try_send`. While the process waits, others of its group run on this thread and change its
-    // seat: it is looked up again behind the change of stacks, and no reference is kept over it.
+    // seat: no reference is kept over the change of stacks, and seats stay where they are.
     unsafe {
         let short = (*service).short.as_ref()?;
-        let shared = &mut *short.group;
-        let heap = &*(*short.member).heap;
-        let entry = short.endpoint(&mut *short.member, number)?;
-        let (owner, state) = heap.channels.silence(entry.end)?;
-        short.next(state)?;
-        let (me, peer) = (shared.current, entry.partner);
-        let other = shared.seats.get(peer)?;
-        let ready = other.process == owner && other.delivered.is_some();
-        if !ready || me == peer || shared.handovers >= HANDOVERS || short.is_interrupted() || (*service).depth() != 1 {
+        let link = short.link(number)?;
+        let (here, there) = (&*link.here, &*link.there);
+        short.next(here.state())?;
+        let (me, other) = (short.seat, link.seat);
+        if there.owner() != (*other).process {
+            short.forget();
             return None;
         }
-        let (theirs, to) = (other.runtime, other.saved);
-        let seat = &mut shared.seats[me];
-        seat.waiting = Some(entry.end);
-        seat.into = entry;
-        let save = &raw mut seat.saved;
-        shared.handovers += 1;
-        shared.current = peer;
-        (*theirs).entry_stack = (*short.runtime).entry_stack;
-        host::switch_current(theirs);
-        asm::sip_switch(save, to);
-        let seat = &mut (&mut (*short.group).seats)[me];
-        seat.waiting = None;
-        seat.delivered.take()
+        let shared = short.group;
+        let silent = here.is_quiet() && there.is_open();
+        let turn = (*other).delivered.is_some() && (*shared).handovers < HANDOVERS;
+        if !silent || !turn || short.is_interrupted() || (*service).depth() != 1 {
+            return None;
+        }
+        (*me).waiting = Some(link.to.peer());
+        (*me).into = link.entry;
+        (*shared).handovers += 1;
+        (*shared).current = (*other).at;
+        (*(*other).runtime).entry_stack = (*(*me).runtime).entry_stack;
+        host::switch_current((*other).runtime);
+        // The link may be another by the time it is back here.
+        asm::sip_switch(&raw mut (*me).saved, (*other).saved);
+        (*me).waiting = None;
+        (*me).delivered.take().map(u64::from)
     }
 }
 
@@ -251,10 +336,7 @@ unsafe fn try_receive(service: *const Service, number: u32) -> Option<u16> {
 /// As for [`send`].
 pub(super) unsafe extern "sysv64" fn receive(service: *const Service, number: u32) -> Answer {
     // SAFETY: the caller's conditions.
-    match unsafe { try_receive(service, number) } {
-        Some(message) => done(u64::from(message)),
-        None => GENERAL,
-    }
+    unsafe { try_receive(service, number) }.into()
 }
 
 /// Where the thunk of a field arrives.
@@ -264,11 +346,8 @@ pub(super) unsafe extern "sysv64" fn receive(service: *const Service, number: u3
 pub(super) unsafe extern "sysv64" fn field(service: *const Service, number: u32) -> Answer {
     // SAFETY: as in `try_send`.
     let value = unsafe {
-        let Some(short) = (*service).short.as_ref() else {
-            return GENERAL;
-        };
-        let entry = short.endpoint(&mut *short.member, number);
-        entry.and_then(|entry| entry.field(short.message, short.field))
+        let short = (*service).short.as_ref();
+        short.and_then(|short| (*short.link(number)?.entry).field(short.message, short.field))
     };
-    value.map_or(GENERAL, done)
+    value.into()
 }
