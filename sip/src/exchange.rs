@@ -160,7 +160,10 @@ impl HandleTable {
     /// Moves a block straight into another process's table: what [`send`](Self::send) there and
     /// [`accept`](Self::accept) here do, in one step. Yields its handle there; `None` if the handle names no
     /// block or the other table's next place is taken, and nothing has moved then.
-    #[allow(clippy::inline_always, reason = "it is called in one place, where each instruction counts")]
+    #[allow(
+        clippy::inline_always,
+        reason = "it is called in one place, where each instruction counts"
+    )]
     #[inline(always)]
     pub fn pass(&mut self, owners: &Owners, handle: u32, to: &mut Self) -> Option<u32> {
         let (from, at) = (Self::index(handle), to.next % HANDLES);

@@ -140,7 +140,10 @@ impl Chain {
     }
 
     fn receive(&mut self, process: usize, mark: char, (name, fields): (&str, &str)) {
-        self.say(process, &format!("(call $note (call ${mark}_receive (global.get ${mark})))"));
+        self.say(
+            process,
+            &format!("(call $note (call ${mark}_receive (global.get ${mark})))"),
+        );
         let of = FIELDS.iter().find(|of| of.0 == name).expect("listed").1;
         for (field, ty) in of.iter().zip(fields.chars()) {
             let value = format!("(call ${mark}_{name}_{field} (global.get ${mark}))");
@@ -219,8 +222,16 @@ impl Chain {
 
     fn module(&self, process: usize) -> String {
         let body = &self.bodies[process];
-        let client = if process + 1 < self.bodies.len() { "(global.set $c (call $c_start))" } else { "" };
-        let server = if process > 0 { "(global.set $s (call $s_start))" } else { "" };
+        let client = if process + 1 < self.bodies.len() {
+            "(global.set $c (call $c_start))"
+        } else {
+            ""
+        };
+        let server = if process > 0 {
+            "(global.set $s (call $s_start))"
+        } else {
+            ""
+        };
         format!(
             r#"(module {} {}
             (import "gondwana:channel" "close" (func $close (param i32)))

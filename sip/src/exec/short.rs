@@ -194,7 +194,10 @@ impl Short {
         }
         let entry = ptr::from_mut(entry);
         let owner = heap.channels.owner(end.peer())?;
-        let at = shared.seats.binary_search_by_key(&owner.0, |seat| seat.process.0).ok()?;
+        let at = shared
+            .seats
+            .binary_search_by_key(&owner.0, |seat| seat.process.0)
+            .ok()?;
         let [here, there] = heap.channels.records(end).map(ptr::from_ref);
         let link = Link {
             number,
