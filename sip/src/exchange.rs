@@ -50,6 +50,7 @@ impl ExchangeError {
 const HANDLES: usize = HANDLES_MAX as usize;
 
 /// An array that never stands on a stack.
+#[allow(clippy::unnecessary_box_returns, reason = "that is what it is for")]
 fn filled<T: Clone>(value: T) -> Box<[T; HANDLES]> {
     let boxed = alloc::vec![value; HANDLES].into_boxed_slice().try_into();
     boxed.unwrap_or_else(|_| unreachable!("it was made with that length"))

@@ -187,7 +187,7 @@ impl Chain {
     /// Some rounds between a process and the next, who may ask the one behind it before it answers.
     fn converse(&mut self, client: usize, rounds: u64) {
         let server = client + 1;
-        for _ in 0..1 + self.random.below(rounds) {
+        for _ in 0..=self.random.below(rounds) {
             self.mischief(client, 'c');
             let mut message = CLIENT[self.random.below(6) as usize];
             self.send(client, 'c', message);

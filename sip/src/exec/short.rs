@@ -95,8 +95,8 @@ impl Short {
         // SAFETY: the caller's pointers; nothing of the group runs now.
         let seat = unsafe {
             let process = (*member).process;
-            let mut seats = (&mut (*group).seats).iter_mut();
-            seats.find(|seat| seat.process == process)?
+            let seats = &mut (*group).seats;
+            seats.iter_mut().find(|seat| seat.process == process)?
         };
         let mut short = Self {
             code: 0,
