@@ -10,7 +10,7 @@
 //! blocks, are [`HandleTable`]'s.
 
 use crate::layout::HANDLES_MAX;
-use alloc::{boxed::Box, vec::Vec};
+use alloc::boxed::Box;
 
 pub mod channels;
 pub mod endpoints;
@@ -46,12 +46,22 @@ impl ExchangeError {
     }
 }
 
+/// Handles of a table.
+const HANDLES: usize = HANDLES_MAX as usize;
+
+/// An array that never stands on a stack.
+#[allow(clippy::unnecessary_box_returns, reason = "that is what it is for")]
+fn filled<T: Clone>(value: T) -> Box<[T; HANDLES]> {
+    let boxed = alloc::vec![value; HANDLES].into_boxed_slice().try_into();
+    boxed.unwrap_or_else(|_| unreachable!("it was made with that length"))
+}
+
 /// A process's names for its blocks. Compiled code reads `entries` through the instance context;
 /// only the process's own calls change it.
 pub struct HandleTable {
     process: Process,
-    entries: Box<[[u64; 2]]>,
-    blocks: Vec<Option<Block>>,
+    entries: Box<[[u64; 2]; HANDLES]>,
+    blocks: Box<[Option<Block>; HANDLES]>,
     /// Where the search for a free handle goes on, so that a handle is used again as late as possible.
     next: usize,
 }
@@ -59,12 +69,10 @@ pub struct HandleTable {
 impl HandleTable {
     /// A table without blocks. Handle 0 is never given.
     pub fn new(process: Process) -> Self {
-        let count = HANDLES_MAX as usize;
-        let entries = alloc::vec![[0; 2]; count].into_boxed_slice();
         Self {
             process,
-            entries,
-            blocks: alloc::vec![None; count],
+            entries: filled([0; 2]),
+            blocks: filled(None),
             next: 1,
         }
     }
@@ -86,17 +94,21 @@ impl HandleTable {
         self.blocks[Self::index(handle)].ok_or(ExchangeError::Stale)
     }
 
+    /// Where the search goes on behind a place; 0 is never given.
+    const fn behind(at: usize) -> usize {
+        if at + 1 < HANDLES { at + 1 } else { 1 }
+    }
+
     fn enter(&mut self, owners: &Owners, block: Block) -> Result<u32, ExchangeError> {
-        const COUNT: usize = HANDLES_MAX as usize;
         let at = if self.blocks[self.next].is_none() {
             self.next
         } else {
-            let mut others = (self.next + 1..COUNT).chain(1..self.next);
+            let mut others = (self.next + 1..HANDLES).chain(1..self.next);
             others
                 .find(|at| self.blocks[*at].is_none())
                 .ok_or(ExchangeError::Handles)?
         };
-        self.next = 1 + at % (COUNT - 1);
+        self.next = Self::behind(at);
         self.blocks[at] = Some(block);
         self.entries[at] = [owners.base(block), owners.length(block)];
         Ok(at as u32)
@@ -144,6 +156,28 @@ impl HandleTable {
         } else {
             Err(ExchangeError::Stale)
         }
+    }
+
+    /// Moves a block straight into another process's table: what [`send`](Self::send) there and
+    /// [`accept`](Self::accept) here do, in one step. Yields its handle there; `None` if the handle names no
+    /// block or the other table's next place is taken, and nothing has moved then.
+    #[allow(
+        clippy::inline_always,
+        reason = "it is called in one place, where each instruction counts"
+    )]
+    #[inline(always)]
+    pub fn pass(&mut self, owners: &Owners, handle: u32, to: &mut Self) -> Option<u32> {
+        let (from, at) = (Self::index(handle), to.next % HANDLES);
+        let block = self.blocks[from]?;
+        let place = &mut to.blocks[at];
+        if place.is_some() || !owners.pass(self.process, to.process, block) {
+            return None;
+        }
+        *place = Some(block);
+        self.blocks[from] = None;
+        to.entries[at] = core::mem::take(&mut self.entries[from]);
+        to.next = Self::behind(at);
+        Some(at as u32)
     }
 
     /// Takes a block out of a message into the table.
@@ -206,6 +240,7 @@ impl HandleTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     #[test]
     fn handles_go_stale() {

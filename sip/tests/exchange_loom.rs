@@ -31,6 +31,21 @@ fn one_accepts() {
     });
 }
 
+/// A block is passed straight to another process beside a free of it: one of them is refused, and it has one owner.
+#[test]
+fn free_or_pass() {
+    loom::model(|| {
+        let owners = Arc::new(Owners::new(0, 1 << 10, 2));
+        let block = owners.alloc(Process(1), 64).expect("room");
+        let other = owners.clone();
+        let thread = loom::thread::spawn(move || other.free(Process(1), block));
+        let passed = owners.pass(Process(1), Process(2), block);
+        assert!(passed != thread.join().expect("no panic"));
+        assert_eq!(owners.owner(block), passed.then_some(Process(2)));
+        assert!(!owners.pass(Process(1), Process(3), block));
+    });
+}
+
 /// A free races with a send of the same block: one of them is refused.
 #[test]
 fn free_or_send() {

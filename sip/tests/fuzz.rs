@@ -9,10 +9,14 @@
     reason = "a test"
 )]
 
+#[path = "support/theirs.rs"]
+mod support;
+
 use arbitrary::Unstructured;
 use sip::compile::{Bounds, Cpu, Options, compile};
 use sip::exec::{Extern, Program, Store, Val};
 use sip::verify::verify;
+use support::theirs;
 use wasm_smith::{Config, Module};
 
 fn bytes(seed: u64) -> Vec<u8> {
@@ -59,18 +63,6 @@ fn module(seed: u64, instructions: usize) -> Option<Vec<u8>> {
     let mut module = Module::new(config, &mut Unstructured::new(&bytes(seed))).ok()?;
     module.ensure_termination(1000).ok()?;
     Some(module.to_bytes())
-}
-
-fn theirs(value: &Val) -> wasmi::Val {
-    match value {
-        Val::I32(value) => wasmi::Val::I32(*value),
-        Val::I64(value) => wasmi::Val::I64(*value),
-        Val::F32(bits) => wasmi::Val::F32(wasmi::F32::from_bits(*bits)),
-        Val::F64(bits) => wasmi::Val::F64(wasmi::F64::from_bits(*bits)),
-        Val::V128(bits) => wasmi::Val::V128((*bits).into()),
-        Val::FuncRef(_) => wasmi::Val::default_for_ty(wasmi::ValType::FuncRef),
-        Val::ExternRef(_) => wasmi::Val::default_for_ty(wasmi::ValType::ExternRef),
-    }
 }
 
 /// Bits of a number, with all NaNs alike; `None` for references, whose handles mean nothing.
@@ -258,8 +250,23 @@ fn tell(what: &str, counts: &Counts) {
     assert!(*proved > 0 && *calls > 0);
 }
 
+/// Bytes of the stack on which modules run: wasmi stands on it once for each `memory.grow` that a loop does.
+const STACK: usize = 1 << 30;
+
+/// Runs a test on a thread with a stack of that size.
+fn on_a_large_stack(test: fn()) {
+    let thread = std::thread::Builder::new().stack_size(STACK).spawn(test);
+    if let Err(panic) = thread.expect("a thread").join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
 #[test]
 fn agrees_with_wasmi() {
+    on_a_large_stack(agrees);
+}
+
+fn agrees() {
     let mut counts = Counts::default();
     for seed in seeds(400) {
         let Some(bytes) = module(seed, 400) else { continue };
@@ -294,6 +301,10 @@ fn change(bytes: &mut [u8], noise: &[u8]) {
 /// Small modules with some bytes changed at random: refused, or they do what they do in wasmi.
 #[test]
 fn mutated_modules() {
+    on_a_large_stack(mutated);
+}
+
+fn mutated() {
     let mut counts = Counts::default();
     for seed in seeds(40) {
         let Some(good) = module(seed, 40) else { continue };

@@ -3,26 +3,18 @@
 
 #[path = "../../tests/engine/src/known.rs"]
 mod known;
+#[path = "support/theirs.rs"]
+mod support;
 
 use known::KNOWN;
 use sip::compile::{Bounds, Options, compile};
 use sip::exec::{Extern, Program, Store, Val};
 use sip::translate::TrapKind;
 use sip::verify::verify;
+use support::theirs;
 
 fn sample() -> Vec<u8> {
     wat::parse_str(include_str!("../../tests/engine/src/sample.wat")).expect("a good text")
-}
-
-fn theirs(value: &Val) -> wasmi::Val {
-    match value {
-        Val::I32(value) => wasmi::Val::I32(*value),
-        Val::I64(value) => wasmi::Val::I64(*value),
-        Val::F32(bits) => wasmi::Val::F32(wasmi::F32::from_bits(*bits)),
-        Val::F64(bits) => wasmi::Val::F64(wasmi::F64::from_bits(*bits)),
-        Val::V128(bits) => wasmi::Val::V128((*bits).into()),
-        Val::FuncRef(_) | Val::ExternRef(_) => panic!("no reference is passed"),
-    }
 }
 
 /// In one form for both.

@@ -110,6 +110,12 @@ impl Protocol {
         Some(self.next[at]).filter(|next| *next != NEVER)
     }
 
+    /// By state, the state after this message, if this side may send (or receive) it there.
+    pub fn row(&self, side: Side, direction: Direction, message: u16) -> Vec<Option<u16>> {
+        let states = 0..self.contract.states.len() as u16;
+        states.map(|state| self.step(side, state, direction, message)).collect()
+    }
+
     /// What a process does wrong that sends or receives now, for the user.
     pub fn complaint(&self, side: Side, state: u16, direction: Direction, message: Option<u16>) -> String {
         let what = match (direction, message.and_then(|at| self.message(at))) {

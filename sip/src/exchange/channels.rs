@@ -105,7 +105,9 @@ const CLOSED: u32 = 1 << 31;
 /// Words of a queue's place: a header and what is carried.
 const PLACE: usize = WORDS + 1;
 
-struct EndRecord {
+/// An end: whose it is, its state and its queue. For who sends past the queue, to a process that is known to wait
+/// at the other end and to do nothing meanwhile.
+pub struct EndRecord {
     owner: AtomicU32,
     /// The state of the contract as this end has seen it.
     state: AtomicU32,
@@ -114,6 +116,38 @@ struct EndRecord {
     /// Messages put into it, and `CLOSED`; the peer's but for that bit.
     tail: AtomicU32,
     places: Vec<AtomicU64>,
+}
+
+impl EndRecord {
+    /// The owner; nobody's number if it is closed or in a message.
+    #[inline]
+    pub fn owner(&self) -> Process {
+        Process(self.owner.load(Ordering::Relaxed))
+    }
+
+    /// The state of the contract as this end has seen it.
+    #[inline]
+    pub fn state(&self) -> u32 {
+        self.state.load(Ordering::Relaxed)
+    }
+
+    /// Steps the state; done by the end's owner, or for it while it waits.
+    #[inline]
+    pub fn set_state(&self, state: u32) {
+        self.state.store(state, Ordering::Relaxed);
+    }
+
+    /// Whether the end is open and nothing waits in its queue.
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        self.tail.load(Ordering::Acquire) == self.head.load(Ordering::Relaxed)
+    }
+
+    /// Whether the end is open.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.tail.load(Ordering::Acquire) & CLOSED == 0
+    }
 }
 
 struct Record {
@@ -151,10 +185,12 @@ impl Channels {
         }
     }
 
+    #[inline]
     fn record(&self, end: End) -> &Record {
         &self.records[(end.0 >> 1) as usize]
     }
 
+    #[inline]
     fn end(&self, end: End) -> &EndRecord {
         &self.record(end).ends[(end.0 & 1) as usize]
     }
@@ -191,6 +227,11 @@ impl Channels {
     /// Steps the state; done by the end's owner only.
     pub fn set_state(&self, end: End, state: u16) {
         self.end(end).state.store(u32::from(state), Ordering::Relaxed);
+    }
+
+    /// The records of an end and of the other, which stay where they are while the channels live.
+    pub fn records(&self, end: End) -> [&EndRecord; 2] {
+        [self.end(end), self.end(end.peer())]
     }
 
     /// The owner: `None` if closed or in a message.

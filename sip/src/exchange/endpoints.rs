@@ -34,6 +34,9 @@ impl EndpointError {
     }
 }
 
+/// Words of a message that may go past the queue, at most.
+pub const SHORT_WORDS: usize = 4;
+
 /// An endpoint of a process.
 #[derive(Clone, Copy, Debug)]
 pub struct Endpoint {
@@ -52,6 +55,28 @@ impl Endpoint {
         let is_that = self.arrived && self.letter.message == message && field < u16::from(self.letter.count);
         is_that.then(|| self.letter.words[usize::from(field)])
     }
+
+    /// Puts a message of a few words here that came past the queue: of each the bits of its mask. `block` says which
+    /// is a block, and its handle here.
+    #[inline]
+    pub fn deliver(
+        &mut self,
+        message: u16,
+        count: u8,
+        words: [u64; SHORT_WORDS],
+        masks: &[u64; SHORT_WORDS],
+        block: Option<(usize, u32)>,
+    ) {
+        self.arrived = true;
+        self.letter.message = message;
+        self.letter.count = count;
+        for at in 0..SHORT_WORDS {
+            self.letter.words[at] = words[at] & masks[at];
+        }
+        if let Some((at, handle)) = block {
+            self.letter.words[at % SHORT_WORDS] = u64::from(handle);
+        }
+    }
 }
 
 /// A process's endpoints. Number 0 is never given; numbers are used again as late as possible.
@@ -59,6 +84,8 @@ pub struct EndpointTable {
     process: Process,
     entries: Vec<Option<Endpoint>>,
     next: usize,
+    /// How often a number was given or taken back.
+    changes: u64,
 }
 
 impl EndpointTable {
@@ -68,6 +95,7 @@ impl EndpointTable {
             process,
             entries: Vec::new(),
             next: 0,
+            changes: 0,
         }
     }
 
@@ -75,10 +103,17 @@ impl EndpointTable {
     ///
     /// # Errors
     /// [`EndpointError::Stale`].
+    #[inline]
     pub fn get(&mut self, number: u32) -> Result<&mut Endpoint, EndpointError> {
         let at = (number as usize).wrapping_sub(1);
         let entry = self.entries.get_mut(at).and_then(Option::as_mut);
         entry.ok_or(EndpointError::Stale)
+    }
+
+    /// How often a number was given or taken back: while that stays, a number names the same endpoint, at the
+    /// same address.
+    pub const fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// Gives an end of the process's a number.
@@ -91,6 +126,7 @@ impl EndpointTable {
             arrived: false,
             letter: Letter::new(0),
         });
+        self.changes += 1;
         if self.entries.len() < ENDPOINTS {
             self.entries.push(entry);
             return Ok(self.entries.len() as u32);
@@ -109,6 +145,7 @@ impl EndpointTable {
     /// [`EndpointError::Stale`].
     pub fn leave(&mut self, number: u32) -> Result<End, EndpointError> {
         let end = self.get(number)?.end;
+        self.changes += 1;
         self.entries[number as usize - 1] = None;
         Ok(end)
     }

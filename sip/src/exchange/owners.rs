@@ -161,6 +161,7 @@ impl Owners {
         }
     }
 
+    #[inline]
     fn change(&self, block: Block, from: u32, to: u32) -> bool {
         let owner = &self.records[block.0 as usize].owner;
         owner
@@ -266,6 +267,12 @@ impl Owners {
     /// Puts a block into a message; says whether it was the process's.
     pub fn send(&self, process: Process, block: Block) -> bool {
         self.change(block, process.0, IN_FLIGHT)
+    }
+
+    /// Passes a block from one process straight to another; says whether it was the first one's.
+    #[inline]
+    pub fn pass(&self, from: Process, to: Process, block: Block) -> bool {
+        self.change(block, from.0, to.0)
     }
 
     /// Takes a block from a message; says whether it was in one.

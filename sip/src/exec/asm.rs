@@ -198,6 +198,56 @@ core::arch::global_asm!(
     "7:",
     "mov rax, [rsp + 8]",
     "ret",
+    // The thunks of short ways: what they cannot do goes on in the general one as if it had come there first.
+    ".balign 16",
+    ".globl sip_short_send",
+    "sip_short_send:",
+    "push rdi",
+    "push rsi",
+    "push rdx",
+    "push rcx",
+    "push r8",
+    "push r9",
+    "sub rsp, 8",
+    "call {short_send}",
+    "add rsp, 8",
+    "test edx, edx",
+    "jz 9f",
+    "add rsp, 48",
+    "ret",
+    "9:",
+    "pop r9",
+    "pop r8",
+    "pop rcx",
+    "pop rdx",
+    "pop rsi",
+    "pop rdi",
+    "jmp sip_service",
+    ".balign 16",
+    ".globl sip_short_receive",
+    "sip_short_receive:",
+    "push rdi",
+    "push rsi",
+    "sub rsp, 8",
+    "call {short_receive}",
+    "jmp 10f",
+    ".balign 16",
+    ".globl sip_short_field",
+    "sip_short_field:",
+    "push rdi",
+    "push rsi",
+    "sub rsp, 8",
+    "call {short_field}",
+    "10:",
+    "add rsp, 8",
+    "test edx, edx",
+    "jz 11f",
+    "add rsp, 16",
+    "ret",
+    "11:",
+    "pop rsi",
+    "pop rdi",
+    "jmp sip_service",
     // Changing from one process's stack to another's. What Rust wants kept is on the stack that is
     // left; the stack that is gone to was left here, or in `sip_leave`.
     ".balign 16",
@@ -253,6 +303,9 @@ core::arch::global_asm!(
     builtins = const BUILTIN_COUNT,
     dispatch = sym super::dispatch,
     service = sym super::services::service,
+    short_send = sym super::short::send,
+    short_receive = sym super::short::receive,
+    short_field = sym super::short::field,
 );
 
 unsafe extern "sysv64" {
@@ -269,6 +322,12 @@ unsafe extern "sysv64" {
     pub(super) fn sip_service();
     /// The thunk of services with any.
     pub(super) fn sip_service_floats();
+    /// The thunk of messages that have a short way.
+    pub(super) fn sip_short_send();
+    /// The thunk of receives that have one.
+    pub(super) fn sip_short_receive();
+    /// The thunk of fields that have one.
+    pub(super) fn sip_short_field();
     /// Goes on where the process whose stack pointer is `to` has left; its own goes to `save`.
     /// Returns when somebody does that to this one.
     pub(super) fn sip_switch(save: *mut u64, to: u64);

@@ -58,6 +58,11 @@ pub(super) fn set_current(runtime: *mut Runtime) -> *mut Runtime {
     })
 }
 
+/// As [`set_current`], from one process to another.
+pub(super) fn switch_current(runtime: *mut Runtime) {
+    set_current(runtime);
+}
+
 pub(super) fn reserve(bytes: usize) -> *mut u8 {
     platform().map_or(ptr::null_mut(), |platform| (platform.reserve)(bytes))
 }

@@ -3,30 +3,48 @@
 //! its endpoints and blocks at once, so that its peers see it gone in their next send or receive.
 
 use super::asm::{self, Registers};
-use super::{Exchange, HostError, LinkError, Runtime, Store, Trap, host};
+use super::{Exchange, HostError, LinkError, Member, Runtime, Store, Trap, host};
 use crate::contract::Protocol;
-use crate::exchange::endpoints::EndpointError;
-use crate::exchange::{End, Process};
+use crate::exchange::endpoints::{Endpoint, EndpointError};
+use crate::exchange::{Channels, End, Process};
 use crate::translate::TrapKind;
 use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
 
 /// What a group knows of a process, and the processes of one another.
 pub(super) struct Seat {
+    /// Its number in the group.
+    pub at: usize,
     pub process: Process,
     pub runtime: *mut Runtime,
+    pub member: *mut Member,
     /// The end at which it waits for a message.
     pub waiting: Option<End>,
+    /// The endpoint at which it waits, while `waiting` is some.
+    pub into: *mut Endpoint,
+    /// The message that came past the queue; it waits no more then.
+    pub delivered: Option<u16>,
     /// Its stack pointer while it waits.
     pub saved: u64,
 }
 
+impl Seat {
+    /// Whether what the process waits for is there.
+    pub fn is_ready(&self, channels: &Channels) -> bool {
+        self.delivered.is_some() || self.waiting.is_some_and(|end| channels.is_ready(end))
+    }
+}
+
 /// What the processes of a group share with it.
 pub(super) struct Shared {
-    pub seats: Vec<Seat>,
+    /// In the order in which they joined, so of their numbers; each stays where it is.
+    pub seats: Vec<Box<Seat>>,
     /// Who runs.
     pub current: usize,
     /// Changes from process to process since the group had the processor.
     pub handovers: u32,
+    /// Whether messages may go past the queues, and how many did.
+    pub short: bool,
+    pub passed: u64,
 }
 
 /// How far a process is.
@@ -59,9 +77,22 @@ impl Group {
                 seats: Vec::new(),
                 current: 0,
                 handovers: 0,
+                short: true,
+                passed: 0,
             }),
             stores: Vec::new(),
         }
+    }
+
+    /// Lets every message of processes yet to be added go the general way, through queues: slower, and otherwise
+    /// the same. Tests compare the two.
+    pub fn without_short_way(&mut self) {
+        self.shared.short = false;
+    }
+
+    /// How many messages went the short way.
+    pub fn passed(&self) -> u64 {
+        self.shared.passed
     }
 
     /// Adds a process that has joined the heap; returns its number in the group.
@@ -70,14 +101,20 @@ impl Group {
     /// No memory.
     pub fn add(&mut self) -> Result<usize, LinkError> {
         let mut store = Store::new()?;
-        let process = store.join(&self.heap).process;
+        let member: *mut Member = store.join(&self.heap);
+        // SAFETY: the store owns the member, in a box, and keeps it as long as it lives.
+        let process = unsafe { (*member).process };
         store.group = &raw mut *self.shared;
-        self.shared.seats.push(Seat {
+        self.shared.seats.push(Box::new(Seat {
+            at: self.stores.len(),
             process,
             runtime: &raw mut *store.runtime,
+            member,
             waiting: None,
+            into: core::ptr::null_mut(),
+            delivered: None,
             saved: 0,
-        });
+        }));
         self.stores.push(store);
         self.stages.push(Stage::New);
         Ok(self.stores.len() - 1)
@@ -152,6 +189,7 @@ impl Group {
     fn done(&mut self, at: usize, outcome: Result<(), Trap>) {
         self.stages[at] = Stage::Done(outcome);
         self.shared.seats[at].waiting = None;
+        self.shared.seats[at].delivered = None;
         self.stores[at].depth = 0;
         if let Some(member) = self.stores[at].member() {
             member.leave();
@@ -165,10 +203,7 @@ impl Group {
             .map(|step| (from + step) % count)
             .find(|at| match self.stages[*at] {
                 Stage::Ready(_) => true,
-                Stage::Waiting => {
-                    let waiting = self.shared.seats[*at].waiting;
-                    waiting.is_some_and(|end| self.heap.channels().is_ready(end))
-                }
+                Stage::Waiting => self.shared.seats[*at].is_ready(self.heap.channels()),
                 _ => false,
             })
     }

@@ -19,6 +19,12 @@ pub(super) fn set_current(runtime: *mut Runtime) -> *mut Runtime {
     CURRENT.with(|current| current.replace(runtime))
 }
 
+/// As [`set_current`], from one process to another of the same run: the first call has set the handlers up.
+#[inline]
+pub(super) fn switch_current(runtime: *mut Runtime) {
+    CURRENT.with(|current| current.set(runtime));
+}
+
 /// What a range of addresses may be used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protection {

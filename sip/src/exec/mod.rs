@@ -18,6 +18,7 @@ mod instance;
 mod memory;
 mod pool;
 mod services;
+mod short;
 #[cfg(not(feature = "host"))]
 use bare as host;
 #[cfg(not(feature = "host"))]

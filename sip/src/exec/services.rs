@@ -10,6 +10,7 @@
 use super::asm::{self, Registers};
 use super::group::Shared;
 use super::host::{self, Protection};
+use super::short::{HANDOVERS, Short};
 use super::{Extern, HostError, LinkError, Owner, Reservation, Store, Trap};
 use crate::abi::{self, Place};
 use crate::contract::{Direction, Operation, Protocol, Side};
@@ -25,8 +26,8 @@ use core::sync::atomic::{AtomicU32, Ordering};
 /// The memory of an exchange heap, who owns what of it, and its channels. Shared by all processes
 /// that exchange.
 pub struct Exchange {
-    owners: Owners,
-    channels: Channels,
+    pub(super) owners: Owners,
+    pub(super) channels: Channels,
     processes: AtomicU32,
     range: Reservation,
 }
@@ -140,11 +141,22 @@ pub(super) struct Service {
     /// Which of them are blocks, and which endpoints: a bit each.
     owned: (u16, u16),
     protocol: Option<(Arc<Protocol>, Side)>,
+    /// How it is done where nothing is out of the ordinary.
+    pub(super) short: Option<Short>,
 }
 
 impl Service {
+    /// How many entries stand on the process's stack.
+    pub(super) fn depth(&self) -> u32 {
+        // SAFETY: the store is boxed and lives as long as its services.
+        unsafe { (*self.store).depth }
+    }
+
     /// The thunk through which it is called.
     pub(super) fn code(&self) -> u64 {
+        if let Some(short) = &self.short {
+            return short.code;
+        }
         let floats = self
             .ty
             .params
@@ -279,6 +291,14 @@ impl Store {
             (What::Channel(Operation::Send(message)), Some((protocol, _))) => protocol.owned_fields(message),
             _ => (0, 0),
         };
+        // SAFETY: the group outlives its stores' services.
+        let in_group = !self.group.is_null() && unsafe { (*self.group).short };
+        let short = match (what, &protocol, &mut self.member) {
+            (What::Channel(operation), Some((protocol, side)), Some(member)) if in_group => {
+                Short::new((&raw mut **member, self.group), (protocol, *side), operation, ty)
+            }
+            _ => None,
+        };
         let store: *mut Self = self;
         self.services.push(Box::new(Service {
             store,
@@ -287,6 +307,7 @@ impl Store {
             places,
             owned,
             protocol,
+            short,
         }));
         let handle = self.next_handle;
         self.next_handle += 1;
@@ -332,7 +353,12 @@ pub(super) extern "sysv64" fn service(registers: *mut Registers, return_address:
     };
     // SAFETY: as above; only the registers that the thunk has saved are used.
     let registers = unsafe { &mut *registers };
-    let error = match call(store, service, registers).and_then(|value| store.runtime.may_return().map(|()| value)) {
+    let called = store
+        .runtime
+        .may_return()
+        .and_then(|()| call(store, service, registers))
+        .and_then(|value| store.runtime.may_return().map(|()| value));
+    let error = match called {
         Ok(value) => {
             match service.ty.results.first() {
                 Some(ty) if ty.is_vector_class() => registers.floats[0] = [value, 0],
@@ -519,23 +545,23 @@ fn receive(store: &mut Store, (protocol, side): (&Protocol, Side), number: u32) 
                 return Ok(u64::from(message));
             }
             Arrived::Gone => return Ok(u64::from(u32::MAX)),
-            Arrived::Nothing => wait(store, end)?,
+            Arrived::Nothing => {
+                if let Some(message) = wait(store, end, number)? {
+                    return Ok(u64::from(message));
+                }
+            }
         }
     }
 }
 
-/// How often processes may hand the processor to one another before the others get their turn.
-const HANDOVERS: u32 = 64;
-
-/// Lets others run until something has arrived at an end.
-fn wait(store: &mut Store, end: End) -> Result<(), Trap> {
+/// Lets others run until something has arrived at an end; the message, if it came past the queue.
+fn wait(store: &mut Store, end: End, number: u32) -> Result<Option<u16>, Trap> {
     if store.group.is_null() || store.depth != 1 {
         return Err(failed("it waits for a message, but nobody else can run"));
     }
-    let heap: *const Exchange = match &store.member {
-        Some(member) => &raw const *member.heap,
-        None => return Err(EndpointError::Stale.into()),
-    };
+    let member = store.member.as_mut().ok_or(EndpointError::Stale)?;
+    let heap: *const Exchange = &raw const *member.heap;
+    let entry = member.endpoints.get(number)?;
     let channels = {
         // SAFETY: the heap lives as long as its members.
         unsafe { &(*heap).channels }
@@ -546,14 +572,15 @@ fn wait(store: &mut Store, end: End) -> Result<(), Trap> {
     // holds a reference into what the processes share while one of them runs. The stack of a process
     // that waits is as it left it. The entry's frame passes to the peer with the processor.
     unsafe {
-        let me = (*shared).current;
         let seats = &mut (*shared).seats;
+        let me = (*shared).current;
         seats[me].waiting = Some(end);
+        seats[me].into = entry;
         let save = &raw mut seats[me].saved;
         let peer = channels
             .owner(end.peer())
             .and_then(|process| seats.iter().position(|seat| seat.process == process))
-            .filter(|at| *at != me && seats[*at].waiting.is_some_and(|end| channels.is_ready(end)));
+            .filter(|at| *at != me && seats[*at].is_ready(channels));
         match peer {
             Some(peer) if (*shared).handovers < HANDOVERS => {
                 (*shared).handovers += 1;
@@ -566,7 +593,8 @@ fn wait(store: &mut Store, end: End) -> Result<(), Trap> {
             }
             _ => asm::sip_leave(save, (*runtime).entry_stack),
         }
-        (&mut (*shared).seats)[me].waiting = None;
+        let seat = &mut (&mut (*shared).seats)[me];
+        seat.waiting = None;
+        Ok(seat.delivered.take())
     }
-    Ok(())
 }

@@ -334,6 +334,7 @@ impl Translator<'_, '_> {
     }
 
     fn push_results(&mut self, ty: &FuncType, call: Inst) {
+        self.refresh_length();
         let mut registers = self.builder.inst_results(call).to_vec().into_iter();
         for (ty, place) in ty.results.iter().zip(abi::results(&ty.results)) {
             let value = match place {

@@ -6,6 +6,17 @@ use crate::layout::{self, Builtin};
 use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Type, Value, condcodes::IntCC, types};
 use wasmparser::{MemArg, MemArgTarget, Operator};
 
+/// What a load extends.
+#[derive(Clone, Copy)]
+enum Narrow {
+    Signed8,
+    Unsigned8,
+    Signed16,
+    Unsigned16,
+    Signed32,
+    Unsigned32,
+}
+
 /// The memory that an instruction works on; arrays are of no accepted proposal.
 fn memory_of(memarg: &MemArg) -> u32 {
     match memarg.target {
@@ -22,16 +33,16 @@ impl Translator<'_, '_> {
             O::I64Load { memarg } => self.load(memarg, I64, 8),
             O::F32Load { memarg } => self.load(memarg, F32, 4),
             O::F64Load { memarg } => self.load(memarg, F64, 8),
-            O::I32Load8S { memarg } => self.load_signed(memarg, I8, I32),
-            O::I32Load8U { memarg } => self.load_unsigned(memarg, I8, I32),
-            O::I32Load16S { memarg } => self.load_signed(memarg, I16, I32),
-            O::I32Load16U { memarg } => self.load_unsigned(memarg, I16, I32),
-            O::I64Load8S { memarg } => self.load_signed(memarg, I8, I64),
-            O::I64Load8U { memarg } => self.load_unsigned(memarg, I8, I64),
-            O::I64Load16S { memarg } => self.load_signed(memarg, I16, I64),
-            O::I64Load16U { memarg } => self.load_unsigned(memarg, I16, I64),
-            O::I64Load32S { memarg } => self.load_signed(memarg, I32, I64),
-            O::I64Load32U { memarg } => self.load_unsigned(memarg, I32, I64),
+            O::I32Load8S { memarg } => self.load_narrow(memarg, I32, Narrow::Signed8),
+            O::I32Load8U { memarg } => self.load_narrow(memarg, I32, Narrow::Unsigned8),
+            O::I32Load16S { memarg } => self.load_narrow(memarg, I32, Narrow::Signed16),
+            O::I32Load16U { memarg } => self.load_narrow(memarg, I32, Narrow::Unsigned16),
+            O::I64Load8S { memarg } => self.load_narrow(memarg, I64, Narrow::Signed8),
+            O::I64Load8U { memarg } => self.load_narrow(memarg, I64, Narrow::Unsigned8),
+            O::I64Load16S { memarg } => self.load_narrow(memarg, I64, Narrow::Signed16),
+            O::I64Load16U { memarg } => self.load_narrow(memarg, I64, Narrow::Unsigned16),
+            O::I64Load32S { memarg } => self.load_narrow(memarg, I64, Narrow::Signed32),
+            O::I64Load32U { memarg } => self.load_narrow(memarg, I64, Narrow::Unsigned32),
             O::I32Store { memarg } | O::F32Store { memarg } => self.store(memarg, None, 4),
             O::I64Store { memarg } | O::F64Store { memarg } => self.store(memarg, None, 8),
             O::I32Store8 { memarg } | O::I64Store8 { memarg } => self.store(memarg, Some(I8), 1),
@@ -47,6 +58,7 @@ impl Translator<'_, '_> {
                 let index = self.index(*mem);
                 let pages = self.pop();
                 self.call_builtin(Builtin::MemoryGrow, &[index, pages], Some(I32));
+                self.refresh_length();
             }
             O::MemoryCopy { dst_mem, src_mem } => self.bulk(Builtin::MemoryCopy, &[*dst_mem, *src_mem]),
             O::MemoryFill { mem } => self.bulk(Builtin::MemoryFill, &[*mem]),
@@ -124,7 +136,24 @@ impl Translator<'_, '_> {
         self.call_builtin(which, &args, None);
     }
 
+    /// The length of the first memory is loaded where it can have changed, at the entry and behind calls, and is a
+    /// variable in between: comparisons of the same index are then the same to the optimizer, and it stays in a
+    /// register around loops.
+    pub(super) fn refresh_length(&mut self) {
+        let Some(variable) = self.length else { return };
+        let length = self.load_length(0);
+        self.reloads.extend(self.builder.func.dfg.value_def(length).inst());
+        self.builder.def_var(variable, length);
+    }
+
     fn memory_length(&mut self, memory: u32) -> Value {
+        match self.length {
+            Some(variable) if memory == 0 => self.builder.use_var(variable),
+            _ => self.load_length(memory),
+        }
+    }
+
+    fn load_length(&mut self, memory: u32) -> Value {
         let record = self.field(self.layout.memory(memory) + 8);
         let flags = self.flags(Region::Runtime);
         self.builder.ins().load(types::I64, flags, record, 0)
@@ -180,15 +209,25 @@ impl Translator<'_, '_> {
         self.push(value);
     }
 
-    fn load_signed(&mut self, memarg: &MemArg, narrow: Type, wide: Type) {
-        let value = self.load_value(memarg, narrow, u64::from(narrow.bytes()));
-        let value = self.builder.ins().sextend(wide, value);
-        self.push(value);
-    }
-
-    fn load_unsigned(&mut self, memarg: &MemArg, narrow: Type, wide: Type) {
-        let value = self.load_value(memarg, narrow, u64::from(narrow.bytes()));
-        let value = self.builder.ins().uextend(wide, value);
+    /// A load that is its own extension. As a narrow load and an extension the optimizer would see two values, keep
+    /// both, and extend once more in a register.
+    fn load_narrow(&mut self, memarg: &MemArg, wide: Type, narrow: Narrow) {
+        let bytes = match narrow {
+            Narrow::Signed8 | Narrow::Unsigned8 => 1,
+            Narrow::Signed16 | Narrow::Unsigned16 => 2,
+            Narrow::Signed32 | Narrow::Unsigned32 => 4,
+        };
+        let (address, offset) = self.address(memarg, bytes);
+        let flags = self.heap_flags();
+        let ins = self.builder.ins();
+        let value = match narrow {
+            Narrow::Signed8 => ins.sload8(wide, flags, address, offset),
+            Narrow::Unsigned8 => ins.uload8(wide, flags, address, offset),
+            Narrow::Signed16 => ins.sload16(wide, flags, address, offset),
+            Narrow::Unsigned16 => ins.uload16(wide, flags, address, offset),
+            Narrow::Signed32 => ins.sload32(flags, address, offset),
+            Narrow::Unsigned32 => ins.uload32(flags, address, offset),
+        };
         self.push(value);
     }
 

@@ -15,9 +15,10 @@ mod numeric;
 mod simd;
 
 use crate::abi::{self, Place};
+use crate::compile::{Bounds, Options};
 use crate::layout::{self, Builtin, Layout};
+use crate::limits;
 use crate::module::{Body, FEATURES, FuncType, Module, Refusal, ValType, val_type};
-use crate::{compile::Options, limits};
 use alloc::{collections::BTreeMap, vec::Vec};
 use control::Frame;
 use cranelift_codegen::ir::{
@@ -196,6 +197,8 @@ pub fn function(
         locals: Vec::new(),
         reachable: true,
         results: ty.results.clone(),
+        length: None,
+        reloads: Vec::new(),
         direct: BTreeMap::new(),
     };
     let mut reader = body.get_binary_reader();
@@ -223,9 +226,35 @@ pub fn function(
     }
     reader.finish()?;
     translator.builder.seal_all_blocks();
+    let reloads = core::mem::take(&mut translator.reloads);
     translator.builder.finalize(TARGET);
+    remove_unused(function, reloads);
     scratch.validator = validator.into_allocations();
     Ok(())
+}
+
+/// Removes those of the loads whose values nobody uses: the optimizer takes no load away that might be of something
+/// that changes.
+fn remove_unused(function: &mut ir::Function, loads: Vec<ir::Inst>) {
+    let mut unused: BTreeMap<Value, ir::Inst> = loads
+        .into_iter()
+        .map(|load| (function.dfg.first_result(load), load))
+        .collect();
+    let instructions = function
+        .layout
+        .blocks()
+        .flat_map(|block| function.layout.block_insts(block));
+    for instruction in instructions {
+        for value in function.dfg.inst_values(instruction) {
+            unused.remove(&function.dfg.resolve_aliases(value));
+        }
+        if unused.is_empty() {
+            return;
+        }
+    }
+    for load in unused.into_values() {
+        function.layout.remove_inst(load);
+    }
 }
 
 const TARGET: cranelift_codegen::isa::TargetFrontendConfig = cranelift_codegen::isa::TargetFrontendConfig {
@@ -246,6 +275,10 @@ struct Translator<'m, 'f> {
     reachable: bool,
     /// Result types of the function.
     results: Vec<ValType>,
+    /// The length of the first memory, where accesses are compared with it.
+    length: Option<Variable>,
+    /// Where it is loaded.
+    reloads: Vec<ir::Inst>,
     /// References to functions that are called directly.
     direct: BTreeMap<u32, ir::FuncRef>,
 }
@@ -278,6 +311,10 @@ impl Translator<'_, '_> {
             let zero = self.zero(ty);
             self.builder.def_var(variable, zero);
             self.locals.push(variable);
+        }
+        if self.options.bounds == Bounds::Explicit && !self.module.memories.is_empty() {
+            self.length = Some(self.builder.declare_var(types::I64));
+            self.refresh_length();
         }
         let exit = self.builder.create_block();
         for ty in &ty.results {

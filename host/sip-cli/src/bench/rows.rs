@@ -163,21 +163,24 @@ pub fn compiler(workshop: &Workshop, rounds: usize) -> Result<Vec<Figure>, Strin
 /// A block to and fro between two processes on one thread, small and large; and a byte between two
 /// threads through pipes.
 pub fn messages(workshop: &Workshop, rounds: usize) -> Result<Vec<Figure>, String> {
-    const TRIPS: u32 = 100_000;
+    const TRIPS: u32 = 500_000;
     let mut figures = Vec::new();
+    let mut sizes = Vec::new();
     for bytes in [1, 1 << 20] {
         let modules = workshop.echo_modules(bytes, TRIPS)?;
         let programs = [load(&modules[0], Bounds::Guard)?, load(&modules[1], Bounds::Guard)?];
-        let mut samples = Vec::new();
-        for _ in 0..rounds {
-            samples.push(echo(workshop, &programs)? / f64::from(TRIPS));
-        }
-        let row = format!("sip-message-round-trip-{bytes}");
-        figures.push(figure(&row, "sip-guard", median(&mut samples), "ns"));
+        sizes.push((bytes, programs, Vec::new()));
     }
     let mut samples = Vec::new();
     for _ in 0..rounds {
+        for (_, programs, samples) in &mut sizes {
+            samples.push(echo(workshop, programs)? / f64::from(TRIPS));
+        }
         samples.push(pipes().map_err(|error| format!("pipes: {error}"))?);
+    }
+    for (bytes, _, samples) in &mut sizes {
+        let row = format!("sip-message-round-trip-{bytes}");
+        figures.push(figure(&row, "sip-guard", median(samples), "ns"));
     }
     figures.push(figure("sip-message-round-trip-1", "pipe", median(&mut samples), "ns"));
     Ok(figures)
