@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Crates and their height. A crate may depend only on lower ones, within what [`FORBIDDEN`] leaves.
-const HEIGHTS: [(&str, u32); 25] = [
+const HEIGHTS: [(&str, u32); 27] = [
     ("abi", 0),
     ("kcore", 10),
     ("store", 10),
@@ -34,7 +34,9 @@ const HEIGHTS: [(&str, u32); 25] = [
     ("oo1", 50),
     ("module", 50),
     ("suite", 50),
+    ("measure", 45),
     ("micro", 50),
+    ("module-bench", 50),
     ("nucleus-suite", 50),
     ("sip", 50),
     ("engine", 60),
@@ -56,7 +58,9 @@ const FORBIDDEN: [(&[&str], &[&str]); 4] = [
             "oo1",
             "module",
             "suite",
+            "measure",
             "micro",
+            "module-bench",
             "nucleus",
             "nucleus-suite",
         ],
@@ -71,7 +75,7 @@ const FORBIDDEN: [(&[&str], &[&str]); 4] = [
 const PURE: [&str; 6] = ["abi", "kcore", "sasos", "store", "linker", "names"];
 
 /// Crates that must build without the standard library.
-const FREESTANDING: [&str; 19] = [
+const FREESTANDING: [&str; 21] = [
     "abi",
     "kcore",
     "sasos",
@@ -88,7 +92,9 @@ const FREESTANDING: [&str; 19] = [
     "oo1",
     "module",
     "suite",
+    "measure",
     "micro",
+    "module-bench",
     "nucleus",
     "nucleus-suite",
 ];

@@ -10,9 +10,8 @@ use core::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
+use measure::Samples;
 use rt::{Object, Result, abi::Rights, abi::address::PAGE, system, thread, thread_entry, time};
-
-use crate::measure::Samples;
 
 /// Pages of the large objects.
 const PAGES: u64 = 2048;

@@ -3,7 +3,6 @@
 //! `micro` prints a line for each row ([`rows::ROWS`]): `row=NAME ticks=MEDIAN min=… n=… ns=…`, all for
 //! one operation, warm. `micro ROW...` measures only those; `micro --list` tells what each measures.
 //! `micro --scale` measures what several threads get done together, for a machine with several processors.
-//! `micro --modules` measures what modules cost ([`modules`]).
 //! Under an instruction-counting emulator a tick is an instruction, the nanoseconds mean nothing, and
 //! the row that waits for the disk is left out unless it is named.
 #![cfg_attr(target_os = "none", no_std, no_main)]
@@ -11,11 +10,7 @@
 extern crate alloc;
 
 mod latency;
-mod measure;
-mod modules;
-
 mod rows;
-
 mod scale;
 
 use alloc::{format, string::String, vec::Vec};
@@ -46,9 +41,6 @@ fn main() -> Result<(), String> {
     if wanted == ["--scale"] {
         let measured = scale::measure(|samples| println!("{}", samples.row(ticks_per_us)));
         return measured.map_err(|error| format!("not measured: {error}"));
-    }
-    if wanted == ["--modules"] {
-        return modules::measure(ticks_per_us, |row| println!("{row}"));
     }
     if let Some(unknown) = wanted
         .iter()

@@ -5,6 +5,7 @@ use core::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
+use measure::{SAMPLES, Samples};
 use rt::{
     Clist, Directory, Object, Result,
     abi::{
@@ -22,10 +23,7 @@ use rt::{
     thread_entry,
 };
 
-use crate::{
-    WORD_NOTHING,
-    measure::{SAMPLES, Samples},
-};
+use crate::WORD_NOTHING;
 
 /// A row: its name, what it measures, and the measurement.
 pub struct Measurement {

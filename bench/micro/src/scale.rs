@@ -9,6 +9,7 @@ use core::{
     sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst},
 };
 
+use measure::Samples;
 use rt::{
     Clist, Object, Result,
     abi::{address::PAGE, layout::Capability},
@@ -18,7 +19,7 @@ use rt::{
     time::ticks,
 };
 
-use crate::{measure::Samples, rows::nothing_entry};
+use crate::rows::nothing_entry;
 
 /// Samples of a row.
 const SAMPLES: usize = 5;

@@ -17,7 +17,7 @@ const TARGET: &str = "x86_64-unknown-none";
 
 /// The programs that are on every disk: the package, which is also the name in the root directory. The first
 /// is what the system starts.
-pub const PROGRAMS: [&str; 6] = ["shell", "hello", "oo1", "suite", "micro", "module"];
+pub const PROGRAMS: [&str; 7] = ["shell", "hello", "oo1", "suite", "micro", "module", "module-bench"];
 
 /// The server as a program outside of the kernel.
 pub const SERVER: &str = "server";

@@ -3,6 +3,8 @@
 //! A row is the median over samples; a sample is the difference of two readings of the tick counter
 //! around a batch of equal operations, divided by the batch. Batches are short enough that most see no
 //! timer interrupt, so the median shows the work and not the tick.
+#![cfg_attr(target_os = "none", no_std)]
+#![forbid(unsafe_code)]
 
 use core::fmt;
 

@@ -1,9 +1,15 @@
 //! What modules cost here: instances, memory, and the start of a program with eight libraries, as modules and linked
-//! statically. `micro --modules` measures it on a disk that has the modules as files and, for the comparison, the
-//! program `eight-static` (`docs/modules.md` says how they get there).
+//! statically.
+//!
+//! It needs a disk that has the modules as files and, for the comparison, the program `eight-static` (`docs/modules.md`
+//! says how they get there), and prints a line for each row, as `measure` has them.
+#![cfg_attr(target_os = "none", no_std, no_main)]
+
+extern crate alloc;
 
 use alloc::{format, string::String};
 
+use measure::{SAMPLES, Samples};
 use rt::{
     Directory,
     module::{Binding, Error, Instance, Modules, shelf},
@@ -11,7 +17,7 @@ use rt::{
     task::{Options, Program},
 };
 
-use crate::measure::{Row, SAMPLES, Samples};
+rt::entry!(main);
 
 /// In the order in which they are installed.
 const FILES: [&str; 11] = [
@@ -25,11 +31,8 @@ fn why(error: impl core::fmt::Display) -> String {
     format!("not measured: {error}")
 }
 
-/// Measures, and prints a line for each row.
-///
-/// # Errors
-/// In words.
-pub fn measure(ticks_per_us: u64, print: impl Fn(&Row)) -> Result<(), String> {
+fn main() -> Result<(), String> {
+    let ticks_per_us = system::boot().map_or(0, |boot| boot.ticks_per_us);
     for file in FILES {
         match shelf::install_file(&format!("{file}.mm")) {
             Ok(_) | Err(Error::Installed(_)) => {}
@@ -37,7 +40,7 @@ pub fn measure(ticks_per_us: u64, print: impl Fn(&Row)) -> Result<(), String> {
         }
     }
     for (name, client) in [("module-instance-lua", "luai"), ("module-instance-sqlite", "sqlrows")] {
-        print(&instances(name, client).map_err(why)?.row(ticks_per_us));
+        println!("{}", instances(name, client).map_err(why)?.row(ticks_per_us));
     }
     for library in ["counter", "lua", "sqlite"] {
         let (bytes, first) = memory(library).map_err(why)?;
@@ -50,10 +53,13 @@ pub fn measure(ticks_per_us: u64, print: impl Fn(&Row)) -> Result<(), String> {
         ("module-start-8", &["run", "eight"]),
         ("module-start-8-eager", &["run", "--eager", "eight"]),
     ] {
-        print(&start(name, module, words).map_err(why)?.row(ticks_per_us));
+        println!("{}", start(name, module, words).map_err(why)?.row(ticks_per_us));
     }
     match Program::find(&root, "eight-static") {
-        Ok(program) => print(&start("static-start-8", program, &[]).map_err(why)?.row(ticks_per_us)),
+        Ok(program) => {
+            let samples = start("static-start-8", program, &[]).map_err(why)?;
+            println!("{}", samples.row(ticks_per_us));
+        }
         Err(rt::Error::NoSuchName) => println!("eight-static is not on this disk"),
         Err(error) => return Err(why(error)),
     }
