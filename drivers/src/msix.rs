@@ -41,7 +41,10 @@ impl Message {
 
 /// Makes table entry 0 of the function at `address` send `message`, masks every other entry, and
 /// switches MSI-X on.
-pub(crate) fn enable<P: Ports, W: World>(
+///
+/// # Errors
+/// [`ProbeError`]: it has no such capability, or its table cannot be reached.
+pub fn enable<P: Ports, W: World>(
     pci: &Pci<P>,
     address: Address,
     world: &mut W,

@@ -294,6 +294,11 @@ impl<H: Hardware> Kernel<H> {
             .is_some_and(|thread| thread.space == processor.space && !processor.queues.has_above(thread.priority))
     }
 
+    /// Whether so much time has passed since the thread was taken that this processor took last.
+    pub fn has_run_for(&self, ns: u64) -> bool {
+        self.hardware.now_ns() >= self.processor.since_ns + ns
+    }
+
     /// A timer interrupt: wakes whose time has come; tells whether the current thread's slice is
     /// over and another of its priority waits.
     pub fn tick(&mut self) -> bool {

@@ -79,6 +79,8 @@ impl Random for Platform {
 const POLL_NS: u64 = 100_000_000;
 /// The time from one look to the next, at least, while threads run and there is work left for it: the store's, mostly.
 const PIECE_NS: u64 = 50_000;
+/// How long a call that is done again may take for the next one to follow at once, with interrupts off all the while.
+const LONG_NS: u64 = 2_000;
 /// Zeroed frames to keep ready.
 const ZEROED_GOAL: u32 = 256;
 
@@ -227,7 +229,6 @@ impl System {
                 }
                 // Not here: a disk that is quick would let neither threads nor other interrupts have their turn.
                 self.news = true;
-                self.unfinished = true;
                 self.poll_soon();
             }
             Interrupt::Debugger => self.debugger.attend(&self.platform.kernel),
@@ -260,7 +261,6 @@ impl System {
         (self.news, self.put_off) = (false, false);
         self.polled_ns = self.platform.now_ns();
         self.supervisor.handle(&mut self.platform, Event::Poll);
-        self.unfinished = true;
         self.poll_soon();
     }
 
@@ -272,6 +272,8 @@ impl System {
     /// Sees to it that what is left for the server to do is done soon, busy as the processor may be.
     fn poll_soon(&mut self) {
         if self.is_poll_wanted() {
+            // Interrupts have their turn first, also where nobody else runs.
+            self.unfinished = true;
             let soon = self.polled_ns + PIECE_NS;
             kcore::Hardware::set_timer(&mut self.platform.kernel.hardware, soon);
         }
@@ -344,6 +346,7 @@ impl System {
         let outcome = self.supervisor.handle(&mut self.platform, event);
         // The registers of a thread with an exception are not a caller's.
         self.settle(outcome, Some(operation).filter(|operation| !operation.is_raised()));
+        self.unfinished |= self.platform.kernel.has_run_for(LONG_NS);
         None
     }
 

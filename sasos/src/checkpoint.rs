@@ -27,8 +27,8 @@ use crate::{
 
 /// Time between two checkpoints while something changes.
 pub const PERIOD_NS: u64 = 1_000_000_000;
-/// What the store may do in one event, in its units: two blocks with their checksums.
-pub(crate) const STORE_ALLOWANCE: u64 = 100;
+/// What the store may do in one event, in its units: a block with its checksum, and the completion of another.
+pub(crate) const STORE_ALLOWANCE: u64 = 165;
 /// Failed syncs that are remembered for those who wait for them.
 const FAILURES_MAX: usize = 256;
 
@@ -73,6 +73,8 @@ pub struct Checkpoints {
     pub(crate) changed: bool,
     next_ns: u64,
     pub(crate) polling: bool,
+    /// Whether the last poll left nothing of the allowance for a piece of freezing or letting go.
+    passed_over: bool,
     /// Journal records that the mount replayed; for reports.
     pub replayed: u64,
 }
@@ -193,7 +195,14 @@ impl Server {
 
     /// Polls the store, and does a piece of what a checkpoint has left before and behind it.
     pub fn poll_checkpoint<W: World>(&mut self, world: &mut W) {
+        // However much is read meanwhile, it gets on: every second time it goes first.
+        let first = core::mem::take(&mut self.checkpoint.passed_over);
+        if first {
+            self.checkpoint_piece(world);
+        }
         self.poll_store(world);
+        let has_pieces = self.checkpoint.is_freezing() || self.checkpoint.is_letting_go();
+        self.checkpoint.passed_over = has_pieces && self.store.is_stopped() && !first;
         if self.checkpoint.is_freezing() && !self.store.is_stopped() {
             self.checkpoint_piece(world);
             self.poll_store(world);

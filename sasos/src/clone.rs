@@ -26,8 +26,8 @@ use crate::{
 
 /// Pages an object may have to be cloned.
 pub const CLONE_PAGES_MAX: u64 = 1 << 16;
-/// Pages that are shared in one piece. One costs some 200 instructions.
-const PIECE_PAGES: usize = 36;
+/// Pages that are shared in one piece. One costs some 800 instructions.
+const PIECE_PAGES: usize = 16;
 /// Ranges of limits that an object may have for pages that are not resident.
 pub const LIMIT_RANGES_MAX: usize = 64;
 

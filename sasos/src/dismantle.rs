@@ -13,10 +13,10 @@ use crate::{
     thread::Caller,
 };
 
-/// Pages of a transient object that are dropped in one piece. One costs some 300 instructions.
-pub const PIECE_PAGES: usize = 48;
+/// Pages of a transient object that are dropped in one piece. One costs some 550 instructions.
+pub const PIECE_PAGES: usize = 24;
 /// The same of a persistent object, whose pages are looked at and dropped one by one.
-const PIECE_CLEAN: usize = 24;
+const PIECE_CLEAN: usize = 12;
 
 impl Server {
     /// Drops a piece of the pages of an object from address `from` to `to`: to be called again until it is done. Where it is stands

@@ -28,8 +28,11 @@ use crate::{
     pager::{store_frame, to_flags},
 };
 
-/// Pages that are frozen, or let go, in one piece. One costs some 300 instructions.
-pub const PIECE_PAGES: usize = 32;
+/// Pages that are frozen, or let go, in one piece. One costs some 800 instructions with its entry in the lists.
+pub const PIECE_PAGES: usize = 16;
+/// What freezing a page, and letting one go, cost of the store's allowance.
+const COST_FREEZE: u64 = 8;
+const COST_LET_GO: u64 = 4;
 /// Bytes of heap without which no piece is begun: what the list may grow by, and to spare.
 const PIECE_HEAP: u64 = 64 << 10;
 /// How far a piece looks for the next dirty page.
@@ -112,7 +115,7 @@ impl Server {
             let to = end.min(from.saturating_add(PIECE_REACH));
             match self.freeze_dirty(world, id, (from, to), left, Store::freeze_page) {
                 Ok(frozen) => {
-                    self.store.spend(3 * frozen.pages as u64);
+                    self.store.spend(COST_FREEZE * frozen.pages as u64);
                     left = left.saturating_sub(frozen.pages.max(1));
                     freezing.at = Some((id, frozen.next));
                 }
@@ -163,7 +166,7 @@ impl Server {
                 self.checkpoint_over(world);
                 return;
             };
-            self.store.spend(1);
+            self.store.spend(COST_LET_GO);
             self.let_go(world, &page, failed);
         }
     }

@@ -20,6 +20,8 @@ use alloc::vec::Vec;
 
 /// Bits in a word of a bitmap.
 const WORD: u64 = 64;
+/// Blocks that are marked free in one piece: some 30 instructions each.
+const RELEASE_PIECE: usize = 64;
 /// Words in a bitmap block.
 const WORDS: usize = BLOCK / 8;
 
@@ -73,11 +75,15 @@ pub(crate) struct Allocation {
     freed_now: List<u64>,
     /// Set free while the current generation was built.
     freed_before: List<u64>,
+    /// Set free before that: nothing needs them any more, they are only yet to be marked.
+    releasing: List<u64>,
     /// Given to tree nodes by attempts at the next generation that failed: nothing durable names them.
     young: BTreeSet<u64>,
     /// Allocated since the last commit; kept only to break invariant 5.
     recent: BTreeSet<u64>,
     pub(crate) regions: [Region; BITMAPS],
+    /// A bitmap block that all regions are known to lack.
+    marked: Option<usize>,
 }
 
 impl Allocation {
@@ -98,6 +104,8 @@ impl Allocation {
             hint: 0,
             freed_now: List::default(),
             freed_before: List::default(),
+            releasing: List::default(),
+            marked: None,
             young: BTreeSet::new(),
             recent: BTreeSet::new(),
             regions: [region.clone(), region.clone(), region],
@@ -139,7 +147,7 @@ impl Allocation {
 
     /// Blocks that may be allocated.
     pub(crate) fn free_blocks(&self) -> u64 {
-        self.free
+        self.free + self.releasing.len() as u64
     }
 
     /// Blocks set free and not yet usable.
@@ -150,6 +158,10 @@ impl Allocation {
     fn mark(&mut self, bit: u64, to: u64) {
         if self.used.put(bit, to) {
             let block = (bit / BITS) as usize;
+            if self.marked == Some(block) {
+                return;
+            }
+            self.marked = Some(block);
             for region in &mut self.regions {
                 region.stale.insert(block);
             }
@@ -158,6 +170,9 @@ impl Allocation {
 
     /// A block that nothing durable reaches.
     pub(crate) fn alloc(&mut self) -> Option<u64> {
+        if self.free == 0 {
+            self.release_some();
+        }
         let words = self.busy.0.len();
         for step in 0..=words {
             let at = (self.hint + step) % words.max(1);
@@ -239,25 +254,38 @@ impl Allocation {
     /// The generation being built is durable. Reads that began before the current one was keep what
     /// was set free then from being reused for one generation more.
     pub(crate) fn commit(&mut self, region: usize, reads: ReadsBefore) {
+        // Nothing, where a checkpoint has waited for it.
+        while self.release_some() {}
         self.regions[region].stale.clear();
+        self.marked = None;
         self.young.clear();
         self.recent.clear();
         let mut waiting = core::mem::take(&mut self.freed_before);
         self.freed_before = core::mem::take(&mut self.freed_now);
         match reads {
-            ReadsBefore::None => {
-                while let Some(block) = waiting.pop() {
-                    if self.busy.put(block - self.geometry.data_start(), 0) {
-                        self.free += 1;
-                    }
-                }
-            }
+            ReadsBefore::None => self.releasing = waiting,
             ReadsBefore::Some => {
                 while let Some(block) = waiting.pop() {
                     hold(&mut self.freed_before, block);
                 }
             }
         }
+    }
+
+    /// Whether blocks are yet to be marked free.
+    pub(crate) fn is_releasing(&self) -> bool {
+        self.releasing.len() > 0
+    }
+
+    /// Marks some blocks free that nothing needs any more; tells whether there were any.
+    pub(crate) fn release_some(&mut self) -> bool {
+        for _ in 0..RELEASE_PIECE {
+            let Some(block) = self.releasing.pop() else { break };
+            if self.busy.put(block - self.geometry.data_start(), 0) {
+                self.free += 1;
+            }
+        }
+        self.is_releasing()
     }
 
     /// Whether all of a bitmap block is free.
@@ -325,6 +353,7 @@ mod tests {
         assert_eq!(allocation.free_blocks(), all - 1);
         allocation.commit(0, ReadsBefore::None);
         assert_eq!(allocation.free_blocks(), all);
+        assert!(!allocation.release_some());
         assert_eq!(allocation.alloc(), Some(block));
     }
 

@@ -23,8 +23,8 @@ use crate::io::{Purpose, WRITES_MAX};
 use crate::journal::Chain;
 use crate::list::List;
 use crate::map::{Entry, MapKey, Path};
-use crate::settle::{settle, take_down};
-use crate::store::{COST_BLOCK, JournalState, Progress, Store, Work};
+use crate::settle::{Settling, settle, take_down};
+use crate::store::{COST_BLOCK, COST_READ, JournalState, Progress, Store, Work};
 use crate::superblock::{Place, Superblock};
 use crate::table::Part;
 use crate::world::{BLOCK, DiskError, Frame, Operation, World};
@@ -33,8 +33,10 @@ use alloc::vec::Vec;
 
 /// Slot numbers that a checkpoint leases beyond those issued.
 pub(crate) const LEASE_SLACK: u64 = 4096;
-/// Pages that maps are made to reach at once: a few instructions each.
-const GROW_PIECE: usize = 128;
+/// Pages that maps are made to reach at once.
+const GROW_PIECE: usize = 64;
+/// What that costs of the store's allowance.
+const COST_GROW: u64 = 90;
 
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Phase {
@@ -82,8 +84,11 @@ pub(crate) struct Checkpoint {
     /// Requests under way.
     outstanding: usize,
     failure: Option<Failure>,
-    /// Map nodes and table parts yet to be written, and all parts that were begun.
-    nodes: VecDeque<MapKey>,
+    /// How far the pending changes are made.
+    settling: Settling,
+    /// The map node that was written last.
+    node: Option<MapKey>,
+    /// Table parts yet to be written, and all that were begun.
     parts: VecDeque<Part>,
     written_parts: Vec<Part>,
     /// Bitmap and index blocks yet to be written.
@@ -116,7 +121,8 @@ impl Checkpoint {
             next_write: 0,
             outstanding: 0,
             failure: None,
-            nodes: VecDeque::new(),
+            settling: Settling::default(),
+            node: None,
             parts: VecDeque::new(),
             written_parts: Vec::new(),
             bitmap: VecDeque::new(),
@@ -198,7 +204,7 @@ impl Checkpoint {
                 }
                 Ok(self.when_quiet())
             }
-            Phase::Settle => settle(store, world),
+            Phase::Settle => settle(store, world, &mut self.settling),
             Phase::Doom => take_down(store, world),
             Phase::Pages => {
                 if !self.grow(store, world)? {
@@ -206,12 +212,7 @@ impl Checkpoint {
                 }
                 self.write_pages(store, world)
             }
-            Phase::Nodes => {
-                if entering {
-                    self.nodes = store.maps.dirty_bottom_up().into();
-                }
-                self.write_nodes(store, world)
-            }
+            Phase::Nodes => self.write_nodes(store, world),
             Phase::Table => {
                 if entering {
                     for block in store.table.take_released() {
@@ -228,6 +229,7 @@ impl Checkpoint {
                 self.write_bitmap(store, world)
             }
             Phase::Index => self.write_index(store, world),
+            Phase::Drain if !store.release_blocks() => Ok(Step::Waiting),
             Phase::Drain => Ok(self.when_quiet()),
             Phase::Flush => {
                 if entering && store.breaks.keeps(Invariant::FlushFirst) {
@@ -237,6 +239,7 @@ impl Checkpoint {
             }
             Phase::Superblock => {
                 if entering {
+                    store.spend(COST_BLOCK);
                     self.write_superblock(store, world)?;
                 }
                 Ok(self.when_quiet())
@@ -275,14 +278,14 @@ impl Checkpoint {
     /// Makes the maps reach all pages; tells whether they do.
     fn grow(&mut self, store: &mut Store, world: &mut impl World) -> Result<bool, Failure> {
         while self.grown < self.pages.len() {
-            if !store.may_go_on() {
+            if !store.may_go_on(COST_GROW) {
                 return Ok(false);
             }
+            store.spend(COST_GROW);
             let piece = (self.grown..self.pages.len()).take(GROW_PIECE);
             self.grown += piece.len();
             let pages = piece.filter_map(|at| self.pages.get(at));
             store.grow_maps(world, pages.map(|page| (page.base, page.page)))?;
-            store.spend(COST_BLOCK / 2);
         }
         Ok(true)
     }
@@ -290,7 +293,7 @@ impl Checkpoint {
     fn write_pages(&mut self, store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
         let mut blocked = 0;
         let mut again = self.retry.len();
-        while self.outstanding < WRITES_MAX && blocked < WRITES_MAX && store.may_go_on() {
+        while self.outstanding < WRITES_MAX && blocked < WRITES_MAX && store.may_go_on(COST_BLOCK) {
             let page = if again > 0 {
                 again -= 1;
                 self.retry.pop_front()
@@ -304,7 +307,7 @@ impl Checkpoint {
             let Some(page) = page else { break };
             let Some(row) = store.table.get(page.base).filter(|row| page.page < row.record.pages) else {
                 // Deleted or cut off before the checkpoint was begun.
-                store.spend(1);
+                store.spend(COST_READ);
                 store.give_back(&page);
                 continue;
             };
@@ -318,6 +321,7 @@ impl Checkpoint {
                     return Err(Failure::Memory);
                 }
                 Path::Missing(missing) => {
+                    store.spend(COST_READ);
                     self.retry.push_back(page);
                     blocked += 1;
                     store.load_for_job(world, missing)?;
@@ -362,10 +366,11 @@ impl Checkpoint {
     }
 
     fn write_nodes(&mut self, store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
-        while self.outstanding < WRITES_MAX && store.may_go_on() {
-            let Some(key) = self.nodes.pop_front() else {
+        while self.outstanding < WRITES_MAX && store.may_go_on(COST_BLOCK) {
+            let Some(key) = store.maps.next_dirty(self.node) else {
                 return Ok(Step::Complete);
             };
+            self.node = Some(key);
             let Some(frame) = store.maps.frame(key) else { continue };
             store.spend(COST_BLOCK);
             let block = store.take_node_block(&mut self.share)?;
@@ -403,7 +408,7 @@ impl Checkpoint {
 
     /// A frame to write from, or `None` if one will come back soon, or no more may be done now.
     fn scratch(&self, store: &mut Store, world: &mut impl World) -> Result<Option<Frame>, Failure> {
-        if self.outstanding >= WRITES_MAX || !store.may_go_on() {
+        if self.outstanding >= WRITES_MAX || !store.may_go_on(COST_BLOCK) {
             return Ok(None);
         }
         match store.io.frame(world) {

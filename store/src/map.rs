@@ -13,6 +13,7 @@ use crate::event::PageFlags;
 use crate::world::{BLOCK, Frame, Pages};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use core::ops::Bound;
 
 /// Bits of a page number that one level resolves.
 const FANOUT_BITS: u32 = 8;
@@ -139,6 +140,9 @@ pub(crate) enum Path {
 pub(crate) struct Maps {
     nodes: BTreeMap<MapKey, Frame>,
     dirty: BTreeSet<MapKey>,
+    /// Nodes that were read and that those who asked for them have not seen yet: they stay, however short memory is, or they
+    /// would have to be read again for ever.
+    arrived: BTreeSet<MapKey>,
 }
 
 impl Maps {
@@ -152,11 +156,11 @@ impl Maps {
         self.dirty.len()
     }
 
-    /// The dirty nodes, children before parents.
-    pub(crate) fn dirty_bottom_up(&self) -> Vec<MapKey> {
-        let mut keys: Vec<MapKey> = self.dirty.iter().copied().collect();
-        keys.sort_by_key(|key| key.level);
-        keys
+    /// The next dirty node behind this one. All of them in turn are children before parents, also where writing a child makes
+    /// its parent dirty.
+    pub(crate) fn next_dirty(&self, behind: Option<MapKey>) -> Option<MapKey> {
+        let from = behind.map_or(Bound::Unbounded, Bound::Excluded);
+        self.dirty.range((from, Bound::Unbounded)).next().copied()
     }
 
     /// Everything dirty is written.
@@ -172,9 +176,20 @@ impl Maps {
         self.nodes.get(&key).copied()
     }
 
-    /// Takes in a node that was read.
+    /// Takes in a node.
     pub(crate) fn insert(&mut self, key: MapKey, frame: Frame) {
         self.nodes.insert(key, frame);
+    }
+
+    /// Takes in a node that was read for somebody. It stays until [`Maps::release_arrived`].
+    pub(crate) fn insert_arrived(&mut self, key: MapKey, frame: Frame) {
+        self.insert(key, frame);
+        self.arrived.insert(key);
+    }
+
+    /// Who asked for nodes has had his turn.
+    pub(crate) fn release_arrived(&mut self) {
+        self.arrived.clear();
     }
 
     /// Makes a node whose children are all lost, in place of a damaged one.
@@ -189,7 +204,7 @@ impl Maps {
         let clean: Vec<MapKey> = self
             .nodes
             .keys()
-            .filter(|key| !self.dirty.contains(key))
+            .filter(|key| !self.dirty.contains(key) && !self.arrived.contains(key))
             .take(count)
             .copied()
             .collect();
@@ -201,6 +216,7 @@ impl Maps {
 
     fn remove(&mut self, pages: &mut impl Pages, key: MapKey) {
         self.dirty.remove(&key);
+        self.arrived.remove(&key);
         if let Some(frame) = self.nodes.remove(&key) {
             pages.free(frame);
         }
@@ -209,6 +225,7 @@ impl Maps {
     /// Gives all frames back.
     pub(crate) fn clear(&mut self, pages: &mut impl Pages) {
         self.dirty.clear();
+        self.arrived.clear();
         for frame in core::mem::take(&mut self.nodes).into_values() {
             pages.free(frame);
         }
@@ -368,15 +385,24 @@ pub(crate) struct Discard<'a, P: Pages, F: FnMut(u64)> {
     pub(crate) range: (u64, u64),
     /// Told of each block that is no longer reached.
     pub(crate) free: F,
+    /// Entries that may still be dropped; with none left the pass stops. One is dropped in any case.
+    pub(crate) left: u64,
+    /// Entries dropped, and nodes looked through.
+    pub(crate) dropped: u64,
+    pub(crate) nodes: u64,
+    /// Whether it stopped.
+    pub(crate) stopped: bool,
     /// Nodes that must be read before the pass can be complete.
     pub(crate) missing: Vec<Missing>,
 }
 
 /// Nodes one pass asks for.
 const MISSING_MAX: usize = 16;
+/// Looking through a node costs as much as dropping so many entries.
+pub(crate) const NODE_ENTRIES: u64 = 16;
 
 impl<P: Pages, F: FnMut(u64)> Discard<'_, P, F> {
-    /// Drops what can be dropped now. Complete if nothing is missing; otherwise to be run again when
+    /// Drops what can be dropped now. Complete if nothing is missing and it did not stop; otherwise to be run again, when
     /// what is missing has been read. What is done stays done, so every run gets further.
     pub(crate) fn run(&mut self, root: &mut MapRoot) {
         let top = MapKey {
@@ -396,6 +422,9 @@ impl<P: Pages, F: FnMut(u64)> Discard<'_, P, F> {
     fn below(&mut self, key: MapKey, entry: Entry) -> Option<Entry> {
         if key.level == 0 {
             let drop = (self.range.0..self.range.1).contains(&key.index) && !entry.is_none();
+            if drop && !self.may_drop() {
+                return None;
+            }
             if drop && entry.block != 0 && entry.block != LOST {
                 (self.free)(entry.block);
             }
@@ -412,7 +441,7 @@ impl<P: Pages, F: FnMut(u64)> Discard<'_, P, F> {
             return None;
         };
         let changed = self.children(key, frame);
-        if self.is_empty(key, frame) {
+        if !self.stopped && self.is_empty(key, frame) {
             self.maps.remove(self.pages, key);
             if entry.block != 0 && entry.block != LOST {
                 (self.free)(entry.block);
@@ -426,18 +455,49 @@ impl<P: Pages, F: FnMut(u64)> Discard<'_, P, F> {
         changed.then_some(entry)
     }
 
+    /// Takes an entry off what may be dropped.
+    fn may_drop(&mut self) -> bool {
+        if self.left == 0 && self.dropped > 0 {
+            self.stopped = true;
+            return false;
+        }
+        self.left = self.left.saturating_sub(1);
+        self.dropped += 1;
+        true
+    }
+
     fn children(&mut self, key: MapKey, frame: Frame) -> bool {
+        self.nodes += 1;
+        self.left = self.left.saturating_sub(NODE_ENTRIES);
         let child_level = key.level - 1;
         let first = index_at(self.range.0, child_level).max(key.index << FANOUT_BITS);
         let last = index_at(self.range.1.saturating_sub(1), child_level).min((key.index << FANOUT_BITS) + FANOUT - 1);
+        let child = |index| MapKey {
+            base: key.base,
+            level: child_level,
+            index,
+        };
         let mut changed = false;
+        let mut resident = None;
         for index in first..last.saturating_add(1) {
+            if self.stopped {
+                break;
+            }
             let entry = entry_in(self.pages.bytes(frame), index);
-            let child = MapKey {
-                base: key.base,
-                level: child_level,
-                index,
-            };
+            if entry.is_none() {
+                // Nothing is below, unless a node that was never written.
+                if child_level == 0 {
+                    continue;
+                }
+                if resident.is_none_or(|next| next < index) {
+                    let mut nodes = self.maps.nodes.range(child(index)..=child(last));
+                    resident = Some(nodes.next().map_or(u64::MAX, |(node, _)| node.index));
+                }
+                if resident != Some(index) {
+                    continue;
+                }
+            }
+            let child = child(index);
             if let Some(new) = self.below(child, entry) {
                 put_entry(self.pages.bytes_mut(frame), index, new);
                 changed = true;
@@ -463,6 +523,6 @@ impl<P: Pages, F: FnMut(u64)> Discard<'_, P, F> {
             index: first.index + FANOUT - 1,
             ..first
         };
-        bytes.iter().all(|&byte| byte == 0) && self.maps.nodes.range(first..=last).next().is_none()
+        (0..BLOCK).step_by(8).all(|at| word(bytes, at) == 0) && self.maps.nodes.range(first..=last).next().is_none()
     }
 }

@@ -3,7 +3,7 @@
 use crate::event::{BadPage, Event, PageFlags, PageLookup, ReadStart};
 use crate::io::Purpose;
 use crate::map::{Entry, Missing, Walk};
-use crate::store::Store;
+use crate::store::{COST_READ, Store};
 use crate::world::{DiskError, Frame, Operation, World};
 use alloc::vec::Vec;
 
@@ -100,7 +100,8 @@ impl Store {
         ReadStart::Reading
     }
 
-    /// Lets every read that waits for a node go on.
+    /// Lets every read that waits for a node go on. All at once, whatever the allowance: each takes its frame here, so that
+    /// who asks for more than memory holds is told, and does not have pages brought in and taken away again for ever.
     pub(crate) fn advance_reads(&mut self, world: &mut impl World) {
         let waiting: Vec<u64> = self
             .page_reads
@@ -109,6 +110,7 @@ impl Store {
             .map(|(&id, _)| id)
             .collect();
         for id in waiting {
+            self.spend(COST_READ);
             self.advance_read(world, id);
         }
     }

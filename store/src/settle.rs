@@ -2,54 +2,79 @@
 
 use crate::checkpoint::Step;
 use crate::event::{DirtyPage, Event, Failure};
-use crate::map::{Discard, Entry, MapKey, MapRoot, Path, reach};
+use crate::map::{Discard, Entry, MapKey, MapRoot, NODE_ENTRIES, Path, reach};
 use crate::pending::MapChanges;
-use crate::store::Store;
+use crate::store::{COST_FREE, COST_READ, Store};
 use crate::world::World;
 use alloc::vec::Vec;
 
-/// Makes the pending changes in the maps.
-pub(crate) fn settle(store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
-    let bases: Vec<u64> = store.settling.keys().copied().collect();
-    let mut waiting = false;
-    for base in bases {
-        let Some(mut root) = store.table.get(base).map(|row| row.map) else {
-            store.settling.remove(&base);
-            continue;
-        };
-        let Some(changes) = store.settling.remove(&base) else {
-            continue;
-        };
-        let settled = settle_object(store, world, base, &mut root, &changes);
-        store.table.set_map(base, root);
-        if matches!(settled, Ok(Step::Complete)) {
-            store.settled.push((base, changes));
-        } else {
-            store.settling.insert(base, changes);
-            settled?;
-            waiting = true;
+/// How far the pending changes are made in the maps.
+#[derive(Default)]
+pub(crate) struct Settling {
+    /// The object.
+    base: u64,
+    /// Its ranges that read as zero, and its limits, that begin before these pages are made.
+    zeroed: u64,
+    flags: u64,
+}
+
+/// Makes the pending changes in the maps, as far as the allowance reaches.
+pub(crate) fn settle(store: &mut Store, world: &mut impl World, at: &mut Settling) -> Result<Step, Failure> {
+    while let Some((&base, _)) = store.settling.first_key_value() {
+        if !store.may_go_on(COST_READ) {
+            return Ok(Step::Waiting);
         }
+        store.spend(COST_READ);
+        if at.base != base {
+            *at = Settling {
+                base,
+                ..Settling::default()
+            };
+        }
+        let Some(changes) = store.settling.remove(&base) else {
+            break;
+        };
+        let Some(mut root) = store.table.get(base).map(|row| row.map) else {
+            continue;
+        };
+        let settled = settle_object(store, world, &mut root, &changes, at);
+        store.table.set_map(base, root);
+        if !matches!(settled, Ok(Step::Complete)) {
+            store.settling.insert(base, changes);
+            return settled;
+        }
+        store.settled.push((base, changes));
+        *at = Settling::default();
     }
-    Ok(if waiting { Step::Waiting } else { Step::Complete })
+    Ok(Step::Complete)
 }
 
 fn settle_object(
     store: &mut Store,
     world: &mut impl World,
-    base: u64,
     root: &mut MapRoot,
     changes: &MapChanges,
+    at: &mut Settling,
 ) -> Result<Step, Failure> {
-    let mut waiting = false;
-    for (&start, &end) in &changes.zeroed {
-        waiting |= !discard(store, world, base, root, (start, end))?;
+    let base = at.base;
+    for (&start, &end) in changes.zeroed.range(at.zeroed..) {
+        at.zeroed = start;
+        if !discard(store, world, base, root, (start, end))? {
+            return Ok(Step::Waiting);
+        }
     }
-    for (&page, &flags) in &changes.flags {
+    at.zeroed = u64::MAX;
+    for (&page, &flags) in changes.flags.range(at.flags..) {
+        at.flags = page;
+        if !store.may_go_on(COST_READ) {
+            return Ok(Step::Waiting);
+        }
+        store.spend(COST_READ);
         match store.maps.prepare(world, base, root, page) {
             Path::NoMemory => return Err(Failure::Memory),
             Path::Missing(missing) => {
                 store.load_for_job(world, missing)?;
-                waiting = true;
+                return Ok(Step::Waiting);
             }
             Path::Ready => {
                 let old = store.maps.set(world, base, root, page, Entry::NONE);
@@ -57,10 +82,11 @@ fn settle_object(
             }
         }
     }
-    Ok(if waiting { Step::Waiting } else { Step::Complete })
+    at.flags = u64::MAX;
+    Ok(Step::Complete)
 }
 
-/// Drops a range of pages; `false` if nodes must be read first.
+/// Drops a range of pages, as far as the allowance reaches; `false` if that is not all, or nodes must be read first.
 fn discard(
     store: &mut Store,
     world: &mut impl World,
@@ -68,6 +94,10 @@ fn discard(
     root: &mut MapRoot,
     range: (u64, u64),
 ) -> Result<bool, Failure> {
+    if !store.may_go_on(COST_DISCARD) {
+        return Ok(false);
+    }
+    let left = store.allowance() / COST_FREE;
     let allocation = &mut store.allocation;
     let mut pass = Discard {
         maps: &mut store.maps,
@@ -75,36 +105,42 @@ fn discard(
         base,
         range,
         free: |block| allocation.free(block),
+        left,
+        dropped: 0,
+        nodes: 0,
+        stopped: false,
         missing: Vec::new(),
     };
     pass.run(root);
-    let missing = pass.missing;
+    let (missing, stopped) = (pass.missing, pass.stopped);
+    let cost = COST_FREE * (pass.dropped + NODE_ENTRIES * pass.nodes);
+    store.spend(cost);
+    if stopped {
+        store.stop();
+        return Ok(false);
+    }
     let complete = missing.is_empty();
     for node in missing {
+        store.spend(COST_READ);
         store.load_for_job(world, node)?;
     }
     Ok(complete)
 }
 
-/// Takes down the maps of deleted objects.
+/// Takes down the maps of deleted objects, as far as the allowance reaches.
 pub(crate) fn take_down(store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
-    let bases: Vec<u64> = store.doomed.keys().copied().collect();
-    for base in bases {
-        let Some(mut root) = store.doomed.remove(&base) else {
-            continue;
-        };
+    while let Some((base, mut root)) = store.doomed.pop_first() {
         let complete = discard(store, world, base, &mut root, (0, u64::MAX));
         if complete != Ok(true) {
             store.doomed.insert(base, root);
-            complete?;
+            return complete.map(|_| Step::Waiting);
         }
     }
-    Ok(if store.doomed.is_empty() {
-        Step::Complete
-    } else {
-        Step::Waiting
-    })
+    Ok(Step::Complete)
 }
+
+/// What a range of pages costs to be dropped, at least.
+const COST_DISCARD: u64 = COST_FREE * 2 * NODE_ENTRIES;
 
 impl Store {
     /// Sets the entry of a page whose path is prepared; gives the old one.

@@ -132,17 +132,30 @@ pub struct Store {
     pub(crate) damaged: u64,
     /// Whether something happened that may let a job go on.
     pub(crate) awake: bool,
-    /// Work that may still be done, and whether work was left for want of it.
+    /// A read whose block has come, and for whose checksum nothing was left of the allowance.
+    arrived: Option<(Purpose, Result<(), DiskError>)>,
+    /// Work that may still be done, whether none has been done since it was granted, and whether work was left for want of it.
     allowance: u64,
+    fresh: bool,
     stopped: bool,
+    /// Whether the allowance was used up before the jobs had their turn; whether they have it first with this one, and whether they had.
+    passed_over: bool,
+    jobs_first: bool,
+    jobs_went_first: bool,
 }
 
-/// What a checksummed block costs of the allowance: some 60 hundreds of instructions.
-pub(crate) const COST_BLOCK: u64 = 60;
+/// What a block costs of the allowance, checksum and request included: some 140 hundreds of instructions.
+pub(crate) const COST_BLOCK: u64 = 140;
 /// What the completion of a write and its map entry cost.
-const COST_WRITTEN: u64 = 8;
+const COST_WRITTEN: u64 = 24;
+/// What it costs to look how a read may go on, and to ask for its block.
+pub(crate) const COST_READ: u64 = 24;
 /// What an event costs.
-const COST_EVENT: u64 = 1;
+const COST_EVENT: u64 = 2;
+/// What it costs to set a block free.
+pub(crate) const COST_FREE: u64 = 2;
+/// What it costs to mark a piece of the blocks that may be used again.
+const COST_RELEASE: u64 = 32;
 
 /// What a new store is made of.
 pub(crate) struct Parts {
@@ -204,20 +217,43 @@ impl Store {
             events: VecDeque::new(),
             damaged: 0,
             awake: false,
+            arrived: None,
             allowance: u64::MAX,
+            fresh: true,
             stopped: false,
+            passed_over: false,
+            jobs_first: false,
+            jobs_went_first: false,
         }
     }
 
-    /// Sets how much work [`Store::poll`] may do before it gives `None` with work left: in hundreds of instructions, roughly. What has begun
-    /// is finished, so it may be a block more. Without this call there is no bound.
+    /// Sets how much work [`Store::poll`] may do before it gives `None` with work left: in hundreds of instructions, roughly. One thing may
+    /// be done with each grant, whatever it costs; a second one only if its whole cost is left. Without this call there is no bound.
     pub fn allow(&mut self, allowance: u64) {
         self.allowance = allowance;
+        self.fresh = true;
+        if !self.jobs_first {
+            // Not twice in turn, for they may wait for what is yet to be taken up.
+            self.jobs_first = core::mem::take(&mut self.passed_over) && !self.jobs_went_first;
+            self.jobs_went_first = self.jobs_first;
+        }
     }
 
     /// Takes something off the allowance.
     pub fn spend(&mut self, cost: u64) {
         self.allowance = self.allowance.saturating_sub(cost);
+        self.fresh = false;
+    }
+
+    /// What is left of the allowance.
+    pub(crate) fn allowance(&self) -> u64 {
+        self.allowance
+    }
+
+    /// Work was left for want of an allowance: the next poll goes on.
+    pub(crate) fn stop(&mut self) {
+        self.stopped = true;
+        self.awake = true;
     }
 
     /// Whether the last poll has left work that waits for nothing but an allowance.
@@ -226,11 +262,10 @@ impl Store {
         self.stopped
     }
 
-    /// Whether there is allowance left. If not, the next poll goes on.
-    pub(crate) fn may_go_on(&mut self) -> bool {
-        if self.allowance == 0 {
-            self.stopped = true;
-            self.awake = true;
+    /// Whether there is allowance left for something of that cost. If not, the next poll goes on.
+    pub(crate) fn may_go_on(&mut self, cost: u64) -> bool {
+        if self.stopped || self.allowance < cost && !self.fresh {
+            self.stop();
         }
         !self.stopped
     }
@@ -240,45 +275,83 @@ impl Store {
     /// [stopped](Store::is_stopped) then.
     pub fn poll(&mut self, world: &mut impl World) -> Option<Event> {
         self.stopped = false;
+        // However much is read: without checkpoints there would be no memory to read into at last.
+        if core::mem::take(&mut self.jobs_first) {
+            self.advance_jobs(world);
+        }
         loop {
             self.io.pump(world);
-            while self.may_go_on()
-                && let Some((purpose, result)) = self.io.complete(world)
-            {
-                self.awake = true;
-                self.dispatch(world, purpose, result);
-                self.io.pump(world);
-            }
+            self.take_up(world);
             if !self.awake {
                 break;
             }
             self.awake = false;
-            // At once: a node that was read for them may go when memory is short.
             self.advance_reads(world);
-            if !self.may_go_on() {
+            // Too little for what a job does next is as good as no turn.
+            self.passed_over = self.allowance < COST_BLOCK && !self.fresh;
+            if !self.may_go_on(1) {
                 break;
             }
             self.advance_jobs(world);
-            // A job that was stopped has not seen them all.
-            if !self.stopped {
-                self.bad_loads.clear();
+            if self.stopped {
+                break;
             }
+            self.release_blocks();
+            // All who waited have seen what came.
+            self.bad_loads.clear();
+            self.maps.release_arrived();
         }
-        self.spend(COST_EVENT);
         if let Some(page) = self.over.get(self.returned) {
             // There may be very many of these. The others are no more than what was done.
-            if !self.may_go_on() {
+            if !self.may_go_on(COST_EVENT) {
                 return None;
             }
+            self.spend(COST_EVENT);
             self.returned += 1;
             return Some(written(&page));
         }
-        self.events.pop_front()
+        let event = self.events.pop_front();
+        if event.is_some() {
+            self.spend(COST_EVENT);
+        }
+        event
+    }
+
+    /// Lets blocks be used again that nothing needs since the last checkpoint, as far as the allowance reaches; tells whether that were all.
+    pub(crate) fn release_blocks(&mut self) -> bool {
+        while self.allocation.is_releasing() {
+            if !self.may_go_on(COST_RELEASE) {
+                return false;
+            }
+            self.spend(COST_RELEASE);
+            self.allocation.release_some();
+        }
+        true
+    }
+
+    /// Takes up completions, as far as the allowance reaches.
+    fn take_up(&mut self, world: &mut impl World) {
+        while self.may_go_on(COST_WRITTEN)
+            && let Some((purpose, result)) = self.arrived.take().or_else(|| self.io.complete(world))
+        {
+            let is_read = matches!(purpose, Purpose::Page(_) | Purpose::Node(_));
+            if is_read && !self.may_go_on(COST_BLOCK) {
+                self.arrived = Some((purpose, result));
+                return;
+            }
+            self.awake = true;
+            self.dispatch(world, purpose, result);
+            self.io.pump(world);
+        }
     }
 
     /// Whether no job runs or waits, nothing is under way on the disk and no event waits.
     pub fn is_idle(&self) -> bool {
-        matches!(self.running, Running::Nothing) && self.queue.is_empty() && self.io.is_idle() && self.events.is_empty()
+        matches!(self.running, Running::Nothing)
+            && self.queue.is_empty()
+            && self.io.is_idle()
+            && self.arrived.is_none()
+            && self.events.is_empty()
     }
 
     /// Whether a checkpoint would make anything durable that is not (dirty pages are the caller's to
@@ -486,7 +559,7 @@ impl Store {
             Some(BadPage::Map)
         };
         match bad {
-            None => self.maps.insert(key, frame),
+            None => self.maps.insert_arrived(key, frame),
             Some(reason) => {
                 self.io.recycle(world, frame);
                 self.bad_loads.insert(key, reason);

@@ -302,7 +302,7 @@ impl SyncGroup {
 
     fn write_pages(&mut self, store: &mut Store, world: &mut impl World) -> Result<Progress, Failure> {
         let mut blocked = Vec::new();
-        while self.outstanding < WRITES_MAX && store.may_go_on() {
+        while self.outstanding < WRITES_MAX && store.may_go_on(COST_BLOCK) {
             let Some(at) = self.unready.pop() else { break };
             store.spend(COST_BLOCK);
             let page = self.requests[at.0].pages[at.1];

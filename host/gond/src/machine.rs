@@ -81,6 +81,8 @@ pub struct Machine {
     pub record: Option<PathBuf>,
     /// Where the kernel debugger's line goes.
     pub debugger: DebuggerLine,
+    /// Whether it has a network card, which is connected to nothing.
+    pub card: bool,
     /// The TCP port on which the emulator waits for GDB before it begins, if it does.
     pub gdb: Option<u16>,
 }
@@ -139,6 +141,7 @@ impl Machine {
             words: Vec::new(),
             record: None,
             debugger: DebuggerLine::Absent,
+            card: false,
             gdb: None,
         }
     }
@@ -184,6 +187,14 @@ impl Machine {
         self.add_disk(&mut command)?;
         command.args(["-object", "rng-random,filename=/dev/urandom,id=random"]);
         command.args(["-device", "virtio-rng-pci,rng=random,disable-legacy=on"]);
+        if self.card {
+            command.args([
+                "-netdev",
+                "user,id=net,restrict=on",
+                "-device",
+                "e1000e,netdev=net,romfile=",
+            ]);
+        }
         command.args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]);
         command.args(["-chardev", &format!("file,id=log,path={}", escaped(log)?)]);
         command.args(["-device", "isa-debugcon,chardev=log,iobase=0xe9"]);

@@ -222,6 +222,7 @@ impl Fuzz {
                 vec![self.system.platform.thread_context(thread).rip, 1, 3],
             ),
             (Call::ObjDelete, vec![seen]),
+            (Call::ObjRetire, vec![seen]),
             (Call::KeepObject, vec![seen]),
             (Call::ObjPasswd, vec![seen, 0, self.rng.below(16)]),
             (Call::ObjCrePdx, vec![seen, 0, self.clist, seen, small]),

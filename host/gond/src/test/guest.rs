@@ -133,6 +133,7 @@ pub fn run_nucleus(bench: &mut Bench<'_>) -> Result<()> {
     for (processors, calls) in NUCLEUS_SUITES {
         let mut machine = bare::machine(&kernel, &program, &bench.scratch)?;
         machine.processors = processors;
+        machine.card = true;
         machine.words.push(format!("calls={calls}"));
         let named = |name: &str| format!("{name} (processors: {processors})");
         let (end, output) = bare::run(&machine, &bench.scratch, SUITE_TOTAL, &mut bench.job)?;

@@ -3,6 +3,10 @@
 use core::arch::asm;
 
 use abi::{error::Result, nucleus::Registers};
+use drivers::{
+    dma::{DirectMap, Window},
+    world::Ports,
+};
 use nucleus::call;
 
 /// Divide error, single step, breakpoint, invalid opcode, general protection.
@@ -61,6 +65,50 @@ pub fn read_port(port: u16) -> u8 {
 
 /// Writes a byte to a port that the space has.
 pub fn write_port(port: u16, value: u8) {
-    // SAFETY: as in `read_port`; the serial line does no DMA.
+    // SAFETY: as in `read_port`; the serial line does no DMA, and of PCI's configuration only cards without buffers are changed.
     unsafe { asm!("out dx, al", in("dx") port, in("al") value, options(nomem, nostack, preserves_flags)) };
+}
+
+/// All ports, of a space that has them.
+pub struct AllPorts;
+
+impl Ports for AllPorts {
+    fn read_u8(&self, port: u16) -> u8 {
+        read_port(port)
+    }
+
+    fn read_u16(&self, port: u16) -> u16 {
+        let value: u16;
+        // SAFETY: as in `read_port`.
+        unsafe { asm!("in ax, dx", in("dx") port, out("ax") value, options(nomem, nostack, preserves_flags)) };
+        value
+    }
+
+    fn read_u32(&self, port: u16) -> u32 {
+        let value: u32;
+        // SAFETY: as in `read_port`.
+        unsafe { asm!("in eax, dx", in("dx") port, out("eax") value, options(nomem, nostack, preserves_flags)) };
+        value
+    }
+
+    fn write_u8(&self, port: u16, value: u8) {
+        write_port(port, value);
+    }
+
+    fn write_u16(&self, port: u16, value: u16) {
+        // SAFETY: as in `write_port`.
+        unsafe { asm!("out dx, ax", in("dx") port, in("ax") value, options(nomem, nostack, preserves_flags)) };
+    }
+
+    fn write_u32(&self, port: u16, value: u32) {
+        // SAFETY: as in `write_port`.
+        unsafe { asm!("out dx, eax", in("dx") port, in("eax") value, options(nomem, nostack, preserves_flags)) };
+    }
+}
+
+/// The registers of a card without buffers, where a space has them.
+pub fn registers(address: u64, bytes: usize) -> Window {
+    // SAFETY: addresses are what a space has them at, and where it has none the thread faults. The cases map
+    // only registers there. The card is given no address of memory, so it does nothing to memory.
+    unsafe { DirectMap::new(0).window(address, bytes) }
 }
