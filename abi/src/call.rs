@@ -84,7 +84,7 @@ calls! {
     11 ObjPasswd obj_passwd(address, password, rights) -> "password", ""; "RWXD";
         "Registers the password with those rights (password 0: the system makes one); rights 0 removes it, PDX passwords included; P is given by ObjCrePdx alone. Revocation takes effect before the call returns and is durable with it.";
     12 ObjInfo obj_info(address, flags, info) -> "", ""; "R (RWXD to change)";
-        "Writes an ObjectInfo as it was before the call, then changes from it what the INFO_SET_ flags name.";
+        "Writes an ObjectInfo as it was before the call, then changes from it what the INFO_SET_ flags name. With INFO_USED its rights are only those that the domain used already; otherwise all Clists are searched for more.";
     13 ObjCrePdx obj_cre_pdx(address, password, clist, entries, count) -> "password", ""; "RWXD";
         "Registers a PDX capability (password 0: the system makes one): its callers may enter at those addresses (an array of 64-bit words) in a domain extended by that Clist (0: none).";
     14 KeepObject keep_object(address) -> "", ""; "RWXD";

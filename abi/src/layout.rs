@@ -151,6 +151,8 @@ pub const OBJECT_STACK: u64 = 2;
 pub const INFO_SET_MODIFIED: u64 = 1;
 /// `ObjInfo` flag: set the tag from the buffer.
 pub const INFO_SET_TAG: u64 = 2;
+/// `ObjInfo` flag: of the rights tell only those that the domain used already. Without it every Clist is searched for more.
+pub const INFO_USED: u64 = 4;
 
 /// `PageUnMap` disposition: the content is dropped; the pages read as zero.
 pub const UNMAP_ZERO: u64 = 0;

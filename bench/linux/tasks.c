@@ -50,6 +50,20 @@ static void task_once(void)
 	reap(child);
 }
 
+/* The program with eight shared objects (bench/link/eight), bound lazily: all of them are called. */
+static void eight_once(void)
+{
+	static char *const arguments[] = {"eight", NULL};
+	static char *const environment[] = {NULL};
+	pid_t child = vfork();
+
+	if (child == 0) {
+		execve("/eight", arguments, environment);
+		_exit(127);
+	}
+	reap(child);
+}
+
 static void fork_once(void)
 {
 	pid_t child = fork();
@@ -80,4 +94,6 @@ void rows_tasks(void)
 	row_of("thread-create-delete", thread_once);
 	row_of("task-create-exit", task_once);
 	row_of("fork-exit-wait", fork_once);
+	if (access("/eight", X_OK) == 0) /* without it Linux was prepared by hand */
+		row_of("dynamic-start-8", eight_once);
 }

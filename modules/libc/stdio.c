@@ -470,42 +470,19 @@ int vfprintf(FILE *to, const char *f, va_list list)
 	return (int)s.count;
 }
 
-int snprintf(char *to, size_t room, const char *f, ...)
-{
-	va_list list;
-	int n;
-	va_start(list, f);
-	n = vsnprintf(to, room, f, list);
-	va_end(list);
-	return n;
-}
+/* A function of the family: its name, its parameters up to the format f, and what it does with the list of the others. */
+#define OPEN(name, parameters, does) \
+	int name parameters \
+	{ \
+		va_list list; \
+		int n; \
+		va_start(list, f); \
+		n = does; \
+		va_end(list); \
+		return n; \
+	}
 
-int sprintf(char *to, const char *f, ...)
-{
-	va_list list;
-	int n;
-	va_start(list, f);
-	n = vsnprintf(to, (size_t)-1 >> 1, f, list);
-	va_end(list);
-	return n;
-}
-
-int fprintf(FILE *to, const char *f, ...)
-{
-	va_list list;
-	int n;
-	va_start(list, f);
-	n = vfprintf(to, f, list);
-	va_end(list);
-	return n;
-}
-
-int printf(const char *f, ...)
-{
-	va_list list;
-	int n;
-	va_start(list, f);
-	n = vfprintf(stdout, f, list);
-	va_end(list);
-	return n;
-}
+OPEN(snprintf, (char *to, size_t room, const char *f, ...), vsnprintf(to, room, f, list))
+OPEN(sprintf, (char *to, const char *f, ...), vsnprintf(to, (size_t)-1 >> 1, f, list))
+OPEN(fprintf, (FILE *to, const char *f, ...), vfprintf(to, f, list))
+OPEN(printf, (const char *f, ...), vfprintf(stdout, f, list))

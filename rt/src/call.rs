@@ -133,6 +133,14 @@ pub fn obj_info(address: u64) -> Result<ObjectInfo> {
     obj_info_change(address, 0, ObjectInfo::default())
 }
 
+/// `ObjInfo` with [`abi::layout::INFO_USED`]: cheap, and not all of the domain's rights may stand in it.
+///
+/// # Errors
+/// As the table says.
+pub fn obj_info_used(address: u64) -> Result<ObjectInfo> {
+    obj_info_change(address, abi::layout::INFO_USED, ObjectInfo::default())
+}
+
 /// `ObjInfo`, changing from `new` what the `INFO_SET_` flags name; gives what was before.
 ///
 /// # Errors

@@ -250,7 +250,11 @@ impl Directory {
         }
     }
 
-    fn lookup(&self, name: &str) -> Result<Found> {
+    /// What a single name leads to, for who has no path to take apart. Cost: a comparison for each name before it.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchName`]; not a directory.
+    pub fn lookup(&self, name: &str) -> Result<Found> {
         let entry = self
             .object
             .with_bytes(|bytes| directory::DirectoryView::open(bytes).map(|view| view.lookup(name).map(found)));

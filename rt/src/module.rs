@@ -50,6 +50,7 @@ pub struct Modules(Mutex<Table>);
 #[derive(Debug)]
 struct Table {
     binding: Binding,
+    shelf: shelf::Shelf,
     instances: Vec<Record>,
     arena: Arena,
     /// Segments of instances that were released, by the address of their module.
@@ -73,6 +74,7 @@ impl Modules {
     pub fn new(binding: Binding) -> &'static Self {
         Box::leak(Box::new(Self(Mutex::new(Table {
             binding,
+            shelf: shelf::Shelf::new(),
             instances: Vec::new(),
             arena: Arena::new(),
             pool: Vec::new(),
@@ -88,7 +90,7 @@ impl Modules {
     /// If the module, or one that is bound at once, is not there or not what it was linked against; as `ObjCreate`,
     /// `PageCopy` and `PageLimit`.
     pub fn instance(&'static self, name: &str) -> Result<Instance> {
-        self.change(|table, at| table.instance(at, name, None)).map(Instance)
+        self.change(|table, at| table.instance(at, name)).map(Instance)
     }
 
     /// The instance of the module of this name, if the table has one.
@@ -104,7 +106,7 @@ impl Modules {
     pub fn another(&'static self, name: &str) -> Result<Instance> {
         self.change(|table, at| {
             let known = table.known(name).map(|number| table.instances[number].module.clone());
-            let module = known.map_or_else(|| shelf::find(name), Ok)?;
+            let module = known.map_or_else(|| table.shelf.find(name), Ok)?;
             table.another(at, &module)
         })
         .map(Instance)
@@ -225,15 +227,15 @@ impl Table {
     /// The first instance of a module that is still there.
     fn known(&self, name: &str) -> Option<usize> {
         let mut all = self.instances.iter();
-        all.position(|record| record.segment.is_some() && record.module.name() == name)
+        all.position(|record| record.segment.is_some() && record.module.is_named(name))
     }
 
-    /// The instance of a module; `wanted` tells who imports it, and what of it.
-    fn instance(&mut self, at: u64, name: &str, wanted: Option<(&str, &str)>) -> Result<usize> {
+    /// The instance of a module.
+    fn instance(&mut self, at: u64, name: &str) -> Result<usize> {
         if let Some(known) = self.known(name) {
             return Ok(known);
         }
-        let module = shelf::find(name).map_err(|error| error.wanted_by(wanted))?;
+        let module = self.shelf.find(name)?;
         self.another(at, &module)
     }
 
@@ -284,8 +286,7 @@ impl Table {
     fn complete(&mut self, at: u64, number: usize, module: &Module<'static>) -> Result<()> {
         for index in 0..module.import_count() {
             if self.binding == Binding::Eager || !module.import(index).lazy {
-                let first = module.wanted(index, None);
-                self.bind(at, number, index, first)?;
+                self.bind(at, number, index, None)?;
             }
         }
         let (start, count) = (module.init_at as usize, module.init_count as usize);
@@ -302,11 +303,11 @@ impl Table {
         Ok(())
     }
 
-    /// Binds an import of an instance; `symbol` is for the message.
-    fn bind(&mut self, at: u64, number: usize, index: u32, symbol: &str) -> Result<()> {
+    /// Binds an import of an instance; the number of the export that is wanted of it is for the message.
+    fn bind(&mut self, at: u64, number: usize, index: u32, export: Option<u32>) -> Result<()> {
         let module = self.instances[number].module.clone();
-        let import = module.import(index);
-        let exporter = self.instance(at, import.name, Some((module.name(), symbol)))?;
+        let exporter = self.instance(at, module.import(index).name());
+        let exporter = exporter.map_err(|error| error.wanted_by(module.name(), module.wanted(index, export)))?;
         let record = &self.instances[exporter];
         let exporter_module = record.module.clone();
         let exporter_data = record.segment.as_ref().map_or(0, |segment| segment.data);
@@ -324,8 +325,7 @@ impl Table {
             let import = module.import(index);
             let export = slot.wrapping_sub(import.descriptor.wrapping_add(8)) / 8;
             if slot > import.descriptor && export < import.count {
-                let symbol = module.wanted(index, Some(export));
-                return self.bind(at, number, index, symbol);
+                return self.bind(at, number, index, Some(export));
             }
         }
         Err(Error::NoInstance(data))

@@ -62,7 +62,7 @@ impl Object {
     /// # Errors
     /// As `ObjInfo`; [`Error::InUse`] for what belongs to Rust: the program's image, its heap, a stack.
     pub fn open(address: u64) -> Result<Self> {
-        let info = call::obj_info(address)?;
+        let info = call::obj_info_used(address)?;
         if is_rusts_own(&info) {
             return Err(Error::InUse);
         }

@@ -24,6 +24,8 @@ pub const UNSORTED_MAX: u64 = 4096;
 const RUN_MAX: u64 = (CAPABILITIES_MAX + PDX_MAX) as u64 + 64;
 /// Capabilities read at once.
 const BATCH: usize = 32;
+/// So many capabilities of a sorted Clist are rather read together than halved on: each half is a read of its own.
+const NEAR: u64 = 12;
 
 /// Whether a search goes on.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -89,14 +91,15 @@ impl Server {
         };
         let base = self.objects.get(target).base();
         let (mut next, end) = if shape.sorted {
-            let first = self.lower_bound(world, shape, base)?;
-            (first, shape.count.min(first + RUN_MAX))
+            let first = self.near_below(world, shape, base)?;
+            (first, shape.count.min(first + NEAR + RUN_MAX))
         } else {
             (0, shape.count.min(UNSORTED_MAX))
         };
         while next < end {
             let mut bytes = [0; BATCH * Capability::BYTES];
-            let batch = ((end - next) as usize).min(BATCH);
+            let most = if shape.sorted { NEAR as usize + 4 } else { BATCH };
+            let batch = ((end - next) as usize).min(most);
             self.read_object(world, shape.id, place(next), &mut bytes[..batch * Capability::BYTES])?;
             let object = self.objects.get(target);
             for (index, record) in bytes[..batch * Capability::BYTES]
@@ -118,10 +121,10 @@ impl Server {
         Ok(Search::Continue)
     }
 
-    /// Index of the first capability of a sorted Clist whose address is at least `address`.
-    fn lower_bound<W: World>(&mut self, world: &mut W, shape: Shape, address: u64) -> Step<u64> {
+    /// An index of a sorted Clist, at most [`NEAR`] before the first capability whose address is at least `address`.
+    fn near_below<W: World>(&mut self, world: &mut W, shape: Shape, address: u64) -> Step<u64> {
         let (mut low, mut high) = (0, shape.count);
-        while low < high {
+        while high - low > NEAR {
             let middle = low + (high - low) / 2;
             let mut bytes = [0; 8];
             self.read_object(world, shape.id, place(middle), &mut bytes)?;

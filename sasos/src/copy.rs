@@ -259,7 +259,8 @@ impl Server {
                 world.flush_page(to);
             }
         }
-        old.into_iter().flatten().for_each(|frame| world.frame_release(frame));
+        let old = old[..fates.len()].iter().flatten();
+        old.for_each(|&frame| world.frame_release(frame));
         Ok(fates.len() as u64)
     }
 
@@ -350,10 +351,8 @@ impl Server {
 impl Sources {
     /// Gives the references back.
     fn give_back<W: World>(self, world: &mut W) {
-        self.frames
-            .into_iter()
-            .flatten()
-            .for_each(|frame| world.frame_release(frame));
+        let known = self.frames[..self.ready].iter().flatten();
+        known.for_each(|&frame| world.frame_release(frame));
     }
 }
 

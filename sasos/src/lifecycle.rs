@@ -3,7 +3,7 @@
 use abi::{
     Error, Rights,
     address::{PAGE, SLOT, pages_for},
-    layout::{INFO_SET_MODIFIED, INFO_SET_TAG, OBJECT_PERSISTENT, OBJECT_STACK, ObjectInfo},
+    layout::{INFO_SET_MODIFIED, INFO_SET_TAG, INFO_USED, OBJECT_PERSISTENT, OBJECT_STACK, ObjectInfo},
 };
 use kcore::SpaceId;
 
@@ -262,13 +262,14 @@ impl Server {
     /// [`Error::BadArgument`], [`Error::BadAddress`], [`Error::Protection`], [`Error::DiskFull`].
     pub fn obj_info<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
         let [address, flags, buffer, ..] = arguments;
-        if flags & !(INFO_SET_MODIFIED | INFO_SET_TAG) != 0 {
+        if flags & !(INFO_SET_MODIFIED | INFO_SET_TAG | INFO_USED) != 0 {
             return Err(Error::BadArgument.into());
         }
+        let (flags, used) = (flags & !INFO_USED, flags & INFO_USED != 0);
         let needed = if flags == 0 { Rights::R } else { Rights::OWNER };
         let id = self.require_at(world, caller.domain, address, needed)?;
         // So that it tells all the rights that there are, not only those that were used.
-        if let Err(Stop::Wait(key)) = self.require(world, caller.domain, id, Rights::OWNER.union(Rights::P)) {
+        if !used && let Err(Stop::Wait(key)) = self.require(world, caller.domain, id, Rights::OWNER.union(Rights::P)) {
             return Err(Stop::Wait(key));
         }
         let before = self.object_info(id, caller.domain);

@@ -107,7 +107,9 @@ fn show(name: &str) -> Result<(), Complaint> {
         let when = if import.lazy { "at the first call" } else { "at once" };
         println!(
             "imports {} (described: {}, {} exports), bound {when}",
-            import.name, import.version, import.count
+            import.name(),
+            import.version(),
+            import.count
         );
     }
     for export in module.exports() {

@@ -20,11 +20,23 @@ use rt::{
 rt::entry!(main);
 
 /// In the order in which they are installed.
-const FILES: [&str; 11] = [
-    "libc", "lua", "luai", "sqlite", "sqlrows", "counter", "ping", "pong", "steps", "digest", "eight",
+const FILES: [&str; 13] = [
+    "libc",
+    "lua",
+    "luai",
+    "sqlite",
+    "sqlrows",
+    "counter",
+    "ping",
+    "pong",
+    "steps",
+    "digest",
+    "eight",
+    "thousand",
+    "client1000",
 ];
 /// Instances whose memory is measured.
-const INSTANCES: u64 = 50;
+const INSTANCES: u64 = 100;
 
 /// Why something was not measured.
 fn why(error: impl core::fmt::Display) -> String {
@@ -42,14 +54,22 @@ fn main() -> Result<(), String> {
     for (name, client) in [("module-instance-lua", "luai"), ("module-instance-sqlite", "sqlrows")] {
         println!("{}", instances(name, client).map_err(why)?.row(ticks_per_us));
     }
-    for library in ["counter", "lua", "sqlite"] {
+    println!(
+        "{}",
+        thousand("module-instantiate-1000").map_err(why)?.row(ticks_per_us)
+    );
+    for (name, library) in [
+        ("module-memory-100", "sqlite"),
+        ("module-memory-100-lua", "lua"),
+        ("module-memory-100-counter", "counter"),
+    ] {
         let (bytes, first) = memory(library).map_err(why)?;
-        println!("memory of {library}: {bytes} bytes for each further instance, {first} for the first");
+        println!("row={name} bytes={bytes} first={first}");
     }
     let root = Directory::root().map_err(why)?;
     let module = Program::find(&root, "module").map_err(why)?;
     for (name, words) in [
-        ("module-start-late", &["run", "eight", "nothing"] as &[&str]),
+        ("module-start-8-uncalled", &["run", "eight", "nothing"] as &[&str]),
         ("module-start-8", &["run", "eight"]),
         ("module-start-8-eager", &["run", "--eager", "eight"]),
     ] {
@@ -76,6 +96,23 @@ fn instances(name: &'static str, client: &str) -> Result<Samples, Error> {
             Ok(instance) => modules.release(instance),
             Err(error) => failed = Some(error),
         }
+        Ok(())
+    })?;
+    failed.map_or(Ok(taken), Err)
+}
+
+/// An instance of a library of 1,000 exports and one of a client that knows them all, both in memory used before.
+fn thousand(name: &'static str) -> Result<Samples, Error> {
+    let modules = Modules::new(Binding::Eager);
+    modules.instance("client1000")?;
+    let mut failed = None;
+    let taken = Samples::new(name, 1).take(SAMPLES, || {
+        let made = modules.another("thousand").and_then(|library| {
+            modules.release(modules.another("client1000")?);
+            modules.release(library);
+            Ok(())
+        });
+        failed = failed.take().or(made.err());
         Ok(())
     })?;
     failed.map_or(Ok(taken), Err)

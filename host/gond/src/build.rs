@@ -147,17 +147,31 @@ pub fn root_program(name: &str) -> Result<PathBuf> {
 /// # Errors
 /// If the linker of modules, or a module, cannot be built.
 pub fn modules(root: &Path) -> Result<Vec<PathBuf>> {
-    let mut job = Job::begin("building the modules");
+    module_tool(root, "building the modules", "system")
+}
+
+/// Builds what modules are measured against (`./gond module twins`): the folder that it is in.
+///
+/// # Errors
+/// As [`modules`]; without the sources of the libraries.
+pub fn twins(root: &Path) -> Result<PathBuf> {
+    let folder = module_tool(root, "building the twins of modules", "twins")?;
+    folder.into_iter().next().context("'gond module twins' told no folder")
+}
+
+/// Runs the linker of modules: the paths that it prints.
+fn module_tool(root: &Path, what: &str, verb: &str) -> Result<Vec<PathBuf>> {
+    let mut job = Job::begin(what);
     let mut command = cargo(root);
     command
         .args(["run", "--quiet", "--release", "--target-dir"])
         .arg(root.join("target"));
-    command.args(["-p", "module-cli", "--", "system"]);
+    command.args(["-p", "module-cli", "--", verb]);
     let output = command.output().context("cannot start cargo")?;
     job.clear();
     if !output.status.success() {
         eprint!("{}", String::from_utf8_lossy(&output.stderr));
-        bail!("building the modules failed; the messages stand above");
+        bail!("{what} failed; the messages stand above");
     }
     let list = String::from_utf8_lossy(&output.stdout);
     Ok(list.lines().map(PathBuf::from).collect())

@@ -9,7 +9,7 @@
 //! Times are of processes run in turn, one of each way after the other, medians over the runs. Instructions
 //! are counted by callgrind, where it is installed, as the difference of a long run and a short one.
 
-mod instances;
+pub(crate) mod instances;
 mod oo1;
 
 use crate::{GCC_FLAGS, Words};

@@ -230,7 +230,7 @@ impl Table {
         let known = self
             .instances
             .iter()
-            .position(|one| one.library.module().name() == name);
+            .position(|one| one.library.module().is_named(name));
         match known {
             Some(number) => Ok(number),
             None => self.another(task, name, by),
@@ -263,17 +263,17 @@ impl Table {
         let library = self.instances[number].library.clone();
         let module = library.module();
         let import = module.import(index);
-        if let Some((hash, addresses)) = self.foreign.get(import.name) {
+        if let Some((hash, addresses)) = self.foreign.get(import.name()) {
             if *hash != import.hash {
                 let fault = Fault::file(module.name(), Cause::InterfaceChanged);
-                return Err(fault.about(import.name).into());
+                return Err(fault.about(import.name()).into());
             }
             let data = self.instances[number].memory.data();
             let address = |export: u32| addresses.get(export as usize).copied().unwrap_or(0);
             instance::bind_foreign(&module, data, index, address);
             return Ok(());
         }
-        let exporter = self.instance(task, import.name, module.name())?;
+        let exporter = self.instance(task, import.name(), module.name())?;
         let exporter_library = self.instances[exporter].library.clone();
         let exporter_data = self.instances[exporter].memory.data_address();
         let data = self.instances[number].memory.data();

@@ -7,6 +7,7 @@ pub mod make;
 pub mod show;
 pub mod sources;
 mod system;
+mod twins;
 
 use linker::module::window::Window;
 use std::path::{Path, PathBuf};
@@ -48,6 +49,9 @@ gond module: libraries linked once, at one address, for everybody (docs/modules.
   gond module system [NAME...] [-o FOLDER]
       Builds the system's own modules (C library, Lua, programs with it) into a folder (default: target/modules) and prints
       their paths: bring them onto a disk with 'gond import', install them there with 'module install'.
+  gond module twins [-o FOLDER]
+      Builds what modules are measured against into a folder (default: target/twins): a program with eight libraries, linked
+      statically and for Linux with shared objects, and a library of 1,000 exports with a client of all.
   gond module flags
       The flags for gcc, on one line; bench/link/gond-cc is gcc with them.
 ";
@@ -72,6 +76,7 @@ pub fn command(words: &[String]) -> i32 {
         "run" => return run(&rest),
         "bench" => bench::command(&rest),
         "system" => system::command(&rest),
+        "twins" => twins::command(&rest),
         "flags" => {
             println!("{}", GCC_FLAGS.join(" "));
             Ok(())

@@ -58,7 +58,9 @@ pub(crate) fn show(words: &Words) -> Result<(), String> {
             };
             println!(
                 "imports {} {}: {} exports, bound {when}",
-                import.name, import.version, import.count
+                import.name(),
+                import.version(),
+                import.count
             );
         }
         for (number, export) in module.exports().enumerate() {
@@ -75,7 +77,7 @@ fn to_json(module: &Module<'_>) -> serde_json::Value {
         .map(|(number, one)| json!({"number": number, "name": one.name, "kind": kind(one.value)}));
     let imports = module
         .imports()
-        .map(|one| json!({"name": one.name, "version": one.version, "exports": one.count, "lazy": one.lazy}));
+        .map(|one| json!({"name": one.name(), "version": one.version(), "exports": one.count, "lazy": one.lazy}));
     json!({
         "name": module.name(),
         "version": module.version(),

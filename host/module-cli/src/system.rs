@@ -8,6 +8,7 @@ use crate::{GCC_FLAGS, Words, make, sources};
 use linker::module::window::Window;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::SystemTime;
 
 /// A crate that carries C sources, and the folder of it with them.
 type Carrier = (&'static str, &'static str);
@@ -117,18 +118,20 @@ fn build(recipe: &Recipe, root: &Path, folder: &Path, window: &mut Window) -> Re
     Ok(Some(output))
 }
 
+/// When a file was changed.
+fn changed(path: &Path) -> Option<SystemTime> {
+    std::fs::metadata(path).and_then(|data| data.modified()).ok()
+}
+
+/// When the youngest file of a folder was changed.
+pub(crate) fn newest_in(folder: &Path) -> Option<SystemTime> {
+    let entries = std::fs::read_dir(folder).ok()?;
+    entries.flatten().filter_map(|entry| changed(&entry.path())).max()
+}
+
 /// Compiles a source unless its object is younger than all sources beside it.
 fn compile(source: &Path, object: &Path, flags: &[&str], places: &[PathBuf]) -> Result<(), String> {
-    let changed = |path: &Path| std::fs::metadata(path).and_then(|data| data.modified()).ok();
-    let beside = source
-        .parent()
-        .into_iter()
-        .filter_map(|folder| std::fs::read_dir(folder).ok());
-    let newest = beside
-        .flatten()
-        .flatten()
-        .filter_map(|entry| changed(&entry.path()))
-        .max();
+    let newest = source.parent().and_then(newest_in);
     if changed(object).is_some_and(|made| Some(made) > newest) {
         return Ok(());
     }

@@ -64,3 +64,40 @@ fn rust_without_variables_is_a_module() {
         Ok(_) => panic!("rustc uses rbx in a function of this size"),
     }
 }
+
+/// The recipe of `docs/modules.md`, with the crate `modules/fold`.
+#[test]
+fn a_crate_is_a_module() {
+    let folder = tools::folder("cargo");
+    let crate_folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../modules/fold");
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["rustc", "--quiet", "--release", "--offline", "--manifest-path"]);
+    cargo
+        .arg(crate_folder.join("Cargo.toml"))
+        .arg("--target-dir")
+        .arg(&folder);
+    cargo.args(["--", "-C", "relocation-model=pic"]);
+    // What the tests were built with is not for this.
+    for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET"] {
+        cargo.env_remove(name);
+    }
+    assert!(cargo.status().expect("cargo").success());
+    let mut window = tools::window(9);
+    let made = make::make(&crate_folder.join("fold.md"), &[folder.join("release")], &mut window);
+    let (_, built) = made.unwrap_or_else(|error| panic!("{error}"));
+    let library = Library::load("fold", built.object).unwrap_or_else(|error| panic!("{error}"));
+    let task = Task::new(Binding::Eager);
+    task.add(&library);
+    let number = task.instance("fold").unwrap_or_else(|error| panic!("{error}"));
+    let mut state = 0_u64;
+    let at = (&raw mut state) as u64;
+    task.call(number, "fold_begin", [at, 0, 0, 0]);
+    let folded = task.call(number, "fold_word", [at, 7, 0, 0]);
+    let expected = 7_u64
+        .to_le_bytes()
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+    assert_eq!(folded, Some(expected));
+}

@@ -124,10 +124,9 @@ pub struct Module<'a> {
 /// An imported module, as the importer sees it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Import<'a> {
-    /// Its name.
-    pub name: &'a str,
-    /// The version it was described with.
-    pub version: &'a str,
+    /// Its record and the names, read when somebody asks: binding goes by the rest.
+    record: &'a [u8],
+    names: &'a [u8],
     /// Byte of the data where its descriptor is: the exporter's data address, then a word for each export.
     pub descriptor: u32,
     /// Exports it was described with.
@@ -136,6 +135,18 @@ pub struct Import<'a> {
     pub hash: u64,
     /// Whether all uses are calls, so that binding can wait for the first.
     pub lazy: bool,
+}
+
+impl<'a> Import<'a> {
+    /// Its name.
+    pub fn name(&self) -> &'a str {
+        text(named(self.names, self.record, 0))
+    }
+
+    /// The version it was described with.
+    pub fn version(&self) -> &'a str {
+        text(named(self.names, self.record, 4))
+    }
 }
 
 /// A word of the data that holds the value of an import.
@@ -390,9 +401,7 @@ impl<'a> Module<'a> {
     }
 
     fn name_at(&self, record: &[u8], at: usize) -> &'a str {
-        let (start, bytes) = name_reference(record, at);
-        let bytes = self.part(Part::Names).get(start..start + bytes).unwrap_or_default();
-        core::str::from_utf8(bytes).unwrap_or_default()
+        text(named(self.part(Part::Names), record, at))
     }
 
     fn record(&self, part: Part, each: usize, index: u32) -> &'a [u8] {
@@ -420,6 +429,11 @@ impl<'a> Module<'a> {
     /// The module's name.
     pub fn name(&self) -> &'a str {
         self.name_at(self.bytes, 36)
+    }
+
+    /// Whether this is the module's name. Cost: that of comparing bytes, which `name` has to understand.
+    pub fn is_named(&self, name: &str) -> bool {
+        named(self.part(Part::Names), self.bytes, 36) == name.as_bytes()
     }
 
     /// The module's version.
@@ -475,7 +489,10 @@ impl<'a> Module<'a> {
     pub fn hash(&self, count: u32) -> Option<u64> {
         match count.checked_sub(1) {
             None => Some(HASH_START),
-            Some(last) => (last < self.export_count()).then(|| self.export(last).hash),
+            Some(last) => {
+                let record = self.record(Part::Exports, EXPORT_BYTES, last);
+                (last < self.export_count()).then(|| long(record, 8))
+            }
         }
     }
 
@@ -488,8 +505,8 @@ impl<'a> Module<'a> {
     pub fn import(&self, index: u32) -> Import<'a> {
         let record = self.record(Part::Imports, IMPORT_BYTES, index);
         Import {
-            name: self.name_at(record, 0),
-            version: self.name_at(record, 4),
+            record,
+            names: self.part(Part::Names),
             descriptor: word(record, 8),
             count: word(record, 12),
             hash: long(record, 16),
@@ -574,6 +591,17 @@ pub fn move_to(file: &str, bytes: &mut [u8], address: u64) -> Result<(), Fault> 
 
 fn long_at(record: &[u8], at: usize) -> u64 {
     long(record, at)
+}
+
+/// The bytes of the name that stands at byte `at` of a record.
+fn named<'a>(names: &'a [u8], record: &[u8], at: usize) -> &'a [u8] {
+    let (start, bytes) = name_reference(record, at);
+    names.get(start..start + bytes).unwrap_or_default()
+}
+
+/// A name as text; nothing, if it is none.
+fn text(bytes: &[u8]) -> &str {
+    core::str::from_utf8(bytes).unwrap_or_default()
 }
 
 /// A name: 24 bits where it begins, 8 bits how long it is. Longer names are cut.

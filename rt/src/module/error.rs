@@ -45,14 +45,14 @@ pub type Result<T> = core::result::Result<T, Error>;
 impl Error {
     /// The same, with who wanted it, if it tells that a module is missing.
     #[must_use]
-    pub(super) fn wanted_by(self, wanted: Option<(&str, &str)>) -> Self {
-        match (self, wanted) {
-            (Self::Missing { module, .. }, Some((by, symbol))) => Self::Missing {
+    pub(super) fn wanted_by(self, who: &str, what: &str) -> Self {
+        match self {
+            Self::Missing { module, by, .. } if by.is_empty() => Self::Missing {
                 module,
-                symbol: symbol.to_string(),
-                by: by.to_string(),
+                symbol: what.to_string(),
+                by: who.to_string(),
             },
-            (other, _) => other,
+            other => other,
         }
     }
 }

@@ -31,7 +31,7 @@ const OWNERS: &str = "owners";
 
 /// The directory of modules, if anything was ever installed.
 fn directory() -> Result<Option<Directory>> {
-    match Directory::root()?.find(DIRECTORY) {
+    match Directory::root()?.lookup(DIRECTORY) {
         Ok(found) if found.kind == Kind::Directory => Ok(Some(Directory::open(found.capability.address)?)),
         Ok(found) => Err(crate::Error::WrongKind(found.kind).into()),
         Err(crate::Error::NoSuchName) => Ok(None),
@@ -39,35 +39,73 @@ fn directory() -> Result<Option<Directory>> {
     }
 }
 
+/// The shelf as a table of instances sees it: the directory is found once, and then asked for each module.
+#[derive(Debug, Default)]
+pub(super) struct Shelf(Option<Directory>);
+
+impl Shelf {
+    /// Not looked for yet.
+    pub(super) const fn new() -> Self {
+        Self(None)
+    }
+
+    /// As [`find`], but the directory is opened only once.
+    pub(super) fn find(&mut self, name: &str) -> Result<Module<'static>> {
+        if let Some(directory) = &self.0 {
+            match module_in(directory, name) {
+                // It may have grown, or be another one, since it was opened.
+                Err(Error::Missing { .. } | Error::Runtime(_)) => {}
+                found => return found,
+            }
+        }
+        self.0 = directory()?;
+        module_in(self.0.as_ref().ok_or_else(|| missing(name))?, name)
+    }
+}
+
+fn missing(name: &str) -> Error {
+    Error::Missing {
+        module: name.to_string(),
+        symbol: String::new(),
+        by: String::new(),
+    }
+}
+
+/// What a name in the directory of modules leads to.
+fn found_in(directory: &Directory, name: &str) -> Result<Found> {
+    match directory.lookup(name) {
+        Ok(found) if found.kind == Kind::Module => Ok(found),
+        Ok(found) => Err(crate::Error::WrongKind(found.kind).into()),
+        Err(crate::Error::NoSuchName) => Err(missing(name)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The module of a name in the directory of modules. The entry has its address and its length, so nobody else is
+/// asked; what the first page holds is compared with both.
+fn module_in(directory: &Directory, name: &str) -> Result<Module<'static>> {
+    let found = found_in(directory, name)?;
+    let address = found.capability.address;
+    let module = Module::open_header(name, sealed(address, found.word))?;
+    in_its_place(name, address, &module)?;
+    Ok(module)
+}
+
 /// What a name on the shelf leads to.
 ///
 /// # Errors
 /// [`Error::Missing`]; something else has this name.
 pub fn look_up(name: &str) -> Result<Found> {
-    let missing = || Error::Missing {
-        module: name.to_string(),
-        symbol: String::new(),
-        by: String::new(),
-    };
-    match directory()?.ok_or_else(missing)?.find(name) {
-        Ok(found) if found.kind == Kind::Module => Ok(found),
-        Ok(found) => Err(crate::Error::WrongKind(found.kind).into()),
-        Err(crate::Error::NoSuchName) => Err(missing()),
-        Err(error) => Err(error.into()),
-    }
+    found_in(&directory()?.ok_or_else(|| missing(name))?, name)
 }
 
-/// The newest version of a module, or with `NAME-VERSION` that one. Cost: two searches of directories, a system
-/// call, and the reading of a header.
+/// The newest version of a module, or with `NAME-VERSION` that one. Cost: two directories opened and searched, and the
+/// reading of a header.
 ///
 /// # Errors
-/// As [`look_up`]; as `ObjInfo`; damaged.
+/// As [`look_up`]; damaged.
 pub fn find(name: &str) -> Result<Module<'static>> {
-    let found = look_up(name)?;
-    let object = Object::open(found.capability.address)?;
-    let module = Module::open_header(name, sealed(&object))?;
-    in_its_place(name, &object, &module)?;
-    Ok(module)
+    Shelf::new().find(name)
 }
 
 /// The module at an address, whoever put it there: all of it is checked.
@@ -77,13 +115,13 @@ pub fn find(name: &str) -> Result<Module<'static>> {
 pub fn at(address: u64) -> Result<Module<'static>> {
     let object = Object::open(address)?;
     let name = format!("{:#x}", object.base());
-    let module = Module::open(&name, sealed(&object))?;
-    in_its_place(&name, &object, &module)?;
+    let module = Module::open(&name, sealed(object.base(), object.bytes()))?;
+    in_its_place(&name, object.base(), &module)?;
     Ok(module)
 }
 
-fn in_its_place(name: &str, object: &Object, module: &Module<'_>) -> Result<()> {
-    if module.address == object.base() {
+fn in_its_place(name: &str, address: u64, module: &Module<'_>) -> Result<()> {
+    if module.address == address {
         Ok(())
     } else {
         Err(Fault::file(name, Cause::BadModule("its address is not the object's")).into())

@@ -18,12 +18,12 @@ use crate::{call, error::Result};
 /// one slot.
 const ARENA_BYTES: u64 = (2 << 20) - 16 * PAGE;
 
-/// The bytes of a module object.
-pub(crate) fn sealed(object: &Object) -> &'static [u8] {
+/// The bytes of the module object at an address, of which the shelf says that they are so many.
+pub(crate) fn sealed(address: u64, bytes: u64) -> &'static [u8] {
     // SAFETY: module objects are sealed when they are installed (`module::shelf`): their pages are limited to reading
     // and executing. Where somebody names another object so, no slice of it is used but to read tables with checks.
-    // Should it be deleted, looking at it faults.
-    unsafe { core::slice::from_raw_parts(object.base as *const u8, object.bytes as usize) }
+    // Should it be deleted, or shorter than somebody wrote, looking at it faults.
+    unsafe { core::slice::from_raw_parts(address as *const u8, bytes as usize) }
 }
 
 /// The thunks and the data of an instance.

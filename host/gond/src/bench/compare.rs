@@ -4,7 +4,7 @@
 
 use super::rows::{Measured, System, find};
 use anyhow::{Context, Result};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// More instructions than this many thousandths above the committed figure are a regression.
@@ -16,14 +16,7 @@ fn file(root: &Path) -> PathBuf {
 
 /// Writes the results, one row a line, so that changes show as a difference of lines.
 pub fn store(root: &Path, results: &[Measured]) -> Result<()> {
-    let rows: Vec<String> = results
-        .iter()
-        .map(|one| {
-            let row =
-                json!({ "row": one.row, "system": one.system.name(), "instructions": one.instructions, "ns": one.ns });
-            format!("  {row}")
-        })
-        .collect();
+    let rows: Vec<String> = results.iter().map(|one| format!("  {}", one.json())).collect();
     let path = file(root);
     std::fs::write(&path, format!("[\n{}\n]\n", rows.join(",\n")))
         .with_context(|| format!("cannot write {}", path.display()))

@@ -16,10 +16,9 @@ use crate::display::{self, Job};
 use crate::machine::{self, Clock, End, Machine};
 use crate::place::{self, Scratch};
 use crate::script::{self, Patience, Source, Verdict};
-use crate::{bare, build, image};
+use crate::{bare, build, image, transfer};
 use anyhow::{Context, Result, bail};
 use rows::{Measured, System};
-use serde_json::json;
 use std::ffi::OsString;
 use std::io::Read;
 use std::path::Path;
@@ -117,10 +116,7 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     }
     if options.json {
         for one in &results {
-            println!(
-                "{}",
-                json!({ "row": one.row, "system": one.system.name(), "instructions": one.instructions, "ns": one.ns })
-            );
+            println!("{}", one.json());
         }
     } else {
         print!("{}", tables::render(&results));
@@ -166,6 +162,7 @@ fn gondwana(system: System) -> Result<Vec<Measured>> {
         let mut output = measure_here(&machine, &["micro", "oo1 bench"])?;
         if server.is_none() {
             output += &measure_bare(&built.kernel, clock)?;
+            output += &measure_modules(&built, clock)?;
         }
         outputs.push(output);
     }
@@ -196,6 +193,25 @@ fn measure_bare(kernel: &Path, clock: Clock) -> Result<String> {
         End::Success => Ok(output),
         end => bail!("the suite of the bare µ-kernel ended with {end:?}; the kernel's log:\n{output}"),
     }
+}
+
+/// The rows of modules: on a disk that has them, and what they are compared with.
+fn measure_modules(built: &build::Built, clock: Clock) -> Result<String> {
+    let root = place::root()?;
+    let scratch = Scratch::make()?;
+    let disk = scratch.file("modules.img");
+    image::create(&disk, image::DEFAULT_SIZE, Some(&built.programs))?;
+    let twins = build::twins(&root)?;
+    let mut files = build::modules(&root)?;
+    files.extend(["thousand.mm", "client1000.mm"].map(|name| twins.join(name)));
+    for file in files {
+        let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        transfer::import_file(&disk, &file, &name)?;
+    }
+    transfer::import_program(&disk, &twins.join("eight-static"), "eight-static")?;
+    let mut machine = Machine::new(built.kernel.clone(), disk);
+    machine.clock = clock;
+    measure_here(&machine, &["module-bench"])
 }
 
 fn measure_here(machine: &Machine, lines: &[&str]) -> Result<String> {
@@ -247,8 +263,10 @@ impl std::io::Write for Progress {
 /// The rows of Linux.
 fn linux(root: &Path) -> Result<Vec<Measured>> {
     let folder = root.join("target/linux");
+    let twins = build::twins(root)?;
     let status = Command::new(root.join("bench/linux/prepare"))
         .arg(&folder)
+        .arg(twins.join("linux"))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .status();

@@ -1,6 +1,7 @@
 //! Rows: how they are read, which bounds they have, and which peer each has.
 
 use anyhow::{Result, bail};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// A system that is measured.
@@ -43,8 +44,22 @@ pub struct Measured {
     pub instructions: Option<u64>,
     /// Median of nanoseconds.
     pub ns: Option<u64>,
+    /// Bytes, for a row that measures memory.
+    pub bytes: Option<u64>,
     /// The checksum of the work, where it has one.
     pub checksum: Option<String>,
+}
+
+impl Measured {
+    /// One object, as `--json` and `bench/results.json` have it.
+    pub fn json(&self) -> Value {
+        let mut object =
+            json!({ "row": self.row, "system": self.system.name(), "instructions": self.instructions, "ns": self.ns });
+        if let Some(bytes) = self.bytes {
+            object["bytes"] = bytes.into();
+        }
+        object
+    }
 }
 
 /// The most that a row may take, by the issue that set it.
@@ -54,6 +69,10 @@ pub enum Bound {
     Instructions(u64),
     /// So many times another row of ours.
     Times(u64, &'static str),
+    /// Another row of ours, divided by so much.
+    Part(u64, &'static str),
+    /// So many bytes.
+    Bytes(u64),
 }
 
 /// Rows that have a bound or a peer of another name, in the order in which they are shown: the row, its bound, and
@@ -104,13 +123,33 @@ pub const KNOWN: &[(&str, Option<Bound>, Option<&str>)] = &[
         Some(Bound::Times(5, "oo1-one-domain")),
         Some("oo1-sockets"),
     ),
+    (
+        "module-start-8",
+        Some(Bound::Part(2, "static-start-8")),
+        Some("dynamic-start-8"),
+    ),
+    (
+        "module-start-8-uncalled",
+        Some(Bound::Part(2, "static-start-8")),
+        Some("dynamic-start-8"),
+    ),
+    ("static-start-8", None, Some("dynamic-start-8")),
+    ("module-instantiate-1000", None, None),
+    ("module-memory-100", Some(Bound::Bytes(32 << 10)), None),
+];
+
+/// Rows that must take [`PEER_FACTOR`] times fewer instructions than a row of Linux, too.
+pub const FEWER_THAN_PEER: [(&str, &str); 3] = [
+    ("oo1-two-domains", "oo1-sockets"),
+    ("module-start-8", "dynamic-start-8"),
+    ("module-start-8-uncalled", "dynamic-start-8"),
 ];
 
 /// The row `null-call` with the server outside of the kernel: it has a name and a bound of its own.
 pub const OUTSIDE_NULL_CALL: &str = "null-call-user-server";
 
-/// How many times fewer instructions `oo1-two-domains` must take than Linux's `oo1-sockets`.
-pub const SOCKETS_FACTOR: u64 = 20;
+/// How many times fewer.
+pub const PEER_FACTOR: u64 = 20;
 
 /// The words of a row's line, or `None` if the line is none.
 fn words(line: &str) -> Option<BTreeMap<&str, &str>> {
@@ -118,7 +157,8 @@ fn words(line: &str) -> Option<BTreeMap<&str, &str>> {
         .split_whitespace()
         .filter_map(|word| word.split_once('='))
         .collect();
-    (line.trim_start().starts_with("row=") && found.contains_key("ticks")).then_some(found)
+    let measured = ["ticks", "bytes"].iter().any(|key| found.contains_key(key));
+    (line.trim_start().starts_with("row=") && measured).then_some(found)
 }
 
 /// Rows from the output of a counted and of a timed run, in the order of the first.
@@ -148,6 +188,7 @@ fn merge_names(system: System, counted: &str, timed: &str) -> Vec<Measured> {
                     system,
                     instructions: None,
                     ns: None,
+                    bytes: number("bytes"),
                     checksum,
                 });
                 all.len() - 1
@@ -181,17 +222,23 @@ pub fn find_ours<'a>(all: &'a [Measured], row: &str) -> Option<&'a Measured> {
 pub fn keeps_bound(all: &[Measured], row: &str) -> Option<bool> {
     let ours = find_ours(all, row)?;
     let (_, bound, _) = KNOWN.iter().find(|(name, ..)| *name == row)?;
+    if let Some(Bound::Bytes(most)) = *bound {
+        return Some(ours.bytes? <= most);
+    }
     let instructions = ours.instructions?;
     let mut kept = match (*bound)? {
-        Bound::Instructions(most) => instructions <= most,
+        Bound::Instructions(most) | Bound::Bytes(most) => instructions <= most,
+        Bound::Part(part, other) => {
+            instructions.saturating_mul(part) <= find(all, System::Gondwana, other)?.instructions?
+        }
         Bound::Times(times, other) => {
             instructions <= times.saturating_mul(find(all, System::Gondwana, other)?.instructions?)
         }
     };
-    if row == "oo1-two-domains"
-        && let Some(sockets) = find(all, System::Linux, "oo1-sockets").and_then(|one| one.instructions)
+    if let Some((_, peer)) = FEWER_THAN_PEER.iter().find(|(name, _)| *name == row)
+        && let Some(theirs) = find(all, System::Linux, peer).and_then(|one| one.instructions)
     {
-        kept &= instructions.saturating_mul(SOCKETS_FACTOR) <= sockets;
+        kept &= instructions.saturating_mul(PEER_FACTOR) <= theirs;
     }
     if ["null-call", "kernel-domain-call"].contains(&row)
         && let (Some(here), Some(there)) = (ours.ns, find(all, System::Linux, "null-call").and_then(|one| one.ns))
@@ -253,5 +300,15 @@ mod tests {
         assert_eq!(keeps_bound(&all, "oo1-one-domain"), None);
         all.extend(merge(System::Linux, "row=oo1-sockets ticks=999", ""));
         assert_eq!(keeps_bound(&all, "oo1-two-domains"), Some(false));
+        let mut all = merge(
+            System::Gondwana,
+            "row=static-start-8 ticks=100\nrow=module-start-8 ticks=50\nrow=module-memory-100 bytes=32769",
+            "",
+        );
+        assert_eq!(keeps_bound(&all, "module-start-8"), Some(true));
+        assert_eq!(keeps_bound(&all, "module-memory-100"), Some(false));
+        assert_eq!(all[2].json()["bytes"], 32769);
+        all.extend(merge(System::Linux, "row=dynamic-start-8 ticks=999", ""));
+        assert_eq!(keeps_bound(&all, "module-start-8"), Some(false));
     }
 }

@@ -1,6 +1,8 @@
 //! Tables of results, for the terminal and for `docs/benchmarks.md`: the same Markdown in both.
 
-use super::rows::{Bound, KNOWN, Measured, OUTSIDE_NULL_CALL, SOCKETS_FACTOR, System, find, find_ours, keeps_bound};
+use super::rows::{
+    Bound, FEWER_THAN_PEER, KNOWN, Measured, OUTSIDE_NULL_CALL, PEER_FACTOR, System, find, find_ours, keeps_bound,
+};
 use anyhow::{Context, Result, bail};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -36,14 +38,20 @@ fn ratio(ours: Option<u64>, theirs: Option<u64>) -> String {
 }
 
 fn bound_text(row: &str) -> String {
-    match KNOWN
+    let bound = match KNOWN
         .iter()
         .find(|(name, ..)| *name == row)
         .and_then(|(_, bound, _)| *bound)
     {
         Some(Bound::Instructions(most)) => grouped(Some(most)),
-        Some(Bound::Times(times, other)) => format!("{times} × {other}, 1/{SOCKETS_FACTOR} of sockets"),
-        None => "–".into(),
+        Some(Bound::Times(times, other)) => format!("{times} × {other}"),
+        Some(Bound::Part(part, other)) => format!("1/{part} of {other}"),
+        Some(Bound::Bytes(most)) => format!("{} bytes", grouped(Some(most))),
+        None => return "–".into(),
+    };
+    match FEWER_THAN_PEER.iter().find(|(name, _)| *name == row) {
+        Some((_, peer)) => format!("{bound}, 1/{PEER_FACTOR} of {peer}"),
+        None => bound,
     }
 }
 
@@ -54,7 +62,7 @@ fn ours(results: &[Measured]) -> Vec<&Measured> {
     let others = results
         .iter()
         .filter(|one| one.system == System::Gondwana && !is_known(one));
-    known.chain(others).collect()
+    known.chain(others).filter(|one| one.bytes.is_none()).collect()
 }
 
 /// The tables.
@@ -78,6 +86,13 @@ pub fn render(results: &[Measured]) -> String {
             .map(str::to_owned),
         ];
         lines.extend(ours.iter().map(|one| compared(results, one)));
+        push_table(&mut text, &lines);
+    }
+    let memory: Vec<[String; 4]> = results.iter().filter_map(|one| memory(results, one)).collect();
+    if !memory.is_empty() {
+        let mut lines = vec![["row", "bytes", "at most", "kept"].map(str::to_owned)];
+        lines.extend(memory);
+        text.push('\n');
         push_table(&mut text, &lines);
     }
     let outside = results
@@ -114,6 +129,22 @@ pub fn render(results: &[Measured]) -> String {
     text
 }
 
+/// A row that measures memory.
+fn memory(results: &[Measured], one: &Measured) -> Option<[String; 4]> {
+    let bytes = one.bytes?;
+    Some([
+        one.row.clone(),
+        grouped(Some(bytes)),
+        bound_text(&one.row),
+        kept(results, &one.row).into(),
+    ])
+}
+
+/// Whether a row keeps its bound, as the tables say it.
+fn kept(results: &[Measured], row: &str) -> &'static str {
+    keeps_bound(results, row).map_or("–", |kept| if kept { "yes" } else { "**NO**" })
+}
+
 /// A row with the server inside and outside of the kernel.
 fn deployments(results: &[Measured], outside: &Measured) -> [String; 6] {
     let inside = find(results, System::Gondwana, &outside.row);
@@ -135,12 +166,11 @@ fn compared(results: &[Measured], one: &Measured) -> [String; 10] {
         .and_then(|(_, _, peer)| *peer);
     let peer = peer_name.and_then(|name| find(results, System::Linux, name));
     let (instructions, ns) = (peer.and_then(|peer| peer.instructions), peer.and_then(|peer| peer.ns));
-    let kept = keeps_bound(results, &one.row).map_or("–", |kept| if kept { "yes" } else { "**NO**" });
     [
         one.row.clone(),
         grouped(one.instructions),
         bound_text(&one.row),
-        kept.into(),
+        kept(results, &one.row).into(),
         grouped(one.ns),
         peer.map_or("–", |peer| peer.row.as_str()).into(),
         grouped(instructions),

@@ -15,7 +15,7 @@ const EXPORTS: usize = 1000;
 const TIMES: usize = 2001;
 
 /// Sources and descriptions of a library of 1,000 exports that all need its data, and of a client of all.
-fn write_sources(folder: &Path) -> Result<(), String> {
+pub(crate) fn write_sources(folder: &Path) -> Result<(), String> {
     let (mut library, mut client) = (String::from("static int v;\n"), String::new());
     let (mut exports, mut body) = (String::new(), String::new());
     for index in 0..EXPORTS {

@@ -1,0 +1,91 @@
+//! `gond module twins`: what modules are measured against (`bench/modules`, `bench/linux`). The program with eight
+//! libraries, linked statically for this system and with shared objects for Linux; and two modules that no source tree
+//! has, a library of 1,000 exports and a client of all of them.
+
+use crate::{GCC_FLAGS, Words, bench, make, sources, system};
+use linker::module::window::Window;
+use std::path::Path;
+use std::process::Command;
+use std::time::SystemTime;
+
+/// The program, statically linked, and the folder of Linux's files, in the folder of the twins.
+const STATIC: &str = "eight-static";
+const LINUX: &str = "linux";
+/// Where their sources are.
+const SOURCES: [&str; 5] = [
+    "bench/link/eight",
+    "modules/libc",
+    "modules/sqlite",
+    "tests/suite/modules",
+    "abi/golden",
+];
+
+/// Builds them into a folder (`target/twins`); what is younger than its sources is kept.
+pub(crate) fn command(words: &Words) -> Result<(), String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let folder = words.output.clone().unwrap_or_else(|| root.join("target/twins"));
+    std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let newest = SOURCES
+        .iter()
+        .filter_map(|part| system::newest_in(&root.join(part)))
+        .max();
+    for (script, output, made) in [
+        ("static.sh", STATIC, STATIC),
+        ("dynamic.sh", LINUX, "linux/lib64/ld-linux-x86-64.so.2"),
+    ] {
+        if !is_younger(&folder.join(made), newest) {
+            run(&root.join("bench/link/eight").join(script), &folder.join(output))?;
+        }
+    }
+    if !is_younger(&folder.join("client1000.mm"), newest) {
+        thousand(&folder)?;
+    }
+    println!("{}", folder.display());
+    Ok(())
+}
+
+fn is_younger(file: &Path, than: Option<SystemTime>) -> bool {
+    let made = std::fs::metadata(file).and_then(|data| data.modified()).ok();
+    made.is_some() && made > than
+}
+
+/// Runs one of the scripts that link the program.
+fn run(script: &Path, output: &Path) -> Result<(), String> {
+    let carried = |name: &str, part: &str| {
+        let found = sources::find(name).ok_or_else(|| format!("the sources in the crate {name} cannot be had"))?;
+        Ok::<_, String>(found.join(part))
+    };
+    let mut command = Command::new(script);
+    command.arg(carried("lua-src", "lua-5.4.7")?);
+    command.arg(carried("libsqlite3-sys", "sqlite3")?).arg(output);
+    let ended = command
+        .output()
+        .map_err(|error| format!("{}: {error}", script.display()))?;
+    if ended.status.success() {
+        Ok(())
+    } else {
+        let said = String::from_utf8_lossy(&ended.stderr);
+        Err(format!("{}:\n{said}", script.display()))
+    }
+}
+
+/// The library of 1,000 exports and its client.
+fn thousand(folder: &Path) -> Result<(), String> {
+    bench::instances::write_sources(folder)?;
+    let mut window = Window::default();
+    for name in ["thousand", "client1000"] {
+        let mut gcc = Command::new("gcc");
+        gcc.current_dir(folder).args(GCC_FLAGS).args(["-O2", "-c"]);
+        let ended = gcc
+            .arg(format!("{name}.c"))
+            .output()
+            .map_err(|error| format!("gcc: {error}"))?;
+        if !ended.status.success() {
+            return Err(format!("{name}.c:\n{}", String::from_utf8_lossy(&ended.stderr)));
+        }
+        let description = folder.join(format!("{name}.md"));
+        let (_, built) = make::make(&description, &[], &mut window).map_err(|error| error.to_string())?;
+        crate::write(&folder.join(format!("{name}.mm")), &built.object)?;
+    }
+    Ok(())
+}
