@@ -228,13 +228,13 @@ pub fn results(result: Result<(u64, u64), Error>) -> Results {
 pub extern "C" fn ipc(to: u64, from: u64, tag: u64, timeouts: u64, window: u64, _: u64, words: Words) -> ! {
     let operation = Operation {
         number: abi::nucleus::Call::Ipc as u64,
-        arguments: [to, from, tag, timeouts, window, 0],
+        arguments: kept([to, from, tag, timeouts, window, 0]),
     };
     let Some(mut system) = SYSTEM.enter_unless_stopped() else {
         // Its words have no place in what is handed over, so the thread makes the call again.
         let mut context = Context::scrubbed(0, 0);
-        (context.rax, context.rdi, context.rsi, context.rdx) = (operation.number, to, from, tag);
-        (context.r10, context.r8) = (timeouts, window);
+        context.rax = operation.number;
+        [context.rdi, context.rsi, context.rdx, context.r10, context.r8, _] = operation.arguments;
         [context.r12, context.r13, context.r14, context.r15] = words.0;
         arch::restart_call(&context);
         arch::hand_over(None);

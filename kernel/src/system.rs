@@ -370,10 +370,10 @@ impl System {
         }
         let thread = &kernel.threads.table[index as usize];
         let space = thread.space;
-        if self.ports_of[here as usize % PROCESSORS_MAX].0 != SpaceId::NONE {
-            self.ports_follow(index, space);
-        } else {
+        if self.ports_of[here as usize % PROCESSORS_MAX].0 == SpaceId::NONE {
             self.platform.kernel.without_ports(index);
+        } else {
+            self.ports_follow(index, space);
         }
         self.enter(index)
     }
