@@ -143,9 +143,11 @@ impl Context {
         self.rsi = value2;
     }
 
-    /// The first argument registers of a C function, but r10 for the fourth, because `sysret` takes rcx.
+    /// The first argument registers of a C function; the fourth in r10 as well, because `sysret`
+    /// takes rcx.
     pub fn set_arguments(&mut self, arguments: [u64; 4]) {
-        [self.rdi, self.rsi, self.rdx, self.r10] = arguments;
+        [self.rdi, self.rsi, self.rdx, self.rcx] = arguments;
+        self.r10 = arguments[3];
     }
 }
 

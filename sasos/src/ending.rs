@@ -61,9 +61,8 @@ impl Server {
     /// Whether a thread is parked in a call whose whole answer is the end of this child.
     #[inline]
     fn is_awaited(&mut self, world: &impl World, parent: ThreadId, child: ThreadId) -> bool {
-        let wanted = match self.threads.record(parent).waiting {
-            Waiting::Child(wanted) => wanted,
-            _ => return false,
+        let Waiting::Child(wanted) = self.threads.record(parent).waiting else {
+            return false;
         };
         let fits =
             wanted == child || wanted.0 == 0 && self.threads.record(child).parent_domain == world.thread_space(parent);

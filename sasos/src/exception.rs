@@ -119,7 +119,8 @@ impl Server {
         let instruction = context.rip;
         // As behind a call: the stack is aligned to 16 bytes but for the return address.
         let stack = (context.rsp.wrapping_sub(RED_ZONE) & !15).wrapping_sub(8);
-        context.reset(handler, stack);
+        // Whole: a handler is a C function, whose fourth argument comes in rcx.
+        context = Context::scrubbed(handler, stack);
         context.set_arguments([fault.kind, fault.address, instruction, u64::from(fault.wanted.bits())]);
         world.thread_set_context(thread, &context);
         self.threads.record(thread).saved = Some(Box::new(saved));

@@ -59,7 +59,7 @@ fn a_handler_is_called_and_goes_back() {
     assert_eq!(system.set_word(child, object, 1), Err(Trouble::Elsewhere));
     let inside = system.platform.thread_context(child);
     assert_eq!(
-        (inside.rip, inside.rdi, inside.rsi, inside.rdx, inside.r10),
+        (inside.rip, inside.rdi, inside.rsi, inside.rdx, inside.rcx),
         (handler, EXCEPTION_PROTECTION, object, before.rip, 2)
     );
     assert!(
