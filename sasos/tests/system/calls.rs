@@ -3,7 +3,7 @@
 use abi::{
     Call, Error, Rights,
     address::PAGE,
-    layout::{ApdDescription, FOREVER, PD_EMPTY, PD_MERGE, THREAD_WAITING, ThreadReport, UNMAP_REPLACE},
+    layout::{ApdDescription, FOREVER, INFO_USED, PD_EMPTY, PD_MERGE, THREAD_WAITING, ThreadReport, UNMAP_REPLACE},
 };
 use kcore::{Machine, ThreadId};
 use sim::machine::Touch;
@@ -202,6 +202,27 @@ fn a_merged_callee_reads_through_and_never_writes_back() {
     system.exit(sibling, 0);
     assert_eq!(system.server.domains.count(), domains - 2);
     system.check_to_the_end();
+}
+
+#[test]
+fn info_of_used_rights_searches_no_further() {
+    let mut system = System::boot(41);
+    let first = system.first;
+    let (object, strong) = system.object(first, 1);
+    let weak = [object, 0, u64::from(Rights::R.bits())];
+    let weak = system.call(first, Call::ObjPasswd, &weak).unwrap().0;
+    let client = system.client(&[(object, weak), (object, strong)]);
+    let (buffer, _) = system.object(client, 1);
+    let mut told = |flags| {
+        system.call(client, Call::ObjInfo, &[object, flags, buffer])?;
+        Ok::<_, Error>(system.word(client, buffer + 16).unwrap())
+    };
+    let [read, owner] = [Rights::R, Rights::OWNER].map(|rights| u64::from(rights.bits()));
+    assert_eq!(told(INFO_USED), Ok(read));
+    assert_eq!(told(0), Ok(owner));
+    // What was found stays known.
+    assert_eq!(told(INFO_USED), Ok(owner));
+    assert_eq!(told(INFO_USED << 1), Err(Error::BadArgument));
 }
 
 #[test]
