@@ -5,7 +5,8 @@
 typedef unsigned char u8;
 typedef unsigned int u32;
 typedef unsigned long long u64;
-#ifdef __wasm__
+/* Under another name it is one of many in a module, which can have only one `run`. */
+#if defined(__wasm__) && !defined(run)
 #define ENTRY __attribute__((export_name("run")))
 #else
 #define ENTRY
