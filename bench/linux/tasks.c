@@ -37,31 +37,29 @@ static void reap(pid_t child)
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-static void task_once(void)
+/* Runs a program to its end. */
+static void run(const char *path)
 {
-	static char *const arguments[] = {"nothing", NULL};
-	static char *const environment[] = {NULL};
+	char *const arguments[] = {(char *)path, NULL};
+	char *const environment[] = {NULL};
 	pid_t child = vfork();
 
 	if (child == 0) {
-		execve("/nothing", arguments, environment);
+		execve(path, arguments, environment);
 		_exit(127);
 	}
 	reap(child);
 }
 
+static void task_once(void)
+{
+	run("/nothing");
+}
+
 /* The program with eight shared objects (bench/link/eight), bound lazily: all of them are called. */
 static void eight_once(void)
 {
-	static char *const arguments[] = {"eight", NULL};
-	static char *const environment[] = {NULL};
-	pid_t child = vfork();
-
-	if (child == 0) {
-		execve("/eight", arguments, environment);
-		_exit(127);
-	}
-	reap(child);
+	run("/eight");
 }
 
 static void fork_once(void)

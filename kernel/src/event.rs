@@ -79,30 +79,32 @@ fn kept(arguments: [u64; 6]) -> [u64; 6] {
     core::hint::black_box(arguments)
 }
 
-/// The call that gives memory.
-pub extern "C" fn map_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
-    let kept = kept([a0, a1, a2, a3, a4, a5]);
-    if let Some(mut system) = SYSTEM.enter_at_once()
-        && system.supervisor.is_nobody()
-        && let Some(value) = system.platform.kernel.map_short([a0, a1, a2, a3])
-    {
-        return Results { error: 0, value };
-    }
-    let [a0, a1, a2, a3, a4, a5] = kept;
-    general_call(a0, a1, a2, a3, a4, a5, number)
+/// A call that the µ-kernel may answer at once by a short way; else it goes the general one. (A function that takes the way as an
+/// argument would cost `map-page` ten instructions.)
+macro_rules! short_call {
+    ($(#[$doc:meta])* $name:ident($($used:ident),*; $($unused:ident),*) by $short:ident) => {
+        $(#[$doc])*
+        pub extern "C" fn $name($($used: u64,)* $($unused: u64,)* number: u64) -> Results {
+            let kept = kept([$($used,)* $($unused),*]);
+            if let Some(mut system) = SYSTEM.enter_at_once()
+                && system.supervisor.is_nobody()
+                && let Some(value) = system.platform.kernel.$short([$($used),*])
+            {
+                return Results { error: 0, value };
+            }
+            let [$($used,)* $($unused),*] = kept;
+            general_call($($used,)* $($unused,)* number)
+        }
+    };
 }
 
-/// The call that takes memory.
-pub extern "C" fn flush_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
-    let kept = kept([a0, a1, a2, a3, a4, a5]);
-    if let Some(mut system) = SYSTEM.enter_at_once()
-        && system.supervisor.is_nobody()
-        && let Some(value) = system.platform.kernel.flush_short([a0, a1, a2])
-    {
-        return Results { error: 0, value };
-    }
-    let [a0, a1, a2, a3, a4, a5] = kept;
-    general_call(a0, a1, a2, a3, a4, a5, number)
+short_call! {
+    /// The call that gives memory.
+    map_call(a0, a1, a2, a3; a4, a5) by map_short
+}
+short_call! {
+    /// The call that takes memory.
+    flush_call(a0, a1, a2; a3, a4, a5) by flush_short
 }
 
 /// A system call that may change, wait for or end anything.

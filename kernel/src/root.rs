@@ -40,6 +40,7 @@ pub struct Program {
 
 /// Device memory: where the firmware puts what PCI devices have.
 const DEVICES: Range = (0xc_0000, 0xf_ec00);
+
 /// Loads the root program into σ₀, which holds the ranges of frames in `given`, and lets it run.
 ///
 /// # Errors

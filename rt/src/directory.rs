@@ -177,19 +177,7 @@ impl Directory {
     /// # Errors
     /// The name is taken or is none; as `ObjResize` when the directory has to grow.
     pub fn insert(&mut self, name: &str, found: Found) -> Result<()> {
-        let entry = Entry {
-            name,
-            kind: found.kind,
-            capability: found.capability,
-            word: found.word,
-        };
-        match self.change(|directory| directory.insert(&entry)) {
-            Err(Error::Directory(directory::Error::Full)) => {
-                self.object.resize(self.object.bytes() * 2)?;
-                self.change(|directory| directory.insert(&entry))
-            }
-            other => other,
-        }
+        self.change_growing(|directory| directory.insert(&entry(name, found)))
     }
 
     /// Lets a name lead to something else from now on, or enters it.
@@ -197,19 +185,7 @@ impl Directory {
     /// # Errors
     /// As [`Directory::insert`].
     pub fn replace(&mut self, name: &str, found: Found) -> Result<()> {
-        let entry = Entry {
-            name,
-            kind: found.kind,
-            capability: found.capability,
-            word: found.word,
-        };
-        match self.change(|directory| directory.replace(&entry)) {
-            Err(Error::Directory(directory::Error::Full)) => {
-                self.object.resize(self.object.bytes() * 2)?;
-                self.change(|directory| directory.replace(&entry))
-            }
-            other => other,
-        }
+        self.change_growing(|directory| directory.replace(&entry(name, found)))
     }
 
     /// Takes a name away; what it stands for stays.
@@ -261,6 +237,20 @@ impl Directory {
         entry?.ok_or(Error::NoSuchName)
     }
 
+    /// A change for which the object may have to be twice as large.
+    fn change_growing(
+        &mut self,
+        change: impl Fn(&mut directory::Directory<'_>) -> core::result::Result<(), directory::Error>,
+    ) -> Result<()> {
+        match self.change(&change) {
+            Err(Error::Directory(directory::Error::Full)) => {
+                self.object.resize(self.object.bytes() * 2)?;
+                self.change(&change)
+            }
+            other => other,
+        }
+    }
+
     fn change<R>(
         &mut self,
         change: impl FnOnce(&mut directory::Directory<'_>) -> core::result::Result<R, directory::Error>,
@@ -276,6 +266,15 @@ fn found(entry: Entry<'_>) -> Found {
         kind: entry.kind,
         capability: entry.capability,
         word: entry.word,
+    }
+}
+
+fn entry(name: &str, found: Found) -> Entry<'_> {
+    Entry {
+        name,
+        kind: found.kind,
+        capability: found.capability,
+        word: found.word,
     }
 }
 

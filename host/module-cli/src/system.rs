@@ -119,7 +119,7 @@ fn build(recipe: &Recipe, root: &Path, folder: &Path, window: &mut Window) -> Re
 }
 
 /// When a file was changed.
-fn changed(path: &Path) -> Option<SystemTime> {
+pub(crate) fn changed(path: &Path) -> Option<SystemTime> {
     std::fs::metadata(path).and_then(|data| data.modified()).ok()
 }
 

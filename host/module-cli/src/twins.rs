@@ -2,8 +2,7 @@
 //! libraries, linked statically for this system and with shared objects for Linux; and two modules that no source tree
 //! has, a library of 1,000 exports and a client of all of them.
 
-use crate::{GCC_FLAGS, Words, bench, make, sources, system};
-use linker::module::window::Window;
+use crate::{Words, bench, sources, system};
 use std::path::Path;
 use std::process::Command;
 use std::time::SystemTime;
@@ -38,14 +37,16 @@ pub(crate) fn command(words: &Words) -> Result<(), String> {
         }
     }
     if !is_younger(&folder.join("client1000.mm"), newest) {
-        thousand(&folder)?;
+        for (name, object) in bench::instances::thousand(&folder)? {
+            crate::write(&folder.join(format!("{name}.mm")), &object)?;
+        }
     }
     println!("{}", folder.display());
     Ok(())
 }
 
 fn is_younger(file: &Path, than: Option<SystemTime>) -> bool {
-    let made = std::fs::metadata(file).and_then(|data| data.modified()).ok();
+    let made = system::changed(file);
     made.is_some() && made > than
 }
 
@@ -67,25 +68,4 @@ fn run(script: &Path, output: &Path) -> Result<(), String> {
         let said = String::from_utf8_lossy(&ended.stderr);
         Err(format!("{}:\n{said}", script.display()))
     }
-}
-
-/// The library of 1,000 exports and its client.
-fn thousand(folder: &Path) -> Result<(), String> {
-    bench::instances::write_sources(folder)?;
-    let mut window = Window::default();
-    for name in ["thousand", "client1000"] {
-        let mut gcc = Command::new("gcc");
-        gcc.current_dir(folder).args(GCC_FLAGS).args(["-O2", "-c"]);
-        let ended = gcc
-            .arg(format!("{name}.c"))
-            .output()
-            .map_err(|error| format!("gcc: {error}"))?;
-        if !ended.status.success() {
-            return Err(format!("{name}.c:\n{}", String::from_utf8_lossy(&ended.stderr)));
-        }
-        let description = folder.join(format!("{name}.md"));
-        let (_, built) = make::make(&description, &[], &mut window).map_err(|error| error.to_string())?;
-        crate::write(&folder.join(format!("{name}.mm")), &built.object)?;
-    }
-    Ok(())
 }

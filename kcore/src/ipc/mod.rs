@@ -74,14 +74,25 @@ impl Part {
         Request::new([0, self.wait_for, 0, abi::nucleus::NO_TIMEOUTS, self.window, 0]).operation()
     }
 
-    /// As of a thread that has none. Each field by itself: what an option holds besides need not be written.
+    /// As [`Part::NONE`]. Each field by itself: what an option holds besides need not be written.
     #[inline]
     pub(crate) fn clear(&mut self) {
-        (self.wait_for, self.window) = (0, 0);
-        (self.pending, self.delivered, self.awaited) = (0, 0, 0);
-        self.senders = List::EMPTY;
-        self.buffer = None;
-        self.trouble = None;
+        // All are named, so that a new one is not forgotten here.
+        let Self {
+            wait_for,
+            window,
+            pending,
+            delivered,
+            awaited,
+            senders,
+            buffer,
+            trouble,
+        } = self;
+        (*wait_for, *window) = (0, 0);
+        (*pending, *delivered, *awaited) = (0, 0, 0);
+        *senders = List::EMPTY;
+        *buffer = None;
+        *trouble = None;
     }
 
     /// Of a thread that has none.

@@ -43,15 +43,16 @@ impl<H: Hardware> Kernel<H> {
     /// # Errors
     /// What does not hold.
     pub fn mapping_check(&mut self) -> Result<(), &'static str> {
-        self.work().check()
+        let lodged = self.lodged_units();
+        self.work().check(lodged)
     }
 }
 
 impl<H: Hardware> Work<'_, H> {
-    fn check(&mut self) -> Result<(), &'static str> {
+    /// `units` is what spaces are charged for that is no mapping, by their numbers.
+    fn check(&mut self, mut units: BTreeMap<u16, u32>) -> Result<(), &'static str> {
         let used = self.mapping.tree.used();
         ensure(used.len() == self.mapping.tree.count() as usize, "nodes are lost")?;
-        let mut units: BTreeMap<u16, u32> = BTreeMap::new();
         let mut hanging = 0;
         for &node in &used {
             hanging += self.check_node(node)?;
@@ -158,7 +159,7 @@ impl<H: Hardware> Work<'_, H> {
         Ok(below.len())
     }
 
-    fn check_space(&mut self, space: u16, tally: &mut Tally, node_units: u32) -> Result<(), &'static str> {
+    fn check_space(&mut self, space: u16, tally: &mut Tally, units: u32) -> Result<(), &'static str> {
         tally.tables = 1;
         let shared_before = tally.shared;
         let root = self.spaces.get(SpaceId(u32::from(space))).root;
@@ -195,7 +196,7 @@ impl<H: Hardware> Work<'_, H> {
         let record = self.space(space);
         ensure(record.used <= record.quota, "a quota is exceeded")?;
         ensure(
-            record.used == tally.tables * TABLE_UNITS + node_units + ports + given + record.lodged,
+            record.used == tally.tables * TABLE_UNITS + units + ports + given,
             "a quota is charged wrongly",
         )?;
         ensure(

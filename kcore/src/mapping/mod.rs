@@ -321,21 +321,14 @@ impl<H: Hardware> Kernel<H> {
                 return Err(Error::LimitReached);
             }
             record.used += units;
-            record.lodged += units;
         }
         Ok(())
-    }
-
-    /// What a free space is charged like that.
-    pub(crate) fn lodged(&self, space: SpaceId) -> Option<u32> {
-        self.mapping.get(space).map(|record| record.lodged)
     }
 
     /// Takes such a charge back.
     pub(crate) fn unlodge(&mut self, space: SpaceId, units: u32) {
         if let Some(record) = self.mapping.get_mut(space) {
             record.used -= units;
-            record.lodged -= units;
         }
     }
 
@@ -409,8 +402,6 @@ struct FreeSpace {
     quota: u32,
     /// Units used, and given to those it created.
     used: u32,
-    /// Those of them that are no mappings: its threads and their message buffers.
-    lodged: u32,
     creator: u16,
     /// The youngest of those it created; `next` and `prev` lead through them.
     created: u16,

@@ -41,7 +41,6 @@ impl FreeSpace {
         Self {
             quota,
             used: TABLE_UNITS,
-            lodged: 0,
             creator,
             created: NOBODY,
             next: NOBODY,

@@ -27,7 +27,7 @@ impl<H: Hardware> Kernel<H> {
     pub fn check(&mut self) -> Result<(), &'static str> {
         self.check_queues()?;
         self.check_messages()?;
-        self.check_charges()?;
+        self.check_counts()?;
         self.mapping_check()
     }
 

@@ -1,7 +1,7 @@
 //! Free spaces as programs see them: identifiers, who is above whom, who handles faults, and the
 //! message buffers of the threads inside.
 
-use alloc::vec::Vec;
+use alloc::{collections::BTreeMap, vec::Vec};
 
 use abi::{
     Error,
@@ -44,6 +44,17 @@ pub struct SpacePart {
     pub(crate) children: u32,
     /// Leaves of its message buffers.
     buffers: [Option<Leaf>; BUFFER_SLOTS],
+}
+
+impl SpacePart {
+    /// What the space is charged for its threads and their message buffers.
+    fn lodged_units(&self) -> u32 {
+        let tables = match self.buffers.iter().flatten().count() as u32 {
+            0 => 0,
+            leaves => BUFFER_TABLES_UNITS + leaves * TABLE_UNITS,
+        };
+        self.threads * THREAD_UNITS + tables
+    }
 }
 
 impl Nucleus {
@@ -290,25 +301,26 @@ impl<H: Hardware> Kernel<H> {
         self.frame_release(frame);
     }
 
-    /// Checks that every space pays for the threads that are in it, and for no others.
-    pub(super) fn check_charges(&self) -> Result<(), &'static str> {
+    /// What spaces are charged for their threads and message buffers, by their numbers.
+    pub(crate) fn lodged_units(&self) -> BTreeMap<u16, u32> {
+        let parts = self.nucleus.spaces.iter().enumerate();
+        let known = parts.filter_map(|(number, part)| Some((number as u16, part.as_ref()?)));
+        known.map(|(number, part)| (number, part.lodged_units())).collect()
+    }
+
+    /// Checks what is known of threads by their spaces, and of interrupts by their receivers.
+    pub(super) fn check_counts(&self) -> Result<(), &'static str> {
         for (number, part) in self.nucleus.spaces.iter().enumerate() {
             let Some(part) = part else { continue };
             let space = SpaceId(number as u32);
             let inside = |thread: &&Thread| thread.space == space && thread.ipc.buffer.is_some();
-            let threads = self.threads.table.iter().filter(inside).count() as u32;
-            let tables = match part.buffers.iter().flatten().count() as u32 {
-                0 => 0,
-                leaves => BUFFER_TABLES_UNITS + leaves * TABLE_UNITS,
-            };
-            if part.threads != threads {
+            if part.threads != self.threads.table.iter().filter(inside).count() as u32 {
                 return Err("a space's count of threads is wrong");
             }
-            if self
-                .lodged(space)
-                .is_some_and(|units| units != threads * THREAD_UNITS + tables)
-            {
-                return Err("a space is charged wrongly for its threads");
+        }
+        for (interrupt, line) in self.nucleus.interrupts.iter().enumerate() {
+            if (self.nucleus.bound >> interrupt & 1 != 0) != (line.thread != 0) {
+                return Err("an interrupt is bound to nobody, or somebody's is not");
             }
         }
         Ok(())
@@ -319,6 +331,7 @@ impl<H: Hardware> Kernel<H> {
         let Some(part) = self.nucleus.part_mut(space) else {
             return;
         };
+        let units = part.lodged_units();
         let leaves: Vec<(usize, Leaf)> = (part.buffers.iter_mut().enumerate())
             .filter_map(|(slot, place)| Some((slot, place.take()?)))
             .collect();
@@ -329,7 +342,7 @@ impl<H: Hardware> Kernel<H> {
             self.unlink(space, buffer_slot(slot));
         }
         self.flush_space(space);
-        self.unlodge(space, BUFFER_TABLES_UNITS + TABLE_UNITS * leaves.len() as u32);
+        self.unlodge(space, units);
         for (_, leaf) in leaves {
             self.leaf_destroy(leaf);
         }

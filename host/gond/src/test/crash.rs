@@ -1,7 +1,7 @@
 //! Stage `crash`: the plug is pulled at random moments of a running workload, again and again on one disk.
 //!
-//! Every third time the server is outside of the kernel. After each cut the image must be sound, the system must start from it, and nothing may be missing that was
-//! there when a `sync` succeeded. A kill leaves the host's cache whole, so that writes lost or torn by a real power cut
+//! Every third time the server is outside of the kernel. After each cut the image must be sound, the system must start
+//! from it, and nothing may be missing that was there when a `sync` succeeded. A kill leaves the host's cache whole, so that writes lost or torn by a real power cut
 //! do not occur; for those one run is recorded, write by write, and replayed by [`replay`] with
 //! subsets of the writes that were under way, whole and torn.
 

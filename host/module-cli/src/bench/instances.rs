@@ -15,7 +15,7 @@ const EXPORTS: usize = 1000;
 const TIMES: usize = 2001;
 
 /// Sources and descriptions of a library of 1,000 exports that all need its data, and of a client of all.
-pub(crate) fn write_sources(folder: &Path) -> Result<(), String> {
+fn write_sources(folder: &Path) -> Result<(), String> {
     let (mut library, mut client) = (String::from("static int v;\n"), String::new());
     let (mut exports, mut body) = (String::new(), String::new());
     for index in 0..EXPORTS {
@@ -54,18 +54,23 @@ fn row(name: &'static str, system: &str, ns: Option<u64>, more: serde_json::Valu
     }
 }
 
-/// An instance of a library of 1,000 exports for a client that knows them all.
-pub(super) fn instantiate(folder: &Path) -> Result<Vec<Row>, String> {
+/// Builds both in a folder: their names and module objects.
+pub(crate) fn thousand(folder: &Path) -> Result<[(&'static str, Vec<u8>); 2], String> {
     write_sources(folder)?;
     let mut window = Window::default();
-    let mut objects = Vec::new();
-    for name in ["thousand", "client1000"] {
+    let mut build = |name| {
         let source = folder.join(format!("{name}.c"));
         module_object(folder, &source, &format!("{name}.o"), &[])?;
         let description = folder.join(format!("{name}.md"));
         let (_, built) = make::make(&description, &[], &mut window).map_err(|error| error.to_string())?;
-        objects.push(built.object);
-    }
+        Ok::<_, String>((name, built.object))
+    };
+    Ok([build("thousand")?, build("client1000")?])
+}
+
+/// An instance of a library of 1,000 exports for a client that knows them all.
+pub(super) fn instantiate(folder: &Path) -> Result<Vec<Row>, String> {
+    let objects = thousand(folder)?.map(|(_, object)| object);
     let library = Module::open("thousand", &objects[0]).map_err(|fault| fault.to_string())?;
     let client = Module::open("client1000", &objects[1]).map_err(|fault| fault.to_string())?;
     // A warm pool: the memory of earlier instances, used again.
