@@ -92,6 +92,36 @@ fn a_yield_in_one_step_is_a_yield() {
 }
 
 #[test]
+fn a_yield_is_plain_only_between_threads_that_need_nothing_set_up() {
+    type Change = fn(&mut kcore::thread::Thread);
+    let changes: [Change; 3] = [
+        |thread| thread.vector_live = 1,
+        |thread| thread.slow = 1,
+        |thread| {
+            thread.operation = Some(Operation {
+                number: 42,
+                arguments: [0; 6],
+            });
+        },
+    ];
+    let turn = |one: usize, change: Change| {
+        let mut kernel = kernel(20);
+        let space = kernel.space_create().expect("space");
+        let threads = [0; 2].map(|_| spawn(&mut kernel, space, 3));
+        kernel.schedule();
+        change(&mut kernel.threads.table[threads[one].index()]);
+        kernel.rotate(0x40_0000, 0x7f_0000).expect("somebody waits").is_plain
+    };
+    assert!(turn(0, |_| ()));
+    for (number, change) in changes.into_iter().enumerate() {
+        assert!(!turn(1, change), "change {number} of the next one");
+    }
+    for (number, change) in changes.into_iter().take(2).enumerate() {
+        assert!(!turn(0, change), "change {number} of the one that yields");
+    }
+}
+
+#[test]
 fn who_is_answered_goes_on_with_the_values_and_does_not_call_again() {
     let mut kernel = kernel(20);
     let space = kernel.space_create().expect("space");

@@ -307,3 +307,22 @@ impl EndpointTable {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_past_the_queue_has_its_bits_and_its_handle_and_no_more() {
+        let mut endpoint = Endpoint {
+            end: End::from_word(0),
+            arrived: false,
+            letter: Letter::new(0),
+        };
+        let masks = [u64::from(u32::MAX), u64::MAX, u64::from(u32::MAX), 0];
+        endpoint.deliver(7, 3, [u64::MAX; SHORT_WORDS], &masks, Some((2, 5)));
+        let fields: Vec<_> = (0..4).map(|field| endpoint.field(7, field)).collect();
+        assert_eq!(fields, [Some(u64::from(u32::MAX)), Some(u64::MAX), Some(5), None]);
+        assert_eq!(endpoint.field(6, 0), None);
+    }
+}
