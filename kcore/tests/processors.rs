@@ -359,3 +359,26 @@ fn threads_are_in_one_place_whatever_happens() {
         }
     }
 }
+
+#[test]
+fn ports_that_a_thread_left_here_are_still_its_own_where_it_went_on() {
+    let mut kernel = kernel(20);
+    let space = kernel.space_create().expect("space");
+    let [went, stayed] = [0; 2].map(|_| {
+        kernel
+            .thread_create(space, 0x40_0000, 0x7f_0000, [0; 4], 3)
+            .expect("a thread")
+    });
+    for thread in [went, stayed] {
+        kernel.with_ports(thread.index() as u32);
+    }
+    kernel.threads.table[went.index()].processor = kernel.here() + 1;
+    kernel.threads.table[stayed.index()].processor = kernel.here();
+    kernel.left_ports(went);
+    kernel.left_ports(stayed);
+    let slow = [went, stayed].map(|thread| kernel.threads.table[thread.index()].slow != 0);
+    assert_eq!(slow, [true, false]);
+    // Where it runs without them its mark goes, whoever gave it.
+    kernel.without_ports(went.index() as u32);
+    assert_eq!(kernel.threads.table[went.index()].slow, 0);
+}
