@@ -75,6 +75,7 @@ impl Server {
             checkpoint,
             console: Console::default(),
             store,
+            current: kcore::ThreadId(0),
             unchecked: 0,
         }
     }

@@ -3,7 +3,7 @@
 //! Nothing in a Clist is believed but what its passwords prove. The server reads it page by page,
 //! without making pages resident that were never written, and a page that is still on the disk
 //! makes the caller wait. Work is bounded: a sorted Clist is searched by halves, one that is not
-//! only over its first [`UNSORTED_MAX`] capabilities. A list that claims to be sorted and is not
+//! only over its first [`UNSORTED_MAX`] capabilities, and those in pieces. A list that claims to be sorted and is not
 //! finds less than it holds, never more.
 
 use abi::{
@@ -13,9 +13,10 @@ use abi::{
 };
 
 use crate::{
-    Server, Step, World,
+    Server, Step, Stop, World,
     apd::ClistRef,
     object::{Object, ObjectId},
+    search::{Enough, Share},
 };
 
 /// Capabilities that are looked at in a Clist that is not sorted.
@@ -26,15 +27,12 @@ const RUN_MAX: u64 = (CAPABILITIES_MAX + PDX_MAX) as u64 + 64;
 const BATCH: usize = 32;
 /// So many capabilities of a sorted Clist are rather read together than halved on: each half is a read of its own.
 const NEAR: u64 = 12;
-
-/// Whether a search goes on.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Search {
-    /// Look at further capabilities.
-    Continue,
-    /// Enough was found.
-    Stop,
-}
+/// What reading a header or one address costs, in tens of instructions.
+const UNITS_READ: u32 = 20;
+/// What reading [`BATCH`] capabilities costs, and finding out that they are for something else.
+const UNITS_BATCH: u32 = 60;
+/// What a capability for the object costs; one more for each password of the object.
+const UNITS_VISIT: u32 = 4;
 
 /// What a Clist says of itself, as far as it can be true.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -73,34 +71,42 @@ impl Server {
     }
 
     /// Shows the visitor each capability of a Clist for `target`, with the address where it stands.
-    /// A Clist that is gone or malformed holds none.
+    /// A Clist that is gone or malformed holds none. `next` is the one to begin with, and then how far the search has come; what it
+    /// costs is taken from the share.
     ///
     /// # Errors
-    /// The need to wait for a page, or [`Error::DiskError`] if one is damaged.
+    /// [`Stop::Again`] when the share is used up; the need to wait for a page, or [`Error::DiskError`] if one is damaged.
     pub fn clist_search<W: World>(
         &mut self,
         world: &mut W,
         clist: ClistRef,
         target: ObjectId,
-        visit: &mut dyn FnMut(&Object, u64, Capability) -> Search,
-    ) -> Step<Search> {
+        next: &mut u64,
+        share: &mut Share,
+        visit: &mut dyn FnMut(&Object, u64, Capability) -> Enough,
+    ) -> Step<Enough> {
+        share.spend(UNITS_READ);
         let shape = match self.clist_header(world, clist) {
             Ok(shape) => shape,
-            Err(crate::Stop::Fail(Error::BadAddress | Error::BadClist)) => return Ok(Search::Continue),
+            Err(Stop::Fail(Error::BadAddress | Error::BadClist)) => return Ok(Enough::No),
             Err(stop) => return Err(stop),
         };
         let base = self.objects.get(target).base();
-        let (mut next, end) = if shape.sorted {
-            let first = self.near_below(world, shape, base)?;
-            (first, shape.count.min(first + NEAR + RUN_MAX))
+        let end = if shape.sorted {
+            let first = self.near_below(world, shape, base, share)?;
+            *next = first.max(*next);
+            shape.count.min(first + NEAR + RUN_MAX)
         } else {
-            (0, shape.count.min(UNSORTED_MAX))
+            shape.count.min(UNSORTED_MAX)
         };
-        while next < end {
+        let record = &self.objects.get(target).record;
+        let units_visit = UNITS_VISIT + (record.capabilities.len() + record.pdx.len()) as u32;
+        while *next < end {
             let mut bytes = [0; BATCH * Capability::BYTES];
             let most = if shape.sorted { NEAR as usize + 4 } else { BATCH };
-            let batch = ((end - next) as usize).min(most);
-            self.read_object(world, shape.id, place(next), &mut bytes[..batch * Capability::BYTES])?;
+            let batch = ((end - *next) as usize).min(most);
+            share.spend(UNITS_BATCH);
+            self.read_object(world, shape.id, place(*next), &mut bytes[..batch * Capability::BYTES])?;
             let object = self.objects.get(target);
             for (index, record) in bytes[..batch * Capability::BYTES]
                 .chunks_exact(Capability::BYTES)
@@ -108,25 +114,34 @@ impl Server {
             {
                 let capability = record.try_into().map(Capability::from_bytes).unwrap_or_default();
                 if object.holds(capability.address) {
-                    let address = clist.base + place(next + index as u64);
-                    if visit(object, address, capability) == Search::Stop {
-                        return Ok(Search::Stop);
+                    let at = *next + index as u64;
+                    if visit(object, clist.base + place(at), capability) == Enough::Yes {
+                        return Ok(Enough::Yes);
+                    }
+                    share.spend(units_visit);
+                    if share.is_spent() {
+                        *next = at + 1;
+                        return Err(Stop::Again);
                     }
                 } else if shape.sorted && capability.address >= object.end() {
-                    return Ok(Search::Continue);
+                    return Ok(Enough::No);
                 }
             }
-            next += batch as u64;
+            *next += batch as u64;
+            if share.is_spent() {
+                return Err(Stop::Again);
+            }
         }
-        Ok(Search::Continue)
+        Ok(Enough::No)
     }
 
     /// An index of a sorted Clist, at most [`NEAR`] before the first capability whose address is at least `address`.
-    fn near_below<W: World>(&mut self, world: &mut W, shape: Shape, address: u64) -> Step<u64> {
+    fn near_below<W: World>(&mut self, world: &mut W, shape: Shape, address: u64, share: &mut Share) -> Step<u64> {
         let (mut low, mut high) = (0, shape.count);
         while high - low > NEAR {
             let middle = low + (high - low) / 2;
             let mut bytes = [0; 8];
+            share.spend(UNITS_READ);
             self.read_object(world, shape.id, place(middle), &mut bytes)?;
             if u64::from_le_bytes(bytes) < address {
                 low = middle + 1;

@@ -165,6 +165,8 @@ pub struct Domain {
     pub apd: Apd,
     /// What was found.
     pub cache: Cache,
+    /// How often the cache was dropped as a whole.
+    pub drained: u64,
     /// In the domain of a merged call: the caller's, to which it reads through.
     pub parent: Option<SpaceId>,
     /// The slot that was linked last, with all the rights that the cache has: further pages in
@@ -278,6 +280,7 @@ impl Domains {
                 task: None,
                 apd: Apd::EMPTY,
                 cache: Cache::default(),
+                drained: 0,
                 parent: None,
                 linked: Linked::NONE,
                 validated: Linked::NONE,
@@ -371,6 +374,7 @@ impl Server {
             return false;
         };
         domain.forget_recent();
+        domain.drained += 1;
         let mut cache = core::mem::take(&mut domain.cache);
         let mut had_procedures = false;
         let mut unlinked = false;

@@ -7,7 +7,7 @@
 //! matters, is parked, and is done again from the start when its key is woken.
 //!
 //! Reading order, as the groups below: the state ([`object`], [`domain`], [`task`]) and how objects
-//! live ([`creation`], [`lifecycle`], [`clone`]); how an access is decided ([`validation`], [`clist`], [`apd`],
+//! live ([`creation`], [`lifecycle`], [`clone`]); how an access is decided ([`validation`], [`search`], [`clist`], [`apd`],
 //! [`capability`], [`withdraw`]); pages ([`pager`], [`reading`], [`release`], [`page`], [`copy`], [`unmap`]) and the disk
 //! ([`checkpoint`], [`freeze`], [`durable`]); threads and their calls ([`task`], [`thread`], `ending`,
 //! `control`, [`pdx`], `unwind`, [`semaphore`], [`exception`]); the outside ([`console`], [`info`],
@@ -28,6 +28,7 @@ pub mod domain;
 pub mod apd;
 pub mod capability;
 pub mod clist;
+pub mod search;
 pub mod validation;
 pub mod withdraw;
 
@@ -93,6 +94,8 @@ pub struct Server {
     pub console: console::Console,
     /// The disk.
     pub store: store::Store,
+    /// The thread whose event is answered; none before the first.
+    current: kcore::ThreadId,
     /// Events since the last check, where assertions are on.
     unchecked: u32,
 }

@@ -268,16 +268,20 @@ impl Server {
         let (flags, used) = (flags & !INFO_USED, flags & INFO_USED != 0);
         let needed = if flags == 0 { Rights::R } else { Rights::OWNER };
         let id = self.require_at(world, caller.domain, address, needed)?;
-        // So that it tells all the rights that there are, not only those that were used.
-        if !used && let Err(Stop::Wait(key)) = self.require(world, caller.domain, id, Rights::OWNER.union(Rights::P)) {
-            return Err(Stop::Wait(key));
-        }
-        let before = self.object_info(id, caller.domain);
         let mut bytes = [0; ObjectInfo::BYTES];
         if flags != 0 {
             self.read_user(world, caller.domain, buffer, &mut bytes)?;
         }
         self.prepare_write(world, caller.domain, buffer, bytes.len())?;
+        // So that it tells all the rights that there are, not only those that were used. It may come to nothing, which no cache knows;
+        // so no other search may follow, or the two would drop each other's bookmarks for ever.
+        if !used {
+            match self.require(world, caller.domain, id, Rights::OWNER.union(Rights::P)) {
+                Err(stop @ (Stop::Wait(_) | Stop::Again)) => return Err(stop),
+                Ok(_) | Err(Stop::Fail(_)) => {}
+            }
+        }
+        let before = self.object_info(id, caller.domain);
         if flags != 0 {
             self.change_info(id, flags, &ObjectInfo::from_bytes(&bytes))?;
         }

@@ -57,6 +57,8 @@ pub struct Object {
     pub unlinking: Vec<SpaceId>,
     /// See `unlinking`.
     pub unlink_from: u64,
+    /// How often it was taken away from those who had it.
+    pub withdrawn: u64,
     /// Pages in memory.
     pub resident: u64,
     /// Pages that were changed since they last went to the disk.
@@ -118,6 +120,7 @@ impl Object {
             holders: Vec::new(),
             unlinking: Vec::new(),
             unlink_from: 0,
+            withdrawn: 0,
             resident: 0,
             dirty: 0,
             owner: None,

@@ -124,6 +124,7 @@ impl Server {
     #[inline]
     pub fn fault<W: World>(&mut self, world: &mut W, thread: ThreadId, address: u64, access: Access) -> Outcome {
         let space = world.thread_space(thread);
+        self.current = thread;
         match self.touch(world, space, address, access) {
             // After a piece of a long search the thread runs into it once more.
             Ok(()) | Err(Stop::Again) => Outcome::Resume,

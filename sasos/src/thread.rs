@@ -30,6 +30,7 @@ use crate::{
     Server, Step, World,
     durable::Pending,
     exception::Saved,
+    search::Bookmark,
     task::{TaskId, checked_priority},
 };
 
@@ -137,6 +138,8 @@ pub struct Thread {
     pub pending: Option<Pending>,
     /// How far that call has got.
     pub progress: Progress,
+    /// How far its search for a right has got, or that of a fault.
+    pub bookmark: Option<Bookmark>,
     /// When that call times out.
     pub deadline: Option<u64>,
     /// What an exception handler interrupted.
@@ -170,6 +173,7 @@ impl Thread {
                 found: 0,
                 at: 0,
             },
+            bookmark: None,
             deadline: None,
             saved: None,
             doom: None,
@@ -299,11 +303,14 @@ impl Server {
             record.waiting = Waiting::No;
             record.pending = None;
             record.progress = Progress::default();
+            record.bookmark = None;
         }
+        let task = record.task;
+        self.current = thread;
         Caller {
             thread,
             domain,
-            task: record.task,
+            task,
             resumed,
         }
     }

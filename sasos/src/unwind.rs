@@ -51,6 +51,7 @@ impl Server {
         self.handler_left(world, thread);
         world.thread_drop_operation(thread);
         let record = self.threads.record(thread);
+        record.bookmark = None;
         if record.pause == Pause::Sleeping {
             record.pause = Pause::No;
         }

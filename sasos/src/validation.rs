@@ -6,17 +6,24 @@
 //! copy and into which it never writes. What was found is cached; what was not found is searched
 //! again next time, because somebody may write the capability into a Clist any moment.
 //!
+//! A search through many long Clists is done in pieces (`search.rs`).
+//!
 //! Page tables cannot withhold reading from who may write or execute, so W and X bring R with them.
 
-use abi::{Error, Rights, address::slot_of, layout::CALL_DEPTH_MAX};
+use abi::{Error, Rights, address::slot_of, layout::Capability};
 use kcore::SpaceId;
 
 use crate::{
     Server, Step, Stop, World,
-    apd::Apd,
-    clist::Search,
     domain::{Cached, Granted, Linked},
-    object::ObjectId,
+    object::{Object, ObjectId},
+    search::{Enough, Sought},
+};
+
+/// No rights yet.
+const NOTHING: Cached = Cached {
+    rights: Rights::NONE,
+    granted: Granted::Created,
 };
 
 /// The rights that a set of listed rights amounts to.
@@ -108,141 +115,71 @@ impl Server {
         needed: Rights,
         known: Option<Cached>,
     ) -> Step<Cached> {
-        let mut found = known.unwrap_or(Cached {
-            rights: Rights::NONE,
-            granted: Granted::Created,
-        });
-        let mut from = space;
-        let mut outcome = Ok(());
-        for _ in 0..=CALL_DEPTH_MAX {
-            let Some(domain) = self.domains.get(from) else { break };
-            let (apd, parent, serial) = (domain.apd, domain.parent, domain.serial);
-            if let Some(cached) = self.domains.cached(from, id) {
-                add(&mut found, cached.rights, cached.granted);
-            }
-            if self.objects.get(id).home == serial {
-                add(&mut found, self.objects.get(id).home_rights(), Granted::Created);
-            }
-            if !found.rights.contains(needed) {
-                match self.search_apd(world, &apd, id, needed, &mut found) {
-                    // Another Clist, or the caller's, may still give the right.
-                    Err(Stop::Fail(error)) => outcome = Err(error),
-                    other => other?,
-                }
-            }
-            if found.rights.contains(needed) {
-                break;
-            }
-            let Some(parent) = parent else { break };
-            from = parent;
+        let mut access = AccessSought {
+            needed,
+            found: known.unwrap_or(NOTHING),
+        };
+        let outcome = self.search(world, space, id, needed, &mut access);
+        self.cache_found(world, space, id, access.found);
+        match outcome {
+            Ok(()) => Ok(access.found),
+            Err(stop) => Err(stop),
         }
-        let known = known.map_or(Rights::NONE, |known| known.rights);
-        if found.rights != known {
-            self.cache_rights(world, space, id, found);
-        }
-        if found.rights.contains(needed) {
-            return Ok(found);
-        }
-        outcome?;
-        Err(Error::Protection.into())
-    }
-
-    /// Adds what the Clists of an APD give on an object, until it is enough.
-    fn search_apd<W: World>(
-        &mut self,
-        world: &mut W,
-        apd: &Apd,
-        id: ObjectId,
-        needed: Rights,
-        found: &mut Cached,
-    ) -> Step<()> {
-        let mut failure = None;
-        for &clist in apd.slots() {
-            let searched = self.clist_search(world, clist, id, &mut |object, address, capability| {
-                add(
-                    found,
-                    effective(object.rights_of(capability.password)),
-                    Granted::Clist(address),
-                );
-                if found.rights.contains(needed) {
-                    Search::Stop
-                } else {
-                    Search::Continue
-                }
-            });
-            match searched {
-                Ok(Search::Stop) => return Ok(()),
-                Ok(Search::Continue) => {}
-                Err(Stop::Fail(error)) => failure = Some(error),
-                Err(wait) => return Err(wait),
-            }
-        }
-        failure.map_or(Ok(()), |error| Err(error.into()))
     }
 
     /// Finds a PDX capability that lets a domain enter at `entry`.
     ///
     /// # Errors
     /// [`Error::BadAddress`]; [`Error::Protection`] if it holds none for the object,
-    /// [`Error::NotAnEntry`] if what it holds does not name the entry.
+    /// [`Error::NotAnEntry`] if what it holds does not name the entry; those of [`Server::search`].
     pub fn pdx_grant<W: World>(&mut self, world: &mut W, space: SpaceId, entry: u64) -> Step<PdxGrant> {
         let id = self.object_at(world, entry)?;
+        let held = self.domains.cached(space, id);
         if self.objects.get(id).record.pdx.is_empty() {
-            let held = self.domains.cached(space, id).is_some();
-            return Err(if held { Error::NotAnEntry } else { Error::Protection }.into());
-        }
-        let mut grant = None;
-        let mut holds = false;
-        let mut from = Some(space);
-        for _ in 0..=CALL_DEPTH_MAX {
-            let Some(domain) = from.and_then(|space| self.domains.get(space)) else {
-                break;
+            let error = if held.is_some() {
+                Error::NotAnEntry
+            } else {
+                Error::Protection
             };
-            let (apd, parent) = (domain.apd, domain.parent);
-            for &clist in apd.slots() {
-                self.clist_search(world, clist, id, &mut |object, _, capability| {
-                    for pdx in object
-                        .record
-                        .pdx
-                        .iter()
-                        .filter(|pdx| pdx.password == capability.password)
-                    {
-                        holds = true;
-                        if pdx.entries.contains(&entry) {
-                            grant = Some(PdxGrant {
-                                base: object.base(),
-                                password: pdx.password,
-                                clist: pdx.clist,
-                            });
-                            return Search::Stop;
-                        }
-                    }
-                    Search::Continue
-                })?;
-                if let Some(grant) = grant {
-                    return Ok(self.remember_call(world, space, id, grant));
-                }
-            }
-            from = parent;
+            return Err(error.into());
         }
-        // An owner could register any capability, so it needs none.
-        match self.require(world, space, id, Rights::OWNER) {
-            Ok(_) => {
-                holds = true;
+        let mut entrance = EntranceSought {
+            entry,
+            grant: None,
+            found: held.unwrap_or(NOTHING),
+        };
+        let outcome = self.search(world, space, id, Rights::P, &mut entrance);
+        self.cache_found(world, space, id, entrance.found);
+        let grant = match outcome {
+            Ok(()) => entrance.grant,
+            // An owner could register any capability, so it needs none.
+            Err(Stop::Fail(error)) if entrance.found.rights.contains(Rights::OWNER) => {
                 let object = self.objects.get(id);
-                if let Some(pdx) = object.record.pdx.iter().find(|pdx| pdx.entries.contains(&entry)) {
-                    let grant = PdxGrant {
-                        base: object.base(),
-                        password: pdx.password,
-                        clist: pdx.clist,
-                    };
-                    return Ok(self.remember_call(world, space, id, grant));
-                }
+                let named = object.record.pdx.iter().find(|pdx| pdx.entries.contains(&entry));
+                let named = named.map(|pdx| PdxGrant {
+                    base: object.base(),
+                    password: pdx.password,
+                    clist: pdx.clist,
+                });
+                let refused = if error == Error::Protection {
+                    Error::NotAnEntry
+                } else {
+                    error
+                };
+                Some(named.ok_or(refused)?)
             }
-            Err(Stop::Fail(Error::Protection)) => {}
             Err(stop) => return Err(stop),
+        };
+        let grant = grant.ok_or(Error::Protection)?;
+        Ok(self.remember_call(world, space, id, grant))
+    }
+
+    /// Enters into a domain's cache what a search has found, if that is more than the cache has.
+    fn cache_found<W: World>(&mut self, world: &mut W, space: SpaceId, id: ObjectId, found: Cached) {
+        let known = self.domains.cached(space, id);
+        if found.rights != known.map_or(Rights::NONE, |known| known.rights) {
+            self.cache_rights(world, space, id, found);
         }
-        Err(if holds { Error::NotAnEntry } else { Error::Protection }.into())
     }
 
     /// Notes P in the cache, so that whatever drops the entry makes the kernel forget its way.
@@ -256,6 +193,72 @@ impl Server {
             self.cache_rights(world, space, id, cached);
         }
         grant
+    }
+}
+
+/// Rights on an object.
+struct AccessSought {
+    needed: Rights,
+    found: Cached,
+}
+
+impl AccessSought {
+    fn enough(&self) -> Enough {
+        if self.found.rights.contains(self.needed) {
+            Enough::Yes
+        } else {
+            Enough::No
+        }
+    }
+}
+
+impl Sought for AccessSought {
+    fn have(&mut self, rights: Rights, granted: Granted) -> Enough {
+        add(&mut self.found, rights, granted);
+        self.enough()
+    }
+
+    fn see(&mut self, object: &Object, address: u64, capability: Capability, _: &mut Option<Error>) -> Enough {
+        let rights = effective(object.rights_of(capability.password));
+        add(&mut self.found, rights, Granted::Clist(address));
+        self.enough()
+    }
+}
+
+/// A PDX capability that names an entry; on the way, rights on the object, among which may be the owner's.
+struct EntranceSought {
+    entry: u64,
+    grant: Option<PdxGrant>,
+    found: Cached,
+}
+
+impl Sought for EntranceSought {
+    fn have(&mut self, rights: Rights, granted: Granted) -> Enough {
+        add(&mut self.found, rights, granted);
+        Enough::No
+    }
+
+    fn see(&mut self, object: &Object, address: u64, capability: Capability, fault: &mut Option<Error>) -> Enough {
+        for pdx in object
+            .record
+            .pdx
+            .iter()
+            .filter(|pdx| pdx.password == capability.password)
+        {
+            if pdx.entries.contains(&self.entry) {
+                self.grant = Some(PdxGrant {
+                    base: object.base(),
+                    password: pdx.password,
+                    clist: pdx.clist,
+                });
+                return Enough::Yes;
+            }
+            // It holds something, which is worth another error.
+            fault.get_or_insert(Error::NotAnEntry);
+        }
+        let rights = effective(object.rights_of(capability.password));
+        add(&mut self.found, rights, Granted::Clist(address));
+        Enough::No
     }
 }
 

@@ -60,6 +60,7 @@ impl Server {
     fn withdraw_begin<W: World>(&mut self, world: &mut W, id: ObjectId) {
         let mut had_procedures = false;
         let object = self.objects.get_mut(id);
+        object.withdrawn += 1;
         for &space in &object.holders {
             let Some(domain) = self.domains.get_mut(space) else {
                 continue;

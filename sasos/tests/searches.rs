@@ -1,0 +1,344 @@
+//! Searches for a right through long Clists: in pieces, to the same end, and never by what is gone.
+
+mod common;
+
+use abi::{
+    Call, Error, Rights,
+    address::PAGE,
+    layout::{APD_SLOTS, Capability, INFO_USED},
+};
+use common::{Actor, Order, Rig};
+use kcore::thread::Resumed;
+use sasos::{Access, Event, Outcome, apd::Apd, clist::UNSORTED_MAX};
+
+const R: u64 = Rights::R.bits() as u64;
+const W: u64 = Rights::W.bits() as u64;
+const D: u64 = Rights::D.bits() as u64;
+
+/// Accesses to memory of the machine in one event: a piece, and what else there is to a call.
+const BOUND: u64 = 100;
+
+/// An owner with an object, and somebody whose APD has as many Clists as there may be, each as long as is looked at and full of
+/// capabilities with the wrong passwords for it. The places that a test names hold others.
+struct Crowd {
+    rig: Rig,
+    owner: Actor,
+    seeker: Actor,
+    base: u64,
+    lists: Vec<u64>,
+}
+
+/// Clist and capability in it.
+type At = (usize, u64);
+const FIRST: At = (0, 0);
+const LAST: At = (APD_SLOTS - 1, UNSORTED_MAX - 1);
+
+impl Crowd {
+    fn new(seed: u64) -> Self {
+        let mut rig = Rig::new(seed, 8000, 8192);
+        let owner = rig.actor(Apd::EMPTY);
+        let seeker = rig.actor(Apd::EMPTY);
+        let (base, _) = rig.call(owner, Call::ObjCreate, &[2 * PAGE, 0]).unwrap();
+        let wrong = Capability {
+            address: base,
+            password: 1,
+        };
+        let mut lists = Vec::new();
+        for _ in 0..APD_SLOTS {
+            let bytes = (UNSORTED_MAX + 2) * 16;
+            let (list, _) = rig.call(seeker, Call::ObjCreate, &[bytes, 0]).unwrap();
+            let full = vec![wrong; UNSORTED_MAX as usize];
+            rig.write_clist(seeker.space, list, &full, Order::Any);
+            rig.call(seeker, Call::ApdInsert, &[lists.len() as u64, list]).unwrap();
+            lists.push(list);
+        }
+        Self {
+            rig,
+            owner,
+            seeker,
+            base,
+            lists,
+        }
+    }
+
+    /// A password for some rights, which the owner registers.
+    fn password(&mut self, password: u64, rights: u64) {
+        self.rig
+            .call(self.owner, Call::ObjPasswd, &[self.base, password, rights])
+            .unwrap();
+    }
+
+    /// Writes a password into a Clist.
+    fn put(&mut self, (list, place): At, password: u64) {
+        let at = self.lists[list] + 32 + place * 16 + 8;
+        self.rig.store(self.seeker.space, at, password).unwrap();
+    }
+
+    fn look_up(&mut self, rights: u64) -> Result<(u64, u64), Error> {
+        self.rig.call(self.seeker, Call::ApdLookup, &[self.base, rights])
+    }
+
+    /// One event of a fault.
+    fn fault(&mut self) -> Outcome {
+        let event = Event::Fault {
+            thread: self.seeker.thread,
+            address: self.base,
+            access: Access::Read,
+        };
+        self.rig.server.handle(&mut self.rig.world, event)
+    }
+
+    fn has(&self) -> Rights {
+        self.rig.server.known_rights(self.seeker.space, self.base)
+    }
+}
+
+#[test]
+fn what_stands_last_is_found_in_pieces() {
+    let mut crowd = Crowd::new(1);
+    crowd.password(7, R);
+    crowd.put(LAST, 7);
+    let longest = crowd.rig.longest_event(crowd.seeker, Call::ApdLookup, &[crowd.base, R]);
+    assert!(longest < BOUND, "{longest} accesses in one event");
+    crowd.rig.call(crowd.seeker, Call::ApdFlush, &[]).unwrap();
+    let place = crowd.lists[LAST.0] + 32 + LAST.1 * 16;
+    assert_eq!(crowd.look_up(R), Ok((place, 0)));
+    crowd.rig.check();
+}
+
+#[test]
+fn what_is_nowhere_is_refused_after_as_many_pieces_as_it_takes() {
+    let mut crowd = Crowd::new(2);
+    assert_eq!(crowd.look_up(R), Err(Error::Protection));
+    // Somebody may have written it meanwhile: nothing is remembered of a search that failed.
+    crowd.password(7, R);
+    crowd.put(FIRST, 7);
+    crowd.look_up(R).unwrap();
+}
+
+/// As many short Clists: each is begun for a share of the event, too.
+#[test]
+fn sorted_clists_are_searched_in_pieces() {
+    let mut crowd = Crowd::new(9);
+    let wrong = Capability {
+        address: crowd.base,
+        password: 1,
+    };
+    for list in crowd.lists.clone() {
+        let (space, filler) = (crowd.seeker.space, [wrong; 200]);
+        crowd.rig.write_clist(space, list, &filler, Order::Sorted);
+    }
+    crowd.password(7, R);
+    crowd.put((LAST.0, 10), 7);
+    let longest = crowd.rig.longest_event(crowd.seeker, Call::ApdLookup, &[crowd.base, R]);
+    assert!(longest < BOUND, "{longest} accesses in one event");
+}
+
+#[test]
+fn a_fault_looks_in_pieces_too() {
+    let mut crowd = Crowd::new(3);
+    crowd.password(7, R);
+    crowd.put(LAST, 7);
+    let mut events = 0;
+    while crowd.has() == Rights::NONE {
+        let before = crowd.rig.world.kernel.hardware.accesses();
+        assert_eq!(crowd.fault(), Outcome::Resume);
+        let accesses = crowd.rig.world.kernel.hardware.accesses() - before;
+        assert!(accesses < BOUND, "{accesses} accesses in one event");
+        events += 1;
+        assert!(events < 1000, "it never ends");
+    }
+    assert!(events > 100, "{events} events are no pieces");
+}
+
+/// The whole of a search that several rights come from; and all that there are, for a report.
+#[test]
+fn rights_add_up_over_the_pieces() {
+    let mut crowd = Crowd::new(4);
+    crowd.password(7, W);
+    crowd.password(8, D);
+    crowd.put(FIRST, 7);
+    crowd.put(LAST, 8);
+    crowd.look_up(W | D).unwrap();
+    crowd.rig.call(crowd.seeker, Call::ApdFlush, &[]).unwrap();
+    let (buffer, _) = crowd.rig.call(crowd.seeker, Call::ObjCreate, &[PAGE, 0]).unwrap();
+    for (flags, all) in [(INFO_USED, false), (0, true)] {
+        let told = crowd
+            .rig
+            .call(crowd.seeker, Call::ObjInfo, &[crowd.base, flags, buffer]);
+        told.unwrap();
+        assert_eq!(crowd.has().contains(Rights::D), all, "flags {flags}");
+    }
+}
+
+#[test]
+fn a_right_that_is_taken_away_between_two_pieces_is_gone() {
+    let mut crowd = Crowd::new(5);
+    crowd.password(7, W);
+    crowd.password(8, D);
+    crowd.put(FIRST, 7);
+    crowd.put(LAST, 8);
+    let arguments = [crowd.base, W | D];
+    assert_eq!(
+        crowd
+            .rig
+            .begin(crowd.seeker, Call::ApdLookup, &arguments, Resumed::First),
+        None
+    );
+    assert_eq!(crowd.has(), Rights::RW);
+    crowd.password(7, 0);
+    assert_eq!(crowd.has(), Rights::NONE);
+    for _ in 0..10_000 {
+        match crowd
+            .rig
+            .begin(crowd.seeker, Call::ApdLookup, &arguments, Resumed::Woken)
+        {
+            None => {}
+            Some(result) => {
+                assert_eq!(result, Err(Error::Protection));
+                assert_eq!(crowd.has(), Rights::D);
+                return;
+            }
+        }
+    }
+    panic!("it never ends");
+}
+
+/// What is written where a search has been is found by the next one, however the first one ended.
+#[test]
+fn no_search_goes_on_where_another_one_stopped() {
+    for given_up in 0..3 {
+        let mut crowd = Crowd::new(6);
+        crowd.password(7, R);
+        // So that writing there needs no search.
+        crowd.put(FIRST, 1);
+        assert_eq!(crowd.fault(), Outcome::Resume);
+        crowd.put(FIRST, 7);
+        match given_up {
+            // The thread does something else.
+            0 => drop(crowd.rig.call(crowd.seeker, Call::ClockRead, &[]).unwrap()),
+            // Another one found the right, and lost it again with the cache.
+            1 => {
+                let seeker = crowd.seeker;
+                let sibling = crowd
+                    .rig
+                    .server
+                    .thread_make(&mut crowd.rig.world, seeker.task, None, 0x1_0000_0000, 0, 3)
+                    .unwrap();
+                let sibling = Actor {
+                    thread: sibling,
+                    ..seeker
+                };
+                crowd.rig.call(sibling, Call::ApdLookup, &[crowd.base, R]).unwrap();
+                crowd.rig.call(sibling, Call::ApdFlush, &[]).unwrap();
+            }
+            // Or the object was taken away.
+            _ => {
+                crowd.password(8, R);
+                crowd.password(8, 0);
+            }
+        }
+        // Found in the first piece, or it would take hundreds.
+        assert_eq!(crowd.fault(), Outcome::Resume);
+        assert_eq!(crowd.has(), Rights::R, "given up {given_up}");
+    }
+}
+
+/// The same place in a Clist that one search has passed may hold what another one looks for.
+#[test]
+fn a_search_for_something_else_begins_anew() {
+    let mut crowd = Crowd::new(10);
+    let (entries, _) = crowd.rig.call(crowd.owner, Call::ObjCreate, &[PAGE, 0]).unwrap();
+    crowd.rig.store(crowd.owner.space, entries, crowd.base).unwrap();
+    crowd
+        .rig
+        .call(crowd.owner, Call::ObjCrePdx, &[crowd.base, 9, 0, entries, 1])
+        .unwrap();
+    crowd.put(FIRST, 9);
+    assert_eq!(crowd.fault(), Outcome::Resume);
+    let grant = crowd
+        .rig
+        .server
+        .pdx_grant(&mut crowd.rig.world, crowd.seeker.space, crowd.base);
+    assert_eq!(grant.map(|grant| grant.password), Ok(9));
+}
+
+/// An object with as many passwords as there may be: each capability is compared with all of them.
+#[test]
+fn many_passwords_make_shorter_pieces() {
+    let mut lookups = Vec::new();
+    for passwords in [1, 100] {
+        let mut crowd = Crowd::new(11);
+        for password in 0..passwords {
+            crowd.password(100 + password, R);
+        }
+        let mut events = 0;
+        let arguments = [crowd.base, R];
+        let mut resumed = Resumed::First;
+        while crowd
+            .rig
+            .begin(crowd.seeker, Call::ApdLookup, &arguments, resumed)
+            .is_none()
+        {
+            resumed = Resumed::Woken;
+            events += 1;
+        }
+        lookups.push(events);
+    }
+    assert!(lookups[1] > 4 * lookups[0], "{lookups:?} events");
+}
+
+/// Two searches by turns, and a report that looks for what is nowhere, with its buffer to be looked for, too: each ends.
+#[test]
+fn searches_do_not_drive_each_other_out() {
+    let mut crowd = Crowd::new(7);
+    crowd.password(7, R);
+    crowd.put(LAST, 7);
+    let (buffer, password) = crowd.rig.call(crowd.owner, Call::ObjCreate, &[PAGE, 0]).unwrap();
+    let at = crowd.lists[LAST.0] + 32 + (LAST.1 - 1) * 16;
+    crowd.rig.store(crowd.seeker.space, at, buffer).unwrap();
+    crowd.rig.store(crowd.seeker.space, at + 8, password).unwrap();
+    crowd
+        .rig
+        .call(crowd.seeker, Call::ObjInfo, &[crowd.base, 0, buffer])
+        .unwrap();
+    crowd.rig.check();
+}
+
+/// An entry is looked for in one way with the owner's right to it, which is as good.
+#[test]
+fn an_owner_enters_whatever_stands_behind_its_capability() {
+    for (rights, entry, found) in [
+        (Some(Rights::OWNER), 0, Ok(())),
+        (Some(Rights::OWNER), 64, Err(Error::NotAnEntry)),
+        (Some(Rights::RWX), 0, Err(Error::Protection)),
+        (None, 0, Ok(())),
+        (None, 64, Err(Error::NotAnEntry)),
+    ] {
+        let mut crowd = Crowd::new(8);
+        let (entries, _) = crowd.rig.call(crowd.owner, Call::ObjCreate, &[PAGE, 0]).unwrap();
+        crowd.rig.store(crowd.owner.space, entries, crowd.base).unwrap();
+        crowd
+            .rig
+            .call(crowd.owner, Call::ObjCrePdx, &[crowd.base, 9, 0, entries, 1])
+            .unwrap();
+        match rights {
+            Some(rights) => {
+                crowd.password(7, rights.bits().into());
+                crowd.put(FIRST, 7);
+            }
+            None => crowd.put(LAST, 9),
+        }
+        let (space, entry) = (crowd.seeker.space, crowd.base + entry);
+        // The search alone, piece by piece: to enter, the thread would have to run.
+        let mut result = Err(sasos::Stop::Again);
+        for _ in 0..10_000 {
+            result = crowd.rig.server.pdx_grant(&mut crowd.rig.world, space, entry);
+            if !matches!(result, Err(sasos::Stop::Again)) {
+                break;
+            }
+        }
+        let result = result.map(drop);
+        assert_eq!(result, found.map_err(sasos::Stop::Fail), "{rights:?} {entry:#x}");
+    }
+}
