@@ -1,9 +1,10 @@
 //! Reading relocatable ELF files and archives of them, with the `object` crate, into what the linker works
-//! on: sections that will be in memory, symbols, relocations. Everything else (notes, tables of unwinding)
-//! is left behind; debug information is asked once, for the arguments that functions take from the stack.
+//! on: sections that will be in memory, symbols, relocations, and how functions are left. Everything else is left
+//! behind; debug information is asked once, for the arguments that functions take from the stack.
 
 use super::fault::{Cause, Fault};
 use super::format::MODULE_BYTES_MAX;
+use super::frames::{self, Frames};
 use super::stack::{self, StackWords};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -31,6 +32,8 @@ pub enum Kind {
     Zero,
     /// Pointers to functions that are called when an instance is made.
     Init,
+    /// How functions are left; only while a file is read, for it is taken apart.
+    Frames,
 }
 
 /// A section of a file.
@@ -109,6 +112,8 @@ pub struct Input {
     pub symbols: Vec<Symbol>,
     /// Words on the stack of the functions that have debug information, by section and byte.
     pub stack: BTreeMap<(usize, u64), StackWords>,
+    /// How functions are left.
+    pub frames: Frames,
 }
 
 fn damaged(file: &str) -> impl Fn(object::read::Error) -> Fault + '_ {
@@ -186,6 +191,7 @@ pub fn read(file: &str, bytes: &[u8], seen: &mut BTreeSet<String>) -> Result<Inp
         sections: Vec::new(),
         symbols: Vec::new(),
         stack: BTreeMap::new(),
+        frames: Frames::default(),
     };
     for section in table.iter() {
         let name = table.section_name(LITTLE, section).map_err(damaged(file))?;
@@ -204,6 +210,7 @@ pub fn read(file: &str, bytes: &[u8], seen: &mut BTreeSet<String>) -> Result<Inp
     }
     drop_groups(&mut input, &table, bytes, seen)?;
     read_relocations(&mut input, &table, bytes)?;
+    frames::read(&mut input)?;
     input.stack = stack::read(&input, &table, bytes);
     Ok(input)
 }
@@ -224,8 +231,9 @@ fn read_section(
         elf::SHT_NOBITS => Kind::Zero,
         elf::SHT_INIT_ARRAY => Kind::Init,
         // Instances end with their task; there is nobody to call these.
-        elf::SHT_NOTE | elf::SHT_FINI_ARRAY | elf::SHT_X86_64_UNWIND | elf::SHT_GROUP => Kind::None,
-        elf::SHT_PROGBITS if name.starts_with(".eh_frame") || name.starts_with(".gcc_except_table") => Kind::None,
+        elf::SHT_NOTE | elf::SHT_FINI_ARRAY | elf::SHT_GROUP => Kind::None,
+        elf::SHT_PROGBITS | elf::SHT_X86_64_UNWIND if name == ".eh_frame" => Kind::Frames,
+        elf::SHT_X86_64_UNWIND => Kind::None,
         elf::SHT_PROGBITS if has(elf::SHF_EXECINSTR) => Kind::Text,
         elf::SHT_PROGBITS if !has(elf::SHF_WRITE) || name.starts_with(".data.rel.ro") => Kind::ReadOnly,
         elf::SHT_PROGBITS => Kind::Data,
