@@ -559,7 +559,7 @@ impl<'a> Module<'a> {
 
     /// How functions of the text are left; empty if the part is damaged.
     pub fn frames(&self) -> unwind::Table<'a> {
-        unwind::Table::open(self.part(Part::Unwinding)).unwrap_or_default()
+        unwind::Table::open_header(self.part(Part::Unwinding)).unwrap_or_default()
     }
 
     /// The functions of the text, by address.

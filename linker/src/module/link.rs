@@ -211,7 +211,10 @@ fn stack_words(description: &Description, world: &World<'_>, plan: &Plan) -> Res
         let mut named = input.symbols.iter().filter(|one| one.home == here);
         let said = named.find_map(|symbol| description.exports.iter().find(|one| one.name == symbol.name));
         let said = said.map_or(Stack::Unsaid, |one| one.stack);
-        let found = input.stack.get(&(section, start));
+        let found = input
+            .stack
+            .get(&(section, start))
+            .or_else(|| adjusted_words(world, file, here));
         match decide(said, found) {
             Ok(count) => words[number] = count,
             Err(cause) => faults.push(
@@ -222,6 +225,18 @@ fn stack_words(description: &Description, world: &World<'_>, plan: &Plan) -> Res
         }
     }
     if faults.is_empty() { Ok(words) } else { Err(faults) }
+}
+
+/// The words of the function that an adjusting one at a place goes on to.
+fn adjusted_words<'a>(world: &World<'a>, file: usize, here: Home) -> Option<&'a StackWords> {
+    let mut named = world.inputs[file].symbols.iter().filter(|one| one.home == here);
+    let function = named.find_map(|symbol| super::stack::adjusts(&symbol.name))?;
+    let own = world.inputs[file].symbols.iter().find(|one| one.name == function);
+    match (own.map(|one| one.home), world.symbols.defined(world.inputs, &function)) {
+        (Some(Home::Section(section, at)), _) => world.inputs[file].stack.get(&(section, at)),
+        (_, Some(Target::Place(file, section, at))) => world.inputs[file].stack.get(&(section, at)),
+        _ => None,
+    }
 }
 
 fn decide(said: Stack, found: Option<&StackWords>) -> Result<u32, Cause> {

@@ -284,7 +284,22 @@ impl Unit<'_> {
         }
     }
 
+    /// Whether C++ passes the address of objects of this type: copying or destroying them is more than moving bytes.
+    fn is_by_reference(&self, kind: UnitOffset) -> Decided<bool> {
+        let convention = self
+            .strip(kind)?
+            .and_then(|entry| entry.attr_value(dw::DW_AT_calling_convention));
+        Ok(convention == Some(AttributeValue::CallingConvention(dw::DW_CC_pass_by_reference)))
+    }
+
     fn place(&self, kind: UnitOffset, result: bool) -> Decided<Place> {
+        if self.is_by_reference(kind)? {
+            return Ok(if result {
+                Place::Stack { bytes: 8, align: 8 }
+            } else {
+                Place::Registers(vec![Class::Integer])
+            });
+        }
         let size = self.size(kind, DEPTH)?;
         let on_stack = |align| Place::Stack { bytes: size, align };
         if size > 16 {
@@ -326,6 +341,14 @@ impl Unit<'_> {
         let Some(entry) = self.strip(kind)? else { return Ok(0) };
         if is_reference(&entry) {
             return Ok(8);
+        }
+        if entry.tag() == dw::DW_TAG_ptr_to_member_type {
+            // A distance; to a function its address, too (Itanium C++ ABI, 2.3).
+            let member = self.reference(&entry, dw::DW_AT_type).ok_or_else(|| broken(()))?;
+            let function = self
+                .strip(member)?
+                .is_some_and(|one| one.tag() == dw::DW_TAG_subroutine_type);
+            return Ok(if function { 16 } else { 8 });
         }
         if entry.tag() == dw::DW_TAG_array_type {
             let element = self
@@ -429,7 +452,7 @@ impl Unit<'_> {
                 }
             }
         };
-        if is_reference(&entry) || entry.tag() == dw::DW_TAG_enumeration_type {
+        if is_reference(&entry) || matches!(entry.tag(), dw::DW_TAG_enumeration_type | dw::DW_TAG_ptr_to_member_type) {
             put(Class::Integer);
             return Ok(false);
         }
@@ -489,6 +512,17 @@ impl Unit<'_> {
             Err("a number of 16 bytes".to_string())
         }
     }
+}
+
+/// What an adjusting function of C++ (Itanium C++ ABI, 5.1.4.4: it changes `this` and goes on to another function with the
+/// same arguments, and has no debug information) goes on to; `None` for another name.
+pub(super) fn adjusts(name: &str) -> Option<String> {
+    let (rest, numbers) = match name.strip_prefix("_ZTh") {
+        Some(rest) => (rest, 1),
+        None => (name.strip_prefix("_ZTv")?, 2),
+    };
+    let function = rest.splitn(numbers + 1, '_').nth(numbers)?;
+    Some(format!("_Z{function}"))
 }
 
 fn is_reference(entry: &Entry<'_>) -> bool {

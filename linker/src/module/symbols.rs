@@ -27,7 +27,7 @@ pub enum Target {
 }
 
 /// What C++ calls that which a library is told apart by (Itanium C++ ABI, 3.3.6): each instance is one.
-const INSTANCE: &str = "__dso_handle";
+pub const INSTANCE: &str = "__dso_handle";
 
 /// The names that are visible between files, and those of the imports.
 #[derive(Debug, Default)]

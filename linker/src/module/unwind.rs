@@ -314,6 +314,27 @@ impl<'a> Table<'a> {
     /// # Errors
     /// What is wrong.
     pub fn open(bytes: &'a [u8]) -> Result<Self, &'static str> {
+        let table = Self::open_header(bytes)?;
+        let mut last = None;
+        for index in 0..table.count {
+            let (function, entry) = table.record(index).ok_or("the table of frames is cut short")?;
+            if last.is_some_and(|last| last >= function) {
+                return Err("the table of frames is not in order");
+            }
+            last = Some(function);
+            let inside = usize::try_from(entry).is_ok_and(|at| at >= table.entries_at && at + 4 < bytes.len());
+            if !inside {
+                return Err("the table of frames leads outside");
+            }
+        }
+        Ok(table)
+    }
+
+    /// Checks only how it begins and ends: for a part that was checked before.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn open_header(bytes: &'a [u8]) -> Result<Self, &'static str> {
         if bytes.is_empty() {
             return Ok(Self::default());
         }
@@ -332,29 +353,16 @@ impl<'a> Table<'a> {
         if entries_at < behind + 4 || entries_at.checked_add(4).is_none_or(|end| end > bytes.len()) {
             return Err("the table of frames leads outside");
         }
-        let table = Self {
-            bytes,
-            count,
-            entries_at,
-            thunk_entries_at,
-        };
-        let mut last = None;
-        for index in 0..count {
-            let (function, entry) = table.record(index).ok_or(cut)?;
-            if last.is_some_and(|last| last >= function) {
-                return Err("the table of frames is not in order");
-            }
-            last = Some(function);
-            let inside = usize::try_from(entry).is_ok_and(|at| at >= entries_at && at + 4 < bytes.len());
-            if !inside {
-                return Err("the table of frames leads outside");
-            }
-        }
         // An unwinder reads entry after entry up to the end.
         if bytes.get(bytes.len() - 4..) != Some(&[0; 4][..]) {
             return Err("the frames have no end");
         }
-        Ok(table)
+        Ok(Self {
+            bytes,
+            count,
+            entries_at,
+            thunk_entries_at,
+        })
     }
 
     /// How many functions have an entry.
