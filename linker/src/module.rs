@@ -26,6 +26,8 @@ pub mod window;
 #[cfg(feature = "build")]
 pub mod code;
 #[cfg(feature = "build")]
+pub mod debug;
+#[cfg(feature = "build")]
 pub mod frames;
 #[cfg(feature = "build")]
 pub mod graph;

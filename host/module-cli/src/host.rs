@@ -7,6 +7,8 @@
 
 mod memory;
 
+pub use memory::trap;
+
 use linker::module::{Cause, Description, Fault, Module, format, instance};
 use memory::{File, Frames, Mapping};
 use std::cell::RefCell;

@@ -93,18 +93,105 @@ fn the_caller_is_found_from_every_instruction() {
             return;
         };
         libraries.iter().for_each(|library| task.add(library));
-        // Made before, because the unwinder, asked while it is told of new frames, waits for itself. Bound at the first call.
-        task.instance("steplib").unwrap_or_else(|error| panic!("{error}"));
-        let main = task.instance("stepmain").unwrap_or_else(|error| panic!("{error}"));
-        let failed = task.call(main, "check", [0; 4]).map(|line| line as u32);
-        let wrong = task.call(main, "wrong", [0; 4]).unwrap_or_default();
-        assert_eq!(
-            failed,
-            Some(0),
-            "the call of stepmain.c that failed, {level}, at {wrong:#x}"
-        );
-        let steps = task.call(main, "stepped", [0; 4]).unwrap_or_default();
-        // Thunks with a loop for each word, and the binder before the first.
-        assert!(steps > 600, "{steps}");
+        let lazy = steps(&task, level);
+        let eager = Task::new(Binding::Eager);
+        let host = tools::folder(&format!("step{level}")).join("cxxhost.md");
+        eager
+            .add_foreign(&make::describe(&host).unwrap_or_else(|error| panic!("{error}")))
+            .unwrap_or_else(|error| panic!("{error}"));
+        libraries.iter().for_each(|library| eager.add(library));
+        assert!(lazy > steps(&eager, level) + 100, "the binder was looked at, too");
     }
+}
+
+/// The instructions at which the caller was looked for.
+fn steps(task: &Task, level: &str) -> u64 {
+    // Made before, because the unwinder, asked while it is told of new frames, waits for itself. Bound at the first call.
+    task.instance("steplib").unwrap_or_else(|error| panic!("{error}"));
+    let main = task.instance("stepmain").unwrap_or_else(|error| panic!("{error}"));
+    let failed = task.call(main, "check", [0; 4]).map(|line| line as u32);
+    let wrong = task.call(main, "wrong", [0; 4]).unwrap_or_default();
+    assert_eq!(
+        failed,
+        Some(0),
+        "the call of stepmain.c that failed, {level}, at {wrong:#x}"
+    );
+    task.call(main, "stepped", [0; 4]).unwrap_or_default()
+}
+
+#[test]
+fn gdb_sees_functions_lines_and_all_frames() {
+    let mut window = tools::window(10);
+    if Command::new("gdb").arg("--version").output().is_err() {
+        eprintln!("not tested: there is no gdb");
+        return;
+    }
+    if libraries(&mut window, "gdb", &["steplib", "stepmain"], &["-O0"]).is_none() {
+        return;
+    }
+    let folder = tools::folder("gdb");
+    let tool = env!("CARGO_BIN_EXE_module-cli");
+    let mut window = tools::window(10);
+    for name in ["steplib", "stepmain"] {
+        let path = tools::sources().join(format!("{name}.md"));
+        let made = make::make(&path, std::slice::from_ref(&folder), &mut window);
+        let (_, built) = made.unwrap_or_else(|error| panic!("{error}"));
+        std::fs::write(folder.join(format!("{name}.mm")), built.object).expect("a module");
+    }
+    // $rbx in a function is the data of its instance, which tells where its thunks are.
+    let symbols = |name: &str, data: &str| {
+        format!(
+            "{tool} symbols {name}.mm --from {}/{name}.md --in . {data} -o {name}{}.sym",
+            tools::sources().display(),
+            if data.is_empty() { "" } else { "-data" }
+        )
+    };
+    let load = |name: &str| format!("eval \"shell {}\", $rbx", symbols(name, "--data %#lx"));
+    let commands = [
+        "set debuginfod enabled off".to_string(),
+        "set width 0".to_string(),
+        "run".to_string(),
+        format!("shell {}", symbols("steplib", "")),
+        format!("shell {}", symbols("stepmain", "")),
+        "add-symbol-file steplib.sym".to_string(),
+        "add-symbol-file stepmain.sym".to_string(),
+        "break nested".to_string(),
+        "continue".to_string(),
+        load("stepmain"),
+        "add-symbol-file stepmain-data.sym".to_string(),
+        "break plain".to_string(),
+        "continue".to_string(),
+        load("steplib"),
+        "add-symbol-file steplib-data.sym".to_string(),
+        "backtrace".to_string(),
+        "print count".to_string(),
+        "finish".to_string(),
+    ];
+    let mut gdb = Command::new("gdb");
+    gdb.current_dir(&folder).args(["-nx", "-batch", "-q"]);
+    for command in &commands {
+        gdb.args(["-ex", command]);
+    }
+    gdb.args(["--args", tool, "run", "steplib.mm", "stepmain.mm"]);
+    gdb.args(["--host", "cxxhost.md", "--call", "nested", "--trap"]);
+    let output = gdb.output().expect("gdb runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let frames: Vec<&str> = text.lines().filter(|line| line.starts_with('#')).collect();
+    let expected = [
+        "plain (a=3) at ",
+        "ten (a=1, b=2, c=3, d=4, e=5, f=6, g=7, h=8, i=9, j=10) at ",
+        "ten@thunk ()",
+        "deep (a=10) at ",
+        "deep@thunk ()",
+        "back (call=",
+        "back@thunk ()",
+        "nested () at ",
+        "nested@thunk ()",
+    ];
+    let mut met = frames.iter();
+    for one in expected {
+        assert!(met.any(|frame| frame.contains(one)), "{one}:\n{text}");
+    }
+    assert!(met.any(|frame| frame.contains("main")), "{text}");
+    assert!(text.contains("steplib.c:7") && text.contains("= 0\n"), "{text}");
 }

@@ -14,7 +14,7 @@ use object::LittleEndian;
 use object::elf;
 use object::read::elf::{FileHeader, Rela, SectionHeader, SectionTable, Sym, SymbolTable};
 
-type Header = elf::FileHeader64<LittleEndian>;
+pub(super) type Header = elf::FileHeader64<LittleEndian>;
 const LITTLE: LittleEndian = LittleEndian;
 
 /// What a section is for.
@@ -159,9 +159,10 @@ pub fn defined_names(file: &str, bytes: &[u8]) -> Result<BTreeSet<String>, Fault
     Ok(result)
 }
 
-type Tables<'a> = (&'a Header, SectionTable<'a, Header>, SymbolTable<'a, Header>);
+pub(super) type Tables<'a> = (&'a Header, SectionTable<'a, Header>, SymbolTable<'a, Header>);
 
-fn tables<'a>(file: &str, bytes: &'a [u8]) -> Result<Tables<'a>, Fault> {
+/// The header and the tables of a relocatable file.
+pub(super) fn tables<'a>(file: &str, bytes: &'a [u8]) -> Result<Tables<'a>, Fault> {
     let refuse = |error: object::read::Error| Fault::file(file, Cause::NotRelocatable(error.to_string()));
     let header = Header::parse(bytes).map_err(refuse)?;
     header.endian().map_err(refuse).map(|_: LittleEndian| ())?;

@@ -50,6 +50,18 @@ pub struct Built {
 /// # Errors
 /// Everything that was wrong in the first step that found something.
 pub fn link(request: &Request<'_>, address: impl FnOnce(u64) -> Result<u64, Fault>) -> Result<Built, Vec<Fault>> {
+    link_and(request, address, |_, _| ()).map(|(built, ())| built)
+}
+
+/// Links a module, and has `also` look at where everything is.
+///
+/// # Errors
+/// As [`link`].
+pub fn link_and<T>(
+    request: &Request<'_>,
+    address: impl FnOnce(u64) -> Result<u64, Fault>,
+    also: impl FnOnce(&World<'_>, &Layout) -> T,
+) -> Result<(Built, T), Vec<Fault>> {
     let description = request.description;
     let wanted: Vec<&str> = description.exports.iter().map(|one| one.name.as_str()).collect();
     let mut inputs = symbols::collect(request.files, &wanted).map_err(|fault| vec![fault])?;
@@ -105,7 +117,8 @@ pub fn link(request: &Request<'_>, address: impl FnOnce(u64) -> Result<u64, Faul
     writer.lay_out().map_err(|fault| vec![fault])?;
     let bytes = u64::from(writer.parts[Part::Template as usize].0) + u64::from(writer.parts[Part::Template as usize].1);
     writer.layout.address = address(bytes.next_multiple_of(PAGE)).map_err(|fault| vec![fault])?;
-    writer.write()
+    let seen = also(&writer.world, &writer.layout);
+    Ok((writer.write()?, seen))
 }
 
 /// Where the exports are.

@@ -80,7 +80,8 @@ impl Mapping {
     pub fn shared_at(file: &File, address: u64, text: usize, constants: usize, end: usize) -> Result<Self, HostError> {
         let at = address as usize;
         let end = end.next_multiple_of(PAGE);
-        let flags = libc::MAP_SHARED | libc::MAP_FIXED_NOREPLACE;
+        // The frames are the file's; private is only what a debugger writes there for its breakpoints.
+        let flags = libc::MAP_PRIVATE | libc::MAP_FIXED_NOREPLACE;
         map(Some(file), 0, at, end, libc::PROT_READ, flags)?;
         let mapping = Self {
             start: at,
@@ -187,6 +188,12 @@ impl Drop for Frames {
         // SAFETY: they were registered under this address, once.
         unsafe { __deregister_frame_info_bases(self.begin as *const c_void) };
     }
+}
+
+/// Stops the process for its debugger.
+pub fn trap() {
+    // SAFETY: a signal to this thread; without a debugger it ends the process, as the caller wants.
+    unsafe { libc::raise(libc::SIGTRAP) };
 }
 
 /// Calls what the code of an instance asked to have called at its end (`__cxa_atexit`): its data is its handle.

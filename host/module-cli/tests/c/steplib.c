@@ -3,6 +3,7 @@
 #include <stdarg.h>
 
 static long count;
+static volatile long none;
 
 long plain(long a) { return a + 1 + count; }
 long seven(long a, long b, long c, long d, long e, long f, long g) { return plain(3) + a + b + c + d + e + f + g; }
@@ -12,7 +13,7 @@ long ten(long a, long b, long c, long d, long e, long f, long g, long h, long i,
 }
 long many(int n, ...)
 {
-	long sum = count - count;
+	long sum = none;
 	va_list list;
 	va_start(list, n);
 	while (n-- > 0)
@@ -21,4 +22,4 @@ long many(int n, ...)
 	return sum;
 }
 long base(long by) { return count -= by; }
-long back(long (*call)(long), long argument) { return call(argument) + 1 + count - count; }
+long back(long (*call)(long), long argument) { return call(argument) + 1 + none; }

@@ -96,5 +96,10 @@ int check(void)
 	return 0;
 }
 
+static long deep(long a) { return ten(1, 2, 3, 4, 5, 6, 7, 8, 9, a) + added; }
+
+/* For a debugger: calls to and fro, with words on the stack. */
+int nested(void) { return back(deep, 10) == 60 ? 0 : 1; }
+
 long stepped(void) { return steps; }
 void *wrong(void) { return wrong_at; }
