@@ -16,13 +16,14 @@ struct Worse : Failure {
 };
 
 struct Named { virtual std::string name(const std::string &greeting) = 0; virtual ~Named() {} };
-struct Counted { virtual int count() = 0; virtual ~Counted() {} };
+struct Counted { virtual int count() = 0; virtual Counted *self() = 0; virtual ~Counted() {} };
 struct Shape : Named, Counted {
 	std::string own;
 	explicit Shape(std::string own);
 	~Shape() override;
 	std::string name(const std::string &greeting) override;
 	int count() override;
+	Shape *self() override;
 };
 
 inline int &made_once()
@@ -38,6 +39,7 @@ int through(int (*call)(void *), void *argument);
 void sort_with(int *numbers, long count, int (*compare)(const void *, const void *));
 Shape *make_shape(const char *name);
 int alive(void);
+std::string joined(std::string first, const std::string &second, long a, long b, long c, long d, std::string last);
 int calls_once(void);
 int catches_all(int (*call)(void *), void *argument);
 }

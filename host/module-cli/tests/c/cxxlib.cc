@@ -23,7 +23,8 @@ const char *Worse::what() const { return why.c_str(); }
 Shape::Shape(std::string own) : own(std::move(own)) { guards++; }
 Shape::~Shape() { guards--; }
 std::string Shape::name(const std::string &greeting) { return greeting + ", " + own; }
-int Shape::count() { return (int)own.size(); }
+int Shape::count() { return (int)own.size() + guards - guards; }
+Shape *Shape::self() { guards++; guards--; return this; }
 
 extern "C" int raise_kind(int kind)
 {
@@ -60,6 +61,10 @@ extern "C" void sort_with(int *numbers, long count, int (*compare)(const void *,
 }
 
 extern "C" Shape *make_shape(const char *name) { return new Shape(name); }
+extern "C" std::string joined(std::string first, const std::string &second, long a, long b, long c, long d, std::string last)
+{
+	return first + second + std::to_string(guards - guards + a + b + c + d) + last;
+}
 extern "C" int alive(void) { return guards; }
 extern "C" int calls_once(void) { return ++made_once(); }
 

@@ -3,6 +3,7 @@
 #include <execinfo.h>
 #include <pthread.h>
 #include <stdexcept>
+#include <typeinfo>
 #include <unwind.h>
 
 #define CHECK(condition) do { if (!(condition)) return __LINE__; } while (0)
@@ -105,7 +106,11 @@ static int objects()
 	Counted *counted = shape;
 	Named *named = shape;
 	CHECK(named->name("hello") == "hello, round" && counted->count() == 5);
-	CHECK(dynamic_cast<Shape *>(counted) == shape);
+	CHECK(dynamic_cast<Shape *>(counted) == shape && counted->self() == counted);
+	CHECK(typeid(*named) == typeid(Shape) && typeid(*counted) != typeid(Counted));
+	// By value: their addresses are passed, the last one's on the stack.
+	CHECK(joined("a", "b", 1, 2, 3, 4, "a last text that is long enough not to be kept inside")
+		== "ab10a last text that is long enough not to be kept inside");
 	// Through a pointer to a member, which a virtual function is.
 	int (Counted::*count)() = &Counted::count;
 	CHECK((counted->*count)() == 5);
