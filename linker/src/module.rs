@@ -28,6 +28,8 @@ pub mod code;
 #[cfg(feature = "build")]
 pub mod debug;
 #[cfg(feature = "build")]
+pub mod entries;
+#[cfg(feature = "build")]
 pub mod frames;
 #[cfg(feature = "build")]
 pub mod graph;

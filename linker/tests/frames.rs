@@ -34,6 +34,11 @@ fn distance(bytes: &[u8], at: usize) -> i64 {
     i32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes")).into()
 }
 
+/// Where the field at a byte leads to.
+fn led_to(bytes: &[u8], at: usize) -> i64 {
+    i64::try_from(at).expect("a place") + distance(bytes, at)
+}
+
 /// Where a section of the corpus is: its bytes of the file.
 fn section(name: &str) -> std::ops::Range<usize> {
     let long = |at| linker::elf::long(OBJECT, at).expect("eight bytes") as usize;
@@ -63,7 +68,7 @@ fn every_function_that_is_kept_has_its_entry() {
     let (mut personalities, mut handled) = (0, 0);
     for symbol in &symbols {
         for inside in [0, 1, i64::from(symbol.bytes) - 1] {
-            let place = (symbol.address - module.address) as i64 - part_at;
+            let place = (symbol.address - module.address).cast_signed() - part_at;
             let (start, at) = table.find(place + inside).expect("an entry");
             assert_eq!(start, place, "{}", symbol.name);
             let Ok((Item::Entry(common_at, range), _)) = unwind::item(part, at) else {
@@ -73,18 +78,18 @@ fn every_function_that_is_kept_has_its_entry() {
                 panic!("{}: no common part", symbol.name);
             };
             let entry = unwind::entry(part, &common, range).expect("an entry");
-            assert_eq!(entry.start_at as i64 + distance(part, entry.start_at), place);
+            assert_eq!(led_to(part, entry.start_at), place);
             assert_eq!(entry.bytes, symbol.bytes);
             if let Some((encoding, field)) = common.personality {
                 personalities += 1;
                 assert_eq!(encoding, unwind::WORD_IN_DATA);
-                let word = distance(part, field) as u32;
+                let word = u32::try_from(distance(part, field)).expect("it lies in the data");
                 let imported: Vec<_> = module.import_fixups().filter(|one| one.at == word).collect();
                 assert_eq!(imported.len(), 1, "the word holds an import");
                 assert_eq!(module.wanted(0, Some(imported[0].export)), "__gxx_personality_v0");
             }
             let Some(field) = entry.handlers_at else { continue };
-            let handlers = (part_at + field as i64 + distance(part, field)) as usize;
+            let handlers = usize::try_from(part_at + led_to(part, field)).expect("a place in the object");
             assert!(handlers >= constants as usize);
             handled += 1;
             if symbol.name == "catches" {
@@ -98,7 +103,7 @@ fn every_function_that_is_kept_has_its_entry() {
     }
     assert_eq!((personalities, handled), (6, 6), "raises and catches, three times each");
     // Behind the last function nothing but what the linker made, to the end of the text.
-    let end = i64::from(text) + module.part(Part::Text).len() as i64 - part_at;
+    let end = i64::from(text) + i64::try_from(module.part(Part::Text).len()).expect("a length") - part_at;
     assert!(table.find(end - 1).is_some_and(|(start, _)| start > 0));
     assert!(table.find(i64::MIN).is_none());
 }
@@ -122,7 +127,7 @@ fn thunks_have_entries_in_their_pages() {
             (Item::Entry(_, range), next) => {
                 let common = common.as_ref().expect("it comes first");
                 let entry = unwind::entry(thunks, common, range).expect("an entry");
-                let start = entry.start_at as i64 + distance(thunks, entry.start_at);
+                let start = led_to(thunks, entry.start_at);
                 covered.push((start, entry.bytes));
                 at = next;
             }
@@ -257,7 +262,7 @@ fn changed_tables_never_panic() {
                 refused += 1;
                 assert!(faults[0].to_string().starts_with("throws.o"), "{}", faults[0]);
             }
-            Err(_) => panic!("MODULE_SEED={seed} MODULE_FUZZ=1 panicked"),
+            Err(panic) => panic!("MODULE_SEED={seed} MODULE_FUZZ=1 panicked: {panic:?}"),
         }
     }
     if count >= 100 {

@@ -4,6 +4,7 @@
 
 use crate::{Words, make};
 use linker::module::debug::{self, Debug};
+use linker::module::entries;
 use linker::module::format::{self, Part};
 use linker::module::unwind::{self, Item};
 use linker::module::{Fault, Module};
@@ -199,8 +200,8 @@ impl Frames {
                     let start = self.open();
                     self.bytes.extend([0xff; 4]);
                     self.bytes.extend([1, 0]);
-                    unwind::put_unsigned(&mut self.bytes, common.code_unit);
-                    unwind::put_signed(&mut self.bytes, common.data_unit);
+                    entries::put_unsigned(&mut self.bytes, common.code_unit);
+                    entries::put_signed(&mut self.bytes, common.data_unit);
                     self.bytes.push(common.return_column as u8);
                     self.bytes.extend(&entries[common.rules.clone()]);
                     self.close(start);

@@ -58,13 +58,17 @@ fn exceptions_of_cxx_pass_between_modules() {
         else {
             return;
         };
-        libraries.iter().for_each(|library| task.add(library));
+        for library in &libraries {
+            task.add(library);
+        }
         let main = task.instance("cxxmain").unwrap_or_else(|error| panic!("{error}"));
         let line = task.call(main, "check", [0; 4]).map(|line| line as u32);
         assert_eq!(line, Some(0), "the line of cxxmain.cc that failed, {level}");
         // A second task has the same text and other data; the first one's may go.
         let other = task_with(&tools::folder(&format!("cxx{level}")).join("cxxhost.md"));
-        libraries.iter().for_each(|library| other.add(library));
+        for library in &libraries {
+            other.add(library);
+        }
         let second = other.instance("cxxmain").unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(
             other.call(second, "check", [0; 4]).map(|line| line as u32),
@@ -92,14 +96,18 @@ fn the_caller_is_found_from_every_instruction() {
         else {
             return;
         };
-        libraries.iter().for_each(|library| task.add(library));
+        for library in &libraries {
+            task.add(library);
+        }
         let lazy = steps(&task, level);
         let eager = Task::new(Binding::Eager);
         let host = tools::folder(&format!("step{level}")).join("cxxhost.md");
         eager
             .add_foreign(&make::describe(&host).unwrap_or_else(|error| panic!("{error}")))
             .unwrap_or_else(|error| panic!("{error}"));
-        libraries.iter().for_each(|library| eager.add(library));
+        for library in &libraries {
+            eager.add(library);
+        }
         assert!(lazy > steps(&eager, level) + 100, "the binder was looked at, too");
     }
 }

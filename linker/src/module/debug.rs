@@ -6,7 +6,7 @@ use super::input::{self, Home};
 use super::relocate::{Layout, Seat, World};
 use super::symbols::Target;
 use alloc::collections::BTreeMap;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use object::LittleEndian;
 use object::elf;
@@ -61,7 +61,9 @@ pub fn collect(files: &[(String, &[u8])], world: &World<'_>, layout: &Layout, da
     for (name, bytes) in files {
         if input::is_archive(bytes) {
             let members = input::members(name, bytes).unwrap_or_default();
-            members.into_iter().for_each(|(name, bytes)| add(name, bytes));
+            for (name, bytes) in members {
+                add(name, bytes);
+            }
         } else {
             add(name.clone(), *bytes);
         }
@@ -89,7 +91,7 @@ pub fn collect(files: &[(String, &[u8])], world: &World<'_>, layout: &Layout, da
                 continue;
             };
             if header.sh_flags(LITTLE) & u64::from(elf::SHF_COMPRESSED) != 0 {
-                result.left_out.push(world.inputs[*file].file.to_string());
+                result.left_out.push(world.inputs[*file].file.clone());
                 continue;
             }
             pieces.push(Piece {

@@ -7,11 +7,12 @@
 //! the data register. What is kept is what belongs to a function that is kept; the linker adds entries for what it makes
 //! itself.
 
+use super::entries::{self, Kept};
 use super::fault::{Cause, Fault};
 use super::input::{Home, Input, Kind, Relocation, Section};
 use super::relocate::{self, Layout, Seat, Value, World};
 use super::symbols::{Symbols, Target};
-use super::unwind::{self, Item, Kept, Reader};
+use super::unwind::{self, Item, Reader};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::vec;
@@ -320,7 +321,7 @@ pub fn needs(inputs: &[Input], symbols: &Symbols, file: usize, frame: &Frame) ->
 pub struct Made {
     /// Bytes of the object.
     pub place: Range<u32>,
-    /// Rules, after those of [`unwind::PLAIN`].
+    /// Rules, after those of [`entries::PLAIN`].
     pub rules: Vec<u8>,
 }
 
@@ -363,7 +364,7 @@ impl Plan {
         let mut records: Vec<(i32, i32)> = Vec::new();
         let mut commons: BTreeMap<(Kept<'_>, Option<Target>), usize> = BTreeMap::new();
         let place = |file: usize, section: usize, byte: u64| match layout.seats[file].get(section) {
-            Some(Seat::Shared(start)) => i64::from(*start) + byte as i64 - i64::from(at),
+            Some(Seat::Shared(start)) => i64::from(*start) + byte.cast_signed() - i64::from(at),
             _ => 0,
         };
         for &(file, index) in &self.kept {
@@ -404,7 +405,7 @@ impl Plan {
             let common = known.unwrap_or_else(|| {
                 let key = (kept.clone(), word);
                 kept.personality = displacement;
-                let common = unwind::put_common(&mut part, &kept);
+                let common = entries::put_common(&mut part, &kept);
                 commons.insert(key, common);
                 common
             });
@@ -415,22 +416,22 @@ impl Plan {
                     _ => 0,
                 })
             });
-            let entry = unwind::put_entry(&mut part, common, start, frame.bytes, handlers, &frame.rules);
-            records.push((start as i32, entry as i32));
+            let entry = entries::put_entry(&mut part, common, start, frame.bytes, handlers, &frame.rules);
+            records.push((start as i32, (entry as u32).cast_signed()));
         }
         for one in made {
             let common = *commons
-                .entry((unwind::PLAIN, None))
-                .or_insert_with(|| unwind::put_common(&mut part, &unwind::PLAIN));
+                .entry((entries::PLAIN, None))
+                .or_insert_with(|| entries::put_common(&mut part, &entries::PLAIN));
             let start = i64::from(one.place.start) - i64::from(at);
             let bytes = one.place.end - one.place.start;
-            let entry = unwind::put_entry(&mut part, common, start, bytes, None, &one.rules);
-            records.push((start as i32, entry as i32));
+            let entry = entries::put_entry(&mut part, common, start, bytes, None, &one.rules);
+            records.push((start as i32, (entry as u32).cast_signed()));
         }
         part.extend([0; 8]);
         records.sort_unstable();
         let mut head = Vec::from(unwind::TABLE_START);
-        head.extend((entries_at as i32 - 4).to_le_bytes());
+        head.extend((entries_at as u32 - 4).to_le_bytes());
         head.extend((records.len() as u32).to_le_bytes());
         for (function, entry) in records {
             head.extend(function.to_le_bytes());

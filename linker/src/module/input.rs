@@ -231,10 +231,9 @@ fn read_section(
         }
         elf::SHT_NOBITS => Kind::Zero,
         elf::SHT_INIT_ARRAY => Kind::Init,
-        // Instances end with their task; there is nobody to call these.
-        elf::SHT_NOTE | elf::SHT_FINI_ARRAY | elf::SHT_GROUP => Kind::None,
         elf::SHT_PROGBITS | elf::SHT_X86_64_UNWIND if name == ".eh_frame" => Kind::Frames,
-        elf::SHT_X86_64_UNWIND => Kind::None,
+        // Instances end with their task; there is nobody to call these.
+        elf::SHT_NOTE | elf::SHT_FINI_ARRAY | elf::SHT_X86_64_UNWIND | elf::SHT_GROUP => Kind::None,
         elf::SHT_PROGBITS if has(elf::SHF_EXECINSTR) => Kind::Text,
         elf::SHT_PROGBITS if !has(elf::SHF_WRITE) || name.starts_with(".data.rel.ro") => Kind::ReadOnly,
         elf::SHT_PROGBITS => Kind::Data,

@@ -227,7 +227,7 @@ fn stack_words(description: &Description, world: &World<'_>, plan: &Plan) -> Res
         let found = input
             .stack
             .get(&(section, start))
-            .or_else(|| adjusted_words(world, file, here));
+            .or_else(|| super::stack::adjusted_words(world, file, here));
         match decide(said, found) {
             Ok(count) => words[number] = count,
             Err(cause) => faults.push(
@@ -238,18 +238,6 @@ fn stack_words(description: &Description, world: &World<'_>, plan: &Plan) -> Res
         }
     }
     if faults.is_empty() { Ok(words) } else { Err(faults) }
-}
-
-/// The words of the function that an adjusting one at a place goes on to.
-fn adjusted_words<'a>(world: &World<'a>, file: usize, here: Home) -> Option<&'a StackWords> {
-    let mut named = world.inputs[file].symbols.iter().filter(|one| one.home == here);
-    let function = named.find_map(|symbol| super::stack::adjusts(&symbol.name))?;
-    let own = world.inputs[file].symbols.iter().find(|one| one.name == function);
-    match (own.map(|one| one.home), world.symbols.defined(world.inputs, &function)) {
-        (Some(Home::Section(section, at)), _) => world.inputs[file].stack.get(&(section, at)),
-        (_, Some(Target::Place(file, section, at))) => world.inputs[file].stack.get(&(section, at)),
-        _ => None,
-    }
 }
 
 fn decide(said: Stack, found: Option<&StackWords>) -> Result<u32, Cause> {

@@ -6,6 +6,8 @@
 //! travel in registers. What cannot be decided is kept as a reason, and only matters if a thunk is needed.
 
 use super::input::{Home, Input};
+use super::relocate::World;
+use super::symbols::Target;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -514,9 +516,21 @@ impl Unit<'_> {
     }
 }
 
+/// The words of the function that an adjusting one at a place goes on to.
+pub(super) fn adjusted_words<'a>(world: &World<'a>, file: usize, here: Home) -> Option<&'a StackWords> {
+    let mut named = world.inputs[file].symbols.iter().filter(|one| one.home == here);
+    let function = named.find_map(|symbol| adjusts(&symbol.name))?;
+    let own = world.inputs[file].symbols.iter().find(|one| one.name == function);
+    match (own.map(|one| one.home), world.symbols.defined(world.inputs, &function)) {
+        (Some(Home::Section(section, at)), _) => world.inputs[file].stack.get(&(section, at)),
+        (_, Some(Target::Place(file, section, at))) => world.inputs[file].stack.get(&(section, at)),
+        _ => None,
+    }
+}
+
 /// What an adjusting function of C++ (Itanium C++ ABI, 5.1.4.4: it changes `this` and goes on to another function with the
 /// same arguments, and has no debug information) goes on to; `None` for another name.
-pub(super) fn adjusts(name: &str) -> Option<String> {
+fn adjusts(name: &str) -> Option<String> {
     let (rest, numbers) = match name.strip_prefix("_ZTh") {
         Some(rest) => (rest, 1),
         None => (name.strip_prefix("_ZTv")?, 2),

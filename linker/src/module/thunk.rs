@@ -10,8 +10,8 @@
 //! stub** stands in the descriptor until the first call; it names its slot to the binder, with all argument
 //! registers kept, and then jumps through the slot. Both are part of the shared text.
 
+use super::entries::{PLAIN, put_common, put_entry, put_signed, put_unsigned};
 use super::format::DATA_BINDER_AT;
-use super::unwind::{self, put_common, put_entry, put_signed, put_unsigned};
 use alloc::vec::Vec;
 
 /// Alignment of thunks and stubs.
@@ -232,7 +232,7 @@ fn copying_rules(words: u32) -> Vec<u8> {
     let copying = |rules: &mut Vec<u8>, above: u64| {
         rules.push(0x0f);
         let mut code = Vec::from([0x77]);
-        put_signed(&mut code, above as i64);
+        put_signed(&mut code, above.cast_signed());
         // breg11 0; lit3; shl; minus
         code.extend([0x7b, 0, 0x33, 0x24, 0x1c]);
         expression(rules, &code);
@@ -258,7 +258,7 @@ fn copying_rules(words: u32) -> Vec<u8> {
 pub fn entries(words: &[u32], at: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
     let plain = words.iter().take_while(|words| **words == 0).count();
-    let common = put_common(&mut bytes, &unwind::PLAIN);
+    let common = put_common(&mut bytes, &PLAIN);
     let mut start = -i64::from(at);
     if plain > 0 {
         let covered = plain as u32 * thunk_bytes(0);
