@@ -20,10 +20,17 @@ pub mod description;
 pub mod fault;
 pub mod format;
 pub mod instance;
+pub mod unwind;
 pub mod window;
 
 #[cfg(feature = "build")]
 pub mod code;
+#[cfg(feature = "build")]
+pub mod debug;
+#[cfg(feature = "build")]
+pub mod entries;
+#[cfg(feature = "build")]
+pub mod frames;
 #[cfg(feature = "build")]
 pub mod graph;
 #[cfg(feature = "build")]

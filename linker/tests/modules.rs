@@ -3,10 +3,14 @@
 //! `MODULE_FUZZ=N cargo test -p linker --test modules` changes the corpus N times instead of a few hundred; `MODULE_SEED`
 //! begins elsewhere. A failure prints the seed of the change.
 
+mod change;
+
 use linker::module::link::{Built, Request, link};
 use linker::module::window::{WINDOW_START, Window};
-use linker::module::{Cause, Description, Fault, Module, format, instance};
+use linker::module::{Cause, Description, Fault, Module, format, instance, unwind};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use change::{Random, rounds};
 
 const OTHERS: &str = "[MODULE]\nname others\nversion 1\n[EXPORTS]\nother\nother_variable data\nsort\n";
 
@@ -316,65 +320,6 @@ fn the_window_gives_every_address_once() {
     Window::parse("w", "0x80000002000 1 a 1\n0x80000000000 1 b 1\n").expect_err("out of order");
 }
 
-/// splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound.max(1) as u64) as usize
-    }
-
-    /// Changes bytes as files are damaged, and as somebody would who knows the format.
-    fn change(&mut self, bytes: &mut Vec<u8>) {
-        const WORDS: [u64; 8] = [0, 1, 0x7f, 0xff, 0x7fff_ffff, 0x8000_0000, u64::MAX, 1 << 62];
-        for _ in 0..=self.below(6) {
-            let at = self.below(bytes.len());
-            match self.below(7) {
-                0 => bytes[at] ^= 1 << self.below(8),
-                1 => bytes[at] = self.next() as u8,
-                2 => {
-                    let word = WORDS[self.below(WORDS.len())].to_le_bytes();
-                    let width = 1 << self.below(4);
-                    for (byte, value) in bytes[at..].iter_mut().zip(&word[..width]) {
-                        *byte = *value;
-                    }
-                }
-                3 => {
-                    let from = self.below(bytes.len());
-                    let count = self.below(64).min(bytes.len() - at.max(from));
-                    bytes.copy_within(from..from + count, at);
-                }
-                4 => bytes[at] = bytes[at].wrapping_add(1),
-                5 if self.below(8) == 0 => bytes.truncate(at),
-                // The tables at the end of an ELF file are where it hurts.
-                _ => {
-                    let back = self.below(bytes.len().min(3000));
-                    let at = bytes.len() - 1 - back;
-                    bytes[at] = self.next() as u8;
-                }
-            }
-            if bytes.is_empty() {
-                return;
-            }
-        }
-    }
-}
-
-fn rounds(usual: u64) -> (u64, u64) {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    (
-        number("MODULE_SEED").unwrap_or(1),
-        number("MODULE_FUZZ").unwrap_or(usual),
-    )
-}
-
 /// What a reader does with an object: everything.
 fn use_module(object: &[u8]) {
     let Ok(module) = Module::open("fuzz", object) else {
@@ -382,6 +327,12 @@ fn use_module(object: &[u8]) {
     };
     assert!(module.exports().count() == module.export_count() as usize);
     let _ = (module.name(), module.version(), module.symbols());
+    let (part, frames) = (module.part(format::Part::Unwinding), module.frames());
+    for place in (-4096..4096).step_by(64).chain([i64::MIN, i64::MAX]) {
+        if let Some((_, at)) = frames.find(place) {
+            let _ = unwind::item(part, at);
+        }
+    }
     let mut data = vec![0; module.data_bytes as usize];
     instance::instantiate(&module, 0x10_0000, 0, 0, &mut data);
     for index in 0..module.import_count() {

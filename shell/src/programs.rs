@@ -42,7 +42,10 @@ pub fn run(shell: &Shell, name: &str, arguments: &[&str]) -> Outcome<u64> {
     call::console_foreground(0)?;
     let ended = ended?;
     if ended.report.exception != 0 {
-        println!("{ended}");
+        match rt::module::shelf::place_of(ended.report.instruction) {
+            Some(place) => println!("{ended}{place}"),
+            None => println!("{ended}"),
+        }
     }
     Ok(ended.report.status)
 }

@@ -39,7 +39,7 @@ pub(crate) fn command(words: &Words) -> Result<(), String> {
         let description = Description {
             name,
             version: "1".into(),
-            exports: missing.iter().map(|name| plain(name, false)).collect(),
+            exports: missing.iter().map(|name| plain(name, is_variable(name))).collect(),
             ..Description::default()
         };
         crate::write(rest, description.to_string().as_bytes())?;
@@ -97,7 +97,16 @@ fn names(inputs: &[Input], known: &BTreeSet<String>) -> (Vec<Export>, BTreeSet<S
         }
     }
     wanted.remove("_GLOBAL_OFFSET_TABLE_");
+    wanted.remove(linker::module::symbols::INSTANCE);
     wanted.retain(|name| !defined.contains_key(name) && !hidden.contains(name) && !known.contains(name));
     let exports = defined.iter().map(|(name, data)| plain(name, *data)).collect();
     (exports, wanted)
+}
+
+/// Whether a name that is only used is that of a table which a compiler for C++ makes (Itanium C++ ABI, 5.1.4): virtual
+/// functions, types and their names. Of other names a file does not say what they are.
+fn is_variable(name: &str) -> bool {
+    ["_ZTV", "_ZTT", "_ZTI", "_ZTS"]
+        .iter()
+        .any(|start| name.starts_with(start))
 }

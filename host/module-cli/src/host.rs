@@ -7,8 +7,10 @@
 
 mod memory;
 
+pub use memory::trap;
+
 use linker::module::{Cause, Description, Fault, Module, format, instance};
-use memory::{File, Mapping};
+use memory::{File, Frames, Mapping};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,7 +25,7 @@ pub enum HostError {
     System(&'static str, std::io::Error),
     /// Nobody has this module; who wants it.
     Unknown(String, String),
-    /// The C library has no such name.
+    /// The host's libraries have no such name.
     NoSymbol(String),
 }
 
@@ -33,7 +35,7 @@ impl fmt::Display for HostError {
             Self::Module(fault) => fault.fmt(f),
             Self::System(what, error) => write!(f, "{what}: {error}"),
             Self::Unknown(module, by) => write!(f, "{by}: imports {module}, which is not there: add it"),
-            Self::NoSymbol(name) => write!(f, "the C library of the host has no '{name}'"),
+            Self::NoSymbol(name) => write!(f, "the libraries of the host have no '{name}'"),
         }
     }
 }
@@ -48,9 +50,20 @@ impl From<Fault> for HostError {
 
 /// A module whose text is in memory, for as long as somebody has it.
 pub struct Library {
+    /// Before the mapping, in which they lie.
+    frames: RefCell<TextFrames>,
     bytes: Vec<u8>,
     file: File,
     _shared: Mapping,
+}
+
+/// How functions of the text are left, as long as there are instances. The unwinder of the host finds entries by the
+/// instruction alone, so it knows the data of one instance for all of them. What it reaches through that (the personality
+/// routine, the types of exceptions) is the same for each.
+#[derive(Default)]
+struct TextFrames {
+    known: Option<(u64, Frames)>,
+    instances: Vec<u64>,
 }
 
 impl Library {
@@ -66,6 +79,7 @@ impl Library {
         let file = File::new(name, &bytes)?;
         let shared = Mapping::shared_at(&file, module.address, text, constants, thunks)?;
         Ok(Rc::new(Self {
+            frames: RefCell::default(),
             bytes,
             file,
             _shared: shared,
@@ -75,6 +89,36 @@ impl Library {
     /// The module.
     pub fn module(&self) -> Module<'_> {
         Module::reopen(&self.bytes)
+    }
+
+    /// Notes an instance by the address of its data.
+    fn enter(&self, data: u64) {
+        let mut frames = self.frames.borrow_mut();
+        frames.instances.push(data);
+        self.know(&mut frames);
+    }
+
+    /// The instance goes.
+    fn leave(&self, data: u64) {
+        let mut frames = self.frames.borrow_mut();
+        frames.instances.retain(|one| *one != data);
+        if frames.known.as_ref().is_some_and(|(known, _)| *known == data) {
+            frames.known = None;
+            self.know(&mut frames);
+        }
+    }
+
+    fn know(&self, frames: &mut TextFrames) {
+        let module = self.module();
+        let table = module.frames();
+        if frames.known.is_none()
+            && table.count() > 0
+            && let Some(data) = frames.instances.first()
+        {
+            let part = module.address + u64::from(module.part_at(format::Part::Unwinding));
+            let begin = part + table.entries_at() as u64;
+            frames.known = Some((*data, Frames::register(begin, *data)));
+        }
     }
 }
 
@@ -90,7 +134,15 @@ pub enum Binding {
 /// An instance: thunks and data.
 struct Instance {
     library: Rc<Library>,
+    /// Of the thunks; before the memory, in which they lie.
+    _frames: Option<Frames>,
     memory: Mapping,
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        self.library.leave(self.memory.data_address());
+    }
 }
 
 impl Instance {
@@ -108,8 +160,12 @@ impl Instance {
         let mut memory = Mapping::segment(&library.file, &sizes)?;
         let at = memory.data_address();
         instance::finish(&module, at, table, memory::binder_address(), memory.data());
+        let entries = u64::from(module.frames().thunk_entries_at);
+        let begin = at - u64::from(module.thunk_bytes()) + entries;
+        library.enter(at);
         Ok(Self {
             library: library.clone(),
+            _frames: (entries > 0).then(|| Frames::register(begin, at)),
             memory,
         })
     }
@@ -126,6 +182,16 @@ struct Table {
     binding: Binding,
     /// Functions still to be called for new instances, first to last.
     init: Vec<u64>,
+}
+
+impl Drop for Task {
+    /// What was left for the end is done while all instances are still there.
+    fn drop(&mut self) {
+        let table = self.0.borrow();
+        let data: Vec<u64> = table.instances.iter().map(|one| one.memory.data_address()).collect();
+        drop(table);
+        data.into_iter().for_each(memory::finalize);
+    }
 }
 
 impl Task {

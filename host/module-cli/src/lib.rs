@@ -6,6 +6,7 @@ pub mod host;
 pub mod make;
 pub mod show;
 pub mod sources;
+pub mod symbols;
 mod system;
 mod twins;
 
@@ -41,11 +42,15 @@ gond module: libraries linked once, at one address, for everybody (docs/modules.
       What is in a module object.
   gond module diff OLD.mm NEW.mm [--json]
       Whether NEW may take the place of OLD: what was exported must keep its number. Exits with 1 if not.
-  gond module run FILE.mm... --host FILE.md --call NAME [--with NUMBER]
+  gond module run FILE.mm... --host FILE.md --call NAME [--with NUMBER] [--trap]
       Loads modules into a process of the host, calls an export of the last one, and exits with what it returns.
       --host    the description of what the modules take from the C library
-  gond module symbols FILE.mm -o FILE
-      An ELF file with the module's symbols, for gdb's add-symbol-file.
+      --trap    stops (SIGTRAP) before the call, for a debugger
+  gond module symbols FILE.mm -o FILE [--from FILE.md [--in FOLDER]...] [--at ADDRESS] [--data ADDRESS]
+      An ELF file with the module's symbols and frames, for gdb's add-symbol-file (docs/guide/debugging.md).
+      --from    the description that it was built from, whose objects have files, lines and types for it
+      --at      where the module is, if not where it was linked: in the system 'module list' tells
+      --data    the data of an instance ($rbx in its functions), for its thunks and variables
   gond module system [NAME...] [-o FOLDER]
       Builds the system's own modules (C library, Lua, programs with it) into a folder (default: target/modules) and prints
       their paths: bring them onto a disk with 'gond import', install them there with 'module install'.
@@ -72,7 +77,7 @@ pub fn command(words: &[String]) -> i32 {
         "describe" => describe::command(&rest),
         "show" => show::show(&rest),
         "diff" => return show::diff(&rest),
-        "symbols" => show::symbols(&rest),
+        "symbols" => symbols::command(&rest),
         "run" => return run(&rest),
         "bench" => bench::command(&rest),
         "system" => system::command(&rest),
@@ -126,6 +131,14 @@ pub struct Words {
     pub with: u64,
     /// `--runs`.
     pub runs: Option<usize>,
+    /// `--from`.
+    pub from: Option<PathBuf>,
+    /// `--at`.
+    pub at: Option<u64>,
+    /// `--data`.
+    pub data: Option<u64>,
+    /// `--trap`.
+    pub trap: bool,
     /// `--json`.
     pub json: bool,
 }
@@ -136,6 +149,10 @@ impl Words {
         while let Some(word) = words.next() {
             if word == "--json" {
                 result.json = true;
+                continue;
+            }
+            if word == "--trap" {
+                result.trap = true;
                 continue;
             }
             if !word.starts_with('-') {
@@ -153,6 +170,9 @@ impl Words {
                 "--version" => result.version = Some(value.into()),
                 "--host" => result.host = Some(value.into()),
                 "--call" => result.call = Some(value.into()),
+                "--from" => result.from = Some(value.into()),
+                "--at" => result.at = Some(number(word, value)?),
+                "--data" => result.data = Some(number(word, value)?),
                 "--with" => result.with = number(word, value)?,
                 "--runs" => result.runs = Some(number(word, value)? as usize),
                 _ => return Err(format!("{word} is unknown; 'gond module help' lists what there is")),
@@ -171,9 +191,11 @@ impl Words {
 }
 
 fn number(word: &str, value: &str) -> Result<u64, String> {
-    value
-        .parse()
-        .map_err(|_| format!("{word} needs a number, not '{value}'"))
+    let parsed = match value.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => value.parse(),
+    };
+    parsed.map_err(|_| format!("{word} needs a number, not '{value}'"))
 }
 
 /// Loads modules and calls an export of the last; the exit status.
@@ -202,6 +224,9 @@ fn call(words: &Words) -> Result<u64, String> {
     }
     let export = words.call.as_deref().ok_or("gond module: run needs --call NAME")?;
     let number = task.instance(&last).map_err(|error| error.to_string())?;
+    if words.trap {
+        host::trap();
+    }
     let result = task.call(number, export, [words.with, 0, 0, 0]);
     result.ok_or_else(|| format!("{last} exports no '{export}'"))
 }

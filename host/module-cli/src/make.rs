@@ -1,6 +1,7 @@
 //! From a description on the disk to a module object: finds the files that it names and links them.
 
-use linker::module::link::{Built, Request, link};
+use linker::module::link::{Built, Request, link_and};
+use linker::module::relocate::{Layout, World};
 use linker::module::window::Window;
 use linker::module::{Description, Fault};
 use std::fmt;
@@ -73,6 +74,20 @@ pub fn describe(path: &Path) -> Result<Description, MakeError> {
 /// # Errors
 /// The first file that is missing, or all faults that the linker found.
 pub fn make(path: &Path, folders: &[PathBuf], window: &mut Window) -> Result<(Description, Built), MakeError> {
+    let give = |description: &Description, bytes| window.give(&description.name, &description.version, bytes);
+    make_and(path, folders, give, |_, _, _| ()).map(|(description, built, ())| (description, built))
+}
+
+/// The same at an address that `give` chooses; `also` sees the files and where everything is.
+///
+/// # Errors
+/// As [`make`].
+pub fn make_and<T>(
+    path: &Path,
+    folders: &[PathBuf],
+    give: impl FnOnce(&Description, u64) -> Result<u64, Fault>,
+    also: impl FnOnce(&[(String, &[u8])], &World<'_>, &Layout) -> T,
+) -> Result<(Description, Built, T), MakeError> {
     let description = describe(path)?;
     let mut places = vec![path.parent().unwrap_or(Path::new(".")).to_path_buf()];
     places.extend_from_slice(folders);
@@ -98,7 +113,8 @@ pub fn make(path: &Path, folders: &[PathBuf], window: &mut Window) -> Result<(De
         files: &files,
         imports: &imports,
     };
-    let give = |bytes| window.give(&description.name, &description.version, bytes);
-    let built = link(&request, give).map_err(MakeError::Link)?;
-    Ok((description, built))
+    let give = |bytes| give(&description, bytes);
+    let linked = link_and(&request, give, |world, layout| also(&files, world, layout));
+    let (built, seen) = linked.map_err(MakeError::Link)?;
+    Ok((description, built, seen))
 }

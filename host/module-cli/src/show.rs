@@ -1,4 +1,4 @@
-//! `gond module show`, `diff` and `symbols`.
+//! `gond module show` and `diff`.
 
 use crate::{Words, make};
 use linker::module::Module;
@@ -6,7 +6,7 @@ use linker::module::format::{self, Part};
 use serde_json::json;
 use std::path::Path;
 
-fn with<T>(path: &Path, work: impl FnOnce(&Module<'_>) -> Result<T, String>) -> Result<T, String> {
+pub(crate) fn with<T>(path: &Path, work: impl FnOnce(&Module<'_>) -> Result<T, String>) -> Result<T, String> {
     let bytes = make::read(path).map_err(|error| error.to_string())?;
     let module = Module::open(&path.display().to_string(), &bytes).map_err(|fault| fault.to_string())?;
     work(&module)
@@ -155,67 +155,4 @@ fn compare(old: &Module<'_>, new: &Module<'_>, json: bool) -> bool {
         old.version()
     );
     compatible
-}
-
-/// Writes an ELF file that has only symbols.
-pub(crate) fn symbols(words: &Words) -> Result<(), String> {
-    let output = words.output.as_deref().ok_or("gond module: symbols needs -o FILE")?;
-    with(&words.files[0], |module| crate::write(output, &symbol_file(module)))
-}
-
-/// An ELF file of type EXEC: a text section without contents at the module's text, and a symbol for each
-/// function. gdb takes it with `add-symbol-file`.
-fn symbol_file(module: &Module<'_>) -> Vec<u8> {
-    let mut names = vec![0_u8];
-    let mut table = vec![0_u8; 24];
-    for symbol in module.symbols() {
-        table.extend((names.len() as u32).to_le_bytes());
-        // A global function, in section 1.
-        table.extend([0x12, 0]);
-        table.extend(1_u16.to_le_bytes());
-        table.extend(symbol.address.to_le_bytes());
-        table.extend(u64::from(symbol.bytes).to_le_bytes());
-        names.extend(symbol.name.bytes());
-        names.push(0);
-    }
-    let sections = b"\0.text\0.symtab\0.strtab\0.shstrtab\0";
-    let text = module.address + u64::from(module.part_at(Part::Text));
-    let text_bytes = module.part(Part::Text).len() as u64;
-    let (table_at, names_at) = (64, 64 + table.len() as u64);
-    let sections_at = names_at + names.len() as u64;
-    let headers_at = (sections_at + sections.len() as u64).next_multiple_of(8);
-    let mut file = Vec::from(*b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0");
-    for half in [2_u16, 62] {
-        file.extend(half.to_le_bytes());
-    }
-    file.extend(1_u32.to_le_bytes());
-    for long in [0, 0, headers_at] {
-        file.extend(long.to_le_bytes());
-    }
-    file.extend(0_u32.to_le_bytes());
-    for half in [64_u16, 0, 0, 64, 5, 4] {
-        file.extend(half.to_le_bytes());
-    }
-    file.extend(&table);
-    file.extend(&names);
-    file.extend(sections);
-    file.resize(headers_at as usize, 0);
-    let mut header = |name: u32, kind: u32, fields: [u64; 4], link: u32, info: u32, align: u64, each: u64| {
-        file.extend(name.to_le_bytes());
-        file.extend(kind.to_le_bytes());
-        for field in fields {
-            file.extend(field.to_le_bytes());
-        }
-        file.extend(link.to_le_bytes());
-        file.extend(info.to_le_bytes());
-        file.extend(align.to_le_bytes());
-        file.extend(each.to_le_bytes());
-    };
-    header(0, 0, [0; 4], 0, 0, 0, 0);
-    // NOBITS, allocated and executable: the bytes are in the module.
-    header(1, 8, [6, text, 64, text_bytes], 0, 0, 16, 0);
-    header(7, 2, [0, 0, table_at, table.len() as u64], 3, 1, 8, 24);
-    header(15, 3, [0, 0, names_at, names.len() as u64], 0, 0, 1, 0);
-    header(23, 3, [0, 0, sections_at, sections.len() as u64], 0, 0, 1, 0);
-    file
 }

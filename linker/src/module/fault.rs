@@ -85,6 +85,8 @@ pub enum Cause {
         /// There are.
         found: u32,
     },
+    /// Tables for unwinding that cannot be shared; the text says what of them.
+    Unwinding(String),
     /// No room left in the window of modules.
     WindowFull,
 }
@@ -243,6 +245,10 @@ impl fmt::Display for Cause {
             Self::InterfaceShrunk { wanted, found } => write!(
                 f,
                 "it exports {found} names, {wanted} were described: install the version it was linked for"
+            ),
+            Self::Unwinding(what) => write!(
+                f,
+                "{what} cannot be shared between instances: compile with -fpie, for the small code model"
             ),
             Self::WindowFull => f.write_str("the window of modules is full"),
         }

@@ -5,13 +5,14 @@
 //! read afterwards cannot lie outside.
 
 use super::fault::{Cause, Fault};
+use super::unwind;
 use abi::address::PAGE;
 use alloc::vec::Vec;
 
 /// The longest module object, in bytes. A bound, so that a forged header cannot ask for all memory.
 pub const MODULE_BYTES_MAX: u64 = 256 << 20;
 /// First bytes of a module object; the last is the version of the format.
-pub const MAGIC: [u8; 8] = *b"GONDMOD\x02";
+pub const MAGIC: [u8; 8] = *b"GONDMOD\x03";
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 256;
 /// Byte of the header where the parts begin, each {offset u32, bytes u32}.
@@ -47,10 +48,12 @@ pub enum Part {
     Addresses = 11,
     /// Records of 12 bytes: the names of the imports that are used, for messages.
     Wanted = 12,
+    /// How functions are left: [`unwind::Table`].
+    Unwinding = 14,
 }
 
 /// How many parts there are.
-pub const PARTS: usize = 13;
+pub const PARTS: usize = 15;
 /// Bytes of a record of the exports: name {u32, u32}, hash u64.
 pub const EXPORT_BYTES: usize = 16;
 /// Bytes of a record of the imports.
@@ -380,6 +383,11 @@ impl<'a> Module<'a> {
                 return Err("the name of what is imported");
             }
         }
+        let frames = unwind::Table::open(self.part(Part::Unwinding))?;
+        let behind = frames.thunk_entries_at;
+        if behind > self.thunk_bytes() || behind > 0 && self.part(Part::Thunks).get(behind as usize..).is_none() {
+            return Err("the frames of thunks");
+        }
         Ok(())
     }
 
@@ -547,6 +555,11 @@ impl<'a> Module<'a> {
         let found =
             records.find(|record| word(record, 0) == import && export.is_none_or(|export| word(record, 4) == export));
         found.map_or("", |record| self.name_at(record, 8))
+    }
+
+    /// How functions of the text are left; empty if the part is damaged.
+    pub fn frames(&self) -> unwind::Table<'a> {
+        unwind::Table::open_header(self.part(Part::Unwinding)).unwrap_or_default()
     }
 
     /// The functions of the text, by address.

@@ -7,6 +7,7 @@
 //! may use `rbx` for itself: it follows the calling convention and gives it back.
 
 use super::code::{Form, Function};
+use super::frames;
 use super::input::{Home, Input, Kind};
 use super::symbols::{Symbols, Target};
 use alloc::string::String;
@@ -127,9 +128,15 @@ impl Graph {
                 let whole = relocations.iter().filter(|one| one.kind == object::elf::R_X86_64_64);
                 named.extend(whole.map(|one| symbols.target(inputs, file, one.symbol, one.addend)));
             }
+            if let Some(function) = &self.functions[node] {
+                // Who has a personality routine is found by it through the data register.
+                let own = inputs[file].frames.of(section).iter();
+                let own = own.filter(|frame| (function.start..function.end).contains(&frame.start));
+                named.extend(own.filter_map(|frame| frames::personality(inputs, symbols, file, frame)));
+            }
             for target in named {
                 match target {
-                    Target::Import(..) if self.private[node].is_none() => {
+                    Target::Import(..) | Target::Instance if self.private[node].is_none() => {
                         self.private[node] = Some(Reason::Import);
                         work.push(node);
                     }

@@ -1,9 +1,10 @@
 //! Reading relocatable ELF files and archives of them, with the `object` crate, into what the linker works
-//! on: sections that will be in memory, symbols, relocations. Everything else (notes, tables of unwinding)
-//! is left behind; debug information is asked once, for the arguments that functions take from the stack.
+//! on: sections that will be in memory, symbols, relocations, and how functions are left. Everything else is left
+//! behind; debug information is asked once, for the arguments that functions take from the stack.
 
 use super::fault::{Cause, Fault};
 use super::format::MODULE_BYTES_MAX;
+use super::frames::{self, Frames};
 use super::stack::{self, StackWords};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -13,7 +14,7 @@ use object::LittleEndian;
 use object::elf;
 use object::read::elf::{FileHeader, Rela, SectionHeader, SectionTable, Sym, SymbolTable};
 
-type Header = elf::FileHeader64<LittleEndian>;
+pub(super) type Header = elf::FileHeader64<LittleEndian>;
 const LITTLE: LittleEndian = LittleEndian;
 
 /// What a section is for.
@@ -31,6 +32,8 @@ pub enum Kind {
     Zero,
     /// Pointers to functions that are called when an instance is made.
     Init,
+    /// How functions are left; only while a file is read, for it is taken apart.
+    Frames,
 }
 
 /// A section of a file.
@@ -109,6 +112,8 @@ pub struct Input {
     pub symbols: Vec<Symbol>,
     /// Words on the stack of the functions that have debug information, by section and byte.
     pub stack: BTreeMap<(usize, u64), StackWords>,
+    /// How functions are left.
+    pub frames: Frames,
 }
 
 fn damaged(file: &str) -> impl Fn(object::read::Error) -> Fault + '_ {
@@ -154,9 +159,10 @@ pub fn defined_names(file: &str, bytes: &[u8]) -> Result<BTreeSet<String>, Fault
     Ok(result)
 }
 
-type Tables<'a> = (&'a Header, SectionTable<'a, Header>, SymbolTable<'a, Header>);
+pub(super) type Tables<'a> = (&'a Header, SectionTable<'a, Header>, SymbolTable<'a, Header>);
 
-fn tables<'a>(file: &str, bytes: &'a [u8]) -> Result<Tables<'a>, Fault> {
+/// The header and the tables of a relocatable file.
+pub(super) fn tables<'a>(file: &str, bytes: &'a [u8]) -> Result<Tables<'a>, Fault> {
     let refuse = |error: object::read::Error| Fault::file(file, Cause::NotRelocatable(error.to_string()));
     let header = Header::parse(bytes).map_err(refuse)?;
     header.endian().map_err(refuse).map(|_: LittleEndian| ())?;
@@ -186,6 +192,7 @@ pub fn read(file: &str, bytes: &[u8], seen: &mut BTreeSet<String>) -> Result<Inp
         sections: Vec::new(),
         symbols: Vec::new(),
         stack: BTreeMap::new(),
+        frames: Frames::default(),
     };
     for section in table.iter() {
         let name = table.section_name(LITTLE, section).map_err(damaged(file))?;
@@ -204,6 +211,7 @@ pub fn read(file: &str, bytes: &[u8], seen: &mut BTreeSet<String>) -> Result<Inp
     }
     drop_groups(&mut input, &table, bytes, seen)?;
     read_relocations(&mut input, &table, bytes)?;
+    frames::read(&mut input)?;
     input.stack = stack::read(&input, &table, bytes);
     Ok(input)
 }
@@ -223,9 +231,9 @@ fn read_section(
         }
         elf::SHT_NOBITS => Kind::Zero,
         elf::SHT_INIT_ARRAY => Kind::Init,
+        elf::SHT_PROGBITS | elf::SHT_X86_64_UNWIND if name == ".eh_frame" => Kind::Frames,
         // Instances end with their task; there is nobody to call these.
         elf::SHT_NOTE | elf::SHT_FINI_ARRAY | elf::SHT_X86_64_UNWIND | elf::SHT_GROUP => Kind::None,
-        elf::SHT_PROGBITS if name.starts_with(".eh_frame") || name.starts_with(".gcc_except_table") => Kind::None,
         elf::SHT_PROGBITS if has(elf::SHF_EXECINSTR) => Kind::Text,
         elf::SHT_PROGBITS if !has(elf::SHF_WRITE) || name.starts_with(".data.rel.ro") => Kind::ReadOnly,
         elf::SHT_PROGBITS => Kind::Data,

@@ -4,9 +4,12 @@
 //! private; plan thunks, words and stubs; lay out; ask for an address; relocate; write. All faults of a step
 //! are reported together.
 
+mod unwinding;
+
 use super::description::{Description, Stack};
 use super::fault::{Cause, Fault};
 use super::format::{self, MODULE_BYTES_MAX, PARTS, Part};
+use super::frames;
 use super::graph::{Graph, Node};
 use super::input::{Home, Input, Kind};
 use super::relocate::{self, Fixup, Layout, Plan, Seat, Value, World};
@@ -47,6 +50,18 @@ pub struct Built {
 /// # Errors
 /// Everything that was wrong in the first step that found something.
 pub fn link(request: &Request<'_>, address: impl FnOnce(u64) -> Result<u64, Fault>) -> Result<Built, Vec<Fault>> {
+    link_and(request, address, |_, _| ()).map(|(built, ())| built)
+}
+
+/// Links a module, and has `also` look at where everything is.
+///
+/// # Errors
+/// As [`link`].
+pub fn link_and<T>(
+    request: &Request<'_>,
+    address: impl FnOnce(u64) -> Result<u64, Fault>,
+    also: impl FnOnce(&World<'_>, &Layout) -> T,
+) -> Result<(Built, T), Vec<Fault>> {
     let description = request.description;
     let wanted: Vec<&str> = description.exports.iter().map(|one| one.name.as_str()).collect();
     let mut inputs = symbols::collect(request.files, &wanted).map_err(|fault| vec![fault])?;
@@ -80,11 +95,14 @@ pub fn link(request: &Request<'_>, address: impl FnOnce(u64) -> Result<u64, Faul
         return Err(faults);
     }
     let words = stack_words(description, &world, &plan)?;
+    let frames = frames::Plan::new(&world);
     let mut writer = Writer {
         request,
         world,
         plan,
         words,
+        frames,
+        thunk_entries_at: 0,
         exports,
         layout: Layout::default(),
         parts: [(0, 0); PARTS],
@@ -99,7 +117,8 @@ pub fn link(request: &Request<'_>, address: impl FnOnce(u64) -> Result<u64, Faul
     writer.lay_out().map_err(|fault| vec![fault])?;
     let bytes = u64::from(writer.parts[Part::Template as usize].0) + u64::from(writer.parts[Part::Template as usize].1);
     writer.layout.address = address(bytes.next_multiple_of(PAGE)).map_err(|fault| vec![fault])?;
-    writer.write()
+    let seen = also(&writer.world, &writer.layout);
+    Ok((writer.write()?, seen))
 }
 
 /// Where the exports are.
@@ -205,7 +224,10 @@ fn stack_words(description: &Description, world: &World<'_>, plan: &Plan) -> Res
         let mut named = input.symbols.iter().filter(|one| one.home == here);
         let said = named.find_map(|symbol| description.exports.iter().find(|one| one.name == symbol.name));
         let said = said.map_or(Stack::Unsaid, |one| one.stack);
-        let found = input.stack.get(&(section, start));
+        let found = input
+            .stack
+            .get(&(section, start))
+            .or_else(|| super::stack::adjusted_words(world, file, here));
         match decide(said, found) {
             Ok(count) => words[number] = count,
             Err(cause) => faults.push(
@@ -255,6 +277,9 @@ struct Writer<'a> {
     world: World<'a>,
     plan: Plan,
     words: Vec<u32>,
+    frames: frames::Plan,
+    /// Byte of the thunks behind the last.
+    thunk_entries_at: u32,
     exports: Vec<Target>,
     layout: Layout,
     parts: [(u32, u32); PARTS],
@@ -298,6 +323,7 @@ impl Writer<'_> {
             .iter()
             .map(|table| table.len().next_multiple_of(8))
             .sum();
+        let tables = tables + self.unwinding(0)?.len();
         let fixups = self.count_fixups();
         let mut cursor = Cursor((format::HEADER_BYTES + tables + fixups) as u64);
         self.lay_out_text(&mut cursor)?;
@@ -320,11 +346,16 @@ impl Writer<'_> {
         let thunks = cursor.take(0, PAGE)?;
         let mut at = 0;
         let mut places = vec![0_u32; self.words.len()];
-        for (place, words) in places.iter_mut().zip(&self.words) {
-            *place = at;
-            at += thunk::thunk(0, *words, 0).len() as u32;
+        let order = self.thunk_order();
+        for &number in &order {
+            places[number] = at;
+            at += thunk::thunk_bytes(self.words[number]);
         }
-        let bytes = u64::from(at).next_multiple_of(PAGE);
+        let mut bytes = 0;
+        if at > 0 {
+            self.thunk_entries_at = at;
+            bytes = (u64::from(at) + self.thunk_entries(&order).len() as u64).next_multiple_of(PAGE);
+        }
         cursor.take(bytes, 1)?;
         self.layout.thunks = places
             .iter()
@@ -532,6 +563,10 @@ impl Writer<'_> {
                 own.push(Fixup::Module(Seat::Shared(at + thunk::constant_at(self.words[number]))));
             }
         }
+        if self.thunk_entries_at > 0 {
+            let entries = self.thunk_entries(&self.thunk_order());
+            put(thunks + self.thunk_entries_at, &entries);
+        }
         for (&(module, export), &at) in &self.layout.stubs {
             put(
                 at,
@@ -567,6 +602,10 @@ impl Writer<'_> {
             object[at as usize..at as usize + table.len()].copy_from_slice(table);
             at += table.len().next_multiple_of(8) as u32;
         }
+        let unwinding = self.unwinding(at)?;
+        self.parts[Part::Unwinding as usize] = (at, unwinding.len() as u32);
+        object[at as usize..at as usize + unwinding.len()].copy_from_slice(&unwinding);
+        at += unwinding.len() as u32;
         if at > self.parts[Part::Text as usize].0 {
             return Err(Fault::file(&self.request.description.name, Cause::TooLarge));
         }
@@ -614,8 +653,8 @@ impl Writer<'_> {
         (at as u32 & 0x00ff_ffff) | (bytes as u32) << 24
     }
 
-    /// All tables, from [`Part::Names`] on.
-    fn tables(&mut self, fixups: &[Fixup]) -> [Vec<u8>; PARTS - Part::Names as usize] {
+    /// All tables from [`Part::Names`] to [`Part::Wanted`].
+    fn tables(&mut self, fixups: &[Fixup]) -> [Vec<u8>; Part::Wanted as usize + 1 - Part::Names as usize] {
         self.names.clear();
         let description = self.request.description;
         self.identity = [self.name(&description.name), self.name(&description.version)];

@@ -12,6 +12,9 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use object::elf;
 
+/// A relocation of our own: the displacement of its target from the data, in four bytes.
+pub const DATA_RELATIVE: u32 = u32::MAX;
+
 /// What a field is to hold.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Value {
@@ -234,7 +237,11 @@ impl World<'_> {
         Self::place(layout, target)
     }
 
-    fn place(layout: &Layout, target: Target) -> Fill<Value> {
+    /// The same, without a thunk.
+    ///
+    /// # Errors
+    /// As [`World::value`].
+    pub fn place(layout: &Layout, target: Target) -> Fill<Value> {
         match target {
             Target::Place(file, section, at) => {
                 let seat = layout.seats[file].get(section).copied().unwrap_or(Seat::None);
@@ -250,6 +257,7 @@ impl World<'_> {
             Target::Absolute(value) => Ok(Value::Shared(value)),
             Target::Null => Ok(Value::Shared(0)),
             Target::Import(module, export) => Ok(Value::Slot(slot(layout, module, export))),
+            Target::Instance => Ok(Value::Private(0)),
             Target::Missing => Err(Cause::Missing),
         }
     }
@@ -327,6 +335,7 @@ fn is_possible(kind: u32) -> bool {
             | elf::R_X86_64_PC32
             | elf::R_X86_64_PC64
             | elf::R_X86_64_PLT32
+            | DATA_RELATIVE
     );
     plain || is_table(kind)
 }
@@ -577,6 +586,10 @@ impl Filler<'_> {
                     _ => Err(Cause::NotConstant(kind)),
                 }
             }
+            DATA_RELATIVE => match World::place(self.layout, target)? {
+                Value::Private(displacement) => put(bytes, at, &narrow(displacement, elf::R_X86_64_PC32)?),
+                _ => Err(Cause::NotConstant(elf::R_X86_64_PC32)),
+            },
             elf::R_X86_64_PC32 | elf::R_X86_64_PC64 | elf::R_X86_64_PLT32 => {
                 let distance = match (World::place(self.layout, target)?, self.seat) {
                     (Value::Shared(to), Seat::Shared(_)) => to.wrapping_sub(self.address(at)?).cast_signed(),

@@ -6,6 +6,8 @@
 //! travel in registers. What cannot be decided is kept as a reason, and only matters if a thunk is needed.
 
 use super::input::{Home, Input};
+use super::relocate::World;
+use super::symbols::Target;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -284,7 +286,22 @@ impl Unit<'_> {
         }
     }
 
+    /// Whether C++ passes the address of objects of this type: copying or destroying them is more than moving bytes.
+    fn is_by_reference(&self, kind: UnitOffset) -> Decided<bool> {
+        let convention = self
+            .strip(kind)?
+            .and_then(|entry| entry.attr_value(dw::DW_AT_calling_convention));
+        Ok(convention == Some(AttributeValue::CallingConvention(dw::DW_CC_pass_by_reference)))
+    }
+
     fn place(&self, kind: UnitOffset, result: bool) -> Decided<Place> {
+        if self.is_by_reference(kind)? {
+            return Ok(if result {
+                Place::Stack { bytes: 8, align: 8 }
+            } else {
+                Place::Registers(vec![Class::Integer])
+            });
+        }
         let size = self.size(kind, DEPTH)?;
         let on_stack = |align| Place::Stack { bytes: size, align };
         if size > 16 {
@@ -326,6 +343,14 @@ impl Unit<'_> {
         let Some(entry) = self.strip(kind)? else { return Ok(0) };
         if is_reference(&entry) {
             return Ok(8);
+        }
+        if entry.tag() == dw::DW_TAG_ptr_to_member_type {
+            // A distance; to a function its address, too (Itanium C++ ABI, 2.3).
+            let member = self.reference(&entry, dw::DW_AT_type).ok_or_else(|| broken(()))?;
+            let function = self
+                .strip(member)?
+                .is_some_and(|one| one.tag() == dw::DW_TAG_subroutine_type);
+            return Ok(if function { 16 } else { 8 });
         }
         if entry.tag() == dw::DW_TAG_array_type {
             let element = self
@@ -429,7 +454,7 @@ impl Unit<'_> {
                 }
             }
         };
-        if is_reference(&entry) || entry.tag() == dw::DW_TAG_enumeration_type {
+        if is_reference(&entry) || matches!(entry.tag(), dw::DW_TAG_enumeration_type | dw::DW_TAG_ptr_to_member_type) {
             put(Class::Integer);
             return Ok(false);
         }
@@ -489,6 +514,29 @@ impl Unit<'_> {
             Err("a number of 16 bytes".to_string())
         }
     }
+}
+
+/// The words of the function that an adjusting one at a place goes on to.
+pub(super) fn adjusted_words<'a>(world: &World<'a>, file: usize, here: Home) -> Option<&'a StackWords> {
+    let mut named = world.inputs[file].symbols.iter().filter(|one| one.home == here);
+    let function = named.find_map(|symbol| adjusts(&symbol.name))?;
+    let own = world.inputs[file].symbols.iter().find(|one| one.name == function);
+    match (own.map(|one| one.home), world.symbols.defined(world.inputs, &function)) {
+        (Some(Home::Section(section, at)), _) => world.inputs[file].stack.get(&(section, at)),
+        (_, Some(Target::Place(file, section, at))) => world.inputs[file].stack.get(&(section, at)),
+        _ => None,
+    }
+}
+
+/// What an adjusting function of C++ (Itanium C++ ABI, 5.1.4.4: it changes `this` and goes on to another function with the
+/// same arguments, and has no debug information) goes on to; `None` for another name.
+fn adjusts(name: &str) -> Option<String> {
+    let (rest, numbers) = match name.strip_prefix("_ZTh") {
+        Some(rest) => (rest, 1),
+        None => (name.strip_prefix("_ZTv")?, 2),
+    };
+    let function = rest.splitn(numbers + 1, '_').nth(numbers)?;
+    Some(format!("_Z{function}"))
 }
 
 fn is_reference(entry: &Entry<'_>) -> bool {

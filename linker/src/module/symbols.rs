@@ -2,6 +2,7 @@
 
 use super::description::Description;
 use super::fault::{Cause, Fault};
+use super::frames::{self, Frames};
 use super::input::{self, Home, Input, Kind, Section, Symbol};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -17,11 +18,16 @@ pub enum Target {
     Absolute(u64),
     /// An export of an import.
     Import(u32, u32),
+    /// The data of the instance itself.
+    Instance,
     /// A weak symbol that nobody defines.
     Null,
     /// Nobody defines it.
     Missing,
 }
+
+/// What C++ calls that which a library is told apart by (Itanium C++ ABI, 3.3.6): each instance is one.
+pub const INSTANCE: &str = "__dso_handle";
 
 /// The names that are visible between files, and those of the imports.
 #[derive(Debug, Default)]
@@ -82,6 +88,11 @@ impl Symbols {
         }
     }
 
+    /// Whether nobody defines a name.
+    pub fn is_missing(&self, inputs: &[Input], name: &str) -> bool {
+        self.named(inputs, name, false) == Target::Missing
+    }
+
     /// The symbol that defines a name.
     pub fn definition<'a>(&self, inputs: &'a [Input], name: &str) -> Option<&'a Symbol> {
         let (file, index) = *self.globals.get(name)?;
@@ -111,6 +122,7 @@ impl Symbols {
         }
         match self.imports.get(name) {
             Some(&(module, export)) => Target::Import(module, export),
+            None if name == INSTANCE => Target::Instance,
             None if weak => Target::Null,
             None => Target::Missing,
         }
@@ -194,6 +206,7 @@ pub fn place_commons(inputs: &mut Vec<Input>) {
         sections: Vec::new(),
         symbols: Vec::new(),
         stack: BTreeMap::new(),
+        frames: Frames::default(),
     };
     for (name, (bytes, align)) in largest {
         made.symbols.push(Symbol {
@@ -249,6 +262,13 @@ pub fn reach(inputs: &[Input], symbols: &Symbols, roots: &[Target]) -> Vec<Vec<b
             let target = symbols.target(inputs, file, relocation.symbol, relocation.addend);
             if let Target::Place(file, section, _) = target {
                 work.push((file, section));
+            }
+        }
+        for frame in inputs[file].frames.of(section) {
+            for target in frames::needs(inputs, symbols, file, frame).into_iter().flatten() {
+                if let Target::Place(file, section, _) = target {
+                    work.push((file, section));
+                }
             }
         }
     }

@@ -10,6 +10,7 @@
 //! stub** stands in the descriptor until the first call; it names its slot to the binder, with all argument
 //! registers kept, and then jumps through the slot. Both are part of the shared text.
 
+use super::entries::{PLAIN, put_common, put_entry, put_signed, put_unsigned};
 use super::format::DATA_BINDER_AT;
 use alloc::vec::Vec;
 
@@ -135,6 +136,145 @@ pub fn lazy_common() -> Vec<u8> {
     code.extend([0x58, 0x59, 0x5a, 0x5e, 0x5f]);
     // pop rbp; jmp [rbx + r11]
     code.extend([0x5d, 0x42, 0xff, 0x24, 0x1b]);
+    debug_assert!(code.len() == LAZY_POPPED_AT as usize + 4);
     pad(&mut code);
     code
+}
+
+/// Byte of [`lazy_common`] behind `pop rbp`.
+const LAZY_POPPED_AT: u8 = 137;
+/// Numbers of registers, as the psABI has them for DWARF (figure 3.36).
+const RBX: u8 = 3;
+const RBP: u8 = 6;
+const RSP: u8 = 7;
+
+/// Rules say where the frame's address is, and where what was saved stands in words below it (DWARF 5, 6.4.2).
+fn after(rules: &mut Vec<u8>, bytes: u8) {
+    // DW_CFA_advance_loc, or the form with a byte
+    if bytes < 0x40 {
+        rules.push(0x40 | bytes);
+    } else {
+        rules.extend([0x02, bytes]);
+    }
+}
+
+fn frame_at(rules: &mut Vec<u8>, above_rsp: u64) {
+    // DW_CFA_def_cfa
+    rules.extend([0x0c, RSP]);
+    put_unsigned(rules, above_rsp);
+}
+
+fn saved(rules: &mut Vec<u8>, register: u8) {
+    // DW_CFA_offset: two words below
+    rules.extend([0x80 | register, 2]);
+}
+
+fn restored(rules: &mut Vec<u8>, register: u8) {
+    // DW_CFA_restore
+    rules.push(0xc0 | register);
+}
+
+fn expression(rules: &mut Vec<u8>, code: &[u8]) {
+    put_unsigned(rules, code.len() as u64);
+    rules.extend(code);
+}
+
+/// The rules of [`lazy_common`].
+pub fn lazy_rules() -> Vec<u8> {
+    let mut rules = Vec::new();
+    after(&mut rules, 1);
+    frame_at(&mut rules, 16);
+    saved(&mut rules, RBP);
+    after(&mut rules, 3);
+    // DW_CFA_def_cfa_register
+    rules.extend([0x0d, RBP]);
+    after(&mut rules, LAZY_POPPED_AT - 4);
+    frame_at(&mut rules, 8);
+    restored(&mut rules, RBP);
+    rules
+}
+
+/// The rules of all thunks without words on the stack that lie side by side: of 32 bytes each, of which `rbx` is on the
+/// stack before 1 to 14. One entry instead of one for each thunk, as linkers do for procedure linkage tables.
+fn plain_rules() -> Vec<u8> {
+    // (rip - 1) & 31 < 14
+    const PUSHED: [u8; 6] = [0x80, 0x7f, 0x4f, 0x1a, 0x3e, 0x2d];
+    let mut rules = Vec::new();
+    // DW_CFA_def_cfa_expression: rsp + 8 + (pushed << 3)
+    rules.push(0x0f);
+    let mut code = Vec::from([0x77, 8]);
+    code.extend(PUSHED);
+    code.extend([0x33, 0x24, 0x22]);
+    expression(&mut rules, &code);
+    // DW_CFA_val_expression rbx: pushed ? [frame - 16] : rbx
+    rules.extend([0x16, RBX]);
+    let mut code = Vec::from(PUSHED);
+    // bra over: drop; breg3 0; skip over: lit16; minus; deref
+    code.extend([0x28, 6, 0, 0x13, 0x73, 0, 0x2f, 3, 0, 0x40, 0x1c, 0x06]);
+    expression(&mut rules, &code);
+    rules
+}
+
+/// The rules of a thunk that copies words.
+fn copying_rules(words: u32) -> Vec<u8> {
+    let odd = words % 2 == 1;
+    let before = if odd { 24 } else { 16 };
+    let copied = before + 8 * u64::from(words);
+    let mut rules = Vec::new();
+    after(&mut rules, 1);
+    frame_at(&mut rules, 16);
+    saved(&mut rules, RBX);
+    if odd {
+        after(&mut rules, 5);
+        frame_at(&mut rules, before);
+    }
+    // In the loop r11 counts the words that are still to be pushed, between push and dec one too many.
+    let copying = |rules: &mut Vec<u8>, above: u64| {
+        rules.push(0x0f);
+        let mut code = Vec::from([0x77]);
+        put_signed(&mut code, above.cast_signed());
+        // breg11 0; lit3; shl; minus
+        code.extend([0x7b, 0, 0x33, 0x24, 0x1c]);
+        expression(rules, &code);
+    };
+    after(&mut rules, 7 + 6);
+    copying(&mut rules, copied);
+    after(&mut rules, 7);
+    copying(&mut rules, copied + 8);
+    after(&mut rules, 3);
+    copying(&mut rules, copied);
+    after(&mut rules, 2);
+    frame_at(&mut rules, copied);
+    after(&mut rules, 6 + 8);
+    frame_at(&mut rules, 16);
+    after(&mut rules, 1);
+    frame_at(&mut rules, 8);
+    restored(&mut rules, RBX);
+    rules
+}
+
+/// What lies behind the thunks: how they are left, relative to where it stands, so that it is right in every instance.
+/// `words` are those of the thunks in their order, those without words first; `at` is the byte behind the last.
+pub fn entries(words: &[u32], at: u32) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let plain = words.iter().take_while(|words| **words == 0).count();
+    let common = put_common(&mut bytes, &PLAIN);
+    let mut start = -i64::from(at);
+    if plain > 0 {
+        let covered = plain as u32 * thunk_bytes(0);
+        put_entry(&mut bytes, common, start, covered, None, &plain_rules());
+        start += i64::from(covered);
+    }
+    for &words in &words[plain..] {
+        let covered = thunk_bytes(words);
+        put_entry(&mut bytes, common, start, covered, None, &copying_rules(words));
+        start += i64::from(covered);
+    }
+    bytes.extend([0; 8]);
+    bytes
+}
+
+/// Bytes from one thunk to the next.
+pub const fn thunk_bytes(words: u32) -> u32 {
+    (constant_at(words) + 8).next_multiple_of(ALIGN as u32)
 }

@@ -141,6 +141,44 @@ pub fn list() -> Result<Vec<Named>> {
     Ok(all)
 }
 
+/// Where an instruction of an installed module is, for messages: `; in lua_next+0x1c of lua-5.4.7`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The module's long name.
+    pub module: String,
+    /// The function; empty before the first.
+    pub function: String,
+    /// Bytes from the start of the function, or of the module.
+    pub offset: u64,
+}
+
+impl core::fmt::Display for Place {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "; in {}+{:#x} of {}", self.function, self.offset, self.module)
+    }
+}
+
+/// The function of an installed module in which an instruction lies, if it lies in one. The address may be anything: it is
+/// only compared. Cost: the shelf read, and the module's symbols.
+pub fn place_of(instruction: u64) -> Option<Place> {
+    let within = |named: &Named| {
+        let start = named.found.capability.address;
+        (start..start.saturating_add(named.found.word)).contains(&instruction)
+    };
+    let named = list().ok()?.into_iter().find(within)?;
+    let module = find(&named.name).ok()?;
+    let symbols = module.symbols();
+    let last = symbols
+        .partition_point(|symbol| symbol.address <= instruction)
+        .checked_sub(1);
+    let symbol = last.and_then(|last| symbols.get(last));
+    Some(Place {
+        module: format!("{}-{}", module.name(), module.version()),
+        function: symbol.map_or_else(String::new, |symbol| symbol.name.to_string()),
+        offset: instruction - symbol.map_or(module.address, |symbol| symbol.address),
+    })
+}
+
 /// Installs a module object from its file's bytes: checks it, moves it to the address of a new object, seals that, and
 /// gives it its names; tells them. `file` is only for messages.
 ///

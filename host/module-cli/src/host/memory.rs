@@ -80,7 +80,8 @@ impl Mapping {
     pub fn shared_at(file: &File, address: u64, text: usize, constants: usize, end: usize) -> Result<Self, HostError> {
         let at = address as usize;
         let end = end.next_multiple_of(PAGE);
-        let flags = libc::MAP_SHARED | libc::MAP_FIXED_NOREPLACE;
+        // The frames are the file's; private is only what a debugger writes there for its breakpoints.
+        let flags = libc::MAP_PRIVATE | libc::MAP_FIXED_NOREPLACE;
         map(Some(file), 0, at, end, libc::PROT_READ, flags)?;
         let mapping = Self {
             start: at,
@@ -146,14 +147,75 @@ pub fn call(address: u64, [a, b, c, d]: [u64; 4]) -> u64 {
     function(a, b, c, d)
 }
 
-/// A name of the C library of the host, its mathematics included.
+#[link(name = "gcc_s")]
+unsafe extern "C" {
+    fn __register_frame_info_bases(begin: *const c_void, record: *mut c_void, text: *mut c_void, data: *mut c_void);
+    fn __deregister_frame_info_bases(begin: *const c_void) -> *mut c_void;
+}
+
+unsafe extern "C" {
+    fn __cxa_finalize(handle: *mut c_void);
+}
+
+/// Entries for unwinding that the host's unwinder (libgcc) knows, until this is dropped.
+pub struct Frames {
+    begin: u64,
+    /// The unwinder's own: it needs some sixty bytes, which it links into its list.
+    _record: Box<[u64; 16]>,
+}
+
+impl Frames {
+    /// Makes the entries known that begin at an address and end with a zero; `data` is what their pointers relative to
+    /// data are relative to. They must stay mapped until this is dropped.
+    pub fn register(begin: u64, data: u64) -> Self {
+        let mut record = Box::new([0_u64; 16]);
+        // SAFETY: the entries were written by the linker, checked when the module was opened, and stay mapped as the caller
+        // promises; the record has its own memory, which is given back only after the entries are unknown again.
+        unsafe {
+            __register_frame_info_bases(
+                begin as *const c_void,
+                record.as_mut_ptr().cast(),
+                std::ptr::null_mut(),
+                data as *mut c_void,
+            );
+        }
+        Self { begin, _record: record }
+    }
+}
+
+impl Drop for Frames {
+    fn drop(&mut self) {
+        // SAFETY: they were registered under this address, once.
+        unsafe { __deregister_frame_info_bases(self.begin as *const c_void) };
+    }
+}
+
+/// Stops the process for its debugger.
+pub fn trap() {
+    // SAFETY: a signal to this thread; without a debugger it ends the process, as the caller wants.
+    unsafe { libc::raise(libc::SIGTRAP) };
+}
+
+/// Calls what the code of an instance asked to have called at its end (`__cxa_atexit`): its data is its handle.
+pub fn finalize(data: u64) {
+    // SAFETY: what is called are functions of the instance, which is whole, as are all that it uses.
+    unsafe { __cxa_finalize(data as *mut c_void) };
+}
+
+/// A name of the C library of the host, its mathematics, or of the C++ library and the unwinder.
 pub fn host_symbol(name: &str) -> Option<u64> {
     let name = CString::new(name).ok()?;
-    // SAFETY: the name is a C string; the library is the C library's own and has no initialisers that matter.
-    unsafe { libc::dlopen(c"libm.so.6".as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
-    // SAFETY: the name is a C string that lives through the call.
-    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-    (!address.is_null()).then_some(address as u64)
+    for library in [c"libm.so.6", c"libgcc_s.so.1", c"libstdc++.so.6"] {
+        // SAFETY: the name is a C string; the libraries are the compiler's own, and what they do at their start they do in
+        // every process that uses them.
+        unsafe { libc::dlopen(library.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
+        // SAFETY: the name is a C string that lives through the call.
+        let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+        if !address.is_null() {
+            return Some(address as u64);
+        }
+    }
+    None
 }
 
 /// The address of the routine that lazy stubs call.

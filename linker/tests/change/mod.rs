@@ -1,0 +1,63 @@
+//! Changes of bytes at random, for tests that feed what is damaged.
+
+/// splitmix64.
+pub struct Random(pub u64);
+
+impl Random {
+    /// The next number.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// The next number below a bound.
+    pub fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound.max(1) as u64) as usize
+    }
+
+    /// Changes bytes as files are damaged, and as somebody would who knows the format.
+    pub fn change(&mut self, bytes: &mut Vec<u8>) {
+        const WORDS: [u64; 8] = [0, 1, 0x7f, 0xff, 0x7fff_ffff, 0x8000_0000, u64::MAX, 1 << 62];
+        for _ in 0..=self.below(6) {
+            let at = self.below(bytes.len());
+            match self.below(7) {
+                0 => bytes[at] ^= 1 << self.below(8),
+                1 => bytes[at] = self.next() as u8,
+                2 => {
+                    let word = WORDS[self.below(WORDS.len())].to_le_bytes();
+                    let width = 1 << self.below(4);
+                    for (byte, value) in bytes[at..].iter_mut().zip(&word[..width]) {
+                        *byte = *value;
+                    }
+                }
+                3 => {
+                    let from = self.below(bytes.len());
+                    let count = self.below(64).min(bytes.len() - at.max(from));
+                    bytes.copy_within(from..from + count, at);
+                }
+                4 => bytes[at] = bytes[at].wrapping_add(1),
+                5 if self.below(8) == 0 => bytes.truncate(at),
+                // The tables at the end of an ELF file are where it hurts.
+                _ => {
+                    let back = self.below(bytes.len().min(3000));
+                    let at = bytes.len() - 1 - back;
+                    bytes[at] = self.next() as u8;
+                }
+            }
+            if bytes.is_empty() {
+                return;
+            }
+        }
+    }
+}
+
+/// The first seed and how many: what the environment says, or the usual.
+pub fn rounds(usual: u64) -> (u64, u64) {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    (
+        number("MODULE_SEED").unwrap_or(1),
+        number("MODULE_FUZZ").unwrap_or(usual),
+    )
+}
