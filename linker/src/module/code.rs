@@ -46,8 +46,12 @@ pub enum Form {
     Load,
     /// Anything else with memory.
     Memory,
-    /// An immediate operand.
+    /// An immediate operand, or a displacement from another register.
     Immediate,
+    /// The displacement, in an inline call, of the word with the address of the callee's data.
+    InlineData,
+    /// The displacement, in an inline call, of the word with the address of the callee.
+    InlineEntry,
     /// No field of an instruction: data between instructions.
     Data,
 }
@@ -103,6 +107,7 @@ impl Function {
             .unwrap_or_default();
         let mut decoder = Decoder::with_ip(64, code, self.start, DecoderOptions::NONE);
         let mut instruction = Instruction::default();
+        let mut inline = Inline::Outside;
         while decoder.can_decode() {
             let start = decoder.ip();
             decoder.decode_out(&mut instruction);
@@ -133,6 +138,7 @@ impl Function {
                     self.uses.push(Use::data(relocation, index));
                 }
             }
+            let uses = self.uses.len();
             self.memory_use(
                 &instruction,
                 start,
@@ -141,8 +147,17 @@ impl Function {
                 displacement,
             );
             self.immediate_use(&instruction, start, end, field(offsets.immediate_offset()), immediate);
-            self.writes_register |= writes_register(&instruction, factory);
+            let named = displacement.map(|_| uses);
+            inline = match inline.then(&instruction, named, &mut self.uses) {
+                Some(next) => next,
+                None => {
+                    // What looked like an inline call so far is none.
+                    self.writes_register |= inline != Inline::Outside || writes_register(&instruction, factory);
+                    Inline::Outside
+                }
+            };
         }
+        self.writes_register |= inline != Inline::Outside;
         while let Some(relocation) = section.relocations.get(*next).filter(|one| one.at < self.end) {
             self.uses.push(Use::data(relocation, *next));
             *next += 1;
@@ -192,6 +207,48 @@ impl Function {
             relocation,
             target,
         });
+    }
+}
+
+/// How far an inline call has been read. It is three instructions, with the module's own data in a register `R` that
+/// calls preserve: `mov rbx, [R + data]`, `call [R + entry]`, `mov rbx, R`. So `rbx` is as before at its end, and nothing
+/// lies between that could use it; what uses it elsewhere is as good as in a function without inline calls.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Inline {
+    /// Not in one.
+    Outside,
+    /// The callee's data is loaded: `R`, and the use of the displacement.
+    Loaded(Register, usize),
+    /// And the callee called: that use too.
+    Called(Register, usize, usize),
+}
+
+impl Inline {
+    /// After one more instruction, whose displacement is the use `named`; none if this is not how an inline call begins or
+    /// goes on.
+    fn then(self, instruction: &Instruction, named: Option<usize>, uses: &mut [Use]) -> Option<Self> {
+        let kept = |register| {
+            matches!(
+                register,
+                Register::RBP | Register::R12 | Register::R13 | Register::R14 | Register::R15
+            )
+        };
+        let base = instruction.memory_base();
+        let word = named.filter(|_| kept(base) && instruction.memory_index() == Register::None);
+        match (self, instruction.code()) {
+            (Self::Outside, Code::Mov_r64_rm64) if instruction.op0_register() == Register::RBX => {
+                Some(Self::Loaded(base, word?))
+            }
+            (Self::Loaded(own, data), Code::Call_rm64) if base == own => Some(Self::Called(own, data, word?)),
+            (Self::Called(own, data, entry), Code::Mov_rm64_r64 | Code::Mov_r64_rm64)
+                if instruction.op0_register() == Register::RBX && instruction.op1_register() == own =>
+            {
+                uses.get_mut(data)?.form = Form::InlineData;
+                uses.get_mut(entry)?.form = Form::InlineEntry;
+                Some(Self::Outside)
+            }
+            _ => None,
+        }
     }
 }
 

@@ -129,7 +129,7 @@ impl Graph {
             }
             for target in named {
                 match target {
-                    Target::Import(..) if self.private[node].is_none() => {
+                    Target::Import(..) | Target::Entry(..) | Target::Data(_) if self.private[node].is_none() => {
                         self.private[node] = Some(Reason::Import);
                         work.push(node);
                     }

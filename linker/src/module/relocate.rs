@@ -45,6 +45,8 @@ pub struct Plan {
     pub stubs: BTreeSet<(u32, u32)>,
     /// Imports that are used at all.
     pub used: BTreeSet<(u32, u32)>,
+    /// Imports that are called inline.
+    pub entries: BTreeSet<(u32, u32)>,
     /// Imported modules whose words are used other than by calling, and must be bound early.
     pub early: BTreeSet<u32>,
     /// A call leads to a weak function that nobody defines.
@@ -64,6 +66,8 @@ pub struct Layout {
     pub words: BTreeMap<Target, Seat>,
     /// For each import its descriptor in the data.
     pub descriptors: Vec<u32>,
+    /// For each import that is called inline the word of the data with its own address.
+    pub entries: BTreeMap<(u32, u32), u32>,
     /// For each import stub its byte in the object.
     pub stubs: BTreeMap<(u32, u32), u32>,
     /// The trap stub's byte in the object.
@@ -77,6 +81,8 @@ pub enum Fixup {
     Data(u32),
     /// It holds an import and an addend.
     Import(u32, (u32, u32), i64),
+    /// It holds the own address of an import, for inline calls.
+    Entry(u32, (u32, u32)),
     /// It holds an address of the module itself: the seat of the word.
     Module(Seat),
 }
@@ -166,9 +172,18 @@ impl World<'_> {
     /// The first walk.
     pub fn plan(&self, plan: &mut Plan) -> Vec<Fault> {
         let mut faults = Vec::new();
+        let mut data = None;
         self.uses(|file, section, one, relocation| {
             let target = self.target(file, section, one, relocation);
-            if let Err(cause) = self.plan_one(plan, one, relocation, target)
+            let done = match one.form {
+                // A word has no parts: nobody names a place behind one.
+                Form::InlineData | Form::InlineEntry if relocation.is_some_and(|one| one.addend != 0) => {
+                    Err(NO_INLINE_CALL)
+                }
+                Form::InlineData | Form::InlineEntry => self.plan_inline(plan, one.form, target, &mut data),
+                _ => self.plan_one(plan, one, relocation, target),
+            };
+            if let Err(cause) = done
                 && let Some(relocation) = relocation
             {
                 faults.push(self.fault(file, section, relocation, cause));
@@ -177,14 +192,37 @@ impl World<'_> {
         faults
     }
 
+    /// The two words of an inline call: the data's, which `data` keeps, then the entry's, of the same module.
+    fn plan_inline(&self, plan: &mut Plan, form: Form, target: Target, data: &mut Option<u32>) -> Fill<()> {
+        match (form, target) {
+            (_, Target::Missing) => return Err(Cause::Missing),
+            (_, Target::OwnEntry) => return Err(OWN_ENTRY),
+            (Form::InlineData, Target::Data(module)) => *data = Some(module),
+            (Form::InlineEntry, Target::Entry(module, export)) if *data == Some(module) => {
+                if (self.variables)(module, export) {
+                    return Err(Cause::KindLie("called here as a function"));
+                }
+                plan.used.insert((module, export));
+                plan.entries.insert((module, export));
+                // The call does not look at what the word of the descriptor leads to, so it must be there before.
+                plan.early.insert(module);
+            }
+            _ => return Err(Cause::RegisterTaken),
+        }
+        Ok(())
+    }
+
     fn plan_one(&self, plan: &mut Plan, one: &Use, relocation: Option<&Relocation>, target: Target) -> Fill<()> {
         let through_table = relocation.is_some_and(|one| is_table(one.kind));
         // The type first: it says more than that a name of the compiler's is missing.
         if let Some(kind) = relocation.map(|one| one.kind).filter(|kind| !is_possible(*kind)) {
             return Err(refusal(kind));
         }
-        if target == Target::Missing {
-            return Err(Cause::Missing);
+        match target {
+            Target::Missing => return Err(Cause::Missing),
+            Target::OwnEntry => return Err(OWN_ENTRY),
+            Target::Entry(..) | Target::Data(_) => return Err(NO_INLINE_CALL),
+            _ => {}
         }
         if let Target::Import(module, export) = target {
             plan.used.insert((module, export));
@@ -234,7 +272,8 @@ impl World<'_> {
         Self::place(layout, target)
     }
 
-    fn place(layout: &Layout, target: Target) -> Fill<Value> {
+    /// The same without thunks: for a function where it begins.
+    pub fn place(layout: &Layout, target: Target) -> Fill<Value> {
         match target {
             Target::Place(file, section, at) => {
                 let seat = layout.seats[file].get(section).copied().unwrap_or(Seat::None);
@@ -251,6 +290,8 @@ impl World<'_> {
             Target::Null => Ok(Value::Shared(0)),
             Target::Import(module, export) => Ok(Value::Slot(slot(layout, module, export))),
             Target::Missing => Err(Cause::Missing),
+            Target::OwnEntry => Err(OWN_ENTRY),
+            Target::Entry(..) | Target::Data(_) => Err(NO_INLINE_CALL),
         }
     }
 
@@ -303,6 +344,13 @@ impl World<'_> {
         faults
     }
 }
+
+/// Who asks for the words of a function of the module itself.
+const OWN_ENTRY: Cause =
+    Cause::InlineCall("the function is in this module: leave the header of 'gond module header' out here");
+/// Who uses the words in other ways than the header does.
+const NO_INLINE_CALL: Cause =
+    Cause::InlineCall("it is not the sequence of 'gond module header': include a header that it writes");
 
 /// Byte of the data where the value of an import stands.
 pub fn slot(layout: &Layout, module: u32, export: u32) -> u32 {
@@ -430,6 +478,14 @@ impl Filler<'_> {
             elf::R_X86_64_32 | elf::R_X86_64_32S => match target {
                 // A number is no address.
                 Target::Absolute(value) => absolute(bytes, one.at, kind, value),
+                Target::Data(module) if one.form == Form::InlineData => {
+                    let descriptor = self.layout.descriptors.get(module as usize).copied();
+                    absolute(bytes, one.at, kind, descriptor.ok_or(Cause::Missing)?.into())
+                }
+                Target::Entry(module, export) if one.form == Form::InlineEntry => {
+                    let word = self.layout.entries.get(&(module, export)).copied();
+                    absolute(bytes, one.at, kind, word.ok_or(Cause::Missing)?.into())
+                }
                 _ => Err(refusal(kind)),
             },
             _ => Err(refusal(kind)),

@@ -17,6 +17,12 @@ pub enum Target {
     Absolute(u64),
     /// An export of an import.
     Import(u32, u32),
+    /// The displacement of the word with an import's own address, for inline calls.
+    Entry(u32, u32),
+    /// The displacement of the word with the address of an imported module's data, for the same.
+    Data(u32),
+    /// A word for inline calls of a function that is in this module.
+    OwnEntry,
     /// A weak symbol that nobody defines.
     Null,
     /// Nobody defines it.
@@ -105,16 +111,40 @@ impl Symbols {
         }
     }
 
+    fn inline(&self, inputs: &[Input], function: &str, suffix: &str) -> Target {
+        if self.defined(inputs, function).is_some() {
+            return Target::OwnEntry;
+        }
+        match self.imports.get(function) {
+            Some(&(module, export)) if suffix == ENTRY_SUFFIX => Target::Entry(module, export),
+            Some(&(module, _)) => Target::Data(module),
+            None => Target::Missing,
+        }
+    }
+
     fn named(&self, inputs: &[Input], name: &str, weak: bool) -> Target {
         if let Some(target) = self.defined(inputs, name) {
             return target;
         }
         match self.imports.get(name) {
             Some(&(module, export)) => Target::Import(module, export),
+            None if let Some((function, suffix)) = inline_word(name) => self.inline(inputs, function, suffix),
             None if weak => Target::Null,
             None => Target::Missing,
         }
     }
+}
+
+/// What ends the name of the word with a function's own address, and of the word with the address of its data.
+pub const ENTRY_SUFFIX: &str = ".entry";
+/// The second of them.
+pub const DATA_SUFFIX: &str = ".data";
+
+/// The function, and the suffix, of a name by which the header of `gond module header` asks for words for inline calls;
+/// no C source can define such a name.
+pub fn inline_word(name: &str) -> Option<(&str, &'static str)> {
+    let split = |suffix| name.strip_suffix(suffix).map(|function| (function, suffix));
+    split(ENTRY_SUFFIX).or_else(|| split(DATA_SUFFIX))
 }
 
 fn is_strong(symbol: &Symbol) -> bool {
