@@ -67,12 +67,29 @@ pub fn describe(path: &Path) -> Result<Description, MakeError> {
     Ok(Description::parse(&name, &String::from_utf8_lossy(&text))?)
 }
 
-/// Links the module that the description at `path` describes. What it names is looked for beside it, then in
-/// `folders`; the address comes from `window`.
+/// A description, and the files that it names.
+pub struct Sources {
+    /// It.
+    pub description: Description,
+    /// The descriptions of the modules that it imports.
+    pub imports: Vec<Description>,
+    /// Name and bytes of each of its objects.
+    pub objects: Vec<(String, Vec<u8>)>,
+}
+
+impl Sources {
+    /// The objects as the linker takes them.
+    pub fn files(&self) -> Vec<(String, &[u8])> {
+        let all = self.objects.iter();
+        all.map(|(name, bytes)| (name.clone(), bytes.as_slice())).collect()
+    }
+}
+
+/// Reads the description at `path` and what it names, which is looked for beside it, then in `folders`.
 ///
 /// # Errors
-/// The first file that is missing, or all faults that the linker found.
-pub fn make(path: &Path, folders: &[PathBuf], window: &mut Window) -> Result<(Description, Built), MakeError> {
+/// The first file that is missing, or no description.
+pub fn gather(path: &Path, folders: &[PathBuf]) -> Result<Sources, MakeError> {
     let description = describe(path)?;
     let mut places = vec![path.parent().unwrap_or(Path::new(".")).to_path_buf()];
     places.extend_from_slice(folders);
@@ -85,20 +102,30 @@ pub fn make(path: &Path, folders: &[PathBuf], window: &mut Window) -> Result<(De
     for import in &description.imports {
         imports.push(describe(&find(import)?)?);
     }
-    let mut contents = Vec::new();
+    let mut objects = Vec::new();
     for object in &description.objects {
-        contents.push((object.clone(), read(&find(object)?)?));
+        objects.push((object.clone(), read(&find(object)?)?));
     }
-    let files: Vec<(String, &[u8])> = contents
-        .iter()
-        .map(|(name, bytes)| (name.clone(), bytes.as_slice()))
-        .collect();
+    Ok(Sources {
+        description,
+        imports,
+        objects,
+    })
+}
+
+/// Links the module that the description at `path` describes. What it names is looked for beside it, then in
+/// `folders`; the address comes from `window`.
+///
+/// # Errors
+/// The first file that is missing, or all faults that the linker found.
+pub fn make(path: &Path, folders: &[PathBuf], window: &mut Window) -> Result<(Description, Built), MakeError> {
+    let sources = gather(path, folders)?;
     let request = Request {
-        description: &description,
-        files: &files,
-        imports: &imports,
+        description: &sources.description,
+        files: &sources.files(),
+        imports: &sources.imports,
     };
-    let give = |bytes| window.give(&description.name, &description.version, bytes);
-    let built = link(&request, give).map_err(MakeError::Link)?;
-    Ok((description, built))
+    let (name, version) = (&sources.description.name, &sources.description.version);
+    let built = link(&request, |bytes| window.give(name, version, bytes)).map_err(MakeError::Link)?;
+    Ok((sources.description, built))
 }

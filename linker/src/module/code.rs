@@ -48,12 +48,21 @@ pub enum Form {
     Memory,
     /// An immediate operand, or a displacement from another register.
     Immediate,
-    /// The displacement, in an inline call, of the word with the address of the callee's data.
-    InlineData,
-    /// The displacement, in an inline call, of the word with the address of the callee.
-    InlineEntry,
+    /// The displacement, in an inline call, of the word with the address of the callee's data; from what.
+    InlineData(Base),
+    /// The displacement, in an inline call, of the word with the address of the callee; from what.
+    InlineEntry(Base),
     /// No field of an instruction: data between instructions.
     Data,
+}
+
+/// What the register in the operands of an inline call holds.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Base {
+    /// The caller's own data: the callee is imported.
+    Own,
+    /// Something else: the address of a procedure, which is a function and its data.
+    Procedure,
 }
 
 /// A field that names another place.
@@ -210,14 +219,15 @@ impl Function {
     }
 }
 
-/// How far an inline call has been read. It is three instructions, with the module's own data in a register `R` that
-/// calls preserve: `mov rbx, [R + data]`, `call [R + entry]`, `mov rbx, R`. So `rbx` is as before at its end, and nothing
-/// lies between that could use it; what uses it elsewhere is as good as in a function without inline calls.
+/// How far an inline call has been read. It is three instructions, `mov rbx, [P + data]`, `call [P + entry]` and
+/// `mov rbx, R`, with the module's own data in a register `R` that calls preserve, which is `P` too if the callee is
+/// imported. So `rbx` is as before at its end, and nothing lies between that could use it; what uses it elsewhere is as
+/// good as in a function without inline calls.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum Inline {
     /// Not in one.
     Outside,
-    /// The callee's data is loaded: `R`, and the use of the displacement.
+    /// The callee's data is loaded: `P`, and the use of the displacement.
     Loaded(Register, usize),
     /// And the callee called: that use too.
     Called(Register, usize, usize),
@@ -227,29 +237,36 @@ impl Inline {
     /// After one more instruction, whose displacement is the use `named`; none if this is not how an inline call begins or
     /// goes on.
     fn then(self, instruction: &Instruction, named: Option<usize>, uses: &mut [Use]) -> Option<Self> {
-        let kept = |register| {
-            matches!(
-                register,
-                Register::RBP | Register::R12 | Register::R13 | Register::R14 | Register::R15
-            )
-        };
-        let base = instruction.memory_base();
-        let word = named.filter(|_| kept(base) && instruction.memory_index() == Register::None);
+        let place = instruction.memory_base();
+        let word = named.filter(|_| instruction.memory_index() == Register::None && place.is_gpr64());
+        let writes_register = instruction.op0_register() == Register::RBX;
         match (self, instruction.code()) {
-            (Self::Outside, Code::Mov_r64_rm64) if instruction.op0_register() == Register::RBX => {
-                Some(Self::Loaded(base, word?))
-            }
-            (Self::Loaded(own, data), Code::Call_rm64) if base == own => Some(Self::Called(own, data, word?)),
-            (Self::Called(own, data, entry), Code::Mov_rm64_r64 | Code::Mov_r64_rm64)
-                if instruction.op0_register() == Register::RBX && instruction.op1_register() == own =>
+            (Self::Outside, Code::Mov_r64_rm64) if writes_register => Some(Self::Loaded(place, word?)),
+            (Self::Loaded(from, data), Code::Call_rm64) if place == from => Some(Self::Called(from, data, word?)),
+            (Self::Called(from, data, entry), Code::Mov_rm64_r64 | Code::Mov_r64_rm64)
+                if writes_register && is_kept(instruction.op1_register()) =>
             {
-                uses.get_mut(data)?.form = Form::InlineData;
-                uses.get_mut(entry)?.form = Form::InlineEntry;
+                let own = instruction.op1_register() == from;
+                let base = if own { Base::Own } else { Base::Procedure };
+                uses.get_mut(data)?.form = Form::InlineData(base);
+                uses.get_mut(entry)?.form = Form::InlineEntry(base);
                 Some(Self::Outside)
             }
             _ => None,
         }
     }
+}
+
+/// Whether calls preserve a register, `rbx` apart.
+fn is_kept(register: Register) -> bool {
+    let kept = [
+        Register::RBP,
+        Register::R12,
+        Register::R13,
+        Register::R14,
+        Register::R15,
+    ];
+    kept.contains(&register)
 }
 
 impl Use {

@@ -133,7 +133,8 @@ impl Graph {
                         self.private[node] = Some(Reason::Import);
                         work.push(node);
                     }
-                    Target::Place(file, section, at) => {
+                    // Who has the entry of a function that needs the data gives its own data with it.
+                    Target::Place(file, section, at) | Target::OwnEntry(file, section, at) => {
                         if let Some(target) = self.node(file, section, at)
                             && target != node
                         {

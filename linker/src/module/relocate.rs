@@ -2,7 +2,7 @@
 //! name. A first walk over all of them plans what has to exist (thunks, slots, stubs); when everything has
 //! its place, a second one fills in.
 
-use super::code::{self, Form, Use};
+use super::code::{self, Base, Form, Use};
 use super::fault::{Cause, Fault};
 use super::graph::{Graph, Node};
 use super::input::{Input, Kind, Relocation};
@@ -177,10 +177,10 @@ impl World<'_> {
             let target = self.target(file, section, one, relocation);
             let done = match one.form {
                 // A word has no parts: nobody names a place behind one.
-                Form::InlineData | Form::InlineEntry if relocation.is_some_and(|one| one.addend != 0) => {
+                Form::InlineData(_) | Form::InlineEntry(_) if relocation.is_some_and(|one| one.addend != 0) => {
                     Err(NO_INLINE_CALL)
                 }
-                Form::InlineData | Form::InlineEntry => self.plan_inline(plan, one.form, target, &mut data),
+                Form::InlineData(_) | Form::InlineEntry(_) => self.plan_inline(plan, one.form, target, &mut data),
                 _ => self.plan_one(plan, one, relocation, target),
             };
             if let Err(cause) = done
@@ -192,13 +192,14 @@ impl World<'_> {
         faults
     }
 
-    /// The two words of an inline call: the data's, which `data` keeps, then the entry's, of the same module.
-    fn plan_inline(&self, plan: &mut Plan, form: Form, target: Target, data: &mut Option<u32>) -> Fill<()> {
+    /// The two words of an inline call: the data's, which `data` keeps, then the entry's, which must be of the same callee.
+    fn plan_inline(&self, plan: &mut Plan, form: Form, target: Target, data: &mut Option<Target>) -> Fill<()> {
         match (form, target) {
             (_, Target::Missing) => return Err(Cause::Missing),
-            (_, Target::OwnEntry) => return Err(OWN_ENTRY),
-            (Form::InlineData, Target::Data(module)) => *data = Some(module),
-            (Form::InlineEntry, Target::Entry(module, export)) if *data == Some(module) => {
+            (Form::InlineData(Base::Own), Target::Data(_))
+            | (Form::InlineData(Base::Procedure), Target::ProcedureData) => *data = Some(target),
+            (Form::InlineEntry(Base::Procedure), Target::ProcedureEntry) if *data == Some(Target::ProcedureData) => {}
+            (Form::InlineEntry(Base::Own), Target::Entry(module, export)) if *data == Some(Target::Data(module)) => {
                 if (self.variables)(module, export) {
                     return Err(Cause::KindLie("called here as a function"));
                 }
@@ -207,6 +208,7 @@ impl World<'_> {
                 // The call does not look at what the word of the descriptor leads to, so it must be there before.
                 plan.early.insert(module);
             }
+            (_, Target::OwnEntry(..)) => return Err(OWN_ENTRY),
             _ => return Err(Cause::RegisterTaken),
         }
         Ok(())
@@ -220,8 +222,14 @@ impl World<'_> {
         }
         match target {
             Target::Missing => return Err(Cause::Missing),
-            Target::OwnEntry => return Err(OWN_ENTRY),
-            Target::Entry(..) | Target::Data(_) => return Err(NO_INLINE_CALL),
+            // Only as an address: behind it the thunk is missing, so it is for who passes the data too.
+            Target::OwnEntry(..) if one.form == Form::Address => return Ok(()),
+            Target::Entry(..) if one.form == Form::Address => return Err(FOREIGN_ENTRY),
+            Target::OwnEntry(..)
+            | Target::Entry(..)
+            | Target::Data(_)
+            | Target::ProcedureEntry
+            | Target::ProcedureData => return Err(NO_INLINE_CALL),
             _ => {}
         }
         if let Target::Import(module, export) = target {
@@ -275,7 +283,7 @@ impl World<'_> {
     /// The same without thunks: for a function where it begins.
     pub fn place(layout: &Layout, target: Target) -> Fill<Value> {
         match target {
-            Target::Place(file, section, at) => {
+            Target::Place(file, section, at) | Target::OwnEntry(file, section, at) => {
                 let seat = layout.seats[file].get(section).copied().unwrap_or(Seat::None);
                 match seat {
                     Seat::None => Err(Cause::Damaged("it names a section that is not in memory".into())),
@@ -290,8 +298,7 @@ impl World<'_> {
             Target::Null => Ok(Value::Shared(0)),
             Target::Import(module, export) => Ok(Value::Slot(slot(layout, module, export))),
             Target::Missing => Err(Cause::Missing),
-            Target::OwnEntry => Err(OWN_ENTRY),
-            Target::Entry(..) | Target::Data(_) => Err(NO_INLINE_CALL),
+            Target::Entry(..) | Target::Data(_) | Target::ProcedureEntry | Target::ProcedureData => Err(NO_INLINE_CALL),
         }
     }
 
@@ -348,9 +355,16 @@ impl World<'_> {
 /// Who asks for the words of a function of the module itself.
 const OWN_ENTRY: Cause =
     Cause::InlineCall("the function is in this module: leave the header of 'gond module header' out here");
+/// Who makes a procedure of a function of another module.
+const FOREIGN_ENTRY: Cause =
+    Cause::InlineCall("the function is in another module, whose data is not here: use GOND_PROCEDURE_OF");
 /// Who uses the words in other ways than the header does.
 const NO_INLINE_CALL: Cause =
     Cause::InlineCall("it is not the sequence of 'gond module header': include a header that it writes");
+
+/// Where, in a procedure, the function's entry stands, and the address of its data: `struct gond_procedure`.
+const PROCEDURE_ENTRY_AT: u64 = 0;
+const PROCEDURE_DATA_AT: u64 = 8;
 
 /// Byte of the data where the value of an import stands.
 pub fn slot(layout: &Layout, module: u32, export: u32) -> u32 {
@@ -478,11 +492,17 @@ impl Filler<'_> {
             elf::R_X86_64_32 | elf::R_X86_64_32S => match target {
                 // A number is no address.
                 Target::Absolute(value) => absolute(bytes, one.at, kind, value),
-                Target::Data(module) if one.form == Form::InlineData => {
+                Target::ProcedureEntry if one.form == Form::InlineEntry(Base::Procedure) => {
+                    absolute(bytes, one.at, kind, PROCEDURE_ENTRY_AT)
+                }
+                Target::ProcedureData if one.form == Form::InlineData(Base::Procedure) => {
+                    absolute(bytes, one.at, kind, PROCEDURE_DATA_AT)
+                }
+                Target::Data(module) if one.form == Form::InlineData(Base::Own) => {
                     let descriptor = self.layout.descriptors.get(module as usize).copied();
                     absolute(bytes, one.at, kind, descriptor.ok_or(Cause::Missing)?.into())
                 }
-                Target::Entry(module, export) if one.form == Form::InlineEntry => {
+                Target::Entry(module, export) if one.form == Form::InlineEntry(Base::Own) => {
                     let word = self.layout.entries.get(&(module, export)).copied();
                     absolute(bytes, one.at, kind, word.ok_or(Cause::Missing)?.into())
                 }
