@@ -72,7 +72,11 @@ pub fn bind(
     fill(data, import.descriptor, exporter, wanted, exporter_data);
     for fixup in importer.import_fixups().filter(|fixup| fixup.import == index) {
         // What an inline call leads to is decided by what the exporter has now, with a thunk before it or without.
-        let entry = exporter.entry(fixup.export).filter(|_| fixup.entry);
+        let entry = if fixup.entry {
+            exporter.entry(fixup.export)
+        } else {
+            None
+        };
         let value = entry.unwrap_or_else(|| format::resolve(exporter.value(fixup.export), exporter_data));
         put(data, fixup.at, value.wrapping_add_signed(fixup.addend));
     }
