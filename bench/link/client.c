@@ -7,6 +7,11 @@
 #include <string.h>
 #include <time.h>
 
+/* What the database is given to call back. */
+#ifndef DELIVER
+#define DELIVER deliver
+#endif
+
 enum { LOOKUP, FORWARD, REVERSE, INSERT, PARTS, ROUNDS_MAX = 1000 };
 
 static uint64_t accumulator;
@@ -68,18 +73,18 @@ static uint64_t run(int part)
 	switch (part) {
 	case LOOKUP:
 		for (int i = 0; i < OO1_LOOKUPS; i++)
-			accumulator = oo1_fold(accumulator, server_lookup(ids[i], deliver));
+			accumulator = oo1_fold(accumulator, server_lookup(ids[i], DELIVER));
 		break;
 	case FORWARD:
-		accumulator = oo1_fold(accumulator, server_forward(forward_start, deliver));
+		accumulator = oo1_fold(accumulator, server_forward(forward_start, DELIVER));
 		break;
 	case REVERSE:
-		accumulator = oo1_fold(accumulator, server_reverse(reverse_start, deliver));
+		accumulator = oo1_fold(accumulator, server_reverse(reverse_start, DELIVER));
 		break;
 	default:
 		for (int i = 0; i < OO1_INSERTS; i++)
 			accumulator = oo1_fold(accumulator,
-					       server_insert(inserts[i][0], inserts[i][1], inserts[i][2], deliver));
+					       server_insert(inserts[i][0], inserts[i][1], inserts[i][2], DELIVER));
 	}
 	return accumulator;
 }

@@ -15,7 +15,7 @@ use change::{Random, rounds};
 const OTHERS: &str = "[MODULE]\nname others\nversion 1\n[EXPORTS]\nother\nother_variable data\nsort\n";
 
 /// The corpus: name, bytes, what is exported.
-const CORPUS: [(&str, &[u8], &str); 4] = [
+const CORPUS: [(&str, &[u8], &str); 5] = [
     (
         "many-gcc.o",
         include_bytes!("corpus/many-gcc.o"),
@@ -35,6 +35,11 @@ const CORPUS: [(&str, &[u8], &str); 4] = [
         "pure-rust.o",
         include_bytes!("corpus/pure-rust.o"),
         "rust_area\nrust_digest pure\n",
+    ),
+    (
+        "inline-gcc.o",
+        include_bytes!("corpus/inline-gcc.o"),
+        "inline_entry\ninline_back\n",
     ),
 ];
 
@@ -126,6 +131,123 @@ fn a_function_that_needs_rbx_and_data_is_refused_by_name() {
         "{}",
         faults[0]
     );
+}
+
+#[test]
+fn an_inline_call_has_a_word_of_its_own_that_is_never_late() {
+    let (name, bytes, exports) = CORPUS[4];
+    let object = build(name, bytes, exports).expect("it links").object;
+    let client = Module::open(name, &object).expect("a module");
+    let words: Vec<_> = client.import_fixups().collect();
+    let [word] = words[..] else {
+        panic!("one import is called inline: {words:?}");
+    };
+    assert!(word.entry && !client.import(0).lazy);
+    assert_eq!(client.wanted(0, Some(word.export)), "other");
+    // Bound to functions with thunks and without, it holds the function itself.
+    let exporters = [
+        ("many-gcc.o", CORPUS[0].1, "entry\nvariable data\nchoose\n"),
+        ("pure-rust.o", CORPUS[3].1, "rust_area\n"),
+    ];
+    for (name, bytes, exports) in exporters {
+        let object = build_at(WINDOW_START + (1 << 30), name, bytes, exports)
+            .expect("it links")
+            .object;
+        let exporter = Module::open(name, &object).expect("a module");
+        let symbols = exporter.symbols();
+        let own = symbols.iter().find(|one| one.name == exporter.export(0).name);
+        let entry = exporter.entry(0).expect("a function has one");
+        assert_eq!(Some(entry), own.map(|one| one.address));
+        let thunk = exporter.value(0) & format::PRIVATE != 0;
+        assert_eq!(thunk, entry != exporter.value(0));
+        assert_eq!(thunk, name == "many-gcc.o");
+        assert!(
+            exporter
+                .exports()
+                .zip(0..)
+                .all(|(one, index)| { exporter.entry(index).is_none() == (one.value & format::VARIABLE != 0) })
+        );
+        assert_eq!(exporter.entry(3), None);
+    }
+    let object = build_at(WINDOW_START + (1 << 30), "many-gcc.o", CORPUS[0].1, "entry\n").expect("it links");
+    let exporter = Module::open("many", &object.object).expect("a module");
+    let text = "[MODULE]\nname client\nversion 1\n[IMPORTS]\nmany.md\n[EXPORTS]\ninline_entry\n";
+    let importer = {
+        let description = Description::parse("client", text).expect("a description");
+        let others = OTHERS.replace("other\nother_variable data\nsort", "entry");
+        let many = Description::parse("many", &others).expect("a description");
+        // The corpus calls `other`; here that is the name of the first export.
+        let mut bytes = bytes.to_vec();
+        let at = |needle: &[u8]| bytes.windows(needle.len()).position(|window| window == needle);
+        let places = [at(b"\0other.data\0"), at(b"\0other.entry\0")].map(|at| at.expect("a name") + 1);
+        for at in places {
+            bytes[at..at + 5].copy_from_slice(b"entry");
+        }
+        let files = [(name.to_string(), bytes.as_slice())];
+        let imports = [many];
+        let request = Request {
+            description: &description,
+            files: &files,
+            imports: &imports,
+        };
+        link(&request, |_| Ok(WINDOW_START))
+            .unwrap_or_else(|faults| panic!("{}", faults[0]))
+            .object
+    };
+    let importer = Module::open("client", &importer).expect("a module");
+    let word = importer.import_fixups().next().expect("a word");
+    let mut data = vec![0; importer.data_bytes as usize];
+    instance::instantiate(&importer, 0x1_0000, 0, 0, &mut data);
+    instance::bind(&importer, &mut data, 0, &exporter, 0x7000_0000).expect("it binds");
+    let read = |at: u32| {
+        let at = at as usize;
+        u64::from_le_bytes(data[at..at + 8].try_into().expect("eight bytes"))
+    };
+    assert_eq!(Some(read(word.at)), exporter.entry(0));
+    let descriptor = importer.import(0).descriptor;
+    assert_eq!(read(descriptor), 0x7000_0000);
+    assert_eq!(
+        read(descriptor + 8),
+        format::resolve(exporter.value(0), 0x7000_0000),
+        "the word for others is the thunk"
+    );
+}
+
+#[test]
+fn other_versions_of_the_format_and_forged_entries_are_refused() {
+    let (name, bytes, exports) = CORPUS[4];
+    let object = build(name, bytes, exports).expect("it links").object;
+    let refused = |change: &dyn Fn(&mut [u8])| {
+        let mut object = object.clone();
+        change(&mut object);
+        let fault = Module::open("changed", &object)
+            .map(|_| ())
+            .expect_err("it was changed");
+        fault.to_string()
+    };
+    let text = refused(&|object| object[7] -= 1);
+    assert!(
+        text.contains("an earlier version of the format") && text.contains("gond module build"),
+        "{text}"
+    );
+    let text = refused(&|object| object[7] += 1);
+    assert!(text.contains("a later version of the format"), "{text}");
+    assert!(refused(&|object| object[0] = 0).contains("magic"));
+    let module = Module::open(name, &object).expect("a module");
+    let entries = module.part_at(format::Part::Entries) as usize;
+    let word =
+        |at: usize, value: u32| move |object: &mut [u8]| object[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    let text_end = module.part_at(format::Part::Text) + module.part(format::Part::Text).len() as u32;
+    for value in [0, 8, text_end, u32::MAX] {
+        let text = refused(&word(entries, value));
+        assert!(text.contains("the entry of an export"), "{value:#x}: {text}");
+    }
+    let foreign = module.part_at(format::Part::ImportFixups) as usize;
+    assert!(refused(&word(foreign + 16, 1)).contains("an imported word for inline calls"));
+    let lazy = module.part_at(format::Part::Imports) as usize + 24;
+    assert!(refused(&word(lazy, 1)).contains("an imported word for inline calls"));
+    let length = format::PARTS_AT + 8 * format::Part::Entries as usize + 4;
+    assert!(refused(&word(length, 4)).contains("exports without entries"));
 }
 
 type Expected = fn(&Cause) -> bool;
@@ -339,9 +461,14 @@ fn use_module(object: &[u8]) {
         let _ = instance::bind(&module, &mut data, index, &module, 0x20_0000);
         instance::bind_foreign(&module, &mut data, index, u64::from);
     }
-    for export in module.exports() {
+    for (export, index) in module.exports().zip(0..) {
         let address = format::resolve(export.value, 0x4000_0000_0000);
         let shared = module.address..module.address + object.len() as u64;
+        let entry = module.entry(index);
+        assert!(
+            entry.is_none_or(|entry| shared.contains(&entry)),
+            "an entry leads elsewhere"
+        );
         let own = 0x4000_0000_0000 - u64::from(module.thunk_bytes())..=0x4000_0000_0000 + u64::from(module.data_bytes);
         assert!(
             shared.contains(&address) || own.contains(&address),

@@ -4,6 +4,7 @@ use crate::{Words, make};
 use linker::module::Description;
 use linker::module::description::{Export, Stack};
 use linker::module::input::{self, Home, Input, Kind};
+use linker::module::symbols;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Reads the objects and prints a description; what is missing goes to standard error, or into a description
@@ -78,7 +79,9 @@ fn names(inputs: &[Input], known: &BTreeSet<String>) -> (Vec<Export>, BTreeSet<S
         for symbol in input.symbols.iter().filter(|one| one.global && !one.name.is_empty()) {
             match symbol.home {
                 Home::Undefined if !symbol.weak => {
-                    wanted.insert(symbol.name.clone());
+                    // What is called inline is asked for by the names of its words.
+                    let function = symbols::inline_word(&symbol.name).map(|(function, _)| function);
+                    wanted.insert(function.unwrap_or(&symbol.name).to_string());
                 }
                 Home::Undefined | Home::Absolute(_) => {}
                 _ if symbol.hidden => {

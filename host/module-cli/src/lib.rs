@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod describe;
+pub mod header;
 pub mod host;
 pub mod make;
 pub mod show;
@@ -15,8 +16,9 @@ use std::path::{Path, PathBuf};
 
 /// Flags of gcc for objects that become modules: the data register is left alone, code is position-independent
 /// with calls to others through a table, their variables too; equal functions are not folded, because debug
-/// information then has only one of them; debug information says how arguments are passed.
-pub const GCC_FLAGS: [&str; 9] = [
+/// information then has only one of them; debug information says how arguments are passed. The name that is defined
+/// is for headers of inline calls, which do nothing elsewhere.
+pub const GCC_FLAGS: [&str; 10] = [
     "-ffixed-rbx",
     "-fpie",
     "-fno-plt",
@@ -26,6 +28,7 @@ pub const GCC_FLAGS: [&str; 9] = [
     "-fdata-sections",
     "-fno-ipa-icf",
     "-g",
+    "-D__gond_module__",
 ];
 
 const HELP: &str = "\
@@ -38,6 +41,10 @@ gond module: libraries linked once, at one address, for everybody (docs/modules.
   gond module describe OBJECT... [--name NAME] [--version N] [--import FILE.md]... [--rest FILE.md]
       Writes a description of the objects: all that they define, and what is missing.
       --rest    describe what is missing as the exports of a module of that name, for others to provide
+  gond module header FILE.md [NAME]... [--in FOLDER]... [-o FILE]
+      Writes a C header for clients of the module that a description describes, from the debug information of its objects.
+      Behind the library's own header it makes calls of the exports named (all that can be, if none is) inline: without
+      the thunk, at the price that the module is bound before the client starts. Objects that are no modules ignore it.
   gond module show FILE.mm [--json]
       What is in a module object.
   gond module diff OLD.mm NEW.mm [--json]
@@ -75,6 +82,7 @@ pub fn command(words: &[String]) -> i32 {
     let done = match verb {
         "build" => build(&rest),
         "describe" => describe::command(&rest),
+        "header" => header::command(&rest),
         "show" => show::show(&rest),
         "diff" => return show::diff(&rest),
         "symbols" => symbols::command(&rest),

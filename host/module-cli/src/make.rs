@@ -68,6 +68,52 @@ pub fn describe(path: &Path) -> Result<Description, MakeError> {
     Ok(Description::parse(&name, &String::from_utf8_lossy(&text))?)
 }
 
+/// A description, and the files that it names.
+pub struct Sources {
+    /// It.
+    pub description: Description,
+    /// The descriptions of the modules that it imports.
+    pub imports: Vec<Description>,
+    /// Name and bytes of each of its objects.
+    pub objects: Vec<(String, Vec<u8>)>,
+}
+
+impl Sources {
+    /// The objects as the linker takes them.
+    pub fn files(&self) -> Vec<(String, &[u8])> {
+        let all = self.objects.iter();
+        all.map(|(name, bytes)| (name.clone(), bytes.as_slice())).collect()
+    }
+}
+
+/// Reads the description at `path` and what it names, which is looked for beside it, then in `folders`.
+///
+/// # Errors
+/// The first file that is missing, or no description.
+pub fn gather(path: &Path, folders: &[PathBuf]) -> Result<Sources, MakeError> {
+    let description = describe(path)?;
+    let mut places = vec![path.parent().unwrap_or(Path::new(".")).to_path_buf()];
+    places.extend_from_slice(folders);
+    let find = |name: &str| {
+        let mut all = places.iter().map(|folder| folder.join(name));
+        all.find(|path| path.is_file())
+            .ok_or_else(|| MakeError::Absent(name.into(), places.clone()))
+    };
+    let mut imports = Vec::new();
+    for import in &description.imports {
+        imports.push(describe(&find(import)?)?);
+    }
+    let mut objects = Vec::new();
+    for object in &description.objects {
+        objects.push((object.clone(), read(&find(object)?)?));
+    }
+    Ok(Sources {
+        description,
+        imports,
+        objects,
+    })
+}
+
 /// Links the module that the description at `path` describes. What it names is looked for beside it, then in
 /// `folders`; the address comes from `window`.
 ///
@@ -88,33 +134,15 @@ pub fn make_and<T>(
     give: impl FnOnce(&Description, u64) -> Result<u64, Fault>,
     also: impl FnOnce(&[(String, &[u8])], &World<'_>, &Layout) -> T,
 ) -> Result<(Description, Built, T), MakeError> {
-    let description = describe(path)?;
-    let mut places = vec![path.parent().unwrap_or(Path::new(".")).to_path_buf()];
-    places.extend_from_slice(folders);
-    let find = |name: &str| {
-        let mut all = places.iter().map(|folder| folder.join(name));
-        all.find(|path| path.is_file())
-            .ok_or_else(|| MakeError::Absent(name.into(), places.clone()))
-    };
-    let mut imports = Vec::new();
-    for import in &description.imports {
-        imports.push(describe(&find(import)?)?);
-    }
-    let mut contents = Vec::new();
-    for object in &description.objects {
-        contents.push((object.clone(), read(&find(object)?)?));
-    }
-    let files: Vec<(String, &[u8])> = contents
-        .iter()
-        .map(|(name, bytes)| (name.clone(), bytes.as_slice()))
-        .collect();
+    let sources = gather(path, folders)?;
+    let files = sources.files();
     let request = Request {
-        description: &description,
+        description: &sources.description,
         files: &files,
-        imports: &imports,
+        imports: &sources.imports,
     };
-    let give = |bytes| give(&description, bytes);
+    let give = |bytes| give(&sources.description, bytes);
     let linked = link_and(&request, give, |world, layout| also(&files, world, layout));
     let (built, seen) = linked.map_err(MakeError::Link)?;
-    Ok((description, built, seen))
+    Ok((sources.description, built, seen))
 }

@@ -63,10 +63,22 @@ pub(crate) fn show(words: &Words) -> Result<(), String> {
                 import.count
             );
         }
+        for (from, name) in inline_calls(module) {
+            println!("inline  {name} of {from}");
+        }
         for (number, export) in module.exports().enumerate() {
             println!("{number:5}  {:18}  {}", kind(export.value), export.name);
         }
         Ok(())
+    })
+}
+
+/// What the module calls inline: the names of module and function.
+fn inline_calls<'a>(module: &'a Module<'_>) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let words = module.import_fixups().filter(|word| word.entry);
+    words.map(|word| {
+        let from = module.import(word.import).name();
+        (from, module.wanted(word.import, Some(word.export)))
     })
 }
 
@@ -75,6 +87,7 @@ fn to_json(module: &Module<'_>) -> serde_json::Value {
         .exports()
         .enumerate()
         .map(|(number, one)| json!({"number": number, "name": one.name, "kind": kind(one.value)}));
+    let inline = inline_calls(module).map(|(from, name)| json!({"module": from, "name": name}));
     let imports = module
         .imports()
         .map(|one| json!({"name": one.name(), "version": one.version(), "exports": one.count, "lazy": one.lazy}));
@@ -90,6 +103,7 @@ fn to_json(module: &Module<'_>) -> serde_json::Value {
         "fixups": module.fixups().count(),
         "imported_words": module.import_fixups().count(),
         "imports": imports.collect::<Vec<_>>(),
+        "inline_calls": inline.collect::<Vec<_>>(),
         "exports": exports.collect::<Vec<_>>(),
     })
 }

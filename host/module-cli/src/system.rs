@@ -4,7 +4,7 @@
 //! Each is a description in the source tree. An object that it names is compiled from the source of that name beside
 //! the description, or in the crate that carries it; again only if the source is newer.
 
-use crate::{GCC_FLAGS, Words, make, sources};
+use crate::{GCC_FLAGS, Words, header, make, sources};
 use linker::module::window::Window;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -39,7 +39,7 @@ const SQLITE_FLAGS: &[&str] = &[
 ];
 
 /// In the order in which they are installed: what is imported comes first.
-const RECIPES: [Recipe; 18] = [
+const RECIPES: [Recipe; 19] = [
     recipe("modules/libc/libc.md", &[], &["-fno-builtin"]),
     recipe("modules/lua/lua.md", &[LUA], &[]),
     recipe("modules/lua/luai.md", &[LUA], &[]),
@@ -52,6 +52,7 @@ const RECIPES: [Recipe; 18] = [
     recipe("tests/suite/modules/counter.md", &[], &[]),
     recipe("tests/suite/modules/counter2.md", &[], &[]),
     recipe("tests/suite/modules/client.md", &[], &[]),
+    recipe("tests/suite/modules/inline.md", &[], &[]),
     recipe("tests/suite/modules/ping.md", &[], &[]),
     recipe("tests/suite/modules/pong.md", &[], &[]),
     recipe("tests/suite/modules/text.md", &[], &[]),
@@ -59,6 +60,9 @@ const RECIPES: [Recipe; 18] = [
     recipe("bench/link/eight/digest.md", &[], &[]),
     recipe("bench/link/eight/eight.md", &[LUA, SQLITE], &[]),
 ];
+
+/// Modules, among them, whose clients call them inline: their headers, `NAME.inline.h`, lie in the folder.
+const INLINE: [&str; 1] = ["counter"];
 
 /// Builds them into a folder and prints the path of each file, in the order in which they are to be installed.
 pub(crate) fn command(words: &Words) -> Result<(), String> {
@@ -107,12 +111,18 @@ fn build(recipe: &Recipe, root: &Path, folder: &Path, window: &mut Window) -> Re
             .flat_map(|place| ["c", "s"].map(|end| place.join(object).with_extension(end)));
         let source = candidates.into_iter().find(|path| path.is_file());
         let source = source.ok_or_else(|| format!("{}: no source for {object}", recipe.description))?;
-        compile(&source, &objects.join(object), recipe.flags, &places)?;
+        let include = [places.as_slice(), &[folder.to_path_buf()]].concat();
+        compile(&source, &objects.join(object), recipe.flags, &include)?;
     }
     let mut folders = vec![objects];
     let described = ["modules/libc", "modules/lua", "modules/sqlite", "tests/suite/modules"];
     folders.extend(described.map(|place| root.join(place)));
     let (_, built) = make::make(&path, &folders, window).map_err(|error| error.to_string())?;
+    if INLINE.contains(&name.as_str()) {
+        let sources = make::gather(&path, &folders).map_err(|error| error.to_string())?;
+        let text = header::write(&sources, &[])?;
+        crate::write(&folder.join(format!("{name}.inline.h")), text.as_bytes())?;
+    }
     let output = folder.join(format!("{name}.mm"));
     std::fs::write(&output, &built.object).map_err(|error| format!("{}: {error}", output.display()))?;
     Ok(Some(output))

@@ -46,10 +46,23 @@ pub enum Form {
     Load,
     /// Anything else with memory.
     Memory,
-    /// An immediate operand.
+    /// An immediate operand, or a displacement from another register.
     Immediate,
+    /// The displacement, in an inline call, of the word with the address of the callee's data; from what.
+    InlineData(Base),
+    /// The displacement, in an inline call, of the word with the address of the callee; from what.
+    InlineEntry(Base),
     /// No field of an instruction: data between instructions.
     Data,
+}
+
+/// What the register in the operands of an inline call holds.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Base {
+    /// The caller's own data: the callee is imported.
+    Own,
+    /// Something else: the address of a procedure, which is a function and its data.
+    Procedure,
 }
 
 /// A field that names another place.
@@ -103,6 +116,7 @@ impl Function {
             .unwrap_or_default();
         let mut decoder = Decoder::with_ip(64, code, self.start, DecoderOptions::NONE);
         let mut instruction = Instruction::default();
+        let mut inline = Inline::Outside;
         while decoder.can_decode() {
             let start = decoder.ip();
             decoder.decode_out(&mut instruction);
@@ -133,6 +147,7 @@ impl Function {
                     self.uses.push(Use::data(relocation, index));
                 }
             }
+            let uses = self.uses.len();
             self.memory_use(
                 &instruction,
                 start,
@@ -141,8 +156,17 @@ impl Function {
                 displacement,
             );
             self.immediate_use(&instruction, start, end, field(offsets.immediate_offset()), immediate);
-            self.writes_register |= writes_register(&instruction, factory);
+            let named = displacement.map(|_| uses);
+            inline = match inline.then(&instruction, named, &mut self.uses) {
+                Some(next) => next,
+                None => {
+                    // What looked like an inline call so far is none.
+                    self.writes_register |= inline != Inline::Outside || writes_register(&instruction, factory);
+                    Inline::Outside
+                }
+            };
         }
+        self.writes_register |= inline != Inline::Outside;
         while let Some(relocation) = section.relocations.get(*next).filter(|one| one.at < self.end) {
             self.uses.push(Use::data(relocation, *next));
             *next += 1;
@@ -193,6 +217,56 @@ impl Function {
             target,
         });
     }
+}
+
+/// How far an inline call has been read. It is three instructions, `mov rbx, [P + data]`, `call [P + entry]` and
+/// `mov rbx, R`, with the module's own data in a register `R` that calls preserve, which is `P` too if the callee is
+/// imported. So `rbx` is as before at its end, and nothing lies between that could use it; what uses it elsewhere is as
+/// good as in a function without inline calls.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Inline {
+    /// Not in one.
+    Outside,
+    /// The callee's data is loaded: `P`, and the use of the displacement.
+    Loaded(Register, usize),
+    /// And the callee called: that use too.
+    Called(Register, usize, usize),
+}
+
+impl Inline {
+    /// After one more instruction, whose displacement is the use `named`; none if this is not how an inline call begins or
+    /// goes on.
+    fn then(self, instruction: &Instruction, named: Option<usize>, uses: &mut [Use]) -> Option<Self> {
+        let place = instruction.memory_base();
+        let word = named.filter(|_| instruction.memory_index() == Register::None && place.is_gpr64());
+        let writes_register = instruction.op0_register() == Register::RBX;
+        match (self, instruction.code()) {
+            (Self::Outside, Code::Mov_r64_rm64) if writes_register => Some(Self::Loaded(place, word?)),
+            (Self::Loaded(from, data), Code::Call_rm64) if place == from => Some(Self::Called(from, data, word?)),
+            (Self::Called(from, data, entry), Code::Mov_rm64_r64 | Code::Mov_r64_rm64)
+                if writes_register && is_kept(instruction.op1_register()) =>
+            {
+                let own = instruction.op1_register() == from;
+                let base = if own { Base::Own } else { Base::Procedure };
+                uses.get_mut(data)?.form = Form::InlineData(base);
+                uses.get_mut(entry)?.form = Form::InlineEntry(base);
+                Some(Self::Outside)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Whether calls preserve a register, `rbx` apart.
+fn is_kept(register: Register) -> bool {
+    let kept = [
+        Register::RBP,
+        Register::R12,
+        Register::R13,
+        Register::R14,
+        Register::R15,
+    ];
+    kept.contains(&register)
 }
 
 impl Use {

@@ -45,6 +45,8 @@ pub enum Cause {
     RegisterTaken,
     /// Private code that cannot be read as instructions to its end.
     Undecodable,
+    /// A word for inline calls is used where it cannot be; the text says why, and what to do.
+    InlineCall(&'static str),
     /// Nobody defines the symbol.
     Missing,
     /// Two files define it; the other one.
@@ -218,6 +220,7 @@ impl fmt::Display for Cause {
             Self::Undecodable => f.write_str(
                 "the function needs its module's data and cannot be read as instructions to its end: keep data out of text",
             ),
+            Self::InlineCall(why) => write!(f, "no inline call is possible here: {why}"),
             Self::Missing => f.write_str("nobody defines it: add the object, or import the module that exports it"),
             Self::Duplicate(other) => write!(f, "defined here and in {other}: leave one of them out"),
             Self::SymbolKind => f.write_str("an indirect function (IFUNC) cannot be part of a module"),

@@ -48,6 +48,8 @@ pub enum Part {
     Addresses = 11,
     /// Records of 12 bytes: the names of the imports that are used, for messages.
     Wanted = 12,
+    /// For each export the byte of the object (u32) where the function itself begins; zero for a variable.
+    Entries = 13,
     /// How functions are left: [`unwind::Table`].
     Unwinding = 14,
 }
@@ -64,6 +66,8 @@ pub const IMPORT_FIXUP_BYTES: usize = 24;
 pub const SYMBOL_BYTES: usize = 24;
 /// Bytes of a record of the wanted names: import u32, export u32, name u32.
 pub const WANTED_BYTES: usize = 12;
+/// The bit of an imported word's record that asks for the function itself, not for the export's value.
+pub const ENTRY: u32 = 1;
 /// Byte of the header with the module's address.
 const ADDRESS_AT: usize = 8;
 
@@ -163,6 +167,8 @@ pub struct ImportFixup {
     pub export: u32,
     /// What is added.
     pub addend: i64,
+    /// It holds the address of the function itself, for inline calls, whether there is a thunk before it or not.
+    pub entry: bool,
 }
 
 /// An export.
@@ -190,6 +196,21 @@ pub struct Symbol<'a> {
 fn word(bytes: &[u8], at: usize) -> u32 {
     let four = bytes.get(at..at.saturating_add(4));
     four.and_then(|four| four.try_into().ok()).map_or(0, u32::from_le_bytes)
+}
+
+/// The first bytes: whether they are a module's, and of which version of the format.
+fn check_magic(bytes: &[u8]) -> Result<(), &'static str> {
+    let (name, version) = MAGIC.split_at(MAGIC.len() - 1);
+    match bytes.strip_prefix(name).and_then(<[u8]>::first) {
+        None => Err("magic"),
+        Some(found) if *found < version[0] => {
+            Err("it has an earlier version of the format: build it again with 'gond module build'")
+        }
+        Some(found) if *found > version[0] => {
+            Err("it has a later version of the format: build it again with the tools of this system")
+        }
+        Some(_) => Ok(()),
+    }
 }
 
 fn long(bytes: &[u8], at: usize) -> u64 {
@@ -236,9 +257,7 @@ impl<'a> Module<'a> {
     }
 
     fn header(bytes: &'a [u8]) -> Result<Self, &'static str> {
-        if bytes.get(..8) != Some(&MAGIC[..]) {
-            return Err("magic");
-        }
+        check_magic(bytes)?;
         if bytes.len() < HEADER_BYTES || bytes.len() as u64 > MODULE_BYTES_MAX {
             return Err("length");
         }
@@ -310,12 +329,16 @@ impl<'a> Module<'a> {
             && long(Part::ImportFixups, IMPORT_FIXUP_BYTES)
             && long(Part::Symbols, SYMBOL_BYTES)
             && long(Part::Addresses, 4)
+            && long(Part::Entries, 4)
             && long(Part::Wanted, WANTED_BYTES))
         {
             return Err("a table ends inside a record");
         }
         if self.part(Part::Values).len() / 8 != self.part(Part::Exports).len() / EXPORT_BYTES {
             return Err("exports without values");
+        }
+        if self.part(Part::Entries).len() / 4 != self.export_count() as usize {
+            return Err("exports without entries");
         }
         if core::str::from_utf8(self.part(Part::Names)).is_err()
             || !self.name_ok(self.bytes, 36)
@@ -339,6 +362,9 @@ impl<'a> Module<'a> {
             }
             if !self.value_ok(value) {
                 return Err("the value of an export");
+            }
+            if !self.entry_ok(index) {
+                return Err("the entry of an export");
             }
         }
         for index in 0..self.import_count() {
@@ -365,6 +391,9 @@ impl<'a> Module<'a> {
                 || fixup.at < DATA_HEADER_BYTES
             {
                 return Err("an imported word");
+            }
+            if fixup.entry && (fixup.addend != 0 || known.is_some_and(|import| import.lazy)) {
+                return Err("an imported word for inline calls");
             }
         }
         for index in 0..(self.part(Part::Symbols).len() / SYMBOL_BYTES) as u32 {
@@ -400,6 +429,19 @@ impl<'a> Module<'a> {
         }
         let displacement = i64::from((value as u32).cast_signed());
         (-i64::from(self.thunk_bytes())..=i64::from(self.data_bytes)).contains(&displacement)
+    }
+
+    /// Whether an export's entry is in the text, and the function that its value leads to if that is no thunk.
+    fn entry_ok(&self, index: u32) -> bool {
+        let value = self.value(index);
+        match self.entry(index) {
+            None => value & VARIABLE != 0,
+            Some(address) => {
+                let start = self.address + u64::from(self.part_at(Part::Text));
+                let text = start..start + self.part(Part::Text).len() as u64;
+                text.contains(&address) && (value & PRIVATE != 0 || value == address)
+            }
+        }
     }
 
     fn name_ok(&self, record: &[u8], at: usize) -> bool {
@@ -478,6 +520,13 @@ impl<'a> Module<'a> {
         long(self.part(Part::Values), index as usize * 8)
     }
 
+    /// The address of an exported function itself, behind its thunk if it has one; `None` for a variable, and if there
+    /// is no export of that number. It is to be called with the address of the instance's data in `rbx`.
+    pub fn entry(&self, index: u32) -> Option<u64> {
+        let at = word(self.part(Part::Entries), index as usize * 4);
+        (at != 0).then(|| self.address.wrapping_add(at.into()))
+    }
+
     /// An export; an empty one if there is none of that number.
     pub fn export(&self, index: u32) -> Export<'a> {
         let record = self.record(Part::Exports, EXPORT_BYTES, index);
@@ -540,6 +589,7 @@ impl<'a> Module<'a> {
             import: word(record, 4),
             export: word(record, 8),
             addend: long(record, 16).cast_signed(),
+            entry: word(record, 12) & ENTRY != 0,
         })
     }
 

@@ -136,11 +136,14 @@ impl Graph {
             }
             for target in named {
                 match target {
-                    Target::Import(..) | Target::Instance if self.private[node].is_none() => {
+                    Target::Import(..) | Target::Entry(..) | Target::Data(_) | Target::Instance
+                        if self.private[node].is_none() =>
+                    {
                         self.private[node] = Some(Reason::Import);
                         work.push(node);
                     }
-                    Target::Place(file, section, at) => {
+                    // Who has the entry of a function that needs the data gives its own data with it.
+                    Target::Place(file, section, at) | Target::OwnEntry(file, section, at) => {
                         if let Some(target) = self.node(file, section, at)
                             && target != node
                         {

@@ -5,7 +5,7 @@
 use super::fault::{Cause, Fault};
 use super::format::MODULE_BYTES_MAX;
 use super::frames::{self, Frames};
-use super::stack::{self, StackWords};
+use super::stack::{self, Parameters};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -110,8 +110,8 @@ pub struct Input {
     pub sections: Vec<Section>,
     /// By their index in the file.
     pub symbols: Vec<Symbol>,
-    /// Words on the stack of the functions that have debug information, by section and byte.
-    pub stack: BTreeMap<(usize, u64), StackWords>,
+    /// The parameters of the functions that have debug information, by section and byte.
+    pub stack: BTreeMap<(usize, u64), Parameters>,
     /// How functions are left.
     pub frames: Frames,
 }

@@ -69,10 +69,16 @@ pub fn bind(
         Some(hash) if hash != import.hash => return fault(Cause::InterfaceChanged),
         Some(_) => {}
     }
-    let value = |export| format::resolve(exporter.value(export), exporter_data);
     fill(data, import.descriptor, exporter, wanted, exporter_data);
     for fixup in importer.import_fixups().filter(|fixup| fixup.import == index) {
-        put(data, fixup.at, value(fixup.export).wrapping_add_signed(fixup.addend));
+        // What an inline call leads to is decided by what the exporter has now, with a thunk before it or without.
+        let entry = if fixup.entry {
+            exporter.entry(fixup.export)
+        } else {
+            None
+        };
+        let value = entry.unwrap_or_else(|| format::resolve(exporter.value(fixup.export), exporter_data));
+        put(data, fixup.at, value.wrapping_add_signed(fixup.addend));
     }
     Ok(())
 }
@@ -92,7 +98,8 @@ fn fill(data: &mut [u8], at: u32, exporter: &Module<'_>, count: u32, exporter_da
 }
 
 /// Binds import number `index` to addresses found by other means, in the order of the exports it was linked
-/// against: for a host, whose libraries are not modules. `exporter_data` stays zero.
+/// against: for a host, whose libraries are not modules. The data's address in the descriptor stays zero, and a function is its
+/// own entry.
 pub fn bind_foreign(importer: &Module<'_>, data: &mut [u8], index: u32, address: impl Fn(u32) -> u64) {
     let import = importer.import(index);
     for export in 0..import.count {

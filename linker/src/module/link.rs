@@ -224,10 +224,8 @@ fn stack_words(description: &Description, world: &World<'_>, plan: &Plan) -> Res
         let mut named = input.symbols.iter().filter(|one| one.home == here);
         let said = named.find_map(|symbol| description.exports.iter().find(|one| one.name == symbol.name));
         let said = said.map_or(Stack::Unsaid, |one| one.stack);
-        let found = input
-            .stack
-            .get(&(section, start))
-            .or_else(|| super::stack::adjusted_words(world, file, here));
+        let found = input.stack.get(&(section, start)).map(|one| &one.words);
+        let found = found.or_else(|| super::stack::adjusted_words(world, file, here));
         match decide(said, found) {
             Ok(count) => words[number] = count,
             Err(cause) => faults.push(
@@ -259,6 +257,16 @@ fn decide(said: Stack, found: Option<&StackWords>) -> Result<u32, Cause> {
         }),
         (Stack::Words(count) | Stack::Variadic(count), _) => Ok(count),
     }
+}
+
+/// A record of the imported words.
+fn imported_word(at: u32, (module, export): (u32, u32), flags: u32, addend: i64) -> Vec<u8> {
+    let mut record = Vec::with_capacity(format::IMPORT_FIXUP_BYTES);
+    for word in [at, module, export, flags] {
+        record.extend(word.to_le_bytes());
+    }
+    record.extend(addend.to_le_bytes());
+    record
 }
 
 /// Where things are in the data of an instance.
@@ -375,6 +383,9 @@ impl Writer<'_> {
             let bytes = 8 + 8 * import.exports.len() as u64;
             self.layout.descriptors.push(cursor.take(bytes, 8)?);
         }
+        for &import in &self.plan.entries {
+            self.layout.entries.insert(import, cursor.take(8, 8)?);
+        }
         for target in self.plan.words.clone() {
             let private = match target {
                 Target::Place(file, section, at) => {
@@ -462,7 +473,7 @@ impl Writer<'_> {
 
     /// An upper bound for the bytes of the three lists of fix-ups, each rounded.
     fn count_fixups(&self) -> usize {
-        let mut words = self.plan.words.len();
+        let mut words = self.plan.words.len() + self.plan.entries.len();
         // Those that hold an address of the module: in thunks, in descriptors, and any of the others.
         let mut own = words + self.words.len() + self.plan.used.len();
         for (node, &(file, section)) in self.world.graph.places.iter().enumerate() {
@@ -524,6 +535,9 @@ impl Writer<'_> {
 
     /// The words that hold addresses, in the constants and in the data.
     fn fill_words(&mut self, object: &mut [u8]) -> Result<(), Fault> {
+        let entries = self.layout.entries.iter();
+        self.fixups
+            .extend(entries.map(|(&import, &at)| Fixup::Entry(at, import)));
         let template = self.parts[Part::Template as usize].0;
         for (&target, &seat) in &self.layout.words {
             let value = self.world.value(&self.layout, &self.plan, target);
@@ -592,7 +606,7 @@ impl Writer<'_> {
     fn fill_tables(&mut self, object: &mut [u8]) -> Result<(), Fault> {
         let mut fixups = core::mem::take(&mut self.fixups);
         fixups.sort_by_key(|one| match *one {
-            Fixup::Data(at) | Fixup::Import(at, ..) => at,
+            Fixup::Data(at) | Fixup::Import(at, ..) | Fixup::Entry(at, _) => at,
             Fixup::Module(seat) => self.byte_of(seat),
         });
         let tables = self.tables(&fixups);
@@ -653,12 +667,12 @@ impl Writer<'_> {
         (at as u32 & 0x00ff_ffff) | (bytes as u32) << 24
     }
 
-    /// All tables from [`Part::Names`] to [`Part::Wanted`].
-    fn tables(&mut self, fixups: &[Fixup]) -> [Vec<u8>; Part::Wanted as usize + 1 - Part::Names as usize] {
+    /// All tables from [`Part::Names`] to [`Part::Entries`].
+    fn tables(&mut self, fixups: &[Fixup]) -> [Vec<u8>; Part::Entries as usize + 1 - Part::Names as usize] {
         self.names.clear();
         let description = self.request.description;
         self.identity = [self.name(&description.name), self.name(&description.version)];
-        let (mut values, mut exports) = (Vec::new(), Vec::new());
+        let (mut values, mut exports, mut entries) = (Vec::new(), Vec::new(), Vec::new());
         let mut hash = format::HASH_START;
         for (index, export) in description.exports.iter().enumerate() {
             let target = self.exports[index];
@@ -674,6 +688,11 @@ impl Writer<'_> {
             };
             let kind = if export.data { format::VARIABLE } else { 0 };
             values.extend((value | kind).to_le_bytes());
+            let entry = match World::place(&self.layout, target) {
+                Ok(Value::Shared(address)) if !export.data => address.wrapping_sub(self.layout.address),
+                _ => 0,
+            };
+            entries.extend((entry as u32).to_le_bytes());
             hash = format::extend_hash(hash, &export.name, export.data);
             exports.extend(self.name(&export.name).to_le_bytes());
             exports.extend([0; 4]);
@@ -684,13 +703,8 @@ impl Writer<'_> {
         for fixup in fixups {
             match *fixup {
                 Fixup::Data(at) => own.extend(at.to_le_bytes()),
-                Fixup::Import(at, (module, export), addend) => {
-                    foreign.extend(at.to_le_bytes());
-                    foreign.extend(module.to_le_bytes());
-                    foreign.extend(export.to_le_bytes());
-                    foreign.extend([0; 4]);
-                    foreign.extend(addend.to_le_bytes());
-                }
+                Fixup::Import(at, import, addend) => foreign.extend(imported_word(at, import, 0, addend)),
+                Fixup::Entry(at, import) => foreign.extend(imported_word(at, import, format::ENTRY, 0)),
                 Fixup::Module(seat) => addresses.extend(self.byte_of(seat).to_le_bytes()),
             }
         }
@@ -705,6 +719,7 @@ impl Writer<'_> {
             symbols,
             addresses,
             wanted,
+            entries,
         ]
     }
 

@@ -2,7 +2,7 @@
 //! name. A first walk over all of them plans what has to exist (thunks, slots, stubs); when everything has
 //! its place, a second one fills in.
 
-use super::code::{self, Form, Use};
+use super::code::{self, Base, Form, Use};
 use super::fault::{Cause, Fault};
 use super::graph::{Graph, Node};
 use super::input::{Input, Kind, Relocation};
@@ -48,6 +48,8 @@ pub struct Plan {
     pub stubs: BTreeSet<(u32, u32)>,
     /// Imports that are used at all.
     pub used: BTreeSet<(u32, u32)>,
+    /// Imports that are called inline.
+    pub entries: BTreeSet<(u32, u32)>,
     /// Imported modules whose words are used other than by calling, and must be bound early.
     pub early: BTreeSet<u32>,
     /// A call leads to a weak function that nobody defines.
@@ -67,6 +69,8 @@ pub struct Layout {
     pub words: BTreeMap<Target, Seat>,
     /// For each import its descriptor in the data.
     pub descriptors: Vec<u32>,
+    /// For each import that is called inline the word of the data with its own address.
+    pub entries: BTreeMap<(u32, u32), u32>,
     /// For each import stub its byte in the object.
     pub stubs: BTreeMap<(u32, u32), u32>,
     /// The trap stub's byte in the object.
@@ -80,6 +84,8 @@ pub enum Fixup {
     Data(u32),
     /// It holds an import and an addend.
     Import(u32, (u32, u32), i64),
+    /// It holds the own address of an import, for inline calls.
+    Entry(u32, (u32, u32)),
     /// It holds an address of the module itself: the seat of the word.
     Module(Seat),
 }
@@ -169,9 +175,18 @@ impl World<'_> {
     /// The first walk.
     pub fn plan(&self, plan: &mut Plan) -> Vec<Fault> {
         let mut faults = Vec::new();
+        let mut data = None;
         self.uses(|file, section, one, relocation| {
             let target = self.target(file, section, one, relocation);
-            if let Err(cause) = self.plan_one(plan, one, relocation, target)
+            let done = match one.form {
+                // A word has no parts: nobody names a place behind one.
+                Form::InlineData(_) | Form::InlineEntry(_) if relocation.is_some_and(|one| one.addend != 0) => {
+                    Err(NO_INLINE_CALL)
+                }
+                Form::InlineData(_) | Form::InlineEntry(_) => self.plan_inline(plan, one.form, target, &mut data),
+                _ => self.plan_one(plan, one, relocation, target),
+            };
+            if let Err(cause) = done
                 && let Some(relocation) = relocation
             {
                 faults.push(self.fault(file, section, relocation, cause));
@@ -180,14 +195,45 @@ impl World<'_> {
         faults
     }
 
+    /// The two words of an inline call: the data's, which `data` keeps, then the entry's, which must be of the same callee.
+    fn plan_inline(&self, plan: &mut Plan, form: Form, target: Target, data: &mut Option<Target>) -> Fill<()> {
+        match (form, target) {
+            (_, Target::Missing) => return Err(Cause::Missing),
+            (Form::InlineData(Base::Own), Target::Data(_))
+            | (Form::InlineData(Base::Procedure), Target::ProcedureData) => *data = Some(target),
+            (Form::InlineEntry(Base::Procedure), Target::ProcedureEntry) if *data == Some(Target::ProcedureData) => {}
+            (Form::InlineEntry(Base::Own), Target::Entry(module, export)) if *data == Some(Target::Data(module)) => {
+                if (self.variables)(module, export) {
+                    return Err(Cause::KindLie("called here as a function"));
+                }
+                plan.used.insert((module, export));
+                plan.entries.insert((module, export));
+                // The call does not look at what the word of the descriptor leads to, so it must be there before.
+                plan.early.insert(module);
+            }
+            (_, Target::OwnEntry(..)) => return Err(OWN_ENTRY),
+            _ => return Err(Cause::RegisterTaken),
+        }
+        Ok(())
+    }
+
     fn plan_one(&self, plan: &mut Plan, one: &Use, relocation: Option<&Relocation>, target: Target) -> Fill<()> {
         let through_table = relocation.is_some_and(|one| is_table(one.kind));
         // The type first: it says more than that a name of the compiler's is missing.
         if let Some(kind) = relocation.map(|one| one.kind).filter(|kind| !is_possible(*kind)) {
             return Err(refusal(kind));
         }
-        if target == Target::Missing {
-            return Err(Cause::Missing);
+        match target {
+            Target::Missing => return Err(Cause::Missing),
+            // Only as an address: behind it the thunk is missing, so it is for who passes the data too.
+            Target::OwnEntry(..) if one.form == Form::Address => return Ok(()),
+            Target::Entry(..) if one.form == Form::Address => return Err(FOREIGN_ENTRY),
+            Target::OwnEntry(..)
+            | Target::Entry(..)
+            | Target::Data(_)
+            | Target::ProcedureEntry
+            | Target::ProcedureData => return Err(NO_INLINE_CALL),
+            _ => {}
         }
         if let Target::Import(module, export) = target {
             plan.used.insert((module, export));
@@ -237,13 +283,13 @@ impl World<'_> {
         Self::place(layout, target)
     }
 
-    /// The same, without a thunk.
+    /// The same, without a thunk: a function is where it begins.
     ///
     /// # Errors
     /// As [`World::value`].
     pub fn place(layout: &Layout, target: Target) -> Fill<Value> {
         match target {
-            Target::Place(file, section, at) => {
+            Target::Place(file, section, at) | Target::OwnEntry(file, section, at) => {
                 let seat = layout.seats[file].get(section).copied().unwrap_or(Seat::None);
                 match seat {
                     Seat::None => Err(Cause::Damaged("it names a section that is not in memory".into())),
@@ -259,6 +305,7 @@ impl World<'_> {
             Target::Import(module, export) => Ok(Value::Slot(slot(layout, module, export))),
             Target::Instance => Ok(Value::Private(0)),
             Target::Missing => Err(Cause::Missing),
+            Target::Entry(..) | Target::Data(_) | Target::ProcedureEntry | Target::ProcedureData => Err(NO_INLINE_CALL),
         }
     }
 
@@ -311,6 +358,20 @@ impl World<'_> {
         faults
     }
 }
+
+/// Who asks for the words of a function of the module itself.
+const OWN_ENTRY: Cause =
+    Cause::InlineCall("the function is in this module: leave the header of 'gond module header' out here");
+/// Who makes a procedure of a function of another module.
+const FOREIGN_ENTRY: Cause =
+    Cause::InlineCall("the function is in another module, whose data is not here: use GOND_PROCEDURE_OF");
+/// Who uses the words in other ways than the header does.
+const NO_INLINE_CALL: Cause =
+    Cause::InlineCall("it is not the sequence of 'gond module header': include a header that it writes");
+
+/// Where, in a procedure, the function's entry stands, and the address of its data: `struct gond_procedure`.
+const PROCEDURE_ENTRY_AT: u64 = 0;
+const PROCEDURE_DATA_AT: u64 = 8;
 
 /// Byte of the data where the value of an import stands.
 pub fn slot(layout: &Layout, module: u32, export: u32) -> u32 {
@@ -439,6 +500,20 @@ impl Filler<'_> {
             elf::R_X86_64_32 | elf::R_X86_64_32S => match target {
                 // A number is no address.
                 Target::Absolute(value) => absolute(bytes, one.at, kind, value),
+                Target::ProcedureEntry if one.form == Form::InlineEntry(Base::Procedure) => {
+                    absolute(bytes, one.at, kind, PROCEDURE_ENTRY_AT)
+                }
+                Target::ProcedureData if one.form == Form::InlineData(Base::Procedure) => {
+                    absolute(bytes, one.at, kind, PROCEDURE_DATA_AT)
+                }
+                Target::Data(module) if one.form == Form::InlineData(Base::Own) => {
+                    let descriptor = self.layout.descriptors.get(module as usize).copied();
+                    absolute(bytes, one.at, kind, descriptor.ok_or(Cause::Missing)?.into())
+                }
+                Target::Entry(module, export) if one.form == Form::InlineEntry(Base::Own) => {
+                    let word = self.layout.entries.get(&(module, export)).copied();
+                    absolute(bytes, one.at, kind, word.ok_or(Cause::Missing)?.into())
+                }
                 _ => Err(refusal(kind)),
             },
             _ => Err(refusal(kind)),

@@ -5,6 +5,8 @@
 //! information (DWARF 4 and 5) has the parameters' types; the AMD64 psABI (section 3.2.3) says which of them
 //! travel in registers. What cannot be decided is kept as a reason, and only matters if a thunk is needed.
 
+mod signature;
+
 use super::input::{Home, Input};
 use super::relocate::World;
 use super::symbols::Target;
@@ -19,7 +21,18 @@ use object::LittleEndian;
 use object::elf::{self, FileHeader64};
 use object::read::elf::{Rela, SectionHeader, SectionTable};
 
+pub use signature::{Scalar, Signature};
+
 /// What the debug information says about a function.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Parameters {
+    /// The words that it takes from the stack.
+    pub words: StackWords,
+    /// What travels in registers, if all does; or what it has that does not.
+    pub signature: Result<Signature, String>,
+}
+
+/// How many words a function takes from the stack.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StackWords {
     /// So many words.
@@ -37,13 +50,13 @@ const LITTLE: LittleEndian = LittleEndian;
 /// How deep types may be nested before they are given up.
 const DEPTH: u32 = 32;
 
-/// The stack words of all functions of a file, by section and byte; empty without debug information. Damaged
+/// The parameters of all functions of a file, by section and byte; empty without debug information. Damaged
 /// debug information is as good as none.
 pub(super) fn read(
     input: &Input,
     table: &SectionTable<'_, Header>,
     bytes: &[u8],
-) -> BTreeMap<(usize, u64), StackWords> {
+) -> BTreeMap<(usize, u64), Parameters> {
     let section = |name: &str| relocated(name, input, table, bytes).unwrap_or_default();
     let strings = section(".debug_str");
     let (ranges, range_lists) = (section(".debug_ranges"), section(".debug_rnglists"));
@@ -138,7 +151,7 @@ fn broken<T>(_: T) -> String {
 }
 
 impl Unit<'_> {
-    fn functions(&self, result: &mut BTreeMap<(usize, u64), StackWords>) -> Decided<()> {
+    fn functions(&self, result: &mut BTreeMap<(usize, u64), Parameters>) -> Decided<()> {
         let mut cursor = self.header.entries(&self.abbreviations);
         let mut base = 8;
         while let Some(entry) = cursor.next_dfs().map_err(broken)? {
@@ -170,7 +183,9 @@ impl Unit<'_> {
                 _ => continue,
             };
             let words = self.words(entry).unwrap_or_else(StackWords::Undecided);
-            result.insert(((low >> 32) as usize, low & 0xffff_ffff), words);
+            let signature = self.signature(entry);
+            let found = Parameters { words, signature };
+            result.insert(((low >> 32) as usize, low & 0xffff_ffff), found);
         }
         Ok(())
     }
@@ -522,8 +537,8 @@ pub(super) fn adjusted_words<'a>(world: &World<'a>, file: usize, here: Home) -> 
     let function = named.find_map(|symbol| adjusts(&symbol.name))?;
     let own = world.inputs[file].symbols.iter().find(|one| one.name == function);
     match (own.map(|one| one.home), world.symbols.defined(world.inputs, &function)) {
-        (Some(Home::Section(section, at)), _) => world.inputs[file].stack.get(&(section, at)),
-        (_, Some(Target::Place(file, section, at))) => world.inputs[file].stack.get(&(section, at)),
+        (Some(Home::Section(section, at)), _) => world.inputs[file].stack.get(&(section, at)).map(|one| &one.words),
+        (_, Some(Target::Place(file, section, at))) => world.inputs[file].stack.get(&(section, at)).map(|one| &one.words),
         _ => None,
     }
 }

@@ -20,6 +20,16 @@ pub enum Target {
     Import(u32, u32),
     /// The data of the instance itself.
     Instance,
+    /// The displacement of the word with an import's own address, for inline calls.
+    Entry(u32, u32),
+    /// The displacement of the word with the address of an imported module's data, for the same.
+    Data(u32),
+    /// The entry of a function of this module, which is no thunk: file, section and byte, as in a place.
+    OwnEntry(usize, usize, u64),
+    /// The displacement, in a procedure, of the word with a function's entry.
+    ProcedureEntry,
+    /// The displacement, in a procedure, of the word with the address of its data.
+    ProcedureData,
     /// A weak symbol that nobody defines.
     Null,
     /// Nobody defines it.
@@ -90,7 +100,7 @@ impl Symbols {
 
     /// Whether nobody defines a name.
     pub fn is_missing(&self, inputs: &[Input], name: &str) -> bool {
-        self.named(inputs, name, false) == Target::Missing
+        name != INSTANCE && !self.imports.contains_key(name) && self.defined(inputs, name).is_none()
     }
 
     /// The symbol that defines a name.
@@ -107,7 +117,7 @@ impl Symbols {
             Home::Absolute(value) if !symbol.global => Target::Absolute(value),
             // Symbol 0, and nameless ones: a relocation against nothing.
             Home::Undefined if symbol.name.is_empty() => Target::Absolute(0),
-            _ => self.named(inputs, &symbol.name, symbol.weak),
+            _ => self.named(inputs, file, &symbol.name, symbol.weak),
         };
         match here {
             Target::Place(file, section, at) => Target::Place(file, section, at.wrapping_add_signed(addend)),
@@ -116,17 +126,51 @@ impl Symbols {
         }
     }
 
-    fn named(&self, inputs: &[Input], name: &str, weak: bool) -> Target {
+    /// What a word for inline calls leads to. The function may be a static one of the file.
+    fn inline(&self, inputs: &[Input], file: usize, function: &str, suffix: &str) -> Target {
+        let local = inputs[file].symbols.iter().find_map(|symbol| match symbol.home {
+            Home::Section(section, at) if symbol.name == function => Some(Target::Place(file, section, at)),
+            _ => None,
+        });
+        if let Some(Target::Place(file, section, at)) = local.or_else(|| self.defined(inputs, function)) {
+            return Target::OwnEntry(file, section, at);
+        }
+        let entry = suffix == ENTRY_SUFFIX;
+        match self.imports.get(function) {
+            Some(&(module, export)) if entry => Target::Entry(module, export),
+            Some(&(module, _)) => Target::Data(module),
+            None if function == PROCEDURE && entry => Target::ProcedureEntry,
+            None if function == PROCEDURE => Target::ProcedureData,
+            None => Target::Missing,
+        }
+    }
+
+    fn named(&self, inputs: &[Input], file: usize, name: &str, weak: bool) -> Target {
         if let Some(target) = self.defined(inputs, name) {
             return target;
         }
         match self.imports.get(name) {
             Some(&(module, export)) => Target::Import(module, export),
             None if name == INSTANCE => Target::Instance,
+            None if let Some((function, suffix)) = inline_word(name) => self.inline(inputs, file, function, suffix),
             None if weak => Target::Null,
             None => Target::Missing,
         }
     }
+}
+
+/// What ends the name of the word with a function's own address, and of the word with the address of its data.
+pub const ENTRY_SUFFIX: &str = ".entry";
+/// The second of them.
+pub const DATA_SUFFIX: &str = ".data";
+/// Before these suffixes: the words of a procedure, `struct gond_procedure` of the header.
+pub const PROCEDURE: &str = "gond_procedure";
+
+/// The function, and the suffix, of a name by which the header of `gond module header` asks for words for inline calls;
+/// no C source can define such a name.
+pub fn inline_word(name: &str) -> Option<(&str, &'static str)> {
+    let split = |suffix| name.strip_suffix(suffix).map(|function| (function, suffix));
+    split(ENTRY_SUFFIX).or_else(|| split(DATA_SUFFIX))
 }
 
 fn is_strong(symbol: &Symbol) -> bool {
@@ -260,7 +304,7 @@ pub fn reach(inputs: &[Input], symbols: &Symbols, roots: &[Target]) -> Vec<Vec<b
         *mark = true;
         for relocation in &inputs[file].sections[section].relocations {
             let target = symbols.target(inputs, file, relocation.symbol, relocation.addend);
-            if let Target::Place(file, section, _) = target {
+            if let Target::Place(file, section, _) | Target::OwnEntry(file, section, _) = target {
                 work.push((file, section));
             }
         }

@@ -30,6 +30,7 @@ pub const CASES: &[Case] = &[
     case("modules/a-hundred-instances-share-their-thunks", frames),
     case("modules/late-binding", late),
     case("modules/early-binding-names-what-is-missing", early),
+    case("modules/inline-calls", inline_calls),
     case("modules/cycles-end", cycles),
     case("modules/across-a-protected-call", across),
     case("modules/the-newest-by-name-the-old-for-who-has-it", versions),
@@ -222,6 +223,48 @@ fn early(_: &Setting) -> Outcome {
     })
 }
 
+fn inline_calls(_: &Setting) -> Outcome {
+    with(&["counter", "inline"], || {
+        // What is called inline is there before the first call, whenever the rest is bound.
+        let modules = Modules::new(Binding::Lazy);
+        let client = modules.instance("inline")?;
+        ensure_eq!(modules.count(), 2);
+        let counter = modules.known("counter").ok_or(Error::NoInstance(0))?;
+        ensure_eq!(number(modules, client, "inline_next")?, 1);
+        ensure_eq!(number(modules, counter, "counter_next")?, 2);
+        ensure_eq!(number(modules, client, "inline_peek")?, 2);
+        ensure_eq!(number(modules, client, "inline_sum")?, 21 + 70 + 800);
+        ensure_eq!(modules.call(client, "inline_many", [4, 0, 0, 0])?, 3 + 4 + 5 + 6);
+        // Its own data is its own after each of them: it was used by 1, 1 and 4.
+        ensure_eq!(modules.call(client, "inline_back", [10, 0, 0, 0])?, 16);
+        let further = modules.another("inline")?;
+        ensure_eq!(modules.call(further, "inline_back", [1, 0, 0, 0])?, 1);
+        ensure_eq!(number(modules, further, "inline_next")?, 7);
+        let other = Modules::new(Binding::Eager);
+        let client = other.instance("inline")?;
+        ensure_eq!(number(other, client, "inline_next")?, 1);
+        // A newer exporter, which the client was not linked against.
+        with(&["counter2"], || {
+            let after = Modules::new(Binding::Lazy);
+            let client = after.instance("inline")?;
+            ensure_eq!(number(after, client, "inline_next")?, 100);
+            ensure_eq!(number(after, client, "inline_next")?, 200);
+            ensure_eq!(number(other, other.instance("inline")?, "inline_next")?, 2);
+            Ok(())
+        })
+    })?;
+    with(&["inline"], || {
+        let Err(error) = Modules::new(Binding::Lazy).instance("inline") else {
+            return Err(Failure::new(format_args!("it was bound to nothing")));
+        };
+        let text = error.to_string();
+        for part in ["inline", "'counter_next'", "counter", "not installed"] {
+            ensure!(text.contains(part), "'{part}' is not in: {text}");
+        }
+        Ok(())
+    })
+}
+
 fn cycles(_: &Setting) -> Outcome {
     with(&["ping", "pong"], || {
         for (binding, at_first) in [(Binding::Eager, 2), (Binding::Lazy, 1)] {
@@ -390,6 +433,11 @@ fn damaged(setting: &Setting) -> Outcome {
     refuse("nothing", &[])?;
     refuse("a header alone", whole.get(..256).unwrap_or_default())?;
     refuse("zeroes", &[0; 8192])?;
+    // What an earlier tool made says what to do.
+    let mut earlier = whole.clone();
+    earlier[7] -= 1;
+    let text = shelf::install("earlier", &earlier).map_or_else(|error| error.to_string(), |full| full);
+    ensure!(text.contains("build it again"), "{text}");
     // Magic, version, address, the bytes of the data, a part, a name.
     for (at, byte) in [(0, 0), (7, 1), (9, 0xff), (27, 0xff), (51, 0xff), (39, 0xff)] {
         let mut bytes = whole.clone();

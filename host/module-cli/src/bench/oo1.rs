@@ -1,7 +1,7 @@
 //! OO1 with the database as a library: the paper's Table 1.
 
 use super::{Row, gcc, median, module_object, output, sources};
-use crate::make;
+use crate::{header, make};
 use linker::module::window::Window;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -24,6 +24,14 @@ const WAYS: [(&str, &[&str], &[&str], &str); 5] = [
     ("elf-protected", &["-fvisibility=protected"], &[], "-Wl,-z,now"),
 ];
 
+/// The sources of server and client, for each way of modules: calls through thunks; inline calls of the server; and of
+/// the client's procedure too.
+const MODULES: [(&str, &str, &str); 3] = [
+    ("module", "server.c", "client.c"),
+    ("module-inline", "server.c", "client-inline.c"),
+    ("module-procedure", "server-procedure.c", "client-procedure.c"),
+];
+
 /// A program to run, with the word for the rounds still to come.
 struct Way {
     system: String,
@@ -39,6 +47,35 @@ impl Way {
     }
 }
 
+/// Builds the two modules of a way in a folder of its own; the words of `gond module` that run them, but for the rounds.
+fn module(folder: &Path, from: &Path, system: &str, server: &str, client: &str) -> Result<Vec<String>, String> {
+    let folder = folder.join(system);
+    std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let here = format!("-I{}", folder.display());
+    let include = format!("-I{}", from.display());
+    crate::write(&folder.join("gond_inline.h"), header::PRELUDE.as_bytes())?;
+    let mut window = Window::default();
+    let mut words = vec!["run".to_string()];
+    for (name, source) in [("server", server), ("client", client)] {
+        let flags = [here.as_str(), include.as_str()];
+        module_object(&folder, &from.join(source), &format!("{name}.o"), &flags)?;
+        let description = from.join(format!("{name}.md"));
+        let folders = [folder.clone()];
+        let (_, built) = make::make(&description, &folders, &mut window).map_err(|error| error.to_string())?;
+        if name == "server" {
+            let sources = make::gather(&description, &folders).map_err(|error| error.to_string())?;
+            let text = header::write(&sources, &[])?;
+            crate::write(&folder.join("server.inline.h"), text.as_bytes())?;
+        }
+        let object = folder.join(format!("{name}.mm"));
+        crate::write(&object, &built.object)?;
+        words.push(object.display().to_string());
+    }
+    let libc = from.join("libc.md").display().to_string();
+    words.extend(["--host", &libc, "--call", "client_run", "--with"].map(String::from));
+    Ok(words)
+}
+
 fn build(folder: &Path) -> Result<Vec<Way>, String> {
     let from = sources();
     let path = |name: &str| from.join(name).display().to_string();
@@ -50,22 +87,14 @@ fn build(folder: &Path) -> Result<Vec<Way>, String> {
     };
     gcc(folder, ["-static", &server, &client, &main, "-o", "oo1-static"])?;
     let mut ways = vec![way("static", folder.join("oo1-static"), Vec::new())];
-    let mut window = Window::default();
-    let mut modules = Vec::new();
-    for name in ["server", "client"] {
-        module_object(folder, &from.join(format!("{name}.c")), &format!("{name}.o"), &[])?;
-        let description = from.join(format!("{name}.md"));
-        let (_, built) =
-            make::make(&description, &[folder.to_path_buf()], &mut window).map_err(|error| error.to_string())?;
-        let object = folder.join(format!("{name}.mm"));
-        crate::write(&object, &built.object)?;
-        modules.push(object.display().to_string());
+    for (system, server, client) in MODULES {
+        let words = module(folder, &from, system, server, client)?;
+        ways.push(way(
+            system,
+            std::env::current_exe().map_err(|error| error.to_string())?,
+            words,
+        ));
     }
-    let this = std::env::current_exe().map_err(|error| error.to_string())?;
-    let mut words = vec!["run".to_string()];
-    words.extend(modules);
-    words.extend(["--host", &path("libc.md"), "--call", "client_run", "--with"].map(String::from));
-    ways.push(way("module", this, words));
     for (system, library, client_flags, link) in WAYS {
         let shared = format!("lib{system}.so");
         let mut all = vec!["-fPIC", "-shared", server.as_str(), "-o", shared.as_str()];
