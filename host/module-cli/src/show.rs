@@ -35,6 +35,7 @@ pub(crate) fn show(words: &Words) -> Result<(), String> {
             ("constants", Part::ReadOnly),
             ("thunks", Part::Thunks),
             ("template", Part::Template),
+            ("unwinding", Part::Unwinding),
         ];
         for (name, part) in parts {
             println!(
@@ -99,6 +100,7 @@ fn to_json(module: &Module<'_>) -> serde_json::Value {
         "constants": module.part(Part::ReadOnly).len(),
         "thunks": module.thunk_bytes(),
         "template": module.template().len(),
+        "unwinding": module.part(Part::Unwinding).len(),
         "data": module.data_bytes,
         "fixups": module.fixups().count(),
         "imported_words": module.import_fixups().count(),

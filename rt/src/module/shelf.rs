@@ -154,6 +154,9 @@ pub struct Place {
 
 impl core::fmt::Display for Place {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        if self.function.is_empty() {
+            return write!(f, "; in {}+{:#x}", self.module, self.offset);
+        }
         write!(f, "; in {}+{:#x} of {}", self.function, self.offset, self.module)
     }
 }

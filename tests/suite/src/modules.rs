@@ -101,6 +101,21 @@ fn shared_and_private(_: &Setting) -> Outcome {
                 .is_some_and(|data| !(before.base..before.base + before.bytes).contains(&data))
         );
         ensure!(modules.call(counter, "nothing_like_it", [0; 4]).is_err());
+        // What the shell says about a program that failed in it.
+        let symbols = shelf::find("counter")?.symbols();
+        let next = symbols.iter().find(|symbol| symbol.name == "counter_next");
+        let place = next.and_then(|symbol| shelf::place_of(symbol.address + 1));
+        let expected = format!("; in counter_next+0x1 of counter-{}", modules.version(counter));
+        ensure_eq!(place.map(|place| place.to_string()), Some(expected));
+        ensure_eq!(
+            shelf::place_of(before.base),
+            Some(shelf::Place {
+                module: format!("counter-{}", modules.version(counter)),
+                function: Default::default(),
+                offset: 0,
+            })
+        );
+        ensure_eq!(shelf::place_of(modules.data_address(counter).unwrap_or(0)), None);
         Ok(())
     })
 }
