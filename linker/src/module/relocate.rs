@@ -281,6 +281,9 @@ impl World<'_> {
     }
 
     /// The same without thunks: for a function where it begins.
+    ///
+    /// # Errors
+    /// As [`World::value`].
     pub fn place(layout: &Layout, target: Target) -> Fill<Value> {
         match target {
             Target::Place(file, section, at) | Target::OwnEntry(file, section, at) => {
