@@ -3,7 +3,7 @@
 use crate::{Words, make};
 use linker::module::Description;
 use linker::module::description::{Export, Stack};
-use linker::module::input::{self, Home, Input, Kind};
+use linker::module::input::{self, Home, Input, Kind, Symbol};
 use linker::module::symbols;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -79,9 +79,13 @@ fn names(inputs: &[Input], known: &BTreeSet<String>) -> (Vec<Export>, BTreeSet<S
         for symbol in input.symbols.iter().filter(|one| one.global && !one.name.is_empty()) {
             match symbol.home {
                 Home::Undefined if !symbol.weak => {
-                    // What is called inline is asked for by the names of its words.
+                    // What is called inline is asked for by the names of its words; so are the file's own functions, static
+                    // ones too, and the words of procedures, which are nobody's.
                     let function = symbols::inline_word(&symbol.name).map(|(function, _)| function);
-                    wanted.insert(function.unwrap_or(&symbol.name).to_string());
+                    let own = |one: &Symbol| !one.global && Some(one.name.as_str()) == function;
+                    if function != Some(symbols::PROCEDURE) && !input.symbols.iter().any(own) {
+                        wanted.insert(function.unwrap_or(&symbol.name).to_string());
+                    }
                 }
                 Home::Undefined | Home::Absolute(_) => {}
                 _ if symbol.hidden => {

@@ -30,13 +30,11 @@ pub(crate) fn command(words: &Words) -> Result<(), String> {
             write(&sources, &names)?
         }
     };
-    match &words.output {
-        Some(output) => crate::write(output, text.as_bytes()),
-        None => {
-            print!("{text}");
-            Ok(())
-        }
+    if let Some(output) = &words.output {
+        return crate::write(output, text.as_bytes());
     }
+    print!("{text}");
+    Ok(())
 }
 
 /// The text of the header. `names` is what must be callable inline; if empty, all that can is.
@@ -195,7 +193,7 @@ fn function(text: &mut String, name: &str, signature: &Signature) {
         "\nextern void gond_never_{name}(void) __asm__(\"{name}\") __attribute__((__cold__, __noreturn__));\n\
          GOND_INLINE_FUNCTION {result} gond_inline_{name}({declared})\n{{\n{variables}\
          \tvoid *own = gond_inline_own();\n\n\tGOND_INLINE_IS_A_CALL(never);\n\
-         \t__asm__ volatile(GOND_INLINE_CALL(\"{name}\")\n\
+         \t__asm__ __inline__ volatile(GOND_INLINE_CALL(\"{name}\")\n\
          \t\t: {}\n\t\t: {}\n\t\t: {}, GOND_INLINE_CHANGED);\n\treturn{};\nnever:\n\tgond_never_{name}();\n}}\n\
          #define {name}(...) ((__typeof__({name}(__VA_ARGS__)))gond_inline_{name}(__VA_ARGS__))\n",
         outputs.join(", "),

@@ -356,10 +356,9 @@ fn modules_that_import_each_other_call_each_other_inline() {
     }
 }
 
-#[test]
-fn wrong_use_is_refused() {
-    let folder = tools::folder("inline-wrong");
-    let mut window = tools::window(11);
+/// A library `a` of functions and a variable, and `b` of a function, in a folder; with the header of `a`.
+fn library(folder: &str, window: &mut Window) -> Option<PathBuf> {
+    let folder = tools::folder(folder);
     let exporter = |name, exports| Source {
         folder: &folder,
         name,
@@ -369,12 +368,18 @@ fn wrong_use_is_refused() {
     };
     let library = "long n;\nlong f(long x) { return x + n++; }\nlong g(long x) { return x - n++; }\nlong v;\n\
                    struct s { long a[4]; };\nlong by(struct s s) { return s.a[0] + n; }\n";
-    if exporter("a", "f\ng\nby\nv data").link(library, &mut window).is_none() {
-        return;
-    }
-    exporter("b", "h").link("long n;\nlong h(long x) { return x + n++; }\n", &mut window);
+    let linked = exporter("a", "f\ng\nby\nv data").link(library, window)?;
+    linked.unwrap_or_else(|faults| panic!("{}", faults[0]));
+    exporter("b", "h").link("long n;\nlong h(long x) { return x + n++; }\n", window);
     write_header(&folder.join("a.md"), &folder, "a.inline.h");
-    // What the compiler finds.
+    Some(folder)
+}
+
+#[test]
+fn the_compiler_refuses_what_the_declaration_does() {
+    let Some(folder) = library("inline-compiler", &mut tools::window(11)) else {
+        return;
+    };
     for (body, message) in [
         ("return f();", "too few arguments"),
         ("return f(1, 2);", "too many arguments"),
@@ -392,7 +397,92 @@ fn wrong_use_is_refused() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && said.contains(message), "{body}: {said}");
     }
-    // What the linker finds, in sequences that are almost those of the header.
+}
+
+const REGISTER: &str = "uses rbx for something else";
+const INLINE: &str = "no inline call is possible here";
+
+/// Sequences that are almost those of the header, and what is said of them.
+const ALMOST: [(&str, &str); 25] = [
+    ("movq f.data(%%r12), %%rbx; call *f.entry(%%r12); movq %%r12, %%rbx", ""),
+    // Another function of the same module has the same data.
+    ("movq g.data(%%r12), %%rbx; call *f.entry(%%r12); movq %%r12, %%rbx", ""),
+    (
+        "movq f.data(%%r12), %%rbx; call *h.entry(%%r12); movq %%r12, %%rbx",
+        REGISTER,
+    ),
+    (
+        "movq f.data(%%r12), %%rbx; call *f.entry(%%r12); movq %%r13, %%rbx",
+        REGISTER,
+    ),
+    (
+        "movq f.data(%%r12), %%rbx; call *f.entry(%%r12); movq %%r12, %%rax",
+        REGISTER,
+    ),
+    (
+        "movq f.data(%%r12), %%rbx; nop; call *f.entry(%%r12); movq %%r12, %%rbx",
+        REGISTER,
+    ),
+    (
+        "movq f.data(%%r12), %%rbx; call *f.entry(%%r12); nop; movq %%r12, %%rbx",
+        REGISTER,
+    ),
+    (
+        "movq f.data(%%r12), %%rbx; call *f.entry(%%r13); movq %%r12, %%rbx",
+        REGISTER,
+    ),
+    ("movq f.data(%%r12), %%rbx; jmp *f.entry(%%r12)", REGISTER),
+    (
+        "movq f.data(%%rax), %%rbx; call *f.entry(%%rax); movq %%rax, %%rbx",
+        REGISTER,
+    ),
+    (
+        "movq f.data(%%r12,%%rax), %%rbx; call *f.entry(%%r12); movq %%r12, %%rbx",
+        REGISTER,
+    ),
+    (
+        "movq f.entry(%%r12), %%rbx; call *f.data(%%r12); movq %%r12, %%rbx",
+        REGISTER,
+    ),
+    (
+        "movq f.data+8(%%r12), %%rbx; call *f.entry(%%r12); movq %%r12, %%rbx",
+        INLINE,
+    ),
+    (
+        "movq gond_procedure.data(%%r12), %%rbx; call *gond_procedure.entry(%%r12); movq %%r12, %%rbx",
+        REGISTER,
+    ),
+    (
+        "movq gond_procedure.data(%%rax), %%rbx; call *f.entry(%%rax); movq %%r12, %%rbx",
+        REGISTER,
+    ),
+    (
+        "movq v.data(%%r12), %%rbx; call *v.entry(%%r12); movq %%r12, %%rbx",
+        "called here as a function",
+    ),
+    (
+        "movq k.data(%%r12), %%rbx; call *k.entry(%%r12); movq %%r12, %%rbx",
+        "nobody defines it",
+    ),
+    (
+        "movq call.data(%%r12), %%rbx; call *call.entry(%%r12); movq %%r12, %%rbx",
+        "is in this module",
+    ),
+    ("movq f.entry(%%r12), %%rax", INLINE),
+    ("call *f.entry(%%rbx)", INLINE),
+    ("movq f.data(%%rip), %%rax", INLINE),
+    ("call f.entry", INLINE),
+    ("call *f.entry@GOTPCREL(%%rip)", INLINE),
+    ("leaq f.entry(%%rip), %%rax", "use GOND_PROCEDURE_OF"),
+    ("call call.entry", INLINE),
+];
+
+#[test]
+fn the_linker_refuses_all_other_sequences() {
+    let mut window = tools::window(12);
+    let Some(folder) = library("inline-linker", &mut window) else {
+        return;
+    };
     let user = |text: &str, window: &mut Window| {
         let user = Source {
             folder: &folder,
@@ -409,81 +499,7 @@ fn wrong_use_is_refused() {
              \"rax\", \"r12\", \"r13\", \"memory\"); return x; }}\n"
         )
     };
-    let (register, inline) = ("uses rbx for something else", "no inline call is possible here");
-    let cases = [
-        ("movq f.data(%%r12), %%rbx; call *f.entry(%%r12); movq %%r12, %%rbx", ""),
-        // Another function of the same module has the same data.
-        ("movq g.data(%%r12), %%rbx; call *f.entry(%%r12); movq %%r12, %%rbx", ""),
-        (
-            "movq f.data(%%r12), %%rbx; call *h.entry(%%r12); movq %%r12, %%rbx",
-            register,
-        ),
-        (
-            "movq f.data(%%r12), %%rbx; call *f.entry(%%r12); movq %%r13, %%rbx",
-            register,
-        ),
-        (
-            "movq f.data(%%r12), %%rbx; call *f.entry(%%r12); movq %%r12, %%rax",
-            register,
-        ),
-        (
-            "movq f.data(%%r12), %%rbx; nop; call *f.entry(%%r12); movq %%r12, %%rbx",
-            register,
-        ),
-        (
-            "movq f.data(%%r12), %%rbx; call *f.entry(%%r12); nop; movq %%r12, %%rbx",
-            register,
-        ),
-        (
-            "movq f.data(%%r12), %%rbx; call *f.entry(%%r13); movq %%r12, %%rbx",
-            register,
-        ),
-        ("movq f.data(%%r12), %%rbx; jmp *f.entry(%%r12)", register),
-        (
-            "movq f.data(%%rax), %%rbx; call *f.entry(%%rax); movq %%rax, %%rbx",
-            register,
-        ),
-        (
-            "movq f.data(%%r12,%%rax), %%rbx; call *f.entry(%%r12); movq %%r12, %%rbx",
-            register,
-        ),
-        (
-            "movq f.entry(%%r12), %%rbx; call *f.data(%%r12); movq %%r12, %%rbx",
-            register,
-        ),
-        (
-            "movq f.data+8(%%r12), %%rbx; call *f.entry(%%r12); movq %%r12, %%rbx",
-            inline,
-        ),
-        (
-            "movq gond_procedure.data(%%r12), %%rbx; call *gond_procedure.entry(%%r12); movq %%r12, %%rbx",
-            register,
-        ),
-        (
-            "movq gond_procedure.data(%%rax), %%rbx; call *f.entry(%%rax); movq %%r12, %%rbx",
-            register,
-        ),
-        (
-            "movq v.data(%%r12), %%rbx; call *v.entry(%%r12); movq %%r12, %%rbx",
-            "called here as a function",
-        ),
-        (
-            "movq k.data(%%r12), %%rbx; call *k.entry(%%r12); movq %%r12, %%rbx",
-            "nobody defines it",
-        ),
-        (
-            "movq call.data(%%r12), %%rbx; call *call.entry(%%r12); movq %%r12, %%rbx",
-            "is in this module",
-        ),
-        ("movq f.entry(%%r12), %%rax", inline),
-        ("call *f.entry(%%rbx)", inline),
-        ("movq f.data(%%rip), %%rax", inline),
-        ("call f.entry", inline),
-        ("call *f.entry@GOTPCREL(%%rip)", inline),
-        ("leaq f.entry(%%rip), %%rax", "use GOND_PROCEDURE_OF"),
-        ("call call.entry", inline),
-    ];
-    for (lines, message) in cases {
+    for (lines, message) in ALMOST {
         match (user(&sequence(lines), &mut window), message) {
             (Ok(_), "") => {}
             (Err(faults), "") => panic!("{lines}: {}", faults[0]),
@@ -505,7 +521,13 @@ fn wrong_use_is_refused() {
         "{}",
         faults[0]
     );
-    // What the header's writer finds.
+}
+
+#[test]
+fn the_header_says_what_it_has_not() {
+    let Some(folder) = library("inline-header", &mut tools::window(13)) else {
+        return;
+    };
     let sources = make::gather(&folder.join("a.md"), &[]).unwrap_or_else(|error| panic!("{error}"));
     let write = |name: &str| header::write(&sources, &[name.to_string()]);
     assert!(write("f").is_ok_and(|text| text.contains("#define f(") && !text.contains("#define g(")));

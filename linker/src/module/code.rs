@@ -157,14 +157,11 @@ impl Function {
             );
             self.immediate_use(&instruction, start, end, field(offsets.immediate_offset()), immediate);
             let named = displacement.map(|_| uses);
-            inline = match inline.then(&instruction, named, &mut self.uses) {
-                Some(next) => next,
-                None => {
-                    // What looked like an inline call so far is none.
-                    self.writes_register |= inline != Inline::Outside || writes_register(&instruction, factory);
-                    Inline::Outside
-                }
-            };
+            let next = inline.then(&instruction, named, &mut self.uses);
+            // What looked like an inline call so far, and does not go on as one, is none.
+            self.writes_register |=
+                next.is_none() && (inline != Inline::Outside || writes_register(&instruction, factory));
+            inline = next.unwrap_or(Inline::Outside);
         }
         self.writes_register |= inline != Inline::Outside;
         while let Some(relocation) = section.relocations.get(*next).filter(|one| one.at < self.end) {
@@ -259,14 +256,14 @@ impl Inline {
 
 /// Whether calls preserve a register, `rbx` apart.
 fn is_kept(register: Register) -> bool {
-    let kept = [
+    const KEPT: [Register; 5] = [
         Register::RBP,
         Register::R12,
         Register::R13,
         Register::R14,
         Register::R15,
     ];
-    kept.contains(&register)
+    KEPT.contains(&register)
 }
 
 impl Use {

@@ -14,7 +14,7 @@ GOND_INLINE_FUNCTION void *gond_inline_own(void)
 {
 	void *own;
 
-	__asm__("movq %%rbx, %0" : "=r"(own));
+	__asm__ __inline__("movq %%rbx, %0" : "=r"(own));
 	return own;
 }
 
@@ -44,12 +44,12 @@ GOND_INLINE_FUNCTION void *gond_inline_own(void)
 
 /* The compiler does not see the call, and would give a function without others no aligned stack, and let it use what is
  * below the stack pointer. So it is shown another one, behind a jump that it cannot know to be none. */
-#define GOND_INLINE_IS_A_CALL(never) __asm__ goto("" : : : : never)
+#define GOND_INLINE_IS_A_CALL(never) __asm__ __inline__ goto("" : : : : never)
 
 /* The entry of a function of this module. Nobody may call it but with the data of its instance. */
 #define GOND_INLINE_ENTRY(function) __extension__ ({ \
 	const void *gond_entry; \
-	__asm__("leaq %c1.entry(%%rip), %0" : "=r"(gond_entry) : "i"(function)); \
+	__asm__ __inline__("leaq %c1.entry(%%rip), %0" : "=r"(gond_entry) : "i"(function)); \
 	gond_entry; })
 #endif
 
@@ -60,7 +60,7 @@ struct gond_procedure {
 	const void *entry;
 	void *data;
 };
-#define GOND_PROCEDURE_OF(pointer) ((struct gond_procedure){(const void *)(pointer), 0})
+#define GOND_PROCEDURE_OF(pointer) ((struct gond_procedure){(const void *)(unsigned long)(pointer), 0})
 #ifdef GOND_INLINE
 #define GOND_PROCEDURE(function) ((struct gond_procedure){GOND_INLINE_ENTRY(function), gond_inline_own()})
 #else
@@ -84,13 +84,13 @@ GOND_INLINE_FUNCTION result name parameters \
 	words \
 	void *own = gond_inline_own(); \
 	GOND_INLINE_IS_A_CALL(never); \
-	__asm__ volatile("movq gond_procedure.data(%[at]), %%rbx\n\t" GOND_INLINE_SAVED \
+	__asm__ __inline__ volatile("movq gond_procedure.data(%[at]), %%rbx\n\t" GOND_INLINE_SAVED \
 		"call *gond_procedure.entry(%[at])\n\tmovq %[own], %%rbx" GOND_INLINE_RESTORED \
 		: [at] "+&r"(word) outputs : [own] "r"(own) : changed, "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", \
 		"xmm6", "xmm7", GOND_INLINE_CHANGED); \
 	return (result)(unsigned long)word; \
 never: \
-	((void (*)(void))procedure->entry)(); \
+	((void (*)(void))(unsigned long)procedure->entry)(); \
 	__builtin_unreachable(); \
 }
 #define GOND_LIST(...) __VA_ARGS__
@@ -116,7 +116,7 @@ never: \
 #define GOND_CALLER(name, result, parameters, types, arguments) \
 static inline __attribute__((__unused__)) result name parameters \
 { \
-	return ((result (*)types)procedure->entry)arguments; \
+	return ((result (*)types)(unsigned long)procedure->entry)arguments; \
 }
 #define GOND_CALLER_0(name, result) \
 	GOND_CALLER(name, result, (const struct gond_procedure *procedure), (void), ())
