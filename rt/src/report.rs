@@ -56,6 +56,22 @@ impl fmt::Display for Shown<'_> {
 }
 
 impl Shown<'_> {
+    /// Prints it, if it was no end of the program's own; and where the instruction stands, if that was in an installed
+    /// module other than the program.
+    pub fn print(&self) {
+        let report = self.report;
+        if report.exception == 0 {
+            return;
+        }
+        crate::println!("{self}");
+        let at = report.instruction;
+        if at.wrapping_sub(self.image.base) >= self.image.bytes
+            && let Ok(Some((name, base))) = crate::module::shelf::module_at(at)
+        {
+            crate::println!("{}: that is {name}+{:#x}", self.image.name, at - base);
+        }
+    }
+
     /// The access that was not allowed.
     fn access(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let report = self.report;

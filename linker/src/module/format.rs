@@ -451,6 +451,15 @@ impl<'a> Module<'a> {
         self.parts[Part::Thunks as usize].1
     }
 
+    /// Whether nothing of it is an instance's own: no variables, no imports, nothing to call at the beginning. All instances
+    /// are the same then, and need no memory.
+    pub fn keeps_nothing(&self) -> bool {
+        self.data_bytes == DATA_HEADER_BYTES
+            && self.thunk_bytes() == 0
+            && self.init_count == 0
+            && self.part(Part::Imports).is_empty()
+    }
+
     /// How many exports are called through a thunk.
     pub fn thunks_used(&self) -> usize {
         let private = |value: &u64| value & (PRIVATE | VARIABLE) == PRIVATE;
