@@ -65,8 +65,7 @@ layout! {
 }
 
 const _: () = assert!(
-    Start::BYTES as u64 <= MODULE_START_OFFSET
-        && MODULE_START_OFFSET + ModuleStart::BYTES as u64 <= ARGUMENTS_OFFSET
+    Start::BYTES as u64 <= MODULE_START_OFFSET && MODULE_START_OFFSET + ModuleStart::BYTES as u64 <= ARGUMENTS_OFFSET
 );
 
 /// In an image object the offset of the entry point stands at this byte, where ELF has it.

@@ -102,7 +102,8 @@ rt_error rt_look_up(const char *path, rt_found *found);
    101). Cost: ThreadCreate and some 150. */
 rt_error rt_thread_start(uint64_t (*run)(void *), void *with, uint64_t *thread);
 
-/* Waits until a thread has ended; *status is what it ended with. No state. Errors: as ThreadWait. */
+/* Waits until a thread has ended; *status is what it ended with. For the thread that started it. No state. Errors: as
+   ThreadWait. */
 rt_error rt_thread_wait(uint64_t thread, uint64_t *status);
 
 /* ---- state, for threads and protected procedures that others have made ---- */

@@ -18,9 +18,9 @@ mod procedure;
 #[cfg(target_os = "none")]
 pub(crate) mod program;
 
+pub(crate) use arch::JUMP_TO_NEXT;
 #[cfg(all(target_os = "none", feature = "module"))]
 pub(crate) use arch::stack_pointer;
-pub(crate) use arch::JUMP_TO_NEXT;
 
 use abi::{
     Call,

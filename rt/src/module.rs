@@ -151,7 +151,12 @@ impl Modules {
     #[cfg(all(target_os = "none", feature = "module"))]
     pub(crate) fn of_handle(&'static self, handle: u64) -> Result<Instance> {
         let number = usize::try_from(handle.wrapping_sub(1)).unwrap_or(usize::MAX);
-        let known = self.0.lock().instances.get(number).is_some_and(|record| record.segment.is_some());
+        let known = self
+            .0
+            .lock()
+            .instances
+            .get(number)
+            .is_some_and(|record| record.segment.is_some());
         known.then_some(Instance(number)).ok_or(Error::NoInstance(handle))
     }
 
@@ -172,8 +177,8 @@ impl Modules {
     pub fn symbol(&'static self, instance: Instance, name: &str) -> Option<u64> {
         let table = self.0.lock();
         let record = table.instances.get(instance.0)?;
-        let export = record.module.exports().find(|export| export.name == name)?;
-        Some(format::resolve(export.value, record.segment.as_ref()?.data))
+        let value = record.module.value_of(name)?;
+        Some(format::resolve(value, record.segment.as_ref()?.data))
     }
 
     /// Calls an exported function of up to four words. Cost: that of finding the name; [`Modules::symbol`] and

@@ -10,8 +10,8 @@ use abi::{
     address::PAGE,
     layout::{ApdDescription, ExitReport, FOREVER, PRIORITY_DEFAULT},
     start::{
-        ARGUMENTS_BYTES, ARGUMENTS_OFFSET, IMAGE_ENTRY_AT, MODULE_START_EAGER, MODULE_START_OFFSET,
-        ModuleStart, START_MAGIC, Start,
+        ARGUMENTS_BYTES, ARGUMENTS_OFFSET, IMAGE_ENTRY_AT, MODULE_START_EAGER, MODULE_START_OFFSET, ModuleStart,
+        START_MAGIC, Start,
     },
 };
 
@@ -105,14 +105,19 @@ impl Program {
     }
 
     /// The program that an installed module is: the newest version of that name, or with `NAME-VERSION` that one. It begins
-    /// in the newest version of the module `rt`. Cost: a directory opened and two names looked up in it.
+    /// in the newest version of the module `rt`. The domain that it is started in must have R and X on both, and R on the
+    /// directory of modules. Cost: a directory opened and two names looked up in it.
     ///
     /// # Errors
     /// [`module::Error::Missing`] with the name of the one that is not installed, the program or `rt`; damaged;
     /// [`module::Error::NoExport`] if the installed `rt` begins no programs.
     pub fn of_module(name: &str, binding: Binding) -> module::Result<Self> {
         let start = shelf::program(name)?;
-        let flags = if binding == Binding::Eager { MODULE_START_EAGER } else { 0 };
+        let flags = if binding == Binding::Eager {
+            MODULE_START_EAGER
+        } else {
+            0
+        };
         Ok(Self {
             body: Body::Module(ModuleStart { flags, ..start }),
             root_directory: root_directory(),

@@ -122,7 +122,13 @@ fn build(recipe: &Recipe, root: &Path, folder: &Path, window: &mut Window) -> Re
         let source = source.ok_or_else(|| format!("{}: no source for {object}", recipe.description))?;
         compile(&source, &objects.join(object), recipe.flags, &places)?;
     }
-    let described = ["modules/libc", "modules/rt", "modules/lua", "modules/sqlite", "tests/suite/modules"];
+    let described = [
+        "modules/libc",
+        "modules/rt",
+        "modules/lua",
+        "modules/sqlite",
+        "tests/suite/modules",
+    ];
     folders.extend(described.map(|place| root.join(place)));
     let (_, built) = make::make(&path, &folders, window).map_err(|error| error.to_string())?;
     let output = folder.join(format!("{name}.mm"));
@@ -135,10 +141,27 @@ fn archive(root: &Path, crate_folder: &Path, target: &Path) -> Result<PathBuf, S
     const TARGET: &str = "x86_64-unknown-none";
     let manifest = crate_folder.join("Cargo.toml");
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["build", "--quiet", "--profile", "guest", "--target", TARGET, "--target-dir"]);
-    cargo.arg(target).arg("--manifest-path").arg(&manifest).current_dir(root);
+    cargo.args([
+        "build",
+        "--quiet",
+        "--profile",
+        "guest",
+        "--target",
+        TARGET,
+        "--target-dir",
+    ]);
+    cargo
+        .arg(target)
+        .arg("--manifest-path")
+        .arg(&manifest)
+        .current_dir(root);
     // What a user set for his own builds must not reach this.
-    for name in ["RUSTFLAGS", "CARGO_BUILD_TARGET", "CARGO_BUILD_RUSTFLAGS", "CARGO_TARGET_DIR"] {
+    for name in [
+        "RUSTFLAGS",
+        "CARGO_BUILD_TARGET",
+        "CARGO_BUILD_RUSTFLAGS",
+        "CARGO_TARGET_DIR",
+    ] {
         cargo.env_remove(name);
     }
     for (name, _) in std::env::vars_os() {

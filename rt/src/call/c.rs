@@ -129,7 +129,9 @@ extern "C" fn rt_print(line: *const c_char) {
 
 #[unsafe(no_mangle)]
 extern "C" fn rt_read(into: *mut u8, count: usize, read: *mut usize) -> u64 {
-    code(console::read(Stream::Terminal, room(into, count)), |found| put(read, found))
+    code(console::read(Stream::Terminal, room(into, count)), |found| {
+        put(read, found)
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -271,7 +273,9 @@ extern "C" fn rt_thread_start(run: u64, with: u64, thread: *mut u64) -> u64 {
 
 #[unsafe(no_mangle)]
 extern "C" fn rt_thread_wait(thread: u64, status: *mut u64) -> u64 {
-    code(super::thread_wait_status(thread, FOREVER), |(_, ended)| put(status, ended))
+    code(super::thread_wait_status(thread, FOREVER), |(_, ended)| {
+        put(status, ended)
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -284,7 +288,10 @@ extern "C" fn rt_state() -> u64 {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn rt_state_make(address: u64, count: u64, made: *mut u64) -> u64 {
     let end = address.checked_add(count).filter(|end| *end <= USER_END);
-    let (Some(end), true) = (end, count >= state::LEAST && address >= USER_START && address.is_multiple_of(PAGE)) else {
+    let (Some(end), true) = (
+        end,
+        count >= state::LEAST && address >= USER_START && address.is_multiple_of(PAGE),
+    ) else {
         return BAD_ARGUMENT;
     };
     // SAFETY: long enough, as just seen; the rest is promised by the caller.
@@ -323,7 +330,9 @@ extern "C" fn rt_module(name: *const c_char, handle: *mut u64) -> u64 {
     let Some(name) = text(name) else {
         return BAD_ARGUMENT;
     };
-    noted(state().modules.instance(name), |instance| put(handle, instance.handle()))
+    noted(state().modules.instance(name), |instance| {
+        put(handle, instance.handle())
+    })
 }
 
 #[unsafe(no_mangle)]

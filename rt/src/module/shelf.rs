@@ -142,16 +142,16 @@ pub(crate) fn program(name: &str) -> Result<ModuleStart> {
     let directory = directory()?.ok_or_else(|| missing(name))?;
     let module = found_in(&directory, name)?;
     let runtime = module_in(&directory, RUNTIME)?;
-    // The first export is the entry: no other name is read.
-    let mut exports = runtime.exports();
-    let entry = exports.find(|export| export.name == RUNTIME_ENTRY && export.value & objects::PRIVATE == 0);
+    let entry = runtime
+        .value_of(RUNTIME_ENTRY)
+        .filter(|value| value & objects::PRIVATE == 0);
     let entry = entry.ok_or_else(|| Error::NoExport {
         module: RUNTIME.to_string(),
         symbol: RUNTIME_ENTRY.to_string(),
     })?;
     Ok(ModuleStart {
         jump: call::JUMP_TO_NEXT,
-        entry: objects::resolve(entry.value, 0),
+        entry: objects::resolve(entry, 0),
         magic: MODULE_START_MAGIC,
         module: module.capability.address,
         module_bytes: module.word,

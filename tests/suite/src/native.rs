@@ -82,7 +82,10 @@ fn crash(_: &Setting) -> Outcome {
     with(&["rt", "native"], || {
         let (kind, shown) = run("crash", Binding::Lazy)?;
         ensure_eq!(kind, u64::MAX - EXCEPTION_PROTECTION);
-        ensure!(shown.contains("write to 0x10") && shown.contains("(native+0x"), "{shown}");
+        ensure!(
+            shown.contains("write to 0x10") && shown.contains("(native+0x"),
+            "{shown}"
+        );
         let found = shelf::look_up("native")?;
         let last = found.capability.address + found.word - 1;
         ensure_eq!(
@@ -165,7 +168,10 @@ fn across(_: &Setting) -> Outcome {
             ensure_eq!(make(4096), abi::Error::BadArgument as u64);
             ensure_eq!(make(BYTES), 0);
             let at = made.first::<core::cell::Cell<u64>>()?.get();
-            ensure!((object.base()..object.base() + BYTES).contains(&at), "a state at {at:#x}");
+            ensure!(
+                (object.base()..object.base() + BYTES).contains(&at),
+                "a state at {at:#x}"
+            );
             state.store(at, SeqCst);
         }
         // A thread of this image has none, and cannot take the words of its stack for one.

@@ -21,8 +21,8 @@ mod x86_64;
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::{
     END_CODE, RETURN_CODE, call_by,
-    entered::{callee_entry, caller_entry},
     crimes::{CRIMES, Crime, Named, commit},
+    entered::{callee_entry, caller_entry},
     guarded::{fetch, guard, jump, load, peek, poke, store},
     handlers,
     oddities::ODDITIES,
