@@ -35,6 +35,27 @@ pub const OBJECTS_END: u64 = STACKS_START;
 /// Bytes that a stack may grow to. The rest of its slot stays empty and catches overflow.
 pub const STACK_BYTES: u64 = 1 << 20;
 
+/// Base of the stack in a slot of the window of stacks: [`STACK_BYTES`] in the middle of the slot, so that what runs over
+/// hits nothing on either side, at a colour that varies from slot to slot. The server places stacks so, and a program
+/// finds the end of the stack that it runs on by it.
+pub const fn stack_base(slot: u64) -> u64 {
+    slot * SLOT + (SLOT - STACK_BYTES) / 2 + slot * 7 % 16 * PAGE
+}
+
+/// One past the last byte of the stack that holds `address`, or that ends there; `None` where no stack can be.
+#[inline(always)]
+pub const fn stack_end(address: u64) -> Option<u64> {
+    if address < STACKS_START || address >= USER_END {
+        return None;
+    }
+    let end = stack_base(slot_of(address)) + STACK_BYTES;
+    if end.wrapping_sub(address) <= STACK_BYTES {
+        Some(end)
+    } else {
+        None
+    }
+}
+
 /// Number of the slot that holds `address`.
 pub const fn slot_of(address: u64) -> u64 {
     address / SLOT
@@ -45,5 +66,28 @@ pub const fn pages_for(bytes: u64) -> Option<u64> {
     match bytes.checked_add(PAGE - 1) {
         Some(sum) => Some(sum / PAGE),
         None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_stack_is_found_from_inside_only() {
+        for slot in (slot_of(STACKS_START)..slot_of(USER_END)).step_by(4099) {
+            let base = stack_base(slot);
+            let end = base + STACK_BYTES;
+            assert!(base > slot * SLOT && end < (slot + 1) * SLOT && base.is_multiple_of(PAGE));
+            for inside in [base, base + 8, end - 8, end] {
+                assert_eq!(stack_end(inside), Some(end));
+            }
+            for outside in [slot * SLOT, base - 1, end + 1, (slot + 1) * SLOT - 1] {
+                assert_eq!(stack_end(outside), None);
+            }
+        }
+        for outside in [0, OBJECTS_END - 1, USER_END, u64::MAX] {
+            assert_eq!(stack_end(outside), None);
+        }
     }
 }

@@ -33,5 +33,40 @@ layout! {
     }
 }
 
+/// Offset on the start page of what a program that is a module finds there.
+pub const MODULE_START_OFFSET: u64 = 64;
+/// Marks it, and the way in which it is begun.
+pub const MODULE_START_MAGIC: u64 = 0x314d_5452_444e_4f47;
+/// In [`ModuleStart::flags`]: all imports are bound before `main` begins.
+pub const MODULE_START_EAGER: u64 = 1;
+
+layout! {
+    /// How a program that is a module begins; stands at [`MODULE_START_OFFSET`] of its start page. No image is behind it:
+    /// the page is the first of an object that the creator made, and that moves to the new task because the first
+    /// instruction stands in it. The rest of the object is the program's: its state, its first heap, its data segments.
+    ModuleStart {
+        /// The first instruction: a jump to the address in the next word.
+        jump,
+        /// The entry of the runtime's module.
+        entry,
+        /// [`MODULE_START_MAGIC`].
+        magic,
+        /// Address of the module that exports `main`.
+        module,
+        /// Its bytes.
+        module_bytes,
+        /// Address of the directory of modules.
+        shelf,
+        /// Its bytes.
+        shelf_bytes,
+        /// [`MODULE_START_EAGER`] or nothing.
+        flags,
+    }
+}
+
+const _: () = assert!(
+    Start::BYTES as u64 <= MODULE_START_OFFSET && MODULE_START_OFFSET + ModuleStart::BYTES as u64 <= ARGUMENTS_OFFSET
+);
+
 /// In an image object the offset of the entry point stands at this byte, where ELF has it.
 pub const IMAGE_ENTRY_AT: u64 = 24;

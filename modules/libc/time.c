@@ -126,31 +126,35 @@ size_t strftime(char *to, size_t room, const char *f, const struct tm *t)
 	return n;
 }
 
-/* The tables have a place for each value of a character, signed or not, and for the end of a file. */
-static unsigned short classes[384];
-static int lower[384], upper[384];
-static const unsigned short *classes_at = classes + 128;
-static const int *lower_at = lower + 128, *upper_at = upper + 128;
+/* What the headers' macros look up, for each character from -128 to 255: made when this is compiled, so that it is shared and no
+   instance has to fill it. */
+#define IS_UPPER(c) ((c) >= 'A' && (c) <= 'Z')
+#define IS_LOWER(c) ((c) >= 'a' && (c) <= 'z')
+#define IS_DIGIT(c) ((c) >= '0' && (c) <= '9')
+#define IS_ALPHA(c) (IS_UPPER(c) || IS_LOWER(c))
+#define IS_HEX(c) (IS_DIGIT(c) || ((c) >= 'A' && (c) <= 'F') || ((c) >= 'a' && (c) <= 'f'))
+#define IS_SPACE(c) ((c) == ' ' || ((c) >= '\t' && (c) <= '\r'))
+#define IS_PRINTED(c) ((c) >= ' ' && (c) < 127)
+#define CLASS(c) (IS_UPPER(c) << 8 | IS_LOWER(c) << 9 | IS_ALPHA(c) << 10 | IS_DIGIT(c) << 11 | IS_HEX(c) << 12 | \
+	IS_SPACE(c) << 13 | IS_PRINTED(c) << 14 | (IS_PRINTED(c) && (c) != ' ') << 15 | ((c) == ' ' || (c) == '\t') | \
+	(((c) >= 0 && (c) < ' ') || (c) == 127) << 1 | \
+	(IS_PRINTED(c) && (c) != ' ' && !IS_ALPHA(c) && !IS_DIGIT(c)) << 2 | (IS_ALPHA(c) || IS_DIGIT(c)) << 3)
+#define LOWER(c) (IS_UPPER(c) ? (c) + 32 : (c))
+#define UPPER(c) (IS_LOWER(c) ? (c) - 32 : (c))
+#define FOUR(of, c) of((c)), of((c) + 1), of((c) + 2), of((c) + 3)
+#define SIXTEEN(of, c) FOUR(of, (c)), FOUR(of, (c) + 4), FOUR(of, (c) + 8), FOUR(of, (c) + 12)
+#define SIXTY_FOUR(of, c) SIXTEEN(of, (c)), SIXTEEN(of, (c) + 16), SIXTEEN(of, (c) + 32), SIXTEEN(of, (c) + 48)
+#define ALL(of) SIXTY_FOUR(of, -128), SIXTY_FOUR(of, -64), SIXTY_FOUR(of, 0), SIXTY_FOUR(of, 64), \
+	SIXTY_FOUR(of, 128), SIXTY_FOUR(of, 192)
 
-__attribute__((constructor)) static void make_classes(void)
-{
-	for (int c = -128; c < 256; c++) {
-		int is_upper = c >= 'A' && c <= 'Z', is_lower = c >= 'a' && c <= 'z', is_digit = c >= '0' && c <= '9';
-		int printed = c >= ' ' && c < 127, alpha = is_upper || is_lower;
-		int hex = is_digit || (c >= 'A' && c <= 'F') || (c >= 'a' && c <= 'f');
-		int space = c == ' ' || (c >= '\t' && c <= '\r');
-		classes[c + 128] = (unsigned short)(is_upper << 8 | is_lower << 9 | alpha << 10 | is_digit << 11 | hex << 12 |
-			space << 13 | printed << 14 | (printed && c != ' ') << 15 | (c == ' ' || c == '\t') |
-			((c >= 0 && c < ' ') || c == 127) << 1 | (printed && c != ' ' && !alpha && !is_digit) << 2 |
-			(alpha || is_digit) << 3);
-		lower[c + 128] = is_upper ? c + 32 : c;
-		upper[c + 128] = is_lower ? c - 32 : c;
-	}
-}
+static const unsigned short classes[384] = { ALL(CLASS) };
+static const int lower[384] = { ALL(LOWER) }, upper[384] = { ALL(UPPER) };
+static const unsigned short *const classes_at = classes + 128;
+static const int *const lower_at = lower + 128, *const upper_at = upper + 128;
 
-const unsigned short **__ctype_b_loc(void) { return &classes_at; }
-const int **__ctype_tolower_loc(void) { return &lower_at; }
-const int **__ctype_toupper_loc(void) { return &upper_at; }
+const unsigned short **__ctype_b_loc(void) { return (const unsigned short **)&classes_at; }
+const int **__ctype_tolower_loc(void) { return (const int **)&lower_at; }
+const int **__ctype_toupper_loc(void) { return (const int **)&upper_at; }
 int tolower(int c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; }
 int toupper(int c) { return c >= 'a' && c <= 'z' ? c - 32 : c; }
 

@@ -9,10 +9,18 @@
 //! call that lets another thread run at an address.
 
 mod arch;
+#[cfg(all(target_os = "none", feature = "module"))]
+mod c;
 pub mod entry;
 pub(crate) mod foreign;
 pub mod kernel_page;
 mod procedure;
+#[cfg(target_os = "none")]
+pub(crate) mod program;
+
+pub(crate) use arch::JUMP_TO_NEXT;
+#[cfg(all(target_os = "none", feature = "module"))]
+pub(crate) use arch::stack_pointer;
 
 use abi::{
     Call,

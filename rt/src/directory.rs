@@ -57,7 +57,14 @@ impl Directory {
     /// # Errors
     /// As [`Object::open`]; not a directory.
     pub fn open(address: u64) -> Result<Self> {
-        let object = Object::open(address)?;
+        Self::of_object(Object::open(address)?)
+    }
+
+    /// The directory in an object that is open already.
+    ///
+    /// # Errors
+    /// Not a directory.
+    pub(crate) fn of_object(object: Object) -> Result<Self> {
         object.with_bytes(|bytes| directory::DirectoryView::open(bytes).map(|_| ()))?;
         Ok(Self { object })
     }

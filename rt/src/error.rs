@@ -55,6 +55,22 @@ impl From<names::PathError> for Error {
     }
 }
 
+impl Error {
+    /// Its number in C: the code of the system's table, or one of `rt.h`, which begin behind those.
+    pub const fn code(self) -> u64 {
+        match self {
+            Self::System(error) => error as u64,
+            Self::NoSuchName => 256,
+            Self::WrongKind(_) => 257,
+            Self::Path(_) => 258,
+            Self::Directory(_) => 259,
+            Self::Clist(_) => 260,
+            Self::NotAProgram => 261,
+            Self::ArgumentsTooLong => 262,
+        }
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -43,6 +43,14 @@ pub enum Binding {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Instance(usize);
 
+#[cfg(all(target_os = "none", feature = "module"))]
+impl Instance {
+    /// The word that C has for it; 0 is none.
+    pub(crate) const fn handle(self) -> u64 {
+        self.0 as u64 + 1
+    }
+}
+
 /// The table of the modules that a program has instantiated. It never moves: every instance knows its address.
 #[derive(Debug)]
 pub struct Modules(Mutex<Table>);
@@ -72,16 +80,26 @@ struct Record {
 impl Modules {
     /// An empty table. It stays for as long as the program.
     pub fn new(binding: Binding) -> &'static Self {
-        Box::leak(Box::new(Self(Mutex::new(Table {
+        Box::leak(Box::new(Self::of(binding, Arena::new(), shelf::Shelf::new())))
+    }
+
+    /// The table of a program that was begun with memory for its segments and the object of the shelf.
+    #[cfg(all(target_os = "none", feature = "module"))]
+    pub(crate) fn with(binding: Binding, arena: Arena, shelf: Option<crate::Object>) -> Self {
+        Self::of(binding, arena, shelf.map_or(shelf::Shelf::new(), shelf::Shelf::at))
+    }
+
+    const fn of(binding: Binding, arena: Arena, shelf: shelf::Shelf) -> Self {
+        Self(Mutex::new(Table {
             binding,
-            shelf: shelf::Shelf::new(),
+            shelf,
             instances: Vec::new(),
-            arena: Arena::new(),
+            arena,
             pool: Vec::new(),
             init: Vec::new(),
             made: Vec::new(),
             made_init: Vec::new(),
-        }))))
+        }))
     }
 
     /// The instance of the module of this name, made of its newest version if the table has none.
@@ -121,6 +139,27 @@ impl Modules {
         self.change(|table, at| table.another(at, &module)).map(Instance)
     }
 
+    /// The instance of the installed module at an address that is known to be one, and that is so long. Only its header is
+    /// looked at.
+    #[cfg(all(target_os = "none", feature = "module"))]
+    pub(crate) fn sealed(&'static self, address: u64, bytes: u64) -> Result<Instance> {
+        let module = shelf::sealed_at("the program", address, bytes)?;
+        self.change(|table, at| table.another(at, &module)).map(Instance)
+    }
+
+    /// The instance that C has this word for.
+    #[cfg(all(target_os = "none", feature = "module"))]
+    pub(crate) fn of_handle(&'static self, handle: u64) -> Result<Instance> {
+        let number = usize::try_from(handle.wrapping_sub(1)).unwrap_or(usize::MAX);
+        let known = self
+            .0
+            .lock()
+            .instances
+            .get(number)
+            .is_some_and(|record| record.segment.is_some());
+        known.then_some(Instance(number)).ok_or(Error::NoInstance(handle))
+    }
+
     /// Gives the data of an instance back, for [`Modules::another`]. Nothing of the instance may be used any more: not
     /// its functions, and no pointer to one.
     pub fn release(&'static self, instance: Instance) {
@@ -138,8 +177,8 @@ impl Modules {
     pub fn symbol(&'static self, instance: Instance, name: &str) -> Option<u64> {
         let table = self.0.lock();
         let record = table.instances.get(instance.0)?;
-        let export = record.module.exports().find(|export| export.name == name)?;
-        Some(format::resolve(export.value, record.segment.as_ref()?.data))
+        let value = record.module.value_of(name)?;
+        Some(format::resolve(value, record.segment.as_ref()?.data))
     }
 
     /// Calls an exported function of up to four words. Cost: that of finding the name; [`Modules::symbol`] and
@@ -174,9 +213,10 @@ impl Modules {
         Some(self.0.lock().instances.get(instance.0)?.module.address)
     }
 
-    /// Where the data of an instance is.
+    /// Where the data of an instance is; none if it has none, because nothing of its module is an instance's own.
     pub fn data_address(&'static self, instance: Instance) -> Option<u64> {
-        Some(self.0.lock().instances.get(instance.0)?.segment.as_ref()?.data)
+        let data = self.0.lock().instances.get(instance.0)?.segment.as_ref()?.data;
+        (data != 0).then_some(data)
     }
 
     /// How many instances there are.

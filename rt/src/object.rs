@@ -14,6 +14,7 @@ pub(crate) mod instance;
 mod mutex;
 mod pointer;
 mod region;
+pub(crate) mod state;
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::{cell::Cell, marker::PhantomData};
@@ -39,6 +40,12 @@ pub struct Object {
 }
 
 impl Object {
+    /// The object that somebody who can be believed says to be at an address, so many bytes long.
+    #[cfg(all(target_os = "none", feature = "module"))]
+    pub(crate) fn told(base: u64, bytes: u64) -> Option<Self> {
+        (base != 0).then_some(Self { base, bytes })
+    }
+
     /// A new transient object of at least `bytes` zero bytes, with a password of the system's.
     ///
     /// # Errors

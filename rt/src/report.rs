@@ -56,6 +56,18 @@ impl fmt::Display for Shown<'_> {
 }
 
 impl Shown<'_> {
+    /// Prints it, if it was no end of the program's own; and which function of which installed module the instruction stands
+    /// in, if it does.
+    pub fn print(&self) {
+        if self.report.exception == 0 {
+            return;
+        }
+        match crate::module::shelf::place_of(self.report.instruction) {
+            Some(place) => crate::println!("{self}{place}"),
+            None => crate::println!("{self}"),
+        }
+    }
+
     /// The access that was not allowed.
     fn access(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let report = self.report;

@@ -1,24 +1,45 @@
 //! Starting programs.
 //!
-//! A program is an image object. Starting it clones the image, copy-on-write and with one page more,
-//! writes that page (the *start page*: arguments and the like) and creates a task that begins at the
-//! image's entry point. The clone moves to the new task's kill list and goes with it.
+//! A program is an image object, or a module that exports `main`. Starting an image clones it, copy-on-write and with
+//! one page more, writes that page (the *start page*: arguments and the like) and creates a task that begins at the
+//! image's entry point. For a module nothing is cloned: the start page is the first of a fresh object, and the task begins
+//! there with a jump into the module `rt`, which does the rest (decision 0066). Either object moves to the
+//! new task's kill list and goes with it.
 
 use abi::{
     address::PAGE,
     layout::{ApdDescription, ExitReport, FOREVER, PRIORITY_DEFAULT},
-    start::{ARGUMENTS_BYTES, ARGUMENTS_OFFSET, IMAGE_ENTRY_AT, START_MAGIC, Start},
+    start::{
+        ARGUMENTS_BYTES, ARGUMENTS_OFFSET, IMAGE_ENTRY_AT, MODULE_START_EAGER, MODULE_START_OFFSET, ModuleStart,
+        START_MAGIC, Start,
+    },
 };
 
-use crate::{Directory, Error, Kind, Object, arguments, call, error::Result, object, report};
+use crate::{
+    Directory, Error, Kind, Object, arguments, call,
+    error::Result,
+    module::{self, Binding, shelf},
+    object::{self, instance::ARENA_BYTES},
+    report,
+};
 
 /// A program that can be started, as often as one likes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Program {
-    image: u64,
-    bytes: u64,
-    entry_offset: u64,
+    body: Body,
     root_directory: u64,
+}
+
+/// What begins.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Body {
+    Image { base: u64, bytes: u64, entry_offset: u64 },
+    Module(ModuleStart),
+}
+
+/// The root directory that this program was told, for those that it starts.
+fn root_directory() -> u64 {
+    object::own_start().map_or(abi::address::ROOT_DIRECTORY, |start| start.root_directory)
 }
 
 /// How to start it. Made by [`Options::default`].
@@ -71,74 +92,108 @@ impl Program {
             .at_offset::<core::cell::Cell<u64>>(IMAGE_ENTRY_AT)
             .map(core::cell::Cell::get);
         match entry {
-            Some(entry) if magic == ELF && entry < image.bytes() => {
-                let root_directory =
-                    object::own_start().map_or(abi::address::ROOT_DIRECTORY, |start| start.root_directory);
-                Ok(Self {
-                    image: image.base(),
+            Some(entry) if magic == ELF && entry < image.bytes() => Ok(Self {
+                body: Body::Image {
+                    base: image.base(),
                     bytes: image.bytes(),
                     entry_offset: entry,
-                    root_directory,
-                })
-            }
+                },
+                root_directory: root_directory(),
+            }),
             _ => Err(Error::NotAProgram),
         }
+    }
+
+    /// The program that an installed module is: the newest version of that name, or with `NAME-VERSION` that one. It begins
+    /// in the newest version of the module `rt`. The domain that it is started in must have R and X on both, and R on the
+    /// directory of modules. Cost: a directory opened and two names looked up in it.
+    ///
+    /// # Errors
+    /// [`module::Error::Missing`] with the name of the one that is not installed, the program or `rt`; damaged;
+    /// [`module::Error::NoExport`] if the installed `rt` begins no programs.
+    pub fn of_module(name: &str, binding: Binding) -> module::Result<Self> {
+        let start = shelf::program(name)?;
+        let flags = if binding == Binding::Eager {
+            MODULE_START_EAGER
+        } else {
+            0
+        };
+        Ok(Self {
+            body: Body::Module(ModuleStart { flags, ..start }),
+            root_directory: root_directory(),
+        })
     }
 
     /// Starts it with its name and arguments.
     ///
     /// # Errors
-    /// [`Error::ArgumentsTooLong`]; as `ObjClone` and `TaskCreate`.
+    /// [`Error::ArgumentsTooLong`]; as `ObjClone`, for a module as `ObjCreate`; as `TaskCreate`.
     pub fn start<'n>(&self, name: &'n str, arguments: &[&str], options: &Options<'_>) -> Result<Task<'n>> {
-        let clone = Object::clone_of(self.image, self.bytes, PAGE)?;
-        match self.start_clone(&clone, name, arguments, options) {
+        let (object, page) = match self.body {
+            Body::Image { base, bytes, .. } => (Object::clone_of(base, bytes, PAGE)?, bytes),
+            Body::Module(_) => (Object::create(ARENA_BYTES)?, 0),
+        };
+        match self.start_in(&object, page, name, arguments, options) {
             Ok(task) => Ok(task),
             Err(error) => {
-                clone.delete()?;
+                object.delete()?;
                 Err(error)
             }
         }
     }
 
-    fn start_clone<'n>(
+    /// Starts it in an object made for it, whose start page lies at byte `page`.
+    fn start_in<'n>(
         &self,
-        clone: &Object,
+        object: &Object,
+        page: u64,
         name: &'n str,
         arguments: &[&str],
         options: &Options<'_>,
     ) -> Result<Task<'n>> {
-        let page = clone.base() + self.bytes;
         let all = core::iter::once(name).chain(arguments.iter().copied());
-        let (count, length) = object::write_arguments(clone, self.bytes + ARGUMENTS_OFFSET, ARGUMENTS_BYTES, |into| {
+        let (count, length) = object::write_arguments(object, page + ARGUMENTS_OFFSET, ARGUMENTS_BYTES, |into| {
             arguments::join(all, into)
         })
         .ok_or(Error::ArgumentsTooLong)?;
         let start = Start {
             magic: START_MAGIC,
-            image: clone.base(),
-            image_bytes: self.bytes,
+            image: object.base(),
+            image_bytes: page,
             root_directory: self.root_directory,
             argument_count: count as u64,
             argument_bytes: length as u64,
             word: options.word,
         };
-        let head = clone
-            .region()
-            .at_offset::<core::cell::Cell<[u64; Start::WORDS]>>(self.bytes)
-            .ok_or(Error::NotAProgram)?;
-        head.set(start.to_words());
-        let entry = clone.base() + self.entry_offset;
+        put(object, page, start.to_words())?;
+        let (entry, image) = match self.body {
+            Body::Image {
+                bytes, entry_offset, ..
+            } => (object.base() + entry_offset, (object.base(), bytes)),
+            Body::Module(start) => {
+                put(object, MODULE_START_OFFSET, start.to_words())?;
+                (object.base() + MODULE_START_OFFSET, (start.module, start.module_bytes))
+            }
+        };
+        let page = object.base() + page;
         let (thread, id) = call::task_create(entry, page, options.apd, options.limit_pages, options.priority)?;
         Ok(Task {
             thread,
             id,
             image: report::Image {
                 name,
-                base: clone.base(),
-                bytes: self.bytes,
+                base: image.0,
+                bytes: image.1,
             },
         })
     }
+}
+
+/// Writes words into a fresh object.
+fn put<const N: usize>(object: &Object, at: u64, words: [u64; N]) -> Result<()> {
+    let place = object.region().at_offset::<core::cell::Cell<[u64; N]>>(at);
+    place.ok_or(Error::NotAProgram)?.set(words);
+    Ok(())
 }
 
 /// A task that was started.
@@ -160,7 +215,7 @@ impl<'n> Task<'n> {
         self.id
     }
 
-    /// Where its image stands.
+    /// Where its image stands, or the module that it is.
     pub const fn image(&self) -> report::Image<'n> {
         self.image
     }

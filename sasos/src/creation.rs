@@ -5,7 +5,7 @@
 
 use abi::{
     Error,
-    address::{OBJECTS_END, PAGE, PAGES_PER_SLOT, SLOT, STACK_BYTES, USER_START, slot_of},
+    address::{OBJECTS_END, PAGE, PAGES_PER_SLOT, SLOT, STACK_BYTES, USER_START, slot_of, stack_base},
     layout::{OBJECT_PERSISTENT, OBJECT_STACK},
 };
 use kcore::{SpaceId, wait::Key};
@@ -30,7 +30,7 @@ pub const HEAP_A_FRAME: u64 = 64;
 pub enum Kind {
     /// Data or a program; may be kept.
     Plain,
-    /// A stack: [`STACK_BYTES`] in the middle of a slot of the window of stacks. Never kept.
+    /// A stack, [`STACK_BYTES`] long, at [`stack_base`] of a slot of the window of stacks. Never kept.
     Stack,
 }
 
@@ -180,9 +180,7 @@ impl Server {
 
     fn place_stack(&mut self) -> Step<(u64, u64)> {
         let slot = self.addresses.take_stack().ok_or(Error::NoMemory)?;
-        // Half a slot in the middle, at a varying colour: what runs over hits nothing on either side.
-        let base = slot * SLOT + (SLOT - STACK_BYTES) / 2 + slot * 7 % 16 * PAGE;
-        Ok((base, OBJECT_STACK))
+        Ok((stack_base(slot), OBJECT_STACK))
     }
 
     /// Destroys an object in memory: every domain loses it at once. A persistent one must be taken

@@ -3,7 +3,8 @@
 use alloc::vec::Vec;
 
 use rt::{
-    Error, Kind, call, println,
+    Error, Kind, call,
+    module::Binding,
     task::{Options, Program},
 };
 
@@ -14,12 +15,16 @@ use crate::commands::{Complaint, Outcome, Shell, said};
 /// Ctrl-C at the terminal ends it: the system does that by itself, so a program that hangs cannot
 /// keep the terminal.
 pub fn run(shell: &Shell, name: &str, arguments: &[&str]) -> Outcome<u64> {
-    let found = match shell.place.find_program(name) {
-        Ok(found) => found,
-        Err(Error::NoSuchName) if name != "module" && is_module(name) => {
-            // The image of `module` runs it; it makes the instance and calls `main`.
-            let words: Vec<&str> = ["run", name].into_iter().chain(arguments.iter().copied()).collect();
-            return run(shell, "module", &words);
+    let program = match shell.place.find_program(name) {
+        Ok(found) if found.kind == Kind::Program => Program::at(found.capability.address)?,
+        Ok(found) => {
+            return said(alloc::format!(
+                "{name}: this names {}, not a program; 'info {name}' tells more",
+                kind_in_words(found.kind)
+            ));
+        }
+        Err(Error::NoSuchName) if is_module(name) => {
+            Program::of_module(name, Binding::Lazy).or_else(|error| said(alloc::format!("{name}: {error}")))?
         }
         Err(Error::NoSuchName) => {
             return said(alloc::format!(
@@ -28,25 +33,14 @@ pub fn run(shell: &Shell, name: &str, arguments: &[&str]) -> Outcome<u64> {
         }
         Err(error) => return Err(error.into()),
     };
-    if found.kind != Kind::Program {
-        return said(alloc::format!(
-            "{name}: this names {}, not a program; 'info {name}' tells more",
-            kind_in_words(found.kind)
-        ));
-    }
-    let task = Program::at(found.capability.address)?.start(name, arguments, &Options::default())?;
+    let task = program.start(name, arguments, &Options::default())?;
     // A program that has already ended cannot be interrupted, and need not.
     let _ = call::console_foreground(task.thread());
     let ended = task.wait();
     // The interrupt character is the shell's again.
     call::console_foreground(0)?;
     let ended = ended?;
-    if ended.report.exception != 0 {
-        match rt::module::shelf::place_of(ended.report.instruction) {
-            Some(place) => println!("{ended}{place}"),
-            None => println!("{ended}"),
-        }
-    }
+    ended.print();
     Ok(ended.report.status)
 }
 

@@ -27,6 +27,7 @@ const HEIGHTS: &[(&str, u32)] = &[
     ("kernel", 30),
     ("crt0", 35),
     ("rt", 40),
+    ("rt-module", 45),
     ("nucleus", 40),
     ("server", 45),
     ("shell", 50),
@@ -54,6 +55,7 @@ const FORBIDDEN: &[(&[&str], &[&str])] = &[
         &[
             "crt0",
             "rt",
+            "rt-module",
             "shell",
             "hello",
             "oo1",
@@ -89,6 +91,7 @@ const FREESTANDING: &[&str] = &[
     "server",
     "crt0",
     "rt",
+    "rt-module",
     "shell",
     "hello",
     "oo1",

@@ -1,18 +1,19 @@
 //! Modules for people: what is on the shelf, what goes there and from there, and programs that are modules.
 //!
-//! A program that is a module exports `main`. It is run by this program's image: that makes the instance, binds
-//! the rest at the first calls, and calls `main` with the arguments. Nothing is copied but data.
+//! A program that is a module exports `main`, and begins in the module `rt` (decision 0066). The shell starts it by its
+//! name; `module run` does so too, and can have it bound at once.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 extern crate alloc;
 
 use alloc::{string::String, vec::Vec};
-use core::{cell::Cell, fmt};
+use core::fmt;
 
 use rt::{
-    Object, arguments,
-    module::{Binding, Error, Modules, shelf},
+    arguments, call,
+    module::{Binding, Error, shelf},
     println,
+    task::{Options, Program},
 };
 
 rt::entry!(main);
@@ -118,25 +119,15 @@ fn show(name: &str) -> Result<(), Complaint> {
     Ok(())
 }
 
+/// Starts a module as the shell does, and ends as it ends.
 fn run(binding: Binding, words: &[&str]) -> Result<(), Complaint> {
-    let name = words.first().copied().unwrap_or_default();
-    let modules = Modules::new(binding);
-    let instance = modules.instance(name).map_err(about(name))?;
-    // Arguments stand on the start page as C wants them: each ended by a zero byte.
-    let places = Object::create((words.len() as u64 + 1) * 8).map_err(about(name))?;
-    for (index, word) in words.iter().enumerate() {
-        if let Some(place) = places.region().at_offset::<Cell<u64>>(index as u64 * 8) {
-            place.set(word.as_ptr() as u64);
-        }
-    }
-    let started = modules.call(instance, "main", [words.len() as u64, places.base(), 0, 0]);
-    // What `main` returns is an int, in the lower half.
-    let status = u64::from(started.map_err(about(name))? as u32);
-    // The C library, if there is one, writes what is left in its streams.
-    if let Some(library) = modules.known("libc")
-        && let Some(exit) = modules.symbol(library, "exit")
-    {
-        rt::module::call_at(exit, [status, 0, 0, 0]);
-    }
-    rt::exit(status)
+    let (name, arguments) = words.split_first().ok_or(Complaint::Usage)?;
+    let program = Program::of_module(name, binding).map_err(about(name))?;
+    let task = program.start(name, arguments, &Options::default());
+    let task = task.map_err(about(name))?;
+    // A program that has already ended cannot be interrupted, and need not.
+    let _ = call::console_foreground(task.thread());
+    let ended = task.wait().map_err(about(name))?;
+    ended.print();
+    rt::exit(ended.report.status)
 }

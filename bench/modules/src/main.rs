@@ -20,7 +20,8 @@ use rt::{
 rt::entry!(main);
 
 /// In the order in which they are installed.
-const FILES: [&str; 13] = [
+const FILES: [&str; 14] = [
+    "rt",
     "libc",
     "lua",
     "luai",
@@ -67,13 +68,13 @@ fn main() -> Result<(), String> {
         println!("row={name} bytes={bytes} first={first}");
     }
     let root = Directory::root().map_err(why)?;
-    let module = Program::find(&root, "module").map_err(why)?;
-    for (name, words) in [
-        ("module-start-8-uncalled", &["run", "eight", "nothing"] as &[&str]),
-        ("module-start-8", &["run", "eight"]),
-        ("module-start-8-eager", &["run", "--eager", "eight"]),
+    for (name, binding, words) in [
+        ("module-start-8-uncalled", Binding::Lazy, &["nothing"] as &[&str]),
+        ("module-start-8", Binding::Lazy, &[]),
+        ("module-start-8-eager", Binding::Eager, &[]),
     ] {
-        println!("{}", start(name, module, words).map_err(why)?.row(ticks_per_us));
+        let program = Program::of_module("eight", binding).map_err(why)?;
+        println!("{}", start(name, program, words).map_err(why)?.row(ticks_per_us));
     }
     match Program::find(&root, "eight-static") {
         Ok(program) => {

@@ -19,6 +19,9 @@ const TARGET: &str = "x86_64-unknown-none";
 /// is what the system starts.
 pub const PROGRAMS: [&str; 7] = ["shell", "hello", "oo1", "suite", "micro", "module", "module-bench"];
 
+/// The runtime as a module, which `./gond module system` builds with the others.
+const RUNTIME: &str = "rt-module";
+
 /// The server as a program outside of the kernel.
 pub const SERVER: &str = "server";
 
@@ -223,9 +226,15 @@ pub fn cargo(root: &Path) -> Command {
 
 /// Lints of the parts for the target, as commands that must succeed: what is checked, and how.
 pub fn lints(root: &Path) -> Vec<(&'static str, Command)> {
-    let parts: [(&'static str, &[&str], &str); 5] = [
+    let parts: [(&'static str, &[&str], &str); 6] = [
         ("lints of the kernel (cargo clippy)", &["kernel"], "target/kernel"),
         ("lints of the programs (cargo clippy)", &PROGRAMS, "target/programs"),
+        // By itself, or its feature of `rt` would be the programs', too.
+        (
+            "lints of the runtime's module (cargo clippy)",
+            &[RUNTIME],
+            "target/programs",
+        ),
         ("lints of the server (cargo clippy)", &[SERVER], "target/programs"),
         ("lints of the engine (cargo clippy)", &[ENGINE], "target/programs"),
         (

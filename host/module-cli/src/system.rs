@@ -2,7 +2,8 @@
 //! there (`docs/modules.md`): the C library, Lua, sqlite3, programs that use them, and what the tests need.
 //!
 //! Each is a description in the source tree. An object that it names is compiled from the source of that name beside
-//! the description, or in the crate that carries it; again only if the source is newer.
+//! the description, or in the crate that carries it; again only if the source is newer. An archive that it names is built by
+//! cargo, from the crate beside the description.
 
 use crate::{GCC_FLAGS, Words, header, make, sources};
 use linker::module::window::Window;
@@ -39,7 +40,8 @@ const SQLITE_FLAGS: &[&str] = &[
 ];
 
 /// In the order in which they are installed: what is imported comes first.
-const RECIPES: [Recipe; 19] = [
+const RECIPES: [Recipe; 21] = [
+    recipe("modules/rt/rt.md", &[], &[]),
     recipe("modules/libc/libc.md", &[], &["-fno-builtin"]),
     recipe("modules/lua/lua.md", &[LUA], &[]),
     recipe("modules/lua/luai.md", &[LUA], &[]),
@@ -56,6 +58,12 @@ const RECIPES: [Recipe; 19] = [
     recipe("tests/suite/modules/ping.md", &[], &[]),
     recipe("tests/suite/modules/pong.md", &[], &[]),
     recipe("tests/suite/modules/text.md", &[], &[]),
+    // Without a C library there is no `memset` for loops that set bytes.
+    recipe(
+        "tests/suite/modules/native.md",
+        &[],
+        &["-fno-tree-loop-distribute-patterns"],
+    ),
     recipe("bench/link/eight/steps.md", &[], &[]),
     recipe("bench/link/eight/digest.md", &[], &[]),
     recipe("bench/link/eight/eight.md", &[LUA, SQLITE], &[]),
@@ -105,7 +113,12 @@ fn build(recipe: &Recipe, root: &Path, folder: &Path, window: &mut Window) -> Re
     let name = stem(recipe.description);
     let objects = folder.join(&name);
     std::fs::create_dir_all(&objects).map_err(|error| format!("{}: {error}", objects.display()))?;
+    let mut folders = vec![objects.clone()];
     for object in &description.objects {
+        if object.ends_with(".a") {
+            folders.push(archive(root, &beside, &folder.join("cargo"))?);
+            continue;
+        }
         let candidates = places
             .iter()
             .flat_map(|place| ["c", "s"].map(|end| place.join(object).with_extension(end)));
@@ -114,8 +127,13 @@ fn build(recipe: &Recipe, root: &Path, folder: &Path, window: &mut Window) -> Re
         let include = [places.as_slice(), &[folder.to_path_buf()]].concat();
         compile(&source, &objects.join(object), recipe.flags, &include)?;
     }
-    let mut folders = vec![objects];
-    let described = ["modules/libc", "modules/lua", "modules/sqlite", "tests/suite/modules"];
+    let described = [
+        "modules/libc",
+        "modules/rt",
+        "modules/lua",
+        "modules/sqlite",
+        "tests/suite/modules",
+    ];
     folders.extend(described.map(|place| root.join(place)));
     let (_, built) = make::make(&path, &folders, window).map_err(|error| error.to_string())?;
     if INLINE.contains(&name.as_str()) {
@@ -126,6 +144,55 @@ fn build(recipe: &Recipe, root: &Path, folder: &Path, window: &mut Window) -> Re
     let output = folder.join(format!("{name}.mm"));
     std::fs::write(&output, &built.object).map_err(|error| format!("{}: {error}", output.display()))?;
     Ok(Some(output))
+}
+
+/// Has cargo build the static library of the crate in a folder, as for the system's programs; the folder that it is in.
+fn archive(root: &Path, crate_folder: &Path, target: &Path) -> Result<PathBuf, String> {
+    const TARGET: &str = "x86_64-unknown-none";
+    let manifest = crate_folder.join("Cargo.toml");
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args([
+        "build",
+        "--quiet",
+        "--profile",
+        "guest",
+        "--target",
+        TARGET,
+        "--target-dir",
+    ]);
+    cargo
+        .arg(target)
+        .arg("--manifest-path")
+        .arg(&manifest)
+        .current_dir(root);
+    // What a user set for his own builds must not reach this.
+    for name in [
+        "RUSTFLAGS",
+        "CARGO_BUILD_TARGET",
+        "CARGO_BUILD_RUSTFLAGS",
+        "CARGO_TARGET_DIR",
+    ] {
+        cargo.env_remove(name);
+    }
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("CARGO_PROFILE_") {
+            cargo.env_remove(name);
+        }
+    }
+    cargo.env(
+        "CARGO_ENCODED_RUSTFLAGS",
+        "-Crelocation-model=pic\x1f-Cforce-unwind-tables=no",
+    );
+    let output = cargo.output().map_err(|error| format!("cargo: {error}"))?;
+    if output.status.success() {
+        Ok(target.join(TARGET).join("guest"))
+    } else {
+        Err(format!(
+            "{}:\n{}",
+            manifest.display(),
+            String::from_utf8_lossy(&output.stderr)
+        ))
+    }
 }
 
 /// When a file was changed.

@@ -46,7 +46,7 @@ pub enum Part {
     Symbols = 10,
     /// Bytes of the object (u32) where a word holds an address of the module itself.
     Addresses = 11,
-    /// Records of 12 bytes: the names of the imports that are used, for messages.
+    /// Records of 12 bytes: which exports of imports are used, and their names for messages.
     Wanted = 12,
     /// For each export the byte of the object (u32) where the function itself begins; zero for a variable.
     Entries = 13,
@@ -258,13 +258,18 @@ impl<'a> Module<'a> {
 
     fn header(bytes: &'a [u8]) -> Result<Self, &'static str> {
         check_magic(bytes)?;
-        if bytes.len() < HEADER_BYTES || bytes.len() as u64 > MODULE_BYTES_MAX {
+        // Of constant length, so that nothing more is compared for each word of it.
+        let Some(head) = bytes.first_chunk::<HEADER_BYTES>() else {
+            return Err("length");
+        };
+        if bytes.len() as u64 > MODULE_BYTES_MAX {
             return Err("length");
         }
         let mut parts = [(0, 0); PARTS];
-        for (index, part) in parts.iter_mut().enumerate() {
-            let at = PARTS_AT + 8 * index;
-            *part = (word(bytes, at), word(bytes, at + 4));
+        let records = head[PARTS_AT..].as_chunks::<8>().0;
+        for (part, record) in parts.iter_mut().zip(records) {
+            let both = u64::from_le_bytes(*record);
+            *part = (both as u32, (both >> 32) as u32);
             let end = part.0.checked_add(part.1).ok_or("a part beyond the end")?;
             if end as usize > bytes.len() || (part.1 > 0 && (part.0 as usize) < HEADER_BYTES) {
                 return Err("a part beyond the end");
@@ -273,10 +278,10 @@ impl<'a> Module<'a> {
         Ok(Self {
             bytes,
             parts,
-            address: long(bytes, ADDRESS_AT),
-            data_bytes: word(bytes, 24),
-            init_at: word(bytes, 28),
-            init_count: word(bytes, 32),
+            address: long(head, ADDRESS_AT),
+            data_bytes: word(head, 24),
+            init_at: word(head, 28),
+            init_count: word(head, 32),
         })
     }
 
@@ -501,6 +506,15 @@ impl<'a> Module<'a> {
         self.parts[Part::Thunks as usize].1
     }
 
+    /// Whether nothing of it is an instance's own: no variables, no imports, nothing to call at the beginning. All instances
+    /// are the same then, and need no memory.
+    pub fn keeps_nothing(&self) -> bool {
+        self.data_bytes == DATA_HEADER_BYTES
+            && self.thunk_bytes() == 0
+            && self.init_count == 0
+            && self.part(Part::Imports).is_empty()
+    }
+
     /// How many exports are called through a thunk.
     pub fn thunks_used(&self) -> usize {
         let private = |value: &u64| value & (PRIVATE | VARIABLE) == PRIVATE;
@@ -610,6 +624,25 @@ impl<'a> Module<'a> {
     /// How functions of the text are left; empty if the part is damaged.
     pub fn frames(&self) -> unwind::Table<'a> {
         unwind::Table::open_header(self.part(Part::Unwinding)).unwrap_or_default()
+    }
+
+    /// How many exports of others are used, of all imports together.
+    pub fn wanted_count(&self) -> usize {
+        self.part(Part::Wanted).len() / WANTED_BYTES
+    }
+
+    /// The numbers of the exports that are used of import number `import`.
+    pub fn wanted_of(&self, import: u32) -> impl Iterator<Item = u32> + 'a {
+        let records = self.part(Part::Wanted).chunks_exact(WANTED_BYTES);
+        records.filter_map(move |record| (word(record, 0) == import).then(|| word(record, 4)))
+    }
+
+    /// The value word of the export of this name. Cost: a comparison of bytes for each export before it.
+    pub fn value_of(&self, name: &str) -> Option<u64> {
+        let (names, name) = (self.part(Part::Names), name.as_bytes());
+        let mut records = self.part(Part::Exports).chunks_exact(EXPORT_BYTES);
+        let index = records.position(|record| named(names, record, 0) == name)?;
+        Some(self.value(index as u32))
     }
 
     /// The functions of the text, by address.

@@ -538,7 +538,9 @@ pub(super) fn adjusted_words<'a>(world: &World<'a>, file: usize, here: Home) -> 
     let own = world.inputs[file].symbols.iter().find(|one| one.name == function);
     match (own.map(|one| one.home), world.symbols.defined(world.inputs, &function)) {
         (Some(Home::Section(section, at)), _) => world.inputs[file].stack.get(&(section, at)).map(|one| &one.words),
-        (_, Some(Target::Place(file, section, at))) => world.inputs[file].stack.get(&(section, at)).map(|one| &one.words),
+        (_, Some(Target::Place(file, section, at))) => {
+            world.inputs[file].stack.get(&(section, at)).map(|one| &one.words)
+        }
         _ => None,
     }
 }

@@ -3,11 +3,10 @@
 //! The image was cloned to an address nobody knew when it was linked, so its pointers are filled in
 //! here, before any code that might use one. A program keeps few of them (the linker turns the rest
 //! into rip-relative code); each page that holds one costs a copy of the shared image's page.
+//!
+//! Where the runtime is a module, programs begin in [`super::program`] instead.
 
-use core::sync::atomic::{AtomicU64, Ordering};
-
-/// Address of the start page; set before `main`.
-static START_PAGE: AtomicU64 = AtomicU64::new(0);
+use crate::object::state;
 
 /// Status of a program that panicked.
 pub const STATUS_PANIC: u64 = 101;
@@ -15,11 +14,11 @@ pub const STATUS_PANIC: u64 = 101;
 pub const STATUS_ERROR: u64 = 1;
 /// Status of a program that could not be started.
 #[cfg(target_os = "none")]
-const STATUS_BAD_IMAGE: u64 = 127;
+pub(super) const STATUS_BAD_START: u64 = 127;
 
-/// The address of the start page, or 0 on the host.
+/// The address of the start page, or 0 on the host and for a thread without state.
 pub fn start_page() -> u64 {
-    START_PAGE.load(Ordering::Relaxed)
+    state::find().map_or(0, state::State::start_page)
 }
 
 /// Ends the calling thread with a status; the last thread of a task takes the task with it.
@@ -74,16 +73,16 @@ macro_rules! entry {
 /// 1. `start` is the address of the start page.
 /// 2. `dynamic` is the dynamic section of the image that begins at `image`.
 /// 3. It is called once, before any other code of the program.
-#[cfg(target_os = "none")]
+#[cfg(all(target_os = "none", not(feature = "module")))]
 pub(super) unsafe extern "C" fn begin(start: u64, dynamic: *const [u64; 2], image: u64) -> ! {
     unsafe extern "C" {
         safe fn gondwana_main() -> u64;
     }
     // SAFETY: (2) and (3) are what `relocate` asks.
     if !unsafe { crt0::relocate(image, dynamic) } {
-        exit(STATUS_BAD_IMAGE);
+        exit(STATUS_BAD_START);
     }
-    START_PAGE.store(start, Ordering::Relaxed);
+    state::state().set_start_page(start);
     exit(gondwana_main());
 }
 

@@ -57,6 +57,20 @@ impl Error {
     }
 }
 
+impl Error {
+    /// Its number in C, as `rt.h` has it.
+    pub const fn code(&self) -> u64 {
+        match self {
+            Self::Runtime(error) => error.code(),
+            Self::Missing { .. } => 263,
+            Self::NoExport { .. } => 264,
+            Self::Fault(_) => 265,
+            Self::Installed(_) | Self::InUse(_) => 266,
+            Self::NoInstance(_) => 267,
+        }
+    }
+}
+
 impl<E: Into<crate::Error>> From<E> for Error {
     fn from(error: E) -> Self {
         Self::Runtime(error.into())

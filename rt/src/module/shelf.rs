@@ -14,6 +14,7 @@ use alloc::{format, string::String, string::ToString, vec::Vec};
 use abi::{
     address::{PAGE, pages_for},
     layout::Capability,
+    start::{MODULE_START_MAGIC, ModuleStart},
 };
 use linker::module::{Fault, Module, fault::Cause, format as objects, format::Part};
 
@@ -28,6 +29,11 @@ use crate::{
 pub const DIRECTORY: &str = "modules";
 /// The name in it of the Clist with the rights to destroy.
 const OWNERS: &str = "owners";
+
+/// The module in which programs begin that are modules ...
+const RUNTIME: &str = "rt";
+/// ... and where in it.
+const RUNTIME_ENTRY: &str = "rt_start";
 
 /// The directory of modules, if anything was ever installed.
 fn directory() -> Result<Option<Directory>> {
@@ -47,6 +53,13 @@ impl Shelf {
     /// Not looked for yet.
     pub(super) const fn new() -> Self {
         Self(None)
+    }
+
+    /// Found already: the object with the directory.
+    #[cfg(all(target_os = "none", feature = "module"))]
+    pub(super) fn at(directory: Object) -> Self {
+        // Where it is none, it is looked for when it is needed.
+        Self(Directory::of_object(directory).ok())
     }
 
     /// As [`find`], but the directory is opened only once.
@@ -85,8 +98,12 @@ fn found_in(directory: &Directory, name: &str) -> Result<Found> {
 /// asked; what the first page holds is compared with both.
 fn module_in(directory: &Directory, name: &str) -> Result<Module<'static>> {
     let found = found_in(directory, name)?;
-    let address = found.capability.address;
-    let module = Module::open_header(name, sealed(address, found.word))?;
+    sealed_at(name, found.capability.address, found.word)
+}
+
+/// The installed module at an address, so many bytes long. The name is for messages.
+pub(super) fn sealed_at(name: &str, address: u64, bytes: u64) -> Result<Module<'static>> {
+    let module = Module::open_header(name, sealed(address, bytes))?;
     in_its_place(name, address, &module)?;
     Ok(module)
 }
@@ -118,6 +135,30 @@ pub fn at(address: u64) -> Result<Module<'static>> {
     let module = Module::open(&name, sealed(object.base(), object.bytes()))?;
     in_its_place(&name, object.base(), &module)?;
     Ok(module)
+}
+
+/// How an installed module begins as a program: in the module [`RUNTIME`], which makes its instance and calls `main`.
+pub(crate) fn program(name: &str) -> Result<ModuleStart> {
+    let directory = directory()?.ok_or_else(|| missing(name))?;
+    let module = found_in(&directory, name)?;
+    let runtime = module_in(&directory, RUNTIME)?;
+    let entry = runtime
+        .value_of(RUNTIME_ENTRY)
+        .filter(|value| value & objects::PRIVATE == 0);
+    let entry = entry.ok_or_else(|| Error::NoExport {
+        module: RUNTIME.to_string(),
+        symbol: RUNTIME_ENTRY.to_string(),
+    })?;
+    Ok(ModuleStart {
+        jump: call::JUMP_TO_NEXT,
+        entry: objects::resolve(entry, 0),
+        magic: MODULE_START_MAGIC,
+        module: module.capability.address,
+        module_bytes: module.word,
+        shelf: directory.object().base(),
+        shelf_bytes: directory.object().bytes(),
+        flags: 0,
+    })
 }
 
 fn in_its_place(name: &str, address: u64, module: &Module<'_>) -> Result<()> {

@@ -5,8 +5,10 @@
 //! own and goes back to the system when freed. Nothing happens before the first allocation: many
 //! programs have no heap at all. Lists are linked through the free blocks themselves.
 //!
-//! A list of all heap objects stands in a table, so that [`super::Object::open`] can refuse them.
+//! A list of all heap objects stands in a table, so that [`super::Object::open`] can refuse them. The heap is part of the
+//! program's state ([`super::state`]).
 
+#[cfg(target_os = "none")]
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 #[cfg(any(target_os = "none", test))]
 use core::{
@@ -29,24 +31,12 @@ const SIZES: usize = 12;
 const CHUNK: u64 = 1 << 20;
 
 /// Heap objects there may be.
+#[cfg(target_os = "none")]
 const OBJECTS_MAX: usize = 256;
-/// Bases of the heap's objects; 0 is a free place.
-static OBJECTS: [AtomicU64; OBJECTS_MAX] = [const { AtomicU64::new(0) }; OBJECTS_MAX];
-/// One past the last place ever used.
-static REACH: AtomicUsize = AtomicUsize::new(0);
-
-/// Whether an object is part of the heap.
-pub(super) fn owns(base: u64) -> bool {
-    let reach = REACH.load(Ordering::Acquire).min(OBJECTS_MAX);
-    OBJECTS
-        .iter()
-        .take(reach)
-        .any(|place| place.load(Ordering::Relaxed) == base)
-}
 
 /// Where objects for the heap come from.
 #[cfg(any(target_os = "none", test))]
-trait Source {
+pub(super) trait Source {
     /// The address of `bytes` zero bytes, or 0.
     fn create(&self, bytes: u64) -> u64;
     /// Gives them back.
@@ -71,7 +61,7 @@ struct State {
 
 /// An allocator over a source of objects.
 #[cfg(any(target_os = "none", test))]
-struct Heap<S> {
+pub(super) struct Heap<S> {
     lock: RawMutex,
     state: UnsafeCell<State>,
     source: S,
@@ -83,6 +73,7 @@ unsafe impl<S: Sync> Sync for Heap<S> {}
 
 #[cfg(any(target_os = "none", test))]
 impl<S: Source> Heap<S> {
+    #[cfg(any(not(feature = "module"), test))]
     const fn new(source: S) -> Self {
         let state = State {
             free: [null_mut(); SIZES],
@@ -189,9 +180,24 @@ unsafe impl<S: Source + Sync> GlobalAlloc for Heap<S> {
     }
 }
 
-/// Transient objects of the system, entered in the table.
+/// Transient objects of the system, entered in a table. Nothing but zeroes is an empty one.
 #[cfg(target_os = "none")]
-struct Objects;
+pub(super) struct Objects {
+    /// Bases of the heap's objects; 0 is a free place.
+    places: [AtomicU64; OBJECTS_MAX],
+    /// One past the last place ever used.
+    reach: AtomicUsize,
+}
+
+#[cfg(target_os = "none")]
+impl Objects {
+    /// Whether an object is part of the heap.
+    fn owns(&self, base: u64) -> bool {
+        let reach = self.reach.load(Ordering::Acquire).min(OBJECTS_MAX);
+        let mut used = self.places.iter().take(reach);
+        used.any(|place| place.load(Ordering::Relaxed) == base)
+    }
+}
 
 #[cfg(target_os = "none")]
 impl Source for Objects {
@@ -199,12 +205,12 @@ impl Source for Objects {
         let Ok((base, _)) = crate::call::obj_create(bytes, 0) else {
             return 0;
         };
-        for (index, place) in OBJECTS.iter().enumerate() {
+        for (index, place) in self.places.iter().enumerate() {
             if place
                 .compare_exchange(0, base, Ordering::AcqRel, Ordering::Relaxed)
                 .is_ok()
             {
-                REACH.fetch_max(index + 1, Ordering::Release);
+                self.reach.fetch_max(index + 1, Ordering::Release);
                 return base;
             }
         }
@@ -214,16 +220,74 @@ impl Source for Objects {
 
     fn delete(&self, base: u64) {
         if crate::call::obj_delete(base).is_ok() {
-            for place in &OBJECTS {
+            for place in &self.places {
                 let _ = place.compare_exchange(base, 0, Ordering::AcqRel, Ordering::Relaxed);
             }
         }
     }
 }
 
+/// The program's heap.
+#[cfg(target_os = "none")]
+pub(super) type ProgramHeap = Heap<Objects>;
+
+#[cfg(target_os = "none")]
+impl ProgramHeap {
+    /// An empty one.
+    #[cfg(not(feature = "module"))]
+    pub(super) const fn empty() -> Self {
+        Self::new(Objects {
+            places: [const { AtomicU64::new(0) }; OBJECTS_MAX],
+            reach: AtomicUsize::new(0),
+        })
+    }
+
+    /// Gives a heap that has nothing yet a first chunk: zero bytes that are nobody's.
+    #[cfg(feature = "module")]
+    pub(super) fn begin(&mut self, next: u64, end: u64) {
+        let state = self.state.get_mut();
+        (state.next, state.end) = (next, end);
+    }
+}
+
+/// The allocator of Rust's collections: the heap of the program that runs.
+#[cfg(target_os = "none")]
+struct Current;
+
+// SAFETY: as that of the heap.
+#[cfg(target_os = "none")]
+unsafe impl GlobalAlloc for Current {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: promised by the caller.
+        unsafe { super::state::state().heap.alloc(layout) }
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: promised by the caller.
+        unsafe { super::state::state().heap.dealloc(block, layout) }
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: promised by the caller.
+        unsafe { super::state::state().heap.realloc(block, layout, size) }
+    }
+}
+
 #[cfg(target_os = "none")]
 #[global_allocator]
-static HEAP: Heap<Objects> = Heap::new(Objects);
+static HEAP: Current = Current;
+
+/// Whether an object is part of the program's heap; a thread without state has none.
+pub(super) fn owns(base: u64) -> bool {
+    #[cfg(target_os = "none")]
+    let owns = super::state::find().is_some_and(|state| state.heap.source.owns(base));
+    #[cfg(not(target_os = "none"))]
+    let owns = base == 0;
+    owns
+}
 
 #[cfg(test)]
 mod tests {

@@ -16,7 +16,7 @@ use crate::{call, error::Result};
 
 /// Bytes of an object that segments are cut from, unless one needs more. With the colour of its first page it fits
 /// one slot.
-const ARENA_BYTES: u64 = (2 << 20) - 16 * PAGE;
+pub(crate) const ARENA_BYTES: u64 = (2 << 20) - 16 * PAGE;
 
 /// The bytes of the module object at an address, of which the shelf says that they are so many.
 pub(crate) fn sealed(address: u64, bytes: u64) -> &'static [u8] {
@@ -29,7 +29,7 @@ pub(crate) fn sealed(address: u64, bytes: u64) -> &'static [u8] {
 /// The thunks and the data of an instance.
 #[derive(Debug)]
 pub(crate) struct Segment {
-    /// Where the data begins; the thunks end there.
+    /// Where the data begins; the thunks end there. 0 if there is none.
     pub(crate) data: u64,
     bytes: usize,
 }
@@ -37,6 +37,9 @@ pub(crate) struct Segment {
 impl Segment {
     /// Calls `change` with the data.
     pub(crate) fn change<R>(&mut self, change: impl FnOnce(&mut [u8]) -> R) -> R {
+        if self.bytes == 0 {
+            return change(&mut []);
+        }
         // SAFETY: the range was cut from an arena for this segment alone, and no slice of it leaves this function. Code
         // of the module reads and writes it too, but that is not Rust's: it runs while `change` does not, except on
         // other threads, which see each word of a descriptor before or after its change, and both are good.
@@ -69,7 +72,17 @@ impl Arena {
         }
     }
 
-    /// The objects.
+    /// In memory that is there already: zeroes that are nobody's.
+    #[cfg(all(target_os = "none", feature = "module"))]
+    pub(crate) const fn within(next: u64, end: u64) -> Self {
+        Self {
+            objects: alloc::vec::Vec::new(),
+            next,
+            end,
+        }
+    }
+
+    /// The objects that were made for segments.
     pub(crate) fn objects(&self) -> &[Object] {
         &self.objects
     }
@@ -77,6 +90,9 @@ impl Arena {
     /// Cuts a segment for a module and fills it: thunks are the module's own frames, made unwritable; the data is the
     /// template with its fix-ups. Cost: two system calls, a page fault for each page of data that is not zero.
     pub(crate) fn segment(&mut self, module: &Module<'_>, table: u64, binder: u64) -> Result<Segment> {
+        if module.keeps_nothing() {
+            return Ok(Segment { data: 0, bytes: 0 });
+        }
         let thunks = u64::from(module.thunk_bytes());
         let data_bytes = u64::from(module.data_bytes).next_multiple_of(PAGE);
         let data = match self.cut(module, thunks, data_bytes) {

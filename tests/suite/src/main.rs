@@ -32,6 +32,7 @@ mod console;
 mod faults;
 mod fuzz;
 mod modules;
+mod native;
 mod objects;
 mod pages;
 mod parallel;
@@ -64,6 +65,7 @@ const GROUPS: &[&[case::Case]] = &[
     store::CASES,
     system::CASES,
     modules::CASES,
+    native::CASES,
     fuzz::CASES,
 ];
 

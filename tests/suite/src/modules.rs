@@ -46,7 +46,7 @@ pub const ROLES: &[Role] = &[
 ];
 
 /// Puts modules on the shelf, runs a story, and takes them away again.
-fn with(files: &[&str], story: impl FnOnce() -> Outcome) -> Outcome {
+pub fn with(files: &[&str], story: impl FnOnce() -> Outcome) -> Outcome {
     let mut installed = Vec::new();
     for file in files {
         let name = format!("{file}.mm");

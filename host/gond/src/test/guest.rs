@@ -73,7 +73,7 @@ const SHARING: [(&str, &str); 6] = [
 fn run_libraries(bench: &mut Bench<'_>) -> Result<()> {
     let machine = bench.fresh_machine("libraries.img")?;
     let install =
-        "module install libc.mm lua.mm luai.mm luacalc.mm luasort.mm sqlite.mm sqlrows.mm sqlprimes.mm luasql.mm";
+        "module install rt.mm libc.mm lua.mm luai.mm luacalc.mm luasort.mm sqlite.mm sqlrows.mm sqlprimes.mm luasql.mm";
     let mut lines = vec![install];
     for (line, _) in &SHARING {
         lines.extend(["echo begin", line, "echo end"]);

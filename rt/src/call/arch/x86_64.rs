@@ -1,8 +1,37 @@
 //! x86-64: what stands between the kernel's way of entering a program and a C function. The trap and the first
 //! instruction are `crt0`'s.
 
-#[cfg(target_os = "none")]
+#[cfg(all(target_os = "none", not(feature = "module")))]
 crt0::start!(super::super::entry::begin);
+
+/// The stack pointer of the caller.
+#[cfg(all(target_os = "none", feature = "module"))]
+#[inline(always)]
+pub fn stack_pointer() -> u64 {
+    let pointer;
+    // SAFETY: it reads a register.
+    unsafe { core::arch::asm!("mov {}, rsp", out(reg) pointer, options(nomem, nostack, preserves_flags)) };
+    pointer
+}
+
+/// The first instructions of a program that is a module: they jump to the address in the word behind them.
+pub const JUMP_TO_NEXT: u64 = 0xcccc_0000_0002_25ff;
+
+/// Defines a function that the kernel enters on a fresh stack, which calls `$function` (C convention) with the word that
+/// the kernel gives. The two topmost words of the stack stay free: they lead to the program's state.
+#[cfg(all(target_os = "none", feature = "module"))]
+macro_rules! entered {
+    ($(#[$meta:meta])* $visibility:vis $name:ident, $function:path) => {
+        $(#[$meta])*
+        // SAFETY: the kernel enters here with the word in the first argument's register and a fresh stack.
+        #[unsafe(naked)]
+        $visibility extern "C" fn $name() -> ! {
+            ::core::arch::naked_asm!("xor ebp, ebp", "sub rsp, 16", "call {function}", "ud2", function = sym $function)
+        }
+    };
+}
+#[cfg(all(target_os = "none", feature = "module"))]
+pub(crate) use entered;
 
 /// Expands to the body of a naked function that is entered by a protected call: it hands the four
 /// words to `$function` (C convention) and returns its two results.

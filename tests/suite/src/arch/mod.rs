@@ -8,6 +8,7 @@
 //! * `load`, `store`, `jump`: the same without a safety net.
 //! * `CRIMES`: what a program must not do, with how it has to end; `commit(crime)` does it.
 //! * `ODDITIES`: what is strange but allowed; `Oddity::run` tells whether all went well.
+//! * `caller_entry`, `callee_entry`: a thread and a protected procedure whose stacks have the two topmost words free.
 //! * `handlers`: exception handlers of every kind, and accesses that they put right.
 //! * `registers`: what a protected call, a system call and a fault leave in registers.
 //! * `vectors`: states of the vector unit, held and compared.
@@ -21,6 +22,7 @@ mod x86_64;
 pub use x86_64::{
     END_CODE, RETURN_CODE, call_by,
     crimes::{CRIMES, Crime, Named, commit},
+    entered::{callee_entry, caller_entry},
     guarded::{fetch, guard, jump, load, peek, poke, store},
     handlers,
     oddities::ODDITIES,

@@ -1,6 +1,7 @@
 //! x86-64: the parts of the contract in [`super`].
 
 pub mod crimes;
+pub mod entered;
 pub mod guarded;
 pub mod handlers;
 pub mod oddities;

@@ -1,0 +1,177 @@
+/* A program in C on the runtime, which the suite starts. It ends with the line of the first check that failed, or 0. */
+#include "../../../abi/golden/gondwana.h"
+#include "../../../modules/rt/rt.h"
+
+#define CHECK(what) do { if (!(what)) return __LINE__; } while (0)
+#define LARGE 100000
+#define THREADS 4
+
+static uint64_t shared, finished;
+
+static int same(const char *a, const char *b)
+{
+	while (*a && *a == *b)
+		a++, b++;
+	return *a == *b;
+}
+
+static int heap(void)
+{
+	unsigned char *blocks[200];
+
+	for (int round = 0; round < 3; round++) {
+		for (unsigned i = 0; i < 200; i++) {
+			blocks[i] = rt_alloc(i * 13);
+			CHECK(blocks[i] && (uint64_t)blocks[i] % 16 == 0);
+			for (unsigned at = 0; at < i * 13; at++)
+				blocks[i][at] = (unsigned char)i;
+		}
+		for (unsigned i = 0; i < 200; i++) {
+			for (unsigned at = 0; at < i * 13; at++)
+				CHECK(blocks[i][at] == (unsigned char)i);
+			rt_free(blocks[i]);
+		}
+	}
+	blocks[0] = rt_alloc(LARGE);
+	CHECK(blocks[0]);
+	blocks[0][LARGE - 1] = 1;
+	/* What is the heap's is no object of the program's. */
+	CHECK(rt_object_open((uint64_t)blocks[0], 0) == GOND_E_InUse);
+	rt_free(blocks[0]);
+	rt_free(0);
+	CHECK(!rt_alloc((size_t)-1));
+	return 0;
+}
+
+static int objects(void)
+{
+	rt_object made, found;
+	rt_found name;
+
+	CHECK(rt_object_create(5000, &made) == 0 && made.bytes == 8192 && made.password);
+	((uint64_t *)made.base)[1023] = 7;
+	CHECK(rt_object_open(made.base + 8, &found) == 0 && found.base == made.base && found.bytes == 8192);
+	CHECK(rt_object_delete(made.base) == 0);
+	CHECK(rt_object_open(made.base, &found) == GOND_E_BadAddress);
+	CHECK(rt_object_create(0, &made) == GOND_E_BadArgument);
+	CHECK(rt_object_open((uint64_t)&made, &found) == GOND_E_InUse);
+	CHECK(rt_look_up("/modules/rt", &name) == 0 && name.kind == RT_KIND_Module);
+	/* The runtime stands there once, for everybody. */
+	CHECK((uint64_t)rt_alloc - name.address < name.word);
+	CHECK(rt_look_up("modules", &name) == 0 && name.kind == RT_KIND_Directory);
+	CHECK(rt_look_up("modules/rt/x", 0) == RT_E_WrongKind);
+	CHECK(rt_look_up("nothing like it", &name) == RT_E_NoSuchName);
+	return 0;
+}
+
+static uint64_t work(void *with)
+{
+	uint64_t *block = rt_alloc(64);
+
+	block[0] = (uint64_t)with;
+	__atomic_add_fetch(&shared, block[0], __ATOMIC_SEQ_CST);
+	rt_free(block);
+	__atomic_add_fetch(&finished, rt_state() != 0, __ATOMIC_SEQ_CST);
+	return (uint64_t)with + 100;
+}
+
+static int threads(void)
+{
+	uint64_t all[THREADS], status;
+
+	/* Again and again: stacks are used again. */
+	for (unsigned round = 1; round <= 3; round++) {
+		for (uint64_t i = 0; i < THREADS; i++)
+			CHECK(rt_thread_start(work, (void *)i, &all[i]) == 0);
+		for (uint64_t i = 0; i < THREADS; i++)
+			CHECK(rt_thread_wait(all[i], &status) == 0 && status == i + 100);
+		CHECK(finished == round * THREADS && shared == round * (0 + 1 + 2 + 3));
+	}
+	CHECK(rt_thread_wait(1, &status) == GOND_E_NoSuchThread);
+	return 0;
+}
+
+static int modules(void)
+{
+	uint64_t counter, again, address, handle;
+	char text[200];
+	int named = 0;
+
+	CHECK(rt_module("counter", &counter) == 0 && rt_module("counter", &again) == 0 && again == counter);
+	CHECK(rt_symbol(counter, "counter_next", &address) == 0);
+	for (long round = 1; round <= 3; round++)
+		CHECK(((long (*)(void))address)() == round);
+	CHECK(rt_symbol(counter, "nothing_like_it", &address) == RT_E_NoExport);
+	CHECK(rt_symbol(77, "counter_next", &address) == RT_E_NoInstance && rt_symbol(0, "x", 0) == RT_E_NoInstance);
+	CHECK(rt_module("absent", &handle) == RT_E_NoModule);
+	CHECK(rt_message(text, sizeof text) > 20);
+	for (const char *at = text; *at; at++)
+		named |= at[0] == 'a' && at[1] == 'b' && at[2] == 's' && at[3] == 'e';
+	CHECK(named);
+	CHECK(rt_message(text, 5) == 4 && !text[4]);
+	CHECK(rt_error_text(GOND_E_NoMemory, text, sizeof text) > 10 && rt_error_text(9999, text, sizeof text) > 4);
+	return 0;
+}
+
+/* Functions that make system calls have no variables of their own: a call changes the data register for a moment. */
+static __attribute__((noinline)) uint64_t thread_create(uint64_t entry, uint64_t parameter)
+{
+	return ThreadCreate(entry, parameter, 3).value;
+}
+
+/* The first function of a thread: calls what its word is the address of. */
+void bare(void);
+__asm__(".text\n"
+	".globl bare\n"
+	".type bare, @function\n"
+	"bare:\n"
+	"	mov %rdi, %rax\n"
+	"	mov $16, %edi\n"
+	"	call *%rax\n"
+	"	ud2\n"
+	".size bare, . - bare\n");
+
+/* A thread that the runtime did not start: who needs state is ended by it, who needs none is not. */
+static int foreign(void)
+{
+	uint64_t thread, status;
+
+	CHECK((thread = thread_create((uint64_t)bare, (uint64_t)rt_alloc)));
+	CHECK(rt_thread_wait(thread, &status) == 0 && status == 126);
+	CHECK((thread = thread_create((uint64_t)bare, (uint64_t)rt_exit)));
+	CHECK(rt_thread_wait(thread, &status) == 0 && status == 16);
+	/* The others go on. */
+	CHECK(rt_alloc(8) && rt_state());
+	return 0;
+}
+
+/* The heap has no more: the runtime itself then lacks memory, and ends the program. */
+static int exhausted(void)
+{
+	while (rt_alloc(LARGE))
+		;
+	while (rt_alloc(8))
+		;
+	rt_thread_start(work, 0, 0);
+	return __LINE__;
+}
+
+int main(int count, char **arguments)
+{
+	CHECK(count == 2 && !arguments[2] && same(arguments[0], "native"));
+	if (same(arguments[1], "heap"))
+		return heap();
+	if (same(arguments[1], "objects"))
+		return objects();
+	if (same(arguments[1], "threads"))
+		return threads();
+	if (same(arguments[1], "modules"))
+		return modules();
+	if (same(arguments[1], "foreign"))
+		return foreign();
+	if (same(arguments[1], "exhausted"))
+		return exhausted();
+	if (same(arguments[1], "crash"))
+		*(volatile int *)16 = 1;
+	return __LINE__;
+}
