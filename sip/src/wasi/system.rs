@@ -179,7 +179,8 @@ pub trait System {
     fn directories(&self) -> Vec<(String, FileId)> {
         Vec::new()
     }
-    /// Opens a file or directory.
+    /// Opens a file or directory. [`Errno::NotDirectory`] for something else where [`How::directory`] is set. A directory that is
+    /// opened for writing is refused with [`Errno::IsDirectory`], here or by the caller.
     fn open(&mut self, at: At<'_>, how: How) -> Answer<FileId> {
         let _ = (at, how);
         Err(Errno::NoSystemCall)
