@@ -12,12 +12,14 @@
 //!
 //! The modules may not be committed here, so that without the variable nothing but the runner itself is tested.
 
+mod support;
+
 use serde_json::Value;
 use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use support::{Folder, finish};
 
 /// Modules of the suite that was looked at (commit 9f80ca35). A newer one has these at least.
 const MODULES: usize = 72;
@@ -120,24 +122,6 @@ impl Specification {
     }
 }
 
-/// A folder of the test's own, gone at its end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("gond-wasi-{}-{name}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).expect("a folder");
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// Copies what is in a folder, but for what earlier runs of the suite have left there.
 fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     fs::create_dir_all(to)?;
@@ -156,22 +140,13 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-fn collect(stream: impl Read + Send + 'static) -> std::thread::JoinHandle<String> {
-    let mut stream = stream;
-    std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        let _ = stream.read_to_end(&mut bytes);
-        String::from_utf8_lossy(&bytes).into_owned()
-    })
-}
-
 /// Runs a module; what is wrong with it, if something is.
 fn run(module: &Path, limit: Duration) -> Result<(), String> {
     let specification = Specification::of(module).map_err(|text| format!("its JSON file: {text}"))?;
     let mut command = Command::new(env!("CARGO_BIN_EXE_sip-cli"));
     command.arg("run");
     let name = module.file_stem().unwrap_or_default().to_string_lossy();
-    let home = Folder::new(&name);
+    let home = Folder::new(&format!("wasi-{name}"));
     if let Some(root) = &specification.root {
         copy(root, &home.0).map_err(|error| format!("{}: {error}", root.display()))?;
         command.arg("--dir").arg(format!("{}=/", home.0.display()));
@@ -181,33 +156,15 @@ fn run(module: &Path, limit: Duration) -> Result<(), String> {
     }
     // An argument may look like a program.
     command.arg(module).arg("--").args(&specification.arguments);
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| error.to_string())?;
-    let streams = (child.stdout.take().map(collect), child.stderr.take().map(collect));
-    let start = Instant::now();
-    let status = loop {
-        match child.try_wait().map_err(|error| error.to_string())? {
-            Some(status) => break Some(status),
-            None if start.elapsed() > limit => {
-                let _ = child.kill();
-                let _ = child.wait();
-                break None;
-            }
-            None => std::thread::sleep(Duration::from_millis(5)),
-        }
-    };
-    let said = [streams.0, streams.1].map(|stream| stream.and_then(|stream| stream.join().ok()).unwrap_or_default());
-    let error = said[1].trim();
-    let Some(status) = status else {
+    let ended = finish(command.stdin(Stdio::null()), limit).map_err(|error| error.to_string())?;
+    let error = ended.said[1].trim();
+    let Some(status) = ended.status else {
         return Err(format!("it was still running after {limit:?}: {error}"));
     };
     if status.code().map(i64::from) != Some(specification.status) {
         return Err(format!("{status} instead of {}: {error}", specification.status));
     }
-    for (said, expected) in said.iter().zip(&specification.streams) {
+    for (said, expected) in ended.said.iter().zip(&specification.streams) {
         if let Some(expected) = expected
             && said != expected
         {
