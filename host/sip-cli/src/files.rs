@@ -165,7 +165,7 @@ impl Files {
     }
 
     pub fn open(&mut self, at: At<'_>, how: How) -> Answer<FileId> {
-        let mut flags = match (how.read, how.write && !how.directory) {
+        let mut flags = match (how.read, how.write) {
             (_, false) => OFlags::RDONLY,
             (true, true) => OFlags::RDWR,
             (false, true) => OFlags::WRONLY,

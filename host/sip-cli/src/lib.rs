@@ -26,7 +26,9 @@ const HELP: &str = "gond sip: software-isolated processes on the host
                                                     compile and verify; 'run IMAGE.sip' verifies again
   gond sip check [--explicit] FILE.wasm             what it imports, and whether its code is proved
   gond sip contract FILE.contract [--rust | --c]    check a contract; print its bindings
-  gond sip bench [--json] [--row ROW] [--rounds N]  what isolation costs (the same as gond bench --host)
+  gond sip bench [--json] [--row ROW] [--rounds N] [--peer wasmtime]
+                                                    what isolation costs (the same as gond bench --host); with
+                                                    --peer beside another engine, which it builds first
   gond sip new NAME                                 a project to start from: two processes and a contract
 
 Options

@@ -3,6 +3,7 @@
 
 use crate::{Outcome, bindings, misused};
 use sip::contract::Contract;
+use std::path::Path;
 
 const CONTRACT: &str = include_str!("../../../sip/guest/words/words.contract");
 const SUPPORT: &str = include_str!("../../../sip/guest/gondwana.rs");
@@ -18,12 +19,17 @@ pub fn files(name: &str) -> Result<Vec<(&'static str, String)>, String> {
          [[bin]]\nname = \"server\"\npath = \"src/server.rs\"\n\n\
          [profile.release]\npanic = \"abort\"\n\n[workspace]\n"
     );
-    let build = "#!/bin/sh\n# Builds both programs and runs them, joined by the channel.\nset -eu\n\
+    let build = "#!/bin/sh\n# Builds both programs and runs them, joined by the channel; the arguments are the texts.\nset -eu\n\
+        gond=${GOND:-gond}\n\
+        command -v \"$gond\" >/dev/null || {\n    \
+        echo \"run: there is no '$gond': put the folder of gond into PATH, or its place into GOND\" >&2\n    \
+        exit 1\n}\n\
         cargo build --release --target wasm32-wasip1\n\
-        gond sip run --channel words.contract target/wasm32-wasip1/release/client.wasm \"$@\" \
+        \"$gond\" sip run --channel words.contract target/wasm32-wasip1/release/client.wasm \"$@\" \
         target/wasm32-wasip1/release/server.wasm\n";
     Ok(vec![
         ("Cargo.toml", manifest),
+        (".gitignore", "/target/\n".into()),
         ("words.contract", CONTRACT.into()),
         ("src/gondwana.rs", SUPPORT.into()),
         ("src/words.rs", bindings::rust_module(&contract)),
@@ -52,10 +58,14 @@ pub fn command(words: &[String]) -> Outcome {
     for (path, content) in files(name).map_err(|text| (text, 1))? {
         std::fs::write(format!("{name}/{path}"), content).map_err(fail)?;
     }
+    // Who has called it by a path has none in PATH, perhaps.
+    let gond = std::env::var_os("GOND_ROOT").map(|root| Path::new(&root).join("gond"));
+    let gond = gond.map_or_else(String::new, |gond| format!("GOND='{}' ", gond.display()));
     println!(
-        "made {name}: two programs that a channel joins. Build and run them:\n\n  \
-         cd {name}\n  rustup target add wasm32-wasip1\n  sh run 'the first text' 'and a second one'\n\n\
-         After a change of words.contract: gond sip contract words.contract --rust > src/words.rs"
+        "made {name}: two programs in Rust that a channel joins. Build and run them:\n\n  \
+         cd {name}\n  rustup target add wasm32-wasip1\n  {gond}sh run 'the first text' 'and a second one'\n\n\
+         words.contract says what the two may say to each other, src/client.rs and src/server.rs say it.\n\
+         After a change of the contract: gond sip contract words.contract --rust > src/words.rs"
     );
     Ok(0)
 }

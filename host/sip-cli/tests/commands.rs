@@ -1,45 +1,33 @@
 //! `gond sip` as a user calls it: two programs from one command, its complaints, its bindings.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+mod support;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use support::{Ended, Folder, finish};
 
 const GUEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sip/guest");
+/// What takes longer hangs.
+const LIMIT: Duration = Duration::from_secs(60);
 
-/// A folder of a test's own, gone at its end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("gond-sip-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a folder");
-        Self(path)
-    }
-    fn file(&self, name: &str, content: &[u8]) -> String {
-        let path = self.0.join(name);
-        std::fs::write(&path, content).expect("a file");
-        path.to_str().expect("a plain path").into()
-    }
+fn put(folder: &Folder, name: &str, content: &[u8]) -> String {
+    let path = folder.0.join(name);
+    std::fs::write(&path, content).expect("a file");
+    path.to_str().expect("a plain path").into()
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn gond_in(folder: &Path, words: &[&str]) -> Output {
+fn gond_in(folder: &Path, input: Stdio, words: &[&str]) -> (i32, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sip-cli"));
-    command.args(words).current_dir(folder).output().expect("it starts")
+    command.args(words).current_dir(folder).stdin(input);
+    let Ended { status, said } = finish(&mut command, LIMIT).expect("it starts");
+    let status = status.unwrap_or_else(|| panic!("it hangs: {words:?}: {said:?}"));
+    let [out, error] = said;
+    (status.code().unwrap_or(-1), out, error)
 }
 
 fn gond(words: &[&str]) -> (i32, String, String) {
-    let output = gond_in(Path::new("."), words);
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (
-        output.status.code().unwrap_or(-1),
-        text(&output.stdout),
-        text(&output.stderr),
-    )
+    gond_in(Path::new("."), Stdio::null(), words)
 }
 
 /// A module text with `{client}` and `{server}` for the names of the modules of the contract `Words`.
@@ -49,7 +37,7 @@ fn module(folder: &Folder, name: &str, text: &str) -> String {
     let text = text
         .replace("{client}", &contract.import_module(sip::contract::Side::Client))
         .replace("{server}", &contract.import_module(sip::contract::Side::Server));
-    folder.file(name, &wat::parse_str(&text).expect("text"))
+    put(folder, name, &wat::parse_str(&text).expect("text"))
 }
 
 const CLIENT: &str = r#"(module
@@ -112,13 +100,128 @@ fn two_programs_from_one_command() {
     );
 }
 
+/// The names of the modules of a contract for `{client NAME}` and `{server NAME}` in a text.
+fn named(text: &str, contract: &str) -> String {
+    let contract = sip::contract::Contract::parse(contract).expect("a good contract");
+    let [client, server] = [sip::contract::Side::Client, sip::contract::Side::Server];
+    text.replace(
+        &format!("{{client {}}}", contract.name),
+        &contract.import_module(client),
+    )
+    .replace(
+        &format!("{{server {}}}", contract.name),
+        &contract.import_module(server),
+    )
+}
+
+const PING: &str = "contract Ping message ping(n: i32) message pong(n: i32)
+    state A { ! ping -> B } state B { ? pong -> end }";
+const TICK: &str = "contract Tick message tick(n: i32) state A { ! tick -> end }";
+
+/// To end with a status.
+const EXIT: &str = r#"(import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))"#;
+
+/// Two channels between two programs: each is the client of one and the server of the other.
+#[test]
+fn two_programs_have_several_channels() {
+    let folder = Folder::new("several");
+    let one = format!(
+        r#"(module {EXIT}
+        (import "{{client Ping}}" "start" (func $start (result i32)))
+        (import "{{client Ping}}" "ping" (func $ping (param i32 i32) (result i32)))
+        (import "{{client Ping}}" "receive" (func $receive (param i32) (result i32)))
+        (import "{{client Ping}}" "pong.n" (func $n (param i32) (result i32)))
+        (import "{{server Tick}}" "start" (func $other (result i32)))
+        (import "{{server Tick}}" "receive" (func $wait (param i32) (result i32)))
+        (import "{{server Tick}}" "tick.n" (func $m (param i32) (result i32)))
+        (func (export "_start") (local $e i32) (local $o i32)
+          (local.set $e (call $start)) (local.set $o (call $other))
+          (drop (call $ping (local.get $e) (i32.const 20)))
+          (drop (call $wait (local.get $o)))
+          (drop (call $receive (local.get $e)))
+          (call $exit (i32.add (call $n (local.get $e)) (call $m (local.get $o))))))"#
+    );
+    let other = r#"(module
+        (import "{server Ping}" "start" (func $start (result i32)))
+        (import "{server Ping}" "receive" (func $receive (param i32) (result i32)))
+        (import "{server Ping}" "ping.n" (func $n (param i32) (result i32)))
+        (import "{server Ping}" "pong" (func $pong (param i32 i32) (result i32)))
+        (import "{client Tick}" "start" (func $other (result i32)))
+        (import "{client Tick}" "tick" (func $tick (param i32 i32) (result i32)))
+        (func (export "_start") (local $e i32)
+          (local.set $e (call $start))
+          (drop (call $receive (local.get $e)))
+          (drop (call $tick (call $other) (i32.const 5)))
+          (drop (call $pong (local.get $e) (i32.add (i32.const 1) (call $n (local.get $e)))))))"#;
+    let both = |text: &str| named(&named(text, PING), TICK);
+    let one = module(&folder, "one.wasm", &both(&one));
+    let other = module(&folder, "other.wasm", &both(other));
+    let ping = put(&folder, "ping.contract", PING.as_bytes());
+    let tick = put(&folder, "tick.contract", TICK.as_bytes());
+    for words in [
+        ["run", "--channel", &ping, "--channel", &tick, &one, &other],
+        ["run", "--channel", &tick, "--channel", &ping, &other, &one],
+    ] {
+        assert_eq!(gond(&words), (26, String::new(), String::new()), "{words:?}");
+    }
+    // Each contract is looked at by itself.
+    let (status, _, said) = gond(&["run", "--channel", &ping, &one, &other]);
+    assert!(
+        status == 1 && said.contains("no channel of the contract Tick was given"),
+        "{said}"
+    );
+
+    // The same contract twice is two channels, which 'start' hands out one after the other.
+    let count = named(
+        &format!(
+            r#"(module {EXIT} (import "{{client Tick}}" "start" (func $start (result i32)))
+            (import "{{client Tick}}" "tick" (func $tick (param i32 i32) (result i32)))
+            (func (export "_start") (local $n i32) (local $e i32)
+              (loop $again
+                (if (local.tee $e (call $start)) (then
+                  (drop (call $tick (local.get $e) (i32.const 1)))
+                  (local.set $n (i32.add (local.get $n) (i32.const 1)))
+                  (br $again))))
+              (call $exit (local.get $n))))"#
+        ),
+        TICK,
+    );
+    let count = module(&folder, "count.wasm", &count);
+    let idle = named(
+        r#"(module (import "{server Tick}" "start" (func (result i32))) (func (export "_start")))"#,
+        TICK,
+    );
+    let idle = module(&folder, "idle.wasm", &idle);
+    let words = ["run", "--channel", &tick, "--channel", &tick, &idle, &count];
+    assert_eq!(gond(&words).0, 2);
+}
+
+/// A module that is built for both sides is the client where it stands first.
+#[test]
+fn the_first_of_two_that_could_be_either_is_the_client() {
+    let folder = Folder::new("either");
+    let text = format!(
+        r#"(module {EXIT} (import "{{client Tick}}" "start" (func $client (result i32)))
+        (import "{{server Tick}}" "start" (func $server (result i32)))
+        (func (export "_start")
+          (call $exit (i32.add
+            (i32.mul (i32.const 10) (i32.ne (i32.const 0) (call $client)))
+            (i32.mul (i32.const 20) (i32.ne (i32.const 0) (call $server)))))))"#
+    );
+    let either = module(&folder, "either.wasm", &named(&text, TICK));
+    let tick = put(&folder, "tick.contract", TICK.as_bytes());
+    // The status of the first that did not end with 0.
+    assert_eq!(gond(&["run", "--channel", &tick, &either, &either]).0, 10);
+}
+
 #[test]
 fn complaints_say_what_to_do() {
     let folder = Folder::new("complaints");
     let contract = format!("{GUEST}/words/words.contract");
     let (client, server) = (module(&folder, "a.wasm", CLIENT), module(&folder, "b.wasm", SERVER));
     let plain = module(&folder, "plain.wasm", r#"(module (func (export "_start")))"#);
-    let other = folder.file(
+    let other = put(
+        &folder,
         "other.contract",
         b"contract Words message text(data: block) state A { ! text -> end }",
     );
@@ -170,9 +273,22 @@ fn complaints_say_what_to_do() {
 #[test]
 fn the_new_project_is_good_rust() {
     let folder = Folder::new("new");
-    let made = gond_in(&folder.0, &["new", "both"]);
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    assert!(!gond_in(&folder.0, &["new", "both"]).status.success());
+    let new = || gond_in(&folder.0, Stdio::null(), &["new", "both"]);
+    let (status, _, said) = new();
+    assert_eq!(status, 0, "{said}");
+    assert_eq!(new().0, 1);
+    // Who has no 'gond' in the path is told before anything is built.
+    let mut run = Command::new("sh");
+    run.arg("run")
+        .current_dir(folder.0.join("both"))
+        .env("GOND", "/nowhere/gond");
+    let ended = finish(&mut run, LIMIT).expect("there is a shell");
+    assert_eq!(ended.status.and_then(|status| status.code()), Some(1));
+    assert!(
+        ended.said[1].contains("put the folder of gond into PATH"),
+        "{}",
+        ended.said[1]
+    );
     for program in ["client", "server"] {
         let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
         let output = Command::new(compiler)
@@ -203,6 +319,8 @@ fn build_c(folder: &Folder, source: &str, module: &str) -> Option<String> {
             "--target=wasm32",
             "-O2",
             "-nostdlib",
+            // Without a library there is nobody but the machine to clear an array.
+            "-mbulk-memory",
             "-Wall",
             "-Werror",
             "-Wl,--no-entry",
@@ -219,7 +337,7 @@ fn build_c(folder: &Folder, source: &str, module: &str) -> Option<String> {
         return None;
     };
     let said = String::from_utf8_lossy(&output.stderr);
-    if said.contains("No available targets") || said.contains("unable to execute command") || said.contains("wasm-ld") {
+    if said.contains("No available targets") || said.contains("unable to execute command") {
         eprintln!("clang or its linker does not know WebAssembly: {source} was not built");
         return None;
     }
@@ -234,7 +352,7 @@ fn the_example_in_c_runs() {
     let contract = format!("{GUEST}/words/words.contract");
     let header = gond(&["contract", &contract, "--c"]);
     assert_eq!(header.0, 0);
-    folder.file("words.h", header.1.as_bytes());
+    put(&folder, "words.h", header.1.as_bytes());
     let module = |program: &str| {
         build_c(
             &folder,
@@ -305,19 +423,11 @@ fn time_can_be_limited() {
     let waits = r#"(func (export "_start")
         (drop (call $read (i32.const 0) (i32.const 0) (i32.const 1) (i32.const 8))))"#;
     let file = module(&folder, "waits.wasm", &format!("(module {wasi} {waits})"));
-    let mut child = Command::new(env!("CARGO_BIN_EXE_sip-cli"))
-        .args(["run", "--timeout", "0.2", &file])
-        .stdin(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .expect("it starts");
     // Its input stays open, and nothing comes.
-    let input = child.stdin.take();
-    let output = child.wait_with_output().expect("it ends");
-    drop(input);
-    let said = String::from_utf8_lossy(&output.stderr);
+    let words = ["run", "--timeout", "0.2", &file];
+    let (status, _, said) = gond_in(Path::new("."), Stdio::piped(), &words);
     assert!(said.contains("its time is over"), "{said}");
-    assert_eq!(output.status.code(), Some(134));
+    assert_eq!(status, 134);
 
     let client = CLIENT.replace(
         "(local.set $e (call $start))",
@@ -328,12 +438,17 @@ fn time_can_be_limited() {
         module(&folder, "server.wasm", SERVER),
     );
     let contract = format!("{GUEST}/words/words.contract");
-    let (status, _, said) = gond(&["run", "--timeout", "0.2", "--channel", &contract, &client, &server]);
-    assert!(
-        said.contains("client.wasm: the process was stopped: its time is over"),
-        "{said}"
-    );
-    assert_eq!(status, 134);
+    let run = |server: &str| {
+        let (status, _, said) = gond(&["run", "--timeout", "0.2", "--channel", &contract, &client, server]);
+        assert!(!said.contains("waits for the host"), "{said}");
+        assert_eq!(status, 134, "{said}");
+        let stopped = |name: &str| said.contains(&format!("{name}: the process was stopped: its time is over"));
+        [stopped("client.wasm"), stopped("spinning.wasm")]
+    };
+    // The server sees its peer gone.
+    assert_eq!(run(&server), [true, false]);
+    let spinning = SERVER.replace("(local.set $e (call $start))", "(loop (br 0))");
+    assert_eq!(run(&module(&folder, "spinning.wasm", &spinning)), [true, true]);
 
     let (status, _, said) = gond(&["run", "--timeout", "0", &file]);
     assert!(status == 2 && said.contains("--timeout cannot be '0'"), "{said}");
@@ -362,7 +477,7 @@ fn images_are_stored() {
 
     let good = std::fs::read(&image).expect("the image");
     let refused = |name: &str, bytes: &[u8], why: &str| {
-        let file = folder.file(name, bytes);
+        let file = put(&folder, name, bytes);
         let (status, _, said) = gond(&["run", &file]);
         assert!(
             status == 1 && said.contains(name) && said.contains(why),
@@ -387,4 +502,25 @@ fn images_are_stored() {
     );
     let (status, _, said) = gond(&["compile", &file, "-o", "x.wasm"]);
     assert!(status == 2 && said.contains("does not end in .sip"), "{said}");
+    let taken = format!("{}/taken.sip", folder.0.display());
+    std::fs::create_dir(&taken).expect("a folder");
+    let (status, _, said) = gond(&["compile", &file, "-o", &taken]);
+    assert!(status == 1 && said.contains("taken.sip: "), "{said}");
+    // Nothing is left of what was not written to its end.
+    let mut left: Vec<_> = std::fs::read_dir(&folder.0)
+        .expect("a folder")
+        .flatten()
+        .map(|entry| entry.file_name())
+        .collect();
+    left.sort();
+    let all = [
+        "damaged.sip",
+        "empty.sip",
+        "other.sip",
+        "seven.sip",
+        "seven.wasm",
+        "short.sip",
+        "taken.sip",
+    ];
+    assert_eq!(left, all);
 }

@@ -42,7 +42,8 @@ static int number;
 static void check(int good) { number++; if (!good) proc_exit(number); }
 static void is(int have, int want) { check(have == want); }
 #define S(text) text, sizeof text - 1
-enum { ALL = 0x1fffffff, CREATE = 1, DIRECTORY = 2, EXCLUSIVE = 4, TRUNCATE = 8 };
+/* ALL but what writes is what a directory can be opened with. */
+enum { ALL = 0x1fffffff, FOLDER = ALL & ~(1 << 6 | 1 << 8 | 1 << 22), CREATE = 1, DIRECTORY = 2, EXCLUSIVE = 4, TRUNCATE = 8 };
 static u64 stat_[8];
 static char bytes[4096];
 
@@ -119,7 +120,10 @@ void _start(void) {
     is(path_remove_directory(dir, S("d")), 55); is(path_remove_directory(dir, S("a")), 54);
     is(path_unlink_file(dir, S("d")), 31); is(path_unlink_file(dir, S("a/")), 54);
     is(path_open(dir, 0, S("a"), DIRECTORY, ALL, ALL, 0, &fd), 54);
-    is(path_open(dir, 0, S("d"), DIRECTORY, ALL, ALL, 0, &fd), 0);
+    is(path_open(dir, 0, S("d"), DIRECTORY, ALL, ALL, 0, &fd), 31); is(path_open(dir, 0, S("d"), 0, ALL, ALL, 0, &fd), 31);
+    is(path_open(dir, 0, S("."), DIRECTORY, 2 | 64, 0, 0, &fd), 31);
+    is(path_open(dir, 0, S("."), DIRECTORY, 2, 0, 0, &other), 0); is(fd_close(other), 0);
+    is(path_open(dir, 0, S("d"), DIRECTORY, FOLDER, ALL, 0, &fd), 0);
     is(fd_read(fd, &in, 1, &count), 8); is(fd_seek(fd, 0, 0, &at), 8);
     is(path_open(fd, 0, S("../a"), 0, 2, 0, 0, &other), 76);
     is(path_open(fd, 0, S("f"), CREATE, ALL, 0, 0, &other), 0); is(fd_close(other), 0);
@@ -128,7 +132,7 @@ void _start(void) {
     is(fd_readdir(fd, bytes, 30, 1, &count), 0); is(count, 30); is(bytes[25], '.');
     is(fd_readdir(fd, bytes, 4096, 4, &count), 0); is(count, 0);
     is(fd_readdir(0, bytes, 30, 0, &count), 54);
-    /* 111: links and names */
+    /* 116: links and names */
     is(path_link(dir, 0, S("a"), fd, S("g")), 0); is(path_link(dir, 1, S("a"), fd, S("h")), 28);
     is(path_filestat_get(fd, 0, S("g"), stat_), 0); is(stat_[3], 2);
     is(path_rename(fd, S("g"), dir, S("b")), 0); is(path_filestat_get(fd, 0, S("g"), stat_), 44);

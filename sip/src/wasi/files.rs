@@ -465,12 +465,12 @@ fn open<S: System>(process: &mut Process<S>, call: &mut Call<'_>) -> Done {
     }
     let file = process.system.open(At { directory, path: &path }, how)?;
     let kind = match process.system.stat(file) {
-        Ok(stat) => stat.kind,
-        Err(error) => {
-            process.system.close(file);
-            return Err(error);
-        }
+        // Nobody writes into a directory as into a file, whether a directory was asked for or found.
+        Ok(stat) if stat.kind == Kind::Directory && how.write => Err(Errno::IsDirectory),
+        Ok(stat) => Ok(stat.kind),
+        Err(error) => Err(error),
     };
+    let kind = kind.inspect_err(|_| process.system.close(file))?;
     let can = if kind == Kind::Directory {
         rights::DIRECTORY
     } else {

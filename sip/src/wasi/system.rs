@@ -153,6 +153,71 @@ type Answer<T> = Result<T, Errno>;
 
 /// What a process gets from outside. Who has no files need not say anything of them.
 ///
+/// A system that keeps what its process says, and a process that says something:
+///
+/// ```
+/// use sip::compile::{Options, compile};
+/// use sip::exec::{Extern, Program, Store};
+/// use sip::verify::verify;
+/// use sip::wasi::{Errno, System, Wasi};
+/// use std::{cell::RefCell, rc::Rc};
+///
+/// struct Notebook(Rc<RefCell<Vec<u8>>>);
+///
+/// impl System for Notebook {
+///     fn arguments(&self) -> &[String] {
+///         &[]
+///     }
+///     fn environment(&self) -> &[String] {
+///         &[]
+///     }
+///     fn write(&mut self, _stream: u32, bytes: &[u8]) -> Result<usize, Errno> {
+///         self.0.borrow_mut().extend_from_slice(bytes);
+///         Ok(bytes.len())
+///     }
+///     fn read(&mut self, _stream: u32, _bytes: &mut [u8]) -> Result<usize, Errno> {
+///         Ok(0) // Nothing more will come.
+///     }
+///     fn clock(&mut self, _clock: u32) -> Result<u64, Errno> {
+///         Err(Errno::NotSupported)
+///     }
+///     fn random(&mut self, bytes: &mut [u8]) {
+///         bytes.fill(4); // Chosen by a fair die. A real system asks for randomness here.
+///     }
+/// }
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let module = wat::parse_str(r#"(module
+///     (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
+///     (memory (export "memory") 1)
+///     (data (i32.const 0) "\08\00\00\00\05\00\00\00" "hello")
+///     (func (export "_start")
+///         (drop (call $write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 16)))))"#)?;
+/// let image = compile(&module, Options::default()).map_err(|refusal| refusal.to_string())?;
+/// let image = verify(image).map_err(|violation| violation.to_string())?;
+/// let program = Program::load(image).map_err(|error| error.to_string())?;
+///
+/// let said = Rc::default();
+/// let wasi = Wasi::new(Notebook(Rc::clone(&said)));
+/// let mut store = Store::new().map_err(|error| error.to_string())?;
+/// let module = &program.image().module;
+/// // All imports must be WASI's here; 'gond sip run' also looks for channels.
+/// let imports: Option<Vec<Extern>> = wasi.imports(&mut store, module).into_iter().collect();
+/// let imports = imports.ok_or("an import that is not WASI's")?;
+/// let instance = store.instantiate(&program, &imports).map_err(|error| error.to_string())?;
+/// // Pointers that the process passes are looked up in this memory.
+/// if let Some(Extern::Memory(memory)) = store.export(instance, "memory") {
+///     wasi.set_memory(memory);
+/// }
+/// let Some(Extern::Func(start)) = store.export(instance, "_start") else {
+///     return Err("no _start".into());
+/// };
+/// store.call(start, &[]).map_err(|trap| trap.to_string())?;
+/// assert_eq!(*said.borrow(), b"hello");
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 /// Every method answers an [`Errno`], which goes to the process as it is.
 #[allow(clippy::missing_errors_doc, reason = "said once, above")]
@@ -179,7 +244,8 @@ pub trait System {
     fn directories(&self) -> Vec<(String, FileId)> {
         Vec::new()
     }
-    /// Opens a file or directory.
+    /// Opens a file or directory. [`Errno::NotDirectory`] for something else where [`How::directory`] is set. A directory that is
+    /// opened for writing is refused with [`Errno::IsDirectory`], here or by the caller.
     fn open(&mut self, at: At<'_>, how: How) -> Answer<FileId> {
         let _ = (at, how);
         Err(Errno::NoSystemCall)

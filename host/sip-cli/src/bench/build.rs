@@ -110,6 +110,16 @@ impl Workshop {
         self.read(&format!("{}.wasm", kernel.name))
     }
 
+    /// The file that it is in.
+    pub fn module_file(&self, kernel: &Kernel) -> PathBuf {
+        self.folder.join(format!("{}.wasm", kernel.name))
+    }
+
+    /// The file of [`Self::large_module`].
+    pub fn large_file(&self) -> PathBuf {
+        self.folder.join("large.wasm")
+    }
+
     /// A kernel's program for the machine.
     pub fn native(&self, kernel: &Kernel) -> PathBuf {
         Path::new(&self.folder).join(kernel.name)

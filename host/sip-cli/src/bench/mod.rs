@@ -2,19 +2,23 @@
 //!
 //! The kernels of `sip/bench` are built by clang twice, for WebAssembly and for the machine, with the same
 //! flags, and run in turns: each round takes every kernel in every way once, so that a busy machine
-//! disturbs all alike. Medians count, and the geometric mean of the ratios.
+//! disturbs all alike. Medians count, and the geometric mean of the ratios. With `--peer wasmtime` another engine takes
+//! part (`peer`).
 
 mod build;
+mod peer;
 mod rows;
 
 use crate::{Outcome, misused};
 use build::Workshop;
+use peer::Peer;
 
 /// What the user asked for.
 struct Wanted {
     json: bool,
     rounds: usize,
     rows: Vec<String>,
+    peer: bool,
 }
 
 /// All rows, in the order in which they are shown.
@@ -41,6 +45,7 @@ pub fn command(words: &[String]) -> Outcome {
         json: false,
         rounds: 5,
         rows: Vec::new(),
+        peer: false,
     };
     let mut words = words.iter();
     while let Some(word) = words.next() {
@@ -50,6 +55,10 @@ pub fn command(words: &[String]) -> Outcome {
             "--row" => match words.next() {
                 Some(row) if ROWS.contains(&row.as_str()) => wanted.rows.push(row.clone()),
                 _ => return Err(misused(&format!("--row wants one of {}", ROWS.join(", ")))),
+            },
+            "--peer" => match words.next() {
+                Some(name) if name == peer::NAME => wanted.peer = true,
+                _ => return Err(misused(&format!("--peer wants {}", peer::NAME))),
             },
             "--rounds" => match words
                 .next()
@@ -62,21 +71,22 @@ pub fn command(words: &[String]) -> Outcome {
             other => return Err(misused(&format!("bench --host knows no option {other}"))),
         }
     }
-    let workshop = Workshop::open().map_err(|text| (text, 1))?;
+    let fail = |text: String| (text, 1);
+    let mut peer = wanted.peer.then(Peer::start).transpose().map_err(fail)?;
+    let workshop = Workshop::open().map_err(fail)?;
     let asked = |row: &str| wanted.rows.is_empty() || wanted.rows.iter().any(|have| have == row);
     let mut figures = Vec::new();
-    let fail = |text: String| (text, 1);
     if asked("sip-guard") || asked("sip-explicit") {
-        figures.extend(rows::kernels(&workshop, wanted.rounds).map_err(fail)?);
+        figures.extend(rows::kernels(&workshop, wanted.rounds, peer.as_mut()).map_err(fail)?);
     }
     if asked("sip-compile") || asked("sip-verify") {
-        figures.extend(rows::compiler(&workshop, wanted.rounds).map_err(fail)?);
+        figures.extend(rows::compiler(&workshop, wanted.rounds, peer.as_mut()).map_err(fail)?);
     }
     if asked("sip-message-round-trip") {
         figures.extend(rows::messages(&workshop, wanted.rounds).map_err(fail)?);
     }
     if asked("sip-instantiate") {
-        figures.extend(rows::instantiate(&workshop, wanted.rounds).map_err(fail)?);
+        figures.extend(rows::instantiate(&workshop, wanted.rounds, peer.as_mut()).map_err(fail)?);
     }
     for Figure {
         row,

@@ -2,6 +2,7 @@
 
 use super::Figure;
 use super::build::{KERNELS, Kernel, Workshop};
+use super::peer::{self, Peer};
 use sip::compile::{Bounds, Cpu, Image, Options, compile};
 use sip::exec::{Exchange, Extern, Group, Pool, Program, Store, Val};
 use sip::module::EntityType;
@@ -11,19 +12,24 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
-const MODES: [(&str, Bounds); 2] = [("sip-guard", Bounds::Guard), ("sip-explicit", Bounds::Explicit)];
-
-fn options(bounds: Bounds) -> Options {
+/// The ways in which a kernel is run beside the machine's. The last is for the peer, which uses what the processor has.
+const MODES: [(&str, Options); 3] = [
     // What clang does by default: no newer instructions than any x86-64 of this century has.
-    Options { bounds, cpu: Cpu::V2 }
+    ("sip-guard", options(Bounds::Guard, Cpu::V2)),
+    ("sip-explicit", options(Bounds::Explicit, Cpu::V2)),
+    ("sip-guard-v3", options(Bounds::Guard, Cpu::V3)),
+];
+
+const fn options(bounds: Bounds, cpu: Cpu) -> Options {
+    Options { bounds, cpu }
 }
 
-fn image(bytes: &[u8], bounds: Bounds) -> Result<Image, String> {
-    compile(bytes, options(bounds)).map_err(|refusal| refusal.to_string())
+fn image(bytes: &[u8], options: Options) -> Result<Image, String> {
+    compile(bytes, options).map_err(|refusal| refusal.to_string())
 }
 
-fn load(bytes: &[u8], bounds: Bounds) -> Result<Arc<Program>, String> {
-    let image = verify(image(bytes, bounds)?).map_err(|violation| violation.to_string())?;
+fn load(bytes: &[u8], options: Options) -> Result<Arc<Program>, String> {
+    let image = verify(image(bytes, options)?).map_err(|violation| violation.to_string())?;
     Program::load(image).map_err(|error| error.to_string())
 }
 
@@ -53,10 +59,10 @@ struct Ready {
 }
 
 impl Ready {
-    fn new(bytes: &[u8], bounds: Bounds) -> Result<Self, String> {
+    fn new(bytes: &[u8], options: Options) -> Result<Self, String> {
         let mut store = Store::new().map_err(|error| error.to_string())?;
         let instance = store
-            .instantiate(&load(bytes, bounds)?, &[])
+            .instantiate(&load(bytes, options)?, &[])
             .map_err(|error| error.to_string())?;
         let Some(Extern::Func(run)) = store.export(instance, "run") else {
             return Err("the kernel exports no 'run'".into());
@@ -93,69 +99,119 @@ fn native(workshop: &Workshop, kernel: &Kernel) -> Result<(f64, u64), String> {
         .ok_or_else(|| format!("{}: it printed '{}'", kernel.name, text.trim()))
 }
 
-/// Every kernel in all three ways, and the ratios.
-pub fn kernels(workshop: &Workshop, rounds: usize) -> Result<Vec<Figure>, String> {
+/// Every kernel in every way, and the ratios.
+pub fn kernels(workshop: &Workshop, rounds: usize, mut peer: Option<&mut Peer>) -> Result<Vec<Figure>, String> {
+    // The newer instructions are for the peer's sake, and where there are any.
+    let newer = peer.is_some()
+        && std::arch::is_x86_feature_detected!("avx2")
+        && std::arch::is_x86_feature_detected!("bmi2")
+        && std::arch::is_x86_feature_detected!("lzcnt");
+    let modes = &MODES[..if newer { 3 } else { 2 }];
     let mut ready = Vec::new();
     for kernel in &KERNELS {
         let bytes = workshop.module(kernel)?;
-        let mut both = Vec::new();
-        for (_, bounds) in MODES {
-            both.push(Ready::new(&bytes, bounds).map_err(|text| format!("{}: {text}", kernel.name))?);
+        let mut ours = Vec::new();
+        for (_, options) in modes {
+            ours.push(Ready::new(&bytes, *options).map_err(|text| format!("{}: {text}", kernel.name))?);
         }
-        ready.push(both);
+        let theirs = peer.as_mut().map(|peer| peer.load(&workshop.module_file(kernel)));
+        ready.push((ours, theirs.transpose()?));
     }
-    let mut samples = vec![[const { Vec::new() }; 3]; KERNELS.len()];
+    let mut systems = vec!["native"];
+    systems.extend(modes.iter().map(|(mode, _)| *mode));
+    systems.extend(peer.is_some().then_some(peer::NAME));
+    let mut samples = vec![vec![Vec::new(); systems.len()]; KERNELS.len()];
     for _ in 0..rounds {
-        for ((kernel, ready), samples) in KERNELS.iter().zip(&mut ready).zip(&mut samples) {
-            let (time, sum) = native(workshop, kernel)?;
-            samples[0].push(time);
-            for (at, ready) in ready.iter_mut().enumerate() {
-                let (time, ours) = ready.sample(kernel.times)?;
-                if ours != sum {
-                    return Err(format!(
-                        "{}: {ours} in {}, {sum} on the machine",
-                        kernel.name, MODES[at].0
-                    ));
+        for ((kernel, (ours, theirs)), samples) in KERNELS.iter().zip(&mut ready).zip(&mut samples) {
+            let mut round = vec![native(workshop, kernel)?];
+            for ready in ours {
+                round.push(ready.sample(kernel.times)?);
+            }
+            if let (Some(peer), Some(module)) = (&mut peer, theirs) {
+                round.push(peer.sample(*module, kernel.times)?);
+            }
+            let expected = round[0].1;
+            for (((time, sum), samples), system) in round.into_iter().zip(samples).zip(&systems) {
+                if sum != expected {
+                    return Err(format!("{}: {sum} in {system}, {expected} on the machine", kernel.name));
                 }
-                samples[at + 1].push(time);
+                samples.push(time);
             }
         }
     }
     let mut figures = Vec::new();
-    let mut logs = [0.0; 2];
+    let mut medians: Vec<Vec<f64>> = Vec::new();
     for (kernel, samples) in KERNELS.iter().zip(&mut samples) {
-        let [native, guard, explicit] = samples.each_mut().map(|samples| median(samples));
-        logs[0] += (guard / native).ln();
-        logs[1] += (explicit / guard).ln();
-        let row = format!("kernel-{}", kernel.name);
-        for (system, time) in [("native", native), ("sip-guard", guard), ("sip-explicit", explicit)] {
+        let times: Vec<f64> = samples.iter_mut().map(|samples| median(samples)).collect();
+        for (system, time) in systems.iter().zip(&times) {
+            let row = format!("kernel-{}", kernel.name);
             figures.push(figure(&row, system, time / f64::from(kernel.times), "ns"));
         }
+        medians.push(times);
     }
-    #[allow(clippy::cast_precision_loss, reason = "eight")]
-    let [guard, explicit] = logs.map(|log| (log / KERNELS.len() as f64).exp());
-    figures.push(figure("sip-guard", "native", guard, "times"));
-    figures.push(figure("sip-explicit", "sip-guard", explicit, "times"));
+    let at = |system: &str| systems.iter().position(|known| *known == system);
+    for (row, beside) in RATIOS {
+        let (Some(above), Some(below)) = (at(row), at(beside)) else {
+            continue;
+        };
+        let logs: f64 = medians.iter().map(|times| (times[above] / times[below]).ln()).sum();
+        #[allow(clippy::cast_precision_loss, reason = "eight")]
+        figures.push(figure(row, beside, (logs / KERNELS.len() as f64).exp(), "times"));
+    }
     Ok(figures)
 }
 
+/// What is set beside what, as the geometric mean over the kernels, where both were run.
+const RATIOS: [(&str, &str); 5] = [
+    ("sip-guard", "native"),
+    ("sip-explicit", "sip-guard"),
+    (peer::NAME, "native"),
+    ("sip-guard", peer::NAME),
+    ("sip-guard-v3", peer::NAME),
+];
+
 /// How fast modules become code, and code becomes proved.
 #[allow(clippy::cast_precision_loss, reason = "lengths of files")]
-pub fn compiler(workshop: &Workshop, rounds: usize) -> Result<Vec<Figure>, String> {
+pub fn compiler(workshop: &Workshop, rounds: usize, mut peer: Option<&mut Peer>) -> Result<Vec<Figure>, String> {
     let bytes = workshop.large_module()?;
+    let a_minute = |time: f64| bytes.len() as f64 / time * 60e3;
     let mut figures = Vec::new();
-    for (mode, bounds) in MODES {
-        let (mut compiled, mut verified) = (Vec::new(), Vec::new());
-        for _ in 0..rounds {
+    let (mut compiled, mut verified) = ([const { Vec::new() }; 2], [const { Vec::new() }; 2]);
+    let mut theirs = Vec::new();
+    for _ in 0..rounds {
+        for (at, (_, options)) in MODES[..2].iter().enumerate() {
             let start = Instant::now();
-            let image = image(&bytes, bounds)?;
-            compiled.push(bytes.len() as f64 / since(start) * 60e3);
+            let image = image(&bytes, *options)?;
+            compiled[at].push(a_minute(since(start)));
             let start = Instant::now();
             check(&image).map_err(|violation| violation.to_string())?;
-            verified.push(image.code.len() as f64 / since(start) * 1e3);
+            verified[at].push(image.code.len() as f64 / since(start) * 1e3);
         }
-        figures.push(figure("sip-compile", mode, median(&mut compiled), "megabytes_a_minute"));
-        figures.push(figure("sip-verify", mode, median(&mut verified), "megabytes_a_second"));
+        if let Some(peer) = &mut peer {
+            theirs.push(a_minute(peer.compile(&workshop.large_file())?));
+        }
+    }
+    for (at, (mode, _)) in MODES[..2].iter().enumerate() {
+        figures.push(figure(
+            "sip-compile",
+            mode,
+            median(&mut compiled[at]),
+            "megabytes_a_minute",
+        ));
+        figures.push(figure(
+            "sip-verify",
+            mode,
+            median(&mut verified[at]),
+            "megabytes_a_second",
+        ));
+    }
+    if peer.is_some() {
+        figures.push(figure(
+            "sip-compile",
+            peer::NAME,
+            median(&mut theirs),
+            "megabytes_a_minute",
+        ));
     }
     Ok(figures)
 }
@@ -168,7 +224,7 @@ pub fn messages(workshop: &Workshop, rounds: usize) -> Result<Vec<Figure>, Strin
     let mut sizes = Vec::new();
     for bytes in [1, 1 << 20] {
         let modules = workshop.echo_modules(bytes, TRIPS)?;
-        let programs = [load(&modules[0], Bounds::Guard)?, load(&modules[1], Bounds::Guard)?];
+        let programs = [load(&modules[0], MODES[0].1)?, load(&modules[1], MODES[0].1)?];
         sizes.push((bytes, programs, Vec::new()));
     }
     let mut samples = Vec::new();
@@ -240,18 +296,28 @@ fn pipes() -> std::io::Result<f64> {
 }
 
 /// A process out of a loaded image, until it can be called; with the end of it.
-pub fn instantiate(workshop: &Workshop, rounds: usize) -> Result<Vec<Figure>, String> {
+pub fn instantiate(workshop: &Workshop, rounds: usize, mut peer: Option<&mut Peer>) -> Result<Vec<Figure>, String> {
     const TIMES: u32 = 300;
     let pool = Pool::new();
-    let program = load(&workshop.module(&KERNELS[7])?, Bounds::Guard)?;
-    let mut samples = Vec::new();
+    let kernel = &KERNELS[7];
+    let program = load(&workshop.module(kernel)?, MODES[0].1)?;
+    let module = peer.as_mut().map(|peer| peer.load(&workshop.module_file(kernel)));
+    let module = module.transpose()?;
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         let start = Instant::now();
         for _ in 0..TIMES {
             let mut store = Store::pooled(&pool).map_err(|error| error.to_string())?;
             store.instantiate(&program, &[]).map_err(|error| error.to_string())?;
         }
-        samples.push(since(start) / f64::from(TIMES));
+        ours.push(since(start) / f64::from(TIMES));
+        if let (Some(peer), Some(module)) = (&mut peer, module) {
+            theirs.push(peer.instantiate(module, TIMES)? / f64::from(TIMES));
+        }
     }
-    Ok(vec![figure("sip-instantiate", "sip-guard", median(&mut samples), "ns")])
+    let mut figures = vec![figure("sip-instantiate", "sip-guard", median(&mut ours), "ns")];
+    if peer.is_some() {
+        figures.push(figure("sip-instantiate", peer::NAME, median(&mut theirs), "ns"));
+    }
+    Ok(figures)
 }
