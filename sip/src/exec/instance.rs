@@ -407,7 +407,8 @@ impl Store {
             if let SegmentMode::Active(memory, offset) = &data.mode {
                 let to = self.constant(at, offset)[0] as usize;
                 let memory = self.instances[at].memories[*memory as usize];
-                let place = self.memories[memory].bytes_mut().get_mut(to..to + data.bytes.len());
+                let bytes = self.memories[memory].bytes_mut();
+                let place = to.checked_add(data.bytes.len()).and_then(|end| bytes.get_mut(to..end));
                 place
                     .ok_or_else(|| trap(TrapKind::MemoryBounds))?
                     .copy_from_slice(&data.bytes);

@@ -379,6 +379,10 @@ impl Proof<'_> {
     }
 
     fn sign_extend(&mut self, state: &mut State, ins: &Instruction) -> Step<()> {
+        // Of the form with half a word some processors read two bytes and some four.
+        if operand_bytes(ins) == 2 {
+            return Err(Reason::NotAllowed);
+        }
         if ins.op1_kind() != OpKind::Memory {
             return self.other(state, ins);
         }
@@ -579,7 +583,10 @@ fn at_most(state: &mut State, a: Value, b: Value, strict: i64) {
         (Value::Number(linear), Value::Length(length)) if linear.shift == 0 => {
             state.add_fact(Fact::Within(length, linear.symbol, linear.add.saturating_add(strict)));
         }
-        (Value::StackLimit(above), Value::Stack(at)) => state.checked = state.checked.min(at - above),
+        // Only of an address that certainly is on the stack: far beneath it, it would wrap and be above every limit.
+        (Value::StackLimit(above), Value::Stack(at)) if (-UNCHECKED..=0).contains(&at) => {
+            state.checked = state.checked.min(at.saturating_sub(above));
+        }
         _ => {}
     }
 }

@@ -86,7 +86,7 @@ impl Linear {
         (by < 32).then_some(())?;
         Some(Self {
             symbol: self.symbol,
-            shift: self.shift + by,
+            shift: self.shift.checked_add(by)?,
             add: times(self.add)?,
             lo: times(self.lo)?,
             hi: times(self.hi)?,
