@@ -183,3 +183,57 @@ fn movsxd_of_half_a_word() {
     assert_eq!(verdict(&[0x48, 0x63, 0xc1, 0xc3]), Ok(()));
     assert_eq!(verdict(&[0x66, 0x63, 0xc1, 0xc3]), Err(Reason::NotAllowed));
 }
+
+/// What is known at targets is paid for: it can be as much as the code is long, at as many places.
+#[test]
+fn much_that_is_known_at_many_targets() {
+    let with = |facts: usize, targets: usize| {
+        // mov rdx, [rdi + the length's address]; room for a slot each; so many comparisons of a number in a slot
+        let mut code = field(2, image(&[0xc3], Bounds::Explicit).layout.memory(0) + 8);
+        code.extend_from_slice(&field(1, layout::STACK_LIMIT));
+        code.extend_from_slice(&[0x48, 0x81, 0xc1, 0, 0, 1, 0, 0x48, 0x39, 0xcc, 0x73, 2, 0x0f, 0x0b]);
+        code.extend_from_slice(&[0x48, 0x81, 0xec, 0, 0, 1, 0]);
+        for at in 0..facts as u32 {
+            // mov eax, esi; mov [rsp + 8 * at], rax; cmp rax, [rdx]; jb over a trap
+            code.extend_from_slice(&[0x89, 0xf0, 0x48, 0x89, 0x84, 0x24]);
+            code.extend_from_slice(&(8 * at).to_le_bytes());
+            code.extend_from_slice(&[0x48, 0x3b, 0x02, 0x72, 2, 0x0f, 0x0b]);
+        }
+        // jz to the next instruction
+        code.extend_from_slice(&[0x74, 0].repeat(targets));
+        verdict_with(&code, Bounds::Explicit)
+    };
+    assert_eq!(with(10, 20_000), Ok(()));
+    assert_eq!(with(2_000, 200), Ok(()));
+    assert_eq!(with(2_000, 20_000), Err(Reason::TooComplex));
+}
+
+/// Registers that carry no argument hold nothing of the host's when a process is entered.
+#[test]
+fn what_registers_hold_at_the_entry() {
+    let mut code = field(2, image(&[0xc3], Bounds::Guard).layout.memory(0));
+    // mov [rdx + 8 * n], each register that is no argument; then xmm8 to xmm15 behind them
+    for (at, register) in [3u8, 5, 10, 11, 12, 13, 14, 15].into_iter().enumerate() {
+        code.extend_from_slice(&[
+            0x48 | register >> 3 << 2,
+            0x89,
+            0x42 | (register & 7) << 3,
+            8 * at as u8,
+        ]);
+    }
+    for at in 0..8u8 {
+        code.extend_from_slice(&[0x44, 0x0f, 0x11, 0x82 | at << 3]);
+        code.extend_from_slice(&(64 + 16 * u32::from(at)).to_le_bytes());
+    }
+    // xor eax, eax; ret
+    code.extend_from_slice(&[0x31, 0xc0, 0xc3]);
+    let program = Program::load(verify(image(&code, Bounds::Guard)).expect("proved")).expect("memory");
+    let mut store = Store::new().expect("memory");
+    let instance = store.instantiate(&program, &[]).expect("no imports");
+    let Some(Extern::Func(run)) = store.export(instance, "run") else {
+        panic!("no 'run'")
+    };
+    assert_eq!(store.call(run, &[Val::I32(0), Val::I32(0)]), Ok(vec![Val::I32(0)]));
+    let memory = store.memory_bytes(0).expect("one");
+    assert!(memory[..192].iter().all(|byte| *byte == 0), "{:x?}", &memory[..192]);
+}

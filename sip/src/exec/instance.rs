@@ -232,7 +232,12 @@ impl Store {
         }
         self.instances.push(instance);
         let at = self.instances.len() - 1;
-        self.make_state(at)?;
+        if let Err(error) = self.make_state(at) {
+            // Its context is not filled, and none of its code has run: nobody may find its functions by a number.
+            self.owners.pop();
+            self.next_handle -= own_functions;
+            return Err(error);
+        }
         self.fill_context(at);
         self.run_segments(at)?;
         Ok(at)

@@ -169,7 +169,7 @@ pub(super) enum Value {
 
 impl Value {
     /// Whether it depends on a symbol of which `named` is true.
-    pub fn holds(&self, named: impl Fn(Symbol) -> bool) -> bool {
+    pub fn holds(&self, mut named: impl FnMut(Symbol) -> bool) -> bool {
         match self {
             Self::Number(linear) => named(linear.symbol),
             Self::Pointer(base, linear) => {
