@@ -56,6 +56,23 @@ core::arch::global_asm!(
     "mov rcx, [r11 + 24]",
     "mov r8, [r11 + 32]",
     "mov r9, [r11 + 40]",
+    // No argument: what the host has there is not the process's business.
+    "xor r10d, r10d",
+    "xor r11d, r11d",
+    "xor ebx, ebx",
+    "xor ebp, ebp",
+    "xor r12d, r12d",
+    "xor r13d, r13d",
+    "xor r14d, r14d",
+    "xor r15d, r15d",
+    "pxor xmm8, xmm8",
+    "pxor xmm9, xmm9",
+    "pxor xmm10, xmm10",
+    "pxor xmm11, xmm11",
+    "pxor xmm12, xmm12",
+    "pxor xmm13, xmm13",
+    "pxor xmm14, xmm14",
+    "pxor xmm15, xmm15",
     "call rax",
     "pop r11",
     "mov rsp, [r11 + {entry}]",
@@ -249,7 +266,8 @@ core::arch::global_asm!(
     "pop rdi",
     "jmp sip_service",
     // Changing from one process's stack to another's. What Rust wants kept is on the stack that is
-    // left; the stack that is gone to was left here, or in `sip_leave`.
+    // left; the stack that is gone to was left here, or in `sip_leave`. What the one computed with is not the
+    // other's business.
     ".balign 16",
     ".globl sip_switch",
     "sip_switch:",
@@ -262,6 +280,9 @@ core::arch::global_asm!(
     "mov [rdi], rsp",
     "mov rsp, rsi",
     "8:",
+    ".irp sip_number, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15",
+    "pxor xmm\\sip_number, xmm\\sip_number",
+    ".endr",
     "pop r15",
     "pop r14",
     "pop r13",

@@ -1,5 +1,6 @@
 //! What compiled code asks the runtime to do: memory and table instructions that are more than one
-//! access. Arguments arrive widened to 64 bits; those that are `i32` in WebAssembly are below 2³².
+//! access. Arguments arrive widened to 64 bits. Of compiled WebAssembly those that are `i32` are below 2³² and indices
+//! name something; of machine code that somebody wrote they are whatever its registers held, and every one is checked.
 
 use super::asm::Registers;
 use super::memory::Element;
@@ -36,62 +37,88 @@ pub(super) fn call(
 ) -> Result<(), TrapKind> {
     let [_, a, b, c, d, e] = registers.ints;
     registers.ints[0] = match ALL[builtin as usize] {
-        Builtin::MemoryGrow => store.memories[instance.memories[a as usize]]
+        Builtin::MemoryGrow => store.memories[memory(instance, a)?]
             .grow(b)
             .unwrap_or(u64::from(u32::MAX)),
         Builtin::MemoryCopy => memory_copy(store, instance, [a, b, c, d, e])?,
         Builtin::MemoryFill => {
-            let memory = store.memories[instance.memories[a as usize]].bytes_mut();
+            let memory = store.memories[memory(instance, a)?].bytes_mut();
             part(memory, b, d, TrapKind::MemoryBounds)?.fill(c as u8);
             0
         }
         Builtin::MemoryInit => {
             let module = instance.program.image.module.clone();
+            let data = module.data.get(b as usize).ok_or(TrapKind::MemoryBounds)?;
             let segment: &[u8] = if instance.dropped_data[b as usize] {
                 &[]
             } else {
-                &module.data[b as usize].bytes
+                &data.bytes
             };
-            let memory = store.memories[instance.memories[a as usize]].bytes_mut();
+            let memory = store.memories[memory(instance, a)?].bytes_mut();
             init(memory, segment, c, d, e, TrapKind::MemoryBounds)?
         }
         Builtin::DataDrop => {
-            instance.dropped_data[a as usize] = true;
+            *instance
+                .dropped_data
+                .get_mut(a as usize)
+                .ok_or(TrapKind::MemoryBounds)? = true;
             0
         }
         Builtin::TableGet => {
-            let table = &store.tables[instance.tables[a as usize]];
+            let table = &store.tables[table(instance, a)?];
             table.elements().get(b as usize).ok_or(TrapKind::TableBounds)?.handle
         }
         Builtin::TableSet => {
-            let value = store.element(instance.tables[a as usize], c);
-            let table = &mut store.tables[instance.tables[a as usize]];
-            *table.elements_mut().get_mut(b as usize).ok_or(TrapKind::TableBounds)? = value;
+            let table = table(instance, a)?;
+            let value = store.element(table, c);
+            let elements = store.tables[table].elements_mut();
+            *elements.get_mut(b as usize).ok_or(TrapKind::TableBounds)? = value;
             0
         }
-        Builtin::TableSize => store.tables[instance.tables[a as usize]].length,
+        Builtin::TableSize => store.tables[table(instance, a)?].length,
         Builtin::TableGrow => {
-            let value = store.element(instance.tables[a as usize], b);
-            store.tables[instance.tables[a as usize]]
-                .grow(c, value)
-                .unwrap_or(u64::from(u32::MAX))
+            let table = table(instance, a)?;
+            let value = store.element(table, b);
+            store.tables[table].grow(c, value).unwrap_or(u64::from(u32::MAX))
         }
         Builtin::TableFill => {
-            let value = store.element(instance.tables[a as usize], c);
-            let table = store.tables[instance.tables[a as usize]].elements_mut();
-            part(table, b, d, TrapKind::TableBounds)?.fill(value);
+            let table = table(instance, a)?;
+            let value = store.element(table, c);
+            part(store.tables[table].elements_mut(), b, d, TrapKind::TableBounds)?.fill(value);
             0
         }
         Builtin::TableCopy => table_copy(store, instance, [a, b, c, d, e])?,
         Builtin::TableInit => table_init(store, instance, a, b, [c, d, e])?,
         Builtin::ElementDrop => {
-            instance.elements[a as usize].clear();
+            instance
+                .elements
+                .get_mut(a as usize)
+                .ok_or(TrapKind::TableBounds)?
+                .clear();
             0
         }
-        Builtin::RefFunc => instance.function_handles(a as u32),
+        Builtin::RefFunc => {
+            let functions = instance.program.image.module.functions.len();
+            if a >= functions as u64 {
+                return Err(TrapKind::TableBounds);
+            }
+            instance.function_handles(a as u32)
+        }
         Builtin::BlockIn | Builtin::BlockOut => block_copy(store, instance, ALL[builtin as usize], [a, b, c, d])?,
     };
     Ok(())
+}
+
+/// Which of the store's memories the instance knows by a number, if any.
+fn memory(instance: &Instance, number: u64) -> Result<usize, TrapKind> {
+    let found = instance.memories.get(number as usize);
+    found.copied().ok_or(TrapKind::MemoryBounds)
+}
+
+/// Which of the store's tables the instance knows by a number, if any.
+fn table(instance: &Instance, number: u64) -> Result<usize, TrapKind> {
+    let found = instance.tables.get(number as usize);
+    found.copied().ok_or(TrapKind::TableBounds)
 }
 
 /// Copies between a block and the instance's first memory; nothing is copied if either part is outside.
@@ -128,7 +155,7 @@ fn init<T: Copy>(to: &mut [T], from: &[T], at: u64, source: u64, count: u64, out
 
 fn memory_copy(store: &mut Store, instance: &Instance, [to, from, at, source, count]: [u64; 5]) -> Outcome {
     let outside = TrapKind::MemoryBounds;
-    let (to, from) = (instance.memories[to as usize], instance.memories[from as usize]);
+    let (to, from) = (memory(instance, to)?, memory(instance, from)?);
     if to == from {
         let memory = store.memories[to].bytes_mut();
         part(memory, source, count, outside)?;
@@ -142,7 +169,7 @@ fn memory_copy(store: &mut Store, instance: &Instance, [to, from, at, source, co
 
 fn table_copy(store: &mut Store, instance: &Instance, [to, from, at, source, count]: [u64; 5]) -> Outcome {
     let outside = TrapKind::TableBounds;
-    let (to, from) = (instance.tables[to as usize], instance.tables[from as usize]);
+    let (to, from) = (table(instance, to)?, table(instance, from)?);
     if to == from {
         let table = store.tables[to].elements_mut();
         part(table, source, count, outside)?;
@@ -157,15 +184,15 @@ fn table_copy(store: &mut Store, instance: &Instance, [to, from, at, source, cou
 pub(super) fn table_init(
     store: &mut Store,
     instance: &Instance,
-    table: u64,
+    number: u64,
     segment: u64,
     [at, source, count]: [u64; 3],
 ) -> Outcome {
     let outside = TrapKind::TableBounds;
-    let handles = &instance.elements[segment as usize];
+    let handles = instance.elements.get(segment as usize).ok_or(outside)?;
     let end = source.checked_add(count).ok_or(outside)?;
     let handles = handles.get(source as usize..end as usize).ok_or(outside)?;
-    let table = instance.tables[table as usize];
+    let table = table(instance, number)?;
     let elements: alloc::vec::Vec<Element> = handles.iter().map(|handle| store.element(table, *handle)).collect();
     part(store.tables[table].elements_mut(), at, count, outside)?.copy_from_slice(&elements);
     Ok(0)

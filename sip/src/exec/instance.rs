@@ -232,7 +232,12 @@ impl Store {
         }
         self.instances.push(instance);
         let at = self.instances.len() - 1;
-        self.make_state(at)?;
+        if let Err(error) = self.make_state(at) {
+            // Its context is not filled, and none of its code has run: nobody may find its functions by a number.
+            self.owners.pop();
+            self.next_handle -= own_functions;
+            return Err(error);
+        }
         self.fill_context(at);
         self.run_segments(at)?;
         Ok(at)
@@ -407,7 +412,8 @@ impl Store {
             if let SegmentMode::Active(memory, offset) = &data.mode {
                 let to = self.constant(at, offset)[0] as usize;
                 let memory = self.instances[at].memories[*memory as usize];
-                let place = self.memories[memory].bytes_mut().get_mut(to..to + data.bytes.len());
+                let bytes = self.memories[memory].bytes_mut();
+                let place = to.checked_add(data.bytes.len()).and_then(|end| bytes.get_mut(to..end));
                 place
                     .ok_or_else(|| trap(TrapKind::MemoryBounds))?
                     .copy_from_slice(&data.bytes);

@@ -27,6 +27,9 @@ use core::sync::atomic::Ordering;
 /// How often processes may hand the processor to one another before the others get their turn.
 pub(super) const HANDOVERS: u32 = 64;
 
+/// In a link: it leads nowhere, whatever number it is asked for. So many changes a process never makes.
+const NOWHERE: u64 = u64::MAX;
+
 /// In a row of the contract's table: not in this state.
 const NEVER: u32 = u32::MAX;
 
@@ -113,7 +116,7 @@ impl Short {
             masks: [0; SHORT_WORDS],
             link: UnsafeCell::new(Link {
                 number: 0,
-                changes: 0,
+                changes: NOWHERE,
                 to: End::from_word(0),
                 entry: ptr::null_mut(),
                 here: ptr::null(),
@@ -220,7 +223,7 @@ impl Short {
     #[cold]
     unsafe fn forget(&self) {
         // SAFETY: by the caller's condition.
-        unsafe { (*self.link.get()).number = 0 };
+        unsafe { (*self.link.get()).changes = NOWHERE };
     }
 
     /// Whether the process is to stop: the general way says so.

@@ -120,7 +120,8 @@ impl Proof<'_> {
                 && at.shift == 0
                 && state
                     .slack(length, at.symbol)
-                    .is_some_and(|slack| at.add.checked_add(bytes).is_some_and(|end| end - slack <= beyond))
+                    .and_then(|slack| at.add.checked_add(bytes)?.checked_sub(slack))
+                    .is_some_and(|end| end <= beyond)
         };
         let good = match base {
             Base::Context => {

@@ -172,21 +172,44 @@ struct Function {
     /// What is known at the targets of branches.
     states: BTreeMap<u32, State>,
     pending: BTreeSet<u32>,
+    /// Steps that are left, and room for what is known at targets.
+    steps: usize,
+    room: usize,
 }
 
+/// Registers, slots and facts that are remembered of all targets of a function, at most: a gigabyte and a half.
+const ROOM: usize = 1 << 24;
+
 impl Function {
+    /// Pays for looking at a state once: at an instruction, or at a target, where facts are compared with facts.
+    fn pay(&mut self, state: &State, at_target: bool) {
+        let [slots, facts] = state.size();
+        let compared = if at_target { facts * facts / 4096 } else { 0 };
+        self.steps = self.steps.saturating_sub(1 + (slots + facts) / 512 + compared);
+    }
+
     /// A way to `target`: joins the state there, and has it looked at if that taught something.
     fn reach(&mut self, target: u32, state: &State) {
+        self.pay(state, true);
+        if self.steps == 0 {
+            // The function is refused at the next instruction.
+            return;
+        }
         if let Some(known) = self.states.get_mut(&target) {
             if known.join(state, target) {
                 self.pending.insert(target);
             }
         } else {
+            let [slots, facts] = state.size();
+            self.room = self.room.saturating_sub(state.registers.len() + slots + facts);
             self.states.insert(target, state.clone());
             self.pending.insert(target);
         }
     }
 }
+
+/// The instruction that traps.
+const UD2: [u8; 2] = [0x0f, 0x0b];
 
 impl Proof<'_> {
     fn function(&mut self, range: Range<u32>) -> Result<usize, Violation> {
@@ -196,13 +219,20 @@ impl Proof<'_> {
             decoded: Vec::new(),
             states: BTreeMap::new(),
             pending: BTreeSet::new(),
+            steps: 200 * bytes + 10_000,
+            room: ROOM,
             range,
         };
         let start = function.range.start;
         function.reach(start, &State::entry());
-        let mut steps = 200 * bytes + 10_000;
         while let Some(block) = function.pending.pop_first() {
-            self.block(&mut function, block, &mut steps)?;
+            self.block(&mut function, block)?;
+        }
+        if function.steps == 0 {
+            return Err(Violation {
+                offset: start,
+                reason: Reason::TooComplex,
+            });
         }
         let overlap = |at: u32| Violation {
             offset: at,
@@ -220,18 +250,34 @@ impl Proof<'_> {
         Ok(function.decoded.len())
     }
 
+    /// A way to `target`. Of a trap nothing needs to be known, and most targets are one.
+    fn reach(&self, function: &mut Function, target: u32, state: &State) {
+        let range = target as usize..function.range.end as usize;
+        let is_trap = function.range.contains(&target)
+            && self.image.code.get(range).is_some_and(|code| code.starts_with(&UD2))
+            && self.fetch(function, target).is_ok();
+        if !is_trap {
+            function.reach(target, state);
+        }
+    }
+
     /// Interprets from a branch target to the end of its straight line.
-    fn block(&mut self, function: &mut Function, block: u32, steps: &mut usize) -> Result<(), Violation> {
+    fn block(&mut self, function: &mut Function, block: u32) -> Result<(), Violation> {
         let mut state = function.states[&block].clone();
         let mut at = block;
         loop {
-            *steps = steps.checked_sub(1).ok_or(Violation {
-                offset: at,
-                reason: Reason::TooComplex,
-            })?;
+            function.pay(&state, false);
+            if function.steps == 0 || function.room == 0 {
+                return Err(Violation {
+                    offset: at,
+                    reason: Reason::TooComplex,
+                });
+            }
+            let decoded = function.decoded.len();
             let instruction = self.fetch(function, at)?;
+            let is_first = function.decoded.len() > decoded;
             let fail = |reason| Violation { offset: at, reason };
-            if !self.step(function, &mut state, &instruction).map_err(fail)? {
+            if !self.step(function, &mut state, &instruction, is_first).map_err(fail)? {
                 return Ok(());
             }
             at = instruction.next_ip32();

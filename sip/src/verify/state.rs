@@ -14,6 +14,9 @@ pub(super) const SAVED: [usize; 6] = [3, 5, 12, 13, 14, 15];
 /// and no block, and after the instruction nothing holds it.
 pub(super) const OLD: Symbol = (1 << 59) - 2;
 
+/// Facts that are kept whether anything holds their symbols or not.
+const FEW: usize = 32;
+
 #[derive(Clone, Debug)]
 pub(super) struct State {
     pub registers: [Value; 16],
@@ -93,7 +96,35 @@ impl State {
         } else if self.facts.contains(&fact) {
             return;
         }
+        // Each time that they have doubled, so that a function with many comparisons is not quadratic.
+        if self.facts.len() >= FEW && self.facts.len().is_power_of_two() {
+            self.drop_idle();
+        }
         Rc::make_mut(&mut self.facts).push(fact);
+    }
+
+    /// Forgets facts of symbols that nothing holds any more: nobody can ask for them.
+    fn drop_idle(&mut self) {
+        let mut held = alloc::vec![0];
+        let values = self.registers.iter().chain(self.slots.iter().map(|slot| &slot.1));
+        for value in values {
+            value.holds(|symbol| {
+                held.push(symbol);
+                false
+            });
+        }
+        held.sort_unstable();
+        let is_held = |symbol: Symbol| held.binary_search(&symbol).is_ok();
+        Rc::make_mut(&mut self.facts).retain(|fact| match fact {
+            Fact::Within(Length::Block(place), of, _) => is_held(place.symbol) && is_held(*of),
+            Fact::Within(_, of, _) => is_held(*of),
+            Fact::Typed(place) => is_held(place.symbol),
+        });
+    }
+
+    /// How many slots and facts are known.
+    pub fn size(&self) -> [usize; 2] {
+        [self.slots.len(), self.facts.len()]
     }
 
     /// The greatest known `slack` with `symbol + slack <= length`.
@@ -265,10 +296,13 @@ impl State {
                 }
             }
         }
-        let kept = self.facts.iter().filter_map(|fact| match fact {
+        // Mostly both ways know the same in the same order.
+        let same = |at: usize, fact: &Fact| other.facts.get(at) == Some(fact);
+        let kept = self.facts.iter().enumerate().filter_map(|(at, fact)| match fact {
             Fact::Within(_, symbol, _) if own(*symbol) => None,
             Fact::Within(Length::Block(place), ..) if own(place.symbol) => None,
             Fact::Typed(place) if own(place.symbol) => None,
+            _ if same(at, fact) => Some(*fact),
             Fact::Within(length, symbol, slack) => other
                 .slack(*length, *symbol)
                 .map(|new| Fact::Within(*length, *symbol, new.min(*slack))),
@@ -276,8 +310,8 @@ impl State {
         });
         let mut joined: Vec<Fact> = kept.collect();
         joined.extend(renamed);
-        let lost = self.facts.iter().any(|fact| !joined.contains(fact)) || joined.len() != self.facts.len();
-        if lost {
+        let lost = || self.facts.iter().any(|fact| !joined.contains(fact)) || joined.len() != self.facts.len();
+        if joined != *self.facts && lost() {
             changed = true;
             self.facts = Rc::new(joined);
         }

@@ -10,6 +10,7 @@ use super::state::{RDI, RSP, SAVED, State};
 use super::value::{Base, Fact, Field, Linear, NAMELESS, Symbol, Value};
 use super::{Function, Proof, Reason};
 use crate::layout;
+use alloc::vec::Vec;
 use iced_x86::{
     ConditionCode, EncodingKind, FlowControl, Instruction, MemorySize, Mnemonic, OpAccess, OpKind, Register,
 };
@@ -39,8 +40,14 @@ pub(super) fn gpr(register: Register) -> Option<usize> {
 }
 
 impl Proof<'_> {
-    /// Interprets an instruction; says whether control may go on behind it.
-    pub(super) fn step(&mut self, function: &mut Function, state: &mut State, ins: &Instruction) -> Step<bool> {
+    /// Interprets an instruction, perhaps for the first time; says whether control may go on behind it.
+    pub(super) fn step(
+        &mut self,
+        function: &mut Function,
+        state: &mut State,
+        ins: &Instruction,
+        is_first: bool,
+    ) -> Step<bool> {
         if ins.has_lock_prefix() || ins.has_rep_prefix() || ins.has_repne_prefix() {
             return Err(Reason::NotAllowed);
         }
@@ -54,7 +61,7 @@ impl Proof<'_> {
             return Err(Reason::NotAllowed);
         }
         // Names that this instruction gave when it was executed before mean something else after it.
-        let again = state.set_aside(symbol(ins, 0) >> 3);
+        let again = !is_first && state.set_aside(symbol(ins, 0) >> 3);
         let goes_on = self.interpret(function, state, ins)?;
         if again {
             state.forget(super::state::OLD);
@@ -177,13 +184,14 @@ impl Proof<'_> {
                 leave(state)?;
                 return self.transfer(state, ins);
             }
-            function.reach(target, state);
+            self.reach(function, target, state);
             return Ok(());
         }
         if ins.op0_kind() == OpKind::Register
             && let Some(register) = gpr(ins.op0_register())
             && let Value::JumpTarget(table, count) = state.registers[register]
         {
+            let mut targets = Vec::new();
             for entry in 0..count {
                 let at = (table + 4 * entry) as usize;
                 let bytes = self.image.code.get(at..at + 4).ok_or(Reason::UnknownTarget)?;
@@ -192,7 +200,13 @@ impl Proof<'_> {
                 if !function.range.contains(&target) || target == function.range.start {
                     return Err(Reason::JumpOutside);
                 }
-                function.reach(target, state);
+                targets.push(target);
+            }
+            function.steps = function.steps.saturating_sub(targets.len() / 16);
+            targets.sort_unstable();
+            targets.dedup();
+            for target in targets {
+                self.reach(function, target, state);
             }
             return Ok(());
         }
@@ -208,7 +222,7 @@ impl Proof<'_> {
         }
         let mut taken = state.clone();
         learn(&mut taken, ins.condition_code());
-        function.reach(target, &taken);
+        self.reach(function, target, &taken);
         learn(state, opposite(ins.condition_code()));
         Ok(())
     }
@@ -379,6 +393,10 @@ impl Proof<'_> {
     }
 
     fn sign_extend(&mut self, state: &mut State, ins: &Instruction) -> Step<()> {
+        // Of the form with half a word some processors read two bytes and some four.
+        if operand_bytes(ins) == 2 {
+            return Err(Reason::NotAllowed);
+        }
         if ins.op1_kind() != OpKind::Memory {
             return self.other(state, ins);
         }
@@ -579,7 +597,10 @@ fn at_most(state: &mut State, a: Value, b: Value, strict: i64) {
         (Value::Number(linear), Value::Length(length)) if linear.shift == 0 => {
             state.add_fact(Fact::Within(length, linear.symbol, linear.add.saturating_add(strict)));
         }
-        (Value::StackLimit(above), Value::Stack(at)) => state.checked = state.checked.min(at - above),
+        // Only of an address that certainly is on the stack: far beneath it, it would wrap and be above every limit.
+        (Value::StackLimit(above), Value::Stack(at)) if (-UNCHECKED..=0).contains(&at) => {
+            state.checked = state.checked.min(at.saturating_sub(above));
+        }
         _ => {}
     }
 }

@@ -86,7 +86,7 @@ impl Linear {
         (by < 32).then_some(())?;
         Some(Self {
             symbol: self.symbol,
-            shift: self.shift + by,
+            shift: self.shift.checked_add(by)?,
             add: times(self.add)?,
             lo: times(self.lo)?,
             hi: times(self.hi)?,
@@ -169,7 +169,7 @@ pub(super) enum Value {
 
 impl Value {
     /// Whether it depends on a symbol of which `named` is true.
-    pub fn holds(&self, named: impl Fn(Symbol) -> bool) -> bool {
+    pub fn holds(&self, mut named: impl FnMut(Symbol) -> bool) -> bool {
         match self {
             Self::Number(linear) => named(linear.symbol),
             Self::Pointer(base, linear) => {
