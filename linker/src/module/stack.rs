@@ -545,15 +545,19 @@ pub(super) fn adjusted_words<'a>(world: &World<'a>, file: usize, here: Home) -> 
     }
 }
 
-/// What an adjusting function of C++ (Itanium C++ ABI, 5.1.4.4: it changes `this` and goes on to another function with the
-/// same arguments, and has no debug information) goes on to; `None` for another name.
+/// What an adjusting function of C++ (Itanium C++ ABI, 5.1.4.4: it changes `this`, or what is returned, and goes on to another
+/// function with the same arguments, and has no debug information) goes on to; `None` for another name.
 fn adjusts(name: &str) -> Option<String> {
-    let (rest, numbers) = match name.strip_prefix("_ZTh") {
-        Some(rest) => (rest, 1),
-        None => (name.strip_prefix("_ZTv")?, 2),
-    };
-    let function = rest.splitn(numbers + 1, '_').nth(numbers)?;
-    Some(format!("_Z{function}"))
+    let rest = name.strip_prefix("_ZT")?;
+    let (mut rest, offsets) = rest.strip_prefix('c').map_or((rest, 1), |rest| (rest, 2));
+    for _ in 0..offsets {
+        let (offset, numbers) = match rest.strip_prefix('h') {
+            Some(offset) => (offset, 1),
+            None => (rest.strip_prefix('v')?, 2),
+        };
+        rest = offset.splitn(numbers + 1, '_').nth(numbers)?;
+    }
+    Some(format!("_Z{rest}"))
 }
 
 fn is_reference(entry: &Entry<'_>) -> bool {
