@@ -634,7 +634,8 @@ impl<'a> Module<'a> {
     /// The numbers of the exports that are used of import number `import`.
     pub fn wanted_of(&self, import: u32) -> impl Iterator<Item = u32> + 'a {
         let records = self.part(Part::Wanted).chunks_exact(WANTED_BYTES);
-        records.filter_map(move |record| (word(record, 0) == import).then(|| word(record, 4)))
+        let of_import = records.filter(move |record| word(record, 0) == import);
+        of_import.map(|record| word(record, 4))
     }
 
     /// The value word of the export of this name. Cost: a comparison of bytes for each export before it.

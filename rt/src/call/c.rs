@@ -4,7 +4,7 @@
 //! the memory that their arguments name, and a wrong pointer is an access of the program's own, which faults or
 //! spoils what is the program's. Strings end with a zero byte. A failure is told by its number, 0 is success.
 
-use alloc::{boxed::Box, format, string::ToString};
+use alloc::{boxed::Box, string::ToString};
 use core::{
     alloc::Layout,
     ffi::{CStr, c_char},
@@ -130,7 +130,7 @@ extern "C" fn rt_print(line: *const c_char) {
 #[unsafe(no_mangle)]
 extern "C" fn rt_read(into: *mut u8, count: usize, read: *mut usize) -> u64 {
     code(console::read(Stream::Terminal, room(into, count)), |found| {
-        put(read, found)
+        put(read, found);
     })
 }
 
@@ -162,7 +162,7 @@ extern "C" fn rt_alloc(count: usize) -> *mut u8 {
         if block.is_null() {
             return block;
         }
-        block.cast::<usize>().write(count);
+        (block as u64 as *mut usize).write(count);
         block.add(HEAD)
     }
 }
@@ -175,7 +175,7 @@ extern "C" fn rt_free(block: *mut u8) {
     // SAFETY: the program says that it had this from `rt_alloc` and gives it back once (module theory).
     unsafe {
         let start = block.sub(HEAD);
-        if let Some(layout) = layout(start.cast::<usize>().read()) {
+        if let Some(layout) = layout((start as u64 as *const usize).read()) {
             alloc::alloc::dealloc(start, layout);
         }
     }
@@ -274,7 +274,7 @@ extern "C" fn rt_thread_start(run: u64, with: u64, thread: *mut u64) -> u64 {
 #[unsafe(no_mangle)]
 extern "C" fn rt_thread_wait(thread: u64, status: *mut u64) -> u64 {
     code(super::thread_wait_status(thread, FOREVER), |(_, ended)| {
-        put(status, ended)
+        put(status, ended);
     })
 }
 
@@ -331,7 +331,7 @@ extern "C" fn rt_module(name: *const c_char, handle: *mut u64) -> u64 {
         return BAD_ARGUMENT;
     };
     noted(state().modules.instance(name), |instance| {
-        put(handle, instance.handle())
+        put(handle, instance.handle());
     })
 }
 
@@ -353,6 +353,6 @@ extern "C" fn rt_symbol(handle: u64, name: *const c_char, address: *mut u64) -> 
 
 #[unsafe(no_mangle)]
 extern "C" fn rt_message(into: *mut u8, count: usize) -> usize {
-    let message = format!("{}", *state().message.lock());
+    let message = state().message.lock().clone();
     tell(into, count, message)
 }

@@ -44,6 +44,13 @@ impl State {
 /// The state of the program that runs, if the calling thread has any. Cost: in an image nothing, in a module two loads and
 /// some ten instructions.
 #[inline(always)]
+#[cfg_attr(
+    not(all(target_os = "none", feature = "module")),
+    expect(
+        clippy::unnecessary_wraps,
+        reason = "where the runtime is a module, a thread may have none"
+    )
+)]
 pub(crate) fn find() -> Option<&'static State> {
     #[cfg(not(all(target_os = "none", feature = "module")))]
     return Some(&image::STATE);
@@ -164,7 +171,8 @@ mod module {
         // are written before anybody sees a reference to the whole.
         unsafe {
             (&raw mut (*state).start_page).write(super::AtomicU64::new(page));
-            (*(&raw mut (*state).heap)).begin(at + size_of::<State>() as u64, page + FIRST_HEAP);
+            let heap = &mut (*state).heap;
+            heap.begin(at + size_of::<State>() as u64, page + FIRST_HEAP);
             (&raw mut (*state).modules).write(Modules::with(binding, arena, shelf));
             (&raw mut (*state).message).write(Mutex::new(String::new()));
             (&raw mut (*state).magic).write(MAGIC);
