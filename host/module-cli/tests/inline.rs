@@ -194,6 +194,31 @@ fn sources_of_modules_are_sources_of_programs() {
     assert!(!bytes.windows(6).any(|six| six == b".entry"));
 }
 
+#[test]
+fn descriptions_name_functions_and_not_their_words() {
+    let Some(folder) = objects("inline-describe", &["-O2"]) else {
+        return;
+    };
+    let mut tool = Command::new(env!("CARGO_BIN_EXE_module-cli"));
+    let output = tool
+        .arg("describe")
+        .arg(folder.join("inlineclient.o"))
+        .output()
+        .expect("the tool");
+    let missing = String::from_utf8_lossy(&output.stderr);
+    let mut names: Vec<&str> = missing
+        .lines()
+        .filter_map(|line| line.strip_prefix("missing: "))
+        .collect();
+    names.retain(|name| !name.starts_with("in_"));
+    assert_eq!(
+        names,
+        ["_setjmp"],
+        "its own function and the words of procedures are not missing"
+    );
+    assert!(missing.contains("missing: in_count\n"), "{missing}");
+}
+
 /// A module of one source, of a name and version, in a folder; linked, or the linker's faults.
 struct Source<'a> {
     folder: &'a Path,
