@@ -4,6 +4,7 @@
 
 use crate::layout::Layout;
 use crate::module::{Module, Refusal};
+use crate::refine;
 use crate::translate::{self, Scratch, TrapKind};
 use alloc::{boxed::Box, format, string::ToString, sync::Arc, vec::Vec};
 use core::ops::Range;
@@ -13,7 +14,7 @@ use cranelift_codegen::settings::{self, Configurable};
 use cranelift_codegen::{Context, FinalizedRelocTarget, control::ControlPlane, ir};
 
 /// Changes whenever the same module would compile to different code.
-pub const COMPILER_VERSION: &str = concat!("sip ", env!("CARGO_PKG_VERSION"), ".2, cranelift 0.135");
+pub const COMPILER_VERSION: &str = concat!("sip ", env!("CARGO_PKG_VERSION"), ".3, cranelift 0.135");
 
 /// How memory accesses are kept inside a memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -94,10 +95,11 @@ pub fn key(bytes: &[u8], options: Options) -> [u8; 32] {
     *hasher.finalize().as_bytes()
 }
 
-fn isa(options: Options) -> OwnedTargetIsa {
+/// What code is made for. `level` is how it is optimized: once, before what stands behind the optimizer.
+fn isa(options: Options, level: &str) -> OwnedTargetIsa {
     let mut shared = settings::builder();
     let fixed = [
-        ("opt_level", "speed"),
+        ("opt_level", level),
         ("enable_probestack", "false"),
         ("preserve_frame_pointers", "true"),
         ("unwind_info", "false"),
@@ -151,7 +153,7 @@ pub fn compile(bytes: &[u8], options: Options) -> Result<Image, Refusal> {
         },
         fixups: Vec::new(),
     };
-    let isa = isa(options);
+    let (optimizing, plain) = (isa(options, "speed"), isa(options, "none"));
     let mut scratch = Scratch::default();
     let mut context = Box::new(Context::new());
     let module = output.image.module.clone();
@@ -178,7 +180,12 @@ pub fn compile(bytes: &[u8], options: Options) -> Result<Image, Refusal> {
             reason,
         };
         context
-            .compile(&*isa, &mut ControlPlane::default())
+            .optimize(&*optimizing, &mut ControlPlane::default())
+            .map_err(|error| refused(format!("{error:?}")))?;
+        context.compute_loop_analysis();
+        refine::after(&mut context.func, &context.domtree, &context.loop_analysis);
+        context
+            .compile(&*plain, &mut ControlPlane::default())
             .map_err(|error| refused(format!("{:?}", error.inner)))?;
         output.add(&context).map_err(refused)?;
     }

@@ -1,7 +1,7 @@
 //! Software-isolated processes (Singularity, MSPC 2006), with WebAssembly where MSIL stood.
 //!
 //! A module is *validated* (`wasmparser`), *translated* to Cranelift's intermediate form by the
-//! translator in [`translate`], *compiled* to x86-64 by Cranelift, and the machine code is then
+//! translator in [`translate`], improved by what is known of its numbers (`refine`), *compiled* to x86-64 by Cranelift, and the machine code is then
 //! *verified again* by [`verify`], an abstract interpreter that knows only the layout of the
 //! instance context ([`layout`]) and nothing of the compiler. Code that passes may run without a
 //! page table of its own, so neither translator nor Cranelift need be trusted.
@@ -34,6 +34,7 @@ pub mod exec;
 pub mod layout;
 pub mod limits;
 pub mod module;
+mod refine;
 pub mod stored;
 pub mod translate;
 pub mod verify;

@@ -174,6 +174,33 @@ fn pooled_processes_begin_with_zeros() {
     }
 }
 
+/// The same where nothing ran: what segments and the host wrote is gone as well.
+#[test]
+fn pooled_processes_that_never_ran_leave_nothing() {
+    const FILLED: &str = r#"(module (memory (export "memory") 1)
+      (data (i32.const 70) "left") (data (i32.const 65530) "behind"))"#;
+    const EMPTY: &str = r#"(module (memory (export "memory") 1))"#;
+    let pool = sip::exec::Pool::new();
+    for bounds in [Bounds::Guard, Bounds::Explicit] {
+        let programs = [program(FILLED, bounds), program(EMPTY, bounds)];
+        for round in 0..12 {
+            let mut store = Store::pooled(&pool).expect("memory");
+            let instance = store.instantiate(&programs[round % 2], &[]).expect("links");
+            let Some(Extern::Memory(memory)) = store.export(instance, "memory") else {
+                panic!("memory")
+            };
+            let filled = round % 2 == 0;
+            if filled && round % 3 == 0 {
+                continue;
+            }
+            let bytes = store.memory_bytes(memory).expect("there");
+            let written = bytes.iter().filter(|byte| **byte != 0).count();
+            assert_eq!(written, if filled { 10 } else { 0 }, "{bounds:?} {round}");
+            bytes[30_000 + round] = 1;
+        }
+    }
+}
+
 #[test]
 fn trees_of_blocks() {
     let heap = Exchange::new(1 << 20, 64, 4).expect("memory");

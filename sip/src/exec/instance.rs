@@ -412,11 +412,9 @@ impl Store {
             if let SegmentMode::Active(memory, offset) = &data.mode {
                 let to = self.constant(at, offset)[0] as usize;
                 let memory = self.instances[at].memories[*memory as usize];
-                let bytes = self.memories[memory].bytes_mut();
-                let place = to.checked_add(data.bytes.len()).and_then(|end| bytes.get_mut(to..end));
-                place
-                    .ok_or_else(|| trap(TrapKind::MemoryBounds))?
-                    .copy_from_slice(&data.bytes);
+                if !self.memories[memory].fill_segment(to, &data.bytes) {
+                    return Err(trap(TrapKind::MemoryBounds));
+                }
                 self.instances[at].dropped_data[segment] = true;
             }
         }
@@ -458,6 +456,6 @@ impl Store {
 
     /// A memory's bytes.
     pub fn memory_bytes(&mut self, memory: usize) -> Option<&mut [u8]> {
-        Some(self.memories.get_mut(memory)?.bytes_mut())
+        Some(self.memories.get_mut(memory)?.lend())
     }
 }

@@ -6,6 +6,7 @@ use crate::compile::Bounds;
 use crate::layout::{self, ELEMENT_BYTES, GUARD_BYTES, GUARDED_BYTES, PAGE_BYTES};
 use crate::limits;
 use crate::module::{Limits, TableType, ValType};
+use core::ops::Range;
 
 /// A range of addresses, given back when dropped.
 pub struct Reservation {
@@ -59,7 +60,14 @@ pub(super) struct Memory {
     /// Its type as declared, for linking.
     pub declared: Limits,
     range: Reservation,
+    /// What segments have filled before any code ran.
+    filled: Range<usize>,
+    /// Whether the host has had its bytes to write.
+    lent: bool,
 }
+
+/// Bytes that segments have filled and that are made zero again without asking which pages are there.
+const FILLED: usize = 64 << 10;
 
 impl Memory {
     /// Makes a memory, zero-filled.
@@ -75,6 +83,8 @@ impl Memory {
             max,
             declared,
             range,
+            filled: 0..0,
+            lent: false,
         };
         memory.grow(declared.min)?;
         Some(memory)
@@ -100,8 +110,14 @@ impl Memory {
         self.length == self.declared.min * PAGE_BYTES
     }
 
-    /// Makes all of it zero; says whether that was possible.
-    pub fn clear(&mut self) -> bool {
+    /// Makes all of it zero; says whether that was possible. `ran` says whether any code used it.
+    pub fn clear(&mut self, ran: bool) -> bool {
+        let filled = core::mem::take(&mut self.filled);
+        let lent = core::mem::take(&mut self.lent);
+        if !ran && !lent && filled.len() <= FILLED {
+            self.bytes_mut()[filled].fill(0);
+            return true;
+        }
         // SAFETY: the whole usable part; no reference into it is live.
         self.length == 0 || unsafe { host::discard(self.range.base(), self.length as usize) }
     }
@@ -126,6 +142,33 @@ impl Memory {
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: `length` bytes are mapped; compiled code does not run while the borrow lives.
         unsafe { core::slice::from_raw_parts(self.range.base(), self.length as usize) }
+    }
+
+    /// Copies a segment into it; says whether there was room.
+    pub fn fill_segment(&mut self, at: usize, bytes: &[u8]) -> bool {
+        let Some(place) = at
+            .checked_add(bytes.len())
+            .and_then(|end| self.bytes_mut().get_mut(at..end))
+        else {
+            return false;
+        };
+        place.copy_from_slice(bytes);
+        if !bytes.is_empty() {
+            let end = at + bytes.len();
+            let filled = &self.filled;
+            self.filled = if filled.is_empty() {
+                at..end
+            } else {
+                filled.start.min(at)..filled.end.max(end)
+            };
+        }
+        true
+    }
+
+    /// Its bytes, for the host to write, of which nobody keeps account.
+    pub fn lend(&mut self) -> &mut [u8] {
+        self.lent = true;
+        self.bytes_mut()
     }
 
     /// Its bytes, to write.

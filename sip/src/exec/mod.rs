@@ -186,14 +186,14 @@ impl Drop for Store {
             member.leave();
         }
         if let Some(pool) = self.pool.take() {
-            pool.keep_stack(core::mem::replace(&mut self.stack, Reservation::empty()));
+            pool.keep_stack(core::mem::replace(&mut self.stack, Reservation::empty()), self.ran);
             for memory in self.memories.drain(..) {
                 let bounds = if memory.is_guarded() {
                     Bounds::Guard
                 } else {
                     Bounds::Explicit
                 };
-                pool.keep_memory(bounds, *memory);
+                pool.keep_memory(bounds, *memory, self.ran);
             }
             for table in self.tables.drain(..) {
                 pool.keep_table(*table);
@@ -337,6 +337,8 @@ pub struct Store {
     /// What the processes of the group share, or null.
     group: *mut group::Shared,
     depth: u32,
+    /// Whether any code ran: before that, stack and area are as they were, and memories but for their segments.
+    ran: bool,
     /// Where stack and memories go in the end.
     pool: Option<Rc<Pool>>,
 }
@@ -408,6 +410,7 @@ impl Store {
             member: None,
             group: core::ptr::null_mut(),
             depth: 0,
+            ran: false,
             pool: None,
         })
     }
@@ -520,6 +523,7 @@ impl Store {
             return Err(wrong());
         }
         let ty = ty.clone();
+        self.ran = true;
         registers.ints[0] = context;
         for (arg, place) in args.iter().zip(abi::params(&ty.params)) {
             match place {

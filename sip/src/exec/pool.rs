@@ -32,14 +32,14 @@ impl Pool {
         self.stacks.borrow_mut().pop()
     }
 
-    /// Takes a stack back; all of it but its lowest page is usable.
-    pub(super) fn keep_stack(&self, stack: Reservation) {
+    /// Takes a stack back; all of it but its lowest page is usable. `ran` says whether any code used it.
+    pub(super) fn keep_stack(&self, stack: Reservation, ran: bool) {
         let mut stacks = self.stacks.borrow_mut();
         if stacks.len() >= KEPT || stack.bytes() <= 4096 {
             return;
         }
         // SAFETY: the usable part of the stack of a process that has ended; nothing refers to it.
-        if unsafe { host::discard(stack.base().add(4096), stack.bytes() - 4096) } {
+        if !ran || unsafe { host::discard(stack.base().add(4096), stack.bytes() - 4096) } {
             stacks.push(stack);
         }
     }
@@ -52,10 +52,10 @@ impl Pool {
         Some(memories.swap_remove(at).1)
     }
 
-    /// Takes a memory back.
-    pub(super) fn keep_memory(&self, bounds: Bounds, mut memory: Memory) {
+    /// Takes a memory back. `ran` says whether any code used it.
+    pub(super) fn keep_memory(&self, bounds: Bounds, mut memory: Memory, ran: bool) {
         let mut memories = self.memories.borrow_mut();
-        if memories.len() < KEPT && memory.has_not_grown() && memory.clear() {
+        if memories.len() < KEPT && memory.has_not_grown() && memory.clear(ran) {
             memories.push((bounds, memory));
         }
     }

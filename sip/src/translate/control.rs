@@ -4,6 +4,7 @@ use super::{Region, Translator, TrapKind, clif_type, signature, val_type};
 use crate::abi::{self, Place};
 use crate::layout::{ELEMENT_CODE, ELEMENT_CONTEXT, ELEMENT_SIGNATURE};
 use crate::module::{FuncType, Refusal, ValType};
+use crate::refine::Loop;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{
     Block, BlockArg, ExtFuncData, ExternalName, Inst, InstBuilder, JumpTableData, UserExternalName, Value,
@@ -52,6 +53,35 @@ impl Frame {
 
 fn block_args(values: &[Value]) -> Vec<BlockArg> {
     values.iter().map(|value| BlockArg::Value(*value)).collect()
+}
+
+/// Indices of a table of branches, one after another, that go to the same place.
+struct Run {
+    first: u32,
+    count: u32,
+    depth: u32,
+}
+
+/// With at most so many runs beside the default, comparisons are shorter than a jump through a table.
+const RUNS: usize = 3;
+
+/// The runs of a table whose entries do not go where the default goes; nothing if they are many.
+fn runs(depths: &[u32], default: u32) -> Option<Vec<Run>> {
+    let mut runs: Vec<Run> = Vec::new();
+    for (at, depth) in depths.iter().enumerate() {
+        let full = runs.len() == RUNS;
+        match runs.last_mut() {
+            _ if *depth == default => {}
+            Some(run) if run.depth == *depth && (run.first + run.count) as usize == at => run.count += 1,
+            _ if full => return None,
+            _ => runs.push(Run {
+                first: at as u32,
+                count: 1,
+                depth: *depth,
+            }),
+        }
+    }
+    Some(runs)
 }
 
 impl Translator<'_, '_> {
@@ -182,7 +212,8 @@ impl Translator<'_, '_> {
         let exit = self.new_block(&ty.results);
         let height = self.stack.len() - ty.params.len();
         let args = block_args(&self.stack[height..]);
-        self.builder.ins().jump(header, &args);
+        let entry = self.builder.ins().jump(header, &args);
+        self.loops.push(Loop { header, entry });
         self.builder.switch_to_block(header);
         self.stack.truncate(height);
         self.stack.extend_from_slice(self.builder.block_params(header));
@@ -306,9 +337,14 @@ impl Translator<'_, '_> {
 
     fn branch_table(&mut self, targets: &wasmparser::BrTable<'_>) -> Result<(), Refusal> {
         let index = self.pop();
+        let depths = targets.targets().collect::<Result<Vec<u32>, _>>()?;
+        if let Some(runs) = runs(&depths, targets.default()) {
+            self.branch_runs(index, &runs, targets.default());
+            return Ok(());
+        }
         let mut calls = Vec::new();
-        for depth in targets.targets() {
-            let (block, args) = self.target(depth?);
+        for depth in depths {
+            let (block, args) = self.target(depth);
             calls.push(self.builder.func.dfg.block_call(block, &args));
         }
         let (block, args) = self.target(targets.default());
@@ -317,6 +353,26 @@ impl Translator<'_, '_> {
         self.builder.ins().br_table(index, table);
         self.reachable = false;
         Ok(())
+    }
+
+    /// Comparisons in place of a table.
+    fn branch_runs(&mut self, index: Value, runs: &[Run], default: u32) {
+        for run in runs {
+            let (block, args) = self.target(run.depth);
+            let next = self.builder.create_block();
+            let ins = self.builder.ins();
+            let hit = if run.count == 1 {
+                ins.icmp_imm_s(IntCC::Equal, index, i64::from(run.first))
+            } else {
+                let within = ins.iadd_imm_s(index, -i64::from(run.first));
+                let ins = self.builder.ins();
+                ins.icmp_imm_u(IntCC::UnsignedLessThan, within, i64::from(run.count))
+            };
+            self.builder.ins().brif(hit, block, &args, next, &[]);
+            self.builder.seal_block(next);
+            self.builder.switch_to_block(next);
+        }
+        self.branch(default);
     }
 
     /// The machine arguments of a call: the context, then what registers take; the rest goes to the
@@ -368,7 +424,7 @@ impl Translator<'_, '_> {
 
     fn imported(&mut self, function: u32) -> (Value, Value) {
         let at = self.layout.function(function);
-        (self.field(at), self.field(at + 8))
+        (self.field_here(at), self.field_here(at + 8))
     }
 
     fn call(&mut self, function: u32) {

@@ -3,6 +3,7 @@
 use super::{Region, Translator, TrapKind};
 use crate::compile::Bounds;
 use crate::layout::{self, Builtin};
+use crate::refine::Access;
 use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Type, Value, condcodes::IntCC, types};
 use wasmparser::{MemArg, MemArgTarget, Operator};
 
@@ -178,8 +179,28 @@ impl Translator<'_, '_> {
         let base = self.field(self.layout.memory(memory_of(memarg)));
         let address = self.builder.ins().iadd(base, index);
         match i32::try_from(memarg.offset) {
-            Ok(offset) => (address, offset),
+            Ok(offset) => {
+                self.note(index, address, offset, bytes);
+                (address, offset)
+            }
             Err(_) => (self.builder.ins().iadd_imm_s(address, memarg.offset as i64), 0),
+        }
+    }
+
+    /// Notes an access, whose offset may grow by what is added to its index: as far as an instruction can say it, or as
+    /// far as the guard after the memory's end reaches where the comparison leaves the offset out.
+    fn note(&mut self, index: Value, address: Value, offset: i32, bytes: u64) {
+        let room = match self.options.bounds {
+            Bounds::Guard => i32::MAX - 1,
+            Bounds::Explicit => (layout::GUARD_BYTES as i32).saturating_sub(bytes as i32),
+        };
+        if let Some(index) = self.builder.func.dfg.value_def(index).inst() {
+            self.accesses.push(Access {
+                index,
+                address,
+                offset,
+                room,
+            });
         }
     }
 

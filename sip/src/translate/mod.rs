@@ -19,6 +19,7 @@ use crate::compile::{Bounds, Options};
 use crate::layout::{self, Builtin, Layout};
 use crate::limits;
 use crate::module::{Body, FEATURES, FuncType, Module, Refusal, ValType, val_type};
+use crate::refine::{self, Access, Loop};
 use alloc::{collections::BTreeMap, vec::Vec};
 use control::Frame;
 use cranelift_codegen::ir::{
@@ -199,6 +200,8 @@ pub fn function(
         results: ty.results.clone(),
         length: None,
         reloads: Vec::new(),
+        accesses: Vec::new(),
+        loops: Vec::new(),
         direct: BTreeMap::new(),
     };
     let mut reader = body.get_binary_reader();
@@ -227,8 +230,13 @@ pub fn function(
     reader.finish()?;
     translator.builder.seal_all_blocks();
     let reloads = core::mem::take(&mut translator.reloads);
+    let (accesses, loops) = (
+        core::mem::take(&mut translator.accesses),
+        core::mem::take(&mut translator.loops),
+    );
     translator.builder.finalize(TARGET);
     remove_unused(function, reloads);
+    refine::refine(function, options.bounds, &accesses, &loops);
     scratch.validator = validator.into_allocations();
     Ok(())
 }
@@ -279,6 +287,9 @@ struct Translator<'m, 'f> {
     length: Option<Variable>,
     /// Where it is loaded.
     reloads: Vec<ir::Inst>,
+    /// The accesses of memory and the loops, for [`crate::refine`].
+    accesses: Vec<Access>,
+    loops: Vec<Loop>,
     /// References to functions that are called directly.
     direct: BTreeMap<u32, ir::FuncRef>,
 }
@@ -379,6 +390,12 @@ impl Translator<'_, '_> {
         self.builder.ins().load(types::I64, flags, self.context, offset as i32)
     }
 
+    /// As [`Self::field`], but read where it is needed: what a call needs once takes no register around a loop.
+    fn field_here(&mut self, offset: u32) -> Value {
+        let flags = MemFlagsData::trusted().with_readonly();
+        self.builder.ins().load(types::I64, flags, self.context, offset as i32)
+    }
+
     fn area_load(&mut self, ty: ValType, slot: usize) -> Value {
         let flags = self.flags(Region::Runtime);
         let runtime = self.field(layout::RUNTIME);
@@ -408,7 +425,7 @@ impl Translator<'_, '_> {
         }
         sig.returns.push(AbiParam::new(types::I64));
         let sig = self.builder.import_signature(sig);
-        let code = self.field(layout::builtin(which));
+        let code = self.field_here(layout::builtin(which));
         let call = self.builder.ins().call_indirect(sig, code, &values);
         self.builder.inst_results(call)[0]
     }

@@ -3,8 +3,23 @@
 
 use super::Translator;
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
-use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Type, Value, types};
+use cranelift_codegen::ir::{InstBuilder, InstructionData, MemFlagsData, Opcode, Type, Value, types};
 use wasmparser::Operator;
+
+/// With which factor and shift right a number is divided by this one, rounded down; none if it is a power of two or no
+/// factor of 32 bits does it. (Granlund and Montgomery, "Division by invariant integers using multiplication", 1994,
+/// theorem 4.2: the factor exceeds 2^shift / d by at most 2^(shift - 32) / d.)
+fn reciprocal(by: u32) -> Option<(u32, u32)> {
+    if by < 3 || by.is_power_of_two() {
+        return None;
+    }
+    (32..=63).find_map(|shift| {
+        let whole = 1u128 << shift;
+        let factor = whole.div_ceil(u128::from(by));
+        let excess = factor * u128::from(by) - whole;
+        (excess <= whole >> 32).then_some((u32::try_from(factor).ok()?, shift))
+    })
+}
 
 impl Translator<'_, '_> {
     pub(super) fn numeric(&mut self, op: &Operator<'_>) -> bool {
@@ -132,6 +147,18 @@ impl Translator<'_, '_> {
             return false;
         }
         let (a, b) = self.pop2();
+        if let O::I32DivU | O::I32RemU = op
+            && let Some(quotient) = self.quotient(a, b)
+        {
+            let value = if matches!(op, O::I32DivU) {
+                quotient
+            } else {
+                let product = self.builder.ins().imul(quotient, b);
+                self.builder.ins().isub(a, product)
+            };
+            self.push(value);
+            return true;
+        }
         let ins = self.builder.ins();
         let value = match op {
             O::I32Add | O::I64Add => ins.iadd(a, b),
@@ -152,6 +179,25 @@ impl Translator<'_, '_> {
         };
         self.push(value);
         true
+    }
+
+    /// A quotient by a constant, as the upper part of a product in 64 bits: Cranelift makes one in 32 bits, which takes
+    /// two registers of its own and longer.
+    fn quotient(&mut self, value: Value, by: Value) -> Option<Value> {
+        let inst = self.builder.func.dfg.value_def(by).inst()?;
+        let InstructionData::UnaryImm {
+            opcode: Opcode::Iconst,
+            imm,
+        } = self.builder.func.dfg.insts[inst]
+        else {
+            return None;
+        };
+        let (factor, shift) = reciprocal(imm.bits() as u32)?;
+        let wide = self.builder.ins().uextend(types::I64, value);
+        let factor = self.builder.ins().iconst(types::I64, i64::from(factor));
+        let product = self.builder.ins().imul(wide, factor);
+        let quotient = self.builder.ins().ushr_imm_u(product, i64::from(shift));
+        Some(self.builder.ins().ireduce(types::I32, quotient))
     }
 
     fn float(&mut self, op: &Operator<'_>) -> bool {
@@ -262,5 +308,49 @@ impl Translator<'_, '_> {
     fn sign_extend(&mut self, value: Value, narrow: Type, wide: Type) -> Value {
         let value = self.builder.ins().ireduce(narrow, value);
         self.builder.ins().sextend(wide, value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reciprocal;
+
+    #[test]
+    fn quotients_by_constants() {
+        let divisors = (3..2000u32).chain([
+            65_535,
+            65_537,
+            1_000_003,
+            0x7fff_ffff,
+            0x8000_0001,
+            u32::MAX - 1,
+            u32::MAX,
+        ]);
+        let mut known = 0;
+        for by in divisors {
+            let Some((factor, shift)) = reciprocal(by) else {
+                continue;
+            };
+            known += 1;
+            // Quotients change at multiples: wrong factors are wrong just below and at one, the great ones first.
+            let last = u32::MAX / by * by;
+            let ends = [
+                0,
+                1,
+                by - 1,
+                by,
+                by.wrapping_add(1),
+                last - 1,
+                last,
+                u32::MAX - 1,
+                u32::MAX,
+            ];
+            let spread = (0..64).map(|at| (u32::MAX / 64).wrapping_mul(at) / by * by);
+            for value in ends.into_iter().chain(spread.flat_map(|at| [at, at.wrapping_sub(1)])) {
+                let quotient = (u64::from(value) * u64::from(factor)) >> shift;
+                assert_eq!(quotient, u64::from(value / by), "{value} / {by}");
+            }
+        }
+        assert!(known > 1000);
     }
 }

@@ -1,0 +1,174 @@
+//! Loops that count in every way and index memory by what they count: what the compiler knows of their numbers
+//! (`sip/src/refine`) must not change what they do. Several hundred are made by dice, and wasmi says what is right.
+
+#[path = "support/theirs.rs"]
+mod support;
+
+use sip::compile::{Bounds, Options, compile};
+use sip::exec::{Extern, Program, Store, Val};
+use sip::verify::verify;
+use support::theirs;
+
+/// Dice with a memory (xorshift).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+
+    fn one_of<'a>(&mut self, of: &[&'a str]) -> &'a str {
+        of[self.below(of.len() as u64) as usize]
+    }
+}
+
+/// Constants that are near to where numbers wrap, to the memory's end and to its start.
+const NUMBERS: [&str; 14] = [
+    "0",
+    "1",
+    "3",
+    "4",
+    "8",
+    "-1",
+    "-4",
+    "-8",
+    "40",
+    "65500",
+    "65536",
+    "-65536",
+    "2147483647",
+    "-2147483648",
+];
+const STEPS: [&str; 10] = ["1", "-1", "2", "4", "-4", "12", "-16", "80", "2147483648", "0"];
+const COMPARISONS: [&str; 8] = ["ne", "eq", "lt_u", "le_u", "gt_u", "lt_s", "le_s", "gt_s"];
+
+/// A module with a loop over two counters. At most 300 turns.
+fn module(dice: &mut Dice) -> String {
+    let mut number = || {
+        let of = NUMBERS[dice.below(NUMBERS.len() as u64) as usize];
+        match dice.below(4) {
+            0 => "(local.get $a)".to_string(),
+            _ => format!("(i32.const {of})"),
+        }
+    };
+    let (first, second, limit) = (number(), number(), number());
+    let second = match dice.below(3) {
+        0 => format!("(i32.add (local.get $i) (i32.const {}))", dice.one_of(&NUMBERS)),
+        _ => second,
+    };
+    let (step, other) = (dice.one_of(&STEPS), dice.one_of(&STEPS));
+    let other = if dice.below(2) == 0 { step } else { other };
+    let before = ["(i32.const 0)", "(i32.{} (local.get $i) {})"][dice.below(2) as usize]
+        .replacen("{}", dice.one_of(&COMPARISONS), 1)
+        .replacen("{}", &limit, 1);
+    let counter = dice.one_of(&["$i", "$i", "$j", "$n"]);
+    let behind = format!("(i32.{} (local.get {counter}) {limit})", dice.one_of(&COMPARISONS));
+    let behind = match dice.below(3) {
+        0 => format!("(i32.eqz {behind})"),
+        _ => behind,
+    };
+    let inner = match dice.below(3) {
+        0 => {
+            "(local.set $k (i32.const 0)) (loop $in
+               (local.set $s (i64.add (local.get $s) (i64.load8_u offset=9 (i32.add (local.get $k) (i32.const 7)))))
+               (br_if $in (i32.ne (local.tee $k (i32.add (local.get $k) (i32.const 3))) (i32.const 30))))"
+        }
+        _ => "",
+    };
+    let load = dice.one_of(&["i32.load8_u", "i32.load8_s", "i32.load16_u", "i32.load"]);
+    let (add, offset) = (dice.one_of(&NUMBERS), dice.one_of(&["0", "16", "65530", "100000"]));
+    let pick = dice.one_of(&[
+        "(i32.and (local.get $x) (i32.const 255))",
+        "(i32.eq (i32.and (local.get $x) (i32.const 255)) (i32.load8_u (i32.const 5)))",
+        "(i32.div_u (local.get $x) (i32.const 10))",
+        "(i32.rem_u (local.get $x) (i32.const 7))",
+        "(i32.lt_u (i32.and (local.get $x) (i32.const 255)) (i32.const 100))",
+    ]);
+    let wide = dice.one_of(&["-3", "4294967290", "12884901888", "5"]);
+    format!(
+        r#"(module (memory 1)
+          (data (i32.const 0) "\80\07\ff\10abcdefghijklmnopqrstuvwxyz0123456789")
+          (data (i32.const 65490) "the end of the memory, which is near now")
+          (func (export "run") (param $a i32) (result i64)
+            (local $i i32) (local $j i32) (local $k i32) (local $n i32) (local $x i32) (local $s i64) (local $w i64)
+            (local.set $i {first}) (local.set $j {second}) (local.set $w (i64.const {wide}))
+            (block $out (loop $top
+              (local.set $n (i32.add (local.get $n) (i32.const 1)))
+              (br_if $out (i32.gt_u (local.get $n) (i32.const 300)))
+              (br_if $out {before})
+              {inner}
+              (local.set $x ({load} offset={offset} (i32.add (local.get $i) (i32.const {add}))))
+              (local.set $x (i32.add (local.get $x) (i32.load8_u (i32.and (local.get $j) (i32.const 4095)))))
+              (local.set $x {pick})
+              (block $c (block $b (block $a
+                (br_table $a $c $b $b $c (local.get $x)))
+                (local.set $s (i64.add (local.get $s) (i64.const 5))))
+                (local.set $s (i64.mul (local.get $s) (i64.const 3))))
+              (local.set $s (i64.add (i64.mul (local.get $s) (i64.const 31)) (i64.extend_i32_u (local.get $x))))
+              (local.set $i (i32.add (local.get $i) (i32.const {step})))
+              (local.set $j (i32.add (local.get $j) (i32.const {other})))
+              (local.set $w (i64.extend_i32_u (i32.add (i32.wrap_i64 (local.get $w)) (i32.const {step}))))
+              (br_if $top {behind})))
+            (i64.add (i64.add (local.get $s) (local.get $w))
+              (i64.add (i64.extend_i32_u (i32.add (local.get $i) (i32.const -4))) (i64.extend_i32_s (local.get $j))))))"#
+    )
+}
+
+/// What wasmi makes of it: the result, or nothing after a trap.
+fn right(bytes: &[u8], argument: i32) -> Option<i64> {
+    let engine = wasmi::Engine::default();
+    let module = wasmi::Module::new(&engine, bytes).expect("valid");
+    let mut store = wasmi::Store::new(&engine, ());
+    let linker = wasmi::Linker::<()>::new(&engine);
+    let instance = linker.instantiate_and_start(&mut store, &module).expect("it starts");
+    let run = instance.get_func(&store, "run").expect("exported");
+    let mut results = [wasmi::Val::I64(0)];
+    run.call(&mut store, &[theirs(&Val::I32(argument))], &mut results)
+        .ok()?;
+    results[0].i64()
+}
+
+/// What this engine makes of it, for each argument.
+fn ours(bytes: &[u8], bounds: Bounds, arguments: &[i32]) -> Vec<Option<i64>> {
+    let options = Options {
+        bounds,
+        ..Options::default()
+    };
+    let image = compile(bytes, options).expect("it compiles");
+    let program = Program::load(verify(image).expect("it is proved")).expect("memory");
+    let mut store = Store::new().expect("memory");
+    let instance = store.instantiate(&program, &[]).expect("it starts");
+    let Some(Extern::Func(run)) = store.export(instance, "run") else {
+        panic!("run is not exported");
+    };
+    let mut call = |argument: &i32| match store.call(run, &[Val::I32(*argument)]) {
+        Ok(results) => match results[..] {
+            [Val::I64(value)] => Some(value),
+            _ => panic!("{results:?}"),
+        },
+        Err(_) => None,
+    };
+    arguments.iter().map(&mut call).collect()
+}
+
+#[test]
+fn loops_do_what_they_say() {
+    let mut dice = Dice(0x5eed_5eed_5eed);
+    let (mut returned, mut trapped) = (0, 0);
+    for _ in 0..500 {
+        let text = module(&mut dice);
+        let bytes = wat::parse_str(&text).expect("a good text");
+        let arguments = [0, 40, 65_500, -8];
+        let right: Vec<_> = arguments.iter().map(|argument| right(&bytes, *argument)).collect();
+        let good = right.iter().flatten().count();
+        returned += good;
+        trapped += right.len() - good;
+        for bounds in [Bounds::Guard, Bounds::Explicit] {
+            assert_eq!(ours(&bytes, bounds, &arguments), right, "{bounds:?}: {text}");
+        }
+    }
+    assert!(returned > 400 && trapped > 200, "{returned} {trapped}");
+}
