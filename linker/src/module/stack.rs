@@ -545,17 +545,20 @@ pub(super) fn adjusted_words<'a>(world: &World<'a>, file: usize, here: Home) -> 
     }
 }
 
-/// What an adjusting function of C++ (Itanium C++ ABI, 5.1.4.4: it changes `this`, or what is returned, and goes on to another
-/// function with the same arguments, and has no debug information) goes on to; `None` for another name.
+/// What an adjusting function of C++ (Itanium C++ ABI, 5.1.4.4: it changes `this`, and perhaps the result, of another
+/// function with the same arguments, and may have no debug information) goes on to; `None` for another name.
 fn adjusts(name: &str) -> Option<String> {
     let rest = name.strip_prefix("_ZT")?;
-    let (mut rest, offsets) = rest.strip_prefix('c').map_or((rest, 1), |rest| (rest, 2));
-    for _ in 0..offsets {
-        let (offset, numbers) = match rest.strip_prefix('h') {
-            Some(offset) => (offset, 1),
-            None => (rest.strip_prefix('v')?, 2),
+    // Of a covariant result two distances, of `this` and of the result.
+    let (mut rest, distances) = rest.strip_prefix('c').map_or((rest, 1), |rest| (rest, 2));
+    for _ in 0..distances {
+        let numbers = if rest.starts_with('h') {
+            1
+        } else {
+            rest.strip_prefix('v')?;
+            2
         };
-        rest = offset.splitn(numbers + 1, '_').nth(numbers)?;
+        rest = rest.splitn(numbers + 1, '_').nth(numbers)?;
     }
     Some(format!("_Z{rest}"))
 }
@@ -569,4 +572,27 @@ fn is_reference(entry: &Entry<'_>) -> bool {
             | dw::DW_TAG_subroutine_type
             | dw::DW_TAG_unspecified_type
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::adjusts;
+
+    #[test]
+    fn adjusting_functions_go_on_to_another() {
+        let names = [
+            ("_ZThn16_N1D1gEi", Some("_ZN1D1gEi")),
+            ("_ZTv0_n24_N1D1gEi", Some("_ZN1D1gEi")),
+            ("_ZTch0_h16_N1Y4makeEv", Some("_ZN1Y4makeEv")),
+            ("_ZTchn8_v8_n32_N1Y4makeEv", Some("_ZN1Y4makeEv")),
+            ("_ZTV1D", None),
+            ("_ZTI1D", None),
+            ("_ZTh", None),
+            ("_ZTc", None),
+            ("main", None),
+        ];
+        for (name, expected) in names {
+            assert_eq!(adjusts(name).as_deref(), expected, "{name}");
+        }
+    }
 }

@@ -3,7 +3,11 @@
 //! The module objects lie on the disk as files, as the host tool built them (`./gond module system`); each case puts those
 //! that it needs on the shelf and takes them away again.
 
-use alloc::{format, string::ToString, vec::Vec};
+use alloc::{
+    format,
+    string::{String, ToString},
+    vec::Vec,
+};
 use core::{
     cell::Cell,
     sync::atomic::{AtomicU64, Ordering::SeqCst},
@@ -111,7 +115,7 @@ fn shared_and_private(_: &Setting) -> Outcome {
             shelf::place_of(before.base),
             Some(shelf::Place {
                 module: format!("counter-{}", modules.version(counter)),
-                function: Default::default(),
+                function: String::new(),
                 offset: 0,
             })
         );
