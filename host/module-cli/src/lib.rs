@@ -41,10 +41,11 @@ gond module: libraries linked once, at one address, for everybody (docs/modules.
   gond module describe OBJECT... [--name NAME] [--version N] [--import FILE.md]... [--rest FILE.md]
       Writes a description of the objects: all that they define, and what is missing.
       --rest    describe what is missing as the exports of a module of that name, for others to provide
-  gond module header FILE.md [NAME]... [--in FOLDER]... [-o FILE]
+  gond module header [FILE.md [NAME]...] [--in FOLDER]... [-o FILE]
       Writes a C header for clients of the module that a description describes, from the debug information of its objects.
       Behind the library's own header it makes calls of the exports named (all that can be, if none is) inline: without
       the thunk, at the price that the module is bound before the client starts. Objects that are no modules ignore it.
+      Without a description it writes what all such headers begin with, which is enough for procedures (callbacks).
   gond module show FILE.mm [--json]
       What is in a module object.
   gond module diff OLD.mm NEW.mm [--json]
@@ -72,6 +73,10 @@ gond module: libraries linked once, at one address, for everybody (docs/modules.
 pub fn command(words: &[String]) -> i32 {
     let mut words = words.iter().map(String::as_str);
     let verb = words.next().unwrap_or("help");
+    if words.clone().any(|word| matches!(word, "--help" | "-h")) {
+        print!("{}", help_of(verb));
+        return 0;
+    }
     let rest = match Words::parse(verb, words) {
         Ok(rest) => rest,
         Err(why) => {
@@ -110,6 +115,19 @@ pub fn command(words: &[String]) -> i32 {
             1
         }
     }
+}
+
+/// The lines of the help that are of a verb; all of them if it has none.
+fn help_of(verb: &str) -> String {
+    let head = format!("  gond module {verb} ");
+    let from = HELP.lines().skip_while(|line| !line.starts_with(&head));
+    let first = from.clone().take(1);
+    let more = from.skip(1).take_while(|line| line.starts_with("      "));
+    let lines: Vec<&str> = first.chain(more).collect();
+    if lines.is_empty() {
+        return HELP.to_string();
+    }
+    lines.join("\n") + "\n"
 }
 
 /// The words of a command, sorted.

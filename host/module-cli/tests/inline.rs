@@ -549,6 +549,22 @@ fn the_linker_refuses_all_other_sequences() {
 }
 
 #[test]
+fn the_command_says_how_it_is_used() {
+    for words in [["header", "--help"], ["header", "-h"]] {
+        let output = Command::new(env!("CARGO_BIN_EXE_module-cli"))
+            .args(words)
+            .output()
+            .expect("the tool");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success() && text.starts_with("  gond module header ["),
+            "{text}"
+        );
+        assert!(text.contains("inline") && !text.contains("gond module show"), "{text}");
+    }
+}
+
+#[test]
 fn the_header_says_what_it_has_not() {
     let Some(folder) = library("inline-header", &mut tools::window(13)) else {
         return;
