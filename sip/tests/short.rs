@@ -13,33 +13,36 @@ const WALK: &str = "contract Walk
     message d(v: f64)
     message e(p: i32, q: i64, r: i32, s: i64)
     message f(p: i32, q: i64, r: i32, s: i64, t: i32)
+    message g(v: f64)
     message stop()
     message ra(data: block)
     message rb()
     message rc(x: i64)
-    state Ready { ! a -> Served | ! b -> Again | ! c -> Served | ! d -> Served | ! e -> Served | ! f -> Served | ! stop -> end }
+    state Ready { ! a -> Served | ! b -> Again | ! c -> Served | ! d -> Served | ! e -> Served | ! f -> Served | ! g -> Again | ! stop -> end }
     state Again { ! a -> Served | ! e -> Served }
     state Served { ? ra -> Ready | ? rb -> More | ? rc -> Ready }
     state More { ? ra -> Ready | ? rc -> Ready }";
 
 /// Messages: name, types of the fields, blocks as `b`.
-const CLIENT: [(&str, &str); 7] = [
+const CLIENT: [(&str, &str); 8] = [
     ("a", "ib"),
     ("b", "l"),
     ("c", "bb"),
     ("d", "d"),
     ("e", "ilil"),
     ("f", "ilili"),
+    ("g", "d"),
     ("stop", ""),
 ];
 const SERVER: [(&str, &str); 3] = [("ra", "b"), ("rb", ""), ("rc", "l")];
-const FIELDS: [(&str, &[&str]); 10] = [
+const FIELDS: [(&str, &[&str]); 11] = [
     ("a", &["x", "data"]),
     ("b", &["y"]),
     ("c", &["data", "more"]),
     ("d", &["v"]),
     ("e", &["p", "q", "r", "s"]),
     ("f", &["p", "q", "r", "s", "t"]),
+    ("g", &["v"]),
     ("stop", &[]),
     ("ra", &["data"]),
     ("rb", &[]),
@@ -189,10 +192,10 @@ impl Chain {
         let server = client + 1;
         for _ in 0..=self.random.below(rounds) {
             self.mischief(client, 'c');
-            let mut message = CLIENT[self.random.below(6) as usize];
+            let mut message = CLIENT[self.random.below(7) as usize];
             self.send(client, 'c', message);
-            if message.0 == "b" {
-                // The server takes both only then, or one after the other.
+            if ["b", "g"].contains(&message.0) {
+                // A second message, perhaps while the first, which cannot go the short way, is in the queue. The server takes both only then, or one after the other.
                 let early = self.random.below(2) == 0;
                 if early {
                     self.receive(server, 's', message);
@@ -262,28 +265,48 @@ impl Chain {
     }
 }
 
-/// How each process of a chain ended and what it has seen; and how many messages went the short way.
-fn run(modules: &[String], is_short: bool) -> (Vec<(String, Vec<Val>)>, u64) {
-    let mut world = World::new(&[WALK]);
+/// How each process ended and what it has seen; and how many messages went the short way. `started` are the
+/// processes as they come to their turns first, `joined` the contract, client and server of each channel.
+fn converse(
+    contracts: &[&str],
+    modules: &[String],
+    started: impl Iterator<Item = usize>,
+    joined: &[[usize; 3]],
+    is_short: bool,
+) -> (Vec<(String, Vec<Val>)>, u64) {
+    let mut world = World::new(contracts);
     if !is_short {
         world.group.without_short_way();
     }
-    let protocol = world.protocols[0].clone();
-    let processes: Vec<usize> = modules.iter().map(|text| world.add(text)).collect();
-    for pair in processes.windows(2) {
-        world.group.connect(&protocol, pair[0], pair[1]).expect("room");
+    let mut processes = vec![0; modules.len()];
+    for at in started {
+        processes[at] = world.add(&modules[at]);
+    }
+    for [contract, client, server] in joined {
+        let protocol = world.protocols[*contract].clone();
+        let joined = world.group.connect(&protocol, processes[*client], processes[*server]);
+        joined.expect("room");
     }
     let outcomes = world.group.run();
-    let seen = outcomes.iter().zip(&processes).map(|(outcome, process)| {
+    let seen = processes.iter().map(|process| {
         let store = world.group.store(*process);
         let Some(Extern::Global(trace)) = store.export(0, "trace") else {
             panic!("the trace is exported");
         };
-        (words(outcome), store.global_value(trace).into_iter().collect())
+        (
+            words(&outcomes[*process]),
+            store.global_value(trace).into_iter().collect(),
+        )
     });
     let seen = seen.collect();
     assert!(world.is_empty());
     (seen, world.group.passed())
+}
+
+/// The same of a chain, each process of which is the client of the next.
+fn run(modules: &[String], is_short: bool) -> (Vec<(String, Vec<Val>)>, u64) {
+    let joined: Vec<[usize; 3]> = (1..modules.len()).map(|at| [0, at - 1, at]).collect();
+    converse(&[WALK], modules, 0..modules.len(), &joined, is_short)
 }
 
 fn compare(seeds: std::ops::Range<u64>, mischief: u64) -> (u64, u64) {
@@ -317,4 +340,155 @@ fn both_ways_are_alike() {
 fn both_ways_fail_alike() {
     let (passed, failed) = compare(1000..1080, 25);
     assert!(passed > 200 && failed > 100, "{passed}, {failed}");
+}
+
+/// In the middle of several messages one way, to a receiver that has had the first and waits for the next: what the
+/// contract does not allow there is refused, and what it allows goes the short way. The last of the chain runs first;
+/// the first one ends, so that the last gets its turn while the one between them waits.
+#[test]
+fn a_state_in_the_middle_allows_what_it_allows() {
+    for message in CLIENT {
+        let mut chain = Chain {
+            random: Random(7),
+            bodies: vec![String::new(); 3],
+            held: vec![false; 3],
+            mischief: 0,
+        };
+        chain.send(0, 'c', ("stop", ""));
+        chain.send(1, 'c', ("b", "l"));
+        chain.receive(1, 's', ("stop", ""));
+        chain.send(1, 'c', message);
+        chain.receive(2, 's', ("b", "l"));
+        chain.receive(2, 's', message);
+        let modules: Vec<String> = (0..3).map(|process| chain.module(process)).collect();
+        let both = [false, true].map(|is_short| {
+            let joined = [[0, 0, 1], [0, 1, 2]];
+            converse(&[WALK], &modules, [2, 1, 0].into_iter(), &joined, is_short)
+        });
+        assert_eq!(both[0].0, both[1].0, "{}", message.0);
+        let allowed = ["a", "e"].contains(&message.0);
+        assert_eq!(both[1].0[1].0 == "ended", allowed, "{}", both[1].0[1].0);
+        assert_eq!(both[1].1, if allowed { 3 } else { 2 }, "{}", message.0);
+    }
+}
+
+/// An endpoint of another contract, in which the message of the same number and types is allowed now.
+#[test]
+fn another_contracts_endpoint_is_refused() {
+    let twin = WALK.replace("Walk", "Twin").replace("rc(x: i64)", "rc(x: i32)");
+    let trace = r#"(global $trace (export "trace") (mut i64) (i64.const 7))"#;
+    let client = format!(
+        r#"(module {} (import "{{client Twin}}" "start" (func $twin (result i32))) {trace}
+        (func (export "main") (drop (call $c_e (call $twin)
+            (i32.const 1) (i64.const 2) (i32.const 3) (i64.const 4)))))"#,
+        imports("client")
+    );
+    let server = format!(
+        r#"(module (import "{{server Twin}}" "start" (func $start (result i32)))
+        (import "{{server Twin}}" "receive" (func $receive (param i32) (result i32))) {trace}
+        (func (export "main") (global.set $trace (i64.extend_i32_s (call $receive (call $start))))))"#
+    );
+    let modules = [client, server];
+    for is_short in [false, true] {
+        let (seen, passed) = converse(&[WALK, &twin], &modules, [1, 0].into_iter(), &[[1, 0, 1]], is_short);
+        let refused = &seen[0].0;
+        assert!(
+            refused.contains("the endpoint is not the client's of the contract Walk"),
+            "{refused}"
+        );
+        // The peer sees nothing but an end.
+        assert_eq!(seen[1], ("ended".into(), vec![Val::I64(-1)]));
+        assert_eq!(passed, 0);
+    }
+}
+
+/// More blocks come and go the short way than a process has handles.
+#[test]
+fn handles_come_back_from_the_short_way() {
+    // Imports come first.
+    let trace = r#"(import "gondwana:heap" "free" (func $free (param i32)))
+        (import "gondwana:heap" "alloc" (func $alloc (param i32) (result i32)))
+        (global $trace (export "trace") (mut i64) (i64.const 7))"#;
+    let client = format!(
+        r#"(module {} {trace}
+        (func (export "main") (local $e i32) (local $n i32)
+          (local.set $e (call $c_start))
+          (loop $again
+            (drop (call $c_a (local.get $e) (i32.const 1) (call $alloc (i32.const 8))))
+            (drop (call $c_receive (local.get $e)))
+            (call $free (call $c_ra_data (local.get $e)))
+            (br_if $again (i32.lt_u (local.tee $n (i32.add (local.get $n) (i32.const 1))) (i32.const 5000))))
+          (global.set $trace (i64.extend_i32_u (local.get $n)))))"#,
+        imports("client")
+    );
+    let server = format!(
+        r#"(module {} {trace} (func (export "main") (local $e i32)
+          (local.set $e (call $s_start))
+          (loop $again
+            (if (i32.ne (call $s_receive (local.get $e)) (i32.const 0)) (then (return)))
+            (drop (call $s_ra (local.get $e) (call $s_a_data (local.get $e))))
+            (br $again))))"#,
+        imports("server")
+    );
+    let modules = [client, server];
+    let (general, none) = run(&modules, false);
+    let (short, some) = run(&modules, true);
+    assert_eq!(general[0], ("ended".into(), vec![Val::I64(5000)]));
+    assert_eq!(general, short);
+    // All but the first, for which nobody waited yet.
+    assert_eq!((none, some), (0, 9_999));
+}
+
+/// A receive out of turn, while the peer has a message that went the short way and could be given the processor.
+#[test]
+fn who_has_to_speak_does_not_wait() {
+    let mut chain = Chain {
+        random: Random(7),
+        bodies: vec![String::new(); 2],
+        held: vec![false; 2],
+        mischief: 0,
+    };
+    chain.send(0, 'c', ("b", "l"));
+    chain.receive(0, 'c', ("rb", ""));
+    chain.receive(1, 's', ("b", "l"));
+    chain.receive(1, 's', ("a", "ib"));
+    let modules = [chain.module(0), chain.module(1)];
+    let both = [false, true].map(|is_short| converse(&[WALK], &modules, [1, 0].into_iter(), &[[0, 0, 1]], is_short));
+    assert_eq!(both[0].0, both[1].0);
+    assert_eq!((both[0].1, both[1].1), (0, 1));
+    assert!(both[1].0[0].0.contains("the client of Walk"), "{}", both[1].0[0].0);
+}
+
+/// An endpoint in a message to a process that waits: it becomes that process's, under its number there.
+#[test]
+fn endpoints_do_not_go_the_short_way() {
+    let give = "contract Give message give(e: endpoint) state A { ! give -> end }";
+    let close = r#"(import "gondwana:channel" "close" (func $close (param i32)))
+        (global $trace (export "trace") (mut i64) (i64.const 7))"#;
+    let client = format!(
+        r#"(module (import "{{client Give}}" "start" (func $start (result i32)))
+        (import "{{client Give}}" "open" (func $open (result i64)))
+        (import "{{client Give}}" "give" (func $give (param i32 i32) (result i32))) {close}
+        (func (export "main") (local $e i32)
+          (local.set $e (i32.wrap_i64 (call $open)))
+          (drop (call $give (call $start) (local.get $e)))
+          (call $close (local.get $e))))"#
+    );
+    let server = format!(
+        r#"(module (import "{{server Give}}" "start" (func $start (result i32)))
+        (import "{{server Give}}" "receive" (func $receive (param i32) (result i32)))
+        (import "{{server Give}}" "give.e" (func $e (param i32) (result i32))) {close}
+        (func (export "main") (local $e i32)
+          (local.set $e (call $start))
+          (drop (call $receive (local.get $e)))
+          (call $close (call $e (local.get $e)))
+          (global.set $trace (i64.const 8))))"#
+    );
+    let modules = [client, server];
+    for is_short in [false, true] {
+        let (seen, passed) = converse(&[give], &modules, [1, 0].into_iter(), &[[0, 0, 1]], is_short);
+        assert!(seen[0].0.contains("the number names no endpoint"), "{}", seen[0].0);
+        assert_eq!(seen[1], ("ended".into(), vec![Val::I64(8)]));
+        assert_eq!(passed, 0);
+    }
 }

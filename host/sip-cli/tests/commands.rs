@@ -9,7 +9,7 @@ use support::{Ended, Folder, finish};
 
 const GUEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sip/guest");
 /// What takes longer hangs.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 
 fn put(folder: &Folder, name: &str, content: &[u8]) -> String {
     let path = folder.0.join(name);
@@ -427,6 +427,19 @@ fn time_can_be_limited() {
     let words = ["run", "--timeout", "0.2", &file];
     let (status, _, said) = gond_in(Path::new("."), Stdio::piped(), &words);
     assert!(said.contains("its time is over"), "{said}");
+    assert_eq!(status, 134);
+    // A read is cut short; a sleep is not, and what sleeps is ended with everything else.
+    let sleeps = r#"(module (import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
+        (memory (export "memory") 1)
+        (func (export "_start")
+          (i32.store (i32.const 16) (i32.const 1)) (i64.store (i32.const 24) (i64.const 3600000000000))
+          (drop (call $poll (i32.const 0) (i32.const 64) (i32.const 1) (i32.const 128)))))"#;
+    let sleeps = module(&folder, "sleeps.wasm", sleeps);
+    let (status, _, said) = gond(&["run", "--timeout", "0.2", &sleeps]);
+    assert!(
+        said.contains("a process waits for the host, and its time is over"),
+        "{said}"
+    );
     assert_eq!(status, 134);
 
     let client = CLIENT.replace(
