@@ -455,7 +455,7 @@ fn damaged(setting: &Setting) -> Outcome {
     // What an earlier tool made says what to do.
     let mut earlier = whole.clone();
     earlier[7] -= 1;
-    let text = shelf::install("earlier", &earlier).map_or_else(|error| error.to_string(), |full| full);
+    let text = shelf::install("earlier", &earlier).unwrap_or_else(|error| error.to_string());
     ensure!(text.contains("build it again"), "{text}");
     // Magic, version, address, the bytes of the data, a part, a name.
     for (at, byte) in [(0, 0), (7, 1), (9, 0xff), (27, 0xff), (51, 0xff), (39, 0xff)] {
