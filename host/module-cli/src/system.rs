@@ -115,7 +115,7 @@ fn build(recipe: &Recipe, root: &Path, folder: &Path, window: &mut Window) -> Re
     std::fs::create_dir_all(&objects).map_err(|error| format!("{}: {error}", objects.display()))?;
     let mut folders = vec![objects.clone()];
     for object in &description.objects {
-        if object.ends_with(".a") {
+        if Path::new(object).extension().is_some_and(|end| end == "a") {
             folders.push(archive(root, &beside, &folder.join("cargo"))?);
             continue;
         }
