@@ -195,7 +195,8 @@ impl Chain {
             let mut message = CLIENT[self.random.below(7) as usize];
             self.send(client, 'c', message);
             if ["b", "g"].contains(&message.0) {
-                // A second message, perhaps while the first, which cannot go the short way, is in the queue. The server takes both only then, or one after the other.
+                // A second message, perhaps while the first, which cannot go the short way, is in the queue.
+                // The server takes both only then, or one after the other.
                 let early = self.random.below(2) == 0;
                 if early {
                     self.receive(server, 's', message);

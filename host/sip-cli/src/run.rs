@@ -178,7 +178,7 @@ fn limit(time: Duration) -> Result<Deadline, (String, i32)> {
         .spawn(move || {
             std::thread::sleep(time.saturating_add(PATIENCE));
             eprintln!("gond sip: a process waits for the host, and its time is over");
-            std::process::exit(134);
+            Deadline::end_program(134);
         })
         .map_err(fail)?;
     Deadline::after(time).map_err(fail)
