@@ -18,7 +18,8 @@ const CORPUS: &[&str] = &[
       (func $indirect (param i32 i32) (result i32)
         (i32.add (call_indirect (type $t) (local.get 1) (local.get 0)) (i32.load (local.get 1))))
       (func $switch (param i32) (result i32)
-        (block (block (block (br_table 0 1 2 (local.get 0))) (return (i32.const 7))) (return (i32.const 9))) (i32.const 3))
+        (block (block (block (block (block (br_table 0 1 2 3 4 (local.get 0))) (return (i32.const 7))) (return (i32.const 9)))
+          (return (i32.const 11))) (return (i32.const 13))) (i32.const 3))
       (func $saved (param i32 i32) (result i32) (local i32)
         (local.set 2 (call $load (local.get 1)))
         (i32.add (i32.add (local.get 0) (local.get 2)) (call $imported (local.get 1))))
@@ -168,7 +169,7 @@ const CLASSES: &[Class] = &[
     ("branch into an instruction", |s| (s.is(Mnemonic::Ja)).then(|| s.edit(|i| { let t = u64::from(s.image.functions[s.function].start) + 5; i.set_near_branch64(t); }))?),
     ("switch index not clamped", |s| s.nop(Mnemonic::Cmovb).and_then(|_| s.edit(|i| { i.set_code(Code::Mov_r32_rm32); }))),
     ("switch clamped on the wrong side", |s| s.jcc(Mnemonic::Cmovb, |_| Code::Cmovae_r32_rm32)),
-    ("switch clamped to more than the table", |s| (s.function == 4 && s.is(Mnemonic::Mov) && s.ins.op1_kind() == OpKind::Immediate32 && s.ins.immediate32() == 2).then(|| s.edit(|i| i.set_immediate32(0x1000)))?),
+    ("switch clamped to more than the table", |s| (s.function == 4 && s.is(Mnemonic::Mov) && s.ins.op1_kind() == OpKind::Immediate32 && s.ins.immediate32() == 4).then(|| s.edit(|i| i.set_immediate32(0x1000)))?),
     ("switch table at another address", |s| (s.is(Mnemonic::Lea) && s.ins.is_ip_rel_memory_operand()).then(|| s.edit(|i| { let t = i.ip_rel_memory_address() + 1; i.set_memory_displacement64(t); }))?),
     ("context not passed to a callee", |s| (matches!(s.function, 5 | 6 | 8) && s.is(Mnemonic::Mov) && s.ins.op0_register() == Register::RDI && s.ins.op1_kind() == OpKind::Register).then(|| vec![0x90; s.ins.len()])),
     ("another import's context", |s| (!s.exchange()).then(|| s.field_to(s.image.layout.function(0) + 8, layout::INSTANCE))?),
@@ -208,6 +209,9 @@ fn images() -> Vec<Image> {
     images
 }
 
+/// Bytes of the switch's table: four cases, which are too many for comparisons, and the default.
+const TABLE: u32 = 20;
+
 /// Instructions of a function, as far as they are code: up to the first padding or constant that
 /// does not decode; jump tables come after an indirect jump, and are skipped.
 fn instructions(image: &Image, function: usize) -> Vec<Instruction> {
@@ -225,10 +229,10 @@ fn instructions(image: &Image, function: usize) -> Vec<Instruction> {
         at = ins.next_ip32();
         if ins.mnemonic() == Mnemonic::Jmp
             && ins.op0_kind() == OpKind::Register
-            && image.functions[function].end - at > 12
+            && image.functions[function].end - at > TABLE
             && function == 4
         {
-            at += 12;
+            at += TABLE;
         }
     }
     found
