@@ -42,6 +42,15 @@ pub struct Shape {
     sorted: bool,
 }
 
+/// How far a Clist has been searched. Capabilities move up when one before them is removed, so the last one that was seen stands
+/// for the place.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Reached {
+    next: u64,
+    /// The capability before it.
+    last: Capability,
+}
+
 impl Server {
     /// Reads and checks the head of a Clist.
     ///
@@ -71,7 +80,7 @@ impl Server {
     }
 
     /// Shows the visitor each capability of a Clist for `target`, with the address where it stands.
-    /// A Clist that is gone or malformed holds none. `next` is the one to begin with, and then how far the search has come; what it
+    /// A Clist that is gone or malformed holds none. `reached` is how far an earlier piece of the search has come, and then this one; what it
     /// costs is taken from the share.
     ///
     /// # Errors
@@ -81,7 +90,7 @@ impl Server {
         world: &mut W,
         clist: ClistRef,
         target: ObjectId,
-        next: &mut u64,
+        reached: &mut Reached,
         share: &mut Share,
         visit: &mut dyn FnMut(&Object, u64, Capability) -> Enough,
     ) -> Step<Enough> {
@@ -92,47 +101,62 @@ impl Server {
             Err(stop) => return Err(stop),
         };
         let base = self.objects.get(target).base();
-        let end = if shape.sorted {
+        let (first, end) = if shape.sorted {
             let first = self.near_below(world, shape, base, share)?;
-            *next = first.max(*next);
-            shape.count.min(first + NEAR + RUN_MAX)
+            (first, shape.count.min(first + NEAR + RUN_MAX))
         } else {
-            shape.count.min(UNSORTED_MAX)
+            (0, shape.count.min(UNSORTED_MAX))
         };
+        let mut next = first.max(self.still_reached(world, shape, *reached, share)?);
         let record = &self.objects.get(target).record;
         let units_visit = UNITS_VISIT + (record.capabilities.len() + record.pdx.len()) as u32;
-        while *next < end {
+        while next < end {
             let mut bytes = [0; BATCH * Capability::BYTES];
             let most = if shape.sorted { NEAR as usize + 4 } else { BATCH };
-            let batch = ((end - *next) as usize).min(most);
+            let batch = ((end - next) as usize).min(most);
             share.spend(UNITS_BATCH);
-            self.read_object(world, shape.id, place(*next), &mut bytes[..batch * Capability::BYTES])?;
+            self.read_object(world, shape.id, place(next), &mut bytes[..batch * Capability::BYTES])?;
             let object = self.objects.get(target);
-            for (index, record) in bytes[..batch * Capability::BYTES]
-                .chunks_exact(Capability::BYTES)
-                .enumerate()
-            {
+            for record in bytes[..batch * Capability::BYTES].chunks_exact(Capability::BYTES) {
                 let capability = record.try_into().map(Capability::from_bytes).unwrap_or_default();
-                if object.holds(capability.address) {
-                    let at = *next + index as u64;
-                    if visit(object, clist.base + place(at), capability) == Enough::Yes {
+                let seen = object.holds(capability.address);
+                if seen {
+                    if visit(object, clist.base + place(next), capability) == Enough::Yes {
                         return Ok(Enough::Yes);
                     }
                     share.spend(units_visit);
-                    if share.is_spent() {
-                        *next = at + 1;
-                        return Err(Stop::Again);
-                    }
                 } else if shape.sorted && capability.address >= object.end() {
                     return Ok(Enough::No);
                 }
+                next += 1;
+                *reached = Reached { next, last: capability };
+                if seen && share.is_spent() {
+                    return Err(Stop::Again);
+                }
             }
-            *next += batch as u64;
             if share.is_spent() {
                 return Err(Stop::Again);
             }
         }
         Ok(Enough::No)
+    }
+
+    /// Where a search goes on: after the last capability that was seen, or at the beginning if that stands elsewhere now.
+    fn still_reached<W: World>(
+        &mut self,
+        world: &mut W,
+        shape: Shape,
+        reached: Reached,
+        share: &mut Share,
+    ) -> Step<u64> {
+        let Some(before) = reached.next.checked_sub(1).filter(|before| *before < shape.count) else {
+            return Ok(0);
+        };
+        let mut bytes = [0; Capability::BYTES];
+        share.spend(UNITS_READ);
+        self.read_object(world, shape.id, place(before), &mut bytes)?;
+        let same = Capability::from_bytes(&bytes) == reached.last;
+        Ok(if same { reached.next } else { 0 })
     }
 
     /// An index of a sorted Clist, at most [`NEAR`] before the first capability whose address is at least `address`.

@@ -218,12 +218,13 @@ impl Server {
 
     /// The domain that a call enters.
     fn callee_for(&mut self, world: &mut impl World, caller: Caller, entry: u64, pd: u64) -> Step<SpaceId> {
-        let grant = self.pdx_grant(world, caller.domain, entry)?;
         let extension = match pd {
             PD_MERGE => Extension::Merge(caller.domain),
             PD_EMPTY => Extension::Empty,
             address => Extension::Explicit(Box::new(self.apd_read(world, caller.domain, address)?)),
         };
+        // Last, for no cache has what it finds: another search behind it would drop its bookmark, and it that one's, for ever.
+        let grant = self.pdx_grant(world, caller.domain, entry)?;
         if let Some(space) = self.callees.find(&grant, &extension) {
             return Ok(space);
         }

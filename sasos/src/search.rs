@@ -7,7 +7,8 @@
 //!
 //! A bookmark is good for the same call, or for the same access tried again: it is dropped when the thread makes another
 //! call or is taken out of one, and it is worth nothing once the domain's cache was dropped or the object was taken
-//! away from anybody. A capability that is written into a part that was searched already is found by the next search.
+//! away from anybody. A capability that is written into a part that was searched already is found by the next search; where one was removed, the
+//! Clist is searched from its beginning.
 
 use abi::{
     Error, Rights,
@@ -17,6 +18,7 @@ use kcore::{SpaceId, ThreadId};
 
 use crate::{
     Server, Step, Stop, World,
+    clist::Reached,
     domain::Granted,
     object::{Object, ObjectId},
 };
@@ -81,8 +83,8 @@ struct Place {
     level: usize,
     /// Which Clist of the APD there: a change of the slots drops the cache.
     slot: usize,
-    /// The capability in it that is next.
-    next: u64,
+    /// How far that has been searched.
+    reached: Reached,
     /// What to say if nothing is found.
     fault: Option<Error>,
 }
@@ -177,11 +179,9 @@ impl Server {
                     if share.is_spent() {
                         return Err(Stop::Again);
                     }
-                    let Place { next, fault, .. } = place;
-                    let searched =
-                        self.clist_search(world, clist, id, next, share, &mut |object, address, capability| {
-                            sought.see(object, address, capability, fault)
-                        });
+                    let Place { reached, fault, .. } = place;
+                    let mut see = |object: &Object, address, capability| sought.see(object, address, capability, fault);
+                    let searched = self.clist_search(world, clist, id, reached, share, &mut see);
                     match searched {
                         Ok(Enough::Yes) => return Ok(Enough::Yes),
                         Ok(Enough::No) => {}
@@ -189,7 +189,7 @@ impl Server {
                         Err(Stop::Fail(error)) => place.fault = Some(error),
                         Err(stop) => return Err(stop),
                     }
-                    (place.slot, place.next) = (place.slot + 1, 0);
+                    (place.slot, place.reached) = (place.slot + 1, Reached::default());
                 }
             }
             let Some(parent) = parent else { break };

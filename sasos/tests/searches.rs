@@ -305,6 +305,81 @@ fn searches_do_not_drive_each_other_out() {
     crowd.rig.check();
 }
 
+/// A protected call that shows a Clist: the right to that, the right to the description and the entry are all searched for, each as far away as
+/// can be.
+#[test]
+fn a_protected_call_ends_its_searches() {
+    let mut crowd = Crowd::new(12);
+    let (entries, _) = crowd.rig.call(crowd.owner, Call::ObjCreate, &[PAGE, 0]).unwrap();
+    crowd.rig.store(crowd.owner.space, entries, crowd.base).unwrap();
+    crowd
+        .rig
+        .call(crowd.owner, Call::ObjCrePdx, &[crowd.base, 9, 0, entries, 1])
+        .unwrap();
+    let (shown, password) = crowd.rig.call(crowd.owner, Call::ObjCreate, &[PAGE, 0]).unwrap();
+    let (owner, seeker) = (crowd.owner.space, crowd.seeker.space);
+    crowd.rig.write_clist(owner, shown, &[], Order::Any);
+    crowd.put(LAST, 9);
+    let at = crowd.lists[LAST.0] + 32 + (LAST.1 - 1) * 16;
+    crowd.rig.store(seeker, at, shown).unwrap();
+    crowd.rig.store(seeker, at + 8, password).unwrap();
+    // A description: one Clist, none locked.
+    let (description, _) = crowd.rig.call(crowd.seeker, Call::ObjCreate, &[PAGE, 0]).unwrap();
+    for (index, word) in [1, 0, shown].into_iter().enumerate() {
+        crowd.rig.store(seeker, description + index as u64 * 8, word).unwrap();
+    }
+    let mut resumed = Resumed::First;
+    for _ in 0..10_000 {
+        let event = Event::Call {
+            thread: crowd.seeker.thread,
+            number: Call::PdxCall as u64,
+            arguments: [crowd.base, 0, description, 0, 0, 0],
+            resumed,
+        };
+        match crowd.rig.server.handle(&mut crowd.rig.world, event) {
+            Outcome::Again => resumed = Resumed::Woken,
+            outcome => {
+                assert_eq!(outcome, Outcome::Resume);
+                return;
+            }
+        }
+    }
+    panic!("it never ends");
+}
+
+/// Removing a capability moves those behind it. One that was there all the time is found.
+#[test]
+fn what_moves_up_between_two_pieces_is_found() {
+    let mut crowd = Crowd::new(13);
+    crowd.password(7, R);
+    // Where the first piece will stop.
+    assert_eq!(crowd.fault(), Outcome::Resume);
+    let mut pieces = 0;
+    for place in 1..400 {
+        let mut crowd = Crowd::new(13);
+        crowd.password(7, R);
+        crowd.put((0, place), 7);
+        assert_eq!(crowd.fault(), Outcome::Resume);
+        if crowd.has() != Rights::NONE {
+            continue;
+        }
+        crowd.put((0, place - 1), 7);
+        crowd.put((0, place), 1);
+        for _ in 0..1000 {
+            assert_eq!(crowd.fault(), Outcome::Resume, "place {place}");
+            if crowd.has() != Rights::NONE {
+                break;
+            }
+        }
+        assert_eq!(crowd.has(), Rights::R, "place {place}");
+        pieces += 1;
+        if pieces == 3 {
+            return;
+        }
+    }
+    panic!("no piece ended");
+}
+
 /// An entry is looked for in one way with the owner's right to it, which is as good.
 #[test]
 fn an_owner_enters_whatever_stands_behind_its_capability() {
