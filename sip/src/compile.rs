@@ -14,7 +14,7 @@ use cranelift_codegen::settings::{self, Configurable};
 use cranelift_codegen::{Context, FinalizedRelocTarget, control::ControlPlane, ir};
 
 /// Changes whenever the same module would compile to different code.
-pub const COMPILER_VERSION: &str = concat!("sip ", env!("CARGO_PKG_VERSION"), ".3, cranelift 0.135");
+pub const COMPILER_VERSION: &str = concat!("sip ", env!("CARGO_PKG_VERSION"), ".4, cranelift 0.135");
 
 /// How memory accesses are kept inside a memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -215,14 +215,7 @@ impl Output {
             locations
                 .get(at)
                 .filter(|location| location.start <= offset)
-                .map_or(0, |location| {
-                    context
-                        .func
-                        .params
-                        .base_srcloc()
-                        .bits()
-                        .wrapping_add(location.loc.bits())
-                })
+                .map_or(0, |location| location.loc.bits())
         };
         for trap in compiled.buffer.traps() {
             let kind = TrapKind::from_cranelift(trap.code).ok_or_else(|| "unknown trap".to_string())?;

@@ -185,3 +185,69 @@ fn loops_do_what_they_say() {
         assert!(returned > 400 && trapped > 200, "{returned} {trapped}");
     }
 }
+
+/// Numbers of which little is known, or less than it seems: each was computed wrongly once.
+#[test]
+fn little_is_known_of_these_numbers() {
+    let loops = |ty: &str, first: &str, bits: &str, end: &str| {
+        let low = |of: &str| format!("({ty}.shr_u ({ty}.shl {of} ({ty}.const {bits})) ({ty}.const {bits}))");
+        let (now, next) = (
+            low("(local.get $i)"),
+            low(&format!("({ty}.add (local.get $i) ({ty}.const 1))")),
+        );
+        let wide = if ty == "i32" {
+            "(i64.extend_i32_u (local.get $i))"
+        } else {
+            "(local.get $i)"
+        };
+        format!(
+            r#"(module (func (export "run") (param i32) (result i64) (local $i {ty})
+              (local.set $i ({ty}.const {first}))
+              (block $out (loop $top
+                (br_if $out ({ty}.eq {now} ({ty}.const {end})))
+                (local.set $i {next})
+                (br $top)))
+              (i64.add {wide} (i64.extend_i32_u (local.get 0)))))"#
+        )
+    };
+    let several = |first: &str, then: &str| {
+        format!(
+            r#"(module (memory 1)
+              (func $two (result i32 i32) (i32.const {first}) (i32.const 1))
+              (data (i32.const 0) "\07\08\09")
+              (func (export "run") (param $c i32) (result i64) (local $x i32)
+                (if (local.get $c) (then (call $two) (drop) (local.set $x)))
+                (i64.extend_i32_u {then})))"#
+        )
+    };
+    for text in [
+        loops("i64", "300", "56", "44"),
+        loops("i64", "65580", "48", "44"),
+        loops("i32", "300", "24", "44"),
+        loops("i32", "65580", "16", "44"),
+        several("6", "(i32.and (local.get $x) (i32.const 3))"),
+        several("-100", "(i32.load8_u (i32.add (local.get $x) (i32.const 100)))"),
+    ] {
+        let bytes = wat::parse_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+        let arguments = [0, 1, 7];
+        let right: Vec<_> = arguments.iter().map(|argument| right(&bytes, *argument)).collect();
+        for bounds in [Bounds::Guard, Bounds::Explicit] {
+            assert_eq!(ours(&bytes, bounds, &arguments), right, "{bounds:?}: {text}");
+        }
+    }
+}
+
+/// What traps is named by its place in the module, whichever function it is in.
+#[test]
+fn traps_are_where_the_module_has_them() {
+    let text = r#"(module (memory 1)
+      (func (param i32) (result i32) (i32.add (i32.const 1) (i32.load (local.get 0))))
+      (func (param i32) (result i32) (i32.load (local.get 0))))"#;
+    let bytes = wat::parse_str(text).expect("a good text");
+    let image = compile(&bytes, Options::default()).expect("it compiles");
+    let loads: Vec<u32> = image.traps.iter().map(|site| site.wasm).filter(|at| *at != 0).collect();
+    assert_eq!(loads.len(), 2);
+    for at in loads {
+        assert_eq!(bytes.get(at as usize), Some(&0x28), "byte {at:#x} is the load's");
+    }
+}

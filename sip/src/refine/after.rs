@@ -113,7 +113,7 @@ fn kind(function: &Function, inst: Inst, value: Value) -> Use {
         InstructionData::Unary {
             opcode: Opcode::Ireduce,
             ..
-        } => Use::Half,
+        } if function.dfg.value_type(function.dfg.first_result(inst)) == types::I32 => Use::Half,
         _ => Use::Other,
     }
 }
@@ -138,8 +138,10 @@ fn root(function: &Function, param: Value, next: Value) -> Option<(Value, u64)> 
             arg,
         } = super::maker(function, value)?.1
         {
+            // A narrower part is no half: what is above it may be anything.
+            let halves = function.dfg.value_type(value) == types::I32 && function.dfg.value_type(param) == types::I64;
             let step = by & range::mask(function, value);
-            return (function.dfg.resolve_aliases(*arg) == param && step != 0).then_some((value, step));
+            return (halves && function.dfg.resolve_aliases(*arg) == param && step != 0).then_some((value, step));
         }
         let (rest, more) = sum(function, value)?;
         (value, by) = (rest, by.wrapping_add(more));

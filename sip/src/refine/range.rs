@@ -85,7 +85,17 @@ impl Ranges {
             for block in function.layout.blocks() {
                 changed |= ranges.enter(function, ways, block, round);
                 for inst in function.layout.block_insts(block) {
-                    let [result] = *function.dfg.inst_results(inst) else {
+                    let results = function.dfg.inst_results(inst);
+                    let [result] = *results else {
+                        // Of a call with several: any number.
+                        for result in results {
+                            let ty = function.dfg.value_type(*result);
+                            if ty.is_int() && ty.bits() <= 64 {
+                                let any = Some(Range::up_to(greatest(ty)));
+                                changed |= ranges.of[*result] != any;
+                                ranges.of[*result] = any;
+                            }
+                        }
                         continue;
                     };
                     let ty = function.dfg.value_type(result);
