@@ -240,9 +240,9 @@ fn little_is_known_of_these_numbers() {
 /// What traps is named by its place in the module, whichever function it is in.
 #[test]
 fn traps_are_where_the_module_has_them() {
-    let text = r#"(module (memory 1)
+    let text = r"(module (memory 1)
       (func (param i32) (result i32) (i32.add (i32.const 1) (i32.load (local.get 0))))
-      (func (param i32) (result i32) (i32.load (local.get 0))))"#;
+      (func (param i32) (result i32) (i32.load (local.get 0))))";
     let bytes = wat::parse_str(text).expect("a good text");
     let image = compile(&bytes, Options::default()).expect("it compiles");
     let loads: Vec<u32> = image.traps.iter().map(|site| site.wasm).filter(|at| *at != 0).collect();
