@@ -13,8 +13,9 @@
 //! Which function is which is not declared but found out ([`code`], [`graph`]).
 //!
 //! The way: [`description`] says what goes in; [`input`] reads ELF; [`graph`] decides what must be private;
-//! [`link`] lays out, relocates and writes the object; [`format`] reads and checks it; [`instance`] makes
-//! the bytes of a data segment, on the host and on the target alike. [`window`] hands out addresses.
+//! [`link`] lays out, relocates and writes the object; [`frames`] says in it how functions are left, [`entries`] writes that
+//! down and [`unwind`] reads it; [`debug`] keeps what debuggers want to know. [`format`] reads and checks the object;
+//! [`instance`] makes the bytes of a data segment, on the host and on the target alike. [`window`] hands out addresses.
 
 pub mod description;
 pub mod fault;

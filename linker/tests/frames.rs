@@ -4,7 +4,7 @@
 
 mod change;
 
-use change::{Random, rounds};
+use change::{Random, rounds, section};
 use linker::module::format::{self, Part};
 use linker::module::link::{Built, Request, link};
 use linker::module::unwind::{self, Item};
@@ -37,22 +37,6 @@ fn distance(bytes: &[u8], at: usize) -> i64 {
 /// Where the field at a byte leads to.
 fn led_to(bytes: &[u8], at: usize) -> i64 {
     i64::try_from(at).expect("a place") + distance(bytes, at)
-}
-
-/// Where a section of the corpus is: its bytes of the file.
-fn section(name: &str) -> std::ops::Range<usize> {
-    let long = |at| linker::elf::long(OBJECT, at).expect("eight bytes") as usize;
-    let half = |at: usize| u16::from_le_bytes([OBJECT[at], OBJECT[at + 1]]) as usize;
-    let header = |index: usize| long(40) + 64 * index;
-    let names = long(header(half(62)) + 24);
-    for index in 1..half(60) {
-        let at = header(index);
-        let start = names + long(at) as u32 as usize;
-        if OBJECT[start..].starts_with(name.as_bytes()) && OBJECT[start + name.len()] == 0 {
-            return long(at + 24)..long(at + 24) + long(at + 32);
-        }
-    }
-    panic!("no section {name}");
 }
 
 #[test]
@@ -138,8 +122,8 @@ fn thunks_have_entries_in_their_pages() {
 
 #[test]
 fn lies_are_named_with_file_section_and_place() {
-    let frames = section(".eh_frame").start;
-    let types = section(".gcc_except_table.catches").start;
+    let frames = section(OBJECT, ".eh_frame").start;
+    let types = section(OBJECT, ".gcc_except_table.catches").start;
     // (byte, what is put there, what the message says)
     let cases: [(usize, &[u8], &str); 16] = [
         (frames, &[0x13], "throws.o: .eh_frame+0x"),
@@ -229,9 +213,9 @@ fn a_routine_that_nobody_defines_is_missing() {
 fn changed_tables_never_panic() {
     let (seed, count) = rounds(3000);
     let places = [
-        section(".eh_frame"),
-        section(".gcc_except_table.catches"),
-        section(".rela.eh_frame"),
+        section(OBJECT, ".eh_frame"),
+        section(OBJECT, ".gcc_except_table.catches"),
+        section(OBJECT, ".rela.eh_frame"),
     ];
     let (mut linked, mut refused) = (0, 0);
     for seed in seed..seed + count {

@@ -10,7 +10,7 @@ use linker::module::window::{WINDOW_START, Window};
 use linker::module::{Cause, Description, Fault, Module, format, instance, unwind};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use change::{Random, rounds};
+use change::{Random, rounds, section};
 
 const OTHERS: &str = "[MODULE]\nname others\nversion 1\n[EXPORTS]\nother\nother_variable data\nsort\n";
 
@@ -198,7 +198,7 @@ fn an_inline_call_has_a_word_of_its_own_that_is_never_late() {
     let word = importer.import_fixups().next().expect("a word");
     let mut data = vec![0; importer.data_bytes as usize];
     instance::instantiate(&importer, 0x1_0000, 0, 0, &mut data);
-    instance::bind(&importer, &mut data, 0, &exporter, 0x7000_0000).expect("it binds");
+    instance::bind(&importer, &mut data, 0, &exporter, 0x7000_0000, None).expect("it binds");
     let read = |at: u32| {
         let at = at as usize;
         u64::from_le_bytes(data[at..at + 8].try_into().expect("eight bytes"))
@@ -344,7 +344,7 @@ fn a_later_version_serves_an_earlier_client_and_a_changed_one_does_not() {
         let exporter = Module::open("many", object).expect("a module");
         let mut data = vec![0; client.data_bytes as usize];
         instance::instantiate(&client, 0x1_0000, 0, 0, &mut data);
-        instance::bind(&client, &mut data, 0, &exporter, 0x7000_0000).map(|()| data)
+        instance::bind(&client, &mut data, 0, &exporter, 0x7000_0000, None).map(|()| data)
     };
     let at = client.import(0).descriptor as usize;
     let with_old = bind(&old).expect("the one it was linked against");
@@ -360,6 +360,40 @@ fn a_later_version_serves_an_earlier_client_and_a_changed_one_does_not() {
     assert_eq!(bind(&swapped).expect_err("others").cause, Cause::InterfaceChanged);
     let shrunk = Cause::InterfaceShrunk { wanted: 2, found: 1 };
     assert_eq!(bind(&fewer).expect_err("fewer").cause, shrunk);
+}
+
+#[test]
+fn the_word_that_a_stub_asks_for_is_filled_whatever_the_module_says_it_uses() {
+    let many = "entry\nchoose\nlabels\nvariable data\n";
+    let exporter = exporter(many);
+    let exporter = Module::open("many", &exporter).expect("a module");
+    let description = "[MODULE]\nname client\nversion 1\n[IMPORTS]\nmany.md\n[EXPORTS]\nrust_area\n";
+    let request = Request {
+        description: &Description::parse("client", description).expect("a description"),
+        files: &[("pure-rust.o".to_string(), CORPUS[3].1)],
+        imports: &[describe("many", many)],
+    };
+    let client = link(&request, |_| Ok(WINDOW_START + (1 << 30)))
+        .expect("it links")
+        .object;
+    let client = Module::open("client", &client).expect("a module");
+    assert_eq!(
+        client.wanted_count(),
+        0,
+        "it names nothing, and imports enough for that to count"
+    );
+    let bound = |called| {
+        let mut data = vec![0; client.data_bytes as usize];
+        instance::instantiate(&client, 0x1_0000, 0, 0, &mut data);
+        instance::bind(&client, &mut data, 0, &exporter, 0x7000_0000, called).expect("it binds");
+        let words = &data[client.import(0).descriptor as usize + 8..][..32];
+        let words = words.chunks_exact(8).map(|word| word.try_into().expect("eight bytes"));
+        words.map(u64::from_le_bytes).collect::<Vec<_>>()
+    };
+    assert_eq!(bound(None), [0; 4]);
+    assert_eq!(bound(Some(4)), [0; 4], "it has no such export");
+    let labels = format::resolve(exporter.value(2), 0x7000_0000);
+    assert_eq!(bound(Some(2)), [0, 0, labels, 0]);
 }
 
 #[test]
@@ -458,7 +492,7 @@ fn use_module(object: &[u8]) {
     let mut data = vec![0; module.data_bytes as usize];
     instance::instantiate(&module, 0x10_0000, 0, 0, &mut data);
     for index in 0..module.import_count() {
-        let _ = instance::bind(&module, &mut data, index, &module, 0x20_0000);
+        let _ = instance::bind(&module, &mut data, index, &module, 0x20_0000, Some(index));
         instance::bind_foreign(&module, &mut data, index, u64::from);
     }
     for (export, index) in module.exports().zip(0..) {
@@ -499,6 +533,38 @@ fn changed_relocatables_never_panic() {
     // Both outcomes must occur, or the changes are too mild or too wild to find anything.
     if count >= 100 {
         assert!(linked > 0 && linked < count, "{linked} of {count} linked");
+    }
+}
+
+#[test]
+fn changed_debug_information_never_panics() {
+    let (seed, count) = rounds(600);
+    let (mut linked, mut changed) = (0, 0);
+    for seed in seed..seed + count {
+        let mut random = Random(seed ^ 0xdeb6);
+        let (name, file, exports) = CORPUS[[0, 1, 2, 4][random.below(4)]];
+        let mut bytes = file.to_vec();
+        let range = section(file, [".debug_info", ".debug_abbrev"][random.below(2)]);
+        let mut part = bytes[range.clone()].to_vec();
+        random.change(&mut part);
+        part.resize(range.len(), 0);
+        bytes[range].copy_from_slice(&part);
+        match catch_unwind(AssertUnwindSafe(|| build(name, &bytes, exports))) {
+            Ok(Ok(_)) => linked += 1,
+            Ok(Err(faults)) => {
+                changed += 1;
+                let about_words = |cause: &Cause| matches!(cause, Cause::StackUnknown | Cause::StackParameter(_));
+                assert!(
+                    faults.iter().all(|fault| about_words(&fault.cause)),
+                    "{:?}",
+                    causes(&faults)
+                );
+            }
+            Err(panic) => panic!("{name}: MODULE_SEED={seed} MODULE_FUZZ=1 panicked: {panic:?}"),
+        }
+    }
+    if count >= 100 {
+        assert!(linked > 0 && changed > 0, "{linked} linked, {changed} refused");
     }
 }
 

@@ -4,7 +4,13 @@
    knows of a program (heap, modules) in memory of the program's own, which it finds from the stack of the calling thread.
    So it may be called by the program's first thread and by those that rt_thread_start starts. Any other thread,
    and a thread that has changed to a stack of its own making, has no state: what needs state says so and ends the thread
-   with status 126 (inside a protected procedure: ends the call, CalleeFault). Functions marked "no state" do without.
+   with status 126 (inside a protected procedure: ends the call, CalleeFault). Functions marked "no state" do without, but
+   the first call from a module to another that is bound late needs state too: whatever a thread without state
+   calls must have been called before, or be used otherwise than by calls (its address taken), which binds it at the start.
+
+   Where the runtime itself lacks memory it says so, and the calling thread ends with status 101 (inside a protected procedure:
+   the call ends, CalleeFault). If that was while it made an instance or bound an import, the table of modules stays
+   locked, and others that want the same wait for ever: who sees a thread end with 101 should end the program.
 
    Functions that return an rt_error give 0, or why they failed: a number of the system's table (GOND_E_..., gondwana.h) or one
    of RT_E_... Results are written only on success; a pointer for a result may be null. Costs are instructions of user and kernel
@@ -76,7 +82,7 @@ rt_error rt_object_open(uint64_t address, rt_object *found);
 /* Makes it persistent: it stays until it is deleted. Right: all. No state. Errors: as KeepObject. */
 rt_error rt_object_keep(uint64_t base);
 
-/* Destroys it at once, for everybody. Right: D. Errors: as ObjDelete and rt_object_open. */
+/* Destroys it at once, for everybody. Right: R and D: it opens it first. Errors: as ObjDelete and rt_object_open. */
 rt_error rt_object_delete(uint64_t base);
 
 /* ---- names ---- */
@@ -98,8 +104,8 @@ rt_error rt_look_up(const char *path, rt_found *found);
 /* ---- threads ---- */
 
 /* Starts a thread of the program that calls run(with) and ends with what that returns. `run` is a pointer as C has it: the
-   function may have variables of its module. Errors: as ThreadCreate. Without memory for 24 bytes the program ends (status
-   101). Cost: ThreadCreate and some 150. */
+   function may have variables of its module. Errors: as ThreadCreate. Without memory for 24 bytes the calling thread ends (status
+   101), as wherever the runtime itself lacks memory. Cost: ThreadCreate and some 150. */
 rt_error rt_thread_start(uint64_t (*run)(void *), void *with, uint64_t *thread);
 
 /* Waits until a thread has ended; *status is what it ended with. For the thread that started it. No state. Errors: as
@@ -112,13 +118,15 @@ rt_error rt_thread_wait(uint64_t thread, uint64_t *status);
 uint64_t rt_state(void);
 
 /* Makes a state in memory of at least 128 KiB, page-aligned, zero, and nobody else's; it lasts as long as that.
-   What is made for the state (blocks, modules) lies there until it is full. Right: RW (RWX to instantiate modules). No
+   What is made for the state (blocks, modules) lies there and nowhere else: it never makes objects, because one that is made in
+   a protected call is the calling task's and goes with it. So when it is full there is no memory: the first 64 KiB
+   are for the state and blocks, none of more than 32,752 bytes, the rest is for modules. Right: RW (RWX to instantiate modules). No
    state. Errors: BadArgument. Cost: some 200. */
 rt_error rt_state_make(uint64_t address, uint64_t bytes, uint64_t *state);
 
 /* Lets the calling thread find a state from now on. The two topmost words of the stack must hold nothing: an entry in assembly
    begins with `sub $16, %rsp`. No state. Errors: BadAddress on memory that is no stack of the system, BadArgument where
-   no state is. Cost: some 40. */
+   no state is; an address that a program may have but without memory that can be read faults. Cost: some 40. */
 rt_error rt_attach(uint64_t state);
 
 /* ---- modules: what dlopen and dlsym are elsewhere ---- */

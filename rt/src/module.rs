@@ -343,7 +343,7 @@ impl Table {
         Ok(())
     }
 
-    /// Binds an import of an instance; the number of the export that is wanted of it is for the message.
+    /// Binds an import of an instance; `export` is the one that is called, if a call is why.
     fn bind(&mut self, at: u64, number: usize, index: u32, export: Option<u32>) -> Result<()> {
         let module = self.instances[number].module.clone();
         let exporter = self.instance(at, module.import(index).name());
@@ -352,7 +352,7 @@ impl Table {
         let exporter_module = record.module.clone();
         let exporter_data = record.segment.as_ref().map_or(0, |segment| segment.data);
         if let Some(segment) = &mut self.instances[number].segment {
-            segment.change(|data| instance::bind(&module, data, index, &exporter_module, exporter_data))?;
+            segment.change(|data| instance::bind(&module, data, index, &exporter_module, exporter_data, export))?;
         }
         Ok(())
     }

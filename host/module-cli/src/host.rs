@@ -312,7 +312,7 @@ impl Table {
         let module = library.module();
         for index in 0..module.import_count() {
             if self.binding == Binding::Eager || !module.import(index).lazy {
-                self.bind(task, number, index)?;
+                self.bind(task, number, index, None)?;
             }
         }
         let data = self.instances[number].memory.data();
@@ -324,8 +324,8 @@ impl Table {
         Ok(number)
     }
 
-    /// Binds an import of an instance.
-    fn bind(&mut self, task: u64, number: usize, index: u32) -> Result<(), HostError> {
+    /// Binds an import of an instance; `called` is the export that is called, if a call is why.
+    fn bind(&mut self, task: u64, number: usize, index: u32, called: Option<u32>) -> Result<(), HostError> {
         let library = self.instances[number].library.clone();
         let module = library.module();
         let import = module.import(index);
@@ -343,7 +343,7 @@ impl Table {
         let exporter_library = self.instances[exporter].library.clone();
         let exporter_data = self.instances[exporter].memory.data_address();
         let data = self.instances[number].memory.data();
-        instance::bind(&module, data, index, &exporter_library.module(), exporter_data)?;
+        instance::bind(&module, data, index, &exporter_library.module(), exporter_data, called)?;
         Ok(())
     }
 
@@ -352,12 +352,13 @@ impl Table {
         let number = found.ok_or_else(|| HostError::Unknown("(none)".into(), format!("data {data:#x}")))?;
         let library = self.instances[number].library.clone();
         let module = library.module();
-        let holds = |index: &u32| {
-            let import = module.import(*index);
-            (import.descriptor..=import.descriptor + import.count * 8).contains(&slot)
+        let called = |index: u32| {
+            let import = module.import(index);
+            let export = slot.checked_sub(import.descriptor.wrapping_add(8))? / 8;
+            (export < import.count).then_some((index, export))
         };
-        match (0..module.import_count()).find(holds) {
-            Some(index) => self.bind(task, number, index),
+        match (0..module.import_count()).find_map(called) {
+            Some((index, export)) => self.bind(task, number, index, Some(export)),
             None => Err(HostError::Unknown(format!("slot {slot}"), module.name().into())),
         }
     }

@@ -46,7 +46,9 @@ pub fn finish(module: &Module<'_>, at: u64, table: u64, binder: u64, data: &mut 
 }
 
 /// Binds import number `index` of `importer` to an instance of `exporter` whose data is at `exporter_data`:
-/// fills the descriptor in the importer's `data`, as far as the importer's code uses it, and the words that hold imports.
+/// fills the descriptor in the importer's `data`, as far as the importer's code uses it, and the words that hold imports. The
+/// word of `called`, the export that a lazy stub asks for, is filled whatever the importer's tables say of its code: else the
+/// stub would ask for ever.
 /// An exporter with more exports than the importer knows is as good (section 4.1). Cost: the exports that are used.
 ///
 /// # Errors
@@ -57,6 +59,7 @@ pub fn bind(
     index: u32,
     exporter: &Module<'_>,
     exporter_data: u64,
+    called: Option<u32>,
 ) -> Result<(), Fault> {
     let import = importer.import(index);
     let wanted = import.count;
@@ -72,7 +75,11 @@ pub fn bind(
     // The words that the importer's code names are enough; where it names many, all of them are quicker.
     if importer.wanted_count() < wanted as usize / 4 {
         put(data, import.descriptor, exporter_data);
-        for export in importer.wanted_of(index).filter(|export| *export < wanted) {
+        for export in importer
+            .wanted_of(index)
+            .chain(called)
+            .filter(|export| *export < wanted)
+        {
             put(
                 data,
                 import.descriptor + 8 + export * 8,

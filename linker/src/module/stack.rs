@@ -15,6 +15,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use gimli::constants as dw;
 use gimli::{AttributeValue, DebugAbbrev, DebugInfo, EndianSlice, UnitHeader, UnitOffset};
 use object::LittleEndian;
@@ -49,6 +50,9 @@ type Entry<'a> = gimli::DebuggingInformationEntry<Slice<'a>>;
 const LITTLE: LittleEndian = LittleEndian;
 /// How deep types may be nested before they are given up.
 const DEPTH: u32 = 32;
+/// Types and members that are looked at for one function before it is given up: a structure with two members of its own
+/// type would have 2^[`DEPTH`] of them.
+const TYPES_MAX: u32 = 4096;
 
 /// The parameters of all functions of a file, by section and byte; empty without debug information. Damaged
 /// debug information is as good as none.
@@ -76,6 +80,7 @@ pub(super) fn read(
             strings: &strings,
             ranges: &ranges,
             range_lists: &range_lists,
+            types_left: Cell::new(0),
         };
         // What was read before the damage stands.
         let _ = unit.functions(&mut result);
@@ -128,6 +133,8 @@ struct Unit<'a> {
     strings: &'a [u8],
     ranges: &'a [u8],
     range_lists: &'a [u8],
+    /// What is left of [`TYPES_MAX`] for the function that is looked at.
+    types_left: Cell<u32>,
 }
 
 /// Where a value travels: a class for each eight bytes, or the stack.
@@ -182,7 +189,9 @@ impl Unit<'_> {
                 },
                 _ => continue,
             };
+            self.types_left.set(TYPES_MAX);
             let words = self.words(entry).unwrap_or_else(StackWords::Undecided);
+            self.types_left.set(TYPES_MAX);
             let signature = self.signature(entry);
             let found = Parameters { words, signature };
             result.insert(((low >> 32) as usize, low & 0xffff_ffff), found);
@@ -215,6 +224,14 @@ impl Unit<'_> {
 
     fn entry(&self, at: UnitOffset) -> Decided<Entry<'_>> {
         self.header.entry(&self.abbreviations, at).map_err(broken)
+    }
+
+    /// Counts a type or a member that is looked at.
+    fn look(&self) -> Decided<()> {
+        let left = self.types_left.get().checked_sub(1);
+        self.types_left
+            .set(left.ok_or_else(|| "types of more parts than are looked at".to_string())?);
+        Ok(())
     }
 
     /// The entry that has the parameters: abstract instances have all of them, concrete ones may not.
@@ -291,8 +308,9 @@ impl Unit<'_> {
             if align > 16 {
                 return Err(format!("a parameter aligned to {align} bytes"));
             }
-            bytes = bytes.next_multiple_of(align.max(8));
-            bytes = bytes.checked_add(size.next_multiple_of(8)).ok_or_else(|| broken(()))?;
+            let start = bytes.checked_next_multiple_of(align.max(8));
+            let end = start.and_then(|start| start.checked_add(size)?.checked_next_multiple_of(8));
+            bytes = end.ok_or_else(|| broken(()))?;
         }
         let words = u32::try_from(bytes / 8).ok();
         match words.filter(|count| *count <= super::description::STACK_WORDS_MAX) {
@@ -338,6 +356,7 @@ impl Unit<'_> {
     fn strip(&self, kind: UnitOffset) -> Decided<Option<Entry<'_>>> {
         let mut at = kind;
         for _ in 0..DEPTH {
+            self.look()?;
             let entry = self.entry(at)?;
             match entry.tag() {
                 dw::DW_TAG_typedef
@@ -389,6 +408,7 @@ impl Unit<'_> {
         let mut count = 1_u64;
         while let Some(child) = children.next().map_err(broken)? {
             let entry = child.entry();
+            self.look()?;
             let value = |name| entry.attr_value(name).and_then(|one| one.udata_value());
             if entry.tag() == dw::DW_TAG_subrange_type {
                 let last = value(dw::DW_AT_upper_bound).map(|last| last.wrapping_add(1));
@@ -434,6 +454,7 @@ impl Unit<'_> {
             .map_err(broken)?;
         let mut children = tree.root().map_err(broken)?.children();
         while let Some(child) = children.next().map_err(broken)? {
+            self.look()?;
             let child = child.entry();
             if !matches!(child.tag(), dw::DW_TAG_member | dw::DW_TAG_inheritance) {
                 continue;
@@ -461,7 +482,9 @@ impl Unit<'_> {
         }
         let size = self.size(kind, depth)?;
         let mut put = |class| {
-            for part in at / 8..at.saturating_add(size).div_ceil(8) {
+            // A member may say that it is larger than what it is a part of.
+            let end = at.saturating_add(size).div_ceil(8).min(classes.len() as u64);
+            for part in at / 8..end {
                 if let Some(slot) = classes.get_mut(part as usize)
                     && *slot != Class::Integer
                 {
@@ -576,7 +599,108 @@ fn is_reference(entry: &Entry<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::adjusts;
+    use super::*;
+
+    /// What is said of a function with one parameter, the first of some structures of `bytes` bytes with so many members, each
+    /// at byte 0. Members have the type of the next structure; those of the last one that of the first, if the structures are
+    /// endless, else a number of 2^64 - 1 bytes.
+    fn words_of(structures: u32, bytes: u64, members: u32, endless: bool) -> StackWords {
+        // Abbreviations: number, tag, whether it has children, attributes with their forms.
+        let abbreviations: &[&[u8]] = &[
+            &[1, 0x11, 1, 0, 0],                         // compile unit
+            &[2, 0x13, 1, 0x0b, 0x07, 0, 0],             // structure: byte size (data8)
+            &[3, 0x0d, 0, 0x49, 0x13, 0x38, 0x0b, 0, 0], // member: type (ref4), place (data1)
+            &[4, 0x2e, 1, 0x11, 0x01, 0, 0],             // subprogram: address
+            &[5, 0x05, 0, 0x49, 0x13, 0, 0],             // parameter: type (ref4)
+            &[6, 0x24, 0, 0x0b, 0x07, 0x3e, 0x0b, 0, 0], // base type: byte size (data8), encoding (data1)
+            &[0],
+        ];
+        let abbreviations = abbreviations.concat();
+        // Behind the header of 11 bytes and the entry of the unit the number, then the structures.
+        let (number, first, each) = (12, 22, 10 + 6 * members);
+        let mut info = vec![4, 0, 0, 0, 0, 0, 8, 1];
+        info.push(6);
+        info.extend(u64::MAX.to_le_bytes());
+        info.push(7);
+        for index in 1..=structures {
+            info.push(2);
+            info.extend(bytes.to_le_bytes());
+            let kind = match (index < structures, endless) {
+                (true, _) => first + index * each,
+                (false, true) => first,
+                (false, false) => number,
+            };
+            for _ in 0..members {
+                info.push(3);
+                info.extend(kind.to_le_bytes());
+                info.push(0);
+            }
+            info.push(0);
+        }
+        info.push(4);
+        info.extend(0x1000_u64.to_le_bytes());
+        info.push(5);
+        info.extend(first.to_le_bytes());
+        info.extend([0, 0]);
+        let mut unit = (info.len() as u32).to_le_bytes().to_vec();
+        unit.extend(info);
+        let header = DebugInfo::new(&unit, gimli::LittleEndian).units().next();
+        let header = header.expect("a unit").expect("a unit");
+        let table = DebugAbbrev::new(&abbreviations, gimli::LittleEndian);
+        let unit = Unit {
+            abbreviations: header.abbreviations(&table).expect("abbreviations"),
+            header,
+            addresses: &[],
+            strings: &[],
+            ranges: &[],
+            range_lists: &[],
+            types_left: Cell::new(0),
+        };
+        let mut found = BTreeMap::new();
+        unit.functions(&mut found).expect("well-formed information");
+        found.remove(&(0, 0x1000)).expect("a function").words
+    }
+
+    #[test]
+    fn structures_of_too_many_parts_are_given_up() {
+        let undecided = |words| match words {
+            StackWords::Undecided(why) => why,
+            words => panic!("{words:?}"),
+        };
+        let many = "types of more parts than are looked at";
+        // 2^30 numbers.
+        assert_eq!(
+            undecided(words_of(30, 8, 2, false)),
+            many,
+            "the classes of one in registers"
+        );
+        assert_eq!(
+            undecided(words_of(30, 24, 2, false)),
+            many,
+            "the alignment of one on the stack"
+        );
+        assert_eq!(
+            undecided(words_of(1, 8, 2, true)),
+            "damaged debug information",
+            "too deep"
+        );
+        // What a function really has is looked at.
+        assert_eq!(words_of(1, 24, 0, false), StackWords::Words(3));
+        assert_eq!(words_of(3, 24, 10, false), StackWords::Words(3));
+        assert_eq!(words_of(1, 8, 1000, false), StackWords::Words(0), "in a register");
+    }
+
+    #[test]
+    fn sizes_without_end_are_given_up() {
+        let damaged = StackWords::Undecided("damaged debug information".to_string());
+        assert_eq!(words_of(1, u64::MAX, 0, false), damaged);
+        assert_eq!(
+            words_of(1, u64::MAX - 7, 0, false),
+            StackWords::Undecided("more parameters than a thunk copies".into())
+        );
+        // The member says that it has more than the whole.
+        assert_eq!(words_of(1, 8, 1, false), StackWords::Words(0));
+    }
 
     #[test]
     fn adjusting_functions_go_on_to_another() {

@@ -61,3 +61,19 @@ pub fn rounds(usual: u64) -> (u64, u64) {
         number("MODULE_FUZZ").unwrap_or(usual),
     )
 }
+
+/// Where a section of a relocatable is: its bytes of the file.
+pub fn section(file: &[u8], name: &str) -> std::ops::Range<usize> {
+    let long = |at| linker::elf::long(file, at).expect("eight bytes") as usize;
+    let half = |at: usize| u16::from_le_bytes([file[at], file[at + 1]]) as usize;
+    let header = |index: usize| long(40) + 64 * index;
+    let names = long(header(half(62)) + 24);
+    for index in 1..half(60) {
+        let at = header(index);
+        let start = names + long(at) as u32 as usize;
+        if file[start..].starts_with(name.as_bytes()) && file[start + name.len()] == 0 {
+            return long(at + 24)..long(at + 24) + long(at + 32);
+        }
+    }
+    panic!("no section {name}");
+}

@@ -294,9 +294,10 @@ unsafe extern "C" fn rt_state_make(address: u64, count: u64, made: *mut u64) -> 
     ) else {
         return BAD_ARGUMENT;
     };
+    // Confined: in a protected call an object would be the calling task's, and go with it.
     // SAFETY: long enough, as just seen; the rest is promised by the caller.
     put(made, unsafe {
-        state::make((address, end), &Start::default(), Binding::Lazy, None)
+        state::make((address, end), &Start::default(), Binding::Lazy, None, true)
     });
     0
 }

@@ -22,8 +22,11 @@ pub(crate) fn binder() -> u64 {
     bind as *const () as u64
 }
 
-/// Binds the import whose word stands at `slot` of the data, or ends the thread with a message.
+/// Binds the import whose word stands at `slot` of the data, or ends the thread with a message. A thread without state
+/// ends, too: it could not be told what memory to take, and must not find that out with the table's lock in its hand.
 extern "C" fn bind(data: u64, slot: u32) {
+    #[cfg(all(target_os = "none", feature = "module"))]
+    crate::object::state::state();
     // SAFETY: only lazy stubs call this, with the data of an instance. Its header holds the address of the table that
     // made it, which was leaked and so stays where it is.
     let modules: &'static Modules = unsafe {

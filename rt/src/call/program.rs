@@ -61,7 +61,7 @@ mod begin {
         // `entered!` left the topmost words of its stack free.
         let attached = unsafe {
             let shelf = Object::told(start.shelf, start.shelf_bytes);
-            state::attach(state::make((page, page + ARENA_BYTES), &head, binding, shelf))
+            state::attach(state::make((page, page + ARENA_BYTES), &head, binding, shelf, false))
         };
         if attached.is_err() {
             exit(STATUS_BAD_START);

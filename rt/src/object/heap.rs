@@ -187,6 +187,8 @@ pub(super) struct Objects {
     places: [AtomicU64; OBJECTS_MAX],
     /// One past the last place ever used.
     reach: AtomicUsize,
+    /// Whether there must be none: the heap is its first chunk.
+    confined: bool,
 }
 
 #[cfg(target_os = "none")]
@@ -202,6 +204,9 @@ impl Objects {
 #[cfg(target_os = "none")]
 impl Source for Objects {
     fn create(&self, bytes: u64) -> u64 {
+        if self.confined {
+            return 0;
+        }
         let Ok((base, _)) = crate::call::obj_create(bytes, 0) else {
             return 0;
         };
@@ -239,12 +244,14 @@ impl ProgramHeap {
         Self::new(Objects {
             places: [const { AtomicU64::new(0) }; OBJECTS_MAX],
             reach: AtomicUsize::new(0),
+            confined: false,
         })
     }
 
-    /// Gives a heap that has nothing yet a first chunk: zero bytes that are nobody's.
+    /// Gives a heap that has nothing yet a first chunk: zero bytes that are nobody's. A `confined` one never gets another.
     #[cfg(feature = "module")]
-    pub(super) fn begin(&mut self, next: u64, end: u64) {
+    pub(super) fn begin(&mut self, next: u64, end: u64, confined: bool) {
+        self.source.confined = confined;
         let state = self.state.get_mut();
         (state.next, state.end) = (next, end);
     }

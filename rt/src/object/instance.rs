@@ -60,6 +60,8 @@ pub(crate) struct Arena {
     /// The unused end of the last one.
     next: u64,
     end: u64,
+    /// Whether no object may be made when that is used up.
+    confined: bool,
 }
 
 impl Arena {
@@ -69,16 +71,18 @@ impl Arena {
             objects: alloc::vec::Vec::new(),
             next: 0,
             end: 0,
+            confined: false,
         }
     }
 
-    /// In memory that is there already: zeroes that are nobody's.
+    /// In memory that is there already: zeroes that are nobody's. A `confined` one has no other.
     #[cfg(all(target_os = "none", feature = "module"))]
-    pub(crate) const fn within(next: u64, end: u64) -> Self {
+    pub(crate) const fn within(next: u64, end: u64, confined: bool) -> Self {
         Self {
             objects: alloc::vec::Vec::new(),
             next,
             end,
+            confined,
         }
     }
 
@@ -97,7 +101,7 @@ impl Arena {
         let data_bytes = u64::from(module.data_bytes).next_multiple_of(PAGE);
         let data = match self.cut(module, thunks, data_bytes) {
             // The last object has as many ranges of limits as it may; a fresh one has not.
-            Err(crate::Error::System(abi::Error::TableFull)) => {
+            Err(crate::Error::System(abi::Error::TableFull)) if !self.confined => {
                 self.next = self.end;
                 self.cut(module, thunks, data_bytes)?
             }
@@ -122,6 +126,9 @@ impl Arena {
     fn cut(&mut self, module: &Module<'_>, thunks: u64, data_bytes: u64) -> Result<u64> {
         let bytes = thunks + data_bytes;
         if self.end - self.next < bytes {
+            if self.confined {
+                return Err(abi::Error::NoMemory.into());
+            }
             let object = Object::create(ARENA_BYTES.max(bytes))?;
             (self.next, self.end) = (object.base, object.base + object.bytes);
             self.objects.push(object);

@@ -90,7 +90,7 @@ mod module {
 
     use abi::{
         Error,
-        address::{PAGE, stack_end},
+        address::{PAGE, USER_END, USER_START, stack_end},
         error::Result,
         start::{ARGUMENTS_BYTES, ARGUMENTS_OFFSET, Start},
     };
@@ -123,7 +123,9 @@ mod module {
             return None;
         }
         // SAFETY: `attach` wrote the two words, or a thread whose first frame has them by chance or on purpose: that is
-        // this program's own memory. A state stays for as long as its object, and that as the task.
+        // this program's own memory. A state stays for as long as the memory that it was made in: that of a program is
+        // its task's. That of protected procedures is their domain's, and so is all that the state leads to: it is
+        // confined, because an object made during a call is the calling task's and goes with that.
         Some(unsafe { &*(address as *const State) })
     }
 
@@ -134,10 +136,11 @@ mod module {
     ///
     /// # Errors
     /// [`Error::BadAddress`] if the thread is not on a stack of the system; [`Error::BadArgument`] if no state is at that
-    /// address.
+    /// address. Where a program may have memory and the domain can read none, it faults.
     pub(crate) unsafe fn attach(address: u64) -> Result<()> {
         let words = words().ok_or(Error::BadAddress)?;
-        if !address.is_multiple_of(align_of::<State>() as u64) {
+        let places = USER_START..USER_END - size_of::<State>() as u64;
+        if !places.contains(&address) || !address.is_multiple_of(align_of::<State>() as u64) {
             return Err(Error::BadArgument);
         }
         // SAFETY: it is read as a plain word; where there is no memory, that faults.
@@ -151,8 +154,8 @@ mod module {
     }
 
     /// Makes a state in the memory from `page` to `end`, behind the start page's arguments if there is one (`head`); the rest
-    /// becomes the first heap and the memory of data segments. `shelf` is the directory of modules, where it was told.
-    /// Gives the state's address.
+    /// becomes the first heap and the memory of data segments. `shelf` is the directory of modules, where it was told. A
+    /// `confined` state never makes objects: what does not fit there is not to be had. Gives the state's address.
     ///
     /// # Safety
     /// The memory is page-aligned and at least [`LEAST`] bytes; behind the arguments it holds zeroes that are nobody's, for as
@@ -162,17 +165,18 @@ mod module {
         head: &Start,
         binding: Binding,
         shelf: Option<crate::Object>,
+        confined: bool,
     ) -> u64 {
         let arguments = head.argument_bytes.min(ARGUMENTS_BYTES);
         let at = (page + ARGUMENTS_OFFSET + arguments).next_multiple_of(64);
         let state = at as *mut State;
-        let arena = Arena::within(page + FIRST_HEAP, end);
+        let arena = Arena::within(page + FIRST_HEAP, end, confined);
         // SAFETY: the place is the caller's to give, aligned, and holds zeroes: that is an empty heap. The other fields
         // are written before anybody sees a reference to the whole.
         unsafe {
             (&raw mut (*state).start_page).write(super::AtomicU64::new(page));
             let heap = &mut (*state).heap;
-            heap.begin(at + size_of::<State>() as u64, page + FIRST_HEAP);
+            heap.begin(at + size_of::<State>() as u64, page + FIRST_HEAP, confined);
             (&raw mut (*state).modules).write(Modules::with(binding, arena, shelf));
             (&raw mut (*state).message).write(Mutex::new(String::new()));
             (&raw mut (*state).magic).write(MAGIC);

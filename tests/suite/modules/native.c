@@ -8,6 +8,9 @@
 
 static uint64_t shared, finished;
 
+/* Of the module `counter`, only called: bound at the first call. */
+long counter_next(void);
+
 static int same(const char *a, const char *b)
 {
 	while (*a && *a == *b)
@@ -145,7 +148,28 @@ static int foreign(void)
 	return 0;
 }
 
-/* The heap has no more: the runtime itself then lacks memory, and ends the program. */
+static uint64_t counts(void *with)
+{
+	rt_exit((uint64_t)with + (uint64_t)counter_next());
+}
+
+/* A thread without state cannot have an import bound that waits for its first call, and keeps nobody from it. */
+static int late(void)
+{
+	uint64_t thread, status;
+
+	for (int round = 0; round < 2; round++) {
+		CHECK((thread = thread_create((uint64_t)bare, (uint64_t)counts)));
+		CHECK(rt_thread_wait(thread, &status) == 0 && status == 126);
+	}
+	CHECK(counter_next() == 1);
+	/* Now it is bound for everybody. */
+	CHECK((thread = thread_create((uint64_t)bare, (uint64_t)counts)));
+	CHECK(rt_thread_wait(thread, &status) == 0 && status == 16 + 2);
+	return 0;
+}
+
+/* The heap has no more: the runtime itself then lacks memory, and ends the thread, here the only one. */
 static int exhausted(void)
 {
 	while (rt_alloc(LARGE))
@@ -169,6 +193,8 @@ int main(int count, char **arguments)
 		return modules();
 	if (same(arguments[1], "foreign"))
 		return foreign();
+	if (same(arguments[1], "late"))
+		return late();
 	if (same(arguments[1], "exhausted"))
 		return exhausted();
 	if (same(arguments[1], "crash"))

@@ -4,7 +4,10 @@ use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use alloc::string::ToString;
 
-use abi::layout::{EXCEPTION_PROTECTION, PRIORITY_DEFAULT};
+use abi::{
+    address::USER_END,
+    layout::{EXCEPTION_PROTECTION, PRIORITY_DEFAULT},
+};
 use rt::{
     Object,
     module::{Binding, Error, Modules, call_at, shelf},
@@ -66,7 +69,12 @@ fn uses(_: &Setting) -> Outcome {
 }
 
 fn foreign(_: &Setting) -> Outcome {
-    with(&["rt", "native"], || all_well(&["foreign"]))
+    with(&["rt", "counter", "native"], || {
+        all_well(&["foreign"])?;
+        let (line, _) = run("late", Binding::Lazy)?;
+        ensure!(line == 0, "late: the check in line {line} of native.c failed");
+        Ok(())
+    })
 }
 
 fn exhausted(_: &Setting) -> Outcome {
@@ -116,6 +124,9 @@ pub extern "C" fn callee(state: u64, _: u64, _: u64, _: u64) -> Results {
 /// The states of caller and callee.
 static STATES: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
+/// Bytes of a block that the state has room for a few times at most.
+const LARGE: u64 = 32_000;
+
 /// The calling thread: the number of the check that failed, or 0.
 pub extern "C" fn caller(bytes: u64) -> u64 {
     let [own, others] = [0, 1].map(|index: usize| STATES[index].load(SeqCst));
@@ -123,8 +134,11 @@ pub extern "C" fn caller(bytes: u64) -> u64 {
     if state_now() != 0 {
         return 1;
     }
-    if call_at(ATTACH.load(SeqCst), [own + 8, 0, 0, 0]) == 0 || state_now() != 0 {
-        return 2;
+    for nowhere in [0, own + 8, USER_END, u64::MAX - 7] {
+        let attached = call_at(ATTACH.load(SeqCst), [nowhere, 0, 0, 0]);
+        if attached != abi::Error::BadArgument as u64 || state_now() != 0 {
+            return 2;
+        }
     }
     if call_at(ATTACH.load(SeqCst), [own, 0, 0, 0]) != 0 || state_now() != own {
         return 3;
@@ -145,7 +159,18 @@ pub extern "C" fn caller(bytes: u64) -> u64 {
             return 7;
         }
     }
-    0
+    // It never makes objects: what does not fit there is not to be had.
+    if call_at(ALLOC.load(SeqCst), [100_000, 0, 0, 0]) != 0 {
+        return 8;
+    }
+    for _ in 0..bytes / LARGE {
+        match call_at(ALLOC.load(SeqCst), [LARGE, 0, 0, 0]) {
+            0 => return 0,
+            block if of(own, block) => {}
+            _ => return 9,
+        }
+    }
+    10
 }
 
 fn across(_: &Setting) -> Outcome {

@@ -81,7 +81,7 @@ pub(super) fn instantiate(folder: &Path) -> Result<Vec<Row>, String> {
     for _ in 0..TIMES {
         let start = Instant::now();
         instance::instantiate(&library, 0x10_0000, 0, 0, &mut own);
-        let bound = instance::bind(&client, &mut importer, 0, &library, 0x10_0000);
+        let bound = instance::bind(&client, &mut importer, 0, &library, 0x10_0000, None);
         times.push(start.elapsed().as_nanos() as u64);
         bound.map_err(|fault| fault.to_string())?;
     }
