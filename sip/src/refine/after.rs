@@ -19,9 +19,14 @@ const BODY: usize = 256;
 
 /// Improves an optimized function.
 pub(crate) fn after(function: &mut Function, domtree: &DominatorTree, loops: &LoopAnalysis) {
-    if super::is_large(function) {
-        return;
+    if !super::is_large(function) {
+        step_early(function, domtree, loops);
     }
+    super::named::name(function, &Ways::new(function));
+}
+
+/// Makes sums behind the steps of loops from the next number.
+fn step_early(function: &mut Function, domtree: &DominatorTree, loops: &LoopAnalysis) {
     let form = Form {
         domtree,
         loops,

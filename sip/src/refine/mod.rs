@@ -13,6 +13,7 @@
 //! compiler.
 
 mod after;
+mod named;
 mod range;
 mod wide;
 

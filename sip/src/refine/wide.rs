@@ -11,7 +11,9 @@ use hashbrown::{HashMap, HashSet};
 
 /// Widens the parameters of blocks that index memory, and what is passed for them.
 pub(super) fn widen(function: &mut Function, ways: &Ways) {
-    let wanted = wanted(function, ways);
+    // What is compared with a table's length stays apart: it may need a name of its own (`named`).
+    let checked = super::named::checked(function);
+    let wanted = wanted(function, ways, &checked);
     let mut wide = Wide(HashMap::new());
     for (block, _, param) in &wanted {
         let new = function.dfg.replace_block_param(*param, types::I64);
@@ -29,7 +31,7 @@ pub(super) fn widen(function: &mut Function, ways: &Ways) {
         let mut next = function.layout.first_inst(block);
         while let Some(inst) = next {
             next = function.layout.next_inst(inst);
-            let Some(value) = extended(function, inst) else {
+            let Some(value) = extended(function, inst).filter(|_| !checked.contains(&inst)) else {
                 continue;
             };
             if !wide.0.contains_key(&value) && !is_load(function, value) {
@@ -73,7 +75,7 @@ fn is_load(function: &Function, value: Value) -> bool {
 }
 
 /// The parameters that are extended, and the parameters that are passed for them.
-fn wanted(function: &Function, ways: &Ways) -> Vec<(Block, usize, Value)> {
+fn wanted(function: &Function, ways: &Ways, checked: &HashSet<Inst>) -> Vec<(Block, usize, Value)> {
     let entry = function.layout.entry_block();
     let carried = |value: Value| match function.dfg.value_def(value) {
         ValueDef::Param(block, number) if Some(block) != entry => Some((block, number, value)),
@@ -87,6 +89,7 @@ fn wanted(function: &Function, ways: &Ways) -> Vec<(Block, usize, Value)> {
         .flat_map(|block| function.layout.block_insts(block));
     wanted.extend(
         insts
+            .filter(|inst| !checked.contains(inst))
             .filter_map(|inst| carried(extended(function, inst)?))
             .filter(|param| seen.insert(param.2)),
     );
