@@ -335,7 +335,7 @@ fn little_is_known_of_these_numbers() {
         let arguments = [0, 1, 7];
         let right: Vec<_> = arguments.iter().map(|argument| right(&bytes, *argument)).collect();
         for bounds in [Bounds::Guard, Bounds::Explicit] {
-            assert_eq!(ours(&bytes, bounds, &arguments), right, "{bounds:?}: {text}");
+            assert_eq!(ours(&text, &bytes, bounds, &arguments), right, "{bounds:?}: {text}");
         }
     }
 }
