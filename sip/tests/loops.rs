@@ -46,6 +46,7 @@ const STEPS: [&str; 10] = ["1", "-1", "2", "4", "-4", "12", "-16", "80", "214748
 const COMPARISONS: [&str; 8] = ["ne", "eq", "lt_u", "le_u", "gt_u", "lt_s", "le_s", "gt_s"];
 
 /// A module with a loop over two counters. At most 300 turns.
+#[allow(clippy::too_many_lines, reason = "one text, and what fills it")]
 fn module(dice: &mut Dice) -> String {
     let mut number = || {
         let of = NUMBERS[dice.below(NUMBERS.len() as u64) as usize];

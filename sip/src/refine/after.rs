@@ -66,10 +66,10 @@ fn step_early(function: &mut Function, domtree: &DominatorTree, loops: &LoopAnal
 }
 
 /// The instructions that use each integer.
-struct Uses(HashMap<Value, Vec<Inst>>);
+pub(super) struct Uses(HashMap<Value, Vec<Inst>>);
 
 impl Uses {
-    fn new(function: &Function) -> Self {
+    pub fn new(function: &Function) -> Self {
         let mut uses: HashMap<Value, Vec<Inst>> = HashMap::new();
         for block in function.layout.blocks() {
             for inst in function.layout.block_insts(block) {
@@ -84,7 +84,7 @@ impl Uses {
         Self(uses)
     }
 
-    fn of(&self, value: Value) -> &[Inst] {
+    pub fn of(&self, value: Value) -> &[Inst] {
         self.0.get(&value).map_or(&[], Vec::as_slice)
     }
 }

@@ -5,6 +5,7 @@
 //! instruction is executed again before the number is compared, the name means the new number and the old one has none.
 //! Such a number gets a name by an instruction that changes nothing: a difference with nought.
 
+use super::after::Uses;
 use super::{Ways, constant, passed, sum};
 use alloc::vec::Vec;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
@@ -44,8 +45,14 @@ pub(super) fn checked(function: &Function) -> HashSet<Inst> {
 pub(super) fn name(function: &mut Function, ways: &Ways) {
     let mut extensions: Vec<Inst> = checked(function).into_iter().collect();
     extensions.sort_unstable();
+    let uses = if extensions.is_empty() {
+        None
+    } else {
+        Some(Uses::new(function))
+    };
     for inst in extensions {
-        let Some(value) = narrow(function, inst).filter(|value| is_stale(function, ways, *value, inst)) else {
+        let used = uses.as_ref().map_or_else(Vec::new, |uses| users(function, uses, inst));
+        let Some(value) = narrow(function, inst).filter(|value| is_stale(function, ways, *value, &used)) else {
             continue;
         };
         let word = anew(function, inst, value);
@@ -62,13 +69,34 @@ pub(super) fn name(function: &mut Function, ways: &Ways) {
         let InstructionData::BranchTable { arg, .. } = function.dfg.insts[inst] else {
             continue;
         };
-        if is_stale(function, ways, arg, inst) {
+        if is_stale(function, ways, arg, &[inst]) {
             let word = anew(function, inst, arg);
             if let InstructionData::BranchTable { arg, .. } = &mut function.dfg.insts[inst] {
                 *arg = word;
             }
         }
     }
+}
+
+/// An extension, and all that compares with its result or accesses memory by it.
+fn users(function: &Function, uses: &Uses, extension: Inst) -> Vec<Inst> {
+    let mut found = alloc::vec![extension];
+    let mut next = 0;
+    while let Some(inst) = found.get(next).copied() {
+        next += 1;
+        let goes_on = next == 1
+            || matches!(
+                function.dfg.insts[inst].opcode(),
+                Opcode::Iadd | Opcode::Ishl | Opcode::Icmp
+            );
+        let results = function.dfg.inst_results(inst).iter().filter(|_| goes_on);
+        for user in results.flat_map(|result| uses.of(*result)) {
+            if !found.contains(user) && found.len() < NEAR {
+                found.push(*user);
+            }
+        }
+    }
+    found
 }
 
 /// The number itself, made by an instruction of its own before this one.
@@ -122,8 +150,8 @@ fn origin(function: &Function, value: Value) -> Option<Value> {
     .map(|value| function.dfg.resolve_aliases(value))
 }
 
-/// Whether an instruction that made a number which a block got can be executed again between the block and this use.
-fn is_stale(function: &Function, ways: &Ways, value: Value, at: Inst) -> bool {
+/// Whether an instruction that made a number which a block got can be executed again between the block and one of these uses.
+fn is_stale(function: &Function, ways: &Ways, value: Value, uses: &[Inst]) -> bool {
     let carried = |value: Value| match function.dfg.value_def(value) {
         ValueDef::Param(block, number) if !ways.to(block).is_empty() => Some((block, number)),
         _ => None,
@@ -132,9 +160,10 @@ fn is_stale(function: &Function, ways: &Ways, value: Value, at: Inst) -> bool {
     while let Some(from) = origin(function, value) {
         value = from;
     }
-    let (Some((from, _)), Some(to)) = (carried(value), function.layout.inst_block(at)) else {
-        return false;
-    };
+    let Some((from, _)) = carried(value) else { return false };
+    if uses.len() >= NEAR {
+        return true;
+    }
     let mut values = alloc::vec![value];
     let mut next = 0;
     while let Some(value) = values.get(next).copied() {
@@ -154,7 +183,7 @@ fn is_stale(function: &Function, ways: &Ways, value: Value, at: Inst) -> bool {
                 }
             }
         } else if let Some((made, _)) = super::maker(function, value) {
-            if leads(function, made, from, to, at) {
+            if leads(function, made, from, uses) {
                 return true;
             }
             values.extend(origin(function, value).filter(|value| !values.contains(value)));
@@ -163,12 +192,16 @@ fn is_stale(function: &Function, ways: &Ways, value: Value, at: Inst) -> bool {
     false
 }
 
-/// Whether a way leads from an instruction to another, not through the block `around`.
-fn leads(function: &Function, made: Inst, around: Block, to: Block, at: Inst) -> bool {
+/// Whether a way leads from an instruction to one of others, not through the block `around`.
+fn leads(function: &Function, made: Inst, around: Block, to: &[Inst]) -> bool {
     let Some(block) = function.layout.inst_block(made) else {
         return false;
     };
-    if block == to && function.layout.pp_cmp(made, at).is_lt() {
+    let within = |block: Block| {
+        let all = to.iter().copied();
+        all.filter(move |inst| function.layout.inst_block(*inst) == Some(block))
+    };
+    if within(block).any(|inst| function.layout.pp_cmp(made, inst).is_lt()) {
         return true;
     }
     let mut seen: Vec<Block> = Vec::new();
@@ -186,7 +219,7 @@ fn leads(function: &Function, made: Inst, around: Block, to: Block, at: Inst) ->
             if next == around || seen.contains(&next) {
                 continue;
             }
-            if next == to || seen.len() >= NEAR {
+            if within(next).next().is_some() || seen.len() >= NEAR {
                 return true;
             }
             seen.push(next);
