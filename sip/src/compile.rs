@@ -14,7 +14,7 @@ use cranelift_codegen::settings::{self, Configurable};
 use cranelift_codegen::{Context, FinalizedRelocTarget, control::ControlPlane, ir};
 
 /// Changes whenever the same module would compile to different code.
-pub const COMPILER_VERSION: &str = concat!("sip ", env!("CARGO_PKG_VERSION"), ".3, cranelift 0.135");
+pub const COMPILER_VERSION: &str = concat!("sip ", env!("CARGO_PKG_VERSION"), ".4, cranelift 0.135");
 
 /// How memory accesses are kept inside a memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
