@@ -146,7 +146,11 @@ fn waiters_of(semaphore: Semaphore) -> Outcome<alloc::vec::Vec<thread::Thread>> 
             semaphore.wait().map_or_else(|error| error as u64, |()| 0)
         })?);
     }
-    rt::time::sleep_ms(5)?;
+    wait_until("all wait", || {
+        waiters.iter().all(|waiter: &thread::Thread| {
+            call::thread_info(waiter.id()).is_ok_and(|info| info.state == THREAD_WAITING)
+        })
+    })?;
     Ok(waiters)
 }
 
