@@ -6,63 +6,30 @@
 //! the disk ([`store::world::Disk`]). A call that cannot be finished now has changed nothing that
 //! matters, is parked, and is done again from the start when its key is woken.
 //!
-//! Reading order, as the groups below: the state ([`object`], [`domain`], [`task`]) and how objects
-//! live ([`creation`], [`lifecycle`], [`clone`]); how an access is decided ([`validation`], [`search`], [`clist`], [`apd`],
-//! [`capability`], [`withdraw`]); pages ([`pager`], [`reading`], [`release`], [`page`], [`copy`], [`unmap`]) and the disk
-//! ([`checkpoint`], [`freeze`], [`durable`]); threads and their calls ([`task`], [`thread`], `ending`,
-//! `control`, [`pdx`], `unwind`, [`semaphore`], [`exception`]); the outside ([`console`], [`info`],
-//! [`boot`]).
+//! The rooms, in reading order; each folder is one, and its `mod.rs` says what it owns:
+//!
+//! * [`calls`]: the door; which call is answered where, the start, reports, the check of everything;
+//! * [`directory`]: which objects there are, their records and addresses;
+//! * [`protection`]: domains and what they have, APDs and Clists, how an access is decided and a right withdrawn;
+//! * [`pages`]: what stands in memory;
+//! * [`durability`]: what is on stable storage, and who waits for that;
+//! * [`lives`]: tasks, threads, exceptions;
+//! * [`waiting`]: semaphores and the console;
+//! * [`procedures`]: protected calls.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
-pub mod address;
-pub mod creation;
-pub mod object;
-mod slot_map;
-pub mod slots;
+pub mod calls;
 
-pub mod domain;
-
-pub mod apd;
-pub mod capability;
-pub mod clist;
-pub mod search;
-pub mod validation;
-pub mod withdraw;
-
-pub mod clone;
-pub mod dismantle;
-pub mod lifecycle;
-
-pub mod copy;
-pub mod memory;
-pub mod page;
-pub mod pager;
-pub mod reading;
-pub mod release;
-pub mod unmap;
-
-pub mod checkpoint;
-pub mod durable;
-pub mod freeze;
-
-mod control;
-mod ending;
-pub mod task;
-pub mod thread;
-
-pub mod exception;
-pub mod pdx;
-pub mod semaphore;
-mod unwind;
-
-pub mod boot;
-pub mod check;
-pub mod console;
-pub mod dispatch;
-pub mod info;
+pub mod directory;
+pub mod durability;
+pub mod lives;
+pub mod pages;
+pub mod procedures;
+pub mod protection;
+pub mod waiting;
 
 pub use kcore::event::{Access, Event, Outcome, Step, Stop};
 
@@ -73,25 +40,25 @@ impl<T: kcore::Machine + store::world::World> World for T {}
 /// The state of the whole server.
 pub struct Server {
     /// Objects that are active, by slot.
-    pub objects: object::Objects,
+    pub objects: directory::object::Objects,
     /// Free addresses.
-    pub addresses: address::Addresses,
+    pub addresses: directory::address::Addresses,
     /// Domains, by the number of their space.
-    pub domains: domain::Domains,
+    pub domains: protection::domain::Domains,
     /// Tasks.
-    pub tasks: task::Tasks,
+    pub tasks: lives::task::Tasks,
     /// What the server knows of each thread, by its index.
-    pub threads: thread::Threads,
+    pub threads: lives::thread::Threads,
     /// Domains of protected procedures.
-    pub callees: pdx::Callees,
+    pub callees: procedures::pdx::Callees,
     /// Semaphores, by address.
-    pub semaphores: semaphore::Semaphores,
+    pub semaphores: waiting::semaphore::Semaphores,
     /// Pages on their way in, dirty pages.
-    pub pager: pager::Pager,
+    pub pager: pages::pager::Pager,
     /// Checkpoints and syncs under way.
-    pub checkpoint: checkpoint::Checkpoints,
+    pub checkpoint: durability::checkpoint::Checkpoints,
     /// The terminal's foreground task.
-    pub console: console::Console,
+    pub console: waiting::console::Console,
     /// The disk.
     pub store: store::Store,
     /// The thread whose event is answered; none before the first.

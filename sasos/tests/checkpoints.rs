@@ -5,7 +5,7 @@ mod common;
 use abi::{Call, Error, address::PAGE};
 use common::{Rig, for_each_seed};
 use kcore::Machine;
-use sasos::{Access, Event, apd::Apd, freeze::PIECE_PAGES};
+use sasos::{Access, Event, durability::freeze::PIECE_PAGES, protection::apd::Apd};
 
 #[test]
 fn no_event_of_a_checkpoint_takes_long() {

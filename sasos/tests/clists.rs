@@ -8,7 +8,7 @@ use abi::{
     layout::{APD_SLOTS, CLIST_MAGIC, CLIST_SORTED, CLIST_VERSION, Capability, ClistHeader},
 };
 use common::{Actor, Order, Rig};
-use sasos::{Access, apd::Apd};
+use sasos::{Access, protection::apd::Apd};
 
 const R: u64 = Rights::R.bits() as u64;
 

@@ -4,7 +4,7 @@ mod common;
 
 use abi::{Call, Error, address::PAGE};
 use common::{Actor, Rig};
-use sasos::{Access, apd::Apd, copy::PIECE_PAGES};
+use sasos::{Access, pages::copy::PIECE_PAGES, protection::apd::Apd};
 
 /// A kept object of so many pages, each with its number, none of them in memory.
 fn stored(rig: &mut Rig, actor: Actor, pages: u64) -> u64 {

@@ -13,7 +13,7 @@ use abi::{
 };
 use common::{Actor, Order, Rig, for_each_seed};
 use kcore::thread::Resumed;
-use sasos::{Access, apd::Apd};
+use sasos::{Access, protection::apd::Apd};
 use store::{MountMode, Store};
 
 /// A kept object.

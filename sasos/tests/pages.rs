@@ -14,7 +14,7 @@ use abi::{
     layout::{UNMAP_REPLACE, UNMAP_ZERO},
 };
 use common::{Actor, Rig, for_each_seed};
-use sasos::{Access, apd::Apd};
+use sasos::{Access, protection::apd::Apd};
 
 struct Thing {
     base: u64,

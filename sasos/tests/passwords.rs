@@ -9,7 +9,7 @@ use abi::{
 };
 use common::{Actor, Rig};
 use kcore::thread::Resumed;
-use sasos::{Access, Event, apd::Apd, withdraw::PIECE_LINKS};
+use sasos::{Access, Event, protection::apd::Apd, protection::withdraw::PIECE_LINKS};
 
 #[test]
 fn without_heap_nothing_is_registered_and_everything_can_be_revoked() {

@@ -4,7 +4,7 @@ mod common;
 
 use abi::{Call, Error, address::PAGE};
 use common::{Actor, Rig};
-use sasos::{apd::Apd, dismantle::PIECE_PAGES};
+use sasos::{pages::dismantle::PIECE_PAGES, protection::apd::Apd};
 
 const PAGES: u64 = 12 * PIECE_PAGES as u64;
 /// Accesses to memory of the machine in one event: some for each page of a piece, and for what is not in pieces.

@@ -9,7 +9,7 @@ use abi::{
 };
 use common::{Actor, Order, Rig};
 use kcore::thread::Resumed;
-use sasos::{Access, Event, Outcome, apd::Apd, clist::UNSORTED_MAX};
+use sasos::{Access, Event, Outcome, protection::apd::Apd, protection::clist::UNSORTED_MAX};
 
 const R: u64 = Rights::R.bits() as u64;
 const W: u64 = Rights::W.bits() as u64;

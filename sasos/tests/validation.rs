@@ -10,7 +10,7 @@ mod common;
 use abi::{Call, Error, Rights, layout::Capability};
 use common::{Actor, Order, Rig, for_each_seed};
 use kcore::SpaceId;
-use sasos::{Access, apd::Apd};
+use sasos::{Access, protection::apd::Apd};
 
 /// An object as the model has it.
 struct Thing {

@@ -14,7 +14,7 @@ use abi::{
     layout::{CLIST_MAGIC, CLIST_SORTED, CLIST_VERSION, Capability, ClistHeader},
 };
 use kcore::{Hardware, Machine, SpaceId, ThreadId, space::Tags, thread::Resumed};
-use sasos::{Access, Event, Outcome, Server, Stop, apd::Apd, task::TaskId};
+use sasos::{Access, Event, Outcome, Server, Stop, lives::task::TaskId, protection::apd::Apd};
 use sim::{
     disk::CrashDisk,
     machine::{Platform, Touch},
@@ -312,7 +312,7 @@ impl Rig {
                 let leaf = object
                     .slots
                     .get(slot)
-                    .and_then(sasos::slots::Slot::leaf)
+                    .and_then(sasos::pages::slots::Slot::leaf)
                     .expect("a leaf");
                 leaves.insert(leaf.0.0, object.first_slot() + slot);
                 next = object.slots.next_with_leaf(slot + 1);

@@ -10,7 +10,7 @@ use abi::{
     start::{ARGUMENTS_OFFSET, START_MAGIC, Start},
 };
 use kcore::{Machine, space::Tags};
-use sasos::{Server, boot::StartError};
+use sasos::{Server, calls::boot::StartError};
 use sim::{disk::CrashDisk, machine::Platform, machine::Touch, rng::Rng};
 use store::{FormatOptions, MountMode, Store};
 

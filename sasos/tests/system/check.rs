@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use abi::{Rights, address::PAGES_PER_SLOT, layout::OBJECT_STACK};
 use kcore::{Frame, Machine};
-use sasos::{object::Object, thread::Life};
+use sasos::{directory::object::Object, lives::thread::Life};
 
 use crate::harness::System;
 

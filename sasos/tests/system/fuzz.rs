@@ -12,7 +12,7 @@ use abi::{
     layout::{FOREVER, PD_EMPTY, PD_MERGE},
 };
 use kcore::{Machine, ThreadId, thread::State, wait::Key};
-use sasos::{Event, thread::Life};
+use sasos::{Event, lives::thread::Life};
 use sim::{machine::Touch, rng::Rng};
 
 use crate::harness::{Answer, DATA, ENTRY, System};

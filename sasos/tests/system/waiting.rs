@@ -2,7 +2,7 @@
 
 use abi::{Call, Error, Rights, address::PAGE, layout::FOREVER};
 use kcore::ThreadId;
-use sasos::task::TASK_SEMAPHORES_MAX;
+use sasos::lives::task::TASK_SEMAPHORES_MAX;
 
 use crate::harness::{Answer, ENTRY, System};
 

@@ -1,0 +1,170 @@
+//! The first task, made by the server itself: a clone of the first program, with the root Clist
+//! alone in its APD.
+//!
+//! Nothing else runs yet, so this is the one place that waits for the disk.
+
+use abi::{
+    Error, Rights,
+    address::{ADDRESS_BITS, FIRST_FREE, FIRST_PROGRAM, PAGE, ROOT_CLIST, ROOT_DIRECTORY, slot_of},
+    layout::PRIORITY_DEFAULT,
+    start::{ARGUMENTS_OFFSET, IMAGE_ENTRY_AT, START_MAGIC, Start},
+};
+use kcore::{SpaceId, ThreadId, thread::Resumed};
+use store::{MountReport, Store};
+
+use crate::{
+    Server, Step, Stop, World, directory::address::Addresses, directory::object::Objects,
+    durability::checkpoint::Checkpoints, lives::task::Tasks, lives::thread::Threads, pages::pager::Pager,
+    procedures::pdx::Callees, protection::apd::Apd, protection::domain::Domains, waiting::console::Console,
+    waiting::semaphore::Semaphores,
+};
+
+/// The name that the first program gets as its only argument.
+const FIRST_ARGUMENT: &[u8] = b"shell\0";
+/// Times that the start waits for the disk before it gives up.
+const WAITS_MAX: u32 = 100_000;
+
+/// Why the first task could not be started.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum StartError {
+    /// The disk has no first program, root Clist or root directory.
+    NoProgram,
+    /// The first program has no entry point within itself.
+    BadProgram,
+    /// A step failed.
+    Failed(Error),
+    /// The disk never answers.
+    Stuck,
+}
+
+impl core::fmt::Display for StartError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            StartError::NoProgram => {
+                f.write_str("the disk holds no first program, root Clist or root directory; install them with gond")
+            }
+            StartError::BadProgram => f.write_str("the first program is not a program image"),
+            StartError::Failed(error) => write!(f, "the first task cannot be made: {error}"),
+            StartError::Stuck => f.write_str("the disk does not answer"),
+        }
+    }
+}
+
+impl core::error::Error for StartError {}
+
+impl From<Error> for StartError {
+    fn from(error: Error) -> Self {
+        StartError::Failed(error)
+    }
+}
+
+impl Server {
+    /// A server over a store, without any task. `report` is what the mount found.
+    pub fn new(store: Store, report: &MountReport) -> Self {
+        let first = report.first_slot.max(slot_of(FIRST_FREE));
+        let addresses = Addresses::new(first, store.lease());
+        let mut checkpoint = Checkpoints::default();
+        checkpoint.replayed = u64::from(report.replayed);
+        Self {
+            objects: Objects::default(),
+            addresses,
+            domains: Domains::default(),
+            tasks: Tasks::default(),
+            threads: Threads::default(),
+            semaphores: Semaphores::default(),
+            callees: Callees::default(),
+            pager: Pager::default(),
+            checkpoint,
+            console: Console::default(),
+            store,
+            current: kcore::ThreadId(0),
+            unchecked: 0,
+        }
+    }
+
+    /// Makes the first task and lets it run.
+    ///
+    /// # Errors
+    /// See [`StartError`]: the system cannot run then.
+    pub fn start(&mut self, world: &mut impl World) -> Result<ThreadId, StartError> {
+        for address in [ROOT_CLIST, ROOT_DIRECTORY, FIRST_PROGRAM] {
+            self.object_at(world, address).map_err(|_| StartError::NoProgram)?;
+        }
+        let mut apd = Apd::EMPTY;
+        apd.push(self.clist_ref(world, ROOT_CLIST)?)?;
+        let limit = Self::default_limit_pages(world);
+        let task = self.task_make(world, apd, limit)?;
+        self.tasks.initial = Some(task);
+        let domain = self.tasks.get(task).map_or(SpaceId(0), |task| task.domain);
+        let (base, _) = self.patiently(world, |server, world| {
+            server.object_clone(world, domain, Some(task), FIRST_PROGRAM, PAGE, 0)
+        })?;
+        let (entry, start) = self.start_page(world, domain, base)?;
+        let thread = self.thread_make(world, task, None, entry, start, PRIORITY_DEFAULT as u8 + 1)?;
+        if let Some(task) = self.tasks.get_mut(task) {
+            task.first = thread;
+        }
+        world.thread_wake(thread, Resumed::First);
+        Ok(thread)
+    }
+
+    /// Fills in the start page behind the clone of an image. Tells the entry point and the page.
+    fn start_page(&mut self, world: &mut impl World, domain: SpaceId, base: u64) -> Result<(u64, u64), StartError> {
+        let id = self.objects.find(base).ok_or(StartError::BadProgram)?;
+        let image_bytes = (self.objects.get(id).record.pages - 1) * PAGE;
+        let mut word = [0; 8];
+        self.patiently(world, |server, world| {
+            server.read_user(world, domain, base + IMAGE_ENTRY_AT, &mut word)
+        })?;
+        let offset = u64::from_le_bytes(word);
+        if offset >= image_bytes {
+            return Err(StartError::BadProgram);
+        }
+        let page = base + image_bytes;
+        let start = Start {
+            magic: START_MAGIC,
+            image: base,
+            image_bytes,
+            root_directory: ROOT_DIRECTORY,
+            argument_count: 1,
+            argument_bytes: FIRST_ARGUMENT.len() as u64,
+            word: 0,
+        };
+        self.patiently(world, |server, world| {
+            server.write_user(world, domain, page, &start.to_bytes())
+        })?;
+        self.patiently(world, |server, world| {
+            server.write_user(world, domain, page + ARGUMENTS_OFFSET, FIRST_ARGUMENT)
+        })?;
+        self.patiently(world, |server, world| {
+            server.validate(world, domain, base + offset, Rights::X)
+        })?;
+        Ok((base + offset, page))
+    }
+
+    /// Does a step again and again, waiting for the disk in between.
+    fn patiently<W: World, T>(
+        &mut self,
+        world: &mut W,
+        mut step: impl FnMut(&mut Self, &mut W) -> Step<T>,
+    ) -> Result<T, StartError> {
+        for _ in 0..WAITS_MAX {
+            match step(self, world) {
+                Ok(value) => return Ok(value),
+                Err(Stop::Fail(error)) => return Err(error.into()),
+                Err(Stop::Again) => {}
+                Err(Stop::Wait(_)) => {
+                    self.poll_store(world);
+                    if self.store.is_idle() || self.store.is_stopped() {
+                        continue;
+                    }
+                    store::world::Disk::wait(world);
+                    self.poll_store(world);
+                }
+            }
+        }
+        Err(StartError::Stuck)
+    }
+}
+
+const _: () = assert!(ADDRESS_BITS == 47 && FIRST_ARGUMENT.len() as u64 <= PAGE - ARGUMENTS_OFFSET);

@@ -1,0 +1,157 @@
+//! What must hold of the server between any two events: its own records agree with one another and with the page
+//! tables.
+//!
+//! Where assertions are on (host tests, the fuzzed build), the server checks itself every [`EVENTS_EACH`] events,
+//! wherever it runs. The tests call [`Server::check`] more often. What asks for a world at rest (exact references of frames,
+//! what the processor remembers, who owns what) stays with them: `tests/system/check.rs`.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use core::fmt;
+
+use abi::{
+    Rights,
+    address::{PAGE, PAGES_PER_SLOT, SLOT},
+};
+use kcore::PageEntry;
+
+use crate::{Server, World, directory::object::Object, lives::task::TaskId, pages::pager::Pager};
+
+/// Events between two checks.
+pub const EVENTS_EACH: u32 = 1000;
+
+/// What does not hold.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Broken {
+    /// In words.
+    pub what: &'static str,
+    /// The address, task or number that it concerns.
+    pub at: u64,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the server is inconsistent at {:#x}: {}", self.at, self.what)
+    }
+}
+
+fn ensure(holds: bool, what: &'static str, at: u64) -> Result<(), Broken> {
+    if holds { Ok(()) } else { Err(Broken { what, at }) }
+}
+
+/// What the objects add up to.
+#[derive(Default)]
+struct Sums {
+    leaves: BTreeSet<u32>,
+    resident: u64,
+    dirty: u64,
+    charged: BTreeMap<TaskId, u64>,
+}
+
+impl Server {
+    /// Counts an event; every [`EVENTS_EACH`] of them, checks.
+    ///
+    /// # Panics
+    /// If something does not hold.
+    pub(crate) fn check_now_and_then<W: World>(&mut self, world: &W) {
+        self.unchecked += 1;
+        if self.unchecked >= EVENTS_EACH {
+            self.put_off_check();
+            if let Err(broken) = self.check(world) {
+                panic!("{broken}");
+            }
+        }
+    }
+
+    /// The next check of itself is [`EVENTS_EACH`] events away.
+    pub fn put_off_check(&mut self) {
+        self.unchecked = 0;
+    }
+
+    /// Checks everything that holds between events. Takes time in proportion to the page tables.
+    ///
+    /// # Errors
+    /// [`Broken`]: the first thing found that does not hold.
+    pub fn check<W: World>(&self, world: &W) -> Result<(), Broken> {
+        let mut sums = Sums::default();
+        for (_, object) in self.objects.iter() {
+            check_object(world, object, &mut sums)?;
+        }
+        ensure(
+            sums.resident == self.objects.resident(),
+            "the count of resident pages",
+            sums.resident,
+        )?;
+        let Pager { dirty, leaves, .. } = self.pager;
+        ensure(sums.dirty == dirty, "the count of dirty pages", sums.dirty)?;
+        ensure(sums.leaves.len() as u64 == leaves, "the count of leaves", leaves)?;
+        for task in self.tasks.iter() {
+            let charged = sums.charged.get(&task.id).copied().unwrap_or(0);
+            ensure(task.account.pages == charged, "a task's account of pages", task.id.0)?;
+        }
+        for (space, domain) in self.domains.iter() {
+            for (id, _) in domain.cache.iter() {
+                let known = self.objects.is_live(id) && self.objects.get(id).holders.contains(&space);
+                ensure(known, "a cached object does not know its holder", u64::from(id.0))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_object<W: World>(world: &W, object: &Object, sums: &mut Sums) -> Result<(), Broken> {
+    let (mut frames, mut resident, mut dirty) = (0, 0, 0);
+    let mut next = object.slots.next_with_leaf(0);
+    while let Some(number) = next {
+        next = object.slots.next_with_leaf(number + 1);
+        let Some((slot, leaf)) = object.slots.get(number).and_then(|slot| Some((slot, slot.leaf()?))) else {
+            return Err(Broken {
+                what: "a slot with a leaf has none",
+                at: number,
+            });
+        };
+        let start = (object.first_slot() + number) * SLOT;
+        frames += 1;
+        dirty += u64::from(slot.dirty.count());
+        ensure(sums.leaves.insert(leaf.0.0), "a leaf serves two slots", start)?;
+        for index in 0..PAGES_PER_SLOT as usize {
+            let address = start + index as u64 * PAGE;
+            let entry = world.leaf_get(leaf, index);
+            ensure(
+                entry.is_some() == slot.resident.has(index),
+                "residency of a page",
+                address,
+            )?;
+            if let Some(entry) = entry {
+                resident += 1;
+                ensure(object.holds(address), "a page outside of its object", address)?;
+                check_page(world, object, entry, slot.dirty.has(index), address)?;
+            }
+        }
+    }
+    ensure(
+        resident == object.resident,
+        "an object's count of resident pages",
+        object.base(),
+    )?;
+    ensure(dirty == object.dirty, "an object's count of dirty pages", object.base())?;
+    sums.resident += resident;
+    sums.dirty += dirty;
+    if let Some(task) = object.account {
+        *sums.charged.entry(task).or_default() += frames + resident;
+    }
+    Ok(())
+}
+
+fn check_page<W: World>(world: &W, object: &Object, entry: PageEntry, dirty: bool, address: u64) -> Result<(), Broken> {
+    let references = world.frame_references(entry.frame);
+    ensure(references > 0, "a page whose frame is free", address)?;
+    if entry.write_withheld || !entry.limits.contains(Rights::W) {
+        return Ok(());
+    }
+    ensure(references == 1, "a page that can be written and is shared", address)?;
+    ensure(
+        dirty || !object.is_persistent(),
+        "a page that can be written and is not known to be dirty",
+        address,
+    )
+}

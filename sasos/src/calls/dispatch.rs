@@ -1,0 +1,205 @@
+//! What happened, and who answers it: one `match` over the table of calls.
+
+use abi::{Call, Error};
+use kcore::{ThreadId, thread::Resumed, wait::Key};
+
+use crate::{
+    Event, Outcome, Server, Step, World, durability::checkpoint::STORE_ALLOWANCE,
+    durability::freeze::waits_for_freezing, lives::thread::Caller,
+};
+
+impl Server {
+    /// The value of a call that needs nothing but the caller's identity. For the kernel's fast path.
+    #[inline(always)]
+    pub fn immediate(&self, thread: ThreadId, number: u64) -> Option<u64> {
+        (number == Call::ThreadMyId as u64).then_some(thread.0)
+    }
+
+    /// Whether a call is nothing but the caller's wish to let others run: `ThreadSleep` of itself for no time. The
+    /// kernel does that by itself.
+    #[inline(always)]
+    pub fn yields(&self, number: u64, thread: u64, ns: u64) -> bool {
+        number == Call::ThreadSleep as u64 && thread == 0 && ns == 0
+    }
+
+    /// Takes an event and says what becomes of the thread it came from.
+    // Inlined, so that a kernel that knows the kind of event goes straight to who answers it.
+    #[inline(always)]
+    pub fn handle<W: World>(&mut self, world: &mut W, event: Event) -> Outcome {
+        let outcome = match event {
+            Event::Call {
+                thread,
+                number,
+                arguments,
+                resumed,
+            } => self.call(world, thread, number, arguments, resumed),
+            Event::Fault {
+                thread,
+                address,
+                access,
+            } => self.fault(world, thread, address, access),
+            Event::Exception { thread, kind, address } => self.exception(world, thread, kind, address),
+            Event::Interrupt => {
+                let outcome = self.interrupt(world);
+                self.finish_ends(world);
+                outcome
+            }
+            Event::Poll => {
+                self.store.allow(STORE_ALLOWANCE);
+                self.poll_clock(world);
+                self.poll_checkpoint(world);
+                self.poll_unlinking(world);
+                self.poll_control(world);
+                // For the calls and faults until the next one.
+                self.store.allow(STORE_ALLOWANCE);
+                Outcome::Resume
+            }
+        };
+        if cfg!(debug_assertions) {
+            self.check_now_and_then(world);
+        }
+        outcome
+    }
+
+    fn call<W: World>(
+        &mut self,
+        world: &mut W,
+        thread: ThreadId,
+        number: u64,
+        arguments: [u64; 6],
+        resumed: Resumed,
+    ) -> Outcome {
+        if let Some(value) = self.immediate(thread, number) {
+            return Outcome::Return(Ok((value, 0)));
+        }
+        match Call::from_number(number) {
+            Some(call) => self.listed_call(world, thread, call, arguments, resumed),
+            None => Outcome::Return(Err(Error::BadCall)),
+        }
+    }
+
+    /// [`Server::handle`] for a call that is made for the first time. Where the compiler knows which it is, nothing is left
+    /// of finding out who answers.
+    #[inline(always)]
+    pub fn handle_call<W: World>(
+        &mut self,
+        world: &mut W,
+        thread: ThreadId,
+        call: Call,
+        arguments: [u64; 6],
+    ) -> Outcome {
+        let outcome = self.listed_call(world, thread, call, arguments, Resumed::First);
+        if cfg!(debug_assertions) {
+            self.check_now_and_then(world);
+        }
+        outcome
+    }
+
+    #[inline(always)]
+    fn listed_call<W: World>(
+        &mut self,
+        world: &mut W,
+        thread: ThreadId,
+        call: Call,
+        arguments: [u64; 6],
+        resumed: Resumed,
+    ) -> Outcome {
+        let caller = self.caller(world, thread, resumed);
+        if self.checkpoint.is_freezing() && waits_for_freezing(call) {
+            return Outcome::Block(Key::Checkpoint, None);
+        }
+        let outcome = self.answer(world, caller, call, arguments);
+        self.finish_ends(world);
+        outcome
+    }
+
+    /// Does a call.
+    #[inline(always)]
+    fn answer<W: World>(&mut self, world: &mut W, caller: Caller, call: Call, arguments: [u64; 6]) -> Outcome {
+        match call {
+            Call::ThreadMyId => Outcome::Return(Ok((caller.thread.0, 0))),
+            Call::PdxCall => self.pdx_call(world, caller, arguments),
+            Call::PdxReturn => self.pdx_return(world, caller, arguments),
+
+            // Kernel domains are the kernel's own.
+            Call::DomainCall => Outcome::Return(Err(Error::NotAnEntry)),
+
+            Call::ObjCreate => self.obj_create(world, caller, arguments).into(),
+            Call::ObjDelete => self.upsetting(world, caller, |server, world| {
+                server.obj_delete(world, caller, arguments)
+            }),
+            Call::ObjRetire => self.upsetting(world, caller, |server, world| {
+                server.obj_retire(world, caller, arguments)
+            }),
+            Call::ObjResize => self.obj_resize(world, caller, arguments).into(),
+            Call::ObjPasswd => self.upsetting(world, caller, |server, world| {
+                server.obj_passwd(world, caller, arguments)
+            }),
+            Call::ObjInfo => self.obj_info(world, caller, arguments).into(),
+            Call::ObjCrePdx => self.upsetting(world, caller, |server, world| {
+                server.obj_cre_pdx(world, caller, arguments)
+            }),
+            Call::KeepObject => self.keep_object(world, caller, arguments).into(),
+            Call::ObjClone => self.obj_clone(world, caller, arguments).into(),
+
+            Call::PageCopy => self.page_copy(world, caller, arguments).into(),
+            Call::PageUnMap => self.page_un_map(world, caller, arguments).into(),
+            Call::PageFlush => self.page_flush(world, caller, arguments).into(),
+            Call::PageLimit => self.page_limit(world, caller, arguments).into(),
+
+            Call::ApdInsert => self.apd_insert(world, caller, arguments).into(),
+            Call::ApdDelete => self.apd_delete(world, caller, arguments).into(),
+            Call::ApdGet => self.apd_get(world, caller, arguments).into(),
+            Call::ApdLock => self.apd_lock(world, caller, arguments).into(),
+            Call::ApdLookup => self.apd_lookup(world, caller, arguments).into(),
+            Call::ApdFlush => self.apd_flush(world, caller, arguments).into(),
+
+            Call::TaskCreate => self.task_create(world, caller, arguments).into(),
+            Call::ThreadCreate => self.thread_create(world, caller, arguments).into(),
+            Call::ThreadDelete => {
+                // What ends may be a callee that the caller is inside of.
+                let depth = world.portal_depth(caller.thread);
+                let outcome = self.thread_delete(world, caller, arguments);
+                self.finish_ends(world);
+                self.settle(world, caller.thread, depth, outcome)
+            }
+            Call::ThreadWait => self.thread_wait(world, caller, arguments),
+            Call::ThreadSleep => self.thread_sleep(world, caller, arguments),
+            Call::ThreadResume => self.thread_resume(world, caller, arguments).into(),
+            Call::ThreadInfo => self.thread_info(world, caller, arguments).into(),
+            Call::ExcptReg => self.excpt_reg(world, caller, arguments).into(),
+            Call::ExcptReturn => self.excpt_return(world, caller, arguments),
+
+            Call::SemCreate => self.sem_create(world, caller, arguments).into(),
+            Call::SemDelete => self.sem_delete(world, caller, arguments).into(),
+            Call::SemWait => self.sem_wait(world, caller, arguments),
+            Call::SemSignal => self.sem_signal(world, caller, arguments).into(),
+            Call::AddressWait => self.address_wait(world, caller, arguments),
+            Call::AddressWake => self.address_wake(world, caller, arguments).into(),
+
+            Call::ConsoleWrite => self.console_write(world, caller, arguments),
+            Call::ConsoleRead => self.console_read(world, caller, arguments),
+            Call::ConsoleForeground => self.console_foreground(world, caller, arguments).into(),
+            Call::ClockRead => {
+                let now = world.now_ns();
+                Outcome::Return(Ok((now, world.boot_time_ns().saturating_add(now))))
+            }
+            Call::RandomRead => Outcome::Return(Ok((world.random(), 0))),
+            Call::SystemInfo => self.system_info(world, caller, arguments).into(),
+            Call::SystemControl => self.system_control(world, caller, arguments),
+        }
+    }
+
+    /// A call that may end protected procedures, the one that the caller is inside of among them.
+    fn upsetting<W: World>(
+        &mut self,
+        world: &mut W,
+        caller: Caller,
+        call: impl FnOnce(&mut Self, &mut W) -> Step<(u64, u64)>,
+    ) -> Outcome {
+        let depth = world.portal_depth(caller.thread);
+        let step = call(self, world);
+        self.finish_ends(world);
+        self.settle(world, caller.thread, depth, step.into())
+    }
+}

@@ -1,0 +1,137 @@
+//! What the system tells of itself, and the calls that govern it as a whole.
+
+use abi::{
+    Error, Rights,
+    address::ROOT_DIRECTORY,
+    host::{EXIT_FAILURE, EXIT_REBOOT, EXIT_SUCCESS},
+    layout::{
+        CONTROL_CHECKPOINT, CONTROL_POWER_OFF, CONTROL_REBOOT, DomainReport, MemoryReport, TOPIC_BOOT, TOPIC_DOMAIN,
+        TOPIC_MEMORY, TOPIC_OBJECT, TOPIC_STORE, TOPIC_THREAD, ThreadReport,
+    },
+};
+use kcore::{SpaceId, wait::Key};
+
+use crate::{
+    Outcome, Server, Step, World,
+    lives::thread::{Caller, Life, Waiting},
+};
+
+impl Server {
+    /// `SystemInfo`: topic, index, buffer.
+    ///
+    /// # Errors
+    /// [`Error::BadArgument`] for a topic that there is not; the end of a list is
+    /// [`Error::NoSuchThread`] or [`Error::BadAddress`] (domains, objects); those of the buffer.
+    pub fn system_info(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
+        let [topic, index, buffer, ..] = arguments;
+        match topic {
+            TOPIC_MEMORY => self.tell(world, caller, buffer, &self.memory_report(world).to_bytes()),
+            TOPIC_STORE => self.tell(world, caller, buffer, &self.store_report().to_bytes()),
+            TOPIC_BOOT => self.tell(world, caller, buffer, &world.boot_report().to_bytes()),
+            TOPIC_THREAD => {
+                let report = self
+                    .thread_report_from(world, caller, index)
+                    .ok_or(Error::NoSuchThread)?;
+                self.tell(world, caller, buffer, &report.to_bytes())
+            }
+            TOPIC_DOMAIN => {
+                let report = self.domain_report_from(world, index).ok_or(Error::BadAddress)?;
+                self.tell(world, caller, buffer, &report.to_bytes())
+            }
+            TOPIC_OBJECT => {
+                let report = self.object_report(caller.domain, index).ok_or(Error::BadAddress)?;
+                self.tell(world, caller, buffer, &report.to_bytes())
+            }
+            _ => Err(Error::BadArgument.into()),
+        }
+    }
+
+    fn tell(&mut self, world: &mut impl World, caller: Caller, buffer: u64, bytes: &[u8]) -> Step<(u64, u64)> {
+        self.write_user(world, caller.domain, buffer, bytes)?;
+        Ok((0, 0))
+    }
+
+    fn memory_report(&self, world: &impl World) -> MemoryReport {
+        let upper: u64 = self.domains.iter().map(|(space, _)| world.space_tables(space)).sum();
+        let kernel = world.kernel_frames();
+        MemoryReport {
+            frames: world.frames_total() + kernel,
+            free: world.frames_free(),
+            kernel,
+            object_pages: self.objects.resident(),
+            tables: self.pager.tables() + upper,
+            objects: self.objects.count(),
+            heap_bytes: world.heap().0,
+        }
+    }
+
+    /// The thread with the lowest number from `index` on.
+    fn thread_report_from(&self, world: &impl World, caller: Caller, index: u64) -> Option<ThreadReport> {
+        let thread = self
+            .threads
+            .iter()
+            .map(|record| record.id)
+            .filter(|id| id.0 >= index)
+            .min()?;
+        self.thread_report(world, thread, caller.thread)
+    }
+
+    fn domain_report_from(&self, world: &impl World, index: u64) -> Option<DomainReport> {
+        let (space, domain) = self.domains.iter().find(|(space, _)| u64::from(space.0) >= index)?;
+        Some(DomainReport {
+            domain: u64::from(space.0),
+            task: domain.task.map_or(0, |task| task.0),
+            pdx_object: self.callees.object_of(space).unwrap_or(0),
+            clists: domain.apd.count() as u64,
+            locked: domain.apd.locked() as u64,
+            objects: domain.cache.count() as u64,
+            tables: world.space_tables(space),
+            threads: self.threads_in(world, space),
+        })
+    }
+
+    fn threads_in(&self, world: &impl World, space: SpaceId) -> u64 {
+        self.threads
+            .iter()
+            .filter(|record| record.life == Life::Live && world.thread_space(record.id) == space)
+            .count() as u64
+    }
+
+    /// `SystemControl`: operation, argument.
+    pub fn system_control(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Outcome {
+        let [operation, argument, ..] = arguments;
+        let exit = match operation {
+            CONTROL_CHECKPOINT => None,
+            CONTROL_POWER_OFF if argument == u64::from(EXIT_SUCCESS) || argument == u64::from(EXIT_FAILURE) => {
+                Some(argument as u8)
+            }
+            CONTROL_REBOOT => Some(EXIT_REBOOT),
+            _ => return Outcome::Return(Err(Error::BadArgument)),
+        };
+        let waiting = self.threads.record(caller.thread).waiting;
+        let number = if let Waiting::Checkpoint(number) = waiting {
+            number
+        } else {
+            if let Err(stop) = self.validate(world, caller.domain, ROOT_DIRECTORY, Rights::D) {
+                return Outcome::from(Err(stop));
+            }
+            let last = exit.is_some();
+            let number = if last {
+                self.checkpoint_request_last(world)
+            } else {
+                self.checkpoint_request(world)
+            };
+            self.threads.record(caller.thread).waiting = Waiting::Checkpoint(number);
+            number
+        };
+        match self.checkpoint_reached(number) {
+            None => return Outcome::Block(Key::Checkpoint, None),
+            Some(Err(error)) => return Outcome::Return(Err(error)),
+            Some(Ok(())) => {}
+        }
+        if let Some(exit) = exit {
+            world.stop(exit);
+        }
+        Outcome::Return(Ok((0, 0)))
+    }
+}

@@ -1,0 +1,244 @@
+//! Objects come and go: activated from the object table, made, dropped.
+//!
+//! Making an object costs a slot of addresses and an entry in the tables; page tables and pages
+//! come when it is touched. Dropping it takes it away from every domain before anything is freed.
+
+use abi::{
+    Error,
+    address::{OBJECTS_END, PAGE, PAGES_PER_SLOT, SLOT, STACK_BYTES, USER_START, slot_of, stack_base},
+    layout::{OBJECT_PERSISTENT, OBJECT_STACK},
+};
+use kcore::{SpaceId, wait::Key};
+use store::ObjectRecord;
+
+use crate::{
+    Server, Step, Stop, World,
+    directory::address::OBJECT_SLOTS_MAX,
+    directory::object::{ObjectId, slots_for},
+    lives::task::TaskId,
+    pages::release::Remembered,
+};
+
+/// Bytes of the server's heap below which nothing new is made, ...
+pub const HEAP_RESERVE: u64 = 1 << 20;
+/// ... and more for each frame of memory, which may hold a dirty page: its place in the list of a checkpoint, and the
+/// store's promises of a block for it and for the node above it.
+pub const HEAP_A_FRAME: u64 = 64;
+
+/// What a new object is for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Data or a program; may be kept.
+    Plain,
+    /// A stack, [`STACK_BYTES`] long, at [`stack_base`] of a slot of the window of stacks. Never kept.
+    Stack,
+}
+
+/// The base of an object in a slot: some pages in, a different number from slot to slot, so that
+/// first pages do not all fall in one set of the TLB; unless that would cost another slot.
+const fn coloured(slot: u64, pages: u64) -> u64 {
+    let colour = slot * 7 % 16;
+    if pages.is_multiple_of(PAGES_PER_SLOT) || pages % PAGES_PER_SLOT + colour > PAGES_PER_SLOT {
+        slot * SLOT
+    } else {
+        slot * SLOT + colour * PAGE
+    }
+}
+
+impl Server {
+    /// Refuses to make anything while the server's own heap is short.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    #[inline]
+    pub fn enough_heap<W: World>(&self, world: &W) -> Result<(), Error> {
+        if world.heap().1 < HEAP_RESERVE + world.frames_total() * HEAP_A_FRAME {
+            Err(Error::NoMemory)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The object that holds an address, activated from the object table if need be.
+    ///
+    /// # Errors
+    /// [`Error::BadAddress`], or no memory to activate it.
+    #[inline]
+    pub fn object_at<W: World>(&mut self, world: &W, address: u64) -> Result<ObjectId, Error> {
+        match self.objects.find(address) {
+            Some(id) => Ok(id),
+            None => self.activate(world, address),
+        }
+    }
+
+    #[cold]
+    fn activate<W: World>(&mut self, world: &W, address: u64) -> Result<ObjectId, Error> {
+        if !(USER_START..OBJECTS_END).contains(&address) {
+            return Err(Error::BadAddress);
+        }
+        let Some(record) = self.store.object_containing(address) else {
+            return Err(Error::BadAddress);
+        };
+        let slots = slots_for(record.base, record.pages);
+        let first = slot_of(record.base);
+        // A disk made by others may hold what ours never would: objects too large or in shared slots.
+        if slots > OBJECT_SLOTS_MAX || (first..first + slots).any(|slot| self.objects.map.get(slot).is_some()) {
+            return Err(Error::BadAddress);
+        }
+        self.enough_heap(world)?;
+        let mut record = record.clone();
+        record.flags |= OBJECT_PERSISTENT;
+        let id = self.objects.insert(record);
+        // Since an earlier start some procedure may name it: nobody keeps count of that.
+        self.objects.get_mut(id).named = true;
+        Ok(id)
+    }
+
+    /// Makes a transient object that has no password yet, paid for by a task. A plain one goes onto
+    /// the kill list of that task. `home` is the domain that has all rights on it without a capability.
+    ///
+    /// # Errors
+    /// [`Error::BadArgument`] for no pages, [`Error::NoMemory`], [`Error::LimitReached`].
+    pub fn object_make<W: World>(
+        &mut self,
+        world: &mut W,
+        kind: Kind,
+        pages: u64,
+        task: Option<TaskId>,
+        home: SpaceId,
+    ) -> Step<ObjectId> {
+        if pages == 0 {
+            return Err(Error::BadArgument.into());
+        }
+        if pages > OBJECT_SLOTS_MAX * PAGES_PER_SLOT {
+            return Err(Error::NoMemory.into());
+        }
+        self.enough_heap(world)?;
+        let owner = if kind == Kind::Plain { task } else { None };
+        let (base, flags) = match kind {
+            Kind::Plain => self.place_plain(world, pages)?,
+            Kind::Stack => self.place_stack()?,
+        };
+        if let Some(task) = owner
+            && let Err(error) = self.own(task, base, pages)
+        {
+            self.addresses.give_back(slot_of(base), slots_for(base, pages));
+            return Err(error.into());
+        }
+        let now = world.boot_time_ns() + world.now_ns();
+        let capabilities = self.objects.spare_capabilities();
+        let pages = if kind == Kind::Stack { STACK_BYTES / PAGE } else { pages };
+        let record = ObjectRecord {
+            base,
+            pages,
+            flags,
+            created_ns: now,
+            modified_ns: now,
+            capabilities,
+            ..ObjectRecord::default()
+        };
+        let id = self.objects.insert(record);
+        let serial = self.domains.serial(home);
+        let object = self.objects.get_mut(id);
+        object.owner = owner;
+        object.account = task;
+        object.home = serial;
+        Ok(id)
+    }
+
+    /// Puts an object on a kill list and charges its addresses.
+    pub(crate) fn own(&mut self, task: TaskId, base: u64, pages: u64) -> Result<(), Error> {
+        let slots = slots_for(base, pages);
+        self.tasks.charge_slots(task, slots)?;
+        self.tasks
+            .own(task, base)
+            .inspect_err(|_| self.tasks.refund_slots(task, slots))
+    }
+
+    /// Takes that back.
+    pub(crate) fn disown(&mut self, task: TaskId, base: u64, pages: u64) {
+        self.tasks.disown(task, base);
+        self.tasks.refund_slots(task, slots_for(base, pages));
+    }
+
+    fn place_plain<W: World>(&mut self, world: &mut W, pages: u64) -> Step<(u64, u64)> {
+        let slots = pages.div_ceil(PAGES_PER_SLOT);
+        if let Some(slot) = self.addresses.take(slots) {
+            return Ok((coloured(slot, pages), 0));
+        }
+        if !self.addresses.has_room_behind(slots) {
+            return Err(Error::NoMemory.into());
+        }
+        // Only the lease is short. A checkpoint renews it, on some disks while one asks.
+        self.checkpoint_request(world);
+        match self.addresses.take(slots) {
+            Some(slot) => Ok((coloured(slot, pages), 0)),
+            None if self.checkpoint.last_failed() => Err(Error::DiskError.into()),
+            None => Err(Stop::Wait(Key::Checkpoint)),
+        }
+    }
+
+    fn place_stack(&mut self) -> Step<(u64, u64)> {
+        let slot = self.addresses.take_stack().ok_or(Error::NoMemory)?;
+        Ok((stack_base(slot), OBJECT_STACK))
+    }
+
+    /// Destroys an object in memory: every domain loses it at once. A persistent one must be taken
+    /// out of the store by the caller, who also says when its address is free again.
+    pub fn object_drop<W: World>(&mut self, world: &mut W, id: ObjectId, addresses: AddressesOf) {
+        let object = self.objects.get(id);
+        let (base, end, pages) = (object.base(), object.end(), object.record.pages);
+        let (first, slots) = (object.first_slot(), object.slot_count());
+        let (owner, serial) = (object.owner, object.serial);
+        let has_procedures = !object.record.pdx.is_empty();
+        let named = object.named;
+        if has_procedures {
+            world.portal_forget();
+            self.pdx_object_gone(world, base);
+            // Threads were unwound; with them a task may have ended that had this on its kill list.
+            if self.objects.find_serial(base, serial).is_none() {
+                return;
+            }
+        }
+        self.withdraw(world, id);
+        self.semaphores_gone(world, base, end);
+        self.drop_pages(world, id, base, end, Remembered::No);
+        self.drop_leaves(world, id, 0);
+        if let Some(task) = owner {
+            self.disown(task, base, pages);
+        }
+        self.objects.remove(id);
+        if named {
+            return;
+        }
+        match addresses {
+            AddressesOf::Free => self.addresses.give_back(first, slots),
+            AddressesOf::Held => self.checkpoint.hold_addresses(first, slots),
+        }
+    }
+}
+
+/// Whether the addresses of an object that goes may be used again at once.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum AddressesOf {
+    /// At once: it was never on the disk.
+    Free,
+    /// When its deletion is in a checkpoint.
+    Held,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_never_cost_a_slot() {
+        for slot in 2048..2100 {
+            for pages in [1, 15, 496, 500, 505, 511, 512, 513, 1000, 1024] {
+                let base = coloured(slot, pages);
+                assert_eq!(slots_for(base, pages), pages.div_ceil(PAGES_PER_SLOT));
+                assert_eq!(slot_of(base), slot);
+            }
+        }
+    }
+}

@@ -1,0 +1,449 @@
+//! The life of an object: made, resized, described, kept, handed over, destroyed.
+
+use abi::{
+    Error, Rights,
+    address::{PAGE, SLOT, pages_for},
+    layout::{INFO_SET_MODIFIED, INFO_SET_TAG, INFO_USED, OBJECT_PERSISTENT, OBJECT_STACK, ObjectInfo},
+};
+use kcore::SpaceId;
+
+use crate::{
+    Server, Step, Stop, World,
+    directory::address::OBJECT_SLOTS_MAX,
+    directory::creation::{AddressesOf, Kind},
+    directory::object::{ObjectId, Which, slots_for},
+    lives::task::TaskId,
+    lives::thread::Caller,
+    pages::pager::to_flags,
+    pages::release::Remembered,
+    protection::capability::password_or_random,
+};
+
+impl Server {
+    /// `ObjCreate`: bytes, password.
+    ///
+    /// # Errors
+    /// [`Error::BadArgument`], [`Error::NoMemory`], [`Error::LimitReached`].
+    pub fn obj_create<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
+        let [bytes, password, ..] = arguments;
+        let pages = pages_for(bytes).ok_or(Error::NoMemory)?;
+        let id = self.object_make(world, Kind::Plain, pages, Some(caller.task), caller.domain)?;
+        let password = password_or_random(world, password);
+        let record = &mut self.objects.get_mut(id).record;
+        record.capabilities.push((password, Rights::OWNER.bits()));
+        Ok((record.base, password))
+    }
+
+    /// `ObjDelete`: address.
+    ///
+    /// # Errors
+    /// [`Error::BadAddress`], [`Error::Protection`], [`Error::DiskError`].
+    pub fn obj_delete<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
+        self.delete(world, caller, arguments[0], false)
+    }
+
+    /// `ObjRetire`: address.
+    ///
+    /// # Errors
+    /// Those of `ObjDelete`; [`Error::InUse`] if another domain has the object.
+    pub fn obj_retire<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
+        self.delete(world, caller, arguments[0], true)
+    }
+
+    fn delete<W: World>(&mut self, world: &mut W, caller: Caller, address: u64, unless_held: bool) -> Step<(u64, u64)> {
+        if let Some(step) = self.resume_durable(caller) {
+            return step;
+        }
+        let withdrawn = self.threads.record(caller.thread).progress.done;
+        let begun = self.objects.find(address);
+        let id = if let Some(id) = begun.filter(|&id| self.objects.get(id).serial == withdrawn) {
+            // The right was there when it was taken away from everybody.
+            id
+        } else {
+            let id = self.require_at(world, caller.domain, address, Rights::D)?;
+            let mut holders = self.objects.get(id).holders.iter();
+            if unless_held && holders.any(|&space| space != caller.domain) {
+                return Err(Error::InUse.into());
+            }
+            id
+        };
+        let object = self.objects.get(id);
+        let (base, end) = (object.base(), object.end());
+        self.dismantle_piece(world, caller, id, base, end)?;
+        // It is still there while it is unlinked, so whoever has a right may come back. Few do.
+        self.withdraw_piece(world, caller, id)?;
+        let object = self.objects.get(id);
+        if !object.is_persistent() {
+            self.object_drop(world, id, AddressesOf::Free);
+            return Ok((0, 0));
+        }
+        // The store never refuses to delete what it has.
+        let _ = self.store.delete_object(base);
+        self.checkpoint.note_change();
+        self.object_drop(world, id, AddressesOf::Held);
+        let goal = self.sync_begin(world, base, 0, 0);
+        self.finish_durable(caller, goal, (0, 0))
+    }
+
+    /// Destroys a transient object by its base, without asking anybody: a kill list, a stack.
+    pub fn object_end<W: World>(&mut self, world: &mut W, base: u64) {
+        if let Some(id) = self.objects.find(base)
+            && !self.objects.get(id).is_persistent()
+        {
+            self.object_drop(world, id, AddressesOf::Free);
+        }
+    }
+
+    /// A stack for a thread in a domain, paid for by a task. Tells its base; it is
+    /// [`abi::address::STACK_BYTES`] long.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub fn stack_create<W: World>(
+        &mut self,
+        world: &mut W,
+        task: Option<TaskId>,
+        domain: SpaceId,
+    ) -> Result<u64, Error> {
+        match self.object_make(world, Kind::Stack, abi::address::STACK_BYTES / PAGE, task, domain) {
+            Ok(id) => Ok(self.objects.get(id).base()),
+            Err(Stop::Fail(error)) => Err(error),
+            Err(Stop::Wait(_) | Stop::Again) => Err(Error::NoMemory),
+        }
+    }
+
+    /// Hands the transient object that holds an address over to a task, if the domain `from` has
+    /// made it: kill list, account and implicit rights. Otherwise nothing happens.
+    ///
+    /// # Errors
+    /// [`Error::LimitReached`]: nothing has changed.
+    pub fn object_move<W: World>(
+        &mut self,
+        world: &mut W,
+        address: u64,
+        from: SpaceId,
+        to: SpaceId,
+        to_task: TaskId,
+    ) -> Result<(), Error> {
+        let Some(id) = self.objects.find(address) else {
+            return Ok(());
+        };
+        let object = self.objects.get(id);
+        let (base, serial) = (object.base(), self.domains.serial(from));
+        let Some(owner) = object.owner.filter(|_| serial != 0 && object.home == serial) else {
+            return Ok(());
+        };
+        let pages = object.record.pages;
+        self.own(to_task, base, pages)?;
+        if let Err(error) = self.set_account(id, Some(to_task)) {
+            self.disown(to_task, base, pages);
+            return Err(error);
+        }
+        self.disown(owner, base, pages);
+        let home = self.domains.serial(to);
+        let object = self.objects.get_mut(id);
+        object.owner = Some(to_task);
+        object.home = home;
+        self.withdraw(world, id);
+        Ok(())
+    }
+
+    // ---- size -------------------------------------------------------------------------------------
+
+    /// `ObjResize`: address, bytes.
+    ///
+    /// # Errors
+    /// [`Error::BadArgument`], [`Error::BadAddress`], [`Error::Protection`], [`Error::CannotGrow`],
+    /// [`Error::NoMemory`], [`Error::DiskFull`].
+    pub fn obj_resize<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
+        let [address, bytes, ..] = arguments;
+        let pages = pages_for(bytes).filter(|&pages| pages > 0).ok_or(Error::BadArgument)?;
+        let id = self.require_at(world, caller.domain, address, Rights::OWNER)?;
+        let before = self.objects.get(id).record.pages;
+        if pages > before {
+            self.grow(world, id, pages)?;
+        } else if pages < before {
+            let object = self.objects.get(id);
+            let (from, to) = (object.address_of(pages), object.end());
+            self.dismantle_piece(world, caller, id, from, to)?;
+            self.shrink(world, id, pages)?;
+        }
+        Ok((0, 0))
+    }
+
+    fn grow<W: World>(&mut self, world: &mut W, id: ObjectId, pages: u64) -> Step<()> {
+        let object = self.objects.get(id);
+        if pages > OBJECT_SLOTS_MAX * (SLOT / PAGE) {
+            return Err(Error::CannotGrow.into());
+        }
+        let (first, count) = (object.first_slot(), object.slot_count());
+        let wanted = slots_for(object.base(), pages);
+        if wanted > OBJECT_SLOTS_MAX {
+            return Err(Error::CannotGrow.into());
+        }
+        self.enough_heap(world)?;
+        let (owner, more) = (object.owner, wanted - count);
+        if more > 0 && !self.addresses.extend(first + count, more) {
+            return Err(Error::CannotGrow.into());
+        }
+        let charged = owner.map_or(Ok(()), |owner| self.tasks.charge_slots(owner, more));
+        let changed = charged.and_then(|()| {
+            self.change_pages(world, id, pages).inspect_err(|_| {
+                if let Some(owner) = owner {
+                    self.tasks.refund_slots(owner, more);
+                }
+            })
+        });
+        if let Err(error) = changed {
+            if more > 0 {
+                self.addresses.give_back(first + count, more);
+            }
+            return Err(error.into());
+        }
+        Ok(())
+    }
+
+    fn shrink<W: World>(&mut self, world: &mut W, id: ObjectId, pages: u64) -> Step<()> {
+        let object = self.objects.get(id);
+        let (end, first, count) = (object.end(), object.first_slot(), object.slot_count());
+        let new_end = object.address_of(pages);
+        let left = slots_for(object.base(), pages);
+        let (persistent, owner) = (object.is_persistent(), object.owner);
+        // The record first: what follows cannot fail.
+        self.change_pages(world, id, pages)?;
+        if !self.objects.get(id).record.pdx.is_empty() {
+            // An entry point may have gone.
+            world.portal_forget();
+        }
+        self.drop_pages(world, id, new_end, end, Remembered::Perhaps);
+        self.drop_leaves(world, id, left);
+        self.semaphores_gone(world, new_end, end);
+        if left < count {
+            if let Some(owner) = owner {
+                self.tasks.refund_slots(owner, count - left);
+            }
+            if persistent {
+                self.checkpoint.hold_addresses(first + left, count - left);
+            } else {
+                self.addresses.give_back(first + left, count - left);
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes the length in the record, the object table and the slot map.
+    fn change_pages<W: World>(&mut self, world: &W, id: ObjectId, pages: u64) -> Result<(), Error> {
+        let now = world.boot_time_ns().saturating_add(world.now_ns());
+        let object = self.objects.get(id);
+        if object.is_persistent() {
+            let mut record = object.record.clone();
+            record.pages = pages;
+            record.modified_ns = now;
+            cut_entries(&mut record);
+            self.put_record(&record)?;
+            self.note_row_change(id);
+        }
+        self.objects.set_pages(id, pages);
+        let object = self.objects.get_mut(id);
+        object.record.modified_ns = now;
+        cut_entries(&mut object.record);
+        object.absent_limits.retain_mut(|range| {
+            range.end = range.end.min(pages);
+            range.first < range.end
+        });
+        Ok(())
+    }
+
+    // ---- description ------------------------------------------------------------------------------
+
+    /// `ObjInfo`: address, flags, buffer.
+    ///
+    /// # Errors
+    /// [`Error::BadArgument`], [`Error::BadAddress`], [`Error::Protection`], [`Error::DiskFull`].
+    pub fn obj_info<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
+        let [address, flags, buffer, ..] = arguments;
+        if flags & !(INFO_SET_MODIFIED | INFO_SET_TAG | INFO_USED) != 0 {
+            return Err(Error::BadArgument.into());
+        }
+        let (flags, used) = (flags & !INFO_USED, flags & INFO_USED != 0);
+        let needed = if flags == 0 { Rights::R } else { Rights::OWNER };
+        let id = self.require_at(world, caller.domain, address, needed)?;
+        let mut bytes = [0; ObjectInfo::BYTES];
+        if flags != 0 {
+            self.read_user(world, caller.domain, buffer, &mut bytes)?;
+        }
+        self.prepare_write(world, caller.domain, buffer, bytes.len())?;
+        // So that it tells all the rights that there are, not only those that were used. It may come to nothing, which no cache knows;
+        // so no other search may follow, or the two would drop each other's bookmarks for ever.
+        if !used {
+            match self.require(world, caller.domain, id, Rights::OWNER.union(Rights::P)) {
+                Err(stop @ (Stop::Wait(_) | Stop::Again)) => return Err(stop),
+                Ok(_) | Err(Stop::Fail(_)) => {}
+            }
+        }
+        let before = self.object_info(id, caller.domain);
+        if flags != 0 {
+            self.change_info(id, flags, &ObjectInfo::from_bytes(&bytes))?;
+        }
+        self.write_user(world, caller.domain, buffer, &before.to_bytes())?;
+        Ok((0, 0))
+    }
+
+    fn change_info(&mut self, id: ObjectId, flags: u64, info: &ObjectInfo) -> Result<(), Error> {
+        let object = self.objects.get(id);
+        let mut record = object.record.clone();
+        if flags & INFO_SET_MODIFIED != 0 {
+            record.modified_ns = info.modified_ns;
+        }
+        if flags & INFO_SET_TAG != 0 {
+            record.tag = info.tag;
+        }
+        if object.is_persistent() {
+            self.put_record(&record)?;
+            self.note_row_change(id);
+        }
+        self.objects.get_mut(id).record = record;
+        Ok(())
+    }
+
+    /// What is told of an active object; the rights are those that a domain is known to have.
+    pub fn object_info(&self, id: ObjectId, space: SpaceId) -> ObjectInfo {
+        let object = self.objects.get(id);
+        let rights = self
+            .domains
+            .cached(space, id)
+            .map_or(Rights::NONE, |cached| cached.rights);
+        info_of(&object.record, rights, object.resident)
+    }
+
+    /// What is told of the first object, active or not, whose base is at least `from`.
+    pub fn object_report(&self, space: SpaceId, from: u64) -> Option<ObjectInfo> {
+        let active = self
+            .objects
+            .iter()
+            .filter(|(_, object)| object.base() >= from)
+            .min_by_key(|(_, object)| object.base());
+        let stored = self.store.objects_from(from).next();
+        match (active, stored) {
+            (Some((_, object)), Some(record)) if record.base < object.base() => Some(info_of(record, Rights::NONE, 0)),
+            (None, Some(record)) => Some(info_of(record, Rights::NONE, 0)),
+            (Some((id, _)), _) => Some(self.object_info(id, space)),
+            (None, None) => None,
+        }
+    }
+
+    // ---- keeping ------------------------------------------------------------------------------------
+
+    /// `KeepObject`: address. Durable with the next checkpoint.
+    ///
+    /// # Errors
+    /// [`Error::BadAddress`], [`Error::Protection`], [`Error::NotPersistent`], [`Error::DiskFull`], [`Error::NoMemory`].
+    pub fn keep_object<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
+        let id = self.object_at(world, arguments[0])?;
+        if self.objects.get(id).record.flags & OBJECT_STACK != 0 {
+            return Err(Error::NotPersistent.into());
+        }
+        self.require(world, caller.domain, id, Rights::OWNER)?;
+        if !self.objects.get(id).is_persistent() {
+            // The disk has no limits without R, and guards would take a place there page by page.
+            let ranges = &self.objects.get(id).absent_limits;
+            if ranges.iter().any(|range| range.limits == Rights::NONE) {
+                return Err(Error::NotPersistent.into());
+            }
+            self.enough_heap(world)?;
+            self.keep(id)?;
+        }
+        Ok((0, 0))
+    }
+
+    /// Makes a transient object persistent: record, limits and promises of space for its pages.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`], [`Error::InUse`]; it is as transient as before.
+    pub fn keep(&mut self, id: ObjectId) -> Result<(), Error> {
+        let mut record = self.objects.get(id).record.clone();
+        record.flags |= OBJECT_PERSISTENT;
+        let base = record.base;
+        self.put_record(&record)?;
+        if let Err(error) = self.keep_pages(id) {
+            let _ = self.store.delete_object(base);
+            return Err(error);
+        }
+        self.note_row_change(id);
+        // From now on memory is only a cache of it, which can be taken back: the disk bounds it.
+        self.set_account(id, None)?;
+        let object = self.objects.get_mut(id);
+        object.record.flags |= OBJECT_PERSISTENT;
+        object.home = 0;
+        // Nothing of it is on the disk, so there is nothing to ask the store for.
+        object.complete = true;
+        let pages = object.record.pages;
+        if let Some(owner) = object.owner.take() {
+            self.disown(owner, base, pages);
+        }
+        Ok(())
+    }
+
+    fn keep_pages(&mut self, id: ObjectId) -> Result<(), Error> {
+        let object = self.objects.get(id);
+        let base = object.base();
+        let mut next = object.slots.next_with_leaf(0);
+        while let Some(slot) = next {
+            let start = (object.first_slot() + slot) * SLOT;
+            let mut from = 0;
+            while let Some((first, end)) = object.slots.get(slot).and_then(|state| state.resident.next_run(from)) {
+                let [first_page, end_page] = [first, end].map(|index| (start + index as u64 * PAGE - base) / PAGE);
+                if self.store.reserve_run(base, first_page, end_page).is_err() {
+                    self.unreserve_all(id);
+                    return Err(Error::DiskFull);
+                }
+                from = end;
+            }
+            next = object.slots.next_with_leaf(slot + 1);
+        }
+        let ranges = self.objects.get(id).absent_limits.clone();
+        for range in ranges {
+            for page in range.first..range.end {
+                if self.store.set_page_flags(base, page, to_flags(range.limits)).is_err() {
+                    self.unreserve_all(id);
+                    return Err(Error::DiskFull);
+                }
+            }
+        }
+        self.note_all_dirty(id);
+        Ok(())
+    }
+
+    /// Takes promises for the resident pages of an object back, those that were never made included.
+    fn unreserve_all(&mut self, id: ObjectId) {
+        let object = self.objects.get(id);
+        let mut from = object.base();
+        while let Some(place) = object.next_page(Which::Resident, from, object.end()) {
+            from = place.address + PAGE;
+            self.store.unreserve(object.base(), object.page_of(place.address));
+        }
+    }
+}
+
+/// Takes entry points that the object no longer has out of its record: they must not come back when it grows again.
+fn cut_entries(record: &mut store::ObjectRecord) {
+    let end = record.base + record.pages * PAGE;
+    for pdx in &mut record.pdx {
+        pdx.entries.retain(|&entry| entry < end);
+    }
+}
+
+fn info_of(record: &store::ObjectRecord, rights: Rights, resident: u64) -> ObjectInfo {
+    ObjectInfo {
+        base: record.base,
+        bytes: record.pages.saturating_mul(PAGE),
+        rights: u64::from(rights.bits()),
+        flags: record.flags & (OBJECT_PERSISTENT | OBJECT_STACK),
+        capabilities: record.capabilities.len() as u64,
+        pdx: record.pdx.len() as u64,
+        resident,
+        created_ns: record.created_ns,
+        modified_ns: record.modified_ns,
+        tag: record.tag,
+    }
+}

@@ -1,0 +1,7 @@
+//! Which objects there are: records, addresses, how objects come and go.
+
+pub mod address;
+pub mod creation;
+pub mod lifecycle;
+pub mod object;
+mod slot_map;

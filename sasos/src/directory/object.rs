@@ -1,0 +1,456 @@
+//! Objects that are active: what the server knows of each, and which address belongs to which.
+//!
+//! An object is *active* from its creation, or from the first access since the start of the system
+//! that reached it in the object table, until it is deleted. Objects own whole slots, so a two-level
+//! table over slot numbers finds the object of an address in a few loads; sixteen gigabytes that
+//! belong to one object take one entry.
+//!
+//! * **Transient**: on the kill list of a task (or a stack); never in the store.
+//! * **Persistent**: kept; its record is in the store's object table, and stays equal to `record`.
+//!
+//! Invariants: every slot of an active object leads to it, and no other slot does. A domain is in
+//! `holders` if and only if its cache has the object. Only domains in `holders` and `unlinking` link its leaves.
+
+use alloc::{boxed::Box, vec::Vec};
+
+use abi::{
+    Rights,
+    address::{PAGE, SLOT, slot_of},
+    layout::{OBJECT_PERSISTENT, OBJECT_STACK},
+};
+use kcore::{Leaf, SpaceId};
+use store::ObjectRecord;
+
+use crate::{directory::slot_map::SlotMap, lives::task::TaskId, pages::slots::Slots};
+
+/// An active object, by its place in the table. Valid until the object is deleted.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ObjectId(pub u32);
+
+/// Limits of pages that are not resident, for a range of pages.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct LimitRange {
+    /// First page.
+    pub first: u64,
+    /// One past the last.
+    pub end: u64,
+    /// What any domain may do with them at most.
+    pub limits: Rights,
+}
+
+/// An active object.
+#[derive(Debug)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each says one thing, and they are independent"
+)]
+pub struct Object {
+    /// What the object table says of it, or would say if it were kept.
+    pub record: ObjectRecord,
+    /// Never the same for two objects since the start of the system.
+    pub serial: u64,
+    /// Pages, slot by slot.
+    pub slots: Slots,
+    /// Domains whose cache has it.
+    pub holders: Vec<SpaceId>,
+    /// Domains that lost it and still link some of it, and the slot from which on the last of them does.
+    pub unlinking: Vec<SpaceId>,
+    /// See `unlinking`.
+    pub unlink_from: u64,
+    /// How often it was taken away from those who had it.
+    pub withdrawn: u64,
+    /// Pages in memory.
+    pub resident: u64,
+    /// Pages that were changed since they last went to the disk.
+    pub dirty: u64,
+    /// The task on whose kill list it stands.
+    pub owner: Option<TaskId>,
+    /// The task whose account pays for its pages, while that lives.
+    pub account: Option<TaskId>,
+    /// Serial number of the domain that has all rights without a capability: the one that made it,
+    /// while the object is transient. Zero is none.
+    pub home: u64,
+    /// Limits of pages that are not resident, where they are not all; none overlap. Holds for
+    /// transient objects and for those that are `complete`; for others the store knows.
+    pub absent_limits: Vec<LimitRange>,
+    /// Whether every page that the store holds is resident, so that it need not be asked.
+    pub complete: bool,
+    /// Whether the pager's list of objects with dirty pages has it.
+    pub listed_dirty: bool,
+    /// The last checkpoint that took pages or the record of it.
+    pub checkpoint: u64,
+    /// The checkpoint before whose end its row is not durable.
+    pub changed_before: u64,
+    /// The last sync that did.
+    pub sync: Option<store::Ticket>,
+    /// Whether the record of a protected procedure may name it by its address alone: its addresses are
+    /// then not used again, or the procedure would get the Clist of whoever comes next.
+    pub named: bool,
+    live: bool,
+}
+
+/// Which pages of an object are meant.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Which {
+    /// Those in memory.
+    Resident,
+    /// Those that were changed since they last went to the disk.
+    Dirty,
+}
+
+/// A page of an object that is in memory.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct PageAt {
+    /// Slot within the object.
+    pub slot: u64,
+    /// The page table of the slot.
+    pub leaf: Leaf,
+    /// The entry of it.
+    pub index: usize,
+    /// First address of the page.
+    pub address: u64,
+}
+
+impl Object {
+    fn vacant() -> Self {
+        Self {
+            record: ObjectRecord::default(),
+            serial: 0,
+            slots: Slots::default(),
+            holders: Vec::new(),
+            unlinking: Vec::new(),
+            unlink_from: 0,
+            withdrawn: 0,
+            resident: 0,
+            dirty: 0,
+            owner: None,
+            account: None,
+            home: 0,
+            absent_limits: Vec::new(),
+            complete: false,
+            listed_dirty: false,
+            checkpoint: 0,
+            changed_before: 0,
+            sync: None,
+            named: false,
+            live: false,
+        }
+    }
+
+    /// First address.
+    #[inline]
+    pub fn base(&self) -> u64 {
+        self.record.base
+    }
+
+    /// One past the last address.
+    #[inline]
+    pub fn end(&self) -> u64 {
+        self.record.base + self.record.pages * PAGE
+    }
+
+    /// Whether the address is inside.
+    #[inline]
+    pub fn holds(&self, address: u64) -> bool {
+        address.wrapping_sub(self.record.base) < self.record.pages * PAGE
+    }
+
+    /// Whether it was kept.
+    #[inline]
+    pub fn is_persistent(&self) -> bool {
+        self.record.flags & OBJECT_PERSISTENT != 0
+    }
+
+    /// The first slot it owns.
+    #[inline]
+    pub fn first_slot(&self) -> u64 {
+        slot_of(self.record.base)
+    }
+
+    /// How many slots it owns.
+    pub fn slot_count(&self) -> u64 {
+        slots_for(self.record.base, self.record.pages)
+    }
+
+    /// Number of the page within the object that holds an address inside.
+    #[inline]
+    pub fn page_of(&self, address: u64) -> u64 {
+        (address - self.record.base) / PAGE
+    }
+
+    /// Address of a page by its number within the object.
+    #[inline]
+    pub fn address_of(&self, page: u64) -> u64 {
+        self.record.base + page * PAGE
+    }
+
+    /// The first page of some from address `from` on and before `to`. So pages are visited one by one, and whatever is
+    /// done with one, the next is found.
+    #[inline]
+    pub fn next_page(&self, which: Which, from: u64, to: u64) -> Option<PageAt> {
+        let mut from = from.max(self.base());
+        while from < to {
+            let slot = self.slots.next_with_leaf(slot_of(from) - self.first_slot())?;
+            let start = (self.first_slot() + slot) * SLOT;
+            let state = self.slots.get(slot)?;
+            let bits = match which {
+                Which::Resident => &state.resident,
+                Which::Dirty => &state.dirty,
+            };
+            if let Some(index) = bits.next(from.saturating_sub(start).div_ceil(PAGE) as usize) {
+                let address = start + index as u64 * PAGE;
+                let leaf = state.leaf().filter(|_| address < to)?;
+                return Some(PageAt {
+                    slot,
+                    leaf,
+                    index,
+                    address,
+                });
+            }
+            from = start + SLOT;
+        }
+        None
+    }
+
+    /// The rights that its home has without a capability. The server counts on stacks being where
+    /// it made them, so they can only be read and written.
+    pub const fn home_rights(&self) -> Rights {
+        if self.record.flags & OBJECT_STACK != 0 {
+            Rights::RW
+        } else {
+            Rights::OWNER
+        }
+    }
+
+    /// The rights that the object table lists for a password. Every entry is compared, whatever
+    /// was found, and without a branch: the time tells nothing of the passwords.
+    pub fn rights_of(&self, password: u64) -> Rights {
+        let mut found = 0;
+        for &(listed, rights) in &self.record.capabilities {
+            found |= rights & equal_mask(listed, password);
+        }
+        for pdx in &self.record.pdx {
+            found |= Rights::P.bits() & equal_mask(pdx.password, password);
+        }
+        Rights::from_bits(u64::from(found)).unwrap_or(Rights::NONE)
+    }
+}
+
+/// All ones if the words are equal, else zero.
+const fn equal_mask(one: u64, other: u64) -> u8 {
+    let difference = one ^ other;
+    let differs = (difference | difference.wrapping_neg()) >> 63;
+    (differs as u8).wrapping_sub(1)
+}
+
+/// Slots that a range of pages from `base` on reaches into.
+pub const fn slots_for(base: u64, pages: u64) -> u64 {
+    (base % SLOT + pages * PAGE).div_ceil(SLOT)
+}
+
+/// All active objects.
+pub struct Objects {
+    // Boxes: growing the table moves no object, and a freed one keeps its vectors for the next.
+    #[allow(clippy::vec_box, reason = "growth must not copy all objects")]
+    table: Vec<Box<Object>>,
+    free: Vec<u32>,
+    pub(crate) map: SlotMap,
+    next_serial: u64,
+    live: u64,
+    /// Resident pages of all of them.
+    pub(crate) resident_pages: u64,
+}
+
+impl Default for Objects {
+    fn default() -> Self {
+        Self {
+            table: Vec::new(),
+            free: Vec::new(),
+            map: SlotMap::new(),
+            next_serial: 1,
+            live: 0,
+            resident_pages: 0,
+        }
+    }
+}
+
+impl Objects {
+    /// Places in the table, vacant ones included.
+    pub(crate) fn table_len(&self) -> u32 {
+        self.table.len() as u32
+    }
+
+    /// How many are active.
+    pub fn count(&self) -> u64 {
+        self.live
+    }
+
+    /// Resident pages of all of them.
+    pub fn resident(&self) -> u64 {
+        self.resident_pages
+    }
+
+    /// The active object that owns the slot of an address *and* holds the address.
+    #[inline]
+    pub fn find(&self, address: u64) -> Option<ObjectId> {
+        let index = self.map.get(slot_of(address))?;
+        self.table[index as usize].holds(address).then_some(ObjectId(index))
+    }
+
+    /// An active object. A stale identifier is a bug above; it gets what is there now.
+    #[inline]
+    pub fn get(&self, id: ObjectId) -> &Object {
+        &self.table[id.0 as usize]
+    }
+
+    /// The same, to change.
+    #[inline]
+    pub fn get_mut(&mut self, id: ObjectId) -> &mut Object {
+        &mut self.table[id.0 as usize]
+    }
+
+    /// An object that is there and has this serial number.
+    pub fn find_serial(&self, base: u64, serial: u64) -> Option<ObjectId> {
+        self.find(base).filter(|&id| self.get(id).serial == serial)
+    }
+
+    /// Every active object.
+    pub fn iter(&self) -> impl Iterator<Item = (ObjectId, &Object)> {
+        self.table
+            .iter()
+            .enumerate()
+            .filter(|(_, object)| object.live)
+            .map(|(index, object)| (ObjectId(index as u32), &**object))
+    }
+
+    /// Whether the identifier names an active object now.
+    pub fn is_live(&self, id: ObjectId) -> bool {
+        self.table.get(id.0 as usize).is_some_and(|object| object.live)
+    }
+
+    /// Enters an object. Its slots belong to no other.
+    pub fn insert(&mut self, record: ObjectRecord) -> ObjectId {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.table.push(Box::new(Object::vacant()));
+            self.table.len() as u32 - 1
+        });
+        self.map
+            .set(slot_of(record.base), slots_for(record.base, record.pages), Some(index));
+        let object = &mut self.table[index as usize];
+        object.record = record;
+        object.serial = self.next_serial;
+        object.named = false;
+        object.live = true;
+        self.next_serial += 1;
+        self.live += 1;
+        ObjectId(index)
+    }
+
+    /// Takes an object off. Its pages, leaves, holders and place on a kill list are gone already.
+    pub(crate) fn remove(&mut self, id: ObjectId) {
+        let object = &mut self.table[id.0 as usize];
+        self.map.set(object.first_slot(), object.slot_count(), None);
+        object.slots.clear();
+        object.absent_limits.clear();
+        object.record.capabilities.clear();
+        object.record.pdx = Vec::new();
+        object.resident = 0;
+        object.dirty = 0;
+        object.owner = None;
+        object.account = None;
+        object.home = 0;
+        object.complete = false;
+        object.checkpoint = 0;
+        object.changed_before = 0;
+        object.sync = None;
+        object.live = false;
+        self.free.push(id.0);
+        self.live -= 1;
+    }
+
+    /// Changes the length, and which slots lead to the object.
+    pub fn set_pages(&mut self, id: ObjectId, pages: u64) {
+        let object = &mut self.table[id.0 as usize];
+        let (first, before) = (object.first_slot(), object.slot_count());
+        object.record.pages = pages;
+        let after = object.slot_count();
+        if after > before {
+            self.map.set(first + before, after - before, Some(id.0));
+        } else if after < before {
+            self.map.set(first + after, before - after, None);
+        }
+    }
+}
+
+impl Objects {
+    /// An empty vector for capabilities, with the room of that of the object that goes in next.
+    pub(crate) fn spare_capabilities(&mut self) -> Vec<(u64, u8)> {
+        match self.free.last() {
+            Some(&index) => core::mem::take(&mut self.table[index as usize].record.capabilities),
+            None => Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::directory::slot_map::REACH;
+    use abi::address::{PAGES_PER_SLOT, USER_START};
+
+    fn record(base: u64, pages: u64) -> ObjectRecord {
+        ObjectRecord {
+            base,
+            pages,
+            ..ObjectRecord::default()
+        }
+    }
+
+    #[test]
+    fn slots_lead_to_their_object_and_nowhere_else() {
+        let mut objects = Objects::default();
+        let large = objects.insert(record(USER_START + 100 * SLOT, PAGES_PER_SLOT * (3 * REACH + 5)));
+        let small = objects.insert(record(USER_START + 7 * SLOT + 3 * PAGE, 2));
+        assert_eq!(objects.find(USER_START + 7 * SLOT + 4 * PAGE), Some(small));
+        assert_eq!(
+            objects.find(USER_START + 7 * SLOT),
+            None,
+            "the gap before the first page"
+        );
+        assert_eq!(
+            objects.find(USER_START + 7 * SLOT + 5 * PAGE),
+            None,
+            "behind the last page"
+        );
+        let end = objects.get(large).end();
+        for address in [USER_START + 100 * SLOT, USER_START + (100 + 2 * REACH) * SLOT, end - 1] {
+            assert_eq!(objects.find(address), Some(large));
+        }
+        assert_eq!(objects.find(end), None);
+        objects.set_pages(large, PAGES_PER_SLOT);
+        assert_eq!(objects.find(end - 1), None);
+        assert_eq!(objects.find(USER_START + 100 * SLOT), Some(large));
+        objects.remove(large);
+        objects.remove(small);
+        assert_eq!(objects.find(USER_START + 100 * SLOT), None);
+        assert_eq!(objects.find(u64::MAX), None);
+        assert_eq!(objects.count(), 0);
+        assert!(objects.map.is_empty());
+    }
+
+    #[test]
+    fn passwords_give_their_rights() {
+        let mut object = Object::vacant();
+        object.record.capabilities = vec![(5, Rights::OWNER.bits()), (6, Rights::R.bits())];
+        object.record.pdx = vec![store::PdxRecord {
+            password: 7,
+            clist: 0,
+            entries: Vec::new(),
+        }];
+        assert_eq!(object.rights_of(5), Rights::OWNER);
+        assert_eq!(object.rights_of(6), Rights::R);
+        assert_eq!(object.rights_of(7), Rights::P);
+        assert_eq!(object.rights_of(8), Rights::NONE);
+        assert_eq!(object.rights_of(5 | 1 << 63), Rights::NONE);
+    }
+}

@@ -1,0 +1,412 @@
+//! Checkpoints and syncs: how changes come to stable storage, and who waits for that.
+//!
+//! Checkpoints are numbered. One that is *requested* has the number after the last begun, so it
+//! holds everything up to now; whoever needs that waits for the number. Dirty pages are frozen
+//! ([`crate::durability::freeze`]) and their frames keep a reference of the store until the checkpoint
+//! or sync is over; if it failed they count as dirty again.
+//! What a single call waits for stands in [`crate::durability::durable`].
+
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    vec::Vec,
+};
+
+use abi::{
+    Error,
+    address::{PAGE, slot_of},
+    layout::StoreReport,
+};
+use kcore::wait::Key;
+use store::{CheckpointKind, DirtyPage, Event, Failure, Ticket};
+
+use crate::{
+    Server, World,
+    durability::freeze::Freezing,
+    pages::pager::{index_of, kernel_frame},
+};
+
+/// Time between two checkpoints while something changes.
+pub const PERIOD_NS: u64 = 1_000_000_000;
+/// What the store may do in one event, in its units: a block with its checksum, and the completion of another.
+pub(crate) const STORE_ALLOWANCE: u64 = 165;
+/// Failed syncs that are remembered for those who wait for them.
+const FAILURES_MAX: usize = 256;
+
+/// The checkpoint that is running.
+pub(crate) struct Running {
+    pub(crate) number: u64,
+    /// How it went, once the store has done with it and its pages are being let go.
+    pub(crate) result: Option<Result<(), Error>>,
+}
+
+/// A sync that is not over.
+struct Sync {
+    pages: Vec<DirtyPage>,
+    base: u64,
+    /// The checkpoint that will do its work, if the journal had no room.
+    checkpoint: Option<u64>,
+}
+
+/// Checkpoints and syncs under way.
+#[derive(Default)]
+pub struct Checkpoints {
+    /// Number of the last one whose moment is past.
+    pub(crate) begun: u64,
+    /// Number of the last one that is over.
+    finished: u64,
+    /// Number of the last one that is durable.
+    good: u64,
+    /// Number of the last one that was requested.
+    wanted: u64,
+    pub(crate) kind: Option<CheckpointKind>,
+    /// The one whose pages are being frozen.
+    pub(crate) freezing: Option<Freezing>,
+    pub(crate) running: Option<Running>,
+    syncs: BTreeMap<Ticket, Sync>,
+    failures: VecDeque<(Ticket, Error)>,
+    /// The last ticket whose failure is no longer listed.
+    forgotten_failures: Option<Ticket>,
+    /// Slots that persistent objects gave up, first and count, and the number of the checkpoint
+    /// from which on the disk agrees.
+    held: VecDeque<(u64, u64, u64)>,
+    /// Whether the table has changed since the last checkpoint was begun.
+    pub(crate) changed: bool,
+    next_ns: u64,
+    pub(crate) polling: bool,
+    /// Whether the last poll left nothing of the allowance for a piece of freezing or letting go.
+    passed_over: bool,
+    /// Journal records that the mount replayed; for reports.
+    pub replayed: u64,
+}
+
+impl Checkpoints {
+    /// Whether one is running, freezing included.
+    pub fn is_running(&self) -> bool {
+        self.running.is_some() || self.freezing.is_some()
+    }
+
+    /// Whether one is running, or a sync.
+    pub fn is_busy(&self) -> bool {
+        self.is_running() || !self.syncs.is_empty()
+    }
+
+    /// Whether pages are being frozen.
+    #[inline]
+    pub fn is_freezing(&self) -> bool {
+        self.freezing.is_some()
+    }
+
+    /// Whether the store has done with the one that is running, and its pages are being let go.
+    pub(crate) fn is_letting_go(&self) -> bool {
+        self.last_result().is_some()
+    }
+
+    /// How the store has done with the one that is running, if it has.
+    pub(crate) fn last_result(&self) -> Option<Result<(), Error>> {
+        self.running.as_ref()?.result
+    }
+
+    /// Whether the last one that is over has failed.
+    pub fn last_failed(&self) -> bool {
+        self.finished > self.good
+    }
+
+    /// Asks for one that holds everything up to now; tells its number. It begins with the next poll. (While one is being
+    /// frozen its moment is still to come, so it is that one.)
+    pub fn request(&mut self) -> u64 {
+        self.wanted = self.wanted.max(self.begun + 1);
+        self.begun + 1
+    }
+
+    /// Number of the next one to begin.
+    pub(crate) fn next(&self) -> u64 {
+        self.begun + 1
+    }
+
+    /// Notes that the object table has changed.
+    pub(crate) fn note_change(&mut self) {
+        self.changed = true;
+    }
+
+    /// How a sync went; `None` while it is not over.
+    pub(crate) fn sync_result(&self, ticket: Ticket) -> Option<Result<(), Error>> {
+        if self.syncs.contains_key(&ticket) {
+            return None;
+        }
+        if let Some(&(_, error)) = self.failures.iter().find(|failure| failure.0 == ticket) {
+            return Some(Err(error));
+        }
+        // A failure that is no longer listed must not look like success; an old success may look like failure.
+        Some(if Some(ticket) <= self.forgotten_failures {
+            Err(Error::DiskError)
+        } else {
+            Ok(())
+        })
+    }
+
+    /// Notes a sync that was begun.
+    pub(crate) fn note_sync(&mut self, ticket: Ticket, pages: Vec<DirtyPage>, base: u64) {
+        let sync = Sync {
+            pages,
+            base,
+            checkpoint: None,
+        };
+        self.syncs.insert(ticket, sync);
+    }
+
+    /// Whether a sync is not over.
+    pub(crate) fn is_syncing(&self, ticket: Ticket) -> bool {
+        self.syncs.contains_key(&ticket)
+    }
+
+    /// Whether the checkpoint with that number, or a later one in its place, is durable.
+    pub(crate) fn is_good(&self, number: u64) -> bool {
+        number <= self.good
+    }
+
+    /// Number of the one that is running, freezing included.
+    pub(crate) fn running_number(&self) -> Option<u64> {
+        let freezing = self.freezing.as_ref().map(|freezing| freezing.number);
+        self.running.as_ref().map(|running| running.number).or(freezing)
+    }
+
+    /// Keeps slots that a persistent object gave up until that is in a checkpoint.
+    pub(crate) fn hold_addresses(&mut self, first: u64, slots: u64) {
+        self.held.push_back((self.next(), first, slots));
+    }
+}
+
+pub(crate) fn error_of(failure: Failure) -> Error {
+    match failure {
+        Failure::DiskFull => Error::DiskFull,
+        Failure::Memory => Error::NoMemory,
+        _ => Error::DiskError,
+    }
+}
+
+impl Server {
+    /// Asks for a checkpoint that holds everything up to now and begins it if it can; tells its number. A small one on a
+    /// disk that works at once is over then; otherwise the next polls see to it.
+    pub fn checkpoint_request<W: World>(&mut self, world: &mut W) -> u64 {
+        let number = self.checkpoint.request();
+        self.poll_checkpoint(world);
+        number
+    }
+
+    /// Polls the store, and does a piece of what a checkpoint has left before and behind it.
+    pub fn poll_checkpoint<W: World>(&mut self, world: &mut W) {
+        // However much is read meanwhile, it gets on: every second time it goes first.
+        let first = core::mem::take(&mut self.checkpoint.passed_over);
+        if first {
+            self.checkpoint_piece(world);
+        }
+        self.poll_store(world);
+        let has_pieces = self.checkpoint.is_freezing() || self.checkpoint.is_letting_go();
+        self.checkpoint.passed_over = has_pieces && self.store.is_stopped() && !first;
+        if self.checkpoint.is_freezing() && !self.store.is_stopped() {
+            self.checkpoint_piece(world);
+            self.poll_store(world);
+        }
+        if self.checkpoint.is_letting_go() && !self.store.is_stopped() {
+            self.checkpoint_piece(world);
+        }
+    }
+
+    /// The same for the last checkpoint before the power goes.
+    pub fn checkpoint_request_last<W: World>(&mut self, world: &mut W) -> u64 {
+        self.checkpoint.kind = Some(CheckpointKind::Shutdown);
+        self.checkpoint_request(world)
+    }
+
+    /// How the checkpoint with that number, or a later one in its place, went; `None` while it is not over.
+    pub fn checkpoint_reached(&self, number: u64) -> Option<Result<(), Error>> {
+        if self.checkpoint.good >= number {
+            return Some(Ok(()));
+        }
+        (self.checkpoint.finished >= number).then_some(Err(Error::DiskError))
+    }
+
+    /// Has the store go on, takes its events, and begins what can begin. To be called whenever the
+    /// disk has completed something or something was begun.
+    pub fn poll_store<W: World>(&mut self, world: &mut W) {
+        if self.checkpoint.polling {
+            return;
+        }
+        self.checkpoint.polling = true;
+        while let Some(event) = self.store.poll(world) {
+            self.store_event(world, &event);
+        }
+        if self.checkpoint.wanted > self.checkpoint.begun && !self.checkpoint.is_running() {
+            self.checkpoint.freezing = Some(Freezing::new(self.checkpoint.next()));
+        }
+        self.checkpoint.polling = false;
+    }
+
+    /// Asks for a periodic checkpoint if one is due.
+    pub(crate) fn poll_clock<W: World>(&mut self, world: &W) {
+        let now = world.now_ns();
+        if now < self.checkpoint.next_ns {
+            return;
+        }
+        self.checkpoint.next_ns = now + PERIOD_NS;
+        if self.pager.dirty > 0 || self.checkpoint.changed || self.addresses.lease_is_short() {
+            self.checkpoint.request();
+        }
+    }
+
+    /// Takes frames of a sync back from the store.
+    fn thaw<W: World>(&mut self, world: &mut W, pages: &[DirtyPage], failed: bool) {
+        for page in pages {
+            self.let_go(world, page, failed);
+        }
+    }
+
+    /// Takes a frame back from the store.
+    pub(crate) fn let_go<W: World>(&mut self, world: &mut W, page: &DirtyPage, failed: bool) {
+        if failed {
+            self.dirty_again(world, page);
+        }
+        world.frame_release(kernel_frame(page.frame));
+    }
+
+    /// A page that was to be written and was not.
+    fn dirty_again<W: World>(&mut self, world: &W, page: &DirtyPage) {
+        let address = page.base + page.page * PAGE;
+        let Some(id) = self.objects.find(address) else { return };
+        let object = self.objects.get(id);
+        if object.base() != page.base || !object.is_persistent() {
+            return;
+        }
+        let slot = slot_of(address) - object.first_slot();
+        let index = index_of(address);
+        let state = object.slots.get(slot).copied();
+        let Some((state, leaf)) = state.and_then(|state| Some((state, state.leaf()?))) else {
+            return;
+        };
+        // Dropped since, or another object's: there is nothing to write any more.
+        if world.leaf_get(leaf, index).is_none() || state.dirty.has(index) {
+            return;
+        }
+        // It was promised space before. Should the disk have filled up meanwhile, the next
+        // checkpoint says so.
+        let _ = self.store.reserve(page.base, page.page);
+        self.note_dirty(id, slot, index);
+    }
+
+    fn store_event<W: World>(&mut self, world: &mut W, event: &Event) {
+        match *event {
+            Event::PageRead {
+                base,
+                page,
+                frame,
+                flags,
+            } => self.page_arrived(world, base, page, kernel_frame(frame), flags),
+            Event::PageBad { base, page, reason } => self.page_failed(world, base, page, reason),
+            // The frame is kept until all is durable: until then a page that leaves memory could
+            // not be read back.
+            Event::PageWritten { .. } => {}
+            Event::CheckpointDone { .. } => {
+                self.addresses.set_leased(self.store.lease());
+                self.checkpoint_result(Ok(()));
+            }
+            Event::CheckpointFailed { reason } => {
+                world.log(format_args!("checkpoint failed: {reason:?}"));
+                self.checkpoint_result(Err(error_of(reason)));
+            }
+            Event::SyncDone(ticket) => self.sync_over(world, ticket, Ok(())),
+            Event::SyncFailed(ticket, Failure::ReadOnly) => {
+                self.sync_over(world, ticket, Err(Error::DiskError));
+            }
+            Event::SyncFailed(ticket, reason) => {
+                world.log(format_args!("sync failed: {reason:?}; a checkpoint is tried instead"));
+                self.sync_by_checkpoint(world, ticket);
+            }
+            Event::SyncNeedsCheckpoint(ticket) => self.sync_by_checkpoint(world, ticket),
+            Event::Damaged { structure, block } => {
+                world.log(format_args!("the disk is damaged: {structure:?} in block {block}"));
+            }
+        }
+    }
+
+    /// The next checkpoint is to do the work of a sync.
+    fn sync_by_checkpoint<W: World>(&mut self, world: &mut W, ticket: Ticket) {
+        let number = self.checkpoint.request();
+        if let Some(sync) = self.checkpoint.syncs.get_mut(&ticket) {
+            sync.checkpoint = Some(number);
+            let pages = core::mem::take(&mut sync.pages);
+            self.thaw(world, &pages, true);
+        }
+    }
+
+    /// The store has done with the checkpoint that is running. What is left is to let its pages go.
+    fn checkpoint_result(&mut self, result: Result<(), Error>) {
+        if let Some(running) = &mut self.checkpoint.running {
+            running.result = Some(result);
+        }
+    }
+
+    /// The checkpoint that is running is over, and its pages were let go.
+    pub(crate) fn checkpoint_over<W: World>(&mut self, world: &mut W) {
+        let Some(running) = self.checkpoint.running.take() else {
+            return;
+        };
+        let result = running.result.unwrap_or(Ok(()));
+        self.checkpoint.finished = running.number;
+        match result {
+            Ok(()) => self.checkpoint.good = running.number,
+            Err(_) => self.checkpoint.changed = true,
+        }
+        while let Some(&(number, first, slots)) = self.checkpoint.held.front()
+            && number <= self.checkpoint.good
+        {
+            self.checkpoint.held.pop_front();
+            self.addresses.give_back(first, slots);
+        }
+        let settled = |sync: &Sync| sync.checkpoint.is_some_and(|number| number <= running.number);
+        while let Some(ticket) = self
+            .checkpoint
+            .syncs
+            .iter()
+            .find(|(_, sync)| settled(sync))
+            .map(|(&ticket, _)| ticket)
+        {
+            self.sync_over(world, ticket, result);
+        }
+        world.wake(Key::Checkpoint, u32::MAX);
+    }
+
+    fn sync_over<W: World>(&mut self, world: &mut W, ticket: Ticket, result: Result<(), Error>) {
+        let Some(sync) = self.checkpoint.syncs.remove(&ticket) else {
+            return;
+        };
+        self.thaw(world, &sync.pages, result.is_err());
+        if let Err(error) = result {
+            if self.checkpoint.failures.len() == FAILURES_MAX {
+                let forgotten = self.checkpoint.failures.pop_front().map(|failure| failure.0);
+                self.checkpoint.forgotten_failures = self.checkpoint.forgotten_failures.max(forgotten);
+            }
+            self.checkpoint.failures.push_back((ticket, error));
+            let next = self.checkpoint.next();
+            if let Some(id) = self.objects.find(sync.base) {
+                self.objects.get_mut(id).changed_before = next;
+            }
+            self.checkpoint.changed = true;
+        }
+        world.wake(Key::Sync(ticket.0), u32::MAX);
+    }
+
+    /// What `SystemInfo` tells of the store.
+    pub fn store_report(&self) -> StoreReport {
+        let stats = self.store.stats();
+        StoreReport {
+            blocks: stats.blocks,
+            free: stats.free,
+            reserved: stats.reserved,
+            generation: stats.generation,
+            objects: stats.objects,
+            dirty: self.pager.dirty,
+            replayed: self.checkpoint.replayed,
+            damaged: stats.damaged,
+        }
+    }
+}

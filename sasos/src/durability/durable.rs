@@ -1,0 +1,185 @@
+//! Calls whose effect must be on stable storage before they return.
+//!
+//! Such a call takes effect once, notes in its thread what it waits for ([`Pending`]) and parks; when
+//! it is done again it finds the note and only waits on. So a call that was parked never does a
+//! thing twice.
+
+use alloc::vec::Vec;
+
+use abi::{Error, address::PAGE};
+use kcore::wait::Key;
+use store::{ObjectRecord, PutError, Ticket};
+
+use crate::{
+    Server, Step, Stop, World,
+    directory::object::{Object, ObjectId, Which},
+    lives::thread::Caller,
+};
+
+/// Pages that one sync writes; more of them are a checkpoint's work.
+pub const SYNC_PAGES_MAX: usize = 128;
+
+/// What a call waits for before it may tell that it is done.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Goal {
+    /// A sync.
+    Sync(Ticket),
+    /// A checkpoint, by number.
+    Checkpoint(u64),
+}
+
+/// A call that has taken effect and waits until that is durable.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Pending {
+    /// What it waits for.
+    pub goal: Goal,
+    /// What it does then.
+    pub then: Then,
+}
+
+/// What a call does when what it waited for has come.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Then {
+    /// It returns these values.
+    Return(u64, u64),
+    /// It begins anew, whether that went well or not.
+    Again,
+}
+
+impl Server {
+    /// Writes the record of a persistent object into the object table. Durable with the next
+    /// checkpoint.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`], [`Error::InUse`]; the table is as it was.
+    pub(crate) fn put_record(&mut self, record: &ObjectRecord) -> Result<(), Error> {
+        self.store.put_object(record).map_err(|error| match error {
+            PutError::DiskFull => Error::DiskFull,
+            PutError::Limits => Error::TableFull,
+            PutError::Range => Error::BadArgument,
+            PutError::Overlap | PutError::DeletionPending => Error::InUse,
+        })?;
+        self.checkpoint.note_change();
+        Ok(())
+    }
+
+    /// Begins to make the row of an object (which may be deleted) durable, and those of its dirty
+    /// pages that lie in a range of addresses, of which there are [`SYNC_PAGES_MAX`] at most.
+    pub(crate) fn sync_begin<W: World>(&mut self, world: &mut W, base: u64, from: u64, to: u64) -> Goal {
+        let mut pages = Vec::new();
+        let id = self
+            .objects
+            .find(base)
+            .filter(|&id| self.objects.get(id).base() == base);
+        if let Some(id) = id {
+            let list = |_: &mut store::Store, page| {
+                pages.push(page);
+                Ok(())
+            };
+            // Nothing can fail in it.
+            let _ = self.freeze_dirty(world, id, (from, to), SYNC_PAGES_MAX, list);
+        }
+        let ticket = self.store.sync_begin(world, pages.clone(), &[base]);
+        if let Some(id) = id {
+            let object = self.objects.get_mut(id);
+            object.sync = Some(ticket);
+            object.changed_before = 0;
+        }
+        self.checkpoint.note_sync(ticket, pages, base);
+        self.poll_store(world);
+        Goal::Sync(ticket)
+    }
+
+    /// Makes the row of an object, and its pages in a range, durable: by a sync, or by a checkpoint where there is too much
+    /// for one.
+    pub(crate) fn flush_begin<W: World>(&mut self, world: &mut W, id: ObjectId, from: u64, to: u64) -> Goal {
+        let object = self.objects.get(id);
+        let base = object.base();
+        let mut next = from;
+        for _ in 0..=SYNC_PAGES_MAX {
+            match object.next_page(Which::Dirty, next, to) {
+                Some(place) => next = place.address + PAGE,
+                None => return self.sync_begin(world, base, from, to),
+            }
+        }
+        Goal::Checkpoint(self.checkpoint_request(world))
+    }
+
+    /// Whether the pages of an object in a range, and its row, are durable as they are.
+    pub(crate) fn is_durable(&self, object: &Object, from: u64, to: u64) -> bool {
+        let writing = self.checkpoint_of(object).is_some();
+        let syncing = object.sync.is_some_and(|ticket| self.checkpoint.is_syncing(ticket));
+        self.checkpoint.is_good(object.changed_before) && !writing && !syncing && !has_dirty(object, from, to)
+    }
+
+    /// Notes that the row of an object, or what the store knows of its pages, has changed.
+    pub(crate) fn note_row_change(&mut self, id: ObjectId) {
+        self.objects.get_mut(id).changed_before = self.checkpoint.next();
+        self.checkpoint.note_change();
+    }
+
+    /// Ends a call that has taken effect, when that is durable.
+    ///
+    /// # Errors
+    /// The need to wait; [`Error::DiskError`] and the like if it cannot be made durable.
+    pub(crate) fn finish_durable(&mut self, caller: Caller, goal: Goal, values: (u64, u64)) -> Step<(u64, u64)> {
+        self.threads.record(caller.thread).pending = Some(Pending {
+            goal,
+            then: Then::Return(values.0, values.1),
+        });
+        self.resume_durable(caller).unwrap_or(Ok(values))
+    }
+
+    /// The checkpoint that is writing pages of an object just now.
+    pub(crate) fn checkpoint_of(&self, object: &Object) -> Option<u64> {
+        self.checkpoint
+            .running_number()
+            .filter(|&number| number == object.checkpoint)
+    }
+
+    /// Lets a call begin anew when the store has done with the pages of an object; nothing if it
+    /// has already.
+    ///
+    /// # Errors
+    /// The need to wait.
+    pub(crate) fn wait_for_writing(&mut self, caller: Caller, id: ObjectId) -> Step<()> {
+        let object = self.objects.get(id);
+        let syncing = object.sync.filter(|ticket| self.checkpoint.is_syncing(*ticket));
+        let goal = match (self.checkpoint_of(object), syncing) {
+            (Some(number), _) => Goal::Checkpoint(number),
+            (None, Some(ticket)) => Goal::Sync(ticket),
+            (None, None) => return Ok(()),
+        };
+        self.threads.record(caller.thread).pending = Some(Pending {
+            goal,
+            then: Then::Again,
+        });
+        match self.resume_durable(caller) {
+            Some(Err(stop)) => Err(stop),
+            _ => Ok(()),
+        }
+    }
+
+    /// What is to be done by a call that has taken effect before and is done again; nothing if this
+    /// one has not.
+    pub(crate) fn resume_durable(&mut self, caller: Caller) -> Option<Step<(u64, u64)>> {
+        let Pending { goal, then } = self.threads.record(caller.thread).pending?;
+        let (result, key) = match goal {
+            Goal::Sync(ticket) => (self.checkpoint.sync_result(ticket), Key::Sync(ticket.0)),
+            Goal::Checkpoint(number) => (self.checkpoint_reached(number), Key::Checkpoint),
+        };
+        let Some(result) = result else {
+            return Some(Err(Stop::Wait(key)));
+        };
+        self.threads.record(caller.thread).pending = None;
+        match then {
+            Then::Return(value, value2) => Some(result.map(|()| (value, value2)).map_err(Stop::from)),
+            Then::Again => None,
+        }
+    }
+}
+
+/// Whether an object has dirty pages in a range of addresses.
+fn has_dirty(object: &Object, from: u64, to: u64) -> bool {
+    object.dirty > 0 && object.next_page(Which::Dirty, from, to).is_some()
+}

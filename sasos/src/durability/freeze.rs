@@ -1,0 +1,232 @@
+//! Freezing the dirty pages of a checkpoint, and letting them go, in pieces.
+//!
+//! A checkpoint holds the state of one moment, and there may be many dirty pages; but no event may take long. So the
+//! *phase of freezing* goes over many events ([`crate::Event::Poll`], asked for by [`Server::is_unfinished`]), and its end
+//! is the moment that the checkpoint holds. What was frozen must not differ from it:
+//!
+//! * a page that is frozen has writing withheld, and whoever writes it waits for the end of the phase, as does whoever would make
+//!   another page of a persistent object dirty, so that there is an end;
+//! * a page that is not frozen yet may be written: it is frozen later, as it is then;
+//! * calls that drop or replace pages of objects, or change their limits, wait for the end of the phase.
+//!
+//! Threads that do none of this are not stopped (decision 0034).
+//!
+//! When the checkpoint is over the frames are released in pieces too; only then is it over for those who wait.
+
+use abi::{
+    Call,
+    address::{PAGE, SLOT},
+};
+use kcore::wait::Key;
+use store::{CheckpointKind, DirtyPage, Failure, Store};
+
+use crate::{
+    Server, World,
+    directory::object::{ObjectId, Which},
+    durability::checkpoint::{Running, error_of},
+    pages::clone::withhold,
+    pages::pager::{store_frame, to_flags},
+};
+
+/// Pages that are frozen, or let go, in one piece. One costs some 800 instructions with its entry in the lists.
+pub const PIECE_PAGES: usize = 16;
+/// What freezing a page, and letting one go, cost of the store's allowance.
+const COST_FREEZE: u64 = 8;
+const COST_LET_GO: u64 = 4;
+/// Bytes of heap without which no piece is begun: what the list may grow by, and to spare.
+const PIECE_HEAP: u64 = 64 << 10;
+/// How far a piece looks for the next dirty page.
+const PIECE_REACH: u64 = 64 * SLOT;
+
+/// How far the phase of freezing is.
+pub(crate) struct Freezing {
+    /// Number of the checkpoint.
+    pub(crate) number: u64,
+    /// The object that is being frozen, and where in it to go on.
+    at: Option<(ObjectId, u64)>,
+}
+
+impl Freezing {
+    pub(crate) const fn new(number: u64) -> Self {
+        Self { number, at: None }
+    }
+}
+
+/// Whether a call must not be done while pages are being frozen.
+pub(crate) const fn waits_for_freezing(call: Call) -> bool {
+    matches!(
+        call,
+        Call::ObjDelete
+            | Call::ObjRetire
+            | Call::ObjResize
+            | Call::KeepObject
+            | Call::PageCopy
+            | Call::PageUnMap
+            | Call::PageLimit
+    )
+}
+
+impl Server {
+    /// Whether there is work left that waits for nothing, of the store, a checkpoint or a revocation: then `Event::Poll` is due soon.
+    #[inline]
+    pub fn is_unfinished(&self) -> bool {
+        self.store.is_stopped()
+            || self.checkpoint.is_freezing()
+            || self.checkpoint.is_letting_go()
+            || !self.domains.unlinking.is_empty()
+    }
+
+    /// Does a piece of the work that a checkpoint has left.
+    pub(crate) fn checkpoint_piece<W: World>(&mut self, world: &mut W) {
+        if self.checkpoint.polling {
+            return;
+        }
+        if let Some(freezing) = self.checkpoint.freezing.take() {
+            self.freeze_piece(world, freezing);
+        } else if self.checkpoint.is_letting_go() {
+            self.let_go_piece(world);
+        }
+    }
+
+    fn freeze_piece<W: World>(&mut self, world: &mut W, mut freezing: Freezing) {
+        if world.heap().1 < PIECE_HEAP {
+            self.freeze_fails(world, freezing.number, Failure::Memory);
+            return;
+        }
+        let mut left = PIECE_PAGES;
+        while left > 0 {
+            let Some(&id) = self.pager.dirty_objects.last() else {
+                self.freeze_done(world, freezing.number);
+                return;
+            };
+            if !self.objects.is_live(id) || self.objects.get(id).dirty == 0 {
+                self.objects.get_mut(id).listed_dirty = false;
+                self.pager.dirty_objects.pop();
+                left -= 1;
+                continue;
+            }
+            let object = self.objects.get_mut(id);
+            object.checkpoint = freezing.number;
+            let (base, end) = (object.base(), object.end());
+            let from = freezing
+                .at
+                .filter(|at| at.0 == id && at.1 < end)
+                .map_or(base, |at| at.1);
+            let to = end.min(from.saturating_add(PIECE_REACH));
+            match self.freeze_dirty(world, id, (from, to), left, Store::freeze_page) {
+                Ok(frozen) => {
+                    self.store.spend(COST_FREEZE * frozen.pages as u64);
+                    left = left.saturating_sub(frozen.pages.max(1));
+                    freezing.at = Some((id, frozen.next));
+                }
+                Err(reason) => {
+                    self.freeze_fails(world, freezing.number, reason);
+                    return;
+                }
+            }
+        }
+        self.checkpoint.freezing = Some(freezing);
+    }
+
+    /// All is frozen: this is the moment that the checkpoint holds.
+    fn freeze_done<W: World>(&mut self, world: &mut W, number: u64) {
+        self.store.raise_high_water(self.addresses.lease_goal());
+        let kind = self.checkpoint.kind.unwrap_or(CheckpointKind::Periodic);
+        // Only this module begins checkpoints, so the store is free.
+        if self
+            .store
+            .checkpoint_begin(world, alloc::vec::Vec::new(), kind)
+            .is_err()
+        {
+            self.freeze_fails(world, number, Failure::Checkpoint);
+            return;
+        }
+        self.checkpoint.kind = None;
+        self.checkpoint.begun = number;
+        self.checkpoint.changed = false;
+        self.checkpoint.running = Some(Running { number, result: None });
+        world.wake(Key::Checkpoint, u32::MAX);
+    }
+
+    /// There was no room for the list. What was frozen is dirty again, and nothing is lost.
+    fn freeze_fails<W: World>(&mut self, world: &mut W, number: u64, reason: Failure) {
+        world.log(format_args!("checkpoint failed before it began: {reason:?}"));
+        self.store.freeze_cancel();
+        self.checkpoint.begun = number;
+        self.checkpoint.running = Some(Running {
+            number,
+            result: Some(Err(error_of(reason))),
+        });
+    }
+
+    fn let_go_piece<W: World>(&mut self, world: &mut W) {
+        let failed = self.checkpoint.last_result().is_some_and(|result| result.is_err());
+        for _ in 0..PIECE_PAGES {
+            let Some(page) = self.store.page_over() else {
+                self.checkpoint_over(world);
+                return;
+            };
+            self.store.spend(COST_LET_GO);
+            self.let_go(world, &page, failed);
+        }
+    }
+
+    /// Freezes up to `most` dirty pages of an object in a range of addresses and hands them over: the store gets a
+    /// reference on each frame, and the next write to it makes a copy.
+    ///
+    /// # Errors
+    /// That of `hand_over`; the page that it did not take is dirty as before.
+    pub(crate) fn freeze_dirty<W: World>(
+        &mut self,
+        world: &mut W,
+        id: ObjectId,
+        range: (u64, u64),
+        most: usize,
+        mut hand_over: impl FnMut(&mut Store, DirtyPage) -> Result<(), Failure>,
+    ) -> Result<Frozen, Failure> {
+        let mut frozen = Frozen {
+            pages: 0,
+            next: range.0,
+        };
+        let mut taken_away = false;
+        let mut result = Ok(());
+        while frozen.pages < most {
+            let Some(place) = self.objects.get(id).next_page(Which::Dirty, frozen.next, range.1) else {
+                frozen.next = range.1;
+                break;
+            };
+            let object = self.objects.get_mut(id);
+            if let Some(entry) = world.leaf_get(place.leaf, place.index) {
+                let page = DirtyPage {
+                    base: object.base(),
+                    page: object.page_of(place.address),
+                    frame: store_frame(entry.frame),
+                    flags: to_flags(entry.limits),
+                };
+                result = hand_over(&mut self.store, page);
+                if result.is_err() {
+                    break;
+                }
+                taken_away |= withhold(world, place.leaf, place.index);
+                world.frame_share(entry.frame);
+            }
+            object.slots.touch(place.slot).dirty.clear(place.index);
+            object.dirty -= 1;
+            self.pager.dirty -= 1;
+            frozen.pages += 1;
+            frozen.next = place.address + PAGE;
+        }
+        if taken_away {
+            world.flush_everything();
+        }
+        result.map(|()| frozen)
+    }
+}
+
+/// How far freezing a range has got.
+pub(crate) struct Frozen {
+    /// Pages frozen.
+    pub(crate) pages: usize,
+    /// Where to go on; the end of the range if nothing is left of it.
+    pub(crate) next: u64,
+}

@@ -1,0 +1,259 @@
+//! How threads end, and how their parents learn of it.
+//!
+//! The end of a thread takes it out of its calls, its waits and its task, hands its children on,
+//! and leaves a record for its parent. With the last thread of a task the task ends
+//! ([`crate::lives::task`]).
+
+use abi::{Error, layout::ExitReport};
+use kcore::{ThreadId, machine::Intercept, scheduler::NONE, thread::Resumed, wait::Key};
+
+use crate::{
+    Outcome, Server, World,
+    lives::control::Control,
+    lives::task::UNWIND_BOUND_NS,
+    lives::thread::{Caller, Doom, Life, Pause, Waiting},
+};
+
+impl Server {
+    /// Ends a thread at once, wherever it is. With the last thread of a task the task ends, when the event is over
+    /// ([`Server::finish_ends`]): the end of a task may end callees, and threads inside of them, and with these
+    /// further tasks, which must not pile up on the kernel's stack.
+    pub fn thread_end(&mut self, world: &mut impl World, thread: ThreadId, report: ExitReport) {
+        for _ in 0..world.portal_depth(thread) {
+            world.portal_leave(thread, 0, 0, 0);
+        }
+        self.waiting_ends(world, thread);
+        let record = self.threads.record(thread);
+        let (task, stack, parent) = (record.task, record.stack, record.parent);
+        let status = report.status;
+        record.report = report;
+        record.pending = None;
+        record.saved = None;
+        record.doom = None;
+        record.pause = Pause::No;
+        let has_children = record.children.head != NONE || record.ended.head != NONE;
+        if has_children {
+            self.children_to_heir(world, thread);
+        }
+        self.threads.leave_parent(thread);
+        self.threads.record(thread).life = Life::Ended;
+        if parent.0 == 0 {
+            self.thread_reap(world, thread);
+        } else if self.is_awaited(world, parent, thread) {
+            // Nothing keeps its record or its place: the parent has its answer here and now.
+            self.thread_reap(world, thread);
+            world.thread_answer(parent, thread.0, status);
+        } else {
+            world.thread_suspend(thread);
+            self.threads.adopt(parent, thread);
+            world.wake(Key::Child(parent.0), u32::MAX);
+        }
+        if let Some(task) = self.tasks.get_mut(task) {
+            task.stacks.push(stack);
+            task.threads -= 1;
+            if task.threads == 0 {
+                let id = task.id;
+                self.tasks.ended.push(id);
+            }
+        }
+    }
+
+    /// Whether a thread is parked in a call whose whole answer is the end of this child.
+    #[inline]
+    fn is_awaited(&mut self, world: &impl World, parent: ThreadId, child: ThreadId) -> bool {
+        let Waiting::Child(wanted) = self.threads.record(parent).waiting else {
+            return false;
+        };
+        let fits =
+            wanted == child || wanted.0 == 0 && self.threads.record(child).parent_domain == world.thread_space(parent);
+        fits && world.thread_can_be_answered(parent, Key::Child(parent.0))
+    }
+
+    /// The children of a thread that ends get another parent, or none.
+    fn children_to_heir(&mut self, world: &mut impl World, thread: ThreadId) {
+        let task = self.threads.record(thread).task;
+        let heir = self.tasks.get(task).map(|task| task.first);
+        let heir = heir.filter(|&first| {
+            first != thread && self.threads.find(first).is_some_and(|record| record.life == Life::Live)
+        });
+        loop {
+            let record = self.threads.record(thread);
+            let index = if record.children.head == NONE {
+                record.ended.head
+            } else {
+                record.children.head
+            };
+            if index == NONE {
+                return;
+            }
+            let child = self.threads.table[index as usize].id;
+            self.threads.leave_parent(child);
+            match heir {
+                Some(heir) => {
+                    self.threads.adopt(heir, child);
+                    world.wake(Key::Child(heir.0), u32::MAX);
+                }
+                None if self.threads.record(child).life == Life::Ended => self.thread_reap(world, child),
+                None => {}
+            }
+        }
+    }
+
+    /// Gives the place of an ended thread back.
+    #[inline]
+    pub(crate) fn thread_reap(&mut self, world: &mut impl World, thread: ThreadId) {
+        self.threads.leave_parent(thread);
+        let record = self.threads.record(thread);
+        record.life = Life::Vacant;
+        let payer = record.payer;
+        self.threads.count -= 1;
+        self.tasks.refund_thread(payer);
+        world.thread_destroy(thread);
+    }
+
+    /// Removes a thread that never ran.
+    pub fn thread_discard(&mut self, world: &mut impl World, thread: ThreadId) {
+        let record = self.threads.record(thread);
+        let (task, stack) = (record.task, record.stack);
+        if let Some(task) = self.tasks.get_mut(task) {
+            task.stacks.push(stack);
+            task.threads -= 1;
+        }
+        self.thread_reap(world, thread);
+    }
+
+    /// Ends a thread; one that is inside a foreign callee gets some time to return first, so that
+    /// the callee's data are whole.
+    pub fn thread_condemn(&mut self, world: &mut impl World, thread: ThreadId, report: ExitReport) {
+        if world.portal_depth(thread) == 0 {
+            self.thread_end(world, thread, report);
+            return;
+        }
+        let at_ns = world.now_ns().saturating_add(UNWIND_BOUND_NS);
+        let record = self.threads.record(thread);
+        let paused = core::mem::take(&mut record.pause) != Pause::No;
+        if record.doom.is_none() {
+            record.doom = Some(Doom { report, at_ns });
+            self.threads.condemned.push(thread);
+        }
+        world.portal_intercept_return(thread, Intercept::Yes);
+        if paused {
+            world.thread_wake(thread, Resumed::Woken);
+        }
+    }
+
+    /// Whether a thread that came back from a callee has to end now; it is ended then.
+    pub fn doom_falls(&mut self, world: &mut impl World, thread: ThreadId) -> bool {
+        let Some(doom) = self.threads.record(thread).doom else {
+            return false;
+        };
+        if world.portal_depth(thread) > 0 {
+            return false;
+        }
+        self.thread_end(world, thread, doom.report);
+        true
+    }
+
+    /// `ThreadDelete`: thread (0: the caller), status.
+    pub fn thread_delete(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Outcome {
+        let [thread, status, ..] = arguments;
+        if thread == 0 || thread == caller.thread.0 {
+            return self.thread_delete_self(world, caller, status);
+        }
+        let target = match self.thread_controlled(caller, thread, Control::Delete) {
+            Ok(target) => target,
+            Err(error) => return Outcome::Return(Err(error)),
+        };
+        let Some(record) = self.threads.find(target) else {
+            return Outcome::Return(Err(Error::NoSuchThread));
+        };
+        if record.life == Life::Ended {
+            return Outcome::Return(Ok((0, 0)));
+        }
+        let task = record.task;
+        let whole_task = task != caller.task && self.tasks.get(task).is_some_and(|task| task.first == target);
+        let report = Self::killed(target, status);
+        self.thread_condemn(world, target, report);
+        if whole_task {
+            self.task_kill(world, task, abi::layout::EXCEPTION_KILL);
+        }
+        Outcome::Return(Ok((0, 0)))
+    }
+
+    /// A callee that ends "itself" ends the call, not its caller's thread.
+    #[inline]
+    fn thread_delete_self(&mut self, world: &mut impl World, caller: Caller, status: u64) -> Outcome {
+        let depth = world.portal_depth(caller.thread);
+        if depth > 0 {
+            world.log(format_args!(
+                "thread {:#x}: a callee gave up with status {status:#x}",
+                caller.thread.0
+            ));
+            self.unwind_to(world, caller.thread, depth - 1);
+            return if self.doom_falls(world, caller.thread) {
+                Outcome::Gone
+            } else {
+                Outcome::Resume
+            };
+        }
+        let report = ExitReport {
+            thread: caller.thread.0,
+            status,
+            ..ExitReport::default()
+        };
+        self.thread_end(world, caller.thread, report);
+        Outcome::Gone
+    }
+
+    // ---- waiting for children -------------------------------------------------------------------
+
+    /// `ThreadWait`: thread (0: any), timeout, report.
+    pub fn thread_wait(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Outcome {
+        let [thread, timeout_ns, report, ..] = arguments;
+        let deadline = self.call_deadline(world, caller, timeout_ns);
+        let ended = match self.ended_child(caller, ThreadId(thread)) {
+            Ok(Some(ended)) => ended,
+            Ok(None) if caller.resumed == Resumed::TimedOut || timeout_ns == 0 => {
+                return Outcome::Return(Err(Error::TimedOut));
+            }
+            Ok(None) => {
+                if report == 0 {
+                    self.threads.record(caller.thread).waiting = Waiting::Child(ThreadId(thread));
+                }
+                return Outcome::Block(Key::Child(caller.thread.0), deadline);
+            }
+            Err(error) => return Outcome::Return(Err(error)),
+        };
+        let exit = self.threads.record(ended).report;
+        if report != 0
+            && let Err(stop) = self.write_user(world, caller.domain, report, &exit.to_bytes())
+        {
+            // It stays to be waited for again.
+            return Outcome::from(Err(stop));
+        }
+        self.thread_reap(world, ended);
+        Outcome::Return(Ok((ended.0, exit.status)))
+    }
+
+    /// A child that ended: that one, or any.
+    #[inline]
+    fn ended_child(&mut self, caller: Caller, wanted: ThreadId) -> Result<Option<ThreadId>, Error> {
+        if wanted.0 == 0 {
+            let record = self.threads.record(caller.thread);
+            let (children, ended) = (record.children, record.ended);
+            if let Some(child) = self.threads.child_of_domain(ended, caller.domain) {
+                return Ok(Some(child));
+            }
+            return self
+                .threads
+                .child_of_domain(children, caller.domain)
+                .map(|_| None)
+                .ok_or(Error::NoSuchThread);
+        }
+        let child = self.threads.find(wanted).ok_or(Error::NoSuchThread)?;
+        if child.parent != caller.thread || child.parent_domain != caller.domain {
+            return Err(Error::NoSuchThread);
+        }
+        Ok((child.life == Life::Ended).then_some(wanted))
+    }
+}

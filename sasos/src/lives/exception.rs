@@ -1,0 +1,253 @@
+//! Exceptions: faults and traps of user code, and the handlers that a domain registers for them.
+//!
+//! A handler is called on the thread's own stack as a C function of kind, address, instruction and
+//! wanted rights. What it interrupted is kept whole in the server until `ExcptReturn`. A thread is
+//! in one handler at a time; an exception inside of it counts as not handled.
+//!
+//! Not handled, an exception ends one program and nobody else: inside a protected call the call is
+//! unwound and its caller gets `CalleeFault`; otherwise the thread ends, and if it is the first of
+//! its task, the task. Handlers belong to a domain: what a callee registers is called for
+//! exceptions of the callee's code only, and never runs in the domain of its caller.
+
+use alloc::boxed::Box;
+
+use abi::{
+    Error, Rights,
+    layout::{EXCEPTION_KINDS, ExitReport, RESUME_AT, RESUME_END, RESUME_RETRY, STATUS_SYSTEM, exception_name},
+};
+use kcore::{SpaceId, ThreadId, machine::Intercept, thread::Context};
+
+use crate::{Outcome, Server, Step, World, lives::thread::Caller};
+
+/// Bytes below the stack pointer that compiled code may use without moving it.
+const RED_ZONE: u64 = 128;
+
+/// Entry points of handlers by kind of exception; zero is none.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Handlers([u64; EXCEPTION_KINDS]);
+
+impl Handlers {
+    /// The handler for a kind.
+    pub fn get(&self, kind: u64) -> Option<u64> {
+        self.0.get(kind as usize).copied().filter(|&handler| handler != 0)
+    }
+
+    /// Puts a handler in the place of the one that is returned.
+    pub fn replace(&mut self, kind: u64, handler: u64) -> u64 {
+        self.0
+            .get_mut(kind as usize)
+            .map_or(0, |place| core::mem::replace(place, handler))
+    }
+}
+
+/// What went wrong.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Fault {
+    /// One of `abi::layout::EXCEPTION_*`.
+    pub kind: u64,
+    /// The address that was touched.
+    pub address: u64,
+    /// The rights that this took.
+    pub wanted: Rights,
+    /// The rights that there were.
+    pub had: Rights,
+}
+
+/// What a handler interrupted.
+#[derive(Clone, Debug)]
+pub struct Saved {
+    context: Context,
+    fault: Fault,
+    /// Calls that the thread was inside of, and the domain: a handler ends where it began.
+    depth: usize,
+    domain: SpaceId,
+}
+
+impl Server {
+    /// An exception of user code other than a page fault.
+    pub fn exception(&mut self, world: &mut impl World, thread: ThreadId, kind: u64, address: u64) -> Outcome {
+        self.raise(
+            world,
+            thread,
+            Fault {
+                kind,
+                address,
+                wanted: Rights::NONE,
+                had: Rights::NONE,
+            },
+        )
+    }
+
+    /// Calls the handler for what went wrong, or ends what the thread was doing.
+    pub fn raise(&mut self, world: &mut impl World, thread: ThreadId, fault: Fault) -> Outcome {
+        let domain = world.thread_space(thread);
+        let handler = self
+            .handlers_of(thread, domain)
+            .and_then(|handlers| handlers.get(fault.kind));
+        match handler {
+            Some(handler) if self.threads.record(thread).saved.is_none() => {
+                self.handler_enter(world, thread, domain, handler, fault);
+                Outcome::Resume
+            }
+            _ => {
+                let instruction = world.thread_context(thread).rip;
+                let outcome = self.unhandled(world, thread, fault, instruction);
+                self.finish_ends(world);
+                outcome
+            }
+        }
+    }
+
+    /// The handlers that count in a domain for that thread.
+    fn handlers_of(&mut self, thread: ThreadId, domain: SpaceId) -> Option<&mut Handlers> {
+        let record = self.threads.record(thread);
+        if record.domain == domain {
+            return self.tasks.get_mut(record.task).map(|task| &mut task.handlers);
+        }
+        self.callees.handlers_mut(domain)
+    }
+
+    fn handler_enter(&mut self, world: &mut impl World, thread: ThreadId, domain: SpaceId, handler: u64, fault: Fault) {
+        let depth = world.portal_depth(thread);
+        let context = world.thread_context(thread);
+        let saved = Saved {
+            context,
+            fault,
+            depth,
+            domain,
+        };
+        let instruction = context.rip;
+        // As behind a call: the stack is aligned to 16 bytes but for the return address.
+        let stack = (context.rsp.wrapping_sub(RED_ZONE) & !15).wrapping_sub(8);
+        // All registers count: it begins like any C function.
+        let mut context = Context::scrubbed(handler, stack);
+        context.set_arguments([fault.kind, fault.address, instruction, u64::from(fault.wanted.bits())]);
+        world.thread_set_context(thread, &context);
+        self.threads.record(thread).saved = Some(Box::new(saved));
+        if depth > 0 {
+            // The callee may return out of its handler, which must then be known to be over.
+            world.portal_intercept_return(thread, Intercept::Yes);
+        }
+    }
+
+    fn unhandled(&mut self, world: &mut impl World, thread: ThreadId, fault: Fault, instruction: u64) -> Outcome {
+        let Fault {
+            kind,
+            address,
+            wanted,
+            had,
+        } = fault;
+        world.log(format_args!(
+            "thread {:#x}: {} at {address:#x} (needs {wanted}, has {had}), instruction {instruction:#x}",
+            thread.0,
+            exception_name(kind),
+        ));
+        let depth = world.portal_depth(thread);
+        if depth > 0 {
+            self.unwind_to(world, thread, depth - 1);
+            return if self.doom_falls(world, thread) {
+                Outcome::Gone
+            } else {
+                Outcome::Resume
+            };
+        }
+        let report = ExitReport {
+            thread: thread.0,
+            status: STATUS_SYSTEM + kind,
+            exception: kind,
+            address,
+            instruction,
+            wanted: u64::from(wanted.bits()),
+            had: u64::from(had.bits()),
+        };
+        let task = self.threads.record(thread).task;
+        let whole_task = self.tasks.get(task).is_some_and(|task| task.first == thread);
+        self.thread_end(world, thread, report);
+        if whole_task {
+            self.task_kill(world, task, kind);
+        }
+        Outcome::Gone
+    }
+
+    /// A thread has come back to fewer calls: a handler that was running inside of them is over.
+    pub fn handler_left(&mut self, world: &mut impl World, thread: ThreadId) {
+        let depth = world.portal_depth(thread);
+        let saved = &mut self.threads.record(thread).saved;
+        if saved.as_ref().is_some_and(|saved| saved.depth > depth) {
+            *saved = None;
+            self.handler_over(world, thread);
+        }
+    }
+
+    /// No handler runs any more: returns may take the fast path again, unless the thread is condemned.
+    fn handler_over(&mut self, world: &mut impl World, thread: ThreadId) {
+        if self.threads.record(thread).doom.is_none() {
+            world.portal_intercept_return(thread, Intercept::No);
+        }
+    }
+
+    /// `ExcptReg`: kind, handler (0: none).
+    ///
+    /// # Errors
+    /// [`Error::BadArgument`] for a kind that there is not, [`Error::Protection`].
+    pub fn excpt_reg(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
+        let [kind, handler, ..] = arguments;
+        if kind == 0 || kind >= EXCEPTION_KINDS as u64 {
+            return Err(Error::BadArgument.into());
+        }
+        if handler != 0 {
+            self.validate(world, caller.domain, handler, Rights::X)?;
+        }
+        let handlers = self.handlers_of(caller.thread, caller.domain).ok_or(Error::NoHandler)?;
+        Ok((handlers.replace(kind, handler), 0))
+    }
+
+    /// `ExcptReturn`: action, address.
+    pub fn excpt_return(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Outcome {
+        let [action, address, ..] = arguments;
+        let depth = world.portal_depth(caller.thread);
+        let record = self.threads.record(caller.thread);
+        let Some(saved) = record
+            .saved
+            .take_if(|saved| saved.depth == depth && saved.domain == caller.domain)
+        else {
+            return Outcome::Return(Err(Error::NoHandler));
+        };
+        let mut context = saved.context;
+        match action {
+            // Where a jump out of the address space faulted, some processors tell the target as the place.
+            RESUME_RETRY if context.rip < abi::address::USER_END => {}
+            RESUME_AT if address < abi::address::USER_END => context.rip = address,
+            RESUME_END | RESUME_RETRY => {
+                self.handler_over(world, caller.thread);
+                return self.unhandled(world, caller.thread, saved.fault, saved.context.rip);
+            }
+            _ => {
+                record.saved = Some(saved);
+                return Outcome::Return(Err(Error::BadArgument));
+            }
+        }
+        world.thread_set_context(caller.thread, &context);
+        self.handler_over(world, caller.thread);
+        Outcome::Resume
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Handlers;
+    use abi::layout::EXCEPTION_KINDS;
+
+    #[test]
+    fn handlers_are_replaced_and_no_kind_is_out_of_range() {
+        let mut handlers = Handlers::default();
+        assert_eq!(handlers.replace(2, 0x1000), 0);
+        assert_eq!(handlers.replace(2, 0x2000), 0x1000);
+        assert_eq!(handlers.get(2), Some(0x2000));
+        assert_eq!(handlers.get(1), None);
+        for kind in [EXCEPTION_KINDS as u64, u64::MAX] {
+            assert_eq!(handlers.replace(kind, 1), 0);
+            assert_eq!(handlers.get(kind), None);
+        }
+    }
+}

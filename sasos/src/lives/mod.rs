@@ -1,0 +1,7 @@
+//! Tasks and threads: how they begin, what is done to them, exceptions, how they end.
+
+pub mod control;
+pub mod ending;
+pub mod exception;
+pub mod task;
+pub mod thread;

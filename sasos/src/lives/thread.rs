@@ -1,0 +1,499 @@
+//! Threads, as the server knows them: parent, children, how they ended.
+//!
+//! The kernel below has the registers; here stands who may do what with a thread. A parent is a
+//! thread *in a domain*: what a callee starts on its caller's thread is the callee's child, not
+//! the caller's. In the same way, what a thread may do to its own task it may do at home only;
+//! inside a protected call it runs somebody else's code.
+//!
+//! A thread that ended keeps its place until its parent has waited for it. When a parent ends, its
+//! children go to the first thread of its task; where there is none left they are orphans: the
+//! first task of the system may control them, and nobody waits for them. A thread's stack goes
+//! back to its task and serves the next thread.
+
+use alloc::{boxed::Box, vec, vec::Vec};
+
+use abi::{
+    Error, Rights,
+    address::{PAGE, STACK_BYTES},
+    layout::{
+        ExitReport, FOREVER, PRIORITY_MAX, THREAD_ENDED, THREAD_READY, THREAD_RUNNING, THREAD_SLEEPING, THREAD_WAITING,
+        ThreadReport,
+    },
+};
+use kcore::{
+    SpaceId, ThreadId,
+    scheduler::{Link, List, NONE},
+    thread::{Resumed, THREADS_MAX},
+};
+
+use crate::{
+    Server, Step, World,
+    durability::durable::Pending,
+    lives::exception::Saved,
+    lives::task::{TaskId, checked_priority},
+    protection::search::Bookmark,
+};
+
+/// Who makes a call.
+#[derive(Copy, Clone, Debug)]
+pub struct Caller {
+    /// The thread.
+    pub thread: ThreadId,
+    /// The domain it runs in now.
+    pub domain: SpaceId,
+    /// Its task.
+    pub task: TaskId,
+    /// Whether the call is done for the first time.
+    pub resumed: Resumed,
+}
+
+/// Where a thread is in its life.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum Life {
+    /// No thread has this place.
+    #[default]
+    Vacant,
+    /// It runs, or waits.
+    Live,
+    /// It has ended and was not waited for.
+    Ended,
+}
+
+/// Why a thread does not run although nothing keeps it waiting.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum Pause {
+    /// It does.
+    #[default]
+    No,
+    /// It sleeps.
+    Sleeping,
+    /// Another thread has suspended it.
+    Suspended,
+}
+
+/// What a parked call has found before it parked, so that it knows when it is done again.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum Waiting {
+    /// Nothing.
+    #[default]
+    No,
+    /// The semaphore at an address, by its serial number.
+    Semaphore(u64, u64),
+    /// A word at an address.
+    Address(u64),
+    /// A checkpoint with this number.
+    Checkpoint(u64),
+    /// The end of this child, or with zero of any that was made in the domain it waits in; it wants no report in memory.
+    Child(ThreadId),
+}
+
+/// How far a call has got that is done in pieces. Who does the next one believes nothing else of the piece before.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Progress {
+    /// Pages, or whatever it counts in, that are done.
+    pub done: u64,
+    /// What it has found out on the way.
+    pub found: u64,
+    /// The address where it goes on, if it counts in something else.
+    pub at: u64,
+}
+
+/// A thread that has to end when it comes back from a foreign callee.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Doom {
+    /// How it ends.
+    pub report: ExitReport,
+    /// When it is unwound by force.
+    pub at_ns: u64,
+}
+
+/// What the server knows of a thread.
+#[derive(Debug)]
+pub struct Thread {
+    /// Its identifier now, or that of the last thread in this place.
+    pub id: ThreadId,
+    /// Where it is in its life.
+    pub life: Life,
+    /// Its task.
+    pub task: TaskId,
+    /// Its home: the domain of its task.
+    pub domain: SpaceId,
+    /// The thread that may wait for it; zero for an orphan.
+    pub parent: ThreadId,
+    /// The domain in which the parent made it.
+    pub parent_domain: SpaceId,
+    /// The task that pays for its place.
+    pub payer: TaskId,
+    /// 0 to 7.
+    pub priority: u8,
+    /// Whether it sleeps or is suspended.
+    pub pause: Pause,
+    /// Base of its stack.
+    pub stack: u64,
+    /// How it ended.
+    pub report: ExitReport,
+    /// What a parked call of it waits for.
+    pub waiting: Waiting,
+    /// What that call has asked of the store.
+    pub pending: Option<Pending>,
+    /// How far that call has got.
+    pub progress: Progress,
+    /// How far its search for a right has got, or that of a fault.
+    pub bookmark: Option<Bookmark>,
+    /// When that call times out.
+    pub deadline: Option<u64>,
+    /// What an exception handler interrupted.
+    pub saved: Option<Box<Saved>>,
+    /// Whether and how it has to end.
+    pub doom: Option<Doom>,
+    /// Children that have not ended.
+    pub(crate) children: List,
+    /// Children that have.
+    pub(crate) ended: List,
+}
+
+impl Thread {
+    fn vacant() -> Self {
+        Self {
+            id: ThreadId(0),
+            life: Life::Vacant,
+            task: TaskId::NONE,
+            domain: SpaceId(0),
+            parent: ThreadId(0),
+            parent_domain: SpaceId(0),
+            payer: TaskId::NONE,
+            priority: 0,
+            pause: Pause::No,
+            stack: 0,
+            report: ExitReport::default(),
+            waiting: Waiting::No,
+            pending: None,
+            progress: Progress {
+                done: 0,
+                found: 0,
+                at: 0,
+            },
+            bookmark: None,
+            deadline: None,
+            saved: None,
+            doom: None,
+            children: List::EMPTY,
+            ended: List::EMPTY,
+        }
+    }
+}
+
+impl Thread {
+    /// Whether all is as a thread finds it that begins in this place, but for what is set then: the end of a thread
+    /// leaves nothing behind, so its beginning has little to do.
+    fn is_clean(&self) -> bool {
+        self.life == Life::Vacant
+            && self.pause == Pause::No
+            && self.waiting == Waiting::No
+            && self.pending.is_none()
+            && self.saved.is_none()
+            && self.doom.is_none()
+            && self.children.head == NONE
+            && self.ended.head == NONE
+    }
+}
+
+/// All threads, in the places that the kernel gives them.
+pub struct Threads {
+    pub(crate) table: Box<[Thread]>,
+    /// Siblings: a thread is in one of its parent's two lists.
+    links: Box<[Link]>,
+    /// Places in use.
+    pub count: usize,
+    /// Threads that have a [`Doom`].
+    pub condemned: Vec<ThreadId>,
+}
+
+impl Default for Threads {
+    fn default() -> Self {
+        Self {
+            table: (0..THREADS_MAX).map(|_| Thread::vacant()).collect(),
+            links: vec![Link::LOOSE; THREADS_MAX].into_boxed_slice(),
+            count: 0,
+            condemned: Vec::new(),
+        }
+    }
+}
+
+impl Threads {
+    /// The record of a thread that exists, such as a caller.
+    #[inline]
+    pub fn record(&mut self, thread: ThreadId) -> &mut Thread {
+        &mut self.table[thread.index() % THREADS_MAX]
+    }
+
+    /// The record of a thread, by an identifier that may be anything.
+    #[inline]
+    pub fn find(&self, thread: ThreadId) -> Option<&Thread> {
+        self.table
+            .get(thread.index())
+            .filter(|record| record.id == thread && record.life != Life::Vacant)
+    }
+
+    /// The thread in a place, if it has not ended.
+    pub fn live_at(&self, index: usize) -> Option<&Thread> {
+        self.table.get(index).filter(|record| record.life == Life::Live)
+    }
+
+    /// All threads, ended ones included.
+    pub fn iter(&self) -> impl Iterator<Item = &Thread> {
+        self.table.iter().filter(|record| record.life != Life::Vacant)
+    }
+
+    /// Makes `child` a child of `parent`.
+    #[inline]
+    pub(crate) fn adopt(&mut self, parent: ThreadId, child: ThreadId) {
+        let record = &mut self.table[child.index()];
+        record.parent = parent;
+        let ended = record.life == Life::Ended;
+        let parent = &mut self.table[parent.index()];
+        let list = if ended { &mut parent.ended } else { &mut parent.children };
+        list.push_back(&mut self.links, child.index() as u32);
+    }
+
+    /// Takes a thread out of its parent's list.
+    #[inline]
+    pub(crate) fn leave_parent(&mut self, child: ThreadId) {
+        let record = &self.table[child.index()];
+        let (parent, ended) = (record.parent, record.life == Life::Ended);
+        if parent.0 == 0 {
+            return;
+        }
+        let parent = &mut self.table[parent.index()];
+        let list = if ended { &mut parent.ended } else { &mut parent.children };
+        list.remove(&mut self.links, child.index() as u32);
+        self.table[child.index()].parent = ThreadId(0);
+    }
+
+    /// The first child in a list that was made in that domain.
+    pub(crate) fn child_of_domain(&self, list: List, domain: SpaceId) -> Option<ThreadId> {
+        let mut index = list.head;
+        while index != NONE {
+            let record = &self.table[index as usize];
+            if record.parent_domain == domain {
+                return Some(record.id);
+            }
+            index = self.links[index as usize].next();
+        }
+        None
+    }
+}
+
+/// When a call with this timeout gives up.
+pub fn deadline_after(now_ns: u64, timeout_ns: u64) -> Option<u64> {
+    if timeout_ns == FOREVER {
+        None
+    } else {
+        Some(now_ns.saturating_add(timeout_ns))
+    }
+}
+
+impl Server {
+    /// Who calls. A call done for the first time has no past.
+    #[inline]
+    pub fn caller(&mut self, world: &impl World, thread: ThreadId, resumed: Resumed) -> Caller {
+        let domain = world.thread_space(thread);
+        let record = self.threads.record(thread);
+        if resumed == Resumed::First {
+            record.waiting = Waiting::No;
+            record.pending = None;
+            record.progress = Progress::default();
+            record.bookmark = None;
+        }
+        let task = record.task;
+        self.current = thread;
+        Caller {
+            thread,
+            domain,
+            task,
+            resumed,
+        }
+    }
+
+    /// Whether the caller runs in its own task's domain.
+    pub(crate) fn at_home(&mut self, caller: Caller) -> bool {
+        self.threads.record(caller.thread).domain == caller.domain
+    }
+
+    /// The absolute deadline of the present call.
+    #[inline]
+    pub fn call_deadline(&mut self, world: &impl World, caller: Caller, timeout_ns: u64) -> Option<u64> {
+        let record = self.threads.record(caller.thread);
+        if caller.resumed == Resumed::First {
+            // Asking for the time is not free.
+            let now = if timeout_ns == FOREVER { 0 } else { world.now_ns() };
+            record.deadline = deadline_after(now, timeout_ns);
+        }
+        record.deadline
+    }
+
+    // ---- beginning ------------------------------------------------------------------------------
+
+    /// A suspended thread of a task, with a stack. `maker` is its parent; without one it is an orphan.
+    ///
+    /// # Errors
+    /// [`Error::LimitReached`], [`Error::NoMemory`].
+    #[inline]
+    pub fn thread_make(
+        &mut self,
+        world: &mut impl World,
+        task: TaskId,
+        maker: Option<Caller>,
+        entry: u64,
+        parameter: u64,
+        priority: u8,
+    ) -> Result<ThreadId, Error> {
+        let payer = maker.map_or(task, |maker| maker.task);
+        self.tasks.charge_thread(payer, self.threads.count)?;
+        let made = self.thread_make_charged(world, task, entry, parameter, priority);
+        let thread = match made {
+            Ok(thread) => thread,
+            Err(error) => {
+                self.tasks.refund_thread(payer);
+                return Err(error);
+            }
+        };
+        self.threads.record(thread).payer = payer;
+        if let Some(maker) = maker {
+            self.threads.record(thread).parent_domain = maker.domain;
+            self.threads.adopt(maker.thread, thread);
+        }
+        Ok(thread)
+    }
+
+    #[inline]
+    fn thread_make_charged(
+        &mut self,
+        world: &mut impl World,
+        task: TaskId,
+        entry: u64,
+        parameter: u64,
+        priority: u8,
+    ) -> Result<ThreadId, Error> {
+        let found = self.tasks.get_mut(task).ok_or(Error::LimitReached)?;
+        let domain = found.domain;
+        let stack = match found.stacks.pop() {
+            Some(stack) => stack,
+            None => self.stack_create(world, Some(task), domain)?,
+        };
+        let created = world.thread_create(domain, entry, stack + STACK_BYTES, [parameter, 0, 0, 0], priority);
+        let Some(found) = self.tasks.get_mut(task) else {
+            return Err(Error::LimitReached);
+        };
+        let Ok(thread) = created else {
+            found.stacks.push(stack);
+            return Err(Error::LimitReached);
+        };
+        found.threads += 1;
+        self.threads.count += 1;
+        let record = self.threads.record(thread);
+        debug_assert!(record.is_clean(), "the last thread of a place left something behind");
+        record.id = thread;
+        record.life = Life::Live;
+        record.task = task;
+        record.domain = domain;
+        record.parent = ThreadId(0);
+        record.parent_domain = SpaceId(0);
+        record.priority = priority;
+        record.stack = stack;
+        Ok(thread)
+    }
+
+    /// `ThreadCreate`: entry, parameter, priority. A thread belongs to its task's own domain, so
+    /// it is made at home.
+    ///
+    /// # Errors
+    /// Those of the table.
+    pub fn thread_create(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
+        let [entry, parameter, priority, ..] = arguments;
+        let priority = checked_priority(priority, self.threads.record(caller.thread).priority)?;
+        if !self.at_home(caller) {
+            return Err(Error::Protection.into());
+        }
+        self.validate(world, caller.domain, entry, Rights::X)?;
+        let thread = self.thread_make(world, caller.task, Some(caller), entry, parameter, priority)?;
+        world.thread_wake(thread, Resumed::First);
+        Ok((thread.0, 0))
+    }
+
+    // ---- reports --------------------------------------------------------------------------------
+
+    /// `ThreadInfo`: thread (0: the caller), report.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchThread`], and those of the buffer.
+    pub fn thread_info(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
+        let [thread, buffer, ..] = arguments;
+        let thread = if thread == 0 { caller.thread } else { ThreadId(thread) };
+        let report = self
+            .thread_report(world, thread, caller.thread)
+            .ok_or(Error::NoSuchThread)?;
+        self.write_user(world, caller.domain, buffer, &report.to_bytes())?;
+        Ok((0, 0))
+    }
+
+    /// What there is to tell of a thread, asked by `asking`.
+    pub fn thread_report(&self, world: &impl World, thread: ThreadId, asking: ThreadId) -> Option<ThreadReport> {
+        let record = self.threads.find(thread)?;
+        let state = match (record.life, record.pause) {
+            (Life::Ended, _) => THREAD_ENDED,
+            _ if thread == asking => THREAD_RUNNING,
+            (_, Pause::Sleeping | Pause::Suspended) => THREAD_SLEEPING,
+            _ if world.thread_is_ready(thread) => THREAD_READY,
+            _ => THREAD_WAITING,
+        };
+        Some(ThreadReport {
+            thread: thread.0,
+            task: record.task.0,
+            parent: record.parent.0,
+            state,
+            priority: u64::from(record.priority),
+            domain: u64::from(world.thread_space(thread).0),
+            depth: world.portal_depth(thread) as u64,
+            time_ns: world.thread_time_ns(thread),
+        })
+    }
+}
+
+const _: () = assert!(STACK_BYTES.is_multiple_of(PAGE) && PRIORITY_MAX < 8);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deadline_never_wraps() {
+        assert_eq!(deadline_after(5, FOREVER), None);
+        assert_eq!(deadline_after(5, FOREVER - 1), Some(u64::MAX));
+        assert_eq!(deadline_after(5, 7), Some(12));
+    }
+
+    #[test]
+    fn children_move_between_the_lists_of_their_parents() {
+        let mut threads = Threads::default();
+        let [parent, heir, child] = [1, 2, 3].map(|index| ThreadId((1 << 16) + index));
+        for id in [parent, heir, child] {
+            let record = threads.record(id);
+            record.id = id;
+            record.life = Life::Live;
+        }
+        threads.adopt(parent, child);
+        assert_eq!(
+            threads.child_of_domain(threads.table[1].children, SpaceId(0)),
+            Some(child)
+        );
+        assert_eq!(threads.child_of_domain(threads.table[1].children, SpaceId(1)), None);
+        threads.leave_parent(child);
+        threads.record(child).life = Life::Ended;
+        threads.adopt(heir, child);
+        assert_eq!(threads.table[1].children.head, NONE);
+        assert_eq!(threads.child_of_domain(threads.table[2].ended, SpaceId(0)), Some(child));
+        threads.leave_parent(child);
+        assert_eq!(threads.table[2].ended.head, NONE);
+    }
+}

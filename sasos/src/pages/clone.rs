@@ -1,0 +1,322 @@
+//! `ObjClone`: a copy of an object at a new address, page by page copy-on-write.
+//!
+//! The clone shares the frames of the source; both entries withhold writing, and whoever writes
+//! first gets a frame of his own. All pages of the source that the disk holds are brought in first,
+//! so a clone depends on nobody's disk and a source may go its way. The limits of pages go with
+//! them, those of pages that are not resident included: so a program image is cloned.
+
+use alloc::vec::Vec;
+
+use abi::{
+    Error, Rights,
+    address::{PAGE, SLOT, pages_for, slot_of},
+};
+use kcore::{Leaf, PageEntry, SpaceId, wait::Key};
+
+use crate::{
+    Server, Step, Stop, World,
+    directory::creation::{AddressesOf, Kind},
+    directory::object::{LimitRange, ObjectId, Which},
+    lives::task::TaskId,
+    lives::thread::Caller,
+    pages::pager::{Place, index_of},
+    pages::slots::Slot,
+    protection::capability::password_or_random,
+};
+
+/// Pages an object may have to be cloned.
+pub const CLONE_PAGES_MAX: u64 = 1 << 16;
+/// Pages that are shared in one piece. One costs some 800 instructions.
+const PIECE_PAGES: usize = 16;
+/// Ranges of limits that an object may have for pages that are not resident.
+pub const LIMIT_RANGES_MAX: usize = 64;
+
+impl Server {
+    /// `ObjClone`: source, extra bytes, password. Done in pieces: each page is as it is at some moment of the call.
+    ///
+    /// # Errors
+    /// [`Error::BadAddress`], [`Error::Protection`], [`Error::BadArgument`] for a source that is too
+    /// large, [`Error::NoMemory`], [`Error::LimitReached`], [`Error::DiskError`]. There is no clone then.
+    pub fn obj_clone<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
+        let step = self.clone_piece(world, caller, arguments);
+        if let Err(Stop::Fail(_)) = step
+            && let Some(clone) = self.clone_begun(caller)
+        {
+            self.object_drop(world, clone, AddressesOf::Free);
+        }
+        step
+    }
+
+    fn clone_piece<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
+        let [source, extra, password, ..] = arguments;
+        self.require_at(world, caller.domain, source, Rights::RX)?;
+        let source = self.object_at(world, source)?;
+        let begun = self.clone_begun(caller);
+        let progress = self.threads.record(caller.thread).progress;
+        let clone = match begun {
+            // It is in nobody's hands yet, but an address can be guessed: somebody has deleted it, or kept it.
+            None if progress.done != 0 => return Err(Error::BadAddress.into()),
+            None => self.clone_make(world, caller.domain, Some(caller.task), source, extra)?,
+            Some(clone) => {
+                self.bring_in(world, source)?;
+                clone
+            }
+        };
+        let object = self.objects.get(clone);
+        let (base, serial) = (object.base(), object.serial);
+        let progress = &mut self.threads.record(caller.thread).progress;
+        (progress.done, progress.found) = (base, serial);
+        let from = progress.at;
+        if let Some(next) = self.share_pages(world, source, clone, from, PIECE_PAGES)? {
+            self.threads.record(caller.thread).progress.at = next;
+            return Err(Stop::Again);
+        }
+        Ok(self.clone_done(world, clone, password))
+    }
+
+    /// The clone that a call has begun.
+    fn clone_begun(&mut self, caller: Caller) -> Option<ObjectId> {
+        let progress = self.threads.record(caller.thread).progress;
+        let clone = self.objects.find_serial(progress.done, progress.found)?;
+        (!self.objects.get(clone).is_persistent()).then_some(clone)
+    }
+
+    /// Clones an object whatever the rights on it. The clone stands on the task's kill list, and
+    /// `domain` has all rights. Tells base and password.
+    ///
+    /// # Errors
+    /// Those of [`Server::obj_clone`].
+    pub fn object_clone<W: World>(
+        &mut self,
+        world: &mut W,
+        domain: SpaceId,
+        task: Option<TaskId>,
+        source: u64,
+        extra_bytes: u64,
+        password: u64,
+    ) -> Step<(u64, u64)> {
+        let source = self.object_at(world, source)?;
+        let clone = self.clone_make(world, domain, task, source, extra_bytes)?;
+        if let Err(stop) = self.share_pages(world, source, clone, 0, usize::MAX) {
+            self.object_drop(world, clone, AddressesOf::Free);
+            return Err(stop);
+        }
+        Ok(self.clone_done(world, clone, password))
+    }
+
+    /// A clone that has no pages yet.
+    fn clone_make<W: World>(
+        &mut self,
+        world: &mut W,
+        domain: SpaceId,
+        task: Option<TaskId>,
+        source: ObjectId,
+        extra_bytes: u64,
+    ) -> Step<ObjectId> {
+        let pages = self.objects.get(source).record.pages;
+        if pages > CLONE_PAGES_MAX {
+            return Err(Error::BadArgument.into());
+        }
+        let extra = pages_for(extra_bytes).ok_or(Error::NoMemory)?;
+        let total = pages.checked_add(extra).ok_or(Error::NoMemory)?;
+        self.bring_in(world, source)?;
+        let clone = self.object_make(world, Kind::Plain, total, task, domain)?;
+        let limits = self.objects.get(source).absent_limits.clone();
+        self.objects.get_mut(clone).absent_limits = limits;
+        for slot in 0..(self.objects.get(clone).base() % SLOT + pages * PAGE).div_ceil(SLOT) {
+            if let Err(stop) = self.make_leaf(world, clone, slot) {
+                self.object_drop(world, clone, AddressesOf::Free);
+                return Err(stop);
+            }
+        }
+        Ok(clone)
+    }
+
+    /// Lists the password of a clone that is complete. Tells base and password.
+    fn clone_done<W: World>(&mut self, world: &mut W, clone: ObjectId, password: u64) -> (u64, u64) {
+        let password = password_or_random(world, password);
+        let record = &mut self.objects.get_mut(clone).record;
+        record.capabilities.push((password, Rights::OWNER.bits()));
+        (record.base, password)
+    }
+
+    /// Makes all pages of an object resident that the disk holds. From then on it is `complete`.
+    fn bring_in<W: World>(&mut self, world: &mut W, id: ObjectId) -> Step<()> {
+        let object = self.objects.get(id);
+        if !object.is_persistent() || object.complete {
+            return Ok(());
+        }
+        let limits = loop {
+            let mut limits = Vec::new();
+            match self.begin_bringing(world, id, &mut limits)? {
+                None => break limits,
+                // Meanwhile it may have come, and nobody will wake for it again: look anew.
+                Some(address) if !self.pager.reading.contains(&address) => {}
+                Some(address) => return Err(Stop::Wait(Key::Page(address))),
+            }
+        };
+        let object = self.objects.get_mut(id);
+        object.absent_limits = limits;
+        object.complete = true;
+        Ok(())
+    }
+
+    /// Begins to read every page of an object that is not resident, and notes the limits of those that are not on
+    /// the disk. Tells the address of a page that has to be waited for, if there was one.
+    fn begin_bringing<W: World>(
+        &mut self,
+        world: &mut W,
+        id: ObjectId,
+        limits: &mut Vec<LimitRange>,
+    ) -> Step<Option<u64>> {
+        let object = self.objects.get(id);
+        let (base, pages) = (object.base(), object.record.pages);
+        let mut wait = None;
+        for page in 0..pages {
+            let address = base + page * PAGE;
+            while !self.is_resident(id, address) {
+                match self.limits_of_absent(world, id, address) {
+                    Ok(Some(found)) => {
+                        add_limit(limits, page, found);
+                        if limits.len() > LIMIT_RANGES_MAX {
+                            return Err(Error::TableFull.into());
+                        }
+                        break;
+                    }
+                    // It came at once: it is resident now, or the next look tells why not.
+                    Ok(None) => {}
+                    Err(Stop::Wait(Key::Page(waiting))) => {
+                        wait = wait.or(Some(waiting));
+                        break;
+                    }
+                    Err(stop) => return Err(stop),
+                }
+            }
+        }
+        Ok(wait)
+    }
+
+    /// Whether a page of an object has an entry.
+    pub(crate) fn is_resident(&self, id: ObjectId, address: u64) -> bool {
+        let object = self.objects.get(id);
+        let slot = object.slots.get(slot_of(address) - object.first_slot());
+        slot.is_some_and(|slot| slot.resident.has(index_of(address)))
+    }
+
+    /// Gives the clone the frames of up to `most` pages of the source from an address on. Tells where to go on, if there are more.
+    fn share_pages<W: World>(
+        &mut self,
+        world: &mut W,
+        source: ObjectId,
+        clone: ObjectId,
+        from: u64,
+        most: usize,
+    ) -> Step<Option<u64>> {
+        // Nothing below asks for a frame, so no entry of the source goes meanwhile; unless finding memory for the clone took some.
+        let object = self.objects.get(source);
+        if object.is_persistent() && !object.complete {
+            return Err(Error::NoMemory.into());
+        }
+        let charged = object.resident.min(most as u64);
+        self.charge(clone, charged)?;
+        let (mut shared, mut looked) = (0, 0);
+        let mut taken_away = false;
+        let mut next = from;
+        let mut more = false;
+        while let Some(place) = self.next_resident(source, next) {
+            if looked == most {
+                more = true;
+                break;
+            }
+            looked += 1;
+            next = place.address + PAGE;
+            let page = self.objects.get(source).page_of(place.address);
+            let target = self.objects.get(clone);
+            let address = target.address_of(page);
+            let slot = slot_of(address) - target.first_slot();
+            let inside = page < target.record.pages;
+            // Its task may have cut it short by now, or written to it.
+            let Some(leaf) = target.slots.get(slot).and_then(Slot::leaf).filter(|_| inside) else {
+                continue;
+            };
+            if self.is_resident(clone, address) {
+                continue;
+            }
+            let Some((entry, took)) = share_entry(world, place) else {
+                continue;
+            };
+            taken_away |= took;
+            let index = index_of(address);
+            let target = Place {
+                id: clone,
+                slot,
+                leaf,
+                index,
+                address,
+            };
+            self.install(world, target, entry);
+            shared += 1;
+        }
+        self.refund(clone, charged - shared);
+        if taken_away {
+            world.flush_everything();
+        }
+        Ok(more.then_some(next))
+    }
+
+    /// The first resident page of an object from an address on.
+    fn next_resident(&self, id: ObjectId, from: u64) -> Option<Place> {
+        let object = self.objects.get(id);
+        let place = object.next_page(Which::Resident, from, object.end())?;
+        Some(Place {
+            id,
+            slot: place.slot,
+            leaf: place.leaf,
+            index: place.index,
+            address: place.address,
+        })
+    }
+}
+
+/// Adds a reference to the frame of a page and withholds writing from it. Tells the
+/// entry for the other one who shares it, and whether writing was taken away.
+fn share_entry<W: World>(world: &mut W, place: Place) -> Option<(PageEntry, bool)> {
+    let entry = world.leaf_get(place.leaf, place.index)?;
+    let took = withhold(world, place.leaf, place.index);
+    world.frame_share(entry.frame);
+    let shared = PageEntry::new(entry.frame, entry.limits);
+    let shared = if entry.limits.contains(Rights::W) {
+        shared.withheld()
+    } else {
+        shared
+    };
+    Some((shared, took))
+}
+
+/// Withholds writing from a page that its limits let be written; tells whether it was taken away. Then
+/// translations are to be flushed.
+pub(crate) fn withhold<W: World>(world: &mut W, leaf: Leaf, index: usize) -> bool {
+    let Some(entry) = world.leaf_get(leaf, index) else {
+        return false;
+    };
+    let took = entry.limits.contains(Rights::W) && !entry.write_withheld;
+    if took {
+        world.leaf_set(leaf, index, Some(PageEntry::new(entry.frame, entry.limits).withheld()));
+    }
+    took
+}
+
+/// Adds the limits of a page to ranges in rising order.
+fn add_limit(ranges: &mut Vec<LimitRange>, page: u64, limits: Rights) {
+    if limits == Rights::RWX {
+        return;
+    }
+    match ranges.last_mut() {
+        Some(last) if last.end == page && last.limits == limits => last.end += 1,
+        _ => ranges.push(LimitRange {
+            first: page,
+            end: page + 1,
+            limits,
+        }),
+    }
+}

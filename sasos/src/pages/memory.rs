@@ -1,0 +1,163 @@
+//! User memory as the server reads and writes it: through the page tables' own truth, never by
+//! dereferencing.
+//!
+//! An access on behalf of a domain is validated like one that the domain makes itself. Reading
+//! makes no page resident that was never written. Writing first makes every page of the range fit
+//! and only then copies, so that a call that must wait has written nothing.
+
+use abi::{Error, Rights, address::PAGE};
+use kcore::SpaceId;
+
+use crate::{Access, Server, Step, World, directory::object::ObjectId, pages::pager::index_of};
+
+/// The part of a range that lies in one page.
+#[derive(Copy, Clone)]
+struct Piece {
+    address: u64,
+    /// Where it stands in the whole.
+    at: usize,
+    bytes: usize,
+}
+
+/// Cuts a range at page borders.
+fn pieces(address: u64, bytes: usize) -> impl Iterator<Item = Piece> {
+    let mut at = 0;
+    core::iter::from_fn(move || {
+        let piece_address = address + at as u64;
+        let left = bytes - at;
+        let piece = Piece {
+            address: piece_address,
+            at,
+            bytes: left.min((PAGE - piece_address % PAGE) as usize),
+        };
+        at += piece.bytes;
+        (left > 0).then_some(piece)
+    })
+}
+
+/// Refuses a range that wraps around.
+fn check(address: u64, bytes: usize) -> Result<(), Error> {
+    address.checked_add(bytes as u64).map(|_| ()).ok_or(Error::BadAddress)
+}
+
+impl Server {
+    /// Reads memory as a domain would.
+    ///
+    /// # Errors
+    /// [`Error::BadAddress`], [`Error::Protection`], [`Error::DiskError`]; the need to wait.
+    pub fn read_user<W: World>(&mut self, world: &mut W, space: SpaceId, address: u64, into: &mut [u8]) -> Step<()> {
+        check(address, into.len())?;
+        for piece in pieces(address, into.len()) {
+            let id = self.require_at(world, space, piece.address, Rights::R)?;
+            self.read_piece(world, id, piece, into)?;
+        }
+        Ok(())
+    }
+
+    /// Reads a word as a domain would.
+    ///
+    /// # Errors
+    /// Those of [`Server::read_user`].
+    pub fn read_word<W: World>(&mut self, world: &mut W, space: SpaceId, address: u64) -> Step<u64> {
+        let mut bytes = [0; 8];
+        self.read_user(world, space, address, &mut bytes)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// Makes sure that a domain may write a range, and that writing it cannot fail.
+    ///
+    /// # Errors
+    /// Those of a write access, and the need to wait.
+    pub fn prepare_write<W: World>(&mut self, world: &mut W, space: SpaceId, address: u64, bytes: usize) -> Step<()> {
+        check(address, bytes)?;
+        for piece in pieces(address, bytes) {
+            let id = self.require_at(world, space, piece.address, Rights::W)?;
+            self.present(world, id, piece.address, Access::Write)?;
+        }
+        Ok(())
+    }
+
+    /// Writes memory as a domain would: all of it or nothing.
+    ///
+    /// # Errors
+    /// Those of [`Server::prepare_write`].
+    pub fn write_user<W: World>(&mut self, world: &mut W, space: SpaceId, address: u64, from: &[u8]) -> Step<()> {
+        self.prepare_write(world, space, address, from.len())?;
+        for piece in pieces(address, from.len()) {
+            let id = self.require_at(world, space, piece.address, Rights::W)?;
+            self.write_piece(world, id, piece, from)?;
+        }
+        Ok(())
+    }
+
+    /// Reads bytes of an object by their offset, whatever the rights: for what the server itself
+    /// interprets. Beyond the object there are zeroes.
+    ///
+    /// # Errors
+    /// [`Error::DiskError`]; the need to wait.
+    pub fn read_object<W: World>(&mut self, world: &mut W, id: ObjectId, offset: u64, into: &mut [u8]) -> Step<()> {
+        let object = self.objects.get(id);
+        let (base, end) = (object.base(), object.end());
+        into.fill(0);
+        for piece in pieces(base.saturating_add(offset), into.len()) {
+            if piece.address < end {
+                self.read_piece(world, id, piece, into)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes bytes of an object by their offset, whatever the rights: for what the server itself
+    /// makes, such as a start page.
+    ///
+    /// # Errors
+    /// [`Error::BadAddress`] beyond the object; those of a write; the need to wait.
+    pub fn write_object<W: World>(&mut self, world: &mut W, id: ObjectId, offset: u64, from: &[u8]) -> Step<()> {
+        let object = self.objects.get(id);
+        let start = object.base().saturating_add(offset);
+        if start.saturating_add(from.len() as u64) > object.end() {
+            return Err(Error::BadAddress.into());
+        }
+        for piece in pieces(start, from.len()) {
+            self.write_piece(world, id, piece, from)?;
+        }
+        Ok(())
+    }
+
+    fn read_piece<W: World>(&mut self, world: &mut W, id: ObjectId, piece: Piece, into: &mut [u8]) -> Step<()> {
+        let target = &mut into[piece.at..piece.at + piece.bytes];
+        match self.peek(world, id, piece.address)? {
+            Some(entry) => world.frame_read(entry.frame, (piece.address % PAGE) as usize, target),
+            None => target.fill(0),
+        }
+        Ok(())
+    }
+
+    fn write_piece<W: World>(&mut self, world: &mut W, id: ObjectId, piece: Piece, from: &[u8]) -> Step<()> {
+        let place = self.present(world, id, piece.address, Access::Write)?;
+        if let Some(entry) = world.leaf_get(place.leaf, index_of(piece.address)) {
+            world.frame_write(
+                entry.frame,
+                (piece.address % PAGE) as usize,
+                &from[piece.at..piece.at + piece.bytes],
+            );
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_cut_at_page_borders() {
+        let cut: Vec<_> = pieces(4090, 10)
+            .map(|piece| (piece.address, piece.at, piece.bytes))
+            .collect();
+        assert_eq!(cut, [(4090, 0, 6), (4096, 6, 4)]);
+        assert_eq!(pieces(0, 0).count(), 0);
+        assert_eq!(pieces(8192, 8192).count(), 2);
+        assert!(check(u64::MAX, 2).is_err());
+    }
+}

@@ -1,0 +1,12 @@
+//! What stands in memory: slots, residency and dirt, pages made, read, copied, dropped.
+
+pub mod clone;
+pub mod copy;
+pub mod dismantle;
+pub mod memory;
+pub mod page;
+pub mod pager;
+pub mod reading;
+pub mod release;
+pub mod slots;
+pub mod unmap;

@@ -1,0 +1,288 @@
+//! Calls on pages: flush, limit. ([`crate::pages::copy`] has the one that copies them, [`crate::pages::unmap`] the one that drops them.)
+//!
+//! Ranges are page-aligned and lie inside one object. Calls that look at every page are bounded to
+//! [`RANGE_PAGES_MAX`]; a longer range is done in parts by the caller.
+
+use alloc::vec::Vec;
+
+use abi::{
+    Error, Rights,
+    address::{PAGE, slot_of},
+};
+use kcore::PageEntry;
+
+use crate::{
+    Access, Server, Step, World,
+    directory::object::{LimitRange, ObjectId, Which},
+    lives::thread::Caller,
+    pages::clone::LIMIT_RANGES_MAX,
+    pages::pager::{index_of, to_flags},
+    pages::slots::Slot,
+};
+
+/// Pages that one call copies, limits, or drops of a persistent object: 256 MiB.
+pub const RANGE_PAGES_MAX: u64 = 1 << 16;
+/// Pages that are not resident whose limits one object may change; they cost memory one by one
+/// once it is persistent.
+const ABSENT_LIMITED_MAX: u64 = 1 << 14;
+
+/// What a page is zeroed with, part by part.
+const ZEROES: [u8; 512] = [0; 512];
+
+/// A range of pages inside one object.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Range {
+    pub(crate) id: ObjectId,
+    /// First address.
+    pub(crate) from: u64,
+    /// One past the last.
+    pub(crate) to: u64,
+}
+
+impl Range {
+    pub(crate) fn pages(self) -> impl Iterator<Item = u64> {
+        (self.from..self.to).step_by(PAGE as usize)
+    }
+
+    pub(crate) const fn count(self) -> u64 {
+        (self.to - self.from) / PAGE
+    }
+}
+
+impl Server {
+    /// A range that a domain has a right on.
+    pub(crate) fn range<W: World>(
+        &mut self,
+        world: &mut W,
+        caller: Caller,
+        from: u64,
+        pages: u64,
+        needed: Rights,
+    ) -> Step<Range> {
+        if !from.is_multiple_of(PAGE) || pages == 0 {
+            return Err(Error::BadArgument.into());
+        }
+        let to = pages
+            .checked_mul(PAGE)
+            .and_then(|bytes| from.checked_add(bytes))
+            .ok_or(Error::BadAddress)?;
+        let id = self.require_at(world, caller.domain, from, needed)?;
+        if to > self.objects.get(id).end() {
+            return Err(Error::BadAddress.into());
+        }
+        Ok(Range { id, from, to })
+    }
+
+    pub(crate) fn bounded(range: Range) -> Result<(), Error> {
+        if range.count() > RANGE_PAGES_MAX {
+            Err(Error::BadArgument)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The limits of a page, resident or not.
+    pub(crate) fn limits_at<W: World>(&mut self, world: &mut W, id: ObjectId, address: u64) -> Step<Rights> {
+        loop {
+            let object = self.objects.get(id);
+            let leaf = object
+                .slots
+                .get(slot_of(address) - object.first_slot())
+                .and_then(Slot::leaf);
+            if let Some(entry) = leaf.and_then(|leaf| world.leaf_get(leaf, index_of(address))) {
+                return Ok(entry.limits);
+            }
+            if let Some(limits) = self.limits_of_absent(world, id, address)? {
+                return Ok(limits);
+            }
+        }
+    }
+
+    /// Makes a page that may be written read as zeroes.
+    pub(crate) fn zero_page<W: World>(&mut self, world: &mut W, id: ObjectId, address: u64) -> Step<()> {
+        if self.peek(world, id, address)?.is_none() {
+            return Ok(());
+        }
+        let place = self.present(world, id, address, Access::Write)?;
+        let Some(entry) = world.leaf_get(place.leaf, place.index) else {
+            return Ok(());
+        };
+        // Now the only one who has the frame is this page.
+        for part in 0..PAGE as usize / ZEROES.len() {
+            world.frame_write(entry.frame, part * ZEROES.len(), &ZEROES);
+        }
+        Ok(())
+    }
+
+    // ---- flush ------------------------------------------------------------------------------------
+
+    /// `PageFlush`: page, pages.
+    ///
+    /// # Errors
+    /// [`Error::BadArgument`], [`Error::BadAddress`], [`Error::Protection`], [`Error::NotPersistent`],
+    /// [`Error::DiskError`], [`Error::DiskFull`].
+    pub fn page_flush<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
+        let [page, pages, ..] = arguments;
+        if let Some(step) = self.resume_durable(caller) {
+            return step;
+        }
+        let range = self.range(world, caller, page, pages, Rights::W)?;
+        let object = self.objects.get(range.id);
+        if !object.is_persistent() {
+            return Err(Error::NotPersistent.into());
+        }
+        if self.is_durable(object, range.from, range.to) {
+            return Ok((0, 0));
+        }
+        // Should what is being written fail, its pages are dirty again: then look anew.
+        self.wait_for_writing(caller, range.id)?;
+        let object = self.objects.get(range.id);
+        if self.is_durable(object, range.from, range.to) {
+            return Ok((0, 0));
+        }
+        let goal = self.flush_begin(world, range.id, range.from, range.to);
+        self.finish_durable(caller, goal, (0, 0))
+    }
+
+    // ---- limit ------------------------------------------------------------------------------------
+
+    /// `PageLimit`: page, pages, rights. R cannot be taken away from a page that is resident: page tables cannot
+    /// express it. Pages of a transient object that are not there can lose all rights: a guard that costs nothing,
+    /// however long it is.
+    ///
+    /// # Errors
+    /// [`Error::BadArgument`], [`Error::BadAddress`], [`Error::Protection`], [`Error::TableFull`] for too
+    /// many different limits, [`Error::DiskFull`].
+    pub fn page_limit<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
+        let [page, pages, bits, ..] = arguments;
+        let limits = Rights::from_bits(bits).ok_or(Error::BadArgument)?;
+        let guard = limits == Rights::NONE;
+        if !Rights::RWX.contains(limits) || !(guard || limits.contains(Rights::R)) {
+            return Err(Error::BadArgument.into());
+        }
+        let range = self.range(world, caller, page, pages, Rights::OWNER)?;
+        self.enough_heap(world)?;
+        let object = self.objects.get(range.id);
+        if !guard {
+            Self::bounded(range)?;
+        } else if object.is_persistent() || object.next_page(Which::Resident, range.from, range.to).is_some() {
+            return Err(Error::BadArgument.into());
+        }
+        let first = object.page_of(range.from);
+        let change = LimitRange {
+            first,
+            end: first + range.count(),
+            limits,
+        };
+        let known_here = !object.is_persistent() || object.complete;
+        let ranges = if known_here {
+            limit_ranges(&object.absent_limits, change)?
+        } else {
+            Vec::new()
+        };
+        if object.is_persistent() {
+            if range.count() > ABSENT_LIMITED_MAX {
+                return Err(Error::BadArgument.into());
+            }
+            let base = object.base();
+            for page in change.first..change.end {
+                self.store
+                    .set_page_flags(base, page, to_flags(limits))
+                    .map_err(|_| Error::DiskFull)?;
+            }
+            self.note_row_change(range.id);
+        }
+        self.objects.get_mut(range.id).absent_limits = ranges;
+        self.limit_resident(world, range, limits);
+        Ok((0, 0))
+    }
+
+    /// Gives resident pages other limits.
+    fn limit_resident<W: World>(&mut self, world: &mut W, range: Range, limits: Rights) {
+        let mut reduced = false;
+        let mut from = range.from;
+        let object = self.objects.get(range.id);
+        while let Some(place) = object.next_page(Which::Resident, from, range.to) {
+            from = place.address + PAGE;
+            let Some(entry) = world.leaf_get(place.leaf, place.index) else {
+                continue;
+            };
+            // The first write decides again what it takes to write.
+            let changed = PageEntry::new(entry.frame, limits);
+            let changed = if limits.contains(Rights::W) {
+                changed.withheld()
+            } else {
+                changed
+            };
+            world.leaf_set(place.leaf, place.index, Some(changed));
+            reduced = true;
+        }
+        if reduced {
+            world.flush_everything();
+        }
+    }
+}
+
+/// Ranges of limits with one more change, in rising order.
+fn limit_ranges(ranges: &[LimitRange], change: LimitRange) -> Result<Vec<LimitRange>, Error> {
+    let mut result = Vec::with_capacity(ranges.len() + 2);
+    for &range in ranges {
+        if range.first < change.first {
+            result.push(LimitRange {
+                end: range.end.min(change.first),
+                ..range
+            });
+        }
+        if range.end > change.end {
+            result.push(LimitRange {
+                first: range.first.max(change.end),
+                ..range
+            });
+        }
+    }
+    if change.limits != Rights::RWX {
+        result.push(change);
+    }
+    result.sort_unstable_by_key(|range| range.first);
+    result.dedup_by(|later, earlier| {
+        let joins = earlier.end == later.first && earlier.limits == later.limits;
+        if joins {
+            earlier.end = later.end;
+        }
+        joins
+    });
+    // A guard is never on the disk.
+    let counted = result.iter().filter(|range| range.limits != Rights::NONE);
+    let pages: u64 = counted.map(|range| range.end - range.first).sum();
+    if result.len() > LIMIT_RANGES_MAX || pages > ABSENT_LIMITED_MAX {
+        return Err(Error::TableFull);
+    }
+    Ok(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pages::pager::absent_limits;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn ranges_of_limits_are_a_map_of_pages(changes in prop::collection::vec((0_u64..30, 1_u64..10, prop_oneof![Just(0_u64), 4_u64..8]), 0..20)) {
+            let mut ranges = Vec::new();
+            let mut model = [Rights::RWX; 40];
+            for (first, count, bits) in changes {
+                let limits = Rights::from_bits(bits).unwrap();
+                ranges = limit_ranges(&ranges, LimitRange { first, end: first + count, limits }).unwrap();
+                model[first as usize..(first + count) as usize].fill(limits);
+                for page in 0..40 {
+                    prop_assert_eq!(absent_limits(&ranges, page), model[page as usize]);
+                }
+                for pair in ranges.windows(2) {
+                    prop_assert!(pair[0].end <= pair[1].first);
+                    prop_assert!(pair[0].end < pair[1].first || pair[0].limits != pair[1].limits);
+                }
+            }
+        }
+    }
+}

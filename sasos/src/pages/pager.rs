@@ -1,0 +1,460 @@
+//! Pages: made when first touched, read from the disk, copied when first written.
+//!
+//! A leaf entry that *withholds* writing makes the next write come here. Which of three things it
+//! means follows from what is counted anyway:
+//!
+//! * the frame has other references: a checkpoint is writing it, or a clone shares it. The writer
+//!   gets a copy in a new frame, the others keep the old one;
+//! * the object is persistent and the page not dirty: it goes onto the dirty list, and the disk
+//!   space for it is promised now, so that no checkpoint finds the disk full;
+//! * neither, because the others are gone: writing is simply allowed.
+//!
+//! Pages of a persistent object that are not resident are on the disk or zero, which the store
+//! knows; those of a transient object are zero. The path of a first touch takes no tree and no heap.
+
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    vec::Vec,
+};
+
+use abi::{
+    Error, Rights,
+    address::{PAGE, PAGES_PER_SLOT, slot_of},
+    layout::{EXCEPTION_DAMAGED, EXCEPTION_PROTECTION, EXCEPTION_RESOURCE},
+};
+use kcore::{Frame, Leaf, PageEntry, SpaceId, ThreadId, wait::Key};
+use store::PageFlags;
+
+use crate::{
+    Access, Outcome, Server, Step, Stop, World,
+    directory::object::{LimitRange, ObjectId},
+    lives::exception::Fault,
+    pages::slots::Slot,
+    protection::domain::Linked,
+};
+
+/// Frames that pages leave for tables and for the store, which must be able to write a checkpoint
+/// when memory is full of dirty pages.
+pub(crate) const FRAME_RESERVE: u64 = 64;
+
+/// What is under way or counted for all objects.
+#[derive(Default)]
+pub struct Pager {
+    /// Addresses of pages on their way from the disk.
+    pub(crate) reading: BTreeSet<u64>,
+    /// Pages that could not be had, and why; whoever asks next is told, then it is tried again.
+    pub(crate) failed: BTreeMap<u64, Error>,
+    /// Objects that have, or had, dirty pages.
+    pub(crate) dirty_objects: Vec<ObjectId>,
+    /// Dirty pages of all objects.
+    pub dirty: u64,
+    /// Leaves of all objects.
+    pub(crate) leaves: u64,
+    /// Where the search for frames to take back goes on.
+    pub(crate) hand: u32,
+}
+
+impl Pager {
+    /// Page tables of all objects.
+    pub fn tables(&self) -> u64 {
+        self.leaves
+    }
+}
+
+/// A page of an object, as the page tables see it.
+#[derive(Copy, Clone)]
+pub(crate) struct Place {
+    pub id: ObjectId,
+    /// Slot within the object.
+    pub slot: u64,
+    pub leaf: Leaf,
+    /// Entry of the leaf.
+    pub index: usize,
+    /// Address of the page, or inside it.
+    pub address: u64,
+}
+
+/// Entry of a leaf that serves an address.
+#[inline]
+pub(crate) const fn index_of(address: u64) -> usize {
+    (address / PAGE % PAGES_PER_SLOT) as usize
+}
+
+/// A store's frame in the kernel's type.
+pub(crate) const fn kernel_frame(frame: store::world::Frame) -> Frame {
+    Frame(frame.0)
+}
+
+/// A kernel's frame in the store's type.
+pub(crate) const fn store_frame(frame: Frame) -> store::world::Frame {
+    store::world::Frame(frame.0)
+}
+
+/// Limits as the map entries on the disk have them.
+pub(crate) fn to_flags(limits: Rights) -> PageFlags {
+    PageFlags::from_bits_retain(u16::from(limits.intersection(Rights::RWX).bits()))
+}
+
+/// Limits from the disk. The server never stores any without R, so where that is missing none were set.
+pub(crate) fn from_flags(flags: PageFlags) -> Rights {
+    Rights::from_bits(u64::from(flags.bits() & 7))
+        .filter(|limits| limits.contains(Rights::R))
+        .unwrap_or(Rights::RWX)
+}
+
+/// Limits of a page that is not resident, where the object itself knows them.
+pub(crate) fn absent_limits(ranges: &[LimitRange], page: u64) -> Rights {
+    ranges
+        .iter()
+        .find(|range| (range.first..range.end).contains(&page))
+        .map_or(Rights::RWX, |range| range.limits)
+}
+
+/// What a frame that is asked for must hold.
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub(crate) enum Content {
+    Zeroes,
+    Any,
+}
+
+impl Server {
+    // ---- faults ---------------------------------------------------------------------------------
+
+    /// A page fault of user code.
+    #[inline]
+    pub fn fault<W: World>(&mut self, world: &mut W, thread: ThreadId, address: u64, access: Access) -> Outcome {
+        let space = world.thread_space(thread);
+        self.current = thread;
+        match self.touch(world, space, address, access) {
+            // After a piece of a long search the thread runs into it once more.
+            Ok(()) | Err(Stop::Again) => Outcome::Resume,
+            Err(Stop::Wait(key)) => Outcome::Block(key, None),
+            Err(Stop::Fail(error)) => self.fault_fails(world, thread, space, address, access, error),
+        }
+    }
+
+    #[cold]
+    fn fault_fails<W: World>(
+        &mut self,
+        world: &mut W,
+        thread: ThreadId,
+        space: SpaceId,
+        address: u64,
+        access: Access,
+        error: Error,
+    ) -> Outcome {
+        let kind = match error {
+            Error::NoMemory | Error::LimitReached | Error::DiskFull => EXCEPTION_RESOURCE,
+            Error::DiskError => EXCEPTION_DAMAGED,
+            _ => EXCEPTION_PROTECTION,
+        };
+        let had = self.known_rights(space, address);
+        self.raise(
+            world,
+            thread,
+            Fault {
+                kind,
+                address,
+                wanted: access.right(),
+                had,
+            },
+        )
+    }
+
+    /// Makes an access of a domain possible: right, page and link.
+    ///
+    /// # Errors
+    /// [`Error::BadAddress`], [`Error::Protection`]; what it takes to have the page.
+    pub fn touch<W: World>(&mut self, world: &mut W, space: SpaceId, address: u64, access: Access) -> Step<()> {
+        let id = self.object_at(world, address)?;
+        let rights = self.require(world, space, id, access.right())?.rights;
+        let place = self.present(world, id, address, access)?;
+        let Some(domain) = self.domains.get_mut(space) else {
+            return Err(Error::Protection.into());
+        };
+        let slot = slot_of(address);
+        if domain.linked.slot != slot {
+            world
+                .link(space, slot, place.leaf, rights)
+                .map_err(|_| Error::NoMemory)?;
+            domain.linked = Linked {
+                slot,
+                object: id,
+                rights,
+            };
+        }
+        Ok(())
+    }
+
+    /// A touch of a further page in the slot that the domain touched last, where it is simple: a
+    /// transient object whose absent pages are all alike, and a zeroed frame lies ready. All or
+    /// nothing: what it does not do, [`Server::fault`] does. Counted in instructions (`first-touch`).
+    #[inline(always)]
+    pub fn touch_further<W: World>(
+        &mut self,
+        world: &mut W,
+        thread: ThreadId,
+        address: u64,
+        access: Access,
+    ) -> Option<()> {
+        let linked = self.domains.linked(world.thread_space(thread));
+        if linked.slot != slot_of(address) || !linked.rights.contains(access.right()) {
+            return None;
+        }
+        let object = self.objects.get_mut(linked.object);
+        if object.is_persistent() || !object.absent_limits.is_empty() || !object.holds(address) {
+            return None;
+        }
+        let number = linked.slot - object.first_slot();
+        let slot = object.slots.get_mut(number)?;
+        let leaf = slot.leaf()?;
+        let index = index_of(address);
+        if slot.resident.has(index) || world.frames_free() <= FRAME_RESERVE {
+            return None;
+        }
+        let frame = world.frame_ready()?;
+        if let Some(account) = object.account
+            && self.tasks.charge(account, 1).is_err()
+        {
+            world.frame_release(frame);
+            return None;
+        }
+        slot.resident.set(index);
+        world.leaf_set(leaf, index, Some(PageEntry::new(frame, Rights::RWX)));
+        object.resident += 1;
+        self.objects.resident_pages += 1;
+        Some(())
+    }
+
+    /// Makes a page of an object resident and fit for an access.
+    ///
+    /// # Errors
+    /// [`Error::Protection`] by the page's own limits; the need to wait for the disk; memory, account
+    /// and disk space; [`Error::DiskError`].
+    #[inline]
+    pub(crate) fn present<W: World>(
+        &mut self,
+        world: &mut W,
+        id: ObjectId,
+        address: u64,
+        access: Access,
+    ) -> Step<Place> {
+        let object = self.objects.get(id);
+        let slot = slot_of(address) - object.first_slot();
+        let leaf = match object.slots.get(slot).and_then(Slot::leaf) {
+            Some(leaf) => leaf,
+            None => self.make_leaf(world, id, slot)?,
+        };
+        let place = Place {
+            id,
+            slot,
+            leaf,
+            index: index_of(address),
+            address,
+        };
+        match world.leaf_get(leaf, place.index) {
+            None => self.fill(world, place, access)?,
+            Some(entry) if !entry.limits.contains(access.right()) => return Err(Error::Protection.into()),
+            Some(entry) if access == Access::Write && entry.write_withheld => self.unshare(world, place, entry)?,
+            Some(_) => {}
+        }
+        Ok(place)
+    }
+
+    // ---- pages come -------------------------------------------------------------------------------
+
+    /// Gives a slot of an object its page table.
+    #[cold]
+    pub(crate) fn make_leaf<W: World>(&mut self, world: &mut W, id: ObjectId, slot: u64) -> Step<Leaf> {
+        self.enough_heap(world)?;
+        self.charge(id, 1)?;
+        loop {
+            if world.frames_free() > FRAME_RESERVE
+                && let Ok(leaf) = world.leaf_create()
+            {
+                self.enter_leaf(id, slot, leaf);
+                return Ok(leaf);
+            }
+            let room = self.make_room(world);
+            // Making room may have polled the store, and a page that was read may have made the leaf.
+            let made = self.objects.get(id).slots.get(slot).and_then(Slot::leaf);
+            if room.is_err() || made.is_some() {
+                self.refund(id, 1);
+            }
+            room?;
+            if let Some(leaf) = made {
+                return Ok(leaf);
+            }
+        }
+    }
+
+    pub(crate) fn enter_leaf(&mut self, id: ObjectId, slot: u64, leaf: Leaf) {
+        self.objects.get_mut(id).slots.touch(slot).set_leaf(Some(leaf));
+        self.pager.leaves += 1;
+    }
+
+    /// A frame, zeroed or not, for a page.
+    #[inline]
+    pub(crate) fn frame<W: World>(&mut self, world: &mut W, content: Content) -> Step<Frame> {
+        loop {
+            if world.frames_free() > FRAME_RESERVE {
+                let frame = match content {
+                    Content::Zeroes => world.frame_zeroed(),
+                    Content::Any => world.frame_any(),
+                };
+                if let Ok(frame) = frame {
+                    return Ok(frame);
+                }
+            }
+            self.make_room(world)?;
+        }
+    }
+
+    /// Makes a page that is not resident.
+    fn fill<W: World>(&mut self, world: &mut W, place: Place, access: Access) -> Step<()> {
+        let object = self.objects.get(place.id);
+        let persistent = object.is_persistent();
+        if persistent && access == Access::Write {
+            self.may_get_dirty()?;
+        }
+        let object = self.objects.get(place.id);
+        let limits = if persistent && !object.complete {
+            match self.stored(world, place.id, place.address)? {
+                Some(limits) => limits,
+                // It came at once. Next time round it is resident, or has failed.
+                None => return self.present(world, place.id, place.address, access).map(|_| ()),
+            }
+        } else if object.absent_limits.is_empty() {
+            Rights::RWX
+        } else {
+            absent_limits(&object.absent_limits, object.page_of(place.address))
+        };
+        if !limits.contains(access.right()) {
+            return Err(Error::Protection.into());
+        }
+        self.charge(place.id, 1)?;
+        let frame = match self.frame(world, Content::Zeroes) {
+            Ok(frame) => frame,
+            Err(stop) => {
+                self.refund(place.id, 1);
+                return Err(stop);
+            }
+        };
+        let mut entry = PageEntry::new(frame, limits);
+        if persistent {
+            if access == Access::Write {
+                if let Err(error) = self.mark_dirty(place) {
+                    world.frame_release(frame);
+                    self.refund(place.id, 1);
+                    return Err(error.into());
+                }
+            } else {
+                entry = entry.withheld();
+            }
+        }
+        self.install(world, place, entry);
+        Ok(())
+    }
+
+    /// Puts an entry where there is none. The page is paid for.
+    #[inline]
+    pub(crate) fn install<W: World>(&mut self, world: &mut W, place: Place, entry: PageEntry) {
+        world.leaf_set(place.leaf, place.index, Some(entry));
+        let object = self.objects.get_mut(place.id);
+        object.slots.touch(place.slot).resident.set(place.index);
+        object.resident += 1;
+        self.objects.resident_pages += 1;
+    }
+
+    // ---- writing ----------------------------------------------------------------------------------
+
+    /// Lets a page be written whose entry withheld it.
+    fn unshare<W: World>(&mut self, world: &mut W, place: Place, entry: PageEntry) -> Step<()> {
+        let persistent = self.objects.get(place.id).is_persistent();
+        if persistent {
+            self.may_get_dirty()?;
+        }
+        if world.frame_references(entry.frame) == 1 {
+            if persistent {
+                self.mark_dirty(place)?;
+            }
+            world.leaf_set(place.leaf, place.index, Some(PageEntry::new(entry.frame, entry.limits)));
+            return Ok(());
+        }
+        let copy = self.frame(world, Content::Any)?;
+        // Making room may have polled the store, and the page may have gone meanwhile.
+        if world
+            .leaf_get(place.leaf, place.index)
+            .is_none_or(|now| now.frame != entry.frame)
+        {
+            world.frame_release(copy);
+            return self.present(world, place.id, place.address, Access::Write).map(|_| ());
+        }
+        if persistent && let Err(error) = self.mark_dirty(place) {
+            world.frame_release(copy);
+            return Err(error.into());
+        }
+        world.frame_copy(entry.frame, copy);
+        world.leaf_set(place.leaf, place.index, Some(PageEntry::new(copy, entry.limits)));
+        world.flush_page(place.address);
+        world.frame_release(entry.frame);
+        Ok(())
+    }
+
+    /// While dirty pages are being frozen no other one becomes dirty, and none that is frozen changes.
+    ///
+    /// # Errors
+    /// The need to wait.
+    fn may_get_dirty(&self) -> Step<()> {
+        if self.checkpoint.is_freezing() {
+            Err(Stop::Wait(Key::Checkpoint))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Notes that a page of a persistent object is changed, and has the store promise space for it.
+    pub(crate) fn mark_dirty(&mut self, place: Place) -> Result<(), Error> {
+        let object = self.objects.get_mut(place.id);
+        if object.slots.touch(place.slot).dirty.has(place.index) {
+            return Ok(());
+        }
+        self.store
+            .reserve(object.base(), object.page_of(place.address))
+            .map_err(|_| Error::DiskFull)?;
+        self.note_dirty(place.id, place.slot, place.index);
+        Ok(())
+    }
+
+    /// Sets the bits of all resident pages of an object: none of them is on the disk.
+    pub(crate) fn note_all_dirty(&mut self, id: ObjectId) {
+        let object = self.objects.get_mut(id);
+        let mut next = object.slots.next_with_leaf(0);
+        let mut more = 0;
+        while let Some(slot) = next {
+            let state = object.slots.touch(slot);
+            let resident = state.resident;
+            more += u64::from(state.dirty.add(&resident));
+            next = object.slots.next_with_leaf(slot + 1);
+        }
+        object.dirty += more;
+        self.pager.dirty += more;
+        if more > 0 && !object.listed_dirty {
+            object.listed_dirty = true;
+            self.pager.dirty_objects.push(id);
+        }
+    }
+
+    /// Sets the bit of a page that is changed.
+    pub(crate) fn note_dirty(&mut self, id: ObjectId, slot: u64, index: usize) {
+        let object = self.objects.get_mut(id);
+        if object.slots.touch(slot).dirty.set(index) {
+            object.dirty += 1;
+            self.pager.dirty += 1;
+            if !object.listed_dirty {
+                object.listed_dirty = true;
+                self.pager.dirty_objects.push(id);
+            }
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Pages of persistent objects that are not resident: what the store says of them, and their way in.
+//!
+//! A page is asked for once, whoever waits for it; all wait on its address. What could not be read
+//! is told to the next who asks, and then tried again: never is a page that cannot be read taken
+//! for zeroes.
+
+use abi::{
+    Error, Rights,
+    address::{PAGE, slot_of},
+};
+use kcore::{Frame, PageEntry, wait::Key};
+use store::{BadPage, PageFlags, PageLookup, ReadStart};
+
+use crate::{
+    Server, Step, Stop, World,
+    directory::object::ObjectId,
+    pages::pager::{FRAME_RESERVE, Place, absent_limits, from_flags, index_of},
+    pages::slots::Slot,
+};
+
+impl Server {
+    /// The frame of a page that is resident; nothing if the page is zero and not resident.
+    ///
+    /// # Errors
+    /// The need to wait for the disk; [`Error::DiskError`].
+    pub(crate) fn peek<W: World>(&mut self, world: &mut W, id: ObjectId, address: u64) -> Step<Option<PageEntry>> {
+        loop {
+            let object = self.objects.get(id);
+            let leaf = object
+                .slots
+                .get(slot_of(address) - object.first_slot())
+                .and_then(Slot::leaf);
+            if let Some(entry) = leaf.and_then(|leaf| world.leaf_get(leaf, index_of(address))) {
+                return Ok(Some(entry));
+            }
+            if !object.is_persistent() || object.complete || self.stored(world, id, address)?.is_some() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The limits of a page that is not resident.
+    pub(crate) fn limits_of_absent<W: World>(
+        &mut self,
+        world: &mut W,
+        id: ObjectId,
+        address: u64,
+    ) -> Step<Option<Rights>> {
+        let object = self.objects.get(id);
+        if !object.is_persistent() || object.complete {
+            return Ok(Some(absent_limits(&object.absent_limits, object.page_of(address))));
+        }
+        self.stored(world, id, address)
+    }
+
+    /// Asks the store for a page that is not resident: its limits if it is zero. If the disk has it
+    /// the caller waits, or finds it resident by now (`None`).
+    #[cold]
+    pub(crate) fn stored<W: World>(&mut self, world: &mut W, id: ObjectId, address: u64) -> Step<Option<Rights>> {
+        let object = self.objects.get(id);
+        let (base, page) = (object.base(), object.page_of(address));
+        let address = object.address_of(page);
+        if let Some(error) = self.pager.failed.remove(&address) {
+            return Err(error.into());
+        }
+        if !self.pager.reading.contains(&address) {
+            // The store takes a frame for what it reads.
+            while world.frames_free() <= FRAME_RESERVE {
+                self.make_room(world)?;
+            }
+            if let ReadStart::Zero(flags) = self.store.read_page(world, base, page) {
+                return Ok(Some(flags.map_or(Rights::RWX, from_flags)));
+            }
+            self.pager.reading.insert(address);
+            self.poll_store(world);
+        }
+        if self.pager.reading.contains(&address) {
+            Err(Stop::Wait(Key::Page(address)))
+        } else {
+            Ok(None)
+        }
+    }
+
+    /// A page that the store has read.
+    pub(crate) fn page_arrived<W: World>(
+        &mut self,
+        world: &mut W,
+        base: u64,
+        page: u64,
+        frame: Frame,
+        flags: PageFlags,
+    ) {
+        let address = base + page * PAGE;
+        let expected = self.pager.reading.remove(&address);
+        let id = self
+            .objects
+            .find(address)
+            .filter(|&id| expected && self.objects.get(id).base() == base);
+        // The limits may have changed since the read was asked for.
+        let flags = match self.store.page_flags(world, base, page) {
+            PageLookup::Stored(now) | PageLookup::Zero(now) => now,
+            PageLookup::Absent | PageLookup::Unknown => flags,
+        };
+        let placed = match id {
+            Some(id) => self.place_read(world, id, address, frame, flags),
+            None => Ok(false),
+        };
+        match placed {
+            Ok(true) => {}
+            Ok(false) => world.frame_release(frame),
+            Err(error) => {
+                world.frame_release(frame);
+                self.pager.failed.insert(address, error);
+            }
+        }
+        world.wake(Key::Page(address), u32::MAX);
+    }
+
+    /// Installs a page that was read, unless something took its place meanwhile.
+    fn place_read<W: World>(
+        &mut self,
+        world: &mut W,
+        id: ObjectId,
+        address: u64,
+        frame: Frame,
+        flags: PageFlags,
+    ) -> Result<bool, Error> {
+        let object = self.objects.get(id);
+        let slot = slot_of(address) - object.first_slot();
+        let leaf = if let Some(leaf) = object.slots.get(slot).and_then(Slot::leaf) {
+            leaf
+        } else {
+            self.charge(id, 1)?;
+            let Ok(leaf) = world.leaf_create() else {
+                self.refund(id, 1);
+                return Err(Error::NoMemory);
+            };
+            self.enter_leaf(id, slot, leaf);
+            leaf
+        };
+        let index = index_of(address);
+        if world.leaf_get(leaf, index).is_some() {
+            return Ok(false);
+        }
+        self.charge(id, 1)?;
+        self.install(
+            world,
+            Place {
+                id,
+                slot,
+                leaf,
+                index,
+                address,
+            },
+            PageEntry::new(frame, from_flags(flags)).withheld(),
+        );
+        Ok(true)
+    }
+
+    /// A page that the store could not read.
+    pub(crate) fn page_failed<W: World>(&mut self, world: &mut W, base: u64, page: u64, reason: BadPage) {
+        let address = base + page * PAGE;
+        if !self.pager.reading.remove(&address) {
+            return;
+        }
+        let error = if reason == BadPage::Memory {
+            Error::NoMemory
+        } else {
+            Error::DiskError
+        };
+        if error == Error::DiskError {
+            world.log(format_args!("page {address:#x} cannot be read: {reason:?}"));
+        }
+        self.pager.failed.insert(address, error);
+        world.wake(Key::Page(address), u32::MAX);
+    }
+}

@@ -1,0 +1,301 @@
+//! Pages go: dropped with their object, unmapped, or taken back when memory is short.
+//!
+//! A frame that leaves a page table may still be remembered by a processor, so translations are
+//! forgotten before the frame is given back, unless nobody links the page any more.
+//!
+//! When no frame is free, clean pages of persistent objects are taken from memory: the disk has
+//! them. If there are only dirty ones a checkpoint makes them clean. Transient pages stay: there is
+//! no swap.
+
+use alloc::vec::Vec;
+
+use abi::{Error, Rights, address::PAGE};
+use kcore::{Frame, wait::Key};
+
+use crate::{
+    Server, Step, Stop, World,
+    directory::object::{Object, ObjectId, Which},
+    lives::task::TaskId,
+};
+
+/// Frames that are taken from objects at once when memory is short.
+const RECLAIM_BATCH: usize = 64;
+/// Frames that go before translations are forgotten once for all of them.
+const GONE_BATCH: usize = 16;
+/// Pages whose translations are forgotten one by one; for more, all are.
+pub(crate) const FLUSH_SINGLY: usize = 8;
+
+/// Whether translations of pages that go are still remembered somewhere.
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub(crate) enum Remembered {
+    Perhaps,
+    No,
+}
+
+impl Server {
+    // ---- pages go ---------------------------------------------------------------------------------
+
+    /// Drops the resident pages of an object from address `from` to `to`.
+    pub(crate) fn drop_pages<W: World>(
+        &mut self,
+        world: &mut W,
+        id: ObjectId,
+        from: u64,
+        to: u64,
+        remembered: Remembered,
+    ) {
+        let base = self.objects.get(id).base();
+        let mut gone = Gone::default();
+        let mut dropped = 0;
+        let mut next = from;
+        let object = self.objects.get_mut(id);
+        while let Some(place) = object.next_page(Which::Resident, next, to) {
+            next = place.address + PAGE;
+            let state = object.slots.touch(place.slot);
+            state.resident.clear(place.index);
+            dropped += 1;
+            if state.dirty.clear(place.index) {
+                object.dirty -= 1;
+                self.pager.dirty -= 1;
+                self.store.unreserve(base, (place.address - base) / PAGE);
+            }
+            if let Some(entry) = world.leaf_get(place.leaf, place.index) {
+                world.leaf_set(place.leaf, place.index, None);
+                gone.add(world, place.address, entry.frame, remembered);
+            }
+        }
+        gone.release(world, remembered);
+        if dropped > 0 {
+            self.objects.get_mut(id).resident -= dropped;
+            self.objects.resident_pages -= dropped;
+            self.refund(id, dropped);
+        }
+        if !self.pager.reading.is_empty() || !self.pager.failed.is_empty() {
+            self.forget_reads(world, from.max(base), to);
+        }
+    }
+
+    /// What is on its way for these addresses is not wanted any more.
+    fn forget_reads<W: World>(&mut self, world: &mut W, from: u64, to: u64) {
+        while let Some(&address) = self.pager.reading.range(from..to).next() {
+            self.pager.reading.remove(&address);
+            world.wake(Key::Page(address), u32::MAX);
+        }
+        while let Some((&address, _)) = self.pager.failed.range(from..to).next() {
+            self.pager.failed.remove(&address);
+        }
+    }
+
+    /// Destroys the leaves of an object from slot `from` on. Their pages are dropped already.
+    pub(crate) fn drop_leaves<W: World>(&mut self, world: &mut W, id: ObjectId, from: u64) {
+        let object = self.objects.get_mut(id);
+        let holders = core::mem::take(&mut object.holders);
+        let unlinking = core::mem::take(&mut object.unlinking);
+        for &space in holders.iter().chain(&unlinking) {
+            if self.unlink_slots(world, space, id, from) {
+                if let Some(domain) = self.domains.get_mut(space) {
+                    domain.forget_recent();
+                }
+                world.flush_space(space);
+            }
+        }
+        let object = self.objects.get_mut(id);
+        object.holders = holders;
+        object.unlinking = unlinking;
+        let mut next = object.slots.next_with_leaf(from);
+        let mut dropped = 0;
+        while let Some(slot) = next {
+            if let Some(state) = object.slots.get_mut(slot)
+                && let Some(leaf) = state.leaf()
+            {
+                state.set_leaf(None);
+                world.leaf_destroy(leaf);
+                dropped += 1;
+            }
+            next = object.slots.next_with_leaf(slot + 1);
+        }
+        self.pager.leaves -= dropped;
+        self.refund(id, dropped);
+    }
+
+    // ---- paying ---------------------------------------------------------------------------------
+
+    /// Charges frames to the account that pays for an object.
+    #[inline]
+    pub(crate) fn charge(&mut self, id: ObjectId, frames: u64) -> Result<(), Error> {
+        match self.objects.get(id).account {
+            Some(task) => self.tasks.charge(task, frames),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes a charge back.
+    #[inline]
+    pub(crate) fn refund(&mut self, id: ObjectId, frames: u64) {
+        if let Some(task) = self.objects.get(id).account {
+            self.tasks.refund(task, frames);
+        }
+    }
+
+    /// Frames that an object occupies: pages and page tables.
+    pub(crate) fn frames_of(object: &Object) -> u64 {
+        let mut frames = object.resident;
+        let mut next = object.slots.next_with_leaf(0);
+        while let Some(slot) = next {
+            frames += 1;
+            next = object.slots.next_with_leaf(slot + 1);
+        }
+        frames
+    }
+
+    /// Says from now on who pays for an object. Nobody always can.
+    ///
+    /// # Errors
+    /// [`Error::LimitReached`]: nothing has changed.
+    pub(crate) fn set_account(&mut self, id: ObjectId, task: Option<TaskId>) -> Result<(), Error> {
+        let object = self.objects.get(id);
+        if object.account == task {
+            return Ok(());
+        }
+        let frames = Self::frames_of(object);
+        if let Some(task) = task {
+            self.tasks.charge(task, frames)?;
+        }
+        self.refund(id, frames);
+        self.objects.get_mut(id).account = task;
+        Ok(())
+    }
+
+    // ---- when memory is short ---------------------------------------------------------------------
+
+    /// No frame is free. Takes clean pages of persistent objects back, or has dirty ones written
+    /// first and lets the caller wait. Frames whose entry somebody holds in his hands while he asks
+    /// for another one must have a second reference, or be dirty or transient.
+    #[cold]
+    pub(crate) fn make_room<W: World>(&mut self, world: &mut W) -> Step<()> {
+        if self.reclaim(world) > 0 {
+            return Ok(());
+        }
+        // Nodes that a running job has just read are not taken from under it.
+        if !self.checkpoint.is_busy() && self.store.shrink(world, RECLAIM_BATCH) > 0 {
+            return Ok(());
+        }
+        if self.checkpoint.last_failed() {
+            return Err(Error::NoMemory.into());
+        }
+        // One that runs gives frames back when it ends. Asking for a further one each time would
+        // never come to an end.
+        if self.checkpoint.is_running() {
+            return Err(Stop::Wait(Key::Checkpoint));
+        }
+        if self.pager.dirty == 0 {
+            return Err(Error::NoMemory.into());
+        }
+        let number = self.checkpoint_request(world);
+        match self.checkpoint_reached(number) {
+            // A disk that works while one asks. What was dirty is clean now.
+            Some(Ok(())) if self.reclaim(world) > 0 => Ok(()),
+            Some(_) => Err(Error::NoMemory.into()),
+            None => Err(Stop::Wait(Key::Checkpoint)),
+        }
+    }
+
+    /// Takes some clean pages of persistent objects from memory, which are read again when touched.
+    /// Tells how many.
+    pub fn reclaim<W: World>(&mut self, world: &mut W) -> usize {
+        let mut frames = Vec::with_capacity(RECLAIM_BATCH);
+        let count = self.objects.table_len();
+        for _ in 0..count {
+            self.pager.hand = (self.pager.hand + 1) % count.max(1);
+            let id = ObjectId(self.pager.hand);
+            if self.objects.is_live(id) && self.objects.get(id).is_persistent() {
+                self.reclaim_from(world, id, &mut frames);
+            }
+            if frames.len() == RECLAIM_BATCH {
+                break;
+            }
+        }
+        if !frames.is_empty() {
+            world.flush_everything();
+        }
+        for &frame in &frames {
+            world.frame_release(frame);
+        }
+        frames.len()
+    }
+
+    fn reclaim_from<W: World>(&mut self, world: &mut W, id: ObjectId, frames: &mut Vec<Frame>) {
+        let object = self.objects.get_mut(id);
+        let before = frames.len();
+        let mut from = object.base();
+        while frames.len() < RECLAIM_BATCH
+            && let Some(place) = object.next_page(Which::Resident, from, object.end())
+        {
+            from = place.address + PAGE;
+            let Some(entry) = world.leaf_get(place.leaf, place.index) else {
+                continue;
+            };
+            let state = object.slots.touch(place.slot);
+            let clean = entry.write_withheld || !entry.limits.contains(Rights::W);
+            if clean && !state.dirty.has(place.index) && world.frame_references(entry.frame) == 1 {
+                world.leaf_set(place.leaf, place.index, None);
+                state.resident.clear(place.index);
+                frames.push(entry.frame);
+            }
+        }
+        let taken = (frames.len() - before) as u64;
+        if taken > 0 {
+            object.complete = false;
+            object.resident -= taken;
+            self.objects.resident_pages -= taken;
+            self.refund(id, taken);
+        }
+    }
+}
+
+/// Frames that were taken out of page tables and may still be remembered by a processor.
+struct Gone {
+    pages: [(u64, Frame); GONE_BATCH],
+    count: usize,
+}
+
+impl Default for Gone {
+    fn default() -> Self {
+        Self {
+            pages: [(0, Frame(0)); GONE_BATCH],
+            count: 0,
+        }
+    }
+}
+
+impl Gone {
+    #[inline]
+    fn add<W: World>(&mut self, world: &mut W, address: u64, frame: Frame, remembered: Remembered) {
+        if remembered == Remembered::No {
+            world.frame_release(frame);
+            return;
+        }
+        if self.count == self.pages.len() {
+            self.release(world, remembered);
+        }
+        self.pages[self.count] = (address, frame);
+        self.count += 1;
+    }
+
+    fn release<W: World>(&mut self, world: &mut W, remembered: Remembered) {
+        let pages = &self.pages[..self.count];
+        if remembered == Remembered::Perhaps && !pages.is_empty() {
+            if pages.len() > FLUSH_SINGLY {
+                world.flush_everything();
+            } else {
+                for &(address, _) in pages {
+                    world.flush_page(address);
+                }
+            }
+        }
+        for &(_, frame) in pages {
+            world.frame_release(frame);
+        }
+        self.count = 0;
+    }
+}

@@ -1,0 +1,347 @@
+//! Protection domain extension: protected calls into objects.
+//!
+//! A call names an entry point and how the callee's domain is made: the Clist that was registered
+//! with the entry, alone (*empty*), with what the caller's domain can do (*merge*), or with Clists
+//! that the caller shows (*explicit*). Callee domains are made on the first call and kept:
+//!
+//! * empty: one for all callers of the same PDX capability;
+//! * merge: one for each caller's domain, which it reads through to and never writes into;
+//! * explicit: one for each list of Clists.
+//!
+//! The first call validates and tells the kernel the way ([`kcore::Machine::portal_cache`]); later
+//! ones do not come here. So nothing may be counted per call: who is inside of a callee is found
+//! by looking at the frames of all threads, which only the end of a callee needs.
+//!
+//! Callees run on stacks of their own domain, made on demand and bounded in number; who finds none
+//! free waits. A callee ends with its object, and with the caller's domain where it is merged.
+//! Threads inside are unwound: the call comes back with `CalleeFault`.
+
+use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
+
+use abi::{
+    Error,
+    address::STACK_BYTES,
+    layout::{CALL_DEPTH_MAX, PD_EMPTY, PD_MERGE},
+};
+use kcore::{SpaceId, wait::Key};
+
+use crate::{
+    Outcome, Server, Step, World, lives::exception::Handlers, lives::thread::Caller, protection::apd::Apd,
+    protection::validation::PdxGrant,
+};
+
+/// Stacks that a callee domain may have, and so calls that may be inside of it at once.
+pub const CALLEE_STACKS_MAX: usize = 32;
+/// Callee domains that are kept before unused ones are given up.
+pub const CALLEES_MAX: usize = 512;
+
+/// What a callee's domain has beside the registered Clist.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Extension {
+    /// Nothing.
+    Empty,
+    /// What the caller's domain can do.
+    Merge(SpaceId),
+    /// Clists that the caller shows.
+    Explicit(Box<Apd>),
+}
+
+impl Extension {
+    /// Its part of the key. Explicit ones share one place each PDX capability.
+    pub(crate) const fn number(&self) -> u64 {
+        match self {
+            Extension::Merge(caller) => caller.0 as u64,
+            Extension::Empty => 1 << 32,
+            Extension::Explicit(_) => 2 << 32,
+        }
+    }
+}
+
+/// Number of the extension, base of the object, password.
+type Key3 = (u64, u64, u64);
+
+/// The domain of a protected procedure.
+#[derive(Debug)]
+pub(crate) struct Callee {
+    /// The object.
+    pub(crate) base: u64,
+    /// The PDX capability.
+    pub(crate) password: u64,
+    /// How its domain is made.
+    pub(crate) extension: Extension,
+    /// Bases of its stacks.
+    pub(crate) stacks: Vec<u64>,
+    handlers: Handlers,
+    /// No call enters it any more; it goes when the last one has left.
+    pub(crate) retired: bool,
+}
+
+/// All callee domains.
+#[derive(Default)]
+pub struct Callees {
+    /// By the number of the space.
+    table: Vec<Option<Callee>>,
+    /// Those that can be entered, the explicit ones left out.
+    pub(crate) by_key: BTreeMap<Key3, SpaceId>,
+    pub(crate) count: usize,
+    pub(crate) retired: usize,
+}
+
+impl Callees {
+    pub(crate) fn get(&self, space: SpaceId) -> Option<&Callee> {
+        self.table.get(space.0 as usize)?.as_ref()
+    }
+
+    pub(crate) fn get_mut(&mut self, space: SpaceId) -> Option<&mut Callee> {
+        self.table.get_mut(space.0 as usize)?.as_mut()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (SpaceId, &Callee)> {
+        self.table
+            .iter()
+            .enumerate()
+            .filter_map(|(number, callee)| Some((SpaceId(number as u32), callee.as_ref()?)))
+    }
+
+    /// Base of the object whose procedures run in a domain, if it is a callee's.
+    pub fn object_of(&self, space: SpaceId) -> Option<u64> {
+        self.get(space).map(|callee| callee.base)
+    }
+
+    /// Stacks that all callee domains have together.
+    pub fn stack_count(&self) -> usize {
+        self.iter().map(|(_, callee)| callee.stacks.len()).sum()
+    }
+
+    /// Exception handlers of a callee's domain.
+    pub fn handlers_mut(&mut self, space: SpaceId) -> Option<&mut Handlers> {
+        self.get_mut(space).map(|callee| &mut callee.handlers)
+    }
+
+    fn find(&self, grant: &PdxGrant, extension: &Extension) -> Option<SpaceId> {
+        if let Extension::Explicit(_) = extension {
+            let mut all = self.iter();
+            return all
+                .find(|(_, callee)| {
+                    !callee.retired
+                        && callee.base == grant.base
+                        && callee.password == grant.password
+                        && callee.extension == *extension
+                })
+                .map(|(space, _)| space);
+        }
+        self.by_key
+            .get(&(extension.number(), grant.base, grant.password))
+            .copied()
+    }
+
+    fn insert(&mut self, space: SpaceId, callee: Callee) {
+        let place = space.0 as usize;
+        if self.table.len() <= place {
+            self.table.resize_with(place + 1, || None);
+        }
+        if !matches!(callee.extension, Extension::Explicit(_)) {
+            self.by_key
+                .insert((callee.extension.number(), callee.base, callee.password), space);
+        }
+        self.table[place] = Some(callee);
+        self.count += 1;
+    }
+
+    /// No new calls find it.
+    pub(crate) fn hide(&mut self, space: SpaceId) {
+        let Some(callee) = self.get(space) else { return };
+        let key = (callee.extension.number(), callee.base, callee.password);
+        if self.by_key.get(&key) == Some(&space) {
+            self.by_key.remove(&key);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, space: SpaceId) -> Option<Callee> {
+        self.hide(space);
+        let callee = self.table.get_mut(space.0 as usize)?.take()?;
+        self.count -= 1;
+        self.retired -= usize::from(callee.retired);
+        Some(callee)
+    }
+
+    /// A callee that reads through to that domain.
+    pub(crate) fn merged_with(&self, caller: SpaceId) -> Option<SpaceId> {
+        let number = Extension::Merge(caller).number();
+        self.by_key
+            .range((number, 0, 0)..(number + 1, 0, 0))
+            .next()
+            .map(|(_, &space)| space)
+    }
+}
+
+impl Server {
+    // ---- calls ----------------------------------------------------------------------------------
+
+    /// `PdxCall`: entry, parameter, pd, three more parameters.
+    pub fn pdx_call(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Outcome {
+        let [entry, parameter0, pd, parameter1, parameter2, parameter3] = arguments;
+        if world.portal_depth(caller.thread) >= CALL_DEPTH_MAX {
+            return Outcome::Return(Err(Error::TooDeep));
+        }
+        let callee = match self.callee_for(world, caller, entry, pd) {
+            Ok(callee) => callee,
+            Err(stop) => return Outcome::from(Err(stop)),
+        };
+        let parameters = [parameter0, parameter1, parameter2, parameter3];
+        if world.portal_enter(caller.thread, callee, entry, parameters).is_none() {
+            match self.callee_stack_add(world, caller, callee) {
+                Ok(true) => {}
+                Ok(false) => return Outcome::Block(Key::Stack(callee.0), None),
+                Err(error) => return Outcome::Return(Err(error)),
+            }
+            if world.portal_enter(caller.thread, callee, entry, parameters).is_none() {
+                return Outcome::Return(Err(Error::NoMemory));
+            }
+        }
+        if pd == PD_EMPTY || pd == PD_MERGE {
+            world.portal_cache(caller.domain, entry, pd, callee);
+        }
+        Outcome::Resume
+    }
+
+    /// `PdxReturn`: result, second result.
+    pub fn pdx_return(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Outcome {
+        let [result, result2, ..] = arguments;
+        if world.portal_leave(caller.thread, 0, result, result2).is_none() {
+            return Outcome::Return(Err(Error::NotInCall));
+        }
+        self.handler_left(world, caller.thread);
+        if self.doom_falls(world, caller.thread) {
+            Outcome::Gone
+        } else {
+            Outcome::Resume
+        }
+    }
+
+    /// The domain that a call enters.
+    fn callee_for(&mut self, world: &mut impl World, caller: Caller, entry: u64, pd: u64) -> Step<SpaceId> {
+        let extension = match pd {
+            PD_MERGE => Extension::Merge(caller.domain),
+            PD_EMPTY => Extension::Empty,
+            address => Extension::Explicit(Box::new(self.apd_read(world, caller.domain, address)?)),
+        };
+        // Last, for no cache has what it finds: another search behind it would drop its bookmark, and it that one's, for ever.
+        let grant = self.pdx_grant(world, caller.domain, entry)?;
+        if let Some(space) = self.callees.find(&grant, &extension) {
+            return Ok(space);
+        }
+        Ok(self.callee_make(world, &grant, extension)?)
+    }
+
+    fn callee_make(
+        &mut self,
+        world: &mut impl World,
+        grant: &PdxGrant,
+        extension: Extension,
+    ) -> Result<SpaceId, Error> {
+        let mut apd = Apd::EMPTY;
+        if grant.clist != 0 {
+            apd.push(self.clist_ref(world, grant.clist)?)?;
+        }
+        if let Extension::Explicit(shown) = &extension {
+            for &clist in shown.slots() {
+                apd.push(clist)?;
+            }
+        }
+        let parent = if let Extension::Merge(caller) = extension {
+            Some(caller)
+        } else {
+            None
+        };
+        if self.callees.count >= CALLEES_MAX {
+            self.callees_give_up_unused(world);
+        }
+        let made = match self.callee_domain_create(world, apd, parent) {
+            Err(Error::NoMemory) => {
+                self.callees_give_up_unused(world);
+                self.callee_domain_create(world, apd, parent)
+            }
+            made => made,
+        };
+        let space = made?;
+        let callee = Callee {
+            base: grant.base,
+            password: grant.password,
+            extension,
+            stacks: Vec::new(),
+            handlers: Handlers::default(),
+            retired: false,
+        };
+        self.callees.insert(space, callee);
+        Ok(space)
+    }
+
+    /// Gives a callee one more stack; tells whether it may have one.
+    fn callee_stack_add(&mut self, world: &mut impl World, caller: Caller, space: SpaceId) -> Result<bool, Error> {
+        let Some(callee) = self.callees.get(space) else {
+            return Err(Error::NoMemory);
+        };
+        let count = callee.stacks.len();
+        if count >= CALLEE_STACKS_MAX {
+            return Ok(false);
+        }
+        let stack = match self.stack_create(world, Some(caller.task), space) {
+            Ok(stack) => stack,
+            Err(_) if count > 0 => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        if let Some(callee) = self.callees.get_mut(space) {
+            callee.stacks.push(stack);
+        }
+        world.portal_add_stack(space, stack + STACK_BYTES);
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn callee(base: u64, password: u64, extension: Extension) -> Callee {
+        Callee {
+            base,
+            password,
+            extension,
+            stacks: Vec::new(),
+            handlers: Handlers::default(),
+            retired: false,
+        }
+    }
+
+    #[test]
+    fn a_callee_is_found_by_capability_and_extension() {
+        let mut callees = Callees::default();
+        let grant = |base, password| PdxGrant {
+            base,
+            password,
+            clist: 0,
+        };
+        callees.insert(SpaceId(4), callee(0x1000, 7, Extension::Empty));
+        callees.insert(SpaceId(5), callee(0x1000, 7, Extension::Merge(SpaceId(2))));
+        callees.insert(SpaceId(6), callee(0x1000, 8, Extension::Merge(SpaceId(2))));
+        callees.insert(SpaceId(9), callee(0x1000, 7, Extension::Explicit(Box::new(Apd::EMPTY))));
+        assert_eq!(callees.find(&grant(0x1000, 7), &Extension::Empty), Some(SpaceId(4)));
+        assert_eq!(callees.find(&grant(0x1000, 8), &Extension::Empty), None);
+        assert_eq!(
+            callees.find(&grant(0x1000, 7), &Extension::Merge(SpaceId(2))),
+            Some(SpaceId(5))
+        );
+        assert_eq!(callees.find(&grant(0x1000, 7), &Extension::Merge(SpaceId(3))), None);
+        assert_eq!(
+            callees.find(&grant(0x1000, 7), &Extension::Explicit(Box::new(Apd::EMPTY))),
+            Some(SpaceId(9))
+        );
+        assert!(callees.merged_with(SpaceId(2)).is_some());
+        callees.remove(SpaceId(5));
+        callees.remove(SpaceId(6));
+        assert_eq!(callees.merged_with(SpaceId(2)), None);
+        assert_eq!(callees.count, 2);
+        assert_eq!(callees.object_of(SpaceId(9)), Some(0x1000));
+    }
+}

@@ -1,0 +1,374 @@
+//! Active protection domains: the Clists that are searched when an access is validated, in order.
+//!
+//! A slot remembers which object it meant, not only its address: should the Clist be deleted and
+//! its address come to another object, the slot grants nothing, and nobody can reach into a
+//! confined domain by making a Clist where one used to be.
+//!
+//! Leading slots can be locked for ever; locking *all* forbids insertion too. The APD of a
+//! protected procedure's domain is sealed: it serves callers that know nothing of each other.
+//! Whatever changes an APD drops the domain's validation cache, and those derived from it.
+
+use abi::{
+    Error, Rights,
+    layout::{APD_SLOTS, ApdDescription},
+};
+use kcore::SpaceId;
+
+use crate::{Server, Step, World, lives::thread::Caller, protection::domain::Granted};
+
+/// The `slot` argument of `ApdLock` that locks all, empty slots included.
+pub const LOCK_ALL: u64 = u64::MAX;
+
+/// A Clist that a slot names.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct ClistRef {
+    /// Its base.
+    pub base: u64,
+    /// The serial number of the object that stood there.
+    pub serial: u64,
+}
+
+/// An active protection domain.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Apd {
+    slots: [ClistRef; APD_SLOTS],
+    count: u8,
+    locked: u8,
+    sealed: bool,
+}
+
+impl Apd {
+    /// No Clist, nothing locked.
+    pub const EMPTY: Self = Self {
+        slots: [ClistRef { base: 0, serial: 0 }; APD_SLOTS],
+        count: 0,
+        locked: 0,
+        sealed: false,
+    };
+
+    /// Slots in use.
+    pub const fn count(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Leading slots that are locked; [`APD_SLOTS`] if all are, empty ones included.
+    pub const fn locked(&self) -> usize {
+        self.locked as usize
+    }
+
+    /// The slots in use.
+    pub fn slots(&self) -> &[ClistRef] {
+        &self.slots[..self.count()]
+    }
+
+    /// The same APD, whose domain cannot change it.
+    #[must_use]
+    pub const fn sealed(mut self) -> Self {
+        self.sealed = true;
+        self
+    }
+
+    /// The same APD for a task, which may change what is not locked.
+    #[must_use]
+    pub const fn unsealed(mut self) -> Self {
+        self.sealed = false;
+        self
+    }
+
+    /// Whether this APD keeps all that another one has locked, and locks it too.
+    pub fn keeps_locks_of(&self, other: &Self) -> bool {
+        self.locked >= other.locked && self.slots[..other.locked()] == other.slots[..other.locked()]
+    }
+
+    /// Appends a Clist.
+    ///
+    /// # Errors
+    /// [`Error::TableFull`].
+    pub fn push(&mut self, clist: ClistRef) -> Result<(), Error> {
+        *self.slots.get_mut(self.count as usize).ok_or(Error::TableFull)? = clist;
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Inserts a Clist before a slot.
+    ///
+    /// # Errors
+    /// [`Error::Locked`], [`Error::TableFull`], [`Error::BadArgument`] if there is no such place.
+    pub fn insert(&mut self, slot: u64, clist: ClistRef) -> Result<(), Error> {
+        let place = self.changeable(slot)?;
+        if place > self.count() {
+            return Err(Error::BadArgument);
+        }
+        if self.count() == APD_SLOTS {
+            return Err(Error::TableFull);
+        }
+        self.slots[place..=self.count as usize].rotate_right(1);
+        self.slots[place] = clist;
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Removes a slot.
+    ///
+    /// # Errors
+    /// [`Error::Locked`], [`Error::BadArgument`] if it is not in use.
+    pub fn delete(&mut self, slot: u64) -> Result<(), Error> {
+        let place = self.changeable(slot)?;
+        if place >= self.count() {
+            return Err(Error::BadArgument);
+        }
+        self.slots[place] = ClistRef::default();
+        self.slots[place..self.count as usize].rotate_left(1);
+        self.count -= 1;
+        Ok(())
+    }
+
+    /// Locks a slot and those before it, or [`LOCK_ALL`].
+    ///
+    /// # Errors
+    /// [`Error::Locked`] if the APD is sealed, [`Error::BadArgument`] if the slot is not in use.
+    pub fn lock(&mut self, slot: u64) -> Result<(), Error> {
+        if self.sealed {
+            return Err(Error::Locked);
+        }
+        let locked = match slot {
+            LOCK_ALL => APD_SLOTS as u8,
+            slot if slot < u64::from(self.count) => slot as u8 + 1,
+            _ => return Err(Error::BadArgument),
+        };
+        self.locked = self.locked.max(locked);
+        Ok(())
+    }
+
+    fn changeable(&self, slot: u64) -> Result<usize, Error> {
+        if self.sealed {
+            return Err(Error::Locked);
+        }
+        if slot > APD_SLOTS as u64 {
+            return Err(Error::BadArgument);
+        }
+        if slot < u64::from(self.locked) || self.locked() == APD_SLOTS {
+            return Err(Error::Locked);
+        }
+        Ok(slot as usize)
+    }
+
+    /// As it passes through memory.
+    pub fn description(&self) -> ApdDescription {
+        ApdDescription {
+            count: u64::from(self.count),
+            locked: u64::from(self.locked),
+            slots: self.slots.map(|slot| slot.base),
+        }
+    }
+}
+
+/// Words of an [`ApdDescription`].
+const WORDS: usize = ApdDescription::BYTES / 8;
+
+fn to_bytes(description: &ApdDescription) -> [u8; ApdDescription::BYTES] {
+    let mut bytes = [0; ApdDescription::BYTES];
+    let words = [description.count, description.locked]
+        .into_iter()
+        .chain(description.slots);
+    for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    bytes
+}
+
+fn from_bytes(bytes: &[u8; ApdDescription::BYTES]) -> ApdDescription {
+    let mut words = [0; WORDS];
+    for (word, place) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+        *word = place.try_into().map_or(0, u64::from_le_bytes);
+    }
+    let [count, locked, slots @ ..] = words;
+    ApdDescription { count, locked, slots }
+}
+
+impl Server {
+    /// What a slot keeps of the Clist at an address (any inside the object).
+    ///
+    /// # Errors
+    /// [`Error::BadAddress`], [`Error::NoMemory`].
+    pub fn clist_ref<W: World>(&mut self, world: &W, address: u64) -> Result<ClistRef, Error> {
+        let id = self.object_at(world, address)?;
+        let object = self.objects.get(id);
+        Ok(ClistRef {
+            base: object.base(),
+            serial: object.serial,
+        })
+    }
+
+    /// A Clist that a domain may read and that is well-formed.
+    ///
+    /// # Errors
+    /// [`Error::Protection`], [`Error::BadAddress`], [`Error::BadClist`].
+    pub fn clist_for<W: World>(&mut self, world: &mut W, space: SpaceId, address: u64) -> Step<ClistRef> {
+        self.validate(world, space, address, Rights::R)?;
+        let clist = self.clist_ref(world, address)?;
+        self.clist_header(world, clist)?;
+        Ok(clist)
+    }
+
+    /// Reads an APD description of a domain. Each Clist in it must be readable there.
+    ///
+    /// # Errors
+    /// [`Error::BadArgument`] for impossible counts, and those of [`Server::clist_for`].
+    pub fn apd_read<W: World>(&mut self, world: &mut W, space: SpaceId, address: u64) -> Step<Apd> {
+        let mut bytes = [0; ApdDescription::BYTES];
+        self.read_user(world, space, address, &mut bytes)?;
+        let description = from_bytes(&bytes);
+        let all_locked = description.locked == APD_SLOTS as u64;
+        if description.count > APD_SLOTS as u64 || (description.locked > description.count && !all_locked) {
+            return Err(Error::BadArgument.into());
+        }
+        let mut apd = Apd::EMPTY;
+        for &slot in &description.slots[..description.count as usize] {
+            apd.push(self.clist_for(world, space, slot)?)?;
+        }
+        apd.locked = description.locked as u8;
+        Ok(apd)
+    }
+
+    /// Changes the APD of the caller's domain.
+    fn apd_change<W: World>(
+        &mut self,
+        world: &mut W,
+        space: SpaceId,
+        change: impl FnOnce(&mut Apd) -> Result<(), Error>,
+    ) -> Step<(u64, u64)> {
+        let Some(domain) = self.domains.get_mut(space) else {
+            return Err(Error::Protection.into());
+        };
+        change(&mut domain.apd)?;
+        self.domain_flush(world, space);
+        self.merge_callees_flush(world, space);
+        Ok((0, 0))
+    }
+
+    /// `ApdInsert`.
+    ///
+    /// # Errors
+    /// Those of [`Apd::insert`] and [`Server::clist_for`].
+    pub fn apd_insert<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
+        let [slot, address, ..] = arguments;
+        // Cheap refusals first; the copy is not kept.
+        self.domain_apd(caller.domain).insert(slot, ClistRef::default())?;
+        let clist = self.clist_for(world, caller.domain, address)?;
+        self.apd_change(world, caller.domain, |apd| apd.insert(slot, clist))
+    }
+
+    /// `ApdDelete`.
+    ///
+    /// # Errors
+    /// Those of [`Apd::delete`].
+    pub fn apd_delete<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
+        self.apd_change(world, caller.domain, |apd| apd.delete(arguments[0]))
+    }
+
+    /// `ApdGet`.
+    ///
+    /// # Errors
+    /// Those of writing user memory.
+    pub fn apd_get<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
+        let description = self.domain_apd(caller.domain).description();
+        self.write_user(world, caller.domain, arguments[0], &to_bytes(&description))?;
+        Ok((0, 0))
+    }
+
+    /// `ApdLock`.
+    ///
+    /// # Errors
+    /// Those of [`Apd::lock`].
+    pub fn apd_lock<W: World>(&mut self, _world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
+        let Some(domain) = self.domains.get_mut(caller.domain) else {
+            return Err(Error::Protection.into());
+        };
+        domain.apd.lock(arguments[0])?;
+        Ok((0, 0))
+    }
+
+    /// `ApdLookup`.
+    ///
+    /// # Errors
+    /// [`Error::BadArgument`], [`Error::BadAddress`], [`Error::Protection`].
+    pub fn apd_lookup<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
+        let [address, bits, ..] = arguments;
+        let needed = Rights::from_bits(bits).ok_or(Error::BadArgument)?;
+        let id = self.object_at(world, address)?;
+        let cached = self.require(world, caller.domain, id, needed)?;
+        match cached.granted {
+            Granted::Clist(capability) => Ok((capability, 0)),
+            Granted::Created => Ok((0, 0)),
+        }
+    }
+
+    /// `ApdFlush`.
+    ///
+    /// # Errors
+    /// None of its own.
+    pub fn apd_flush<W: World>(&mut self, world: &mut W, caller: Caller, _arguments: [u64; 6]) -> Step<(u64, u64)> {
+        self.apd_change(world, caller.domain, |_| Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clist(base: u64) -> ClistRef {
+        ClistRef { base, serial: 1 }
+    }
+
+    fn bases(apd: &Apd) -> Vec<u64> {
+        apd.slots().iter().map(|slot| slot.base).collect()
+    }
+
+    #[test]
+    fn slots_shift() {
+        let mut apd = Apd::EMPTY;
+        for (slot, base) in [(0, 10), (1, 30), (1, 20), (0, 5)] {
+            apd.insert(slot, clist(base)).unwrap();
+        }
+        assert_eq!(bases(&apd), [5, 10, 20, 30]);
+        apd.delete(1).unwrap();
+        assert_eq!(bases(&apd), [5, 20, 30]);
+        assert_eq!(apd.insert(4, clist(1)), Err(Error::BadArgument));
+        assert_eq!(apd.delete(3), Err(Error::BadArgument));
+        assert_eq!(from_bytes(&to_bytes(&apd.description())), apd.description());
+    }
+
+    #[test]
+    fn sixteen_slots_are_all() {
+        let mut apd = Apd::EMPTY;
+        for base in 0..16 {
+            apd.insert(0, clist(base)).unwrap();
+        }
+        assert_eq!(apd.insert(3, clist(99)), Err(Error::TableFull));
+        assert_eq!(apd.push(clist(99)), Err(Error::TableFull));
+        for slot in [16, 17, 1 << 63, u64::MAX] {
+            assert!(apd.delete(slot).is_err());
+        }
+    }
+
+    #[test]
+    fn locks_hold_and_only_grow() {
+        let mut apd = Apd::EMPTY;
+        for base in 1..5 {
+            apd.push(clist(base)).unwrap();
+        }
+        apd.lock(1).unwrap();
+        apd.lock(0).unwrap();
+        assert_eq!(apd.locked(), 2);
+        assert_eq!(apd.delete(1), Err(Error::Locked));
+        assert_eq!(apd.insert(1, clist(9)), Err(Error::Locked));
+        let original = apd;
+        apd.insert(2, clist(9)).unwrap();
+        assert!(apd.keeps_locks_of(&original));
+        assert!(!Apd::EMPTY.keeps_locks_of(&original));
+        apd.lock(LOCK_ALL).unwrap();
+        assert_eq!(apd.insert(5, clist(9)), Err(Error::Locked));
+        assert_eq!(original.sealed().insert(4, clist(9)), Err(Error::Locked));
+    }
+}

@@ -1,0 +1,270 @@
+//! Password capabilities: registering, changing, revoking.
+//!
+//! The object's record lists passwords and rights; whoever shows a listed password has them. A
+//! change of a persistent object is in the object table before it is in force here, and durable
+//! before the call returns. Taking rights away withdraws the object from every domain before the call returns:
+//! who still has a right, by another capability, finds it again at the next touch.
+
+use abi::{
+    Error, Rights,
+    layout::{CAPABILITIES_MAX, ENTRIES_MAX, PDX_MAX},
+};
+use store::{ObjectRecord, PdxRecord};
+
+use crate::{Server, Step, World, directory::object::ObjectId, lives::thread::Caller};
+
+/// What a change of passwords takes away.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Effect {
+    /// Nothing: nobody has fewer rights than before.
+    Grants,
+    /// Rights that domains may have cached.
+    Revokes,
+    /// A PDX capability.
+    RevokesCalls,
+}
+
+/// Changes what a password gives; none revokes.
+fn set_rights(record: &mut ObjectRecord, password: u64, rights: Rights) -> Result<Effect, Error> {
+    let place = record.capabilities.iter().position(|listed| listed.0 == password);
+    let pdx = record.pdx.iter().position(|pdx| pdx.password == password);
+    match (place, pdx) {
+        (Some(place), _) if rights.is_empty() => {
+            record.capabilities.remove(place);
+            Ok(Effect::Revokes)
+        }
+        (Some(place), _) => {
+            let before = core::mem::replace(&mut record.capabilities[place].1, rights.bits());
+            Ok(if before & !rights.bits() == 0 {
+                Effect::Grants
+            } else {
+                Effect::Revokes
+            })
+        }
+        (None, Some(pdx)) if rights.is_empty() => {
+            record.pdx.remove(pdx);
+            Ok(Effect::RevokesCalls)
+        }
+        (None, Some(_)) => Err(Error::InUse),
+        (None, None) if rights.is_empty() => Err(Error::BadArgument),
+        (None, None) if record.capabilities.len() >= CAPABILITIES_MAX => Err(Error::TableFull),
+        (None, None) => {
+            record.capabilities.push((password, rights.bits()));
+            Ok(Effect::Grants)
+        }
+    }
+}
+
+/// Registers a PDX capability, in place of one with the same password.
+fn set_pdx(record: &mut ObjectRecord, pdx: PdxRecord) -> Result<Effect, Error> {
+    if record.capabilities.iter().any(|listed| listed.0 == pdx.password) {
+        return Err(Error::InUse);
+    }
+    if let Some(place) = record.pdx.iter().position(|listed| listed.password == pdx.password) {
+        record.pdx[place] = pdx;
+        return Ok(Effect::RevokesCalls);
+    }
+    if record.pdx.len() >= PDX_MAX {
+        return Err(Error::TableFull);
+    }
+    record.pdx.push(pdx);
+    Ok(Effect::Grants)
+}
+
+/// The password that a caller asks for; zero asks the system for one.
+pub(crate) fn password_or_random<W: World>(world: &mut W, password: u64) -> u64 {
+    let mut password = password;
+    while password == 0 {
+        password = world.random();
+    }
+    password
+}
+
+impl Server {
+    /// `ObjPasswd`: address, password, rights.
+    ///
+    /// # Errors
+    /// [`Error::BadArgument`], [`Error::BadAddress`], [`Error::Protection`], [`Error::TableFull`],
+    /// [`Error::InUse`] for the password of a PDX capability, [`Error::DiskFull`], [`Error::DiskError`].
+    pub fn obj_passwd<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
+        let [address, password, bits, ..] = arguments;
+        if let Some(step) = self.resume_durable(caller) {
+            return step;
+        }
+        if let Some(step) = self.resume_revoking(world, caller, address) {
+            return step;
+        }
+        let rights = Rights::from_bits(bits)
+            .filter(|rights| !rights.contains(Rights::P))
+            .ok_or(Error::BadArgument)?;
+        if rights.is_empty() && password == 0 {
+            return Err(Error::BadArgument.into());
+        }
+        if !rights.is_empty() {
+            self.enough_heap(world)?;
+        }
+        let id = self.require_at(world, caller.domain, address, Rights::OWNER)?;
+        let password = password_or_random(world, password);
+        let mut record = self.objects.get(id).record.clone();
+        let effect = set_rights(&mut record, password, rights)?;
+        self.commit_passwords(world, caller, id, record, password, effect)
+    }
+
+    /// `ObjCrePdx`: address, password, Clist, entries, count.
+    ///
+    /// # Errors
+    /// Those of [`Server::obj_passwd`]; [`Error::BadClist`]; [`Error::NotAnEntry`] for an entry that
+    /// is not inside the object.
+    pub fn obj_cre_pdx<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
+        let [address, password, clist, entries_at, count, _] = arguments;
+        if let Some(step) = self.resume_durable(caller) {
+            return step;
+        }
+        if let Some(step) = self.resume_revoking(world, caller, address) {
+            return step;
+        }
+        if count == 0 || count > ENTRIES_MAX as u64 {
+            return Err(Error::BadArgument.into());
+        }
+        self.enough_heap(world)?;
+        let id = self.require_at(world, caller.domain, address, Rights::OWNER)?;
+        let mut bytes = [0; ENTRIES_MAX * 8];
+        let bytes = &mut bytes[..count as usize * 8];
+        self.read_user(world, caller.domain, entries_at, bytes)?;
+        let clist = if clist == 0 {
+            0
+        } else {
+            let clist = self.clist_for(world, caller.domain, clist)?;
+            if let Some(id) = self.objects.find_serial(clist.base, clist.serial) {
+                self.objects.get_mut(id).named = true;
+            }
+            clist.base
+        };
+        let object = self.objects.get(id);
+        let entries = bytes
+            .chunks_exact(8)
+            .map(|word| word.try_into().map_or(0, u64::from_le_bytes))
+            .collect();
+        let pdx = PdxRecord {
+            password: password_or_random(world, password),
+            clist,
+            entries,
+        };
+        if !pdx.entries.iter().all(|&entry| object.holds(entry)) {
+            return Err(Error::NotAnEntry.into());
+        }
+        let password = pdx.password;
+        let mut record = object.record.clone();
+        let effect = set_pdx(&mut record, pdx)?;
+        self.commit_passwords(world, caller, id, record, password, effect)
+    }
+
+    /// Puts a changed list of passwords in force.
+    fn commit_passwords<W: World>(
+        &mut self,
+        world: &mut W,
+        caller: Caller,
+        id: ObjectId,
+        record: ObjectRecord,
+        password: u64,
+        effect: Effect,
+    ) -> Step<(u64, u64)> {
+        let object = self.objects.get(id);
+        let base = object.base();
+        if object.is_persistent() {
+            self.put_record(&record)?;
+            self.note_row_change(id);
+        }
+        self.objects.get_mut(id).record = record;
+        if effect == Effect::RevokesCalls {
+            world.portal_forget();
+            self.pdx_password_gone(world, base, password);
+        }
+        if effect == Effect::Grants {
+            return self.finish_passwords(world, caller, id, password);
+        }
+        self.threads.record(caller.thread).progress.found = password;
+        self.revoke(world, caller, id)
+    }
+
+    /// Goes on with a call that has changed the list of passwords and is taking the object away from the domains; nothing if
+    /// this one is not.
+    fn resume_revoking<W: World>(&mut self, world: &mut W, caller: Caller, address: u64) -> Option<Step<(u64, u64)>> {
+        let progress = self.threads.record(caller.thread).progress;
+        if progress.done == 0 {
+            return None;
+        }
+        let id = self.objects.find(address);
+        // Should the object have gone meanwhile, all of it is unlinked.
+        Some(match id.filter(|&id| self.objects.get(id).serial == progress.done) {
+            Some(id) => self.revoke(world, caller, id),
+            None => Ok((progress.found, 0)),
+        })
+    }
+
+    /// Takes the object away from the domains, and ends the call.
+    fn revoke<W: World>(&mut self, world: &mut W, caller: Caller, id: ObjectId) -> Step<(u64, u64)> {
+        self.withdraw_piece(world, caller, id)?;
+        let password = self.threads.record(caller.thread).progress.found;
+        self.finish_passwords(world, caller, id, password)
+    }
+
+    /// Makes the list of passwords durable, where the object is.
+    fn finish_passwords<W: World>(
+        &mut self,
+        world: &mut W,
+        caller: Caller,
+        id: ObjectId,
+        password: u64,
+    ) -> Step<(u64, u64)> {
+        let object = self.objects.get(id);
+        if !object.is_persistent() {
+            return Ok((password, 0));
+        }
+        let base = object.base();
+        let goal = self.sync_begin(world, base, 0, 0);
+        self.finish_durable(caller, goal, (password, 0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rights_are_set_changed_and_taken() {
+        let mut record = ObjectRecord::default();
+        assert_eq!(set_rights(&mut record, 5, Rights::R), Ok(Effect::Grants));
+        assert_eq!(set_rights(&mut record, 5, Rights::RW), Ok(Effect::Grants));
+        assert_eq!(set_rights(&mut record, 5, Rights::X), Ok(Effect::Revokes));
+        assert_eq!(record.capabilities, [(5, Rights::X.bits())]);
+        assert_eq!(set_rights(&mut record, 5, Rights::NONE), Ok(Effect::Revokes));
+        assert_eq!(set_rights(&mut record, 5, Rights::NONE), Err(Error::BadArgument));
+        for password in 0..CAPABILITIES_MAX as u64 {
+            assert_eq!(set_rights(&mut record, 100 + password, Rights::R), Ok(Effect::Grants));
+        }
+        assert_eq!(set_rights(&mut record, 99, Rights::R), Err(Error::TableFull));
+        assert_eq!(set_rights(&mut record, 100, Rights::OWNER), Ok(Effect::Grants));
+    }
+
+    #[test]
+    fn one_password_is_one_capability() {
+        let mut record = ObjectRecord::default();
+        let pdx = |password| PdxRecord {
+            password,
+            clist: 0,
+            entries: Vec::new(),
+        };
+        assert_eq!(set_pdx(&mut record, pdx(1)), Ok(Effect::Grants));
+        assert_eq!(set_rights(&mut record, 1, Rights::R), Err(Error::InUse));
+        assert_eq!(set_rights(&mut record, 2, Rights::R), Ok(Effect::Grants));
+        assert_eq!(set_pdx(&mut record, pdx(2)), Err(Error::InUse));
+        assert_eq!(set_pdx(&mut record, pdx(1)), Ok(Effect::RevokesCalls));
+        for password in 10..10 + PDX_MAX as u64 - 1 {
+            assert_eq!(set_pdx(&mut record, pdx(password)), Ok(Effect::Grants));
+        }
+        assert_eq!(set_pdx(&mut record, pdx(90)), Err(Error::TableFull));
+        assert_eq!(set_rights(&mut record, 1, Rights::NONE), Ok(Effect::RevokesCalls));
+        assert!(record.pdx.iter().all(|pdx| pdx.password != 1));
+    }
+}

@@ -1,0 +1,183 @@
+//! Clists as the server reads them: hostile data in a fixed format (`abi::layout::ClistHeader`).
+//!
+//! Nothing in a Clist is believed but what its passwords prove. The server reads it page by page,
+//! without making pages resident that were never written, and a page that is still on the disk
+//! makes the caller wait. Work is bounded: a sorted Clist is searched by halves, one that is not
+//! only over its first [`UNSORTED_MAX`] capabilities, and those in pieces. A list that claims to be sorted and is not
+//! finds less than it holds, never more.
+
+use abi::{
+    Error,
+    address::PAGE,
+    layout::{CAPABILITIES_MAX, CLIST_MAGIC, CLIST_SORTED, CLIST_VERSION, Capability, ClistHeader, PDX_MAX},
+};
+
+use crate::{
+    Server, Step, Stop, World,
+    directory::object::{Object, ObjectId},
+    protection::apd::ClistRef,
+    protection::search::{Enough, Share},
+};
+
+/// Capabilities that are looked at in a Clist that is not sorted.
+pub const UNSORTED_MAX: u64 = 4096;
+/// Capabilities for one object that are looked at in a sorted Clist.
+const RUN_MAX: u64 = (CAPABILITIES_MAX + PDX_MAX) as u64 + 64;
+/// Capabilities read at once.
+const BATCH: usize = 32;
+/// So many capabilities of a sorted Clist are rather read together than halved on: each half is a read of its own.
+const NEAR: u64 = 12;
+/// What reading a header or one address costs, in tens of instructions.
+const UNITS_READ: u32 = 20;
+/// What reading [`BATCH`] capabilities costs, and finding out that they are for something else.
+const UNITS_BATCH: u32 = 60;
+/// What a capability for the object costs; one more for each password of the object.
+const UNITS_VISIT: u32 = 4;
+
+/// What a Clist says of itself, as far as it can be true.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Shape {
+    id: ObjectId,
+    count: u64,
+    sorted: bool,
+}
+
+/// How far a Clist has been searched. Capabilities move up when one before them is removed, so the last one that was seen stands
+/// for the place.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Reached {
+    next: u64,
+    /// The capability before it.
+    last: Capability,
+}
+
+impl Server {
+    /// Reads and checks the head of a Clist.
+    ///
+    /// # Errors
+    /// [`Error::BadAddress`] if it is gone, [`Error::BadClist`], [`Error::DiskError`].
+    pub fn clist_header<W: World>(&mut self, world: &mut W, clist: ClistRef) -> Step<Shape> {
+        let id = self
+            .objects
+            .find_serial(clist.base, clist.serial)
+            .ok_or(Error::BadAddress)?;
+        let mut bytes = [0; ClistHeader::BYTES];
+        self.read_object(world, id, 0, &mut bytes)?;
+        let header = ClistHeader::from_bytes(&bytes);
+        let room = (self.objects.get(id).record.pages * PAGE - ClistHeader::BYTES as u64) / Capability::BYTES as u64;
+        let well_formed = header.magic == CLIST_MAGIC
+            && header.version == CLIST_VERSION
+            && header.flags & !CLIST_SORTED == 0
+            && header.count <= room;
+        if !well_formed {
+            return Err(Error::BadClist.into());
+        }
+        Ok(Shape {
+            id,
+            count: header.count,
+            sorted: header.flags & CLIST_SORTED != 0,
+        })
+    }
+
+    /// Shows the visitor each capability of a Clist for `target`, with the address where it stands.
+    /// A Clist that is gone or malformed holds none. `reached` is how far an earlier piece of the search has come, and then this one; what it
+    /// costs is taken from the share.
+    ///
+    /// # Errors
+    /// [`Stop::Again`] when the share is used up; the need to wait for a page, or [`Error::DiskError`] if one is damaged.
+    pub fn clist_search<W: World>(
+        &mut self,
+        world: &mut W,
+        clist: ClistRef,
+        target: ObjectId,
+        reached: &mut Reached,
+        share: &mut Share,
+        visit: &mut dyn FnMut(&Object, u64, Capability) -> Enough,
+    ) -> Step<Enough> {
+        share.spend(UNITS_READ);
+        let shape = match self.clist_header(world, clist) {
+            Ok(shape) => shape,
+            Err(Stop::Fail(Error::BadAddress | Error::BadClist)) => return Ok(Enough::No),
+            Err(stop) => return Err(stop),
+        };
+        let base = self.objects.get(target).base();
+        let (first, end) = if shape.sorted {
+            let first = self.near_below(world, shape, base, share)?;
+            (first, shape.count.min(first + NEAR + RUN_MAX))
+        } else {
+            (0, shape.count.min(UNSORTED_MAX))
+        };
+        let mut next = first.max(self.still_reached(world, shape, *reached, share)?);
+        let record = &self.objects.get(target).record;
+        let units_visit = UNITS_VISIT + (record.capabilities.len() + record.pdx.len()) as u32;
+        while next < end {
+            let mut bytes = [0; BATCH * Capability::BYTES];
+            let most = if shape.sorted { NEAR as usize + 4 } else { BATCH };
+            let batch = ((end - next) as usize).min(most);
+            share.spend(UNITS_BATCH);
+            self.read_object(world, shape.id, place(next), &mut bytes[..batch * Capability::BYTES])?;
+            let object = self.objects.get(target);
+            for record in bytes[..batch * Capability::BYTES].chunks_exact(Capability::BYTES) {
+                let capability = record.try_into().map(Capability::from_bytes).unwrap_or_default();
+                let seen = object.holds(capability.address);
+                if seen {
+                    if visit(object, clist.base + place(next), capability) == Enough::Yes {
+                        return Ok(Enough::Yes);
+                    }
+                    share.spend(units_visit);
+                } else if shape.sorted && capability.address >= object.end() {
+                    return Ok(Enough::No);
+                }
+                next += 1;
+                *reached = Reached { next, last: capability };
+                if seen && share.is_spent() {
+                    return Err(Stop::Again);
+                }
+            }
+            if share.is_spent() {
+                return Err(Stop::Again);
+            }
+        }
+        Ok(Enough::No)
+    }
+
+    /// Where a search goes on: after the last capability that was seen, or at the beginning if that stands elsewhere now.
+    fn still_reached<W: World>(
+        &mut self,
+        world: &mut W,
+        shape: Shape,
+        reached: Reached,
+        share: &mut Share,
+    ) -> Step<u64> {
+        let Some(before) = reached.next.checked_sub(1).filter(|before| *before < shape.count) else {
+            return Ok(0);
+        };
+        let mut bytes = [0; Capability::BYTES];
+        share.spend(UNITS_READ);
+        self.read_object(world, shape.id, place(before), &mut bytes)?;
+        let same = Capability::from_bytes(&bytes) == reached.last;
+        Ok(if same { reached.next } else { 0 })
+    }
+
+    /// An index of a sorted Clist, at most [`NEAR`] before the first capability whose address is at least `address`.
+    fn near_below<W: World>(&mut self, world: &mut W, shape: Shape, address: u64, share: &mut Share) -> Step<u64> {
+        let (mut low, mut high) = (0, shape.count);
+        while high - low > NEAR {
+            let middle = low + (high - low) / 2;
+            let mut bytes = [0; 8];
+            share.spend(UNITS_READ);
+            self.read_object(world, shape.id, place(middle), &mut bytes)?;
+            if u64::from_le_bytes(bytes) < address {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+}
+
+/// Offset of a capability in a Clist.
+const fn place(index: u64) -> u64 {
+    ClistHeader::BYTES as u64 + index * Capability::BYTES as u64
+}

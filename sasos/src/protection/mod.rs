@@ -1,0 +1,9 @@
+//! Who may touch what: domains and what they have, APDs, Clists, capabilities, validation, withdrawal.
+
+pub mod apd;
+pub mod capability;
+pub mod clist;
+pub mod domain;
+pub mod search;
+pub mod validation;
+pub mod withdraw;

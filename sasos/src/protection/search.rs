@@ -1,0 +1,200 @@
+//! A search through the Clists of a domain, in pieces.
+//!
+//! There may be [`APD_SLOTS`] Clists of [`crate::protection::clist::UNSORTED_MAX`] capabilities for each of [`CALL_DEPTH_MAX`] merged calls, all
+//! of them written by somebody who means no good. So one event looks at a part only, and the call or the access is done
+//! again for the next one. The thread has a bookmark of where it stands; rights that were found meanwhile are in the domain's cache,
+//! where whoever takes them away finds them.
+//!
+//! A bookmark is good for the same call, or for the same access tried again: it is dropped when the thread makes another
+//! call or is taken out of one, and it is worth nothing once the domain's cache was dropped or the object was taken
+//! away from anybody. A capability that is written into a part that was searched already is found by the next search; where one was removed, the
+//! Clist is searched from its beginning.
+
+use abi::{
+    Error, Rights,
+    layout::{CALL_DEPTH_MAX, Capability},
+};
+use kcore::{SpaceId, ThreadId};
+
+use crate::{
+    Server, Step, Stop, World,
+    directory::object::{Object, ObjectId},
+    protection::clist::Reached,
+    protection::domain::Granted,
+};
+
+/// What one event may spend on a search, in units of some ten instructions.
+const PIECE: u32 = 800;
+
+/// Whether a search has found enough.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Enough {
+    /// It has.
+    Yes,
+    /// It goes on.
+    No,
+}
+
+/// What is looked for, and was found so far.
+pub(crate) trait Sought {
+    /// Rights that a domain has without a Clist, or has found before.
+    fn have(&mut self, rights: Rights, granted: Granted) -> Enough;
+
+    /// A capability for the object, and where it stands. What to say if nothing else is found may be left in `fault`.
+    fn see(&mut self, object: &Object, address: u64, capability: Capability, fault: &mut Option<Error>) -> Enough;
+}
+
+/// What is left of an event's share of a search.
+#[derive(Copy, Clone, Debug)]
+pub struct Share(u32);
+
+impl Share {
+    /// No bound; for what is no event.
+    pub const ALL: Self = Self(u32::MAX);
+
+    /// Takes some tens of instructions off it.
+    pub fn spend(&mut self, units: u32) {
+        if self.0 != u32::MAX {
+            self.0 = self.0.saturating_sub(units);
+        }
+    }
+
+    /// Whether it is used up.
+    pub const fn is_spent(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// Which search a bookmark belongs to.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+struct Which {
+    thread: ThreadId,
+    /// The domain, by its serial number, and how often its cache had been dropped.
+    domain: (u64, u64),
+    /// The object, and how often it had been taken away.
+    object: (u64, u64),
+    rights: Rights,
+}
+
+/// Where a search stands.
+#[derive(Copy, Clone, Debug, Default)]
+struct Place {
+    /// How many merged calls above the domain.
+    level: usize,
+    /// Which Clist of the APD there: a change of the slots drops the cache.
+    slot: usize,
+    /// How far that has been searched.
+    reached: Reached,
+    /// What to say if nothing is found.
+    fault: Option<Error>,
+}
+
+/// How far a thread has come in a search that is done in pieces.
+#[derive(Copy, Clone, Debug)]
+pub struct Bookmark {
+    which: Which,
+    place: Place,
+}
+
+impl Server {
+    /// Looks for something in a domain's own rights and in the Clists of its APD, in order, then in those of the domain with which
+    /// its call was merged, until it is enough.
+    ///
+    /// # Errors
+    /// [`Stop::Again`] after a piece; the need to wait for a page; [`Error::DiskError`] if a Clist was damaged, or what the search
+    /// says instead, or [`Error::Protection`], if there was not enough.
+    pub(crate) fn search<W: World>(
+        &mut self,
+        world: &mut W,
+        space: SpaceId,
+        id: ObjectId,
+        rights: Rights,
+        sought: &mut impl Sought,
+    ) -> Step<()> {
+        let mut place = Place::default();
+        if self.threads.record(self.current).bookmark.is_some() {
+            let which = self.which(space, id, rights);
+            let marked = self.threads.record(self.current).bookmark.take();
+            if let Some(bookmark) = marked.filter(|bookmark| bookmark.which == which) {
+                place = bookmark.place;
+            }
+        }
+        // Before the first thread there is nobody to come again.
+        let mut share = if self.current.0 == 0 { Share::ALL } else { Share(PIECE) };
+        match self.search_from(world, space, id, sought, &mut place, &mut share) {
+            Ok(Enough::Yes) => Ok(()),
+            Ok(Enough::No) => Err(place.fault.unwrap_or(Error::Protection).into()),
+            Err(stop) => {
+                let which = self.which(space, id, rights);
+                self.threads.record(self.current).bookmark = Some(Bookmark { which, place });
+                Err(stop)
+            }
+        }
+    }
+
+    /// The search of the present event for rights of a domain on an object.
+    fn which(&self, space: SpaceId, id: ObjectId, rights: Rights) -> Which {
+        let domain = self.domains.get(space);
+        let object = self.objects.get(id);
+        Which {
+            thread: self.current,
+            domain: domain.map_or((0, 0), |domain| (domain.serial, domain.drained)),
+            object: (object.serial, object.withdrawn),
+            rights,
+        }
+    }
+
+    /// A piece of a search; `place` is where it begins, and then where it stopped.
+    fn search_from<W: World>(
+        &mut self,
+        world: &mut W,
+        space: SpaceId,
+        id: ObjectId,
+        sought: &mut impl Sought,
+        place: &mut Place,
+        share: &mut Share,
+    ) -> Step<Enough> {
+        let mut from = space;
+        for level in 0..=CALL_DEPTH_MAX {
+            let Some(domain) = self.domains.get(from) else { break };
+            let (apd, parent, serial) = (domain.apd, domain.parent, domain.serial);
+            if let Some(cached) = self.domains.cached(from, id)
+                && sought.have(cached.rights, cached.granted) == Enough::Yes
+            {
+                return Ok(Enough::Yes);
+            }
+            let object = self.objects.get(id);
+            if object.home == serial && sought.have(object.home_rights(), Granted::Created) == Enough::Yes {
+                return Ok(Enough::Yes);
+            }
+            if level > place.level {
+                *place = Place {
+                    level,
+                    fault: place.fault,
+                    ..Place::default()
+                };
+            }
+            if level == place.level {
+                while let Some(&clist) = apd.slots().get(place.slot) {
+                    if share.is_spent() {
+                        return Err(Stop::Again);
+                    }
+                    let Place { reached, fault, .. } = place;
+                    let mut see = |object: &Object, address, capability| sought.see(object, address, capability, fault);
+                    let searched = self.clist_search(world, clist, id, reached, share, &mut see);
+                    match searched {
+                        Ok(Enough::Yes) => return Ok(Enough::Yes),
+                        Ok(Enough::No) => {}
+                        // Another Clist, or the caller's, may still have it.
+                        Err(Stop::Fail(error)) => place.fault = Some(error),
+                        Err(stop) => return Err(stop),
+                    }
+                    (place.slot, place.reached) = (place.slot + 1, Reached::default());
+                }
+            }
+            let Some(parent) = parent else { break };
+            from = parent;
+        }
+        Ok(Enough::No)
+    }
+}

@@ -1,0 +1,273 @@
+//! How an access is decided.
+//!
+//! First the domain's validation cache. Then the implicit right of the domain that made the object,
+//! while that is transient. Then the Clists of the APD, in order, until what was found is enough;
+//! in the domain of a merged call the caller's cache and APD after its own, of which it takes a
+//! copy and into which it never writes. What was found is cached; what was not found is searched
+//! again next time, because somebody may write the capability into a Clist any moment.
+//!
+//! A search through many long Clists is done in pieces (`search.rs`).
+//!
+//! Page tables cannot withhold reading from who may write or execute, so W and X bring R with them.
+
+use abi::{Error, Rights, address::slot_of, layout::Capability};
+use kcore::SpaceId;
+
+use crate::{
+    Server, Step, Stop, World,
+    directory::object::{Object, ObjectId},
+    protection::domain::{Cached, Granted, Linked},
+    protection::search::{Enough, Sought},
+};
+
+/// No rights yet.
+const NOTHING: Cached = Cached {
+    rights: Rights::NONE,
+    granted: Granted::Created,
+};
+
+/// The rights that a set of listed rights amounts to.
+pub const fn effective(rights: Rights) -> Rights {
+    if rights.bits() & Rights::RWX.bits() == 0 {
+        rights
+    } else {
+        rights.union(Rights::R)
+    }
+}
+
+/// A PDX capability that a domain holds for an entry point.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct PdxGrant {
+    /// Base of the object.
+    pub base: u64,
+    /// The password of the PDX capability.
+    pub password: u64,
+    /// The Clist that extends the callee's domain, or zero.
+    pub clist: u64,
+}
+
+impl Server {
+    /// Validates an access of a domain as if it were made, and caches it. Tells the object's base.
+    ///
+    /// # Errors
+    /// [`Error::BadAddress`], [`Error::Protection`]; what reading Clists brings.
+    #[inline]
+    pub fn validate<W: World>(&mut self, world: &mut W, space: SpaceId, address: u64, needed: Rights) -> Step<u64> {
+        let recent = self.domains.validated(space);
+        if recent.slot == slot_of(address) && recent.rights.contains(needed) {
+            let object = self.objects.get(recent.object);
+            if object.holds(address) {
+                return Ok(object.base());
+            }
+        }
+        let id = self.object_at(world, address)?;
+        let cached = self.require(world, space, id, needed)?;
+        let recent = Linked {
+            slot: slot_of(address),
+            object: id,
+            rights: cached.rights,
+        };
+        self.domains.remember_validated(space, recent);
+        Ok(self.objects.get(id).base())
+    }
+
+    /// Makes sure that a domain has rights on an object.
+    ///
+    /// # Errors
+    /// [`Error::Protection`]; what reading Clists brings.
+    #[inline(always)]
+    pub fn require<W: World>(&mut self, world: &mut W, space: SpaceId, id: ObjectId, needed: Rights) -> Step<Cached> {
+        match self.domains.cached(space, id) {
+            Some(cached) if cached.rights.contains(needed) => Ok(cached),
+            known => self.discover(world, space, id, needed, known),
+        }
+    }
+
+    /// As [`Server::require`], for the object that holds an address.
+    ///
+    /// # Errors
+    /// [`Error::BadAddress`], and those of `require`.
+    pub fn require_at<W: World>(
+        &mut self,
+        world: &mut W,
+        space: SpaceId,
+        address: u64,
+        needed: Rights,
+    ) -> Step<ObjectId> {
+        let id = self.object_at(world, address)?;
+        self.require(world, space, id, needed)?;
+        Ok(id)
+    }
+
+    /// The rights that a domain is known to have at an address; for reports.
+    pub fn known_rights(&self, space: SpaceId, address: u64) -> Rights {
+        let cached = self.objects.find(address).and_then(|id| self.domains.cached(space, id));
+        cached.map_or(Rights::NONE, |cached| cached.rights)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn discover<W: World>(
+        &mut self,
+        world: &mut W,
+        space: SpaceId,
+        id: ObjectId,
+        needed: Rights,
+        known: Option<Cached>,
+    ) -> Step<Cached> {
+        let mut access = AccessSought {
+            needed,
+            found: known.unwrap_or(NOTHING),
+        };
+        let outcome = self.search(world, space, id, needed, &mut access);
+        self.cache_found(world, space, id, access.found);
+        match outcome {
+            Ok(()) => Ok(access.found),
+            Err(stop) => Err(stop),
+        }
+    }
+
+    /// Finds a PDX capability that lets a domain enter at `entry`.
+    ///
+    /// # Errors
+    /// [`Error::BadAddress`]; [`Error::Protection`] if it holds none for the object,
+    /// [`Error::NotAnEntry`] if what it holds does not name the entry; those of [`Server::search`].
+    pub fn pdx_grant<W: World>(&mut self, world: &mut W, space: SpaceId, entry: u64) -> Step<PdxGrant> {
+        let id = self.object_at(world, entry)?;
+        let held = self.domains.cached(space, id);
+        if self.objects.get(id).record.pdx.is_empty() {
+            let error = if held.is_some() {
+                Error::NotAnEntry
+            } else {
+                Error::Protection
+            };
+            return Err(error.into());
+        }
+        let mut entrance = EntranceSought {
+            entry,
+            grant: None,
+            found: held.unwrap_or(NOTHING),
+        };
+        let outcome = self.search(world, space, id, Rights::P, &mut entrance);
+        self.cache_found(world, space, id, entrance.found);
+        let grant = match outcome {
+            Ok(()) => entrance.grant,
+            // An owner could register any capability, so it needs none.
+            Err(Stop::Fail(error)) if entrance.found.rights.contains(Rights::OWNER) => {
+                let object = self.objects.get(id);
+                let named = object.record.pdx.iter().find(|pdx| pdx.entries.contains(&entry));
+                let named = named.map(|pdx| PdxGrant {
+                    base: object.base(),
+                    password: pdx.password,
+                    clist: pdx.clist,
+                });
+                let refused = if error == Error::Protection {
+                    Error::NotAnEntry
+                } else {
+                    error
+                };
+                Some(named.ok_or(refused)?)
+            }
+            Err(stop) => return Err(stop),
+        };
+        let grant = grant.ok_or(Error::Protection)?;
+        Ok(self.remember_call(world, space, id, grant))
+    }
+
+    /// Enters into a domain's cache what a search has found, if that is more than the cache has.
+    fn cache_found<W: World>(&mut self, world: &mut W, space: SpaceId, id: ObjectId, found: Cached) {
+        let known = self.domains.cached(space, id);
+        if found.rights != known.map_or(Rights::NONE, |known| known.rights) {
+            self.cache_rights(world, space, id, found);
+        }
+    }
+
+    /// Notes P in the cache, so that whatever drops the entry makes the kernel forget its way.
+    fn remember_call<W: World>(&mut self, world: &mut W, space: SpaceId, id: ObjectId, grant: PdxGrant) -> PdxGrant {
+        let mut cached = self.domains.cached(space, id).unwrap_or(Cached {
+            rights: Rights::NONE,
+            granted: Granted::Created,
+        });
+        if !cached.rights.contains(Rights::P) {
+            cached.rights = cached.rights.union(Rights::P);
+            self.cache_rights(world, space, id, cached);
+        }
+        grant
+    }
+}
+
+/// Rights on an object.
+struct AccessSought {
+    needed: Rights,
+    found: Cached,
+}
+
+impl AccessSought {
+    fn enough(&self) -> Enough {
+        if self.found.rights.contains(self.needed) {
+            Enough::Yes
+        } else {
+            Enough::No
+        }
+    }
+}
+
+impl Sought for AccessSought {
+    fn have(&mut self, rights: Rights, granted: Granted) -> Enough {
+        add(&mut self.found, rights, granted);
+        self.enough()
+    }
+
+    fn see(&mut self, object: &Object, address: u64, capability: Capability, _: &mut Option<Error>) -> Enough {
+        let rights = effective(object.rights_of(capability.password));
+        add(&mut self.found, rights, Granted::Clist(address));
+        self.enough()
+    }
+}
+
+/// A PDX capability that names an entry; on the way, rights on the object, among which may be the owner's.
+struct EntranceSought {
+    entry: u64,
+    grant: Option<PdxGrant>,
+    found: Cached,
+}
+
+impl Sought for EntranceSought {
+    fn have(&mut self, rights: Rights, granted: Granted) -> Enough {
+        add(&mut self.found, rights, granted);
+        Enough::No
+    }
+
+    fn see(&mut self, object: &Object, address: u64, capability: Capability, fault: &mut Option<Error>) -> Enough {
+        for pdx in object
+            .record
+            .pdx
+            .iter()
+            .filter(|pdx| pdx.password == capability.password)
+        {
+            if pdx.entries.contains(&self.entry) {
+                self.grant = Some(PdxGrant {
+                    base: object.base(),
+                    password: pdx.password,
+                    clist: pdx.clist,
+                });
+                return Enough::Yes;
+            }
+            // It holds something, which is worth another error.
+            fault.get_or_insert(Error::NotAnEntry);
+        }
+        let rights = effective(object.rights_of(capability.password));
+        add(&mut self.found, rights, Granted::Clist(address));
+        Enough::No
+    }
+}
+
+/// Adds rights; the source is that of the last addition that gave something new.
+fn add(found: &mut Cached, rights: Rights, granted: Granted) {
+    if !found.rights.contains(rights) {
+        *found = Cached {
+            rights: found.rights.union(rights),
+            granted,
+        };
+    }
+}

@@ -1,0 +1,153 @@
+//! The terminal and the control line, byte streams that the kernel below keeps.
+//!
+//! Bytes pass through a small buffer here, never by reference to user memory. What was taken from
+//! a stream but could not be stored (the reader's page is on its way from the disk) waits in
+//! `taken` for the next read, so nothing is lost or seen twice.
+
+use alloc::collections::VecDeque;
+
+use abi::{
+    Error, Rights,
+    layout::{EXCEPTION_INTERRUPT, STREAM_CONTROL, STREAM_TERMINAL},
+};
+use kcore::wait::Key;
+
+use crate::{Outcome, Server, Step, Stop, World, lives::task::TaskId, lives::thread::Caller};
+
+/// Bytes that pass in one piece.
+const PIECE: usize = 256;
+/// Bytes that one call moves at most.
+const CALL_BYTES: u64 = 4096;
+const STREAMS: usize = STREAM_CONTROL as usize + 1;
+
+/// The state of the console streams.
+#[derive(Default)]
+pub struct Console {
+    /// The task that an interrupt at the terminal ends.
+    foreground: Option<TaskId>,
+    taken: [VecDeque<u8>; STREAMS],
+}
+
+impl Console {
+    /// A task has ended.
+    pub fn task_ended(&mut self, task: TaskId) {
+        self.foreground.take_if(|foreground| *foreground == task);
+    }
+}
+
+fn checked_stream(stream: u64) -> Result<usize, Error> {
+    if stream < STREAMS as u64 {
+        Ok(stream as usize)
+    } else {
+        Err(Error::BadArgument)
+    }
+}
+
+impl Server {
+    /// `ConsoleWrite`: stream, address, bytes.
+    pub fn console_write(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Outcome {
+        let [stream, address, bytes, ..] = arguments;
+        let wanted = bytes.min(CALL_BYTES);
+        if let Err(error) = checked_stream(stream) {
+            return Outcome::Return(Err(error));
+        }
+        let mut written = 0;
+        while written < wanted {
+            let mut piece = [0; PIECE];
+            let length = (wanted - written).min(PIECE as u64) as usize;
+            let read = self.read_user(
+                world,
+                caller.domain,
+                address.wrapping_add(written),
+                &mut piece[..length],
+            );
+            let stopped = match read {
+                Ok(()) => {
+                    let taken = world.console_write(stream, &piece[..length]);
+                    written += taken as u64;
+                    (taken < length).then_some(Stop::Wait(Key::ConsoleOut(stream)))
+                }
+                Err(stop) => Some(stop),
+            };
+            match stopped {
+                None => {}
+                Some(stop) if written == 0 => return Outcome::from(Err(stop)),
+                Some(_) => break,
+            }
+        }
+        Outcome::Return(Ok((written, 0)))
+    }
+
+    /// `ConsoleRead`: stream, address, bytes.
+    pub fn console_read(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Outcome {
+        let [stream, address, bytes, ..] = arguments;
+        let stream_index = match checked_stream(stream) {
+            Ok(index) => index,
+            Err(error) => return Outcome::Return(Err(error)),
+        };
+        let wanted = bytes.min(PIECE as u64) as usize;
+        if wanted == 0 {
+            return Outcome::Return(Ok((0, 0)));
+        }
+        // A buffer that is none is refused now, not when input comes.
+        if let Err(stop) = self.validate(world, caller.domain, address, Rights::W) {
+            return Outcome::from(Err(stop));
+        }
+        let taken = &mut self.console.taken[stream_index];
+        while taken.len() < wanted {
+            let Some(byte) = world.console_read(stream) else { break };
+            taken.push_back(byte);
+        }
+        if taken.is_empty() {
+            let ends = stream == STREAM_TERMINAL && world.boot_report().script != 0;
+            return if ends {
+                Outcome::Return(Ok((0, 0)))
+            } else {
+                Outcome::Block(Key::ConsoleIn(stream), None)
+            };
+        }
+        let mut piece = [0; PIECE];
+        let length = taken.len().min(wanted);
+        for (place, byte) in piece.iter_mut().zip(taken.iter().take(length)) {
+            *place = *byte;
+        }
+        match self.write_user(world, caller.domain, address, &piece[..length]) {
+            Ok(()) => {
+                self.console.taken[stream_index].drain(..length);
+                Outcome::Return(Ok((length as u64, 0)))
+            }
+            Err(stop) => Outcome::from(Err(stop)),
+        }
+    }
+
+    /// `ConsoleForeground`: thread (0: none).
+    ///
+    /// # Errors
+    /// [`Error::NoSuchThread`].
+    pub fn console_foreground(
+        &mut self,
+        _world: &mut impl World,
+        caller: Caller,
+        arguments: [u64; 6],
+    ) -> Step<(u64, u64)> {
+        let thread = arguments[0];
+        self.console.foreground = if thread == 0 {
+            None
+        } else {
+            Some(self.task_of_child(caller, thread)?)
+        };
+        Ok((0, 0))
+    }
+
+    /// The terminal's interrupt character. `Gone` if it has ended the foreground task; otherwise it
+    /// is a character like any other.
+    pub fn interrupt(&mut self, world: &mut impl World) -> Outcome {
+        match self.console.foreground.take() {
+            Some(task) if self.tasks.get(task).is_some() => {
+                self.task_kill(world, task, EXCEPTION_INTERRUPT);
+                Outcome::Gone
+            }
+            _ => Outcome::Resume,
+        }
+    }
+}

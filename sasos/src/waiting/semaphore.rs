@@ -1,0 +1,304 @@
+//! Semaphores, named by address, and waiting on a word of memory.
+//!
+//! A semaphore is not in memory: the address only names it and says, by the rights on the object
+//! there, who may use it. A signal raises the count and wakes one waiter, who does his call again
+//! and takes it; one who comes in between may be faster. So that no signal is lost, a waiter that
+//! was woken and then cannot take (it ends, is suspended, has lost its right) wakes the next one.
+//!
+//! A semaphore is charged to the task that makes it, until it is deleted or the address goes; one that outlives its task is charged
+//! to nobody.
+//!
+//! A serial number tells a waiter that its semaphore was deleted, even if another one stands at
+//! the same address by then.
+
+use alloc::collections::BTreeMap;
+
+use abi::{Error, Rights, layout::FOREVER};
+use kcore::{ThreadId, thread::Resumed, wait::Key};
+
+use crate::{
+    Outcome, Server, Step, World,
+    lives::task::TaskId,
+    lives::thread::{Caller, Waiting},
+};
+
+/// Semaphores that may exist; see [`crate::lives::task::TASK_SEMAPHORES_MAX`] for those of one task.
+pub const SEMAPHORES_MAX: usize = 16384;
+/// The highest count.
+pub const COUNT_MAX: u64 = i64::MAX as u64;
+
+/// A semaphore.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+struct Semaphore {
+    count: u64,
+    serial: u64,
+    /// The task that pays for it.
+    payer: TaskId,
+}
+
+/// All semaphores, and how many threads wait on plain words.
+#[derive(Default)]
+pub struct Semaphores {
+    table: BTreeMap<u64, Semaphore>,
+    serial: u64,
+    /// Threads that may be parked on an address.
+    address_waiters: u32,
+}
+
+impl Semaphores {
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.table.len()
+    }
+
+    fn create(&mut self, address: u64, value: u64, payer: TaskId) -> Result<(), Error> {
+        if value > COUNT_MAX {
+            return Err(Error::BadArgument);
+        }
+        if self.table.contains_key(&address) {
+            return Err(Error::InUse);
+        }
+        if self.table.len() >= SEMAPHORES_MAX {
+            return Err(Error::TableFull);
+        }
+        self.serial += 1;
+        self.table.insert(
+            address,
+            Semaphore {
+                count: value,
+                serial: self.serial,
+                payer,
+            },
+        );
+        Ok(())
+    }
+
+    /// Takes one; otherwise tells the serial number of what to wait for.
+    fn take(&mut self, address: u64) -> Result<Result<(), u64>, Error> {
+        let semaphore = self.table.get_mut(&address).ok_or(Error::NoSuchSemaphore)?;
+        if semaphore.count == 0 {
+            return Ok(Err(semaphore.serial));
+        }
+        semaphore.count -= 1;
+        Ok(Ok(()))
+    }
+
+    fn give(&mut self, address: u64) -> Result<(), Error> {
+        let semaphore = self.table.get_mut(&address).ok_or(Error::NoSuchSemaphore)?;
+        if semaphore.count >= COUNT_MAX {
+            return Err(Error::BadArgument);
+        }
+        semaphore.count += 1;
+        Ok(())
+    }
+
+    fn is(&self, address: u64, serial: u64) -> bool {
+        self.table
+            .get(&address)
+            .is_some_and(|semaphore| semaphore.serial == serial)
+    }
+
+    fn has_some(&self, address: u64) -> bool {
+        self.table.get(&address).is_some_and(|semaphore| semaphore.count > 0)
+    }
+}
+
+impl Server {
+    /// `SemCreate`: address, value.
+    ///
+    /// # Errors
+    /// [`Error::InUse`], [`Error::LimitReached`], [`Error::TableFull`], [`Error::BadArgument`], and those of the address.
+    pub fn sem_create(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
+        let [address, value, ..] = arguments;
+        self.validate(world, caller.domain, address, Rights::RW)?;
+        self.enough_heap(world)?;
+        self.tasks.charge_semaphore(caller.task)?;
+        self.semaphores
+            .create(address, value, caller.task)
+            .inspect_err(|_| self.tasks.refund_semaphore(caller.task))?;
+        Ok((0, 0))
+    }
+
+    /// `SemDelete`: address. Waiters get `Deleted`.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchSemaphore`], and those of the address.
+    pub fn sem_delete(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
+        let address = arguments[0];
+        self.validate(world, caller.domain, address, Rights::OWNER)?;
+        if !self.semaphore_gone(world, address) {
+            return Err(Error::NoSuchSemaphore.into());
+        }
+        Ok((0, 0))
+    }
+
+    /// `SemWait`: address, timeout.
+    pub fn sem_wait(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Outcome {
+        let [address, timeout_ns, ..] = arguments;
+        let deadline = self.call_deadline(world, caller, timeout_ns);
+        if let Waiting::Semaphore(waited, serial) = self.threads.record(caller.thread).waiting
+            && !self.semaphores.is(waited, serial)
+        {
+            return Outcome::Return(Err(Error::Deleted));
+        }
+        if let Err(stop) = self.validate(world, caller.domain, address, Rights::R) {
+            if let crate::Stop::Fail(_) = stop {
+                self.waiting_ends(world, caller.thread);
+            }
+            return Outcome::from(Err(stop));
+        }
+        let serial = match self.semaphores.take(address) {
+            Ok(Ok(())) => {
+                self.threads.record(caller.thread).waiting = Waiting::No;
+                return Outcome::Return(Ok((0, 0)));
+            }
+            Ok(Err(serial)) => serial,
+            Err(error) => return Outcome::Return(Err(error)),
+        };
+        if timeout_ns == 0 || caller.resumed == Resumed::TimedOut {
+            return Outcome::Return(Err(Error::TimedOut));
+        }
+        self.threads.record(caller.thread).waiting = Waiting::Semaphore(address, serial);
+        Outcome::Block(Key::Semaphore(address), deadline)
+    }
+
+    /// `SemSignal`: address.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchSemaphore`], [`Error::BadArgument`] if the count is at its end, and those of the address.
+    pub fn sem_signal(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
+        let address = arguments[0];
+        self.validate(world, caller.domain, address, Rights::R)?;
+        self.semaphores.give(address)?;
+        world.wake(Key::Semaphore(address), 1);
+        Ok((0, 0))
+    }
+
+    /// `AddressWait`: address, expected, timeout.
+    pub fn address_wait(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Outcome {
+        let [address, expected, timeout_ns, ..] = arguments;
+        let deadline = self.call_deadline(world, caller, timeout_ns);
+        let waited = matches!(self.threads.record(caller.thread).waiting, Waiting::Address(_));
+        self.waiting_ends(world, caller.thread);
+        if waited {
+            // Woken, or timed out: the word is the caller's business again.
+            let answer = if caller.resumed == Resumed::TimedOut {
+                Err(Error::TimedOut)
+            } else {
+                Ok((0, 0))
+            };
+            return Outcome::Return(answer);
+        }
+        if !address.is_multiple_of(4) {
+            return Outcome::Return(Err(Error::BadArgument));
+        }
+        let mut word = [0; 4];
+        if let Err(stop) = self.read_user(world, caller.domain, address, &mut word) {
+            return Outcome::from(Err(stop));
+        }
+        if u64::from(u32::from_le_bytes(word)) != expected & u64::from(u32::MAX) {
+            return Outcome::Return(Err(Error::Changed));
+        }
+        if timeout_ns == 0 {
+            return Outcome::Return(Err(Error::TimedOut));
+        }
+        self.threads.record(caller.thread).waiting = Waiting::Address(address);
+        self.semaphores.address_waiters += 1;
+        Outcome::Block(Key::Address(address), deadline)
+    }
+
+    /// `AddressWake`: address, count.
+    ///
+    /// # Errors
+    /// Those of the address.
+    pub fn address_wake(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
+        let [address, count, ..] = arguments;
+        if !address.is_multiple_of(4) {
+            return Err(Error::BadArgument.into());
+        }
+        self.validate(world, caller.domain, address, Rights::R)?;
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        Ok((u64::from(world.wake(Key::Address(address), count)), 0))
+    }
+
+    /// Deletes a semaphore, if there is one, and wakes who waits for it.
+    fn semaphore_gone(&mut self, world: &mut impl World, address: u64) -> bool {
+        let Some(semaphore) = self.semaphores.table.remove(&address) else {
+            return false;
+        };
+        self.tasks.refund_semaphore(semaphore.payer);
+        world.wake(Key::Semaphore(address), u32::MAX);
+        true
+    }
+
+    /// Addresses vanish: the semaphores there are deleted, and who waits on a word there is woken.
+    pub fn semaphores_gone(&mut self, world: &mut impl World, from: u64, to: u64) {
+        while let Some((&address, _)) = self.semaphores.table.range(from..to).next() {
+            self.semaphore_gone(world, address);
+        }
+        if self.semaphores.address_waiters == 0 {
+            return;
+        }
+        for record in self.threads.iter() {
+            if let Waiting::Address(address) = record.waiting
+                && (from..to).contains(&address)
+            {
+                world.wake(Key::Address(address), u32::MAX);
+            }
+        }
+    }
+
+    /// What a thread waited for is no longer waited for.
+    #[inline]
+    pub fn waiting_ends(&mut self, world: &mut impl World, thread: ThreadId) {
+        let waiting = core::mem::take(&mut self.threads.record(thread).waiting);
+        match waiting {
+            Waiting::Semaphore(address, _) => self.signal_passes_on(world, address),
+            Waiting::Address(_) => self.semaphores.address_waiters = self.semaphores.address_waiters.saturating_sub(1),
+            Waiting::No | Waiting::Checkpoint(_) | Waiting::Child(_) => {}
+        }
+    }
+
+    /// A thread that waits does not go on for now: if it was woken, another one takes its turn.
+    pub fn waiting_passes_on(&mut self, world: &mut impl World, thread: ThreadId) {
+        if let Waiting::Semaphore(address, _) = self.threads.record(thread).waiting {
+            self.signal_passes_on(world, address);
+        }
+    }
+
+    fn signal_passes_on(&mut self, world: &mut impl World, address: u64) {
+        if self.semaphores.has_some(address) {
+            world.wake(Key::Semaphore(address), 1);
+        }
+    }
+}
+
+const _: () = assert!(FOREVER > COUNT_MAX);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_go_up_and_down_within_bounds() {
+        let mut semaphores = Semaphores::default();
+        assert_eq!(semaphores.take(8), Err(Error::NoSuchSemaphore));
+        assert_eq!(
+            semaphores.create(8, COUNT_MAX + 1, TaskId::NONE),
+            Err(Error::BadArgument)
+        );
+        semaphores.create(8, 1, TaskId::NONE).unwrap();
+        assert_eq!(semaphores.create(8, 1, TaskId::NONE), Err(Error::InUse));
+        assert_eq!(semaphores.take(8), Ok(Ok(())));
+        let Ok(Err(serial)) = semaphores.take(8) else {
+            panic!("it is empty")
+        };
+        assert!(semaphores.is(8, serial));
+        semaphores.give(8).unwrap();
+        assert!(semaphores.has_some(8));
+        semaphores.table.remove(&8);
+        semaphores.create(8, COUNT_MAX, TaskId::NONE).unwrap();
+        assert!(!semaphores.is(8, serial), "another one at the same address");
+        assert_eq!(semaphores.give(8), Err(Error::BadArgument));
+    }
+}
