@@ -33,7 +33,8 @@ pub struct CallInfo {
     pub text: &'static str,
 }
 
-/// Defines the calls of one table: an enum of numbers, and `TABLE`.
+/// Defines the calls of one table: an enum of numbers, `TABLE`, and in `arguments` a struct for each call, so that whoever answers
+/// a call takes its arguments by name.
 macro_rules! calls {
     ($(#[$meta:meta])* $enum:ident; $($number:literal $name:ident $rust:ident ($($argument:ident),*) -> $value:literal, $value2:literal; $needs:literal; $text:literal;)*) => {
         $(#[$meta])*
@@ -59,6 +60,23 @@ macro_rules! calls {
             needs: $needs,
             text: $text,
         },)*];
+
+        /// The arguments of each call, by name.
+        pub mod arguments {
+            $(
+                #[doc = concat!("Arguments of `", stringify!($name), "`.")]
+                #[derive(Copy, Clone, PartialEq, Eq, Debug)]
+                pub struct $name { $(#[doc = concat!("Argument `", stringify!($argument), "`, as the table tells.")] pub $argument: u64,)* }
+
+                impl From<[u64; 6]> for $name {
+                    #[inline(always)]
+                    fn from(words: [u64; 6]) -> Self {
+                        let [$($argument,)* ..] = words;
+                        Self { $($argument),* }
+                    }
+                }
+            )*
+        }
     };
 }
 pub(crate) use calls;

@@ -9,6 +9,7 @@
 //! The rooms, in reading order; each folder is one, and its `mod.rs` says what it owns:
 //!
 //! * [`calls`]: the door; which call is answered where, the start, reports, the check of everything;
+//! * [`accounts`]: who pays for what;
 //! * [`directory`]: which objects there are, their records and addresses;
 //! * [`protection`]: domains and what they have, APDs and Clists, how an access is decided and a right withdrawn;
 //! * [`pages`]: what stands in memory;
@@ -21,6 +22,7 @@
 
 extern crate alloc;
 
+pub mod accounts;
 pub mod calls;
 
 pub mod directory;

@@ -118,75 +118,75 @@ impl Server {
     fn answer<W: World>(&mut self, world: &mut W, caller: Caller, call: Call, arguments: [u64; 6]) -> Outcome {
         match call {
             Call::ThreadMyId => Outcome::Return(Ok((caller.thread.0, 0))),
-            Call::PdxCall => self.pdx_call(world, caller, arguments),
-            Call::PdxReturn => self.pdx_return(world, caller, arguments),
+            Call::PdxCall => self.pdx_call(world, caller, arguments.into()),
+            Call::PdxReturn => self.pdx_return(world, caller, arguments.into()),
 
             // Kernel domains are the kernel's own.
             Call::DomainCall => Outcome::Return(Err(Error::NotAnEntry)),
 
-            Call::ObjCreate => self.obj_create(world, caller, arguments).into(),
+            Call::ObjCreate => self.obj_create(world, caller, arguments.into()).into(),
             Call::ObjDelete => self.upsetting(world, caller, |server, world| {
-                server.obj_delete(world, caller, arguments)
+                server.obj_delete(world, caller, arguments.into())
             }),
             Call::ObjRetire => self.upsetting(world, caller, |server, world| {
-                server.obj_retire(world, caller, arguments)
+                server.obj_retire(world, caller, arguments.into())
             }),
-            Call::ObjResize => self.obj_resize(world, caller, arguments).into(),
+            Call::ObjResize => self.obj_resize(world, caller, arguments.into()).into(),
             Call::ObjPasswd => self.upsetting(world, caller, |server, world| {
-                server.obj_passwd(world, caller, arguments)
+                server.obj_passwd(world, caller, arguments.into())
             }),
-            Call::ObjInfo => self.obj_info(world, caller, arguments).into(),
+            Call::ObjInfo => self.obj_info(world, caller, arguments.into()).into(),
             Call::ObjCrePdx => self.upsetting(world, caller, |server, world| {
-                server.obj_cre_pdx(world, caller, arguments)
+                server.obj_cre_pdx(world, caller, arguments.into())
             }),
-            Call::KeepObject => self.keep_object(world, caller, arguments).into(),
-            Call::ObjClone => self.obj_clone(world, caller, arguments).into(),
+            Call::KeepObject => self.keep_object(world, caller, arguments.into()).into(),
+            Call::ObjClone => self.obj_clone(world, caller, arguments.into()).into(),
 
-            Call::PageCopy => self.page_copy(world, caller, arguments).into(),
-            Call::PageUnMap => self.page_un_map(world, caller, arguments).into(),
-            Call::PageFlush => self.page_flush(world, caller, arguments).into(),
-            Call::PageLimit => self.page_limit(world, caller, arguments).into(),
+            Call::PageCopy => self.page_copy(world, caller, arguments.into()).into(),
+            Call::PageUnMap => self.page_un_map(world, caller, arguments.into()).into(),
+            Call::PageFlush => self.page_flush(world, caller, arguments.into()).into(),
+            Call::PageLimit => self.page_limit(world, caller, arguments.into()).into(),
 
-            Call::ApdInsert => self.apd_insert(world, caller, arguments).into(),
-            Call::ApdDelete => self.apd_delete(world, caller, arguments).into(),
-            Call::ApdGet => self.apd_get(world, caller, arguments).into(),
-            Call::ApdLock => self.apd_lock(world, caller, arguments).into(),
-            Call::ApdLookup => self.apd_lookup(world, caller, arguments).into(),
-            Call::ApdFlush => self.apd_flush(world, caller, arguments).into(),
+            Call::ApdInsert => self.apd_insert(world, caller, arguments.into()).into(),
+            Call::ApdDelete => self.apd_delete(world, caller, arguments.into()).into(),
+            Call::ApdGet => self.apd_get(world, caller, arguments.into()).into(),
+            Call::ApdLock => self.apd_lock(world, caller, arguments.into()).into(),
+            Call::ApdLookup => self.apd_lookup(world, caller, arguments.into()).into(),
+            Call::ApdFlush => self.apd_flush(world, caller, arguments.into()).into(),
 
-            Call::TaskCreate => self.task_create(world, caller, arguments).into(),
-            Call::ThreadCreate => self.thread_create(world, caller, arguments).into(),
+            Call::TaskCreate => self.task_create(world, caller, arguments.into()).into(),
+            Call::ThreadCreate => self.thread_create(world, caller, arguments.into()).into(),
             Call::ThreadDelete => {
                 // What ends may be a callee that the caller is inside of.
                 let depth = world.portal_depth(caller.thread);
-                let outcome = self.thread_delete(world, caller, arguments);
+                let outcome = self.thread_delete(world, caller, arguments.into());
                 self.finish_ends(world);
                 self.settle(world, caller.thread, depth, outcome)
             }
-            Call::ThreadWait => self.thread_wait(world, caller, arguments),
-            Call::ThreadSleep => self.thread_sleep(world, caller, arguments),
-            Call::ThreadResume => self.thread_resume(world, caller, arguments).into(),
-            Call::ThreadInfo => self.thread_info(world, caller, arguments).into(),
-            Call::ExcptReg => self.excpt_reg(world, caller, arguments).into(),
-            Call::ExcptReturn => self.excpt_return(world, caller, arguments),
+            Call::ThreadWait => self.thread_wait(world, caller, arguments.into()),
+            Call::ThreadSleep => self.thread_sleep(world, caller, arguments.into()),
+            Call::ThreadResume => self.thread_resume(world, caller, arguments.into()).into(),
+            Call::ThreadInfo => self.thread_info(world, caller, arguments.into()).into(),
+            Call::ExcptReg => self.excpt_reg(world, caller, arguments.into()).into(),
+            Call::ExcptReturn => self.excpt_return(world, caller, arguments.into()),
 
-            Call::SemCreate => self.sem_create(world, caller, arguments).into(),
-            Call::SemDelete => self.sem_delete(world, caller, arguments).into(),
-            Call::SemWait => self.sem_wait(world, caller, arguments),
-            Call::SemSignal => self.sem_signal(world, caller, arguments).into(),
-            Call::AddressWait => self.address_wait(world, caller, arguments),
-            Call::AddressWake => self.address_wake(world, caller, arguments).into(),
+            Call::SemCreate => self.sem_create(world, caller, arguments.into()).into(),
+            Call::SemDelete => self.sem_delete(world, caller, arguments.into()).into(),
+            Call::SemWait => self.sem_wait(world, caller, arguments.into()),
+            Call::SemSignal => self.sem_signal(world, caller, arguments.into()).into(),
+            Call::AddressWait => self.address_wait(world, caller, arguments.into()),
+            Call::AddressWake => self.address_wake(world, caller, arguments.into()).into(),
 
-            Call::ConsoleWrite => self.console_write(world, caller, arguments),
-            Call::ConsoleRead => self.console_read(world, caller, arguments),
-            Call::ConsoleForeground => self.console_foreground(world, caller, arguments).into(),
+            Call::ConsoleWrite => self.console_write(world, caller, arguments.into()),
+            Call::ConsoleRead => self.console_read(world, caller, arguments.into()),
+            Call::ConsoleForeground => self.console_foreground(world, caller, arguments.into()).into(),
             Call::ClockRead => {
                 let now = world.now_ns();
                 Outcome::Return(Ok((now, world.boot_time_ns().saturating_add(now))))
             }
             Call::RandomRead => Outcome::Return(Ok((world.random(), 0))),
-            Call::SystemInfo => self.system_info(world, caller, arguments).into(),
-            Call::SystemControl => self.system_control(world, caller, arguments),
+            Call::SystemInfo => self.system_info(world, caller, arguments.into()).into(),
+            Call::SystemControl => self.system_control(world, caller, arguments.into()),
         }
     }
 

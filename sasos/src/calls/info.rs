@@ -3,6 +3,7 @@
 use abi::{
     Error, Rights,
     address::ROOT_DIRECTORY,
+    call::arguments,
     host::{EXIT_FAILURE, EXIT_REBOOT, EXIT_SUCCESS},
     layout::{
         CONTROL_CHECKPOINT, CONTROL_POWER_OFF, CONTROL_REBOOT, DomainReport, MemoryReport, TOPIC_BOOT, TOPIC_DOMAIN,
@@ -22,8 +23,13 @@ impl Server {
     /// # Errors
     /// [`Error::BadArgument`] for a topic that there is not; the end of a list is
     /// [`Error::NoSuchThread`] or [`Error::BadAddress`] (domains, objects); those of the buffer.
-    pub fn system_info(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
-        let [topic, index, buffer, ..] = arguments;
+    pub fn system_info(
+        &mut self,
+        world: &mut impl World,
+        caller: Caller,
+        arguments: arguments::SystemInfo,
+    ) -> Step<(u64, u64)> {
+        let arguments::SystemInfo { topic, index, buffer } = arguments;
         match topic {
             TOPIC_MEMORY => self.tell(world, caller, buffer, &self.memory_report(world).to_bytes()),
             TOPIC_STORE => self.tell(world, caller, buffer, &self.store_report().to_bytes()),
@@ -98,8 +104,13 @@ impl Server {
     }
 
     /// `SystemControl`: operation, argument.
-    pub fn system_control(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Outcome {
-        let [operation, argument, ..] = arguments;
+    pub fn system_control(
+        &mut self,
+        world: &mut impl World,
+        caller: Caller,
+        arguments: arguments::SystemControl,
+    ) -> Outcome {
+        let arguments::SystemControl { operation, argument } = arguments;
         let exit = match operation {
             CONTROL_CHECKPOINT => None,
             CONTROL_POWER_OFF if argument == u64::from(EXIT_SUCCESS) || argument == u64::from(EXIT_FAILURE) => {

@@ -3,6 +3,7 @@
 use abi::{
     Error, Rights,
     address::{PAGE, SLOT, pages_for},
+    call::arguments,
     layout::{INFO_SET_MODIFIED, INFO_SET_TAG, INFO_USED, OBJECT_PERSISTENT, OBJECT_STACK, ObjectInfo},
 };
 use kcore::SpaceId;
@@ -24,8 +25,13 @@ impl Server {
     ///
     /// # Errors
     /// [`Error::BadArgument`], [`Error::NoMemory`], [`Error::LimitReached`].
-    pub fn obj_create<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
-        let [bytes, password, ..] = arguments;
+    pub fn obj_create<W: World>(
+        &mut self,
+        world: &mut W,
+        caller: Caller,
+        arguments: arguments::ObjCreate,
+    ) -> Step<(u64, u64)> {
+        let arguments::ObjCreate { bytes, password } = arguments;
         let pages = pages_for(bytes).ok_or(Error::NoMemory)?;
         let id = self.object_make(world, Kind::Plain, pages, Some(caller.task), caller.domain)?;
         let password = password_or_random(world, password);
@@ -38,16 +44,26 @@ impl Server {
     ///
     /// # Errors
     /// [`Error::BadAddress`], [`Error::Protection`], [`Error::DiskError`].
-    pub fn obj_delete<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
-        self.delete(world, caller, arguments[0], false)
+    pub fn obj_delete<W: World>(
+        &mut self,
+        world: &mut W,
+        caller: Caller,
+        arguments: arguments::ObjDelete,
+    ) -> Step<(u64, u64)> {
+        self.delete(world, caller, arguments.address, false)
     }
 
     /// `ObjRetire`: address.
     ///
     /// # Errors
     /// Those of `ObjDelete`; [`Error::InUse`] if another domain has the object.
-    pub fn obj_retire<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
-        self.delete(world, caller, arguments[0], true)
+    pub fn obj_retire<W: World>(
+        &mut self,
+        world: &mut W,
+        caller: Caller,
+        arguments: arguments::ObjRetire,
+    ) -> Step<(u64, u64)> {
+        self.delete(world, caller, arguments.address, true)
     }
 
     fn delete<W: World>(&mut self, world: &mut W, caller: Caller, address: u64, unless_held: bool) -> Step<(u64, u64)> {
@@ -155,8 +171,13 @@ impl Server {
     /// # Errors
     /// [`Error::BadArgument`], [`Error::BadAddress`], [`Error::Protection`], [`Error::CannotGrow`],
     /// [`Error::NoMemory`], [`Error::DiskFull`].
-    pub fn obj_resize<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
-        let [address, bytes, ..] = arguments;
+    pub fn obj_resize<W: World>(
+        &mut self,
+        world: &mut W,
+        caller: Caller,
+        arguments: arguments::ObjResize,
+    ) -> Step<(u64, u64)> {
+        let arguments::ObjResize { address, bytes } = arguments;
         let pages = pages_for(bytes).filter(|&pages| pages > 0).ok_or(Error::BadArgument)?;
         let id = self.require_at(world, caller.domain, address, Rights::OWNER)?;
         let before = self.objects.get(id).record.pages;
@@ -260,8 +281,17 @@ impl Server {
     ///
     /// # Errors
     /// [`Error::BadArgument`], [`Error::BadAddress`], [`Error::Protection`], [`Error::DiskFull`].
-    pub fn obj_info<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
-        let [address, flags, buffer, ..] = arguments;
+    pub fn obj_info<W: World>(
+        &mut self,
+        world: &mut W,
+        caller: Caller,
+        arguments: arguments::ObjInfo,
+    ) -> Step<(u64, u64)> {
+        let arguments::ObjInfo {
+            address,
+            flags,
+            info: buffer,
+        } = arguments;
         if flags & !(INFO_SET_MODIFIED | INFO_SET_TAG | INFO_USED) != 0 {
             return Err(Error::BadArgument.into());
         }
@@ -338,8 +368,13 @@ impl Server {
     ///
     /// # Errors
     /// [`Error::BadAddress`], [`Error::Protection`], [`Error::NotPersistent`], [`Error::DiskFull`], [`Error::NoMemory`].
-    pub fn keep_object<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
-        let id = self.object_at(world, arguments[0])?;
+    pub fn keep_object<W: World>(
+        &mut self,
+        world: &mut W,
+        caller: Caller,
+        arguments: arguments::KeepObject,
+    ) -> Step<(u64, u64)> {
+        let id = self.object_at(world, arguments.address)?;
         if self.objects.get(id).record.flags & OBJECT_STACK != 0 {
             return Err(Error::NotPersistent.into());
         }

@@ -1,6 +1,6 @@
 //! What threads do to each other: suspend, resume, name. Who may is decided in one place.
 
-use abi::{Error, layout::FOREVER};
+use abi::{Error, call::arguments, layout::FOREVER};
 use kcore::{ThreadId, thread::Resumed, wait::Key};
 
 use crate::{
@@ -58,8 +58,13 @@ impl Server {
     }
 
     /// `ThreadSleep`: thread (0: the caller), nanoseconds. Another thread can only be suspended.
-    pub fn thread_sleep(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Outcome {
-        let [thread, ns, ..] = arguments;
+    pub fn thread_sleep(
+        &mut self,
+        world: &mut impl World,
+        caller: Caller,
+        arguments: arguments::ThreadSleep,
+    ) -> Outcome {
+        let arguments::ThreadSleep { thread, ns } = arguments;
         if thread != 0 && thread != caller.thread.0 {
             return Outcome::Return(self.thread_suspend(world, caller, thread, ns).map(|()| (0, 0)));
         }
@@ -113,8 +118,13 @@ impl Server {
     ///
     /// # Errors
     /// [`Error::NoSuchThread`].
-    pub fn thread_resume(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
-        let target = self.thread_controlled(caller, arguments[0], Control::Resume)?;
+    pub fn thread_resume(
+        &mut self,
+        world: &mut impl World,
+        caller: Caller,
+        arguments: arguments::ThreadResume,
+    ) -> Step<(u64, u64)> {
+        let target = self.thread_controlled(caller, arguments.thread, Control::Resume)?;
         let record = self.threads.record(target);
         if record.life == Life::Live && record.pause != Pause::No {
             // A sleeper clears its own mark when its call is done again.

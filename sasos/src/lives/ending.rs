@@ -4,7 +4,7 @@
 //! and leaves a record for its parent. With the last thread of a task the task ends
 //! ([`crate::lives::task`]).
 
-use abi::{Error, layout::ExitReport};
+use abi::{Error, call::arguments, layout::ExitReport};
 use kcore::{ThreadId, machine::Intercept, scheduler::NONE, thread::Resumed, wait::Key};
 
 use crate::{
@@ -155,8 +155,13 @@ impl Server {
     }
 
     /// `ThreadDelete`: thread (0: the caller), status.
-    pub fn thread_delete(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Outcome {
-        let [thread, status, ..] = arguments;
+    pub fn thread_delete(
+        &mut self,
+        world: &mut impl World,
+        caller: Caller,
+        arguments: arguments::ThreadDelete,
+    ) -> Outcome {
+        let arguments::ThreadDelete { thread, status } = arguments;
         if thread == 0 || thread == caller.thread.0 {
             return self.thread_delete_self(world, caller, status);
         }
@@ -208,8 +213,12 @@ impl Server {
     // ---- waiting for children -------------------------------------------------------------------
 
     /// `ThreadWait`: thread (0: any), timeout, report.
-    pub fn thread_wait(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Outcome {
-        let [thread, timeout_ns, report, ..] = arguments;
+    pub fn thread_wait(&mut self, world: &mut impl World, caller: Caller, arguments: arguments::ThreadWait) -> Outcome {
+        let arguments::ThreadWait {
+            thread,
+            timeout_ns,
+            report,
+        } = arguments;
         let deadline = self.call_deadline(world, caller, timeout_ns);
         let ended = match self.ended_child(caller, ThreadId(thread)) {
             Ok(Some(ended)) => ended,

@@ -13,6 +13,7 @@ use alloc::boxed::Box;
 
 use abi::{
     Error, Rights,
+    call::arguments,
     layout::{EXCEPTION_KINDS, ExitReport, RESUME_AT, RESUME_END, RESUME_RETRY, STATUS_SYSTEM, exception_name},
 };
 use kcore::{SpaceId, ThreadId, machine::Intercept, thread::Context};
@@ -190,8 +191,13 @@ impl Server {
     ///
     /// # Errors
     /// [`Error::BadArgument`] for a kind that there is not, [`Error::Protection`].
-    pub fn excpt_reg(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
-        let [kind, handler, ..] = arguments;
+    pub fn excpt_reg(
+        &mut self,
+        world: &mut impl World,
+        caller: Caller,
+        arguments: arguments::ExcptReg,
+    ) -> Step<(u64, u64)> {
+        let arguments::ExcptReg { kind, handler } = arguments;
         if kind == 0 || kind >= EXCEPTION_KINDS as u64 {
             return Err(Error::BadArgument.into());
         }
@@ -203,8 +209,13 @@ impl Server {
     }
 
     /// `ExcptReturn`: action, address.
-    pub fn excpt_return(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Outcome {
-        let [action, address, ..] = arguments;
+    pub fn excpt_return(
+        &mut self,
+        world: &mut impl World,
+        caller: Caller,
+        arguments: arguments::ExcptReturn,
+    ) -> Outcome {
+        let arguments::ExcptReturn { action, address } = arguments;
         let depth = world.portal_depth(caller.thread);
         let record = self.threads.record(caller.thread);
         let Some(saved) = record

@@ -12,6 +12,7 @@ use alloc::vec::Vec;
 
 use abi::{
     Error, Rights,
+    call::arguments,
     layout::{EXCEPTION_KILL, ExitReport, PRIORITY_MAX, STATUS_SYSTEM},
 };
 use kcore::{SpaceId, ThreadId, thread::THREADS_MAX};
@@ -315,8 +316,19 @@ impl Server {
     ///
     /// # Errors
     /// Those of the table; nothing has changed then.
-    pub fn task_create(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
-        let [entry, parameter, apd, limit_pages, priority, _] = arguments;
+    pub fn task_create(
+        &mut self,
+        world: &mut impl World,
+        caller: Caller,
+        arguments: arguments::TaskCreate,
+    ) -> Step<(u64, u64)> {
+        let arguments::TaskCreate {
+            entry,
+            parameter,
+            apd,
+            limit_pages,
+            priority,
+        } = arguments;
         let own_priority = self.threads.record(caller.thread).priority;
         let priority = checked_priority(priority, own_priority)?;
         self.validate(world, caller.domain, entry, Rights::X)?;

@@ -15,6 +15,7 @@ use alloc::{boxed::Box, vec, vec::Vec};
 use abi::{
     Error, Rights,
     address::{PAGE, STACK_BYTES},
+    call::arguments,
     layout::{
         ExitReport, FOREVER, PRIORITY_MAX, THREAD_ENDED, THREAD_READY, THREAD_RUNNING, THREAD_SLEEPING, THREAD_WAITING,
         ThreadReport,
@@ -409,8 +410,17 @@ impl Server {
     ///
     /// # Errors
     /// Those of the table.
-    pub fn thread_create(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
-        let [entry, parameter, priority, ..] = arguments;
+    pub fn thread_create(
+        &mut self,
+        world: &mut impl World,
+        caller: Caller,
+        arguments: arguments::ThreadCreate,
+    ) -> Step<(u64, u64)> {
+        let arguments::ThreadCreate {
+            entry,
+            parameter,
+            priority,
+        } = arguments;
         let priority = checked_priority(priority, self.threads.record(caller.thread).priority)?;
         if !self.at_home(caller) {
             return Err(Error::Protection.into());
@@ -427,8 +437,13 @@ impl Server {
     ///
     /// # Errors
     /// [`Error::NoSuchThread`], and those of the buffer.
-    pub fn thread_info(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
-        let [thread, buffer, ..] = arguments;
+    pub fn thread_info(
+        &mut self,
+        world: &mut impl World,
+        caller: Caller,
+        arguments: arguments::ThreadInfo,
+    ) -> Step<(u64, u64)> {
+        let arguments::ThreadInfo { thread, report: buffer } = arguments;
         let thread = if thread == 0 { caller.thread } else { ThreadId(thread) };
         let report = self
             .thread_report(world, thread, caller.thread)

@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use abi::{
     Error, Rights,
     address::{PAGE, SLOT, pages_for, slot_of},
+    call::arguments,
 };
 use kcore::{Leaf, PageEntry, SpaceId, wait::Key};
 
@@ -37,7 +38,12 @@ impl Server {
     /// # Errors
     /// [`Error::BadAddress`], [`Error::Protection`], [`Error::BadArgument`] for a source that is too
     /// large, [`Error::NoMemory`], [`Error::LimitReached`], [`Error::DiskError`]. There is no clone then.
-    pub fn obj_clone<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
+    pub fn obj_clone<W: World>(
+        &mut self,
+        world: &mut W,
+        caller: Caller,
+        arguments: arguments::ObjClone,
+    ) -> Step<(u64, u64)> {
         let step = self.clone_piece(world, caller, arguments);
         if let Err(Stop::Fail(_)) = step
             && let Some(clone) = self.clone_begun(caller)
@@ -47,8 +53,17 @@ impl Server {
         step
     }
 
-    fn clone_piece<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
-        let [source, extra, password, ..] = arguments;
+    fn clone_piece<W: World>(
+        &mut self,
+        world: &mut W,
+        caller: Caller,
+        arguments: arguments::ObjClone,
+    ) -> Step<(u64, u64)> {
+        let arguments::ObjClone {
+            source,
+            extra_bytes: extra,
+            password,
+        } = arguments;
         self.require_at(world, caller.domain, source, Rights::RX)?;
         let source = self.object_at(world, source)?;
         let begun = self.clone_begun(caller);

@@ -12,6 +12,7 @@
 use abi::{
     Error, Rights,
     address::{PAGE, slot_of},
+    call::arguments,
 };
 use kcore::{Frame, Leaf, PageEntry, wait::Key};
 use store::{PageFlags, PageLookup};
@@ -57,8 +58,13 @@ impl Server {
     /// # Errors
     /// [`Error::BadArgument`] (unaligned, overlapping, empty, too many), [`Error::BadAddress`],
     /// [`Error::Protection`], memory, account and disk space, [`Error::DiskError`].
-    pub fn page_copy<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
-        let [from, to, pages, ..] = arguments;
+    pub fn page_copy<W: World>(
+        &mut self,
+        world: &mut W,
+        caller: Caller,
+        arguments: arguments::PageCopy,
+    ) -> Step<(u64, u64)> {
+        let arguments::PageCopy { from, to, pages } = arguments;
         let source = self.range(world, caller, from, pages, Rights::R)?;
         let target = self.range(world, caller, to, pages, Rights::W)?;
         Self::bounded(source)?;

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use abi::{
     Error, Rights,
     address::{PAGE, slot_of},
+    call::arguments,
 };
 use kcore::PageEntry;
 
@@ -121,8 +122,13 @@ impl Server {
     /// # Errors
     /// [`Error::BadArgument`], [`Error::BadAddress`], [`Error::Protection`], [`Error::NotPersistent`],
     /// [`Error::DiskError`], [`Error::DiskFull`].
-    pub fn page_flush<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
-        let [page, pages, ..] = arguments;
+    pub fn page_flush<W: World>(
+        &mut self,
+        world: &mut W,
+        caller: Caller,
+        arguments: arguments::PageFlush,
+    ) -> Step<(u64, u64)> {
+        let arguments::PageFlush { page, pages } = arguments;
         if let Some(step) = self.resume_durable(caller) {
             return step;
         }
@@ -153,8 +159,17 @@ impl Server {
     /// # Errors
     /// [`Error::BadArgument`], [`Error::BadAddress`], [`Error::Protection`], [`Error::TableFull`] for too
     /// many different limits, [`Error::DiskFull`].
-    pub fn page_limit<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
-        let [page, pages, bits, ..] = arguments;
+    pub fn page_limit<W: World>(
+        &mut self,
+        world: &mut W,
+        caller: Caller,
+        arguments: arguments::PageLimit,
+    ) -> Step<(u64, u64)> {
+        let arguments::PageLimit {
+            page,
+            pages,
+            rights: bits,
+        } = arguments;
         let limits = Rights::from_bits(bits).ok_or(Error::BadArgument)?;
         let guard = limits == Rights::NONE;
         if !Rights::RWX.contains(limits) || !(guard || limits.contains(Rights::R)) {

@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use abi::{
     Error, Rights,
     address::{PAGE, SLOT},
+    call::arguments,
     layout::{UNMAP_REPLACE, UNMAP_ZERO},
 };
 
@@ -41,8 +42,17 @@ impl Server {
     ///
     /// # Errors
     /// [`Error::BadArgument`], [`Error::BadAddress`], [`Error::Protection`], [`Error::DiskFull`].
-    pub fn page_un_map<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
-        let [page, pages, disposition, ..] = arguments;
+    pub fn page_un_map<W: World>(
+        &mut self,
+        world: &mut W,
+        caller: Caller,
+        arguments: arguments::PageUnMap,
+    ) -> Step<(u64, u64)> {
+        let arguments::PageUnMap {
+            page,
+            pages,
+            disposition,
+        } = arguments;
         if let Some(step) = self.resume_durable(caller) {
             return step;
         }

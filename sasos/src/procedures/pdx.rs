@@ -21,6 +21,7 @@ use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
 use abi::{
     Error,
     address::STACK_BYTES,
+    call::arguments,
     layout::{CALL_DEPTH_MAX, PD_EMPTY, PD_MERGE},
 };
 use kcore::{SpaceId, wait::Key};
@@ -179,8 +180,15 @@ impl Server {
     // ---- calls ----------------------------------------------------------------------------------
 
     /// `PdxCall`: entry, parameter, pd, three more parameters.
-    pub fn pdx_call(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Outcome {
-        let [entry, parameter0, pd, parameter1, parameter2, parameter3] = arguments;
+    pub fn pdx_call(&mut self, world: &mut impl World, caller: Caller, arguments: arguments::PdxCall) -> Outcome {
+        let arguments::PdxCall {
+            entry,
+            parameter0,
+            pd,
+            parameter1,
+            parameter2,
+            parameter3,
+        } = arguments;
         if world.portal_depth(caller.thread) >= CALL_DEPTH_MAX {
             return Outcome::Return(Err(Error::TooDeep));
         }
@@ -206,8 +214,8 @@ impl Server {
     }
 
     /// `PdxReturn`: result, second result.
-    pub fn pdx_return(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Outcome {
-        let [result, result2, ..] = arguments;
+    pub fn pdx_return(&mut self, world: &mut impl World, caller: Caller, arguments: arguments::PdxReturn) -> Outcome {
+        let arguments::PdxReturn { result, result2 } = arguments;
         if world.portal_leave(caller.thread, 0, result, result2).is_none() {
             return Outcome::Return(Err(Error::NotInCall));
         }

@@ -10,6 +10,7 @@
 
 use abi::{
     Error, Rights,
+    call::arguments,
     layout::{APD_SLOTS, ApdDescription},
 };
 use kcore::SpaceId;
@@ -251,8 +252,13 @@ impl Server {
     ///
     /// # Errors
     /// Those of [`Apd::insert`] and [`Server::clist_for`].
-    pub fn apd_insert<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
-        let [slot, address, ..] = arguments;
+    pub fn apd_insert<W: World>(
+        &mut self,
+        world: &mut W,
+        caller: Caller,
+        arguments: arguments::ApdInsert,
+    ) -> Step<(u64, u64)> {
+        let arguments::ApdInsert { slot, clist: address } = arguments;
         // Cheap refusals first; the copy is not kept.
         self.domain_apd(caller.domain).insert(slot, ClistRef::default())?;
         let clist = self.clist_for(world, caller.domain, address)?;
@@ -263,17 +269,27 @@ impl Server {
     ///
     /// # Errors
     /// Those of [`Apd::delete`].
-    pub fn apd_delete<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
-        self.apd_change(world, caller.domain, |apd| apd.delete(arguments[0]))
+    pub fn apd_delete<W: World>(
+        &mut self,
+        world: &mut W,
+        caller: Caller,
+        arguments: arguments::ApdDelete,
+    ) -> Step<(u64, u64)> {
+        self.apd_change(world, caller.domain, |apd| apd.delete(arguments.slot))
     }
 
     /// `ApdGet`.
     ///
     /// # Errors
     /// Those of writing user memory.
-    pub fn apd_get<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
+    pub fn apd_get<W: World>(
+        &mut self,
+        world: &mut W,
+        caller: Caller,
+        arguments: arguments::ApdGet,
+    ) -> Step<(u64, u64)> {
         let description = self.domain_apd(caller.domain).description();
-        self.write_user(world, caller.domain, arguments[0], &to_bytes(&description))?;
+        self.write_user(world, caller.domain, arguments.description, &to_bytes(&description))?;
         Ok((0, 0))
     }
 
@@ -281,11 +297,16 @@ impl Server {
     ///
     /// # Errors
     /// Those of [`Apd::lock`].
-    pub fn apd_lock<W: World>(&mut self, _world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
+    pub fn apd_lock<W: World>(
+        &mut self,
+        _world: &mut W,
+        caller: Caller,
+        arguments: arguments::ApdLock,
+    ) -> Step<(u64, u64)> {
         let Some(domain) = self.domains.get_mut(caller.domain) else {
             return Err(Error::Protection.into());
         };
-        domain.apd.lock(arguments[0])?;
+        domain.apd.lock(arguments.slot)?;
         Ok((0, 0))
     }
 
@@ -293,8 +314,13 @@ impl Server {
     ///
     /// # Errors
     /// [`Error::BadArgument`], [`Error::BadAddress`], [`Error::Protection`].
-    pub fn apd_lookup<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
-        let [address, bits, ..] = arguments;
+    pub fn apd_lookup<W: World>(
+        &mut self,
+        world: &mut W,
+        caller: Caller,
+        arguments: arguments::ApdLookup,
+    ) -> Step<(u64, u64)> {
+        let arguments::ApdLookup { address, rights: bits } = arguments;
         let needed = Rights::from_bits(bits).ok_or(Error::BadArgument)?;
         let id = self.object_at(world, address)?;
         let cached = self.require(world, caller.domain, id, needed)?;
@@ -308,7 +334,12 @@ impl Server {
     ///
     /// # Errors
     /// None of its own.
-    pub fn apd_flush<W: World>(&mut self, world: &mut W, caller: Caller, _arguments: [u64; 6]) -> Step<(u64, u64)> {
+    pub fn apd_flush<W: World>(
+        &mut self,
+        world: &mut W,
+        caller: Caller,
+        _arguments: arguments::ApdFlush,
+    ) -> Step<(u64, u64)> {
         self.apd_change(world, caller.domain, |_| Ok(()))
     }
 }

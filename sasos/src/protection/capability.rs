@@ -7,6 +7,7 @@
 
 use abi::{
     Error, Rights,
+    call::arguments,
     layout::{CAPABILITIES_MAX, ENTRIES_MAX, PDX_MAX},
 };
 use store::{ObjectRecord, PdxRecord};
@@ -86,8 +87,17 @@ impl Server {
     /// # Errors
     /// [`Error::BadArgument`], [`Error::BadAddress`], [`Error::Protection`], [`Error::TableFull`],
     /// [`Error::InUse`] for the password of a PDX capability, [`Error::DiskFull`], [`Error::DiskError`].
-    pub fn obj_passwd<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
-        let [address, password, bits, ..] = arguments;
+    pub fn obj_passwd<W: World>(
+        &mut self,
+        world: &mut W,
+        caller: Caller,
+        arguments: arguments::ObjPasswd,
+    ) -> Step<(u64, u64)> {
+        let arguments::ObjPasswd {
+            address,
+            password,
+            rights: bits,
+        } = arguments;
         if let Some(step) = self.resume_durable(caller) {
             return step;
         }
@@ -115,8 +125,19 @@ impl Server {
     /// # Errors
     /// Those of [`Server::obj_passwd`]; [`Error::BadClist`]; [`Error::NotAnEntry`] for an entry that
     /// is not inside the object.
-    pub fn obj_cre_pdx<W: World>(&mut self, world: &mut W, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
-        let [address, password, clist, entries_at, count, _] = arguments;
+    pub fn obj_cre_pdx<W: World>(
+        &mut self,
+        world: &mut W,
+        caller: Caller,
+        arguments: arguments::ObjCrePdx,
+    ) -> Step<(u64, u64)> {
+        let arguments::ObjCrePdx {
+            address,
+            password,
+            clist,
+            entries: entries_at,
+            count,
+        } = arguments;
         if let Some(step) = self.resume_durable(caller) {
             return step;
         }

@@ -8,6 +8,7 @@ use alloc::collections::VecDeque;
 
 use abi::{
     Error, Rights,
+    call::arguments,
     layout::{EXCEPTION_INTERRUPT, STREAM_CONTROL, STREAM_TERMINAL},
 };
 use kcore::wait::Key;
@@ -45,8 +46,13 @@ fn checked_stream(stream: u64) -> Result<usize, Error> {
 
 impl Server {
     /// `ConsoleWrite`: stream, address, bytes.
-    pub fn console_write(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Outcome {
-        let [stream, address, bytes, ..] = arguments;
+    pub fn console_write(
+        &mut self,
+        world: &mut impl World,
+        caller: Caller,
+        arguments: arguments::ConsoleWrite,
+    ) -> Outcome {
+        let arguments::ConsoleWrite { stream, address, bytes } = arguments;
         let wanted = bytes.min(CALL_BYTES);
         if let Err(error) = checked_stream(stream) {
             return Outcome::Return(Err(error));
@@ -79,8 +85,13 @@ impl Server {
     }
 
     /// `ConsoleRead`: stream, address, bytes.
-    pub fn console_read(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Outcome {
-        let [stream, address, bytes, ..] = arguments;
+    pub fn console_read(
+        &mut self,
+        world: &mut impl World,
+        caller: Caller,
+        arguments: arguments::ConsoleRead,
+    ) -> Outcome {
+        let arguments::ConsoleRead { stream, address, bytes } = arguments;
         let stream_index = match checked_stream(stream) {
             Ok(index) => index,
             Err(error) => return Outcome::Return(Err(error)),
@@ -128,9 +139,9 @@ impl Server {
         &mut self,
         _world: &mut impl World,
         caller: Caller,
-        arguments: [u64; 6],
+        arguments: arguments::ConsoleForeground,
     ) -> Step<(u64, u64)> {
-        let thread = arguments[0];
+        let thread = arguments.thread;
         self.console.foreground = if thread == 0 {
             None
         } else {

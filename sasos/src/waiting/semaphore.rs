@@ -13,7 +13,7 @@
 
 use alloc::collections::BTreeMap;
 
-use abi::{Error, Rights, layout::FOREVER};
+use abi::{Error, Rights, call::arguments, layout::FOREVER};
 use kcore::{ThreadId, thread::Resumed, wait::Key};
 
 use crate::{
@@ -108,8 +108,13 @@ impl Server {
     ///
     /// # Errors
     /// [`Error::InUse`], [`Error::LimitReached`], [`Error::TableFull`], [`Error::BadArgument`], and those of the address.
-    pub fn sem_create(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
-        let [address, value, ..] = arguments;
+    pub fn sem_create(
+        &mut self,
+        world: &mut impl World,
+        caller: Caller,
+        arguments: arguments::SemCreate,
+    ) -> Step<(u64, u64)> {
+        let arguments::SemCreate { address, value } = arguments;
         self.validate(world, caller.domain, address, Rights::RW)?;
         self.enough_heap(world)?;
         self.tasks.charge_semaphore(caller.task)?;
@@ -123,8 +128,13 @@ impl Server {
     ///
     /// # Errors
     /// [`Error::NoSuchSemaphore`], and those of the address.
-    pub fn sem_delete(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
-        let address = arguments[0];
+    pub fn sem_delete(
+        &mut self,
+        world: &mut impl World,
+        caller: Caller,
+        arguments: arguments::SemDelete,
+    ) -> Step<(u64, u64)> {
+        let address = arguments.address;
         self.validate(world, caller.domain, address, Rights::OWNER)?;
         if !self.semaphore_gone(world, address) {
             return Err(Error::NoSuchSemaphore.into());
@@ -133,8 +143,8 @@ impl Server {
     }
 
     /// `SemWait`: address, timeout.
-    pub fn sem_wait(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Outcome {
-        let [address, timeout_ns, ..] = arguments;
+    pub fn sem_wait(&mut self, world: &mut impl World, caller: Caller, arguments: arguments::SemWait) -> Outcome {
+        let arguments::SemWait { address, timeout_ns } = arguments;
         let deadline = self.call_deadline(world, caller, timeout_ns);
         if let Waiting::Semaphore(waited, serial) = self.threads.record(caller.thread).waiting
             && !self.semaphores.is(waited, serial)
@@ -166,8 +176,13 @@ impl Server {
     ///
     /// # Errors
     /// [`Error::NoSuchSemaphore`], [`Error::BadArgument`] if the count is at its end, and those of the address.
-    pub fn sem_signal(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
-        let address = arguments[0];
+    pub fn sem_signal(
+        &mut self,
+        world: &mut impl World,
+        caller: Caller,
+        arguments: arguments::SemSignal,
+    ) -> Step<(u64, u64)> {
+        let address = arguments.address;
         self.validate(world, caller.domain, address, Rights::R)?;
         self.semaphores.give(address)?;
         world.wake(Key::Semaphore(address), 1);
@@ -175,8 +190,17 @@ impl Server {
     }
 
     /// `AddressWait`: address, expected, timeout.
-    pub fn address_wait(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Outcome {
-        let [address, expected, timeout_ns, ..] = arguments;
+    pub fn address_wait(
+        &mut self,
+        world: &mut impl World,
+        caller: Caller,
+        arguments: arguments::AddressWait,
+    ) -> Outcome {
+        let arguments::AddressWait {
+            address,
+            expected,
+            timeout_ns,
+        } = arguments;
         let deadline = self.call_deadline(world, caller, timeout_ns);
         let waited = matches!(self.threads.record(caller.thread).waiting, Waiting::Address(_));
         self.waiting_ends(world, caller.thread);
@@ -211,8 +235,13 @@ impl Server {
     ///
     /// # Errors
     /// Those of the address.
-    pub fn address_wake(&mut self, world: &mut impl World, caller: Caller, arguments: [u64; 6]) -> Step<(u64, u64)> {
-        let [address, count, ..] = arguments;
+    pub fn address_wake(
+        &mut self,
+        world: &mut impl World,
+        caller: Caller,
+        arguments: arguments::AddressWake,
+    ) -> Step<(u64, u64)> {
+        let arguments::AddressWake { address, count } = arguments;
         if !address.is_multiple_of(4) {
             return Err(Error::BadArgument.into());
         }
