@@ -426,6 +426,8 @@ pub struct Platform {
     /// Frames that the store has taken and not given back. Those that came with a page that was
     /// read are the server's by now.
     pub taken_by_store: BTreeSet<u32>,
+    /// Whether the disk completes a request while it is given the next one.
+    pub completes_while_asked: bool,
 }
 
 kcore::delegate_machine!(impl[] Platform, kernel);
@@ -439,6 +441,7 @@ impl Platform {
             kernel: Kernel::new(hardware, &[(1, frames)]),
             disk,
             taken_by_store: BTreeSet::new(),
+            completes_while_asked: false,
         }
     }
 
@@ -492,6 +495,9 @@ impl Disk for Platform {
     }
 
     fn submit(&mut self, request: Request) -> Result<(), QueueFull> {
+        if self.completes_while_asked {
+            self.step_disk();
+        }
         let data: Option<Block> =
             (request.operation == Operation::Write).then(|| Arc::new(*Pages::bytes(self, request.frame)));
         self.disk.submit(request, data)

@@ -1,11 +1,14 @@
 //! What happened, and who answers it: one `match` over the table of calls.
 
 use abi::{Call, Error};
-use kcore::{ThreadId, thread::Resumed, wait::Key};
+use kcore::{SpaceId, ThreadId, thread::Resumed, wait::Key};
 
 use crate::{
-    Event, Outcome, Server, Step, World, durability::checkpoint::STORE_ALLOWANCE,
-    durability::freeze::waits_for_freezing, lives::thread::Caller,
+    Event, Outcome, Server, Step, World,
+    durability::checkpoint::STORE_ALLOWANCE,
+    durability::durable::{Goal, Pending},
+    durability::freeze::waits_for_freezing,
+    lives::thread::Caller,
 };
 
 impl Server {
@@ -110,7 +113,38 @@ impl Server {
         }
         let outcome = self.answer(world, caller, call, arguments);
         self.finish_ends(world);
-        outcome
+        match outcome {
+            Outcome::Block(key, _) if !self.still_awaited(thread, key) => Outcome::Again,
+            outcome => outcome,
+        }
+    }
+
+    /// Whether what a thread is about to wait for is still to come, so that somebody will wake it. This is the one place
+    /// where an answer becomes a park: no call looks for itself. A disk may complete one request while it is given
+    /// another, so what a call began to wait for may be there before the call is at its end.
+    pub(crate) fn still_awaited(&mut self, thread: ThreadId, key: Key) -> bool {
+        match key {
+            Key::Page(address) => self.pager.reading.contains(&address),
+            Key::Sync(ticket) => self.checkpoint.is_syncing(store::Ticket(ticket)),
+            Key::Checkpoint => match self.threads.record(thread).pending {
+                Some(Pending {
+                    goal: Goal::Checkpoint(number),
+                    ..
+                }) => self.checkpoint_reached(number).is_none(),
+                _ => self.checkpoint.is_running() || self.checkpoint.is_wanted(),
+            },
+            // The end of a task, which this event may have brought about, ends callees.
+            Key::Stack(space) => self.callees.get(SpaceId(space)).is_some(),
+            // These are woken by other events alone, and what was looked at in this one is as it was.
+            Key::Nothing
+            | Key::Semaphore(_)
+            | Key::Address(_)
+            | Key::Child(_)
+            | Key::ConsoleIn(_)
+            | Key::ConsoleOut(_)
+            | Key::Frames
+            | Key::Supervisor => true,
+        }
     }
 
     /// Does a call.

@@ -118,6 +118,11 @@ impl Checkpoints {
         self.begun + 1
     }
 
+    /// Whether one was asked for and has not begun.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.wanted > self.begun
+    }
+
     /// Number of the next one to begin.
     pub(crate) fn next(&self) -> u64 {
         self.begun + 1
@@ -236,7 +241,7 @@ impl Server {
         while let Some(event) = self.store.poll(world) {
             self.store_event(world, &event);
         }
-        if self.checkpoint.wanted > self.checkpoint.begun && !self.checkpoint.is_running() {
+        if self.checkpoint.is_wanted() && !self.checkpoint.is_running() {
             self.checkpoint.freezing = Some(Freezing::new(self.checkpoint.next()));
         }
         self.checkpoint.polling = false;

@@ -161,15 +161,10 @@ impl Server {
         if !object.is_persistent() || object.complete {
             return Ok(());
         }
-        let limits = loop {
-            let mut limits = Vec::new();
-            match self.begin_bringing(world, id, &mut limits)? {
-                None => break limits,
-                // Meanwhile it may have come, and nobody will wake for it again: look anew.
-                Some(address) if !self.pager.reading.contains(&address) => {}
-                Some(address) => return Err(Stop::Wait(Key::Page(address))),
-            }
-        };
+        let mut limits = Vec::new();
+        if let Some(address) = self.begin_bringing(world, id, &mut limits)? {
+            return Err(Stop::Wait(Key::Page(address)));
+        }
         let object = self.objects.get_mut(id);
         object.absent_limits = limits;
         object.complete = true;

@@ -256,3 +256,52 @@ fn semaphores_are_charged_to_who_makes_them() {
     );
     system.check_to_the_end();
 }
+
+/// A kept object of so many pages that are on the disk alone, but for the last one: so its map is in memory.
+fn put_away(system: &mut System, pages: u64) -> u64 {
+    let first = system.first;
+    let (base, _) = system.object(first, pages);
+    system.call(first, Call::KeepObject, &[base]).unwrap();
+    for page in 0..pages {
+        system.set_word(first, base + page * PAGE, page + 1).unwrap();
+    }
+    system.server.checkpoint_request(&mut system.platform);
+    system.quiesce();
+    while system.server.reclaim(&mut system.platform) > 0 {}
+    system.word(first, base + (pages - 1) * PAGE).unwrap();
+    base
+}
+
+/// A disk may complete one request while it is given the next: what a call begins to wait for is there before it parks.
+#[test]
+fn a_page_that_comes_while_others_are_asked_for_is_not_waited_for() {
+    for call in [Call::PageCopy, Call::ObjClone, Call::PageFlush, Call::ObjDelete] {
+        for pages in 2..6 {
+            let mut system = System::boot(70 + pages);
+            let first = system.first;
+            let source = put_away(&mut system, pages);
+            let (target, _) = system.object(first, pages);
+            system.platform.completes_while_asked = true;
+            system.server.store.allow(u64::MAX);
+            let copy = match call {
+                Call::PageCopy => {
+                    system.call(first, call, &[source, target, pages]).unwrap();
+                    target
+                }
+                Call::ObjClone => system.call(first, call, &[source, 0, 0]).unwrap().0,
+                Call::PageFlush => {
+                    system.set_word(first, source, 1).unwrap();
+                    system.call(first, call, &[source, pages]).unwrap();
+                    source
+                }
+                _ => {
+                    system.call(first, call, &[source]).unwrap();
+                    continue;
+                }
+            };
+            for page in 0..pages {
+                assert_eq!(system.word(first, copy + page * PAGE), Ok(page + 1));
+            }
+        }
+    }
+}
