@@ -104,7 +104,7 @@ calls! {
     12 ObjInfo obj_info(address, flags, info) -> "", ""; "R (RWXD to change)";
         "Writes an ObjectInfo as it was before the call, then changes from it what the INFO_SET_ flags name. With INFO_USED its rights are only those that the domain used already; otherwise all Clists are searched for more.";
     13 ObjCrePdx obj_cre_pdx(address, password, clist, entries, count) -> "password", ""; "RWXD";
-        "Registers a PDX capability (password 0: the system makes one): its callers may enter at those addresses (an array of 64-bit words) in a domain extended by that Clist (0: none).";
+        "Registers a PDX capability (password 0: the system makes one): its callers may enter at those addresses (an array of 64-bit words) in a domain extended by that Clist (0: none). A locked domain gets Locked (see ApdLock).";
     14 KeepObject keep_object(address) -> "", ""; "RWXD";
         "Takes the object off the task's kill list: it persists until it is destroyed.";
     15 ObjClone obj_clone(source, extra_bytes, password) -> "address", "password"; "RX";
@@ -128,7 +128,7 @@ calls! {
     34 ApdGet apd_get(description) -> "", ""; "W on the buffer";
         "Writes the ApdDescription of the caller.";
     35 ApdLock apd_lock(slot) -> "", ""; "-";
-        "Locks that slot and all before it, for ever (u64::MAX: all sixteen, the empty ones too).";
+        "Locks that slot and all before it, for ever (u64::MAX: all sixteen, the empty ones too). A domain with a locked slot, and the domain of a call merged with it, cannot register procedures; of P capabilities only those in locked slots count, creation and ownership of an object let nobody call it, and an APD shown to a procedure must consist of locked slots. A procedure runs with its registered Clist: whoever locked the domain chose it. A task that can write a locked Clist, or the code of what it names, is not confined.";
     36 ApdLookup apd_lookup(address, rights) -> "capability", ""; "-";
         "Validates and caches the rights on the object; tells the address of the granting capability, or 0 where the rights did not come from a Clist.";
     37 ApdFlush apd_flush() -> "", ""; "-";

@@ -39,7 +39,7 @@ errors! {
     7 InUse "Something already stands at this address.";
     8 TableFull "The table that this would go into is full.";
     9 NotAnEntry "The address is not a registered entry point.";
-    10 Locked "The slot is locked.";
+    10 Locked "The slot is locked, or a locked domain may not do this.";
     11 BadClist "The object does not hold a well-formed Clist.";
     12 NoSuchThread "No such thread, or not one of the caller's.";
     13 NoSuchSemaphore "No semaphore stands at this address.";

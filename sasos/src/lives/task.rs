@@ -351,14 +351,14 @@ impl Server {
     }
 
     /// The APD of a new task: the caller's, or a description whose Clists the caller can read.
-    /// What is locked in the caller's APD stays at the head of whatever it gives to others.
+    /// What is locked in the caller's APD, or in one that it reads through to, stays at the head of whatever it gives to others.
     fn task_apd(&mut self, world: &mut impl World, caller: Caller, address: u64) -> Step<Apd> {
-        let own = self.domain_apd(caller.domain).unsealed();
-        if address == 0 {
-            return Ok(own);
-        }
-        let apd = self.apd_read(world, caller.domain, address)?;
-        if !apd.keeps_locks_of(&own) {
+        let apd = if address == 0 {
+            self.domain_apd(caller.domain).unsealed()
+        } else {
+            self.apd_read(world, caller.domain, address)?
+        };
+        if !self.locks_are_kept(caller.domain, &apd) {
             return Err(Error::Locked.into());
         }
         Ok(apd)

@@ -232,7 +232,11 @@ impl Server {
         let extension = match pd {
             PD_MERGE => Extension::Merge(caller.domain),
             PD_EMPTY => Extension::Empty,
-            address => Extension::Explicit(Box::new(self.apd_read(world, caller.domain, address)?)),
+            address => {
+                let shown = self.apd_read(world, caller.domain, address)?;
+                self.locks_allow_showing(caller.domain, &shown)?;
+                Extension::Explicit(Box::new(shown))
+            }
         };
         // Last, for no cache has what it finds: another search behind it would drop its bookmark, and it that one's, for ever.
         let grant = self.pdx_grant(world, caller.domain, entry)?;

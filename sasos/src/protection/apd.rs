@@ -7,6 +7,11 @@
 //! Leading slots can be locked for ever; locking *all* forbids insertion too. The APD of a
 //! protected procedure's domain is sealed: it serves callers that know nothing of each other.
 //! Whatever changes an APD drops the domain's validation cache, and those derived from it.
+//!
+//! A lock confines: whoever locked a domain chose what it may call. A domain with a locked slot, and the domain of a call merged
+//! with it, registers no procedure ([`Server::locks_allow`]), calls only what the locked slots name ([`Apd::calling_slots`]), and
+//! shows a procedure nothing but locked slots. The Clists themselves must be out of its reach: who can write a locked Clist, or
+//! the code of what it names, is not confined.
 
 use abi::{
     Error, Rights,
@@ -60,6 +65,24 @@ impl Apd {
     /// The slots in use.
     pub fn slots(&self) -> &[ClistRef] {
         &self.slots[..self.count()]
+    }
+
+    /// The slots in which the right to call counts: all as long as nothing is locked.
+    pub fn calling_slots(&self) -> &[ClistRef] {
+        if self.locked == 0 {
+            self.slots()
+        } else {
+            self.fixed_slots()
+        }
+    }
+
+    /// The slots that the domain can never change.
+    fn fixed_slots(&self) -> &[ClistRef] {
+        if self.sealed {
+            self.slots()
+        } else {
+            &self.slots[..self.locked().min(self.count())]
+        }
     }
 
     /// The same APD, whose domain cannot change it.
@@ -232,6 +255,47 @@ impl Server {
         Ok(apd)
     }
 
+    /// The APDs that a domain searches: its own, then those of the domains it reads through to.
+    fn apds(&self, space: SpaceId) -> impl Iterator<Item = &Apd> {
+        let domain = self.domains.get(space);
+        core::iter::successors(domain, |domain| self.domains.get(domain.parent?)).map(|domain| &domain.apd)
+    }
+
+    /// Whether a domain is locked, in its first slots or in all, or reads through to one that is.
+    pub(crate) fn is_locked(&self, space: SpaceId) -> bool {
+        self.apds(space).any(|apd| apd.locked > 0)
+    }
+
+    /// Refuses what would let a locked domain choose its procedures.
+    ///
+    /// # Errors
+    /// [`Error::Locked`].
+    pub(crate) fn locks_allow(&self, space: SpaceId) -> Result<(), Error> {
+        if self.is_locked(space) {
+            Err(Error::Locked)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Whether all that an APD names stands in slots which a domain can never change; of a domain without locks nothing is asked.
+    ///
+    /// # Errors
+    /// [`Error::Locked`].
+    pub(crate) fn locks_allow_showing(&self, space: SpaceId, shown: &Apd) -> Result<(), Error> {
+        let fixed = |clist: &ClistRef| self.apds(space).any(|apd| apd.fixed_slots().contains(clist));
+        if !self.is_locked(space) || shown.slots().iter().all(fixed) {
+            Ok(())
+        } else {
+            Err(Error::Locked)
+        }
+    }
+
+    /// Whether an APD may be that of a task which a domain makes: it begins with all that is locked there, and locks it too.
+    pub(crate) fn locks_are_kept(&self, space: SpaceId, apd: &Apd) -> bool {
+        self.apds(space).all(|own| apd.keeps_locks_of(own))
+    }
+
     /// Changes the APD of the caller's domain.
     fn apd_change<W: World>(
         &mut self,
@@ -299,7 +363,7 @@ impl Server {
     /// Those of [`Apd::lock`].
     pub fn apd_lock<W: World>(
         &mut self,
-        _world: &mut W,
+        world: &mut W,
         caller: Caller,
         arguments: arguments::ApdLock,
     ) -> Step<(u64, u64)> {
@@ -307,6 +371,8 @@ impl Server {
             return Err(Error::Protection.into());
         };
         domain.apd.lock(arguments.slot)?;
+        // The kernel may remember calls by what counts no more.
+        world.portal_forget();
         Ok((0, 0))
     }
 

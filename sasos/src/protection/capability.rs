@@ -123,8 +123,8 @@ impl Server {
     /// `ObjCrePdx`: address, password, Clist, entries, count.
     ///
     /// # Errors
-    /// Those of [`Server::obj_passwd`]; [`Error::BadClist`]; [`Error::NotAnEntry`] for an entry that
-    /// is not inside the object.
+    /// Those of [`Server::obj_passwd`]; [`Error::Locked`] in a locked domain; [`Error::BadClist`]; [`Error::NotAnEntry`] for an
+    /// entry that is not inside the object.
     pub fn obj_cre_pdx<W: World>(
         &mut self,
         world: &mut W,
@@ -144,6 +144,7 @@ impl Server {
         if let Some(step) = self.resume_revoking(world, caller, address) {
             return step;
         }
+        self.locks_allow(caller.domain)?;
         if count == 0 || count > ENTRIES_MAX as u64 {
             return Err(Error::BadArgument.into());
         }

@@ -19,6 +19,7 @@ use kcore::{SpaceId, ThreadId};
 use crate::{
     Server, Step, Stop, World,
     directory::object::{Object, ObjectId},
+    protection::apd::{Apd, ClistRef},
     protection::clist::Reached,
     protection::domain::Granted,
 };
@@ -37,6 +38,11 @@ pub enum Enough {
 
 /// What is looked for, and was found so far.
 pub(crate) trait Sought {
+    /// The slots of an APD that are searched for it.
+    fn slots<'a>(&self, apd: &'a Apd) -> &'a [ClistRef] {
+        apd.slots()
+    }
+
     /// Rights that a domain has without a Clist, or has found before.
     fn have(&mut self, rights: Rights, granted: Granted) -> Enough;
 
@@ -175,7 +181,7 @@ impl Server {
                 };
             }
             if level == place.level {
-                while let Some(&clist) = apd.slots().get(place.slot) {
+                while let Some(&clist) = sought.slots(&apd).get(place.slot) {
                     if share.is_spent() {
                         return Err(Stop::Again);
                     }

@@ -16,6 +16,7 @@ use kcore::SpaceId;
 use crate::{
     Server, Step, Stop, World,
     directory::object::{Object, ObjectId},
+    protection::apd::{Apd, ClistRef},
     protection::domain::{Cached, Granted, Linked},
     protection::search::{Enough, Sought},
 };
@@ -131,7 +132,8 @@ impl Server {
     ///
     /// # Errors
     /// [`Error::BadAddress`]; [`Error::Protection`] if it holds none for the object,
-    /// [`Error::NotAnEntry`] if what it holds does not name the entry; those of [`Server::search`].
+    /// [`Error::NotAnEntry`] if what it holds does not name the entry, [`Error::Locked`] if it owns the object, but is
+    /// locked and has no PDX capability in a locked slot; those of [`Server::search`].
     pub fn pdx_grant<W: World>(&mut self, world: &mut W, space: SpaceId, entry: u64) -> Step<PdxGrant> {
         let id = self.object_at(world, entry)?;
         let held = self.domains.cached(space, id);
@@ -152,8 +154,13 @@ impl Server {
         self.cache_found(world, space, id, entrance.found);
         let grant = match outcome {
             Ok(()) => entrance.grant,
-            // An owner could register any capability, so it needs none.
-            Err(Stop::Fail(error)) if entrance.found.rights.contains(Rights::OWNER) => {
+            Err(Stop::Fail(Error::Protection))
+                if entrance.found.rights.contains(Rights::OWNER) && self.is_locked(space) =>
+            {
+                return Err(Error::Locked.into());
+            }
+            // An owner could register any capability, so it needs none. One that is locked could not.
+            Err(Stop::Fail(error)) if !self.is_locked(space) && entrance.found.rights.contains(Rights::OWNER) => {
                 let object = self.objects.get(id);
                 let named = object.record.pdx.iter().find(|pdx| pdx.entries.contains(&entry));
                 let named = named.map(|pdx| PdxGrant {
@@ -233,6 +240,10 @@ struct EntranceSought {
 }
 
 impl Sought for EntranceSought {
+    fn slots<'a>(&self, apd: &'a Apd) -> &'a [ClistRef] {
+        apd.calling_slots()
+    }
+
     fn have(&mut self, rights: Rights, granted: Granted) -> Enough {
         add(&mut self.found, rights, granted);
         Enough::No

@@ -11,21 +11,21 @@ use sim::machine::Touch;
 use crate::harness::{Answer, ENTRY, System, Trouble};
 
 /// A service: a persistent-looking object with code, data of its own, and an entry.
-struct Service {
+pub struct Service {
     /// The task that made it, with all rights on everything.
-    owner: ThreadId,
+    pub owner: ThreadId,
     /// The image that is entered.
-    image: u64,
+    pub image: u64,
     /// The object that only the callee's domain can reach.
-    secret: u64,
+    pub secret: u64,
     /// The PDX password.
-    password: u64,
+    pub password: u64,
     /// The registered Clist.
-    clist: u64,
+    pub clist: u64,
 }
 
 impl System {
-    fn service(&mut self, owner: ThreadId) -> Service {
+    pub fn service(&mut self, owner: ThreadId) -> Service {
         let (image, image_password) = self
             .call(owner, Call::ObjClone, &[abi::address::FIRST_PROGRAM, PAGE, 0])
             .unwrap();
@@ -43,7 +43,7 @@ impl System {
     }
 
     /// Registers the entry point of an image.
-    fn register(&mut self, owner: ThreadId, image: u64, clist: u64) -> u64 {
+    pub fn register(&mut self, owner: ThreadId, image: u64, clist: u64) -> u64 {
         let (entries, _) = self.object(owner, 1);
         self.set_word(owner, entries, image + ENTRY).unwrap();
         let (password, _) = self
@@ -54,7 +54,7 @@ impl System {
     }
 
     /// A child of the first task that holds these capabilities, beside the root Clist.
-    fn client(&mut self, capabilities: &[(u64, u64)]) -> ThreadId {
+    pub fn client(&mut self, capabilities: &[(u64, u64)]) -> ThreadId {
         let first = self.first;
         let (clist, _) = self.clist(first, capabilities);
         self.call(first, Call::ApdInsert, &[0, clist]).unwrap();
@@ -63,22 +63,22 @@ impl System {
         client
     }
 
-    fn enter(&mut self, thread: ThreadId, entry: u64, pd: u64) -> Answer {
+    pub fn enter(&mut self, thread: ThreadId, entry: u64, pd: u64) -> Answer {
         self.start(thread, Call::PdxCall, &[entry, 11, pd, 12, 13, 14])
     }
 
-    fn leave(&mut self, thread: ThreadId, result: u64) {
+    pub fn leave(&mut self, thread: ThreadId, result: u64) {
         assert_eq!(self.start(thread, Call::PdxReturn, &[result, 1]), Answer::Elsewhere);
         let context = self.platform.thread_context(thread);
         assert_eq!((context.rax, context.rdx, context.rsi), (0, result, 1));
     }
 
-    fn depth(&self, thread: ThreadId) -> usize {
+    pub fn depth(&self, thread: ThreadId) -> usize {
         self.platform.portal_depth(thread)
     }
 
     /// The error that a protected call came back with.
-    fn call_error(&self, thread: ThreadId) -> Option<Error> {
+    pub fn call_error(&self, thread: ThreadId) -> Option<Error> {
         Error::from_code(self.platform.thread_context(thread).rax)
     }
 }

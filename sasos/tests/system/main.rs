@@ -1,7 +1,7 @@
 //! The system as a whole, on the host: scripted users against server, kernel logic and store.
 //!
 //! * `harness`: plays the machine and the users; `install`: the disk; `check`: what must hold after anything.
-//! * `boot`, `tasks`, `waiting`, `calls`, `exceptions`, `console`: scripts.
+//! * `boot`, `tasks`, `waiting`, `calls`, `locks`, `exceptions`, `console`: scripts.
 //! * `fuzz`: any call with any argument; `crash`: the power goes, and comes back.
 #![allow(missing_docs, reason = "tests explain themselves")]
 
@@ -15,5 +15,6 @@ mod console;
 mod crash;
 mod exceptions;
 mod fuzz;
+mod locks;
 mod tasks;
 mod waiting;

@@ -3,7 +3,7 @@
 use abi::{
     Call, Error, Rights,
     address::PAGE,
-    layout::{APD_SLOTS, ApdDescription, ClistHeader},
+    layout::{APD_SLOTS, ApdDescription, ClistHeader, PD_EMPTY},
 };
 use rt::{Clist, Object, call};
 
@@ -21,6 +21,7 @@ pub const CASES: &[Case] = &[
     case("apd/lock", lock),
     case("apd/confinement", confinement),
     case("apd/confinement-is-inherited", confinement_is_inherited),
+    case("apd/locked-domains-register-nothing", locked_domains_register_nothing),
     case("apd/lookup", lookup),
     case("apd/get-needs-write", get_needs_write),
     case("apd/flush-keeps-what-was-made", flush_keeps),
@@ -140,6 +141,28 @@ fn confinement_is_inherited(_: &Setting) -> Outcome {
     }
     let task = program.start("suite", &["--assistant", "end", "7"], &confined(&locked))?;
     ensure_eq!(task.wait_status()?, 7);
+    Ok(())
+}
+
+fn locked_domains_register_nothing(_: &Setting) -> Outcome {
+    let (list, _) = clist_granting(&Object::create(PAGE)?, Rights::R)?;
+    for locked in [0, 1, APD_SLOTS as u64] {
+        let puppet = Puppet::start_with(&[&list], locked, 0)?;
+        let own = puppet.call(Call::ObjCreate, &[PAGE, 0])??.0;
+        ensure!(puppet.poke(own, own + 64)?);
+        let registered = puppet.call(Call::ObjCrePdx, &[own, 0, 0, own, 1])?;
+        if locked == 0 {
+            registered?;
+            // It called that once, and after the lock no more.
+            let call = [own + 64, 0, PD_EMPTY, 0, 0, 0];
+            ensure_error!(puppet.call(Call::PdxCall, &call)?, CalleeFault);
+            puppet.call(Call::ApdLock, &[u64::MAX])??;
+            ensure_error!(puppet.call(Call::PdxCall, &call)?, Locked);
+        } else {
+            ensure_error!(registered, Locked);
+        }
+        puppet.end()?;
+    }
     Ok(())
 }
 

@@ -1,0 +1,257 @@
+//! Locked domains: what their threads, their callees and their children can no longer do.
+
+use abi::{
+    Call, Error, Rights,
+    layout::{APD_SLOTS, ApdDescription, PD_EMPTY, PD_MERGE},
+};
+use kcore::ThreadId;
+
+use crate::{
+    calls::Service,
+    harness::{Answer, ENTRY, System, Trouble},
+};
+
+const ALL: u64 = APD_SLOTS as u64;
+
+/// Two passwords for what a confined task must not reach.
+struct Secret {
+    object: u64,
+    password: u64,
+}
+
+impl System {
+    /// An object of a thread with the description of an APD.
+    fn apd_of(&mut self, thread: ThreadId, clists: &[u64], locked: u64) -> u64 {
+        let (object, _) = self.object(thread, 1);
+        let mut words = vec![0; ApdDescription::BYTES / 8];
+        (words[0], words[1]) = (clists.len() as u64, locked);
+        words[2..2 + clists.len()].copy_from_slice(clists);
+        for (place, word) in words.into_iter().enumerate() {
+            self.set_word(thread, object + 8 * place as u64, word).unwrap();
+        }
+        object
+    }
+
+    /// A child of the first task with these Clists, the first ones locked.
+    fn confined(&mut self, clists: &[u64], locked: u64) -> ThreadId {
+        let apd = self.apd_of(self.first, clists, locked);
+        self.task_with(self.first, apd, 0)
+    }
+
+    fn secret(&mut self) -> Secret {
+        let (object, password) = self.object(self.first, 1);
+        self.set_word(self.first, object, 4711).unwrap();
+        Secret { object, password }
+    }
+
+    fn try_register(&mut self, thread: ThreadId, image: u64, clist: u64) -> Result<(u64, u64), Error> {
+        let (entries, _) = self.object(thread, 1);
+        self.set_word(thread, entries, image + ENTRY).unwrap();
+        self.call(thread, Call::ObjCrePdx, &[image, 0, clist, entries, 1])
+    }
+
+    /// A capability with these rights for an object that the first task owns.
+    fn granting(&mut self, object: u64, rights: Rights) -> (u64, u64) {
+        let password = self
+            .call(self.first, Call::ObjPasswd, &[object, 0, rights.bits().into()])
+            .unwrap();
+        (object, password.0)
+    }
+}
+
+/// It knows the password of a secret, but may not use it: a procedure of its own with a Clist of its own would.
+#[test]
+fn a_locked_task_registers_no_procedure_of_its_own() {
+    for (locked, seed) in [(ALL, 130), (1, 131)] {
+        let mut system = System::boot(seed);
+        let secret = system.secret();
+        let (list, _) = system.clist(system.first, &[]);
+        let task = system.confined(&[list], locked);
+        let image = system.image_of(task);
+        let (own, _) = system.clist(task, &[(secret.object, secret.password)]);
+        assert_eq!(system.try_register(task, image, own), Err(Error::Locked));
+        for pd in [PD_EMPTY, PD_MERGE] {
+            let answer = system.enter(task, image + ENTRY, pd);
+            assert!(matches!(
+                answer,
+                Answer::Done(Err(Error::Protection | Error::NotAnEntry | Error::Locked))
+            ));
+        }
+        assert_eq!(system.word(task, secret.object), Err(Trouble::Ended));
+        system.check_to_the_end();
+    }
+}
+
+/// What it registered before, and called before, is neither remembered nor found after.
+#[test]
+fn a_lock_ends_the_calls_of_what_the_domain_made() {
+    for (slot, seed) in [(u64::MAX, 132), (0, 133)] {
+        let mut system = System::boot(seed);
+        let (list, _) = system.clist(system.first, &[]);
+        let task = system.confined(&[list], 0);
+        let image = system.image_of(task);
+        let (own, _) = system.clist(task, &[]);
+        system.try_register(task, image, own).unwrap();
+        for pd in [PD_EMPTY, PD_MERGE] {
+            assert_eq!(system.enter(task, image + ENTRY, pd), Answer::Elsewhere);
+            system.leave(task, 0);
+        }
+        system.call(task, Call::ApdLock, &[slot]).unwrap();
+        for pd in [PD_EMPTY, PD_MERGE] {
+            assert_eq!(system.enter(task, image + ENTRY, pd), Answer::Done(Err(Error::Locked)));
+        }
+        system.check_to_the_end();
+    }
+}
+
+#[test]
+fn only_locked_slots_say_what_a_locked_task_may_call() {
+    let mut system = System::boot(134);
+    let first = system.first;
+    let service = system.service(first);
+    let (empty, _) = system.clist(first, &[]);
+    let (calls, _) = system.clist(first, &[(service.image, service.password)]);
+    let owner = system.granting(service.image, Rights::OWNER);
+    let (owns, _) = system.clist(first, &[owner]);
+    let entry = service.image + ENTRY;
+    for (clists, locked, expected) in [
+        (vec![empty, calls], 0, Answer::Elsewhere),
+        (vec![empty, calls], 1, Answer::Done(Err(Error::Protection))),
+        (vec![empty, calls], 2, Answer::Elsewhere),
+        (vec![calls, empty], 1, Answer::Elsewhere),
+        (vec![calls], ALL, Answer::Elsewhere),
+        (vec![owns], 0, Answer::Elsewhere),
+        (vec![owns], ALL, Answer::Done(Err(Error::Locked))),
+        (vec![empty, owns], 1, Answer::Done(Err(Error::Protection))),
+        (vec![calls, owns], 1, Answer::Elsewhere),
+    ] {
+        let task = system.confined(&clists, locked);
+        for pd in [PD_EMPTY, PD_MERGE] {
+            assert_eq!(system.enter(task, entry, pd), expected, "{clists:x?} {locked}");
+            if expected == Answer::Elsewhere {
+                // It has what was registered, whoever called.
+                assert_eq!(system.word(task, service.secret), Ok(1234));
+                system.leave(task, 0);
+            }
+        }
+    }
+    system.check_to_the_end();
+}
+
+#[test]
+fn a_locked_task_shows_locked_slots_only() {
+    let mut system = System::boot(135);
+    let first = system.first;
+    let service = system.service(first);
+    let secret = system.secret();
+    // It may read its Clists, or it could show none.
+    let (calls, password) = system.clist(first, &[(service.image, service.password)]);
+    let (other, other_password) = system.clist(first, &[]);
+    let all = [
+        (service.image, service.password),
+        (calls, password),
+        (other, other_password),
+    ];
+    system.clist_fill(first, calls, &all);
+    for (locked, seen) in [(0, true), (1, false), (ALL, false)] {
+        let task = system.confined(&[calls, other], locked);
+        let (own, _) = system.clist(task, &[(secret.object, secret.password)]);
+        let entry = service.image + ENTRY;
+        let shown = system.apd_of(task, &[own], 0);
+        let answer = system.enter(task, entry, shown);
+        if seen {
+            assert_eq!(answer, Answer::Elsewhere);
+            assert_eq!(system.word(task, secret.object), Ok(4711));
+            system.leave(task, 0);
+        } else {
+            assert_eq!(answer, Answer::Done(Err(Error::Locked)));
+        }
+        let shown = system.apd_of(task, &[calls, other], 0);
+        let expected = if locked == 1 {
+            Answer::Done(Err(Error::Locked))
+        } else {
+            Answer::Elsewhere
+        };
+        assert_eq!(
+            system.enter(task, entry, shown),
+            expected,
+            "the second slot, {locked} locked"
+        );
+        if expected == Answer::Elsewhere {
+            system.leave(task, 0);
+        }
+        let shown = system.apd_of(task, &[calls], 0);
+        assert_eq!(system.enter(task, entry, shown), Answer::Elsewhere);
+        system.leave(task, 0);
+    }
+    system.check_to_the_end();
+}
+
+/// A lock is as good as the Clist behind it.
+#[test]
+fn a_locked_clist_confines_unless_the_task_can_write_it() {
+    for (rights, seed) in [(Rights::R, 136), (Rights::RW, 137)] {
+        let mut system = System::boot(seed);
+        let first = system.first;
+        let service = system.service(first);
+        let (list, _) = system.clist(first, &[]);
+        let itself = system.granting(list, rights);
+        system.clist_fill(first, list, &[itself]);
+        let task = system.confined(&[list], ALL);
+        let entry = service.image + ENTRY;
+        assert_eq!(
+            system.enter(task, entry, PD_EMPTY),
+            Answer::Done(Err(Error::Protection))
+        );
+        let capability = [(service.image, service.password)];
+        let bytes = crate::install::clist_bytes(
+            &capability.map(|(address, password)| abi::layout::Capability { address, password }),
+        );
+        let written = system.store(task, list, &bytes);
+        if rights == Rights::R {
+            assert_eq!(written, Err(Trouble::Ended));
+        } else {
+            assert_eq!(written, Ok(()));
+            assert_eq!(system.enter(task, entry, PD_EMPTY), Answer::Elsewhere);
+            assert_eq!(system.word(task, service.secret), Ok(1234));
+            system.leave(task, 0);
+        }
+        system.check_to_the_end();
+    }
+}
+
+/// A callee that reads through to a locked domain is its arm.
+#[test]
+fn a_merged_callee_of_a_locked_task_is_locked_too() {
+    let mut system = System::boot(138);
+    let first = system.first;
+    let service: Service = system.service(first);
+    let (calls, password) = system.clist(first, &[]);
+    let all = [(service.image, service.password), (calls, password)];
+    system.clist_fill(first, calls, &all);
+    let (other, _) = system.clist(first, &[]);
+    let task = system.confined(&[calls, other], 1);
+    let entry = service.image + ENTRY;
+    for (pd, held) in [(PD_MERGE, true), (PD_EMPTY, false)] {
+        assert_eq!(system.enter(task, entry, pd), Answer::Elsewhere);
+        let registered = system.try_register(task, service.image, 0).map(|_| ());
+        assert_eq!(registered, if held { Err(Error::Locked) } else { Ok(()) });
+        // A task with the callee's own Clist alone would be free.
+        let made = system.call(task, Call::TaskCreate, &[service.image + ENTRY, 0, 0, 0, 3]);
+        assert_eq!(made.is_err(), held, "{made:?}");
+        if held {
+            assert_eq!(made, Err(Error::Locked));
+            let apd = system.apd_of(task, &[calls], 0);
+            let made = system.call(task, Call::TaskCreate, &[service.image + ENTRY, 0, apd, 0, 3]);
+            assert_eq!(made, Err(Error::Locked));
+            let apd = system.apd_of(task, &[calls], 1);
+            let made = system.call(task, Call::TaskCreate, &[service.image + ENTRY, 0, apd, 0, 3]);
+            made.expect("it is as locked");
+            // What it may call is what its maker chose, and what the lock left to its caller.
+            assert_eq!(system.enter(task, entry, PD_EMPTY), Answer::Elsewhere);
+            system.leave(task, 0);
+        }
+        system.leave(task, 0);
+    }
+    system.check_to_the_end();
+}
