@@ -57,7 +57,7 @@ A kernel that panics is shown with its back-trace and its last events. docs/guid
 const TEST: &str = "\
 ./gond test [--only STAGE]... [--keep] [--calls N] [--seed N] [--machine NAME]
 
-Runs all tests but 'fuzz'. The last line tells how many passed and how many failed; the exit status is 0 if none failed.
+Runs all tests but 'fuzz' and 'mutants'. The last line tells how many passed and how many failed; the exit status is 0 if none failed.
 
   house      formatting, lints, and every test that runs on the host
   suite      the suite of programs inside the system
@@ -70,10 +70,12 @@ Runs all tests but 'fuzz'. The last line tells how many passed and how many fail
   tools      the kernel debugger, back-traces, and GDB where it is installed
   tour       the tour in the README is what a user sees
   fuzz       only if it is named: millions of calls at random, kernel and server built with every assertion
+  mutants    only if it is named: small changes of kcore, sasos, store and names, one at a time, that host tests must notice
 
   --only STAGE   only this stage; may be given several times
-  --calls N      calls that 'fuzz' makes on each of its six machines (2500000: an hour or two)
-  --seed N       the seed that 'fuzz' begins with (the clock)
+  --calls N      calls that 'fuzz' makes on each of its six machines (2500000: an hour or two),
+                 and mutants that 'mutants' tries (500: some hours)
+  --seed N       the seed that 'fuzz' begins with, and by which 'mutants' chooses (the clock)
   --machine NAME the only machine that 'fuzz' uses: inside-1, outside-1, inside-4, outside-4, bare-1, bare-4
   --keep         keep the disk images of failed stages in target/failed
 ";

@@ -15,8 +15,8 @@ use std::time::Duration;
 /// What the command line says of it.
 #[derive(Copy, Clone, Debug)]
 pub struct Dice {
-    /// Calls on each machine.
-    pub calls: u64,
+    /// Calls on each machine, or mutants; if not as many as the stage makes by itself.
+    pub calls: Option<u64>,
     /// The seed of the first portion; the next ones count on from it.
     pub seed: u64,
     /// The machine, if not all.
@@ -26,7 +26,7 @@ pub struct Dice {
 impl Default for Dice {
     fn default() -> Self {
         Self {
-            calls: 2_500_000,
+            calls: None,
             seed: crate::volume::now_ns() >> 20,
             machine: None,
         }
@@ -58,6 +58,8 @@ pub fn machine_named(name: &str) -> Result<&'static str, String> {
     found.ok_or_else(|| format!("there is no machine '{name}'; there are {}", names.join(", ")))
 }
 
+/// Calls on each machine unless the command line says otherwise.
+const CALLS: u64 = 2_500_000;
 /// Calls of one portion.
 const PORTION: u64 = 100_000;
 /// The longest that a portion may take. It takes some seconds where nothing else runs.
@@ -68,9 +70,9 @@ const MEMORY: u64 = 512 << 20;
 impl Dice {
     /// The portions: calls, and the seed.
     fn portions(self) -> impl Iterator<Item = (u64, u64)> {
-        let count = self.calls.div_ceil(PORTION);
-        (0..count).map(move |index| {
-            let calls = PORTION.min(self.calls - index * PORTION);
+        let all = self.calls.unwrap_or(CALLS);
+        (0..all.div_ceil(PORTION)).map(move |index| {
+            let calls = PORTION.min(all - index * PORTION);
             (calls, self.seed.wrapping_add(index))
         })
     }
@@ -162,7 +164,7 @@ mod tests {
     #[test]
     fn portions_add_up_and_each_has_a_seed() {
         let dice = Dice {
-            calls: 2 * PORTION + 5,
+            calls: Some(2 * PORTION + 5),
             seed: u64::MAX,
             machine: None,
         };

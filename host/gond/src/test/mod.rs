@@ -19,6 +19,8 @@ mod tools;
 
 mod fuzz;
 
+mod mutants;
+
 use crate::arguments::misused;
 use crate::build::{self, Built};
 use crate::display::{self, Job};
@@ -39,12 +41,19 @@ struct Stage {
     run: fn(&mut Bench<'_>) -> Result<()>,
 }
 
-/// The stage that runs only if it is named: it takes an hour.
-const FUZZ: Stage = Stage {
-    name: "fuzz",
-    about: "millions of calls at random, with every assertion on",
-    run: fuzz::run,
-};
+/// The stages that run only if they are named: each takes an hour or more.
+const LONG: [Stage; 2] = [
+    Stage {
+        name: "fuzz",
+        about: "millions of calls at random, with every assertion on",
+        run: fuzz::run,
+    },
+    Stage {
+        name: "mutants",
+        about: "small changes of the logic that a test must notice",
+        run: mutants::run,
+    },
+];
 
 const STAGES: [Stage; 10] = [
     Stage {
@@ -114,7 +123,7 @@ pub struct Bench<'a> {
     root: PathBuf,
     scratch: Scratch,
     keep: Keep,
-    /// What the stage `fuzz` does.
+    /// What the stages `fuzz` and `mutants` draw.
     dice: fuzz::Dice,
 }
 
@@ -232,7 +241,7 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
         match argument {
             Long("only") => {
                 let name = parser.value().map_err(usage)?.string().map_err(usage)?;
-                let mut stages = STAGES.iter().chain([&FUZZ]);
+                let mut stages = STAGES.iter().chain(&LONG);
                 if !stages.clone().any(|stage| stage.name == name) {
                     let names: Vec<_> = stages.by_ref().map(|stage| stage.name).collect();
                     return Err(misused(
@@ -243,7 +252,7 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
                 only.push(name);
             }
             Long("keep") => keep = Keep::Failed,
-            Long("calls") => dice.calls = parser.value().map_err(usage)?.parse().map_err(usage)?,
+            Long("calls") => dice.calls = Some(parser.value().map_err(usage)?.parse().map_err(usage)?),
             Long("machine") => {
                 let name = parser.value().map_err(usage)?.string().map_err(usage)?;
                 dice.machine = Some(fuzz::machine_named(&name).map_err(|what| misused("test", what))?);
@@ -256,7 +265,7 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     let mut tally = Tally::default();
     let is_named = |stage: &&Stage| only.iter().any(|name| name == stage.name);
     let all = STAGES.iter().filter(|stage| only.is_empty() || is_named(stage));
-    for stage in all.chain([&FUZZ].into_iter().filter(is_named)) {
+    for stage in all.chain(LONG.iter().filter(is_named)) {
         run_stage(stage, &root, (keep, dice), &mut tally)?;
     }
     for name in &tally.failed {
