@@ -120,6 +120,13 @@ impl Shared for System {
     fn change_over(&mut self, processor: u32) {
         self.platform.kernel.change_over(processor);
     }
+
+    fn check_before_leaving(&self) {
+        assert!(
+            self.platform.kernel.is_root_known(),
+            "another root is loaded than is noted down"
+        );
+    }
 }
 
 impl System {
@@ -385,9 +392,7 @@ impl System {
         let thread = &kernel.threads.table[index as usize];
         let (space, context) = (thread.space, &raw const thread.context);
         arch::set_thread(&thread.context);
-        if let Some(load) = kernel.enter_space(space) {
-            arch::load(load);
-        }
+        kernel.enter_space(space);
         context
     }
 

@@ -158,14 +158,6 @@ impl FakeHardware {
         self.accesses.fetch_add(1, Relaxed);
     }
 
-    /// Loads the root register.
-    pub fn load(&mut self, value: u64) {
-        if value & KEEP_TRANSLATIONS == 0 {
-            self.forget_tag(value & TAG);
-        }
-        self.loaded = Some(value & !KEEP_TRANSLATIONS);
-    }
-
     fn forget_tag(&mut self, tag: u64) {
         self.translations.retain(|&(other, _), _| other != tag);
     }
@@ -330,10 +322,19 @@ impl Hardware for FakeHardware {
         self.tags
     }
 
-    fn leave_root(&mut self, root: Frame) {
-        if self.loaded.is_some_and(|loaded| frame_of(loaded) == root) {
-            self.loaded = None;
+    fn load_root(&mut self, value: u64) {
+        if value & KEEP_TRANSLATIONS == 0 {
+            self.forget_tag(value & TAG);
         }
+        self.loaded = Some(value & !KEEP_TRANSLATIONS);
+    }
+
+    fn leave_all_roots(&mut self) {
+        self.loaded = None;
+    }
+
+    fn loaded_root(&self) -> Option<Frame> {
+        self.loaded.map(frame_of)
     }
 
     fn flush_root(&mut self, root: Frame) {
@@ -529,9 +530,8 @@ mod tests {
         let frame = platform.frame_zeroed().unwrap();
         platform.leaf_set(leaf, 3, Some(PageEntry::new(frame, Rights::RW)));
         platform.link(space, 2048, leaf, Rights::RW).unwrap();
-        let load = platform.kernel.enter_space(space).unwrap();
+        platform.kernel.enter_space(space);
         let hardware = &mut platform.kernel.hardware;
-        hardware.load(load);
         let address = (2048 << 21) + 3 * 4096;
         assert_eq!(hardware.translate(address, Touch::Write), Ok(frame));
         assert_eq!(hardware.translate(address, Touch::Execute), Err(PageFault));

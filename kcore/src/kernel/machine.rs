@@ -102,12 +102,18 @@ impl<H: Hardware> Machine for Kernel<H> {
 
     fn space_destroy(&mut self, space: SpaceId) {
         self.ask_inside(space, Request::LeaveRoot);
-        for processor in self.others.iter_mut().chain([&mut self.processor]) {
+        for processor in &mut self.others {
             if processor.space == space {
                 processor.space = SpaceId::NONE;
             }
         }
-        self.hardware.leave_root(self.spaces.get(space).root);
+        if self.processor.space == space {
+            self.leave_space();
+        }
+        debug_assert!(
+            self.is_root_known(),
+            "a root is freed while another is loaded than is noted down"
+        );
         self.spaces.destroy(space, &mut self.frames, &mut self.hardware);
     }
 
@@ -282,7 +288,7 @@ impl<H: Hardware> Machine for Kernel<H> {
         if self.threads.get(thread).depth > 0 && self.processor.current == thread.index() as u32 {
             // A crossing even where caller and callee share a space: the processor is set up anew, or
             // the vector unit would stay on with what the callee left in it.
-            self.processor.space = SpaceId::NONE;
+            self.set_up_anew();
         }
         let thread = self.threads.get_mut(thread);
         let frame = *thread.frames.get((thread.depth as usize).wrapping_sub(1))?;

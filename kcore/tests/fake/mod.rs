@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use kcore::{
     Frame, Hardware, Kernel, SpaceId, paging,
-    smp::{HandedOver, Request},
+    smp::{HandedOver, PROCESSORS_MAX, Request},
     space::Tags,
 };
 
@@ -26,6 +26,10 @@ pub struct Fake {
     pub asked: Vec<Asked>,
     /// What the next processor that is stopped hands over.
     pub handed: Option<HandedOver>,
+    /// The processor that is in the kernel.
+    pub here: u32,
+    /// The root that each processor has loaded, where it is not the kernel's own.
+    pub loaded: [Option<Frame>; PROCESSORS_MAX],
     flushed: Flushed,
     tags: Tags,
 }
@@ -49,6 +53,8 @@ impl Fake {
             flushes: 0,
             asked: Vec::new(),
             handed: None,
+            here: 0,
+            loaded: [None; PROCESSORS_MAX],
             flushed: Flushed::default(),
             tags,
         }
@@ -149,7 +155,17 @@ impl Hardware for Fake {
         self.tags
     }
 
-    fn leave_root(&mut self, _: Frame) {}
+    fn load_root(&mut self, value: u64) {
+        self.loaded[self.here as usize] = Some(paging::frame_of(value));
+    }
+
+    fn leave_all_roots(&mut self) {
+        self.loaded[self.here as usize] = None;
+    }
+
+    fn loaded_root(&self) -> Option<Frame> {
+        self.loaded[self.here as usize]
+    }
 
     fn flush_root(&mut self, root: Frame) {
         self.flushed.roots.push(root.0);
@@ -167,10 +183,16 @@ impl Hardware for Fake {
 
     fn ask(&mut self, processors: u32, request: Request) {
         self.asked.push(Asked::Request(processors, request));
+        for (number, loaded) in self.loaded.iter_mut().enumerate() {
+            if request == Request::LeaveRoot && processors & 1 << number != 0 {
+                *loaded = None;
+            }
+        }
     }
 
     fn stop_processor(&mut self, processor: u32) -> Option<HandedOver> {
         self.asked.push(Asked::Stop(processor));
+        self.loaded[processor as usize] = None;
         self.handed.take()
     }
 

@@ -22,7 +22,7 @@ pub use x86_64::{
     // The start.
     paging::{build as build_tables, kernel_end, kernel_page},
     // Translations.
-    paging::{flush_all, flush_page, kernel_entries, leave_all_roots, leave_root, load, loaded_root, tags},
+    paging::{flush_all, flush_page, kernel_entries, leave_all_roots, load, loaded_root, tags, user_root},
     // Console, log and exit.
     ports::{IoPorts, exit, log_bytes},
     // The end.

@@ -216,9 +216,7 @@ impl Rig {
             Access::Execute => Touch::Execute,
         };
         for _ in 0..TRIES {
-            if let Some(load) = self.world.kernel.enter_space(space) {
-                self.world.kernel.hardware.load(load);
-            }
+            self.world.kernel.enter_space(space);
             if let Ok(frame) = self.world.kernel.hardware.translate(address, touch) {
                 return Ok(frame);
             }

@@ -168,11 +168,10 @@ pub fn tags() -> Tags {
     }
 }
 
-/// Goes to the kernel's own root if `root` is loaded: it is about to be freed.
-pub fn leave_root(root: Frame) {
-    if loaded_root() == root {
-        leave_all_roots();
-    }
+/// The root that is loaded, unless it is the kernel's own.
+pub fn user_root() -> Option<Frame> {
+    let root = loaded_root();
+    (root.0 != KERNEL_ROOT.load(Relaxed)).then_some(root)
 }
 
 /// Goes to the kernel's own root.
