@@ -35,8 +35,8 @@ pub trait Hardware {
     fn load_root(&mut self, value: u64);
     /// Loads the kernel's own root.
     fn leave_all_roots(&mut self);
-    /// The root that is loaded here; nothing if that is the kernel's own.
-    fn loaded_root(&self) -> Option<Frame>;
+    /// Physical address of the root that is loaded here; nothing if that is the kernel's own.
+    fn loaded_root(&self) -> Option<u64>;
     /// This processor forgets the translations of `root`, if that is loaded.
     fn flush_root(&mut self, root: Frame);
     /// This processor forgets the page.

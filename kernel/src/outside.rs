@@ -502,7 +502,7 @@ impl System {
                 let exchange = outside.place.exchange;
                 let told = outside.surroundings.to_bytes();
                 self.platform.kernel.hardware.write(exchange, 0, &told);
-                return Some(Ok((u64::from(exchange.0), 0)));
+                return Some(Ok((u64::from(exchange.number()), 0)));
             }
             Some(MachineCall::MapDevice) => return Some(self.map_device(first, second)),
             Some(MachineCall::PortRead) => return Some(port_read(first, second).map(|value| (value, 0))),

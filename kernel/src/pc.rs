@@ -114,12 +114,12 @@ impl Hardware for Pc {
         arch::leave_all_roots();
     }
 
-    fn loaded_root(&self) -> Option<Frame> {
+    fn loaded_root(&self) -> Option<u64> {
         arch::user_root()
     }
 
     fn flush_root(&mut self, root: Frame) {
-        if arch::loaded_root() == root {
+        if arch::loaded_root() == root.physical() {
             arch::flush_all();
         }
     }

@@ -30,21 +30,32 @@ pub struct Platform {
 
 kcore::delegate_machine!(impl[] Platform, kernel);
 
+impl Platform {
+    /// A frame that the store was given, which knows only its number.
+    fn known(&self, frame: Frame) -> kcore::Frame {
+        self.kernel
+            .frames
+            .find(frame.0)
+            .expect("the store uses a frame that it was not given")
+    }
+}
+
 impl Pages for Platform {
     fn alloc(&mut self) -> Option<Frame> {
-        self.kernel.frames.take_any().ok().map(|frame| Frame(frame.0))
+        self.kernel.frames.take_any().ok().map(|frame| Frame(frame.number()))
     }
 
     fn free(&mut self, frame: Frame) {
-        self.kernel.frames.release(kcore::Frame(frame.0));
+        let frame = self.known(frame);
+        self.kernel.frames.release(frame);
     }
 
     fn bytes(&self, frame: Frame) -> &[u8; 4096] {
-        arch::bytes(kcore::Frame(frame.0))
+        arch::bytes(self.known(frame))
     }
 
     fn bytes_mut(&mut self, frame: Frame) -> &mut [u8; 4096] {
-        arch::bytes_mut(kcore::Frame(frame.0))
+        arch::bytes_mut(self.known(frame))
     }
 }
 

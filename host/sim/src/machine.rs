@@ -266,11 +266,11 @@ impl FakeHardware {
     }
 
     fn cell(&self, frame: Frame) -> &Cell {
-        &self.cells[frame.0 as usize]
+        &self.cells[frame.number() as usize]
     }
 
     fn content(&mut self, frame: Frame) -> &mut [u8; BLOCK] {
-        let cell = &mut self.cells[frame.0 as usize].bytes;
+        let cell = &mut self.cells[frame.number() as usize].bytes;
         cell.get_or_init(garbage);
         cell.get_mut().expect("just made")
     }
@@ -333,8 +333,8 @@ impl Hardware for FakeHardware {
         self.loaded = None;
     }
 
-    fn loaded_root(&self) -> Option<Frame> {
-        self.loaded.map(frame_of)
+    fn loaded_root(&self) -> Option<u64> {
+        self.loaded.map(|loaded| frame_of(loaded).physical())
     }
 
     fn flush_root(&mut self, root: Frame) {
@@ -466,8 +466,8 @@ impl Platform {
 impl Pages for Platform {
     fn alloc(&mut self) -> Option<store::Frame> {
         let frame = self.kernel.frames.take_any().ok()?;
-        self.taken_by_store.insert(frame.0);
-        Some(store::Frame(frame.0))
+        self.taken_by_store.insert(frame.number());
+        Some(store::Frame(frame.number()))
     }
 
     fn free(&mut self, frame: store::Frame) {
@@ -475,15 +475,15 @@ impl Pages for Platform {
             self.taken_by_store.remove(&frame.0),
             "the store gives back {frame:?}, which it does not have"
         );
-        self.kernel.frames.release(Frame(frame.0));
+        self.kernel.frames.release(Frame::of_fake_hardware(frame.0));
     }
 
     fn bytes(&self, frame: store::Frame) -> &[u8; BLOCK] {
-        self.kernel.hardware.bytes(Frame(frame.0))
+        self.kernel.hardware.bytes(Frame::of_fake_hardware(frame.0))
     }
 
     fn bytes_mut(&mut self, frame: store::Frame) -> &mut [u8; BLOCK] {
-        self.kernel.hardware.bytes_mut(Frame(frame.0))
+        self.kernel.hardware.bytes_mut(Frame::of_fake_hardware(frame.0))
     }
 }
 

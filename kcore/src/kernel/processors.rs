@@ -344,7 +344,7 @@ impl<H: Hardware> Kernel<H> {
     /// Whether the root that is loaded here is the one that is noted down.
     pub fn is_root_known(&self) -> bool {
         let noted = self.processor.space;
-        self.hardware.loaded_root() == (noted != SpaceId::NONE).then(|| self.spaces.get(noted).root)
+        self.hardware.loaded_root() == (noted != SpaceId::NONE).then(|| self.spaces.get(noted).root.physical())
     }
 
     /// This processor has nothing to run: it leaves the space that it was in, so that nobody has to ask it to forget anything.

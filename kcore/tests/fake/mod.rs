@@ -106,7 +106,7 @@ impl Random {
 
 impl Hardware for Fake {
     fn table(&self, frame: Frame) -> &[AtomicU64; 512] {
-        &self.memory[frame.0 as usize]
+        &self.memory[frame.number() as usize]
     }
 
     fn bytes(&self, _: Frame) -> &[u8; 4096] {
@@ -118,15 +118,15 @@ impl Hardware for Fake {
     }
 
     fn zero(&mut self, frame: Frame) {
-        self.memory[frame.0 as usize]
+        self.memory[frame.number() as usize]
             .iter()
             .for_each(|word| word.store(0, Relaxed));
     }
 
     fn copy(&mut self, from: Frame, to: Frame) {
-        for (place, word) in self.memory[to.0 as usize]
+        for (place, word) in self.memory[to.number() as usize]
             .iter()
-            .zip(self.memory[from.0 as usize].iter())
+            .zip(self.memory[from.number() as usize].iter())
         {
             place.store(word.load(Relaxed), Relaxed);
         }
@@ -134,13 +134,13 @@ impl Hardware for Fake {
 
     fn read(&self, frame: Frame, offset: usize, into: &mut [u8]) {
         for (at, byte) in (offset..).zip(into) {
-            *byte = self.memory[frame.0 as usize][at / 8].load(Relaxed).to_le_bytes()[at % 8];
+            *byte = self.memory[frame.number() as usize][at / 8].load(Relaxed).to_le_bytes()[at % 8];
         }
     }
 
     fn write(&mut self, frame: Frame, offset: usize, from: &[u8]) {
         for (at, byte) in (offset..).zip(from) {
-            let word = &self.memory[frame.0 as usize][at / 8];
+            let word = &self.memory[frame.number() as usize][at / 8];
             let mut bytes = word.load(Relaxed).to_le_bytes();
             bytes[at % 8] = *byte;
             word.store(u64::from_le_bytes(bytes), Relaxed);
@@ -163,12 +163,12 @@ impl Hardware for Fake {
         self.loaded[self.here as usize] = None;
     }
 
-    fn loaded_root(&self) -> Option<Frame> {
-        self.loaded[self.here as usize]
+    fn loaded_root(&self) -> Option<u64> {
+        self.loaded[self.here as usize].map(Frame::physical)
     }
 
     fn flush_root(&mut self, root: Frame) {
-        self.flushed.roots.push(root.0);
+        self.flushed.roots.push(root.number());
         self.flushes += 1;
     }
 

@@ -10,7 +10,8 @@ pub use x86_64::{
     clock::{now_ns, scale as clock_scale, ticks, ticks_halves, ticks_per_us, time_of_day_ns},
     // Memory.
     direct::{
-        DIRECT_MAP, DIRECT_MAP_BYTES, bytes, bytes_mut, copy, map_device, physical_bytes, read, table, write, zero,
+        DIRECT_MAP, DIRECT_MAP_BYTES, OwnPage, bytes, bytes_mut, copy, map_device, physical_bytes, read, table, write,
+        zero,
     },
     interrupts::{
         DEBUGGER_VECTOR, Interrupt, VECTOR_ATTENTION, accept, disk_message, enable_serial,
