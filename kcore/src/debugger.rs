@@ -6,7 +6,7 @@
 
 use core::fmt;
 
-use crate::{Frame, thread::THREADS_MAX, trace::EVENTS};
+use crate::{thread::THREADS_MAX, trace::EVENTS};
 
 /// Events that `trace` shows unless told otherwise.
 const TRACE_LINES: usize = 24;
@@ -34,7 +34,7 @@ pub enum Command {
         address: u64,
     },
     /// Where a frame is used.
-    Mapping(Frame),
+    Mapping(u32),
     /// Run queues, parked threads, timers.
     Queues,
     /// The last events.
@@ -163,7 +163,7 @@ pub fn parse(line: &str) -> Result<Command, Misuse<'_>> {
             space: arguments.one(small)?,
             address: arguments.one(number)?,
         },
-        "mapping" => Command::Mapping(Frame(arguments.one(small)?)),
+        "mapping" => Command::Mapping(arguments.one(small)?),
         "queues" => Command::Queues,
         "trace" => {
             let count = arguments
@@ -294,7 +294,7 @@ mod tests {
                     address: 1 << 32,
                 },
             ),
-            ("mapping 0xabc", Command::Mapping(Frame(0xabc))),
+            ("mapping 0xabc", Command::Mapping(0xabc)),
             ("queues", Command::Queues),
             ("trace", Command::Trace(TRACE_LINES)),
             ("trace 3", Command::Trace(3)),

@@ -30,6 +30,10 @@ macro_rules! delegate_machine {
                 $crate::Machine::frame_references(&self.$field, frame)
             }
             #[inline]
+            fn frame_found(&self, number: u32) -> Option<$crate::Frame> {
+                $crate::Machine::frame_found(&self.$field, number)
+            }
+            #[inline]
             fn frame_copy(&mut self, from: $crate::Frame, to: $crate::Frame) {
                 $crate::Machine::frame_copy(&mut self.$field, from, to)
             }

@@ -12,11 +12,33 @@ use crate::{Hardware, machine::Shortage};
 /// Bytes in a frame.
 pub const PAGE_BYTES: usize = 4096;
 
-/// A frame of physical memory, by number.
+/// A frame of physical memory. Whoever has one may take it for memory: it comes from the allocator ([`Frames`]), or out of an entry
+/// that the kernel wrote (decision 0071). A number from elsewhere becomes one by [`Frames::find`].
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Frame(pub u32);
+pub struct Frame(u32);
 
 impl Frame {
+    /// The first page of memory, which is nobody's: stands where there is no frame yet.
+    pub(crate) const NOWHERE: Self = Self(0);
+
+    /// The frame that one of this crate's tables names.
+    #[inline(always)]
+    pub(crate) const fn named(number: u32) -> Self {
+        Self(number)
+    }
+
+    /// A frame of memory that only seems to be there.
+    #[cfg(any(test, feature = "fake-hardware"))]
+    pub const fn of_fake_hardware(number: u32) -> Self {
+        Self(number)
+    }
+
+    /// Its number.
+    #[inline(always)]
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+
     /// The frame's physical address.
     pub const fn physical(self) -> u64 {
         (self.0 as u64) << 12
@@ -86,9 +108,10 @@ impl Frames {
         self.total
     }
 
-    /// Whether this is a frame that is handed out, now or ever.
-    pub fn contains(&self, frame: Frame) -> bool {
-        self.ranges.iter().any(|range| (range.0..range.1).contains(&frame.0))
+    /// The frame with this number, if it is one that is handed out, now or ever.
+    pub fn find(&self, number: u32) -> Option<Frame> {
+        let is_inside = |range: &Range| (range.0..range.1).contains(&number);
+        self.ranges.iter().any(is_inside).then_some(Frame(number))
     }
 
     /// What is handed out.
@@ -102,11 +125,11 @@ impl Frames {
     }
 
     /// What a frame is used for. Goes through the free lists: for the debugger.
-    pub fn look(&self, frame: Frame) -> Use {
-        let Some(&cell) = self.cells.get(frame.0 as usize) else {
+    pub fn look(&self, frame: u32) -> Use {
+        let Some(&cell) = self.cells.get(frame as usize) else {
             return Use::Outside;
         };
-        if self.untouched.iter().any(|range| (range.0..range.1).contains(&frame.0)) {
+        if self.untouched.iter().any(|range| (range.0..range.1).contains(&frame)) {
             return Use::Untouched;
         }
         let is_in = |head| {
@@ -114,7 +137,7 @@ impl Frames {
             // Not longer than memory, even if the list is what is broken.
             core::iter::successors(Some(head), next)
                 .take(self.cells.len())
-                .any(|number| number == frame.0)
+                .any(|number| number == frame)
         };
         match cell {
             _ if is_in(self.zeroed) => Use::Zeroed,

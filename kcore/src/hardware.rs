@@ -31,16 +31,18 @@ pub trait Hardware {
     fn kernel_entries(&self) -> &[(usize, u64)];
     /// Whether the processors tag translations; never changes.
     fn tags(&self) -> Tags;
-    /// `root` is about to be freed: this processor does not stay on it.
-    fn leave_root(&mut self, root: Frame);
+    /// Loads a root by its value ([`crate::space::Space::load`]). Only the kernel calls it, which notes it down.
+    fn load_root(&mut self, value: u64);
+    /// Loads the kernel's own root.
+    fn leave_all_roots(&mut self);
+    /// Physical address of the root that is loaded here; nothing if that is the kernel's own.
+    fn loaded_root(&self) -> Option<u64>;
     /// This processor forgets the translations of `root`, if that is loaded.
     fn flush_root(&mut self, root: Frame);
     /// This processor forgets the page.
     fn flush_page(&mut self, address: u64);
     /// This processor forgets all user pages.
     fn flush_everything(&mut self);
-    /// This processor leaves whatever space it is in.
-    fn leave_all_roots(&mut self) {}
     /// Asks other processors (a bit for each number) and waits until all of them have done it. Not called where there is
     /// but one.
     fn ask(&mut self, processors: u32, request: Request) {

@@ -35,8 +35,10 @@ pub struct Processor {
     pub number: u32,
     /// Index of the thread that runs on it, or [`NONE`].
     pub current: u32,
-    /// The space whose root is loaded; none while it is on the kernel's own.
-    pub space: SpaceId,
+    /// The space whose root is loaded; none only while it is on the kernel's own. Written where the root is loaded.
+    space: SpaceId,
+    /// Whether the processor must be set up before a thread goes on, even if the thread's root is loaded.
+    anew: bool,
     /// When the current thread began to run.
     pub(crate) since_ns: u64,
     /// When the slice began that it runs on: its own, or one that was passed to it with a message.
@@ -83,8 +85,6 @@ pub struct Crossing {
     pub rip: u64,
     /// Stack pointer.
     pub rsp: u64,
-    /// What loads the root of the space to be in ([`crate::space::Space::load`]).
-    pub load: u64,
 }
 
 /// What a yield comes to.
@@ -158,12 +158,9 @@ impl<H: Hardware> Kernel<H> {
         };
         thread.depth += 1;
         thread.space = callee;
-        self.processor.space = callee;
-        Some(Crossing {
-            rip: entry,
-            rsp: stack,
-            load: space.load,
-        })
+        let load = space.load;
+        self.load(callee, load);
+        Some(Crossing { rip: entry, rsp: stack })
     }
 
     /// Return from a protected call, if nobody wants to see it.
@@ -180,29 +177,9 @@ impl<H: Hardware> Kernel<H> {
         callee.put_stack(frame.stack)?;
         thread.depth = depth;
         thread.space = caller;
-        self.processor.space = caller;
-        Some(Crossing {
-            rip,
-            rsp,
-            load: self.spaces.find_mut(caller)?.load,
-        })
-    }
-
-    /// The current thread must be in `space`: what is to be loaded for that, if anything.
-    #[inline]
-    pub fn enter_space(&mut self, space: SpaceId) -> Option<u64> {
-        if self.processor.space == space {
-            return None;
-        }
-        self.processor.space = space;
-        let load = self.spaces.get(space).load;
-        self.spaces.loaded(space);
-        Some(load)
-    }
-
-    /// The processor went to a space that is no thread's: whatever thread runs next, its space is loaded.
-    pub fn leave_space(&mut self) {
-        self.processor.space = SpaceId::NONE;
+        let load = self.spaces.find_mut(caller)?.load;
+        self.load(caller, load);
+        Some(Crossing { rip, rsp })
     }
 
     /// Parks the current thread.
@@ -302,11 +279,19 @@ impl<H: Hardware> Kernel<H> {
     /// Whether the current thread can just go on: same space, nobody more urgent.
     #[inline]
     pub fn stays(&self) -> bool {
+        self.stays_in(self.processor.space)
+    }
+
+    /// The same for a thread that was in `space` when the server outside was entered for it.
+    #[inline]
+    pub fn stays_in(&self, space: SpaceId) -> bool {
         let processor = &self.processor;
         self.threads
             .table
             .get(processor.current as usize)
-            .is_some_and(|thread| thread.space == processor.space && !processor.queues.has_above(thread.priority))
+            .is_some_and(|thread| {
+                thread.space == space && !processor.anew && !processor.queues.has_above(thread.priority)
+            })
     }
 
     /// Whether so much time has passed since the thread was taken that this processor took last.

@@ -35,6 +35,9 @@ pub mod kernel;
 pub mod mapping;
 pub mod nucleus;
 pub mod outside;
+#[cfg(not(feature = "fake-hardware"))]
+mod paging;
+#[cfg(feature = "fake-hardware")]
 pub mod paging;
 pub mod portal;
 pub mod scheduler;

@@ -57,6 +57,8 @@ pub trait Machine {
     fn frame_release(&mut self, frame: Frame);
     /// How many references there are.
     fn frame_references(&self, frame: Frame) -> u32;
+    /// The frame with a number that was noted elsewhere, by a store say; nothing if this machine hands out no such frame.
+    fn frame_found(&self, number: u32) -> Option<Frame>;
     /// Copies the content of a frame.
     fn frame_copy(&mut self, from: Frame, to: Frame);
     /// Reads bytes out of a frame; `offset + into.len()` is at most a page.

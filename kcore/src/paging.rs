@@ -60,7 +60,7 @@ impl PageEntry {
 /// Encodes a leaf entry.
 pub const fn encode_page(entry: Option<PageEntry>) -> u64 {
     let Some(entry) = entry else { return 0 };
-    let mut bits = (entry.frame.0 as u64) << 12 | PRESENT | USER;
+    let mut bits = entry.frame.physical() | PRESENT | USER;
     if entry.limits.contains(Rights::W) {
         bits |= if entry.write_withheld { WITHHELD } else { WRITE };
     }
@@ -93,12 +93,7 @@ pub const fn decode_page(bits: u64) -> Option<PageEntry> {
 
 /// An entry that leads to a further table and restricts nothing.
 pub const fn encode_table(frame: Frame) -> u64 {
-    (frame.0 as u64) << 12 | PRESENT | WRITE | USER
-}
-
-/// An upper entry that is 2 MiB of memory from this frame on: a user's, writable, not executable.
-pub const fn encode_large(frame: Frame) -> u64 {
-    (frame.0 as u64) << 12 | PRESENT | WRITE | USER | LARGE | NO_EXECUTE
+    frame.physical() | PRESENT | WRITE | USER
 }
 
 /// Whether an upper entry is memory and leads to no table.
@@ -112,9 +107,14 @@ const _: () = assert!(Rights::W.bits() as u64 == WRITE && Rights::X.bits() == 1)
 /// An upper entry that links a leaf with a domain's rights.
 #[inline(always)]
 pub const fn encode_link(leaf: Frame, rights: Rights) -> u64 {
+    encode_with(leaf.number(), rights)
+}
+
+#[inline(always)]
+const fn encode_with(frame: u32, rights: Rights) -> u64 {
     let rights = rights.bits() as u64;
     // Without branches: this is on short ways.
-    (leaf.0 as u64) << 12 | PRESENT | USER | rights & WRITE | !rights << 63
+    (frame as u64) << 12 | PRESENT | USER | rights & WRITE | !rights << 63
 }
 
 /// Decodes an upper entry that links a leaf: the leaf's frame, the domain's rights.
@@ -146,9 +146,9 @@ pub enum Fit {
     Part,
 }
 
-/// An entry of a free space: a page of 4 KiB (level 0), 2 MiB (1) or 1 GiB (2).
-pub const fn encode_mapping(frame: Frame, rights: Rights, level: u8, fit: Fit) -> u64 {
-    let mut bits = encode_link(frame, rights);
+/// An entry of a free space: a page of 4 KiB (level 0), 2 MiB (1) or 1 GiB (2). What stands there from this number on may be a device.
+pub const fn encode_mapping(frame: u32, rights: Rights, level: u8, fit: Fit) -> u64 {
+    let mut bits = encode_with(frame, rights);
     if level > 0 {
         bits |= LARGE;
     }
@@ -183,7 +183,7 @@ pub const fn with_mapping_rights(bits: u64, rights: Rights) -> u64 {
 /// Entry `index` of the table that takes the place of a large entry at `level`.
 pub const fn split_entry(large: u64, level: u8, index: usize) -> u64 {
     let frames = 1 << (9 * (level as u32 - 1));
-    let frame = Frame(frame_of(large).0 + index as u32 * frames);
+    let frame = number_of(large) + index as u32 * frames;
     encode_mapping(frame, mapping_rights(large), level - 1, Fit::Part)
 }
 
@@ -225,9 +225,14 @@ pub const fn is_present(bits: u64) -> bool {
     bits & PRESENT != 0
 }
 
-/// The frame that an entry names.
+/// The frame that an entry names: one of the kernel's tables, or memory that it handed out.
 pub const fn frame_of(bits: u64) -> Frame {
-    Frame(((bits & ADDRESS) >> 12) as u32)
+    Frame::named(number_of(bits))
+}
+
+/// The number in an entry, which may be a device's.
+pub const fn number_of(bits: u64) -> u32 {
+    ((bits & ADDRESS) >> 12) as u32
 }
 
 #[cfg(test)]
@@ -238,7 +243,7 @@ mod tests {
     fn a_page_entry_comes_back_as_it_went() {
         for limits in [Rights::R, Rights::RW, Rights::RX, Rights::RWX] {
             for withheld in [false, true] {
-                let mut entry = PageEntry::new(Frame(0x1234), limits);
+                let mut entry = PageEntry::new(Frame::named(0x1234), limits);
                 entry.write_withheld = withheld && limits.contains(Rights::W);
                 assert_eq!(decode_page(encode_page(Some(entry))), Some(entry));
             }
@@ -249,30 +254,27 @@ mod tests {
     #[test]
     fn a_large_entry_splits_into_its_parts() {
         for rights in [Rights::R, Rights::RW, Rights::RX, Rights::RWX] {
-            let large = encode_mapping(Frame(0x40_0000), rights, 2, Fit::Exact);
+            let large = encode_mapping(0x40_0000, rights, 2, Fit::Exact);
             assert!(is_large(large) && fit_of(large) == Fit::Exact);
-            assert_eq!((frame_of(large), mapping_rights(large)), (Frame(0x40_0000), rights));
+            assert_eq!((number_of(large), mapping_rights(large)), (0x40_0000, rights));
             let middle = split_entry(large, 2, 3);
             assert!(is_large(middle) && fit_of(middle) == Fit::Part);
-            assert_eq!((frame_of(middle), mapping_rights(middle)), (Frame(0x40_0600), rights));
+            assert_eq!((number_of(middle), mapping_rights(middle)), (0x40_0600, rights));
             let page = split_entry(middle, 1, 511);
             assert!(!is_large(page));
-            assert_eq!((frame_of(page), mapping_rights(page)), (Frame(0x40_07ff), rights));
+            assert_eq!((number_of(page), mapping_rights(page)), (0x40_07ff, rights));
             let narrowed = with_mapping_rights(page, Rights::R);
-            assert_eq!(
-                (frame_of(narrowed), mapping_rights(narrowed)),
-                (Frame(0x40_07ff), Rights::R)
-            );
+            assert_eq!((number_of(narrowed), mapping_rights(narrowed)), (0x40_07ff, Rights::R));
         }
     }
 
     #[test]
     fn a_table_entry_counts_beside_its_frame() {
-        let mut entry = encode_counted_table(Frame(0x1234), 0);
+        let mut entry = encode_counted_table(Frame::named(0x1234), 0);
         for _ in 0..512 {
             entry += COUNT_ONE;
         }
-        assert_eq!((table_entries(entry), frame_of(entry)), (512, Frame(0x1234)));
+        assert_eq!((table_entries(entry), frame_of(entry)), (512, Frame::named(0x1234)));
         assert!(!is_linked(entry) && !is_shared(entry) && !is_large(entry));
     }
 }

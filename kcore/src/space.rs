@@ -19,7 +19,26 @@ use crate::{
 /// A page table that serves one slot, wherever it is linked. One reference on its frame is its
 /// own, one more stands for each link.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Leaf(pub Frame);
+pub struct Leaf(Frame);
+
+impl Leaf {
+    /// The page table in this frame.
+    pub(crate) const fn named(frame: Frame) -> Self {
+        Self(frame)
+    }
+
+    /// A page table that only seems to be there.
+    #[cfg(any(test, feature = "fake-hardware"))]
+    pub const fn of_fake_hardware(number: u32) -> Self {
+        Self(Frame::of_fake_hardware(number))
+    }
+
+    /// Its frame.
+    #[inline(always)]
+    pub const fn frame(self) -> Frame {
+        self.0
+    }
+}
 
 /// A space, by number.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -376,7 +395,7 @@ mod tests {
 
     fn space(load: u64) -> Space {
         Space {
-            root: Frame(1),
+            root: Frame::named(1),
             load,
             stacks: [0; STACKS_MAX],
             stack_count: 0,
@@ -391,7 +410,7 @@ mod tests {
     fn translations_are_kept_only_between_a_load_and_the_next_revocation() {
         let mut spaces = Spaces::new(Tags::Present);
         for number in 0..2 {
-            let load = spaces.load_value(Frame(1), number);
+            let load = spaces.load_value(Frame::named(1), number);
             spaces.slots.push(space(load));
         }
         assert_eq!(spaces.get(SpaceId(1)).load, 0x1002, "tag 0 is the kernel's");
@@ -408,7 +427,7 @@ mod tests {
     #[test]
     fn without_tags_nothing_is_ever_kept() {
         let mut spaces = Spaces::new(Tags::Absent);
-        let load = spaces.load_value(Frame(7), 3);
+        let load = spaces.load_value(Frame::named(7), 3);
         spaces.slots.push(space(load));
         spaces.loaded(SpaceId(0));
         assert_eq!(spaces.get(SpaceId(0)).load, 0x7000);

@@ -48,7 +48,7 @@ fn furnished() -> (Kernel<Fake>, u32) {
     kernel.park(Key::Semaphore(0x42_0000), Some(7_000_000), Some(operation));
     kernel.hardware.now_ns = 2_000_000;
     kernel.schedule().expect("a thread in the first space");
-    (kernel, frame.0)
+    (kernel, frame.number())
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn spaces_links_pages_and_frames() {
         text.contains("  0x100005000 in space 1 (r----), the page rw---, writing withheld\n"),
         "{text}"
     );
-    let root = kernel.spaces.get(kcore::SpaceId(1)).root.0;
+    let root = kernel.spaces.get(kcore::SpaceId(1)).root.number();
     assert!(answer(&kernel, &format!("mapping {root}")).contains("the root of space 1"));
     assert!(answer(&kernel, "mapping 39").contains("free, never used yet"));
     assert!(answer(&kernel, "mapping 0").contains("not handed out"));
@@ -186,12 +186,12 @@ fn frames_are_told_apart() {
     let mut kernel = kernel(10);
     let (one, two) = (kernel.frame_any().unwrap(), kernel.frame_zeroed().unwrap());
     kernel.frame_share(one);
-    assert!(answer(&kernel, &format!("mapping {}", one.0)).contains("2 references\n  in no space"));
+    assert!(answer(&kernel, &format!("mapping {}", one.number())).contains("2 references\n  in no space"));
     kernel.frames.release_zeroed(two);
-    assert!(answer(&kernel, &format!("mapping {}", two.0)).contains("known to be zero"));
+    assert!(answer(&kernel, &format!("mapping {}", two.number())).contains("known to be zero"));
     kernel.frame_release(one);
     kernel.frame_release(one);
-    assert!(answer(&kernel, &format!("mapping {}", one.0)).contains(": free\n"));
+    assert!(answer(&kernel, &format!("mapping {}", one.number())).contains(": free\n"));
     assert!(answer(&kernel, "memory").starts_with("frames            9 of 9 free (36 KiB), 1 of them"));
 }
 

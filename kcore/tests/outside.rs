@@ -45,8 +45,8 @@ impl Gate for Through {
         self.kernel.borrow_mut().machine_call(call, arguments, self.place)
     }
 
-    fn exchange(&self) -> Frame {
-        self.place.exchange
+    fn exchange(&self) -> u32 {
+        self.place.exchange.number()
     }
 
     fn read(&self, frame: Frame, offset: usize, into: &mut [u8]) {
@@ -62,7 +62,7 @@ impl Gate for Through {
     }
 
     fn entry(&self, leaf: Leaf, index: usize) -> u64 {
-        self.kernel.borrow().hardware.table(leaf.0)[index].load(std::sync::atomic::Ordering::Relaxed)
+        self.kernel.borrow().hardware.table(leaf.frame())[index].load(std::sync::atomic::Ordering::Relaxed)
     }
 
     fn heap(&self) -> (u64, u64) {

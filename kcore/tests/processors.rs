@@ -28,9 +28,19 @@ fn spawn(kernel: &mut Kernel<Fake>, space: SpaceId, priority: u8) -> ThreadId {
     thread
 }
 
+/// A processor comes into the kernel.
+fn on(kernel: &mut Kernel<Fake>, processor: u32) {
+    kernel.change_over(processor);
+    kernel.hardware.here = processor;
+    assert!(
+        kernel.is_root_known(),
+        "processor {processor} has another root than is noted down"
+    );
+}
+
 /// A processor comes into the kernel and takes what it is to run, as the kernel binary does.
 fn run(kernel: &mut Kernel<Fake>, processor: u32) -> Option<ThreadId> {
-    kernel.change_over(processor);
+    on(kernel, processor);
     let Some(index) = kernel.schedule() else {
         kernel.rest();
         return None;
@@ -67,11 +77,11 @@ fn who_is_urgent_displaces_the_least_urgent() {
     spawn(&mut kernel, space, 3);
     run(&mut kernel, 0);
     run(&mut kernel, 1);
-    kernel.change_over(0);
+    on(&mut kernel, 0);
     kernel.hardware.asked.clear();
     let urgent = spawn(&mut kernel, space, 6);
     assert_eq!(kernel.hardware.asked, [Asked::Wake(1)]);
-    kernel.change_over(1);
+    on(&mut kernel, 1);
     assert!(kernel.should_preempt());
     kernel.yield_current();
     assert_eq!(run(&mut kernel, 1), Some(urgent));
@@ -95,7 +105,7 @@ fn who_finds_nothing_of_his_own_takes_from_others_but_not_what_is_bound() {
         .find(|&index| kernel.threads.table[index].processor == 1)
         .expect("one waits there");
     kernel.threads.table[mine].vector_on = 1;
-    kernel.change_over(0);
+    on(&mut kernel, 0);
     kernel.park(Key::Nothing, None, None);
     let taken = run(&mut kernel, 0).expect("the one that waits here").index();
     assert_ne!(taken, mine);
@@ -103,7 +113,7 @@ fn who_finds_nothing_of_his_own_takes_from_others_but_not_what_is_bound() {
     assert_eq!(run(&mut kernel, 0), None, "the other one is bound");
     // Its state is saved: whoever is idle is called for it.
     kernel.hardware.asked.clear();
-    kernel.change_over(1);
+    on(&mut kernel, 1);
     kernel.unbind(mine as u32);
     assert_eq!(kernel.hardware.asked, [Asked::Wake(0)]);
     assert_eq!(run(&mut kernel, 0).map(ThreadId::index), Some(mine));
@@ -135,14 +145,14 @@ fn a_thread_that_runs_elsewhere_is_stopped_before_it_is_touched() {
         kernel
             .portal_enter(target, callee, 0x1_0000_1000, [0; 4])
             .expect("a stack");
-        kernel.change_over(0);
+        on(&mut kernel, 0);
         kernel.hardware.asked.clear();
         touch(&mut kernel, target);
         assert_eq!(kernel.hardware.asked, [Asked::Stop(1)]);
-        kernel.change_over(1);
+        on(&mut kernel, 1);
         assert_eq!(kernel.current(), None, "nobody runs there any more");
         // And once is enough.
-        kernel.change_over(0);
+        on(&mut kernel, 0);
         kernel.hardware.asked.clear();
         if kernel.threads.find(target).is_some() {
             touch(&mut kernel, target);
@@ -158,7 +168,7 @@ fn a_call_that_is_handed_over_is_done_for_the_first_time_later() {
     let target = spawn(&mut kernel, space, 3);
     run(&mut kernel, 0);
     run(&mut kernel, 1);
-    kernel.change_over(0);
+    on(&mut kernel, 0);
     let operation = Operation {
         number: 58,
         arguments: [1, 2, 3, 4, 5, 6],
@@ -194,7 +204,7 @@ fn an_exception_that_is_handed_over_is_raised_when_the_thread_runs_again() {
     // What the processor pushed when it came in.
     kernel.threads.get_mut(target).context.rax = 77;
     kernel.threads.get_mut(target).context.rip = 0x1_0000_0041;
-    kernel.change_over(0);
+    on(&mut kernel, 0);
     kernel.hardware.handed = Some(HandedOver {
         rip: 0,
         rsp: 0,
@@ -228,7 +238,7 @@ fn only_processors_that_can_remember_are_asked_to_forget() {
     for number in 0..4 {
         run(&mut kernel, number);
     }
-    kernel.change_over(0);
+    on(&mut kernel, 0);
     kernel.hardware.asked.clear();
     kernel.unlink(space, 5);
     kernel.flush_space(space);
@@ -264,7 +274,7 @@ fn who_loses_a_mapping_forgets_it_on_every_processor() {
     for number in 0..4 {
         run(&mut kernel, number);
     }
-    kernel.change_over(0);
+    on(&mut kernel, 0);
     for (what, own, asked) in [
         (pages(0x1001, 12), Own::Kept, 0b1010),
         (pages(0x1002, 13), Own::Kept, 0b1010),
@@ -274,6 +284,116 @@ fn who_loses_a_mapping_forgets_it_on_every_processor() {
         let flushed = kernel.flush(giver, what, Rights::RWX, own);
         assert_eq!(flushed, Ok(Progress::Done));
         assert_eq!(kernel.hardware.asked, [Asked::Request(asked, Request::Forget)]);
+    }
+}
+
+/// A thread that came back from a callee the general way ends, or waits, before it runs again. Its processor is still on the
+/// callee's root, and gives the kernel up with work left that is not a thread's.
+#[test]
+fn a_callee_is_destroyed_only_when_every_processor_has_left_its_root() {
+    type Leave = fn(&mut Kernel<Fake>, ThreadId);
+    let ways: [Leave; 4] = [
+        |kernel, thread| kernel.thread_destroy(thread),
+        |kernel, _| kernel.park(Key::Nothing, None, None),
+        |kernel, thread| kernel.thread_suspend(thread),
+        |kernel, _| kernel.yield_current(),
+    ];
+    for leave in ways {
+        let (mut kernel, space) = several(2);
+        let callee = kernel.space_create().expect("space");
+        let root = kernel.spaces.get(callee).root;
+        kernel.portal_add_stack(callee, 0x7f00_0020_0000);
+        kernel.portal_cache(space, 0x1_0000_1000, 1, callee);
+        spawn(&mut kernel, space, 3);
+        let caller = spawn(&mut kernel, space, 3);
+        assert!(run(&mut kernel, 0).is_some());
+        assert_eq!(run(&mut kernel, 1), Some(caller));
+        kernel.portal_call(0x1_0000_1000, 1, 5, 6).expect("a way");
+        assert_eq!(kernel.hardware.loaded[1], Some(root));
+        kernel.portal_leave(caller, 0, 0, 0).expect("a frame");
+        leave(&mut kernel, caller);
+        on(&mut kernel, 0);
+        kernel.hardware.asked.clear();
+        // What the callee loses, that processor forgets; and then it leaves the root.
+        kernel.flush_space(callee);
+        kernel.space_destroy(callee);
+        assert_eq!(
+            kernel.hardware.asked,
+            [Request::Forget, Request::LeaveRoot].map(|request| Asked::Request(0b10, request))
+        );
+        assert_eq!(kernel.hardware.loaded[1], None);
+        on(&mut kernel, 1);
+    }
+}
+
+/// Random calls, returns, ends, waits and destructions on three processors: whatever root is loaded anywhere is that of a
+/// space that exists, and the one that is noted down.
+#[test]
+fn no_processor_is_left_on_a_root_that_was_freed() {
+    for seed in 0..200 {
+        let mut random = Random(seed);
+        let (mut kernel, home) = several(3);
+        let mut threads: Vec<ThreadId> = (0..5).map(|_| spawn(&mut kernel, home, 3)).collect();
+        let mut callees: Vec<SpaceId> = Vec::new();
+        for _ in 0..300 {
+            let processor = random.below(3) as u32;
+            on(&mut kernel, processor);
+            let current = kernel.current().map(|index| kernel.id_of(index));
+            match (random.below(9), current) {
+                (0, _) if callees.len() < 4 => {
+                    let callee = kernel.space_create().expect("space");
+                    for stack in 1..4 {
+                        kernel.portal_add_stack(callee, 0x7f00_0000_0000 + stack * 0x1_0000);
+                    }
+                    callees.push(callee);
+                }
+                (1 | 2, Some(thread)) if !callees.is_empty() => {
+                    let callee = callees[random.below(callees.len())];
+                    let entry = 0x1_0000_0000 + u64::from(callee.0) * 64;
+                    if random.below(2) == 0 {
+                        kernel.portal_cache(kernel.thread_space(thread), entry, 1, callee);
+                        kernel.portal_call(entry, 1, 5, 6);
+                    } else {
+                        kernel.portal_enter(thread, callee, entry, [0; 4]);
+                    }
+                }
+                (3, Some(_)) => drop(kernel.portal_return()),
+                (4 | 5, Some(thread)) => drop(kernel.portal_leave(thread, 0, 0, 0)),
+                (6, Some(_)) => kernel.park(Key::Semaphore(8), None, None),
+                (7, _) => {
+                    // The server unwinds who is inside before it destroys a callee.
+                    let Some(callee) = callees.pop() else { continue };
+                    for &thread in &threads {
+                        while kernel.threads.get(thread).space == callee
+                            || (0..kernel.portal_depth(thread))
+                                .any(|index| kernel.portal_frame(thread, index).is_some_and(|f| f.space == callee))
+                        {
+                            kernel.portal_leave(thread, 0, 0, 0).expect("a frame");
+                        }
+                    }
+                    kernel.portal_forget();
+                    kernel.space_destroy(callee);
+                }
+                (_, Some(thread)) => {
+                    kernel.thread_destroy(thread);
+                    threads.retain(|&other| other != thread);
+                    threads.push(spawn(&mut kernel, home, 3));
+                }
+                _ => drop(kernel.wake(Key::Semaphore(8), 2)),
+            }
+            // It goes on with a thread, or gives the kernel up as it is because other work is left.
+            if random.below(3) > 0 {
+                run(&mut kernel, processor);
+            }
+            let live: Vec<_> = kernel.spaces.live().map(|(_, space)| space.root).collect();
+            for (number, loaded) in kernel.hardware.loaded.iter().enumerate() {
+                assert!(
+                    loaded.is_none_or(|root| live.contains(&root)),
+                    "seed {seed}: processor {number} is on a root that was freed"
+                );
+            }
+            assert!(kernel.is_root_known(), "seed {seed}");
+        }
     }
 }
 
@@ -300,7 +420,7 @@ fn threads_are_in_one_place_whatever_happens() {
         let mut running = [0, 1, 2, 3].map(|number| run(&mut kernel, number));
         for _ in 0..400 {
             let processor = random.below(4);
-            kernel.change_over(processor as u32);
+            on(&mut kernel, processor as u32);
             let target = threads[random.below(threads.len())];
             match random.below(7) {
                 0 => kernel.park(Key::Semaphore(random.below(2) as u64 * 8), None, None),
@@ -328,7 +448,7 @@ fn threads_are_in_one_place_whatever_happens() {
                     }
                 }
                 let Some(number) = come.pop() else { break };
-                kernel.change_over(number as u32);
+                on(&mut kernel, number as u32);
                 if kernel.should_preempt() {
                     kernel.yield_current();
                 }

@@ -23,7 +23,7 @@ use loom::{
     },
     thread,
 };
-use protocol::{FORGET, FORGET_PAGE, Mailbox, Mark, STOP, TAKEN, Turn, WAKE, WORDS};
+use protocol::{FORGET, FORGET_PAGE, LEAVE_ROOT, Mailbox, Mark, STOP, TAKEN, Turn, WAKE, WORDS};
 
 impl Turn {
     fn free() -> Self {
@@ -60,6 +60,8 @@ struct Kernel {
     inside: UnsafeCell<Inside>,
     /// A page-table entry: written by the holder, read by walkers at any time.
     entry: AtomicU64,
+    /// Whether the callee's root was given back: a processor that has it loaded walks what is somebody else's.
+    root_freed: AtomicU32,
 }
 
 #[derive(Default)]
@@ -71,6 +73,8 @@ struct Inside {
     runs_on: u32,
     /// The thread's registers, as far as they are in memory.
     context: u64,
+    /// Whether the callee's root is noted down as loaded on processor 1.
+    on_callee: bool,
 }
 
 const NOBODY: u32 = 2;
@@ -90,6 +94,7 @@ impl Kernel {
                 ..Inside::default()
             }),
             entry: AtomicU64::new(1),
+            root_freed: AtomicU32::new(0),
         })
     }
 
@@ -186,6 +191,58 @@ fn after_the_answer_the_old_translation_is_gone() {
         }
         // The frame goes back and is somebody else's.
         gone.store(1, Relaxed);
+        kernel.turn.leave();
+        over.store(1, Release);
+        thread.join().expect("no panic");
+    });
+}
+
+/// Processor 1 is on a callee's root, its thread comes back from there and ends, and it gives its turn up with work left. Processor 0
+/// destroys the callee: it asks whoever is noted down as being there. No root is walked after it was freed.
+#[test]
+fn a_root_is_freed_when_nobody_has_it_loaded() {
+    explore(|| {
+        let kernel = Kernel::new();
+        kernel.with(|inside| inside.on_callee = true);
+        let over = Arc::new(AtomicU32::new(0));
+        let (other, end) = (kernel.clone(), over.clone());
+        let thread = thread::spawn(move || {
+            let loaded = core::cell::Cell::new(true);
+            let mut serve = || {
+                other.mailboxes[1].serve(|requests, _| {
+                    assert_eq!(requests, LEAVE_ROOT);
+                    loaded.set(false);
+                })
+            };
+            // The kernel runs on that root, too: any instruction walks it.
+            let walk = || {
+                assert!(
+                    !loaded.get() || other.root_freed.load(Relaxed) == 0,
+                    "a freed root is walked"
+                );
+            };
+            walk();
+            assert!(other.enter(1, false, &mut serve));
+            walk();
+            // The thread leaves the callee and ends: the root that is loaded stays loaded, and noted down.
+            other.with(|inside| assert_eq!(inside.on_callee, loaded.get()));
+            other.turn.leave();
+            walk();
+            while end.load(Acquire) == 0 {
+                serve();
+                walk();
+                thread::yield_now();
+            }
+            walk();
+        });
+        assert!(kernel.enter(0, false, &mut || 0));
+        if kernel.with(|inside| core::mem::take(&mut inside.on_callee)) {
+            kernel.mailboxes[1].post(LEAVE_ROOT, 0);
+            while !kernel.mailboxes[1].is_done(LEAVE_ROOT) {
+                thread::yield_now();
+            }
+        }
+        kernel.root_freed.store(1, Relaxed);
         kernel.turn.leave();
         over.store(1, Release);
         thread.join().expect("no panic");

@@ -33,7 +33,7 @@ fn run(seed: u64, steps: usize) {
     // Everything goes back.
     for (leaf, index) in model.pages.keys().copied().collect::<Vec<_>>() {
         kernel.frame_release(model.pages[&(leaf, index)].0);
-        kernel.leaf_set(Leaf(Frame(leaf)), index, None);
+        kernel.leaf_set(Leaf::of_fake_hardware(leaf), index, None);
     }
     for space in model.spaces.drain(..) {
         kernel.space_destroy(space);
@@ -79,7 +79,10 @@ fn step(kernel: &mut kcore::Kernel<fake::Fake>, model: &mut Model, random: &mut 
             let index = random.below(4) * 170;
             let (limits, withheld) = (RIGHTS[random.below(4)], random.below(2) == 0);
             if let Ok(frame) = kernel.frame_any() {
-                if let Some((old, ..)) = model.pages.insert((leaf.0.0, index), (frame, limits, withheld)) {
+                if let Some((old, ..)) = model
+                    .pages
+                    .insert((leaf.frame().number(), index), (frame, limits, withheld))
+                {
                     kernel.frame_release(old);
                 }
                 let entry = PageEntry::new(frame, limits);
@@ -89,7 +92,7 @@ fn step(kernel: &mut kcore::Kernel<fake::Fake>, model: &mut Model, random: &mut 
         8 if !model.leaves.is_empty() => {
             let leaf = model.leaves[random.below(model.leaves.len())];
             let index = random.below(4) * 170;
-            if let Some((old, ..)) = model.pages.remove(&(leaf.0.0, index)) {
+            if let Some((old, ..)) = model.pages.remove(&(leaf.frame().number(), index)) {
                 kernel.leaf_set(leaf, index, None);
                 kernel.frame_release(old);
             }
@@ -103,7 +106,7 @@ fn compare(kernel: &kcore::Kernel<fake::Fake>, model: &Model, seed: u64) {
         for slot in SLOTS {
             for index in (0..4).map(|number| number * 170) {
                 let expected = model.links.get(&(space, slot)).and_then(|&(leaf, rights)| {
-                    let &(frame, limits, withheld) = model.pages.get(&(leaf.0.0, index))?;
+                    let &(frame, limits, withheld) = model.pages.get(&(leaf.frame().number(), index))?;
                     let both = rights.intersection(limits);
                     Some((frame, both.contains(Rights::W) && !withheld, both.contains(Rights::X)))
                 });

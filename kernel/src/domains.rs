@@ -77,11 +77,11 @@ pub fn fill_kernel_page(supervisor: &Supervisor) {
         boot_time_ns: arch::time_of_day_ns(),
         domain_count: DOMAINS as u64,
     };
-    let frame = arch::kernel_page();
-    arch::write(frame, 0, &page.to_bytes());
+    let own = arch::kernel_page();
+    own.write(0, &page.to_bytes());
     for (index, &domain) in TABLE.iter().enumerate() {
         let at = DOMAINS_OFFSET as usize + index * 8;
-        arch::write(frame, at, &entry_of(domain).to_le_bytes());
+        own.write(at, &entry_of(domain).to_le_bytes());
     }
-    arch::write(frame, SYSTEM_CALL_STUB as usize, &arch::SYSTEM_CALL_STUB);
+    own.write(SYSTEM_CALL_STUB as usize, &arch::SYSTEM_CALL_STUB);
 }

@@ -397,7 +397,6 @@ impl System {
         } else {
             return None;
         };
-        arch::load(to.load);
         let context = &mut kernel.current_thread()?.context;
         context.reset(to.rip, to.rsp);
         if is_call {

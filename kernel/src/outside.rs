@@ -76,8 +76,8 @@ pub struct Outside {
     poll: bool,
     /// A checkpoint has work left that waits for nothing: `Event::Poll` is due soon.
     pub unfinished: bool,
-    /// What loads the supervisor space, forgetting what was remembered of it.
-    load: u64,
+    /// The space of the thread whose call was delivered at once.
+    caller: SpaceId,
     /// The server's registers while it is interrupted or not yet entered. The processor pushes into them.
     context: Box<Context>,
     entry: u64,
@@ -125,7 +125,7 @@ pub fn start(
         interrupted: false,
         poll: false,
         unfinished: false,
-        load: kernel.spaces.get(space).load,
+        caller: SpaceId::NONE,
         context,
         entry: program.entry,
         stack: program.stack,
@@ -193,9 +193,11 @@ fn deliver_at_once(number: u64) -> Option<u64> {
     let thread = platform.kernel.current_thread()?;
     (thread.context.rip, thread.context.rsp) = arch::caller();
     outside.work = Work::Call(number);
+    outside.caller = thread.space;
+    let id = thread.id.0;
     arch::set_thread(&outside.context);
-    arch::load(outside.load);
-    Some(thread.id.0)
+    platform.kernel.load_space(outside.place.space);
+    Some(id)
 }
 
 /// The server's answer to such a call: where the thread goes on, with the processor its own again, if nothing else is
@@ -212,7 +214,8 @@ pub extern "C" fn answer() -> Target {
         return nowhere;
     };
     let kernel = &mut platform.kernel;
-    if !matches!(outside.work, Work::Call(_)) || outside.on != kernel.here() || outside.attention || !kernel.stays() {
+    let at_once = matches!(outside.work, Work::Call(_)) && !outside.attention && outside.on == kernel.here();
+    if !at_once || !kernel.stays_in(outside.caller) {
         return nowhere;
     }
     let Some(thread) = kernel.current_thread() else {
@@ -224,8 +227,7 @@ pub extern "C" fn answer() -> Target {
         rsp: thread.context.rsp,
     };
     arch::set_thread(&thread.context);
-    let space = thread.space;
-    arch::load(kernel.spaces.get(space).load);
+    kernel.load_space(outside.caller);
     target
 }
 
@@ -383,9 +385,10 @@ impl System {
         let Supervisor::Outside(outside) = &mut self.supervisor else {
             return &raw const *self.context();
         };
-        self.platform.kernel.leave_space();
+        let kernel = &mut self.platform.kernel;
+        kernel.set_up_anew();
+        kernel.load_space(outside.place.space);
         arch::set_thread(&outside.context);
-        arch::load(outside.load);
         &raw const *outside.context
     }
 
@@ -427,7 +430,7 @@ impl System {
             return;
         };
         let work = core::mem::replace(&mut outside.work, Work::Idle);
-        self.platform.kernel.leave_space();
+        self.platform.kernel.set_up_anew();
         let index = self.current();
         match work {
             Work::Call(_) | Work::Event(Event::Call { .. }) => self.settle(index, outcome, retried),
@@ -486,7 +489,7 @@ impl System {
                 }
                 (outside.entry, outside.stack, outside.work) = (first, second, Work::Idle);
                 arch::set_server(first, second);
-                self.platform.kernel.leave_space();
+                self.platform.kernel.set_up_anew();
                 self.platform.kernel.hardware.boot_mut().clean = third;
                 crate::tell_start(&mut self.platform);
             }
@@ -499,7 +502,7 @@ impl System {
                 let exchange = outside.place.exchange;
                 let told = outside.surroundings.to_bytes();
                 self.platform.kernel.hardware.write(exchange, 0, &told);
-                return Some(Ok((u64::from(exchange.0), 0)));
+                return Some(Ok((u64::from(exchange.number()), 0)));
             }
             Some(MachineCall::MapDevice) => return Some(self.map_device(first, second)),
             Some(MachineCall::PortRead) => return Some(port_read(first, second).map(|value| (value, 0))),

@@ -105,12 +105,21 @@ impl Hardware for Pc {
         arch::tags()
     }
 
-    fn leave_root(&mut self, root: Frame) {
-        arch::leave_root(root);
+    #[inline(always)]
+    fn load_root(&mut self, value: u64) {
+        arch::load(value);
+    }
+
+    fn leave_all_roots(&mut self) {
+        arch::leave_all_roots();
+    }
+
+    fn loaded_root(&self) -> Option<u64> {
+        arch::user_root()
     }
 
     fn flush_root(&mut self, root: Frame) {
-        if arch::loaded_root() == root {
+        if arch::loaded_root() == root.physical() {
             arch::flush_all();
         }
     }
@@ -121,10 +130,6 @@ impl Hardware for Pc {
 
     fn flush_everything(&mut self) {
         arch::flush_all();
-    }
-
-    fn leave_all_roots(&mut self) {
-        arch::leave_all_roots();
     }
 
     fn ask(&mut self, processors: u32, request: Request) {

@@ -30,21 +30,32 @@ pub struct Platform {
 
 kcore::delegate_machine!(impl[] Platform, kernel);
 
+impl Platform {
+    /// A frame that the store was given, which knows only its number.
+    fn known(&self, frame: Frame) -> kcore::Frame {
+        self.kernel
+            .frames
+            .find(frame.0)
+            .expect("the store uses a frame that it was not given")
+    }
+}
+
 impl Pages for Platform {
     fn alloc(&mut self) -> Option<Frame> {
-        self.kernel.frames.take_any().ok().map(|frame| Frame(frame.0))
+        self.kernel.frames.take_any().ok().map(|frame| Frame(frame.number()))
     }
 
     fn free(&mut self, frame: Frame) {
-        self.kernel.frames.release(kcore::Frame(frame.0));
+        let frame = self.known(frame);
+        self.kernel.frames.release(frame);
     }
 
     fn bytes(&self, frame: Frame) -> &[u8; 4096] {
-        arch::bytes(kcore::Frame(frame.0))
+        arch::bytes(self.known(frame))
     }
 
     fn bytes_mut(&mut self, frame: Frame) -> &mut [u8; 4096] {
-        arch::bytes_mut(kcore::Frame(frame.0))
+        arch::bytes_mut(self.known(frame))
     }
 }
 
@@ -119,6 +130,13 @@ pub static SYSTEM: Lock<System> = Lock::empty();
 impl Shared for System {
     fn change_over(&mut self, processor: u32) {
         self.platform.kernel.change_over(processor);
+    }
+
+    fn check_before_leaving(&self) {
+        assert!(
+            self.platform.kernel.is_root_known(),
+            "another root is loaded than is noted down"
+        );
     }
 }
 
@@ -385,9 +403,7 @@ impl System {
         let thread = &kernel.threads.table[index as usize];
         let (space, context) = (thread.space, &raw const thread.context);
         arch::set_thread(&thread.context);
-        if let Some(load) = kernel.enter_space(space) {
-            arch::load(load);
-        }
+        kernel.enter_space(space);
         context
     }
 

@@ -236,6 +236,20 @@ fn abi_depends_on_nothing() {
     assert!(all.iter().all(|one| one["kind"] == "dev"), "abi depends on {all:?}");
 }
 
+/// Frames of any number are for fake hardware (docs/decisions/0071): the host's, and tests.
+#[test]
+fn no_target_makes_frames_of_numbers() {
+    for package in packages() {
+        let name = text(&package, "name");
+        let all = package["dependencies"].as_array().expect("dependencies");
+        for one in all.iter().filter(|one| one["kind"] != "dev") {
+            let features = one["features"].as_array().expect("features");
+            let fake = features.iter().any(|feature| feature == "fake-hardware");
+            assert!(!fake || name == "sim", "{name} may make frames of numbers");
+        }
+    }
+}
+
 #[test]
 fn nothing_depends_on_the_kernel() {
     for package in packages() {

@@ -158,14 +158,6 @@ impl FakeHardware {
         self.accesses.fetch_add(1, Relaxed);
     }
 
-    /// Loads the root register.
-    pub fn load(&mut self, value: u64) {
-        if value & KEEP_TRANSLATIONS == 0 {
-            self.forget_tag(value & TAG);
-        }
-        self.loaded = Some(value & !KEEP_TRANSLATIONS);
-    }
-
     fn forget_tag(&mut self, tag: u64) {
         self.translations.retain(|&(other, _), _| other != tag);
     }
@@ -274,11 +266,11 @@ impl FakeHardware {
     }
 
     fn cell(&self, frame: Frame) -> &Cell {
-        &self.cells[frame.0 as usize]
+        &self.cells[frame.number() as usize]
     }
 
     fn content(&mut self, frame: Frame) -> &mut [u8; BLOCK] {
-        let cell = &mut self.cells[frame.0 as usize].bytes;
+        let cell = &mut self.cells[frame.number() as usize].bytes;
         cell.get_or_init(garbage);
         cell.get_mut().expect("just made")
     }
@@ -330,10 +322,19 @@ impl Hardware for FakeHardware {
         self.tags
     }
 
-    fn leave_root(&mut self, root: Frame) {
-        if self.loaded.is_some_and(|loaded| frame_of(loaded) == root) {
-            self.loaded = None;
+    fn load_root(&mut self, value: u64) {
+        if value & KEEP_TRANSLATIONS == 0 {
+            self.forget_tag(value & TAG);
         }
+        self.loaded = Some(value & !KEEP_TRANSLATIONS);
+    }
+
+    fn leave_all_roots(&mut self) {
+        self.loaded = None;
+    }
+
+    fn loaded_root(&self) -> Option<u64> {
+        self.loaded.map(|loaded| frame_of(loaded).physical())
     }
 
     fn flush_root(&mut self, root: Frame) {
@@ -468,8 +469,8 @@ impl Platform {
 impl Pages for Platform {
     fn alloc(&mut self) -> Option<store::Frame> {
         let frame = self.kernel.frames.take_any().ok()?;
-        self.taken_by_store.insert(frame.0);
-        Some(store::Frame(frame.0))
+        self.taken_by_store.insert(frame.number());
+        Some(store::Frame(frame.number()))
     }
 
     fn free(&mut self, frame: store::Frame) {
@@ -477,15 +478,15 @@ impl Pages for Platform {
             self.taken_by_store.remove(&frame.0),
             "the store gives back {frame:?}, which it does not have"
         );
-        self.kernel.frames.release(Frame(frame.0));
+        self.kernel.frames.release(Frame::of_fake_hardware(frame.0));
     }
 
     fn bytes(&self, frame: store::Frame) -> &[u8; BLOCK] {
-        self.kernel.hardware.bytes(Frame(frame.0))
+        self.kernel.hardware.bytes(Frame::of_fake_hardware(frame.0))
     }
 
     fn bytes_mut(&mut self, frame: store::Frame) -> &mut [u8; BLOCK] {
-        self.kernel.hardware.bytes_mut(Frame(frame.0))
+        self.kernel.hardware.bytes_mut(Frame::of_fake_hardware(frame.0))
     }
 }
 
@@ -535,9 +536,8 @@ mod tests {
         let frame = platform.frame_zeroed().unwrap();
         platform.leaf_set(leaf, 3, Some(PageEntry::new(frame, Rights::RW)));
         platform.link(space, 2048, leaf, Rights::RW).unwrap();
-        let load = platform.kernel.enter_space(space).unwrap();
+        platform.kernel.enter_space(space);
         let hardware = &mut platform.kernel.hardware;
-        hardware.load(load);
         let address = (2048 << 21) + 3 * 4096;
         assert_eq!(hardware.translate(address, Touch::Write), Ok(frame));
         assert_eq!(hardware.translate(address, Touch::Execute), Err(PageFault));

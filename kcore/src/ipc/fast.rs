@@ -20,8 +20,6 @@ pub struct Handover {
     pub rip: u64,
     /// Its stack pointer.
     pub rsp: u64,
-    /// What loads the root of its space, if that is not loaded.
-    pub load: Option<u64>,
     /// Its index.
     pub receiver: u32,
     /// The sender's identifier.
@@ -67,7 +65,9 @@ impl<H: Hardware> Kernel<H> {
         other.processor = self.processor.number;
         let (next_rip, next_rsp) = (other.context.rip, other.context.rsp);
         self.processor.current = receiver;
-        self.processor.space = callee;
+        if let Some(load) = load {
+            self.load(callee, load);
+        }
         let thread = self.threads.table.get_mut(me as usize)?;
         thread.context.rip = rip;
         thread.context.rsp = rsp;
@@ -77,7 +77,6 @@ impl<H: Hardware> Kernel<H> {
         Some(Handover {
             rip: next_rip,
             rsp: next_rsp,
-            load,
             receiver,
             sender,
         })

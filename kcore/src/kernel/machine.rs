@@ -43,6 +43,10 @@ impl<H: Hardware> Machine for Kernel<H> {
         self.frames.references(frame)
     }
 
+    fn frame_found(&self, number: u32) -> Option<Frame> {
+        self.frames.find(number)
+    }
+
     fn frame_copy(&mut self, from: Frame, to: Frame) {
         self.hardware.copy(from, to);
     }
@@ -68,32 +72,35 @@ impl<H: Hardware> Machine for Kernel<H> {
     }
 
     fn leaf_create(&mut self) -> Result<Leaf, Shortage> {
-        self.frames.take_zeroed(&mut self.hardware).map(Leaf)
+        self.frames.take_zeroed(&mut self.hardware).map(Leaf::named)
     }
 
     fn leaf_destroy(&mut self, leaf: Leaf) {
-        let linked = self.frames.references(leaf.0) > 1;
+        let linked = self.frames.references(leaf.frame()) > 1;
         debug_assert!(!linked, "a leaf is destroyed while it is linked");
         debug_assert!(
-            self.hardware.table(leaf.0).iter().all(|entry| entry.load(Relaxed) == 0),
+            self.hardware
+                .table(leaf.frame())
+                .iter()
+                .all(|entry| entry.load(Relaxed) == 0),
             "a leaf is destroyed while it has entries"
         );
         if linked {
             // Its memory stays until the last link goes; better a leak than a dangling table.
-            self.frames.release(leaf.0);
+            self.frames.release(leaf.frame());
         } else {
-            self.frames.release_zeroed(leaf.0);
+            self.frames.release_zeroed(leaf.frame());
         }
     }
 
     #[inline]
     fn leaf_get(&self, leaf: Leaf, index: usize) -> Option<PageEntry> {
-        decode_page(self.hardware.table(leaf.0)[index].load(Relaxed))
+        decode_page(self.hardware.table(leaf.frame())[index].load(Relaxed))
     }
 
     #[inline]
     fn leaf_set(&mut self, leaf: Leaf, index: usize, entry: Option<PageEntry>) {
-        self.hardware.table(leaf.0)[index].store(encode_page(entry), Relaxed);
+        self.hardware.table(leaf.frame())[index].store(encode_page(entry), Relaxed);
     }
 
     fn space_create(&mut self) -> Result<SpaceId, Shortage> {
@@ -102,12 +109,18 @@ impl<H: Hardware> Machine for Kernel<H> {
 
     fn space_destroy(&mut self, space: SpaceId) {
         self.ask_inside(space, Request::LeaveRoot);
-        for processor in self.others.iter_mut().chain([&mut self.processor]) {
+        for processor in &mut self.others {
             if processor.space == space {
                 processor.space = SpaceId::NONE;
             }
         }
-        self.hardware.leave_root(self.spaces.get(space).root);
+        if self.processor.space == space {
+            self.leave_space();
+        }
+        debug_assert!(
+            self.is_root_known(),
+            "a root is freed while another is loaded than is noted down"
+        );
         self.spaces.destroy(space, &mut self.frames, &mut self.hardware);
     }
 
@@ -282,7 +295,7 @@ impl<H: Hardware> Machine for Kernel<H> {
         if self.threads.get(thread).depth > 0 && self.processor.current == thread.index() as u32 {
             // A crossing even where caller and callee share a space: the processor is set up anew, or
             // the vector unit would stay on with what the callee left in it.
-            self.processor.space = SpaceId::NONE;
+            self.set_up_anew();
         }
         let thread = self.threads.get_mut(thread);
         let frame = *thread.frames.get((thread.depth as usize).wrapping_sub(1))?;

@@ -24,6 +24,7 @@ impl Processor {
             number,
             current: NONE,
             space: SpaceId::NONE,
+            anew: false,
             since_ns: 0,
             slice_ns: 0,
             called: false,
@@ -274,14 +275,6 @@ impl<H: Hardware> Kernel<H> {
         }
     }
 
-    /// This processor has nothing to run: it leaves the space that it was in, so that nobody has to ask it to forget anything.
-    pub fn rest(&mut self) {
-        if self.has_others() {
-            self.processor.space = SpaceId::NONE;
-            self.hardware.leave_all_roots();
-        }
-    }
-
     /// Takes a thread off the processor that it runs on, if that is another one: it is ready then, and its registers
     /// stand in its context.
     #[inline]
@@ -315,6 +308,56 @@ impl<H: Hardware> Kernel<H> {
             thread.unbegun = true;
         }
         self.enqueue_at(index, number);
+    }
+
+    // ---- which root is loaded (decision 0070) ------------------------------------------------------
+
+    /// Loads a root and notes down whose it is.
+    #[inline(always)]
+    pub(crate) fn load(&mut self, space: SpaceId, load: u64) {
+        self.hardware.load_root(load);
+        self.processor.space = space;
+    }
+
+    /// Puts this processor in `space`, for a thread that it is set up for.
+    #[inline(always)]
+    pub fn enter_space(&mut self, space: SpaceId) {
+        self.processor.anew = false;
+        if self.processor.space != space {
+            self.load_space(space);
+        }
+    }
+
+    /// Loads the root of a space, for the server outside or for a thread that goes on as it was.
+    #[inline(always)]
+    pub fn load_space(&mut self, space: SpaceId) {
+        let load = self.spaces.get(space).load;
+        self.spaces.loaded(space);
+        self.load(space, load);
+    }
+
+    /// Whatever thread runs next here, the processor is set up for it first ([`Kernel::enter_space`]).
+    pub fn set_up_anew(&mut self) {
+        self.processor.anew = true;
+    }
+
+    /// Whether the root that is loaded here is the one that is noted down.
+    pub fn is_root_known(&self) -> bool {
+        let noted = self.processor.space;
+        self.hardware.loaded_root() == (noted != SpaceId::NONE).then(|| self.spaces.get(noted).root.physical())
+    }
+
+    /// This processor has nothing to run: it leaves the space that it was in, so that nobody has to ask it to forget anything.
+    pub fn rest(&mut self) {
+        if self.has_others() {
+            self.leave_space();
+        }
+    }
+
+    /// This processor goes to the kernel's own root.
+    pub(super) fn leave_space(&mut self) {
+        self.hardware.leave_all_roots();
+        self.processor.space = SpaceId::NONE;
     }
 
     // ---- what others remember -------------------------------------------------------------------

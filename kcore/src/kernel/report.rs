@@ -153,7 +153,7 @@ impl<H: Hardware> Kernel<H> {
                 out,
                 "{:>8}  {:#010x}  {:>6}  {:>6}  {:>11}  {threads:>7}{}",
                 id.0,
-                space.root.0,
+                space.root.number(),
                 space.table_count(),
                 space.link_count(),
                 space.free_stacks().len(),
@@ -180,7 +180,7 @@ impl<H: Hardware> Kernel<H> {
         writeln!(
             out,
             "space {number}: root {:#x}, {} tables, {} links",
-            space.root.0,
+            space.root.number(),
             space.table_count(),
             space.link_count()
         )?;
@@ -200,7 +200,9 @@ impl<H: Hardware> Kernel<H> {
             writeln!(
                 out,
                 "{:#016x}  {:#010x}  {:>6}  {pages:>5}  {links:>6}",
-                link.address, link.leaf.0, link.rights
+                link.address,
+                link.leaf.number(),
+                link.rights
             )?;
         }
         Ok(())
@@ -239,13 +241,13 @@ impl<H: Hardware> Kernel<H> {
         let Some(link) = self.links(space).find(|link| link.address == slot) else {
             return writeln!(out, "nothing is linked at {slot:#x} in space {number}");
         };
-        writeln!(out, "linked: leaf {:#x}, {}", link.leaf.0, link.rights)?;
+        writeln!(out, "linked: leaf {:#x}, {}", link.leaf.number(), link.rights)?;
         let index = (address % SLOT / PAGE) as usize;
         match decode_page(self.hardware.table(link.leaf)[index].load(Relaxed)) {
             Some(page) => writeln!(
                 out,
                 "resident: frame {:#x}, {}; {} references",
-                page.frame.0,
+                page.frame.number(),
                 Page(page),
                 self.frames.references(page.frame)
             ),
@@ -253,8 +255,8 @@ impl<H: Hardware> Kernel<H> {
         }
     }
 
-    fn report_mapping(&self, frame: Frame, out: Out<'_>) -> fmt::Result {
-        write!(out, "frame {:#x}, address {:#x}: ", frame.0, frame.physical())?;
+    fn report_mapping(&self, frame: u32, out: Out<'_>) -> fmt::Result {
+        write!(out, "frame {:#x}, address {:#x}: ", frame, u64::from(frame) * PAGE)?;
         match self.frames.look(frame) {
             Use::Counted(references) => writeln!(out, "{references} references")?,
             Use::Free => writeln!(out, "free")?,
@@ -268,12 +270,12 @@ impl<H: Hardware> Kernel<H> {
         }
         let mut uses = 0;
         for (id, space) in self.spaces.live() {
-            if space.root == frame {
+            if space.root.number() == frame {
                 uses += 1;
                 writeln!(out, "  the root of space {}", id.0)?;
             }
             for link in self.links(space) {
-                if link.leaf == frame {
+                if link.leaf.number() == frame {
                     uses += 1;
                     if uses <= USES_SHOWN {
                         writeln!(
@@ -284,7 +286,8 @@ impl<H: Hardware> Kernel<H> {
                     }
                 }
                 for (index, entry) in self.hardware.table(link.leaf).iter().enumerate() {
-                    let Some(page) = decode_page(entry.load(Relaxed)).filter(|page| page.frame == frame) else {
+                    let Some(page) = decode_page(entry.load(Relaxed)).filter(|page| page.frame.number() == frame)
+                    else {
                         continue;
                     };
                     uses += 1;

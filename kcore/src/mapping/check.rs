@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     Frame, Hardware, Kernel, SpaceId,
-    paging::{frame_of, is_large, is_linked, is_present, is_shared, table_entries},
+    paging::{frame_of, is_large, is_linked, is_present, is_shared, number_of, table_entries},
 };
 
 /// What was found so far.
@@ -253,7 +253,7 @@ impl<H: Hardware> Work<'_, H> {
                 )?;
                 let node = self.holder(space, &found).ok_or("a page without a node")?;
                 let at = self.mapping.tree.get(node);
-                let right = u64::from(frame_of(entry).0) == u64::from(at.frame) + (page - at.page);
+                let right = u64::from(number_of(entry)) == u64::from(at.frame) + (page - at.page);
                 ensure(right, "an entry shows another frame than its node")?;
                 ensure(at.rights.contains(found.rights), "an entry allows more than its node")?;
                 tally.live[node as usize] += pages(level) as u32;

@@ -331,7 +331,7 @@ impl<H: Hardware> Work<'_, H> {
                 return;
             }
             let fit = if root == node { Fit::Exact } else { Fit::Part };
-            let entry = encode_mapping(crate::Frame(at.frame), rights, at.level(), fit);
+            let entry = encode_mapping(at.frame, rights, at.level(), fit);
             self.set_entry(at.space, at.page, at.level(), entry);
             back = pages(at.level()) as u32;
         }

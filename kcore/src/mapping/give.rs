@@ -14,7 +14,7 @@ use super::{
     tree::{Kind, LINKS, NONE, Node, pages},
 };
 use crate::{
-    Frame, Hardware,
+    Hardware,
     paging::{Fit, SHARED_MARK, encode_linked, encode_mapping, frame_of, is_large, is_linked, is_present},
 };
 
@@ -264,7 +264,7 @@ impl<H: Hardware> Work<'_, H> {
         if is_port(at.page) {
             self.set_ports(at.space, at.page, count, true);
         } else {
-            let entry = encode_mapping(Frame(at.frame), at.rights, at.level(), Fit::Exact);
+            let entry = encode_mapping(at.frame, at.rights, at.level(), Fit::Exact);
             self.set_entry(at.space, at.page, at.level(), entry);
         }
     }

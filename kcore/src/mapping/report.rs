@@ -9,7 +9,6 @@ use super::{
     tables::PORTS_PAGE,
     tree::{Kind, LINKS, pages},
 };
-use crate::Frame;
 
 /// Lines that are shown at most.
 const SHOWN: usize = 40;
@@ -22,12 +21,12 @@ impl Mapping {
     ///
     /// # Errors
     /// That of `out`.
-    pub(crate) fn report(&self, frame: Frame, out: &mut dyn fmt::Write) -> Result<usize, fmt::Error> {
+    pub(crate) fn report(&self, frame: u32, out: &mut dyn fmt::Write) -> Result<usize, fmt::Error> {
         let Some(sigma0) = self.sigma0 else { return Ok(0) };
         let mut found = 0;
         for level in (0..=2).rev() {
             // σ₀ has everything at its own address.
-            let page = u64::from(frame.0) & !(pages(level) - 1);
+            let page = u64::from(frame) & !(pages(level) - 1);
             let Some(root) = self.tree.find(sigma0, level, page) else {
                 continue;
             };
@@ -41,16 +40,16 @@ impl Mapping {
         Ok(found)
     }
 
-    fn report_below(&self, root: u32, frame: Frame, found: &mut usize, out: &mut dyn fmt::Write) -> fmt::Result {
+    fn report_below(&self, root: u32, frame: u32, found: &mut usize, out: &mut dyn fmt::Write) -> fmt::Result {
         for node in self.tree.walk(root) {
             let at = self.tree.get(node);
             let of_pages = pages(at.level());
-            let is_inside = u64::from(frame.0).wrapping_sub(at.frame.into()) < of_pages;
+            let is_inside = u64::from(frame).wrapping_sub(at.frame.into()) < of_pages;
             if at.kind() != Kind::Page || at.page >= PORTS_PAGE || !is_inside {
                 continue;
             }
             *found += 1;
-            let page = at.page_of(frame.0);
+            let page = at.page_of(frame);
             let width = INDENT * usize::from(at.depth);
             if *found <= SHOWN {
                 writeln!(

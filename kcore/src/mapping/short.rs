@@ -59,8 +59,8 @@ struct Target {
 impl Target {
     const NONE: Target = Target {
         key: Key::NONE,
-        table: Frame(0),
-        above: (Frame(0), 0),
+        table: Frame::NOWHERE,
+        above: (Frame::NOWHERE, 0),
     };
 }
 
@@ -119,7 +119,7 @@ fn hang(tree: &mut Tree, parent: u32, (to, target): (u16, u64), rights: Rights) 
     made.depth = depth + 1;
     made.live = 1;
     tree.insert(made, parent);
-    encode_mapping(Frame(frame), rights, 0, Fit::Exact)
+    encode_mapping(frame, rights, 0, Fit::Exact)
 }
 
 impl<H: Hardware> Kernel<H> {

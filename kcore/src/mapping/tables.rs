@@ -114,7 +114,7 @@ impl Default for Batch {
             touched: [0; BATCH],
             touched_count: 0,
             shared_changed: false,
-            freed: [Frame(0); BATCH],
+            freed: [Frame::NOWHERE; BATCH],
             freed_count: 0,
         }
     }

@@ -76,21 +76,21 @@ impl<H: Hardware> Kernel<H> {
                 .ok_or(Error::BadArgument)
         };
         match call {
-            M::FrameZeroed => return Ok((u64::from(self.frame_zeroed()?.0), 0)),
-            M::FrameAny => return Ok((u64::from(self.frame_any()?.0), 0)),
+            M::FrameZeroed => return Ok((u64::from(self.frame_zeroed()?.number()), 0)),
+            M::FrameAny => return Ok((u64::from(self.frame_any()?.number()), 0)),
             M::FrameShare => self.frame_share(self.known_frame(first)?),
             M::FrameRelease => self.frame_release(self.known_frame(first)?),
             M::FrameReferences => return Ok((u64::from(self.frame_references(self.known_frame(first)?)), 0)),
             M::FrameCounts => return Ok((self.frames_free(), self.frames_total())),
             M::KernelFrames => return Ok((Machine::kernel_frames(self), 0)),
 
-            M::LeafCreate => return Ok((u64::from(self.leaf_create()?.0.0), 0)),
-            M::LeafDestroy => self.leaf_destroy(Leaf(self.known_frame(first)?)),
+            M::LeafCreate => return Ok((u64::from(self.leaf_create()?.frame().number()), 0)),
+            M::LeafDestroy => self.leaf_destroy(Leaf::named(self.known_frame(first)?)),
             M::LeafSet => {
-                let leaf = Leaf(self.known_frame(first)?);
+                let leaf = Leaf::named(self.known_frame(first)?);
                 let entry = decode_page(third);
                 if let Some(entry) = entry {
-                    self.known_frame(u64::from(entry.frame.0))?;
+                    self.known_frame(u64::from(entry.frame.number()))?;
                 }
                 if second >= PAGES_PER_SLOT {
                     return Err(Error::BadArgument);
@@ -101,7 +101,7 @@ impl<H: Hardware> Kernel<H> {
             M::SpaceCreate => return Ok((u64::from(self.space_create()?.0), 0)),
             M::SpaceDestroy => self.space_destroy(known_space(self, first)?),
             M::Link => {
-                let (space, leaf) = (known_space(self, first)?, Leaf(self.known_frame(third)?));
+                let (space, leaf) = (known_space(self, first)?, Leaf::named(self.known_frame(third)?));
                 let rights = Rights::from_bits(fourth).ok_or(Error::BadArgument)?;
                 self.link(space, known_slot(second)?, leaf, rights)?;
             }
@@ -244,12 +244,8 @@ impl<H: Hardware> Kernel<H> {
     }
 
     fn known_frame(&self, number: u64) -> Result<Frame, Error> {
-        let frame = Frame(u32::try_from(number).map_err(|_| Error::BadArgument)?);
-        if self.frames.contains(frame) {
-            Ok(frame)
-        } else {
-            Err(Error::BadArgument)
-        }
+        let number = u32::try_from(number).map_err(|_| Error::BadArgument)?;
+        self.frames.find(number).ok_or(Error::BadArgument)
     }
 
     fn known_space(&self, number: u64) -> Option<SpaceId> {

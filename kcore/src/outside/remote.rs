@@ -22,8 +22,8 @@ pub trait Gate {
     /// # Errors
     /// As the kernel answers.
     fn call(&self, call: MachineCall, arguments: [u64; 6]) -> Result<(u64, u64), Error>;
-    /// The frame of the exchange page.
-    fn exchange(&self) -> Frame;
+    /// The number of the exchange page's frame.
+    fn exchange(&self) -> u32;
     /// Reads bytes of a frame.
     fn read(&self, frame: Frame, offset: usize, into: &mut [u8]);
     /// Writes bytes of a frame.
@@ -80,12 +80,16 @@ impl<G: Gate> Remote<G> {
         self.must(M::Unfinished, [u64::from(unfinished)]);
     }
 
+    fn exchange(&self) -> Frame {
+        Frame::named(self.gate.exchange())
+    }
+
     /// Words of the exchange page.
     pub fn exchanged<const N: usize>(&self) -> [u64; N] {
         let mut words = [0; N];
         for (index, word) in words.iter_mut().enumerate() {
             let mut bytes = [0; 8];
-            self.gate.read(self.gate.exchange(), index * 8, &mut bytes);
+            self.gate.read(self.exchange(), index * 8, &mut bytes);
             *word = u64::from_le_bytes(bytes);
         }
         words
@@ -94,14 +98,14 @@ impl<G: Gate> Remote<G> {
     /// Puts words on the exchange page.
     pub fn put<const N: usize>(&self, words: [u64; N]) {
         for (index, word) in words.iter().enumerate() {
-            self.gate.write(self.gate.exchange(), index * 8, &word.to_le_bytes());
+            self.gate.write(self.exchange(), index * 8, &word.to_le_bytes());
         }
     }
 
     /// Puts text on the exchange page; tells how much fits.
     pub fn put_bytes(&self, bytes: &[u8]) -> usize {
         let length = bytes.len().min(4096);
-        self.gate.write(self.gate.exchange(), 0, &bytes[..length]);
+        self.gate.write(self.exchange(), 0, &bytes[..length]);
         length
     }
 }
@@ -125,7 +129,7 @@ impl core::fmt::Write for Line {
 impl<G: Gate> Machine for Remote<G> {
     fn frame_zeroed(&mut self) -> Result<Frame, Shortage> {
         let frame = self.may(M::FrameZeroed, [], Shortage::Frames)?;
-        Ok(Frame(frame as u32))
+        Ok(Frame::named(frame as u32))
     }
 
     fn frame_ready(&mut self) -> Option<Frame> {
@@ -135,19 +139,24 @@ impl<G: Gate> Machine for Remote<G> {
 
     fn frame_any(&mut self) -> Result<Frame, Shortage> {
         let frame = self.may(M::FrameAny, [], Shortage::Frames)?;
-        Ok(Frame(frame as u32))
+        Ok(Frame::named(frame as u32))
     }
 
     fn frame_share(&mut self, frame: Frame) {
-        self.must(M::FrameShare, [u64::from(frame.0)]);
+        self.must(M::FrameShare, [u64::from(frame.number())]);
     }
 
     fn frame_release(&mut self, frame: Frame) {
-        self.must(M::FrameRelease, [u64::from(frame.0)]);
+        self.must(M::FrameRelease, [u64::from(frame.number())]);
     }
 
     fn frame_references(&self, frame: Frame) -> u32 {
-        self.must(M::FrameReferences, [u64::from(frame.0)]).0 as u32
+        self.must(M::FrameReferences, [u64::from(frame.number())]).0 as u32
+    }
+
+    fn frame_found(&self, number: u32) -> Option<Frame> {
+        // The kernel says no in every call to a number that it does not know.
+        Some(Frame::named(number))
     }
 
     fn frame_copy(&mut self, from: Frame, to: Frame) {
@@ -176,11 +185,11 @@ impl<G: Gate> Machine for Remote<G> {
 
     fn leaf_create(&mut self) -> Result<Leaf, Shortage> {
         let frame = self.may(M::LeafCreate, [], Shortage::Frames)?;
-        Ok(Leaf(Frame(frame as u32)))
+        Ok(Leaf::named(Frame::named(frame as u32)))
     }
 
     fn leaf_destroy(&mut self, leaf: Leaf) {
-        self.must(M::LeafDestroy, [u64::from(leaf.0.0)]);
+        self.must(M::LeafDestroy, [u64::from(leaf.frame().number())]);
     }
 
     fn leaf_get(&self, leaf: Leaf, index: usize) -> Option<PageEntry> {
@@ -188,7 +197,10 @@ impl<G: Gate> Machine for Remote<G> {
     }
 
     fn leaf_set(&mut self, leaf: Leaf, index: usize, entry: Option<PageEntry>) {
-        self.must(M::LeafSet, [u64::from(leaf.0.0), index as u64, encode_page(entry)]);
+        self.must(
+            M::LeafSet,
+            [u64::from(leaf.frame().number()), index as u64, encode_page(entry)],
+        );
     }
 
     fn space_create(&mut self) -> Result<SpaceId, Shortage> {
@@ -201,7 +213,12 @@ impl<G: Gate> Machine for Remote<G> {
     }
 
     fn link(&mut self, space: SpaceId, slot: u64, leaf: Leaf, rights: Rights) -> Result<(), Shortage> {
-        let arguments = [u64::from(space.0), slot, u64::from(leaf.0.0), u64::from(rights.bits())];
+        let arguments = [
+            u64::from(space.0),
+            slot,
+            u64::from(leaf.frame().number()),
+            u64::from(rights.bits()),
+        ];
         self.may(M::Link, arguments, Shortage::Frames).map(|_| ())
     }
 

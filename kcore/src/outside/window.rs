@@ -9,9 +9,9 @@ use abi::{
 };
 
 use crate::{
-    Frame, Hardware, PageEntry, Shortage,
+    Frame, Hardware, Shortage,
     frames::Frames,
-    paging::{encode_large, encode_page, encode_table, frame_of, is_present},
+    paging::{Fit, encode_mapping, encode_table, frame_of, is_present, number_of},
 };
 
 /// Shows the memory from `from` to `to` (physical, whole pages) under this root, readable and writable.
@@ -38,20 +38,20 @@ pub fn show(
         let index = (address >> 21) as usize & 511;
         let here = hardware.table(low)[index].load(Relaxed);
         if at.is_multiple_of(SLOT) && to - at >= SLOT && !is_present(here) {
-            hardware.table(low)[index].store(encode_large(frame(at)), Relaxed);
+            hardware.table(low)[index].store(encode_mapping(frame(at), Rights::RW, 1, Fit::Part), Relaxed);
             at += SLOT;
             continue;
         }
         let leaf = below(low, address >> 21, frames, hardware)?;
-        let entry = PageEntry::new(frame(at), Rights::RW);
-        hardware.table(leaf)[(address >> 12) as usize & 511].store(encode_page(Some(entry)), Relaxed);
+        let entry = encode_mapping(frame(at), Rights::RW, 0, Fit::Part);
+        hardware.table(leaf)[(address >> 12) as usize & 511].store(entry, Relaxed);
         at += PAGE;
     }
     Ok(())
 }
 
-const fn frame(physical: u64) -> Frame {
-    Frame((physical >> 12) as u32)
+const fn frame(physical: u64) -> u32 {
+    (physical >> 12) as u32
 }
 
 /// The table under an entry, made if it is missing.
@@ -77,7 +77,7 @@ pub fn look(root: Frame, address: u64, hardware: &impl Hardware) -> Option<(Fram
         }
         if shift == 21 && crate::paging::is_large(entry) {
             let page = (address % SLOT) / PAGE;
-            return Some((Frame(frame_of(entry).0 + page as u32), (address % PAGE) as usize));
+            return Some((Frame::named(number_of(entry) + page as u32), (address % PAGE) as usize));
         }
         table = frame_of(entry);
     }

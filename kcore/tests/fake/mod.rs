@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use kcore::{
     Frame, Hardware, Kernel, SpaceId, paging,
-    smp::{HandedOver, Request},
+    smp::{HandedOver, PROCESSORS_MAX, Request},
     space::Tags,
 };
 
@@ -26,6 +26,10 @@ pub struct Fake {
     pub asked: Vec<Asked>,
     /// What the next processor that is stopped hands over.
     pub handed: Option<HandedOver>,
+    /// The processor that is in the kernel.
+    pub here: u32,
+    /// The root that each processor has loaded, where it is not the kernel's own.
+    pub loaded: [Option<Frame>; PROCESSORS_MAX],
     flushed: Flushed,
     tags: Tags,
 }
@@ -49,6 +53,8 @@ impl Fake {
             flushes: 0,
             asked: Vec::new(),
             handed: None,
+            here: 0,
+            loaded: [None; PROCESSORS_MAX],
             flushed: Flushed::default(),
             tags,
         }
@@ -100,7 +106,7 @@ impl Random {
 
 impl Hardware for Fake {
     fn table(&self, frame: Frame) -> &[AtomicU64; 512] {
-        &self.memory[frame.0 as usize]
+        &self.memory[frame.number() as usize]
     }
 
     fn bytes(&self, _: Frame) -> &[u8; 4096] {
@@ -112,15 +118,15 @@ impl Hardware for Fake {
     }
 
     fn zero(&mut self, frame: Frame) {
-        self.memory[frame.0 as usize]
+        self.memory[frame.number() as usize]
             .iter()
             .for_each(|word| word.store(0, Relaxed));
     }
 
     fn copy(&mut self, from: Frame, to: Frame) {
-        for (place, word) in self.memory[to.0 as usize]
+        for (place, word) in self.memory[to.number() as usize]
             .iter()
-            .zip(self.memory[from.0 as usize].iter())
+            .zip(self.memory[from.number() as usize].iter())
         {
             place.store(word.load(Relaxed), Relaxed);
         }
@@ -128,13 +134,13 @@ impl Hardware for Fake {
 
     fn read(&self, frame: Frame, offset: usize, into: &mut [u8]) {
         for (at, byte) in (offset..).zip(into) {
-            *byte = self.memory[frame.0 as usize][at / 8].load(Relaxed).to_le_bytes()[at % 8];
+            *byte = self.memory[frame.number() as usize][at / 8].load(Relaxed).to_le_bytes()[at % 8];
         }
     }
 
     fn write(&mut self, frame: Frame, offset: usize, from: &[u8]) {
         for (at, byte) in (offset..).zip(from) {
-            let word = &self.memory[frame.0 as usize][at / 8];
+            let word = &self.memory[frame.number() as usize][at / 8];
             let mut bytes = word.load(Relaxed).to_le_bytes();
             bytes[at % 8] = *byte;
             word.store(u64::from_le_bytes(bytes), Relaxed);
@@ -149,10 +155,20 @@ impl Hardware for Fake {
         self.tags
     }
 
-    fn leave_root(&mut self, _: Frame) {}
+    fn load_root(&mut self, value: u64) {
+        self.loaded[self.here as usize] = Some(paging::frame_of(value));
+    }
+
+    fn leave_all_roots(&mut self) {
+        self.loaded[self.here as usize] = None;
+    }
+
+    fn loaded_root(&self) -> Option<u64> {
+        self.loaded[self.here as usize].map(Frame::physical)
+    }
 
     fn flush_root(&mut self, root: Frame) {
-        self.flushed.roots.push(root.0);
+        self.flushed.roots.push(root.number());
         self.flushes += 1;
     }
 
@@ -167,10 +183,16 @@ impl Hardware for Fake {
 
     fn ask(&mut self, processors: u32, request: Request) {
         self.asked.push(Asked::Request(processors, request));
+        for (number, loaded) in self.loaded.iter_mut().enumerate() {
+            if request == Request::LeaveRoot && processors & 1 << number != 0 {
+                *loaded = None;
+            }
+        }
     }
 
     fn stop_processor(&mut self, processor: u32) -> Option<HandedOver> {
         self.asked.push(Asked::Stop(processor));
+        self.loaded[processor as usize] = None;
         self.handed.take()
     }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::atomic::Ordering::Relaxed};
 
 use abi::{Error, Rights};
 use kcore::{
-    Frame, Hardware, Kernel, Machine, SpaceId,
+    Hardware, Kernel, Machine, SpaceId,
     mapping::{Fpage, How, Own, Progress, Resource, model::Model},
     paging,
     space::Tags,
@@ -326,7 +326,7 @@ impl World {
             self.tlb.clear();
         }
         let roots: Vec<(u32, u32)> = (0..self.spaces.len())
-            .filter_map(|number| Some((number as u32, self.kernel.spaces.get(self.id(number)?).root.0)))
+            .filter_map(|number| Some((number as u32, self.kernel.spaces.get(self.id(number)?).root.number())))
             .collect();
         self.tlb.retain(|&(space, _), _| {
             !roots
@@ -386,12 +386,12 @@ pub fn walk(kernel: &Kernel<Fake>, space: SpaceId, page: u64) -> Option<Translat
         if entry >> 63 != 0 {
             rights = rights.without(Rights::X);
         }
-        let Frame(frame) = paging::frame_of(entry);
+        let frame = paging::number_of(entry);
         if level == 0 || entry & 0x80 != 0 {
             assert!(level < 3, "no page is that large");
             return Some((u64::from(frame) + (page & ((1 << (9 * level)) - 1)), rights));
         }
-        table = Frame(frame);
+        table = paging::frame_of(entry);
     }
     None
 }

@@ -10,7 +10,8 @@ pub use x86_64::{
     clock::{now_ns, scale as clock_scale, ticks, ticks_halves, ticks_per_us, time_of_day_ns},
     // Memory.
     direct::{
-        DIRECT_MAP, DIRECT_MAP_BYTES, bytes, bytes_mut, copy, map_device, physical_bytes, read, table, write, zero,
+        DIRECT_MAP, DIRECT_MAP_BYTES, OwnPage, bytes, bytes_mut, copy, map_device, physical_bytes, read, table, write,
+        zero,
     },
     interrupts::{
         DEBUGGER_VECTOR, Interrupt, VECTOR_ATTENTION, accept, disk_message, enable_serial,
@@ -22,7 +23,7 @@ pub use x86_64::{
     // The start.
     paging::{build as build_tables, kernel_end, kernel_page},
     // Translations.
-    paging::{flush_all, flush_page, kernel_entries, leave_all_roots, leave_root, load, loaded_root, tags},
+    paging::{flush_all, flush_page, kernel_entries, leave_all_roots, load, loaded_root, tags, user_root},
     // Console, log and exit.
     ports::{IoPorts, exit, log_bytes},
     // The end.

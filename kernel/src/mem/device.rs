@@ -3,21 +3,20 @@
 use alloc::vec::Vec;
 
 use drivers::dma::{DirectMap, Page, Window};
-use kcore::Frame;
 
 use crate::arch;
 
 /// Where drivers get register windows and pages.
 pub struct Resources {
     /// Frames put aside for pages shared with devices.
-    pages: Vec<Frame>,
+    pages: Vec<arch::OwnPage>,
     /// Ranges of memory: register windows are in none of them.
     memory: Vec<arch::Memory>,
 }
 
 impl Resources {
     /// Hands these frames to drivers.
-    pub fn new(pages: Vec<Frame>, information: &arch::BootInformation) -> Self {
+    pub fn new(pages: Vec<arch::OwnPage>, information: &arch::BootInformation) -> Self {
         let memory = information.memory[..information.memory_count].iter().copied();
         Self {
             pages,
@@ -57,8 +56,8 @@ impl drivers::world::World for Resources {
     }
 
     fn allocate_page(&mut self) -> Option<Page> {
-        let frame = self.pages.pop()?;
-        // SAFETY: (1) the frame was taken for this and is never given to anyone else.
-        Some(unsafe { Self::map().page(frame.physical()) })
+        let page = self.pages.pop()?;
+        // SAFETY: (1) the page was taken for this and is never given to anyone else.
+        Some(unsafe { Self::map().page(page.physical()) })
     }
 }

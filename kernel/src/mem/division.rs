@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 
 use abi::address::{PAGE, PAGES_PER_SLOT};
-use kcore::{Frame, frames::Range};
+use kcore::frames::Range;
 
 use super::heap;
 use crate::arch::{self, BootInformation};
@@ -36,7 +36,7 @@ pub struct Division {
     /// For the heap of a server outside: physical start and end in bytes; empty otherwise.
     pub server_heap: arch::Memory,
     /// For drivers.
-    pub device_pages: Vec<Frame>,
+    pub device_pages: Vec<arch::OwnPage>,
     /// Frames that the kernel keeps: image, tables, pages for drivers.
     pub fixed_frames: u64,
     /// All of it.
@@ -83,9 +83,8 @@ impl Division {
         let mut take = || {
             fixed_frames += 1;
             largest.1 -= PAGE;
-            let frame = Frame((largest.1 >> 12) as u32);
-            arch::zero(frame);
-            frame
+            // SAFETY: (1) it lies below 4 GiB, which is mapped from the start. (2) It was just taken out of memory.
+            unsafe { arch::OwnPage::take(largest.1) }
         };
         let device_pages = (0..DEVICE_PAGES).map(|_| take()).collect();
         let end = information.memory[..information.memory_count]

@@ -18,6 +18,8 @@ use crate::arch;
 pub trait Shared {
     /// This processor enters after another one was in.
     fn change_over(&mut self, processor: u32);
+    /// This processor is about to leave: checks what must hold then. For builds with assertions.
+    fn check_before_leaving(&self);
 }
 
 /// A value behind a spin lock, put there once at the start.
@@ -31,7 +33,7 @@ pub struct Lock<T> {
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 /// The right to use the value.
-pub struct Guard<'a, T>(&'a Lock<T>);
+pub struct Guard<'a, T: Shared>(&'a Lock<T>);
 
 impl<T> Lock<T> {
     /// Offset of the word that says whose turn it is, for the fast paths in assembly.
@@ -101,7 +103,7 @@ impl<T: Shared> Lock<T> {
     }
 }
 
-impl<T> Deref for Guard<'_, T> {
+impl<T: Shared> Deref for Guard<'_, T> {
     type Target = T;
 
     #[inline(always)]
@@ -111,7 +113,7 @@ impl<T> Deref for Guard<'_, T> {
     }
 }
 
-impl<T> DerefMut for Guard<'_, T> {
+impl<T: Shared> DerefMut for Guard<'_, T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as above.
@@ -119,9 +121,12 @@ impl<T> DerefMut for Guard<'_, T> {
     }
 }
 
-impl<T> Drop for Guard<'_, T> {
+impl<T: Shared> Drop for Guard<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
+        if cfg!(debug_assertions) {
+            self.check_before_leaving();
+        }
         self.0.turn.leave();
     }
 }

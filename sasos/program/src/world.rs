@@ -41,21 +41,32 @@ impl World {
 
 kcore::delegate_machine!(impl[] World, machine);
 
+impl World {
+    /// A frame that the store was given, which knows only its number.
+    fn known(&self, frame: Frame) -> kcore::Frame {
+        self.machine
+            .frame_found(frame.0)
+            .expect("the store uses a frame that it was not given")
+    }
+}
+
 impl Pages for World {
     fn alloc(&mut self) -> Option<Frame> {
-        self.machine.frame_any().ok().map(|frame| Frame(frame.0))
+        self.machine.frame_any().ok().map(|frame| Frame(frame.number()))
     }
 
     fn free(&mut self, frame: Frame) {
-        self.machine.frame_release(kcore::Frame(frame.0));
+        let frame = self.known(frame);
+        self.machine.frame_release(frame);
     }
 
     fn bytes(&self, frame: Frame) -> &[u8; 4096] {
-        self.machine.gate.bytes(kcore::Frame(frame.0))
+        self.machine.gate.bytes(self.known(frame))
     }
 
     fn bytes_mut(&mut self, frame: Frame) -> &mut [u8; 4096] {
-        self.machine.gate.bytes_mut(kcore::Frame(frame.0))
+        let frame = self.known(frame);
+        self.machine.gate.bytes_mut(frame)
     }
 }
 

@@ -112,7 +112,11 @@ fn check_object<W: World>(world: &W, object: &Object, sums: &mut Sums) -> Result
         let start = (object.first_slot() + number) * SLOT;
         frames += 1;
         dirty += u64::from(slot.dirty.count());
-        ensure(sums.leaves.insert(leaf.0.0), "a leaf serves two slots", start)?;
+        ensure(
+            sums.leaves.insert(leaf.frame().number()),
+            "a leaf serves two slots",
+            start,
+        )?;
         for index in 0..PAGES_PER_SLOT as usize {
             let address = start + index as u64 * PAGE;
             let entry = world.leaf_get(leaf, index);

@@ -19,11 +19,7 @@ use abi::{
 use kcore::wait::Key;
 use store::{CheckpointKind, DirtyPage, Event, Failure, Ticket};
 
-use crate::{
-    Server, World,
-    durability::freeze::Freezing,
-    pages::pager::{index_of, kernel_frame},
-};
+use crate::{Server, World, durability::freeze::Freezing, pages::pager::index_of};
 
 /// Time between two checkpoints while something changes.
 pub const PERIOD_NS: u64 = 1_000_000_000;
@@ -271,7 +267,9 @@ impl Server {
         if failed {
             self.dirty_again(world, page);
         }
-        world.frame_release(kernel_frame(page.frame));
+        if let Some(frame) = world.frame_found(page.frame.0) {
+            world.frame_release(frame);
+        }
     }
 
     /// A page that was to be written and was not.
@@ -305,7 +303,11 @@ impl Server {
                 page,
                 frame,
                 flags,
-            } => self.page_arrived(world, base, page, kernel_frame(frame), flags),
+            } => {
+                if let Some(frame) = world.frame_found(frame.0) {
+                    self.page_arrived(world, base, page, frame, flags);
+                }
+            }
             Event::PageBad { base, page, reason } => self.page_failed(world, base, page, reason),
             // The frame is kept until all is durable: until then a page that leaves memory could
             // not be read back.

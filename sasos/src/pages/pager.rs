@@ -80,14 +80,9 @@ pub(crate) const fn index_of(address: u64) -> usize {
     (address / PAGE % PAGES_PER_SLOT) as usize
 }
 
-/// A store's frame in the kernel's type.
-pub(crate) const fn kernel_frame(frame: store::world::Frame) -> Frame {
-    Frame(frame.0)
-}
-
 /// A kernel's frame in the store's type.
 pub(crate) const fn store_frame(frame: Frame) -> store::world::Frame {
-    store::world::Frame(frame.0)
+    store::world::Frame(frame.number())
 }
 
 /// Limits as the map entries on the disk have them.

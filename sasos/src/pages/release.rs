@@ -255,14 +255,14 @@ impl Server {
 
 /// Frames that were taken out of page tables and may still be remembered by a processor.
 struct Gone {
-    pages: [(u64, Frame); GONE_BATCH],
+    pages: [(u64, Option<Frame>); GONE_BATCH],
     count: usize,
 }
 
 impl Default for Gone {
     fn default() -> Self {
         Self {
-            pages: [(0, Frame(0)); GONE_BATCH],
+            pages: [(0, None); GONE_BATCH],
             count: 0,
         }
     }
@@ -278,7 +278,7 @@ impl Gone {
         if self.count == self.pages.len() {
             self.release(world, remembered);
         }
-        self.pages[self.count] = (address, frame);
+        self.pages[self.count] = (address, Some(frame));
         self.count += 1;
     }
 
@@ -293,7 +293,7 @@ impl Gone {
                 }
             }
         }
-        for &(_, frame) in pages {
+        for frame in pages.iter().filter_map(|&(_, frame)| frame) {
             world.frame_release(frame);
         }
         self.count = 0;

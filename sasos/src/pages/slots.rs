@@ -10,12 +10,10 @@
 use alloc::{boxed::Box, vec::Vec};
 
 use abi::address::PAGES_PER_SLOT;
-use kcore::{Frame, Leaf};
+use kcore::Leaf;
 
 /// Slots in a chunk.
 const CHUNK: usize = 64;
-const NO_LEAF: u32 = u32::MAX;
-
 /// One bit for each page of a slot.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct PageBits([u64; PAGES_PER_SLOT as usize / 64]);
@@ -91,7 +89,7 @@ impl PageBits {
 /// One slot of an object.
 #[derive(Copy, Clone, Debug)]
 pub struct Slot {
-    leaf: u32,
+    leaf: Option<Leaf>,
     /// Pages that have an entry in the leaf.
     pub resident: PageBits,
     /// Pages of a persistent object that were changed since they last went to the disk.
@@ -100,7 +98,7 @@ pub struct Slot {
 
 impl Slot {
     const EMPTY: Self = Self {
-        leaf: NO_LEAF,
+        leaf: None,
         resident: PageBits([0; 8]),
         dirty: PageBits([0; 8]),
     };
@@ -108,16 +106,12 @@ impl Slot {
     /// The page table that serves the slot, if it was ever touched.
     #[inline]
     pub const fn leaf(&self) -> Option<Leaf> {
-        if self.leaf == NO_LEAF {
-            None
-        } else {
-            Some(Leaf(Frame(self.leaf)))
-        }
+        self.leaf
     }
 
     /// Puts a page table there, or takes it away.
     pub fn set_leaf(&mut self, leaf: Option<Leaf>) {
-        self.leaf = leaf.map_or(NO_LEAF, |leaf| leaf.0.0);
+        self.leaf = leaf;
     }
 }
 
@@ -173,13 +167,13 @@ impl Slots {
 
     /// The first slot at or after `from` that has a leaf.
     pub fn next_with_leaf(&self, from: u64) -> Option<u64> {
-        if from == 0 && self.first.leaf != NO_LEAF {
+        if from == 0 && self.first.leaf.is_some() {
             return Some(0);
         }
         let (chunk, mut place) = split(from.max(1));
         for (index, slots) in self.rest.iter().enumerate().skip(chunk) {
             if let Some(slots) = slots
-                && let Some(found) = slots[place..].iter().position(|slot| slot.leaf != NO_LEAF)
+                && let Some(found) = slots[place..].iter().position(|slot| slot.leaf.is_some())
             {
                 return Some((index * CHUNK + place + found) as u64 + 1);
             }
@@ -245,13 +239,18 @@ mod tests {
     fn slots_with_leaves_are_found_in_order() {
         let mut slots = Slots::default();
         for number in [0, 1, 64, 65, 1000] {
-            slots.touch(number).set_leaf(Some(Leaf(Frame(number as u32))));
+            slots
+                .touch(number)
+                .set_leaf(Some(Leaf::of_fake_hardware(number as u32)));
         }
         slots.touch(70);
         let mut found = Vec::new();
         let mut from = 0;
         while let Some(number) = slots.next_with_leaf(from) {
-            assert_eq!(slots.get(number).and_then(Slot::leaf), Some(Leaf(Frame(number as u32))));
+            assert_eq!(
+                slots.get(number).and_then(Slot::leaf),
+                Some(Leaf::of_fake_hardware(number as u32))
+            );
             found.push(number);
             from = number + 1;
         }

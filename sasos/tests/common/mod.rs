@@ -216,9 +216,7 @@ impl Rig {
             Access::Execute => Touch::Execute,
         };
         for _ in 0..TRIES {
-            if let Some(load) = self.world.kernel.enter_space(space) {
-                self.world.kernel.hardware.load(load);
-            }
+            self.world.kernel.enter_space(space);
             if let Ok(frame) = self.world.kernel.hardware.translate(address, touch) {
                 return Ok(frame);
             }
@@ -314,7 +312,7 @@ impl Rig {
                     .get(slot)
                     .and_then(sasos::pages::slots::Slot::leaf)
                     .expect("a leaf");
-                leaves.insert(leaf.0.0, object.first_slot() + slot);
+                leaves.insert(leaf.frame().number(), object.first_slot() + slot);
                 next = object.slots.next_with_leaf(slot + 1);
             }
         }
@@ -323,7 +321,7 @@ impl Rig {
             let root = self.world.kernel.spaces.get(space).root;
             for (slot, leaf, write, execute) in self.world.kernel.hardware.links(root) {
                 assert_eq!(
-                    leaves.get(&leaf.0),
+                    leaves.get(&leaf.number()),
                     Some(&slot),
                     "a link of {space:?} leads to a leaf that is not that slot's"
                 );

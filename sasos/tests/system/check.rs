@@ -18,7 +18,7 @@ impl System {
         self.quiesce();
         let expected = self.check_tables();
         for (&frame, &references) in &expected {
-            let there = self.platform.frame_references(Frame(frame));
+            let there = self.platform.frame_references(Frame::of_fake_hardware(frame));
             assert_eq!(there, references, "references of frame {frame}");
         }
         self.check_remembered();
@@ -71,7 +71,7 @@ impl System {
                 from = number + 1;
                 let slot = object.slots.get(number).expect("it has a leaf");
                 let leaf = slot.leaf().expect("it has a leaf");
-                *expected.entry(leaf.0.0).or_default() += 1;
+                *expected.entry(leaf.frame().number()).or_default() += 1;
                 leaves.insert(object.first_slot() + number, (id, leaf));
                 for index in 0..PAGES_PER_SLOT as usize {
                     let entry = self.platform.leaf_get(leaf, index);
@@ -82,7 +82,7 @@ impl System {
                         object.base()
                     );
                     if let Some(entry) = entry {
-                        *expected.entry(entry.frame.0).or_default() += 1;
+                        *expected.entry(entry.frame.number()).or_default() += 1;
                         resident += 1;
                     }
                 }
@@ -94,12 +94,12 @@ impl System {
             let root = self.platform.kernel.spaces.get(space).root;
             let hardware = &self.platform.kernel.hardware;
             for table in hardware.upper_tables(root) {
-                *expected.entry(table.0).or_default() += 1;
+                *expected.entry(table.number()).or_default() += 1;
             }
             for (slot, leaf, write, execute) in hardware.links(root) {
-                *expected.entry(leaf.0).or_default() += 1;
+                *expected.entry(leaf.number()).or_default() += 1;
                 let (id, own) = *leaves.get(&slot).expect("a slot is linked that no object owns");
-                assert_eq!(own.0, leaf, "slot {slot:#x} is linked to another leaf");
+                assert_eq!(own.frame(), leaf, "slot {slot:#x} is linked to another leaf");
                 let cached = domain
                     .cache
                     .get(id)

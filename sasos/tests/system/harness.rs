@@ -123,9 +123,7 @@ impl System {
             kernel.threads.table[index as usize].state
         );
         let space = kernel.threads.table[index as usize].space;
-        if let Some(load) = kernel.enter_space(space) {
-            kernel.hardware.load(load);
-        }
+        kernel.enter_space(space);
     }
 
     fn settle(&mut self, outcome: Outcome, operation: Option<Operation>) -> Answer {
@@ -178,7 +176,6 @@ impl System {
             _ => None,
         };
         if let Some(crossing) = crossing {
-            kernel.hardware.load(crossing.load);
             let context = &mut kernel.threads.table[index].context;
             (context.rip, context.rsp) = (crossing.rip, crossing.rsp);
             if number == Call::PdxReturn as u64 {

@@ -20,7 +20,7 @@ use crate::{
     assistant::wait_until,
     case::{Case, Outcome, Setting, case, ensure, ensure_eq},
     pages::unmap,
-    pdx::service::{BOTH, Service, add_entry, linger_entry},
+    pdx::service::{BOTH, Service, add_entry, linger_entry, read_entry},
     threads::spin_entry,
 };
 
@@ -35,6 +35,7 @@ pub const CASES: &[Case] = &[
     case("parallel/suspend-what-calls", suspend_what_calls),
     case("parallel/suspend-at-breakpoints", suspend_at_breakpoints),
     case("parallel/protected-calls", protected_calls),
+    case("parallel/callees-that-go", callees_that_go),
     case("parallel/faults", faults),
     case("parallel/vector-registers", vector_registers),
 ];
@@ -295,6 +296,32 @@ fn protected_calls(_: &Setting) -> Outcome {
         thread::yield_now();
     }
     all_well(threads)
+}
+
+/// Threads come back from callees by a fault there and end at once, while the callees are destroyed: no processor may be left on a
+/// root that is freed (decision 0070).
+fn callees_that_go(_: &Setting) -> Outcome {
+    let count = crowd()?;
+    for round in 0..30 {
+        let service = Service::open(&[])?;
+        let threads = start(count, move |number| {
+            let domain = BOTH[(number + round) as usize % 2];
+            for _ in 0..=(number + round) % 4 {
+                // It faults there, or cannot be entered any more.
+                if pdx::call(read_entry(), domain, [8, 0, 0, 0]).is_ok() {
+                    return 1;
+                }
+            }
+            0
+        })?;
+        if round % 3 > 0 {
+            thread::yield_now();
+        }
+        // Without the right to call it nobody needs the callees: they go.
+        call::obj_passwd(service.image, service.password, 0)?;
+        all_well(threads)?;
+    }
+    Ok(())
 }
 
 fn faults(_: &Setting) -> Outcome {

@@ -21,21 +21,56 @@ pub(super) fn set_end(end: u64) {
     MAPPED_END.store(end, Relaxed);
 }
 
-fn pointer(frame: Frame) -> *mut u8 {
-    (DIRECT_MAP + frame.physical()) as *mut u8
+/// A page of the kernel's own: its tables, and what it shows to users or lends to devices. The allocator of frames does not have it.
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub struct OwnPage(pub(super) u64);
+
+impl OwnPage {
+    /// The page at this physical address, full of zeroes.
+    ///
+    /// # Safety
+    /// (1) It is memory inside the direct map. (2) Nobody else has it, now or later.
+    pub unsafe fn take(physical: u64) -> Self {
+        let page = Self(physical);
+        // SAFETY: a whole page of ours, by (1) and (2).
+        unsafe { pointer(physical).write_bytes(0, 4096) };
+        page
+    }
+
+    /// Its physical address.
+    pub const fn physical(self) -> u64 {
+        self.0
+    }
+
+    /// The page as a page table.
+    pub(super) fn table(self) -> &'static [AtomicU64; 512] {
+        // SAFETY: memory inside the direct map that is the kernel's for good; atomics may be shared with the
+        // processors' walkers.
+        unsafe { &*pointer(self.0).cast() }
+    }
+
+    /// Writes bytes that users may be reading.
+    pub fn write(self, offset: usize, from: &[u8]) {
+        // SAFETY: as in `table`.
+        unsafe { write_at(self.0, offset, from) };
+    }
+}
+
+fn pointer(physical: u64) -> *mut u8 {
+    (DIRECT_MAP + physical) as *mut u8
 }
 
 /// A frame as a page table.
 pub fn table(frame: Frame) -> &'static [AtomicU64; 512] {
-    // SAFETY: frames come from the allocator, which only knows memory inside the direct map;
-    // the pointer is page-aligned and an atomic may be shared with the processors' walkers.
-    unsafe { &*pointer(frame).cast() }
+    // SAFETY: a frame is memory that `kcore`'s allocator was given, all of it inside the direct map, or a table made of such;
+    // nothing else makes a `Frame`. The pointer is page-aligned, and an atomic may be shared with the processors' walkers.
+    unsafe { &*pointer(frame.physical()).cast() }
 }
 
 /// Content of a frame that no running thread can write to.
 pub fn bytes(frame: Frame) -> &'static [u8; 4096] {
     // SAFETY: as in `table`; that nobody writes meanwhile is `Hardware::bytes`'s contract.
-    unsafe { &*pointer(frame).cast() }
+    unsafe { &*pointer(frame.physical()).cast() }
 }
 
 /// Content of a frame that no running thread can touch. The caller, the one holder of the kernel
@@ -47,14 +82,14 @@ pub fn bytes(frame: Frame) -> &'static [u8; 4096] {
 pub fn bytes_mut(frame: Frame) -> &'static mut [u8; 4096] {
     // SAFETY: as in `table`; exclusivity is `Hardware::bytes_mut`'s contract, which ties the
     // result to an exclusive borrow of the hardware layer.
-    unsafe { &mut *pointer(frame).cast() }
+    unsafe { &mut *pointer(frame.physical()).cast() }
 }
 
 /// Fills a frame with zeroes.
 pub fn zero(frame: Frame) {
     // SAFETY: a whole frame inside the direct map; `rep stosq` needs no alignment and DF is clear.
     unsafe {
-        core::arch::asm!("rep stosq", inout("rcx") 512u64 => _, inout("rdi") pointer(frame) => _, in("rax") 0u64, options(nostack, preserves_flags));
+        core::arch::asm!("rep stosq", inout("rcx") 512u64 => _, inout("rdi") pointer(frame.physical()) => _, in("rax") 0u64, options(nostack, preserves_flags));
     }
 }
 
@@ -62,7 +97,7 @@ pub fn zero(frame: Frame) {
 pub fn copy(from: Frame, to: Frame) {
     // SAFETY: two whole frames inside the direct map; DF is clear.
     unsafe {
-        core::arch::asm!("rep movsq", inout("rcx") 512u64 => _, inout("rsi") pointer(from) => _, inout("rdi") pointer(to) => _, options(nostack, preserves_flags));
+        core::arch::asm!("rep movsq", inout("rcx") 512u64 => _, inout("rsi") pointer(from.physical()) => _, inout("rdi") pointer(to.physical()) => _, options(nostack, preserves_flags));
     }
 }
 
@@ -73,16 +108,25 @@ pub fn read(frame: Frame, offset: usize, into: &mut [u8]) {
     // The copy is done by one instruction that the compiler cannot see into, so it may race with user
     // stores without anything but arbitrary bytes as the result.
     unsafe {
-        core::arch::asm!("rep movsb", inout("rcx") length => _, inout("rsi") pointer(frame).add(offset.min(4096)) => _, inout("rdi") into.as_mut_ptr() => _, options(nostack, preserves_flags));
+        core::arch::asm!("rep movsb", inout("rcx") length => _, inout("rsi") pointer(frame.physical()).add(offset.min(4096)) => _, inout("rdi") into.as_mut_ptr() => _, options(nostack, preserves_flags));
     }
 }
 
 /// Writes bytes that threads may be using.
 pub fn write(frame: Frame, offset: usize, from: &[u8]) {
+    // SAFETY: a frame is memory inside the direct map.
+    unsafe { write_at(frame.physical(), offset, from) };
+}
+
+/// Writes bytes into the page at a physical address, as far as they fit.
+///
+/// # Safety
+/// It is memory inside the direct map, and holds nothing that Rust code has a reference to.
+pub(super) unsafe fn write_at(physical: u64, offset: usize, from: &[u8]) {
     let length = from.len().min(4096usize.saturating_sub(offset));
     // SAFETY: as in `read`, in the other direction.
     unsafe {
-        core::arch::asm!("rep movsb", inout("rcx") length => _, inout("rsi") from.as_ptr() => _, inout("rdi") pointer(frame).add(offset.min(4096)) => _, options(nostack, preserves_flags));
+        core::arch::asm!("rep movsb", inout("rcx") length => _, inout("rsi") from.as_ptr() => _, inout("rdi") pointer(physical).add(offset.min(4096)) => _, options(nostack, preserves_flags));
     }
 }
 

@@ -11,9 +11,9 @@ use core::{
 };
 
 use abi::kernel_page::KERNEL_PAGE;
-use kcore::{Frame, space::Tags};
+use kcore::space::Tags;
 
-use super::{direct, processor};
+use super::{direct, direct::OwnPage, processor};
 
 unsafe extern "C" {
     static __text_start: u8;
@@ -32,8 +32,8 @@ const NO_EXECUTE: u64 = 1 << 63;
 
 /// The root that holds the kernel alone.
 pub(super) static KERNEL_ROOT: AtomicU32 = AtomicU32::new(0);
-/// The frame of the kernel page.
-static PAGE_FRAME: AtomicU32 = AtomicU32::new(0);
+/// Where the kernel page stands in memory.
+static PAGE: AtomicU64 = AtomicU64::new(0);
 /// Entries of the upper half: direct map and kernel.
 static ENTRIES: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 const PLACES: [usize; 2] = [256, 511];
@@ -45,7 +45,7 @@ pub fn kernel_end() -> u64 {
 
 /// Builds the strict tables for memory up to `end` (physical) and loads them, with stacks for that many processors. `take`
 /// gives zeroed frames.
-pub fn build(end: u64, processors: usize, mut take: impl FnMut() -> Frame) {
+pub fn build(end: u64, processors: usize, mut take: impl FnMut() -> OwnPage) {
     let root = take();
     let high = take();
     let low = take();
@@ -53,14 +53,14 @@ pub fn build(end: u64, processors: usize, mut take: impl FnMut() -> Frame) {
     end = end.next_multiple_of(1 << 30).min(direct::DIRECT_MAP_BYTES);
     for gib in 0..end >> 30 {
         let middle = take();
-        for (index, entry) in direct::table(middle).iter().enumerate() {
+        for (index, entry) in middle.table().iter().enumerate() {
             let physical = gib << 30 | (index as u64) << 21;
             entry.store(physical | PRESENT | WRITE | LARGE | GLOBAL | NO_EXECUTE, Relaxed);
         }
-        direct::table(low)[gib as usize].store(middle.physical() | PRESENT | WRITE, Relaxed);
+        low.table()[gib as usize].store(middle.physical() | PRESENT | WRITE, Relaxed);
     }
     let middle = take();
-    direct::table(high)[510].store(middle.physical() | PRESENT | WRITE, Relaxed);
+    high.table()[510].store(middle.physical() | PRESENT | WRITE, Relaxed);
     let [text, text_end, rodata_end, kernel_end] = [
         &raw const __text_start,
         &raw const __text_end,
@@ -69,18 +69,21 @@ pub fn build(end: u64, processors: usize, mut take: impl FnMut() -> Frame) {
     ]
     .map(|place| place as u64);
     let mut address = text;
+    let mut last: Option<(usize, OwnPage)> = None;
     while address < kernel_end {
-        let slot = &direct::table(middle)[(address >> 21) as usize & 511];
-        if slot.load(Relaxed) == 0 {
-            slot.store(take().physical() | PRESENT | WRITE, Relaxed);
-        }
-        let lowest = Frame((slot.load(Relaxed) >> 12) as u32);
+        let index = (address >> 21) as usize & 511;
+        let lowest = match last {
+            Some((of, table)) if of == index => table,
+            _ => take(),
+        };
+        last = Some((index, lowest));
+        middle.table()[index].store(lowest.physical() | PRESENT | WRITE, Relaxed);
         let rights = match address {
             _ if address < text_end => 0,
             _ if address < rodata_end => NO_EXECUTE,
             _ => NO_EXECUTE | WRITE,
         };
-        let place = &direct::table(lowest)[(address >> 12) as usize & 511];
+        let place = &lowest.table()[(address >> 12) as usize & 511];
         if address != processor::stack_guard() {
             place.store((address - KERNEL_BASE) | PRESENT | GLOBAL | rights, Relaxed);
         }
@@ -93,41 +96,40 @@ pub fn build(end: u64, processors: usize, mut take: impl FnMut() -> Frame) {
         let user = if table == high { USER } else { 0 };
         let entry = table.physical() | PRESENT | WRITE | user;
         place.store(entry, Relaxed);
-        direct::table(root)[index].store(entry, Relaxed);
+        root.table()[index].store(entry, Relaxed);
     }
-    KERNEL_ROOT.store(root.0, Relaxed);
+    KERNEL_ROOT.store((root.physical() >> 12) as u32, Relaxed);
     direct::set_end(end);
     load(root.physical());
 }
 
 /// Maps the stacks of all processors but the first, whose are in the image. Between them pages stay unmapped.
-fn build_stacks(high: Frame, processors: usize, take: &mut impl FnMut() -> Frame) {
+fn build_stacks(high: OwnPage, processors: usize, take: &mut impl FnMut() -> OwnPage) {
     let window = processor::STACK_WINDOW;
     let tables = [take(), take()];
-    direct::table(high)[(window >> 30) as usize & 511].store(tables[0].physical() | PRESENT | WRITE, Relaxed);
-    direct::table(tables[0])[(window >> 21) as usize & 511].store(tables[1].physical() | PRESENT | WRITE, Relaxed);
+    high.table()[(window >> 30) as usize & 511].store(tables[0].physical() | PRESENT | WRITE, Relaxed);
+    tables[0].table()[(window >> 21) as usize & 511].store(tables[1].physical() | PRESENT | WRITE, Relaxed);
     for number in 1..processors {
         let first = number * (processor::STACK_STRIDE / 4096) as usize;
         for page in processor::stack_pages() {
-            direct::table(tables[1])[first + page]
-                .store(take().physical() | PRESENT | WRITE | GLOBAL | NO_EXECUTE, Relaxed);
+            tables[1].table()[first + page].store(take().physical() | PRESENT | WRITE | GLOBAL | NO_EXECUTE, Relaxed);
         }
     }
 }
 
 /// Maps the kernel page, which users read and execute.
-fn build_kernel_page(high: Frame, take: &mut impl FnMut() -> Frame) {
+fn build_kernel_page(high: OwnPage, take: &mut impl FnMut() -> OwnPage) {
     let [middle, lowest, page] = [take(), take(), take()];
-    let place = |table: Frame, shift: u32| &direct::table(table)[(KERNEL_PAGE >> shift) as usize & 511];
+    let place = |table: OwnPage, shift: u32| &table.table()[(KERNEL_PAGE >> shift) as usize & 511];
     place(high, 30).store(middle.physical() | PRESENT | WRITE | USER, Relaxed);
     place(middle, 21).store(lowest.physical() | PRESENT | WRITE | USER, Relaxed);
     place(lowest, 12).store(page.physical() | PRESENT | USER | GLOBAL, Relaxed);
-    PAGE_FRAME.store(page.0, Relaxed);
+    PAGE.store(page.physical(), Relaxed);
 }
 
-/// The frame of the kernel page.
-pub fn kernel_page() -> Frame {
-    Frame(PAGE_FRAME.load(Relaxed))
+/// The kernel page.
+pub fn kernel_page() -> OwnPage {
+    OwnPage(PAGE.load(Relaxed))
 }
 
 /// Entries of the upper half of every root.
@@ -143,9 +145,9 @@ fn loaded() -> u64 {
     value
 }
 
-/// The root that is loaded.
-pub fn loaded_root() -> Frame {
-    Frame((loaded() >> 12) as u32)
+/// The physical address of the root that is loaded.
+pub fn loaded_root() -> u64 {
+    loaded() & !0xfff
 }
 
 /// Loads a root by the value that `kcore` keeps for it.
@@ -168,16 +170,19 @@ pub fn tags() -> Tags {
     }
 }
 
-/// Goes to the kernel's own root if `root` is loaded: it is about to be freed.
-pub fn leave_root(root: Frame) {
-    if loaded_root() == root {
-        leave_all_roots();
-    }
+/// The root that is loaded, unless it is the kernel's own.
+pub fn user_root() -> Option<u64> {
+    let root = loaded_root();
+    (root != kernel_root()).then_some(root)
+}
+
+fn kernel_root() -> u64 {
+    u64::from(KERNEL_ROOT.load(Relaxed)) << 12
 }
 
 /// Goes to the kernel's own root.
 pub fn leave_all_roots() {
-    load(Frame(KERNEL_ROOT.load(Relaxed)).physical());
+    load(kernel_root());
 }
 
 /// Forgets the user translations of the space that is loaded; without tags that is all of them. Its

@@ -124,7 +124,8 @@ pub fn start_processors(found: &Processors, mut missing: impl FnMut(u8)) -> u32 
     let Some(bytes) = direct::physical_bytes(code, length as usize) else {
         return 1;
     };
-    direct::write(kcore::Frame((TRAMPOLINE >> 12) as u32), 0, bytes);
+    // SAFETY: memory of the first megabyte, which nobody is given, and where nothing of ours stands.
+    unsafe { direct::write_at(TRAMPOLINE, 0, bytes) };
     let others = found.ids[..found.count].iter().filter(|&&id| id != own);
     for (number, &id) in (1..PROCESSORS_MAX).zip(others) {
         let state = &STATES[number];

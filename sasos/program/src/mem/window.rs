@@ -22,7 +22,8 @@ use super::heap;
 /// The window, and with it the way to the kernel.
 #[derive(Copy, Clone)]
 pub struct Window {
-    exchange: Frame,
+    /// The number of the page over which more than a few words go to and fro.
+    exchange: u32,
 }
 
 fn pointer(frame: Frame) -> *mut u8 {
@@ -34,7 +35,7 @@ impl Window {
     pub fn open() -> (Self, Surroundings) {
         let exchange = nucleus::call::any(MachineCall::Surroundings as u64, [0; 6]).map_or(0, |(frame, _)| frame);
         let window = Self {
-            exchange: Frame(exchange as u32),
+            exchange: exchange as u32,
         };
         let surroundings = Surroundings::from_words(Remote { gate: window }.exchanged());
         (window, surroundings)
@@ -77,7 +78,7 @@ impl Window {
     pub fn device_page(self) -> Option<Page> {
         let (frame, _) = self.call(MachineCall::FrameAny, [0; 6]).ok()?;
         // SAFETY: (1) the frame was taken for this and is never given to anyone else.
-        Some(unsafe { Self::map().page(Frame(frame as u32).physical()) })
+        Some(unsafe { Self::map().page(frame << 12) })
     }
 }
 
@@ -86,7 +87,7 @@ impl Gate for Window {
         nucleus::call::any(call as u64, arguments)
     }
 
-    fn exchange(&self) -> Frame {
+    fn exchange(&self) -> u32 {
         self.exchange
     }
 
@@ -116,7 +117,7 @@ impl Gate for Window {
 
     fn entry(&self, leaf: Leaf, index: usize) -> u64 {
         #[allow(clippy::cast_ptr_alignment, reason = "frames are aligned to pages")]
-        let entries = pointer(leaf.0).cast::<u64>();
+        let entries = pointer(leaf.frame()).cast::<u64>();
         // SAFETY: a leaf is a frame that the window shows; its entries are words that processors may change.
         unsafe { entries.add(index % 512).read_volatile() }
     }
