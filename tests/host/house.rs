@@ -7,6 +7,8 @@
 //!
 //! When one of these fails, the sources are wrong, unless `docs/decisions/` says that the rule is.
 
+#[path = "house/links.rs"]
+mod links;
 #[path = "house/source.rs"]
 mod source;
 
@@ -426,6 +428,11 @@ fn the_guide_prints_what_runs() {
         printed == guide,
         "docs/guide/nucleus.md differs from the sources; GOND_BLESS=1 prints them anew"
     );
+}
+
+#[test]
+fn documents_name_only_what_there_is() {
+    expect_none(&links::broken(&root()));
 }
 
 #[test]

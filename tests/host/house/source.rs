@@ -16,7 +16,7 @@ pub struct Source {
 }
 
 /// Folders that hold no sources of ours.
-const NOT_OURS: [&str; 4] = ["target", ".git", ".gond", "node_modules"];
+pub const NOT_OURS: [&str; 4] = ["target", ".git", ".gond", "node_modules"];
 
 /// All Rust files of the tree, in order of their paths.
 pub fn sources(root: &Path) -> Vec<Source> {
