@@ -323,6 +323,8 @@ layout! {
         replayed,
         /// Damaged pages met since start.
         damaged,
+        /// 1 if the last record of the journal was incomplete at start: what it would have made stable is not there.
+        cut,
     }
 }
 

@@ -32,7 +32,7 @@ use abi::{
 };
 use kcore::{Kernel, thread::THREADS_MAX};
 use sasos::Server;
-use store::{MountMode, Store};
+use store::{MountError, MountMode, Store};
 
 use crate::{
     arch::{BootInformation, Vectors},
@@ -128,14 +128,26 @@ fn words(information: &BootInformation) -> impl Iterator<Item = &'static str> + 
 /// Brings up the disk, the store on it, and the server with its first program.
 fn start_server(platform: &mut Platform, resources: &mut Resources) -> Result<Server, String> {
     platform.disk = Some(disk::find(resources)?);
-    let (store, report) =
-        Store::mount(platform, MountMode::ReadWrite).map_err(|error| format!("the disk is refused: {error:?}"))?;
+    let (store, report) = Store::mount(platform, MountMode::ReadWrite).map_err(|error| {
+        log_losses(platform, &error);
+        format!("the disk is refused: {error}")
+    })?;
     log!("store: {report:?}");
     platform.kernel.hardware.boot_mut().clean = u64::from(report.clean);
     let mut server = Server::new(store, &report);
     match server.start(platform) {
         Ok(_) => Ok(server),
         Err(error) => Err(format!("the first program does not start: {error}")),
+    }
+}
+
+/// Writes to the log all that a refused disk has lost.
+fn log_losses(platform: &mut Platform, error: &MountError) {
+    if matches!(error, MountError::Loss(_))
+        && let Ok((store, report)) = Store::mount(platform, MountMode::ReadOnly)
+    {
+        report.losses.iter().for_each(|loss| log!("store: {loss}"));
+        store.dismantle(platform);
     }
 }
 

@@ -10,7 +10,10 @@
 //! 4. *nodes*: every dirty map node goes to a new block, children first;
 //! 5. *table*: the same for the object table;
 //! 6. *bitmap*: what the bitmap region of this generation lacks;
-//! 7. *flush*, then *superblock*, both copies, then *flush*: the commit.
+//! 7. *flush*, then *superblock*, its first copy, then *flush*: the commit;
+//! 8. *second*: the other copy, which no one waits for. It is stable with the next flush, and at power-off at once.
+//!
+//! So a crash never leaves both copies of a superblock unreadable: where that is so, the disk has rotted (`loss.rs`).
 //!
 //! A failure leaves the previous generation untouched. What was written stays dirty in memory and
 //! goes to other blocks next time.
@@ -54,6 +57,8 @@ enum Phase {
     Flush,
     Superblock,
     Commit,
+    Second,
+    SecondFlush,
     Done,
 }
 
@@ -100,6 +105,9 @@ pub(crate) struct Checkpoint {
     changed: BTreeSet<u64>,
     deleted: Vec<u64>,
     superblock_checksum: u64,
+    /// The second copy of the superblock, and whether it is stable.
+    copy: Option<Frame>,
+    copied: bool,
     lease: u64,
     entered: Option<Phase>,
 }
@@ -135,6 +143,8 @@ impl Checkpoint {
             changed,
             deleted,
             superblock_checksum: 0,
+            copy: None,
+            copied: false,
             lease: 0,
             entered: None,
         }
@@ -184,10 +194,12 @@ impl Checkpoint {
             }
         }
         if self.outstanding > 0 {
-            Progress::Waiting
-        } else {
-            Progress::Over
+            return Progress::Waiting;
         }
+        if let Some(frame) = self.copy.take() {
+            store.io.recycle(world, frame);
+        }
+        Progress::Over
     }
 
     fn step(&mut self, store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
@@ -195,8 +207,9 @@ impl Checkpoint {
         self.entered = Some(self.phase);
         match self.phase {
             Phase::Quash => {
+                // The second copy is written only after a commit.
                 if entering && store.doubtful {
-                    self.write_both(store, world, &[0; BLOCK])?;
+                    self.write_first(store, world, &[0; BLOCK])?;
                 }
                 Ok(self.when_quiet())
             }
@@ -234,7 +247,7 @@ impl Checkpoint {
                 self.write_bitmap(store, world)
             }
             Phase::Index => self.write_index(store, world),
-            Phase::Drain if !store.release_blocks() => Ok(Step::Waiting),
+            Phase::Drain if !store.release_blocks() || store.copies > 0 => Ok(Step::Waiting),
             Phase::Drain => Ok(self.when_quiet()),
             Phase::Flush => {
                 if entering && store.breaks.keeps(Invariant::FlushFirst) {
@@ -254,6 +267,21 @@ impl Checkpoint {
                     self.submit(store, world, Operation::Flush, 0, Frame(0), Purpose::Flush);
                 }
                 Ok(self.when_quiet())
+            }
+            Phase::Second => {
+                self.write_second(store, world);
+                Ok(Step::Complete)
+            }
+            Phase::SecondFlush if self.kind == CheckpointKind::Periodic => Ok(Step::Complete),
+            Phase::SecondFlush => {
+                // The first flush is for what is complete: the copy must be.
+                if store.copies == 0 && core::mem::replace(&mut self.copied, true) {
+                    return Ok(Step::Complete);
+                }
+                if store.copies == 0 {
+                    store.submit_copy(world, None);
+                }
+                Ok(Step::Waiting)
             }
             Phase::Done => Ok(Step::Complete),
         }
@@ -492,25 +520,28 @@ impl Checkpoint {
         };
         let (bytes, checksum) = superblock.encode(Geometry::superblock(generation, 0));
         self.superblock_checksum = checksum;
-        self.write_both(store, world, &bytes)
+        self.copy = store.io.frame(world);
+        if let Some(frame) = self.copy {
+            world.bytes_mut(frame).copy_from_slice(&bytes);
+        }
+        self.write_first(store, world, &bytes)
     }
 
-    /// Writes both copies of the next generation's superblock.
-    fn write_both(&mut self, store: &mut Store, world: &mut impl World, bytes: &[u8]) -> Result<(), Failure> {
-        let generation = store.generation + 1;
-        for copy in 0..2 {
-            let frame = store.io.frame(world).ok_or(Failure::Memory)?;
-            world.bytes_mut(frame).copy_from_slice(bytes);
-            self.submit(
-                store,
-                world,
-                Operation::Write,
-                Geometry::superblock(generation, copy),
-                frame,
-                Purpose::Scratch(frame),
-            );
-        }
+    /// Writes the first copy of the next generation's superblock.
+    fn write_first(&mut self, store: &mut Store, world: &mut impl World, bytes: &[u8]) -> Result<(), Failure> {
+        let [block, _] = store.superblock_blocks(store.generation + 1);
+        let frame = store.io.frame(world).ok_or(Failure::Memory)?;
+        world.bytes_mut(frame).copy_from_slice(bytes);
+        self.submit(store, world, Operation::Write, block, frame, Purpose::Scratch(frame));
         Ok(())
+    }
+
+    /// Writes the second copy, now that the first is stable. Without it the generation is durable all the same.
+    fn write_second(&mut self, store: &mut Store, world: &mut impl World) {
+        if let Some(frame) = self.copy.take() {
+            let [_, block] = store.superblock_blocks(store.generation + 1);
+            store.submit_copy(world, Some((frame, block)));
+        }
     }
 
     /// The job is over, one way or the other.
@@ -592,7 +623,9 @@ impl Phase {
             Self::Drain => Self::Flush,
             Self::Flush => Self::Superblock,
             Self::Superblock => Self::Commit,
-            Self::Commit | Self::Done => Self::Done,
+            Self::Commit => Self::Second,
+            Self::Second => Self::SecondFlush,
+            Self::SecondFlush | Self::Done => Self::Done,
         }
     }
 }

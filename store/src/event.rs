@@ -1,5 +1,6 @@
 //! What the store takes, tells and refuses: the plain types of its interface.
 
+use crate::loss::Loss;
 use crate::world::Frame;
 use alloc::vec::Vec;
 
@@ -192,10 +193,13 @@ pub enum PutError {
 /// How to mount.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum MountMode {
-    /// Recover, commit a new generation, go on.
+    /// Recover, commit a new generation, go on. Refused with [`MountError::Loss`] where that would put something
+    /// over what could not be read.
     ReadWrite,
     /// Recover in memory only; nothing is written.
     ReadOnly,
+    /// As [`MountMode::ReadWrite`], also where that makes a loss final. Only on a person's word.
+    AcceptLoss,
 }
 
 /// How to format.
@@ -268,8 +272,18 @@ pub enum MountError {
     Disk,
     /// No frame could be had.
     Memory,
+    /// There is no heap for the allocation bitmaps of a disk of so many blocks: they take so many bytes.
+    TooLarge {
+        /// Blocks of the store.
+        blocks: u64,
+        /// Bytes of heap.
+        heap: u64,
+    },
     /// Recovery could not commit a generation.
     Recovery(Failure),
+    /// Something stable is lost, and a new generation would go over what could not be read. This is the
+    /// first loss; a read-only mount reports all.
+    Loss(Loss),
 }
 
 /// Why the end of the journal was not replayed.
@@ -313,6 +327,8 @@ pub struct MountReport {
     pub tail: Option<Tail>,
     /// Damage found that did not prevent the mount.
     pub damage: Vec<(Structure, u64)>,
+    /// What was stable and is lost; always empty after [`MountMode::ReadWrite`].
+    pub losses: Vec<Loss>,
     /// The first slot number that may be issued.
     pub first_slot: u64,
 }

@@ -27,6 +27,8 @@ pub(crate) enum Purpose {
     Scratch(Frame),
     /// To write a map node from where it lies.
     Resident,
+    /// To write the second copy of a superblock from a frame of ours to a block, or to flush it. If it fails, nothing is lost.
+    Copy(Option<(Frame, u64)>),
     /// To flush.
     Flush,
 }

@@ -12,7 +12,7 @@
 //! ```
 //! The first record of a generation is chained to the superblock's checksum.
 
-use crate::bytes::{Put, Reader, set_word};
+use crate::bytes::{Put, Reader, set_word, word};
 use crate::checksum::Key;
 use crate::event::PageFlags;
 use crate::map::Entry;
@@ -203,6 +203,18 @@ impl Header {
             item_bytes: reader.u32()? as usize,
             items: reader.u32()?,
         })
+    }
+
+    /// Whether a block that is no record bears most of the marks of the one that comes next: rot has taken the others.
+    pub(crate) fn resembles(bytes: &[u8], chain: &Chain) -> bool {
+        let marks = [
+            (0, MAGIC),
+            (16, chain.generation),
+            (24, chain.nonce),
+            (32, chain.sequence),
+            (40, chain.previous),
+        ];
+        marks.iter().filter(|&&(at, mark)| word(bytes, at) == mark).count() >= 4
     }
 
     /// Whether the record that fills `bytes`, found at `block`, is intact.

@@ -17,6 +17,7 @@ extern crate alloc;
 pub mod world;
 
 mod event;
+mod loss;
 
 mod breaks;
 mod bytes;
@@ -62,6 +63,7 @@ pub use event::{
     MountMode, MountReport, NoObject, PageFlags, PageLookup, PutError, ReadStart, Stats, Structure, Tail, TailReason,
     Ticket,
 };
+pub use loss::Loss;
 pub use objects::Objects;
 pub use record::{ObjectRecord, PdxRecord};
 pub use store::Store;

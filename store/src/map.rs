@@ -84,6 +84,11 @@ pub(crate) fn reach(levels: u8) -> u64 {
     1_u64.checked_shl(FANOUT_BITS * u32::from(levels)).unwrap_or(u64::MAX)
 }
 
+/// The first page below a node.
+pub(crate) fn first_page(key: MapKey) -> u64 {
+    key.index.saturating_mul(reach(key.level))
+}
+
 /// Levels that an object of `pages` needs at most.
 pub(crate) fn levels_for(pages: u64) -> u8 {
     (0..LEVELS_MAX)
@@ -508,7 +513,7 @@ impl<P: Pages, F: FnMut(u64)> Discard<'_, P, F> {
 
     /// Whether all pages under `key` are in the range.
     fn covers(&self, key: MapKey) -> bool {
-        let first = key.index.saturating_mul(reach(key.level));
+        let first = first_page(key);
         self.range.0 <= first && first.saturating_add(reach(key.level)) <= self.range.1
     }
 

@@ -8,9 +8,9 @@ use crate::allocation::Allocation;
 use crate::blocking::{as_block, read_blocks, read_checked};
 use crate::breaks::{Breaks, Invariant};
 use crate::event::{CheckpointKind, Event, MountError, MountMode, MountReport, Structure};
-use crate::geometry::{SUMS, region_of};
+use crate::geometry::{Geometry, SUMS, region_of};
 use crate::io::Io;
-use crate::store::{Parts, Store};
+use crate::store::{OnDamage, Parts, Store};
 use crate::superblock::{Place, Superblock, Unfit};
 use crate::table::{Body, NodeId, Row, Table};
 use crate::table_format::{Decoded, decode};
@@ -30,14 +30,16 @@ struct Superblocks {
     block: u64,
     previous: Option<Superblock>,
     bad: Vec<u64>,
+    /// Whether both copies are unreadable where the superblock of the next generation stands: a crash leaves one.
+    newer_unreadable: bool,
 }
 
 impl Store {
     /// Mounts the store on the disk.
     ///
     /// # Errors
-    /// [`MountError`]; nothing was written, except that [`MountError::Recovery`] and
-    /// [`MountError::Disk`] may come after the first writes of a recovery, which leave the state as it was.
+    /// [`MountError`]; nothing was written, except that [`MountError::Recovery`], [`MountError::Loss`] and
+    /// [`MountError::Disk`] may come after the first writes of a recovery, to free blocks, which leave the state as it was.
     pub fn mount(world: &mut impl World, mode: MountMode) -> Result<(Self, MountReport), MountError> {
         Self::mount_with(world, mode, Breaks::NONE)
     }
@@ -67,11 +69,12 @@ impl Store {
         let mut report = MountReport {
             generation: superblock.generation,
             superblock: found.block,
-            bad_superblocks: found.bad,
+            bad_superblocks: found.bad.clone(),
             clean: superblock.clean,
             replayed: 0,
             tail: None,
             damage: Vec::new(),
+            losses: Vec::new(),
             first_slot: superblock.lease,
         };
         let allocation = load_bitmaps(world, superblock, found.previous.as_ref(), breaks, &mut report)?;
@@ -91,12 +94,45 @@ impl Store {
             table,
             io: Io::default(),
         });
-        store.recover(world, &mut report)?;
-        report.clean &= report.replayed == 0;
-        if mode == MountMode::ReadWrite {
-            store.open_for_writing(world, found.checksum)?;
+        let opened = store.open(world, &mut report, &found);
+        report.losses.append(&mut store.losses);
+        if let (MountMode::ReadWrite, Some(&loss)) = (mode, report.losses.first()) {
+            store.dismantle(world);
+            return Err(MountError::Loss(loss));
         }
-        Ok((store, report))
+        match opened {
+            Ok(()) => Ok((store, report)),
+            Err(error) => {
+                store.dismantle(world);
+                Err(error)
+            }
+        }
+    }
+
+    /// Replays the journal, and commits a generation if this is to be written to and nothing stable is lost.
+    fn open(
+        &mut self,
+        world: &mut impl World,
+        report: &mut MountReport,
+        found: &Superblocks,
+    ) -> Result<(), MountError> {
+        // A pair of which both are unreadable is as good with either.
+        found.bad.iter().for_each(|&block| self.note_bad_copy(block));
+        self.on_damage = OnDamage::Note;
+        self.look_for_newer(world, found.newer_unreadable)?;
+        self.recover(world, report)?;
+        report.clean &= report.replayed == 0 && self.losses.is_empty();
+        match self.mode {
+            MountMode::ReadOnly => {}
+            MountMode::ReadWrite if !self.losses.is_empty() => return Ok(()),
+            MountMode::ReadWrite => {
+                self.on_damage = OnDamage::Stop;
+                self.open_for_writing(world, found.checksum)?;
+            }
+            MountMode::AcceptLoss => self.open_for_writing(world, found.checksum)?,
+        }
+        self.on_damage = OnDamage::GoOn;
+        Ok(())
     }
 
     /// Commits a new generation.
@@ -118,12 +154,15 @@ impl Store {
         }
         loop {
             match self.poll(world) {
-                Some(Event::CheckpointDone { .. }) => return Ok(()),
+                Some(Event::CheckpointDone { .. }) => break,
                 Some(Event::CheckpointFailed { reason }) => return Err(MountError::Recovery(reason)),
                 Some(_) => {}
                 None => world.wait(),
             }
         }
+        // The second copy of the superblock, too, so that nothing is under way.
+        self.wait_for_nodes(world);
+        Ok(())
     }
 }
 
@@ -132,7 +171,7 @@ fn find_superblocks(world: &mut impl World) -> Result<Superblocks, MountError> {
         return Err(MountError::Foreign);
     }
     let mut good: Vec<(u64, Superblock, u64)> = Vec::new();
-    let mut bad = Vec::new();
+    let (mut bad, mut blank, mut generations) = (Vec::new(), Vec::new(), Vec::new());
     let mut unfit = Unfit::Foreign;
     for (block, bytes) in (0..COPIES).zip(read_blocks(world, &[0, 1, 2, 3])?) {
         let Ok(bytes) = bytes else {
@@ -140,11 +179,15 @@ fn find_superblocks(world: &mut impl World) -> Result<Superblocks, MountError> {
             unfit = Unfit::Damaged;
             continue;
         };
+        if bytes.iter().all(|&byte| byte == 0) {
+            blank.push(block);
+        }
         match as_block(&bytes).map_or(Err(Unfit::Foreign), |bytes| Superblock::decode(block, bytes)) {
             Ok((superblock, checksum)) => good.push((block, superblock, checksum)),
             Err(Unfit::Newer(version)) => return Err(MountError::Newer(version)),
             Err(reason) => {
                 bad.push(block);
+                generations.extend(Superblock::claimed_generation(&bytes));
                 if reason == Unfit::Damaged {
                     unfit = reason;
                 }
@@ -165,8 +208,12 @@ fn find_superblocks(world: &mut impl World) -> Result<Superblocks, MountError> {
     let (block, current, checksum) = good.swap_remove(at);
     // A fresh store has no previous generation: its first pair of blocks is zero, not bad.
     if current.generation == 1 {
-        bad.retain(|&block| block >= 2);
+        bad.retain(|block| !blank.contains(block));
     }
+    let newer = Geometry::superblock(current.generation + 1, 0);
+    // Rot in an old superblock costs nothing, if both copies still say that they are old.
+    let newer_unreadable = [newer, newer + 1].iter().all(|block| bad.contains(block))
+        && generations.iter().filter(|&&old| old + 1 == current.generation).count() < 2;
     let previous = good.into_iter().map(|(_, superblock, _)| superblock).find(|other| {
         other.generation + 1 == current.generation && other.key == current.key && other.geometry == current.geometry
     });
@@ -176,6 +223,7 @@ fn find_superblocks(world: &mut impl World) -> Result<Superblocks, MountError> {
         block,
         previous,
         bad,
+        newer_unreadable,
     })
 }
 

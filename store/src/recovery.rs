@@ -5,11 +5,15 @@ use crate::breaks::Invariant;
 use crate::event::{BadPage, Failure, MountError, MountReport, Structure, Tail, TailReason};
 use crate::geometry::RECORD_BLOCKS;
 use crate::journal::{Chain, Header, Item, record_blocks};
+use crate::loss::Loss;
 use crate::map::{Entry, LEVELS_MAX, Path, reach};
 use crate::store::Store;
 use crate::world::{BLOCK, World};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
+
+/// Losses told by name.
+const LOSSES_MAX: usize = 1000;
 
 /// One record as found.
 struct Found {
@@ -24,7 +28,24 @@ struct Region {
     blocks: Vec<Vec<u8>>,
 }
 
+/// How much of a journal region is looked through.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Extent {
+    /// As far as a record could reach.
+    Record,
+    /// All of it.
+    Whole,
+}
+
 impl Region {
+    fn of(store: &Store, generation: u64) -> Self {
+        Self {
+            start: store.geometry.journal_start(generation),
+            length: store.geometry.journal,
+            blocks: Vec::new(),
+        }
+    }
+
     /// The bytes of `count` blocks from `at` on; `None` past the end. An unreadable block is empty.
     fn blocks(&mut self, world: &mut impl World, at: u64, count: u64) -> Result<Option<Vec<u8>>, MountError> {
         let end = at + count;
@@ -44,13 +65,70 @@ impl Region {
 }
 
 impl Store {
+    /// Looks for journal records of a later generation than the one found: each was written behind a superblock that was stable.
+    pub(crate) fn look_for_newer(&mut self, world: &mut impl World, unreadable: bool) -> Result<(), MountError> {
+        let newer = self.generation + 1;
+        let mut region = Region::of(self, newer);
+        let extent = if unreadable { Extent::Whole } else { Extent::Record };
+        let records = self.intact(world, &mut region, 0, extent, |header| {
+            header.generation > self.generation
+        })?;
+        let newer = records
+            .iter()
+            .map(|record| record.after.generation)
+            .max()
+            .unwrap_or(newer);
+        if unreadable || !records.is_empty() {
+            self.losses.push(Loss::Generation {
+                found: self.generation,
+                newer,
+                records: records.len() as u32,
+            });
+            self.name_losses(&records);
+        }
+        Ok(())
+    }
+
+    /// Notes what lost records did.
+    fn name_losses(&mut self, records: &[Found]) {
+        for item in records.iter().flat_map(|record| &record.items) {
+            if self.losses.len() >= LOSSES_MAX {
+                return;
+            }
+            let loss = match *item {
+                Item::Put(ref record) => Loss::Object { base: record.base },
+                Item::Delete(base) => Loss::Object { base },
+                Item::Zero { base, start, end } if start < end => Loss::Pages {
+                    base,
+                    first: start,
+                    end,
+                },
+                Item::Limit { base, page, .. } | Item::Page { base, page, .. } => Loss::Pages {
+                    base,
+                    first: page,
+                    end: page.saturating_add(1),
+                },
+                Item::Zero { .. } => continue,
+            };
+            // Neighbours mostly come one after the other.
+            if let Some(Loss::Pages { base, end, .. }) = self.losses.last_mut()
+                && let Loss::Pages {
+                    base: other,
+                    first,
+                    end: further,
+                } = loss
+                && (*base, *end) == (other, first)
+            {
+                *end = further;
+            } else if !self.losses.contains(&loss) {
+                self.losses.push(loss);
+            }
+        }
+    }
+
     /// Replays the journal of the current generation in memory.
     pub(crate) fn recover(&mut self, world: &mut impl World, report: &mut MountReport) -> Result<(), MountError> {
-        let mut region = Region {
-            start: self.geometry.journal_start(self.generation),
-            length: self.geometry.journal,
-            blocks: Vec::new(),
-        };
+        let mut region = Region::of(self, self.generation);
         let mut records = self.scan(world, &mut region, report)?;
         if let Some(last) = records.last()
             && self.breaks.keeps(Invariant::DataChecksums)
@@ -70,6 +148,10 @@ impl Store {
                     reason: TailReason::Nonsense,
                     stranded: 0,
                 });
+                self.losses.push(Loss::Records {
+                    sequence: self.journal.sequence,
+                    stranded: 0,
+                });
                 break;
             }
             report.replayed += 1;
@@ -83,7 +165,7 @@ impl Store {
 
     /// The records that continue the chain without a gap.
     fn scan(
-        &self,
+        &mut self,
         world: &mut impl World,
         region: &mut Region,
         report: &mut MountReport,
@@ -95,12 +177,17 @@ impl Store {
                 break None;
             };
             let Some(header) = Header::decode(&front) else {
-                break None;
+                break Header::resembles(&front, &chain).then_some(TailReason::Torn);
             };
             let ours = header.generation == chain.generation && header.nonce == chain.nonce;
             let next = header.sequence == chain.sequence && header.previous == chain.previous;
             if self.breaks.keeps(Invariant::Chain) && !(ours && next) {
-                break ours.then_some(TailReason::Chain);
+                // The first sector of a record is written whole: a crash does not leave half of the chain's marks.
+                break if ours {
+                    Some(TailReason::Chain)
+                } else {
+                    Header::resembles(&front, &chain).then_some(TailReason::Torn)
+                };
             }
             let blocks = record_blocks(header.item_bytes);
             if blocks > RECORD_BLOCKS {
@@ -119,43 +206,74 @@ impl Store {
             chain = chain.after(header.checksum, blocks);
             records.push(Found { items, after: chain });
         };
-        let stranded = self.stranded(world, region, &chain)?;
-        if reason.is_some() || stranded > 0 {
+        let extent = if reason.is_some() {
+            Extent::Whole
+        } else {
+            Extent::Record
+        };
+        let behind = |header: &Header| {
+            header.generation == chain.generation && header.nonce == chain.nonce && header.sequence > chain.sequence
+        };
+        let stranded = self.intact(world, region, chain.used, extent, behind)?;
+        let impossible = matches!(reason, Some(TailReason::Chain | TailReason::Nonsense));
+        if impossible || !stranded.is_empty() {
+            self.losses.push(Loss::Records {
+                sequence: chain.sequence,
+                stranded: stranded.len() as u32,
+            });
+            self.name_losses(&stranded);
+        }
+        if reason.is_some() || !stranded.is_empty() {
             report.tail = Some(Tail {
                 sequence: chain.sequence,
                 reason: reason.unwrap_or(TailReason::Torn),
-                stranded,
+                stranded: stranded.len() as u32,
             });
         }
         Ok(records)
     }
 
-    /// Intact records of this generation behind the end of the chain. Only one record is ever
-    /// on its way, so if there is none within the length of one, there is none at all.
-    fn stranded(&self, world: &mut impl World, region: &mut Region, chain: &Chain) -> Result<u32, MountError> {
-        let mut stranded = 0;
-        let mut at = chain.used;
-        let mut end = chain.used + RECORD_BLOCKS + 1;
+    /// Intact records from a block of a region on. Only one record is ever on its way, so in a journal that has not rotted there is
+    /// none at all if there is none within the length of one.
+    fn intact(
+        &self,
+        world: &mut impl World,
+        region: &mut Region,
+        from: u64,
+        extent: Extent,
+        wanted: impl Fn(&Header) -> bool,
+    ) -> Result<Vec<Found>, MountError> {
+        let mut found = Vec::new();
+        let mut at = from;
+        let mut end = if extent == Extent::Whole {
+            u64::MAX
+        } else {
+            from + RECORD_BLOCKS + 1
+        };
         while at < end {
             let Some(front) = region.blocks(world, at, 1)? else {
                 break;
             };
             let mut step = 1;
             if let Some(header) = Header::decode(&front)
-                && header.generation == chain.generation
-                && header.nonce == chain.nonce
-                && header.sequence > chain.sequence
+                && wanted(&header)
                 && record_blocks(header.item_bytes) <= RECORD_BLOCKS
                 && let Some(bytes) = region.blocks(world, at, record_blocks(header.item_bytes))?
                 && header.is_intact(self.key, region.start + at, &bytes)
             {
-                stranded += 1;
+                found.push(Found {
+                    items: header.items(&bytes, self.address_bits).unwrap_or_default(),
+                    after: Chain {
+                        generation: header.generation,
+                        ..self.journal
+                    },
+                });
                 step = record_blocks(header.item_bytes);
-                end = at + step + RECORD_BLOCKS + 1;
+                end = end.max(at + step + RECORD_BLOCKS + 1);
             }
             at += step;
         }
-        Ok(stranded)
+        Ok(found)
     }
 
     /// Whether every page of a record is as the record says.

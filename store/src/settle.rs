@@ -4,7 +4,7 @@ use crate::checkpoint::Step;
 use crate::event::{DirtyPage, Event, Failure};
 use crate::map::{Discard, Entry, MapKey, MapRoot, NODE_ENTRIES, Path, reach};
 use crate::pending::MapChanges;
-use crate::store::{COST_FREE, COST_READ, Store};
+use crate::store::{COST_FREE, COST_READ, OnDamage, Store};
 use crate::world::World;
 use alloc::vec::Vec;
 
@@ -129,6 +129,14 @@ fn discard(
 
 /// Takes down the maps of deleted objects, as far as the allowance reaches.
 pub(crate) fn take_down(store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
+    // Nothing is lost that anybody wants.
+    let on_damage = core::mem::replace(&mut store.on_damage, OnDamage::GoOn);
+    let step = take_down_some(store, world);
+    store.on_damage = on_damage;
+    step
+}
+
+fn take_down_some(store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
     while let Some((base, mut root)) = store.doomed.pop_first() {
         let complete = discard(store, world, base, &mut root, (0, u64::MAX));
         if complete != Ok(true) {

@@ -17,7 +17,8 @@ use crate::geometry::Geometry;
 use crate::io::{Io, Purpose};
 use crate::journal::Chain;
 use crate::list::List;
-use crate::map::{MapKey, MapRoot, Maps, Missing, levels_for};
+use crate::loss::Loss;
+use crate::map::{MapKey, MapRoot, Maps, Missing, first_page, levels_for, reach};
 use crate::pages::Read;
 use crate::pending::MapChanges;
 use crate::record::ObjectRecord;
@@ -67,6 +68,17 @@ pub(crate) enum JournalState {
     Closed,
 }
 
+/// What a job does where a map node is damaged.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum OnDamage {
+    /// It makes a node that says so of all its children, and goes on.
+    GoOn,
+    /// The same, and the loss is noted: a mount reports it.
+    Note,
+    /// It fails: a mount must not make the loss final.
+    Stop,
+}
+
 /// A mounted store.
 #[allow(
     clippy::struct_excessive_bools,
@@ -87,6 +99,13 @@ pub struct Store {
     pub(crate) journal_state: JournalState,
     /// Whether the superblock of a failed checkpoint may be durable all the same.
     pub(crate) doubtful: bool,
+    /// Which copy is written first, by the parity of the generation.
+    first_copy: [u64; 2],
+    /// Requests under way for the second copy of the last superblock.
+    pub(crate) copies: usize,
+    /// What happens at a damaged map node, and what was found lost so far.
+    pub(crate) on_damage: OnDamage,
+    pub(crate) losses: Vec<Loss>,
 
     pub(crate) allocation: Allocation,
     pub(crate) promises: Promises,
@@ -193,6 +212,10 @@ impl Store {
             journal: Chain::new(parts.generation, parts.nonce, parts.superblock_checksum),
             journal_state: JournalState::Open,
             doubtful: false,
+            first_copy: [0; 2],
+            copies: 0,
+            on_damage: OnDamage::GoOn,
+            losses: Vec::new(),
             allocation: parts.allocation,
             promises: Promises::default(),
             budget: 0,
@@ -472,6 +495,15 @@ impl Store {
         match purpose {
             Purpose::Page(read) => self.page_arrived(world, read, result),
             Purpose::Node(key) => self.node_arrived(world, key, result),
+            Purpose::Copy(place) => {
+                self.copies -= 1;
+                if let Some((frame, block)) = place {
+                    self.io.recycle(world, frame);
+                    if result.is_err() {
+                        self.note_bad_copy(block);
+                    }
+                }
+            }
             Purpose::Write(_) | Purpose::Scratch(_) | Purpose::Resident | Purpose::Flush => {
                 if let Purpose::Scratch(frame) = purpose {
                     self.io.recycle(world, frame);
@@ -526,6 +558,27 @@ impl Store {
             Work::Checkpoint(job) => Some(Running::Checkpoint(job)),
             Work::Sync(request) => Some(Running::Sync(Box::new(self.group(request)))),
         }
+    }
+
+    /// Writes the second copy of a superblock from a frame of ours to its block, or flushes it.
+    pub(crate) fn submit_copy(&mut self, world: &mut impl World, place: Option<(Frame, u64)>) {
+        self.copies += 1;
+        let (operation, (frame, block)) = match place {
+            Some(place) => (Operation::Write, place),
+            None => (Operation::Flush, (Frame(0), 0)),
+        };
+        self.io.submit(world, operation, block, frame, Purpose::Copy(place));
+    }
+
+    /// The block of a superblock's copy is unreadable: in its pair it is written first, while the other one stands.
+    pub(crate) fn note_bad_copy(&mut self, block: u64) {
+        self.first_copy[(block / 2 % 2) as usize] = block % 2;
+    }
+
+    /// The blocks of a generation's superblock, in the order in which they are written.
+    pub(crate) fn superblock_blocks(&self, generation: u64) -> [u64; 2] {
+        let first = self.first_copy[(generation % 2) as usize];
+        [first, 1 - first].map(|copy| Geometry::superblock(generation, copy))
     }
 
     // ---- map nodes
@@ -609,6 +662,17 @@ impl Store {
             Ok(()) => Ok(()),
             Err(BadPage::Memory) => Err(Failure::Memory),
             Err(BadPage::Map | BadPage::Checksum | BadPage::Gone) => {
+                let MapKey { base, level, .. } = missing.key;
+                let first = first_page(missing.key);
+                let end = first.saturating_add(reach(level));
+                let pages = self.object(base).map_or(0, |record| record.pages);
+                if self.on_damage != OnDamage::GoOn {
+                    let end = end.min(pages).max(first + 1);
+                    self.losses.push(Loss::Pages { base, first, end });
+                }
+                if self.on_damage == OnDamage::Stop {
+                    return Err(Failure::Damaged);
+                }
                 let frame = self.io.frame(world).ok_or(Failure::Memory)?;
                 self.maps.insert_lost(world, missing.key, frame);
                 self.note_node();

@@ -14,6 +14,10 @@ pub(crate) const VERSION: u32 = 1;
 const GENERATION_END: u64 = 1 << 62;
 /// Flag: the last act before power-off.
 const CLEAN: u32 = 1;
+/// Offset of the version.
+const VERSION_AT: usize = 8;
+/// Offset of the generation.
+const GENERATION_AT: usize = 32;
 /// Offset of the checksum: the last word.
 const CHECKSUM_AT: usize = BLOCK - 8;
 
@@ -94,7 +98,7 @@ impl Superblock {
         }
         // The version stands before everything that another version may have changed.
         match reader.u32() {
-            Some(version) if version > VERSION => return Err(Unfit::Newer(version)),
+            Some(version) if version > VERSION => return Err(Self::newer_or_rotten(block, bytes, version)),
             Some(VERSION) => {}
             _ => return Err(Unfit::Damaged),
         }
@@ -110,6 +114,22 @@ impl Superblock {
         } else {
             Err(Unfit::Damaged)
         }
+    }
+
+    /// A superblock of ours in which only the version has rotted is not of a newer system.
+    fn newer_or_rotten(block: u64, bytes: &[u8; BLOCK], version: u32) -> Unfit {
+        let mut ours = *bytes;
+        ours[VERSION_AT..VERSION_AT + 4].copy_from_slice(&VERSION.to_le_bytes());
+        if Self::decode(block, &ours).is_ok() {
+            Unfit::Damaged
+        } else {
+            Unfit::Newer(version)
+        }
+    }
+
+    /// The generation that an unreadable superblock says it is of.
+    pub(crate) fn claimed_generation(bytes: &[u8]) -> Option<u64> {
+        (word(bytes, 0) == MAGIC).then(|| word(bytes, GENERATION_AT))
     }
 
     fn decode_fields(reader: &mut Reader<'_>) -> Option<Self> {

@@ -6,7 +6,7 @@
 
 use crate::blocking::read_blocks;
 use crate::event::{MountError, Structure};
-use crate::map::{Entry, FANOUT, LOST, MapKey, MapRoot, entry_in};
+use crate::map::{Entry, FANOUT, LOST, MapKey, MapRoot, entry_in, first_page};
 use crate::store::Store;
 use crate::superblock::Place;
 use crate::table::Body;
@@ -301,8 +301,4 @@ impl<W: World> Check<'_, W> {
             }
         }
     }
-}
-
-fn first_page(key: MapKey) -> u64 {
-    key.index.saturating_mul(crate::map::reach(key.level))
 }

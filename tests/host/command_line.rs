@@ -200,6 +200,44 @@ fn bad_images_are_refused_and_not_written_to() {
     refuses_all(&folder, &damaged, "no superblock");
 }
 
+/// Both copies of the newest superblock: the older generation can be looked at, and nobody writes over what is lost.
+#[test]
+fn a_lost_generation_is_told_by_name_and_never_written_over() {
+    let folder = Folder::new("lost");
+    let image = folder.image("a.img");
+    let file = folder.file("in");
+    std::fs::write(&file, noise(5000)).unwrap();
+    ok(&["import", &image, &file, "file"]);
+    let good = std::fs::read(&image).unwrap();
+    let generation = |block: usize| u64::from_le_bytes(good[block * 4096 + 32..][..8].try_into().unwrap());
+    let newest = if generation(0) > generation(2) { 0 } else { 2 };
+    let mut lost = good.clone();
+    lost[newest * 4096 + 100] ^= 1;
+    lost[(newest + 1) * 4096 + 100] ^= 1;
+    std::fs::write(&image, &lost).unwrap();
+
+    let checked = gond(&["check", &image]);
+    let told = String::from_utf8(checked.stdout).unwrap();
+    assert_eq!(checked.status.code(), Some(1), "{told}");
+    let wanted = format!("generation {} is unreadable", generation(newest));
+    assert!(told.contains(&wanted) && told.contains("--accept-loss"), "{told}");
+    let complaint = refused(&["import", &image, &file, "another"], 1);
+    assert!(
+        complaint.contains(&wanted) && complaint.contains("--accept-loss"),
+        "{complaint}"
+    );
+    assert!(std::fs::read(&image).unwrap() == lost, "it was written to");
+
+    std::fs::write(&image, &good).unwrap();
+    assert!(ok(&["check", &image]).ends_with("is sound\n"));
+    ok(&["import", &image, &file, "another"]);
+
+    std::fs::write(&image, &lost).unwrap();
+    assert_eq!(gond(&["check", &image, "--accept-loss"]).status.code(), Some(1));
+    assert!(ok(&["check", &image]).ends_with("is sound\n"));
+    ok(&["import", &image, &file, "another"]);
+}
+
 #[test]
 fn rot_anywhere_is_found_and_never_written_over() {
     let folder = Folder::new("rot");

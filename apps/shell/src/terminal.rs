@@ -51,10 +51,11 @@ pub fn converse(shell: &mut Shell, boot: &BootReport) {
 }
 
 fn greet(boot: &BootReport) {
-    let last = if boot.clean == 1 {
-        ""
-    } else {
-        "; the power had failed, nothing that was stable is lost"
+    // A disk that is known to have lost something stable is refused at start.
+    let last = match (boot.clean, system::store().map_or(0, |store| store.cut)) {
+        (1, _) => "",
+        (_, 0) => "; the power had failed, nothing that was stable is lost",
+        _ => "; the power had failed during a sync, which is undone; what was stable before is there",
     };
     println!(
         "Gondwana. Up in {} on {} processor(s){last}.",

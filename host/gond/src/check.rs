@@ -13,11 +13,11 @@ use abi::address::{FIRST_PROGRAM, ROOT_CLIST, ROOT_DIRECTORY};
 use anyhow::{Result, anyhow, bail};
 use names::Kind;
 use serde_json::json;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
-use store::Finding;
+use store::{Finding, TailReason};
 
 /// What a check found.
 pub struct Checked {
@@ -35,9 +35,14 @@ pub struct Checked {
 
 /// Runs `gond check`.
 pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
-    let operands = arguments::operands("check", arguments, &["IMAGE"], &["json"])?;
+    let operands = arguments::operands("check", arguments, &["IMAGE"], &["json", "accept-loss"])?;
     let path = Path::new(&operands.values[0]);
-    let checked = examine(path)?;
+    let volume = if operands.has("accept-loss") {
+        Volume::accept_loss(path)?
+    } else {
+        Volume::open(path, Access::Read)?
+    };
+    let checked = look(volume)?;
     let [objects, pages, blocks] = checked.counts;
     if operands.has("json") {
         let result = json!({
@@ -81,7 +86,10 @@ pub fn inspect(path: &Path) -> Result<()> {
 
 /// Checks an image and tells all.
 pub fn examine(path: &Path) -> Result<Checked> {
-    let mut volume = Volume::open(path, Access::Read)?;
+    look(Volume::open(path, Access::Read)?)
+}
+
+fn look(mut volume: Volume) -> Result<Checked> {
     let mut checked = Checked {
         faults: Vec::new(),
         notes: Vec::new(),
@@ -89,10 +97,11 @@ pub fn examine(path: &Path) -> Result<Checked> {
         names: 0,
         unnamed: 0,
     };
-    tell_mount(&volume, &mut checked);
+    let names = Names::of(&mut volume);
+    tell_mount(&volume, &names, &mut checked);
     let (store, world) = volume.parts();
     let faults = &mut checked.faults;
-    let mut tell = |finding: Finding| faults.push(describe(finding));
+    let mut tell = |finding: Finding| faults.push(describe(finding, &names));
     let verified = store
         .verify(world, &mut tell)
         .map_err(|error| anyhow!("cannot verify: {error:?}"))?;
@@ -101,8 +110,38 @@ pub fn examine(path: &Path) -> Result<Checked> {
     Ok(checked)
 }
 
+/// The names that lead to objects, as far as the directories can be read.
+struct Names(BTreeMap<u64, String>);
+
+impl Names {
+    fn of(volume: &mut Volume) -> Self {
+        let all = tree::walk(volume).map_or_else(|_| Vec::new(), |(all, _)| all);
+        let mut names: BTreeMap<u64, String> = [
+            (ROOT_CLIST, "the root Clist"),
+            (ROOT_DIRECTORY, "the root directory"),
+            (FIRST_PROGRAM, "the first program"),
+        ]
+        .map(|(base, name)| (base, name.into()))
+        .into();
+        for named in all {
+            names
+                .entry(named.capability.address)
+                .or_insert_with(|| format!("'{}'", named.path));
+        }
+        Self(names)
+    }
+
+    /// An object as people know it.
+    fn object(&self, base: u64) -> String {
+        match self.0.get(&base) {
+            Some(name) => format!("{name}, object {base:#x}"),
+            None => format!("object {base:#x}, which has no name"),
+        }
+    }
+}
+
 /// What mounting found.
-fn tell_mount(volume: &Volume, checked: &mut Checked) {
+fn tell_mount(volume: &Volume, names: &Names, checked: &mut Checked) {
     let report = volume.report();
     let state = if report.clean {
         "powered off cleanly"
@@ -115,16 +154,25 @@ fn tell_mount(volume: &Volume, checked: &mut Checked) {
     ));
     if let Some(tail) = &report.tail {
         let text = format!("the journal ends at record {} ({:?})", tail.sequence, tail.reason);
-        if tail.stranded > 0 {
-            checked.faults.push(format!(
-                "{text}, with {} intact records behind it: the disk has rotted",
-                tail.stranded
-            ));
-        } else {
+        if tail.stranded == 0 && matches!(tail.reason, TailReason::Torn | TailReason::Data) {
             checked
                 .notes
                 .push(format!("{text}, as the power failed while it was written"));
         }
+    }
+    for loss in &report.losses {
+        let what = match loss.base() {
+            Some(base) => format!("{loss} ({})", names.object(base)),
+            None => loss.to_string(),
+        };
+        checked.faults.push(what);
+    }
+    if !report.losses.is_empty() {
+        checked.notes.push(
+            "the system does not start from an image that has lost something; 'gond check --accept-loss IMAGE' \
+             gives up what is lost, for ever: copy the image first"
+                .into(),
+        );
     }
     for block in &report.bad_superblocks {
         checked
@@ -138,7 +186,7 @@ fn tell_mount(volume: &Volume, checked: &mut Checked) {
     }
 }
 
-fn describe(finding: Finding) -> String {
+fn describe(finding: Finding, names: &Names) -> String {
     match finding {
         Finding::Damaged {
             structure,
@@ -146,15 +194,18 @@ fn describe(finding: Finding) -> String {
             base,
             page,
         } if base != 0 => {
-            format!("{structure:?} at block {block} is damaged (object {base:#x}, page {page})")
+            format!(
+                "{structure:?} at block {block} is damaged: page {page} of {}",
+                names.object(base)
+            )
         }
         Finding::Damaged { structure, block, .. } => format!("{structure:?} at block {block} is damaged"),
-        Finding::Lost { base, page } => format!("page {page} of object {base:#x} was lost to damage"),
+        Finding::Lost { base, page } => format!("page {page} of {} was lost to damage", names.object(base)),
         Finding::SharedBlock(block) => format!("block {block} is reached twice, or lies outside of the data"),
         Finding::MarkedFree(block) => format!("block {block} is in use and marked as free"),
         Finding::Leaked(block) => format!("block {block} is marked as in use and nothing leads to it"),
         Finding::TableOrder => "the object table is out of order, or objects overlap".into(),
-        Finding::BeyondEnd { base, page } => format!("object {base:#x} has content in page {page}, behind its end"),
+        Finding::BeyondEnd { base, page } => format!("page {page} lies behind the end of {}", names.object(base)),
     }
 }
 

@@ -117,10 +117,14 @@ the whole.
 ";
 
 const CHECK: &str = "\
-./gond check IMAGE [--json]
+./gond check IMAGE [--json] [--accept-loss]
 
 Verifies every checksum, the object table, the allocation and the journal of a disk image, and that the names in
-its directories lead to objects with valid capabilities. Nothing is written. The exit status is 0 if all is well.
+its directories lead to objects with valid capabilities. What was stable and is lost, or may be, is told by name. Nothing
+is written. The exit status is 0 if all is well.
+
+  --accept-loss  write: the system does not start from an image that has lost something that was stable. This
+                 gives it up for ever, tells what it was, and the next start goes on without it. Copy the image first.
 ";
 
 const LIST: &str = "\

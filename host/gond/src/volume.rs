@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use store::{
-    BLOCK, BadPage, CheckpointKind, DirtyPage, Event, FormatOptions, Frame, MountError, MountMode, MountReport,
-    ObjectRecord, PageFlags, Pages, Random, ReadStart, Store,
+    BLOCK, BadPage, CheckpointKind, DirtyPage, Event, FormatOptions, Frame, MountMode, MountReport, ObjectRecord,
+    PageFlags, Pages, Random, ReadStart, Store,
 };
 
 /// So many polls of the store without an event mean that it will never have one.
@@ -37,22 +37,6 @@ pub struct Volume {
     changed: BTreeMap<(u64, u64), (Frame, PageFlags)>,
 }
 
-/// What mounting refuses, said to people.
-pub fn explain(error: &MountError) -> String {
-    match error {
-        MountError::Foreign => "it is not a Gondwana disk".into(),
-        MountError::Truncated(needed, present) => {
-            format!("it is truncated: it should have {needed} blocks of 4 KiB and has {present}")
-        }
-        MountError::Damaged(structure, block) => format!("it is damaged: {structure:?} at block {block}"),
-        MountError::Newer(version) => format!("it was written by a newer system (format {version})"),
-        MountError::AddressBits(bits) => format!("it is for addresses of {bits} bits"),
-        MountError::Disk => "it could not be read".into(),
-        MountError::Memory => "there is not enough memory".into(),
-        MountError::Recovery(failure) => format!("recovery failed ({failure:?})"),
-    }
-}
-
 impl Volume {
     /// Opens an image. With [`Access::Read`] it is recovered in memory only.
     pub fn open(path: &Path, access: Access) -> Result<Self> {
@@ -62,6 +46,11 @@ impl Volume {
             Access::Write => MountMode::ReadWrite,
         };
         Self::mount(world, path, mode)
+    }
+
+    /// Opens an image for change as it is, and so gives up what it has lost.
+    pub fn accept_loss(path: &Path) -> Result<Self> {
+        Self::mount(HostWorld::open(path, Access::Write)?, path, MountMode::AcceptLoss)
     }
 
     /// Makes an image file with an empty store.
@@ -84,7 +73,7 @@ impl Volume {
                 path: path.into(),
                 changed: BTreeMap::new(),
             }),
-            Err(error) => bail!("{} is refused: {}", path.display(), explain(&error)),
+            Err(error) => bail!("{} is refused: {}", path.display(), error),
         }
     }
 

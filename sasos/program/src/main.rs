@@ -55,7 +55,7 @@ fn main(_root: RootPage) {
     };
     let (store, report) = match Store::mount(&mut world, MountMode::ReadWrite) {
         Ok(mounted) => mounted,
-        Err(error) => give_up(&world.machine, &format!("the disk is refused: {error:?}")),
+        Err(error) => give_up(&world.machine, &format!("the disk is refused: {error}")),
     };
     world.log(format_args!("store: {report:?}"));
     let mut server = Server::new(store, &report);

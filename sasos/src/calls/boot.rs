@@ -65,6 +65,7 @@ impl Server {
         let addresses = Addresses::new(first, store.lease());
         let mut checkpoint = Checkpoints::default();
         checkpoint.replayed = u64::from(report.replayed);
+        checkpoint.cut = u64::from(report.tail.is_some());
         Self {
             objects: Objects::default(),
             addresses,

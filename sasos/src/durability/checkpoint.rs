@@ -73,6 +73,8 @@ pub struct Checkpoints {
     passed_over: bool,
     /// Journal records that the mount replayed; for reports.
     pub replayed: u64,
+    /// 1 if it discarded the end of the journal; for reports.
+    pub cut: u64,
 }
 
 impl Checkpoints {
@@ -414,6 +416,7 @@ impl Server {
             dirty: self.pager.dirty,
             replayed: self.checkpoint.replayed,
             damaged: stats.damaged,
+            cut: self.checkpoint.cut,
         }
     }
 }

@@ -1,0 +1,113 @@
+//! What was stable and is not there any more, and how a refused mount is told to people.
+//!
+//! A crash never leaves these traces (docs/spec/store-format.md, "Mounting"), so each proves that the disk has rotted,
+//! or has lost a write that it had acknowledged. A read-write mount is refused then: committing would put a new
+//! generation over what could not be read, and what is there again once a bit is put back would be gone for good.
+
+use crate::event::MountError;
+use core::fmt::{Display, Formatter, Result};
+
+/// Something that was stable and cannot be read.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum Loss {
+    /// A newer generation than the one found was durable; both copies of its superblock are unreadable, or gone.
+    Generation {
+        /// The one found.
+        found: u64,
+        /// The one that is missing.
+        newer: u64,
+        /// Intact journal records that it left.
+        records: u32,
+    },
+    /// Journal records from this sequence number on cannot be replayed.
+    Records {
+        /// The first one.
+        sequence: u64,
+        /// Intact records behind it.
+        stranded: u32,
+    },
+    /// A lost record made, changed or deleted this object.
+    Object {
+        /// Its base.
+        base: u64,
+    },
+    /// The newest contents of pages.
+    Pages {
+        /// Base of the object.
+        base: u64,
+        /// First page.
+        first: u64,
+        /// One past the last.
+        end: u64,
+    },
+}
+
+impl Loss {
+    /// The object concerned, if it is known.
+    pub fn base(&self) -> Option<u64> {
+        match *self {
+            Self::Generation { .. } | Self::Records { .. } => None,
+            Self::Object { base } | Self::Pages { base, .. } => Some(base),
+        }
+    }
+}
+
+impl Display for Loss {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        match *self {
+            Self::Generation { found, newer, records } => {
+                write!(
+                    f,
+                    "generation {newer} is unreadable, and what is there is the older generation {found}"
+                )?;
+                if records > 0 {
+                    write!(f, "; {records} intact journal records prove that {newer} was stable")
+                } else {
+                    write!(f, "; whether {newer} was stable is not known")
+                }
+            }
+            Self::Records { sequence, stranded } => write!(
+                f,
+                "the journal is damaged from record {sequence} on, with {stranded} intact records behind the damage"
+            ),
+            Self::Object { base } => write!(f, "the last stable change of object {base:#x} is lost"),
+            Self::Pages { base, first, end } if end - first == 1 => {
+                write!(f, "page {first} of object {base:#x} is lost")
+            }
+            Self::Pages { base, first, end } => {
+                write!(f, "pages {first} to {} of object {base:#x} are lost", end - 1)
+            }
+        }
+    }
+}
+
+impl Display for MountError {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        match self {
+            Self::Foreign => write!(f, "it is not a Gondwana disk"),
+            Self::Truncated(needed, present) => {
+                write!(
+                    f,
+                    "it is truncated: it should have {needed} blocks of 4 KiB and has {present}"
+                )
+            }
+            Self::Damaged(structure, block) => write!(f, "it is damaged: {structure:?} at block {block}"),
+            Self::Newer(version) => write!(f, "it was written by a newer system (format {version})"),
+            Self::AddressBits(bits) => write!(f, "it is for addresses of {bits} bits"),
+            Self::Disk => write!(f, "it could not be read"),
+            Self::Memory => write!(f, "there is not enough memory"),
+            Self::TooLarge { blocks, heap } => write!(
+                f,
+                "it is too large for this machine: its {} MiB take {} KiB of kernel memory in one piece or more",
+                blocks >> 8,
+                heap.div_ceil(1024)
+            ),
+            Self::Recovery(failure) => write!(f, "recovery failed ({failure:?})"),
+            Self::Loss(loss) => write!(
+                f,
+                "it has lost something that was stable: {loss}. Nothing was written. Copy the image, then let \
+                 'gond check IMAGE' name what is lost; 'gond check --accept-loss IMAGE' goes on without it"
+            ),
+        }
+    }
+}
