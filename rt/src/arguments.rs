@@ -1,6 +1,6 @@
 //! The program's arguments, as they stand on the start page: UTF-8, each ended by a zero byte.
 
-use crate::object;
+use crate::{Cell, object};
 
 /// All arguments; the first is the program's name. What is not UTF-8 reads as empty.
 pub fn all() -> impl Iterator<Item = &'static str> + Clone {
@@ -32,16 +32,16 @@ fn split(bytes: &[u8]) -> impl Iterator<Item = &str> + Clone {
 
 /// Writes arguments as a start page holds them; none if they do not fit or one holds a zero byte.
 /// Gives how many there are and how many bytes they take.
-pub(crate) fn join<'a>(arguments: impl Iterator<Item = &'a str>, into: &mut [u8]) -> Option<(usize, usize)> {
+pub(crate) fn join<'a>(arguments: impl Iterator<Item = &'a str>, into: &[Cell<u8>]) -> Option<(usize, usize)> {
     let (mut count, mut length) = (0, 0);
     for argument in arguments {
         if argument.as_bytes().contains(&0) {
             return None;
         }
-        let place = into.get_mut(length..length + argument.len() + 1)?;
-        let (text, zero) = place.split_at_mut(argument.len());
-        text.copy_from_slice(argument.as_bytes());
-        zero.fill(0);
+        let place = into.get(length..length + argument.len() + 1)?;
+        for (place, byte) in place.iter().zip(argument.bytes().chain([0])) {
+            place.set(byte);
+        }
         count += 1;
         length += argument.len() + 1;
     }
@@ -50,13 +50,18 @@ pub(crate) fn join<'a>(arguments: impl Iterator<Item = &'a str>, into: &mut [u8]
 
 #[cfg(test)]
 mod tests {
-    use super::{join, split};
+    use super::{Cell, join, split};
+
+    fn room(bytes: usize) -> Vec<Cell<u8>> {
+        (0..bytes).map(|_| Cell::new(9)).collect()
+    }
 
     #[test]
     fn what_is_joined_comes_apart_again() {
         for arguments in [&["a", "bc", ""][..], &[], &[""], &["größe", "x y"]] {
-            let mut bytes = [9; 64];
-            let (count, length) = join(arguments.iter().copied(), &mut bytes).unwrap();
+            let room = room(64);
+            let (count, length) = join(arguments.iter().copied(), &room).unwrap();
+            let bytes: Vec<u8> = room.iter().map(Cell::get).collect();
             assert_eq!(count, arguments.len());
             assert_eq!(split(&bytes[..length]).collect::<Vec<_>>(), arguments);
         }
@@ -64,9 +69,8 @@ mod tests {
 
     #[test]
     fn too_much_and_zero_bytes_are_refused() {
-        let mut bytes = [0; 4];
-        assert_eq!(join(["abc"].into_iter(), &mut bytes), Some((1, 4)));
-        assert_eq!(join(["abcd"].into_iter(), &mut bytes), None);
-        assert_eq!(join(["a\0"].into_iter(), &mut bytes), None);
+        assert_eq!(join(["abc"].into_iter(), &room(4)), Some((1, 4)));
+        assert_eq!(join(["abcd"].into_iter(), &room(4)), None);
+        assert_eq!(join(["a\0"].into_iter(), &room(4)), None);
     }
 }

@@ -3,10 +3,12 @@
 //! Each function bears the name and the arguments of the table (`docs/spec/abi.md`) and returns its
 //! values or the error. A test compares them with the table.
 //!
-//! What is safe? A call that takes memory away from the program makes its next access fault, and a
-//! fault ends it: that is safe. A call that *writes* to an address it is given, or changes what
+//! What is safe? A call that *writes* to an address it is given, or changes what
 //! stands behind an address, is unsafe unless the function takes a reference instead; so is a
-//! call that lets another thread run at an address.
+//! call that lets another thread run at an address, or that names addresses of this program where others may enter it. A
+//! call that deletes or shortens an object refuses what Rust owns ([`Error::InUse`]): the address might be given to the
+//! program's own heap again. A limit of pages only makes accesses fault, and that is safe. What stays to be said of
+//! memory that others may change stands in [`crate::object`].
 
 mod arch;
 #[cfg(all(target_os = "none", feature = "module"))]
@@ -21,12 +23,16 @@ pub(crate) mod program;
 pub(crate) use arch::JUMP_TO_NEXT;
 #[cfg(all(target_os = "none", feature = "module"))]
 pub(crate) use arch::stack_pointer;
+pub use procedure::PdxEntry;
+pub(crate) use procedure::register_entries;
 
 use abi::{
-    Call,
+    Call, Error,
     error::Result,
     layout::{ApdDescription, ExitReport, ObjectInfo, ThreadReport},
 };
+
+use crate::object;
 
 pub use crt0::{Answer, ticks};
 
@@ -90,12 +96,9 @@ safe_calls! {
     PdxReturn pdx_return(result, result2) -> none;
     DomainCall domain_call(entry, parameter0, parameter1, parameter2, parameter3) -> two;
     ObjCreate obj_create(bytes, password) -> two;
-    ObjDelete obj_delete(address) -> none;
-    ObjResize obj_resize(address, bytes) -> none;
     ObjPasswd obj_passwd(address, password, rights) -> one;
     KeepObject keep_object(address) -> none;
     ObjClone obj_clone(source, extra_bytes, password) -> two;
-    ObjRetire obj_retire(address) -> none;
     PageFlush page_flush(page, pages) -> none;
     PageLimit page_limit(page, pages, rights) -> none;
     ApdInsert apd_insert(slot, clist) -> none;
@@ -115,6 +118,43 @@ safe_calls! {
     ConsoleForeground console_foreground(thread) -> none;
     ClockRead clock_read() -> two;
     SystemControl system_control(operation, argument) -> none;
+}
+
+/// Defines calls that take an object away, or a part of it: a safe function that refuses what Rust owns, and one that
+/// does not look.
+macro_rules! taking_calls {
+    ($($call:ident $name:ident $unchecked:ident($($argument:ident),*);)*) => { $(
+        #[doc = concat!("`", stringify!($call), "` of the table, for what is not Rust's own.")]
+        ///
+        /// # Errors
+        /// [`Error::InUse`] for the program's image, heap, data of modules, or a stack; as the table says.
+        pub fn $name(address: u64 $(, $argument: u64)*) -> Result<()> {
+            if object::is_rusts_own(address) {
+                return Err(Error::InUse);
+            }
+            // SAFETY: Rust owns nothing in the object that holds the address, as just seen: its memory is whole objects.
+            unsafe { $unchecked(address $(, $argument)*) }
+        }
+
+        #[doc = concat!("`", stringify!($call), "` of the table.")]
+        ///
+        /// # Safety
+        /// 1. Rust owns nothing in the object that holds the address.
+        ///
+        /// # Errors
+        /// As the table says.
+        #[inline]
+        pub unsafe fn $unchecked(address: u64 $(, $argument: u64)*) -> Result<()> {
+            // SAFETY: what goes away is not Rust's (1).
+            unsafe { call(Call::$call, words([address $(, $argument)*])) }.map(|_| ())
+        }
+    )* };
+}
+
+taking_calls! {
+    ObjDelete obj_delete obj_delete_unchecked();
+    ObjResize obj_resize obj_resize_unchecked(bytes);
+    ObjRetire obj_retire obj_retire_unchecked();
 }
 
 /// The calling thread.
@@ -160,14 +200,17 @@ pub fn obj_info_change(address: u64, flags: u64, new: ObjectInfo) -> Result<Obje
     Ok(info)
 }
 
-/// `ObjCrePdx`: gives the password. The entries are addresses of procedures made by
-/// [`crate::pdx_entry!`].
+/// `ObjCrePdx`: gives the password. [`crate::pdx::register`] is the safe form.
+///
+/// # Safety
+/// 1. Each entry that is an instruction of this program's is the first of a procedure made by [`crate::pdx_entry!`] (or
+///    keeps the rules of one).
 ///
 /// # Errors
 /// As the table says.
-pub fn obj_cre_pdx(address: u64, password: u64, clist: u64, entries: &[u64]) -> Result<u64> {
+pub unsafe fn obj_cre_pdx(address: u64, password: u64, clist: u64, entries: &[u64]) -> Result<u64> {
     let arguments = words([address, password, clist, entries.as_ptr() as u64, entries.len() as u64]);
-    // SAFETY: the kernel reads the entries only.
+    // SAFETY: the kernel reads the entries only; who enters there does so at procedures (1).
     unsafe { call(Call::ObjCrePdx, arguments) }.map(|(password, _)| password)
 }
 
@@ -218,7 +261,7 @@ pub fn pdx_call_in(entry: u64, parameters: [u64; 4], domain: &ApdDescription) ->
 /// `TaskCreate`: gives the first thread and the task. `apd` none: the caller's own.
 ///
 /// # Errors
-/// As the table says.
+/// [`Error::InUse`] for an entry in the program's own image, heap or stacks: they would be the new task's; as the table says.
 pub fn task_create(
     entry: u64,
     parameter: u64,
@@ -226,9 +269,12 @@ pub fn task_create(
     limit_pages: u64,
     priority: u64,
 ) -> Result<(u64, u64)> {
+    if object::is_rusts_own(entry) {
+        return Err(Error::InUse);
+    }
     let apd = apd.map_or(0, |apd| core::ptr::from_ref(apd) as u64);
-    // SAFETY: the new task has a domain of its own; it can touch this program's memory only by
-    // capabilities, as any other program can.
+    // SAFETY: the new task has a domain of its own, and its first object is not Rust's here; it can touch this program's
+    // memory only by capabilities, as any other program can.
     unsafe { call(Call::TaskCreate, words([entry, parameter, apd, limit_pages, priority])) }
 }
 
@@ -381,6 +427,9 @@ mod tests {
     const OTHERS: &[&str] = &[
         "thread_my_id",
         "random_read",
+        "obj_delete",
+        "obj_resize",
+        "obj_retire",
         "obj_info",
         "obj_cre_pdx",
         "page_copy",

@@ -50,6 +50,14 @@ impl Clist {
         Self { object }
     }
 
+    /// Destroys it.
+    ///
+    /// # Errors
+    /// As `ObjDelete`.
+    pub fn delete(self) -> Result<()> {
+        Ok(self.object.delete()?)
+    }
+
     /// Its object.
     pub fn object(&self) -> &Object {
         &self.object

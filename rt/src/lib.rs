@@ -45,4 +45,4 @@ pub use clist::Clist;
 pub use directory::{Directory, Kind};
 pub use error::{Error, Result};
 pub use names;
-pub use object::{Object, Persist, Plain, Ptr, Region};
+pub use object::{Cell, Object, Persist, Plain, Ptr, Region};

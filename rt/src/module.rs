@@ -21,6 +21,7 @@ use alloc::{
 
 use linker::module::{format, instance};
 
+pub use crate::call::foreign::call_at;
 pub use error::{Error, Result};
 pub use linker::module::Module;
 
@@ -181,19 +182,6 @@ impl Modules {
         Some(format::resolve(value, record.segment.as_ref()?.data))
     }
 
-    /// Calls an exported function of up to four words. Cost: that of finding the name; [`Modules::symbol`] and
-    /// [`call_at`] do without.
-    ///
-    /// # Errors
-    /// No such export.
-    pub fn call(&'static self, instance: Instance, name: &str, arguments: [u64; 4]) -> Result<u64> {
-        let address = self.symbol(instance, name).ok_or_else(|| Error::NoExport {
-            module: self.name(instance),
-            symbol: name.to_string(),
-        })?;
-        Ok(call_at(address, arguments))
-    }
-
     /// The name of an instance's module.
     pub fn name(&'static self, instance: Instance) -> String {
         let table = self.0.lock();
@@ -225,9 +213,9 @@ impl Modules {
         table.instances.iter().filter(|record| record.segment.is_some()).count()
     }
 
-    /// The objects that hold the data of all instances: what a protected procedure needs, besides the modules, to
-    /// call into them.
-    pub fn memory(&'static self) -> Vec<crate::Object> {
+    /// The bases of the objects that hold the data of all instances: what a protected procedure needs, besides the
+    /// modules, to call into them.
+    pub fn memory(&'static self) -> Vec<u64> {
         self.0.lock().arena.objects().to_vec()
     }
 
@@ -251,16 +239,9 @@ impl Modules {
             if pending.is_empty() {
                 return result;
             }
-            for function in pending {
-                call_at(function, [0; 4]);
-            }
+            call::foreign::initialize(pending);
         }
     }
-}
-
-/// Calls a function of up to four words at an address that [`Modules::symbol`] gave.
-pub fn call_at(address: u64, arguments: [u64; 4]) -> u64 {
-    call::foreign::call(address, arguments)
 }
 
 impl Table {

@@ -2,22 +2,42 @@
 //!
 //! An [`Object`] is a handle: the base address and the length. Making one costs a system call, having
 //! one gives no right (rights are the domain's), dropping one does nothing: what was not kept is
-//! deleted with its task, what was kept stays until [`Object::delete`].
+//! deleted with its task, what was kept stays until [`Object::delete`], which takes the handle.
 //!
 //! All looks at an object's bytes go through a [`Region`]: a range of memory that holds nothing that
-//! Rust itself owns (not the program's image, heap or stacks), seen only through cells, because
-//! others may look at it too. A [`Ptr`] is an address as it stands *in* objects; since anything may
-//! stand there, a region opens it with a comparison before it is followed.
+//! Rust itself owns (not the program's image, heap or stacks), seen only through [`Cell`]s and atomics. A [`Ptr`] is
+//! an address as it stands *in* objects; since anything may stand there, a region opens it with a comparison before it
+//! is followed.
+//!
+//! # What is safe about it
+//!
+//! There is one address space, and a handle says nothing about who else has the object: others may write it, shorten
+//! it, or delete it at any moment, and its address may then be another object's. So no type here promises that the object
+//! is there. What they promise is this:
+//!
+//! 1. A view never shows what Rust owns. No handle is made of an object that holds the program's image, heap, data
+//!    of its modules, or a stack ([`Error::InUse`]); the heap takes no address where the program ever had a handle; stacks
+//!    have a window of addresses of their own.
+//! 2. Every access through a view is atomic, and any bits are a value ([`Plain`]). What others write meanwhile shows as other
+//!    values, torn between pieces at worst; it is no undefined behaviour.
+//! 3. Where nothing is (any more), an access faults, and a fault ends the thread or goes to its handler. Where another
+//!    object is, the view shows that one, if the domain may see it.
+//! 4. What Rust owns is taken away by no safe call: those that delete or resize refuse it ([`Error::InUse`]).
+//! 5. Not promised, because no type can: what *another domain* does to memory that this program gave it a right to
+//!    (a password, a Clist, a merged protected call), or what code does that the program chose to run as its own (a module).
+//!    That is as with a debugger, or with a library in C.
 
+mod cell;
+mod closure;
 mod heap;
 pub(crate) mod instance;
 mod mutex;
 mod pointer;
 mod region;
 pub(crate) mod state;
+mod viewed;
 
 use core::sync::atomic::{AtomicU64, Ordering};
-use core::{cell::Cell, marker::PhantomData};
 
 use abi::{
     Error, Rights,
@@ -28,12 +48,30 @@ use abi::{
 
 use crate::call;
 
+pub use cell::Cell;
+pub(crate) use closure::spawn;
 pub use mutex::{Guard, Mutex};
 pub use pointer::{Persist, Plain, Ptr};
 pub use region::{Follow, Region};
 
-/// An object that the program may look at.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// An object that the program may look at. It is not copied: who has the handle may delete the object, and what is
+/// looked at borrows the handle, so within a program no view by this handle outlives it:
+///
+/// ```compile_fail
+/// fn twice(object: rt::Object) -> rt::abi::error::Result<()> {
+///     object.clone().delete()?;
+///     object.delete()
+/// }
+/// ```
+///
+/// ```compile_fail
+/// fn after(object: rt::Object) -> rt::abi::error::Result<u64> {
+///     let word = object.first::<rt::Cell<u64>>()?;
+///     object.delete()?;
+///     Ok(word.get())
+/// }
+/// ```
+#[derive(Debug, PartialEq, Eq)]
 pub struct Object {
     base: u64,
     bytes: u64,
@@ -43,7 +81,21 @@ impl Object {
     /// The object that somebody who can be believed says to be at an address, so many bytes long.
     #[cfg(all(target_os = "none", feature = "module"))]
     pub(crate) fn told(base: u64, bytes: u64) -> Option<Self> {
-        (base != 0).then_some(Self { base, bytes })
+        if base == 0 {
+            return None;
+        }
+        Self::at(base, bytes).ok()
+    }
+
+    /// The handle of what is at an address. Marks its slots, so that the heap will not take them, and refuses what
+    /// the heap has.
+    #[inline]
+    fn at(base: u64, bytes: u64) -> Result<Self> {
+        viewed(base, bytes);
+        if heap::owns(base, bytes) {
+            return Err(Error::InUse);
+        }
+        Ok(Self { base, bytes })
     }
 
     /// A new transient object of at least `bytes` zero bytes, with a password of the system's.
@@ -61,7 +113,7 @@ impl Object {
     pub fn create_with_password(bytes: u64) -> Result<(Self, u64)> {
         let (base, password) = call::obj_create(bytes, 0)?;
         let bytes = abi::address::pages_for(bytes).ok_or(Error::BadArgument)? * abi::address::PAGE;
-        Ok((Self { base, bytes }, password))
+        Ok((Self::at(base, bytes)?, password))
     }
 
     /// The object that holds `address`, if the domain may read it.
@@ -70,13 +122,10 @@ impl Object {
     /// As `ObjInfo`; [`Error::InUse`] for what belongs to Rust: the program's image, its heap, a stack.
     pub fn open(address: u64) -> Result<Self> {
         let info = call::obj_info_used(address)?;
-        if is_rusts_own(&info) {
+        if info.flags & OBJECT_STACK != 0 || is_image(info.base) {
             return Err(Error::InUse);
         }
-        Ok(Self {
-            base: info.base,
-            bytes: info.bytes,
-        })
+        Self::at(info.base, info.bytes)
     }
 
     /// A copy-on-write clone of the object at `source` with at least `extra` zero bytes behind it.
@@ -87,10 +136,7 @@ impl Object {
         let (base, _) = call::obj_clone(source, extra, 0)?;
         let pages =
             abi::address::pages_for(source_bytes).and_then(|pages| pages.checked_add(abi::address::pages_for(extra)?));
-        Ok(Self {
-            base,
-            bytes: pages.ok_or(Error::BadArgument)? * abi::address::PAGE,
-        })
+        Self::at(base, pages.ok_or(Error::BadArgument)? * abi::address::PAGE)
     }
 
     /// Its base address, for ever.
@@ -108,9 +154,9 @@ impl Object {
     /// All of its memory.
     #[inline]
     pub const fn region(&self) -> Region<'_> {
-        // SAFETY: whoever made `self` saw to it that Rust owns nothing there. If the object is
-        // deleted meanwhile, looking at it faults; its address is not given to Rust's heap or
-        // stacks of this program while the handle's borrow lives, as deleting takes the handle.
+        // SAFETY: (1) whoever made `self` saw to it that Rust owns nothing there, and never will: the slots are
+        // marked (`at`). If the object is deleted meanwhile, looking at it faults or shows another object. (2) A handle
+        // gives no other access than regions, but `with_bytes`, which says so.
         unsafe { Region::at(self.base, self.bytes) }
     }
 
@@ -167,8 +213,10 @@ impl Object {
     /// # Errors
     /// As `ObjResize`.
     pub fn resize(&mut self, bytes: u64) -> Result<()> {
-        call::obj_resize(self.base, bytes)?;
-        self.bytes = call::obj_info(self.base)?.bytes;
+        // SAFETY: Rust owns nothing in the object.
+        unsafe { call::obj_resize_unchecked(self.base, bytes) }?;
+        let bytes = call::obj_info(self.base)?.bytes;
+        *self = Self::at(self.base, bytes)?;
         Ok(())
     }
 
@@ -177,7 +225,8 @@ impl Object {
     /// # Errors
     /// As `ObjDelete`.
     pub fn delete(self) -> Result<()> {
-        call::obj_delete(self.base)
+        // SAFETY: Rust owns nothing in the object.
+        unsafe { call::obj_delete_unchecked(self.base) }
     }
 
     /// Calls `look` with all of its bytes, for formats that are read from slices.
@@ -196,10 +245,31 @@ impl Object {
     }
 }
 
-/// Whether an object is memory that Rust hands out by its own rules.
-fn is_rusts_own(info: &ObjectInfo) -> bool {
-    let image = own_start().map_or(0, |start| start.image);
-    info.flags & OBJECT_STACK != 0 || info.base == image || heap::owns(info.base)
+/// Marks a range in which the program has a view from now on.
+#[inline]
+fn viewed(base: u64, bytes: u64) {
+    if let Some(state) = state::find() {
+        state.viewed.mark(base, bytes);
+    }
+}
+
+/// Whether an object with this base is the program's image.
+fn is_image(base: u64) -> bool {
+    own_start().is_some_and(|start| base == start.image)
+}
+
+/// Whether an address is one of memory that Rust hands out by its own rules: the image, a stack, the heap, data of modules.
+/// For calls that would take it away. The start page ends the image.
+pub(crate) fn is_rusts_own(address: u64) -> bool {
+    let image = own_start().is_some_and(|start| {
+        let bytes = if cfg!(feature = "module") {
+            instance::ARENA_BYTES
+        } else {
+            start.image_bytes.saturating_add(abi::address::PAGE)
+        };
+        (start.image..start.image.saturating_add(bytes)).contains(&address)
+    });
+    image || abi::address::stack_end(address).is_some() || heap::owns(address, 1)
 }
 
 /// The head of the program's start page; none on the host or if there is no such page.
@@ -240,48 +310,44 @@ impl Attachment {
         }
     }
 
-    /// Remembers the object.
-    pub fn attach(&self, object: &Object) {
-        self.base.store(object.base, Ordering::Relaxed);
-        self.bytes.store(object.bytes, Ordering::Relaxed);
+    /// Remembers the object, for as long as the image lives; false if another one is attached already.
+    pub fn attach(&self, object: &Object) -> bool {
+        let free = self
+            .base
+            .compare_exchange(0, TAKEN, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok();
+        if free {
+            self.bytes.store(object.bytes, Ordering::Relaxed);
+            self.base.store(object.base, Ordering::Release);
+        }
+        free
     }
 
-    /// A handle of the object, if there is one.
+    /// A handle of the object, if there is one: as good as one that was opened by its address.
     #[inline]
     pub fn object(&self) -> Option<Object> {
-        let (base, bytes) = (self.base.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed));
-        (base != 0).then_some(Object { base, bytes })
+        let base = self.base.load(Ordering::Acquire);
+        // Its slots were marked when the handle was made that was attached.
+        (base > TAKEN).then(|| Object {
+            base,
+            bytes: self.bytes.load(Ordering::Relaxed),
+        })
     }
 
     /// The memory of the object, if there is one.
     #[inline]
     pub fn region(&self) -> Option<Region<'_>> {
-        // SAFETY: as in `Object::region`: only a handle gets in here.
+        // SAFETY: as in `Object::region`: base and length are those of one handle (`attach`), and marks stay.
         self.object()
             .map(|object| unsafe { Region::at(object.base, object.bytes) })
     }
 }
 
+/// The base in an attachment whose length is being written.
+const TAKEN: u64 = 1;
+
 impl Default for Attachment {
     fn default() -> Self {
         Self::new()
     }
-}
-
-/// Marks what must stay on the thread that made it: a region's cells.
-type NotShared<'a> = PhantomData<&'a Cell<u8>>;
-
-/// Lets `write` fill in the place for arguments in an object that was just made.
-pub(crate) fn write_arguments<R>(object: &Object, offset: u64, bytes: u64, write: impl FnOnce(&mut [u8]) -> R) -> R {
-    let end = offset.checked_add(bytes).filter(|end| *end <= object.bytes);
-    let bytes = if end.is_some() { bytes as usize } else { 0 };
-    // SAFETY: the range is inside the object, which nobody else knows yet, and Rust owns nothing there.
-    write(unsafe { core::slice::from_raw_parts_mut(object.base.wrapping_add(offset) as *mut u8, bytes) })
-}
-
-/// Gives back the closure whose box was turned into `parameter` by [`crate::thread::spawn`].
-pub(crate) fn take_closure(parameter: u64) -> alloc::boxed::Box<dyn FnOnce() -> u64 + Send> {
-    // SAFETY: `spawn` made the word of such a box and gave it to this one thread (or takes it back
-    // because there is no thread).
-    *unsafe { crate::thread::Closure::from_raw(parameter as *mut _) }
 }

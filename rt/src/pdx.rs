@@ -14,10 +14,7 @@ use abi::{
 
 use crate::{Clist, Object, call};
 
-/// The address of an entry point.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-#[repr(transparent)]
-pub struct Entry(pub u64);
+pub use call::PdxEntry as Entry;
 
 /// Two results in the registers of the C convention.
 #[doc(hidden)]
@@ -41,24 +38,19 @@ pub enum Domain {
 /// # Errors
 /// As `ObjCrePdx`.
 pub fn register(object_base: u64, clist: &Clist, entries: &[Entry]) -> Result<u64> {
-    // Few programs have more; the system's bound is higher.
-    const MOST: usize = 16;
-    let mut addresses = [0; MOST];
-    let addresses = addresses.get_mut(..entries.len()).ok_or(abi::Error::TableFull)?;
-    for (address, entry) in addresses.iter_mut().zip(entries) {
-        *address = entry.0;
-    }
-    call::obj_cre_pdx(object_base, 0, clist.object().base(), addresses)
+    call::register_entries(object_base, clist.object().base(), entries)
 }
 
-/// Calls an entry point.
+/// Calls an entry point: one of the program's, or the address of one that somebody told. The kernel enters only
+/// where the owner of the object registered it. A callee in [`Domain::Merge`] has all of the caller's memory, and is trusted
+/// as a library is (the fifth condition of [`crate::object`]).
 ///
 /// # Errors
 /// As `PdxCall`; `CalleeFault` if the callee ended badly.
 #[inline]
-pub fn call(entry: Entry, domain: Domain, words: [u64; 4]) -> Result<(u64, u64)> {
+pub fn call(entry: impl Into<u64>, domain: Domain, words: [u64; 4]) -> Result<(u64, u64)> {
     let [w0, w1, w2, w3] = words;
-    call::pdx_call(entry.0, w0, domain as u64, w1, w2, w3)
+    call::pdx_call(entry.into(), w0, domain as u64, w1, w2, w3)
 }
 
 /// The program's own image: base and length. None on the host.

@@ -16,7 +16,7 @@ use abi::{
 };
 
 use crate::{
-    Directory, Error, Kind, Object, arguments, call,
+    Cell, Directory, Error, Kind, Object, arguments, call,
     error::Result,
     module::{self, Binding, shelf},
     object::{self, instance::ARENA_BYTES},
@@ -86,11 +86,8 @@ impl Program {
     pub fn at(address: u64) -> Result<Self> {
         const ELF: u32 = u32::from_le_bytes(*b"\x7fELF");
         let image = Object::open(address)?;
-        let magic = image.first::<core::cell::Cell<u32>>()?.get();
-        let entry = image
-            .region()
-            .at_offset::<core::cell::Cell<u64>>(IMAGE_ENTRY_AT)
-            .map(core::cell::Cell::get);
+        let magic = image.first::<Cell<u32>>()?.get();
+        let entry = image.region().at_offset::<Cell<u64>>(IMAGE_ENTRY_AT).map(Cell::get);
         match entry {
             Some(entry) if magic == ELF && entry < image.bytes() => Ok(Self {
                 body: Body::Image {
@@ -152,10 +149,9 @@ impl Program {
         options: &Options<'_>,
     ) -> Result<Task<'n>> {
         let all = core::iter::once(name).chain(arguments.iter().copied());
-        let (count, length) = object::write_arguments(object, page + ARGUMENTS_OFFSET, ARGUMENTS_BYTES, |into| {
-            arguments::join(all, into)
-        })
-        .ok_or(Error::ArgumentsTooLong)?;
+        let room = object.region();
+        let room = room.slice(room.pointer(page + ARGUMENTS_OFFSET), ARGUMENTS_BYTES as usize);
+        let (count, length) = arguments::join(all, room.unwrap_or_default()).ok_or(Error::ArgumentsTooLong)?;
         let start = Start {
             magic: START_MAGIC,
             image: object.base(),
@@ -191,7 +187,7 @@ impl Program {
 
 /// Writes words into a fresh object.
 fn put<const N: usize>(object: &Object, at: u64, words: [u64; N]) -> Result<()> {
-    let place = object.region().at_offset::<core::cell::Cell<[u64; N]>>(at);
+    let place = object.region().at_offset::<Cell<[u64; N]>>(at);
     place.ok_or(Error::NotAProgram)?.set(words);
     Ok(())
 }

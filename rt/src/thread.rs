@@ -1,10 +1,8 @@
 //! Threads of the program's own task.
 
-use alloc::boxed::Box;
-
 use abi::{
     error::Result,
-    layout::{ExitReport, FOREVER, PRIORITY_DEFAULT},
+    layout::{ExitReport, FOREVER},
 };
 
 use crate::{call, object};
@@ -76,13 +74,7 @@ impl Thread {
 /// # Errors
 /// As `ThreadCreate`.
 pub fn spawn(run: impl FnOnce() -> u64 + Send + 'static) -> Result<Thread> {
-    let run: Closure = Box::new(Box::new(run));
-    let parameter = Box::into_raw(run) as u64;
-    let started = call::start_thread(closure_entry(), parameter, PRIORITY_DEFAULT);
-    if started.is_err() {
-        drop(object::take_closure(parameter));
-    }
-    started.map(|id| Thread { id })
+    object::spawn(run).map(|id| Thread { id })
 }
 
 /// Starts a thread at an entry; needs no heap.
@@ -91,15 +83,6 @@ pub fn spawn(run: impl FnOnce() -> u64 + Send + 'static) -> Result<Thread> {
 /// As `ThreadCreate`.
 pub fn start(entry: ThreadEntry, parameter: u64, priority: u64) -> Result<Thread> {
     call::start_thread(entry, parameter, priority).map(|id| Thread { id })
-}
-
-/// What a thread made by [`spawn`] runs: one word leads to it.
-pub(crate) type Closure = Box<Box<dyn FnOnce() -> u64 + Send>>;
-
-crate::thread_entry!(closure_entry, run_closure);
-
-fn run_closure(parameter: u64) -> u64 {
-    object::take_closure(parameter)()
 }
 
 /// Lets others run.

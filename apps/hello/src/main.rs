@@ -5,9 +5,7 @@
 //! walks through every line.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
-use core::cell::Cell;
-
-use rt::{Directory, Kind, Result, println};
+use rt::{Cell, Directory, Kind, Result, println};
 
 rt::entry!(main);
 

@@ -8,9 +8,7 @@
 //! A pointer is followed through [`Follow`], which checks that it stays inside the object. One
 //! that does not counts as none: a damaged database gives wrong answers, never a wild access.
 
-use core::cell::Cell;
-
-use rt::{Ptr, Region, abi::address::PAGE, object::Follow, persist};
+use rt::{Cell, Ptr, Region, abi::address::PAGE, object::Follow, persist};
 
 use crate::random::{FOLD_START, Random, SEED, fold};
 

@@ -62,7 +62,7 @@ fn describe(number: u64, _: u64, _: u64, _: u64) -> (u64, u64) {
         }
         _ => return (0, 0),
     };
-    (entry.0, 0)
+    (entry.address(), 0)
 }
 
 /// Takes the capability of a client's procedure: 1 if it was taken.
@@ -86,7 +86,7 @@ fn disconnect(address: u64, password: u64, _: u64, _: u64) -> (u64, u64) {
 fn deliver_to(procedure: u64) -> impl FnMut(Words) {
     move |words| {
         // A client that cannot be called back misses the part; its checksum shows it.
-        let _ = pdx::call(Entry(procedure), Domain::Empty, words);
+        let _ = pdx::call(procedure, Domain::Empty, words);
     }
 }
 
@@ -124,8 +124,9 @@ pub fn install(directory: &mut Directory, name: &str, database: &Object) -> Resu
     let mut clist = pdx::clist_for(&[database])?;
     let clist_base = clist.object().base();
     pdx::grant(&mut clist, clist_base, rt::Rights::RW)?;
-    SERVED.attach(database);
-    OWN_CLIST.attach(clist.object());
+    if !SERVED.attach(database) || !OWN_CLIST.attach(clist.object()) {
+        return Err(rt::abi::Error::InUse.into());
+    }
     let entries = [
         describe_entry(),
         connect_entry(),
@@ -159,19 +160,19 @@ pub fn install(directory: &mut Directory, name: &str, database: &Object) -> Resu
         Found {
             kind: Kind::Service,
             capability,
-            word: describe_entry().0,
+            word: describe_entry().address(),
         },
     )?;
     directory.object().flush()?;
     Ok(())
 }
 
-/// The service as its client sees it.
+/// The service as its client sees it: addresses that it told.
 pub struct Service {
-    describe: Entry,
-    entries: [Entry; 7],
-    connect: Entry,
-    disconnect: Entry,
+    describe: u64,
+    entries: [u64; 7],
+    connect: u64,
+    disconnect: u64,
 }
 
 impl Service {
@@ -181,9 +182,9 @@ impl Service {
         if found.kind != Kind::Service {
             return Err(Error::WrongKind(found.kind));
         }
-        let describe = Entry(found.word);
-        let ask = |number| pdx::call(describe, Domain::Empty, [number, 0, 0, 0]).map(|(address, _)| Entry(address));
-        let mut entries = [Entry(0); 7];
+        let describe = found.word;
+        let ask = |number| pdx::call(describe, Domain::Empty, [number, 0, 0, 0]).map(|(address, _)| address);
+        let mut entries = [0; 7];
         for (number, entry) in entries.iter_mut().enumerate().skip(1) {
             *entry = ask(number as u64)?;
         }
@@ -199,7 +200,7 @@ impl Service {
     #[inline]
     pub fn call(&self, operation: Operation, [w0, w1, w2]: [u64; 3], procedure: Entry) -> Result<u64> {
         let entry = self.entries[operation as usize];
-        Ok(pdx::call(entry, Domain::Empty, [w0, w1, w2, procedure.0])?.0)
+        Ok(pdx::call(entry, Domain::Empty, [w0, w1, w2, procedure.address()])?.0)
     }
 
     /// The base addresses of the service's Clist and of the database.
@@ -245,7 +246,7 @@ impl<'s> Connection<'s> {
         let Capability { address, password } = self.capability;
         pdx::call(self.service.disconnect, Domain::Empty, [address, password, 0, 0])?;
         rt::call::obj_passwd(address, password, 0)?;
-        self.clist.object().clone().delete()?;
+        self.clist.delete()?;
         Ok(())
     }
 }

@@ -5,13 +5,10 @@
 //! kept, saved by a checkpoint, revoked, shrunk and deleted. The row is the worst lateness of all, so the way from the timer's
 //! interrupt to the woken thread's next instruction is in it too.
 
-use core::{
-    cell::Cell,
-    sync::atomic::{AtomicBool, Ordering},
-};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use measure::Samples;
-use rt::{Object, Result, abi::Rights, abi::address::PAGE, system, thread, thread_entry, time};
+use rt::{Cell, Object, Result, abi::Rights, abi::address::PAGE, system, thread, thread_entry, time};
 
 /// Pages of the large objects.
 const PAGES: u64 = 2048;

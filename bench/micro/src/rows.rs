@@ -1,13 +1,10 @@
 //! The rows: what each measures, and how.
 
-use core::{
-    cell::Cell,
-    sync::atomic::{AtomicBool, Ordering},
-};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use measure::{SAMPLES, Samples};
 use rt::{
-    Clist, Directory, Object, Result,
+    Cell, Clist, Directory, Object, Result,
     abi::{
         Error, Rights,
         address::PAGE,
@@ -176,8 +173,8 @@ fn protected_call(name: &'static str, domain: Domain) -> Result<Samples> {
     });
     call::apd_delete(0)?;
     call::obj_passwd(image, password, 0)?;
-    own.object().clone().delete()?;
-    callee.object().clone().delete()?;
+    own.delete()?;
+    callee.delete()?;
     samples
 }
 

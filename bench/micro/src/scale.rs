@@ -4,14 +4,11 @@
 //! perfect, the same would mean that they wait for each other all the time.
 
 use alloc::vec::Vec;
-use core::{
-    cell::Cell,
-    sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst},
-};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
 use measure::Samples;
 use rt::{
-    Clist, Object, Result,
+    Cell, Clist, Object, Result,
     abi::{address::PAGE, layout::Capability},
     call,
     pdx::{self, Domain},

@@ -24,20 +24,12 @@ pub use crt0::{Answer, ticks};
 /// Any call with any arguments, as the table says it.
 ///
 /// # Safety
-/// Whatever the call does to memory at the addresses given keeps Rust's rules for it.
+/// 1. Whatever the call does to memory at the addresses given keeps Rust's rules for it.
+/// 2. A thread that it makes or starts in this space runs a procedure as [`thread_create`] asks.
 #[inline(always)]
 pub unsafe fn raw(number: u64, arguments: [u64; 6]) -> Answer {
     // SAFETY: promised by the caller.
     unsafe { crt0::system_call(number, arguments) }
-}
-
-/// A call by number whose arguments name no memory: for tests of what the kernel makes of bad ones.
-///
-/// # Errors
-/// As the table says.
-pub fn any(number: u64, arguments: [u64; 6]) -> Result<(u64, u64)> {
-    // SAFETY: the kernel writes to no address that it is given (module theory).
-    unsafe { raw(number, arguments) }.result()
 }
 
 /// Arguments padded to six.
@@ -226,9 +218,13 @@ pub fn start_thread(entry: ThreadEntry, stack: &'static mut [u64], parameter: u6
 /// can touch what is mapped to it, as any other program can.
 ///
 /// # Errors
-/// As the table says.
+/// `BadArgument` for the caller's own space, where nobody vouches for the stack; as the table says.
 pub fn start_thread_in(space: u64, entry: ThreadEntry, stack_top: u64, parameter: u64, priority: u64) -> Result<u64> {
-    // SAFETY: as in `start_thread`; another space's memory is its own affair.
+    if space == 0 || space == thread_self()?.1 {
+        return Err(abi::Error::BadArgument);
+    }
+    // SAFETY: an entry is made by `thread_entry!` only, of a function that takes any word; another space's memory is its
+    // own affair.
     unsafe { thread_create(space, entry.address, stack_top, parameter, priority) }.map(|(thread, _)| thread)
 }
 

@@ -4,17 +4,50 @@
 //! would; what keeps a program from code that it does not trust is a domain. The convention is that of C on this
 //! architecture; a program of this runtime passes and takes words only, because it computes fractions in software.
 
+use alloc::{string::ToString, vec::Vec};
+
 use linker::module::format::DATA_TABLE_AT;
 
-use crate::module::Modules;
+use crate::module::{Error, Instance, Modules, Result};
 
 /// Calls a function of up to four words.
-pub(crate) fn call(address: u64, [a, b, c, d]: [u64; 4]) -> u64 {
-    // SAFETY: the address is that of an export of an instance, or of a function that a module wants called when an
-    // instance is made: both were read from a module object that was checked when it was installed. What the code
-    // does is the program's choice (module theory).
+///
+/// # Safety
+/// 1. The address is that of a function, as [`Modules::symbol`] gave it, of an instance that was not released since.
+/// 2. The function takes these words: what it does with them keeps Rust's rules for the caller's memory.
+pub unsafe fn call_at(address: u64, [a, b, c, d]: [u64; 4]) -> u64 {
+    // SAFETY: (1): the code is there. What it does is the caller's promise (2) and the program's choice (module theory).
     let function: extern "C" fn(u64, u64, u64, u64) -> u64 = unsafe { core::mem::transmute(address as usize) };
     function(a, b, c, d)
+}
+
+impl Modules {
+    /// Calls an exported function of up to four words. Cost: that of finding the name; [`Modules::symbol`] and
+    /// [`call_at`] do without.
+    ///
+    /// # Safety
+    /// 1. The name is that of a function, and it takes these words: what it does with them keeps Rust's rules for the
+    ///    caller's memory.
+    ///
+    /// # Errors
+    /// No such export.
+    pub unsafe fn call(&'static self, instance: Instance, name: &str, arguments: [u64; 4]) -> Result<u64> {
+        let address = self.symbol(instance, name).ok_or_else(|| Error::NoExport {
+            module: self.name(instance),
+            symbol: name.to_string(),
+        })?;
+        // SAFETY: (1) it was found just now; (2) promised by the caller.
+        Ok(unsafe { call_at(address, arguments) })
+    }
+}
+
+/// Calls the functions that new instances of a table want called: `Modules::change` read them from the data of instances
+/// that it just made.
+pub(crate) fn initialize(functions: Vec<u64>) {
+    for function in functions {
+        // SAFETY: (1) so the linker wrote them, in a module that was checked when it was installed; (2) they take nothing.
+        unsafe { call_at(function, [0; 4]) };
+    }
 }
 
 /// The address of the routine that lazy stubs call.

@@ -2,6 +2,54 @@
 //!
 //! Both expand in programs, which have no unsafe code of their own; what they promise is promised here.
 
+use abi::error::Result;
+
+/// The entry point of a protected procedure of this program; made by [`pdx_entry!`](crate::pdx_entry).
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[repr(transparent)]
+pub struct PdxEntry(u64);
+
+impl PdxEntry {
+    /// The procedure at an address.
+    ///
+    /// # Safety
+    /// 1. It is a naked function whose body is `pdx_wrapper!` (or does as much), around a function that may be called
+    ///    with any words from any domain.
+    #[doc(hidden)]
+    pub const unsafe fn new(address: u64) -> Self {
+        Self(address)
+    }
+
+    /// Its address, by which others call it.
+    #[inline]
+    pub const fn address(self) -> u64 {
+        self.0
+    }
+}
+
+impl From<PdxEntry> for u64 {
+    #[inline]
+    fn from(entry: PdxEntry) -> Self {
+        entry.0
+    }
+}
+
+/// `ObjCrePdx` with entries that are known to be ones, and a password of the system's.
+///
+/// # Errors
+/// As the table says; `TableFull` for more than sixteen.
+pub(crate) fn register_entries(object: u64, clist: u64, entries: &[PdxEntry]) -> Result<u64> {
+    /// Few programs have more; the system's bound is higher.
+    const ENTRIES: usize = 16;
+    let mut addresses = [0; ENTRIES];
+    let addresses = addresses.get_mut(..entries.len()).ok_or(abi::Error::TableFull)?;
+    for (address, entry) in addresses.iter_mut().zip(entries) {
+        *address = entry.0;
+    }
+    // SAFETY: (1) an entry is made by `pdx_entry!` only.
+    unsafe { super::obj_cre_pdx(object, 0, clist, addresses) }
+}
+
 /// Makes an entry point of a function of four words that returns two: defines a function `$name`
 /// that gives its [`Entry`].
 ///
@@ -25,7 +73,8 @@ macro_rules! pdx_entry {
             extern "C" fn wrapper() -> ! {
                 $crate::pdx_wrapper!(shim)
             }
-            $crate::pdx::Entry(wrapper as *const () as u64)
+            // SAFETY: it is just such a function.
+            unsafe { $crate::pdx::Entry::new(wrapper as *const () as u64) }
         }
     };
 }

@@ -89,12 +89,14 @@ mod begin {
         places.push(0);
         let places = Vec::leak(places).as_ptr() as u64;
         // What `main` returns is an int, in the lower half.
-        let status = u64::from(call_at(main, [count, places, 0, 0]) as u32);
+        // SAFETY: the program's `main`, with what C gives to it.
+        let status = u64::from(unsafe { call_at(main, [count, places, 0, 0]) } as u32);
         // The C library writes what is left in its streams.
         if let Some(library) = modules.known("libc")
             && let Some(end) = modules.symbol(library, "exit")
         {
-            call_at(end, [status, 0, 0, 0]);
+            // SAFETY: C's `exit`, which takes a status.
+            unsafe { call_at(end, [status, 0, 0, 0]) };
         }
         Ok(status)
     }
@@ -125,6 +127,7 @@ mod begin {
         };
         let (run, with) = (start.run, start.with);
         drop(start);
-        exit(call_at(run, [with, 0, 0, 0]))
+        // SAFETY: the program says that this is a function of such a word (module theory).
+        exit(unsafe { call_at(run, [with, 0, 0, 0]) })
     }
 }

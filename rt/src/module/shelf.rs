@@ -310,7 +310,7 @@ pub fn install_file(name: &str) -> Result<String> {
     let length = if found.word > 0 { found.word } else { object.bytes() };
     // A copy: who may write the file may do so at any time, but not between the check and the use.
     let cells = object.region().cells().iter().take(length as usize);
-    let bytes: Vec<u8> = cells.map(core::cell::Cell::get).collect();
+    let bytes: Vec<u8> = cells.map(crate::Cell::get).collect();
     install(name, &bytes)
 }
 

@@ -5,8 +5,8 @@
 //! own and goes back to the system when freed. Nothing happens before the first allocation: many
 //! programs have no heap at all. Lists are linked through the free blocks themselves.
 //!
-//! A list of all heap objects stands in a table, so that [`super::Object::open`] can refuse them. The heap is part of the
-//! program's state ([`super::state`]).
+//! All heap objects stand in a table, so that no handle is made of them; and the heap takes none where the program has had
+//! a view ([`super::viewed`]). The heap is part of the program's state ([`super::state`]).
 
 #[cfg(target_os = "none")]
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -16,6 +16,9 @@ use core::{
     cell::UnsafeCell,
     ptr::null_mut,
 };
+
+#[cfg(target_os = "none")]
+use abi::address::slot_of;
 
 #[cfg(any(target_os = "none", test))]
 use crate::sync::RawMutex;
@@ -183,53 +186,100 @@ unsafe impl<S: Source + Sync> GlobalAlloc for Heap<S> {
 /// Transient objects of the system, entered in a table. Nothing but zeroes is an empty one.
 #[cfg(target_os = "none")]
 pub(super) struct Objects {
-    /// Bases of the heap's objects; 0 is a free place.
-    places: [AtomicU64; OBJECTS_MAX],
+    /// Bases of the objects and their bytes; base 0 is a free place, [`TAKEN`] one that is being filled in.
+    places: [(AtomicU64, AtomicU64); OBJECTS_MAX],
     /// One past the last place ever used.
     reach: AtomicUsize,
     /// Whether there must be none: the heap is its first chunk.
     confined: bool,
 }
 
+/// The base in a place whose bytes are not there yet.
+#[cfg(target_os = "none")]
+const TAKEN: u64 = 1;
+/// Objects that the heap refuses, one after another, because the program has had a view where they are.
+#[cfg(target_os = "none")]
+const REFUSALS: usize = 32;
+
 #[cfg(target_os = "none")]
 impl Objects {
-    /// Whether an object is part of the heap.
-    fn owns(&self, base: u64) -> bool {
-        let reach = self.reach.load(Ordering::Acquire).min(OBJECTS_MAX);
-        let mut used = self.places.iter().take(reach);
-        used.any(|place| place.load(Ordering::Relaxed) == base)
+    /// Whether a slot of the range is one of the heap's. Who marked the range before this sees what the heap entered before
+    /// it looked for marks ([`super::viewed`]).
+    fn owns(&self, base: u64, bytes: u64) -> bool {
+        let last = |base: u64, bytes: u64| slot_of(base.saturating_add(bytes.max(1) - 1));
+        let reach = self.reach.load(Ordering::SeqCst).min(OBJECTS_MAX);
+        self.places.iter().take(reach).any(|(own, own_bytes)| {
+            let own = own.load(Ordering::SeqCst);
+            own > TAKEN
+                && slot_of(own) <= last(base, bytes)
+                && slot_of(base) <= last(own, own_bytes.load(Ordering::SeqCst))
+        })
+    }
+
+    /// Enters an object; false if the table is full.
+    fn enter(&self, base: u64, bytes: u64) -> bool {
+        let free = |(_, (place, _)): &(usize, &(AtomicU64, AtomicU64))| {
+            place
+                .compare_exchange(0, TAKEN, Ordering::SeqCst, Ordering::Relaxed)
+                .is_ok()
+        };
+        let Some((index, (place, length))) = self.places.iter().enumerate().find(free) else {
+            return false;
+        };
+        length.store(bytes, Ordering::SeqCst);
+        place.store(base, Ordering::SeqCst);
+        self.reach.fetch_max(index + 1, Ordering::SeqCst);
+        true
+    }
+
+    fn strike(&self, base: u64) {
+        for (place, _) in &self.places {
+            let _ = place.compare_exchange(base, 0, Ordering::SeqCst, Ordering::Relaxed);
+        }
     }
 }
 
 #[cfg(target_os = "none")]
 impl Source for Objects {
+    /// An object where the program never had a view. Those that the kernel gives elsewhere are held until one is found, or
+    /// it would give the same one again.
     fn create(&self, bytes: u64) -> u64 {
         if self.confined {
             return 0;
         }
-        let Ok((base, _)) = crate::call::obj_create(bytes, 0) else {
-            return 0;
-        };
-        for (index, place) in self.places.iter().enumerate() {
-            if place
-                .compare_exchange(0, base, Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok()
-            {
-                self.reach.fetch_max(index + 1, Ordering::Release);
-                return base;
+        let mut refused = [0; REFUSALS];
+        let mut found = 0;
+        for place in &mut refused {
+            let Ok((base, _)) = crate::call::obj_create(bytes, 0) else {
+                break;
+            };
+            if self.enter(base, bytes) {
+                // Entered first: a view that is made meanwhile sees it, or is seen here.
+                if super::state::find().is_some_and(|state| !state.viewed.holds(base, bytes)) {
+                    found = base;
+                    break;
+                }
+                self.strike(base);
             }
+            *place = base;
         }
-        let _ = crate::call::obj_delete(base);
-        0
+        for base in refused.into_iter().filter(|base| *base != 0) {
+            give_back(base);
+        }
+        found
     }
 
     fn delete(&self, base: u64) {
-        if crate::call::obj_delete(base).is_ok() {
-            for place in &self.places {
-                let _ = place.compare_exchange(base, 0, Ordering::AcqRel, Ordering::Relaxed);
-            }
-        }
+        self.strike(base);
+        give_back(base);
     }
+}
+
+/// Deletes an object that nothing of the heap stands in. If it does not go, it goes with the task.
+#[cfg(target_os = "none")]
+fn give_back(base: u64) {
+    // SAFETY: Rust owns nothing there (any more): the allocator's caller gave the block up, or never had it.
+    let _ = unsafe { crate::call::obj_delete_unchecked(base) };
 }
 
 /// The program's heap.
@@ -242,7 +292,7 @@ impl ProgramHeap {
     #[cfg(not(feature = "module"))]
     pub(super) const fn empty() -> Self {
         Self::new(Objects {
-            places: [const { AtomicU64::new(0) }; OBJECTS_MAX],
+            places: [const { (AtomicU64::new(0), AtomicU64::new(0)) }; OBJECTS_MAX],
             reach: AtomicUsize::new(0),
             confined: false,
         })
@@ -287,13 +337,22 @@ unsafe impl GlobalAlloc for Current {
 #[global_allocator]
 static HEAP: Current = Current;
 
-/// Whether an object is part of the program's heap; a thread without state has none.
-pub(super) fn owns(base: u64) -> bool {
+/// Whether a slot of the range is one that the program's heap has; a thread without state has none.
+pub(super) fn owns(base: u64, bytes: u64) -> bool {
     #[cfg(target_os = "none")]
-    let owns = super::state::find().is_some_and(|state| state.heap.source.owns(base));
+    let owns = super::state::find().is_some_and(|state| state.heap.source.owns(base, bytes));
     #[cfg(not(target_os = "none"))]
-    let owns = base == 0;
+    let owns = base == 0 && bytes == 0;
     owns
+}
+
+/// The address of `bytes` zero bytes that are Rust's own from now on, until the task ends; 0 if there are none.
+pub(super) fn take(bytes: u64) -> u64 {
+    #[cfg(target_os = "none")]
+    let base = super::state::find().map_or(0, |state| state.heap.source.create(bytes));
+    #[cfg(not(target_os = "none"))]
+    let base = bytes & 0;
+    base
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use linker::module::{
     instance::{self, finish},
 };
 
-use super::Object;
+use super::{heap, viewed};
 use crate::{call, error::Result};
 
 /// Bytes of an object that segments are cut from, unless one needs more. With the colour of its first page it fits
@@ -20,9 +20,10 @@ pub(crate) const ARENA_BYTES: u64 = (2 << 20) - 16 * PAGE;
 
 /// The bytes of the module object at an address, of which the shelf says that they are so many.
 pub(crate) fn sealed(address: u64, bytes: u64) -> &'static [u8] {
-    // SAFETY: module objects are sealed when they are installed (`module::shelf`): their pages are limited to reading
-    // and executing. Where somebody names another object so, no slice of it is used but to read tables with checks.
-    // Should it be deleted, or shorter than somebody wrote, looking at it faults.
+    viewed(address, bytes);
+    // SAFETY: what is read is memory or faults, and it is never this program's heap: the range is marked. Module objects
+    // are sealed when they are installed (`module::shelf`): their pages are limited to reading and executing, so nobody
+    // writes them but their owner, if he lifts the limits; a module's owner is trusted as its code is (module theory).
     unsafe { core::slice::from_raw_parts(address as *const u8, bytes as usize) }
 }
 
@@ -53,10 +54,10 @@ impl Segment {
     }
 }
 
-/// Objects that segments are cut from.
+/// Objects that segments are cut from. They are Rust's own, as the heap's are: no handle is made of them.
 #[derive(Debug, Default)]
 pub(crate) struct Arena {
-    objects: alloc::vec::Vec<Object>,
+    objects: alloc::vec::Vec<u64>,
     /// The unused end of the last one.
     next: u64,
     end: u64,
@@ -86,8 +87,8 @@ impl Arena {
         }
     }
 
-    /// The objects that were made for segments.
-    pub(crate) fn objects(&self) -> &[Object] {
+    /// The bases of the objects that were made for segments.
+    pub(crate) fn objects(&self) -> &[u64] {
         &self.objects
     }
 
@@ -129,9 +130,13 @@ impl Arena {
             if self.confined {
                 return Err(abi::Error::NoMemory.into());
             }
-            let object = Object::create(ARENA_BYTES.max(bytes))?;
-            (self.next, self.end) = (object.base, object.base + object.bytes);
-            self.objects.push(object);
+            let length = ARENA_BYTES.max(bytes);
+            let base = heap::take(length);
+            if base == 0 {
+                return Err(abi::Error::NoMemory.into());
+            }
+            (self.next, self.end) = (base, base + length);
+            self.objects.push(base);
         }
         let start = self.next;
         if thunks > 0 {

@@ -3,6 +3,7 @@
 
 use core::{
     cell::UnsafeCell,
+    marker::PhantomData,
     ops::{Deref, DerefMut},
 };
 
@@ -30,32 +31,44 @@ impl<T> Mutex<T> {
     /// Waits until nobody else has the data, and takes it.
     pub fn lock(&self) -> Guard<'_, T> {
         self.lock.lock();
-        Guard(self)
+        Guard {
+            mutex: self,
+            data: PhantomData,
+        }
     }
 }
 
-/// The data of a locked mutex; unlocks when dropped.
+/// The data of a locked mutex; unlocks when dropped. To the compiler it is an exclusive borrow of the data, so threads
+/// share it only if they may share the data:
+///
+/// ```compile_fail
+/// fn may_be_shared<T: Sync>() {}
+/// may_be_shared::<rt::sync::Guard<'static, core::cell::Cell<u64>>>();
+/// ```
 #[derive(Debug)]
-pub struct Guard<'a, T>(&'a Mutex<T>);
+pub struct Guard<'a, T> {
+    mutex: &'a Mutex<T>,
+    data: PhantomData<&'a mut T>,
+}
 
 impl<T> Deref for Guard<'_, T> {
     type Target = T;
     fn deref(&self) -> &T {
         // SAFETY: the lock is held for as long as the guard lives.
-        unsafe { &*self.0.data.get() }
+        unsafe { &*self.mutex.data.get() }
     }
 }
 
 impl<T> DerefMut for Guard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as above, and the guard is borrowed exclusively.
-        unsafe { &mut *self.0.data.get() }
+        unsafe { &mut *self.mutex.data.get() }
     }
 }
 
 impl<T> Drop for Guard<'_, T> {
     fn drop(&mut self) {
-        self.0.lock.unlock();
+        self.mutex.lock.unlock();
     }
 }
 

@@ -1,15 +1,16 @@
 //! What may stand in objects: plain data, in cells, and pointers to such.
 //!
 //! A persistent structure is made with [`persist!`](crate::persist): `repr(C)`, without holes, every
-//! field a cell of plain data. No references, no function pointers, no `bool` or enumerations: the
+//! field a [`Cell`] of plain data. No references, no function pointers, no `bool` or enumerations: the
 //! bytes may have been written by anyone, at any time.
 
 use core::{
-    cell::Cell,
     fmt,
     marker::PhantomData,
     sync::atomic::{AtomicU32, AtomicU64},
 };
+
+use super::Cell;
 
 /// Data that any bytes are a valid value of, and that may be copied.
 ///
@@ -33,13 +34,13 @@ unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
 /// What a persistent pointer may lead to: plain data in cells.
 ///
 /// # Safety
-/// 1. It consists of cells (or atomics) of [`Plain`] data.
+/// 1. It consists of [`Cell`]s of [`Plain`] data, or atomics: all accesses are atomic.
 /// 2. It is `repr(C)` or an array.
 ///
 /// [`persist!`](crate::persist) sees to both.
 pub unsafe trait Persist: 'static {}
 
-// SAFETY: a cell of plain data is all that is asked.
+// SAFETY: our cell of plain data is all that is asked.
 unsafe impl<T: Plain> Persist for Cell<T> {}
 // SAFETY: an atomic is a cell too.
 unsafe impl Persist for AtomicU32 {}
@@ -51,8 +52,7 @@ unsafe impl<T: Persist, const N: usize> Persist for [T; N] {}
 /// Defines structures that may stand in objects.
 ///
 /// ```
-/// use core::cell::Cell;
-/// use rt::Ptr;
+/// use rt::{Cell, Ptr};
 /// rt::persist! {
 ///     /// A list.
 ///     pub struct Node {

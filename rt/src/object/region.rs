@@ -2,24 +2,34 @@
 //!
 //! Opening a pointer is one subtraction, two comparisons and a test of alignment; then it is an
 //! ordinary reference. Whatever bytes an object holds, following its pointers cannot leave it, and
-//! cannot touch what Rust owns.
+//! cannot touch what Rust owns. What is safe about that, though others may write or delete the object, stands in
+//! [`super`].
 
-use super::{NotShared, Persist, Ptr};
-use core::{cell::Cell, marker::PhantomData};
+use super::{Cell, Persist, Ptr};
+use core::marker::PhantomData;
+
+/// What a region is to the compiler: a borrow of cells, which threads may share.
+type View<'a> = PhantomData<&'a [Cell<u8>]>;
 
 /// A range of memory of one object.
+///
+/// ```
+/// fn may_be_shared<T: Send + Sync>() {}
+/// may_be_shared::<rt::Region<'static>>();
+/// ```
 #[derive(Copy, Clone, Debug)]
 pub struct Region<'a> {
     base: u64,
     bytes: u64,
-    marker: NotShared<'a>,
+    marker: View<'a>,
 }
 
 impl<'a> Region<'a> {
     /// The memory at `base`.
     ///
     /// # Safety
-    /// For `'a`, the range is memory (or faults), and all looks at it are through regions.
+    /// 1. For `'a`, an access to the range is one to memory that Rust does not own, or faults.
+    /// 2. All accesses of this program to it are atomic.
     #[inline]
     pub(super) const unsafe fn at(base: u64, bytes: u64) -> Self {
         Self {
@@ -31,7 +41,7 @@ impl<'a> Region<'a> {
 
     /// Borrowed memory as a region.
     pub fn over(memory: &'a mut [u64]) -> Self {
-        // SAFETY: the exclusive borrow lasts as long as the region.
+        // SAFETY: (1) the memory is borrowed exclusively for as long as the region lives; (2) a region has no others.
         unsafe { Self::at(memory.as_mut_ptr() as u64, size_of_val(memory) as u64) }
     }
 
@@ -108,7 +118,7 @@ pub struct Follow<'a, T> {
     base: u64,
     /// How many places there are where a `T` may begin, counted in its alignment.
     places: u64,
-    marker: PhantomData<(NotShared<'a>, fn() -> T)>,
+    marker: PhantomData<(View<'a>, fn() -> T)>,
 }
 
 impl<T> Copy for Follow<'_, T> {}

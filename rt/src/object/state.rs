@@ -10,10 +10,13 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 #[cfg(target_os = "none")]
 use super::heap::ProgramHeap;
+use super::viewed::Viewed;
 
 /// The state of a program.
 pub(crate) struct State {
     start_page: AtomicU64,
+    /// Where it has had views of objects.
+    pub(super) viewed: Viewed,
     #[cfg(target_os = "none")]
     pub(super) heap: ProgramHeap,
     /// [`module::MAGIC`].
@@ -71,10 +74,11 @@ pub(crate) fn state() -> &'static State {
 /// Of an image: a variable.
 #[cfg(not(all(target_os = "none", feature = "module")))]
 mod image {
-    use super::{AtomicU64, State};
+    use super::{AtomicU64, State, Viewed};
 
     pub(super) static STATE: State = State {
         start_page: AtomicU64::new(0),
+        viewed: Viewed::new(),
         #[cfg(target_os = "none")]
         heap: super::ProgramHeap::empty(),
     };

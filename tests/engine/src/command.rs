@@ -26,7 +26,7 @@ fn read(name: &str) -> Result<Vec<u8>, String> {
     let object = Object::open(found.capability.address).map_err(|error| fail(error.into()))?;
     let bytes = if found.word == 0 { object.bytes() } else { found.word };
     let cells = object.region().cells().iter().take(bytes as usize);
-    Ok(cells.map(core::cell::Cell::get).collect())
+    Ok(cells.map(rt::Cell::get).collect())
 }
 
 fn value(word: &str, ty: ValType) -> Result<Val, String> {

@@ -3,7 +3,10 @@
 use abi::{address::PAGE, nucleus::ROOT_MAGIC};
 use nucleus::call;
 
-use crate::case::{Case, Outcome, Setting, case, ensure, ensure_eq, ensure_error};
+use crate::{
+    arch,
+    case::{Case, Outcome, Setting, case, ensure, ensure_eq, ensure_error},
+};
 
 /// The cases.
 pub const CASES: &[Case] = &[
@@ -43,7 +46,7 @@ fn clock(_: &Setting) -> Outcome {
 
 fn unknown_calls(_: &Setting) -> Outcome {
     for number in [0, 1, 8, 0xff, 0x1ff, u64::MAX] {
-        ensure_error!(call::any(number, [0; 6]), BadCall);
+        ensure_error!(arch::any(number, [0; 6]), BadCall);
     }
     Ok(())
 }

@@ -18,6 +18,7 @@ use nucleus::{call, log, message};
 use testing::Random;
 
 use crate::{
+    arch,
     case::{Case, Outcome, Setting, case, ensure},
     messages::start,
     world::{World, memory},
@@ -165,7 +166,7 @@ fn step(random: &mut Random, me: u64) -> bool {
         }
         Call::ThreadSelf | Call::ClockNow | Call::Yield => [0; 6],
     };
-    let answer = call::any(info.number, arguments);
+    let answer = arch::any(info.number, arguments);
     let Ok((value, _)) = answer else { return false };
     match number {
         Call::SpaceCreate => {

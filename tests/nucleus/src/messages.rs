@@ -34,7 +34,7 @@ static STACKS: AtomicU64 = AtomicU64::new(0);
 /// A thread of this space.
 pub fn start(entry: ThreadEntry, parameter: u64, priority: u64) -> Outcome<u64> {
     let top = STACKS.fetch_add(STACK, Relaxed) + STACK;
-    Ok(call::start_thread_in(0, entry, top, parameter, priority)?)
+    Ok(arch::start_here(entry, top, parameter, priority)?)
 }
 
 /// Stacks lie in the last part of memory.

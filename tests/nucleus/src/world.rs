@@ -42,13 +42,10 @@ pub fn memory(root: RootPage, share: u64) -> Pages {
 /// Copies the image, once.
 fn image(root: RootPage) -> u64 {
     if IMAGE.load(Relaxed) == 0 {
-        let head = root.head();
-        let bytes = head.image_bytes;
         let mut pages = memory(root, SHARE);
-        let run = bytes.next_power_of_two().max(2 << 20);
+        let run = root.head().image_bytes.next_power_of_two().max(2 << 20);
         if let Some(base) = pages.take_run(run) {
-            copy_image(head.image, bytes, base);
-            IMAGE_BYTES.store(bytes, Relaxed);
+            IMAGE_BYTES.store(copy_image(root, base), Relaxed);
             IMAGE.store(base, Relaxed);
         }
     }

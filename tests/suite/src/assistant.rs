@@ -275,7 +275,7 @@ impl Puppet {
             report.exception == 0 && report.status == 0,
             "the puppet ended so: {report:x?}"
         );
-        self.own.object().clone().delete()?;
+        self.own.delete()?;
         Ok(self.strings.delete()?)
     }
 }

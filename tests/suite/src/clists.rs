@@ -272,7 +272,7 @@ fn any_content(setting: &Setting) -> Outcome {
     let mut random = Random::at(setting.seed, 4);
     let object = Object::create(PAGE)?;
     let list = Object::create(2 * PAGE)?;
-    let clist = Clist::of_object(list.clone());
+    let clist = Clist::of_object(Object::open(list.base())?);
     set_header(&list, GOOD);
     let puppet = Puppet::start(&[&clist])?;
     for _ in 0..100 {

@@ -225,7 +225,7 @@ fn run_steps(seed: u64, steps: u64, kept: Option<(&Object, u64)>) -> Outcome<[u6
         // The step it died in is done too.
         step = if how == End::Done { end } else { reached + 1 };
     }
-    clist.object().clone().delete()?;
+    clist.delete()?;
     page.delete()?;
     Ok([made, succeeded, died, stuck])
 }
@@ -255,7 +255,7 @@ fn delete_kept(before: &[u64]) -> Outcome {
         );
     }
     call::apd_delete(0)?;
-    Ok(clist.object().clone().delete()?)
+    Ok(clist.delete()?)
 }
 
 fn tell(what: &str, seed: u64, [made, succeeded, died, stuck]: [u64; 4]) {
@@ -360,12 +360,12 @@ pub fn usable(_: &Setting) -> Outcome {
     arch::write_bytes(clone.base(), arch::RETURN_CODE);
     let mut list = Clist::create()?;
     crate::assistant::grant(&mut list, &clone, Rights::RWX)?;
-    call::obj_cre_pdx(clone.base(), 0, list.object().base(), &[clone.base()])?;
+    arch::obj_cre_pdx(clone.base(), 0, list.object().base(), &[clone.base()])?;
     for pd in [abi::layout::PD_EMPTY, abi::layout::PD_MERGE] {
         call::pdx_call(clone.base(), 0, pd, 0, 0, 0)?;
     }
-    list.object().clone().delete()?;
-    clist.object().clone().delete()?;
+    list.delete()?;
+    clist.delete()?;
     clone.delete()?;
     Ok(object.delete()?)
 }

@@ -8,15 +8,12 @@ use alloc::{
     string::{String, ToString},
     vec::Vec,
 };
-use core::{
-    cell::Cell,
-    sync::atomic::{AtomicU64, Ordering::SeqCst},
-};
+use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use abi::{Rights, address::PAGE};
 use rt::{
-    Directory, Kind, Object, call,
-    module::{Binding, Error, Instance, Modules, call_at, shelf},
+    Cell, Directory, Kind, Object, call,
+    module::{Binding, Error, Instance, Modules, shelf},
     pdx::{self, Domain, Entry},
     task::Options,
 };
@@ -24,7 +21,7 @@ use rt::{
 use testing::Random;
 
 use crate::{
-    assistant,
+    arch, assistant,
     case::{Case, Failure, Outcome, Role, Setting, case, ensure, ensure_eq, ensure_error, role},
 };
 
@@ -77,7 +74,7 @@ pub fn with(files: &[&str], story: impl FnOnce() -> Outcome) -> Outcome {
 }
 
 fn number(modules: &'static Modules, instance: Instance, function: &str) -> Outcome<i64> {
-    Ok(modules.call(instance, function, [0; 4])?.cast_signed())
+    Ok(arch::call_export(modules, instance, function, [0; 4])?.cast_signed())
 }
 
 fn shared_and_private(_: &Setting) -> Outcome {
@@ -104,7 +101,7 @@ fn shared_and_private(_: &Setting) -> Outcome {
                 .data_address(counter)
                 .is_some_and(|data| !(before.base..before.base + before.bytes).contains(&data))
         );
-        ensure!(modules.call(counter, "nothing_like_it", [0; 4]).is_err());
+        ensure!(arch::call_export(modules, counter, "nothing_like_it", [0; 4]).is_err());
         // What the shell says about a program that failed in it.
         let symbols = shelf::find("counter")?.symbols();
         let next = symbols.iter().find(|symbol| symbol.name == "counter_next");
@@ -136,7 +133,7 @@ fn count_elsewhere(numbers: &[u64; 6]) -> u64 {
     }
     let mut last = Ok(0);
     for _ in 0..times {
-        last = modules.call(counter, "counter_next", [0; 4]);
+        last = arch::call_export(modules, counter, "counter_next", [0; 4]);
     }
     last.unwrap_or(0)
 }
@@ -151,17 +148,17 @@ fn several_instances(_: &Setting) -> Outcome {
             "{functions:x?}"
         );
         for round in 1..=5 {
-            ensure_eq!(call_at(functions[0], [0; 4]), round);
-            ensure_eq!(call_at(functions[1], [0; 4]), round);
-            ensure_eq!(call_at(functions[1], [0; 4]) - 1, round);
-            ensure_eq!(modules.call(second, "counter_peek", [0; 4])?, round + 1);
+            ensure_eq!(arch::call_at(functions[0], [0; 4]), round);
+            ensure_eq!(arch::call_at(functions[1], [0; 4]), round);
+            ensure_eq!(arch::call_at(functions[1], [0; 4]) - 1, round);
+            ensure_eq!(arch::call_export(modules, second, "counter_peek", [0; 4])?, round + 1);
             // What was used begins anew for the next.
             let data = modules.data_address(second);
             modules.release(second);
             ensure_eq!(modules.another("counter")?, second);
             ensure_eq!(modules.data_address(second), data);
             for _ in 0..round {
-                call_at(functions[1], [0; 4]);
+                arch::call_at(functions[1], [0; 4]);
             }
         }
         ensure_eq!(modules.count(), 2);
@@ -221,7 +218,7 @@ fn call_unbound(_: &[u64; 6]) -> u64 {
     let Ok(client) = modules.instance("client") else {
         return 1;
     };
-    modules.call(client, "client_absent", [1, 0, 0, 0]).map_or(2, |_| 3)
+    arch::call_export(modules, client, "client_absent", [1, 0, 0, 0]).map_or(2, |_| 3)
 }
 
 fn early(_: &Setting) -> Outcome {
@@ -253,11 +250,14 @@ fn inline_calls(_: &Setting) -> Outcome {
         ensure_eq!(number(modules, counter, "counter_next")?, 2);
         ensure_eq!(number(modules, client, "inline_peek")?, 2);
         ensure_eq!(number(modules, client, "inline_sum")?, 21 + 70 + 800);
-        ensure_eq!(modules.call(client, "inline_many", [4, 0, 0, 0])?, 3 + 4 + 5 + 6);
+        ensure_eq!(
+            arch::call_export(modules, client, "inline_many", [4, 0, 0, 0])?,
+            3 + 4 + 5 + 6
+        );
         // Its own data is its own after each of them: it was used by 1, 1 and 4.
-        ensure_eq!(modules.call(client, "inline_back", [10, 0, 0, 0])?, 16);
+        ensure_eq!(arch::call_export(modules, client, "inline_back", [10, 0, 0, 0])?, 16);
         let further = modules.another("inline")?;
-        ensure_eq!(modules.call(further, "inline_back", [1, 0, 0, 0])?, 1);
+        ensure_eq!(arch::call_export(modules, further, "inline_back", [1, 0, 0, 0])?, 1);
         ensure_eq!(number(modules, further, "inline_next")?, 7);
         let other = Modules::new(Binding::Eager);
         let client = other.instance("inline")?;
@@ -292,11 +292,14 @@ fn cycles(_: &Setting) -> Outcome {
             ensure_eq!(modules.count(), at_first);
             ensure_eq!(number(modules, ping, "ping_constructed")?, 7);
             // 5 4 3 2 1 0: the last of the six calls is pong's third.
-            ensure_eq!(modules.call(ping, "ping_down", [5, 0, 0, 0])?.cast_signed(), -3);
+            ensure_eq!(
+                arch::call_export(modules, ping, "ping_down", [5, 0, 0, 0])?.cast_signed(),
+                -3
+            );
             ensure_eq!(modules.count(), 2);
             let pong = modules.instance("pong")?;
             ensure_eq!(number(modules, pong, "pong_calls")?, 3);
-            ensure_eq!(modules.call(pong, "pong_down", [1, 0, 0, 0])?, 4);
+            ensure_eq!(arch::call_export(modules, pong, "pong_down", [1, 0, 0, 0])?, 4);
         }
         Ok(())
     })
@@ -307,7 +310,7 @@ static COUNTS: AtomicU64 = AtomicU64::new(0);
 
 rt::pdx_entry!(counting_entry, counting);
 fn counting(_: u64, _: u64, _: u64, _: u64) -> (u64, u64) {
-    (call_at(COUNTS.load(SeqCst), [0; 4]), 0)
+    (arch::call_at(COUNTS.load(SeqCst), [0; 4]), 0)
 }
 
 fn across(_: &Setting) -> Outcome {
@@ -318,7 +321,7 @@ fn across(_: &Setting) -> Outcome {
         // The callee's domain has the image, the data of the service's instances, and the module.
         let mut clist = pdx::clist_for(&[])?;
         for object in service.memory() {
-            pdx::grant(&mut clist, object.base(), Rights::RWX)?;
+            pdx::grant(&mut clist, object, Rights::RWX)?;
         }
         clist.insert(shelf::look_up("counter")?.capability)?;
         let (image, _) = pdx::own_image().ok_or(rt::Error::NotAProgram)?;
@@ -428,7 +431,7 @@ fn hold(numbers: &[u64; 6]) -> u64 {
     let Ok(step) = page.first::<Cell<u64>>() else {
         return 101;
     };
-    let first = modules.call(counter, "counter_next", [0; 4]);
+    let first = arch::call_export(modules, counter, "counter_next", [0; 4]);
     if first.is_err() {
         return 102;
     }
@@ -436,7 +439,7 @@ fn hold(numbers: &[u64; 6]) -> u64 {
     if assistant::wait_until("the word to go on", || step.get() == 2).is_err() {
         return 103;
     }
-    modules.call(counter, "counter_next", [0; 4]).unwrap_or(104)
+    arch::call_export(modules, counter, "counter_next", [0; 4]).unwrap_or(104)
 }
 
 fn damaged(setting: &Setting) -> Outcome {
@@ -498,8 +501,8 @@ fn c_library(_: &Setting) -> Outcome {
             let (text, other) = (modules.instance("text")?, modules.another("text")?);
             ensure_eq!(number(modules, text, "text_check")?, 0);
             ensure_eq!(number(modules, other, "text_check")?, 0);
-            ensure_eq!(modules.call(text, "text_mark", [2, 0, 0, 0])?, 2);
-            ensure_eq!(modules.call(other, "text_mark", [3, 0, 0, 0])?, 3);
+            ensure_eq!(arch::call_export(modules, text, "text_mark", [2, 0, 0, 0])?, 2);
+            ensure_eq!(arch::call_export(modules, other, "text_mark", [3, 0, 0, 0])?, 3);
             ensure_eq!(modules.count(), 3);
         }
         Ok(())

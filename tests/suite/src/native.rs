@@ -10,7 +10,7 @@ use abi::{
 };
 use rt::{
     Object,
-    module::{Binding, Error, Modules, call_at, shelf},
+    module::{Binding, Error, Modules, shelf},
     pdx::{self, Domain, Results},
     task::{Options, Program},
     thread,
@@ -109,16 +109,16 @@ static ATTACH: AtomicU64 = AtomicU64::new(0);
 static ALLOC: AtomicU64 = AtomicU64::new(0);
 
 fn state_now() -> u64 {
-    call_at(STATE.load(SeqCst), [0; 4])
+    arch::call_at(STATE.load(SeqCst), [0; 4])
 }
 
 /// The protected procedure: which state it finds first, and a block from the heap of the state that it is given.
 pub extern "C" fn callee(state: u64, _: u64, _: u64, _: u64) -> Results {
     let found = state_now();
-    if call_at(ATTACH.load(SeqCst), [state, 0, 0, 0]) != 0 || state_now() != state {
+    if arch::call_at(ATTACH.load(SeqCst), [state, 0, 0, 0]) != 0 || state_now() != state {
         return Results(found, 0);
     }
-    Results(found, call_at(ALLOC.load(SeqCst), [100, 0, 0, 0]))
+    Results(found, arch::call_at(ALLOC.load(SeqCst), [100, 0, 0, 0]))
 }
 
 /// The states of caller and callee.
@@ -135,12 +135,12 @@ pub extern "C" fn caller(bytes: u64) -> u64 {
         return 1;
     }
     for nowhere in [0, own + 8, USER_END, u64::MAX - 7] {
-        let attached = call_at(ATTACH.load(SeqCst), [nowhere, 0, 0, 0]);
+        let attached = arch::call_at(ATTACH.load(SeqCst), [nowhere, 0, 0, 0]);
         if attached != abi::Error::BadArgument as u64 || state_now() != 0 {
             return 2;
         }
     }
-    if call_at(ATTACH.load(SeqCst), [own, 0, 0, 0]) != 0 || state_now() != own {
+    if arch::call_at(ATTACH.load(SeqCst), [own, 0, 0, 0]) != 0 || state_now() != own {
         return 3;
     }
     for round in 0..6 {
@@ -155,16 +155,16 @@ pub extern "C" fn caller(bytes: u64) -> u64 {
         if !of(others, block) {
             return 6;
         }
-        if state_now() != own || !of(own, call_at(ALLOC.load(SeqCst), [100, 0, 0, 0])) {
+        if state_now() != own || !of(own, arch::call_at(ALLOC.load(SeqCst), [100, 0, 0, 0])) {
             return 7;
         }
     }
     // It never makes objects: what does not fit there is not to be had.
-    if call_at(ALLOC.load(SeqCst), [100_000, 0, 0, 0]) != 0 {
+    if arch::call_at(ALLOC.load(SeqCst), [100_000, 0, 0, 0]) != 0 {
         return 8;
     }
     for _ in 0..bytes / LARGE {
-        match call_at(ALLOC.load(SeqCst), [LARGE, 0, 0, 0]) {
+        match arch::call_at(ALLOC.load(SeqCst), [LARGE, 0, 0, 0]) {
             0 => return 0,
             block if of(own, block) => {}
             _ => return 9,
@@ -187,10 +187,10 @@ fn across(_: &Setting) -> Outcome {
         let memory = [Object::create(BYTES)?, Object::create(BYTES)?];
         let made = Object::create(abi::address::PAGE)?;
         for (object, state) in memory.iter().zip(&STATES) {
-            let make = |bytes| call_at(function("rt_state_make"), [object.base(), bytes, made.base(), 0]);
+            let make = |bytes| arch::call_at(function("rt_state_make"), [object.base(), bytes, made.base(), 0]);
             ensure_eq!(make(4096), abi::Error::BadArgument as u64);
             ensure_eq!(make(BYTES), 0);
-            let at = made.first::<core::cell::Cell<u64>>()?.get();
+            let at = made.first::<rt::Cell<u64>>()?.get();
             ensure!(
                 (object.base()..object.base() + BYTES).contains(&at),
                 "a state at {at:#x}"

@@ -1,11 +1,11 @@
 //! Objects: made, touched, grown, shrunk, described, deleted, kept.
 
 use abi::{
-    Error, Rights,
+    Call, Error, Rights,
     address::{PAGE, SLOT, USER_END, USER_START},
     layout::{INFO_SET_MODIFIED, INFO_SET_TAG, OBJECT_PERSISTENT, OBJECT_STACK, ObjectInfo},
 };
-use rt::{Object, call};
+use rt::{Cell, Object, call};
 
 use crate::{
     arch,
@@ -21,6 +21,8 @@ pub const CASES: &[Case] = &[
     case("objects/any-address-inside-names-it", any_address_inside_names_it),
     case("objects/deleted-is-gone", deleted_is_gone),
     case("objects/reused-memory-is-zero", reused_memory_is_zero),
+    case("objects/the-heap-does-not-begin-under-a-view", no_heap_under_a_view),
+    case("objects/what-is-rusts-own-is-not-deleted", rusts_own_stays),
     case("objects/info", info),
     case("objects/info-needs-rights", info_needs_rights),
     case("objects/resize", resize),
@@ -132,6 +134,46 @@ fn deleted_is_gone(_: &Setting) -> Outcome {
         ensure_error!(call::obj_info(address), BadAddress);
     }
     Ok(())
+}
+
+/// An object that is deleted under a view, by its address: its slot is the next that the kernel gives away.
+fn no_heap_under_a_view(_: &Setting) -> Outcome {
+    const BYTES: usize = 1 << 20;
+    arch::guard()?;
+    for _ in 0..4 {
+        let object = Object::create(BYTES as u64)?;
+        let word = object.first::<Cell<u64>>()?;
+        word.set(1);
+        call::obj_delete(object.base())?;
+        let block = alloc::vec![7u8; BYTES];
+        let (from, to) = (block.as_ptr() as u64, block.as_ptr() as u64 + BYTES as u64);
+        ensure!(
+            !(from..to).contains(&object.base()),
+            "a vector began at {from:#x}, under a view of a deleted object"
+        );
+        ensure!(!arch::poke(core::ptr::from_ref(word) as u64, 0) && block.iter().all(|byte| *byte == 7));
+    }
+    Ok(())
+}
+
+/// Neither by its address nor through a handle.
+fn rusts_own_stays(_: &Setting) -> Outcome {
+    let small = alloc::boxed::Box::new(5_u64);
+    let large = alloc::vec![6_u8; 3 << 20];
+    let (image, bytes) = rt::pdx::own_image().ok_or(rt::Error::NotAProgram)?;
+    let small_at = core::ptr::from_ref(&*small) as u64;
+    let large_at = large.as_ptr() as u64;
+    for address in [small_at, large_at, large_at + (2 << 20), image, image + bytes] {
+        ensure_error!(Object::open(address), InUse);
+        ensure_error!(call::obj_delete(address), InUse);
+        ensure_error!(call::obj_retire(address), InUse);
+        ensure_error!(call::obj_resize(address, PAGE), InUse);
+    }
+    ensure!(*small == 5 && large.iter().all(|byte| *byte == 6));
+    drop(large);
+    // What the heap gave back may be anybody's.
+    let object = Object::create(3 << 20)?;
+    Ok(object.delete()?)
 }
 
 fn reused_memory_is_zero(_: &Setting) -> Outcome {
@@ -327,8 +369,20 @@ fn stacks_cannot_be_kept(_: &Setting) -> Outcome {
         matches!(refused, Err(Error::NotPersistent | Error::Protection)),
         "{refused:?}"
     );
-    ensure!(call::obj_delete(&raw const here as u64).is_err());
-    ensure!(call::obj_resize(&raw const here as u64, PAGE).is_err());
+    // The runtime refuses it, and so does the system.
+    let stack = &raw const here as u64;
+    ensure_error!(call::obj_delete(stack), InUse);
+    ensure_error!(call::obj_resize(stack, PAGE), InUse);
+    ensure!(
+        arch::system_call(Call::ObjDelete as u64, [stack, 0, 0, 0, 0, 0])
+            .result()
+            .is_err()
+    );
+    ensure!(
+        arch::system_call(Call::ObjResize as u64, [stack, PAGE, 0, 0, 0, 0])
+            .result()
+            .is_err()
+    );
     Ok(())
 }
 

@@ -103,7 +103,7 @@ fn merge_sees_the_caller(_: &Setting) -> Outcome {
         password: service.password,
     })?;
     let puppet = Puppet::start(&[&list])?;
-    let arguments = |entry: Entry, address| [entry.0, address, PD_MERGE, 5, 0, 0];
+    let arguments = |entry: Entry, address| [entry.address(), address, PD_MERGE, 5, 0, 0];
     puppet.call(Call::PdxCall, &arguments(read_entry(), shown.base()))??;
     ensure_error!(
         puppet.call(Call::PdxCall, &arguments(write_entry(), shown.base()))?,
@@ -123,7 +123,12 @@ fn merge_follows_changes(_: &Setting) -> Outcome {
     let (list, password) = clist_granting(&object, Rights::RW)?;
     let (shown, _) = clist_granting(list.object(), Rights::R)?;
     let puppet = Puppet::start(&[&client, &shown])?;
-    let read = || puppet.call(Call::PdxCall, &[read_entry().0, object.base(), PD_MERGE, 0, 0, 0]);
+    let read = || {
+        puppet.call(
+            Call::PdxCall,
+            &[read_entry().address(), object.base(), PD_MERGE, 0, 0, 0],
+        )
+    };
     ensure_error!(read()?, CalleeFault);
     for _ in 0..3 {
         puppet.call(Call::ApdInsert, &[0, list.object().base()])??;
@@ -140,7 +145,7 @@ fn merge_follows_changes(_: &Setting) -> Outcome {
     let base = object.base();
     object.delete()?;
     ensure_error!(
-        puppet.call(Call::PdxCall, &[read_entry().0, base, PD_MERGE, 0, 0, 0])?,
+        puppet.call(Call::PdxCall, &[read_entry().address(), base, PD_MERGE, 0, 0, 0])?,
         CalleeFault
     );
     puppet.end()
@@ -154,13 +159,13 @@ fn private_rights_stay_private(_: &Setting) -> Outcome {
     for pd in [PD_MERGE, PD_EMPTY, PD_MERGE] {
         ensure_eq!(
             puppet
-                .call(Call::PdxCall, &[read_entry().0, secret.base(), pd, 0, 0, 0])??
+                .call(Call::PdxCall, &[read_entry().address(), secret.base(), pd, 0, 0, 0])??
                 .0,
             99
         );
         ensure_eq!(puppet.peek(secret.base())?, None);
         ensure_eq!(puppet.peek(service.image)?, None);
-        ensure!(!puppet.fetch(add_entry().0)?);
+        ensure!(!puppet.fetch(add_entry().address())?);
         ensure_eq!(puppet.peek(service.clist.object().base())?, None);
         ensure_error!(puppet.call(Call::ApdLookup, &[secret.base(), 4])?, Protection);
         ensure_error!(
@@ -172,22 +177,25 @@ fn private_rights_stay_private(_: &Setting) -> Outcome {
     let other = Puppet::start(&[&service.client_clist()?])?;
     ensure_eq!(
         other
-            .call(Call::PdxCall, &[read_entry().0, secret.base(), PD_EMPTY, 0, 0, 0])??
+            .call(
+                Call::PdxCall,
+                &[read_entry().address(), secret.base(), PD_EMPTY, 0, 0, 0]
+            )??
             .0,
         99
     );
     let own = puppet.call(Call::ObjCreate, &[PAGE, 0])??.0;
     ensure_error!(
-        other.call(Call::PdxCall, &[read_entry().0, own, PD_MERGE, 0, 0, 0])?,
+        other.call(Call::PdxCall, &[read_entry().address(), own, PD_MERGE, 0, 0, 0])?,
         CalleeFault
     );
     ensure_error!(
-        puppet.call(Call::PdxCall, &[read_entry().0, own, PD_EMPTY, 0, 0, 0])?,
+        puppet.call(Call::PdxCall, &[read_entry().address(), own, PD_EMPTY, 0, 0, 0])?,
         CalleeFault
     );
     ensure_eq!(
         puppet
-            .call(Call::PdxCall, &[read_entry().0, own, PD_MERGE, 0, 0, 0])??
+            .call(Call::PdxCall, &[read_entry().address(), own, PD_MERGE, 0, 0, 0])??
             .0,
         0
     );
@@ -202,18 +210,21 @@ fn explicit_domain(_: &Setting) -> Outcome {
     let (list, _) = clist_granting(&object, Rights::R)?;
     let apd = apd_of(&[&list]);
     for _ in 0..3 {
-        ensure_eq!(call::pdx_call_in(read_entry().0, [object.base(), 0, 0, 0], &apd)?.0, 31);
+        ensure_eq!(
+            call::pdx_call_in(read_entry().address(), [object.base(), 0, 0, 0], &apd)?.0,
+            31
+        );
         ensure_error!(
-            call::pdx_call_in(write_entry().0, [object.base(), 0, 0, 0], &apd),
+            call::pdx_call_in(write_entry().address(), [object.base(), 0, 0, 0], &apd),
             CalleeFault
         );
         ensure_error!(
-            call::pdx_call_in(read_entry().0, [hidden.base(), 0, 0, 0], &apd),
+            call::pdx_call_in(read_entry().address(), [hidden.base(), 0, 0, 0], &apd),
             CalleeFault
         );
     }
     ensure_eq!(
-        call::pdx_call_in(add_entry().0, [1, 2, 0, 0], &ApdDescription::default())?.0,
+        call::pdx_call_in(add_entry().address(), [1, 2, 0, 0], &ApdDescription::default())?.0,
         3
     );
     let mut bad = [apd; 4];
@@ -222,14 +233,14 @@ fn explicit_domain(_: &Setting) -> Outcome {
     bad[2].slots[0] = 0;
     bad[3].slots[0] = object.base();
     for description in &bad {
-        let refused = call::pdx_call_in(add_entry().0, [0; 4], description);
+        let refused = call::pdx_call_in(add_entry().address(), [0; 4], description);
         ensure!(
             matches!(refused, Err(Error::BadArgument | Error::BadAddress | Error::BadClist)),
             "{description:x?}: {refused:?}"
         );
     }
     for pd in [2, 8, 1 << 47, u64::MAX, object.base() + PAGE - 8] {
-        let refused = call::pdx_call(add_entry().0, 0, pd, 0, 0, 0);
+        let refused = call::pdx_call(add_entry().address(), 0, pd, 0, 0, 0);
         ensure!(refused.is_err(), "pd {pd:#x} is taken");
     }
     // A Clist that the caller cannot read is none of his to give.
@@ -238,7 +249,7 @@ fn explicit_domain(_: &Setting) -> Outcome {
     let place = puppet.call(Call::ObjCreate, &[PAGE, 0])??.0;
     ensure!(puppet.poke(place, 1)? && puppet.poke(place + 16, list.object().base())?);
     ensure_error!(
-        puppet.call(Call::PdxCall, &[add_entry().0, 0, place, 0, 0, 0])?,
+        puppet.call(Call::PdxCall, &[add_entry().address(), 0, place, 0, 0, 0])?,
         Protection
     );
     puppet.end()
@@ -284,12 +295,16 @@ fn stacks_are_private(_: &Setting) -> Outcome {
             ensure!(!arch::poke(stack, 1));
             ensure_error!(call::apd_lookup(stack, 4), Protection);
             ensure_error!(call::obj_info(stack), Protection);
-            ensure!(call::obj_delete(stack).is_err());
+            ensure!(
+                arch::system_call(Call::ObjDelete as u64, [stack, 0, 0, 0, 0, 0])
+                    .result()
+                    .is_err()
+            );
         }
     }
     // Nor to another client of the same domain.
     let puppet = Puppet::start(&[&service.client_clist()?])?;
-    let (stack, _) = puppet.call(Call::PdxCall, &[stack_entry().0, 0, PD_EMPTY, 0, 0, 0])??;
+    let (stack, _) = puppet.call(Call::PdxCall, &[stack_entry().address(), 0, PD_EMPTY, 0, 0, 0])??;
     ensure_eq!(puppet.peek(stack)?, None);
     ensure_eq!(arch::peek(stack), None);
     puppet.end()
@@ -298,10 +313,10 @@ fn stacks_are_private(_: &Setting) -> Outcome {
 fn nested(pd: u64) -> Outcome {
     let _service = Service::open(&[])?;
     for most in [0, 1, 5, CALL_DEPTH_MAX as u64 - 1] {
-        ensure_eq!(call::pdx_call(nest_entry().0, 0, pd, pd, most, 0)?, (most, 0));
+        ensure_eq!(call::pdx_call(nest_entry().address(), 0, pd, pd, most, 0)?, (most, 0));
     }
     for _ in 0..3 {
-        let (depth, error) = call::pdx_call(nest_entry().0, 0, pd, pd, 1000, 0)?;
+        let (depth, error) = call::pdx_call(nest_entry().address(), 0, pd, pd, 1000, 0)?;
         ensure_eq!(error, Error::TooDeep as u64);
         ensure_eq!(depth + 1, CALL_DEPTH_MAX as u64);
     }
@@ -347,7 +362,7 @@ fn warm_and_cold(_: &Setting) -> Outcome {
                 call::obj_passwd(service.image, 1234 + round, 0)?;
             }
             3 => {
-                puppet.call(Call::PdxCall, &[add_entry().0, 1, PD_MERGE, 1, 0, 0])??;
+                puppet.call(Call::PdxCall, &[add_entry().address(), 1, PD_MERGE, 1, 0, 0])??;
             }
             _ => thread::yield_now(),
         }

@@ -332,7 +332,7 @@ fn churn(_: &[u64; 6]) -> u64 {
         if rt::pdx::grant(&mut clist, image.0, abi::Rights::RWX).is_err() {
             return 8;
         }
-        if round < 10 && call::obj_cre_pdx(object.base(), 0, clist.object().base(), &[object.base()]).is_err() {
+        if round < 10 && arch::obj_cre_pdx(object.base(), 0, clist.object().base(), &[object.base()]).is_err() {
             return 9;
         }
         for pd in [abi::layout::PD_EMPTY, abi::layout::PD_MERGE] {

@@ -1,10 +1,9 @@
 //! Commands on names, objects and capabilities.
 
 use alloc::{format, string::String, vec::Vec};
-use core::cell::Cell;
 
 use abi::layout::{Capability, OBJECT_PERSISTENT, OBJECT_STACK};
-use rt::{Clist, Directory, Error, Kind, Object, Rights, call, directory::Found, names, print, println};
+use rt::{Cell, Clist, Directory, Error, Kind, Object, Rights, call, directory::Found, names, print, println};
 
 use super::{Complaint, Outcome, Shell, said};
 use crate::text::{self, Bytes};

@@ -1,9 +1,16 @@
 //! Memory that comes and goes: ranges of addresses in which no Rust object lies, and the words in them.
 //!
+//! Words are read and written by volatile accesses, because devices and other spaces see them, too. A thread whose
+//! creator put its stack into the free range keeps out of that slot; its creator is the one who vouches for it.
+//!
 //! There are two: the *free range*, where programs receive and map what they like, and in σ₀ the memory
 //! that the kernel gave the root program at its physical addresses, below the free range.
 
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+
 use abi::{Rights, nucleus::fpage};
+
+use super::entry::RootPage;
 
 /// Beginning of the free range.
 pub const FREE_START: u64 = 0x1000_0000_0000;
@@ -23,7 +30,8 @@ impl Window {
     /// # Panics
     /// If it leaves the ranges.
     pub fn memory(base: u64, log2: u8, rights: Rights) -> Self {
-        assert!(base + (1 << log2) <= FREE_END, "{base:#x} is not free to use");
+        let end = 1u64.checked_shl(log2.into()).and_then(|bytes| base.checked_add(bytes));
+        assert!(end.is_some_and(|end| end <= FREE_END), "{base:#x} is not free to use");
         Self(fpage(base, log2, rights))
     }
 
@@ -60,21 +68,24 @@ pub fn write(address: u64, word: u64) {
 
 /// Looks at the page that holds an address, so that it is there afterwards.
 pub fn touch(address: u64) {
-    // SAFETY: a byte is read and forgotten. Where nothing is mapped the thread faults.
-    unsafe { (address as *const u8).read_volatile() };
+    // SAFETY: a byte is read, atomically, and forgotten. Where nothing is mapped the thread faults.
+    unsafe { AtomicU8::from_ptr(address as *mut u8) }.load(Relaxed);
 }
 
-/// Copies the program's image, as it is now, to `to`.
+/// Copies the program's image, as it is now, to `to`; how many bytes that are.
 ///
 /// # Panics
 /// As [`read`].
-pub fn copy_image(image: u64, bytes: u64, to: u64) {
-    let mut at = 0;
-    while at < bytes {
-        // SAFETY: the image is mapped as a whole, and any bits are a word.
-        write(to + at, unsafe { ((image + at) as *const u64).read_volatile() });
-        at += 8;
+pub fn copy_image(root: RootPage, to: u64) -> u64 {
+    let head = root.head();
+    for at in (0..head.image_bytes).step_by(8) {
+        // SAFETY: the image is mapped as a whole, in whole pages, and any bits are a word; other threads may write it.
+        write(
+            to + at,
+            unsafe { AtomicU64::from_ptr((head.image + at) as *mut u64) }.load(Relaxed),
+        );
     }
+    head.image_bytes
 }
 
 fn check(address: u64) {

@@ -3,6 +3,8 @@
 //!
 //! * `system_call(number, arguments) -> Answer`: any call, whatever it does to the caller.
 //! * `call_by(stub, number) -> u64`: a call without arguments through a stub of the kernel page.
+//! * `obj_cre_pdx(object, password, clist, entries)`: any addresses as entries.
+//! * `call_at(address, words)`, `call_export(modules, instance, name, words)`: functions of modules.
 //! * `guard()`: from now on the three probes survive a protection fault.
 //! * `peek`, `poke`, `fetch`: one load, store or call at any address; tell whether it was allowed.
 //! * `load`, `store`, `jump`: the same without a safety net.
@@ -28,6 +30,37 @@ pub use x86_64::{
     oddities::ODDITIES,
     registers, system_call, vectors,
 };
+
+use rt::module::{Instance, Modules};
+
+/// Registers any addresses of an object as entries.
+///
+/// # Errors
+/// As `ObjCrePdx`.
+pub fn obj_cre_pdx(object: u64, password: u64, clist: u64, entries: &[u64]) -> abi::error::Result<u64> {
+    // SAFETY: entries of the suite's own image are procedures made by `pdx_entry!`; what else is entered is code in objects.
+    unsafe { rt::call::obj_cre_pdx(object, password, clist, entries) }
+}
+
+/// Calls a function of a module.
+pub fn call_at(address: u64, words: [u64; 4]) -> u64 {
+    // SAFETY: the suite's modules are its own: their functions take the words that the cases give.
+    unsafe { rt::module::call_at(address, words) }
+}
+
+/// Calls an export.
+///
+/// # Errors
+/// No such export.
+pub fn call_export(
+    modules: &'static Modules,
+    instance: Instance,
+    name: &str,
+    words: [u64; 4],
+) -> rt::module::Result<u64> {
+    // SAFETY: as in `call_at`.
+    unsafe { modules.call(instance, name, words) }
+}
 
 /// Status of a thread that ran `END_CODE`.
 pub const END_STATUS: u64 = 42;

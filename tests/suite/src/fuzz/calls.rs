@@ -42,7 +42,7 @@ pub fn step(surroundings: &mut Surroundings, seed: u64, step: u64) -> Done {
         INNER.store(core::ptr::from_mut(surroundings) as u64, Relaxed);
         INNER_SEED.store(random.word(), Relaxed);
         // Merged, it sees what the assistant has; what it makes there is its own.
-        return match call::pdx_call(inner_entry().0, random.word(), abi::layout::PD_MERGE, 0, 0, 0) {
+        return match call::pdx_call(inner_entry().address(), random.word(), abi::layout::PD_MERGE, 0, 0, 0) {
             Ok((made, succeeded)) => Done {
                 made: 1 + made,
                 succeeded: 1 + succeeded,
@@ -159,7 +159,7 @@ fn note(surroundings: &mut Surroundings, number: u64, arguments: &[u64; 6], answ
         Some(Call::KeepObject) => {
             // It may have been the code; then this is the end. Without a capability for it in the
             // Clist it is the case that has to delete it.
-            let _ = call::obj_delete(arguments[0]);
+            arch::system_call(Call::ObjDelete as u64, [arguments[0], 0, 0, 0, 0, 0]);
         }
         Some(Call::ThreadCreate) => surroundings.note_thread(value),
         Some(Call::TaskCreate) => {

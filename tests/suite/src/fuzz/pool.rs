@@ -60,7 +60,7 @@ impl Surroundings {
         let (data, code, clist, buffer) = (create(SLOT + PAGE)?, create(PAGE)?, create(2 * PAGE)?, create(PAGE)?);
         arch::write_bytes(code, arch::END_CODE);
         arch::write_bytes(code + RETURN_AT, arch::RETURN_CODE);
-        let entries = [code + RETURN_AT, super::calls::inner_entry().0];
+        let entries = [code + RETURN_AT, super::calls::inner_entry().address()];
         let image = rt::pdx::own_image().map_or(0, |(base, _)| base);
         for (index, word) in [CLIST_MAGIC, CLIST_VERSION, random.below(2) * CLIST_SORTED, 8]
             .into_iter()
@@ -71,8 +71,8 @@ impl Surroundings {
         let image_password = call::obj_passwd(image, 0, Rights::RWX.bits().into())?;
         // Should it be kept, the case must be able to delete it.
         call::obj_passwd(image, PASSWORD, Rights::OWNER.bits().into())?;
-        let pdx_password = call::obj_cre_pdx(code, 0, clist, &entries[..1])?;
-        let inner_password = call::obj_cre_pdx(image, 0, clist, &entries[1..])?;
+        let pdx_password = arch::obj_cre_pdx(code, 0, clist, &entries[..1])?;
+        let inner_password = arch::obj_cre_pdx(image, 0, clist, &entries[1..])?;
         let records = [
             (image, image_password),
             (image, inner_password),

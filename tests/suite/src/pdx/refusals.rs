@@ -47,7 +47,7 @@ fn not_an_entry(_: &Setting) -> Outcome {
     let service = Service::open(&[])?;
     let client = service.client_clist()?;
     let puppet = Puppet::start(&[&client])?;
-    let entry = add_entry().0;
+    let entry = add_entry().address();
     let wrong = [
         entry + 1,
         entry - 1,
@@ -78,7 +78,7 @@ fn needs_the_right(_: &Setting) -> Outcome {
     let service = Service::open(&[])?;
     let stranger = Puppet::start(&[])?;
     ensure_error!(
-        stranger.call(Call::PdxCall, &[add_entry().0, 1, PD_EMPTY, 2, 0, 0])?,
+        stranger.call(Call::PdxCall, &[add_entry().address(), 1, PD_EMPTY, 2, 0, 0])?,
         Protection
     );
     stranger.end()?;
@@ -89,7 +89,7 @@ fn needs_the_right(_: &Setting) -> Outcome {
     })?;
     let forger = Puppet::start(&[&forged])?;
     ensure_error!(
-        forger.call(Call::PdxCall, &[add_entry().0, 1, PD_MERGE, 2, 0, 0])?,
+        forger.call(Call::PdxCall, &[add_entry().address(), 1, PD_MERGE, 2, 0, 0])?,
         Protection
     );
     forger.end()?;
@@ -104,13 +104,15 @@ fn needs_the_right(_: &Setting) -> Outcome {
     ensure!(puppet.peek(service.image)?.is_some());
     ensure!(
         puppet
-            .call(Call::PdxCall, &[add_entry().0, 1, PD_EMPTY, 2, 0, 0])?
+            .call(Call::PdxCall, &[add_entry().address(), 1, PD_EMPTY, 2, 0, 0])?
             .is_err()
     );
     puppet.end()?;
     let client = Puppet::start(&[&service.client_clist()?])?;
     ensure_eq!(
-        client.call(Call::PdxCall, &[add_entry().0, 1, PD_EMPTY, 2, 0, 0])??.0,
+        client
+            .call(Call::PdxCall, &[add_entry().address(), 1, PD_EMPTY, 2, 0, 0])??
+            .0,
         3
     );
     client.end()
@@ -119,7 +121,7 @@ fn needs_the_right(_: &Setting) -> Outcome {
 fn revoked(_: &Setting) -> Outcome {
     let service = Service::open(&[])?;
     let puppet = Puppet::start(&[&service.client_clist()?])?;
-    let ask = |pd| puppet.call(Call::PdxCall, &[add_entry().0, 1, pd, 2, 0, 0]);
+    let ask = |pd| puppet.call(Call::PdxCall, &[add_entry().address(), 1, pd, 2, 0, 0]);
     for _ in 0..3 {
         ask(PD_EMPTY)??;
         ask(PD_MERGE)??;
@@ -127,7 +129,7 @@ fn revoked(_: &Setting) -> Outcome {
     call::obj_passwd(service.image, service.password, 0)?;
     ensure_error!(ask(PD_EMPTY)?, Protection);
     ensure_error!(ask(PD_MERGE)?, Protection);
-    ensure!(call::pdx_call(add_entry().0, 1, PD_EMPTY, 2, 0, 0).is_err());
+    ensure!(call::pdx_call(add_entry().address(), 1, PD_EMPTY, 2, 0, 0).is_err());
     puppet.end()
 }
 
@@ -135,13 +137,13 @@ fn revoked_while_inside(_: &Setting) -> Outcome {
     let service = Service::open(&[])?;
     let puppet = Puppet::start(&[&service.client_clist()?])?;
     INSIDE.store(0, SeqCst);
-    let inside = puppet.begin_call(Call::PdxCall, &[linger_entry().0, 30, PD_EMPTY])?;
+    let inside = puppet.begin_call(Call::PdxCall, &[linger_entry().address(), 30, PD_EMPTY])?;
     wait_until("it is inside", || INSIDE.load(SeqCst) == 1)?;
     call::obj_passwd(service.image, service.password, 0)?;
     let ended = inside.finish()?;
     ensure!(matches!(ended, Ok((30, 0)) | Err(Error::CalleeFault)), "{ended:?}");
     ensure_error!(
-        puppet.call(Call::PdxCall, &[linger_entry().0, 1, PD_EMPTY])?,
+        puppet.call(Call::PdxCall, &[linger_entry().address(), 1, PD_EMPTY])?,
         Protection
     );
     puppet.end()
@@ -163,7 +165,7 @@ fn deleted_while_inside(_: &Setting) -> Outcome {
         arch::write_bytes(object.base(), &[0xeb, 0xfe]);
         let mut list = Clist::create()?;
         grant(&mut list, &object, Rights::RX)?;
-        let password = call::obj_cre_pdx(object.base(), 0, list.object().base(), &[object.base()])?;
+        let password = arch::obj_cre_pdx(object.base(), 0, list.object().base(), &[object.base()])?;
         let mut client = Clist::create()?;
         client.insert(Capability {
             address: object.base(),
@@ -189,11 +191,11 @@ fn callee_faults(_: &Setting) -> Outcome {
     let _service = Service::open(&[])?;
     for pd in [PD_EMPTY, PD_MERGE] {
         for way in 0..FAULTS_OF_ITS_OWN + arch::CRIMES.len() as u64 {
-            let answer = call::pdx_call(fault_entry().0, way, pd, 0, 0, 0);
+            let answer = call::pdx_call(fault_entry().address(), way, pd, 0, 0, 0);
             ensure!(answer == Err(Error::CalleeFault), "way {way}, pd {pd}: {answer:?}");
         }
         // The domain is as good as before.
-        ensure_eq!(call::pdx_call(add_entry().0, 1, pd, 2, 0, 0)?.0, 3);
+        ensure_eq!(call::pdx_call(add_entry().address(), 1, pd, 2, 0, 0)?.0, 3);
     }
     ensure_eq!(call::thread_info(0)?.depth, 0);
     Ok(())
@@ -207,7 +209,7 @@ fn inner_callee_faults(_: &Setting) -> Outcome {
         (PD_MERGE, PD_EMPTY),
         (PD_MERGE, PD_MERGE),
     ] {
-        let told = call::pdx_call(around_entry().0, 0, outer, inner, 0, 0)?;
+        let told = call::pdx_call(around_entry().address(), 0, outer, inner, 0, 0)?;
         ensure_eq!(told, (Error::CalleeFault as u64, 2));
     }
     Ok(())
@@ -218,7 +220,7 @@ fn handlers_stay_outside(_: &Setting) -> Outcome {
     arch::handlers::skip_null()?;
     let before = arch::handlers::calls();
     for pd in [PD_EMPTY, PD_MERGE] {
-        ensure_error!(call::pdx_call(fault_entry().0, 0, pd, 0, 0, 0), CalleeFault);
+        ensure_error!(call::pdx_call(fault_entry().address(), 0, pd, 0, 0, 0), CalleeFault);
     }
     ensure_eq!(arch::handlers::calls(), before);
     Ok(())
@@ -229,7 +231,7 @@ fn domain_is_sealed(_: &Setting) -> Outcome {
     let list = Clist::create()?;
     let before = call::apd_get()?;
     for pd in [PD_EMPTY, PD_MERGE] {
-        let inside = |number: Call, a: u64, b: u64| call::pdx_call(call_entry().0, number as u64, pd, a, b, 0);
+        let inside = |number: Call, a: u64, b: u64| call::pdx_call(call_entry().address(), number as u64, pd, a, b, 0);
         ensure_eq!(
             inside(Call::ApdInsert, 0, list.object().base())?.0,
             Error::Locked as u64
@@ -280,15 +282,15 @@ fn registering(_: &Setting) -> Outcome {
     let clist = list.object().base();
     let base = object.base();
     for entries in [&[base + 2 * PAGE][..], &[base - 1], &[0], &[u64::MAX], &[base, image]] {
-        let refused = call::obj_cre_pdx(base, 0, clist, entries);
+        let refused = arch::obj_cre_pdx(base, 0, clist, entries);
         ensure!(
             matches!(refused, Err(Error::NotAnEntry | Error::BadArgument | Error::BadAddress)),
             "{entries:x?}: {refused:?}"
         );
     }
-    ensure_error!(call::obj_cre_pdx(base, 0, base, &[base]), BadClist);
+    ensure_error!(arch::obj_cre_pdx(base, 0, base, &[base]), BadClist);
     for bad in [8, 1 << 47, u64::MAX] {
-        ensure!(call::obj_cre_pdx(base, 0, bad, &[base]).is_err());
+        ensure!(arch::obj_cre_pdx(base, 0, bad, &[base]).is_err());
     }
     let raw = |count: u64, entries: u64| {
         arch::system_call(Call::ObjCrePdx as u64, [base, 0, clist, entries, count, 0]).result()
@@ -301,7 +303,7 @@ fn registering(_: &Setting) -> Outcome {
     }
     // Without a Clist the callee cannot even run its code: a fault, not a failure of the system.
     arch::write_bytes(base, arch::RETURN_CODE);
-    call::obj_cre_pdx(base, 0, 0, &[base])?;
+    arch::obj_cre_pdx(base, 0, 0, &[base])?;
     ensure_error!(call::pdx_call(base, 0, PD_EMPTY, 0, 0, 0), CalleeFault);
     ensure_eq!(call::pdx_call(base, 0, PD_MERGE, 0, 0, 0).is_ok(), true);
     ensure_eq!(call::obj_info(base)?.pdx, 1);
@@ -313,7 +315,7 @@ fn tables_full(_: &Setting) -> Outcome {
     let list = Clist::create()?;
     let mut passwords = alloc::vec::Vec::new();
     let refused = loop {
-        match call::obj_cre_pdx(object.base(), 0, list.object().base(), &[object.base()]) {
+        match arch::obj_cre_pdx(object.base(), 0, list.object().base(), &[object.base()]) {
             Ok(password) => passwords.push(password),
             Err(error) => break error,
         }
@@ -326,6 +328,6 @@ fn tables_full(_: &Setting) -> Outcome {
     ensure_eq!((refused, passwords.len()), (Error::TableFull, PDX_MAX));
     let most: alloc::vec::Vec<u64> = (0..ENTRIES_MAX as u64).map(|index| object.base() + index).collect();
     call::obj_passwd(object.base(), passwords[0], 0)?;
-    call::obj_cre_pdx(object.base(), 0, list.object().base(), &most)?;
+    arch::obj_cre_pdx(object.base(), 0, list.object().base(), &most)?;
     Ok(())
 }

@@ -42,7 +42,7 @@ fn nest(depth: u64, pd: u64, most: u64, _: u64) -> (u64, u64) {
     if depth == most {
         return (depth, 0);
     }
-    match call::pdx_call(nest_entry().0, depth + 1, pd, pd, most, 0) {
+    match call::pdx_call(nest_entry().address(), depth + 1, pd, pd, most, 0) {
         Ok(deeper) => deeper,
         Err(error) => (depth, error as u64),
     }
@@ -80,7 +80,7 @@ fn recurse(depth: u64) -> u64 {
 rt::pdx_entry!(pub around_entry, around);
 /// Calls the failing procedure, and tells the error.
 fn around(way: u64, pd: u64, _: u64, _: u64) -> (u64, u64) {
-    match call::pdx_call(fault_entry().0, way, pd, 0, 0, 0) {
+    match call::pdx_call(fault_entry().address(), way, pd, 0, 0, 0) {
         Ok(_) => (0, 1),
         Err(error) => (error as u64, 2),
     }
@@ -107,15 +107,15 @@ fn linger(ms: u64, _: u64, _: u64, _: u64) -> (u64, u64) {
 
 pub fn entries() -> [u64; 11] {
     [
-        add_entry().0,
-        read_entry().0,
-        write_entry().0,
-        stack_entry().0,
-        nest_entry().0,
-        fault_entry().0,
-        around_entry().0,
-        call_entry().0,
-        linger_entry().0,
+        add_entry().address(),
+        read_entry().address(),
+        write_entry().address(),
+        stack_entry().address(),
+        nest_entry().address(),
+        fault_entry().address(),
+        around_entry().address(),
+        call_entry().address(),
+        linger_entry().address(),
         registers::leak_entry(),
         registers::faulting_entry(),
     ]
@@ -137,7 +137,7 @@ impl Service {
     pub fn open(objects: &[&Object]) -> Outcome<Self> {
         let image = image()?;
         let mut clist = pdx::clist_for(objects)?;
-        let password = call::obj_cre_pdx(image, 0, clist.object().base(), &entries())?;
+        let password = arch::obj_cre_pdx(image, 0, clist.object().base(), &entries())?;
         clist.insert(Capability {
             address: image,
             password,
