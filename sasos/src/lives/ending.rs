@@ -9,6 +9,7 @@ use kcore::{ThreadId, machine::Intercept, scheduler::NONE, thread::Resumed, wait
 
 use crate::{
     Outcome, Server, World,
+    accounts::Resource,
     lives::control::Control,
     lives::task::UNWIND_BOUND_NS,
     lives::thread::{Caller, Doom, Life, Pause, Waiting},
@@ -107,7 +108,7 @@ impl Server {
         record.life = Life::Vacant;
         let payer = record.payer;
         self.threads.count -= 1;
-        self.tasks.refund_thread(payer);
+        self.ledger.give(payer, Resource::Threads, 1);
         world.thread_destroy(thread);
     }
 

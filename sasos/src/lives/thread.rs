@@ -29,6 +29,7 @@ use kcore::{
 
 use crate::{
     Server, Step, World,
+    accounts::{AccountId, Resource},
     durability::durable::Pending,
     lives::exception::Saved,
     lives::task::{TaskId, checked_priority},
@@ -123,8 +124,8 @@ pub struct Thread {
     pub parent: ThreadId,
     /// The domain in which the parent made it.
     pub parent_domain: SpaceId,
-    /// The task that pays for its place.
-    pub payer: TaskId,
+    /// Who pays for its place.
+    pub payer: AccountId,
     /// 0 to 7.
     pub priority: u8,
     /// Whether it sleeps or is suspended.
@@ -162,7 +163,7 @@ impl Thread {
             domain: SpaceId(0),
             parent: ThreadId(0),
             parent_domain: SpaceId(0),
-            payer: TaskId::NONE,
+            payer: AccountId::ROOT,
             priority: 0,
             pause: Pause::No,
             stack: 0,
@@ -349,13 +350,14 @@ impl Server {
         parameter: u64,
         priority: u8,
     ) -> Result<ThreadId, Error> {
-        let payer = maker.map_or(task, |maker| maker.task);
-        self.tasks.charge_thread(payer, self.threads.count)?;
+        let payer = self.tasks.get(maker.map_or(task, |maker| maker.task));
+        let payer = payer.ok_or(Error::LimitReached)?.account;
+        self.ledger.take(payer, Resource::Threads, 1)?;
         let made = self.thread_make_charged(world, task, entry, parameter, priority);
         let thread = match made {
             Ok(thread) => thread,
             Err(error) => {
-                self.tasks.refund_thread(payer);
+                self.ledger.give(payer, Resource::Threads, 1);
                 return Err(error);
             }
         };
@@ -377,10 +379,10 @@ impl Server {
         priority: u8,
     ) -> Result<ThreadId, Error> {
         let found = self.tasks.get_mut(task).ok_or(Error::LimitReached)?;
-        let domain = found.domain;
+        let (domain, account) = (found.domain, found.account);
         let stack = match found.stacks.pop() {
             Some(stack) => stack,
-            None => self.stack_create(world, Some(task), domain)?,
+            None => self.stack_create(world, account, domain)?,
         };
         let created = world.thread_create(domain, entry, stack + STACK_BYTES, [parameter, 0, 0, 0], priority);
         let Some(found) = self.tasks.get_mut(task) else {

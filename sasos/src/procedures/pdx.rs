@@ -27,8 +27,8 @@ use abi::{
 use kcore::{SpaceId, wait::Key};
 
 use crate::{
-    Outcome, Server, Step, World, lives::exception::Handlers, lives::thread::Caller, protection::apd::Apd,
-    protection::validation::PdxGrant,
+    Outcome, Server, Step, World, accounts::AccountId, lives::exception::Handlers, lives::thread::Caller,
+    protection::apd::Apd, protection::validation::PdxGrant,
 };
 
 /// Stacks that a callee domain may have, and so calls that may be inside of it at once.
@@ -75,6 +75,8 @@ pub(crate) struct Callee {
     handlers: Handlers,
     /// No call enters it any more; it goes when the last one has left.
     pub(crate) retired: bool,
+    /// Who pays for its domain and stacks.
+    payer: AccountId,
 }
 
 /// All callee domains.
@@ -198,7 +200,7 @@ impl Server {
         };
         let parameters = [parameter0, parameter1, parameter2, parameter3];
         if world.portal_enter(caller.thread, callee, entry, parameters).is_none() {
-            match self.callee_stack_add(world, caller, callee) {
+            match self.callee_stack_add(world, callee) {
                 Ok(true) => {}
                 Ok(false) => return Outcome::Block(Key::Stack(callee.0), None),
                 Err(error) => return Outcome::Return(Err(error)),
@@ -269,10 +271,11 @@ impl Server {
         if self.callees.count >= CALLEES_MAX {
             self.callees_give_up_unused(world);
         }
-        let made = match self.callee_domain_create(world, apd, parent) {
-            Err(Error::NoMemory) => {
+        let payer = self.callee_payer(grant, &extension);
+        let made = match self.callee_domain_create(world, apd, parent, payer) {
+            Err(Error::NoMemory | Error::LimitReached) => {
                 self.callees_give_up_unused(world);
-                self.callee_domain_create(world, apd, parent)
+                self.callee_domain_create(world, apd, parent, payer)
             }
             made => made,
         };
@@ -284,13 +287,27 @@ impl Server {
             stacks: Vec::new(),
             handlers: Handlers::default(),
             retired: false,
+            payer,
         };
         self.callees.insert(space, callee);
         Ok(space)
     }
 
+    /// Who pays for a callee's domain and stacks: the service, whose all callers share it; where it is merged, the one caller's domain,
+    /// or clients could make a service pay for one domain after another.
+    fn callee_payer(&self, grant: &PdxGrant, extension: &Extension) -> AccountId {
+        let payer = match extension {
+            Extension::Merge(caller) => self.domains.get(*caller).map(|domain| domain.account),
+            Extension::Empty | Extension::Explicit(_) => {
+                let object = self.objects.find(grant.base);
+                object.map(|id| self.objects.get(id).account)
+            }
+        };
+        payer.unwrap_or(AccountId::ROOT)
+    }
+
     /// Gives a callee one more stack; tells whether it may have one.
-    fn callee_stack_add(&mut self, world: &mut impl World, caller: Caller, space: SpaceId) -> Result<bool, Error> {
+    fn callee_stack_add(&mut self, world: &mut impl World, space: SpaceId) -> Result<bool, Error> {
         let Some(callee) = self.callees.get(space) else {
             return Err(Error::NoMemory);
         };
@@ -298,7 +315,8 @@ impl Server {
         if count >= CALLEE_STACKS_MAX {
             return Ok(false);
         }
-        let stack = match self.stack_create(world, Some(caller.task), space) {
+        let payer = callee.payer;
+        let stack = match self.stack_create(world, payer, space) {
             Ok(stack) => stack,
             Err(_) if count > 0 => return Ok(false),
             Err(error) => return Err(error),
@@ -323,6 +341,7 @@ mod tests {
             stacks: Vec::new(),
             handlers: Handlers::default(),
             retired: false,
+            payer: AccountId::ROOT,
         }
     }
 
