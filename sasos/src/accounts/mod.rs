@@ -142,10 +142,9 @@ impl Ledger {
             limits: UNLIMITED,
             used: [0; RESOURCES],
         };
-        let mut records = Vec::new();
-        records.push(root);
         Self {
-            records,
+            // Before anybody runs: without it there is no system.
+            records: alloc::vec![root],
             free: Vec::new(),
             next_version: (start << 20).max(2),
         }

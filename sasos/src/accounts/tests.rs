@@ -91,6 +91,14 @@ fn a_hand_is_no_way_around_a_limit() {
     assert_eq!(ledger.used(head, Resource::Frames), 0);
 }
 
+fn sum(model: &[(AccountId, Option<usize>, u64, u64, bool)], of: usize) -> u64 {
+    let below: u64 = (0..model.len())
+        .filter(|&at| model[at].1 == Some(of))
+        .map(|at| sum(model, at))
+        .sum();
+    model[of].3 + below
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Open(usize, u64),
@@ -115,10 +123,6 @@ proptest! {
         let mut ledger = Ledger::new(1);
         // Account, place of the parent in this list, limit, own charges, open.
         let mut model: Vec<(AccountId, Option<usize>, u64, u64, bool)> = vec![(AccountId::ROOT, None, u64::MAX, 0, true)];
-        fn sum(model: &[(AccountId, Option<usize>, u64, u64, bool)], of: usize) -> u64 {
-            let below: u64 = (0..model.len()).filter(|&at| model[at].1 == Some(of)).map(|at| sum(model, at)).sum();
-            model[of].3 + below
-        }
         for step in steps {
             match step {
                 Step::Open(parent, limit) => {

@@ -112,7 +112,7 @@ impl Server {
         self.tasks.initial = Some(task);
         let domain = self.tasks.get(task).map_or(SpaceId(0), |task| task.domain);
         let (base, _) = self.patiently(world, |server, world| {
-            server.object_clone(world, domain, account, Some(task), FIRST_PROGRAM, PAGE, 0)
+            server.object_clone(world, domain, task, FIRST_PROGRAM, PAGE)
         })?;
         let (entry, start) = self.start_page(world, domain, base)?;
         let thread = self.thread_make(world, task, None, entry, start, PRIORITY_DEFAULT as u8 + 1)?;

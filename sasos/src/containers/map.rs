@@ -155,9 +155,8 @@ impl<K: Copy + Ord, V: Copy> Map<K, V> {
             // One half may fit into the neighbour's.
             self.join(chunk + 1);
             self.join(chunk);
-            for before in [chunk.checked_sub(1), chunk.checked_sub(2)] {
-                before.into_iter().for_each(|before| self.join(before));
-            }
+            self.join(chunk.saturating_sub(1));
+            self.join(chunk.saturating_sub(2));
         }
         Ok(None)
     }

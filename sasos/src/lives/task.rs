@@ -197,17 +197,17 @@ impl Server {
         limits: Amounts,
     ) -> Result<TaskId, Error> {
         let account = self.ledger.open(parent, limits)?;
-        let made = self.task_make_paid(world, apd, account);
+        let made = self.task_make_paid(world, &apd, account);
         if made.is_err() {
             self.ledger.close(account);
         }
         made
     }
 
-    fn task_make_paid(&mut self, world: &mut impl World, apd: Apd, account: AccountId) -> Result<TaskId, Error> {
+    fn task_make_paid(&mut self, world: &mut impl World, apd: &Apd, account: AccountId) -> Result<TaskId, Error> {
         self.ledger.take(account, Resource::Bytes, TASK_BYTES)?;
         let domain = self
-            .domain_create(world, apd, account)
+            .domain_create(world, *apd, account)
             .inspect_err(|_| self.ledger.give(account, Resource::Bytes, TASK_BYTES))?;
         let task = self.tasks.create(domain, account);
         self.domain_set_task(domain, task);

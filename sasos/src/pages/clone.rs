@@ -109,19 +109,18 @@ impl Server {
         &mut self,
         world: &mut W,
         domain: SpaceId,
-        payer: AccountId,
-        task: Option<TaskId>,
+        task: TaskId,
         source: u64,
         extra_bytes: u64,
-        password: u64,
     ) -> Step<(u64, u64)> {
         let source = self.object_at(world, source)?;
-        let clone = self.clone_make(world, domain, payer, task, source, extra_bytes)?;
+        let payer = self.tasks.get(task).map_or(AccountId::ROOT, |task| task.account);
+        let clone = self.clone_make(world, domain, payer, Some(task), source, extra_bytes)?;
         if let Err(stop) = self.share_pages(world, source, clone, 0, usize::MAX) {
             self.object_drop(world, clone, AddressesOf::Free);
             return Err(stop);
         }
-        Ok(self.clone_done(world, clone, password))
+        Ok(self.clone_done(world, clone, 0))
     }
 
     /// A clone that has no pages yet.

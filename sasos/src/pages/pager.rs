@@ -179,12 +179,12 @@ impl Server {
             world
                 .link(space, slot, place.leaf, rights)
                 .map_err(|_| Error::NoMemory)?;
-            if world.space_tables(space) > domain.tables() {
-                if let Err(error) = self.charge_tables(world, space) {
-                    world.unlink(space, slot);
-                    world.flush_space(space);
-                    return Err(error.into());
-                }
+            if world.space_tables(space) > domain.tables()
+                && let Err(error) = self.charge_tables(world, space)
+            {
+                world.unlink(space, slot);
+                world.flush_space(space);
+                return Err(error.into());
             }
             let Some(domain) = self.domains.get_mut(space) else {
                 return Err(Error::Protection.into());
