@@ -44,8 +44,6 @@ impl TaskId {
 pub(crate) const TASK_BYTES: u64 = core::mem::size_of::<Task>() as u64;
 /// Objects that may stand on one kill list.
 pub const TASK_OBJECTS_MAX: usize = 4096;
-/// How long a thread that is to end may stay inside a foreign callee.
-pub const UNWIND_BOUND_NS: u64 = 1_000_000_000;
 
 /// A task.
 #[derive(Debug)]
@@ -343,31 +341,6 @@ impl Server {
         while let Some(task) = self.tasks.ended.pop() {
             self.task_end(world, task);
         }
-    }
-
-    /// Ends what was condemned and has not returned in time. Called from `Event::Poll`.
-    pub fn poll_control(&mut self, world: &mut impl World) {
-        self.callees_sweep_retired(world);
-        if self.threads.condemned.is_empty() {
-            return;
-        }
-        let now = world.now_ns();
-        let mut condemned = core::mem::take(&mut self.threads.condemned);
-        condemned.retain(|&thread| {
-            let due = match self.threads.find(thread).and_then(|record| record.doom.as_ref()) {
-                Some(doom) => (doom.at_ns <= now).then_some(doom.report),
-                None => return false,
-            };
-            if let Some(report) = due {
-                world.log(format_args!("thread {:#x} is unwound by force", thread.0));
-                self.thread_end(world, thread, report);
-            }
-            due.is_none()
-        });
-        // Ending a thread condemns no other, but a callee's end may.
-        condemned.append(&mut self.threads.condemned);
-        self.threads.condemned = condemned;
-        self.finish_ends(world);
     }
 
     /// The report of a thread that another one ended.
