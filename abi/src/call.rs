@@ -139,13 +139,13 @@ calls! {
     41 ThreadCreate thread_create(entry, parameter, priority) -> "thread", ""; "X on the entry";
         "A thread in the caller's task and domain.";
     42 ThreadDelete thread_delete(thread, status) -> "", ""; "self, parent or same task";
-        "Ends the thread (0: the caller). When the last thread of a task ends, the task ends and its kill list is deleted. Ending the first thread of another task ends that task.";
+        "Ends the thread (0: the caller). When the last thread of a task ends, the task ends and its kill list is deleted. Ending the first thread of another task ends that task. A thread inside a protected procedure of another domain may return first: after a second of its own processor time and waiting the procedure's handler for EXCEPTION_KILL is called, if there is one, and after one more that call is unwound.";
     43 ThreadWait thread_wait(thread, timeout_ns, report) -> "thread", "status"; "parent";
         "Waits for a child to end (0: any) and reaps it. If report is not 0 an ExitReport is written there.";
     44 ThreadSleep thread_sleep(thread, ns) -> "", ""; "self or same task";
         "0 yields; FOREVER suspends until ThreadResume. Thread 0 is the caller; another thread can only be suspended (FOREVER), and not while it is inside a protected procedure of another domain (InUse).";
     45 ThreadResume thread_resume(thread) -> "", ""; "parent or same task";
-        "Wakes a sleeping or suspended thread.";
+        "Wakes a sleeping or suspended thread. One that sleeps inside a protected procedure of another domain sleeps on.";
     46 ThreadInfo thread_info(thread, report) -> "", ""; "W on the buffer";
         "Writes the ThreadReport of a thread (0: the caller).";
     47 ExcptReg excpt_reg(kind, handler) -> "old handler", ""; "X on the handler";
@@ -170,8 +170,8 @@ calls! {
         "Writes to the terminal (0) or the control line (1). May write less than asked.";
     73 ConsoleRead console_read(stream, address, bytes) -> "read", ""; "W on the buffer";
         "Reads at least a byte; 0 means the end (the terminal has none in script mode).";
-    74 ConsoleForeground console_foreground(thread) -> "", ""; "parent";
-        "An interrupt at the terminal ends the task of that thread (0: none, it is an ordinary character).";
+    74 ConsoleForeground console_foreground(thread) -> "", ""; "holder of the terminal";
+        "An interrupt at the terminal ends the task of that thread, a child of the caller (0: none, it is an ordinary character). The first task holds the terminal, and each task that a holder gave the foreground to, until it ends or a holder before it passes the foreground on anew; others get Protection.";
     75 ClockRead clock_read() -> "ns", "ns since 1970"; "-";
         "Nanoseconds since boot, and the time of day.";
     76 RandomRead random_read() -> "word", ""; "-";

@@ -150,7 +150,7 @@ macro_rules! delegate_machine {
                 $crate::Machine::thread_set_context(&mut self.$field, thread, context)
             }
             #[inline]
-            fn thread_drop_operation(&mut self, thread: $crate::ThreadId) {
+            fn thread_drop_operation(&mut self, thread: $crate::ThreadId) -> bool {
                 $crate::Machine::thread_drop_operation(&mut self.$field, thread)
             }
             #[inline]

@@ -157,8 +157,8 @@ pub trait Machine {
     fn thread_context(&self, thread: ThreadId) -> Context;
     /// Gives it other user registers.
     fn thread_set_context(&mut self, thread: ThreadId, context: &Context);
-    /// Makes a parked thread go on in user mode, not retry what it was parked with.
-    fn thread_drop_operation(&mut self, thread: ThreadId);
+    /// Makes a parked thread go on in user mode, not retry what it was parked with; tells whether that was a call.
+    fn thread_drop_operation(&mut self, thread: ThreadId) -> bool;
     /// Processor time used, in nanoseconds.
     fn thread_time_ns(&self, thread: ThreadId) -> u64;
     /// Changes its priority.

@@ -111,7 +111,7 @@ fn story(machine: &mut impl Machine) -> Vec<String> {
     machine.thread_wake(thread, Resumed::TimedOut);
     see("ready", &machine.thread_is_ready(thread));
     machine.thread_set_priority(thread, 7);
-    machine.thread_drop_operation(thread);
+    see("dropped", &machine.thread_drop_operation(thread));
     see("time", &machine.thread_time_ns(thread));
 
     let callee = machine.space_create().expect("a space");

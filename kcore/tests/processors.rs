@@ -129,7 +129,9 @@ fn a_thread_that_runs_elsewhere_is_stopped_before_it_is_touched() {
             let context = kernel.thread_context(thread);
             kernel.thread_set_context(thread, &context);
         },
-        |kernel, thread| kernel.thread_drop_operation(thread),
+        |kernel, thread| {
+            kernel.thread_drop_operation(thread);
+        },
         |kernel, thread| {
             kernel.portal_leave(thread, 0, 0, 0);
         },

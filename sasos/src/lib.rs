@@ -17,6 +17,8 @@
 //! * [`lives`]: tasks, threads, exceptions;
 //! * [`waiting`]: semaphores and the console;
 //! * [`procedures`]: protected calls.
+//!
+//! [`containers`] has what they keep their state in where its size is not fixed: each allocation can fail.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
@@ -24,6 +26,7 @@ extern crate alloc;
 
 pub mod accounts;
 pub mod calls;
+pub mod containers;
 
 pub mod directory;
 pub mod durability;
@@ -41,6 +44,10 @@ impl<T: kcore::Machine + store::world::World> World for T {}
 
 /// The state of the whole server.
 pub struct Server {
+    /// Who pays for what.
+    pub ledger: accounts::Ledger,
+    /// The account above all that the first task has started.
+    pub programs: accounts::AccountId,
     /// Objects that are active, by slot.
     pub objects: directory::object::Objects,
     /// Free addresses.

@@ -4,6 +4,7 @@ mod common;
 
 use abi::{Call, Error, address::PAGE};
 use common::{Actor, Rig};
+use sasos::accounts::{AccountId, limits};
 use sasos::{Access, pages::copy::PIECE_PAGES, protection::apd::Apd};
 
 /// A kept object of so many pages, each with its number, none of them in memory.
@@ -55,7 +56,10 @@ fn no_event_of_a_copy_does_more_than_its_pieces() {
 #[test]
 fn a_copy_that_the_account_cannot_pay_for_copies_nothing() {
     let mut rig = Rig::new(3, 4000, 4096);
-    let task = rig.server.task_make(&mut rig.world, Apd::EMPTY, 500).unwrap();
+    let task = rig
+        .server
+        .task_make(&mut rig.world, Apd::EMPTY, AccountId::ROOT, limits::of_frames(500))
+        .unwrap();
     let thread = rig
         .server
         .thread_make(&mut rig.world, task, None, 0x1_0000_0000, 0, 3)

@@ -4,6 +4,7 @@ mod common;
 
 use abi::{Call, Error, address::PAGE};
 use common::{Actor, Rig};
+use sasos::accounts::{AccountId, limits};
 use sasos::{pages::dismantle::PIECE_PAGES, protection::apd::Apd};
 
 const PAGES: u64 = 12 * PIECE_PAGES as u64;
@@ -38,7 +39,12 @@ fn a_clone_that_the_account_cannot_pay_for_leaves_nothing() {
     let mut rig = Rig::new(2, 8000, 20_000);
     let task = rig
         .server
-        .task_make(&mut rig.world, Apd::EMPTY, PAGES + PAGES / 2)
+        .task_make(
+            &mut rig.world,
+            Apd::EMPTY,
+            AccountId::ROOT,
+            limits::of_frames(PAGES + PAGES / 2),
+        )
         .unwrap();
     let thread = rig
         .server

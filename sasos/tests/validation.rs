@@ -88,7 +88,7 @@ impl Game {
             let space = game
                 .rig
                 .server
-                .callee_domain_create(&mut game.rig.world, apd, Some(parent))
+                .callee_domain_create(&mut game.rig.world, apd, Some(parent), sasos::accounts::AccountId::ROOT)
                 .unwrap();
             game.players[player].callee = Some((space, own));
         }

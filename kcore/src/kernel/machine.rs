@@ -244,11 +244,11 @@ impl<H: Hardware> Machine for Kernel<H> {
         self.threads.get_mut(thread).context = *context;
     }
 
-    fn thread_drop_operation(&mut self, thread: ThreadId) {
+    fn thread_drop_operation(&mut self, thread: ThreadId) -> bool {
         self.hold(thread.index() as u32);
         let thread = self.threads.get_mut(thread);
-        thread.operation = None;
         thread.unbegun = false;
+        thread.operation.take().is_some()
     }
 
     fn thread_time_ns(&self, thread: ThreadId) -> u64 {

@@ -141,7 +141,7 @@ impl<H: Hardware> Kernel<H> {
                 let context: Context = checked_context(exchange.words(&self.hardware)).ok_or(Error::BadArgument)?;
                 self.thread_set_context(thread, &context);
             }
-            M::ThreadDropOperation => self.thread_drop_operation(self.known_thread(first)?),
+            M::ThreadDropOperation => return Ok((self.thread_drop_operation(self.known_thread(first)?).into(), 0)),
             M::ThreadTime => return Ok((self.thread_time_ns(self.known_thread(first)?), 0)),
             M::ThreadSetPriority => self.thread_set_priority(ThreadId(first), second.min(255) as u8),
 

@@ -290,8 +290,8 @@ impl<G: Gate> Machine for Remote<G> {
         self.must(M::ThreadSetContext, [thread.0]);
     }
 
-    fn thread_drop_operation(&mut self, thread: ThreadId) {
-        self.must(M::ThreadDropOperation, [thread.0]);
+    fn thread_drop_operation(&mut self, thread: ThreadId) -> bool {
+        self.must(M::ThreadDropOperation, [thread.0]).0 != 0
     }
 
     fn thread_time_ns(&self, thread: ThreadId) -> u64 {

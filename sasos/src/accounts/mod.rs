@@ -2,28 +2,31 @@
 //!
 //! An account is a numbered record with a parent and limits. What is charged to an account is charged to every account above it,
 //! so a family of tasks takes no more than the account at its head allows. A charge comes before the allocation that it is for,
-//! and all of it happens or nothing. What was charged comes back by [`Ledger::refund`], to the same account, whoever has ended
+//! and all of it happens or nothing. What was charged comes back by [`Ledger::give`], to the same account, whoever has ended
 //! meanwhile: a record lives until its task has ended, its children are gone and all that it paid for has come back.
 //!
 //! Rows of the object table name accounts by number. A number is never used twice between two starts of the system; one that the
 //! ledger does not know (of an earlier start) means the root.
 //!
-//! [`Resource::Frames`] is charged on the path of a first touch. So a record keeps some frames *in hand* that are charged to it
-//! and to all above it but used by nobody; taking one of them is a subtraction.
+//! Some resources are charged on fast paths: a frame with each first touch, bytes with each object. So a record keeps a little of
+//! each *in hand*, which is charged to it and to all above it but used by nobody; taking it is a subtraction. Near a limit nobody
+//! gets a refusal for what others only have in hand: hands above are emptied first.
 
 use alloc::vec::Vec;
 
 use abi::Error;
 
+pub mod limits;
+
 /// What an account pays for.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[repr(usize)]
 pub enum Resource {
-    /// Frames for pages of transient objects: those that no disk can take.
+    /// Frames for pages of transient objects, which no disk can take, and for page tables.
     Frames,
-    /// Frames for page tables: leaves of objects, upper tables of domains.
+    /// Frames for page tables alone: leaves of objects, upper tables of domains. They count as [`Resource::Frames`], too.
     Tables,
-    /// Frames with changed pages of kept objects, until they are on the disk.
+    /// Frames with changed pages of kept objects, until a checkpoint or a sync takes them over.
     Dirty,
     /// Blocks of the disk for pages of kept objects, promised or written.
     Blocks,
@@ -40,6 +43,18 @@ pub enum Resource {
 /// How many kinds of resources there are.
 pub const RESOURCES: usize = 8;
 
+/// All of them, by number.
+pub const RESOURCE_LIST: [Resource; RESOURCES] = [
+    Resource::Frames,
+    Resource::Tables,
+    Resource::Dirty,
+    Resource::Blocks,
+    Resource::Bytes,
+    Resource::Threads,
+    Resource::Semaphores,
+    Resource::Slots,
+];
+
 /// An amount of each resource, by its number.
 pub type Amounts = [u64; RESOURCES];
 
@@ -47,7 +62,7 @@ pub type Amounts = [u64; RESOURCES];
 pub const UNLIMITED: Amounts = [u64::MAX; RESOURCES];
 
 /// An account. Only the ledger makes one; it is valid as long as its record has a holder or something is charged to it.
-#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct AccountId(u32);
 
 impl AccountId {
@@ -59,9 +74,8 @@ impl AccountId {
 pub const DEPTH_MAX: u8 = 16;
 /// Bytes that a record costs the account above it.
 const RECORD_BYTES: u64 = core::mem::size_of::<Record>() as u64;
-/// Frames that a record takes in hand at once, and those that it keeps at most.
-const HAND: u32 = 16;
-const HAND_MAX: u32 = 32;
+/// What a record takes in hand at once of each resource; it keeps twice as much at most.
+const HANDS: Amounts = [16, 2, 16, 16, 8192, 2, 2, 8];
 /// Bits of a number that are the place in the table.
 const PLACE_BITS: u32 = 24;
 
@@ -76,7 +90,7 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// The allocation was made: who frees it says so to [`Ledger::refund_of`].
+    /// The allocation was made: who frees it says so to [`Ledger::give`].
     #[inline]
     pub fn spent(self) {
         core::mem::forget(self);
@@ -98,8 +112,10 @@ struct Record {
     depth: u8,
     /// Tasks that pay by it, and accounts below it.
     holders: u32,
-    /// Frames in hand: part of `used`.
-    hand: u32,
+    /// Whether its task lives. Only then anything is in hand.
+    open: bool,
+    /// What is in hand: part of `used`.
+    hands: Amounts,
     limits: Amounts,
     used: Amounts,
 }
@@ -121,14 +137,14 @@ impl Ledger {
             parent: AccountId::ROOT,
             depth: 0,
             holders: 1,
-            hand: 0,
+            open: false,
+            hands: [0; RESOURCES],
             limits: UNLIMITED,
             used: [0; RESOURCES],
         };
-        let mut records = Vec::new();
-        records.push(root);
         Self {
-            records,
+            // Before anybody runs: without it there is no system.
+            records: alloc::vec![root],
             free: Vec::new(),
             next_version: (start << 20).max(2),
         }
@@ -159,7 +175,8 @@ impl Ledger {
             parent,
             depth,
             holders: 1,
-            hand: 0,
+            open: true,
+            hands: [0; RESOURCES],
             limits,
             used: [0; RESOURCES],
         };
@@ -181,7 +198,8 @@ impl Ledger {
             parent: AccountId::ROOT,
             depth: 0,
             holders: 0,
-            hand: 0,
+            open: false,
+            hands: [0; RESOURCES],
             limits: UNLIMITED,
             used: [0; RESOURCES],
         });
@@ -190,8 +208,9 @@ impl Ledger {
 
     /// The task that held an account has ended. The record goes when nothing is charged to it any more.
     pub fn close(&mut self, account: AccountId) {
-        self.drop_hand(account);
+        self.drop_hands(account);
         let record = self.record_mut(account);
+        record.open = false;
         record.holders = record.holders.saturating_sub(1);
         self.settle(account);
     }
@@ -207,7 +226,7 @@ impl Ledger {
             let parent = record.parent;
             self.record_mut(account).number = 0;
             self.free.push(account.0);
-            self.refund_of(parent, Resource::Bytes, RECORD_BYTES);
+            self.subtract(parent, Resource::Bytes, RECORD_BYTES);
             self.record_mut(parent).holders -= 1;
             account = parent;
         }
@@ -227,12 +246,97 @@ impl Ledger {
         }
     }
 
-    /// Charges an account and all above it.
+    /// Charges an account and all above it, for an allocation that may still fail.
     ///
     /// # Errors
     /// [`Error::LimitReached`]: nothing is charged.
     #[inline]
     pub fn charge(&mut self, account: AccountId, resource: Resource, amount: u64) -> Result<Charge, Error> {
+        self.take(account, resource, amount)?;
+        Ok(Charge {
+            account,
+            resource,
+            amount,
+        })
+    }
+
+    /// Takes a charge back whose allocation was not made.
+    pub fn refund(&mut self, charge: Charge) {
+        let (account, resource, amount) = (charge.account, charge.resource, charge.amount);
+        charge.spent();
+        self.give(account, resource, amount);
+    }
+
+    /// Charges an account and all above it.
+    ///
+    /// # Errors
+    /// [`Error::LimitReached`]: nothing is charged.
+    #[inline(always)]
+    pub fn take(&mut self, account: AccountId, resource: Resource, amount: u64) -> Result<(), Error> {
+        let hand = &mut self.record_mut(account).hands[resource as usize];
+        if *hand >= amount {
+            *hand -= amount;
+            return Ok(());
+        }
+        self.take_above(account, resource, amount)
+    }
+
+    /// Charges what the hand does not have, and a handful more unless a limit is near.
+    #[cold]
+    #[inline(never)]
+    fn take_above(&mut self, account: AccountId, resource: Resource, amount: u64) -> Result<(), Error> {
+        let record = self.record(account);
+        let handful = if record.open { HANDS[resource as usize] } else { 0 };
+        let short = amount - record.hands[resource as usize];
+        let taken = if handful > 0 && self.add(account, resource, short.saturating_add(handful)).is_ok() {
+            handful
+        } else {
+            if self.add(account, resource, short).is_err() {
+                self.empty_hands_above(account, resource);
+                self.add(account, resource, short)?;
+            }
+            0
+        };
+        self.record_mut(account).hands[resource as usize] = taken;
+        Ok(())
+    }
+
+    /// Charges an account and all above it, whatever their limits. For what was there before under another name; nothing more is
+    /// got until the sum is below the limits again.
+    pub fn force(&mut self, account: AccountId, resource: Resource, amount: u64) {
+        let mut at = account;
+        loop {
+            let record = self.record_mut(at);
+            record.used[resource as usize] = record.used[resource as usize].saturating_add(amount);
+            if at == AccountId::ROOT {
+                return;
+            }
+            at = record.parent;
+        }
+    }
+
+    /// What was charged to an account was given back.
+    #[inline]
+    pub fn give(&mut self, account: AccountId, resource: Resource, amount: u64) {
+        let record = self.record_mut(account);
+        let hand = record.hands[resource as usize].saturating_add(amount);
+        if record.open && hand <= 2 * HANDS[resource as usize] {
+            record.hands[resource as usize] = hand;
+        } else {
+            self.give_above(account, resource, amount);
+        }
+    }
+
+    #[inline(never)]
+    fn give_above(&mut self, account: AccountId, resource: Resource, amount: u64) {
+        self.subtract(account, resource, amount);
+        if self.record(account).holders == 0 {
+            self.settle(account);
+        }
+    }
+
+    /// Adds to what an account and all above it have used: to all or none.
+    fn add(&mut self, account: AccountId, resource: Resource, amount: u64) -> Result<(), Error> {
         let mut at = account;
         loop {
             let record = self.record_mut(at);
@@ -244,17 +348,13 @@ impl Ledger {
             }
             *used = sum;
             if at == AccountId::ROOT {
-                return Ok(Charge {
-                    account,
-                    resource,
-                    amount,
-                });
+                return Ok(());
             }
             at = record.parent;
         }
     }
 
-    /// Undoes a charge from `account` up to, and without, `end`.
+    /// Undoes that from `account` up to, and without, `end`.
     #[cold]
     fn take_back(&mut self, account: AccountId, end: AccountId, resource: Resource, amount: u64) {
         let mut at = account;
@@ -265,16 +365,7 @@ impl Ledger {
         }
     }
 
-    /// Takes a charge back whose allocation was not made.
-    pub fn refund(&mut self, charge: Charge) {
-        let (account, resource, amount) = (charge.account, charge.resource, charge.amount);
-        charge.spent();
-        self.refund_of(account, resource, amount);
-    }
-
-    /// What was charged to an account was given back.
-    #[inline]
-    pub fn refund_of(&mut self, account: AccountId, resource: Resource, amount: u64) {
+    fn subtract(&mut self, account: AccountId, resource: Resource, amount: u64) {
         let mut at = account;
         loop {
             let record = self.record_mut(at);
@@ -285,67 +376,89 @@ impl Ledger {
             );
             *used = used.saturating_sub(amount);
             if at == AccountId::ROOT {
-                break;
+                return;
             }
             at = record.parent;
         }
-        if self.record(account).holders == 0 {
-            self.settle(account);
-        }
     }
 
-    /// Charges a frame from what the account has in hand. For the path of a first touch.
+    /// Charges an amount of each resource.
     ///
     /// # Errors
     /// [`Error::LimitReached`]: nothing is charged.
-    #[inline(always)]
-    pub fn charge_frame(&mut self, account: AccountId) -> Result<(), Error> {
-        let record = self.record_mut(account);
-        if record.hand > 0 {
-            record.hand -= 1;
-            return Ok(());
+    pub fn take_all(&mut self, account: AccountId, amounts: &Amounts) -> Result<(), Error> {
+        for (place, (resource, &amount)) in RESOURCE_LIST.iter().zip(amounts).enumerate() {
+            if let Err(error) = self.take(account, *resource, amount) {
+                for (resource, &amount) in RESOURCE_LIST[..place].iter().zip(amounts) {
+                    self.give(account, *resource, amount);
+                }
+                return Err(error);
+            }
         }
-        self.fill_hand(account)
+        Ok(())
     }
 
-    /// Takes frames in hand, and charges one of them.
-    #[cold]
-    #[inline(never)]
-    fn fill_hand(&mut self, account: AccountId) -> Result<(), Error> {
-        if let Ok(charge) = self.charge(account, Resource::Frames, u64::from(HAND)) {
-            charge.spent();
-            self.record_mut(account).hand += HAND - 1;
-            return Ok(());
+    /// Gives an amount of each resource back.
+    pub fn give_all(&mut self, account: AccountId, amounts: &Amounts) {
+        for (resource, &amount) in RESOURCE_LIST.iter().zip(amounts) {
+            if amount > 0 {
+                self.give(account, *resource, amount);
+            }
         }
-        // Near a limit, one by one.
-        self.charge(account, Resource::Frames, 1).map(Charge::spent)
     }
 
-    /// Frames that were charged to an account came back.
+    /// Gives what the accounts above one have in hand back to those above them.
+    fn empty_hands_above(&mut self, account: AccountId, resource: Resource) {
+        let mut at = account;
+        while at != AccountId::ROOT {
+            at = self.record(at).parent;
+            let hand = core::mem::take(&mut self.record_mut(at).hands[resource as usize]);
+            self.subtract(at, resource, hand);
+        }
+    }
+
+    /// Gives all that an account has in hand back to those above it.
+    fn drop_hands(&mut self, account: AccountId) {
+        let hands = core::mem::take(&mut self.record_mut(account).hands);
+        for (resource, &hand) in RESOURCE_LIST.iter().zip(&hands) {
+            if hand > 0 {
+                self.subtract(account, *resource, hand);
+            }
+        }
+    }
+
+    /// Gives back what all accounts have in hand: what is charged then, is used.
+    pub fn empty_all_hands(&mut self) {
+        for place in 0..self.records.len() as u32 {
+            self.drop_hands(AccountId(place));
+        }
+    }
+
+    /// What an account has in hand.
     #[inline]
-    pub fn refund_frames(&mut self, account: AccountId, frames: u64) {
-        let record = self.record_mut(account);
-        let hand = u64::from(record.hand) + frames;
-        if record.holders > 0 && hand <= u64::from(HAND_MAX) {
-            record.hand = hand as u32;
-        } else {
-            self.refund_of(account, Resource::Frames, frames);
-        }
+    pub fn in_hand(&self, account: AccountId, resource: Resource) -> u64 {
+        self.record(account).hands[resource as usize]
     }
 
-    /// Gives what an account has in hand back to those above it.
-    pub fn drop_hand(&mut self, account: AccountId) {
-        let hand = core::mem::take(&mut self.record_mut(account).hand);
-        if hand > 0 {
-            self.refund_of(account, Resource::Frames, u64::from(hand));
+    /// What is still free of a resource for one who pays by this account.
+    pub fn left(&self, account: AccountId, resource: Resource) -> u64 {
+        let mut at = account;
+        let mut left = u64::MAX;
+        loop {
+            let record = self.record(at);
+            let here = record.limits[resource as usize].saturating_sub(record.used[resource as usize]);
+            left = left.min(here.saturating_add(record.hands[resource as usize]));
+            if at == AccountId::ROOT {
+                return left;
+            }
+            at = record.parent;
         }
     }
 
     /// What is charged to an account, without what it only has in hand.
     pub fn used(&self, account: AccountId, resource: Resource) -> u64 {
         let record = self.record(account);
-        let hand = if resource == Resource::Frames { record.hand } else { 0 };
-        record.used[resource as usize] - u64::from(hand)
+        record.used[resource as usize] - record.hands[resource as usize]
     }
 
     /// The bound of an account itself.
@@ -353,9 +466,33 @@ impl Ledger {
         self.record(account).limits[resource as usize]
     }
 
-    /// Sets the bound of an account. What is charged beyond it stays.
-    pub fn set_limit(&mut self, account: AccountId, resource: Resource, limit: u64) {
-        self.record_mut(account).limits[resource as usize] = limit;
+    /// Sets the bounds of an account. What is charged beyond them stays.
+    pub fn set_limits(&mut self, account: AccountId, limits: Amounts) {
+        self.record_mut(account).limits = limits;
+    }
+
+    /// An account, and a resource, of which the ledger says something else than what `own` says is charged to each account itself.
+    pub fn disagreement(&self, own: impl Fn(AccountId) -> Amounts) -> Option<(AccountId, Resource)> {
+        for (place, record) in self.records.iter().enumerate().filter(|(_, record)| record.number != 0) {
+            let account = AccountId(place as u32);
+            let mut sums = own(account);
+            for (sum, hand) in sums.iter_mut().zip(record.hands) {
+                *sum += hand;
+            }
+            let children = self.records.iter().skip(1);
+            for child in children.filter(|child| child.number != 0 && child.parent == account) {
+                sums[Resource::Bytes as usize] += RECORD_BYTES;
+                for (sum, used) in sums.iter_mut().zip(child.used) {
+                    *sum += used;
+                }
+            }
+            for (&resource, (sum, used)) in RESOURCE_LIST.iter().zip(sums.iter().zip(record.used)) {
+                if *sum != used {
+                    return Some((account, resource));
+                }
+            }
+        }
+        None
     }
 
     /// The account above one; the root's is itself.
@@ -380,164 +517,4 @@ impl Ledger {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn limited(resource: Resource, limit: u64) -> Amounts {
-        let mut limits = UNLIMITED;
-        limits[resource as usize] = limit;
-        limits
-    }
-
-    #[test]
-    fn a_family_takes_no_more_than_its_head_allows() {
-        let mut ledger = Ledger::new(1);
-        let head = ledger.open(AccountId::ROOT, limited(Resource::Blocks, 10)).unwrap();
-        let [one, other] = [(); 2].map(|()| ledger.open(head, UNLIMITED).unwrap());
-        ledger.charge(one, Resource::Blocks, 6).unwrap().spent();
-        assert_eq!(
-            ledger.charge(other, Resource::Blocks, 5).unwrap_err(),
-            Error::LimitReached
-        );
-        assert_eq!(ledger.used(other, Resource::Blocks), 0, "all or nothing");
-        assert_eq!(ledger.used(head, Resource::Blocks), 6);
-        ledger.charge(other, Resource::Blocks, 4).unwrap().spent();
-        // The orphan's blocks are paid by its record, which stays until they come back.
-        ledger.close(one);
-        ledger.close(head);
-        assert_eq!(ledger.count(), 4);
-        ledger.refund_of(one, Resource::Blocks, 6);
-        assert_eq!(ledger.count(), 3);
-        ledger.refund_of(other, Resource::Blocks, 4);
-        ledger.close(other);
-        assert_eq!(ledger.count(), 1);
-        assert_eq!(ledger.used(AccountId::ROOT, Resource::Bytes), 0);
-    }
-
-    #[test]
-    fn numbers_name_one_account_for_ever() {
-        let mut ledger = Ledger::new(3);
-        let first = ledger.open(AccountId::ROOT, UNLIMITED).unwrap();
-        let number = ledger.number(first);
-        assert_eq!(ledger.find(number), first);
-        ledger.close(first);
-        let second = ledger.open(AccountId::ROOT, UNLIMITED).unwrap();
-        assert_eq!(ledger.find(number), AccountId::ROOT);
-        assert_ne!(ledger.number(second), number);
-        assert_eq!(ledger.find(0), AccountId::ROOT);
-        assert_eq!(ledger.find(u64::MAX), AccountId::ROOT);
-    }
-
-    #[test]
-    fn families_of_any_depth_pay_in_bounded_time() {
-        let mut ledger = Ledger::new(1);
-        let mut account = AccountId::ROOT;
-        for _ in 0..100 {
-            account = ledger.open(account, UNLIMITED).unwrap();
-        }
-        ledger.charge(account, Resource::Threads, 1).unwrap().spent();
-        let mut steps = 0;
-        while account != AccountId::ROOT {
-            assert_eq!(ledger.used(account, Resource::Threads), 1);
-            account = ledger.parent(account);
-            steps += 1;
-        }
-        assert_eq!(steps, u32::from(DEPTH_MAX));
-    }
-
-    #[test]
-    fn a_hand_is_no_way_around_a_limit() {
-        let mut ledger = Ledger::new(1);
-        let head = ledger.open(AccountId::ROOT, limited(Resource::Frames, 20)).unwrap();
-        let one = ledger.open(head, UNLIMITED).unwrap();
-        for taken in 0..20 {
-            assert_eq!(ledger.used(one, Resource::Frames), taken);
-            ledger.charge_frame(one).unwrap();
-        }
-        assert_eq!(ledger.charge_frame(one), Err(Error::LimitReached));
-        ledger.refund_frames(one, 20);
-        ledger.close(one);
-        assert_eq!(ledger.used(head, Resource::Frames), 0);
-    }
-
-    #[derive(Clone, Debug)]
-    enum Step {
-        Open(usize, u64),
-        Close(usize),
-        Charge(usize, u64),
-        Refund(usize, u64),
-    }
-
-    fn any_step() -> impl Strategy<Value = Step> {
-        prop_oneof![
-            (any::<usize>(), 0_u64..40).prop_map(|(parent, limit)| Step::Open(parent, limit)),
-            any::<usize>().prop_map(Step::Close),
-            (any::<usize>(), 0_u64..20).prop_map(|(which, amount)| Step::Charge(which, amount)),
-            (any::<usize>(), 0_u64..20).prop_map(|(which, amount)| Step::Refund(which, amount)),
-        ]
-    }
-
-    proptest! {
-        /// Held against a model that adds up what each account and those below it were charged for.
-        #[test]
-        fn what_is_charged_is_what_those_below_pay(steps in prop::collection::vec(any_step(), 0..120)) {
-            let mut ledger = Ledger::new(1);
-            // Account, place of the parent in this list, limit, own charges, open.
-            let mut model: Vec<(AccountId, Option<usize>, u64, u64, bool)> = vec![(AccountId::ROOT, None, u64::MAX, 0, true)];
-            fn sum(model: &[(AccountId, Option<usize>, u64, u64, bool)], of: usize) -> u64 {
-                let below: u64 = (0..model.len()).filter(|&at| model[at].1 == Some(of)).map(|at| sum(model, at)).sum();
-                model[of].3 + below
-            }
-            for step in steps {
-                match step {
-                    Step::Open(parent, limit) => {
-                        let parent = parent % model.len();
-                        if model[parent].4 && ledger.record(model[parent].0).depth < DEPTH_MAX {
-                            let account = ledger.open(model[parent].0, limited(Resource::Slots, limit)).unwrap();
-                            model.push((account, Some(parent), limit, 0, true));
-                        }
-                    }
-                    Step::Close(which) => {
-                        let which = which % model.len();
-                        if which > 0 && model[which].4 {
-                            model[which].4 = false;
-                            ledger.close(model[which].0);
-                        }
-                    }
-                    Step::Charge(which, amount) => {
-                        let which = which % model.len();
-                        if model[which].4 {
-                            let mut fits = true;
-                            let mut at = Some(which);
-                            while let Some(place) = at {
-                                fits &= sum(&model, place) + amount <= model[place].2;
-                                at = model[place].1;
-                            }
-                            let charged = ledger.charge(model[which].0, Resource::Slots, amount);
-                            prop_assert_eq!(charged.is_ok(), fits);
-                            if let Ok(charge) = charged {
-                                charge.spent();
-                                model[which].3 += amount;
-                            }
-                        }
-                    }
-                    Step::Refund(which, amount) => {
-                        let which = which % model.len();
-                        let amount = amount.min(model[which].3);
-                        if amount > 0 {
-                            model[which].3 -= amount;
-                            ledger.refund_of(model[which].0, Resource::Slots, amount);
-                        }
-                    }
-                }
-                for (place, &(account, _, _, _, open)) in model.iter().enumerate() {
-                    let sum = sum(&model, place);
-                    if open || sum > 0 {
-                        prop_assert_eq!(ledger.used(account, Resource::Slots), sum);
-                    }
-                }
-            }
-        }
-    }
-}
+mod tests;

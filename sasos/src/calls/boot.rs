@@ -13,9 +13,18 @@ use kcore::{SpaceId, ThreadId, thread::Resumed};
 use store::{MountReport, Store};
 
 use crate::{
-    Server, Step, Stop, World, directory::address::Addresses, directory::object::Objects,
-    durability::checkpoint::Checkpoints, lives::task::Tasks, lives::thread::Threads, pages::pager::Pager,
-    procedures::pdx::Callees, protection::apd::Apd, protection::domain::Domains, waiting::console::Console,
+    Server, Step, Stop, World,
+    accounts::{AccountId, Ledger, UNLIMITED, limits},
+    directory::address::Addresses,
+    directory::object::Objects,
+    durability::checkpoint::Checkpoints,
+    lives::task::Tasks,
+    lives::thread::Threads,
+    pages::pager::Pager,
+    procedures::pdx::Callees,
+    protection::apd::Apd,
+    protection::domain::Domains,
+    waiting::console::Console,
     waiting::semaphore::Semaphores,
 };
 
@@ -66,7 +75,10 @@ impl Server {
         let mut checkpoint = Checkpoints::default();
         checkpoint.replayed = u64::from(report.replayed);
         checkpoint.cut = u64::from(report.tail.is_some());
+        let generation = store.stats().generation;
         Self {
+            ledger: Ledger::new(generation),
+            programs: AccountId::ROOT,
             objects: Objects::default(),
             addresses,
             domains: Domains::default(),
@@ -93,12 +105,15 @@ impl Server {
         }
         let mut apd = Apd::EMPTY;
         apd.push(self.clist_ref(world, ROOT_CLIST)?)?;
-        let limit = Self::default_limit_pages(world);
-        let task = self.task_make(world, apd, limit)?;
+        let machine = limits::of_machine(world, self.store.stats().free);
+        let task = self.task_make(world, apd, AccountId::ROOT, UNLIMITED)?;
+        let account = self.tasks.get(task).map_or(AccountId::ROOT, |task| task.account);
+        self.ledger.set_limits(AccountId::ROOT, machine);
+        self.programs = self.ledger.open(account, limits::of_programs(&machine))?;
         self.tasks.initial = Some(task);
         let domain = self.tasks.get(task).map_or(SpaceId(0), |task| task.domain);
         let (base, _) = self.patiently(world, |server, world| {
-            server.object_clone(world, domain, Some(task), FIRST_PROGRAM, PAGE, 0)
+            server.object_clone(world, domain, task, FIRST_PROGRAM, PAGE)
         })?;
         let (entry, start) = self.start_page(world, domain, base)?;
         let thread = self.thread_make(world, task, None, entry, start, PRIORITY_DEFAULT as u8 + 1)?;

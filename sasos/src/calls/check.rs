@@ -14,7 +14,27 @@ use abi::{
 };
 use kcore::PageEntry;
 
-use crate::{Server, World, directory::object::Object, lives::task::TaskId, pages::pager::Pager};
+use crate::{
+    Server, World,
+    accounts::{AccountId, Amounts, RESOURCE_LIST, RESOURCES, Resource},
+    directory::object::Object,
+    lives::task::TASK_BYTES,
+    pages::pager::Pager,
+    protection::domain::DOMAIN_BYTES,
+    waiting::semaphore::SEMAPHORE_BYTES,
+};
+
+/// What to say where the ledger is wrong.
+const RESOURCE_NAMES: [&str; RESOURCES] = [
+    "frames that an account pays for",
+    "page tables that an account pays for",
+    "dirty pages that an account pays for",
+    "blocks that an account pays for",
+    "bytes that an account pays for",
+    "threads that an account pays for",
+    "semaphores that an account pays for",
+    "slots that an account pays for",
+];
 
 /// Events between two checks.
 pub const EVENTS_EACH: u32 = 1000;
@@ -44,10 +64,48 @@ struct Sums {
     leaves: BTreeSet<u32>,
     resident: u64,
     dirty: u64,
-    charged: BTreeMap<TaskId, u64>,
+    charged: BTreeMap<AccountId, Amounts>,
+}
+
+impl Sums {
+    fn add(&mut self, payer: AccountId, resource: Resource, amount: u64) {
+        self.charged.entry(payer).or_default()[resource as usize] += amount;
+    }
 }
 
 impl Server {
+    /// What is charged is what there is.
+    fn check_ledger(&self, sums: &mut Sums) -> Result<(), Broken> {
+        for (_, object) in self.objects.iter() {
+            for (&resource, amount) in RESOURCE_LIST.iter().zip(object.charges()) {
+                sums.add(object.account, resource, amount);
+            }
+        }
+        for (_, domain) in self.domains.iter() {
+            sums.add(domain.account, Resource::Frames, domain.tables());
+            sums.add(domain.account, Resource::Tables, domain.tables());
+            sums.add(domain.account, Resource::Bytes, DOMAIN_BYTES);
+        }
+        for task in self.tasks.iter() {
+            sums.add(task.account, Resource::Bytes, TASK_BYTES);
+        }
+        for record in self.threads.iter() {
+            sums.add(record.payer, Resource::Threads, 1);
+        }
+        for payer in self.semaphores.payers() {
+            sums.add(payer, Resource::Semaphores, 1);
+            sums.add(payer, Resource::Bytes, SEMAPHORE_BYTES);
+        }
+        let own = |account| sums.charged.get(&account).copied().unwrap_or_default();
+        match self.ledger.disagreement(own) {
+            None => Ok(()),
+            Some((account, resource)) => Err(Broken {
+                what: RESOURCE_NAMES[resource as usize],
+                at: self.ledger.number(account),
+            }),
+        }
+    }
+
     /// Counts an event; every [`EVENTS_EACH`] of them, checks.
     ///
     /// # Panics
@@ -84,10 +142,7 @@ impl Server {
         let Pager { dirty, leaves, .. } = self.pager;
         ensure(sums.dirty == dirty, "the count of dirty pages", sums.dirty)?;
         ensure(sums.leaves.len() as u64 == leaves, "the count of leaves", leaves)?;
-        for task in self.tasks.iter() {
-            let charged = sums.charged.get(&task.id).copied().unwrap_or(0);
-            ensure(task.account.pages == charged, "a task's account of pages", task.id.0)?;
-        }
+        self.check_ledger(&mut sums)?;
         for (space, domain) in self.domains.iter() {
             for (id, _) in domain.cache.iter() {
                 let known = self.objects.is_live(id) && self.objects.get(id).holders.contains(&space);
@@ -99,7 +154,7 @@ impl Server {
 }
 
 fn check_object<W: World>(world: &W, object: &Object, sums: &mut Sums) -> Result<(), Broken> {
-    let (mut frames, mut resident, mut dirty) = (0, 0, 0);
+    let (mut leaves, mut resident, mut dirty, mut blocks) = (0, 0, 0, 0);
     let mut next = object.slots.next_with_leaf(0);
     while let Some(number) = next {
         next = object.slots.next_with_leaf(number + 1);
@@ -110,7 +165,8 @@ fn check_object<W: World>(world: &W, object: &Object, sums: &mut Sums) -> Result
             });
         };
         let start = (object.first_slot() + number) * SLOT;
-        frames += 1;
+        leaves += 1;
+        blocks += u64::from(slot.blocks.count());
         dirty += u64::from(slot.dirty.count());
         ensure(
             sums.leaves.insert(leaf.frame().number()),
@@ -137,12 +193,12 @@ fn check_object<W: World>(world: &W, object: &Object, sums: &mut Sums) -> Result
         "an object's count of resident pages",
         object.base(),
     )?;
+    ensure(leaves == object.leaves, "an object's count of leaves", object.base())?;
+    // A slot may have lost its leaf and still pay for blocks.
+    ensure(blocks <= object.blocks, "an object's count of blocks", object.base())?;
     ensure(dirty == object.dirty, "an object's count of dirty pages", object.base())?;
     sums.resident += resident;
     sums.dirty += dirty;
-    if let Some(task) = object.account {
-        *sums.charged.entry(task).or_default() += frames + resident;
-    }
     Ok(())
 }
 

@@ -13,8 +13,9 @@ use store::ObjectRecord;
 
 use crate::{
     Server, Step, Stop, World,
+    accounts::{AccountId, Resource},
     directory::address::OBJECT_SLOTS_MAX,
-    directory::object::{ObjectId, slots_for},
+    directory::object::{OBJECT_BYTES, ObjectId, record_bytes, slots_for},
     lives::task::TaskId,
     pages::release::Remembered,
 };
@@ -88,13 +89,19 @@ impl Server {
         self.enough_heap(world)?;
         let mut record = record.clone();
         record.flags |= OBJECT_PERSISTENT;
+        // Whoever paid for it in an earlier start is gone.
+        let bytes = OBJECT_BYTES + record_bytes(&record);
+        self.ledger.take(AccountId::ROOT, Resource::Bytes, bytes)?;
+        self.ledger.force(AccountId::ROOT, Resource::Slots, slots);
         let id = self.objects.insert(record);
+        let object = self.objects.get_mut(id);
+        object.bytes = bytes;
         // Since an earlier start some procedure may name it: nobody keeps count of that.
-        self.objects.get_mut(id).named = true;
+        object.named = true;
         Ok(id)
     }
 
-    /// Makes a transient object that has no password yet, paid for by a task. A plain one goes onto
+    /// Makes a transient object that has no password yet, paid for by an account. With a task it goes onto
     /// the kill list of that task. `home` is the domain that has all rights on it without a capability.
     ///
     /// # Errors
@@ -104,6 +111,7 @@ impl Server {
         world: &mut W,
         kind: Kind,
         pages: u64,
+        payer: AccountId,
         task: Option<TaskId>,
         home: SpaceId,
     ) -> Step<ObjectId> {
@@ -114,13 +122,37 @@ impl Server {
             return Err(Error::NoMemory.into());
         }
         self.enough_heap(world)?;
-        let owner = if kind == Kind::Plain { task } else { None };
+        // Colours never cost a slot.
+        let slots = pages.div_ceil(PAGES_PER_SLOT);
+        self.ledger.take(payer, Resource::Bytes, OBJECT_BYTES)?;
+        if let Err(error) = self.ledger.take(payer, Resource::Slots, slots) {
+            self.ledger.give(payer, Resource::Bytes, OBJECT_BYTES);
+            return Err(error.into());
+        }
+        let made = self.object_make_paid(world, kind, pages, payer, task, home);
+        if made.is_err() {
+            self.ledger.give(payer, Resource::Bytes, OBJECT_BYTES);
+            self.ledger.give(payer, Resource::Slots, slots);
+        }
+        made
+    }
+
+    #[inline]
+    fn object_make_paid<W: World>(
+        &mut self,
+        world: &mut W,
+        kind: Kind,
+        pages: u64,
+        payer: AccountId,
+        owner: Option<TaskId>,
+        home: SpaceId,
+    ) -> Step<ObjectId> {
         let (base, flags) = match kind {
             Kind::Plain => self.place_plain(world, pages)?,
             Kind::Stack => self.place_stack()?,
         };
         if let Some(task) = owner
-            && let Err(error) = self.own(task, base, pages)
+            && let Err(error) = self.tasks.own(task, base)
         {
             self.addresses.give_back(slot_of(base), slots_for(base, pages));
             return Err(error.into());
@@ -135,30 +167,17 @@ impl Server {
             created_ns: now,
             modified_ns: now,
             capabilities,
+            account: self.ledger.number(payer),
             ..ObjectRecord::default()
         };
         let id = self.objects.insert(record);
         let serial = self.domains.serial(home);
         let object = self.objects.get_mut(id);
         object.owner = owner;
-        object.account = task;
+        object.account = payer;
+        object.bytes = OBJECT_BYTES;
         object.home = serial;
         Ok(id)
-    }
-
-    /// Puts an object on a kill list and charges its addresses.
-    pub(crate) fn own(&mut self, task: TaskId, base: u64, pages: u64) -> Result<(), Error> {
-        let slots = slots_for(base, pages);
-        self.tasks.charge_slots(task, slots)?;
-        self.tasks
-            .own(task, base)
-            .inspect_err(|_| self.tasks.refund_slots(task, slots))
-    }
-
-    /// Takes that back.
-    pub(crate) fn disown(&mut self, task: TaskId, base: u64, pages: u64) {
-        self.tasks.disown(task, base);
-        self.tasks.refund_slots(task, slots_for(base, pages));
     }
 
     fn place_plain<W: World>(&mut self, world: &mut W, pages: u64) -> Step<(u64, u64)> {
@@ -187,7 +206,7 @@ impl Server {
     /// out of the store by the caller, who also says when its address is free again.
     pub fn object_drop<W: World>(&mut self, world: &mut W, id: ObjectId, addresses: AddressesOf) {
         let object = self.objects.get(id);
-        let (base, end, pages) = (object.base(), object.end(), object.record.pages);
+        let (base, end) = (object.base(), object.end());
         let (first, slots) = (object.first_slot(), object.slot_count());
         let (owner, serial) = (object.owner, object.serial);
         let has_procedures = !object.record.pdx.is_empty();
@@ -205,8 +224,10 @@ impl Server {
         self.drop_pages(world, id, base, end, Remembered::No);
         self.drop_leaves(world, id, 0);
         if let Some(task) = owner {
-            self.disown(task, base, pages);
+            self.tasks.disown(task, base);
         }
+        let object = self.objects.get(id);
+        self.ledger.give_all(object.account, &object.charges());
         self.objects.remove(id);
         if named {
             return;

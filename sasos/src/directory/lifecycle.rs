@@ -10,6 +10,7 @@ use kcore::SpaceId;
 
 use crate::{
     Server, Step, Stop, World,
+    accounts::{AccountId, Resource},
     directory::address::OBJECT_SLOTS_MAX,
     directory::creation::{AddressesOf, Kind},
     directory::object::{ObjectId, Which, slots_for},
@@ -33,7 +34,14 @@ impl Server {
     ) -> Step<(u64, u64)> {
         let arguments::ObjCreate { bytes, password } = arguments;
         let pages = pages_for(bytes).ok_or(Error::NoMemory)?;
-        let id = self.object_make(world, Kind::Plain, pages, Some(caller.task), caller.domain)?;
+        let id = self.object_make(
+            world,
+            Kind::Plain,
+            pages,
+            self.payer(caller),
+            Some(caller.task),
+            caller.domain,
+        )?;
         let password = password_or_random(world, password);
         let record = &mut self.objects.get_mut(id).record;
         record.capabilities.push((password, Rights::OWNER.bits()));
@@ -110,18 +118,20 @@ impl Server {
         }
     }
 
-    /// A stack for a thread in a domain, paid for by a task. Tells its base; it is
+    /// A stack for a thread in a domain, paid for by an account. Tells its base; it is
     /// [`abi::address::STACK_BYTES`] long.
     ///
     /// # Errors
     /// [`Error::NoMemory`].
-    pub fn stack_create<W: World>(
-        &mut self,
-        world: &mut W,
-        task: Option<TaskId>,
-        domain: SpaceId,
-    ) -> Result<u64, Error> {
-        match self.object_make(world, Kind::Stack, abi::address::STACK_BYTES / PAGE, task, domain) {
+    pub fn stack_create<W: World>(&mut self, world: &mut W, payer: AccountId, domain: SpaceId) -> Result<u64, Error> {
+        match self.object_make(
+            world,
+            Kind::Stack,
+            abi::address::STACK_BYTES / PAGE,
+            payer,
+            None,
+            domain,
+        ) {
             Ok(id) => Ok(self.objects.get(id).base()),
             Err(Stop::Fail(error)) => Err(error),
             Err(Stop::Wait(_) | Stop::Again) => Err(Error::NoMemory),
@@ -149,13 +159,13 @@ impl Server {
         let Some(owner) = object.owner.filter(|_| serial != 0 && object.home == serial) else {
             return Ok(());
         };
-        let pages = object.record.pages;
-        self.own(to_task, base, pages)?;
-        if let Err(error) = self.set_account(id, Some(to_task)) {
-            self.disown(to_task, base, pages);
+        let payer = self.tasks.get(to_task).ok_or(Error::LimitReached)?.account;
+        self.tasks.own(to_task, base)?;
+        if let Err(error) = self.set_account(id, payer) {
+            self.tasks.disown(to_task, base);
             return Err(error);
         }
-        self.disown(owner, base, pages);
+        self.tasks.disown(owner, base);
         let home = self.domains.serial(to);
         let object = self.objects.get_mut(id);
         object.owner = Some(to_task);
@@ -203,17 +213,14 @@ impl Server {
             return Err(Error::CannotGrow.into());
         }
         self.enough_heap(world)?;
-        let (owner, more) = (object.owner, wanted - count);
+        let (payer, more) = (object.account, wanted - count);
         if more > 0 && !self.addresses.extend(first + count, more) {
             return Err(Error::CannotGrow.into());
         }
-        let charged = owner.map_or(Ok(()), |owner| self.tasks.charge_slots(owner, more));
+        let charged = self.ledger.take(payer, Resource::Slots, more);
         let changed = charged.and_then(|()| {
-            self.change_pages(world, id, pages).inspect_err(|_| {
-                if let Some(owner) = owner {
-                    self.tasks.refund_slots(owner, more);
-                }
-            })
+            self.change_pages(world, id, pages)
+                .inspect_err(|_| self.ledger.give(payer, Resource::Slots, more))
         });
         if let Err(error) = changed {
             if more > 0 {
@@ -229,7 +236,7 @@ impl Server {
         let (end, first, count) = (object.end(), object.first_slot(), object.slot_count());
         let new_end = object.address_of(pages);
         let left = slots_for(object.base(), pages);
-        let (persistent, owner) = (object.is_persistent(), object.owner);
+        let (persistent, payer) = (object.is_persistent(), object.account);
         // The record first: what follows cannot fail.
         self.change_pages(world, id, pages)?;
         if !self.objects.get(id).record.pdx.is_empty() {
@@ -238,11 +245,10 @@ impl Server {
         }
         self.drop_pages(world, id, new_end, end, Remembered::Perhaps);
         self.drop_leaves(world, id, left);
+        self.blocks_gone(id, pages, u64::MAX);
         self.semaphores_gone(world, new_end, end);
         if left < count {
-            if let Some(owner) = owner {
-                self.tasks.refund_slots(owner, count - left);
-            }
+            self.ledger.give(payer, Resource::Slots, count - left);
             if persistent {
                 self.checkpoint.hold_addresses(first + left, count - left);
             } else {
@@ -386,6 +392,7 @@ impl Server {
                 return Err(Error::NotPersistent.into());
             }
             self.enough_heap(world)?;
+            self.may_get_dirty(world, id)?;
             self.keep(id)?;
         }
         Ok((0, 0))
@@ -396,25 +403,32 @@ impl Server {
     /// # Errors
     /// [`Error::DiskFull`], [`Error::InUse`]; it is as transient as before.
     pub fn keep(&mut self, id: ObjectId) -> Result<(), Error> {
-        let mut record = self.objects.get(id).record.clone();
+        let object = self.objects.get(id);
+        let (payer, resident) = (object.account, object.resident);
+        let mut record = object.record.clone();
         record.flags |= OBJECT_PERSISTENT;
         let base = record.base;
-        self.put_record(&record)?;
-        if let Err(error) = self.keep_pages(id) {
-            let _ = self.store.delete_object(base);
+        self.ledger.take(payer, Resource::Blocks, resident)?;
+        let kept = self.put_record(&record).and_then(|()| {
+            self.keep_pages(id).inspect_err(|_| {
+                let _ = self.store.delete_object(base);
+            })
+        });
+        if let Err(error) = kept {
+            self.ledger.give(payer, Resource::Blocks, resident);
             return Err(error);
         }
         self.note_row_change(id);
-        // From now on memory is only a cache of it, which can be taken back: the disk bounds it.
-        self.set_account(id, None)?;
+        // From now on memory is only a cache of it, which can be taken back once its pages are on the disk.
+        self.ledger.give(payer, Resource::Frames, resident);
         let object = self.objects.get_mut(id);
+        object.blocks = resident;
         object.record.flags |= OBJECT_PERSISTENT;
         object.home = 0;
         // Nothing of it is on the disk, so there is nothing to ask the store for.
         object.complete = true;
-        let pages = object.record.pages;
         if let Some(owner) = object.owner.take() {
-            self.disown(owner, base, pages);
+            self.tasks.disown(owner, base);
         }
         Ok(())
     }

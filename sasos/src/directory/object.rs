@@ -21,7 +21,20 @@ use abi::{
 use kcore::{Leaf, SpaceId};
 use store::ObjectRecord;
 
-use crate::{directory::slot_map::SlotMap, lives::task::TaskId, pages::slots::Slots};
+use crate::{
+    accounts::{AccountId, Amounts, RESOURCES, Resource},
+    directory::slot_map::SlotMap,
+    lives::task::TaskId,
+    pages::slots::Slots,
+};
+
+/// Bytes that an object costs at least: its row and record, a few capabilities, its place on a kill list and in free lists.
+pub const OBJECT_BYTES: u64 = core::mem::size_of::<Object>() as u64 + 4 * CAPABILITY_BYTES + 32;
+/// Bytes of a capability beyond the first four.
+const CAPABILITY_BYTES: u64 = 16;
+/// Bytes of a PDX capability without its entries, and of an entry.
+const PDX_BYTES: u64 = 64;
+const ENTRY_BYTES: u64 = 8;
 
 /// An active object, by its place in the table. Valid until the object is deleted.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
@@ -65,8 +78,14 @@ pub struct Object {
     pub dirty: u64,
     /// The task on whose kill list it stands.
     pub owner: Option<TaskId>,
-    /// The task whose account pays for its pages, while that lives.
-    pub account: Option<TaskId>,
+    /// Who pays for it. Its row names the number of that.
+    pub account: AccountId,
+    /// Bytes of the server that are charged for it.
+    pub bytes: u64,
+    /// Its page tables.
+    pub leaves: u64,
+    /// Pages of a kept object that are charged as blocks of the disk.
+    pub blocks: u64,
     /// Serial number of the domain that has all rights without a capability: the one that made it,
     /// while the object is transient. Zero is none.
     pub home: u64,
@@ -124,7 +143,10 @@ impl Object {
             resident: 0,
             dirty: 0,
             owner: None,
-            account: None,
+            account: AccountId::ROOT,
+            bytes: 0,
+            leaves: 0,
+            blocks: 0,
             home: 0,
             absent_limits: Vec::new(),
             complete: false,
@@ -212,6 +234,19 @@ impl Object {
         None
     }
 
+    /// What it is charged for.
+    pub fn charges(&self) -> Amounts {
+        let pages = if self.is_persistent() { 0 } else { self.resident };
+        let mut amounts = [0; RESOURCES];
+        amounts[Resource::Frames as usize] = pages + self.leaves;
+        amounts[Resource::Tables as usize] = self.leaves;
+        amounts[Resource::Dirty as usize] = self.dirty;
+        amounts[Resource::Blocks as usize] = self.blocks;
+        amounts[Resource::Bytes as usize] = self.bytes;
+        amounts[Resource::Slots as usize] = self.slot_count();
+        amounts
+    }
+
     /// The rights that its home has without a capability. The server counts on stacks being where
     /// it made them, so they can only be read and written.
     pub const fn home_rights(&self) -> Rights {
@@ -234,6 +269,14 @@ impl Object {
         }
         Rights::from_bits(u64::from(found)).unwrap_or(Rights::NONE)
     }
+}
+
+/// Bytes that the capabilities of a record cost beyond [`OBJECT_BYTES`].
+pub fn record_bytes(record: &ObjectRecord) -> u64 {
+    let entries: usize = record.pdx.iter().map(|pdx| pdx.entries.len()).sum();
+    (record.capabilities.len() as u64).saturating_sub(4) * CAPABILITY_BYTES
+        + record.pdx.len() as u64 * PDX_BYTES
+        + entries as u64 * ENTRY_BYTES
 }
 
 /// All ones if the words are equal, else zero.
@@ -357,7 +400,10 @@ impl Objects {
         object.resident = 0;
         object.dirty = 0;
         object.owner = None;
-        object.account = None;
+        object.account = AccountId::ROOT;
+        object.bytes = 0;
+        object.leaves = 0;
+        object.blocks = 0;
         object.home = 0;
         object.complete = false;
         object.checkpoint = 0;

@@ -22,6 +22,7 @@ use store::{CheckpointKind, DirtyPage, Failure, Store};
 
 use crate::{
     Server, World,
+    accounts::Resource,
     directory::object::{ObjectId, Which},
     durability::checkpoint::{Running, error_of},
     pages::clone::withhold,
@@ -213,6 +214,7 @@ impl Server {
             object.slots.touch(place.slot).dirty.clear(place.index);
             object.dirty -= 1;
             self.pager.dirty -= 1;
+            self.ledger.give(object.account, Resource::Dirty, 1);
             frozen.pages += 1;
             frozen.next = place.address + PAGE;
         }

@@ -33,7 +33,7 @@ impl Server {
         let at_home = self.at_home(caller);
         let initial = self.tasks.initial == Some(caller.task);
         let record = self.threads.find(ThreadId(thread)).ok_or(Error::NoSuchThread)?;
-        let child = record.parent == caller.thread && record.parent_domain == caller.domain;
+        let child = record.parent == caller.thread && record.parent_domain == self.domains.serial(caller.domain);
         let same_task = at_home && record.task == caller.task;
         let orphan = at_home && initial && record.parent.0 == 0;
         let allowed = match control {
@@ -99,12 +99,12 @@ impl Server {
         if ns != FOREVER {
             return Err(Error::BadArgument);
         }
-        let inside = world.thread_space(target);
+        let inside = world.portal_depth(target) > 0;
         let record = self.threads.record(target);
         if record.life == Life::Ended || record.doom.is_some() {
             return Ok(());
         }
-        if inside != record.domain {
+        if inside {
             // It is inside a protected procedure of others, and holds one of their stacks, perhaps their locks.
             return Err(Error::InUse);
         }
@@ -125,8 +125,10 @@ impl Server {
         arguments: arguments::ThreadResume,
     ) -> Step<(u64, u64)> {
         let target = self.thread_controlled(caller, arguments.thread, Control::Resume)?;
+        let inside = world.portal_depth(target) > 0;
         let record = self.threads.record(target);
-        if record.life == Life::Live && record.pause != Pause::No {
+        // Inside a procedure of others it is they who asked for the pause, and theirs to end it.
+        if record.life == Life::Live && record.pause != Pause::No && !inside {
             // A sleeper clears its own mark when its call is done again.
             if record.pause == Pause::Suspended {
                 record.pause = Pause::No;

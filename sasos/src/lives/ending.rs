@@ -4,14 +4,16 @@
 //! and leaves a record for its parent. With the last thread of a task the task ends
 //! ([`crate::lives::task`]).
 
+use alloc::vec::Vec;
+
 use abi::{Error, call::arguments, layout::ExitReport};
-use kcore::{ThreadId, machine::Intercept, scheduler::NONE, thread::Resumed, wait::Key};
+use kcore::{ThreadId, scheduler::NONE, thread::Resumed, wait::Key};
 
 use crate::{
     Outcome, Server, World,
+    accounts::Resource,
     lives::control::Control,
-    lives::task::UNWIND_BOUND_NS,
-    lives::thread::{Caller, Doom, Life, Pause, Waiting},
+    lives::thread::{Caller, Life, Pause, Waiting},
 };
 
 impl Server {
@@ -28,7 +30,7 @@ impl Server {
         let status = report.status;
         record.report = report;
         record.pending = None;
-        record.saved = None;
+        record.saved = Vec::new();
         record.doom = None;
         record.pause = Pause::No;
         let has_children = record.children.head != NONE || record.ended.head != NONE;
@@ -64,8 +66,8 @@ impl Server {
         let Waiting::Child(wanted) = self.threads.record(parent).waiting else {
             return false;
         };
-        let fits =
-            wanted == child || wanted.0 == 0 && self.threads.record(child).parent_domain == world.thread_space(parent);
+        let made_in = self.threads.record(child).parent_domain;
+        let fits = wanted == child || wanted.0 == 0 && made_in == self.domains.serial(world.thread_space(parent));
         fits && world.thread_can_be_answered(parent, Key::Child(parent.0))
     }
 
@@ -99,6 +101,19 @@ impl Server {
         }
     }
 
+    /// The domain with this serial number ends. Nobody can speak for it any more, so what was made in it is an orphan.
+    pub(crate) fn child_loses_domain(&mut self, world: &mut impl World, index: usize, domain: u64) {
+        let record = &self.threads.table[index];
+        if record.life == Life::Vacant || record.parent_domain != domain {
+            return;
+        }
+        let (thread, life) = (record.id, record.life);
+        self.threads.leave_parent(thread);
+        if life == Life::Ended {
+            self.thread_reap(world, thread);
+        }
+    }
+
     /// Gives the place of an ended thread back.
     #[inline]
     pub(crate) fn thread_reap(&mut self, world: &mut impl World, thread: ThreadId) {
@@ -107,7 +122,7 @@ impl Server {
         record.life = Life::Vacant;
         let payer = record.payer;
         self.threads.count -= 1;
-        self.tasks.refund_thread(payer);
+        self.ledger.give(payer, Resource::Threads, 1);
         world.thread_destroy(thread);
     }
 
@@ -120,38 +135,6 @@ impl Server {
             task.threads -= 1;
         }
         self.thread_reap(world, thread);
-    }
-
-    /// Ends a thread; one that is inside a foreign callee gets some time to return first, so that
-    /// the callee's data are whole.
-    pub fn thread_condemn(&mut self, world: &mut impl World, thread: ThreadId, report: ExitReport) {
-        if world.portal_depth(thread) == 0 {
-            self.thread_end(world, thread, report);
-            return;
-        }
-        let at_ns = world.now_ns().saturating_add(UNWIND_BOUND_NS);
-        let record = self.threads.record(thread);
-        let paused = core::mem::take(&mut record.pause) != Pause::No;
-        if record.doom.is_none() {
-            record.doom = Some(Doom { report, at_ns });
-            self.threads.condemned.push(thread);
-        }
-        world.portal_intercept_return(thread, Intercept::Yes);
-        if paused {
-            world.thread_wake(thread, Resumed::Woken);
-        }
-    }
-
-    /// Whether a thread that came back from a callee has to end now; it is ended then.
-    pub fn doom_falls(&mut self, world: &mut impl World, thread: ThreadId) -> bool {
-        let Some(doom) = self.threads.record(thread).doom else {
-            return false;
-        };
-        if world.portal_depth(thread) > 0 {
-            return false;
-        }
-        self.thread_end(world, thread, doom.report);
-        true
     }
 
     /// `ThreadDelete`: thread (0: the caller), status.
@@ -247,20 +230,21 @@ impl Server {
     /// A child that ended: that one, or any.
     #[inline]
     fn ended_child(&mut self, caller: Caller, wanted: ThreadId) -> Result<Option<ThreadId>, Error> {
+        let domain = self.domains.serial(caller.domain);
         if wanted.0 == 0 {
             let record = self.threads.record(caller.thread);
             let (children, ended) = (record.children, record.ended);
-            if let Some(child) = self.threads.child_of_domain(ended, caller.domain) {
+            if let Some(child) = self.threads.child_of_domain(ended, domain) {
                 return Ok(Some(child));
             }
             return self
                 .threads
-                .child_of_domain(children, caller.domain)
+                .child_of_domain(children, domain)
                 .map(|_| None)
                 .ok_or(Error::NoSuchThread);
         }
         let child = self.threads.find(wanted).ok_or(Error::NoSuchThread)?;
-        if child.parent != caller.thread || child.parent_domain != caller.domain {
+        if child.parent != caller.thread || child.parent_domain != domain {
             return Err(Error::NoSuchThread);
         }
         Ok((child.life == Life::Ended).then_some(wanted))

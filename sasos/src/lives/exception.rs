@@ -1,15 +1,14 @@
 //! Exceptions: faults and traps of user code, and the handlers that a domain registers for them.
 //!
 //! A handler is called on the thread's own stack as a C function of kind, address, instruction and
-//! wanted rights. What it interrupted is kept whole in the server until `ExcptReturn`. A thread is
-//! in one handler at a time; an exception inside of it counts as not handled.
+//! wanted rights. What it interrupted is kept whole in the server until `ExcptReturn`, or until the call ends in which
+//! it happened. In each call a thread is in one handler at a time; an exception inside of it counts as not handled there. A
+//! handler that makes a protected call switches off nothing of the callee's.
 //!
 //! Not handled, an exception ends one program and nobody else: inside a protected call the call is
 //! unwound and its caller gets `CalleeFault`; otherwise the thread ends, and if it is the first of
 //! its task, the task. Handlers belong to a domain: what a callee registers is called for
 //! exceptions of the callee's code only, and never runs in the domain of its caller.
-
-use alloc::boxed::Box;
 
 use abi::{
     Error, Rights,
@@ -59,9 +58,8 @@ pub struct Fault {
 pub struct Saved {
     context: Context,
     fault: Fault,
-    /// Calls that the thread was inside of, and the domain: a handler ends where it began.
+    /// Calls that the thread was inside of: a handler ends where it began.
     depth: usize,
-    domain: SpaceId,
 }
 
 impl Server {
@@ -81,22 +79,28 @@ impl Server {
 
     /// Calls the handler for what went wrong, or ends what the thread was doing.
     pub fn raise(&mut self, world: &mut impl World, thread: ThreadId, fault: Fault) -> Outcome {
-        let domain = world.thread_space(thread);
-        let handler = self
-            .handlers_of(thread, domain)
-            .and_then(|handlers| handlers.get(fault.kind));
-        match handler {
-            Some(handler) if self.threads.record(thread).saved.is_none() => {
-                self.handler_enter(world, thread, domain, handler, fault);
-                Outcome::Resume
-            }
-            _ => {
-                let instruction = world.thread_context(thread).rip;
-                let outcome = self.unhandled(world, thread, fault, instruction);
-                self.finish_ends(world);
-                outcome
-            }
+        if let Some(handler) = self.handler_for(world, thread, fault.kind) {
+            self.handler_enter(world, thread, handler, fault);
+            return Outcome::Resume;
         }
+        let instruction = world.thread_context(thread).rip;
+        let outcome = self.unhandled(world, thread, fault, instruction);
+        self.finish_ends(world);
+        outcome
+    }
+
+    /// The handler that an exception of a thread goes to now; none if none is registered in the domain where it is, or one runs
+    /// already in the same call, or there is no memory to keep what it interrupts.
+    pub(crate) fn handler_for(&mut self, world: &mut impl World, thread: ThreadId, kind: u64) -> Option<u64> {
+        let handler = self.handlers_of(thread, world.thread_space(thread))?.get(kind)?;
+        let depth = world.portal_depth(thread);
+        let saved = &self.threads.record(thread).saved;
+        if saved.last().is_some_and(|saved| saved.depth >= depth) {
+            return None;
+        }
+        self.enough_heap(world).ok()?;
+        self.threads.record(thread).saved.try_reserve(1).ok()?;
+        Some(handler)
     }
 
     /// The handlers that count in a domain for that thread.
@@ -108,15 +112,11 @@ impl Server {
         self.callees.handlers_mut(domain)
     }
 
-    fn handler_enter(&mut self, world: &mut impl World, thread: ThreadId, domain: SpaceId, handler: u64, fault: Fault) {
+    /// Calls a handler that [`Server::handler_for`] has found.
+    pub(crate) fn handler_enter(&mut self, world: &mut impl World, thread: ThreadId, handler: u64, fault: Fault) {
         let depth = world.portal_depth(thread);
         let context = world.thread_context(thread);
-        let saved = Saved {
-            context,
-            fault,
-            depth,
-            domain,
-        };
+        let saved = Saved { context, fault, depth };
         let instruction = context.rip;
         // As behind a call: the stack is aligned to 16 bytes but for the return address.
         let stack = (context.rsp.wrapping_sub(RED_ZONE) & !15).wrapping_sub(8);
@@ -124,7 +124,7 @@ impl Server {
         let mut context = Context::scrubbed(handler, stack);
         context.set_arguments([fault.kind, fault.address, instruction, u64::from(fault.wanted.bits())]);
         world.thread_set_context(thread, &context);
-        self.threads.record(thread).saved = Some(Box::new(saved));
+        self.threads.record(thread).saved.push(saved);
         if depth > 0 {
             // The callee may return out of its handler, which must then be known to be over.
             world.portal_intercept_return(thread, Intercept::Yes);
@@ -170,19 +170,21 @@ impl Server {
         Outcome::Gone
     }
 
-    /// A thread has come back to fewer calls: a handler that was running inside of them is over.
+    /// A thread has come back to fewer calls: handlers that were running inside of them are over.
     pub fn handler_left(&mut self, world: &mut impl World, thread: ThreadId) {
         let depth = world.portal_depth(thread);
         let saved = &mut self.threads.record(thread).saved;
-        if saved.as_ref().is_some_and(|saved| saved.depth > depth) {
-            *saved = None;
+        let before = saved.len();
+        while saved.pop_if(|saved| saved.depth > depth).is_some() {}
+        if saved.len() < before {
             self.handler_over(world, thread);
         }
     }
 
-    /// No handler runs any more: returns may take the fast path again, unless the thread is condemned.
+    /// A handler is over. If none runs in a callee any more, returns may take the fast path again, unless the thread is condemned.
     fn handler_over(&mut self, world: &mut impl World, thread: ThreadId) {
-        if self.threads.record(thread).doom.is_none() {
+        let record = self.threads.record(thread);
+        if record.doom.is_none() && record.saved.last().is_none_or(|saved| saved.depth == 0) {
             world.portal_intercept_return(thread, Intercept::No);
         }
     }
@@ -218,10 +220,7 @@ impl Server {
         let arguments::ExcptReturn { action, address } = arguments;
         let depth = world.portal_depth(caller.thread);
         let record = self.threads.record(caller.thread);
-        let Some(saved) = record
-            .saved
-            .take_if(|saved| saved.depth == depth && saved.domain == caller.domain)
-        else {
+        let Some(saved) = record.saved.pop_if(|saved| saved.depth == depth) else {
             return Outcome::Return(Err(Error::NoHandler));
         };
         let mut context = saved.context;
@@ -234,7 +233,7 @@ impl Server {
                 return self.unhandled(world, caller.thread, saved.fault, saved.context.rip);
             }
             _ => {
-                record.saved = Some(saved);
+                record.saved.push(saved);
                 return Outcome::Return(Err(Error::BadArgument));
             }
         }

@@ -1,6 +1,7 @@
 //! Tasks and threads: how they begin, what is done to them, exceptions, how they end.
 
 pub mod control;
+pub mod doom;
 pub mod ending;
 pub mod exception;
 pub mod task;

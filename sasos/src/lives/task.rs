@@ -1,12 +1,11 @@
 //! Tasks: threads that share an active protection domain, a kill list and an account.
 //!
 //! A task begins with its first thread and ends with its last. Its *kill list* names the objects
-//! that nobody has asked to keep; they go with it. Its *account* bounds what it can take from the
-//! others: pages, objects, threads, semaphores. What the account cannot give is an error of the call, or ends
-//! the program that faulted, and nobody else.
+//! that nobody has asked to keep; they go with it, and so do its semaphores. Its *account* ([`crate::accounts`]) bounds what it
+//! can take from the others. What the account cannot give is an error of the call, or ends the program that faulted, and nobody else.
 //!
-//! An identifier is unique in space and time, so a stale one is simply not found: objects that
-//! outlive their creator keep its identifier and charge nobody.
+//! An identifier is unique in space and time, so a stale one is simply not found. Objects that outlive their creator stay charged to
+//! its account, and to those above it.
 
 use alloc::vec::Vec;
 
@@ -17,7 +16,13 @@ use abi::{
 };
 use kcore::{SpaceId, ThreadId, thread::THREADS_MAX};
 
-use crate::{Server, Step, World, lives::exception::Handlers, lives::thread::Caller, protection::apd::Apd};
+use crate::{
+    Server, Step, World,
+    accounts::{AccountId, Amounts, Resource, UNLIMITED, limits},
+    lives::exception::Handlers,
+    lives::thread::Caller,
+    protection::apd::Apd,
+};
 
 /// A task, unique in space and time: the index in the low 16 bits, above it a version that is
 /// never used twice. Zero names no task.
@@ -35,34 +40,10 @@ impl TaskId {
     }
 }
 
-/// Threads, ended but unreaped ones included, that one task may have made.
-pub const TASK_THREADS_MAX: u32 = 256;
+/// Bytes that a task costs.
+pub(crate) const TASK_BYTES: u64 = core::mem::size_of::<Task>() as u64;
 /// Objects that may stand on one kill list.
 pub const TASK_OBJECTS_MAX: usize = 4096;
-/// Slots that the objects on one kill list may have: two terabytes of addresses, a part in sixty-four.
-pub const TASK_SLOTS_MAX: u64 = 1 << 20;
-/// Semaphores that one task may have made: a sixteenth of all.
-pub const TASK_SEMAPHORES_MAX: u32 = 1024;
-/// Places in the thread table that only the first task and its children get: whatever a runaway
-/// program makes, the shell can start the next one.
-const THREADS_RESERVED: usize = 32;
-/// How long a thread that is to end may stay inside a foreign callee.
-pub const UNWIND_BOUND_NS: u64 = 1_000_000_000;
-
-/// What a task may take, and has taken.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct Account {
-    /// Pages in memory or reserved on disk that were made for it.
-    pub pages: u64,
-    /// Bound of `pages`.
-    pub limit_pages: u64,
-    /// Threads it made that are not yet reaped.
-    pub threads: u32,
-    /// Slots of the objects on its kill list.
-    pub slots: u64,
-    /// Semaphores it made that are not deleted.
-    pub semaphores: u32,
-}
 
 /// A task.
 #[derive(Debug)]
@@ -81,8 +62,8 @@ pub struct Task {
     pub handlers: Handlers,
     /// Bases of the objects that end with it.
     pub kill_list: Vec<u64>,
-    /// What it may take, and has taken.
-    pub account: Account,
+    /// Who pays for what it takes.
+    pub account: AccountId,
     /// Bases of stacks of threads that have ended, to be used again.
     pub stacks: Vec<u64>,
 }
@@ -116,8 +97,8 @@ impl Tasks {
         self.table.iter().filter(|task| task.live)
     }
 
-    /// A place for a task with this domain and bound. The vectors of an earlier task are used again.
-    fn create(&mut self, domain: SpaceId, limit_pages: u64) -> TaskId {
+    /// A place for a task with this domain and account. The vectors of an earlier task are used again.
+    fn create(&mut self, domain: SpaceId, account: AccountId) -> TaskId {
         let index = self.free.pop().unwrap_or_else(|| {
             self.table.push(Task {
                 id: TaskId(self.table.len() as u64),
@@ -127,7 +108,7 @@ impl Tasks {
                 threads: 0,
                 handlers: Handlers::default(),
                 kill_list: Vec::new(),
-                account: Account::default(),
+                account,
                 stacks: Vec::new(),
             });
             self.table.len() as u32 - 1
@@ -139,10 +120,7 @@ impl Tasks {
         task.first = ThreadId(0);
         task.threads = 0;
         task.handlers = Handlers::default();
-        task.account = Account {
-            limit_pages,
-            ..Account::default()
-        };
+        task.account = account;
         task.id
     }
 
@@ -153,75 +131,6 @@ impl Tasks {
             task.kill_list.clear();
             task.stacks.clear();
             self.free.push(id.index() as u32);
-        }
-    }
-
-    /// Charges pages to a task; one that no longer exists pays nothing.
-    ///
-    /// # Errors
-    /// [`Error::LimitReached`]: nothing is charged.
-    #[inline]
-    pub fn charge(&mut self, task: TaskId, pages: u64) -> Result<(), Error> {
-        let Some(task) = self.get_mut(task) else { return Ok(()) };
-        let sum = task.account.pages.saturating_add(pages);
-        if sum > task.account.limit_pages {
-            return Err(Error::LimitReached);
-        }
-        task.account.pages = sum;
-        Ok(())
-    }
-
-    /// Takes a charge back.
-    #[inline]
-    pub fn refund(&mut self, task: TaskId, pages: u64) {
-        if let Some(task) = self.get_mut(task) {
-            debug_assert!(
-                task.account.pages >= pages,
-                "{pages} pages go back of {}",
-                task.account.pages
-            );
-            task.account.pages = task.account.pages.saturating_sub(pages);
-        }
-    }
-
-    /// Charges addresses, in slots, for an object on a task's kill list.
-    ///
-    /// # Errors
-    /// [`Error::LimitReached`]: nothing is charged.
-    pub fn charge_slots(&mut self, task: TaskId, slots: u64) -> Result<(), Error> {
-        let Some(task) = self.get_mut(task) else { return Ok(()) };
-        let sum = task.account.slots.saturating_add(slots);
-        if sum > TASK_SLOTS_MAX {
-            return Err(Error::LimitReached);
-        }
-        task.account.slots = sum;
-        Ok(())
-    }
-
-    /// Takes that back.
-    pub fn refund_slots(&mut self, task: TaskId, slots: u64) {
-        if let Some(task) = self.get_mut(task) {
-            task.account.slots = task.account.slots.saturating_sub(slots);
-        }
-    }
-
-    /// Charges a semaphore to a task.
-    ///
-    /// # Errors
-    /// [`Error::LimitReached`]: nothing is charged.
-    pub fn charge_semaphore(&mut self, task: TaskId) -> Result<(), Error> {
-        let task = self.get_mut(task).ok_or(Error::LimitReached)?;
-        if task.account.semaphores >= TASK_SEMAPHORES_MAX {
-            return Err(Error::LimitReached);
-        }
-        task.account.semaphores += 1;
-        Ok(())
-    }
-
-    /// Takes that back.
-    pub fn refund_semaphore(&mut self, task: TaskId) {
-        if let Some(task) = self.get_mut(task) {
-            task.account.semaphores = task.account.semaphores.saturating_sub(1);
         }
     }
 
@@ -254,34 +163,6 @@ impl Tasks {
         self.get(task)
             .is_some_and(|task| task.kill_list.iter().rev().any(|&other| other == base))
     }
-
-    /// Counts a thread that `task` makes; `live` is how many there are in the system.
-    ///
-    /// # Errors
-    /// [`Error::LimitReached`].
-    #[inline]
-    pub fn charge_thread(&mut self, task: TaskId, live: usize) -> Result<(), Error> {
-        let initial = self.initial == Some(task);
-        let task = self.get_mut(task).ok_or(Error::LimitReached)?;
-        let room = if initial {
-            THREADS_MAX
-        } else {
-            THREADS_MAX - THREADS_RESERVED
-        };
-        if task.account.threads >= TASK_THREADS_MAX || live >= room {
-            return Err(Error::LimitReached);
-        }
-        task.account.threads += 1;
-        Ok(())
-    }
-
-    /// Takes that back.
-    #[inline]
-    pub fn refund_thread(&mut self, task: TaskId) {
-        if let Some(task) = self.get_mut(task) {
-            task.account.threads = task.account.threads.saturating_sub(1);
-        }
-    }
 }
 
 /// A priority as a call gives it, never above the maker's own.
@@ -296,18 +177,37 @@ pub fn checked_priority(asked: u64, own: u8) -> Result<u8, Error> {
 }
 
 impl Server {
-    /// Pages that a task may have unless it is told otherwise: three quarters of the memory.
-    pub fn default_limit_pages(world: &impl World) -> u64 {
-        world.frames_total() / 4 * 3
+    /// Who pays for what a caller makes.
+    #[inline]
+    pub(crate) fn payer(&self, caller: Caller) -> AccountId {
+        self.tasks.get(caller.task).map_or(AccountId::ROOT, |task| task.account)
     }
 
-    /// A task without threads, in a new domain with that APD.
+    /// A task without threads, in a new domain with that APD. Its account stands below `parent`.
     ///
     /// # Errors
-    /// [`Error::NoMemory`].
-    pub fn task_make(&mut self, world: &mut impl World, apd: Apd, limit_pages: u64) -> Result<TaskId, Error> {
-        let domain = self.domain_create(world, apd)?;
-        let task = self.tasks.create(domain, limit_pages);
+    /// [`Error::NoMemory`], [`Error::LimitReached`].
+    pub fn task_make(
+        &mut self,
+        world: &mut impl World,
+        apd: Apd,
+        parent: AccountId,
+        limits: Amounts,
+    ) -> Result<TaskId, Error> {
+        let account = self.ledger.open(parent, limits)?;
+        let made = self.task_make_paid(world, &apd, account);
+        if made.is_err() {
+            self.ledger.close(account);
+        }
+        made
+    }
+
+    fn task_make_paid(&mut self, world: &mut impl World, apd: &Apd, account: AccountId) -> Result<TaskId, Error> {
+        self.ledger.take(account, Resource::Bytes, TASK_BYTES)?;
+        let domain = self
+            .domain_create(world, *apd, account)
+            .inspect_err(|_| self.ledger.give(account, Resource::Bytes, TASK_BYTES))?;
+        let task = self.tasks.create(domain, account);
         self.domain_set_task(domain, task);
         Ok(task)
     }
@@ -333,14 +233,16 @@ impl Server {
         let priority = checked_priority(priority, own_priority)?;
         self.validate(world, caller.domain, entry, Rights::X)?;
         let apd = self.task_apd(world, caller, apd)?;
-        let bound = Self::default_limit_pages(world);
-        let limit = if limit_pages == 0 {
-            bound
-        } else {
-            limit_pages.min(bound)
-        };
         self.enough_heap(world)?;
-        let task = self.task_make(world, apd, limit)?;
+        let (parent, mut limits) = if self.tasks.initial == Some(caller.task) {
+            (self.programs, limits::of_program(&self.ledger, self.programs))
+        } else {
+            (self.payer(caller), UNLIMITED)
+        };
+        if limit_pages != 0 {
+            limits[Resource::Frames as usize] = limits[Resource::Frames as usize].min(limit_pages);
+        }
+        let task = self.task_make(world, apd, parent, limits)?;
         match self.task_begin(world, caller, task, entry, parameter, priority) {
             Ok(thread) => Ok((thread.0, task.0)),
             Err(error) => {
@@ -412,7 +314,7 @@ impl Server {
     pub fn task_end(&mut self, world: &mut impl World, id: TaskId) {
         let Some(task) = self.tasks.get_mut(id) else { return };
         debug_assert_eq!(task.threads, 0, "a task ends before its threads");
-        let domain = task.domain;
+        let (domain, account) = (task.domain, task.account);
         let mut list = core::mem::take(&mut task.kill_list);
         let mut stacks = core::mem::take(&mut task.stacks);
         self.callees_of_domain_end(world, domain);
@@ -421,6 +323,7 @@ impl Server {
         for base in list.drain(..).chain(stacks.drain(..)) {
             self.object_end(world, base);
         }
+        self.semaphores_of_task_gone(world, id);
         self.console.task_ended(id);
         if let Some(task) = self.tasks.get_mut(id) {
             // The vectors serve the next task in this place.
@@ -428,6 +331,8 @@ impl Server {
             task.stacks = stacks;
         }
         self.tasks.remove(id);
+        self.ledger.give(account, Resource::Bytes, TASK_BYTES);
+        self.ledger.close(account);
     }
 
     /// Ends the tasks whose last thread has ended in this event. To be called when an event is over.
@@ -436,31 +341,6 @@ impl Server {
         while let Some(task) = self.tasks.ended.pop() {
             self.task_end(world, task);
         }
-    }
-
-    /// Ends what was condemned and has not returned in time. Called from `Event::Poll`.
-    pub fn poll_control(&mut self, world: &mut impl World) {
-        self.callees_sweep_retired(world);
-        if self.threads.condemned.is_empty() {
-            return;
-        }
-        let now = world.now_ns();
-        let mut condemned = core::mem::take(&mut self.threads.condemned);
-        condemned.retain(|&thread| {
-            let due = match self.threads.find(thread).and_then(|record| record.doom.as_ref()) {
-                Some(doom) => (doom.at_ns <= now).then_some(doom.report),
-                None => return false,
-            };
-            if let Some(report) = due {
-                world.log(format_args!("thread {:#x} is unwound by force", thread.0));
-                self.thread_end(world, thread, report);
-            }
-            due.is_none()
-        });
-        // Ending a thread condemns no other, but a callee's end may.
-        condemned.append(&mut self.threads.condemned);
-        self.threads.condemned = condemned;
-        self.finish_ends(world);
     }
 
     /// The report of a thread that another one ended.

@@ -29,7 +29,9 @@ use kcore::{
 
 use crate::{
     Server, Step, World,
+    accounts::{AccountId, Resource},
     durability::durable::Pending,
+    lives::doom::Doom,
     lives::exception::Saved,
     lives::task::{TaskId, checked_priority},
     protection::search::Bookmark,
@@ -99,15 +101,6 @@ pub struct Progress {
     pub at: u64,
 }
 
-/// A thread that has to end when it comes back from a foreign callee.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Doom {
-    /// How it ends.
-    pub report: ExitReport,
-    /// When it is unwound by force.
-    pub at_ns: u64,
-}
-
 /// What the server knows of a thread.
 #[derive(Debug)]
 pub struct Thread {
@@ -121,10 +114,10 @@ pub struct Thread {
     pub domain: SpaceId,
     /// The thread that may wait for it; zero for an orphan.
     pub parent: ThreadId,
-    /// The domain in which the parent made it.
-    pub parent_domain: SpaceId,
-    /// The task that pays for its place.
-    pub payer: TaskId,
+    /// The serial number of the domain in which the parent made it. Never that of a space: those are used again.
+    pub parent_domain: u64,
+    /// Who pays for its place.
+    pub payer: AccountId,
     /// 0 to 7.
     pub priority: u8,
     /// Whether it sleeps or is suspended.
@@ -143,8 +136,8 @@ pub struct Thread {
     pub bookmark: Option<Bookmark>,
     /// When that call times out.
     pub deadline: Option<u64>,
-    /// What an exception handler interrupted.
-    pub saved: Option<Box<Saved>>,
+    /// What exception handlers interrupted, at most one in each call that the thread is inside of, the innermost last.
+    pub saved: Vec<Saved>,
     /// Whether and how it has to end.
     pub doom: Option<Doom>,
     /// Children that have not ended.
@@ -161,8 +154,8 @@ impl Thread {
             task: TaskId::NONE,
             domain: SpaceId(0),
             parent: ThreadId(0),
-            parent_domain: SpaceId(0),
-            payer: TaskId::NONE,
+            parent_domain: 0,
+            payer: AccountId::ROOT,
             priority: 0,
             pause: Pause::No,
             stack: 0,
@@ -176,7 +169,7 @@ impl Thread {
             },
             bookmark: None,
             deadline: None,
-            saved: None,
+            saved: Vec::new(),
             doom: None,
             children: List::EMPTY,
             ended: List::EMPTY,
@@ -192,7 +185,7 @@ impl Thread {
             && self.pause == Pause::No
             && self.waiting == Waiting::No
             && self.pending.is_none()
-            && self.saved.is_none()
+            && self.saved.is_empty()
             && self.doom.is_none()
             && self.children.head == NONE
             && self.ended.head == NONE
@@ -271,8 +264,8 @@ impl Threads {
         self.table[child.index()].parent = ThreadId(0);
     }
 
-    /// The first child in a list that was made in that domain.
-    pub(crate) fn child_of_domain(&self, list: List, domain: SpaceId) -> Option<ThreadId> {
+    /// The first child in a list that was made in the domain with that serial number.
+    pub(crate) fn child_of_domain(&self, list: List, domain: u64) -> Option<ThreadId> {
         let mut index = list.head;
         while index != NONE {
             let record = &self.table[index as usize];
@@ -349,19 +342,20 @@ impl Server {
         parameter: u64,
         priority: u8,
     ) -> Result<ThreadId, Error> {
-        let payer = maker.map_or(task, |maker| maker.task);
-        self.tasks.charge_thread(payer, self.threads.count)?;
+        let payer = self.tasks.get(maker.map_or(task, |maker| maker.task));
+        let payer = payer.ok_or(Error::LimitReached)?.account;
+        self.ledger.take(payer, Resource::Threads, 1)?;
         let made = self.thread_make_charged(world, task, entry, parameter, priority);
         let thread = match made {
             Ok(thread) => thread,
             Err(error) => {
-                self.tasks.refund_thread(payer);
+                self.ledger.give(payer, Resource::Threads, 1);
                 return Err(error);
             }
         };
         self.threads.record(thread).payer = payer;
         if let Some(maker) = maker {
-            self.threads.record(thread).parent_domain = maker.domain;
+            self.threads.record(thread).parent_domain = self.domains.serial(maker.domain);
             self.threads.adopt(maker.thread, thread);
         }
         Ok(thread)
@@ -377,10 +371,10 @@ impl Server {
         priority: u8,
     ) -> Result<ThreadId, Error> {
         let found = self.tasks.get_mut(task).ok_or(Error::LimitReached)?;
-        let domain = found.domain;
+        let (domain, account) = (found.domain, found.account);
         let stack = match found.stacks.pop() {
             Some(stack) => stack,
-            None => self.stack_create(world, Some(task), domain)?,
+            None => self.stack_create(world, account, domain)?,
         };
         let created = world.thread_create(domain, entry, stack + STACK_BYTES, [parameter, 0, 0, 0], priority);
         let Some(found) = self.tasks.get_mut(task) else {
@@ -399,7 +393,7 @@ impl Server {
         record.task = task;
         record.domain = domain;
         record.parent = ThreadId(0);
-        record.parent_domain = SpaceId(0);
+        record.parent_domain = 0;
         record.priority = priority;
         record.stack = stack;
         Ok(thread)
@@ -498,16 +492,13 @@ mod tests {
             record.life = Life::Live;
         }
         threads.adopt(parent, child);
-        assert_eq!(
-            threads.child_of_domain(threads.table[1].children, SpaceId(0)),
-            Some(child)
-        );
-        assert_eq!(threads.child_of_domain(threads.table[1].children, SpaceId(1)), None);
+        assert_eq!(threads.child_of_domain(threads.table[1].children, 0), Some(child));
+        assert_eq!(threads.child_of_domain(threads.table[1].children, 1), None);
         threads.leave_parent(child);
         threads.record(child).life = Life::Ended;
         threads.adopt(heir, child);
         assert_eq!(threads.table[1].children.head, NONE);
-        assert_eq!(threads.child_of_domain(threads.table[2].ended, SpaceId(0)), Some(child));
+        assert_eq!(threads.child_of_domain(threads.table[2].ended, 0), Some(child));
         threads.leave_parent(child);
         assert_eq!(threads.table[2].ended.head, NONE);
     }

@@ -16,6 +16,7 @@ use kcore::{Leaf, PageEntry, SpaceId, wait::Key};
 
 use crate::{
     Server, Step, Stop, World,
+    accounts::AccountId,
     directory::creation::{AddressesOf, Kind},
     directory::object::{LimitRange, ObjectId, Which},
     lives::task::TaskId,
@@ -71,7 +72,10 @@ impl Server {
         let clone = match begun {
             // It is in nobody's hands yet, but an address can be guessed: somebody has deleted it, or kept it.
             None if progress.done != 0 => return Err(Error::BadAddress.into()),
-            None => self.clone_make(world, caller.domain, Some(caller.task), source, extra)?,
+            None => {
+                let payer = self.payer(caller);
+                self.clone_make(world, caller.domain, payer, Some(caller.task), source, extra)?
+            }
             Some(clone) => {
                 self.bring_in(world, source)?;
                 clone
@@ -105,18 +109,18 @@ impl Server {
         &mut self,
         world: &mut W,
         domain: SpaceId,
-        task: Option<TaskId>,
+        task: TaskId,
         source: u64,
         extra_bytes: u64,
-        password: u64,
     ) -> Step<(u64, u64)> {
         let source = self.object_at(world, source)?;
-        let clone = self.clone_make(world, domain, task, source, extra_bytes)?;
+        let payer = self.tasks.get(task).map_or(AccountId::ROOT, |task| task.account);
+        let clone = self.clone_make(world, domain, payer, Some(task), source, extra_bytes)?;
         if let Err(stop) = self.share_pages(world, source, clone, 0, usize::MAX) {
             self.object_drop(world, clone, AddressesOf::Free);
             return Err(stop);
         }
-        Ok(self.clone_done(world, clone, password))
+        Ok(self.clone_done(world, clone, 0))
     }
 
     /// A clone that has no pages yet.
@@ -124,6 +128,7 @@ impl Server {
         &mut self,
         world: &mut W,
         domain: SpaceId,
+        payer: AccountId,
         task: Option<TaskId>,
         source: ObjectId,
         extra_bytes: u64,
@@ -135,7 +140,7 @@ impl Server {
         let extra = pages_for(extra_bytes).ok_or(Error::NoMemory)?;
         let total = pages.checked_add(extra).ok_or(Error::NoMemory)?;
         self.bring_in(world, source)?;
-        let clone = self.object_make(world, Kind::Plain, total, task, domain)?;
+        let clone = self.object_make(world, Kind::Plain, total, payer, task, domain)?;
         let limits = self.objects.get(source).absent_limits.clone();
         self.objects.get_mut(clone).absent_limits = limits;
         for slot in 0..(self.objects.get(clone).base() % SLOT + pages * PAGE).div_ceil(SLOT) {
@@ -228,7 +233,7 @@ impl Server {
             return Err(Error::NoMemory.into());
         }
         let charged = object.resident.min(most as u64);
-        self.charge(clone, charged)?;
+        self.charge_pages(clone, charged)?;
         let (mut shared, mut looked) = (0, 0);
         let mut taken_away = false;
         let mut next = from;
@@ -267,7 +272,7 @@ impl Server {
             self.install(world, target, entry);
             shared += 1;
         }
-        self.refund(clone, charged - shared);
+        self.refund_pages(clone, charged - shared);
         if taken_away {
             world.flush_everything();
         }

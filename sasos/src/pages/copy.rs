@@ -19,6 +19,7 @@ use store::{PageFlags, PageLookup};
 
 use crate::{
     Server, Step, Stop, World,
+    accounts::Resource,
     directory::object::ObjectId,
     lives::thread::Caller,
     pages::clone::withhold,
@@ -117,9 +118,12 @@ impl Server {
 
     /// Refuses what the account of an object, or the disk, certainly cannot hold.
     fn room_for(&mut self, id: ObjectId, pages: u64) -> Result<(), Error> {
-        self.charge(id, pages)?;
-        self.refund(id, pages);
-        if self.objects.get(id).is_persistent() && !self.store.has_room_for(pages) {
+        let object = self.objects.get(id);
+        if !object.is_persistent() {
+            if self.ledger.left(object.account, Resource::Frames) < pages {
+                return Err(Error::LimitReached);
+            }
+        } else if !self.store.has_room_for(pages) {
             return Err(Error::DiskFull);
         }
         Ok(())
@@ -149,6 +153,9 @@ impl Server {
 
     /// Copies the leading pages of a piece, one at least; tells how many.
     fn copy_piece<W: World>(&mut self, world: &mut W, source: Range, target: Range) -> Step<u64> {
+        if self.objects.get(target.id).is_persistent() {
+            self.may_get_dirty(world, target.id)?;
+        }
         for slot in slot_of(target.from)..=slot_of(target.to - 1) {
             let object = self.objects.get(target.id);
             let slot = slot - object.first_slot();
@@ -237,9 +244,9 @@ impl Server {
             lacks += u64::from(!self.is_resident(target.id, address));
         }
         let fates = &fates[..sources.ready];
-        self.charge(target.id, lacks)?;
+        self.charge_pages(target.id, lacks)?;
         if let Err(error) = self.promise(target, fates) {
-            self.refund(target.id, lacks);
+            self.refund_pages(target.id, lacks);
             return Err(error);
         }
         let mut old = [None; PIECE_PAGES as usize];
@@ -293,27 +300,28 @@ impl Server {
 
     /// Has the store promise space for the pages of a piece that will be dirty and are not: for all or for none.
     fn promise(&mut self, target: Range, fates: &[Fate]) -> Result<(), Error> {
-        let object = self.objects.get(target.id);
-        if !object.is_persistent() {
+        if !self.objects.get(target.id).is_persistent() {
             return Ok(());
         }
-        let base = object.base();
         let mut fresh = [None; PIECE_PAGES as usize];
         for (index, address) in target.pages().enumerate().take(fates.len()) {
+            let object = self.objects.get(target.id);
             let slot = object.slots.get(slot_of(address) - object.first_slot());
             let dirty = slot.is_some_and(|slot| slot.dirty.has(index_of(address)));
             if dirty || matches!(fates[index], Fate::Stays) {
                 continue;
             }
+            let slot = slot_of(address) - object.first_slot();
             let page = object.page_of(address);
-            if self.store.reserve(base, page).is_err() {
-                fresh
-                    .into_iter()
-                    .flatten()
-                    .for_each(|page| self.store.unreserve(base, page));
-                return Err(Error::DiskFull);
+            match self.promise_block(target.id, slot, index_of(address), page) {
+                Ok(charged) => fresh[index] = Some((slot, index_of(address), page, charged)),
+                Err(error) => {
+                    for (slot, index, page, charged) in fresh.into_iter().flatten() {
+                        self.unpromise_block(target.id, slot, index, page, charged);
+                    }
+                    return Err(error);
+                }
             }
-            fresh[index] = Some(page);
         }
         Ok(())
     }

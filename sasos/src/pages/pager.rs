@@ -27,6 +27,7 @@ use store::PageFlags;
 
 use crate::{
     Access, Outcome, Server, Step, Stop, World,
+    accounts::Resource,
     directory::object::{LimitRange, ObjectId},
     lives::exception::Fault,
     pages::slots::Slot,
@@ -173,6 +174,16 @@ impl Server {
             world
                 .link(space, slot, place.leaf, rights)
                 .map_err(|_| Error::NoMemory)?;
+            if world.space_tables(space) > domain.tables()
+                && let Err(error) = self.charge_tables(world, space)
+            {
+                world.unlink(space, slot);
+                world.flush_space(space);
+                return Err(error.into());
+            }
+            let Some(domain) = self.domains.get_mut(space) else {
+                return Err(Error::Protection.into());
+            };
             domain.linked = Linked {
                 slot,
                 object: id,
@@ -209,9 +220,7 @@ impl Server {
             return None;
         }
         let frame = world.frame_ready()?;
-        if let Some(account) = object.account
-            && self.tasks.charge(account, 1).is_err()
-        {
+        if self.ledger.take(object.account, Resource::Frames, 1).is_err() {
             world.frame_release(frame);
             return None;
         }
@@ -263,7 +272,7 @@ impl Server {
     #[cold]
     pub(crate) fn make_leaf<W: World>(&mut self, world: &mut W, id: ObjectId, slot: u64) -> Step<Leaf> {
         self.enough_heap(world)?;
-        self.charge(id, 1)?;
+        self.charge_leaf(id)?;
         loop {
             if world.frames_free() > FRAME_RESERVE
                 && let Ok(leaf) = world.leaf_create()
@@ -275,7 +284,7 @@ impl Server {
             // Making room may have polled the store, and a page that was read may have made the leaf.
             let made = self.objects.get(id).slots.get(slot).and_then(Slot::leaf);
             if room.is_err() || made.is_some() {
-                self.refund(id, 1);
+                self.refund_leaf(id);
             }
             room?;
             if let Some(leaf) = made {
@@ -285,7 +294,9 @@ impl Server {
     }
 
     pub(crate) fn enter_leaf(&mut self, id: ObjectId, slot: u64, leaf: Leaf) {
-        self.objects.get_mut(id).slots.touch(slot).set_leaf(Some(leaf));
+        let object = self.objects.get_mut(id);
+        object.slots.touch(slot).set_leaf(Some(leaf));
+        object.leaves += 1;
         self.pager.leaves += 1;
     }
 
@@ -311,7 +322,7 @@ impl Server {
         let object = self.objects.get(place.id);
         let persistent = object.is_persistent();
         if persistent && access == Access::Write {
-            self.may_get_dirty()?;
+            self.may_get_dirty(world, place.id)?;
         }
         let object = self.objects.get(place.id);
         let limits = if persistent && !object.complete {
@@ -328,11 +339,11 @@ impl Server {
         if !limits.contains(access.right()) {
             return Err(Error::Protection.into());
         }
-        self.charge(place.id, 1)?;
+        self.charge_pages(place.id, 1)?;
         let frame = match self.frame(world, Content::Zeroes) {
             Ok(frame) => frame,
             Err(stop) => {
-                self.refund(place.id, 1);
+                self.refund_pages(place.id, 1);
                 return Err(stop);
             }
         };
@@ -341,7 +352,7 @@ impl Server {
             if access == Access::Write {
                 if let Err(error) = self.mark_dirty(place) {
                     world.frame_release(frame);
-                    self.refund(place.id, 1);
+                    self.refund_pages(place.id, 1);
                     return Err(error.into());
                 }
             } else {
@@ -368,7 +379,7 @@ impl Server {
     fn unshare<W: World>(&mut self, world: &mut W, place: Place, entry: PageEntry) -> Step<()> {
         let persistent = self.objects.get(place.id).is_persistent();
         if persistent {
-            self.may_get_dirty()?;
+            self.may_get_dirty(world, place.id)?;
         }
         if world.frame_references(entry.frame) == 1 {
             if persistent {
@@ -397,15 +408,65 @@ impl Server {
         Ok(())
     }
 
-    /// While dirty pages are being frozen no other one becomes dirty, and none that is frozen changes.
+    /// While dirty pages are being frozen no other one becomes dirty, and none that is frozen changes. An account that has as
+    /// many dirty pages as it may waits for a checkpoint, which is asked for now.
     ///
     /// # Errors
-    /// The need to wait.
-    fn may_get_dirty(&self) -> Step<()> {
+    /// The need to wait; [`Error::DiskError`] if the last checkpoint has failed and the account cannot get rid of its dirt.
+    pub(crate) fn may_get_dirty<W: World>(&mut self, world: &mut W, id: ObjectId) -> Step<()> {
         if self.checkpoint.is_freezing() {
-            Err(Stop::Wait(Key::Checkpoint))
-        } else {
-            Ok(())
+            return Err(Stop::Wait(Key::Checkpoint));
+        }
+        let payer = self.objects.get(id).account;
+        if self.ledger.in_hand(payer, Resource::Dirty) > 0 || self.ledger.left(payer, Resource::Dirty) > 0 {
+            return Ok(());
+        }
+        if self.checkpoint.is_running() {
+            return Err(Stop::Wait(Key::Checkpoint));
+        }
+        if self.checkpoint.last_failed() {
+            return Err(Error::DiskError.into());
+        }
+        let number = self.checkpoint_request(world);
+        match self.checkpoint_reached(number) {
+            // A disk that works while one asks.
+            Some(Ok(())) => Ok(()),
+            Some(Err(error)) => Err(error.into()),
+            None => Err(Stop::Wait(Key::Checkpoint)),
+        }
+    }
+
+    /// Has the store promise a block for a page of a kept object, and charges it. Tells whether it was charged now.
+    ///
+    /// # Errors
+    /// [`Error::LimitReached`], [`Error::DiskFull`]: nothing has changed.
+    pub(crate) fn promise_block(&mut self, id: ObjectId, slot: u64, index: usize, page: u64) -> Result<bool, Error> {
+        let object = self.objects.get_mut(id);
+        let blocks = &mut object.slots.touch(slot).blocks;
+        let fresh = !blocks.has(index);
+        if fresh {
+            self.ledger.take(object.account, Resource::Blocks, 1)?;
+        }
+        if self.store.reserve(object.record.base, page).is_err() {
+            if fresh {
+                self.ledger.give(object.account, Resource::Blocks, 1);
+            }
+            return Err(Error::DiskFull);
+        }
+        if fresh {
+            blocks.set(index);
+            object.blocks += 1;
+        }
+        Ok(fresh)
+    }
+
+    /// Takes a promise back; `charged` is what it told.
+    pub(crate) fn unpromise_block(&mut self, id: ObjectId, slot: u64, index: usize, page: u64, charged: bool) {
+        let object = self.objects.get_mut(id);
+        self.store.unreserve(object.record.base, page);
+        if charged && object.slots.touch(slot).blocks.clear(index) {
+            object.blocks -= 1;
+            self.ledger.give(object.account, Resource::Blocks, 1);
         }
     }
 
@@ -415,9 +476,8 @@ impl Server {
         if object.slots.touch(place.slot).dirty.has(place.index) {
             return Ok(());
         }
-        self.store
-            .reserve(object.base(), object.page_of(place.address))
-            .map_err(|_| Error::DiskFull)?;
+        let page = object.page_of(place.address);
+        self.promise_block(place.id, place.slot, place.index, page)?;
         self.note_dirty(place.id, place.slot, place.index);
         Ok(())
     }
@@ -430,11 +490,13 @@ impl Server {
         while let Some(slot) = next {
             let state = object.slots.touch(slot);
             let resident = state.resident;
+            state.blocks = resident;
             more += u64::from(state.dirty.add(&resident));
             next = object.slots.next_with_leaf(slot + 1);
         }
         object.dirty += more;
         self.pager.dirty += more;
+        self.ledger.force(object.account, Resource::Dirty, more);
         if more > 0 && !object.listed_dirty {
             object.listed_dirty = true;
             self.pager.dirty_objects.push(id);
@@ -447,6 +509,9 @@ impl Server {
         if object.slots.touch(slot).dirty.set(index) {
             object.dirty += 1;
             self.pager.dirty += 1;
+            if self.ledger.take(object.account, Resource::Dirty, 1).is_err() {
+                self.ledger.force(object.account, Resource::Dirty, 1);
+            }
             if !object.listed_dirty {
                 object.listed_dirty = true;
                 self.pager.dirty_objects.push(id);

@@ -130,9 +130,9 @@ impl Server {
         let leaf = if let Some(leaf) = object.slots.get(slot).and_then(Slot::leaf) {
             leaf
         } else {
-            self.charge(id, 1)?;
+            self.charge_leaf(id)?;
             let Ok(leaf) = world.leaf_create() else {
-                self.refund(id, 1);
+                self.refund_leaf(id);
                 return Err(Error::NoMemory);
             };
             self.enter_leaf(id, slot, leaf);
@@ -142,7 +142,6 @@ impl Server {
         if world.leaf_get(leaf, index).is_some() {
             return Ok(false);
         }
-        self.charge(id, 1)?;
         self.install(
             world,
             Place {

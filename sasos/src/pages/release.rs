@@ -9,13 +9,16 @@
 
 use alloc::vec::Vec;
 
-use abi::{Error, Rights, address::PAGE};
+use abi::{
+    Error, Rights,
+    address::{PAGE, SLOT},
+};
 use kcore::{Frame, wait::Key};
 
 use crate::{
     Server, Step, Stop, World,
-    directory::object::{Object, ObjectId, Which},
-    lives::task::TaskId,
+    accounts::{AccountId, Resource},
+    directory::object::{ObjectId, Which},
 };
 
 /// Frames that are taken from objects at once when memory is short.
@@ -57,6 +60,7 @@ impl Server {
             if state.dirty.clear(place.index) {
                 object.dirty -= 1;
                 self.pager.dirty -= 1;
+                self.ledger.give(object.account, Resource::Dirty, 1);
                 self.store.unreserve(base, (place.address - base) / PAGE);
             }
             if let Some(entry) = world.leaf_get(place.leaf, place.index) {
@@ -68,7 +72,7 @@ impl Server {
         if dropped > 0 {
             self.objects.get_mut(id).resident -= dropped;
             self.objects.resident_pages -= dropped;
-            self.refund(id, dropped);
+            self.refund_pages(id, dropped);
         }
         if !self.pager.reading.is_empty() || !self.pager.failed.is_empty() {
             self.forget_reads(world, from.max(base), to);
@@ -115,54 +119,80 @@ impl Server {
             next = object.slots.next_with_leaf(slot + 1);
         }
         self.pager.leaves -= dropped;
-        self.refund(id, dropped);
+        let object = self.objects.get_mut(id);
+        object.leaves -= dropped;
+        let payer = object.account;
+        self.ledger.give(payer, Resource::Tables, dropped);
+        self.ledger.give(payer, Resource::Frames, dropped);
     }
 
     // ---- paying ---------------------------------------------------------------------------------
 
-    /// Charges frames to the account that pays for an object.
+    /// Charges pages of an object that come into memory. Those of a kept object are a cache, which nobody pays for.
     #[inline]
-    pub(crate) fn charge(&mut self, id: ObjectId, frames: u64) -> Result<(), Error> {
-        match self.objects.get(id).account {
-            Some(task) => self.tasks.charge(task, frames),
-            None => Ok(()),
+    pub(crate) fn charge_pages(&mut self, id: ObjectId, pages: u64) -> Result<(), Error> {
+        let object = self.objects.get(id);
+        if object.is_persistent() {
+            Ok(())
+        } else {
+            self.ledger.take(object.account, Resource::Frames, pages)
         }
     }
 
-    /// Takes a charge back.
+    /// Takes that back.
     #[inline]
-    pub(crate) fn refund(&mut self, id: ObjectId, frames: u64) {
-        if let Some(task) = self.objects.get(id).account {
-            self.tasks.refund(task, frames);
+    pub(crate) fn refund_pages(&mut self, id: ObjectId, pages: u64) {
+        let object = self.objects.get(id);
+        if !object.is_persistent() {
+            self.ledger.give(object.account, Resource::Frames, pages);
         }
     }
 
-    /// Frames that an object occupies: pages and page tables.
-    pub(crate) fn frames_of(object: &Object) -> u64 {
-        let mut frames = object.resident;
-        let mut next = object.slots.next_with_leaf(0);
-        while let Some(slot) = next {
-            frames += 1;
-            next = object.slots.next_with_leaf(slot + 1);
-        }
-        frames
+    /// Charges a page table of an object.
+    pub(crate) fn charge_leaf(&mut self, id: ObjectId) -> Result<(), Error> {
+        let payer = self.objects.get(id).account;
+        self.ledger.take(payer, Resource::Frames, 1)?;
+        self.ledger
+            .take(payer, Resource::Tables, 1)
+            .inspect_err(|_| self.ledger.give(payer, Resource::Frames, 1))
     }
 
-    /// Says from now on who pays for an object. Nobody always can.
+    /// Takes that back.
+    pub(crate) fn refund_leaf(&mut self, id: ObjectId) {
+        let payer = self.objects.get(id).account;
+        self.ledger.give(payer, Resource::Tables, 1);
+        self.ledger.give(payer, Resource::Frames, 1);
+    }
+
+    /// Pages of an object, by number, hold nothing on the disk any more: nobody pays for blocks of them.
+    pub(crate) fn blocks_gone(&mut self, id: ObjectId, first: u64, end: u64) {
+        let object = self.objects.get_mut(id);
+        if object.blocks == 0 {
+            return;
+        }
+        let colour = object.base() % SLOT / PAGE;
+        let gone = object
+            .slots
+            .clear_blocks(first.saturating_add(colour), end.saturating_add(colour));
+        object.blocks -= gone;
+        self.ledger.give(object.account, Resource::Blocks, gone);
+    }
+
+    /// Says from now on who pays for an object.
     ///
     /// # Errors
     /// [`Error::LimitReached`]: nothing has changed.
-    pub(crate) fn set_account(&mut self, id: ObjectId, task: Option<TaskId>) -> Result<(), Error> {
+    pub(crate) fn set_account(&mut self, id: ObjectId, payer: AccountId) -> Result<(), Error> {
         let object = self.objects.get(id);
-        if object.account == task {
-            return Ok(());
+        let (before, charges) = (object.account, object.charges());
+        if before != payer {
+            self.ledger.take_all(payer, &charges)?;
+            self.ledger.give_all(before, &charges);
+            let number = self.ledger.number(payer);
+            let object = self.objects.get_mut(id);
+            object.account = payer;
+            object.record.account = number;
         }
-        let frames = Self::frames_of(object);
-        if let Some(task) = task {
-            self.tasks.charge(task, frames)?;
-        }
-        self.refund(id, frames);
-        self.objects.get_mut(id).account = task;
         Ok(())
     }
 
@@ -248,7 +278,6 @@ impl Server {
             object.complete = false;
             object.resident -= taken;
             self.objects.resident_pages -= taken;
-            self.refund(id, taken);
         }
     }
 }

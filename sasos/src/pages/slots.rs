@@ -94,6 +94,8 @@ pub struct Slot {
     pub resident: PageBits,
     /// Pages of a persistent object that were changed since they last went to the disk.
     pub dirty: PageBits,
+    /// Pages of a kept object that are charged as blocks of the disk.
+    pub blocks: PageBits,
 }
 
 impl Slot {
@@ -101,6 +103,7 @@ impl Slot {
         leaf: None,
         resident: PageBits([0; 8]),
         dirty: PageBits([0; 8]),
+        blocks: PageBits([0; 8]),
     };
 
     /// The page table that serves the slot, if it was ever touched.
@@ -180,6 +183,34 @@ impl Slots {
             place = 0;
         }
         None
+    }
+
+    /// Clears `blocks` of pages, counted from the start of the first slot. Tells how many were set.
+    pub fn clear_blocks(&mut self, first: u64, end: u64) -> u64 {
+        let mut gone = 0;
+        let mut clear = |number: u64, slot: &mut Slot| {
+            let start = number * PAGES_PER_SLOT;
+            let mut from = first.saturating_sub(start) as usize;
+            while let Some(index) = slot.blocks.next(from).filter(|&index| start + (index as u64) < end) {
+                slot.blocks.clear(index);
+                gone += 1;
+                from = index + 1;
+            }
+        };
+        clear(0, &mut self.first);
+        let from = first / PAGES_PER_SLOT;
+        let to = end.div_ceil(PAGES_PER_SLOT);
+        let (chunk, _) = split(from.max(1));
+        for (index, slots) in self.rest.iter_mut().enumerate().skip(chunk) {
+            let start = (index * CHUNK) as u64 + 1;
+            if start >= to {
+                break;
+            }
+            for (place, slot) in slots.iter_mut().flat_map(|slots| slots.iter_mut()).enumerate() {
+                clear(start + place as u64, slot);
+            }
+        }
+        gone
     }
 
     /// Forgets everything. Leaves must have been taken away before.

@@ -234,6 +234,7 @@ impl Server {
         self.store
             .discard_pages(base, first, first + range.count())
             .map_err(|_| Error::DiskFull)?;
+        self.blocks_gone(range.id, first, first + range.count());
         for &(page, limits) in absent {
             self.store
                 .set_page_flags(base, page, to_flags(limits))

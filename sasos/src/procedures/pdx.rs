@@ -27,8 +27,8 @@ use abi::{
 use kcore::{SpaceId, wait::Key};
 
 use crate::{
-    Outcome, Server, Step, World, lives::exception::Handlers, lives::thread::Caller, protection::apd::Apd,
-    protection::validation::PdxGrant,
+    Outcome, Server, Step, World, accounts::AccountId, lives::exception::Handlers, lives::thread::Caller,
+    protection::apd::Apd, protection::validation::PdxGrant,
 };
 
 /// Stacks that a callee domain may have, and so calls that may be inside of it at once.
@@ -41,8 +41,8 @@ pub const CALLEES_MAX: usize = 512;
 pub(crate) enum Extension {
     /// Nothing.
     Empty,
-    /// What the caller's domain can do.
-    Merge(SpaceId),
+    /// What the caller's domain can do, which has this serial number.
+    Merge(u64),
     /// Clists that the caller shows.
     Explicit(Box<Apd>),
 }
@@ -51,9 +51,9 @@ impl Extension {
     /// Its part of the key. Explicit ones share one place each PDX capability.
     pub(crate) const fn number(&self) -> u64 {
         match self {
-            Extension::Merge(caller) => caller.0 as u64,
-            Extension::Empty => 1 << 32,
-            Extension::Explicit(_) => 2 << 32,
+            Extension::Merge(caller) => *caller,
+            Extension::Empty => u64::MAX,
+            Extension::Explicit(_) => u64::MAX - 1,
         }
     }
 }
@@ -75,6 +75,8 @@ pub(crate) struct Callee {
     handlers: Handlers,
     /// No call enters it any more; it goes when the last one has left.
     pub(crate) retired: bool,
+    /// Who pays for its domain and stacks.
+    payer: AccountId,
 }
 
 /// All callee domains.
@@ -167,7 +169,7 @@ impl Callees {
     }
 
     /// A callee that reads through to that domain.
-    pub(crate) fn merged_with(&self, caller: SpaceId) -> Option<SpaceId> {
+    pub(crate) fn merged_with(&self, caller: u64) -> Option<SpaceId> {
         let number = Extension::Merge(caller).number();
         self.by_key
             .range((number, 0, 0)..(number + 1, 0, 0))
@@ -198,7 +200,7 @@ impl Server {
         };
         let parameters = [parameter0, parameter1, parameter2, parameter3];
         if world.portal_enter(caller.thread, callee, entry, parameters).is_none() {
-            match self.callee_stack_add(world, caller, callee) {
+            match self.callee_stack_add(world, callee) {
                 Ok(true) => {}
                 Ok(false) => return Outcome::Block(Key::Stack(callee.0), None),
                 Err(error) => return Outcome::Return(Err(error)),
@@ -230,7 +232,7 @@ impl Server {
     /// The domain that a call enters.
     fn callee_for(&mut self, world: &mut impl World, caller: Caller, entry: u64, pd: u64) -> Step<SpaceId> {
         let extension = match pd {
-            PD_MERGE => Extension::Merge(caller.domain),
+            PD_MERGE => Extension::Merge(self.domains.serial(caller.domain)),
             PD_EMPTY => Extension::Empty,
             address => {
                 let shown = self.apd_read(world, caller.domain, address)?;
@@ -243,12 +245,13 @@ impl Server {
         if let Some(space) = self.callees.find(&grant, &extension) {
             return Ok(space);
         }
-        Ok(self.callee_make(world, &grant, extension)?)
+        Ok(self.callee_make(world, caller.domain, &grant, extension)?)
     }
 
     fn callee_make(
         &mut self,
         world: &mut impl World,
+        caller: SpaceId,
         grant: &PdxGrant,
         extension: Extension,
     ) -> Result<SpaceId, Error> {
@@ -261,18 +264,15 @@ impl Server {
                 apd.push(clist)?;
             }
         }
-        let parent = if let Extension::Merge(caller) = extension {
-            Some(caller)
-        } else {
-            None
-        };
+        let parent = matches!(extension, Extension::Merge(_)).then_some(caller);
         if self.callees.count >= CALLEES_MAX {
             self.callees_give_up_unused(world);
         }
-        let made = match self.callee_domain_create(world, apd, parent) {
-            Err(Error::NoMemory) => {
+        let payer = self.callee_payer(grant, parent);
+        let made = match self.callee_domain_create(world, apd, parent, payer) {
+            Err(Error::NoMemory | Error::LimitReached) => {
                 self.callees_give_up_unused(world);
-                self.callee_domain_create(world, apd, parent)
+                self.callee_domain_create(world, apd, parent, payer)
             }
             made => made,
         };
@@ -284,13 +284,27 @@ impl Server {
             stacks: Vec::new(),
             handlers: Handlers::default(),
             retired: false,
+            payer,
         };
         self.callees.insert(space, callee);
         Ok(space)
     }
 
+    /// Who pays for a callee's domain and stacks: the service, whose all callers share it; where it is merged, the one caller's domain,
+    /// or clients could make a service pay for one domain after another.
+    fn callee_payer(&self, grant: &PdxGrant, parent: Option<SpaceId>) -> AccountId {
+        let payer = match parent {
+            Some(caller) => self.domains.get(caller).map(|domain| domain.account),
+            None => {
+                let object = self.objects.find(grant.base);
+                object.map(|id| self.objects.get(id).account)
+            }
+        };
+        payer.unwrap_or(AccountId::ROOT)
+    }
+
     /// Gives a callee one more stack; tells whether it may have one.
-    fn callee_stack_add(&mut self, world: &mut impl World, caller: Caller, space: SpaceId) -> Result<bool, Error> {
+    fn callee_stack_add(&mut self, world: &mut impl World, space: SpaceId) -> Result<bool, Error> {
         let Some(callee) = self.callees.get(space) else {
             return Err(Error::NoMemory);
         };
@@ -298,7 +312,8 @@ impl Server {
         if count >= CALLEE_STACKS_MAX {
             return Ok(false);
         }
-        let stack = match self.stack_create(world, Some(caller.task), space) {
+        let payer = callee.payer;
+        let stack = match self.stack_create(world, payer, space) {
             Ok(stack) => stack,
             Err(_) if count > 0 => return Ok(false),
             Err(error) => return Err(error),
@@ -323,6 +338,7 @@ mod tests {
             stacks: Vec::new(),
             handlers: Handlers::default(),
             retired: false,
+            payer: AccountId::ROOT,
         }
     }
 
@@ -335,24 +351,21 @@ mod tests {
             clist: 0,
         };
         callees.insert(SpaceId(4), callee(0x1000, 7, Extension::Empty));
-        callees.insert(SpaceId(5), callee(0x1000, 7, Extension::Merge(SpaceId(2))));
-        callees.insert(SpaceId(6), callee(0x1000, 8, Extension::Merge(SpaceId(2))));
+        callees.insert(SpaceId(5), callee(0x1000, 7, Extension::Merge(2)));
+        callees.insert(SpaceId(6), callee(0x1000, 8, Extension::Merge(2)));
         callees.insert(SpaceId(9), callee(0x1000, 7, Extension::Explicit(Box::new(Apd::EMPTY))));
         assert_eq!(callees.find(&grant(0x1000, 7), &Extension::Empty), Some(SpaceId(4)));
         assert_eq!(callees.find(&grant(0x1000, 8), &Extension::Empty), None);
-        assert_eq!(
-            callees.find(&grant(0x1000, 7), &Extension::Merge(SpaceId(2))),
-            Some(SpaceId(5))
-        );
-        assert_eq!(callees.find(&grant(0x1000, 7), &Extension::Merge(SpaceId(3))), None);
+        assert_eq!(callees.find(&grant(0x1000, 7), &Extension::Merge(2)), Some(SpaceId(5)));
+        assert_eq!(callees.find(&grant(0x1000, 7), &Extension::Merge(3)), None);
         assert_eq!(
             callees.find(&grant(0x1000, 7), &Extension::Explicit(Box::new(Apd::EMPTY))),
             Some(SpaceId(9))
         );
-        assert!(callees.merged_with(SpaceId(2)).is_some());
+        assert!(callees.merged_with(2).is_some());
         callees.remove(SpaceId(5));
         callees.remove(SpaceId(6));
-        assert_eq!(callees.merged_with(SpaceId(2)), None);
+        assert_eq!(callees.merged_with(2), None);
         assert_eq!(callees.count, 2);
         assert_eq!(callees.object_of(SpaceId(9)), Some(0x1000));
     }

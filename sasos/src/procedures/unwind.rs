@@ -52,12 +52,9 @@ impl Server {
         world.thread_drop_operation(thread);
         let record = self.threads.record(thread);
         record.bookmark = None;
-        if record.pause == Pause::Sleeping {
-            record.pause = Pause::No;
-        }
-        if record.pause == Pause::No {
-            world.thread_wake(thread, Resumed::Woken);
-        }
+        // Nobody suspends a thread inside of a callee: if it paused, it slept there.
+        record.pause = Pause::No;
+        world.thread_wake(thread, Resumed::Woken);
     }
 
     /// What to answer to a call that may have ended callees, the caller's own among them.
@@ -82,7 +79,9 @@ impl Server {
         };
         world.portal_forget();
         self.callees_of_domain_end(world, space);
+        let serial = self.domains.serial(space);
         for index in 0..THREADS_MAX {
+            self.child_loses_domain(world, index, serial);
             let Some(thread) = self.threads.live_at(index).map(|record| record.id) else {
                 continue;
             };
@@ -105,12 +104,13 @@ impl Server {
 
     /// Ends the callees that read through to a domain that ends.
     pub fn callees_of_domain_end(&mut self, world: &mut impl World, domain: SpaceId) {
-        while let Some(space) = self.callees.merged_with(domain) {
+        let serial = self.domains.serial(domain);
+        while let Some(space) = self.callees.merged_with(serial) {
             self.callee_end(world, space);
         }
         if self.callees.retired > 0 {
             // Retired ones are in no index.
-            while let Some(space) = self.callee_where(|callee| callee.extension == Extension::Merge(domain)) {
+            while let Some(space) = self.callee_where(|callee| callee.extension == Extension::Merge(serial)) {
                 self.callee_end(world, space);
             }
         }
@@ -167,9 +167,7 @@ impl Server {
         // Parents of occupied domains are read through to, and stay.
         let mut next = 0;
         while let Some(&space) = occupied.get(next) {
-            if let Some(Extension::Merge(parent)) = self.callees.get(space).map(|callee| &callee.extension) {
-                occupied.push(*parent);
-            }
+            occupied.extend(self.domains.get(space).and_then(|domain| domain.parent));
             next += 1;
         }
         occupied.sort_unstable();
@@ -191,7 +189,8 @@ impl Server {
             return;
         }
         world.portal_forget();
-        let number = Extension::Merge(domain).number();
+        let serial = self.domains.serial(domain);
+        let number = Extension::Merge(serial).number();
         let mut derived: Vec<SpaceId> = self
             .callees
             .by_key
@@ -200,7 +199,7 @@ impl Server {
             .collect();
         if self.callees.retired > 0 {
             // Retired ones are in no index, but there may be threads inside.
-            let merged = |callee: &Callee| callee.retired && callee.extension == Extension::Merge(domain);
+            let merged = |callee: &Callee| callee.retired && callee.extension == Extension::Merge(serial);
             derived.extend(
                 self.callees
                     .iter()

@@ -14,7 +14,16 @@ use alloc::{boxed::Box, vec::Vec};
 use abi::{Error, Rights};
 use kcore::SpaceId;
 
-use crate::{Server, World, directory::object::ObjectId, lives::task::TaskId, protection::apd::Apd};
+use crate::{
+    Server, World,
+    accounts::{AccountId, Resource},
+    directory::object::ObjectId,
+    lives::task::TaskId,
+    protection::apd::Apd,
+};
+
+/// Bytes that a domain costs without its cache.
+pub(crate) const DOMAIN_BYTES: u64 = core::mem::size_of::<Domain>() as u64;
 
 /// Why a domain has rights on an object.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -161,6 +170,10 @@ pub struct Domain {
     pub serial: u64,
     /// The task it stands for; none for the domain of a protected procedure.
     pub task: Option<TaskId>,
+    /// Who pays for its tables.
+    pub account: AccountId,
+    /// Page tables of its space that are charged.
+    tables: u64,
     /// Where rights are looked for.
     pub apd: Apd,
     /// What was found.
@@ -178,6 +191,12 @@ pub struct Domain {
 }
 
 impl Domain {
+    /// Page tables of its space that are charged.
+    #[inline]
+    pub(crate) const fn tables(&self) -> u64 {
+        self.tables
+    }
+
     /// What it had may not be true any more: the next access goes through the cache and the tables.
     pub(crate) fn forget_recent(&mut self) {
         self.linked = Linked::NONE;
@@ -272,12 +291,14 @@ impl Domains {
         self.table.get(space.0 as usize)?.cache.get(object)
     }
 
-    fn enter(&mut self, space: SpaceId, apd: &Apd, parent: Option<SpaceId>) {
+    fn enter(&mut self, space: SpaceId, apd: &Apd, parent: Option<SpaceId>, account: AccountId) {
         let place = space.0 as usize;
         while self.table.len() <= place {
             self.table.push(Box::new(Domain {
                 serial: 0,
                 task: None,
+                account: AccountId::ROOT,
+                tables: 0,
                 apd: Apd::EMPTY,
                 cache: Cache::default(),
                 drained: 0,
@@ -290,6 +311,7 @@ impl Domains {
         let domain = &mut self.table[place];
         domain.serial = self.next_serial;
         domain.task = None;
+        domain.account = account;
         domain.apd = *apd;
         domain.parent = parent;
         domain.forget_recent();
@@ -307,33 +329,69 @@ enum Links {
 }
 
 impl Server {
-    /// A new domain that searches that APD.
+    /// A new domain that searches that APD, paid for by an account.
     ///
     /// # Errors
-    /// [`Error::NoMemory`].
-    pub fn domain_create<W: World>(&mut self, world: &mut W, apd: Apd) -> Result<SpaceId, Error> {
-        self.domain_make(world, &apd.unsealed(), None)
+    /// [`Error::NoMemory`], [`Error::LimitReached`].
+    pub fn domain_create<W: World>(&mut self, world: &mut W, apd: Apd, account: AccountId) -> Result<SpaceId, Error> {
+        self.domain_make(world, &apd.unsealed(), None, account)
     }
 
     /// A new domain for a protected procedure: its APD cannot be changed from inside. `parent` is
     /// the caller's domain if the call is merged.
     ///
     /// # Errors
-    /// [`Error::NoMemory`].
+    /// [`Error::NoMemory`], [`Error::LimitReached`].
     pub fn callee_domain_create<W: World>(
         &mut self,
         world: &mut W,
         apd: Apd,
         parent: Option<SpaceId>,
+        account: AccountId,
     ) -> Result<SpaceId, Error> {
-        self.domain_make(world, &apd.sealed(), parent)
+        self.domain_make(world, &apd.sealed(), parent, account)
     }
 
-    fn domain_make<W: World>(&mut self, world: &mut W, apd: &Apd, parent: Option<SpaceId>) -> Result<SpaceId, Error> {
+    fn domain_make<W: World>(
+        &mut self,
+        world: &mut W,
+        apd: &Apd,
+        parent: Option<SpaceId>,
+        account: AccountId,
+    ) -> Result<SpaceId, Error> {
         self.enough_heap(world)?;
-        let space = world.space_create().map_err(|_| Error::NoMemory)?;
-        self.domains.enter(space, apd, parent);
+        self.ledger.take(account, Resource::Bytes, DOMAIN_BYTES)?;
+        let Ok(space) = world.space_create() else {
+            self.ledger.give(account, Resource::Bytes, DOMAIN_BYTES);
+            return Err(Error::NoMemory);
+        };
+        self.domains.enter(space, apd, parent, account);
+        if let Err(error) = self.charge_tables(world, space) {
+            self.domain_end(world, space);
+            return Err(error);
+        }
         Ok(space)
+    }
+
+    /// Charges the page tables that a space has got since this was last asked.
+    ///
+    /// # Errors
+    /// [`Error::LimitReached`]: they are there and not charged.
+    pub(crate) fn charge_tables<W: World>(&mut self, world: &W, space: SpaceId) -> Result<(), Error> {
+        let Some(domain) = self.domains.get_mut(space) else {
+            return Ok(());
+        };
+        let more = world.space_tables(space).saturating_sub(domain.tables);
+        if more > 0 {
+            let account = domain.account;
+            self.ledger.take(account, Resource::Frames, more)?;
+            if let Err(error) = self.ledger.take(account, Resource::Tables, more) {
+                self.ledger.give(account, Resource::Frames, more);
+                return Err(error);
+            }
+            domain.tables += more;
+        }
+        Ok(())
     }
 
     /// Says for which task a domain stands.
@@ -354,11 +412,16 @@ impl Server {
             return;
         };
         domain.live = false;
+        let account = domain.account;
+        let tables = core::mem::take(&mut domain.tables);
         self.domains.live -= 1;
         // The space goes as a whole: nothing needs to be unlinked one by one.
         self.drain_cache(world, space, Links::GoWithTheSpace);
         self.unlinking_ends(space);
         world.space_destroy(space);
+        self.ledger.give(account, Resource::Tables, tables);
+        self.ledger.give(account, Resource::Frames, tables);
+        self.ledger.give(account, Resource::Bytes, DOMAIN_BYTES);
     }
 
     /// Drops all that a domain's cache has. What is accessible is found again when it is touched.

@@ -3,6 +3,10 @@
 //! Bytes pass through a small buffer here, never by reference to user memory. What was taken from
 //! a stream but could not be stored (the reader's page is on its way from the disk) waits in
 //! `taken` for the next read, so nothing is lost or seen twice.
+//!
+//! Every task may write to the terminal and read from it. What its interrupt character ends is decided by who *holds* the terminal:
+//! the first task, and each task that a holder has given the foreground to, until that task ends or a holder before it
+//! takes the foreground back.
 
 use alloc::collections::VecDeque;
 
@@ -20,12 +24,16 @@ const PIECE: usize = 256;
 /// Bytes that one call moves at most.
 const CALL_BYTES: u64 = 4096;
 const STREAMS: usize = STREAM_CONTROL as usize + 1;
+/// Tasks that may hold the terminal one through the other, the first task left out.
+const HOLDERS_MAX: usize = 8;
 
 /// The state of the console streams.
 #[derive(Default)]
 pub struct Console {
     /// The task that an interrupt at the terminal ends.
     foreground: Option<TaskId>,
+    /// Who was given the foreground, each by the one before it, the first by the first task.
+    holders: [Option<TaskId>; HOLDERS_MAX],
     taken: [VecDeque<u8>; STREAMS],
 }
 
@@ -33,6 +41,27 @@ impl Console {
     /// A task has ended.
     pub fn task_ended(&mut self, task: TaskId) {
         self.foreground.take_if(|foreground| *foreground == task);
+        if let Some(place) = self.place_of(task) {
+            self.holders[place..].rotate_left(1);
+            self.holders[HOLDERS_MAX - 1] = None;
+        }
+    }
+
+    fn place_of(&self, task: TaskId) -> Option<usize> {
+        self.holders.iter().position(|&holder| holder == Some(task))
+    }
+
+    /// The holder with `above` holders before it passes the foreground on, or keeps it from all.
+    fn pass(&mut self, above: usize, task: Option<TaskId>) -> Result<(), Error> {
+        if task.is_some() && above >= HOLDERS_MAX {
+            return Err(Error::LimitReached);
+        }
+        self.holders[above..].fill(None);
+        if let Some(place) = self.holders.get_mut(above) {
+            *place = task;
+        }
+        self.foreground = task;
+        Ok(())
     }
 }
 
@@ -134,7 +163,7 @@ impl Server {
     /// `ConsoleForeground`: thread (0: none).
     ///
     /// # Errors
-    /// [`Error::NoSuchThread`].
+    /// [`Error::NoSuchThread`]; [`Error::Protection`] for who does not hold the terminal; [`Error::LimitReached`] if too many do.
     pub fn console_foreground(
         &mut self,
         _world: &mut impl World,
@@ -142,11 +171,18 @@ impl Server {
         arguments: arguments::ConsoleForeground,
     ) -> Step<(u64, u64)> {
         let thread = arguments.thread;
-        self.console.foreground = if thread == 0 {
+        let task = if thread == 0 {
             None
         } else {
             Some(self.task_of_child(caller, thread)?)
         };
+        let holder = if self.tasks.initial == Some(caller.task) {
+            Some(0)
+        } else {
+            self.console.place_of(caller.task).map(|place| place + 1)
+        };
+        let above = holder.filter(|_| self.at_home(caller)).ok_or(Error::Protection)?;
+        self.console.pass(above, task)?;
         Ok((0, 0))
     }
 

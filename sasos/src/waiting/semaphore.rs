@@ -5,25 +5,27 @@
 //! and takes it; one who comes in between may be faster. So that no signal is lost, a waiter that
 //! was woken and then cannot take (it ends, is suspended, has lost its right) wakes the next one.
 //!
-//! A semaphore is charged to the task that makes it, until it is deleted or the address goes; one that outlives its task is charged
-//! to nobody.
+//! A semaphore is charged to the task that makes it and ends with it, or when it is deleted or the address goes.
 //!
 //! A serial number tells a waiter that its semaphore was deleted, even if another one stands at
 //! the same address by then.
-
-use alloc::collections::BTreeMap;
 
 use abi::{Error, Rights, call::arguments, layout::FOREVER};
 use kcore::{ThreadId, thread::Resumed, wait::Key};
 
 use crate::{
     Outcome, Server, Step, World,
+    accounts::{AccountId, Resource},
+    containers::Map,
     lives::task::TaskId,
     lives::thread::{Caller, Waiting},
 };
 
-/// Semaphores that may exist; see [`crate::lives::task::TASK_SEMAPHORES_MAX`] for those of one task.
+/// Semaphores that may exist; see [`crate::accounts::limits::PROGRAM_SEMAPHORES`] for those of one program.
 pub const SEMAPHORES_MAX: usize = 16384;
+/// Bytes that one costs: its places in the two maps, which may be half full.
+pub(crate) const SEMAPHORE_BYTES: u64 =
+    2 * (core::mem::size_of::<(u64, Semaphore)>() + core::mem::size_of::<((u64, u64), ())>()) as u64;
 /// The highest count.
 pub const COUNT_MAX: u64 = i64::MAX as u64;
 
@@ -32,14 +34,17 @@ pub const COUNT_MAX: u64 = i64::MAX as u64;
 struct Semaphore {
     count: u64,
     serial: u64,
-    /// The task that pays for it.
-    payer: TaskId,
+    /// The task that made it, with which it ends, and the account of that.
+    maker: TaskId,
+    payer: AccountId,
 }
 
 /// All semaphores, and how many threads wait on plain words.
 #[derive(Default)]
 pub struct Semaphores {
-    table: BTreeMap<u64, Semaphore>,
+    table: Map<u64, Semaphore>,
+    /// Task and address.
+    by_maker: Map<(u64, u64), ()>,
     serial: u64,
     /// Threads that may be parked on an address.
     address_waiters: u32,
@@ -48,34 +53,51 @@ pub struct Semaphores {
 impl Semaphores {
     /// How many there are.
     pub fn count(&self) -> usize {
-        self.table.len()
+        self.table.count()
     }
 
-    fn create(&mut self, address: u64, value: u64, payer: TaskId) -> Result<(), Error> {
+    /// Semaphores of each account.
+    pub(crate) fn payers(&self) -> impl Iterator<Item = AccountId> + '_ {
+        self.table.iter().map(|(_, semaphore)| semaphore.payer)
+    }
+
+    fn create(&mut self, address: u64, value: u64, maker: TaskId, payer: AccountId) -> Result<(), Error> {
         if value > COUNT_MAX {
             return Err(Error::BadArgument);
         }
-        if self.table.contains_key(&address) {
+        if self.table.has(address) {
             return Err(Error::InUse);
         }
-        if self.table.len() >= SEMAPHORES_MAX {
+        if self.table.count() >= SEMAPHORES_MAX {
             return Err(Error::TableFull);
         }
+        let semaphore = Semaphore {
+            count: value,
+            serial: self.serial + 1,
+            maker,
+            payer,
+        };
+        self.by_maker.insert((maker.0, address), ())?;
+        if let Err(error) = self.table.insert(address, semaphore) {
+            self.by_maker.remove((maker.0, address));
+            return Err(error);
+        }
         self.serial += 1;
-        self.table.insert(
-            address,
-            Semaphore {
-                count: value,
-                serial: self.serial,
-                payer,
-            },
-        );
         Ok(())
+    }
+
+    fn remove(&mut self, address: u64) -> Option<Semaphore> {
+        let semaphore = self.table.remove(address)?;
+        self.by_maker.remove((semaphore.maker.0, address));
+        // Memory that many have left behind serves others.
+        self.table.release(self.table.count());
+        self.by_maker.release(self.table.count());
+        Some(semaphore)
     }
 
     /// Takes one; otherwise tells the serial number of what to wait for.
     fn take(&mut self, address: u64) -> Result<Result<(), u64>, Error> {
-        let semaphore = self.table.get_mut(&address).ok_or(Error::NoSuchSemaphore)?;
+        let semaphore = self.table.get_mut(address).ok_or(Error::NoSuchSemaphore)?;
         if semaphore.count == 0 {
             return Ok(Err(semaphore.serial));
         }
@@ -84,7 +106,7 @@ impl Semaphores {
     }
 
     fn give(&mut self, address: u64) -> Result<(), Error> {
-        let semaphore = self.table.get_mut(&address).ok_or(Error::NoSuchSemaphore)?;
+        let semaphore = self.table.get_mut(address).ok_or(Error::NoSuchSemaphore)?;
         if semaphore.count >= COUNT_MAX {
             return Err(Error::BadArgument);
         }
@@ -94,12 +116,12 @@ impl Semaphores {
 
     fn is(&self, address: u64, serial: u64) -> bool {
         self.table
-            .get(&address)
+            .get(address)
             .is_some_and(|semaphore| semaphore.serial == serial)
     }
 
     fn has_some(&self, address: u64) -> bool {
-        self.table.get(&address).is_some_and(|semaphore| semaphore.count > 0)
+        self.table.get(address).is_some_and(|semaphore| semaphore.count > 0)
     }
 }
 
@@ -117,10 +139,15 @@ impl Server {
         let arguments::SemCreate { address, value } = arguments;
         self.validate(world, caller.domain, address, Rights::RW)?;
         self.enough_heap(world)?;
-        self.tasks.charge_semaphore(caller.task)?;
-        self.semaphores
-            .create(address, value, caller.task)
-            .inspect_err(|_| self.tasks.refund_semaphore(caller.task))?;
+        let payer = self.payer(caller);
+        self.ledger.take(payer, Resource::Semaphores, 1)?;
+        let paid = self.ledger.take(payer, Resource::Bytes, SEMAPHORE_BYTES);
+        let made = paid.and_then(|()| {
+            self.semaphores
+                .create(address, value, caller.task, payer)
+                .inspect_err(|_| self.ledger.give(payer, Resource::Bytes, SEMAPHORE_BYTES))
+        });
+        made.inspect_err(|_| self.ledger.give(payer, Resource::Semaphores, 1))?;
         Ok((0, 0))
     }
 
@@ -252,17 +279,25 @@ impl Server {
 
     /// Deletes a semaphore, if there is one, and wakes who waits for it.
     fn semaphore_gone(&mut self, world: &mut impl World, address: u64) -> bool {
-        let Some(semaphore) = self.semaphores.table.remove(&address) else {
+        let Some(semaphore) = self.semaphores.remove(address) else {
             return false;
         };
-        self.tasks.refund_semaphore(semaphore.payer);
+        self.ledger.give(semaphore.payer, Resource::Semaphores, 1);
+        self.ledger.give(semaphore.payer, Resource::Bytes, SEMAPHORE_BYTES);
         world.wake(Key::Semaphore(address), u32::MAX);
         true
     }
 
+    /// A task ends: so do the semaphores that it has made.
+    pub(crate) fn semaphores_of_task_gone(&mut self, world: &mut impl World, task: TaskId) {
+        while let Some(((_, address), ())) = self.semaphores.by_maker.first_in((task.0, 0)..(task.0 + 1, 0)) {
+            self.semaphore_gone(world, address);
+        }
+    }
+
     /// Addresses vanish: the semaphores there are deleted, and who waits on a word there is woken.
     pub fn semaphores_gone(&mut self, world: &mut impl World, from: u64, to: u64) {
-        while let Some((&address, _)) = self.semaphores.table.range(from..to).next() {
+        while let Some((address, _)) = self.semaphores.table.first_in(from..to) {
             self.semaphore_gone(world, address);
         }
         if self.semaphores.address_waiters == 0 {
@@ -313,11 +348,14 @@ mod tests {
         let mut semaphores = Semaphores::default();
         assert_eq!(semaphores.take(8), Err(Error::NoSuchSemaphore));
         assert_eq!(
-            semaphores.create(8, COUNT_MAX + 1, TaskId::NONE),
+            semaphores.create(8, COUNT_MAX + 1, TaskId::NONE, AccountId::ROOT),
             Err(Error::BadArgument)
         );
-        semaphores.create(8, 1, TaskId::NONE).unwrap();
-        assert_eq!(semaphores.create(8, 1, TaskId::NONE), Err(Error::InUse));
+        semaphores.create(8, 1, TaskId::NONE, AccountId::ROOT).unwrap();
+        assert_eq!(
+            semaphores.create(8, 1, TaskId::NONE, AccountId::ROOT),
+            Err(Error::InUse)
+        );
         assert_eq!(semaphores.take(8), Ok(Ok(())));
         let Ok(Err(serial)) = semaphores.take(8) else {
             panic!("it is empty")
@@ -325,8 +363,8 @@ mod tests {
         assert!(semaphores.is(8, serial));
         semaphores.give(8).unwrap();
         assert!(semaphores.has_some(8));
-        semaphores.table.remove(&8);
-        semaphores.create(8, COUNT_MAX, TaskId::NONE).unwrap();
+        semaphores.remove(8);
+        semaphores.create(8, COUNT_MAX, TaskId::NONE, AccountId::ROOT).unwrap();
         assert!(!semaphores.is(8, serial), "another one at the same address");
         assert_eq!(semaphores.give(8), Err(Error::BadArgument));
     }

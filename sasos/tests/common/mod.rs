@@ -14,6 +14,7 @@ use abi::{
     layout::{CLIST_MAGIC, CLIST_SORTED, CLIST_VERSION, Capability, ClistHeader},
 };
 use kcore::{Hardware, Machine, SpaceId, ThreadId, space::Tags, thread::Resumed};
+use sasos::accounts::{AccountId, Resource, limits};
 use sasos::{Access, Event, Outcome, Server, Stop, lives::task::TaskId, protection::apd::Apd};
 use sim::{
     disk::CrashDisk,
@@ -96,8 +97,10 @@ impl Rig {
     /// A task without program, with an APD.
     #[allow(clippy::large_types_passed_by_value, reason = "a test reads better so")]
     pub fn actor(&mut self, apd: Apd) -> Actor {
-        let limit = Server::default_limit_pages(&self.world);
-        let task = self.server.task_make(&mut self.world, apd, limit).expect("a task");
+        let mut limits = limits::of_frames(self.world.frames_total() / 4 * 3);
+        limits[Resource::Slots as usize] = limits::PROGRAM_SLOTS;
+        let task = self.server.task_make(&mut self.world, apd, AccountId::ROOT, limits);
+        let task = task.expect("a task");
         let thread = self
             .server
             .thread_make(&mut self.world, task, None, NOWHERE, 0, 3)

@@ -133,3 +133,29 @@ fn a_disk_without_a_program_is_refused() {
         Err(StartError::NoProgram)
     );
 }
+
+/// Who may read, write and execute the root directory may not stop the system: that takes D.
+#[test]
+fn control_of_the_system_takes_the_right_to_destroy_the_root_directory() {
+    let mut system = System::boot(5);
+    let first = system.first;
+    let root = abi::address::ROOT_DIRECTORY;
+    for (rights, expected) in [
+        (abi::Rights::R, Err(Error::Protection)),
+        (abi::Rights::RWX, Err(Error::Protection)),
+        (abi::Rights::D, Ok((0, 0))),
+    ] {
+        let (password, _) = system
+            .call(first, Call::ObjPasswd, &[root, 0, rights.bits().into()])
+            .unwrap();
+        let (clist, _) = system.clist(first, &[(root, password)]);
+        let apd = system.object(first, 1).0;
+        for (place, word) in [1, 0, clist].into_iter().enumerate() {
+            system.set_word(first, apd + 8 * place as u64, word).unwrap();
+        }
+        let task = system.task_with(first, apd, 0);
+        let done = system.call(task, Call::SystemControl, &[abi::layout::CONTROL_CHECKPOINT, 0]);
+        assert_eq!(done, expected, "{rights}");
+    }
+    system.check_to_the_end();
+}

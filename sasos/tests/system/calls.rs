@@ -356,7 +356,7 @@ fn callers_wait_for_a_stack() {
     assert_eq!(system.late.len(), 1);
     // One who ends inside gives his stack back, too.
     system.call(first, Call::ThreadDelete, &[clients[3].0, 0]).unwrap();
-    system.pass(2_000_000_000);
+    system.spin(clients[3], 2_000_000_000);
     assert_eq!(system.late.len(), 2);
     assert_eq!(system.reap(first, clients[3]), Ok(0));
     // The service goes: everybody is taken out of it, and who waits finds nothing.
@@ -393,12 +393,15 @@ fn a_thread_that_is_killed_inside_a_foreign_callee_may_return_first() {
     }
     assert_eq!(system.start(patient, Call::PdxReturn, &[]), Answer::Gone);
     assert_eq!(system.reap(first, patient), Ok(6));
-    system.pass(500_000_000);
+    // Time that it does not get does not count.
+    system.run(first);
+    system.pass(5_000_000_000);
+    system.spin(stubborn, 500_000_000);
     assert_eq!(
         system.call(first, Call::ThreadWait, &[stubborn.0, 0, 0]),
         Err(Error::TimedOut)
     );
-    system.pass(600_000_000);
+    system.spin(stubborn, 600_000_000);
     assert_eq!(system.reap(first, stubborn), Ok(6));
     system.check_to_the_end();
 }

@@ -148,3 +148,43 @@ fn an_interrupt_ends_the_foreground_task_and_nothing_else() {
     );
     system.check_to_the_end();
 }
+
+/// Who was never given the terminal can neither keep the interrupt from others nor turn it on them.
+#[test]
+fn only_who_holds_the_terminal_says_what_an_interrupt_ends() {
+    let mut system = System::boot(63);
+    let first = system.first;
+    let [shell, stranger] = [(); 2].map(|()| system.task(first));
+    let theirs = system.task(stranger);
+    system.call(first, Call::ConsoleForeground, &[shell.0]).unwrap();
+    for thread in [0, theirs.0] {
+        assert_eq!(
+            system.call(stranger, Call::ConsoleForeground, &[thread]),
+            Err(Error::Protection)
+        );
+    }
+    // The one in the foreground passes it on, takes it back, and may be overruled.
+    let job = system.task(shell);
+    system.call(shell, Call::ConsoleForeground, &[job.0]).unwrap();
+    let deeper = system.task(job);
+    system.call(job, Call::ConsoleForeground, &[deeper.0]).unwrap();
+    system.call(shell, Call::ConsoleForeground, &[job.0]).unwrap();
+    system.call(job, Call::ConsoleForeground, &[0]).unwrap();
+    system.call(shell, Call::ConsoleForeground, &[0]).unwrap();
+    assert_eq!(system.call(job, Call::ConsoleForeground, &[0]), Err(Error::Protection));
+    system.call(first, Call::ConsoleForeground, &[stranger.0]).unwrap();
+    assert_eq!(
+        system.call(shell, Call::ConsoleForeground, &[0]),
+        Err(Error::Protection)
+    );
+    system.call(stranger, Call::ConsoleForeground, &[theirs.0]).unwrap();
+    system.exit(theirs, 0);
+    system.call(stranger, Call::ConsoleForeground, &[0]).unwrap();
+    system.call(first, Call::ConsoleForeground, &[shell.0]).unwrap();
+    system.exit(shell, 0);
+    assert_eq!(
+        system.server.handle(&mut system.platform, Event::Interrupt),
+        Outcome::Resume
+    );
+    system.check_to_the_end();
+}

@@ -403,7 +403,13 @@ impl Fuzz {
                 let kind = abi::layout::EXCEPTION_KILL;
                 let task = self.system.server.threads.find(other).unwrap().task;
                 self.system.server.task_kill(&mut self.system.platform, task, kind);
-                self.system.pass(2_000_000_000);
+                // Inside of others it has a bound of its own processor time.
+                for _ in 0..1000 {
+                    if self.system.server.threads.find(other).is_none() {
+                        break;
+                    }
+                    self.system.pass_to_others();
+                }
             }
         }
         self.system.pass(2_000_000_000);

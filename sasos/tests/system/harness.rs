@@ -65,6 +65,8 @@ pub struct System {
     pub first: ThreadId,
     /// Answers of calls that had been parked.
     pub late: BTreeMap<ThreadId, Answer>,
+    /// The place of the thread that had the processor last while another one waited.
+    turn: usize,
 }
 
 impl System {
@@ -92,6 +94,7 @@ impl System {
             server,
             first,
             late: BTreeMap::new(),
+            turn: 0,
         }
     }
 
@@ -262,6 +265,28 @@ impl System {
         self.pump();
     }
 
+    /// Time passes, and one after the other of the threads that can has the processor.
+    pub fn pass_to_others(&mut self) {
+        let table = &self.platform.kernel.threads.table;
+        let able = |index: &usize| {
+            let thread = &table[*index];
+            matches!(thread.state, State::Ready | State::Running) && thread.operation.is_none()
+        };
+        let next = (self.turn + 1..table.len()).chain(0..=self.turn).find(able);
+        if let Some(index) = next {
+            self.turn = index;
+            self.spin(self.platform.kernel.threads.table[index].id, 500_000_000);
+        } else {
+            self.pass(1_000_000);
+        }
+    }
+
+    /// A thread computes for so long.
+    pub fn spin(&mut self, thread: ThreadId, ns: u64) {
+        self.run(thread);
+        self.pass(ns);
+    }
+
     /// Waits until a parked call of a thread is over: lets the disk work, then time pass.
     pub fn wait_for(&mut self, thread: ThreadId) -> Answer {
         for _ in 0..RETRIES {
@@ -270,7 +295,7 @@ impl System {
                 return answer;
             }
             if !self.step() {
-                self.pass(1_000_000);
+                self.pass_to_others();
             }
         }
         panic!(

@@ -2,7 +2,7 @@
 
 use abi::{Call, Error, Rights, address::PAGE, layout::FOREVER};
 use kcore::ThreadId;
-use sasos::lives::task::TASK_SEMAPHORES_MAX;
+use sasos::accounts::limits::PROGRAM_SEMAPHORES;
 
 use crate::harness::{Answer, ENTRY, System};
 
@@ -221,7 +221,7 @@ fn semaphores_are_charged_to_who_makes_them() {
     let first = system.first;
     let child = system.task(first);
     let [object, other] = [(); 2].map(|()| system.object(child, 4).0);
-    let limit = u64::from(TASK_SEMAPHORES_MAX);
+    let limit = PROGRAM_SEMAPHORES;
     for number in 0..limit {
         system.call(child, Call::SemCreate, &[object + number * 8, 0]).unwrap();
     }

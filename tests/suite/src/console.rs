@@ -10,7 +10,7 @@ use rt::{Object, call};
 
 use crate::{
     arch,
-    assistant::{PATIENCE_NS, PRIORITY_LOW, start},
+    assistant::{PATIENCE_NS, PRIORITY_LOW, Puppet, start, wait_until},
     case::{Case, Outcome, Setting, case, ensure, ensure_eq, ensure_error},
 };
 
@@ -67,8 +67,16 @@ fn foreground(_: &Setting) -> Outcome {
             ..rt::task::Options::default()
         },
     )?;
+    // The runner gives it the foreground, perhaps a moment later.
+    wait_until("the terminal is held", || {
+        call::console_foreground(task.thread()).is_ok()
+    })?;
     call::console_foreground(task.thread())?;
     call::console_foreground(0)?;
+    // Its child does not hold the terminal.
+    let puppet = Puppet::start(&[])?;
+    ensure_error!(puppet.call(Call::ConsoleForeground, &[0])?, Protection);
+    puppet.end()?;
     call::console_foreground(task.thread())?;
     task.end(1)?;
     // A foreground task that ended is forgotten.

@@ -2,7 +2,7 @@
 
 use alloc::format;
 
-use rt::{println, task::Options};
+use rt::{call, println, task::Options};
 
 use crate::{
     assistant::{PATIENCE_NS, program, wait_until},
@@ -93,6 +93,8 @@ fn run_apart(case: &Case, setting: &Setting) -> Outcome<bool> {
     let (seed, calls) = (format!("{:#x}", setting.seed), format!("{}", setting.calls));
     let arguments = ["--case", case.name, "--seed", &seed, "--calls", &calls];
     let task = program()?.start("suite", &arguments, &Options::default())?;
+    // It may pass the terminal on. Where the suite does not hold it, that case says so.
+    let _ = call::console_foreground(task.thread());
     let shown = match task.wait_for(case.limit_ms * 1_000_000) {
         Err(abi::Error::TimedOut) => {
             task.end(1)?;

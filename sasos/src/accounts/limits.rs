@@ -1,0 +1,66 @@
+//! What accounts get: shares of what the machine has.
+//!
+//! The first task may take everything. What it starts stands below one account, that of all *programs*, which leaves a reserve: the
+//! first task can always go on. A program gets a part of what the others have left when it starts, so that a family of tasks at its
+//! limits leaves room for the next one. Tasks further down may take what those above them may.
+
+use kcore::{Machine, thread::THREADS_MAX};
+
+use crate::{
+    accounts::{AccountId, Amounts, Ledger, RESOURCE_LIST, RESOURCES, Resource, UNLIMITED},
+    waiting::semaphore::SEMAPHORES_MAX,
+};
+
+/// Part of what is free that a program gets, in quarters.
+const QUARTERS: u64 = 3;
+/// Threads that all programs leave to the first task.
+const THREADS_RESERVED: u64 = 32;
+/// Threads of one program with all that it starts.
+pub const PROGRAM_THREADS: u64 = THREADS_MAX as u64 / 4;
+/// Semaphores of one program with all that it starts.
+pub const PROGRAM_SEMAPHORES: u64 = SEMAPHORES_MAX as u64 / 16;
+/// Slots of one program: two terabytes of addresses, a part in sixty-four.
+pub const PROGRAM_SLOTS: u64 = 1 << 20;
+
+/// What the machine has. A disk with so many blocks that are free.
+pub fn of_machine(world: &impl Machine, blocks: u64) -> Amounts {
+    let frames = world.frames_total();
+    let mut amounts = [0; RESOURCES];
+    amounts[Resource::Frames as usize] = frames;
+    amounts[Resource::Tables as usize] = frames / 2;
+    amounts[Resource::Dirty as usize] = frames / 4;
+    amounts[Resource::Blocks as usize] = blocks;
+    amounts[Resource::Bytes as usize] = world.heap().1;
+    amounts[Resource::Threads as usize] = THREADS_MAX as u64;
+    amounts[Resource::Semaphores as usize] = SEMAPHORES_MAX as u64;
+    amounts[Resource::Slots as usize] = 16 * PROGRAM_SLOTS;
+    amounts
+}
+
+/// What all programs together may take of that.
+pub fn of_programs(machine: &Amounts) -> Amounts {
+    let mut amounts = machine.map(|amount| amount - amount / 8);
+    amounts[Resource::Threads as usize] = machine[Resource::Threads as usize] - THREADS_RESERVED;
+    amounts
+}
+
+/// What a program may take that starts now.
+pub fn of_program(ledger: &Ledger, programs: AccountId) -> Amounts {
+    let mut amounts = RESOURCE_LIST.map(|resource| ledger.left(programs, resource) / 4 * QUARTERS);
+    let bounds = [
+        (Resource::Threads, PROGRAM_THREADS),
+        (Resource::Semaphores, PROGRAM_SEMAPHORES),
+        (Resource::Slots, PROGRAM_SLOTS),
+    ];
+    for (resource, bound) in bounds {
+        amounts[resource as usize] = amounts[resource as usize].min(bound);
+    }
+    amounts
+}
+
+/// A bound of memory alone.
+pub fn of_frames(frames: u64) -> Amounts {
+    let mut amounts = UNLIMITED;
+    amounts[Resource::Frames as usize] = frames;
+    amounts
+}

@@ -1,0 +1,179 @@
+//! The ledger, alone and against a model.
+
+use super::*;
+use proptest::prelude::*;
+
+fn limited(resource: Resource, limit: u64) -> Amounts {
+    let mut limits = UNLIMITED;
+    limits[resource as usize] = limit;
+    limits
+}
+
+#[test]
+fn a_family_takes_no_more_than_its_head_allows() {
+    let mut ledger = Ledger::new(1);
+    let head = ledger.open(AccountId::ROOT, limited(Resource::Blocks, 10)).unwrap();
+    let [one, other] = [(); 2].map(|()| ledger.open(head, UNLIMITED).unwrap());
+    ledger.charge(one, Resource::Blocks, 6).unwrap().spent();
+    assert_eq!(
+        ledger.charge(other, Resource::Blocks, 5).unwrap_err(),
+        Error::LimitReached
+    );
+    assert_eq!(ledger.used(other, Resource::Blocks), 0, "all or nothing");
+    assert_eq!(ledger.used(head, Resource::Blocks), 6);
+    ledger.charge(other, Resource::Blocks, 4).unwrap().spent();
+    // The orphan's blocks are paid by its record, which stays until they come back.
+    ledger.close(one);
+    ledger.close(head);
+    assert_eq!(ledger.count(), 4);
+    ledger.give(one, Resource::Blocks, 6);
+    assert_eq!(ledger.count(), 3);
+    ledger.give(other, Resource::Blocks, 4);
+    ledger.close(other);
+    assert_eq!(ledger.count(), 1);
+    assert_eq!(ledger.used(AccountId::ROOT, Resource::Bytes), 0);
+}
+
+#[test]
+fn numbers_name_one_account_for_ever() {
+    let mut ledger = Ledger::new(3);
+    let first = ledger.open(AccountId::ROOT, UNLIMITED).unwrap();
+    let number = ledger.number(first);
+    assert_eq!(ledger.find(number), first);
+    ledger.close(first);
+    let second = ledger.open(AccountId::ROOT, UNLIMITED).unwrap();
+    assert_eq!(ledger.find(number), AccountId::ROOT);
+    assert_ne!(ledger.number(second), number);
+    assert_eq!(ledger.find(0), AccountId::ROOT);
+    assert_eq!(ledger.find(u64::MAX), AccountId::ROOT);
+}
+
+#[test]
+fn families_of_any_depth_pay_in_bounded_time() {
+    let mut ledger = Ledger::new(1);
+    let mut account = AccountId::ROOT;
+    for _ in 0..100 {
+        account = ledger.open(account, UNLIMITED).unwrap();
+    }
+    ledger.charge(account, Resource::Threads, 1).unwrap().spent();
+    ledger.empty_all_hands();
+    let mut steps = 0;
+    while account != AccountId::ROOT {
+        assert_eq!(ledger.used(account, Resource::Threads), 1);
+        account = ledger.parent(account);
+        steps += 1;
+    }
+    assert_eq!(steps, u32::from(DEPTH_MAX));
+}
+
+#[test]
+fn a_hand_is_no_way_around_a_limit() {
+    let mut ledger = Ledger::new(1);
+    let head = ledger.open(AccountId::ROOT, limited(Resource::Frames, 20)).unwrap();
+    let one = ledger.open(head, UNLIMITED).unwrap();
+    for taken in 0..20 {
+        assert_eq!(ledger.used(one, Resource::Frames), taken);
+        ledger.take(one, Resource::Frames, 1).unwrap();
+    }
+    assert_eq!(ledger.take(one, Resource::Frames, 1), Err(Error::LimitReached));
+    // A child of it gets what its hand has, and no more.
+    let child = ledger.open(one, UNLIMITED).unwrap();
+    ledger.give(one, Resource::Frames, 5);
+    for _ in 0..5 {
+        ledger.take(child, Resource::Frames, 1).unwrap();
+    }
+    assert_eq!(ledger.take(child, Resource::Frames, 1), Err(Error::LimitReached));
+    ledger.give(one, Resource::Frames, 15);
+    ledger.close(one);
+    assert_eq!(ledger.used(head, Resource::Frames), 5);
+    ledger.give(child, Resource::Frames, 5);
+    ledger.close(child);
+    assert_eq!(ledger.used(head, Resource::Frames), 0);
+}
+
+fn sum(model: &[(AccountId, Option<usize>, u64, u64, bool)], of: usize) -> u64 {
+    let below: u64 = (0..model.len())
+        .filter(|&at| model[at].1 == Some(of))
+        .map(|at| sum(model, at))
+        .sum();
+    model[of].3 + below
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Open(usize, u64),
+    Close(usize),
+    Charge(usize, u64),
+    Refund(usize, u64),
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        (any::<usize>(), 0_u64..40).prop_map(|(parent, limit)| Step::Open(parent, limit)),
+        any::<usize>().prop_map(Step::Close),
+        (any::<usize>(), 0_u64..20).prop_map(|(which, amount)| Step::Charge(which, amount)),
+        (any::<usize>(), 0_u64..20).prop_map(|(which, amount)| Step::Refund(which, amount)),
+    ]
+}
+
+proptest! {
+    /// Held against a model that adds up what each account and those below it were charged for.
+    #[test]
+    fn what_is_charged_is_what_those_below_pay(steps in prop::collection::vec(any_step(), 0..120)) {
+        let mut ledger = Ledger::new(1);
+        // Account, place of the parent in this list, limit, own charges, open.
+        let mut model: Vec<(AccountId, Option<usize>, u64, u64, bool)> = vec![(AccountId::ROOT, None, u64::MAX, 0, true)];
+        for step in steps {
+            match step {
+                Step::Open(parent, limit) => {
+                    let parent = parent % model.len();
+                    if model[parent].4 && ledger.record(model[parent].0).depth < DEPTH_MAX {
+                        let account = ledger.open(model[parent].0, limited(Resource::Slots, limit)).unwrap();
+                        model.push((account, Some(parent), limit, 0, true));
+                    }
+                }
+                Step::Close(which) => {
+                    let which = which % model.len();
+                    if which > 0 && model[which].4 {
+                        model[which].4 = false;
+                        ledger.close(model[which].0);
+                    }
+                }
+                Step::Charge(which, amount) => {
+                    let which = which % model.len();
+                    if model[which].4 {
+                        let mut fits = true;
+                        let mut at = Some(which);
+                        while let Some(place) = at {
+                            fits &= sum(&model, place) + amount <= model[place].2;
+                            at = model[place].1;
+                        }
+                        // What others have in hand is no reason to refuse in the model.
+                        ledger.empty_all_hands();
+                        let charged = ledger.charge(model[which].0, Resource::Slots, amount);
+                        prop_assert_eq!(charged.is_ok(), fits);
+                        if let Ok(charge) = charged {
+                            charge.spent();
+                            model[which].3 += amount;
+                        }
+                    }
+                }
+                Step::Refund(which, amount) => {
+                    let which = which % model.len();
+                    let amount = amount.min(model[which].3);
+                    if amount > 0 {
+                        model[which].3 -= amount;
+                        ledger.give(model[which].0, Resource::Slots, amount);
+                    }
+                }
+            }
+            ledger.empty_all_hands();
+            for (place, &(account, _, _, _, open)) in model.iter().enumerate() {
+                let sum = sum(&model, place);
+                if open || sum > 0 {
+                    prop_assert_eq!(ledger.used(account, Resource::Slots), sum);
+                }
+            }
+        }
+    }
+}

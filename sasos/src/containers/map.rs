@@ -1,0 +1,258 @@
+//! A sorted map in chunks: a tree of two levels.
+//!
+//! Keys and values stand in chunks of at most [`CHUNK`] entries, in order; a vector has the chunks in order. A search is two binary
+//! searches, and inserting moves part of a chunk and of the vector of chunks. Two neighbours whose entries fit into one chunk are
+//! joined, so there are never more than [`chunks_for`] chunks, and [`Map::reserve`] can promise room for entries that come later: what
+//! is given back to a free list needs no memory. Compared with a balanced tree it has no pointers to get wrong and asks for memory in
+//! one place.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use abi::Error;
+
+/// Entries of a chunk.
+const CHUNK: usize = 64;
+
+/// Chunks that so many entries may need: of any two neighbours one is half full, and one is there for a moment when a chunk is parted.
+const fn chunks_for(entries: usize) -> usize {
+    2 * entries.div_ceil(CHUNK) + 2
+}
+
+/// Keys to values.
+#[derive(Debug)]
+pub struct Map<K, V> {
+    chunks: Vec<Vec<(K, V)>>,
+    /// Empty chunks with room.
+    spare: Vec<Vec<(K, V)>>,
+    count: usize,
+    /// Entries that there is room for at least.
+    reserved: usize,
+}
+
+impl<K, V> Default for Map<K, V> {
+    fn default() -> Self {
+        Self {
+            chunks: Vec::new(),
+            spare: Vec::new(),
+            count: 0,
+            reserved: 0,
+        }
+    }
+}
+
+impl<K: Copy + Ord, V: Copy> Map<K, V> {
+    /// How many entries there are.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there is none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Makes room for so many entries in all, which can then be inserted without asking for memory.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub fn reserve(&mut self, entries: usize) -> Result<(), Error> {
+        if entries <= self.reserved {
+            return Ok(());
+        }
+        let wanted = chunks_for(entries);
+        let more = |have: usize| wanted.saturating_sub(have);
+        self.chunks
+            .try_reserve(more(self.chunks.len()))
+            .map_err(|_| Error::NoMemory)?;
+        self.spare
+            .try_reserve(more(self.spare.len()))
+            .map_err(|_| Error::NoMemory)?;
+        while self.chunks.len() + self.spare.len() < wanted {
+            let mut chunk = Vec::new();
+            chunk.try_reserve_exact(CHUNK).map_err(|_| Error::NoMemory)?;
+            self.spare.push(chunk);
+        }
+        self.reserved = entries;
+        Ok(())
+    }
+
+    /// Promises room for fewer entries than before.
+    pub fn release(&mut self, entries: usize) {
+        if entries + 2 * CHUNK < self.reserved {
+            self.reserved = entries.max(self.count);
+            let wanted = chunks_for(self.reserved).saturating_sub(self.chunks.len());
+            self.spare.truncate(wanted);
+        }
+    }
+
+    /// The chunk in which a key stands or belongs.
+    #[inline]
+    fn chunk_of(&self, key: &K) -> usize {
+        self.chunks
+            .partition_point(|chunk| chunk.first().is_some_and(|first| first.0 <= *key))
+            .saturating_sub(1)
+    }
+
+    #[inline]
+    fn find(&self, key: &K) -> Option<(usize, usize)> {
+        let chunk = self.chunk_of(key);
+        let entries = self.chunks.get(chunk)?;
+        let place = entries.binary_search_by(|entry| entry.0.cmp(key)).ok()?;
+        Some((chunk, place))
+    }
+
+    /// The value of a key.
+    #[inline]
+    pub fn get(&self, key: K) -> Option<V> {
+        let (chunk, place) = self.find(&key)?;
+        Some(self.chunks[chunk][place].1)
+    }
+
+    /// The same, to change.
+    #[inline]
+    pub fn get_mut(&mut self, key: K) -> Option<&mut V> {
+        let (chunk, place) = self.find(&key)?;
+        Some(&mut self.chunks[chunk][place].1)
+    }
+
+    /// Whether it has the key.
+    pub fn has(&self, key: K) -> bool {
+        self.find(&key).is_some()
+    }
+
+    /// Puts a value in, in place of that which the key had.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`]: nothing has changed. Never up to the number of entries that room was [reserved](Map::reserve) for.
+    pub fn insert(&mut self, key: K, value: V) -> Result<Option<V>, Error> {
+        if let Some(place) = self.get_mut(key) {
+            return Ok(Some(core::mem::replace(place, value)));
+        }
+        self.reserve(self.count + 1)?;
+        let chunk = self.chunk_of(&key);
+        if self.chunks.is_empty() {
+            let empty = self.spare.pop().ok_or(Error::NoMemory)?;
+            self.chunks.push(empty);
+        }
+        let splits = self.chunks[chunk].len() == CHUNK;
+        let chunk = if splits {
+            let mut upper = self.spare.pop().ok_or(Error::NoMemory)?;
+            upper.extend_from_slice(&self.chunks[chunk][CHUNK / 2..]);
+            self.chunks[chunk].truncate(CHUNK / 2);
+            let goes_up = upper.first().is_some_and(|first| first.0 <= key);
+            self.chunks.insert(chunk + 1, upper);
+            chunk + usize::from(goes_up)
+        } else {
+            chunk
+        };
+        let entries = &mut self.chunks[chunk];
+        let place = entries.partition_point(|entry| entry.0 < key);
+        entries.insert(place, (key, value));
+        self.count += 1;
+        if splits {
+            // One half may fit into the neighbour's.
+            self.join(chunk + 1);
+            self.join(chunk);
+            self.join(chunk.saturating_sub(1));
+            self.join(chunk.saturating_sub(2));
+        }
+        Ok(None)
+    }
+
+    /// Takes a key out.
+    pub fn remove(&mut self, key: K) -> Option<V> {
+        let (chunk, place) = self.find(&key)?;
+        let (_, value) = self.chunks[chunk].remove(place);
+        self.count -= 1;
+        self.join(chunk);
+        self.join(chunk.saturating_sub(1));
+        if self.chunks.len() == 1 && self.count == 0 {
+            self.spare.extend(self.chunks.pop());
+        }
+        Some(value)
+    }
+
+    /// Joins a chunk with the next one if they fit into one.
+    fn join(&mut self, chunk: usize) {
+        if let Some([one, next, ..]) = self.chunks.get_mut(chunk..)
+            && one.len() + next.len() <= CHUNK
+        {
+            one.append(next);
+            let empty = self.chunks.remove(chunk + 1);
+            self.spare.push(empty);
+        }
+    }
+
+    /// The first entry with a key in a range.
+    pub fn first_in(&self, keys: Range<K>) -> Option<(K, V)> {
+        let chunk = self.chunk_of(&keys.start);
+        let mut entries = self.chunks.get(chunk..)?.iter().take(2).flatten();
+        let first = entries.find(|entry| entry.0 >= keys.start)?;
+        (first.0 < keys.end).then_some(*first)
+    }
+
+    /// The last entry with a key below that.
+    pub fn last_below(&self, key: K) -> Option<(K, V)> {
+        let below = |chunk: &Vec<(K, V)>| chunk.first().is_some_and(|first| first.0 < key);
+        let chunk = self.chunks.partition_point(below).checked_sub(1)?;
+        let entries = self.chunks.get(chunk)?;
+        let place = entries.partition_point(|entry| entry.0 < key);
+        place.checked_sub(1).map(|place| entries[place])
+    }
+
+    /// All entries in order.
+    pub fn iter(&self) -> impl Iterator<Item = (K, V)> + '_ {
+        self.chunks.iter().flatten().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeMap;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn it_is_a_sorted_map(steps in prop::collection::vec((0_u16..600, 0_u8..5), 0..2000)) {
+            let mut map = Map::default();
+            let mut model = BTreeMap::new();
+            map.reserve(100).unwrap();
+            for (number, (key, step)) in steps.into_iter().enumerate() {
+                if step < 3 {
+                    prop_assert_eq!(map.insert(key, number), Ok(model.insert(key, number)));
+                } else {
+                    prop_assert_eq!(map.remove(key), model.remove(&key));
+                }
+                prop_assert_eq!(map.get(key), model.get(&key).copied());
+                let next = model.range(key + 1..key + 40).next().map(|(&key, &value)| (key, value));
+                prop_assert_eq!(map.first_in(key + 1..key + 40), next);
+                let below = model.range(..key).next_back().map(|(&key, &value)| (key, value));
+                prop_assert_eq!(map.last_below(key), below);
+                prop_assert_eq!(map.count(), model.len());
+                prop_assert!(map.chunks.len() < chunks_for(map.count()), "{} chunks for {}", map.chunks.len(), map.count());
+                prop_assert!(map.chunks.iter().all(|chunk| !chunk.is_empty() && chunk.len() <= CHUNK));
+                prop_assert!(map.chunks.capacity() >= map.chunks.len() + map.spare.len());
+            }
+            prop_assert!(map.iter().eq(model.iter().map(|(&key, &value)| (key, value))));
+        }
+    }
+
+    #[test]
+    fn room_that_was_promised_is_there() {
+        let mut map = Map::default();
+        map.reserve(1000).unwrap();
+        let spare = map.spare.len();
+        for key in 0..1000_u32 {
+            map.insert(key * 37 % 1000, ()).unwrap();
+        }
+        assert_eq!(map.chunks.len() + map.spare.len(), spare, "nothing was allocated");
+        for key in 0..1000 {
+            map.remove(key).unwrap();
+        }
+        map.release(0);
+        assert!(map.spare.len() <= 2 && map.is_empty());
+    }
+}

@@ -1,0 +1,146 @@
+//! Threads that have to end and are inside a procedure of others.
+//!
+//! Such a thread holds one of the procedure's stacks, perhaps its locks, so it may return first. It has a bound of
+//! [`UNWIND_BOUND_NS`], of which its own processor time is taken, and the time in which it waits; the time in which
+//! others kept the processor from it is not. When the bound is used up, the domain of the innermost call is told by its handler for
+//! `EXCEPTION_KILL`, if it has registered one and none runs in that call; a wait is cut short for that and returns `TimedOut`. The handler has the same bound once
+//! more. Then that one call is unwound, its caller gets `CalleeFault` and the bound anew: a service that has called another one
+//! can put its own data in order. A thread that is out of all calls ends.
+
+use abi::{
+    Error, Rights,
+    layout::{EXCEPTION_KILL, ExitReport},
+};
+use kcore::{
+    ThreadId,
+    machine::Intercept,
+    thread::{Context, Resumed},
+};
+
+use crate::{Server, World, lives::exception::Fault, lives::thread::Pause};
+
+/// How long a thread that is to end may work or wait inside a foreign callee.
+pub const UNWIND_BOUND_NS: u64 = 1_000_000_000;
+
+/// A thread that has to end when it comes back from a foreign callee.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Doom {
+    /// How it ends.
+    pub report: ExitReport,
+    /// What is left of its bound.
+    left_ns: u64,
+    /// Whether the callee it is inside of has been told.
+    told: bool,
+    /// When it was looked at last.
+    seen_ns: u64,
+    /// The processor time that it had used then.
+    used_ns: u64,
+}
+
+impl Server {
+    /// Ends a thread; one that is inside a foreign callee may return first, so that the callee's data are whole.
+    pub fn thread_condemn(&mut self, world: &mut impl World, thread: ThreadId, report: ExitReport) {
+        if world.portal_depth(thread) == 0 {
+            self.thread_end(world, thread, report);
+            return;
+        }
+        let (seen_ns, used_ns) = (world.now_ns(), world.thread_time_ns(thread));
+        let record = self.threads.record(thread);
+        if record.doom.is_none() {
+            record.doom = Some(Doom {
+                report,
+                left_ns: UNWIND_BOUND_NS,
+                told: false,
+                seen_ns,
+                used_ns,
+            });
+            self.threads.condemned.push(thread);
+        }
+        world.portal_intercept_return(thread, Intercept::Yes);
+    }
+
+    /// Whether a thread that came back from a callee has to end now; it is ended then.
+    pub fn doom_falls(&mut self, world: &mut impl World, thread: ThreadId) -> bool {
+        let Some(doom) = self.threads.record(thread).doom else {
+            return false;
+        };
+        if world.portal_depth(thread) > 0 {
+            return false;
+        }
+        self.thread_end(world, thread, doom.report);
+        true
+    }
+
+    /// Unwinds what was condemned and has not returned in time. Called from `Event::Poll`.
+    pub fn poll_control(&mut self, world: &mut impl World) {
+        self.callees_sweep_retired(world);
+        if self.threads.condemned.is_empty() {
+            return;
+        }
+        let mut condemned = core::mem::take(&mut self.threads.condemned);
+        condemned.retain(|&thread| self.doom_goes_on(world, thread));
+        // The end of a callee may condemn others.
+        condemned.append(&mut self.threads.condemned);
+        self.threads.condemned = condemned;
+        self.finish_ends(world);
+    }
+
+    /// Looks at a thread that was condemned; tells whether it is to be looked at again.
+    fn doom_goes_on(&mut self, world: &mut impl World, thread: ThreadId) -> bool {
+        let Some(mut doom) = self.threads.find(thread).and_then(|record| record.doom) else {
+            return false;
+        };
+        let (now, used) = (world.now_ns(), world.thread_time_ns(thread));
+        let spent = if world.thread_is_ready(thread) {
+            used.saturating_sub(doom.used_ns)
+        } else {
+            now.saturating_sub(doom.seen_ns)
+        };
+        (doom.seen_ns, doom.used_ns) = (now, used);
+        doom.left_ns = doom.left_ns.saturating_sub(spent);
+        let due = doom.left_ns == 0;
+        if due {
+            doom.left_ns = UNWIND_BOUND_NS;
+            doom.told = !doom.told && self.doom_is_told(world, thread);
+        }
+        let unwinds = due && !doom.told;
+        self.threads.record(thread).doom = Some(doom);
+        if unwinds {
+            world.log(format_args!("thread {:#x} is unwound by force", thread.0));
+            let depth = world.portal_depth(thread);
+            self.unwind_to(world, thread, depth.saturating_sub(1));
+            return !self.doom_falls(world, thread);
+        }
+        true
+    }
+
+    /// Calls the handler of the domain that a condemned thread is inside of, if it has one.
+    fn doom_is_told(&mut self, world: &mut impl World, thread: ThreadId) -> bool {
+        let fault = Fault {
+            kind: EXCEPTION_KILL,
+            address: 0,
+            wanted: Rights::NONE,
+            had: Rights::NONE,
+        };
+        let Some(handler) = self.handler_for(world, thread, fault.kind) else {
+            return false;
+        };
+        let ready = world.thread_is_ready(thread);
+        self.waiting_ends(world, thread);
+        if world.thread_drop_operation(thread) {
+            // Of a call only these two are kept, and it returns when the handler is over.
+            let context = world.thread_context(thread);
+            let mut after = Context::scrubbed(context.rip, context.rsp);
+            after.set_results(Error::TimedOut as u64, 0, 0);
+            world.thread_set_context(thread, &after);
+        }
+        let record = self.threads.record(thread);
+        record.bookmark = None;
+        record.pause = Pause::No;
+        self.handler_enter(world, thread, handler, fault);
+        if !ready {
+            world.thread_wake(thread, Resumed::Woken);
+        }
+        true
+    }
+}
