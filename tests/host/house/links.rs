@@ -36,7 +36,7 @@ pub fn broken(root: &Path) -> Vec<String> {
         }
     }
     assert!(documents > 50, "only {documents} documents");
-    for path in tree.iter().filter(|path| path.ends_with(".rs")) {
+    for path in tree.iter().filter(|path| has_ending(path, "rs")) {
         let text = std::fs::read_to_string(root.join(path)).expect("a source file in UTF-8");
         for (number, line) in text
             .lines()
@@ -78,9 +78,13 @@ fn tree(root: &Path) -> BTreeSet<String> {
     found
 }
 
+fn has_ending(path: &str, ending: &str) -> bool {
+    Path::new(path).extension().is_some_and(|extension| extension == ending)
+}
+
 /// Documents stand at the root and under `docs`, or are called README. Other files of that ending describe modules.
 fn is_document(path: &str) -> bool {
-    path.ends_with(".md") && (!path.contains('/') || path.starts_with("docs/") || path.ends_with("/README.md"))
+    has_ending(path, "md") && (!path.contains('/') || path.starts_with("docs/") || path.ends_with("/README.md"))
 }
 
 /// The text with the lines of fenced blocks empty.
@@ -120,7 +124,7 @@ fn broken_link(root: &Path, tree: &BTreeSet<String>, document: &str, link: &str)
     if !path.is_empty() && !tree.contains(&path) {
         return Some(format!("the link {link} leads nowhere"));
     }
-    if anchor.is_empty() || !path.ends_with(".md") {
+    if anchor.is_empty() || !has_ending(&path, "md") {
         return None;
     }
     let text = std::fs::read_to_string(root.join(&path)).expect("a document in UTF-8");
