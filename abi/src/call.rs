@@ -2,7 +2,7 @@
 //!
 //! A call is made with `syscall`: the number in rax, up to six arguments in rdi, rsi, rdx, r10, r8
 //! and r9. It comes back with the error in rax (0 is success), the value in rdx, a second value in
-//! rsi. **Every other register is clobbered** (register rule, DESIGN §3); the stubs declare that.
+//! rsi. **Every other register is clobbered** (register rule, `docs/decisions/0002`); the stubs declare that.
 //! The manual (`docs/spec/abi.md`) and the C header are made from this table, and a golden file
 //! shows each change of it as a diff. The calls of the bare µ-kernel are a table of the same make
 //! ([`crate::nucleus`]).

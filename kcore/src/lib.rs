@@ -13,7 +13,7 @@
 //! * [`outside`]: the contract with a server that is not in the kernel.
 //! * [`kernel`]: all of it put together; [`ipc`]: messages; [`nucleus`]: the other calls that the µ-kernel answers itself.
 //!
-//! Event-driven (DESIGN §3): nothing here blocks or keeps a stack. A thread that must wait is
+//! Event-driven (`docs/design/microkernel.md`): nothing here blocks or keeps a stack. A thread that must wait is
 //! parked with the operation it will do again. The crate has no unsafe code and runs on the host.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]

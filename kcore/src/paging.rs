@@ -1,7 +1,7 @@
 //! The format of page-table entries (x86-64, four levels).
 //!
 //! A leaf entry carries the page's *own* limits, an upper entry the domain's rights; the hardware
-//! takes both (DESIGN §3). One software bit says that writing is withheld although the limits
+//! takes both (`docs/design/microkernel.md`). One software bit says that writing is withheld although the limits
 //! allow it: the page is shared copy-on-write, under checkpoint, or clean and to be noticed when
 //! first written. Which of these it is follows from the frame's reference count and the server's
 //! dirty list, so it is not stored twice.

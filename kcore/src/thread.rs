@@ -1,6 +1,6 @@
 //! Threads: user registers, portal frames, and what a parked thread will do again.
 //!
-//! A thread is nothing else (DESIGN §3): there is no kernel stack to keep. Its registers stand in
+//! A thread is nothing else (`docs/design/microkernel.md`): there is no kernel stack to keep. Its registers stand in
 //! a [`Context`] into which the processor itself pushes when user code is interrupted.
 
 use alloc::{boxed::Box, vec::Vec};

@@ -1,4 +1,4 @@
-//! The server: Mungi's objects, capabilities, domains, protected calls and tasks (DESIGN §4).
+//! The server: Mungi's objects, capabilities, domains, protected calls and tasks (`docs/design/server.md`).
 //!
 //! [`Server`] is a deterministic state machine. [`Server::handle`] takes one [`Event`] and answers
 //! with an [`Outcome`]; it holds no thread, never sleeps and never dereferences user memory. All

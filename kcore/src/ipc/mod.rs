@@ -1,4 +1,4 @@
-//! Synchronous messages between threads (Liedtke 1995, §2.2; DESIGN §3).
+//! Synchronous messages between threads (Liedtke 1995, section 2.2; `docs/design/microkernel.md`).
 //!
 //! One operation sends and then receives: either half may be left out, and a call is both with the
 //! same partner. A thread that waits to send is *parked with its operation*: the message still stands

@@ -1,5 +1,5 @@
 //! Free spaces: address spaces built by `map`, `grant`, `flush` and `link` on fpages (Liedtke 1995,
-//! §2.1 and Appendix A), beside the spaces that the server manages by links alone.
+//! section 2.1 and Appendix A), beside the spaces that the server manages by links alone.
 //!
 //! * [`fpage`]: what is sent and received, and where it lands.
 //! * [`model`]: Appendix A of the paper written down, the oracle of the tests.

@@ -2,7 +2,7 @@
 //! oracle of the tests, as simple as can be.
 //!
 //! A space is a table of `σ_v` for all pages v: a real page (in σ₀), a page of another space (σ, v), or
-//! nothing (φ). The paper's extension by access rights (§2.1) is in the entries; `link` is an entry
+//! nothing (φ). The paper's extension by access rights (section 2.1) is in the entries; `link` is an entry
 //! that stays when what it leads to changes. Only [`Model::replace`] modifies a table: it flushes
 //! what came from there before, so no cycle can arise.
 //!

@@ -13,6 +13,14 @@ const ENDINGS: [&str; 8] = [".rs", ".md", ".c", ".h", ".s", ".toml", ".json", ".
 /// Beginnings of paths that only a build makes, that a guide has its reader make, or that are other people's.
 const MADE: [&str; 3] = ["target/", "apps/yours", "tests/*/testsuite"];
 
+/// Texts that stood beside the tree when it was begun, and what they were cited by. Nothing may cite them: readers have the tree only.
+const ELSEWHERE: [&str; 4] = [
+    concat!("DESI", "GN"),
+    concat!("MUNGI-", "API"),
+    concat!("FACTS", ".md"),
+    concat!("../sha", "red"),
+];
+
 /// What a document names and the tree does not have, as complaints.
 pub fn broken(root: &Path) -> Vec<String> {
     let tree = tree(root);
@@ -21,6 +29,7 @@ pub fn broken(root: &Path) -> Vec<String> {
     for path in tree.iter().filter(|path| is_document(path)) {
         documents += 1;
         let text = std::fs::read_to_string(root.join(path)).expect("a document in UTF-8");
+        complaints.extend(cites_elsewhere(path, &text));
         let prose = without_code_blocks(&text);
         for (number, line) in prose.lines().enumerate() {
             for link in links(line) {
@@ -36,8 +45,9 @@ pub fn broken(root: &Path) -> Vec<String> {
         }
     }
     assert!(documents > 50, "only {documents} documents");
-    for path in tree.iter().filter(|path| path.ends_with(".rs")) {
+    for path in tree.iter().filter(|path| has_ending(path, "rs")) {
         let text = std::fs::read_to_string(root.join(path)).expect("a source file in UTF-8");
+        complaints.extend(cites_elsewhere(path, &text));
         for (number, line) in text
             .lines()
             .enumerate()
@@ -51,6 +61,15 @@ pub fn broken(root: &Path) -> Vec<String> {
         }
     }
     complaints
+}
+
+/// Citations of texts that the tree does not have.
+fn cites_elsewhere(path: &str, text: &str) -> Vec<String> {
+    let lines = text.lines().enumerate();
+    lines
+        .filter_map(|(number, line)| Some((number, ELSEWHERE.iter().find(|cited| line.contains(**cited))?)))
+        .map(|(number, cited)| format!("{path}:{}: cites {cited}, which is not in the tree", number + 1))
+        .collect()
 }
 
 /// All files and folders, by their paths from the root.
@@ -78,9 +97,13 @@ fn tree(root: &Path) -> BTreeSet<String> {
     found
 }
 
+fn has_ending(path: &str, ending: &str) -> bool {
+    Path::new(path).extension().is_some_and(|extension| extension == ending)
+}
+
 /// Documents stand at the root and under `docs`, or are called README. Other files of that ending describe modules.
 fn is_document(path: &str) -> bool {
-    path.ends_with(".md") && (!path.contains('/') || path.starts_with("docs/") || path.ends_with("/README.md"))
+    has_ending(path, "md") && (!path.contains('/') || path.starts_with("docs/") || path.ends_with("/README.md"))
 }
 
 /// The text with the lines of fenced blocks empty.
@@ -120,7 +143,7 @@ fn broken_link(root: &Path, tree: &BTreeSet<String>, document: &str, link: &str)
     if !path.is_empty() && !tree.contains(&path) {
         return Some(format!("the link {link} leads nowhere"));
     }
-    if anchor.is_empty() || !path.ends_with(".md") {
+    if anchor.is_empty() || !has_ending(&path, "md") {
         return None;
     }
     let text = std::fs::read_to_string(root.join(&path)).expect("a document in UTF-8");
@@ -246,6 +269,7 @@ fn broken_paths_are_seen() {
             && !looks_like_a_path(&tree, "target/x.rs")
             && !looks_like_a_path(&tree, "kcore/")
     );
+    assert_eq!(cites_elsewhere("a.rs", concat!("fine\n// see DESI", "GN 3")).len(), 1);
     assert_eq!(joined("docs/guide/a.md", "../spec/b.md"), "docs/spec/b.md");
     assert_eq!(
         heading("## Calls of the bare µ-kernel").as_deref(),

@@ -2,7 +2,7 @@
 //!
 //! A jump by number leads to the way of a call. Protected calls and returns over a remembered way are done at once
 //! ([`portal`]), most others are `crate::event::general_call`. Only rip and rsp of the
-//! caller are kept: by the register rule (DESIGN §3) the stub has saved what it needs.
+//! caller are kept: by the register rule (`docs/decisions/0002`) the stub has saved what it needs.
 //!
 //! `sysret` with a non-canonical address faults in the kernel with the user's stack. It cannot
 //! happen: rcx comes from a `syscall` instruction in user memory, which ends below the empty top slot, or from

@@ -1,6 +1,6 @@
 //! x86-64: `syscall`, the time-stamp counter, and the first instruction of a program.
 //!
-//! Register rule (DESIGN §3): a call clobbers every register but rsp and its results. The
+//! Register rule (`docs/decisions/0002`): a call clobbers every register but rsp and its results. The
 //! compiler saves what it is told is clobbered; rbx and rbp it cannot be told about, so the stub
 //! pushes them. The target has no red zone, so pushing below rsp is safe.
 
