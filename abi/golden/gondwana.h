@@ -47,7 +47,7 @@ static inline gond_result ObjCreate(uint64_t bytes, uint64_t password) { return 
 static inline gond_result ObjDelete(uint64_t address) { return gond_call(9, address, 0, 0, 0, 0, 0); }
 static inline gond_result ObjResize(uint64_t address, uint64_t bytes) { return gond_call(10, address, bytes, 0, 0, 0, 0); }
 static inline gond_result ObjPasswd(uint64_t address, uint64_t password, uint64_t rights) { return gond_call(11, address, password, rights, 0, 0, 0); }
-static inline gond_result ObjInfo(uint64_t address, uint64_t flags, uint64_t info) { return gond_call(12, address, flags, info, 0, 0, 0); }
+static inline gond_result ObjInfo(uint64_t address, uint64_t flags, uint64_t info, uint64_t room) { return gond_call(12, address, flags, info, room, 0, 0); }
 static inline gond_result ObjCrePdx(uint64_t address, uint64_t password, uint64_t clist, uint64_t entries, uint64_t count) { return gond_call(13, address, password, clist, entries, count, 0); }
 static inline gond_result KeepObject(uint64_t address) { return gond_call(14, address, 0, 0, 0, 0, 0); }
 static inline gond_result ObjClone(uint64_t source, uint64_t extra_bytes, uint64_t password) { return gond_call(15, source, extra_bytes, password, 0, 0, 0); }
@@ -58,17 +58,17 @@ static inline gond_result PageFlush(uint64_t page, uint64_t pages) { return gond
 static inline gond_result PageLimit(uint64_t page, uint64_t pages, uint64_t rights) { return gond_call(27, page, pages, rights, 0, 0, 0); }
 static inline gond_result ApdInsert(uint64_t slot, uint64_t clist) { return gond_call(32, slot, clist, 0, 0, 0, 0); }
 static inline gond_result ApdDelete(uint64_t slot) { return gond_call(33, slot, 0, 0, 0, 0, 0); }
-static inline gond_result ApdGet(uint64_t description) { return gond_call(34, description, 0, 0, 0, 0, 0); }
+static inline gond_result ApdGet(uint64_t description, uint64_t room) { return gond_call(34, description, room, 0, 0, 0, 0); }
 static inline gond_result ApdLock(uint64_t slot) { return gond_call(35, slot, 0, 0, 0, 0, 0); }
 static inline gond_result ApdLookup(uint64_t address, uint64_t rights) { return gond_call(36, address, rights, 0, 0, 0, 0); }
 static inline gond_result ApdFlush(void) { return gond_call(37, 0, 0, 0, 0, 0, 0); }
 static inline gond_result TaskCreate(uint64_t entry, uint64_t parameter, uint64_t apd, uint64_t limit_pages, uint64_t priority) { return gond_call(40, entry, parameter, apd, limit_pages, priority, 0); }
 static inline gond_result ThreadCreate(uint64_t entry, uint64_t parameter, uint64_t priority) { return gond_call(41, entry, parameter, priority, 0, 0, 0); }
 static inline gond_result ThreadDelete(uint64_t thread, uint64_t status) { return gond_call(42, thread, status, 0, 0, 0, 0); }
-static inline gond_result ThreadWait(uint64_t thread, uint64_t timeout_ns, uint64_t report) { return gond_call(43, thread, timeout_ns, report, 0, 0, 0); }
+static inline gond_result ThreadWait(uint64_t thread, uint64_t timeout_ns, uint64_t report, uint64_t room) { return gond_call(43, thread, timeout_ns, report, room, 0, 0); }
 static inline gond_result ThreadSleep(uint64_t thread, uint64_t ns) { return gond_call(44, thread, ns, 0, 0, 0, 0); }
 static inline gond_result ThreadResume(uint64_t thread) { return gond_call(45, thread, 0, 0, 0, 0, 0); }
-static inline gond_result ThreadInfo(uint64_t thread, uint64_t report) { return gond_call(46, thread, report, 0, 0, 0, 0); }
+static inline gond_result ThreadInfo(uint64_t thread, uint64_t report, uint64_t room) { return gond_call(46, thread, report, room, 0, 0, 0); }
 static inline gond_result ExcptReg(uint64_t kind, uint64_t handler) { return gond_call(47, kind, handler, 0, 0, 0, 0); }
 static inline gond_result ExcptReturn(uint64_t action, uint64_t address) { return gond_call(48, action, address, 0, 0, 0, 0); }
 static inline gond_result SemCreate(uint64_t address, uint64_t value) { return gond_call(56, address, value, 0, 0, 0, 0); }
@@ -82,7 +82,7 @@ static inline gond_result ConsoleRead(uint64_t stream, uint64_t address, uint64_
 static inline gond_result ConsoleForeground(uint64_t thread) { return gond_call(74, thread, 0, 0, 0, 0, 0); }
 static inline gond_result ClockRead(void) { return gond_call(75, 0, 0, 0, 0, 0, 0); }
 static inline gond_result RandomRead(void) { return gond_call(76, 0, 0, 0, 0, 0, 0); }
-static inline gond_result SystemInfo(uint64_t topic, uint64_t index, uint64_t buffer) { return gond_call(77, topic, index, buffer, 0, 0, 0); }
+static inline gond_result SystemInfo(uint64_t topic, uint64_t index, uint64_t buffer, uint64_t room) { return gond_call(77, topic, index, buffer, room, 0, 0); }
 static inline gond_result SystemControl(uint64_t operation, uint64_t argument) { return gond_call(78, operation, argument, 0, 0, 0, 0); }
 static inline gond_result NucleusLogWrite(uint64_t bytes, uint64_t count) { return gond_call(256, bytes, count, 0, 0, 0, 0); }
 static inline gond_result NucleusMachineStop(uint64_t exit) { return gond_call(257, exit, 0, 0, 0, 0, 0); }

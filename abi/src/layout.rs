@@ -1,5 +1,10 @@
 //! The shapes of what passes through memory. All are sequences of 64-bit little-endian words, so
 //! that they have no padding and convert without unsafe code.
+//!
+//! A *report* is a shape that the system writes for a program, and that may grow: later versions only add words at the
+//! end. So its length is its version. The program says how many bytes it has room for (a multiple of 8; what is more is not
+//! used), the system writes as many of its own version as fit, and tells that version's length. A program that clears the
+//! place before finds zero in what an older system does not know.
 
 /// Defines a `repr(C)` structure of 64-bit words with conversions from and to words.
 macro_rules! layout {
@@ -141,6 +146,9 @@ layout! {
         tag,
     }
 }
+
+/// Bytes of an [`ObjectInfo`] up to what may be set: as much room a call needs that sets anything.
+pub const INFO_SET_BYTES: u64 = 80;
 
 /// Object flag: kept, so it survives its task and the power.
 pub const OBJECT_PERSISTENT: u64 = 1;
