@@ -1,7 +1,11 @@
-/* Made from abi/src/call.rs and abi/src/nucleus.rs; do not edit. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Made from the tables in abi/src; do not edit. SPDX-License-Identifier: MIT OR Apache-2.0 */
 #ifndef GONDWANA_H
 #define GONDWANA_H
+#include <stddef.h>
 #include <stdint.h>
+#ifdef __cplusplus
+#define _Static_assert static_assert
+#endif
 
 typedef struct { uint64_t error, value, value2; } gond_result;
 
@@ -29,6 +33,452 @@ typedef struct { uint64_t error, value, value2; } gond_result;
 #define GOND_E_NotInCall 22
 #define GOND_E_NoHandler 23
 #define GOND_E_NotPersistent 24
+#define GOND_RIGHT_NONE UINT64_C(0)
+#define GOND_RIGHT_X UINT64_C(1)
+#define GOND_RIGHT_W UINT64_C(2)
+#define GOND_RIGHT_R UINT64_C(4)
+#define GOND_RIGHT_D UINT64_C(8)
+#define GOND_RIGHT_P UINT64_C(16)
+#define GOND_RIGHT_RW UINT64_C(6)
+#define GOND_RIGHT_RX UINT64_C(5)
+#define GOND_RIGHT_RWX UINT64_C(7)
+#define GOND_RIGHT_OWNER UINT64_C(15)
+
+/* Addresses */
+#define GOND_PAGE UINT64_C(4096)
+#define GOND_SLOT UINT64_C(0x200000)
+#define GOND_PAGES_PER_SLOT UINT64_C(512)
+#define GOND_ADDRESS_BITS UINT64_C(47)
+#define GOND_USER_START UINT64_C(0x100000000)
+#define GOND_USER_END UINT64_C(0x7fffffe00000)
+#define GOND_ROOT_CLIST UINT64_C(0x100000000)
+#define GOND_ROOT_DIRECTORY UINT64_C(0x100200000)
+#define GOND_FIRST_PROGRAM UINT64_C(0x100400000)
+#define GOND_FIRST_FREE UINT64_C(0x102000000)
+#define GOND_STACKS_START UINT64_C(0x7f0000000000)
+#define GOND_OBJECTS_END UINT64_C(0x7f0000000000)
+#define GOND_STACK_BYTES UINT64_C(0x100000)
+
+/* What passes through memory */
+#define GOND_CLIST_MAGIC UINT64_C(0x5453494c434e4f47)
+#define GOND_CLIST_VERSION UINT64_C(1)
+#define GOND_CLIST_SORTED UINT64_C(1)
+#define GOND_APD_SLOTS UINT64_C(16)
+#define GOND_CAPABILITIES_MAX UINT64_C(128)
+#define GOND_PDX_MAX UINT64_C(16)
+#define GOND_ENTRIES_MAX UINT64_C(192)
+#define GOND_CALL_DEPTH_MAX UINT64_C(32)
+#define GOND_PD_MERGE UINT64_C(0)
+#define GOND_PD_EMPTY UINT64_C(1)
+#define GOND_INFO_SET_BYTES UINT64_C(80)
+#define GOND_OBJECT_PERSISTENT UINT64_C(1)
+#define GOND_OBJECT_STACK UINT64_C(2)
+#define GOND_INFO_SET_MODIFIED UINT64_C(1)
+#define GOND_INFO_SET_TAG UINT64_C(2)
+#define GOND_INFO_USED UINT64_C(4)
+#define GOND_UNMAP_ZERO UINT64_C(0)
+#define GOND_UNMAP_REPLACE UINT64_C(1)
+#define GOND_STATUS_SYSTEM UINT64_C(0x100000000)
+#define GOND_EXCEPTION_KILL UINT64_C(1)
+#define GOND_EXCEPTION_PROTECTION UINT64_C(2)
+#define GOND_EXCEPTION_ARITHMETIC UINT64_C(3)
+#define GOND_EXCEPTION_UPCALL UINT64_C(4)
+#define GOND_EXCEPTION_ILLEGAL UINT64_C(5)
+#define GOND_EXCEPTION_RESOURCE UINT64_C(6)
+#define GOND_EXCEPTION_DAMAGED UINT64_C(7)
+#define GOND_EXCEPTION_INTERRUPT UINT64_C(8)
+#define GOND_EXCEPTION_KINDS UINT64_C(9)
+#define GOND_RESUME_RETRY UINT64_C(0)
+#define GOND_RESUME_AT UINT64_C(1)
+#define GOND_RESUME_END UINT64_C(2)
+#define GOND_THREAD_READY UINT64_C(0)
+#define GOND_THREAD_RUNNING UINT64_C(1)
+#define GOND_THREAD_WAITING UINT64_C(2)
+#define GOND_THREAD_SLEEPING UINT64_C(3)
+#define GOND_THREAD_ENDED UINT64_C(4)
+#define GOND_PRIORITY_MIN UINT64_C(0)
+#define GOND_PRIORITY_DEFAULT UINT64_C(3)
+#define GOND_PRIORITY_MAX UINT64_C(7)
+#define GOND_TOPIC_MEMORY UINT64_C(0)
+#define GOND_TOPIC_STORE UINT64_C(1)
+#define GOND_TOPIC_BOOT UINT64_C(2)
+#define GOND_TOPIC_THREAD UINT64_C(3)
+#define GOND_TOPIC_DOMAIN UINT64_C(4)
+#define GOND_TOPIC_OBJECT UINT64_C(5)
+#define GOND_CONTROL_CHECKPOINT UINT64_C(0)
+#define GOND_CONTROL_POWER_OFF UINT64_C(1)
+#define GOND_CONTROL_REBOOT UINT64_C(2)
+#define GOND_STREAM_TERMINAL UINT64_C(0)
+#define GOND_STREAM_CONTROL UINT64_C(1)
+#define GOND_FOREVER UINT64_C(0xffffffffffffffff)
+typedef struct {
+    uint64_t address;
+    uint64_t password;
+} gond_capability;
+_Static_assert(sizeof(gond_capability) == 16, "Capability");
+_Static_assert(offsetof(gond_capability, address) == 0, "Capability.address");
+_Static_assert(offsetof(gond_capability, password) == 8, "Capability.password");
+typedef struct {
+    uint64_t magic;
+    uint64_t version;
+    uint64_t flags;
+    uint64_t count;
+} gond_clist_header;
+_Static_assert(sizeof(gond_clist_header) == 32, "ClistHeader");
+_Static_assert(offsetof(gond_clist_header, magic) == 0, "ClistHeader.magic");
+_Static_assert(offsetof(gond_clist_header, version) == 8, "ClistHeader.version");
+_Static_assert(offsetof(gond_clist_header, flags) == 16, "ClistHeader.flags");
+_Static_assert(offsetof(gond_clist_header, count) == 24, "ClistHeader.count");
+typedef struct {
+    uint64_t base;
+    uint64_t bytes;
+    uint64_t rights;
+    uint64_t flags;
+    uint64_t capabilities;
+    uint64_t pdx;
+    uint64_t resident;
+    uint64_t created_ns;
+    uint64_t modified_ns;
+    uint64_t tag;
+} gond_object_info;
+_Static_assert(sizeof(gond_object_info) == 80, "ObjectInfo");
+_Static_assert(offsetof(gond_object_info, base) == 0, "ObjectInfo.base");
+_Static_assert(offsetof(gond_object_info, bytes) == 8, "ObjectInfo.bytes");
+_Static_assert(offsetof(gond_object_info, rights) == 16, "ObjectInfo.rights");
+_Static_assert(offsetof(gond_object_info, flags) == 24, "ObjectInfo.flags");
+_Static_assert(offsetof(gond_object_info, capabilities) == 32, "ObjectInfo.capabilities");
+_Static_assert(offsetof(gond_object_info, pdx) == 40, "ObjectInfo.pdx");
+_Static_assert(offsetof(gond_object_info, resident) == 48, "ObjectInfo.resident");
+_Static_assert(offsetof(gond_object_info, created_ns) == 56, "ObjectInfo.created_ns");
+_Static_assert(offsetof(gond_object_info, modified_ns) == 64, "ObjectInfo.modified_ns");
+_Static_assert(offsetof(gond_object_info, tag) == 72, "ObjectInfo.tag");
+typedef struct {
+    uint64_t thread;
+    uint64_t status;
+    uint64_t exception;
+    uint64_t address;
+    uint64_t instruction;
+    uint64_t wanted;
+    uint64_t had;
+} gond_exit_report;
+_Static_assert(sizeof(gond_exit_report) == 56, "ExitReport");
+_Static_assert(offsetof(gond_exit_report, thread) == 0, "ExitReport.thread");
+_Static_assert(offsetof(gond_exit_report, status) == 8, "ExitReport.status");
+_Static_assert(offsetof(gond_exit_report, exception) == 16, "ExitReport.exception");
+_Static_assert(offsetof(gond_exit_report, address) == 24, "ExitReport.address");
+_Static_assert(offsetof(gond_exit_report, instruction) == 32, "ExitReport.instruction");
+_Static_assert(offsetof(gond_exit_report, wanted) == 40, "ExitReport.wanted");
+_Static_assert(offsetof(gond_exit_report, had) == 48, "ExitReport.had");
+typedef struct {
+    uint64_t thread;
+    uint64_t task;
+    uint64_t parent;
+    uint64_t state;
+    uint64_t priority;
+    uint64_t domain;
+    uint64_t depth;
+    uint64_t time_ns;
+} gond_thread_report;
+_Static_assert(sizeof(gond_thread_report) == 64, "ThreadReport");
+_Static_assert(offsetof(gond_thread_report, thread) == 0, "ThreadReport.thread");
+_Static_assert(offsetof(gond_thread_report, task) == 8, "ThreadReport.task");
+_Static_assert(offsetof(gond_thread_report, parent) == 16, "ThreadReport.parent");
+_Static_assert(offsetof(gond_thread_report, state) == 24, "ThreadReport.state");
+_Static_assert(offsetof(gond_thread_report, priority) == 32, "ThreadReport.priority");
+_Static_assert(offsetof(gond_thread_report, domain) == 40, "ThreadReport.domain");
+_Static_assert(offsetof(gond_thread_report, depth) == 48, "ThreadReport.depth");
+_Static_assert(offsetof(gond_thread_report, time_ns) == 56, "ThreadReport.time_ns");
+typedef struct {
+    uint64_t domain;
+    uint64_t task;
+    uint64_t pdx_object;
+    uint64_t clists;
+    uint64_t locked;
+    uint64_t objects;
+    uint64_t tables;
+    uint64_t threads;
+} gond_domain_report;
+_Static_assert(sizeof(gond_domain_report) == 64, "DomainReport");
+_Static_assert(offsetof(gond_domain_report, domain) == 0, "DomainReport.domain");
+_Static_assert(offsetof(gond_domain_report, task) == 8, "DomainReport.task");
+_Static_assert(offsetof(gond_domain_report, pdx_object) == 16, "DomainReport.pdx_object");
+_Static_assert(offsetof(gond_domain_report, clists) == 24, "DomainReport.clists");
+_Static_assert(offsetof(gond_domain_report, locked) == 32, "DomainReport.locked");
+_Static_assert(offsetof(gond_domain_report, objects) == 40, "DomainReport.objects");
+_Static_assert(offsetof(gond_domain_report, tables) == 48, "DomainReport.tables");
+_Static_assert(offsetof(gond_domain_report, threads) == 56, "DomainReport.threads");
+typedef struct {
+    uint64_t frames;
+    uint64_t free;
+    uint64_t kernel;
+    uint64_t object_pages;
+    uint64_t tables;
+    uint64_t objects;
+    uint64_t heap_bytes;
+} gond_memory_report;
+_Static_assert(sizeof(gond_memory_report) == 56, "MemoryReport");
+_Static_assert(offsetof(gond_memory_report, frames) == 0, "MemoryReport.frames");
+_Static_assert(offsetof(gond_memory_report, free) == 8, "MemoryReport.free");
+_Static_assert(offsetof(gond_memory_report, kernel) == 16, "MemoryReport.kernel");
+_Static_assert(offsetof(gond_memory_report, object_pages) == 24, "MemoryReport.object_pages");
+_Static_assert(offsetof(gond_memory_report, tables) == 32, "MemoryReport.tables");
+_Static_assert(offsetof(gond_memory_report, objects) == 40, "MemoryReport.objects");
+_Static_assert(offsetof(gond_memory_report, heap_bytes) == 48, "MemoryReport.heap_bytes");
+typedef struct {
+    uint64_t blocks;
+    uint64_t free;
+    uint64_t reserved;
+    uint64_t generation;
+    uint64_t objects;
+    uint64_t dirty;
+    uint64_t replayed;
+    uint64_t damaged;
+} gond_store_report;
+_Static_assert(sizeof(gond_store_report) == 64, "StoreReport");
+_Static_assert(offsetof(gond_store_report, blocks) == 0, "StoreReport.blocks");
+_Static_assert(offsetof(gond_store_report, free) == 8, "StoreReport.free");
+_Static_assert(offsetof(gond_store_report, reserved) == 16, "StoreReport.reserved");
+_Static_assert(offsetof(gond_store_report, generation) == 24, "StoreReport.generation");
+_Static_assert(offsetof(gond_store_report, objects) == 32, "StoreReport.objects");
+_Static_assert(offsetof(gond_store_report, dirty) == 40, "StoreReport.dirty");
+_Static_assert(offsetof(gond_store_report, replayed) == 48, "StoreReport.replayed");
+_Static_assert(offsetof(gond_store_report, damaged) == 56, "StoreReport.damaged");
+typedef struct {
+    uint64_t script;
+    uint64_t processors;
+    uint64_t clean;
+    uint64_t boot_ns;
+    uint64_t ticks_per_us;
+} gond_boot_report;
+_Static_assert(sizeof(gond_boot_report) == 40, "BootReport");
+_Static_assert(offsetof(gond_boot_report, script) == 0, "BootReport.script");
+_Static_assert(offsetof(gond_boot_report, processors) == 8, "BootReport.processors");
+_Static_assert(offsetof(gond_boot_report, clean) == 16, "BootReport.clean");
+_Static_assert(offsetof(gond_boot_report, boot_ns) == 24, "BootReport.boot_ns");
+_Static_assert(offsetof(gond_boot_report, ticks_per_us) == 32, "BootReport.ticks_per_us");
+typedef struct {
+    uint64_t count;
+    uint64_t locked;
+    uint64_t slots[16];
+} gond_apd_description;
+_Static_assert(sizeof(gond_apd_description) == 144, "ApdDescription");
+_Static_assert(offsetof(gond_apd_description, count) == 0, "ApdDescription.count");
+_Static_assert(offsetof(gond_apd_description, locked) == 8, "ApdDescription.locked");
+_Static_assert(offsetof(gond_apd_description, slots) == 16, "ApdDescription.slots");
+
+/* The start page */
+#define GOND_START_MAGIC UINT64_C(0x5452415453444e47)
+#define GOND_ARGUMENTS_OFFSET UINT64_C(256)
+#define GOND_ARGUMENTS_BYTES UINT64_C(3840)
+#define GOND_MODULE_START_OFFSET UINT64_C(64)
+#define GOND_MODULE_START_MAGIC UINT64_C(0x314d5452444e4f47)
+#define GOND_MODULE_START_EAGER UINT64_C(1)
+#define GOND_IMAGE_ENTRY_AT UINT64_C(24)
+typedef struct {
+    uint64_t magic;
+    uint64_t image;
+    uint64_t image_bytes;
+    uint64_t root_directory;
+    uint64_t argument_count;
+    uint64_t argument_bytes;
+    uint64_t word;
+} gond_start;
+_Static_assert(sizeof(gond_start) == 56, "Start");
+_Static_assert(offsetof(gond_start, magic) == 0, "Start.magic");
+_Static_assert(offsetof(gond_start, image) == 8, "Start.image");
+_Static_assert(offsetof(gond_start, image_bytes) == 16, "Start.image_bytes");
+_Static_assert(offsetof(gond_start, root_directory) == 24, "Start.root_directory");
+_Static_assert(offsetof(gond_start, argument_count) == 32, "Start.argument_count");
+_Static_assert(offsetof(gond_start, argument_bytes) == 40, "Start.argument_bytes");
+_Static_assert(offsetof(gond_start, word) == 48, "Start.word");
+typedef struct {
+    uint64_t jump;
+    uint64_t entry;
+    uint64_t magic;
+    uint64_t module;
+    uint64_t module_bytes;
+    uint64_t shelf;
+    uint64_t shelf_bytes;
+    uint64_t flags;
+} gond_module_start;
+_Static_assert(sizeof(gond_module_start) == 64, "ModuleStart");
+_Static_assert(offsetof(gond_module_start, jump) == 0, "ModuleStart.jump");
+_Static_assert(offsetof(gond_module_start, entry) == 8, "ModuleStart.entry");
+_Static_assert(offsetof(gond_module_start, magic) == 16, "ModuleStart.magic");
+_Static_assert(offsetof(gond_module_start, module) == 24, "ModuleStart.module");
+_Static_assert(offsetof(gond_module_start, module_bytes) == 32, "ModuleStart.module_bytes");
+_Static_assert(offsetof(gond_module_start, shelf) == 40, "ModuleStart.shelf");
+_Static_assert(offsetof(gond_module_start, shelf_bytes) == 48, "ModuleStart.shelf_bytes");
+_Static_assert(offsetof(gond_module_start, flags) == 56, "ModuleStart.flags");
+
+/* The kernel page */
+#define GOND_KERNEL_PAGE UINT64_C(0xffffffff40000000)
+#define GOND_KERNEL_PAGE_MAGIC UINT64_C(0x454741504e574447)
+#define GOND_KERNEL_PAGE_VERSION UINT64_C(1)
+#define GOND_FEATURE_SERVER_OUTSIDE UINT64_C(1)
+#define GOND_FEATURE_SERVER UINT64_C(2)
+#define GOND_SYSTEM_CALL_STUB UINT64_C(2048)
+#define GOND_DOMAINS_OFFSET UINT64_C(1024)
+#define GOND_DOMAIN_ECHO UINT64_C(0)
+#define GOND_DOMAIN_RANDOM UINT64_C(1)
+#define GOND_DOMAINS UINT64_C(2)
+typedef struct {
+    uint64_t magic;
+    uint64_t version;
+    uint64_t features;
+    uint64_t start_ticks;
+    uint64_t ns_scale;
+    uint64_t boot_time_ns;
+    uint64_t domain_count;
+} gond_kernel_page;
+_Static_assert(sizeof(gond_kernel_page) == 56, "KernelPage");
+_Static_assert(offsetof(gond_kernel_page, magic) == 0, "KernelPage.magic");
+_Static_assert(offsetof(gond_kernel_page, version) == 8, "KernelPage.version");
+_Static_assert(offsetof(gond_kernel_page, features) == 16, "KernelPage.features");
+_Static_assert(offsetof(gond_kernel_page, start_ticks) == 24, "KernelPage.start_ticks");
+_Static_assert(offsetof(gond_kernel_page, ns_scale) == 32, "KernelPage.ns_scale");
+_Static_assert(offsetof(gond_kernel_page, boot_time_ns) == 40, "KernelPage.boot_time_ns");
+_Static_assert(offsetof(gond_kernel_page, domain_count) == 48, "KernelPage.domain_count");
+
+/* The host */
+#define GOND_HOST_EXIT_PORT UINT64_C(244)
+#define GOND_HOST_LOG_PORT UINT64_C(233)
+#define GOND_HOST_DEBUGGER_PORT UINT64_C(1000)
+#define GOND_HOST_DEBUGGER_LINE UINT64_C(5)
+#define GOND_HOST_DEBUGGER_PROMPT "kernel> "
+#define GOND_HOST_EXIT_SUCCESS UINT64_C(16)
+#define GOND_HOST_EXIT_FAILURE UINT64_C(17)
+#define GOND_HOST_EXIT_PANIC UINT64_C(18)
+#define GOND_HOST_EXIT_REBOOT UINT64_C(19)
+#define GOND_HOST_PANIC "panic: "
+#define GOND_HOST_PANIC_REGISTERS "panic registers:"
+#define GOND_HOST_PANIC_STACK "panic stack"
+#define GOND_HOST_PANIC_TRACE "panic trace"
+#define GOND_HOST_CANNOT_START "gondwana cannot start: "
+#define GOND_HOST_PANIC_END "panic end"
+#define GOND_HOST_SCRIPT_WORD "script"
+#define GOND_HOST_SERVER_WORD "server="
+#define GOND_HOST_SERVER_KERNEL "kernel"
+#define GOND_HOST_SERVER_USER "user"
+#define GOND_HOST_SERVER_CRASHED "the server outside of the kernel has crashed"
+#define GOND_HOST_SERVER_NONE "none"
+#define GOND_HOST_READY "ready"
+#define GOND_HOST_STATUS "status"
+#define GOND_HOST_LINE "line"
+#define GOND_HOST_END "end"
+#define GOND_HOST_LINE_BYTES UINT64_C(4000)
+
+/* The bare µ-kernel */
+#define GOND_NUCLEUS_FIRST_CALL UINT64_C(256)
+#define GOND_NUCLEUS_ANYONE UINT64_C(0xffffffffffffffff)
+#define GOND_NUCLEUS_REGISTER_WORDS UINT64_C(4)
+#define GOND_NUCLEUS_MESSAGE_WORDS UINT64_C(64)
+#define GOND_NUCLEUS_ITEMS_MAX UINT64_C(8)
+#define GOND_NUCLEUS_TAG_WORDS UINT64_C(127)
+#define GOND_NUCLEUS_TAG_ITEMS_SHIFT UINT64_C(8)
+#define GOND_NUCLEUS_TAG_KERNEL UINT64_C(0x8000)
+#define GOND_NUCLEUS_TAG_LABEL_SHIFT UINT64_C(16)
+#define GOND_NUCLEUS_LABEL_FAULT UINT64_C(1)
+#define GOND_NUCLEUS_LABEL_EXCEPTION UINT64_C(2)
+#define GOND_NUCLEUS_LABEL_INTERRUPT UINT64_C(3)
+#define GOND_NUCLEUS_NEVER UINT64_C(0xffffffff)
+#define GOND_NUCLEUS_NO_TIMEOUTS UINT64_C(0xffffffffffffffff)
+#define GOND_NUCLEUS_MAP UINT64_C(0)
+#define GOND_NUCLEUS_GRANT UINT64_C(1)
+#define GOND_NUCLEUS_LINK UINT64_C(2)
+#define GOND_NUCLEUS_FPAGE_PORTS UINT64_C(8)
+#define GOND_NUCLEUS_FPAGE_SIZE_SHIFT UINT64_C(4)
+#define GOND_NUCLEUS_MESSAGE_AREA UINT64_C(0x7f8000000000)
+#define GOND_NUCLEUS_BUFFER_REGISTERS UINT64_C(64)
+#define GOND_NUCLEUS_EXCHANGE_STOP UINT64_C(1)
+#define GOND_NUCLEUS_EXCHANGE_READ UINT64_C(2)
+#define GOND_NUCLEUS_EXCHANGE_WRITE UINT64_C(4)
+#define GOND_NUCLEUS_EXCHANGE_START UINT64_C(8)
+#define GOND_NUCLEUS_THREAD_READY UINT64_C(0)
+#define GOND_NUCLEUS_THREAD_STOPPED UINT64_C(1)
+#define GOND_NUCLEUS_THREAD_SENDING UINT64_C(2)
+#define GOND_NUCLEUS_THREAD_RECEIVING UINT64_C(3)
+#define GOND_NUCLEUS_THREAD_FAULTED UINT64_C(4)
+#define GOND_NUCLEUS_INTERRUPTS UINT64_C(32)
+#define GOND_NUCLEUS_INTERRUPT_FIRST_MESSAGE UINT64_C(24)
+#define GOND_NUCLEUS_ROOT_GIVES_BELOW UINT64_C(0x500000000000)
+#define GOND_NUCLEUS_ROOT_IMAGE UINT64_C(0x600000000000)
+#define GOND_NUCLEUS_ROOT_STACK_TOP UINT64_C(0x5fffffe00000)
+#define GOND_NUCLEUS_ROOT_STACK_BYTES UINT64_C(0x40000)
+#define GOND_NUCLEUS_ROOT_MAGIC UINT64_C(0x544f4f524e574447)
+#define GOND_NUCLEUS_ROOT_MEMORY_OFFSET UINT64_C(256)
+#define GOND_NUCLEUS_ROOT_COMMAND_OFFSET UINT64_C(1024)
+#define GOND_NUCLEUS_ROOT_COMMAND_BYTES UINT64_C(2048)
+typedef struct {
+    uint64_t r15;
+    uint64_t r14;
+    uint64_t r13;
+    uint64_t r12;
+    uint64_t r11;
+    uint64_t r10;
+    uint64_t r9;
+    uint64_t r8;
+    uint64_t rbp;
+    uint64_t rdi;
+    uint64_t rsi;
+    uint64_t rdx;
+    uint64_t rcx;
+    uint64_t rbx;
+    uint64_t rax;
+    uint64_t rip;
+    uint64_t rflags;
+    uint64_t rsp;
+} gond_registers;
+_Static_assert(sizeof(gond_registers) == 144, "Registers");
+_Static_assert(offsetof(gond_registers, r15) == 0, "Registers.r15");
+_Static_assert(offsetof(gond_registers, r14) == 8, "Registers.r14");
+_Static_assert(offsetof(gond_registers, r13) == 16, "Registers.r13");
+_Static_assert(offsetof(gond_registers, r12) == 24, "Registers.r12");
+_Static_assert(offsetof(gond_registers, r11) == 32, "Registers.r11");
+_Static_assert(offsetof(gond_registers, r10) == 40, "Registers.r10");
+_Static_assert(offsetof(gond_registers, r9) == 48, "Registers.r9");
+_Static_assert(offsetof(gond_registers, r8) == 56, "Registers.r8");
+_Static_assert(offsetof(gond_registers, rbp) == 64, "Registers.rbp");
+_Static_assert(offsetof(gond_registers, rdi) == 72, "Registers.rdi");
+_Static_assert(offsetof(gond_registers, rsi) == 80, "Registers.rsi");
+_Static_assert(offsetof(gond_registers, rdx) == 88, "Registers.rdx");
+_Static_assert(offsetof(gond_registers, rcx) == 96, "Registers.rcx");
+_Static_assert(offsetof(gond_registers, rbx) == 104, "Registers.rbx");
+_Static_assert(offsetof(gond_registers, rax) == 112, "Registers.rax");
+_Static_assert(offsetof(gond_registers, rip) == 120, "Registers.rip");
+_Static_assert(offsetof(gond_registers, rflags) == 128, "Registers.rflags");
+_Static_assert(offsetof(gond_registers, rsp) == 136, "Registers.rsp");
+typedef struct {
+    uint64_t magic;
+    uint64_t image;
+    uint64_t image_bytes;
+    uint64_t memory_count;
+    uint64_t command_bytes;
+    uint64_t firmware;
+} gond_root;
+_Static_assert(sizeof(gond_root) == 48, "Root");
+_Static_assert(offsetof(gond_root, magic) == 0, "Root.magic");
+_Static_assert(offsetof(gond_root, image) == 8, "Root.image");
+_Static_assert(offsetof(gond_root, image_bytes) == 16, "Root.image_bytes");
+_Static_assert(offsetof(gond_root, memory_count) == 24, "Root.memory_count");
+_Static_assert(offsetof(gond_root, command_bytes) == 32, "Root.command_bytes");
+_Static_assert(offsetof(gond_root, firmware) == 40, "Root.firmware");
+
+/* The server outside of the kernel */
+#define GOND_MACHINE_WINDOW UINT64_C(0x400000000000)
+#define GOND_MACHINE_WINDOW_BYTES UINT64_C(0x8000000000)
+#define GOND_MACHINE_FIRST_MACHINE_CALL UINT64_C(512)
+typedef struct {
+    uint64_t heap;
+    uint64_t heap_bytes;
+    uint64_t disk_message_address;
+    uint64_t disk_message_data;
+} gond_surroundings;
+_Static_assert(sizeof(gond_surroundings) == 32, "Surroundings");
+_Static_assert(offsetof(gond_surroundings, heap) == 0, "Surroundings.heap");
+_Static_assert(offsetof(gond_surroundings, heap_bytes) == 8, "Surroundings.heap_bytes");
+_Static_assert(offsetof(gond_surroundings, disk_message_address) == 16, "Surroundings.disk_message_address");
+_Static_assert(offsetof(gond_surroundings, disk_message_data) == 24, "Surroundings.disk_message_data");
 
 /* rbx, rbp and r12 to r15 do not survive a call: the stub keeps rbx and rbp, the compiler the rest. */
 static inline gond_result gond_call(uint64_t n, uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f) {
@@ -47,7 +497,7 @@ static inline gond_result ObjCreate(uint64_t bytes, uint64_t password) { return 
 static inline gond_result ObjDelete(uint64_t address) { return gond_call(9, address, 0, 0, 0, 0, 0); }
 static inline gond_result ObjResize(uint64_t address, uint64_t bytes) { return gond_call(10, address, bytes, 0, 0, 0, 0); }
 static inline gond_result ObjPasswd(uint64_t address, uint64_t password, uint64_t rights) { return gond_call(11, address, password, rights, 0, 0, 0); }
-static inline gond_result ObjInfo(uint64_t address, uint64_t flags, uint64_t info) { return gond_call(12, address, flags, info, 0, 0, 0); }
+static inline gond_result ObjInfo(uint64_t address, uint64_t flags, uint64_t info, uint64_t room) { return gond_call(12, address, flags, info, room, 0, 0); }
 static inline gond_result ObjCrePdx(uint64_t address, uint64_t password, uint64_t clist, uint64_t entries, uint64_t count) { return gond_call(13, address, password, clist, entries, count, 0); }
 static inline gond_result KeepObject(uint64_t address) { return gond_call(14, address, 0, 0, 0, 0, 0); }
 static inline gond_result ObjClone(uint64_t source, uint64_t extra_bytes, uint64_t password) { return gond_call(15, source, extra_bytes, password, 0, 0, 0); }
@@ -58,17 +508,17 @@ static inline gond_result PageFlush(uint64_t page, uint64_t pages) { return gond
 static inline gond_result PageLimit(uint64_t page, uint64_t pages, uint64_t rights) { return gond_call(27, page, pages, rights, 0, 0, 0); }
 static inline gond_result ApdInsert(uint64_t slot, uint64_t clist) { return gond_call(32, slot, clist, 0, 0, 0, 0); }
 static inline gond_result ApdDelete(uint64_t slot) { return gond_call(33, slot, 0, 0, 0, 0, 0); }
-static inline gond_result ApdGet(uint64_t description) { return gond_call(34, description, 0, 0, 0, 0, 0); }
+static inline gond_result ApdGet(uint64_t description, uint64_t room) { return gond_call(34, description, room, 0, 0, 0, 0); }
 static inline gond_result ApdLock(uint64_t slot) { return gond_call(35, slot, 0, 0, 0, 0, 0); }
 static inline gond_result ApdLookup(uint64_t address, uint64_t rights) { return gond_call(36, address, rights, 0, 0, 0, 0); }
 static inline gond_result ApdFlush(void) { return gond_call(37, 0, 0, 0, 0, 0, 0); }
 static inline gond_result TaskCreate(uint64_t entry, uint64_t parameter, uint64_t apd, uint64_t limit_pages, uint64_t priority) { return gond_call(40, entry, parameter, apd, limit_pages, priority, 0); }
 static inline gond_result ThreadCreate(uint64_t entry, uint64_t parameter, uint64_t priority) { return gond_call(41, entry, parameter, priority, 0, 0, 0); }
 static inline gond_result ThreadDelete(uint64_t thread, uint64_t status) { return gond_call(42, thread, status, 0, 0, 0, 0); }
-static inline gond_result ThreadWait(uint64_t thread, uint64_t timeout_ns, uint64_t report) { return gond_call(43, thread, timeout_ns, report, 0, 0, 0); }
+static inline gond_result ThreadWait(uint64_t thread, uint64_t timeout_ns, uint64_t report, uint64_t room) { return gond_call(43, thread, timeout_ns, report, room, 0, 0); }
 static inline gond_result ThreadSleep(uint64_t thread, uint64_t ns) { return gond_call(44, thread, ns, 0, 0, 0, 0); }
 static inline gond_result ThreadResume(uint64_t thread) { return gond_call(45, thread, 0, 0, 0, 0, 0); }
-static inline gond_result ThreadInfo(uint64_t thread, uint64_t report) { return gond_call(46, thread, report, 0, 0, 0, 0); }
+static inline gond_result ThreadInfo(uint64_t thread, uint64_t report, uint64_t room) { return gond_call(46, thread, report, room, 0, 0, 0); }
 static inline gond_result ExcptReg(uint64_t kind, uint64_t handler) { return gond_call(47, kind, handler, 0, 0, 0, 0); }
 static inline gond_result ExcptReturn(uint64_t action, uint64_t address) { return gond_call(48, action, address, 0, 0, 0, 0); }
 static inline gond_result SemCreate(uint64_t address, uint64_t value) { return gond_call(56, address, value, 0, 0, 0, 0); }
@@ -82,7 +532,7 @@ static inline gond_result ConsoleRead(uint64_t stream, uint64_t address, uint64_
 static inline gond_result ConsoleForeground(uint64_t thread) { return gond_call(74, thread, 0, 0, 0, 0, 0); }
 static inline gond_result ClockRead(void) { return gond_call(75, 0, 0, 0, 0, 0, 0); }
 static inline gond_result RandomRead(void) { return gond_call(76, 0, 0, 0, 0, 0, 0); }
-static inline gond_result SystemInfo(uint64_t topic, uint64_t index, uint64_t buffer) { return gond_call(77, topic, index, buffer, 0, 0, 0); }
+static inline gond_result SystemInfo(uint64_t topic, uint64_t index, uint64_t buffer, uint64_t room) { return gond_call(77, topic, index, buffer, room, 0, 0); }
 static inline gond_result SystemControl(uint64_t operation, uint64_t argument) { return gond_call(78, operation, argument, 0, 0, 0, 0); }
 static inline gond_result NucleusLogWrite(uint64_t bytes, uint64_t count) { return gond_call(256, bytes, count, 0, 0, 0, 0); }
 static inline gond_result NucleusMachineStop(uint64_t exit) { return gond_call(257, exit, 0, 0, 0, 0, 0); }
@@ -102,5 +552,62 @@ static inline gond_result NucleusFlush(uint64_t fpage, uint64_t rights, uint64_t
 static inline gond_result NucleusInterruptBind(uint64_t interrupt, uint64_t thread) { return gond_call(296, interrupt, thread, 0, 0, 0, 0); }
 static inline gond_result NucleusInterruptMessage(uint64_t interrupt) { return gond_call(297, interrupt, 0, 0, 0, 0, 0); }
 static inline gond_result NucleusKernelCheck(void) { return gond_call(304, 0, 0, 0, 0, 0, 0); }
+static inline gond_result MachineAnswerReturn(uint64_t error, uint64_t value, uint64_t value2) { return gond_call(512, error, value, value2, 0, 0, 0); }
+static inline gond_result MachineAnswerBlock(uint64_t kind, uint64_t key, uint64_t deadline) { return gond_call(513, kind, key, deadline, 0, 0, 0); }
+static inline gond_result MachineAnswerResume(void) { return gond_call(514, 0, 0, 0, 0, 0, 0); }
+static inline gond_result MachineAnswerGone(void) { return gond_call(515, 0, 0, 0, 0, 0, 0); }
+static inline gond_result MachineReady(uint64_t entry, uint64_t stack, uint64_t clean) { return gond_call(516, entry, stack, clean, 0, 0, 0); }
+static inline gond_result MachineGiveUp(uint64_t bytes) { return gond_call(517, bytes, 0, 0, 0, 0, 0); }
+static inline gond_result MachineSurroundings(void) { return gond_call(518, 0, 0, 0, 0, 0, 0); }
+static inline gond_result MachineMapDevice(uint64_t physical, uint64_t bytes) { return gond_call(519, physical, bytes, 0, 0, 0, 0); }
+static inline gond_result MachinePortRead(uint64_t port, uint64_t bytes) { return gond_call(520, port, bytes, 0, 0, 0, 0); }
+static inline gond_result MachinePortWrite(uint64_t port, uint64_t bytes, uint64_t value) { return gond_call(521, port, bytes, value, 0, 0, 0); }
+static inline gond_result MachineAnswerAgain(void) { return gond_call(522, 0, 0, 0, 0, 0, 0); }
+static inline gond_result MachineUnfinished(uint64_t flag) { return gond_call(523, flag, 0, 0, 0, 0, 0); }
+static inline gond_result MachineFrameZeroed(void) { return gond_call(528, 0, 0, 0, 0, 0, 0); }
+static inline gond_result MachineFrameAny(void) { return gond_call(529, 0, 0, 0, 0, 0, 0); }
+static inline gond_result MachineFrameShare(uint64_t frame) { return gond_call(530, frame, 0, 0, 0, 0, 0); }
+static inline gond_result MachineFrameRelease(uint64_t frame) { return gond_call(531, frame, 0, 0, 0, 0, 0); }
+static inline gond_result MachineFrameReferences(uint64_t frame) { return gond_call(532, frame, 0, 0, 0, 0, 0); }
+static inline gond_result MachineFrameCounts(void) { return gond_call(533, 0, 0, 0, 0, 0, 0); }
+static inline gond_result MachineKernelFrames(void) { return gond_call(534, 0, 0, 0, 0, 0, 0); }
+static inline gond_result MachineLeafCreate(void) { return gond_call(544, 0, 0, 0, 0, 0, 0); }
+static inline gond_result MachineLeafDestroy(uint64_t leaf) { return gond_call(545, leaf, 0, 0, 0, 0, 0); }
+static inline gond_result MachineLeafSet(uint64_t leaf, uint64_t index, uint64_t entry) { return gond_call(546, leaf, index, entry, 0, 0, 0); }
+static inline gond_result MachineSpaceCreate(void) { return gond_call(552, 0, 0, 0, 0, 0, 0); }
+static inline gond_result MachineSpaceDestroy(uint64_t space) { return gond_call(553, space, 0, 0, 0, 0, 0); }
+static inline gond_result MachineLink(uint64_t space, uint64_t slot, uint64_t leaf, uint64_t rights) { return gond_call(554, space, slot, leaf, rights, 0, 0); }
+static inline gond_result MachineUnlink(uint64_t space, uint64_t slot) { return gond_call(555, space, slot, 0, 0, 0, 0); }
+static inline gond_result MachineFlushSpace(uint64_t space) { return gond_call(556, space, 0, 0, 0, 0, 0); }
+static inline gond_result MachineFlushPage(uint64_t address) { return gond_call(557, address, 0, 0, 0, 0, 0); }
+static inline gond_result MachineFlushEverything(void) { return gond_call(558, 0, 0, 0, 0, 0, 0); }
+static inline gond_result MachineSpaceTables(uint64_t space) { return gond_call(559, space, 0, 0, 0, 0, 0); }
+static inline gond_result MachineThreadCreate(uint64_t space, uint64_t rip, uint64_t rsp, uint64_t priority) { return gond_call(560, space, rip, rsp, priority, 0, 0); }
+static inline gond_result MachineThreadDestroy(uint64_t thread) { return gond_call(561, thread, 0, 0, 0, 0, 0); }
+static inline gond_result MachineThreadWake(uint64_t thread, uint64_t resumed) { return gond_call(562, thread, resumed, 0, 0, 0, 0); }
+static inline gond_result MachineThreadSuspend(uint64_t thread) { return gond_call(563, thread, 0, 0, 0, 0, 0); }
+static inline gond_result MachineWake(uint64_t kind, uint64_t key, uint64_t count) { return gond_call(564, kind, key, count, 0, 0, 0); }
+static inline gond_result MachineThreadIsReady(uint64_t thread) { return gond_call(565, thread, 0, 0, 0, 0, 0); }
+static inline gond_result MachineThreadSpace(uint64_t thread) { return gond_call(566, thread, 0, 0, 0, 0, 0); }
+static inline gond_result MachineThreadContext(uint64_t thread) { return gond_call(567, thread, 0, 0, 0, 0, 0); }
+static inline gond_result MachineThreadSetContext(uint64_t thread) { return gond_call(568, thread, 0, 0, 0, 0, 0); }
+static inline gond_result MachineThreadDropOperation(uint64_t thread) { return gond_call(569, thread, 0, 0, 0, 0, 0); }
+static inline gond_result MachineThreadTime(uint64_t thread) { return gond_call(570, thread, 0, 0, 0, 0, 0); }
+static inline gond_result MachineThreadSetPriority(uint64_t thread, uint64_t priority) { return gond_call(571, thread, priority, 0, 0, 0, 0); }
+static inline gond_result MachinePortalEnter(uint64_t thread, uint64_t callee, uint64_t entry) { return gond_call(576, thread, callee, entry, 0, 0, 0); }
+static inline gond_result MachinePortalLeave(uint64_t thread, uint64_t error, uint64_t value, uint64_t value2) { return gond_call(577, thread, error, value, value2, 0, 0); }
+static inline gond_result MachinePortalDepth(uint64_t thread) { return gond_call(578, thread, 0, 0, 0, 0, 0); }
+static inline gond_result MachinePortalFrame(uint64_t thread, uint64_t index) { return gond_call(579, thread, index, 0, 0, 0, 0); }
+static inline gond_result MachinePortalCache(uint64_t caller, uint64_t entry, uint64_t pd, uint64_t callee) { return gond_call(580, caller, entry, pd, callee, 0, 0); }
+static inline gond_result MachinePortalForget(void) { return gond_call(581, 0, 0, 0, 0, 0, 0); }
+static inline gond_result MachinePortalInterceptReturn(uint64_t thread, uint64_t wanted) { return gond_call(582, thread, wanted, 0, 0, 0, 0); }
+static inline gond_result MachinePortalAddStack(uint64_t callee, uint64_t top) { return gond_call(583, callee, top, 0, 0, 0, 0); }
+static inline gond_result MachineNow(void) { return gond_call(592, 0, 0, 0, 0, 0, 0); }
+static inline gond_result MachineRandom(void) { return gond_call(593, 0, 0, 0, 0, 0, 0); }
+static inline gond_result MachineConsoleWrite(uint64_t stream, uint64_t bytes) { return gond_call(594, stream, bytes, 0, 0, 0, 0); }
+static inline gond_result MachineConsoleRead(uint64_t stream) { return gond_call(595, stream, 0, 0, 0, 0, 0); }
+static inline gond_result MachineLog(uint64_t bytes) { return gond_call(596, bytes, 0, 0, 0, 0, 0); }
+static inline gond_result MachineStop(uint64_t exit) { return gond_call(597, exit, 0, 0, 0, 0, 0); }
+static inline gond_result MachineBootReport(void) { return gond_call(598, 0, 0, 0, 0, 0, 0); }
 
 #endif

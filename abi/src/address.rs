@@ -3,37 +3,41 @@
 //! Addresses have 47 bits. The space is cut into *slots* of 2 MiB, the reach of one page-table
 //! leaf; every object owns whole slots, so that giving a domain an object is one entry a slot.
 
-/// Bytes in a page.
-pub const PAGE: u64 = 4096;
-/// Bytes in a slot: the reach of one page-table leaf.
-pub const SLOT: u64 = 2 << 20;
-/// Pages in a slot.
-pub const PAGES_PER_SLOT: u64 = SLOT / PAGE;
-/// Significant bits of a user address.
-pub const ADDRESS_BITS: u32 = 47;
+use crate::interface::interface;
 
-/// First address an object may have; everything below faults, null above all.
-pub const USER_START: u64 = 1 << 32;
-/// One past the last user address. The slot above it stays empty, so that no instruction can
-/// end at a non-canonical address (`sysret` would fault in the kernel).
-pub const USER_END: u64 = (1 << ADDRESS_BITS) - SLOT;
+interface! {
+    /// Bytes in a page.
+    const PAGE: u64 = 4096;
+    /// Bytes in a slot: the reach of one page-table leaf.
+    const SLOT: u64 = 2 << 20;
+    /// Pages in a slot.
+    const PAGES_PER_SLOT: u64 = SLOT / PAGE;
+    /// Significant bits of a user address.
+    const ADDRESS_BITS: u32 = 47;
 
-/// The object that holds the root Clist; `gond` makes it with the disk.
-pub const ROOT_CLIST: u64 = USER_START;
-/// The root directory; `gond` makes it with the disk.
-pub const ROOT_DIRECTORY: u64 = USER_START + SLOT;
-/// The image of the first program, the shell; `gond` makes it with the disk.
-pub const FIRST_PROGRAM: u64 = USER_START + 2 * SLOT;
-/// First address that `gond` gives to other objects.
-pub const FIRST_FREE: u64 = USER_START + 16 * SLOT;
+    /// First address an object may have; everything below faults, null above all.
+    const USER_START: u64 = 1 << 32;
+    /// One past the last user address. The slot above it stays empty, so that no instruction can
+    /// end at a non-canonical address (`sysret` would fault in the kernel).
+    const USER_END: u64 = (1 << ADDRESS_BITS) - SLOT;
 
-/// Where stacks live: a window of its own, because they are never kept and their addresses
-/// may be used again at once, even after a crash.
-pub const STACKS_START: u64 = 0x7f00_0000_0000;
-/// One past the window of objects, the start of the window of stacks.
-pub const OBJECTS_END: u64 = STACKS_START;
-/// Bytes that a stack may grow to. The rest of its slot stays empty and catches overflow.
-pub const STACK_BYTES: u64 = 1 << 20;
+    /// The object that holds the root Clist; `gond` makes it with the disk.
+    const ROOT_CLIST: u64 = USER_START;
+    /// The root directory; `gond` makes it with the disk.
+    const ROOT_DIRECTORY: u64 = USER_START + SLOT;
+    /// The image of the first program, the shell; `gond` makes it with the disk.
+    const FIRST_PROGRAM: u64 = USER_START + 2 * SLOT;
+    /// First address that `gond` gives to other objects.
+    const FIRST_FREE: u64 = USER_START + 16 * SLOT;
+
+    /// Where stacks live: a window of its own, because they are never kept and their addresses
+    /// may be used again at once, even after a crash.
+    const STACKS_START: u64 = 0x7f00_0000_0000;
+    /// One past the window of objects, the start of the window of stacks.
+    const OBJECTS_END: u64 = STACKS_START;
+    /// Bytes that a stack may grow to. The rest of its slot stays empty and catches overflow.
+    const STACK_BYTES: u64 = 1 << 20;
+}
 
 /// Base of the stack in a slot of the window of stacks: [`STACK_BYTES`] in the middle of the slot, so that what runs over
 /// hits nothing on either side, at a colour that varies from slot to slot. The server places stacks so, and a program

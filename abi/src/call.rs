@@ -101,8 +101,8 @@ calls! {
         "Grows or shrinks the object in place.";
     11 ObjPasswd obj_passwd(address, password, rights) -> "password", ""; "RWXD";
         "Registers the password with those rights (password 0: the system makes one); rights 0 removes it, PDX passwords included; P is given by ObjCrePdx alone. Revocation takes effect before the call returns and is durable with it.";
-    12 ObjInfo obj_info(address, flags, info) -> "", ""; "R (RWXD to change)";
-        "Writes an ObjectInfo as it was before the call, then changes from it what the INFO_SET_ flags name. With INFO_USED its rights are only those that the domain used already; otherwise all Clists are searched for more.";
+    12 ObjInfo obj_info(address, flags, info, room) -> "bytes", ""; "R (RWXD to change)";
+        "Writes an ObjectInfo (a report) as it was before the call, then changes from what stood there what the INFO_SET_ flags name, for which it has to be INFO_SET_BYTES long. With INFO_USED its rights are only those that the domain used already; otherwise all Clists are searched for more.";
     13 ObjCrePdx obj_cre_pdx(address, password, clist, entries, count) -> "password", ""; "RWXD";
         "Registers a PDX capability (password 0: the system makes one): its callers may enter at those addresses (an array of 64-bit words) in a domain extended by that Clist (0: none). A locked domain gets Locked (see ApdLock).";
     14 KeepObject keep_object(address) -> "", ""; "RWXD";
@@ -125,8 +125,8 @@ calls! {
         "Inserts a Clist before the slot of the caller's APD; it is validated at once.";
     33 ApdDelete apd_delete(slot) -> "", ""; "-";
         "Removes a slot; later ones shift up.";
-    34 ApdGet apd_get(description) -> "", ""; "W on the buffer";
-        "Writes the ApdDescription of the caller.";
+    34 ApdGet apd_get(description, room) -> "bytes", ""; "W on the buffer";
+        "Writes the ApdDescription (a report) of the caller.";
     35 ApdLock apd_lock(slot) -> "", ""; "-";
         "Locks that slot and all before it, for ever (u64::MAX: all sixteen, the empty ones too). A domain with a locked slot, and the domain of a call merged with it, cannot register procedures; of P capabilities only those in locked slots count, creation and ownership of an object let nobody call it, and an APD shown to a procedure must consist of locked slots. A procedure runs with its registered Clist: whoever locked the domain chose it. A task that can write a locked Clist, or the code of what it names, is not confined.";
     36 ApdLookup apd_lookup(address, rights) -> "capability", ""; "-";
@@ -140,14 +140,14 @@ calls! {
         "A thread in the caller's task and domain.";
     42 ThreadDelete thread_delete(thread, status) -> "", ""; "self, parent or same task";
         "Ends the thread (0: the caller). When the last thread of a task ends, the task ends and its kill list is deleted. Ending the first thread of another task ends that task. A thread inside a protected procedure of another domain may return first: after a second of its own processor time and waiting the procedure's handler for EXCEPTION_KILL is called, if there is one, and after one more that call is unwound.";
-    43 ThreadWait thread_wait(thread, timeout_ns, report) -> "thread", "status"; "parent";
-        "Waits for a child to end (0: any) and reaps it. If report is not 0 an ExitReport is written there.";
+    43 ThreadWait thread_wait(thread, timeout_ns, report, room) -> "thread", "status"; "parent";
+        "Waits for a child to end (0: any) and reaps it. If report is not 0 an ExitReport (a report) is written there.";
     44 ThreadSleep thread_sleep(thread, ns) -> "", ""; "self or same task";
         "0 yields; FOREVER suspends until ThreadResume. Thread 0 is the caller; another thread can only be suspended (FOREVER), and not while it is inside a protected procedure of another domain (InUse).";
     45 ThreadResume thread_resume(thread) -> "", ""; "parent or same task";
         "Wakes a sleeping or suspended thread. One that sleeps inside a protected procedure of another domain sleeps on.";
-    46 ThreadInfo thread_info(thread, report) -> "", ""; "W on the buffer";
-        "Writes the ThreadReport of a thread (0: the caller).";
+    46 ThreadInfo thread_info(thread, report, room) -> "bytes", ""; "W on the buffer";
+        "Writes the ThreadReport (a report) of a thread (0: the caller).";
     47 ExcptReg excpt_reg(kind, handler) -> "old handler", ""; "X on the handler";
         "Registers the task's handler for a kind of exception (0: none). It is called as a C function (kind, address, instruction, wanted rights) on the thread's own stack and ends with ExcptReturn.";
     48 ExcptReturn excpt_return(action, address) -> "", ""; "-";
@@ -176,8 +176,8 @@ calls! {
         "Nanoseconds since boot, and the time of day.";
     76 RandomRead random_read() -> "word", ""; "-";
         "A word from the system's random generator.";
-    77 SystemInfo system_info(topic, index, buffer) -> "", ""; "W on the buffer";
-        "Writes the report that the topic names.";
+    77 SystemInfo system_info(topic, index, buffer, room) -> "bytes", ""; "W on the buffer";
+        "Writes the report that the topic names. Where the caller may not see what it is about, Protection.";
     78 SystemControl system_control(operation, argument) -> "", ""; "D on the root directory";
         "Checkpoint, power off, reboot.";
 }

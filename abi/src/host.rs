@@ -6,64 +6,68 @@
 //! A third line, where it is there, is the kernel debugger's: commands in, answers and a prompt out. A power-off tells its
 //! outcome through the exit device: QEMU's status is twice the value plus one.
 
-/// Port of the exit device.
-pub const EXIT_PORT: u16 = 0xf4;
-/// Port of the kernel's log.
-pub const LOG_PORT: u16 = 0xe9;
-/// First port of the debugger's serial line.
-pub const DEBUGGER_PORT: u16 = 0x3e8;
-/// Interrupt line of the debugger's serial line; not the one that a third serial port shares with the first.
-pub const DEBUGGER_LINE: u32 = 5;
-/// What the debugger writes when it waits for a command.
-pub const DEBUGGER_PROMPT: &str = "kernel> ";
-/// Clean power-off, every line succeeded.
-pub const EXIT_SUCCESS: u8 = 0x10;
-/// Clean power-off, some line failed.
-pub const EXIT_FAILURE: u8 = 0x11;
-/// The kernel panicked.
-pub const EXIT_PANIC: u8 = 0x12;
-/// A reboot is asked for: the host tool starts the machine again.
-pub const EXIT_REBOOT: u8 = 0x13;
+use crate::interface::interface;
+
+interface! {
+    /// Port of the exit device.
+    const EXIT_PORT: u16 = 0xf4;
+    /// Port of the kernel's log.
+    const LOG_PORT: u16 = 0xe9;
+    /// First port of the debugger's serial line.
+    const DEBUGGER_PORT: u16 = 0x3e8;
+    /// Interrupt line of the debugger's serial line; not the one that a third serial port shares with the first.
+    const DEBUGGER_LINE: u32 = 5;
+    /// What the debugger writes when it waits for a command.
+    const DEBUGGER_PROMPT: &str = "kernel> ";
+    /// Clean power-off, every line succeeded.
+    const EXIT_SUCCESS: u8 = 0x10;
+    /// Clean power-off, some line failed.
+    const EXIT_FAILURE: u8 = 0x11;
+    /// The kernel panicked.
+    const EXIT_PANIC: u8 = 0x12;
+    /// A reboot is asked for: the host tool starts the machine again.
+    const EXIT_REBOOT: u8 = 0x13;
+
+    /// Begins the line of the log that says why the kernel panicked. The lines behind it are what is known, for a
+    /// back-trace: registers, stack, the last events, an end.
+    const PANIC: &str = "panic: ";
+    /// Begins a line of `NAME=VALUE`, in hexadecimal: the registers where it panicked.
+    const PANIC_REGISTERS: &str = "panic registers:";
+    /// Begins a line `ADDRESS: WORD...`, in hexadecimal: a piece of the stack, from the stack pointer upwards.
+    const PANIC_STACK: &str = "panic stack";
+    /// Begins a line of the trace: microseconds before now, then what happened. The oldest event comes first.
+    const PANIC_TRACE: &str = "panic trace";
+    /// Begins the line of the log that says why the system cannot start.
+    const CANNOT_START: &str = "gondwana cannot start: ";
+    /// The last line of a panic.
+    const PANIC_END: &str = "panic end";
+
+    /// Word on the kernel's command line: lines come over the control line.
+    const SCRIPT_WORD: &str = "script";
+    /// Start of a word on the kernel's command line: who answers system calls. Followed by one of the `SERVER_` values;
+    /// without the word it is the server inside the kernel.
+    const SERVER_WORD: &str = "server=";
+    /// The server inside the kernel.
+    const SERVER_KERNEL: &str = "kernel";
+    /// The server is the boot module, a user-mode program.
+    const SERVER_USER: &str = "user";
+    /// Start of the line in the kernel's log that tells of a crash of such a server.
+    const SERVER_CRASHED: &str = "the server outside of the kernel has crashed";
+    /// No server: the boot module is the root program of the bare µ-kernel.
+    const SERVER_NONE: &str = "none";
+    /// Guest to host: the next line, please.
+    const READY: &str = "ready";
+    /// Guest to host, followed by a space and a number: the last line's outcome, zero is success.
+    const STATUS: &str = "status";
+    /// Host to guest, followed by a space and the line.
+    const LINE: &str = "line";
+    /// Host to guest: there are no more lines.
+    const END: &str = "end";
+    /// The longest line that passes, in bytes, without its newline.
+    const LINE_BYTES: usize = 4000;
+}
 
 /// QEMU's exit status for a value written to the exit device.
 pub const fn process_status(value: u8) -> i32 {
     value as i32 * 2 + 1
 }
-
-/// Begins the line of the log that says why the kernel panicked. The lines behind it are what is known, for a
-/// back-trace: registers, stack, the last events, an end.
-pub const PANIC: &str = "panic: ";
-/// Begins a line of `NAME=VALUE`, in hexadecimal: the registers where it panicked.
-pub const PANIC_REGISTERS: &str = "panic registers:";
-/// Begins a line `ADDRESS: WORD...`, in hexadecimal: a piece of the stack, from the stack pointer upwards.
-pub const PANIC_STACK: &str = "panic stack";
-/// Begins a line of the trace: microseconds before now, then what happened. The oldest event comes first.
-pub const PANIC_TRACE: &str = "panic trace";
-/// Begins the line of the log that says why the system cannot start.
-pub const CANNOT_START: &str = "gondwana cannot start: ";
-/// The last line of a panic.
-pub const PANIC_END: &str = "panic end";
-
-/// Word on the kernel's command line: lines come over the control line.
-pub const SCRIPT_WORD: &str = "script";
-/// Start of a word on the kernel's command line: who answers system calls. Followed by one of the `SERVER_` values;
-/// without the word it is the server inside the kernel.
-pub const SERVER_WORD: &str = "server=";
-/// The server inside the kernel.
-pub const SERVER_KERNEL: &str = "kernel";
-/// The server is the boot module, a user-mode program.
-pub const SERVER_USER: &str = "user";
-/// Start of the line in the kernel's log that tells of a crash of such a server.
-pub const SERVER_CRASHED: &str = "the server outside of the kernel has crashed";
-/// No server: the boot module is the root program of the bare µ-kernel.
-pub const SERVER_NONE: &str = "none";
-/// Guest to host: the next line, please.
-pub const READY: &str = "ready";
-/// Guest to host, followed by a space and a number: the last line's outcome, zero is success.
-pub const STATUS: &str = "status";
-/// Host to guest, followed by a space and the line.
-pub const LINE: &str = "line";
-/// Host to guest: there are no more lines.
-pub const END: &str = "end";
-/// The longest line that passes, in bytes, without its newline.
-pub const LINE_BYTES: usize = 4000;

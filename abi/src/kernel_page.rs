@@ -3,35 +3,35 @@
 //! One page at a fixed address in every space, readable and executable, never written after the boot. It lies in the
 //! kernel's half, so that spaces share it for nothing; to user code it is memory like other.
 
-use crate::layout::layout;
+use crate::interface::interface;
 
-/// Where the page is.
-pub const KERNEL_PAGE: u64 = 0xffff_ffff_4000_0000;
-/// Marks it.
-pub const KERNEL_PAGE_MAGIC: u64 = 0x4547_4150_4e57_4447;
-/// The version of its layout. Later ones only add.
-pub const KERNEL_PAGE_VERSION: u64 = 1;
+interface! {
+    /// Where the page is.
+    const KERNEL_PAGE: u64 = 0xffff_ffff_4000_0000;
+    /// Marks it.
+    const KERNEL_PAGE_MAGIC: u64 = 0x4547_4150_4e57_4447;
+    /// The version of its layout. Later ones only add.
+    const KERNEL_PAGE_VERSION: u64 = 1;
 
-/// Feature: the server answers from outside of the kernel.
-pub const FEATURE_SERVER_OUTSIDE: u64 = 1;
-/// Feature: there is a server at all.
-pub const FEATURE_SERVER: u64 = 2;
+    /// Feature: the server answers from outside of the kernel.
+    const FEATURE_SERVER_OUTSIDE: u64 = 1;
+    /// Feature: there is a server at all.
+    const FEATURE_SERVER: u64 = 2;
 
-/// Offset of the stub for system calls: `call` it with registers as for `syscall`.
-pub const SYSTEM_CALL_STUB: u64 = 2048;
-/// Offset of the entries of kernel domains, in the order of the `DOMAIN_` numbers.
-pub const DOMAINS_OFFSET: u64 = 1024;
+    /// Offset of the stub for system calls: `call` it with registers as for `syscall`.
+    const SYSTEM_CALL_STUB: u64 = 2048;
+    /// Offset of the entries of kernel domains, in the order of the `DOMAIN_` numbers.
+    const DOMAINS_OFFSET: u64 = 1024;
 
-/// Kernel domain: gives back its parameters' sum. For measuring.
-pub const DOMAIN_ECHO: u64 = 0;
-/// Kernel domain: a random word, as `RandomRead` gives it, without the server.
-pub const DOMAIN_RANDOM: u64 = 1;
-/// How many there are.
-pub const DOMAINS: usize = 2;
+    /// Kernel domain: gives back its parameters' sum. For measuring.
+    const DOMAIN_ECHO: u64 = 0;
+    /// Kernel domain: a random word, as `RandomRead` gives it, without the server.
+    const DOMAIN_RANDOM: u64 = 1;
+    /// How many there are.
+    const DOMAINS: usize = 2;
 
-layout! {
     /// The head of the kernel page.
-    KernelPage {
+    struct KernelPage {
         /// [`KERNEL_PAGE_MAGIC`].
         magic,
         /// [`KERNEL_PAGE_VERSION`].

@@ -1,75 +1,31 @@
 //! The shapes of what passes through memory. All are sequences of 64-bit little-endian words, so
 //! that they have no padding and convert without unsafe code.
+//!
+//! A *report* is a shape that the system writes for a program, and that may grow: later versions only add words at the
+//! end. So its length is its version. The program says how many bytes it has room for (a multiple of 8; what is more is not
+//! used), the system writes as many of its own version as fit, and tells that version's length. A program that clears the
+//! place before finds zero in what an older system does not know.
 
-/// Defines a `repr(C)` structure of 64-bit words with conversions from and to words.
-macro_rules! layout {
-    ($(#[$meta:meta])* $name:ident { $($(#[$field_meta:meta])* $field:ident,)* }) => {
-        $(#[$meta])*
-        #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-        #[repr(C)]
-        pub struct $name { $($(#[$field_meta])* pub $field: u64,)* }
+use crate::interface::interface;
 
-        impl $name {
-            /// Names of the fields, in order.
-            pub const FIELDS: &'static [&'static str] = &[$(stringify!($field),)*];
-            /// Size in words.
-            pub const WORDS: usize = Self::FIELDS.len();
-            /// Size in bytes.
-            pub const BYTES: usize = Self::WORDS * 8;
-
-            /// The words, in order.
-            pub const fn to_words(&self) -> [u64; [$(stringify!($field),)*].len()] {
-                [$(self.$field,)*]
-            }
-
-            /// From words, in order.
-            pub const fn from_words(words: [u64; [$(stringify!($field),)*].len()]) -> Self {
-                let [$($field,)*] = words;
-                Self { $($field,)* }
-            }
-
-            /// The bytes, little-endian.
-            pub fn to_bytes(&self) -> [u8; [$(stringify!($field),)*].len() * 8] {
-                let mut bytes = [0; [$(stringify!($field),)*].len() * 8];
-                for (place, word) in bytes.chunks_exact_mut(8).zip(self.to_words()) {
-                    place.copy_from_slice(&word.to_le_bytes());
-                }
-                bytes
-            }
-
-            /// From bytes, little-endian.
-            pub fn from_bytes(bytes: &[u8; [$(stringify!($field),)*].len() * 8]) -> Self {
-                let mut words = [0; [$(stringify!($field),)*].len()];
-                for (word, place) in words.iter_mut().zip(bytes.chunks_exact(8)) {
-                    *word = u64::from_le_bytes(place.try_into().unwrap_or_default());
-                }
-                Self::from_words(words)
-            }
-        }
-    };
-}
-pub(crate) use layout;
-
-layout! {
+interface! {
     /// A password capability: plain user data.
-    Capability {
+    struct Capability {
         /// Any address inside the object; directories and Clists keep the base.
         address,
         /// Valid if the object table lists it for that object.
         password,
     }
-}
 
-/// Marks a Clist.
-pub const CLIST_MAGIC: u64 = 0x5453_494c_434e_4f47;
-/// The version of the Clist format.
-pub const CLIST_VERSION: u64 = 1;
-/// Flag: the capabilities are sorted by address, ascending, so that they can be searched by halves.
-pub const CLIST_SORTED: u64 = 1;
+    /// Marks a Clist.
+    const CLIST_MAGIC: u64 = 0x5453_494c_434e_4f47;
+    /// The version of the Clist format.
+    const CLIST_VERSION: u64 = 1;
+    /// Flag: the capabilities are sorted by address, ascending, so that they can be searched by halves.
+    const CLIST_SORTED: u64 = 1;
 
-layout! {
     /// The head of a Clist object; `count` [`Capability`] records follow it directly.
-    ClistHeader {
+    struct ClistHeader {
         /// [`CLIST_MAGIC`].
         magic,
         /// [`CLIST_VERSION`].
@@ -79,46 +35,26 @@ layout! {
         /// How many capabilities follow.
         count,
     }
-}
 
-/// Slots of an active protection domain.
-pub const APD_SLOTS: usize = 16;
+    /// Slots of an active protection domain.
+    const APD_SLOTS: usize = 16;
 
-/// An active protection domain as it passes through memory: `count`, `locked`, then the addresses
-/// of the Clists in the order in which they are searched. Never passwords.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-#[repr(C)]
-pub struct ApdDescription {
-    /// Slots in use.
-    pub count: u64,
-    /// Leading slots that are locked.
-    pub locked: u64,
-    /// Addresses of Clists.
-    pub slots: [u64; APD_SLOTS],
-}
+    /// Capabilities an object may have.
+    const CAPABILITIES_MAX: usize = 128;
+    /// PDX capabilities an object may have.
+    const PDX_MAX: usize = 16;
+    /// Entry points a PDX capability may name.
+    const ENTRIES_MAX: usize = 192;
+    /// Protected calls that may be nested in one thread.
+    const CALL_DEPTH_MAX: usize = 32;
 
-impl ApdDescription {
-    /// Size in bytes.
-    pub const BYTES: usize = 8 * (2 + APD_SLOTS);
-}
+    /// The `pd` argument of a protected call: the callee's domain extends the caller's.
+    const PD_MERGE: u64 = 0;
+    /// The `pd` argument of a protected call: the callee's domain is the registered Clist alone.
+    const PD_EMPTY: u64 = 1;
 
-/// Capabilities an object may have.
-pub const CAPABILITIES_MAX: usize = 128;
-/// PDX capabilities an object may have.
-pub const PDX_MAX: usize = 16;
-/// Entry points a PDX capability may name.
-pub const ENTRIES_MAX: usize = 192;
-/// Protected calls that may be nested in one thread.
-pub const CALL_DEPTH_MAX: usize = 32;
-
-/// The `pd` argument of a protected call: the callee's domain extends the caller's.
-pub const PD_MERGE: u64 = 0;
-/// The `pd` argument of a protected call: the callee's domain is the registered Clist alone.
-pub const PD_EMPTY: u64 = 1;
-
-layout! {
     /// What `ObjInfo` tells of an object.
-    ObjectInfo {
+    struct ObjectInfo {
         /// Its base address.
         base,
         /// Its size in bytes.
@@ -140,28 +76,29 @@ layout! {
         /// A number for the owner's use; may be set.
         tag,
     }
-}
 
-/// Object flag: kept, so it survives its task and the power.
-pub const OBJECT_PERSISTENT: u64 = 1;
-/// Object flag: a thread's stack.
-pub const OBJECT_STACK: u64 = 2;
+    /// Bytes of an [`ObjectInfo`] up to what may be set: as much room a call needs that sets anything.
+    const INFO_SET_BYTES: u64 = 80;
 
-/// `ObjInfo` flag: set the modification time from the buffer.
-pub const INFO_SET_MODIFIED: u64 = 1;
-/// `ObjInfo` flag: set the tag from the buffer.
-pub const INFO_SET_TAG: u64 = 2;
-/// `ObjInfo` flag: of the rights tell only those that the domain used already. Without it every Clist is searched for more.
-pub const INFO_USED: u64 = 4;
+    /// Object flag: kept, so it survives its task and the power.
+    const OBJECT_PERSISTENT: u64 = 1;
+    /// Object flag: a thread's stack.
+    const OBJECT_STACK: u64 = 2;
 
-/// `PageUnMap` disposition: the content is dropped; the pages read as zero.
-pub const UNMAP_ZERO: u64 = 0;
-/// `PageUnMap` disposition: changes since the last checkpoint are dropped, backing store is kept.
-pub const UNMAP_REPLACE: u64 = 1;
+    /// `ObjInfo` flag: set the modification time from the buffer.
+    const INFO_SET_MODIFIED: u64 = 1;
+    /// `ObjInfo` flag: set the tag from the buffer.
+    const INFO_SET_TAG: u64 = 2;
+    /// `ObjInfo` flag: of the rights tell only those that the domain used already. Without it every Clist is searched for more.
+    const INFO_USED: u64 = 4;
 
-layout! {
+    /// `PageUnMap` disposition: the content is dropped; the pages read as zero.
+    const UNMAP_ZERO: u64 = 0;
+    /// `PageUnMap` disposition: changes since the last checkpoint are dropped, backing store is kept.
+    const UNMAP_REPLACE: u64 = 1;
+
     /// What `ThreadWait` tells of a thread that ended.
-    ExitReport {
+    struct ExitReport {
         /// The thread.
         thread,
         /// Its status; at or above [`STATUS_SYSTEM`] the system ended it.
@@ -177,55 +114,38 @@ layout! {
         /// The rights it had there.
         had,
     }
-}
 
-/// Statuses from here on are made by the system: this plus the kind of exception.
-pub const STATUS_SYSTEM: u64 = 1 << 32;
+    /// Statuses from here on are made by the system: this plus the kind of exception.
+    const STATUS_SYSTEM: u64 = 1 << 32;
 
-/// Exception: the thread was ended by another.
-pub const EXCEPTION_KILL: u64 = 1;
-/// Exception: an access without the right.
-pub const EXCEPTION_PROTECTION: u64 = 2;
-/// Exception: division by zero and the like.
-pub const EXCEPTION_ARITHMETIC: u64 = 3;
-/// Exception: an upcall that another thread asked for.
-pub const EXCEPTION_UPCALL: u64 = 4;
-/// Exception: an illegal instruction, a breakpoint or another trap.
-pub const EXCEPTION_ILLEGAL: u64 = 5;
-/// Exception: memory or disk is used up (a write that cannot be backed).
-pub const EXCEPTION_RESOURCE: u64 = 6;
-/// Exception: a page could not be read back intact from the disk.
-pub const EXCEPTION_DAMAGED: u64 = 7;
-/// Exception: the user at the terminal interrupted the program.
-pub const EXCEPTION_INTERRUPT: u64 = 8;
-/// How many kinds of exceptions there are, zero included.
-pub const EXCEPTION_KINDS: usize = 9;
+    /// Exception: the thread was ended by another.
+    const EXCEPTION_KILL: u64 = 1;
+    /// Exception: an access without the right.
+    const EXCEPTION_PROTECTION: u64 = 2;
+    /// Exception: division by zero and the like.
+    const EXCEPTION_ARITHMETIC: u64 = 3;
+    /// Exception: an upcall that another thread asked for.
+    const EXCEPTION_UPCALL: u64 = 4;
+    /// Exception: an illegal instruction, a breakpoint or another trap.
+    const EXCEPTION_ILLEGAL: u64 = 5;
+    /// Exception: memory or disk is used up (a write that cannot be backed).
+    const EXCEPTION_RESOURCE: u64 = 6;
+    /// Exception: a page could not be read back intact from the disk.
+    const EXCEPTION_DAMAGED: u64 = 7;
+    /// Exception: the user at the terminal interrupted the program.
+    const EXCEPTION_INTERRUPT: u64 = 8;
+    /// How many kinds of exceptions there are, zero included.
+    const EXCEPTION_KINDS: usize = 9;
 
-/// The name of a kind of exception.
-pub const fn exception_name(kind: u64) -> &'static str {
-    match kind {
-        EXCEPTION_KILL => "killed",
-        EXCEPTION_PROTECTION => "protection fault",
-        EXCEPTION_ARITHMETIC => "arithmetic fault",
-        EXCEPTION_UPCALL => "upcall",
-        EXCEPTION_ILLEGAL => "illegal instruction",
-        EXCEPTION_RESOURCE => "out of memory, account or disk space",
-        EXCEPTION_DAMAGED => "damaged page",
-        EXCEPTION_INTERRUPT => "interrupted",
-        _ => "unknown exception",
-    }
-}
+    /// `ExcptReturn` action: run the faulting instruction again.
+    const RESUME_RETRY: u64 = 0;
+    /// `ExcptReturn` action: go on at the address given as the second argument.
+    const RESUME_AT: u64 = 1;
+    /// `ExcptReturn` action: end the thread as if there were no handler.
+    const RESUME_END: u64 = 2;
 
-/// `ExcptReturn` action: run the faulting instruction again.
-pub const RESUME_RETRY: u64 = 0;
-/// `ExcptReturn` action: go on at the address given as the second argument.
-pub const RESUME_AT: u64 = 1;
-/// `ExcptReturn` action: end the thread as if there were no handler.
-pub const RESUME_END: u64 = 2;
-
-layout! {
     /// What `ThreadInfo` and the list of threads tell.
-    ThreadReport {
+    struct ThreadReport {
         /// The thread.
         thread,
         /// The task it belongs to.
@@ -243,28 +163,26 @@ layout! {
         /// Processor time in nanoseconds.
         time_ns,
     }
-}
 
-/// Thread state: ready to run.
-pub const THREAD_READY: u64 = 0;
-/// Thread state: running.
-pub const THREAD_RUNNING: u64 = 1;
-/// Thread state: waiting for an event.
-pub const THREAD_WAITING: u64 = 2;
-/// Thread state: sleeping or suspended.
-pub const THREAD_SLEEPING: u64 = 3;
-/// Thread state: ended and not yet waited for.
-pub const THREAD_ENDED: u64 = 4;
-/// Lowest priority.
-pub const PRIORITY_MIN: u64 = 0;
-/// The priority a task begins with unless told otherwise.
-pub const PRIORITY_DEFAULT: u64 = 3;
-/// Highest priority.
-pub const PRIORITY_MAX: u64 = 7;
+    /// Thread state: ready to run.
+    const THREAD_READY: u64 = 0;
+    /// Thread state: running.
+    const THREAD_RUNNING: u64 = 1;
+    /// Thread state: waiting for an event.
+    const THREAD_WAITING: u64 = 2;
+    /// Thread state: sleeping or suspended.
+    const THREAD_SLEEPING: u64 = 3;
+    /// Thread state: ended and not yet waited for.
+    const THREAD_ENDED: u64 = 4;
+    /// Lowest priority.
+    const PRIORITY_MIN: u64 = 0;
+    /// The priority a task begins with unless told otherwise.
+    const PRIORITY_DEFAULT: u64 = 3;
+    /// Highest priority.
+    const PRIORITY_MAX: u64 = 7;
 
-layout! {
     /// What `SystemInfo` tells of a domain.
-    DomainReport {
+    struct DomainReport {
         /// The domain.
         domain,
         /// The task it belongs to, or zero for the domain of a protected procedure.
@@ -282,11 +200,9 @@ layout! {
         /// Threads now inside.
         threads,
     }
-}
 
-layout! {
     /// What `SystemInfo` tells of memory.
-    MemoryReport {
+    struct MemoryReport {
         /// Frames of the machine.
         frames,
         /// Free frames.
@@ -302,11 +218,9 @@ layout! {
         /// Bytes of the server's heap in use.
         heap_bytes,
     }
-}
 
-layout! {
     /// What `SystemInfo` tells of the store.
-    StoreReport {
+    struct StoreReport {
         /// Blocks of the disk.
         blocks,
         /// Free blocks.
@@ -326,11 +240,9 @@ layout! {
         /// 1 if the last record of the journal was incomplete at start: what it would have made stable is not there.
         cut,
     }
-}
 
-layout! {
     /// What `SystemInfo` tells of the boot.
-    BootReport {
+    struct BootReport {
         /// 1 if lines come over the control line.
         script,
         /// Processors in use.
@@ -342,32 +254,65 @@ layout! {
         /// Ticks of the time-stamp counter in a microsecond.
         ticks_per_us,
     }
+
+    /// `SystemInfo` topic: [`MemoryReport`].
+    const TOPIC_MEMORY: u64 = 0;
+    /// `SystemInfo` topic: [`StoreReport`].
+    const TOPIC_STORE: u64 = 1;
+    /// `SystemInfo` topic: [`BootReport`].
+    const TOPIC_BOOT: u64 = 2;
+    /// `SystemInfo` topic: the [`ThreadReport`] of the first thread whose number is at least `index`.
+    const TOPIC_THREAD: u64 = 3;
+    /// `SystemInfo` topic: the [`DomainReport`] of the first domain whose number is at least `index`.
+    const TOPIC_DOMAIN: u64 = 4;
+    /// `SystemInfo` topic: the [`ObjectInfo`] of the first object whose base is at least `index`.
+    const TOPIC_OBJECT: u64 = 5;
+
+    /// `SystemControl` operation: make everything stable now.
+    const CONTROL_CHECKPOINT: u64 = 0;
+    /// `SystemControl` operation: checkpoint and power off; the argument is [`crate::host::EXIT_SUCCESS`] or `EXIT_FAILURE`.
+    const CONTROL_POWER_OFF: u64 = 1;
+    /// `SystemControl` operation: checkpoint and reboot.
+    const CONTROL_REBOOT: u64 = 2;
+
+    /// Console stream: the terminal.
+    const STREAM_TERMINAL: u64 = 0;
+    /// Console stream: the control line to the host tool.
+    const STREAM_CONTROL: u64 = 1;
+
+    /// A timeout that never ends, in nanoseconds.
+    const FOREVER: u64 = u64::MAX;
 }
 
-/// `SystemInfo` topic: [`MemoryReport`].
-pub const TOPIC_MEMORY: u64 = 0;
-/// `SystemInfo` topic: [`StoreReport`].
-pub const TOPIC_STORE: u64 = 1;
-/// `SystemInfo` topic: [`BootReport`].
-pub const TOPIC_BOOT: u64 = 2;
-/// `SystemInfo` topic: the [`ThreadReport`] of the first thread whose number is at least `index`.
-pub const TOPIC_THREAD: u64 = 3;
-/// `SystemInfo` topic: the [`DomainReport`] of the first domain whose number is at least `index`.
-pub const TOPIC_DOMAIN: u64 = 4;
-/// `SystemInfo` topic: the [`ObjectInfo`] of the first object whose base is at least `index`.
-pub const TOPIC_OBJECT: u64 = 5;
+/// An active protection domain as it passes through memory: `count`, `locked`, then the addresses
+/// of the Clists in the order in which they are searched. Never passwords.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+#[repr(C)]
+pub struct ApdDescription {
+    /// Slots in use.
+    pub count: u64,
+    /// Leading slots that are locked.
+    pub locked: u64,
+    /// Addresses of Clists.
+    pub slots: [u64; APD_SLOTS],
+}
 
-/// `SystemControl` operation: make everything stable now.
-pub const CONTROL_CHECKPOINT: u64 = 0;
-/// `SystemControl` operation: checkpoint and power off; the argument is [`crate::host::EXIT_SUCCESS`] or `EXIT_FAILURE`.
-pub const CONTROL_POWER_OFF: u64 = 1;
-/// `SystemControl` operation: checkpoint and reboot.
-pub const CONTROL_REBOOT: u64 = 2;
+impl ApdDescription {
+    /// Size in bytes.
+    pub const BYTES: usize = 8 * (2 + APD_SLOTS);
+}
 
-/// Console stream: the terminal.
-pub const STREAM_TERMINAL: u64 = 0;
-/// Console stream: the control line to the host tool.
-pub const STREAM_CONTROL: u64 = 1;
-
-/// A timeout that never ends, in nanoseconds.
-pub const FOREVER: u64 = u64::MAX;
+/// The name of a kind of exception.
+pub const fn exception_name(kind: u64) -> &'static str {
+    match kind {
+        EXCEPTION_KILL => "killed",
+        EXCEPTION_PROTECTION => "protection fault",
+        EXCEPTION_ARITHMETIC => "arithmetic fault",
+        EXCEPTION_UPCALL => "upcall",
+        EXCEPTION_ILLEGAL => "illegal instruction",
+        EXCEPTION_RESOURCE => "out of memory, account or disk space",
+        EXCEPTION_DAMAGED => "damaged page",
+        EXCEPTION_INTERRUPT => "interrupted",
+        _ => "unknown exception",
+    }
+}

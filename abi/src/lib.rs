@@ -10,6 +10,7 @@
 //! * [`kernel_page`]: what the kernel tells every program without being asked.
 //! * [`machine`]: what the kernel offers to a server outside of it.
 //! * [`nucleus`]: what the µ-kernel offers to programs that run on it without the server.
+//! * [`interface`]: how constants and layouts are defined, so that the manual and the C header have them all.
 //! * [`document`]: the manual page and the C header, made from the tables.
 //!
 //! The crate depends on nothing and holds no behaviour beyond conversions.
@@ -21,6 +22,7 @@ pub mod call;
 pub mod document;
 pub mod error;
 pub mod host;
+pub mod interface;
 pub mod kernel_page;
 pub mod layout;
 pub mod machine;

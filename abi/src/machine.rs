@@ -14,12 +14,29 @@
     reason = "the texts of the table are documentation too, and stand in the manual as they are"
 )]
 
-use crate::{call::calls, layout::layout};
+use crate::{call::calls, interface::interface};
 
-/// Where the window on physical memory begins in the supervisor space.
-pub const WINDOW: u64 = 0x4000_0000_0000;
-/// Bytes of physical memory that the window can show.
-pub const WINDOW_BYTES: u64 = 512 << 30;
+interface! {
+    /// Where the window on physical memory begins in the supervisor space.
+    const WINDOW: u64 = 0x4000_0000_0000;
+    /// Bytes of physical memory that the window can show.
+    const WINDOW_BYTES: u64 = 512 << 30;
+
+    /// The number of the first machine call.
+    const FIRST_MACHINE_CALL: u64 = 0x200;
+
+    /// What a server is told of its surroundings.
+    struct Surroundings {
+        /// Physical address of memory for its heap, and only for that.
+        heap,
+        /// Bytes of it.
+        heap_bytes,
+        /// Address of the message by which the disk is to interrupt.
+        disk_message_address,
+        /// Data of the message.
+        disk_message_data,
+    }
+}
 
 /// What an upcall is about. It comes in rbx, the thread in rdi (or 0), and then:
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -56,9 +73,6 @@ impl Upcall {
         })
     }
 }
-
-/// The number of the first machine call.
-pub const FIRST_MACHINE_CALL: u64 = 0x200;
 
 calls! {
     /// A machine call.
@@ -184,20 +198,6 @@ calls! {
         "Stops the machine once the event is answered.";
     0x256 BootReport boot_report() -> "", ""; "server";
         "Writes the BootReport to the exchange page.";
-}
-
-layout! {
-    /// What a server is told of its surroundings.
-    Surroundings {
-        /// Physical address of memory for its heap, and only for that.
-        heap,
-        /// Bytes of it.
-        heap_bytes,
-        /// Address of the message by which the disk is to interrupt.
-        disk_message_address,
-        /// Data of the message.
-        disk_message_data,
-    }
 }
 
 #[cfg(test)]

@@ -12,11 +12,164 @@
 use crate::{
     address::{PAGE, SLOT},
     call::calls,
-    layout::layout,
+    interface::interface,
 };
 
-/// The first number of a call that the µ-kernel answers.
-pub const FIRST_CALL: u64 = 0x100;
+interface! {
+    /// The first number of a call that the µ-kernel answers.
+    const FIRST_CALL: u64 = 0x100;
+
+    /// Receives from anyone.
+    const ANYONE: u64 = u64::MAX;
+    /// Words of a message in registers (r12 to r15).
+    const REGISTER_WORDS: usize = 4;
+    /// Words of the longest message, those of its items among them.
+    const MESSAGE_WORDS: usize = 64;
+    /// Items of a message at most.
+    const ITEMS_MAX: u64 = 8;
+
+    /// In a tag: how many words, bits 0 to 6, then how many items, bits 8 to 11. Each item is two words more: what
+    /// (an fpage), and how ([`MAP`], [`GRANT`], [`LINK`]).
+    const TAG_WORDS: u64 = 0x7f;
+    /// Shift of the number of items.
+    const TAG_ITEMS_SHIFT: u32 = 8;
+    /// In a tag: the kernel made the message.
+    const TAG_KERNEL: u64 = 1 << 15;
+    /// Shift of the label, 48 bits that are the program's own.
+    const TAG_LABEL_SHIFT: u32 = 16;
+
+    /// Label of a page fault: address, right that the access takes, rip, space. The window for the answer's items is the
+    /// page that was touched; the thread goes on with the registers it has.
+    const LABEL_FAULT: u64 = 1;
+    /// Label of another exception: vector, error code, rip, rsp. The answer lets the thread go on.
+    const LABEL_EXCEPTION: u64 = 2;
+    /// Label of an interrupt; the sender is its number plus one.
+    const LABEL_INTERRUPT: u64 = 3;
+
+    /// A timeout that never comes. Timeouts are microseconds: of receiving in the lower half of the word, of sending in
+    /// the upper.
+    const NEVER: u32 = u32::MAX;
+    /// Wait as long as it takes, for both.
+    const NO_TIMEOUTS: u64 = u64::MAX;
+
+    /// The giver keeps it.
+    const MAP: u64 = 0;
+    /// It leaves the giver.
+    const GRANT: u64 = 1;
+    /// Whole slots are seen as the giver has them, now and later.
+    const LINK: u64 = 2;
+
+    /// In an fpage: it is one of I/O ports, the first one at bit 12.
+    const FPAGE_PORTS: u64 = 8;
+    /// Shift of the logarithm of an fpage's size (6 bits); the rights stand below.
+    const FPAGE_SIZE_SHIFT: u32 = 4;
+
+    /// Where the message buffers stand in every free space: the thread in place n of the kernel's table has the n-th page.
+    const MESSAGE_AREA: u64 = 0x7f80_0000_0000;
+
+    /// Word of the message buffer where registers begin that pass by `ThreadExchange`.
+    const BUFFER_REGISTERS: usize = 64;
+
+    /// The thread runs no more until it is started.
+    const EXCHANGE_STOP: u64 = 1;
+    /// Its registers are written to the caller's message buffer.
+    const EXCHANGE_READ: u64 = 2;
+    /// Its registers are taken from there.
+    const EXCHANGE_WRITE: u64 = 4;
+    /// It runs again.
+    const EXCHANGE_START: u64 = 8;
+
+    /// The thread is ready or running.
+    const THREAD_READY: u64 = 0;
+    /// It is stopped.
+    const THREAD_STOPPED: u64 = 1;
+    /// It waits until its message is received.
+    const THREAD_SENDING: u64 = 2;
+    /// It waits for a message.
+    const THREAD_RECEIVING: u64 = 3;
+    /// It waits for an answer to its fault or exception.
+    const THREAD_FAULTED: u64 = 4;
+
+    /// Interrupts that there are: lines of the controller from 0, then vectors for messages.
+    const INTERRUPTS: u64 = 32;
+    /// First interrupt that is raised by message.
+    const INTERRUPT_FIRST_MESSAGE: u64 = 24;
+
+    /// The registers of a thread, as they pass by `ThreadExchange`. Flags are the arithmetic ones, DF and TF.
+    struct Registers {
+        /// General register.
+        r15,
+        /// General register.
+        r14,
+        /// General register.
+        r13,
+        /// General register.
+        r12,
+        /// General register.
+        r11,
+        /// General register.
+        r10,
+        /// General register.
+        r9,
+        /// General register.
+        r8,
+        /// General register.
+        rbp,
+        /// General register.
+        rdi,
+        /// General register.
+        rsi,
+        /// General register.
+        rdx,
+        /// General register.
+        rcx,
+        /// General register.
+        rbx,
+        /// General register.
+        rax,
+        /// Next instruction.
+        rip,
+        /// Flags.
+        rflags,
+        /// Stack pointer.
+        rsp,
+    }
+
+    /// The root program's space is σ₀: it has memory and devices at their physical addresses. What it gives to others
+    /// and flushes lies below this address; its own image, stack and message buffers, which are the kernel's, lie above.
+    const ROOT_GIVES_BELOW: u64 = 0x5000_0000_0000;
+    /// Where the image of the root program lies.
+    const ROOT_IMAGE: u64 = 0x6000_0000_0000;
+    /// Top of its first stack, 2 MiB below the image's slot and growing down.
+    const ROOT_STACK_TOP: u64 = ROOT_IMAGE - SLOT;
+    /// Bytes of its first stack.
+    const ROOT_STACK_BYTES: u64 = 256 << 10;
+
+    /// Marks a [`Root`].
+    const ROOT_MAGIC: u64 = 0x544f_4f52_4e57_4447;
+    /// Offset of the ranges of memory on the root page: pairs of words, start and end in bytes.
+    const ROOT_MEMORY_OFFSET: u64 = 256;
+    /// Offset of the command line on the root page: UTF-8.
+    const ROOT_COMMAND_OFFSET: u64 = 1024;
+    /// Room for the command line.
+    const ROOT_COMMAND_BYTES: u64 = 2048;
+
+    /// The head of the root page, right behind the root program's image.
+    struct Root {
+        /// [`ROOT_MAGIC`].
+        magic,
+        /// Base of the image: [`ROOT_IMAGE`].
+        image,
+        /// Bytes of the image, without this page.
+        image_bytes,
+        /// Ranges of memory that the kernel hands out, at [`ROOT_MEMORY_OFFSET`].
+        memory_count,
+        /// Bytes of the command line, at [`ROOT_COMMAND_OFFSET`].
+        command_bytes,
+        /// Physical address of the firmware's table of tables (RSDP), or 0.
+        firmware,
+    }
+}
 
 calls! {
     /// A call that the µ-kernel answers.
@@ -65,60 +218,15 @@ calls! {
         "Checks what must hold of the kernel's threads, queues and spaces, and stops the machine if it does not. Tells how many calls were answered so far.";
 }
 
-/// Receives from anyone.
-pub const ANYONE: u64 = u64::MAX;
-/// Words of a message in registers (r12 to r15).
-pub const REGISTER_WORDS: usize = 4;
-/// Words of the longest message, those of its items among them.
-pub const MESSAGE_WORDS: usize = 64;
-/// Items of a message at most.
-pub const ITEMS_MAX: u64 = 8;
-
-/// In a tag: how many words, bits 0 to 6, then how many items, bits 8 to 11. Each item is two words more: what
-/// (an fpage), and how ([`MAP`], [`GRANT`], [`LINK`]).
-pub const TAG_WORDS: u64 = 0x7f;
-/// Shift of the number of items.
-pub const TAG_ITEMS_SHIFT: u32 = 8;
-/// In a tag: the kernel made the message.
-pub const TAG_KERNEL: u64 = 1 << 15;
-/// Shift of the label, 48 bits that are the program's own.
-pub const TAG_LABEL_SHIFT: u32 = 16;
-
 /// A tag.
 pub const fn tag(label: u64, words: u64, items: u64) -> u64 {
     label << TAG_LABEL_SHIFT | items << TAG_ITEMS_SHIFT | words
 }
 
-/// Label of a page fault: address, right that the access takes, rip, space. The window for the answer's items is the
-/// page that was touched; the thread goes on with the registers it has.
-pub const LABEL_FAULT: u64 = 1;
-/// Label of another exception: vector, error code, rip, rsp. The answer lets the thread go on.
-pub const LABEL_EXCEPTION: u64 = 2;
-/// Label of an interrupt; the sender is its number plus one.
-pub const LABEL_INTERRUPT: u64 = 3;
-
-/// A timeout that never comes. Timeouts are microseconds: of receiving in the lower half of the word, of sending in
-/// the upper.
-pub const NEVER: u32 = u32::MAX;
-/// Wait as long as it takes, for both.
-pub const NO_TIMEOUTS: u64 = u64::MAX;
-
 /// The word of timeouts, in microseconds.
 pub const fn timeouts(send_us: u32, receive_us: u32) -> u64 {
     receive_us as u64 | (send_us as u64) << 32
 }
-
-/// The giver keeps it.
-pub const MAP: u64 = 0;
-/// It leaves the giver.
-pub const GRANT: u64 = 1;
-/// Whole slots are seen as the giver has them, now and later.
-pub const LINK: u64 = 2;
-
-/// In an fpage: it is one of I/O ports, the first one at bit 12.
-pub const FPAGE_PORTS: u64 = 8;
-/// Shift of the logarithm of an fpage's size (6 bits); the rights stand below.
-pub const FPAGE_SIZE_SHIFT: u32 = 4;
 
 /// An fpage of `2^log2` bytes at `base` with these rights ([`crate::Rights`]).
 pub const fn fpage(base: u64, log2: u8, rights: crate::Rights) -> u64 {
@@ -130,117 +238,7 @@ pub const fn port_fpage(first: u64, log2: u8) -> u64 {
     first << 12 | (log2 as u64) << FPAGE_SIZE_SHIFT | FPAGE_PORTS
 }
 
-/// Where the message buffers stand in every free space: the thread in place n of the kernel's table has the n-th page.
-pub const MESSAGE_AREA: u64 = 0x7f80_0000_0000;
-
 /// Address of a thread's message buffer.
 pub const fn message_buffer(thread: u64) -> u64 {
     MESSAGE_AREA + (thread & 0xffff) * PAGE
-}
-
-/// Word of the message buffer where registers begin that pass by `ThreadExchange`.
-pub const BUFFER_REGISTERS: usize = 64;
-
-/// The thread runs no more until it is started.
-pub const EXCHANGE_STOP: u64 = 1;
-/// Its registers are written to the caller's message buffer.
-pub const EXCHANGE_READ: u64 = 2;
-/// Its registers are taken from there.
-pub const EXCHANGE_WRITE: u64 = 4;
-/// It runs again.
-pub const EXCHANGE_START: u64 = 8;
-
-/// The thread is ready or running.
-pub const THREAD_READY: u64 = 0;
-/// It is stopped.
-pub const THREAD_STOPPED: u64 = 1;
-/// It waits until its message is received.
-pub const THREAD_SENDING: u64 = 2;
-/// It waits for a message.
-pub const THREAD_RECEIVING: u64 = 3;
-/// It waits for an answer to its fault or exception.
-pub const THREAD_FAULTED: u64 = 4;
-
-/// Interrupts that there are: lines of the controller from 0, then vectors for messages.
-pub const INTERRUPTS: u64 = 32;
-/// First interrupt that is raised by message.
-pub const INTERRUPT_FIRST_MESSAGE: u64 = 24;
-
-layout! {
-    /// The registers of a thread, as they pass by `ThreadExchange`. Flags are the arithmetic ones, DF and TF.
-    Registers {
-        /// General register.
-        r15,
-        /// General register.
-        r14,
-        /// General register.
-        r13,
-        /// General register.
-        r12,
-        /// General register.
-        r11,
-        /// General register.
-        r10,
-        /// General register.
-        r9,
-        /// General register.
-        r8,
-        /// General register.
-        rbp,
-        /// General register.
-        rdi,
-        /// General register.
-        rsi,
-        /// General register.
-        rdx,
-        /// General register.
-        rcx,
-        /// General register.
-        rbx,
-        /// General register.
-        rax,
-        /// Next instruction.
-        rip,
-        /// Flags.
-        rflags,
-        /// Stack pointer.
-        rsp,
-    }
-}
-
-/// The root program's space is σ₀: it has memory and devices at their physical addresses. What it gives to others
-/// and flushes lies below this address; its own image, stack and message buffers, which are the kernel's, lie above.
-pub const ROOT_GIVES_BELOW: u64 = 0x5000_0000_0000;
-/// Where the image of the root program lies.
-pub const ROOT_IMAGE: u64 = 0x6000_0000_0000;
-/// Top of its first stack, 2 MiB below the image's slot and growing down.
-pub const ROOT_STACK_TOP: u64 = ROOT_IMAGE - SLOT;
-/// Bytes of its first stack.
-pub const ROOT_STACK_BYTES: u64 = 256 << 10;
-
-/// Marks a [`Root`].
-pub const ROOT_MAGIC: u64 = 0x544f_4f52_4e57_4447;
-/// Offset of the ranges of memory on the root page: pairs of words, start and end in bytes.
-pub const ROOT_MEMORY_OFFSET: u64 = 256;
-/// Offset of the command line on the root page: UTF-8.
-pub const ROOT_COMMAND_OFFSET: u64 = 1024;
-/// Room for the command line.
-pub const ROOT_COMMAND_BYTES: u64 = 2048;
-
-layout! {
-    /// The head of the root page, right behind the root program's image.
-    Root {
-        /// [`ROOT_MAGIC`].
-        magic,
-        /// Base of the image: [`ROOT_IMAGE`].
-        image,
-        /// Bytes of the image, without this page.
-        image_bytes,
-        /// Ranges of memory that the kernel hands out, at [`ROOT_MEMORY_OFFSET`].
-        memory_count,
-        /// Bytes of the command line, at [`ROOT_COMMAND_OFFSET`].
-        command_bytes,
-        /// Physical address of the firmware's table of tables (RSDP), or 0.
-        firmware,
-    }
 }

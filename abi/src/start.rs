@@ -4,18 +4,18 @@
 //! parameter of the first thread. The creator fills it in before it starts the task: a single
 //! address space needs no other way to hand over arguments.
 
-use crate::layout::layout;
+use crate::interface::interface;
 
-/// Marks a start page.
-pub const START_MAGIC: u64 = 0x5452_4154_5344_4e47;
-/// Offset of the arguments on the page: UTF-8, each followed by a zero byte.
-pub const ARGUMENTS_OFFSET: u64 = 256;
-/// Room for the arguments.
-pub const ARGUMENTS_BYTES: u64 = crate::address::PAGE - ARGUMENTS_OFFSET;
+interface! {
+    /// Marks a start page.
+    const START_MAGIC: u64 = 0x5452_4154_5344_4e47;
+    /// Offset of the arguments on the page: UTF-8, each followed by a zero byte.
+    const ARGUMENTS_OFFSET: u64 = 256;
+    /// Room for the arguments.
+    const ARGUMENTS_BYTES: u64 = crate::address::PAGE - ARGUMENTS_OFFSET;
 
-layout! {
     /// The head of a start page.
-    Start {
+    struct Start {
         /// [`START_MAGIC`].
         magic,
         /// Base of the image object.
@@ -31,20 +31,18 @@ layout! {
         /// A word for the program from its creator, beside the arguments.
         word,
     }
-}
 
-/// Offset on the start page of what a program that is a module finds there.
-pub const MODULE_START_OFFSET: u64 = 64;
-/// Marks it, and the way in which it is begun.
-pub const MODULE_START_MAGIC: u64 = 0x314d_5452_444e_4f47;
-/// In [`ModuleStart::flags`]: all imports are bound before `main` begins.
-pub const MODULE_START_EAGER: u64 = 1;
+    /// Offset on the start page of what a program that is a module finds there.
+    const MODULE_START_OFFSET: u64 = 64;
+    /// Marks it, and the way in which it is begun.
+    const MODULE_START_MAGIC: u64 = 0x314d_5452_444e_4f47;
+    /// In [`ModuleStart::flags`]: all imports are bound before `main` begins.
+    const MODULE_START_EAGER: u64 = 1;
 
-layout! {
     /// How a program that is a module begins; stands at [`MODULE_START_OFFSET`] of its start page. No image is behind it:
     /// the page is the first of an object that the creator made, and that moves to the new task because the first
     /// instruction stands in it. The rest of the object is the program's: its state, its first heap, its data segments.
-    ModuleStart {
+    struct ModuleStart {
         /// The first instruction: a jump to the address in the next word.
         jump,
         /// The entry of the runtime's module.
@@ -62,11 +60,11 @@ layout! {
         /// [`MODULE_START_EAGER`] or nothing.
         flags,
     }
+
+    /// In an image object the offset of the entry point stands at this byte, where ELF has it.
+    const IMAGE_ENTRY_AT: u64 = 24;
 }
 
 const _: () = assert!(
     Start::BYTES as u64 <= MODULE_START_OFFSET && MODULE_START_OFFSET + ModuleStart::BYTES as u64 <= ARGUMENTS_OFFSET
 );
-
-/// In an image object the offset of the entry point stands at this byte, where ELF has it.
-pub const IMAGE_ENTRY_AT: u64 = 24;

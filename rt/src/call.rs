@@ -196,7 +196,12 @@ pub fn obj_info_used(address: u64) -> Result<ObjectInfo> {
 pub fn obj_info_change(address: u64, flags: u64, new: ObjectInfo) -> Result<ObjectInfo> {
     let mut info = new;
     // SAFETY: the buffer is an `ObjectInfo` of ours: plain words.
-    unsafe { call(Call::ObjInfo, words([address, flags, &raw mut info as u64])) }?;
+    unsafe {
+        call(
+            Call::ObjInfo,
+            words([address, flags, &raw mut info as u64, ObjectInfo::BYTES as u64]),
+        )
+    }?;
     Ok(info)
 }
 
@@ -245,7 +250,12 @@ pub unsafe fn page_un_map(page: u64, pages: u64, disposition: u64) -> Result<()>
 pub fn apd_get() -> Result<ApdDescription> {
     let mut description = ApdDescription::default();
     // SAFETY: the buffer is an `ApdDescription` of ours: plain words.
-    unsafe { call(Call::ApdGet, words([&raw mut description as u64])) }?;
+    unsafe {
+        call(
+            Call::ApdGet,
+            words([&raw mut description as u64, ApdDescription::BYTES as u64]),
+        )
+    }?;
     Ok(description)
 }
 
@@ -298,7 +308,12 @@ pub unsafe fn thread_create(entry: u64, parameter: u64, priority: u64) -> Result
 pub fn thread_wait(thread: u64, timeout_ns: u64) -> Result<ExitReport> {
     let mut report = ExitReport::default();
     // SAFETY: the buffer is an `ExitReport` of ours: plain words.
-    unsafe { call(Call::ThreadWait, words([thread, timeout_ns, &raw mut report as u64])) }?;
+    unsafe {
+        call(
+            Call::ThreadWait,
+            words([thread, timeout_ns, &raw mut report as u64, ExitReport::BYTES as u64]),
+        )
+    }?;
     Ok(report)
 }
 
@@ -318,7 +333,12 @@ pub fn thread_wait_status(thread: u64, timeout_ns: u64) -> Result<(u64, u64)> {
 pub fn thread_info(thread: u64) -> Result<ThreadReport> {
     let mut report = ThreadReport::default();
     // SAFETY: the buffer is a `ThreadReport` of ours: plain words.
-    unsafe { call(Call::ThreadInfo, words([thread, &raw mut report as u64])) }?;
+    unsafe {
+        call(
+            Call::ThreadInfo,
+            words([thread, &raw mut report as u64, ThreadReport::BYTES as u64]),
+        )
+    }?;
     Ok(report)
 }
 
@@ -372,14 +392,15 @@ pub fn console_read(stream: u64, buffer: &mut [u8]) -> Result<usize> {
     unsafe { call(Call::ConsoleRead, arguments) }.map(|(read, _)| read as usize)
 }
 
-/// `SystemInfo`: the words of the report that the topic names. `buffer` is at least as long as
-/// that report.
+/// `SystemInfo`: the words of the report that the topic names, as many as `buffer` has room for; gives how many bytes
+/// the system's version of the report has.
 ///
 /// # Errors
-/// As the table says; [`Error::BadArgument`] if the buffer is shorter than the longest report.
-pub fn system_info(topic: u64, index: u64, buffer: &mut [u64; REPORT_WORDS]) -> Result<()> {
-    // SAFETY: no report is longer than the buffer, which is ours alone.
-    unsafe { call(Call::SystemInfo, words([topic, index, buffer.as_mut_ptr() as u64])) }.map(|_| ())
+/// As the table says; [`Error::Protection`] for a topic that the caller may not see.
+pub fn system_info(topic: u64, index: u64, buffer: &mut [u64]) -> Result<u64> {
+    let place = [buffer.as_mut_ptr() as u64, size_of_val(buffer) as u64];
+    // SAFETY: the system writes no more than fits into the buffer, which is ours alone.
+    unsafe { call(Call::SystemInfo, words([topic, index, place[0], place[1]])) }.map(|(bytes, _)| bytes)
 }
 
 /// The first procedure of a thread; made by [`thread_entry!`](crate::thread_entry).
@@ -413,11 +434,6 @@ pub fn start_thread(entry: ThreadEntry, parameter: u64, priority: u64) -> Result
     // SAFETY: an entry is made by `thread_entry!` only, of a function that takes any word.
     unsafe { thread_create(entry.address, parameter, priority) }
 }
-
-/// Words that hold any report of [`system_info`].
-pub const REPORT_WORDS: usize = 16;
-
-const _: () = assert!(ObjectInfo::WORDS <= REPORT_WORDS && ThreadReport::WORDS <= REPORT_WORDS);
 
 #[cfg(test)]
 mod tests {

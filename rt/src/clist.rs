@@ -4,11 +4,11 @@ use alloc::vec::Vec;
 
 use abi::{
     address::{PAGE, ROOT_CLIST},
-    layout::Capability,
+    layout::{Capability, ClistHeader},
 };
 use names::clist;
 
-use crate::{Object, error::Result};
+use crate::{Cell, Object, error::Result};
 
 /// A Clist object. One writer at a time is the callers' business.
 #[derive(Debug)]
@@ -31,8 +31,9 @@ impl Clist {
     /// As [`Object::open`]; not a Clist.
     pub fn open(address: u64) -> Result<Self> {
         let object = Object::open(address)?;
-        object.with_bytes(|bytes| clist::ClistView::open(bytes).map(|_| ()))?;
-        Ok(Self { object })
+        let clist = Self { object };
+        clist.count()?;
+        Ok(clist)
     }
 
     /// A new, empty, transient Clist.
@@ -98,9 +99,18 @@ impl Clist {
     /// # Errors
     /// Not a Clist.
     pub fn capabilities(&self) -> Result<Vec<Capability>> {
-        Ok(self
-            .object
-            .with_bytes(|bytes| clist::ClistView::open(bytes).map(|view| view.iter().collect()))?)
+        let records = self.object.region();
+        let record = |index| -> Option<&Cell<[u64; 2]>> {
+            records.at_offset((ClistHeader::BYTES + index * Capability::BYTES) as u64)
+        };
+        let all = (0..self.count()?).map_while(record);
+        Ok(all.map(|record| Capability::from_words(record.get())).collect())
+    }
+
+    /// How many there are.
+    fn count(&self) -> Result<usize> {
+        let header: [u8; ClistHeader::BYTES] = self.object.copy(0);
+        Ok(clist::count_of(&header, self.object.bytes() as usize)?)
     }
 
     fn change<R>(

@@ -15,7 +15,7 @@ use names::{Entry, directory, path::Path};
 
 pub use names::Kind;
 
-use crate::{Clist, Error, Object, error::Result, object};
+use crate::{Cell, Clist, Error, Object, error::Result, object};
 
 /// What a name leads to.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -65,8 +65,9 @@ impl Directory {
     /// # Errors
     /// Not a directory.
     pub(crate) fn of_object(object: Object) -> Result<Self> {
-        object.with_bytes(|bytes| directory::DirectoryView::open(bytes).map(|_| ()))?;
-        Ok(Self { object })
+        let directory = Self { object };
+        directory.reach()?;
+        Ok(directory)
     }
 
     /// Its object.
@@ -119,13 +120,31 @@ impl Directory {
     /// # Errors
     /// Not a directory.
     pub fn list(&self) -> Result<Vec<Named>> {
-        let named = |entry: Entry<'_>| Named {
-            name: entry.name.into(),
-            found: found(entry),
-        };
-        Ok(self
-            .object
-            .with_bytes(|bytes| directory::DirectoryView::open(bytes).map(|view| view.iter().map(named).collect()))?)
+        let mut all = Vec::new();
+        for index in 0..self.reach()? {
+            if let Some(entry) = directory::entry_of(&self.entry(index)) {
+                all.push(Named {
+                    name: entry.name.into(),
+                    found: found(entry),
+                });
+            }
+        }
+        Ok(all)
+    }
+
+    /// How many entries may be in use.
+    fn reach(&self) -> Result<usize> {
+        let header: [u8; 32] = self.object.copy(0);
+        Ok(directory::reach_of(&header, self.object.bytes() as usize)?)
+    }
+
+    /// A copy of an entry's bytes: others may write the directory meanwhile.
+    fn entry(&self, index: usize) -> [u8; directory::ENTRY_BYTES] {
+        self.object.copy(Self::at(index))
+    }
+
+    fn at(index: usize) -> u64 {
+        (directory::ENTRY_BYTES * (index + 1)) as u64
     }
 
     /// Makes a persistent object of `bytes` zero bytes under a name. `word` is the entry's second
@@ -238,10 +257,21 @@ impl Directory {
     /// # Errors
     /// [`Error::NoSuchName`]; not a directory.
     pub fn lookup(&self, name: &str) -> Result<Found> {
-        let entry = self
-            .object
-            .with_bytes(|bytes| directory::DirectoryView::open(bytes).map(|view| view.lookup(name).map(found)));
-        entry?.ok_or(Error::NoSuchName)
+        let region = self.object.region();
+        // What an entry of this name begins with: its kind, which is any but 0, and the name's length.
+        let begins = |index: &usize| {
+            let head: Option<&Cell<[u8; 2]>> = region.at_offset(Self::at(*index));
+            head.map(Cell::get)
+                .is_some_and(|[kind, length]| kind != 0 && usize::from(length) == name.len())
+        };
+        let named = |index| {
+            let bytes = self.entry(index);
+            directory::entry_of(&bytes)
+                .filter(|entry| entry.name == name)
+                .map(found)
+        };
+        let mut all = (0..self.reach()?).filter(begins);
+        all.find_map(named).ok_or(Error::NoSuchName)
     }
 
     /// A change for which the object may have to be twice as large.

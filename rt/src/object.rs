@@ -229,18 +229,24 @@ impl Object {
         unsafe { call::obj_delete_unchecked(self.base) }
     }
 
-    /// Calls `look` with all of its bytes, for formats that are read from slices.
-    ///
-    /// Who else may write the object should not meanwhile: what `look` sees would change under it.
-    pub(crate) fn with_bytes<R>(&self, look: impl FnOnce(&[u8]) -> R) -> R {
-        // SAFETY: Rust owns nothing there (as in `region`); within this program nobody holds a
-        // slice of it outside this function and the next, which run on one thread at a time each.
-        look(unsafe { core::slice::from_raw_parts(self.base as *const u8, self.bytes as usize) })
+    /// Copies bytes out, from `offset` (of a word) on; what lies behind the end of the object stays zero.
+    pub(crate) fn copy<const N: usize>(&self, offset: u64) -> [u8; N] {
+        let mut bytes = [0; N];
+        let region = self.region();
+        for (index, place) in bytes.chunks_exact_mut(8).enumerate() {
+            let word: Option<&Cell<u64>> = region.at_offset(offset + 8 * index as u64);
+            place.copy_from_slice(&word.map_or(0, Cell::get).to_le_bytes());
+        }
+        bytes
     }
 
-    /// As [`Object::with_bytes`], to change them.
+    /// Calls `change` with all of its bytes, for formats that are written in an order of their own.
+    ///
+    /// This is the one place where an object is seen as a slice: one writer at a time is the callers' duty ([`crate::Directory`],
+    /// [`crate::Clist`]), and the change is made of words that are written once. Readers copy ([`Object::copy`]).
     pub(crate) fn with_bytes_mut<R>(&mut self, change: impl FnOnce(&mut [u8]) -> R) -> R {
-        // SAFETY: as above, and the handle is borrowed exclusively.
+        // SAFETY: Rust owns nothing there, and never will (`at`). The handle is borrowed exclusively, so no view by it is
+        // live. That no other handle writes meanwhile is the callers' duty, as said above.
         change(unsafe { core::slice::from_raw_parts_mut(self.base as *mut u8, self.bytes as usize) })
     }
 }

@@ -1,6 +1,7 @@
 //! What the system tells of itself, and switching it off.
 
 use abi::{
+    Error,
     error::Result,
     layout::{
         BootReport, CONTROL_CHECKPOINT, CONTROL_POWER_OFF, CONTROL_REBOOT, DomainReport, MemoryReport, ObjectInfo,
@@ -8,7 +9,7 @@ use abi::{
     },
 };
 
-use crate::call::{self, REPORT_WORDS};
+use crate::call;
 
 macro_rules! report {
     ($(#[$meta:meta])* $name:ident: $type:ident, $topic:ident) => {
@@ -17,7 +18,7 @@ macro_rules! report {
         /// # Errors
         /// As `SystemInfo`.
         pub fn $name() -> Result<$type> {
-            Ok($type::from_words(first(&read($topic, 0)?)))
+            read($topic, 0).map($type::from_words)
         }
     };
 }
@@ -29,28 +30,40 @@ report!(/// The disk and its checkpoints.
 report!(/// The boot.
     boot: BootReport, TOPIC_BOOT);
 
-/// All threads.
-pub fn threads() -> impl Iterator<Item = ThreadReport> {
-    each(TOPIC_THREAD, |words| {
-        let report = ThreadReport::from_words(first(words));
-        (report, report.thread)
-    })
+macro_rules! list {
+    ($(#[$meta:meta])* $name:ident: $type:ident by $number:ident, $topic:ident) => {
+        $(#[$meta])*
+        ///
+        /// Those that the caller may see; none where it may see none ([`may_see`] tells that).
+        pub fn $name() -> impl Iterator<Item = $type> {
+            // Each is the first at or behind an index.
+            let mut next = Some(0);
+            core::iter::from_fn(move || {
+                let report = read($topic, next?).map($type::from_words).ok()?;
+                next = report.$number.checked_add(1);
+                Some(report)
+            })
+        }
+    };
 }
 
-/// All domains.
-pub fn domains() -> impl Iterator<Item = DomainReport> {
-    each(TOPIC_DOMAIN, |words| {
-        let report = DomainReport::from_words(first(words));
-        (report, report.domain)
-    })
-}
+list!(/// All threads.
+    threads: ThreadReport by thread, TOPIC_THREAD);
+list!(/// All domains.
+    domains: DomainReport by domain, TOPIC_DOMAIN);
+list!(/// All active objects.
+    objects: ObjectInfo by base, TOPIC_OBJECT);
 
-/// All active objects.
-pub fn objects() -> impl Iterator<Item = ObjectInfo> {
-    each(TOPIC_OBJECT, |words| {
-        let report = ObjectInfo::from_words(first(words));
-        (report, report.base)
-    })
+/// Whether the system tells the caller about a topic at all.
+///
+/// # Errors
+/// [`Error::Protection`] if it does not; as `SystemInfo`.
+pub fn may_see(topic: u64) -> Result<()> {
+    match call::system_info(topic, 0, &mut []) {
+        // A list without entries.
+        Ok(_) | Err(Error::NoSuchThread | Error::BadAddress) => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 /// How the session went, as the host tool will be told.
@@ -90,22 +103,9 @@ pub fn reboot() -> Result<()> {
     call::system_control(CONTROL_REBOOT, 0)
 }
 
-fn read(topic: u64, index: u64) -> Result<[u64; REPORT_WORDS]> {
-    let mut words = [0; REPORT_WORDS];
+/// The words of a report; what the system does not know of it is zero.
+fn read<const N: usize>(topic: u64, index: u64) -> Result<[u64; N]> {
+    let mut words = [0; N];
     call::system_info(topic, index, &mut words)?;
     Ok(words)
-}
-
-fn first<const N: usize>(words: &[u64; REPORT_WORDS]) -> [u64; N] {
-    core::array::from_fn(|index| words.get(index).copied().unwrap_or(0))
-}
-
-/// All reports of a topic that has many: each is the first at or behind an index, and tells its own.
-fn each<R>(topic: u64, decode: impl Fn(&[u64; REPORT_WORDS]) -> (R, u64)) -> impl Iterator<Item = R> {
-    let mut next = Some(0);
-    core::iter::from_fn(move || {
-        let (report, index) = decode(&read(topic, next?).ok()?);
-        next = index.checked_add(1);
-        Some(report)
-    })
 }

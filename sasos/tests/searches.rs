@@ -165,7 +165,7 @@ fn rights_add_up_over_the_pieces() {
     for (flags, all) in [(INFO_USED, false), (0, true)] {
         let told = crowd
             .rig
-            .call(crowd.seeker, Call::ObjInfo, &[crowd.base, flags, buffer]);
+            .call(crowd.seeker, Call::ObjInfo, &[crowd.base, flags, buffer, PAGE]);
         told.unwrap();
         assert_eq!(crowd.has().contains(Rights::D), all, "flags {flags}");
     }
@@ -300,7 +300,7 @@ fn searches_do_not_drive_each_other_out() {
     crowd.rig.store(crowd.seeker.space, at + 8, password).unwrap();
     crowd
         .rig
-        .call(crowd.seeker, Call::ObjInfo, &[crowd.base, 0, buffer])
+        .call(crowd.seeker, Call::ObjInfo, &[crowd.base, 0, buffer, PAGE])
         .unwrap();
     crowd.rig.check();
 }

@@ -234,22 +234,32 @@ impl<'a> Clist<'a> {
 }
 
 /// The count, when the bytes are a Clist that holds so many.
-fn check_header(bytes: &[u8]) -> Result<usize, Error> {
-    if capacity(bytes) == 0 {
+/// How many capabilities a Clist has that is so long. For readers who copy the header and each capability out of memory that
+/// others may write.
+///
+/// # Errors
+/// As [`ClistView::open`].
+pub fn count_of(header: &[u8], bytes: usize) -> Result<usize, Error> {
+    let capacity = bytes.saturating_sub(ClistHeader::BYTES) / Capability::BYTES;
+    if capacity == 0 {
         return Err(Error::TooSmall);
     }
-    if word(bytes, 0) != CLIST_MAGIC {
+    if word(header, 0) != CLIST_MAGIC {
         return Err(Error::NotAClist);
     }
-    if word(bytes, 8) != CLIST_VERSION {
-        return Err(Error::UnknownVersion(word(bytes, 8)));
+    if word(header, 8) != CLIST_VERSION {
+        return Err(Error::UnknownVersion(word(header, 8)));
     }
-    let count = usize::try_from(word(bytes, COUNT_AT)).map_err(|_| Error::NotAClist)?;
-    if count > capacity(bytes) {
+    let count = usize::try_from(word(header, COUNT_AT)).map_err(|_| Error::NotAClist)?;
+    if count > capacity {
         Err(Error::NotAClist)
     } else {
         Ok(count)
     }
+}
+
+fn check_header(bytes: &[u8]) -> Result<usize, Error> {
+    count_of(bytes, bytes.len())
 }
 
 fn capacity(bytes: &[u8]) -> usize {

@@ -370,17 +370,29 @@ impl<'a> Directory<'a> {
     }
 }
 
-fn check_header(bytes: &[u8]) -> Result<(), Error> {
-    if capacity(bytes) == 0 {
+/// How many entries of a directory that is so long may be in use, whatever its header claims. With [`entry_of`] for readers
+/// who copy the header and each entry out of memory that others may write.
+///
+/// # Errors
+/// As [`DirectoryView::open`].
+pub fn reach_of(header: &[u8], bytes: usize) -> Result<usize, Error> {
+    let capacity = (bytes / ENTRY_BYTES).saturating_sub(1);
+    if capacity == 0 {
         return Err(Error::TooSmall);
     }
-    if word(bytes, 0) != MAGIC {
+    if word(header, 0) != MAGIC {
         return Err(Error::NotADirectory);
     }
-    match word(bytes, VERSION_AT) {
-        VERSION => Ok(()),
+    match word(header, VERSION_AT) {
+        VERSION => Ok(usize::try_from(word(header, REACH_AT))
+            .unwrap_or(usize::MAX)
+            .min(capacity)),
         other => Err(Error::UnknownVersion(other)),
     }
+}
+
+fn check_header(bytes: &[u8]) -> Result<(), Error> {
+    reach_of(bytes, bytes.len()).map(|_| ())
 }
 
 fn capacity(bytes: &[u8]) -> usize {
@@ -406,7 +418,11 @@ fn set_kind(bytes: &mut [u8], index: usize, kind: u8) {
 
 fn entry(bytes: &[u8], index: usize) -> Option<Entry<'_>> {
     let at = ENTRY_BYTES * (index + 1);
-    let place = bytes.get(at..at + ENTRY_BYTES)?;
+    entry_of(bytes.get(at..at + ENTRY_BYTES)?)
+}
+
+/// What stands in the bytes of an entry, if it is in use and makes sense.
+pub fn entry_of(place: &[u8]) -> Option<Entry<'_>> {
     let kind = Kind::from_byte(*place.get(KIND_AT)?)?;
     let length = usize::from(*place.get(LENGTH_AT)?);
     if length > NAME_BYTES {

@@ -12,6 +12,12 @@ use crate::module::{Error, Instance, Modules, Result};
 
 /// Calls a function of up to four words.
 ///
+/// ```compile_fail
+/// fn jump(address: u64) -> u64 {
+///     rt::module::call_at(address, [0; 4])
+/// }
+/// ```
+///
 /// # Safety
 /// 1. The address is that of a function, as [`Modules::symbol`] gave it, of an instance that was not released since.
 /// 2. The function takes these words: what it does with them keeps Rust's rules for the caller's memory.

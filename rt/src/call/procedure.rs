@@ -4,7 +4,11 @@
 
 use abi::error::Result;
 
-/// The entry point of a protected procedure of this program; made by [`pdx_entry!`](crate::pdx_entry).
+/// The entry point of a protected procedure of this program; made by [`pdx_entry!`](crate::pdx_entry), and by nothing else:
+///
+/// ```compile_fail
+/// let anywhere = rt::pdx::Entry(0x1000);
+/// ```
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[repr(transparent)]
 pub struct PdxEntry(u64);

@@ -56,8 +56,8 @@ trait Piece: Sized {
             unsafe {
                 to.cast::<Self::Word>()
                     .add(index)
-                    .write(Self::load(from.cast::<Self::Word>().add(index)))
-            };
+                    .write(Self::load(from.cast::<Self::Word>().add(index)));
+            }
         }
     }
 
@@ -73,8 +73,8 @@ trait Piece: Sized {
                 Self::store(
                     to.cast::<Self::Word>().add(index),
                     from.cast::<Self::Word>().add(index).read(),
-                )
-            };
+                );
+            }
         }
     }
 }

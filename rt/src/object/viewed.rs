@@ -6,7 +6,7 @@
 //! heap takes no object in a marked slot ([`super::heap`]).
 //!
 //! Marks stay, because nobody knows how long a copy of a view lives. They are bits by the number of the slot, modulo
-//! [`SLOTS`]; for the inside of objects of more than [`LARGE`] slots by the number of the GiB. Two slots that share a
+//! [`SLOTS`]; for areas of [`LARGE`] slots that an object covers whole, by the number of the area. Two slots that share a
 //! bit cost the heap another call when it grows, no more.
 
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst, fence};
@@ -15,9 +15,9 @@ use abi::address::slot_of;
 
 /// Bits for slots: those of 32 GiB of addresses have one each.
 const SLOTS: u64 = 1 << 14;
-/// Bits for GiBs.
+/// Bits for areas of 1 GiB.
 const AREAS: u64 = 1 << 12;
-/// Slots of a GiB; an object that has more marks whole GiBs.
+/// Slots of an area; an object that covers whole ones marks those.
 const LARGE: u64 = 512;
 
 /// The marks.
@@ -27,7 +27,7 @@ pub(super) struct Viewed {
     areas: [AtomicU64; AREAS as usize / 64],
 }
 
-/// Slots from the first to one past the last, in three parts: begin, whole GiBs, rest.
+/// Slots from the first to one past the last, in three parts: begin, whole areas, rest.
 fn parts(base: u64, bytes: u64) -> [core::ops::Range<u64>; 3] {
     let (first, end) = (slot_of(base), slot_of(base.saturating_add(bytes.max(1) - 1)) + 1);
     let (from, to) = (first.div_ceil(LARGE), end / LARGE);

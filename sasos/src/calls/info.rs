@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl Server {
-    /// `SystemInfo`: topic, index, buffer.
+    /// `SystemInfo`.
     ///
     /// # Errors
     /// [`Error::BadArgument`] for a topic that there is not; the end of a list is
@@ -29,32 +29,49 @@ impl Server {
         caller: Caller,
         arguments: arguments::SystemInfo,
     ) -> Step<(u64, u64)> {
-        let arguments::SystemInfo { topic, index, buffer } = arguments;
+        let arguments::SystemInfo {
+            topic,
+            index,
+            buffer,
+            room,
+        } = arguments;
+        let place = (buffer, room);
         match topic {
-            TOPIC_MEMORY => self.tell(world, caller, buffer, &self.memory_report(world).to_bytes()),
-            TOPIC_STORE => self.tell(world, caller, buffer, &self.store_report().to_bytes()),
-            TOPIC_BOOT => self.tell(world, caller, buffer, &world.boot_report().to_bytes()),
+            TOPIC_MEMORY => self.tell(world, caller, place, &self.memory_report(world).to_bytes()),
+            TOPIC_STORE => self.tell(world, caller, place, &self.store_report().to_bytes()),
+            TOPIC_BOOT => self.tell(world, caller, place, &world.boot_report().to_bytes()),
             TOPIC_THREAD => {
                 let report = self
                     .thread_report_from(world, caller, index)
                     .ok_or(Error::NoSuchThread)?;
-                self.tell(world, caller, buffer, &report.to_bytes())
+                self.tell(world, caller, place, &report.to_bytes())
             }
             TOPIC_DOMAIN => {
                 let report = self.domain_report_from(world, index).ok_or(Error::BadAddress)?;
-                self.tell(world, caller, buffer, &report.to_bytes())
+                self.tell(world, caller, place, &report.to_bytes())
             }
             TOPIC_OBJECT => {
                 let report = self.object_report(caller.domain, index).ok_or(Error::BadAddress)?;
-                self.tell(world, caller, buffer, &report.to_bytes())
+                self.tell(world, caller, place, &report.to_bytes())
             }
             _ => Err(Error::BadArgument.into()),
         }
     }
 
-    fn tell(&mut self, world: &mut impl World, caller: Caller, buffer: u64, bytes: &[u8]) -> Step<(u64, u64)> {
-        self.write_user(world, caller.domain, buffer, bytes)?;
-        Ok((0, 0))
+    /// Writes as much of a report as there is room for, in whole words, and tells how long it is.
+    ///
+    /// # Errors
+    /// Those of the buffer.
+    pub fn tell(
+        &mut self,
+        world: &mut impl World,
+        caller: Caller,
+        (buffer, room): (u64, u64),
+        bytes: &[u8],
+    ) -> Step<(u64, u64)> {
+        let fits = bytes.get(..room as usize & !7).unwrap_or(bytes);
+        self.write_user(world, caller.domain, buffer, fits)?;
+        Ok((bytes.len() as u64, 0))
     }
 
     fn memory_report(&self, world: &impl World) -> MemoryReport {

@@ -4,7 +4,7 @@ use abi::{
     Error, Rights,
     address::{PAGE, SLOT, pages_for},
     call::arguments,
-    layout::{INFO_SET_MODIFIED, INFO_SET_TAG, INFO_USED, OBJECT_PERSISTENT, OBJECT_STACK, ObjectInfo},
+    layout::{INFO_SET_BYTES, INFO_SET_MODIFIED, INFO_SET_TAG, INFO_USED, OBJECT_PERSISTENT, OBJECT_STACK, ObjectInfo},
 };
 use kcore::SpaceId;
 
@@ -297,18 +297,21 @@ impl Server {
             address,
             flags,
             info: buffer,
+            room,
         } = arguments;
-        if flags & !(INFO_SET_MODIFIED | INFO_SET_TAG | INFO_USED) != 0 {
+        let sets = flags & (INFO_SET_MODIFIED | INFO_SET_TAG) != 0;
+        if flags & !(INFO_SET_MODIFIED | INFO_SET_TAG | INFO_USED) != 0 || sets && room < INFO_SET_BYTES {
             return Err(Error::BadArgument.into());
         }
         let (flags, used) = (flags & !INFO_USED, flags & INFO_USED != 0);
         let needed = if flags == 0 { Rights::R } else { Rights::OWNER };
         let id = self.require_at(world, caller.domain, address, needed)?;
         let mut bytes = [0; ObjectInfo::BYTES];
-        if flags != 0 {
-            self.read_user(world, caller.domain, buffer, &mut bytes)?;
+        let length = bytes.len().min(room as usize & !7);
+        if let Some(given) = bytes.get_mut(..length).filter(|_| flags != 0) {
+            self.read_user(world, caller.domain, buffer, given)?;
         }
-        self.prepare_write(world, caller.domain, buffer, bytes.len())?;
+        self.prepare_write(world, caller.domain, buffer, length)?;
         // So that it tells all the rights that there are, not only those that were used. It may come to nothing, which no cache knows;
         // so no other search may follow, or the two would drop each other's bookmarks for ever.
         if !used {
@@ -321,8 +324,7 @@ impl Server {
         if flags != 0 {
             self.change_info(id, flags, &ObjectInfo::from_bytes(&bytes))?;
         }
-        self.write_user(world, caller.domain, buffer, &before.to_bytes())?;
-        Ok((0, 0))
+        self.tell(world, caller, (buffer, room), &before.to_bytes())
     }
 
     fn change_info(&mut self, id: ObjectId, flags: u64, info: &ObjectInfo) -> Result<(), Error> {

@@ -195,12 +195,13 @@ impl Server {
 
     // ---- waiting for children -------------------------------------------------------------------
 
-    /// `ThreadWait`: thread (0: any), timeout, report.
+    /// `ThreadWait`.
     pub fn thread_wait(&mut self, world: &mut impl World, caller: Caller, arguments: arguments::ThreadWait) -> Outcome {
         let arguments::ThreadWait {
             thread,
             timeout_ns,
             report,
+            room,
         } = arguments;
         let deadline = self.call_deadline(world, caller, timeout_ns);
         let ended = match self.ended_child(caller, ThreadId(thread)) {
@@ -218,7 +219,7 @@ impl Server {
         };
         let exit = self.threads.record(ended).report;
         if report != 0
-            && let Err(stop) = self.write_user(world, caller.domain, report, &exit.to_bytes())
+            && let Err(stop) = self.tell(world, caller, (report, room), &exit.to_bytes())
         {
             // It stays to be waited for again.
             return Outcome::from(Err(stop));

@@ -437,13 +437,16 @@ impl Server {
         caller: Caller,
         arguments: arguments::ThreadInfo,
     ) -> Step<(u64, u64)> {
-        let arguments::ThreadInfo { thread, report: buffer } = arguments;
+        let arguments::ThreadInfo {
+            thread,
+            report: buffer,
+            room,
+        } = arguments;
         let thread = if thread == 0 { caller.thread } else { ThreadId(thread) };
         let report = self
             .thread_report(world, thread, caller.thread)
             .ok_or(Error::NoSuchThread)?;
-        self.write_user(world, caller.domain, buffer, &report.to_bytes())?;
-        Ok((0, 0))
+        self.tell(world, caller, (buffer, room), &report.to_bytes())
     }
 
     /// What there is to tell of a thread, asked by `asking`.

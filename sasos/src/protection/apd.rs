@@ -353,8 +353,8 @@ impl Server {
         arguments: arguments::ApdGet,
     ) -> Step<(u64, u64)> {
         let description = self.domain_apd(caller.domain).description();
-        self.write_user(world, caller.domain, arguments.description, &to_bytes(&description))?;
-        Ok((0, 0))
+        let place = (arguments.description, arguments.room);
+        self.tell(world, caller, place, &to_bytes(&description))
     }
 
     /// `ApdLock`.

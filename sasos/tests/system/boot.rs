@@ -4,8 +4,8 @@ use abi::{
     Call, Error,
     address::{FIRST_PROGRAM, PAGE, ROOT_DIRECTORY, USER_END},
     layout::{
-        CONTROL_POWER_OFF, MemoryReport, TOPIC_DOMAIN, TOPIC_MEMORY, TOPIC_OBJECT, TOPIC_STORE, TOPIC_THREAD,
-        ThreadReport,
+        ApdDescription, CONTROL_POWER_OFF, INFO_SET_BYTES, INFO_SET_TAG, MemoryReport, ObjectInfo, TOPIC_DOMAIN,
+        TOPIC_MEMORY, TOPIC_OBJECT, TOPIC_STORE, TOPIC_THREAD, ThreadReport,
     },
     start::{ARGUMENTS_OFFSET, START_MAGIC, Start},
 };
@@ -47,43 +47,94 @@ fn the_first_task_finds_its_start_page() {
     assert_eq!(system.touch(first, image + DATA, Touch::Execute), Err(Trouble::Ended));
 }
 
+/// A program that knows less of a report gets less, one that knows more leaves the rest as it was, and both learn its length.
+#[test]
+fn reports_end_where_the_room_does() {
+    const MARK: u64 = 0x5555_5555_5555_5555;
+    let mut system = System::boot(3);
+    let first = system.first;
+    let (object, _) = system.object(first, 1);
+    let (buffer, _) = system.object(first, 1);
+    let asked: [(Call, &[u64], usize); 5] = [
+        (Call::SystemInfo, &[TOPIC_MEMORY, 0, buffer], MemoryReport::BYTES),
+        (Call::SystemInfo, &[TOPIC_OBJECT, 0, buffer], ObjectInfo::BYTES),
+        (Call::ThreadInfo, &[0, buffer], ThreadReport::BYTES),
+        (Call::ApdGet, &[buffer], ApdDescription::BYTES),
+        (Call::ObjInfo, &[object, 0, buffer], ObjectInfo::BYTES),
+    ];
+    for (call, arguments, bytes) in asked {
+        let whole = bytes as u64;
+        for room in [0, 7, 8, 20, whole - 8, whole, whole + 8, u64::MAX] {
+            for word in 0..32 {
+                system.set_word(first, buffer + 8 * word, MARK).unwrap();
+            }
+            let told = system.call(first, call, &[arguments, &[room]].concat());
+            assert_eq!(told, Ok((whole, 0)), "{call:?} with room for {room}");
+            let words = room.min(whole) / 8;
+            for word in words..32 {
+                assert_eq!(
+                    system.word(first, buffer + 8 * word),
+                    Ok(MARK),
+                    "{call:?}, room {room}, word {word}"
+                );
+            }
+        }
+    }
+    // Without room the place is not even looked at.
+    assert_eq!(
+        system.call(first, Call::ThreadInfo, &[0, 8, 0]),
+        Ok((ThreadReport::BYTES as u64, 0))
+    );
+    let set = |room| [object, INFO_SET_TAG, buffer, room];
+    assert_eq!(
+        system.call(first, Call::ObjInfo, &set(INFO_SET_BYTES - 8)),
+        Err(Error::BadArgument)
+    );
+    let tag = buffer + INFO_SET_BYTES - 8;
+    system.set_word(first, tag, 7).unwrap();
+    system.call(first, Call::ObjInfo, &set(INFO_SET_BYTES)).unwrap();
+    system.call(first, Call::ObjInfo, &[object, 0, buffer, PAGE]).unwrap();
+    assert_eq!(system.word(first, tag), Ok(7));
+    system.check();
+}
+
 #[test]
 fn the_system_tells_of_itself() {
     let mut system = System::boot(2);
     let first = system.first;
     let (buffer, _) = system.object(first, 1);
     for topic in TOPIC_MEMORY..=TOPIC_OBJECT {
-        system.call(first, Call::SystemInfo, &[topic, 0, buffer]).unwrap();
+        system.call(first, Call::SystemInfo, &[topic, 0, buffer, PAGE]).unwrap();
     }
     system
-        .call(first, Call::SystemInfo, &[TOPIC_MEMORY, 0, buffer])
+        .call(first, Call::SystemInfo, &[TOPIC_MEMORY, 0, buffer, PAGE])
         .unwrap();
     let memory = MemoryReport::from_words(system.words(first, buffer));
     assert_eq!(memory.frames, system.platform.frames_total());
     assert_eq!(memory.objects, system.server.objects.count());
     system
-        .call(first, Call::SystemInfo, &[TOPIC_THREAD, 0, buffer])
+        .call(first, Call::SystemInfo, &[TOPIC_THREAD, 0, buffer, PAGE])
         .unwrap();
     let thread = ThreadReport::from_words(system.words(first, buffer));
     assert_eq!((thread.thread, thread.parent, thread.priority), (first.0, 0, 4));
     assert_eq!(
-        system.call(first, Call::SystemInfo, &[TOPIC_THREAD, first.0 + 1, buffer]),
+        system.call(first, Call::SystemInfo, &[TOPIC_THREAD, first.0 + 1, buffer, PAGE]),
         Err(Error::NoSuchThread)
     );
     assert_eq!(
-        system.call(first, Call::SystemInfo, &[TOPIC_DOMAIN, 77, buffer]),
+        system.call(first, Call::SystemInfo, &[TOPIC_DOMAIN, 77, buffer, PAGE]),
         Err(Error::BadAddress)
     );
     assert_eq!(
-        system.call(first, Call::SystemInfo, &[TOPIC_OBJECT, USER_END, buffer]),
+        system.call(first, Call::SystemInfo, &[TOPIC_OBJECT, USER_END, buffer, PAGE]),
         Err(Error::BadAddress)
     );
     assert_eq!(
-        system.call(first, Call::SystemInfo, &[TOPIC_OBJECT + 1, 0, buffer]),
+        system.call(first, Call::SystemInfo, &[TOPIC_OBJECT + 1, 0, buffer, PAGE]),
         Err(Error::BadArgument)
     );
     assert_eq!(
-        system.call(first, Call::SystemInfo, &[TOPIC_STORE, 0, 8]),
+        system.call(first, Call::SystemInfo, &[TOPIC_STORE, 0, 8, PAGE]),
         Err(Error::BadAddress)
     );
     system.check();

@@ -214,7 +214,7 @@ fn info_of_used_rights_searches_no_further() {
     let client = system.client(&[(object, weak), (object, strong)]);
     let (buffer, _) = system.object(client, 1);
     let mut told = |flags| {
-        system.call(client, Call::ObjInfo, &[object, flags, buffer])?;
+        system.call(client, Call::ObjInfo, &[object, flags, buffer, PAGE])?;
         Ok::<_, Error>(system.word(client, buffer + 16).unwrap())
     };
     let [read, owner] = [Rights::R, Rights::OWNER].map(|rights| u64::from(rights.bits()));

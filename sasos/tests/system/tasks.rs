@@ -52,7 +52,7 @@ fn a_task_takes_its_image_along_and_leaves_nothing() {
         system.check();
         system.exit(child, round);
         assert_eq!(
-            system.call(first, Call::ThreadWait, &[0, FOREVER, report]),
+            system.call(first, Call::ThreadWait, &[0, FOREVER, report, PAGE]),
             Ok((child.0, round))
         );
         let exit = ExitReport::from_words(system.words(first, report));
@@ -144,7 +144,7 @@ fn a_parent_that_waits_is_answered_at_the_end_of_its_child() {
     assert_eq!(system.wait_for(first), Answer::Done(Ok((one.0, 1))));
     assert_eq!(system.reap(first, two), Ok(2));
     let child = thread(&mut system);
-    system.start(first, Call::ThreadWait, &[child.0, FOREVER, report]);
+    system.start(first, Call::ThreadWait, &[child.0, FOREVER, report, PAGE]);
     system.exit(child, 6);
     assert!(is_there(&system, child));
     assert_eq!(system.wait_for(first), Answer::Done(Ok((child.0, 6))));
@@ -181,7 +181,7 @@ fn waiting_for_a_child_has_an_end() {
     // A report that cannot be written leaves the child to be waited for.
     system.exit(child, 3);
     assert_eq!(
-        system.call(first, Call::ThreadWait, &[0, 0, FIRST_PROGRAM - 8]),
+        system.call(first, Call::ThreadWait, &[0, 0, FIRST_PROGRAM - 8, PAGE]),
         Err(Error::BadAddress)
     );
     assert_eq!(system.reap(first, child), Ok(3));
@@ -208,7 +208,7 @@ fn a_fault_ends_its_program_alone_and_is_reported() {
         "the first thread takes the task along"
     );
     let (thread, status) = system
-        .call(first, Call::ThreadWait, &[child.0, FOREVER, report])
+        .call(first, Call::ThreadWait, &[child.0, FOREVER, report, PAGE])
         .unwrap();
     assert_eq!((thread, status), (child.0, STATUS_SYSTEM + EXCEPTION_PROTECTION));
     let exit = ExitReport::from_words(system.words(first, report));
@@ -266,7 +266,7 @@ fn only_parents_and_siblings_control_a_thread() {
     );
     system.call(one, Call::ThreadSleep, &[sibling.0, FOREVER]).unwrap();
     let (buffer, _) = system.object(one, 1);
-    system.call(one, Call::ThreadInfo, &[sibling.0, buffer]).unwrap();
+    system.call(one, Call::ThreadInfo, &[sibling.0, buffer, PAGE]).unwrap();
     assert_eq!(
         ThreadReport::from_words(system.words(one, buffer)).state,
         THREAD_SLEEPING
@@ -297,7 +297,7 @@ fn only_parents_and_siblings_control_a_thread() {
     // The parent of the first thread ends the whole task.
     system.call(first, Call::ThreadDelete, &[one.0, 9]).unwrap();
     assert!(system.server.threads.find(sibling).is_none());
-    system.call(first, Call::ThreadInfo, &[one.0, 8]).unwrap_err();
+    system.call(first, Call::ThreadInfo, &[one.0, 8, PAGE]).unwrap_err();
     assert_eq!(
         system.call(first, Call::ThreadDelete, &[one.0, 9]),
         Ok((0, 0)),
@@ -334,7 +334,7 @@ fn children_of_an_ended_parent_are_nobodys_but_the_first_tasks() {
     system.call(first, Call::ThreadDelete, &[child.0, 0]).unwrap();
     assert!(system.server.threads.find(child).is_none());
     let (buffer, _) = system.object(first, 1);
-    system.call(first, Call::ThreadInfo, &[parent.0, buffer]).unwrap();
+    system.call(first, Call::ThreadInfo, &[parent.0, buffer, PAGE]).unwrap();
     assert_eq!(
         ThreadReport::from_words(system.words(first, buffer)).state,
         THREAD_ENDED

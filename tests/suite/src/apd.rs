@@ -198,9 +198,9 @@ fn get_needs_write(_: &Setting) -> Outcome {
     let object = Object::create(PAGE)?;
     let (clist, _) = clist_granting(&object, Rights::R)?;
     let puppet = Puppet::start(&[&clist])?;
-    ensure_error!(puppet.call(Call::ApdGet, &[object.base()])?, Protection);
+    ensure_error!(puppet.call(Call::ApdGet, &[object.base(), PAGE])?, Protection);
     for address in [0, 1 << 47, u64::MAX - 3, abi::address::USER_END - 8] {
-        let refused = puppet.call(Call::ApdGet, &[address])?;
+        let refused = puppet.call(Call::ApdGet, &[address, PAGE])?;
         ensure!(
             matches!(refused, Err(Error::Protection | Error::BadAddress)),
             "at {address:#x}: {refused:?}"

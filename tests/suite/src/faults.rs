@@ -152,11 +152,11 @@ fn system_calls_check_buffers(_: &Setting) -> Outcome {
     ];
     for address in bad.into_iter().chain([readable.base()]) {
         let writes = [
-            (Call::ObjInfo, [readable.base(), 0, address, 0, 0, 0]),
-            (Call::ApdGet, [address, 0, 0, 0, 0, 0]),
-            (Call::ThreadInfo, [own, address, 0, 0, 0, 0]),
-            (Call::SystemInfo, [0, 0, address, 0, 0, 0]),
-            (Call::SystemInfo, [3, 0, address, 0, 0, 0]),
+            (Call::ObjInfo, [readable.base(), 0, address, PAGE, 0, 0]),
+            (Call::ApdGet, [address, PAGE, 0, 0, 0, 0]),
+            (Call::ThreadInfo, [own, address, PAGE, 0, 0, 0]),
+            (Call::SystemInfo, [0, 0, address, PAGE, 0, 0]),
+            (Call::SystemInfo, [3, 0, address, PAGE, 0, 0]),
         ];
         for (call, arguments) in writes {
             let refused = arch::system_call(call as u64, arguments).result();

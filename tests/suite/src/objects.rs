@@ -237,18 +237,18 @@ fn info_needs_rights(_: &Setting) -> Outcome {
     let buffer = Object::create(PAGE)?;
     let (mut clist, _) = clist_granting(&buffer, Rights::RW)?;
     let puppet = Puppet::start(&[&clist])?;
-    let ask = |flags| puppet.call(abi::Call::ObjInfo, &[object.base(), flags, buffer.base()]);
+    let ask = |flags| puppet.call(abi::Call::ObjInfo, &[object.base(), flags, buffer.base(), PAGE]);
     ensure_error!(ask(0)?, Protection);
     assistant::grant(&mut clist, &object, Rights::R)?;
     ensure!(ask(0)?.is_ok());
     ensure_eq!(arch::load(buffer.base()), object.base());
     ensure_error!(ask(INFO_SET_TAG)?, Protection);
     ensure_error!(
-        puppet.call(abi::Call::ObjInfo, &[object.base(), 0, object.base()])?,
+        puppet.call(abi::Call::ObjInfo, &[object.base(), 0, object.base(), PAGE])?,
         Protection
     );
     for bad in [0, u64::MAX - 7, 1 << 47, buffer.base() + PAGE - 8] {
-        let refused = puppet.call(abi::Call::ObjInfo, &[object.base(), 0, bad])?;
+        let refused = puppet.call(abi::Call::ObjInfo, &[object.base(), 0, bad, PAGE])?;
         ensure!(
             matches!(refused, Err(Error::Protection | Error::BadAddress)),
             "buffer {bad:#x}: {refused:x?}"

@@ -278,8 +278,8 @@ fn limits_bind_everybody(_: &Setting) -> Outcome {
     call::page_limit(object.base(), 1, Rights::R.bits().into())?;
     ensure_eq!(puppet.accesses(object.base())?, Rights::R);
     // System calls keep to it as well.
-    ensure_error!(puppet.call(Call::ApdGet, &[object.base()])?, Protection);
-    ensure_error!(puppet.call(Call::SystemInfo, &[0, 0, object.base()])?, Protection);
+    ensure_error!(puppet.call(Call::ApdGet, &[object.base(), PAGE])?, Protection);
+    ensure_error!(puppet.call(Call::SystemInfo, &[0, 0, object.base(), PAGE])?, Protection);
     call::page_limit(object.base(), 1, Rights::RWX.bits().into())?;
     ensure_eq!(puppet.accesses(object.base())?, Rights::RWX);
     puppet.end()

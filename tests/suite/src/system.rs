@@ -65,7 +65,7 @@ fn topics(_: &Setting) -> Outcome {
         boot.processors >= 1 && boot.ticks_per_us > 0 && boot.script <= 1 && boot.clean <= 1,
         "{boot:?}"
     );
-    let mut words = [0; call::REPORT_WORDS];
+    let mut words = [0; 16];
     for topic in [TOPIC_OBJECT + 1, 100, u64::MAX] {
         ensure_error!(call::system_info(topic, 0, &mut words), BadArgument);
     }
@@ -89,7 +89,7 @@ fn lists(_: &Setting) -> Outcome {
         bases.windows(2).all(|pair| pair[0] < pair[1]),
         "objects are not in order"
     );
-    let mut words = [0; call::REPORT_WORDS];
+    let mut words = [0; 16];
     for topic in 3..=TOPIC_OBJECT {
         ensure!(
             call::system_info(topic, u64::MAX, &mut words).is_err(),

@@ -292,7 +292,7 @@ fn info(_: &Setting) -> Outcome {
     child.join()?;
     ensure_error!(call::thread_info(child.id()), NoSuchThread);
     for buffer in [0, 1 << 47, u64::MAX, abi::address::USER_END - 8] {
-        let answer = arch::system_call(Call::ThreadInfo as u64, [0, buffer, 0, 0, 0, 0]).result();
+        let answer = arch::system_call(Call::ThreadInfo as u64, [0, buffer, abi::address::PAGE, 0, 0, 0]).result();
         ensure!(
             matches!(answer, Err(Error::Protection | Error::BadAddress)),
             "buffer {buffer:#x}: {answer:?}"

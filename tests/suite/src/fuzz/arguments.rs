@@ -92,6 +92,7 @@ fn fit_control(surroundings: &Surroundings, call: Call, arguments: &mut [u64; 6]
             arguments[0] = if random.one_in(2) { 0 } else { thread };
             arguments[1] = time(random);
             arguments[2] = or_address(surroundings, surroundings.buffer, random);
+            arguments[3] = room(random);
         }
         Call::ThreadSleep => {
             arguments[0] = if random.one_in(2) { 0 } else { thread };
@@ -112,7 +113,20 @@ fn fit_control(surroundings: &Surroundings, call: Call, arguments: &mut [u64; 6]
         Call::SystemInfo => {
             arguments[0] = random.below(8);
             arguments[2] = surroundings.address(random);
+            arguments[3] = room(random);
         }
+        Call::ObjInfo => arguments[3] = room(random),
+        Call::ThreadInfo => arguments[2] = room(random),
+        Call::ApdGet => arguments[1] = room(random),
         _ => {}
+    }
+}
+
+/// Room for a report: enough, too little, or far too much.
+fn room(random: &mut Random) -> u64 {
+    if random.one_in(20) {
+        random.word()
+    } else {
+        random.below(200)
     }
 }

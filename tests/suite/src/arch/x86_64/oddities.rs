@@ -34,7 +34,7 @@ macro_rules! call_amid {
             unsafe {
                 asm!(
                     "push rbx", "push rbp", $($before,)*
-                    "mov eax, {call}", "xor edi, edi", "syscall",
+                    "mov eax, {call}", "xor edi, edi", "mov edx, 4096", "syscall",
                     $($after,)* "cld", "pop rbp", "pop rbx", "/* {kept} */",
                     call = const Call::ThreadInfo as u64,
                     kept = sym KEPT,
