@@ -12,26 +12,42 @@
 
 use crate::breaks::{Breaks, Invariant};
 use crate::geometry::{BITMAPS, BITS, Geometry, SUMS};
+use crate::heap::{NoHeap, zeroed};
 use crate::list::List;
 use crate::world::BLOCK;
 use alloc::collections::BTreeSet;
-use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// Bits in a word of a bitmap.
 const WORD: u64 = 64;
 /// Blocks that are marked free in one piece: some 30 instructions each.
 const RELEASE_PIECE: usize = 64;
+/// Words of a bitmap that are cleared in one piece.
+const SWEEP_PIECE: usize = 1024;
 /// Words in a bitmap block.
 const WORDS: usize = BLOCK / 8;
 
-/// A bitmap over the data blocks.
-#[derive(Clone)]
+/// A bitmap over blocks.
 pub(crate) struct Bits(pub(crate) Vec<u64>);
 
 impl Bits {
-    fn new(bits: u64) -> Self {
-        Self(vec![0; bits.div_ceil(WORD) as usize])
+    fn new(bits: u64) -> Result<Self, NoHeap> {
+        zeroed(bits.div_ceil(WORD)).map(Self)
+    }
+
+    /// The next set bit from `from` on.
+    fn next(&self, from: usize) -> Option<usize> {
+        let mut at = from / WORD as usize;
+        let mut mask = u64::MAX << (from as u64 % WORD);
+        loop {
+            let word = self.0.get(at)? & mask;
+            if word != 0 {
+                return Some(at * WORD as usize + word.trailing_zeros() as usize);
+            }
+            mask = u64::MAX;
+            at += 1;
+        }
     }
 
     pub(crate) fn get(&self, bit: u64) -> bool {
@@ -51,15 +67,82 @@ impl Bits {
     }
 }
 
+/// Blocks that attempts at the next generation took: nothing durable names them, so those that an attempt which failed
+/// gives up can be used at once. Without this, attempts that fail again and again would fill the disk.
+struct Young {
+    bits: Bits,
+    /// Words that may have bits set.
+    words: Range<usize>,
+    /// Whether the generation is durable that they were taken for: they are young no more, and the bits are yet to be cleared.
+    grown_up: bool,
+}
+
+impl Young {
+    fn new(blocks: u64) -> Result<Self, NoHeap> {
+        Ok(Self {
+            bits: Bits::new(blocks)?,
+            words: 0..0,
+            grown_up: false,
+        })
+    }
+
+    fn insert(&mut self, bit: u64) {
+        while self.sweep_some() {}
+        self.bits.put(bit, 1);
+        let word = (bit / WORD) as usize;
+        self.words = if self.words.is_empty() {
+            word..word + 1
+        } else {
+            self.words.start.min(word)..self.words.end.max(word + 1)
+        };
+    }
+
+    /// Takes a block out; tells whether it was in.
+    fn remove(&mut self, bit: u64) -> bool {
+        !self.grown_up && self.bits.put(bit, 0)
+    }
+
+    fn grow_up(&mut self) {
+        while self.sweep_some() {}
+        self.grown_up = !self.words.is_empty();
+    }
+
+    fn is_sweeping(&self) -> bool {
+        self.grown_up
+    }
+
+    /// Clears some bits of those that have grown up; tells whether there are more.
+    fn sweep_some(&mut self) -> bool {
+        if self.grown_up {
+            let end = self.words.end.min(self.words.start + SWEEP_PIECE);
+            if let Some(words) = self.bits.0.get_mut(self.words.start..end) {
+                words.fill(0);
+            }
+            self.words.start = end;
+            self.grown_up = !self.words.is_empty();
+        }
+        self.grown_up
+    }
+}
+
 /// One on-disk region as it now is, or as we must assume it to be.
-#[derive(Clone)]
 pub(crate) struct Region {
     /// Checksums of the bitmap blocks, zero for "all free".
     pub(crate) sums: Vec<u64>,
     /// Checksums of the index blocks.
     pub(crate) index: Vec<u64>,
     /// Bitmap blocks that differ from `used`.
-    stale: BTreeSet<usize>,
+    stale: Bits,
+}
+
+impl Region {
+    fn new(geometry: &Geometry) -> Result<Self, NoHeap> {
+        Ok(Self {
+            sums: zeroed(geometry.bitmap_blocks())?,
+            index: zeroed(geometry.index_blocks())?,
+            stale: Bits::new(geometry.bitmap_blocks())?,
+        })
+    }
 }
 
 /// The allocator.
@@ -77,8 +160,7 @@ pub(crate) struct Allocation {
     freed_before: List<u64>,
     /// Set free before that: nothing needs them any more, they are only yet to be marked.
     releasing: List<u64>,
-    /// Given to tree nodes by attempts at the next generation that failed: nothing durable names them.
-    young: BTreeSet<u64>,
+    young: Young,
     /// Allocated since the last commit; kept only to break invariant 5.
     recent: BTreeSet<u64>,
     pub(crate) regions: [Region; BITMAPS],
@@ -88,44 +170,48 @@ pub(crate) struct Allocation {
 
 impl Allocation {
     /// With every data block free.
-    pub(crate) fn new(geometry: Geometry, breaks: Breaks) -> Self {
+    pub(crate) fn new(geometry: Geometry, breaks: Breaks) -> Result<Self, NoHeap> {
         let blocks = geometry.total - geometry.data_start();
-        let region = Region {
-            sums: vec![0; geometry.bitmap_blocks() as usize],
-            index: vec![0; geometry.index_blocks() as usize],
-            stale: BTreeSet::new(),
-        };
-        Self {
+        Ok(Self {
             geometry,
             breaks,
-            used: Bits::new(blocks),
-            busy: Bits::new(blocks),
+            used: Bits::new(blocks)?,
+            busy: Bits::new(blocks)?,
             free: blocks,
             hint: 0,
             freed_now: List::default(),
             freed_before: List::default(),
             releasing: List::default(),
             marked: None,
-            young: BTreeSet::new(),
+            young: Young::new(blocks)?,
             recent: BTreeSet::new(),
-            regions: [region.clone(), region.clone(), region],
-        }
+            regions: [
+                Region::new(&geometry)?,
+                Region::new(&geometry)?,
+                Region::new(&geometry)?,
+            ],
+        })
+    }
+
+    /// Bytes of heap that the bitmaps of such a store take while it is mounted.
+    pub(crate) fn heap(geometry: &Geometry) -> u64 {
+        // Used, busy, young, and at mount the one of the generation before.
+        4 * (geometry.total / 8) + (BITMAPS as u64 + 1) * 8 * geometry.bitmap_blocks()
     }
 
     fn blocks(&self) -> u64 {
         self.geometry.total - self.geometry.data_start()
     }
 
-    /// Takes over what mount read: the bits of the current generation and of the previous one, if
+    /// Takes over what mount read: the bits of the current generation, which are in `used`, and of the previous one, if
     /// they could be read. `false` if a bit past the end is set.
-    pub(crate) fn load(&mut self, current: Vec<u64>, previous: Option<&[u64]>, region: usize) -> bool {
-        self.used.0 = current;
+    pub(crate) fn load(&mut self, previous: Option<&[u64]>, region: usize) -> bool {
         let blocks = self.blocks();
         let past_end = self.used.0.len() as u64 * WORD;
         if (blocks..past_end).any(|bit| self.used.get(bit)) {
             return false;
         }
-        self.busy = self.used.clone();
+        self.busy.0.copy_from_slice(&self.used.0);
         for (at, &word) in previous.into_iter().flatten().enumerate() {
             let only_before = word & !self.used.0.get(at).copied().unwrap_or(0);
             for bit in (0..WORD).filter(|bit| only_before & (1 << bit) != 0) {
@@ -139,8 +225,10 @@ impl Allocation {
         self.free = blocks - busy;
         // What the other regions hold is unknown: write all of them but what is free.
         for other in (0..BITMAPS).filter(|&other| other != region) {
-            let count = self.geometry.bitmap_blocks() as usize;
-            self.regions[other].stale = (0..count).filter(|&block| !self.is_free(block)).collect();
+            for block in 0..self.geometry.bitmap_blocks() {
+                let stale = !self.is_free(block as usize);
+                self.regions[other].stale.put(block, u64::from(stale));
+            }
         }
         true
     }
@@ -163,7 +251,7 @@ impl Allocation {
             }
             self.marked = Some(block);
             for region in &mut self.regions {
-                region.stale.insert(block);
+                region.stale.put(block as u64, 1);
             }
         }
     }
@@ -201,10 +289,10 @@ impl Allocation {
         }
     }
 
-    /// A block for a tree node: if this generation is never committed, nothing will name it.
-    pub(crate) fn alloc_node(&mut self) -> Option<u64> {
+    /// A block for a checkpoint: as long as it is not committed, nothing durable names it.
+    pub(crate) fn alloc_young(&mut self) -> Option<u64> {
         let block = self.alloc()?;
-        self.young.insert(block);
+        self.young.insert(block - self.geometry.data_start());
         Some(block)
     }
 
@@ -227,7 +315,7 @@ impl Allocation {
             return;
         }
         let unpinned = !self.breaks.keeps(Invariant::Pins) && self.recent.contains(&block);
-        if self.young.remove(&block) || unpinned || !self.breaks.keeps(Invariant::NoReuse) {
+        if self.young.remove(block - self.geometry.data_start()) || unpinned || !self.breaks.keeps(Invariant::NoReuse) {
             self.release(block);
         } else if self.used.get(block - self.geometry.data_start()) {
             self.mark(block - self.geometry.data_start(), 0);
@@ -238,6 +326,7 @@ impl Allocation {
     /// Takes back an allocation that came to nothing.
     pub(crate) fn release(&mut self, block: u64) {
         let bit = block - self.geometry.data_start();
+        self.young.remove(bit);
         self.mark(bit, 0);
         if self.busy.put(bit, 0) {
             self.free += 1;
@@ -247,8 +336,9 @@ impl Allocation {
 
     /// A checkpoint failed after it may have written to a region: all of it is to be written again.
     pub(crate) fn restale(&mut self, region: usize) {
-        let count = self.geometry.bitmap_blocks() as usize;
-        self.regions[region].stale = (0..count).collect();
+        for block in 0..self.geometry.bitmap_blocks() {
+            self.regions[region].stale.put(block, 1);
+        }
     }
 
     /// The generation being built is durable. Reads that began before the current one was keep what
@@ -256,9 +346,9 @@ impl Allocation {
     pub(crate) fn commit(&mut self, region: usize, reads: ReadsBefore) {
         // Nothing, where a checkpoint has waited for it.
         while self.release_some() {}
-        self.regions[region].stale.clear();
+        self.regions[region].stale.0.fill(0);
         self.marked = None;
-        self.young.clear();
+        self.young.grow_up();
         self.recent.clear();
         let mut waiting = core::mem::take(&mut self.freed_before);
         self.freed_before = core::mem::take(&mut self.freed_now);
@@ -274,11 +364,12 @@ impl Allocation {
 
     /// Whether blocks are yet to be marked free.
     pub(crate) fn is_releasing(&self) -> bool {
-        self.releasing.len() > 0
+        self.releasing.len() > 0 || self.young.is_sweeping()
     }
 
     /// Marks some blocks free that nothing needs any more; tells whether there were any.
     pub(crate) fn release_some(&mut self) -> bool {
+        self.young.sweep_some();
         for _ in 0..RELEASE_PIECE {
             let Some(block) = self.releasing.pop() else { break };
             if self.busy.put(block - self.geometry.data_start(), 0) {
@@ -316,9 +407,9 @@ impl Allocation {
         }
     }
 
-    /// The bitmap blocks that a region lacks.
-    pub(crate) fn stale(&self, region: usize) -> Vec<usize> {
-        self.regions[region].stale.iter().copied().collect()
+    /// The next bitmap block from `from` on that a region lacks.
+    pub(crate) fn next_stale(&self, region: usize, from: usize) -> Option<usize> {
+        self.regions[region].stale.next(from)
     }
 }
 
@@ -343,7 +434,7 @@ mod tests {
     #[test]
     fn a_freed_block_comes_back_after_two_commits() {
         let geometry = Geometry::new(200, None).unwrap();
-        let mut allocation = Allocation::new(geometry, Breaks::NONE);
+        let mut allocation = Allocation::new(geometry, Breaks::NONE).unwrap();
         let all = allocation.free_blocks();
         let block = allocation.alloc().unwrap();
         allocation.commit(1, ReadsBefore::None);
@@ -360,7 +451,7 @@ mod tests {
     #[test]
     fn every_block_can_be_allocated_once() {
         let geometry = Geometry::new(300, None).unwrap();
-        let mut allocation = Allocation::new(geometry, Breaks::NONE);
+        let mut allocation = Allocation::new(geometry, Breaks::NONE).unwrap();
         let all = allocation.free_blocks();
         let blocks: BTreeSet<u64> = core::iter::from_fn(|| allocation.alloc()).collect();
         assert_eq!(blocks.len() as u64, all);

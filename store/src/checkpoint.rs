@@ -62,6 +62,26 @@ enum Phase {
     Done,
 }
 
+/// How nodes are being given up for want of frames.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Relief {
+    None,
+    /// Until nothing is under way.
+    Quiet,
+    /// They are written.
+    Nodes,
+}
+
+/// How far a checkpoint is: what changes with everything that it gets done.
+#[derive(Copy, Clone, PartialEq, Eq)]
+struct Position {
+    phase: Phase,
+    pages: u32,
+    settling: Settling,
+    left: usize,
+    free: u64,
+}
+
 /// How far a phase got.
 pub(crate) enum Step {
     /// It is complete.
@@ -96,12 +116,16 @@ pub(crate) struct Checkpoint {
     settling: Settling,
     /// The map node that was written last.
     node: Option<MapKey>,
+    /// How nodes are being given up, how far the work was when that was begun last, and whether it ever was.
+    relief: Relief,
+    relieved_at: Option<Position>,
+    narrow: bool,
     /// Table parts yet to be written, and all that were begun.
     parts: VecDeque<Part>,
     written_parts: Vec<Part>,
-    /// Bitmap and index blocks yet to be written.
-    bitmap: VecDeque<usize>,
-    index: BTreeSet<usize>,
+    /// Bitmap and index blocks before these are written.
+    bitmap: usize,
+    index: usize,
     changed: BTreeSet<u64>,
     deleted: Vec<u64>,
     superblock_checksum: u64,
@@ -136,10 +160,13 @@ impl Checkpoint {
             failure: None,
             settling: Settling::default(),
             node: None,
+            relief: Relief::None,
+            relieved_at: None,
+            narrow: false,
             parts: VecDeque::new(),
             written_parts: Vec::new(),
-            bitmap: VecDeque::new(),
-            index: BTreeSet::new(),
+            bitmap: 0,
+            index: 0,
             changed,
             deleted,
             superblock_checksum: 0,
@@ -148,6 +175,11 @@ impl Checkpoint {
             lease: 0,
             entered: None,
         }
+    }
+
+    /// What is left of the blocks promised to it.
+    pub(crate) fn share(&self) -> u64 {
+        self.share
     }
 
     /// Makes it fail before it has begun: something it relied on did not become durable.
@@ -187,10 +219,18 @@ impl Checkpoint {
 
     pub(crate) fn advance(&mut self, store: &mut Store, world: &mut impl World) -> Progress {
         while self.failure.is_none() && self.phase != Phase::Done {
-            match self.step(store, world) {
-                Ok(Step::Complete) => self.phase = self.phase.next(),
-                Ok(Step::Waiting) => return Progress::Waiting,
-                Err(reason) => self.fail(reason),
+            let step = match self.relief {
+                Relief::None => self.step(store, world),
+                Relief::Quiet => Ok(self.quiet_for_relief(store)),
+                Relief::Nodes => self.relieve(store, world),
+            };
+            match (step, self.relief) {
+                (Ok(Step::Complete), Relief::None) => self.phase = self.phase.next(),
+                (Ok(Step::Complete), Relief::Quiet) => self.relief = Relief::Nodes,
+                (Ok(Step::Complete), Relief::Nodes) => self.relief = Relief::None,
+                (Ok(Step::Waiting), _) => return Progress::Waiting,
+                (Err(Failure::Memory), Relief::None) if self.may_relieve(store) => self.relief = Relief::Quiet,
+                (Err(reason), _) => self.fail(reason),
             }
         }
         if self.outstanding > 0 {
@@ -240,12 +280,7 @@ impl Checkpoint {
                 }
                 self.write_table(store, world)
             }
-            Phase::Bitmap => {
-                if entering {
-                    self.bitmap = store.allocation.stale(region_of(store.generation + 1)).into();
-                }
-                self.write_bitmap(store, world)
-            }
+            Phase::Bitmap => self.write_bitmap(store, world),
             Phase::Index => self.write_index(store, world),
             Phase::Drain if !store.release_blocks() || store.copies > 0 => Ok(Step::Waiting),
             Phase::Drain => Ok(self.when_quiet()),
@@ -287,6 +322,43 @@ impl Checkpoint {
         }
     }
 
+    /// Whether memory may come from map nodes, and something was done since that was tried last.
+    fn may_relieve(&mut self, store: &Store) -> bool {
+        let position = Position {
+            phase: self.phase,
+            pages: self.next_write,
+            settling: self.settling,
+            left: store.settling.len() + store.doomed.len() + self.parts.len() + self.bitmap + self.index,
+            free: store.allocation.free_blocks() + store.allocation.held_blocks(),
+        };
+        self.narrow = true;
+        self.relieved_at.replace(position) != Some(position) && (store.maps.len() > 0 || store.is_loading())
+    }
+
+    /// Waits until nothing is under way that changes nodes.
+    fn quiet_for_relief(&self, store: &Store) -> Step {
+        if store.is_loading() {
+            Step::Waiting
+        } else {
+            self.when_quiet()
+        }
+    }
+
+    /// No frame is left: writes the dirty nodes to the disk before their turn, and gives up all nodes. Those that are needed again
+    /// are read again. Until the commit nothing durable leads to where they were written.
+    fn relieve(&mut self, store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
+        if self.phase < Phase::Nodes && matches!(self.write_nodes(store, world)?, Step::Waiting) || self.outstanding > 0
+        {
+            return Ok(Step::Waiting);
+        }
+        self.node = None;
+        store.maps.clear_dirty();
+        store.maps.release_arrived();
+        store.maps.shrink(&mut store.io.lender(world), usize::MAX);
+        self.unblock();
+        Ok(Step::Complete)
+    }
+
     fn when_quiet(&self) -> Step {
         if self.outstanding == 0 {
             Step::Complete
@@ -326,7 +398,7 @@ impl Checkpoint {
     fn write_pages(&mut self, store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
         if self.nodes_seen != store.nodes_came {
             self.nodes_seen = store.nodes_came;
-            self.retry.append(&mut self.blocked);
+            self.unblock();
         }
         while self.outstanding < WRITES_MAX && self.has_page() && store.may_go_on(COST_BLOCK) {
             let page = self.retry.pop_front().or_else(|| {
@@ -342,17 +414,17 @@ impl Checkpoint {
                 continue;
             };
             let mut root = row.map;
-            let path = store.maps.prepare(world, page.base, &mut root, page.page);
+            let path = store.prepare(world, page.base, &mut root, page.page);
             store.table.set_map(page.base, root);
             match path {
                 Path::Ready => self.write_page(store, world, page)?,
                 Path::NoMemory => {
-                    self.retry.push_back(page);
+                    self.retry.push_front(page);
                     return Err(Failure::Memory);
                 }
                 Path::Missing(missing) => {
                     store.spend(COST_READ);
-                    self.blocked.push_back(page);
+                    self.blocked.push_front(page);
                     store.load_for_job(world, missing)?;
                 }
             }
@@ -364,16 +436,25 @@ impl Checkpoint {
         })
     }
 
+    /// Pages that waited for nodes are looked at again, before all others.
+    fn unblock(&mut self) {
+        while let Some(page) = self.blocked.pop_back() {
+            self.retry.push_front(page);
+        }
+    }
+
     /// Whether there is a page that may be begun with.
     fn has_page(&self) -> bool {
-        !self.retry.is_empty() || self.blocked.len() < WRITES_MAX && self.begun < self.pages.len()
+        // Where memory is short, two that wait for their paths would take them away from each other.
+        let waiting_max = if self.narrow { 1 } else { WRITES_MAX };
+        self.blocked.len() < waiting_max && (!self.retry.is_empty() || self.begun < self.pages.len())
     }
 
     fn write_page(&mut self, store: &mut Store, world: &mut impl World, page: DirtyPage) -> Result<(), Failure> {
         store.spend(COST_BLOCK);
         let block = store
-            .take_block(&mut self.share)
-            .inspect_err(|_| self.retry.push_back(page))?;
+            .take_young_block(&mut self.share)
+            .inspect_err(|_| self.retry.push_front(page))?;
         let checksum = store.key.checksum(block, world.bytes(page.frame));
         let number = self.next_write;
         self.next_write += 1;
@@ -407,7 +488,7 @@ impl Checkpoint {
             self.node = Some(key);
             let Some(frame) = store.maps.frame(key) else { continue };
             store.spend(COST_BLOCK);
-            let block = store.take_node_block(&mut self.share)?;
+            let block = store.take_young_block(&mut self.share)?;
             let entry = Entry {
                 block,
                 checksum: store.key.checksum(block, world.bytes(frame)),
@@ -425,7 +506,7 @@ impl Checkpoint {
             let Some(frame) = self.scratch(store, world)? else {
                 return Ok(Step::Waiting);
             };
-            let Ok(block) = store.take_node_block(&mut self.share) else {
+            let Ok(block) = store.take_young_block(&mut self.share) else {
                 store.io.recycle(world, frame);
                 return Err(Failure::DiskFull);
             };
@@ -457,7 +538,7 @@ impl Checkpoint {
 
     fn write_bitmap(&mut self, store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
         let region = region_of(store.generation + 1);
-        while let Some(&block) = self.bitmap.front() {
+        while let Some(block) = store.allocation.next_stale(region, self.bitmap) {
             let mut sum = 0;
             if !store.allocation.is_free(block) {
                 let Some(frame) = self.scratch(store, world)? else {
@@ -469,15 +550,16 @@ impl Checkpoint {
                 self.submit(store, world, Operation::Write, at, frame, Purpose::Scratch(frame));
             }
             store.allocation.regions[region].sums[block] = sum;
-            self.index.insert(block / SUMS as usize);
-            self.bitmap.pop_front();
+            self.bitmap = block + 1;
         }
         Ok(Step::Complete)
     }
 
     fn write_index(&mut self, store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
         let region = region_of(store.generation + 1);
-        while let Some(&block) = self.index.first() {
+        // Nothing changes the bitmap any more, so the index blocks to be written are those above what it lacked.
+        while let Some(block) = store.allocation.next_stale(region, self.index * SUMS as usize) {
+            let block = block / SUMS as usize;
             let first = block * SUMS as usize;
             let sums = &store.allocation.regions[region].sums;
             let free = sums.iter().skip(first).take(SUMS as usize).all(|&sum| sum == 0);
@@ -492,7 +574,7 @@ impl Checkpoint {
                 self.submit(store, world, Operation::Write, at, frame, Purpose::Scratch(frame));
             }
             store.allocation.regions[region].index[block] = sum;
-            self.index.pop_first();
+            self.index = block + 1;
         }
         Ok(Step::Complete)
     }

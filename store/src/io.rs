@@ -5,7 +5,7 @@
 //! in reserve, so that a checkpoint gets through when memory is used up.
 
 use crate::map::MapKey;
-use crate::world::{DiskError, Frame, Operation, Request, World};
+use crate::world::{BLOCK, DiskError, Frame, Operation, Pages, Request, World};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
@@ -63,6 +63,11 @@ impl Io {
     /// A frame for the running job, at need from the reserve.
     pub(crate) fn frame(&mut self, world: &mut impl World) -> Option<Frame> {
         world.alloc().or_else(|| self.reserve.pop())
+    }
+
+    /// Memory whose last frames are those of the reserve.
+    pub(crate) fn lender<'a, W: World>(&'a mut self, world: &'a mut W) -> Lender<'a, W> {
+        Lender { io: self, world }
     }
 
     /// Takes a frame back.
@@ -126,5 +131,26 @@ impl Io {
     /// Whether nothing is under way.
     pub(crate) fn is_idle(&self) -> bool {
         self.under_way.is_empty()
+    }
+}
+
+/// The world's memory with the reserve behind it: what a job makes nodes from.
+pub(crate) struct Lender<'a, W: World> {
+    io: &'a mut Io,
+    world: &'a mut W,
+}
+
+impl<W: World> Pages for Lender<'_, W> {
+    fn alloc(&mut self) -> Option<Frame> {
+        self.io.frame(self.world)
+    }
+    fn free(&mut self, frame: Frame) {
+        self.io.recycle(self.world, frame);
+    }
+    fn bytes(&self, frame: Frame) -> &[u8; BLOCK] {
+        self.world.bytes(frame)
+    }
+    fn bytes_mut(&mut self, frame: Frame) -> &mut [u8; BLOCK] {
+        self.world.bytes_mut(frame)
     }
 }

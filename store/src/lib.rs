@@ -23,6 +23,8 @@ mod breaks;
 mod bytes;
 mod checksum;
 
+mod heap;
+
 mod geometry;
 mod superblock;
 

@@ -3,14 +3,11 @@
 //! There may be as many as memory has frames or the disk has blocks, so a list grows by pieces and says when there is no heap for
 //! another one.
 
+use crate::heap::{NoHeap, with_room};
 use alloc::vec::Vec;
 
 /// Entries of a piece: twelve kilobytes of dirty pages.
 const PIECE: usize = 512;
-
-/// No heap.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) struct NoHeap;
 
 /// A list that grows at its end.
 pub(crate) struct List<T> {
@@ -41,8 +38,7 @@ impl<T: Copy> List<T> {
     /// Appends an entry; on an error the list is as it was.
     pub(crate) fn push(&mut self, entry: T) -> Result<(), NoHeap> {
         if self.pieces.last().is_none_or(|piece| piece.len() == PIECE) {
-            let mut piece = Vec::new();
-            piece.try_reserve_exact(PIECE).map_err(|_| NoHeap)?;
+            let piece = with_room(PIECE)?;
             self.pieces.try_reserve(1).map_err(|_| NoHeap)?;
             self.pieces.push(piece);
         }

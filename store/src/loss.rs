@@ -98,7 +98,7 @@ impl Display for MountError {
             Self::Memory => write!(f, "there is not enough memory"),
             Self::TooLarge { blocks, heap } => write!(
                 f,
-                "it is too large for this machine: its {} MiB take {} KiB of kernel memory in one piece or more",
+                "it is too large for the memory of this machine: its {} MiB take {} KiB of the heap. Give the machine more memory",
                 blocks >> 8,
                 heap.div_ceil(1024)
             ),

@@ -7,8 +7,10 @@
 use crate::allocation::Allocation;
 use crate::blocking::{as_block, read_blocks, read_checked};
 use crate::breaks::{Breaks, Invariant};
+use crate::checksum::Key;
 use crate::event::{CheckpointKind, Event, MountError, MountMode, MountReport, Structure};
-use crate::geometry::{Geometry, SUMS, region_of};
+use crate::geometry::{Geometry, region_of};
+use crate::heap::{NoHeap, zeroed};
 use crate::io::Io;
 use crate::store::{OnDamage, Parts, Store};
 use crate::superblock::{Place, Superblock, Unfit};
@@ -234,11 +236,28 @@ fn load_bitmaps(
     breaks: Breaks,
     report: &mut MountReport,
 ) -> Result<Allocation, MountError> {
-    let mut allocation = Allocation::new(current.geometry, breaks);
+    let too_large = |NoHeap| MountError::TooLarge {
+        blocks: current.geometry.total,
+        heap: Allocation::heap(&current.geometry),
+    };
+    let mut allocation = Allocation::new(current.geometry, breaks).map_err(too_large)?;
     let region = region_of(current.generation);
-    let (words, sums) = load_bitmap(world, current)?;
-    let before = match previous.map(|previous| load_bitmap(world, previous)) {
-        Some(Ok((words, _))) => Some(words),
+    load_bitmap(
+        world,
+        current,
+        &mut allocation.used.0,
+        &mut allocation.regions[region].sums,
+    )?;
+    let before = match previous {
+        Some(previous) => {
+            let mut words = zeroed(allocation.used.0.len() as u64).map_err(too_large)?;
+            let mut sums = zeroed(current.geometry.bitmap_blocks()).map_err(too_large)?;
+            Some(load_bitmap(world, previous, &mut words, &mut sums).map(|()| words))
+        }
+        None => None,
+    };
+    let before = match before {
+        Some(Ok(words)) => Some(words),
         Some(Err(MountError::Damaged(structure, block))) => {
             report.damage.push((structure, block));
             None
@@ -246,9 +265,8 @@ fn load_bitmaps(
         Some(Err(error)) => return Err(error),
         None => None,
     };
-    allocation.regions[region].sums = sums;
-    allocation.regions[region].index.clone_from(&current.index);
-    if allocation.load(words, before.as_deref(), region) {
+    allocation.regions[region].index.copy_from_slice(&current.index);
+    if allocation.load(before.as_deref(), region) {
         Ok(allocation)
     } else {
         Err(MountError::Damaged(
@@ -258,37 +276,41 @@ fn load_bitmaps(
     }
 }
 
-/// The bitmap of a generation, and the checksums of its blocks.
-fn load_bitmap(world: &mut impl World, superblock: &Superblock) -> Result<(Vec<u64>, Vec<u64>), MountError> {
+/// Bitmap or index blocks read at a time.
+const BATCH: usize = 64;
+
+/// Reads the bitmap of a generation, and the checksums of its blocks, into zeroes.
+fn load_bitmap(
+    world: &mut impl World,
+    superblock: &Superblock,
+    words: &mut [u64],
+    sums: &mut [u64],
+) -> Result<(), MountError> {
     let Superblock { geometry, key, .. } = *superblock;
     let region = region_of(superblock.generation);
-    let mut sums = vec![0_u64; geometry.bitmap_blocks() as usize];
-    let present = |start: u64, sums: &[u64]| -> Vec<Place> {
-        let places = sums.iter().enumerate().filter(|&(_, &sum)| sum != 0);
-        places
+    load_words(world, key, geometry.index_start(region), &superblock.index, sums)?;
+    load_words(world, key, geometry.bitmap_start(region), sums, words)
+}
+
+/// Reads blocks of words whose checksums are given; where there is none, the block was never written.
+fn load_words(world: &mut impl World, key: Key, start: u64, sums: &[u64], words: &mut [u64]) -> Result<(), MountError> {
+    for (batch, first) in sums.chunks(BATCH).zip((0..).step_by(BATCH)) {
+        let places: Vec<Place> = (first..)
+            .zip(batch)
+            .filter(|&(_, &checksum)| checksum != 0)
             .map(|(at, &checksum)| Place {
-                block: start + at as u64,
+                block: start + at,
                 checksum,
             })
-            .collect()
-    };
-    let index = present(geometry.index_start(region), &superblock.index);
-    for (place, bytes) in index.iter().zip(read_checked(world, key, &index, Structure::Bitmap)?) {
-        let first = (place.block - geometry.index_start(region)) as usize * SUMS as usize;
-        for (sum, word) in sums.iter_mut().skip(first).zip(to_words(&bytes)) {
-            *sum = word;
+            .collect();
+        for (place, bytes) in places.iter().zip(read_checked(world, key, &places, Structure::Bitmap)?) {
+            let from = (place.block - start) as usize * (BLOCK / 8);
+            for (word, found) in words.iter_mut().skip(from).zip(to_words(&bytes)) {
+                *word = found;
+            }
         }
     }
-    let data_blocks = geometry.total - geometry.data_start();
-    let mut words = vec![0_u64; data_blocks.div_ceil(64) as usize];
-    let bitmap = present(geometry.bitmap_start(region), &sums);
-    for (place, bytes) in bitmap.iter().zip(read_checked(world, key, &bitmap, Structure::Bitmap)?) {
-        let first = (place.block - geometry.bitmap_start(region)) as usize * (BLOCK / 8);
-        for (word, found) in words.iter_mut().skip(first).zip(to_words(&bytes)) {
-            *word = found;
-        }
-    }
-    Ok((words, sums))
+    Ok(())
 }
 
 fn to_words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {

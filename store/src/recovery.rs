@@ -372,7 +372,7 @@ impl Store {
                 return Ok(());
             };
             let mut root = row.map;
-            let path = self.maps.prepare(world, base, &mut root, page);
+            let path = self.prepare(world, base, &mut root, page);
             self.table.set_map(base, root);
             match path {
                 Path::Ready => break,

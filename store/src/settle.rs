@@ -9,7 +9,7 @@ use crate::world::World;
 use alloc::vec::Vec;
 
 /// How far the pending changes are made in the maps.
-#[derive(Default)]
+#[derive(Copy, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Settling {
     /// The object.
     base: u64,
@@ -70,7 +70,7 @@ fn settle_object(
             return Ok(Step::Waiting);
         }
         store.spend(COST_READ);
-        match store.maps.prepare(world, base, root, page) {
+        match store.prepare(world, base, root, page) {
             Path::NoMemory => return Err(Failure::Memory),
             Path::Missing(missing) => {
                 store.load_for_job(world, missing)?;
@@ -151,6 +151,11 @@ fn take_down_some(store: &mut Store, world: &mut impl World) -> Result<Step, Fai
 const COST_DISCARD: u64 = COST_FREE * 2 * NODE_ENTRIES;
 
 impl Store {
+    /// Makes the path to a page ready to be written, at need from the reserve.
+    pub(crate) fn prepare(&mut self, world: &mut impl World, base: u64, root: &mut MapRoot, page: u64) -> Path {
+        self.maps.prepare(&mut self.io.lender(world), base, root, page)
+    }
+
     /// Sets the entry of a page whose path is prepared; gives the old one.
     pub(crate) fn set_entry(&mut self, world: &mut impl World, base: u64, page: u64, entry: Entry) -> Entry {
         self.set_node_entry(
@@ -191,7 +196,7 @@ impl Store {
                 continue;
             }
             let mut root = row.map;
-            let grown = self.maps.grow_to(world, base, &mut root, page);
+            let grown = self.maps.grow_to(&mut self.io.lender(world), base, &mut root, page);
             self.table.set_map(base, root);
             if !grown {
                 return Err(Failure::Memory);

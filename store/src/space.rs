@@ -43,6 +43,12 @@ impl Promises {
         self.pages + (self.leaves.len() + self.inner.len()) as u64
     }
 
+    /// Whether the counts are those of what is noted.
+    pub(crate) fn is_exact(&self) -> bool {
+        let pages = |set: &PageSet| set.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
+        self.pages == self.leaves.values().map(pages).sum::<u64>() && self.leaves.values().all(|set| pages(set) > 0)
+    }
+
     /// Promises a page of an object whose map has at most `levels`.
     pub(crate) fn add(&mut self, base: u64, page: u64, levels: u8) {
         let mut fresh_leaf = false;

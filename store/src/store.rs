@@ -426,11 +426,16 @@ impl Store {
     /// What was handed over for a checkpoint that is over is promised again.
     pub(crate) fn promise_over(&mut self) {
         let over = core::mem::take(&mut self.over);
-        for page in over.iter() {
-            let levels = self.object(page.base).map_or(1, |record| levels_for(record.pages));
-            self.promises.add(page.base, page.page, levels);
-        }
+        over.iter().for_each(|page| self.promise_again(page));
         self.over = over;
+    }
+
+    /// A page that was not written is promised its room again, unless it is gone meanwhile.
+    pub(crate) fn promise_again(&mut self, page: &DirtyPage) {
+        let pages = self.object(page.base).map_or(0, |record| record.pages);
+        if page.page < pages {
+            self.promises.add(page.base, page.page, levels_for(pages));
+        }
     }
 
     /// Takes a page of the last checkpoint that is over. To be called after its event, until there is none.
@@ -551,6 +556,16 @@ impl Store {
             Running::Checkpoint(job) => job.finish(self),
             Running::Sync(job) => job.finish(self),
         }
+        debug_assert!(self.promises_are_exact(), "blocks are promised to nobody");
+    }
+
+    /// Whether every block that is spoken for belongs to a page or a job. For when no job runs.
+    fn promises_are_exact(&self) -> bool {
+        let shares = self.queue.iter().map(|work| match work {
+            Work::Checkpoint(job) => job.share(),
+            Work::Sync(request) => request.share(),
+        });
+        self.budget == shares.sum::<u64>() + self.collected_share && self.promises.is_exact()
     }
 
     fn next_job(&mut self) -> Option<Running> {
@@ -605,6 +620,11 @@ impl Store {
             Purpose::Node(missing.key),
         );
         Ok(())
+    }
+
+    /// Whether map nodes are on their way.
+    pub(crate) fn is_loading(&self) -> bool {
+        !self.loads.is_empty()
     }
 
     fn node_arrived(&mut self, world: &mut impl World, key: MapKey, result: Result<(), DiskError>) {
@@ -744,16 +764,16 @@ impl Store {
         self.allocation.free_blocks() >= self.needed() + POOL + blocks
     }
 
-    /// Takes a block for a page, out of a job's share of the promises.
+    /// Takes a block for a page of a sync, out of its share of the promises.
     pub(crate) fn take_block(&mut self, share: &mut u64) -> Result<u64, Failure> {
         self.draw(share);
         self.allocation.alloc().ok_or(Failure::DiskFull)
     }
 
-    /// Takes a block for a tree node of the running checkpoint.
-    pub(crate) fn take_node_block(&mut self, share: &mut u64) -> Result<u64, Failure> {
+    /// Takes a block for the running checkpoint.
+    pub(crate) fn take_young_block(&mut self, share: &mut u64) -> Result<u64, Failure> {
         self.draw(share);
-        self.allocation.alloc_node().ok_or(Failure::DiskFull)
+        self.allocation.alloc_young().ok_or(Failure::DiskFull)
     }
 
     fn draw(&mut self, share: &mut u64) {

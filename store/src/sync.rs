@@ -8,7 +8,7 @@ use crate::event::{DirtyPage, Event, Failure, MountMode, Ticket};
 use crate::geometry::RECORD_BLOCKS;
 use crate::io::{Purpose, WRITES_MAX};
 use crate::journal::{HEADER, Item, record_blocks};
-use crate::map::{Entry, Path, levels_for};
+use crate::map::{Entry, Path};
 use crate::pending::{Journaled, MapChanges};
 use crate::store::{COST_BLOCK, COST_READ, JournalState, Progress, Running, Store, Work};
 use crate::world::{BLOCK, DiskError, Frame, Operation, World};
@@ -39,6 +39,11 @@ impl SyncRequest {
             entry: Entry::NONE,
         };
         self.items.iter().map(Item::bytes).sum::<usize>() + self.pages.len() * PAGE.bytes()
+    }
+
+    /// What is left of the blocks promised to it.
+    pub(crate) fn share(&self) -> u64 {
+        self.share
     }
 
     /// Journal blocks it takes if it gets a record of its own.
@@ -203,10 +208,7 @@ impl Store {
     /// pending is pending again, beneath what came later.
     pub(crate) fn undo(&mut self, mut request: SyncRequest, event: impl FnOnce(Ticket) -> Event) {
         self.budget = self.budget.saturating_sub(request.share);
-        for page in &request.pages {
-            let levels = self.object(page.base).map_or(1, |record| levels_for(record.pages));
-            self.promises.add(page.base, page.page, levels);
-        }
+        request.pages.iter().for_each(|page| self.promise_again(page));
         for (base, older) in core::mem::take(&mut request.replaced) {
             if self.object(base).is_some() {
                 let newer = self.pending.remove(&base).unwrap_or_default();
@@ -315,7 +317,7 @@ impl SyncGroup {
             let page = self.requests[at.0].pages[at.1];
             if let Some(row) = store.table.get(page.base) {
                 let mut root = row.map;
-                let path = store.maps.prepare(world, page.base, &mut root, page.page);
+                let path = store.prepare(world, page.base, &mut root, page.page);
                 store.table.set_map(page.base, root);
                 match path {
                     Path::Ready => {}

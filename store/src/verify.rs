@@ -6,12 +6,12 @@
 
 use crate::blocking::read_blocks;
 use crate::event::{MountError, Structure};
+use crate::heap::zeroed;
 use crate::map::{Entry, FANOUT, LOST, MapKey, MapRoot, entry_in, first_page};
 use crate::store::Store;
 use crate::superblock::Place;
 use crate::table::Body;
 use crate::world::{BLOCK, World};
-use alloc::vec;
 use alloc::vec::Vec;
 
 /// Something that is not as it should be.
@@ -89,7 +89,7 @@ impl Store {
             store: self,
             world,
             report,
-            reached: vec![0; blocks.div_ceil(64) as usize],
+            reached: zeroed(blocks.div_ceil(64)).map_err(|_| MountError::Memory)?,
             tally: Verification::default(),
             batch: Vec::new(),
         };

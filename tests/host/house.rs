@@ -126,6 +126,8 @@ const UNSAFE_PLACES: &[&str] = &[
     "host/sip-cli/src/bindings/",
     // Maps modules and calls them, in a process of the host.
     "host/module-cli/src/host/memory.rs",
+    // An allocator that fails on purpose.
+    "store/tests/heap.rs",
     // Loom's cells are opened to see that one processor at a time is inside.
     "kcore/tests/smp_loom.rs",
     // The suite breaks rules on purpose.

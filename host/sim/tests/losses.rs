@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use store::{
     BLOCK, CheckpointKind, DirtyPage, Event, FormatOptions, Loss, MountError, MountMode, MountReport, ObjectRecord,
-    PageFlags, Pages, ReadStart, Store,
+    PageFlags, Pages, ReadStart, Store, TailReason,
 };
 
 const BLOCKS: u64 = 300;
@@ -64,6 +64,11 @@ fn object(base: u64, pages: u64) -> ObjectRecord {
 /// A store with two generations behind it and so many records in the journal of the second. Pages 0 to 2 are written in the
 /// records, page 10 in the checkpoints; the last record makes an object, too.
 fn sample(records: usize) -> Medium {
+    timeline(records, 7)
+}
+
+/// The same with another stamp in the first record: all else that is random is the same.
+fn timeline(records: usize, first: u8) -> Medium {
     let mut world = world(&Medium::new());
     Store::format(&mut world, &FormatOptions::default()).expect("format");
     let (mut store, _) = Store::mount(&mut world, MountMode::ReadWrite).expect("mount");
@@ -76,7 +81,8 @@ fn sample(records: usize) -> Medium {
         finish(&mut store, &mut world);
     }
     for record in 0..records {
-        let page = dirty(&mut world, record as u64, 7 + record as u8);
+        let stamp = if record == 0 { first } else { 7 + record as u8 };
+        let page = dirty(&mut world, record as u64, stamp);
         if record + 1 == records {
             store.put_object(&object(SECOND, 1)).expect("put");
         }
@@ -333,4 +339,26 @@ fn every_bit_of_the_journal() {
         }
     }
     assert_eq!(mounted(&medium), Ok(Stamps::from(WHOLE)));
+}
+
+/// A record that is intact, of this generation and mount, and next in number, but follows another one.
+#[test]
+fn a_record_of_another_chain_is_not_replayed() {
+    let mut medium = timeline(RECORDS, 7);
+    let other = timeline(RECORDS, 99);
+    let records = records(&medium);
+    for block in &records[1..] {
+        assert!(medium[block] != other[block], "they are chained to the same record");
+        medium.insert(*block, Arc::clone(&other[block]));
+    }
+    assert_eq!(
+        refused(&medium),
+        Loss::Records {
+            sequence: 1,
+            stranded: 1
+        }
+    );
+    let (report, stamps) = mount(&medium, MountMode::ReadOnly).expect("it can be looked at");
+    assert_eq!(report.tail.map(|tail| tail.reason), Some(TailReason::Chain));
+    assert_eq!(stamps, [7, 0, 0, 2, 2]);
 }

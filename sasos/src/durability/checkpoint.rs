@@ -19,7 +19,9 @@ use abi::{
 use kcore::wait::Key;
 use store::{CheckpointKind, DirtyPage, Event, Failure, Ticket};
 
-use crate::{Server, World, durability::freeze::Freezing, pages::pager::index_of};
+use crate::{
+    Server, World, directory::object::ObjectId, durability::freeze::Freezing, pages::pager::index_of,
+};
 
 /// Time between two checkpoints while something changes.
 pub const PERIOD_NS: u64 = 1_000_000_000;
@@ -274,28 +276,28 @@ impl Server {
         }
     }
 
-    /// A page that was to be written and was not.
+    /// A page that was to be written and was not. The store has promised it space again.
     fn dirty_again<W: World>(&mut self, world: &W, page: &DirtyPage) {
         let address = page.base + page.page * PAGE;
-        let Some(id) = self.objects.find(address) else { return };
+        match self.resident_place(world, page.base, address) {
+            // Dropped since, or another object's: there is nothing to write any more.
+            None => self.store.unreserve(page.base, page.page),
+            Some((_, _, true)) => {}
+            Some((id, slot, false)) => self.note_dirty(id, slot, index_of(address)),
+        }
+    }
+
+    /// Where a page of the persistent object at `base` is in memory: the object, the slot in it, and whether it is dirty.
+    fn resident_place<W: World>(&self, world: &W, base: u64, address: u64) -> Option<(ObjectId, u64, bool)> {
+        let id = self.objects.find(address)?;
         let object = self.objects.get(id);
-        if object.base() != page.base || !object.is_persistent() {
-            return;
-        }
         let slot = slot_of(address) - object.first_slot();
-        let index = index_of(address);
-        let state = object.slots.get(slot).copied();
-        let Some((state, leaf)) = state.and_then(|state| Some((state, state.leaf()?))) else {
-            return;
-        };
-        // Dropped since, or another object's: there is nothing to write any more.
-        if world.leaf_get(leaf, index).is_none() || state.dirty.has(index) {
-            return;
-        }
-        // It was promised space before. Should the disk have filled up meanwhile, the next
-        // checkpoint says so.
-        let _ = self.store.reserve(page.base, page.page);
-        self.note_dirty(id, slot, index);
+        let state = object
+            .slots
+            .get(slot)
+            .filter(|_| object.base() == base && object.is_persistent())?;
+        world.leaf_get(state.leaf()?, index_of(address))?;
+        Some((id, slot, state.dirty.has(index_of(address))))
     }
 
     fn store_event<W: World>(&mut self, world: &mut W, event: &Event) {

@@ -43,6 +43,7 @@ pub struct Tally {
     pub tails: u64,
     pub reads: u64,
     pub disk_full: u64,
+    pub acts: u64,
 }
 
 impl Tally {
@@ -58,6 +59,7 @@ impl Tally {
         self.tails += other.tails;
         self.reads += other.reads;
         self.disk_full += other.disk_full;
+        self.acts += other.acts;
     }
 }
 
@@ -168,6 +170,7 @@ impl Driver {
             76..95 => self.run_disk()?,
             95 => self.shrink(),
             96 => self.restart()?,
+            97 => self.act()?,
             _ => {
                 if self.rng.one_in(3) {
                     self.crash()?;

@@ -64,6 +64,7 @@ fn nothing_acknowledged_is_lost() {
     let tally = run_seeds("nothing_acknowledged_is_lost", SEEDS, GOOD);
     if number("GOND_SEED").is_none() {
         assert!(tally.images > 5 * tally.crashes && tally.replayed > 0 && tally.tails > 0 && tally.refused_syncs > 0);
+        assert!(tally.acts > tally.crashes / 2);
     }
 }
 

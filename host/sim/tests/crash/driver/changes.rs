@@ -2,7 +2,7 @@
 
 use super::{Check, Driver, PageName, SLOT};
 use crate::model::{Object, Page};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use store::{BLOCK, ObjectRecord, PageFlags, PdxRecord, PutError};
 
 impl Driver {
@@ -157,6 +157,14 @@ impl Driver {
 
     pub(super) fn delete(&mut self) -> Check {
         let Some(base) = self.any_object() else { return Ok(()) };
+        self.remove(base)?;
+        if self.rng.one_in(3) {
+            self.begin_sync(Vec::new(), &[base]);
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, base: u64) -> Check {
         self.forget(base, 0, u64::MAX);
         let Some(object) = self.live.remove(&base) else {
             return Ok(());
@@ -165,10 +173,52 @@ impl Driver {
         self.unusable.insert(base, object.record.pages);
         self.store
             .delete_object(base)
-            .map_err(|_| format!("delete {base:#x}: no object"))?;
-        if self.rng.one_in(3) {
-            self.begin_sync(Vec::new(), &[base]);
+            .map_err(|_| format!("delete {base:#x}: no object"))
+    }
+
+    /// What a program does as one act: objects come and go, a directory is written and another one's record changes, and one sync
+    /// names them all. After a crash all of it is there or nothing.
+    pub(super) fn act(&mut self) -> Check {
+        let Some(directory) = self.any_object() else {
+            return Ok(());
+        };
+        let before: BTreeSet<u64> = self.live.keys().copied().collect();
+        for _ in 0..=self.rng.below(3) {
+            self.create()?;
         }
+        let mut named: Vec<u64> = self
+            .live
+            .keys()
+            .filter(|base| !before.contains(base))
+            .copied()
+            .collect();
+        for _ in 0..=self.rng.below(2) {
+            let Some(base) = self.any_object().filter(|&base| base != directory) else {
+                continue;
+            };
+            self.remove(base)?;
+            named.push(base);
+        }
+        if self.rng.one_in(2)
+            && let Some(mut record) = self.live.get(&directory).map(|object| object.record.clone())
+        {
+            record.tag = self.rng.next_u64();
+            match self.store.put_object(&record) {
+                Ok(()) => self.set_record(directory, &record),
+                Err(PutError::DiskFull) => self.tally.disk_full += 1,
+                Err(error) => return Err(format!("change {record:?}: {error:?}")),
+            }
+        }
+        named.push(directory);
+        named.sort_unstable();
+        named.dedup();
+        let pages = self.dirty.iter().filter(|name| named.contains(&name.0));
+        let pages: Vec<_> = pages
+            .filter(|name| !self.in_flight.contains_key(name) && !self.is_returned(**name))
+            .copied()
+            .collect();
+        self.begin_sync(pages, &named);
+        self.tally.acts += 1;
         Ok(())
     }
 
