@@ -293,12 +293,11 @@ impl Server {
     /// Who pays for a callee's domain and stacks: the service, whose all callers share it; where it is merged, the one caller's domain,
     /// or clients could make a service pay for one domain after another.
     fn callee_payer(&self, grant: &PdxGrant, parent: Option<SpaceId>) -> AccountId {
-        let payer = match parent {
-            Some(caller) => self.domains.get(caller).map(|domain| domain.account),
-            None => {
-                let object = self.objects.find(grant.base);
-                object.map(|id| self.objects.get(id).account)
-            }
+        let payer = if let Some(caller) = parent {
+            self.domains.get(caller).map(|domain| domain.account)
+        } else {
+            let object = self.objects.find(grant.base);
+            object.map(|id| self.objects.get(id).account)
         };
         payer.unwrap_or(AccountId::ROOT)
     }
