@@ -46,17 +46,14 @@ pub const PANIC_END: &str = "panic end";
 
 /// Word on the kernel's command line: lines come over the control line.
 pub const SCRIPT_WORD: &str = "script";
-/// Start of a word on the kernel's command line: who answers system calls. Followed by one of the `SERVER_` values;
-/// without the word it is the server inside the kernel.
-pub const SERVER_WORD: &str = "server=";
 /// The server inside the kernel.
 pub const SERVER_KERNEL: &str = "kernel";
 /// The server is the boot module, a user-mode program.
 pub const SERVER_USER: &str = "user";
 /// Start of the line in the kernel's log that tells of a crash of such a server.
 pub const SERVER_CRASHED: &str = "the server outside of the kernel has crashed";
-/// No server: the boot module is the root program of the bare µ-kernel.
-pub const SERVER_NONE: &str = "none";
+/// A word on the kernel's command line where there is no server. The root program sees the line.
+pub const BARE_WORD: &str = "bare";
 /// Guest to host: the next line, please.
 pub const READY: &str = "ready";
 /// Guest to host, followed by a space and a number: the last line's outcome, zero is success.
