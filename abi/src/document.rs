@@ -34,7 +34,7 @@ const TABLES: [Shown; 3] = [
     Shown {
         prefix: "Nucleus",
         title: "Calls of the bare \u{b5}-kernel",
-        about: "Answered by the kernel itself, for programs that run on it without the server (`server=none`). Arguments and results as above; `Ipc` also takes and gives the first words of a message in r12 to r15.\n\n",
+        about: "Answered by the kernel itself, for programs that run on it without the server (the image `kernel-bare`). Arguments and results as above; `Ipc` also takes and gives the first words of a message in r12 to r15.\n\n",
         calls: nucleus::TABLE,
     },
     Shown {

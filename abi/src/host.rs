@@ -44,17 +44,14 @@ interface! {
 
     /// Word on the kernel's command line: lines come over the control line.
     const SCRIPT_WORD: &str = "script";
-    /// Start of a word on the kernel's command line: who answers system calls. Followed by one of the `SERVER_` values;
-    /// without the word it is the server inside the kernel.
-    const SERVER_WORD: &str = "server=";
     /// The server inside the kernel.
     const SERVER_KERNEL: &str = "kernel";
     /// The server is the boot module, a user-mode program.
     const SERVER_USER: &str = "user";
     /// Start of the line in the kernel's log that tells of a crash of such a server.
     const SERVER_CRASHED: &str = "the server outside of the kernel has crashed";
-    /// No server: the boot module is the root program of the bare µ-kernel.
-    const SERVER_NONE: &str = "none";
+    /// A word on the kernel's command line where there is no server. The root program sees the line.
+    const BARE_WORD: &str = "bare";
     /// Guest to host: the next line, please.
     const READY: &str = "ready";
     /// Guest to host, followed by a space and a number: the last line's outcome, zero is success.

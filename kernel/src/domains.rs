@@ -6,17 +6,13 @@
 
 use abi::{
     Error,
-    kernel_page::{
-        DOMAINS, DOMAINS_OFFSET, FEATURE_SERVER, FEATURE_SERVER_OUTSIDE, KERNEL_PAGE_MAGIC, KERNEL_PAGE_VERSION,
-        KernelPage, SYSTEM_CALL_STUB,
-    },
+    kernel_page::{DOMAINS, DOMAINS_OFFSET, KERNEL_PAGE_MAGIC, KERNEL_PAGE_VERSION, KernelPage, SYSTEM_CALL_STUB},
 };
 
 use crate::{
     arch::{self, Results},
     event,
     supervisor::Supervisor,
-    system::SYSTEM,
 };
 
 /// Two words in the registers of the C convention.
@@ -27,7 +23,9 @@ struct Words(u64, u64);
 type Domain = extern "C" fn(u64, u64, u64, u64) -> Words;
 
 /// All of them, in the order of the `DOMAIN_` numbers.
-static TABLE: [Domain; DOMAINS] = [echo, random];
+const fn table<S: Supervisor>() -> [Domain; DOMAINS] {
+    [echo, random::<S>]
+}
 
 /// The sum of the parameters.
 extern "C" fn echo(p0: u64, p1: u64, p2: u64, p3: u64) -> Words {
@@ -35,8 +33,8 @@ extern "C" fn echo(p0: u64, p1: u64, p2: u64, p3: u64) -> Words {
 }
 
 /// A random word, and whether it is one: it is not if another processor is in the kernel.
-extern "C" fn random(_: u64, _: u64, _: u64, _: u64) -> Words {
-    match SYSTEM.enter_at_once() {
+extern "C" fn random<S: Supervisor>(_: u64, _: u64, _: u64, _: u64) -> Words {
+    match S::system().enter_at_once() {
         Some(mut system) => Words(kcore::Hardware::random(&mut system.platform.kernel.hardware), 1),
         None => Words(0, 0),
     }
@@ -47,11 +45,11 @@ fn entry_of(domain: Domain) -> u64 {
 }
 
 /// A call whose way is not remembered: finds out whether there is such an entry, and remembers it for the caller's space.
-pub extern "C" fn call(entry: u64, p0: u64, p1: u64, p2: u64, p3: u64, _: u64, _: u64) -> Results {
-    let Some(&domain) = TABLE.iter().find(|&&domain| entry_of(domain) == entry) else {
+pub extern "C" fn call<S: Supervisor>(entry: u64, p0: u64, p1: u64, p2: u64, p3: u64, _: u64, _: u64) -> Results {
+    let Some(&domain) = table::<S>().iter().find(|&&domain| entry_of(domain) == entry) else {
         return event::results(Err(Error::NotAnEntry));
     };
-    if let Some(mut system) = SYSTEM.enter_at_once() {
+    if let Some(mut system) = S::system().enter_at_once() {
         let kernel = &mut system.platform.kernel;
         if let Some(space) = kernel.current_thread().map(|thread| thread.space) {
             kernel.portals.insert_domain(space, entry);
@@ -61,17 +59,13 @@ pub extern "C" fn call(entry: u64, p0: u64, p1: u64, p2: u64, p3: u64, _: u64, _
     event::results(Ok((value, value2)))
 }
 
-/// Writes the kernel page, once who answers events is known.
-pub fn fill_kernel_page(supervisor: &Supervisor) {
+/// Writes the kernel page.
+pub fn fill_kernel_page<S: Supervisor>() {
     let (start_ticks, ns_scale) = arch::clock_scale();
     let page = KernelPage {
         magic: KERNEL_PAGE_MAGIC,
         version: KERNEL_PAGE_VERSION,
-        features: match supervisor {
-            Supervisor::Inside(_) => FEATURE_SERVER,
-            Supervisor::Outside(_) => FEATURE_SERVER | FEATURE_SERVER_OUTSIDE,
-            Supervisor::Nobody => 0,
-        },
+        features: S::FEATURES,
         start_ticks,
         ns_scale,
         boot_time_ns: arch::time_of_day_ns(),
@@ -79,7 +73,7 @@ pub fn fill_kernel_page(supervisor: &Supervisor) {
     };
     let own = arch::kernel_page();
     own.write(0, &page.to_bytes());
-    for (index, &domain) in TABLE.iter().enumerate() {
+    for (index, &domain) in table::<S>().iter().enumerate() {
         let at = DOMAINS_OFFSET as usize + index * 8;
         own.write(at, &entry_of(domain).to_le_bytes());
     }

@@ -17,17 +17,25 @@ use kcore::{
 use sasos::{Access, Event, Outcome};
 
 use crate::{
-    arch::{self, Interrupt, Results, Words},
+    arch::{self, Interrupt, Results},
     mem::lock::Guard,
-    outside, panic,
+    panic,
     supervisor::Supervisor,
-    system::{SYSTEM, System},
+    system::System,
     trace,
 };
 
 /// The call that only tells who calls, where the server answers that without looking.
-pub extern "C" fn identity_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
-    if let Some(mut system) = SYSTEM.enter_at_once() {
+pub extern "C" fn identity_call<S: Supervisor>(
+    a0: u64,
+    a1: u64,
+    a2: u64,
+    a3: u64,
+    a4: u64,
+    a5: u64,
+    number: u64,
+) -> Results {
+    if let Some(mut system) = S::system().enter_at_once() {
         let System {
             platform, supervisor, ..
         } = &mut *system;
@@ -37,23 +45,31 @@ pub extern "C" fn identity_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5:
             return Results { error: 0, value };
         }
     }
-    general_call(a0, a1, a2, a3, a4, a5, number)
+    general_call::<S>(a0, a1, a2, a3, a4, a5, number)
 }
 
 /// The calls that sleep, suspend, or yield: that last the kernel does by itself.
-pub extern "C" fn sleep_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
+pub extern "C" fn sleep_call<S: Supervisor>(
+    a0: u64,
+    a1: u64,
+    a2: u64,
+    a3: u64,
+    a4: u64,
+    a5: u64,
+    number: u64,
+) -> Results {
     if a0 | a1 == 0
-        && let Some(system) = SYSTEM.enter_at_once()
+        && let Some(system) = S::system().enter_at_once()
         && system.supervisor.yields(number, a0, a1)
     {
         return yield_call(system);
     }
-    general_call(a0, a1, a2, a3, a4, a5, number)
+    general_call::<S>(a0, a1, a2, a3, a4, a5, number)
 }
 
 /// The calling thread goes behind the others of its priority.
 #[inline(always)]
-fn yield_call(mut system: Guard<'_, System>) -> Results {
+fn yield_call<S: Supervisor>(mut system: Guard<'_, System<S>>) -> Results {
     let (rip, rsp) = arch::caller();
     let Some(turn) = system.platform.kernel.rotate(rip, rsp) else {
         return Results { error: 0, value: 0 };
@@ -75,50 +91,33 @@ fn yield_call(mut system: Guard<'_, System>) -> Results {
 
 /// The arguments of a call for the general way, in memory: registers are for the short one.
 #[inline(always)]
-fn kept(arguments: [u64; 6]) -> [u64; 6] {
+pub fn kept(arguments: [u64; 6]) -> [u64; 6] {
     core::hint::black_box(arguments)
 }
 
-/// A call that the µ-kernel may answer at once by a short way; else it goes the general one. (A function that takes the way as an
-/// argument would cost `map-page` ten instructions.)
-macro_rules! short_call {
-    ($(#[$doc:meta])* $name:ident($($used:ident),*; $($unused:ident),*) by $short:ident) => {
-        $(#[$doc])*
-        pub extern "C" fn $name($($used: u64,)* $($unused: u64,)* number: u64) -> Results {
-            let kept = kept([$($used,)* $($unused),*]);
-            if let Some(mut system) = SYSTEM.enter_at_once()
-                && system.supervisor.is_nobody()
-                && let Some(value) = system.platform.kernel.$short([$($used),*])
-            {
-                return Results { error: 0, value };
-            }
-            let [$($used,)* $($unused),*] = kept;
-            general_call($($used,)* $($unused,)* number)
-        }
-    };
-}
-
-short_call! {
-    /// The call that gives memory.
-    map_call(a0, a1, a2, a3; a4, a5) by map_short
-}
-short_call! {
-    /// The call that takes memory.
-    flush_call(a0, a1, a2; a3, a4, a5) by flush_short
-}
-
 /// A system call that may change, wait for or end anything.
-pub extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, number: u64) -> Results {
+pub extern "C" fn general_call<S: Supervisor>(
+    a0: u64,
+    a1: u64,
+    a2: u64,
+    a3: u64,
+    a4: u64,
+    a5: u64,
+    number: u64,
+) -> Results {
     let arguments = [a0, a1, a2, a3, a4, a5];
-    let Some(mut system) = SYSTEM.enter_unless_stopped() else {
-        hand_over(arguments, number)
+    let Some(mut system) = S::system().enter_unless_stopped() else {
+        hand_over::<S>(arguments, number)
     };
-    if let Supervisor::Outside(_) = system.supervisor {
-        if cfg!(debug_assertions) {
-            system.check_now_and_then();
-        }
-        return outside::call(system, arguments, number);
+    if cfg!(debug_assertions) {
+        system.check_now_and_then();
     }
+    S::call(system, arguments, number)
+}
+
+/// Has the supervisor answer a call, which begins now.
+#[inline(always)]
+pub fn answer_call<S: Supervisor>(mut system: Guard<'_, System<S>>, arguments: [u64; 6], number: u64) -> Results {
     // With several processors the fast paths are left whenever another one was inside last.
     if system.platform.kernel.has_others()
         && let Some(context) = system.cross(number, arguments)
@@ -142,40 +141,9 @@ pub extern "C" fn general_call(a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: 
     end_call(system, thread, outcome, || Operation { number, arguments })
 }
 
-/// A call that the server inside is known to answer, by its number: nothing is looked up.
-pub extern "C" fn listed_call<const NUMBER: u64>(
-    a0: u64,
-    a1: u64,
-    a2: u64,
-    a3: u64,
-    a4: u64,
-    a5: u64,
-    number: u64,
-) -> Results {
-    let arguments = [a0, a1, a2, a3, a4, a5];
-    if let Some(call) = const { Call::from_number(NUMBER) }
-        && let Some(mut system) = SYSTEM.enter_at_once()
-        && let Supervisor::Inside(_) = system.supervisor
-        && let Some(thread) = begin_call(&mut system, NUMBER)
-        && let System {
-            platform,
-            supervisor: Supervisor::Inside(server),
-            ..
-        } = &mut *system
-    {
-        let outcome = server.handle_call(platform, thread, call, arguments);
-        let number = NUMBER;
-        return end_call(system, thread, outcome, || Operation { number, arguments });
-    }
-    general_call(a0, a1, a2, a3, a4, a5, number)
-}
-
 /// The running thread makes a call.
 #[inline(always)]
-fn begin_call(system: &mut System, number: u64) -> Option<ThreadId> {
-    if cfg!(debug_assertions) {
-        system.check_now_and_then();
-    }
+pub fn begin_call<S: Supervisor>(system: &mut System<S>, number: u64) -> Option<ThreadId> {
     let thread = system.platform.kernel.current_thread()?;
     (thread.context.rip, thread.context.rsp) = arch::caller();
     trace::record(Kind::Call, thread.id, number);
@@ -184,8 +152,8 @@ fn begin_call(system: &mut System, number: u64) -> Option<ThreadId> {
 
 /// Goes on after a call, of this thread, that was answered like that.
 #[inline(always)]
-fn end_call(
-    mut system: Guard<'_, System>,
+pub fn end_call<S: Supervisor>(
+    mut system: Guard<'_, System<S>>,
     thread: ThreadId,
     outcome: Outcome,
     operation: impl FnOnce() -> Operation,
@@ -225,76 +193,24 @@ pub fn results(result: Result<(u64, u64), Error>) -> Results {
     }
 }
 
-/// A message that takes the general way. Its words are kept in the sender's context, where
-/// whoever receives it finds them.
-pub extern "C" fn ipc(to: u64, from: u64, tag: u64, timeouts: u64, window: u64, _: u64, words: Words) -> ! {
-    let operation = Operation {
-        number: abi::nucleus::Call::Ipc as u64,
-        arguments: kept([to, from, tag, timeouts, window, 0]),
-    };
-    let Some(mut system) = SYSTEM.enter_unless_stopped() else {
-        // Its words have no place in what is handed over, so the thread makes the call again.
-        let mut context = Context::scrubbed(0, 0);
-        context.rax = operation.number;
-        [context.rdi, context.rsi, context.rdx, context.r10, context.r8, _] = operation.arguments;
-        [context.r12, context.r13, context.r14, context.r15] = words.0;
-        arch::restart_call(&context);
-        arch::hand_over(None);
-        leave()
-    };
-    let System {
-        platform, supervisor, ..
-    } = &mut *system;
-    if supervisor.is_nobody()
-        && let [source, way, ..] = words.0
-        && let Some(next) =
-            (platform.kernel).answer_short([to, from, tag, timeouts, window], [source, way], arch::caller())
-        && let Some(context) = system.run(next)
-    {
-        drop(system);
-        arch::resume(context)
-    }
-    let System {
-        platform, supervisor, ..
-    } = &mut *system;
-    if let Some(thread) = platform.kernel.current_thread() {
-        let context = &mut thread.context;
-        (context.rip, context.rsp) = arch::caller();
-        [context.r12, context.r13, context.r14, context.r15] = words.0;
-        let event = Event::Call {
-            thread: thread.id,
-            number: operation.number,
-            arguments: operation.arguments,
-            resumed: Resumed::First,
-        };
-        let index = thread.id.index() as u32;
-        let outcome = supervisor.handle(platform, event);
-        system.settle(index, outcome, Some(operation));
-        if system.platform.kernel.should_preempt() {
-            system.platform.kernel.yield_current();
-        }
-    }
-    leave_from(system)
-}
-
 /// Another processor wants the thread of this call, which waits for its turn: gives it up, with the call to be done
 /// when it runs again.
 #[cold]
-fn hand_over(arguments: [u64; 6], number: u64) -> ! {
+fn hand_over<S: Supervisor>(arguments: [u64; 6], number: u64) -> ! {
     let (rip, rsp) = arch::caller();
     arch::hand_over(Some(HandedOver {
         rip,
         rsp,
         operation: Operation::called(number, arguments),
     }));
-    leave()
+    leave::<S>()
 }
 
 /// An exception or interrupt of user code. `context` is where its registers stand: in the running
 /// thread's place in the table, through which alone they are reached here. Gives the registers to go on with.
-pub extern "C" fn trap(context: *const Context, vector: u64) -> *const Context {
+pub extern "C" fn trap<S: Supervisor>(context: *const Context, vector: u64) -> *const Context {
     if vector == VECTOR_PAGE_FAULT
-        && let Some(mut system) = SYSTEM.enter_at_once()
+        && let Some(mut system) = S::system().enter_at_once()
     {
         let System {
             platform, supervisor, ..
@@ -306,15 +222,14 @@ pub extern "C" fn trap(context: *const Context, vector: u64) -> *const Context {
             if supervisor.touch_further(platform, thread, address, access) {
                 return context;
             }
-            if supervisor.is_nobody()
-                && let Some(pager) = platform.kernel.fault_short(address, access)
+            if let Some(pager) = S::fault_short(platform, address, access)
                 && let Some(context) = system.run(pager)
             {
                 return context;
             }
         }
     }
-    general_trap(context, vector)
+    general_trap::<S>(context, vector)
 }
 
 /// The vector of page faults.
@@ -337,18 +252,18 @@ const fn access_of(error: u64) -> Access {
 
 /// An exception or interrupt that may change, wait for or end anything.
 #[inline(never)]
-extern "C" fn general_trap(context: *const Context, vector: u64) -> *const Context {
+extern "C" fn general_trap<S: Supervisor>(context: *const Context, vector: u64) -> *const Context {
     if vector == u64::from(arch::VECTOR_ATTENTION) && !arch::attend() {
         return context;
     }
-    let mut system = SYSTEM.enter_unless_stopped().unwrap_or_else(|| {
+    let mut system = S::system().enter_unless_stopped().unwrap_or_else(|| {
         // Another processor wants the thread. It will do again what brought it here, unless that is behind.
         arch::hand_over(TRAPS.contains(&vector).then(|| HandedOver {
             rip: 0,
             rsp: 0,
             operation: Operation::raised(kind_of(vector), 0),
         }));
-        SYSTEM.enter()
+        S::system().enter()
     });
     if vector >= 32 {
         let thread = system
@@ -358,13 +273,20 @@ extern "C" fn general_trap(context: *const Context, vector: u64) -> *const Conte
             .map_or(ThreadId(0), |thread| thread.id);
         trace::interrupt(thread, vector);
     }
-    if let Supervisor::Outside(_) = system.supervisor {
-        return outside::trap(system, context, vector);
-    }
+    S::trap(system, context, vector)
+}
+
+/// Handles an interrupt, or has the supervisor answer an exception.
+#[inline(always)]
+pub fn answer_trap<S: Supervisor>(
+    mut system: Guard<'_, System<S>>,
+    context: *const Context,
+    vector: u64,
+) -> *const Context {
     if vector >= 32 {
         if let Some(interrupt) = arch::accept(vector) {
             if let Interrupt::Message(number) = interrupt
-                && let Some(waiting) = system.platform.kernel.interrupt_short(number)
+                && let Some(waiting) = S::interrupt_short(&mut system.platform, number)
                 && let Some(context) = system.run(waiting)
             {
                 return context;
@@ -383,7 +305,7 @@ extern "C" fn general_trap(context: *const Context, vector: u64) -> *const Conte
     leave_from(system)
 }
 
-impl System {
+impl<S: Supervisor> System<S> {
     /// A protected call, or the return from one, over a remembered way. Gives the registers to go on with.
     #[inline(never)]
     fn cross(&mut self, number: u64, [a0, a1, a2, a3, a4, a5]: [u64; 6]) -> Option<*const Context> {
@@ -469,7 +391,7 @@ const fn kind_of(vector: u64) -> u64 {
 }
 
 /// An exception or interrupt of the kernel: interrupts while it is idle, nothing else.
-pub extern "C" fn trap_in_kernel(context: &Context) {
+pub extern "C" fn trap_in_kernel<S: Supervisor>(context: &Context) {
     if context.vector < 32 {
         fatal(context);
     }
@@ -479,7 +401,7 @@ pub extern "C" fn trap_in_kernel(context: &Context) {
         return;
     }
     trace::interrupt(ThreadId(0), context.vector);
-    let mut system = SYSTEM.enter();
+    let mut system = S::system().enter();
     if let Some(interrupt) = arch::accept(context.vector) {
         system.interrupt(interrupt);
     }
@@ -511,13 +433,13 @@ pub extern "C" fn fatal(context: &Context) -> ! {
 }
 
 /// Goes on with whoever is to run, or waits for an interrupt until somebody is.
-pub fn leave() -> ! {
-    leave_from(SYSTEM.enter())
+pub fn leave<S: Supervisor>() -> ! {
+    leave_from(S::system().enter())
 }
 
 /// The same from inside. The lock is kept until the next thread's registers and space are set, so that nobody sees
 /// this processor with the rest of the last one.
-pub fn leave_from(mut system: Guard<'_, System>) -> ! {
+pub fn leave_from<S: Supervisor>(mut system: Guard<'_, System<S>>) -> ! {
     loop {
         if let Some(context) = system.next() {
             drop(system);
@@ -534,6 +456,6 @@ pub fn leave_from(mut system: Guard<'_, System>) -> ! {
         } else {
             arch::wait_for_interrupt();
         }
-        system = SYSTEM.enter();
+        system = S::system().enter();
     }
 }

@@ -13,6 +13,7 @@ use core::fmt::Write;
 
 use abi::{
     Error,
+    kernel_page::{FEATURE_SERVER, FEATURE_SERVER_OUTSIDE},
     machine::{MachineCall, Surroundings},
     nucleus::ROOT_IMAGE,
 };
@@ -29,12 +30,19 @@ use crate::{
     arch::{self, BootInformation, Delivery, Interrupt, IoPorts, Results, Target},
     event::{self, leave_from},
     log,
-    mem::{device::Resources, division::Division, lock::Guard},
+    mem::{
+        device::Resources,
+        division::{Division, HeapOf},
+        lock::{Guard, Lock},
+    },
     root,
-    supervisor::Supervisor,
-    system::{Platform, SYSTEM, System},
+    supervisor::{Start, Supervisor},
+    system::{Platform, System, TheSystem},
     trace,
 };
+
+/// The system of this image.
+pub static SYSTEM: TheSystem<Outside> = Lock::empty();
 
 /// All interrupts, in the order in which they are looked at after an event.
 const INTERRUPTS: [Interrupt; 5] = [
@@ -75,7 +83,7 @@ pub struct Outside {
     interrupted: bool,
     poll: bool,
     /// A checkpoint has work left that waits for nothing: `Event::Poll` is due soon.
-    pub unfinished: bool,
+    unfinished: bool,
     /// The space of the thread whose call was delivered at once.
     caller: SpaceId,
     /// The server's registers while it is interrupted or not yet entered. The processor pushes into them.
@@ -95,7 +103,7 @@ pub struct Outside {
 ///
 /// # Errors
 /// In words: no module, no program, too little memory.
-pub fn start(
+fn start_server(
     platform: &mut Platform,
     resources: Resources,
     information: &BootInformation,
@@ -117,7 +125,7 @@ pub fn start(
     let (disk_message_address, disk_message_data) = arch::disk_message();
     let mut context = Box::new(Context::scrubbed(program.entry, program.stack));
     context.rdi = program.page;
-    arch::answer_outside(&context);
+    arch::note_server(&context);
     Ok(Outside {
         work: Work::Start,
         attention: false,
@@ -154,15 +162,55 @@ impl Outside {
     fn works_on(&self, processor: u32) -> bool {
         self.works() && self.on == processor
     }
+}
 
-    /// Takes note of something that concerns no thread.
-    pub fn note(&mut self, event: Event) -> Outcome {
+impl Supervisor for Outside {
+    const FEATURES: u64 = FEATURE_SERVER | FEATURE_SERVER_OUTSIDE;
+    const HEAP: HeapOf = HeapOf::KernelAlone;
+    const ENTRY: arch::Entry = arch::ENTRY_OUTSIDE;
+    // The server begins when the first event is looked for.
+    const IS_READY: bool = false;
+
+    fn system() -> &'static TheSystem<Self> {
+        &SYSTEM
+    }
+
+    fn start(platform: &mut Platform, start: Start<'_>) -> Result<Self, String> {
+        start_server(platform, start.resources, start.information, start.memory)
+    }
+
+    fn is_unfinished(&self) -> bool {
+        self.unfinished
+    }
+
+    /// Takes note of something that concerns no thread. What concerns one goes another way.
+    fn handle(&mut self, _: &mut Platform, event: Event) -> Outcome {
         match event {
             Event::Interrupt => self.interrupted = true,
             _ => self.poll = true,
         }
         self.attention = true;
         Outcome::Resume
+    }
+
+    fn call(system: Guard<'_, System<Self>>, arguments: [u64; 6], number: u64) -> Results {
+        call(system, arguments, number)
+    }
+
+    fn trap(system: Guard<'_, System<Self>>, context: *const Context, vector: u64) -> *const Context {
+        trap(system, context, vector)
+    }
+
+    fn do_again(system: &mut System<Self>, _: u32, event: Event, _: Operation) -> Option<*const Context> {
+        system.deliver(event)
+    }
+
+    fn defer(system: &mut System<Self>, interrupt: Interrupt) -> bool {
+        system.defer_outside(interrupt)
+    }
+
+    fn next(system: &mut System<Self>) -> Option<*const Context> {
+        system.next_outside()
     }
 }
 
@@ -181,11 +229,10 @@ pub extern "C" fn deliver(number: u64) -> Delivery {
 fn deliver_at_once(number: u64) -> Option<u64> {
     let mut system = SYSTEM.enter_at_once()?;
     let System {
-        platform, supervisor, ..
+        platform,
+        supervisor: outside,
+        ..
     } = &mut *system;
-    let Supervisor::Outside(outside) = supervisor else {
-        return None;
-    };
     if outside.works() {
         return None;
     }
@@ -208,11 +255,10 @@ pub extern "C" fn answer() -> Target {
         return nowhere;
     };
     let System {
-        platform, supervisor, ..
+        platform,
+        supervisor: outside,
+        ..
     } = &mut *system;
-    let Supervisor::Outside(outside) = supervisor else {
-        return nowhere;
-    };
     let kernel = &mut platform.kernel;
     let at_once = matches!(outside.work, Work::Call(_)) && !outside.attention && outside.on == kernel.here();
     if !at_once || !kernel.stays_in(outside.caller) {
@@ -234,14 +280,14 @@ pub extern "C" fn answer() -> Target {
 // ---- the general ways -----------------------------------------------------------------------------
 
 /// A machine call of the server, or a system call of a thread that did not take the fast way.
-pub fn call(mut system: Guard<'_, System>, arguments: [u64; 6], number: u64) -> Results {
+fn call(mut system: Guard<'_, System<Outside>>, arguments: [u64; 6], number: u64) -> Results {
     let here = system.platform.kernel.here();
     let System {
-        platform, supervisor, ..
+        platform,
+        supervisor: outside,
+        ..
     } = &mut *system;
-    if let Supervisor::Outside(outside) = supervisor
-        && outside.works_on(here)
-    {
+    if outside.works_on(here) {
         if number >= MachineCall::FrameZeroed as u64
             && let Some(call) = MachineCall::from_number(number)
         {
@@ -272,12 +318,11 @@ pub fn call(mut system: Guard<'_, System>, arguments: [u64; 6], number: u64) -> 
 }
 
 /// An exception or interrupt of user code or of the server: as `event::trap`.
-pub fn trap(mut system: Guard<'_, System>, context: *const Context, vector: u64) -> *const Context {
+fn trap(mut system: Guard<'_, System<Outside>>, context: *const Context, vector: u64) -> *const Context {
     let here = system.platform.kernel.here();
     let interrupt = (vector >= 32).then(|| arch::accept(vector)).flatten();
-    if let Supervisor::Outside(outside) = &mut system.supervisor
-        && outside.works_on(here)
-    {
+    let outside = &mut system.supervisor;
+    if outside.works_on(here) {
         if vector < 32 {
             let error = outside.context.error;
             system.crash(&format!("exception {vector}, error {error:#x}"));
@@ -314,13 +359,11 @@ pub fn trap(mut system: Guard<'_, System>, context: *const Context, vector: u64)
     }
 }
 
-impl System {
+impl System<Outside> {
     /// While the server works on an event the world stands still for it, as it does inside: or it would look whether
     /// there is input, find none, and park a thread that was woken in between. Tells whether the interrupt was put off.
-    pub fn defer(&mut self, interrupt: Interrupt) -> bool {
-        let Supervisor::Outside(outside) = &mut self.supervisor else {
-            return false;
-        };
+    fn defer_outside(&mut self, interrupt: Interrupt) -> bool {
+        let outside = &mut self.supervisor;
         if !outside.works() {
             return false;
         }
@@ -345,10 +388,8 @@ impl System {
 
     /// Gives an event of the current thread to the server: the registers to go on with. `None` if the server works for
     /// another thread, on another processor: this one was parked and does the same again.
-    pub fn deliver(&mut self, event: Event) -> Option<*const Context> {
-        let Supervisor::Outside(outside) = &mut self.supervisor else {
-            return None;
-        };
+    fn deliver(&mut self, event: Event) -> Option<*const Context> {
+        let outside = &mut self.supervisor;
         if outside.works() {
             outside.attention = true;
             let operation = match event {
@@ -370,9 +411,7 @@ impl System {
 
     /// Gives the processor to the server for an event: the registers to go on with.
     fn upcall(&mut self, event: Event) -> *const Context {
-        let Supervisor::Outside(outside) = &mut self.supervisor else {
-            return &raw const *self.context();
-        };
+        let outside = &mut self.supervisor;
         outside.work = Work::Event(event);
         outside.on = self.platform.kernel.here();
         *outside.context = Context::scrubbed(outside.entry, outside.stack);
@@ -382,9 +421,7 @@ impl System {
 
     /// Sets the processor up for the server, which goes on with its registers.
     fn go_outside(&mut self) -> *const Context {
-        let Supervisor::Outside(outside) = &mut self.supervisor else {
-            return &raw const *self.context();
-        };
+        let outside = &mut self.supervisor;
         let kernel = &mut self.platform.kernel;
         kernel.set_up_anew();
         kernel.load_space(outside.place.space);
@@ -393,11 +430,9 @@ impl System {
     }
 
     /// What is to be done before any thread runs: the registers of the server, if it has work here.
-    pub fn next_outside(&mut self) -> Option<*const Context> {
+    fn next_outside(&mut self) -> Option<*const Context> {
         let here = self.platform.kernel.here();
-        let Supervisor::Outside(outside) = &mut self.supervisor else {
-            return None;
-        };
+        let outside = &mut self.supervisor;
         if outside.works() {
             return outside.works_on(here).then(|| self.go_outside());
         }
@@ -411,9 +446,7 @@ impl System {
             }
         }
         self.platform.kernel.wake(Key::Supervisor, u32::MAX);
-        let Supervisor::Outside(outside) = &mut self.supervisor else {
-            return None;
-        };
+        let outside = &mut self.supervisor;
         outside.attention = outside.interrupted && outside.poll;
         if core::mem::take(&mut outside.interrupted) {
             return Some(self.upcall(Event::Interrupt));
@@ -426,9 +459,7 @@ impl System {
 
     /// Settles what the server answered to its event; the way on is [`leave_from`].
     fn answered(&mut self, outcome: Outcome, retried: Option<Operation>) {
-        let Supervisor::Outside(outside) = &mut self.supervisor else {
-            return;
-        };
+        let outside = &mut self.supervisor;
         let work = core::mem::replace(&mut outside.work, Work::Idle);
         self.platform.kernel.set_up_anew();
         let index = self.current();
@@ -454,9 +485,7 @@ impl System {
 
     /// A call of the server that is about the event or about devices. `None`: the server does not go on.
     fn server_call(&mut self, number: u64, arguments: [u64; 6]) -> Option<Result<(u64, u64), Error>> {
-        let Supervisor::Outside(outside) = &mut self.supervisor else {
-            return None;
-        };
+        let outside = &mut self.supervisor;
         let [first, second, third, ..] = arguments;
         let started = !matches!(outside.work, Work::Start);
         match MachineCall::from_number(number) {
@@ -491,12 +520,12 @@ impl System {
                 arch::set_server(first, second);
                 self.platform.kernel.set_up_anew();
                 self.platform.kernel.hardware.boot_mut().clean = third;
-                crate::tell_start(&mut self.platform);
+                crate::boot::tell_start(&mut self.platform);
             }
             Some(MachineCall::GiveUp) if !started => {
                 let bytes = self.platform.kernel.hardware.bytes(outside.place.exchange);
                 let length = (first as usize).min(bytes.len());
-                crate::give_up(core::str::from_utf8(&bytes[..length]).unwrap_or("the server does not say why"));
+                crate::boot::give_up(core::str::from_utf8(&bytes[..length]).unwrap_or("the server does not say why"));
             }
             Some(MachineCall::Surroundings) => {
                 let exchange = outside.place.exchange;
@@ -522,9 +551,7 @@ impl System {
     }
 
     fn map_device(&mut self, physical: u64, bytes: u64) -> Result<(u64, u64), Error> {
-        let Supervisor::Outside(outside) = &mut self.supervisor else {
-            return Err(Error::BadCall);
-        };
+        let outside = &mut self.supervisor;
         if !outside.resources.is_registers(physical, bytes) {
             return Err(Error::BadAddress);
         }
@@ -537,9 +564,7 @@ impl System {
     /// The server has failed: says so, with all that helps to find out why, and stops the machine.
     fn crash(&self, why: &str) -> ! {
         arch::halt_others();
-        let Supervisor::Outside(outside) = &self.supervisor else {
-            leave_from(SYSTEM.enter())
-        };
+        let outside = &self.supervisor;
         let mut context = *outside.context;
         log!("{}: {why}", abi::host::SERVER_CRASHED);
         if !why.starts_with("exception") {
@@ -676,4 +701,9 @@ fn port_write(port: u64, bytes: u64, value: u64) -> Result<(), Error> {
         _ => return Err(Error::BadArgument),
     }
     Ok(())
+}
+
+/// What the image comes to.
+pub mod entries {
+    crate::arch::entries!(super::Outside);
 }

@@ -1,75 +1,132 @@
-//! Who answers events: the server, inside the kernel or outside of it, or the µ-kernel alone.
+//! Who answers events: the server, inside the kernel ([`crate::inside`]) or outside of it ([`crate::outside`]), or the µ-kernel alone
+//! ([`crate::bare`]).
+//!
+//! The kernel is a library over this, and each of the three an image of its own (`src/bin`), which has nothing of the other two. What
+//! a supervisor does not say here is what the server inside needs.
 
-use abi::nucleus::Call;
-use kcore::ThreadId;
-use sasos::{Access, Event, Outcome, Server};
+use alloc::{string::String, vec::Vec};
 
-use crate::{outside::Outside, system::Platform};
+use kcore::{
+    ThreadId,
+    frames::Range,
+    thread::{Context, Operation},
+};
+use sasos::{Access, Event, Outcome};
 
-/// Who answers.
-#[allow(clippy::large_enum_variant, reason = "there is one, at a fixed place")]
-pub enum Supervisor {
-    /// The server, built into the kernel: a system call is one trap.
-    Inside(Server),
-    /// The server as a program outside of the kernel: events are upcalls to it.
-    Outside(Outside),
-    /// Nobody but the µ-kernel: the root program and what it makes run on its own calls.
-    Nobody,
+use crate::{
+    arch::{self, BootInformation, Interrupt, Results},
+    event,
+    mem::{
+        device::Resources,
+        division::{Division, HeapOf},
+        lock::Guard,
+    },
+    system::{Platform, System, TheSystem},
+};
+
+/// What a supervisor starts from.
+pub struct Start<'a> {
+    /// Devices.
+    pub resources: Resources,
+    /// What the loader tells.
+    pub information: &'a BootInformation,
+    /// Memory.
+    pub memory: &'a Division,
+    /// Memory that was set aside ([`Supervisor::set_aside`]).
+    pub given: Vec<Range>,
 }
 
-impl Supervisor {
+/// Who answers.
+pub trait Supervisor: Sized + 'static {
+    /// What the kernel page says of it.
+    const FEATURES: u64;
+    /// Whose the heap is.
+    const HEAP: HeapOf;
+    /// Where `syscall` leads.
+    const ENTRY: arch::Entry;
+    /// Whether the first program can run once it is started.
+    const IS_READY: bool = true;
+
+    /// The one system that it has.
+    fn system() -> &'static TheSystem<Self>;
+
+    /// Memory that the kernel does not hand out.
+    fn set_aside(_: &mut Division) -> Vec<Range> {
+        Vec::new()
+    }
+
+    /// Brings it up.
+    ///
+    /// # Errors
+    /// Why not, in words.
+    fn start(platform: &mut Platform, start: Start<'_>) -> Result<Self, String>;
+
+    /// Takes an event and says what becomes of the thread it came from.
+    fn handle(&mut self, platform: &mut Platform, event: Event) -> Outcome;
+
     /// The value of a call that needs nothing but the caller's identity.
     #[inline(always)]
-    pub fn immediate(&self, thread: ThreadId, number: u64) -> Option<u64> {
-        match self {
-            Self::Inside(server) => server.immediate(thread, number),
-            Self::Outside(_) | Self::Nobody => None,
-        }
+    fn immediate(&self, _: ThreadId, _: u64) -> Option<u64> {
+        None
     }
 
     /// Whether a call is nothing but the caller's wish to let others run.
     #[inline(always)]
-    pub fn yields(&self, number: u64, first: u64, second: u64) -> bool {
-        match self {
-            Self::Inside(server) => server.yields(number, first, second),
-            Self::Outside(_) => false,
-            Self::Nobody => number == Call::Yield as u64,
-        }
+    fn yields(&self, _: u64, _: u64, _: u64) -> bool {
+        false
     }
 
     /// A simple page fault, done at once; false: nothing was done.
     #[inline(always)]
-    pub fn touch_further(&mut self, platform: &mut Platform, thread: ThreadId, address: u64, access: Access) -> bool {
-        match self {
-            Self::Inside(server) => server.touch_further(platform, thread, address, access).is_some(),
-            Self::Outside(_) | Self::Nobody => false,
-        }
-    }
-
-    /// Whether the µ-kernel answers by itself.
-    #[inline(always)]
-    pub fn is_nobody(&self) -> bool {
-        matches!(self, Self::Nobody)
-    }
-
-    /// Takes an event and says what becomes of the thread it came from.
-    #[inline(always)]
-    pub fn handle(&mut self, platform: &mut Platform, event: Event) -> Outcome {
-        match self {
-            Self::Inside(server) => server.handle(platform, event),
-            // What concerns a thread goes another way (`crate::outside`).
-            Self::Outside(outside) => outside.note(event),
-            Self::Nobody => platform.kernel.nucleus_event(event),
-        }
+    fn touch_further(&mut self, _: &mut Platform, _: ThreadId, _: u64, _: Access) -> bool {
+        false
     }
 
     /// Whether `Event::Poll` is due soon.
     #[inline(always)]
-    pub fn is_unfinished(&self) -> bool {
-        match self {
-            Self::Inside(server) => server.is_unfinished(),
-            Self::Outside(outside) => outside.unfinished,
-            Self::Nobody => false,
-        }
+    fn is_unfinished(&self) -> bool {
+        false
+    }
+
+    /// A page fault that goes to a pager that waits for it: who runs then.
+    #[inline(always)]
+    fn fault_short(_: &mut Platform, _: u64, _: Access) -> Option<u32> {
+        None
+    }
+
+    /// An interrupt that goes to a thread that waits for it: who runs then.
+    #[inline(always)]
+    fn interrupt_short(_: &mut Platform, _: usize) -> Option<u32> {
+        None
+    }
+
+    /// A system call.
+    #[inline(always)]
+    fn call(system: Guard<'_, System<Self>>, arguments: [u64; 6], number: u64) -> Results {
+        event::answer_call(system, arguments, number)
+    }
+
+    /// An exception or interrupt of user code; gives the registers to go on with.
+    #[inline(always)]
+    fn trap(system: Guard<'_, System<Self>>, context: *const Context, vector: u64) -> *const Context {
+        event::answer_trap(system, context, vector)
+    }
+
+    /// Does again what a thread was parked with. Gives registers if those are to run now.
+    fn do_again(system: &mut System<Self>, index: u32, event: Event, operation: Operation) -> Option<*const Context> {
+        system.answer_again(index, event, operation);
+        None
+    }
+
+    /// Whether a device has to wait until the supervisor has done what it does.
+    #[inline(always)]
+    fn defer(_: &mut System<Self>, _: Interrupt) -> bool {
+        false
+    }
+
+    /// Registers that run before any thread does.
+    #[inline(always)]
+    fn next(_: &mut System<Self>) -> Option<*const Context> {
+        None
     }
 }

@@ -98,11 +98,11 @@ const ZEROED_GOAL: u32 = 256;
 const EVENTS_EACH: u32 = 1000;
 
 /// Everything behind the lock.
-pub struct System {
+pub struct System<S> {
     /// What the server stands on.
     pub platform: Platform,
     /// Who answers.
-    pub supervisor: Supervisor,
+    pub supervisor: S,
     /// States of the vector unit.
     pub vectors: Vectors,
     debugger: Debugger,
@@ -124,10 +124,10 @@ pub struct System {
 /// Nobody's ports are on.
 const NO_PORTS: (SpaceId, ThreadId) = (SpaceId::NONE, ThreadId(0));
 
-/// The one system.
-pub static SYSTEM: Lock<System> = Lock::empty();
+/// A system behind its lock. Each image has one.
+pub type TheSystem<S> = Lock<System<S>>;
 
-impl Shared for System {
+impl<S: Supervisor> Shared for System<S> {
     fn change_over(&mut self, processor: u32) {
         self.platform.kernel.change_over(processor);
     }
@@ -140,9 +140,9 @@ impl Shared for System {
     }
 }
 
-impl System {
+impl<S: Supervisor> System<S> {
     /// The system, ready for its first thread.
-    pub fn new(platform: Platform, supervisor: Supervisor, vectors: Vectors) -> Self {
+    pub fn new(platform: Platform, supervisor: S, vectors: Vectors) -> Self {
         Self {
             platform,
             supervisor,
@@ -227,7 +227,7 @@ impl System {
 
     /// Handles a device.
     pub fn interrupt(&mut self, interrupt: Interrupt) {
-        if self.defer(interrupt) {
+        if S::defer(self, interrupt) {
             return;
         }
         match interrupt {
@@ -331,7 +331,7 @@ impl System {
             if self.unfinished && self.platform.kernel.current().is_none() {
                 return None;
             }
-            if let Some(server) = self.next_outside() {
+            if let Some(server) = S::next(self) {
                 return Some(server);
             }
             let index = self.platform.kernel.schedule()?;
@@ -357,9 +357,11 @@ impl System {
         let thread = &mut self.platform.kernel.threads.table[index as usize];
         let operation = thread.operation.take()?;
         let event = operation.event(thread.id, thread.resumed);
-        if let Supervisor::Outside(_) = self.supervisor {
-            return self.deliver(event);
-        }
+        S::do_again(self, index, event, operation)
+    }
+
+    /// Has the supervisor answer a call that is done again.
+    pub fn answer_again(&mut self, index: u32, event: Event, operation: Operation) {
         let outcome = self.supervisor.handle(&mut self.platform, event);
         self.unfinished |= self.platform.kernel.has_run_for(LONG_NS);
         // The registers of a thread with an exception are not a caller's.
@@ -368,7 +370,6 @@ impl System {
             outcome,
             Some(operation).filter(|operation| !operation.is_raised()),
         );
-        None
     }
 
     /// Sets the processor up for a thread.

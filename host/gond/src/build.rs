@@ -105,18 +105,41 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
 pub fn all() -> Result<Built> {
     let root = place::root()?;
     Ok(Built {
-        kernel: kernel(&root, Profile::Guest)?,
+        kernel: kernel(&root, Profile::Guest, Kernel::Inside)?,
         programs: programs()?,
     })
 }
 
-/// Builds the kernel alone.
-pub fn kernel(root: &Path, profile: Profile) -> Result<PathBuf> {
+/// The images of the kernel: who answers events (`kernel/src/supervisor.rs`).
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Kernel {
+    /// The server, inside.
+    Inside,
+    /// The server, outside.
+    Outside,
+    /// Nobody else.
+    Bare,
+}
+
+impl Kernel {
+    /// Its name in the manifest.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Inside => "kernel",
+            Self::Outside => "kernel-outside",
+            Self::Bare => "kernel-bare",
+        }
+    }
+}
+
+/// Builds an image of the kernel alone.
+pub fn kernel(root: &Path, profile: Profile, image: Kernel) -> Result<PathBuf> {
     let script = format!("-Clink-arg=-T{}", root.join("kernel/linker.ld").display());
     let flags: Vec<&str> = KERNEL_FLAGS.into_iter().chain([script.as_str()]).collect();
     let folder = root.join("target/kernel");
-    cargo_build(root, "building the kernel", &["kernel"], (&folder, profile), &flags)?;
-    product(&folder, profile, "kernel")
+    let what = ["-p", "kernel", "--bin", image.name()];
+    cargo_build_of(root, "building the kernel", &what, (&folder, profile), &flags)?;
+    product(&folder, profile, image.name())
 }
 
 /// Builds the programs.
@@ -180,13 +203,25 @@ fn module_tool(root: &Path, what: &str, verb: &str) -> Result<Vec<PathBuf>> {
     Ok(list.lines().map(PathBuf::from).collect())
 }
 
-/// Builds the server as a program.
-pub fn server(profile: Profile) -> Result<PathBuf> {
+/// The server as a program, and the kernel that goes with it.
+#[derive(Clone)]
+pub struct Server {
+    /// The image of the kernel.
+    pub kernel: PathBuf,
+    /// The program.
+    pub program: PathBuf,
+}
+
+/// Builds the server as a program, and its kernel.
+pub fn server(profile: Profile) -> Result<Server> {
     let root = &place::root()?;
     let folder = root.join("target/programs");
     let into = (folder.as_path(), profile);
     cargo_build(root, "building the server", &[SERVER], into, &PROGRAM_FLAGS)?;
-    product(&folder, profile, SERVER)
+    Ok(Server {
+        kernel: kernel(root, profile, Kernel::Outside)?,
+        program: product(&folder, profile, SERVER)?,
+    })
 }
 
 /// Builds the engine as a program, which brings a compiler along and is optimized less for that.
@@ -261,20 +296,24 @@ pub fn lints(root: &Path) -> Vec<(&'static str, Command)> {
 }
 
 /// Builds packages into a target folder with a profile.
-fn cargo_build(
+fn cargo_build(root: &Path, what: &str, packages: &[&str], into: (&Path, Profile), flags: &[&str]) -> Result<()> {
+    let what_of: Vec<&str> = packages.iter().flat_map(|package| ["-p", package]).collect();
+    cargo_build_of(root, what, &what_of, into, flags)
+}
+
+/// Builds what these arguments of cargo name.
+fn cargo_build_of(
     root: &Path,
     what: &str,
-    packages: &[&str],
+    named: &[&str],
     (folder, profile): (&Path, Profile),
     flags: &[&str],
 ) -> Result<()> {
     let mut command = cargo(root);
     command
         .args(["build", "--profile", profile.name(), "--target", TARGET, "--target-dir"])
-        .arg(folder);
-    for package in packages {
-        command.args(["-p", package]);
-    }
+        .arg(folder)
+        .args(named);
     command.env_remove("CARGO_TARGET_DIR");
     command.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
     if display::on_terminal() {

@@ -6,6 +6,7 @@
 //!
 //! The exit device alone says how it ended. A triple fault makes QEMU leave with status 0, so 0 is no success.
 
+use crate::build;
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -146,12 +147,11 @@ impl Machine {
         }
     }
 
-    /// The same machine with its server outside of the kernel: this program.
+    /// The same machine with its server outside of the kernel.
     #[must_use]
-    pub fn with_server(mut self, program: PathBuf) -> Self {
-        self.module = Some(program);
-        self.words
-            .push(format!("{}{}", abi::host::SERVER_WORD, abi::host::SERVER_USER));
+    pub fn with_server(mut self, server: build::Server) -> Self {
+        self.kernel = server.kernel;
+        self.module = Some(server.program);
         self
     }
 
@@ -159,7 +159,7 @@ impl Machine {
     pub fn bare(kernel: PathBuf, program: PathBuf, disk: PathBuf) -> Self {
         Self {
             module: Some(program),
-            words: vec![format!("{}{}", abi::host::SERVER_WORD, abi::host::SERVER_NONE)],
+            words: vec![abi::host::BARE_WORD.to_owned()],
             ..Self::new(kernel, disk)
         }
     }

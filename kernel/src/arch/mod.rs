@@ -5,6 +5,8 @@
 mod x86_64;
 
 #[cfg(target_arch = "x86_64")]
+pub(crate) use x86_64::image::entries;
+#[cfg(target_arch = "x86_64")]
 pub use x86_64::{
     // Time and interrupts.
     clock::{now_ns, scale as clock_scale, ticks, ticks_halves, ticks_per_us, time_of_day_ns},
@@ -19,7 +21,7 @@ pub use x86_64::{
         stop_forever, unmask_interrupt, wait_for_interrupt,
     },
     // A server outside of the kernel.
-    outside::{Delivery, Target, answer_outside, set_server},
+    outside::{Delivery, ENTRY_OUTSIDE, Target, note_server, set_server},
     // The start.
     paging::{build as build_tables, kernel_end, kernel_page},
     // Translations.
@@ -32,9 +34,12 @@ pub use x86_64::{
     processor::{caller, ports_are_on, ports_off, ports_on, random_word, restart_call, set_thread, set_value2},
     processor::{initialise as initialise_processor, largest_page},
     // Other processors.
-    smp::{ask, attend, halt_others, hand_over, mark, serve, start_processors, stop_processor, wake_processor},
+    smp::{
+        ask, attend, halt_others, hand_over, mark, processor_start, serve, start_processors, stop_processor,
+        wake_processor,
+    },
     start::{BootInformation, Memory},
-    syscall::{Results, SYSTEM_CALL_STUB, Words},
+    syscall::{ENTRY_BARE, ENTRY_INSIDE, Entry, Results, SYSTEM_CALL_STUB, Words},
     traps::registers,
     traps::{fault_address, go_on as resume},
     vector::Vectors,

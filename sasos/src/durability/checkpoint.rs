@@ -19,9 +19,7 @@ use abi::{
 use kcore::wait::Key;
 use store::{CheckpointKind, DirtyPage, Event, Failure, Ticket};
 
-use crate::{
-    Server, World, directory::object::ObjectId, durability::freeze::Freezing, pages::pager::index_of,
-};
+use crate::{Server, World, directory::object::ObjectId, durability::freeze::Freezing, pages::pager::index_of};
 
 /// Time between two checkpoints while something changes.
 pub const PERIOD_NS: u64 = 1_000_000_000;

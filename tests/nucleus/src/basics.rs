@@ -20,7 +20,7 @@ fn root_page(setting: &Setting) -> Outcome {
     let head = setting.root.head();
     ensure_eq!(head.magic, ROOT_MAGIC);
     ensure_eq!(head.image_bytes % PAGE, 0);
-    ensure!(setting.root.command_line().contains("server=none"));
+    ensure!(setting.root.command_line().contains(abi::host::BARE_WORD));
     let mut before = 0;
     for (start, end) in setting.root.memory() {
         ensure!(start < end && before <= start, "memory {start:#x} to {end:#x}");

@@ -161,7 +161,7 @@ fn gondwana(system: System) -> Result<Vec<Measured>> {
         }
         let mut output = measure_here(&machine, &["micro", "oo1 bench"])?;
         if server.is_none() {
-            output += &measure_bare(&built.kernel, clock)?;
+            output += &measure_bare(clock)?;
             output += &measure_modules(&built, clock)?;
         }
         outputs.push(output);
@@ -180,11 +180,12 @@ fn gondwana(system: System) -> Result<Vec<Measured>> {
 }
 
 /// The rows of the bare µ-kernel: its suite's, from the kernel's log.
-fn measure_bare(kernel: &Path, clock: Clock) -> Result<String> {
+fn measure_bare(clock: Clock) -> Result<String> {
     let mut job = Job::begin("measuring the bare µ-kernel");
     let scratch = Scratch::make()?;
     let program = build::root_program("nucleus-suite")?;
-    let mut machine = bare::machine(kernel, &program, &scratch)?;
+    let kernel = build::kernel(&place::root()?, build::Profile::Guest, build::Kernel::Bare)?;
+    let mut machine = bare::machine(&kernel, &program, &scratch)?;
     machine.clock = clock;
     machine.words.push("bench".into());
     let (end, output) = bare::run(&machine, &scratch, TOTAL, &mut job)?;

@@ -255,7 +255,7 @@ impl Found {
 
 /// Builds kernel and benchmark and watches one round trip.
 pub fn measure(root: &Path) -> Result<Found> {
-    let kernel = build::kernel(root, build::Profile::Guest)?;
+    let kernel = build::kernel(root, build::Profile::Guest, build::Kernel::Bare)?;
     let program = build::root_program("nucleus-suite")?;
     let symbols = Symbols::read(&kernel)?;
     let scratch = Scratch::make()?;

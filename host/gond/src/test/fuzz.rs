@@ -81,18 +81,20 @@ impl Dice {
 /// Runs the stage.
 pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     machine::require_emulator()?;
-    let kernel = build::kernel(bench.root(), build::Profile::Checked)?;
+    let kernel = |image| build::kernel(bench.root(), build::Profile::Checked, image);
+    let inside = kernel(build::Kernel::Inside)?;
+    let bare = kernel(build::Kernel::Bare)?;
     let only = bench.dice.machine;
     let is_wanted = |name: &str| only.is_none_or(|only| only == name);
     for (name, answers, processors) in MACHINES.into_iter().filter(|(name, ..)| is_wanted(name)) {
         if answers == Answers::Nobody {
             let program = build::root_program("nucleus-suite")?;
-            calls_of_nucleus(bench, name, (&kernel, &program, processors))?;
+            calls_of_nucleus(bench, name, (&bare, &program, processors))?;
             continue;
         }
         let disk = bench.file(&format!("{name}.img"));
         image::create(&disk, 256 << 20, Some(&build::programs()?))?;
-        let mut machine = Machine::new(kernel.clone(), disk);
+        let mut machine = Machine::new(inside.clone(), disk);
         (machine.processors, machine.memory) = (processors, MEMORY);
         if answers == Answers::Outside {
             machine = machine.with_server(build::server(build::Profile::Checked)?);

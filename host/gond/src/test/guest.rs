@@ -134,7 +134,7 @@ pub fn suite_on(bench: &mut Bench<'_>, machine: &Machine, line: &str) -> Result<
 /// Stage `nucleus`.
 pub fn run_nucleus(bench: &mut Bench<'_>) -> Result<()> {
     machine::require_emulator()?;
-    let kernel = build::kernel(bench.root(), build::Profile::Guest)?;
+    let kernel = build::kernel(bench.root(), build::Profile::Guest, build::Kernel::Bare)?;
     let program = build::root_program("nucleus-suite")?;
     for (processors, memory, words) in NUCLEUS_SUITES {
         let mut machine = bare::machine(&kernel, &program, &bench.scratch)?;

@@ -27,7 +27,8 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     let machine = bench.fresh_machine("server.img")?.with_server(server.clone());
     guest::suite_on(bench, &machine, SUITE)?;
 
-    let program = std::fs::read(&server).with_context(|| format!("cannot read {}", server.display()))?;
+    let program =
+        std::fs::read(&server.program).with_context(|| format!("cannot read {}", server.program.display()))?;
     for (what, code, exception) in BROKEN {
         let mut broken = program.clone();
         let places: Vec<usize> = (0..broken.len() - ENTRY.len())
@@ -43,7 +44,10 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
         broken[at..at + code.len()].copy_from_slice(code);
         let path = bench.file("broken-server");
         std::fs::write(&path, broken).with_context(|| format!("cannot write {}", path.display()))?;
-        let machine = bench.fresh_machine("broken.img")?.with_server(path);
+        let machine = bench.fresh_machine("broken.img")?.with_server(build::Server {
+            program: path,
+            ..server.clone()
+        });
         let (played, _) = play(&machine, &["echo never"], Patience::seconds(60))?;
         bench.report(
             &format!("{what} in the server is contained and reported"),

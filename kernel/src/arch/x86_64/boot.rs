@@ -130,6 +130,6 @@ high_start:
     .skip 65536
 boot_stack_top:
     "#,
-    start = sym crate::kernel_start,
+    start = sym super::image::kernel_start,
     options(att_syntax)
 );

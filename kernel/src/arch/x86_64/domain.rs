@@ -13,82 +13,101 @@ use kcore::{
 };
 
 use super::{
-    portal::{EPOCH, SPACE, WAY_SHIFT, WAYS},
+    portal::{At, SPACE, WAY_SHIFT},
     processor::{KERNEL_STACK, MARK, THREAD_END, USER_RIP, USER_RSP},
     syscall,
-};
-use crate::{
-    mem::lock::Lock,
-    system::{SYSTEM, System},
 };
 
 const _: () = assert!(TAKEN == 1);
 
-/// A call: entry in rdi, parameters in rsi, rdx, r10, r8; from the `syscall` entry.
-#[unsafe(naked)]
-pub unsafe extern "C" fn call() {
-    naked_asm!(
-        // The turn, if it is free and this processor had it last.
-        "mov eax, gs:[{MARK}]",
-        "lea r15d, [rax + 1]",
-        "lock cmpxchg dword ptr [rip + {system} + {TURN}], r15d",
-        "jne 8f",
-        "mov r15, gs:[{THREAD_END}]",
-        "mov ebx, [r15 + {SPACE}]",
-        // The way's place: the high byte of a product, as in `Portals`.
-        "lea r14d, [rdi + rbx]",
-        "imul r14d, r14d, {HASH}",
-        "shr r14d, 24",
-        "shl r14d, {WAY_SHIFT}",
-        "add r14, [rip + {system} + {WAYS}]",
-        "or ebx, {DOMAIN}",
-        "or rbx, [rip + {system} + {EPOCH}]",
-        "cmp [r14 + {WAY_ENTRY}], rdi",
-        "jne 9f",
-        "cmp [r14 + {WAY_TAG}], rbx",
-        "jne 9f",
-        "and dword ptr [rip + {system} + {TURN}], -2",
-        "mov gs:[{USER_RSP}], rsp",
-        "mov gs:[{USER_RIP}], rcx",
-        "mov rsp, gs:[{KERNEL_STACK}]",
-        "mov rax, rdi",
-        "mov rdi, rsi",
-        "mov rsi, rdx",
-        "mov rdx, r10",
-        "mov rcx, r8",
-        "call rax",
-        "mov rcx, gs:[{USER_RIP}]",
-        "mov rsp, gs:[{USER_RSP}]",
-        "mov rsi, rdx",
-        "mov rdx, rax",
-        clear!("eax" "ebx" "ebp" "edi" "r8d" "r9d" "r10d" "r12d" "r13d" "r14d" "r15d"),
-        "mov r11d, {FLAGS}",
-        "swapgs",
-        "sysretq",
-        "9:",
-        "and dword ptr [rip + {system} + {TURN}], -2",
-        "8:",
-        // Nothing of the kernel's may be left in registers that the general way keeps.
-        clear!("ebx" "r14d" "r15d"),
-        "mov eax, {DOMAIN_CALL}",
-        "jmp {general}",
-        system = sym SYSTEM,
-        MARK = const MARK,
-        TURN = const Lock::<System>::TURN,
-        THREAD_END = const THREAD_END,
-        SPACE = const SPACE,
-        HASH = const Portals::HASH.cast_signed(),
-        WAY_SHIFT = const WAY_SHIFT,
-        WAYS = const WAYS,
-        EPOCH = const EPOCH,
-        WAY_ENTRY = const Way::ENTRY,
-        WAY_TAG = const Way::TAG,
-        DOMAIN = const Portals::DOMAIN,
-        USER_RSP = const USER_RSP,
-        USER_RIP = const USER_RIP,
-        KERNEL_STACK = const KERNEL_STACK,
-        FLAGS = const kcore::thread::USER_FLAGS,
-        DOMAIN_CALL = const Call::DomainCall as u64,
-        general = sym syscall::domain_call,
-    );
+/// Defines the way of a supervisor's system.
+macro_rules! way {
+    ($supervisor:ty, $system:path) => {
+        /// A call: entry in rdi, parameters in rsi, rdx, r10, r8; from the `syscall` entry.
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn call() {
+            naked_asm!(
+                // The turn, if it is free and this processor had it last.
+                "mov eax, gs:[{MARK}]",
+                "lea r15d, [rax + 1]",
+                "lock cmpxchg dword ptr [rip + {system} + {TURN}], r15d",
+                "jne 8f",
+                "mov r15, gs:[{THREAD_END}]",
+                "mov ebx, [r15 + {SPACE}]",
+                // The way's place: the high byte of a product, as in `Portals`.
+                "lea r14d, [rdi + rbx]",
+                "imul r14d, r14d, {HASH}",
+                "shr r14d, 24",
+                "shl r14d, {WAY_SHIFT}",
+                "add r14, [rip + {system} + {WAYS}]",
+                "or ebx, {DOMAIN}",
+                "or rbx, [rip + {system} + {EPOCH}]",
+                "cmp [r14 + {WAY_ENTRY}], rdi",
+                "jne 9f",
+                "cmp [r14 + {WAY_TAG}], rbx",
+                "jne 9f",
+                "and dword ptr [rip + {system} + {TURN}], -2",
+                "mov gs:[{USER_RSP}], rsp",
+                "mov gs:[{USER_RIP}], rcx",
+                "mov rsp, gs:[{KERNEL_STACK}]",
+                "mov rax, rdi",
+                "mov rdi, rsi",
+                "mov rsi, rdx",
+                "mov rdx, r10",
+                "mov rcx, r8",
+                "call rax",
+                "mov rcx, gs:[{USER_RIP}]",
+                "mov rsp, gs:[{USER_RSP}]",
+                "mov rsi, rdx",
+                "mov rdx, rax",
+                clear!("eax" "ebx" "ebp" "edi" "r8d" "r9d" "r10d" "r12d" "r13d" "r14d" "r15d"),
+                "mov r11d, {FLAGS}",
+                "swapgs",
+                "sysretq",
+                "9:",
+                "and dword ptr [rip + {system} + {TURN}], -2",
+                "8:",
+                // Nothing of the kernel's may be left in registers that the general way keeps.
+                clear!("ebx" "r14d" "r15d"),
+                "mov eax, {DOMAIN_CALL}",
+                "jmp {general}",
+                system = sym $system,
+                MARK = const MARK,
+                TURN = const At::<$supervisor>::TURN,
+                THREAD_END = const THREAD_END,
+                SPACE = const SPACE,
+                HASH = const Portals::HASH.cast_signed(),
+                WAY_SHIFT = const WAY_SHIFT,
+                WAYS = const At::<$supervisor>::WAYS,
+                EPOCH = const At::<$supervisor>::EPOCH,
+                WAY_ENTRY = const Way::ENTRY,
+                WAY_TAG = const Way::TAG,
+                DOMAIN = const Portals::DOMAIN,
+                USER_RSP = const USER_RSP,
+                USER_RIP = const USER_RIP,
+                KERNEL_STACK = const KERNEL_STACK,
+                FLAGS = const kcore::thread::USER_FLAGS,
+                DOMAIN_CALL = const Call::DomainCall as u64,
+                general = sym syscall::domain_call::<$supervisor>,
+            );
+        }
+    };
+}
+
+/// With the server inside the kernel.
+pub mod inside {
+    use super::*;
+    way!(crate::inside::Inside, crate::inside::SYSTEM);
+}
+
+/// With the server outside of it.
+pub mod outside {
+    use super::*;
+    way!(crate::outside::Outside, crate::outside::SYSTEM);
+}
+
+/// Without a server.
+pub mod bare {
+    use super::*;
+    way!(crate::bare::Bare, crate::bare::SYSTEM);
 }

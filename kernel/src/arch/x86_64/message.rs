@@ -18,19 +18,18 @@ use kcore::{
 };
 
 use super::{
-    portal::{KERNEL, LOADED_SPACE, SPACE, SPACES, VECTOR_LIVE, before_end},
+    portal::{At, SPACE, VECTOR_LIVE, before_end},
     processor::{KERNEL_STACK, MARK, THREAD_END, USER_RIP, USER_RSP},
 };
 use crate::{
-    mem::lock::Lock,
+    bare::{Bare, SYSTEM},
     pc::Pc,
-    system::{SYSTEM, System},
 };
 
-const THREADS: usize = KERNEL + offset_of!(Kernel<Pc>, threads) + Threads::BASE;
-const CURRENT: usize = KERNEL + Kernel::<Pc>::CURRENT;
-const HERE: usize = KERNEL + Kernel::<Pc>::HERE;
-const OCCUPIED: usize = KERNEL + Kernel::<Pc>::OCCUPIED;
+const THREADS: usize = At::<Bare>::KERNEL + offset_of!(Kernel<Pc>, threads) + Threads::BASE;
+const CURRENT: usize = At::<Bare>::KERNEL + Kernel::<Pc>::CURRENT;
+const HERE: usize = At::<Bare>::KERNEL + Kernel::<Pc>::HERE;
+const OCCUPIED: usize = At::<Bare>::KERNEL + Kernel::<Pc>::OCCUPIED;
 
 /// The end of a thread's context, from the beginning of its place.
 const END: usize = offset_of!(Thread, context) + size_of::<Context>();
@@ -145,7 +144,7 @@ pub unsafe extern "C" fn ipc() {
         "ud2",
         system = sym SYSTEM,
         MARK = const MARK,
-        TURN = const Lock::<System>::TURN,
+        TURN = const At::<Bare>::TURN,
         THREAD_END = const THREAD_END,
         VECTOR_LIVE = const VECTOR_LIVE,
         SENDERS = const SENDERS,
@@ -169,14 +168,14 @@ pub unsafe extern "C" fn ipc() {
         PROCESSOR = const PROCESSOR,
         CURRENT = const CURRENT,
         SPACE = const SPACE,
-        LOADED_SPACE = const LOADED_SPACE,
+        LOADED_SPACE = const At::<Bare>::LOADED_SPACE,
         SPACE_BYTES = const size_of::<Space>(),
-        SPACES = const SPACES,
+        SPACES = const At::<Bare>::SPACES,
         LOAD = const offset_of!(Space, load),
         FLAGS = const kcore::thread::USER_FLAGS,
         KERNEL_STACK = const KERNEL_STACK,
         USER_RIP = const USER_RIP,
         USER_RSP = const USER_RSP,
-        general = sym crate::event::ipc,
+        general = sym crate::bare::ipc,
     );
 }

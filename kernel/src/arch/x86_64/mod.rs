@@ -16,6 +16,7 @@ pub mod boot;
 pub mod clock;
 pub mod direct;
 pub mod domain;
+pub mod image;
 pub mod interrupts;
 pub mod message;
 pub mod outside;

@@ -18,9 +18,10 @@ use kcore::thread::Context;
 
 use super::{
     domain, portal,
-    processor::{self, KERNEL_STACK, THREAD_END, USER_RIP, USER_RSP},
+    processor::{KERNEL_STACK, THREAD_END, USER_RIP, USER_RSP},
     syscall,
 };
+use crate::outside::Outside;
 
 /// Where the server is entered.
 static ENTRY: AtomicU64 = AtomicU64::new(0);
@@ -29,11 +30,13 @@ static STACK: AtomicU64 = AtomicU64::new(0);
 /// End of its context: what [`THREAD_END`] is while it works.
 static CONTEXT_END: AtomicU64 = AtomicU64::new(0);
 
-/// Lets system calls come to a server outside of the kernel, whose registers stand there.
-pub fn answer_outside(context: &Context) {
+/// Where `syscall` leads with the server outside of the kernel.
+pub const ENTRY_OUTSIDE: syscall::Entry = entry;
+
+/// Notes where the server's registers stand.
+pub fn note_server(context: &Context) {
     let end = core::ptr::from_ref(context) as u64 + size_of::<Context>() as u64;
     CONTEXT_END.store(end, Relaxed);
-    processor::set_system_call_entry(entry);
 }
 
 /// Sets where the server is entered: user addresses that were checked.
@@ -60,7 +63,7 @@ unsafe extern "C" fn entry() {
         ways = sym WAYS,
         call = sym call,
         answer = sym answer,
-        general = sym syscall::general,
+        general = sym syscall::general::<Outside>,
     );
 }
 
@@ -124,7 +127,7 @@ unsafe extern "C" fn call() {
         ENTRY = sym ENTRY,
         STACK = sym STACK,
         deliver = sym crate::outside::deliver,
-        general = sym syscall::general,
+        general = sym syscall::general::<Outside>,
     );
 }
 
@@ -164,7 +167,7 @@ unsafe extern "C" fn answer() {
         FLAGS = const kcore::thread::USER_FLAGS,
         FIRST_MACHINE_CALL = const FIRST_MACHINE_CALL,
         answer = sym crate::outside::answer,
-        general = sym syscall::general,
+        general = sym syscall::general::<Outside>,
     );
 }
 
@@ -182,7 +185,7 @@ macro_rules! portal_way {
                 THREAD_END = const THREAD_END,
                 CONTEXT_END = sym CONTEXT_END,
                 way = sym $way,
-                general = sym syscall::general,
+                general = sym syscall::general::<Outside>,
             );
         }
     };
@@ -191,17 +194,17 @@ macro_rules! portal_way {
 portal_way!(
     /// A protected call.
     portal_call,
-    portal::call
+    portal::outside::call
 );
 portal_way!(
     /// The return from one.
     portal_return,
-    portal::ret
+    portal::outside::ret
 );
 portal_way!(
     /// A call of a kernel domain.
     domain_call,
-    domain::call
+    domain::outside::call
 );
 
 const _: () = assert!(MachineCall::AnswerReturn as u64 == FIRST_MACHINE_CALL);

@@ -24,15 +24,22 @@ use super::{
 use crate::{
     mem::lock::Lock,
     pc::Pc,
-    system::{Platform, SYSTEM, System},
+    supervisor::Supervisor,
+    system::{Platform, System},
 };
 
-/// Offset in the system of its kernel.
-pub(super) const KERNEL: usize = Lock::<System>::VALUE + offset_of!(System, platform) + offset_of!(Platform, kernel);
-pub(super) const WAYS: usize = KERNEL + offset_of!(Kernel<Pc>, portals) + Portals::WAYS;
-pub(super) const EPOCH: usize = KERNEL + offset_of!(Kernel<Pc>, portals) + Portals::EPOCH;
-pub(super) const SPACES: usize = KERNEL + offset_of!(Kernel<Pc>, spaces) + Spaces::BASE;
-pub(super) const LOADED_SPACE: usize = KERNEL + Kernel::<Pc>::LOADED_SPACE;
+/// Offsets in a system behind its lock.
+pub(super) struct At<S>(S);
+
+impl<S: Supervisor> At<S> {
+    pub(super) const TURN: usize = Lock::<System<S>>::TURN;
+    pub(super) const KERNEL: usize =
+        Lock::<System<S>>::VALUE + offset_of!(System<S>, platform) + offset_of!(Platform, kernel);
+    pub(super) const WAYS: usize = Self::KERNEL + offset_of!(Kernel<Pc>, portals) + Portals::WAYS;
+    pub(super) const EPOCH: usize = Self::KERNEL + offset_of!(Kernel<Pc>, portals) + Portals::EPOCH;
+    pub(super) const SPACES: usize = Self::KERNEL + offset_of!(Kernel<Pc>, spaces) + Spaces::BASE;
+    pub(super) const LOADED_SPACE: usize = Self::KERNEL + Kernel::<Pc>::LOADED_SPACE;
+}
 
 /// How far before the end of its context a field of the running thread lies.
 pub(super) const fn before_end(field: usize) -> isize {
@@ -51,183 +58,200 @@ const FRAME_SHIFT: u32 = size_of::<PortalFrame>().trailing_zeros();
 pub(super) const WAY_SHIFT: u32 = size_of::<Way>().trailing_zeros();
 const _: () = assert!(size_of::<PortalFrame>().is_power_of_two() && size_of::<Way>().is_power_of_two());
 
-/// A protected call: entry in rdi, kind in rdx, parameters in rsi, r10, r8, r9; from the `syscall` entry.
-#[unsafe(naked)]
-pub unsafe extern "C" fn call() {
-    naked_asm!(
-        // The turn, if it is free and this processor had it last.
-        "mov eax, gs:[{MARK}]",
-        "lea r15d, [rax + 1]",
-        "lock cmpxchg dword ptr [rip + {system} + {TURN}], r15d",
-        "jne 8f",
-        "mov r15, gs:[{THREAD_END}]",
-        "cmp dword ptr [r15 + {VECTOR_LIVE}], 0",
-        "jne 9f",
-        "mov ebx, [r15 + {SPACE}]",
-        // The way's place: the high byte of a product, as in `Portals`.
-        "lea r14d, [rdi + rbx]",
-        "imul r14d, r14d, {HASH}",
-        "shr r14d, 24",
-        "shl r14d, {WAY_SHIFT}",
-        "add r14, [rip + {system} + {WAYS}]",
-        "mov rbp, rbx",
-        "or rbp, [rip + {system} + {EPOCH}]",
-        "cmp [r14 + {WAY_ENTRY}], rdi",
-        "jne 9f",
-        "cmp [r14 + {WAY_TAG}], rbp",
-        "jne 9f",
-        "cmp [r14 + {WAY_PD}], rdx",
-        "jne 9f",
-        "mov ebp, [r14 + {WAY_CALLEE}]",
-        "mov r12d, [r15 + {DEPTH}]",
-        "cmp r12d, {DEPTH_MAX}",
-        "jae 9f",
-        "imul r14, rbp, {SPACE_BYTES}",
-        "add r14, [rip + {system} + {SPACES}]",
-        "mov r13d, [r14 + {STACK_COUNT}]",
-        "sub r13d, 1",
-        "jb 9f",
-        // From here on it is certain.
-        "mov [r14 + {STACK_COUNT}], r13d",
-        "mov r11, [r14 + {STACKS} + r13 * 8]",
-        "shl r12d, {FRAME_SHIFT}",
-        "mov [r15 + r12 + {FRAMES} + {FRAME_RIP}], rcx",
-        "mov [r15 + r12 + {FRAMES} + {FRAME_RSP}], rsp",
-        "mov [r15 + r12 + {FRAMES} + {FRAME_STACK}], r11",
-        "mov [r15 + r12 + {FRAMES} + {FRAME_SPACE}], ebx",
-        "inc dword ptr [r15 + {DEPTH}]",
-        "mov [r15 + {SPACE}], ebp",
-        "mov [rip + {system} + {LOADED_SPACE}], ebp",
-        "mov rax, [r14 + {LOAD}]",
-        "mov cr3, rax",
-        "and dword ptr [rip + {system} + {TURN}], -2",
-        "mov rcx, rdi",
-        "mov rsp, r11",
-        "mov rdi, rsi",
-        "mov rsi, r10",
-        "mov rdx, r8",
-        "mov r10, r9",
-        clear!("eax" "ebx" "ebp" "r8d" "r9d" "r12d" "r13d" "r14d" "r15d"),
-        "mov r11d, {FLAGS}",
-        "swapgs",
-        "sysretq",
-        "9:",
-        "and dword ptr [rip + {system} + {TURN}], -2",
-        "8:",
-        // Nothing of the kernel's may be left in registers that the general way keeps.
-        clear!("ebx" "ebp" "r12d" "r13d" "r14d" "r15d"),
-        "mov eax, {PDX_CALL}",
-        "jmp {general}",
-        system = sym SYSTEM,
-        MARK = const MARK,
-        TURN = const Lock::<System>::TURN,
-        THREAD_END = const THREAD_END,
-        VECTOR_LIVE = const VECTOR_LIVE,
-        SPACE = const SPACE,
-        HASH = const Portals::HASH.cast_signed(),
-        WAY_SHIFT = const WAY_SHIFT,
-        WAYS = const WAYS,
-        EPOCH = const EPOCH,
-        WAY_ENTRY = const Way::ENTRY,
-        WAY_TAG = const Way::TAG,
-        WAY_PD = const Way::PD,
-        WAY_CALLEE = const Way::CALLEE,
-        DEPTH = const DEPTH,
-        DEPTH_MAX = const abi::layout::CALL_DEPTH_MAX,
-        SPACE_BYTES = const size_of::<Space>(),
-        SPACES = const SPACES,
-        STACK_COUNT = const Space::STACK_COUNT,
-        STACKS = const Space::STACKS,
-        FRAME_SHIFT = const FRAME_SHIFT,
-        FRAMES = const FRAMES,
-        FRAME_RIP = const offset_of!(PortalFrame, rip),
-        FRAME_RSP = const offset_of!(PortalFrame, rsp),
-        FRAME_STACK = const offset_of!(PortalFrame, stack),
-        FRAME_SPACE = const offset_of!(PortalFrame, space),
-        LOADED_SPACE = const LOADED_SPACE,
-        LOAD = const offset_of!(Space, load),
-        FLAGS = const kcore::thread::USER_FLAGS,
-        PDX_CALL = const Call::PdxCall as u64,
-        general = sym syscall::general,
-    );
+/// Defines the ways of a supervisor's system, which assembly reaches at a fixed place.
+macro_rules! ways {
+    ($supervisor:ty, $system:path) => {
+        /// A protected call: entry in rdi, kind in rdx, parameters in rsi, r10, r8, r9; from the `syscall` entry.
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn call() {
+            naked_asm!(
+                // The turn, if it is free and this processor had it last.
+                "mov eax, gs:[{MARK}]",
+                "lea r15d, [rax + 1]",
+                "lock cmpxchg dword ptr [rip + {system} + {TURN}], r15d",
+                "jne 8f",
+                "mov r15, gs:[{THREAD_END}]",
+                "cmp dword ptr [r15 + {VECTOR_LIVE}], 0",
+                "jne 9f",
+                "mov ebx, [r15 + {SPACE}]",
+                // The way's place: the high byte of a product, as in `Portals`.
+                "lea r14d, [rdi + rbx]",
+                "imul r14d, r14d, {HASH}",
+                "shr r14d, 24",
+                "shl r14d, {WAY_SHIFT}",
+                "add r14, [rip + {system} + {WAYS}]",
+                "mov rbp, rbx",
+                "or rbp, [rip + {system} + {EPOCH}]",
+                "cmp [r14 + {WAY_ENTRY}], rdi",
+                "jne 9f",
+                "cmp [r14 + {WAY_TAG}], rbp",
+                "jne 9f",
+                "cmp [r14 + {WAY_PD}], rdx",
+                "jne 9f",
+                "mov ebp, [r14 + {WAY_CALLEE}]",
+                "mov r12d, [r15 + {DEPTH}]",
+                "cmp r12d, {DEPTH_MAX}",
+                "jae 9f",
+                "imul r14, rbp, {SPACE_BYTES}",
+                "add r14, [rip + {system} + {SPACES}]",
+                "mov r13d, [r14 + {STACK_COUNT}]",
+                "sub r13d, 1",
+                "jb 9f",
+                // From here on it is certain.
+                "mov [r14 + {STACK_COUNT}], r13d",
+                "mov r11, [r14 + {STACKS} + r13 * 8]",
+                "shl r12d, {FRAME_SHIFT}",
+                "mov [r15 + r12 + {FRAMES} + {FRAME_RIP}], rcx",
+                "mov [r15 + r12 + {FRAMES} + {FRAME_RSP}], rsp",
+                "mov [r15 + r12 + {FRAMES} + {FRAME_STACK}], r11",
+                "mov [r15 + r12 + {FRAMES} + {FRAME_SPACE}], ebx",
+                "inc dword ptr [r15 + {DEPTH}]",
+                "mov [r15 + {SPACE}], ebp",
+                "mov [rip + {system} + {LOADED_SPACE}], ebp",
+                "mov rax, [r14 + {LOAD}]",
+                "mov cr3, rax",
+                "and dword ptr [rip + {system} + {TURN}], -2",
+                "mov rcx, rdi",
+                "mov rsp, r11",
+                "mov rdi, rsi",
+                "mov rsi, r10",
+                "mov rdx, r8",
+                "mov r10, r9",
+                clear!("eax" "ebx" "ebp" "r8d" "r9d" "r12d" "r13d" "r14d" "r15d"),
+                "mov r11d, {FLAGS}",
+                "swapgs",
+                "sysretq",
+                "9:",
+                "and dword ptr [rip + {system} + {TURN}], -2",
+                "8:",
+                // Nothing of the kernel's may be left in registers that the general way keeps.
+                clear!("ebx" "ebp" "r12d" "r13d" "r14d" "r15d"),
+                "mov eax, {PDX_CALL}",
+                "jmp {general}",
+                system = sym $system,
+                MARK = const MARK,
+                TURN = const At::<$supervisor>::TURN,
+                THREAD_END = const THREAD_END,
+                VECTOR_LIVE = const VECTOR_LIVE,
+                SPACE = const SPACE,
+                HASH = const Portals::HASH.cast_signed(),
+                WAY_SHIFT = const WAY_SHIFT,
+                WAYS = const At::<$supervisor>::WAYS,
+                EPOCH = const At::<$supervisor>::EPOCH,
+                WAY_ENTRY = const Way::ENTRY,
+                WAY_TAG = const Way::TAG,
+                WAY_PD = const Way::PD,
+                WAY_CALLEE = const Way::CALLEE,
+                DEPTH = const DEPTH,
+                DEPTH_MAX = const abi::layout::CALL_DEPTH_MAX,
+                SPACE_BYTES = const size_of::<Space>(),
+                SPACES = const At::<$supervisor>::SPACES,
+                STACK_COUNT = const Space::STACK_COUNT,
+                STACKS = const Space::STACKS,
+                FRAME_SHIFT = const FRAME_SHIFT,
+                FRAMES = const FRAMES,
+                FRAME_RIP = const offset_of!(PortalFrame, rip),
+                FRAME_RSP = const offset_of!(PortalFrame, rsp),
+                FRAME_STACK = const offset_of!(PortalFrame, stack),
+                FRAME_SPACE = const offset_of!(PortalFrame, space),
+                LOADED_SPACE = const At::<$supervisor>::LOADED_SPACE,
+                LOAD = const offset_of!(Space, load),
+                FLAGS = const kcore::thread::USER_FLAGS,
+                PDX_CALL = const Call::PdxCall as u64,
+                general = sym syscall::general::<$supervisor>,
+            );
+        }
+
+        /// The return from a protected call: results in rdi and rsi; from the `syscall` entry.
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn ret() {
+            naked_asm!(
+                // The turn, if it is free and this processor had it last.
+                "mov eax, gs:[{MARK}]",
+                "lea r15d, [rax + 1]",
+                "lock cmpxchg dword ptr [rip + {system} + {TURN}], r15d",
+                "jne 8f",
+                "mov r15, gs:[{THREAD_END}]",
+                "mov ebx, [r15 + {SPACE}]",
+                "imul r14, rbx, {SPACE_BYTES}",
+                "add r14, [rip + {system} + {SPACES}]",
+                "mov eax, [r15 + {INTERCEPT}]",
+                "or eax, [r15 + {VECTOR_LIVE}]",
+                "or eax, [r14 + {STACKS_WANTED}]",
+                "jne 9f",
+                "mov r12d, [r15 + {DEPTH}]",
+                "sub r12d, 1",
+                "jb 9f",
+                "mov r13d, [r14 + {STACK_COUNT}]",
+                "cmp r13d, {STACKS_MAX}",
+                "jae 9f",
+                // From here on it is certain.
+                "mov [r15 + {DEPTH}], r12d",
+                "shl r12d, {FRAME_SHIFT}",
+                "add r12, r15",
+                "mov rax, [r12 + {FRAMES} + {FRAME_STACK}]",
+                "mov [r14 + {STACKS} + r13 * 8], rax",
+                "inc dword ptr [r14 + {STACK_COUNT}]",
+                "mov ebx, [r12 + {FRAMES} + {FRAME_SPACE}]",
+                "mov rcx, [r12 + {FRAMES} + {FRAME_RIP}]",
+                "mov rsp, [r12 + {FRAMES} + {FRAME_RSP}]",
+                "mov [r15 + {SPACE}], ebx",
+                "mov [rip + {system} + {LOADED_SPACE}], ebx",
+                "imul r14, rbx, {SPACE_BYTES}",
+                "add r14, [rip + {system} + {SPACES}]",
+                "mov rax, [r14 + {LOAD}]",
+                "mov cr3, rax",
+                "and dword ptr [rip + {system} + {TURN}], -2",
+                "mov rdx, rdi",
+                clear!("eax" "ebx" "ebp" "edi" "r8d" "r9d" "r10d" "r12d" "r13d" "r14d" "r15d"),
+                "mov r11d, {FLAGS}",
+                "swapgs",
+                "sysretq",
+                "9:",
+                "and dword ptr [rip + {system} + {TURN}], -2",
+                "8:",
+                // Nothing of the kernel's may be left in registers that the general way keeps.
+                clear!("ebx" "ebp" "r12d" "r13d" "r14d" "r15d"),
+                "mov eax, {PDX_RETURN}",
+                "jmp {general}",
+                system = sym $system,
+                MARK = const MARK,
+                TURN = const At::<$supervisor>::TURN,
+                THREAD_END = const THREAD_END,
+                SPACE = const SPACE,
+                SPACE_BYTES = const size_of::<Space>(),
+                SPACES = const At::<$supervisor>::SPACES,
+                INTERCEPT = const INTERCEPT,
+                VECTOR_LIVE = const VECTOR_LIVE,
+                STACKS_WANTED = const offset_of!(Space, stacks_wanted),
+                DEPTH = const DEPTH,
+                STACK_COUNT = const Space::STACK_COUNT,
+                STACKS_MAX = const STACKS_MAX,
+                FRAME_SHIFT = const FRAME_SHIFT,
+                FRAMES = const FRAMES,
+                FRAME_STACK = const offset_of!(PortalFrame, stack),
+                STACKS = const Space::STACKS,
+                FRAME_SPACE = const offset_of!(PortalFrame, space),
+                FRAME_RIP = const offset_of!(PortalFrame, rip),
+                FRAME_RSP = const offset_of!(PortalFrame, rsp),
+                LOADED_SPACE = const At::<$supervisor>::LOADED_SPACE,
+                LOAD = const offset_of!(Space, load),
+                FLAGS = const kcore::thread::USER_FLAGS,
+                PDX_RETURN = const Call::PdxReturn as u64,
+                general = sym syscall::general::<$supervisor>,
+            );
+        }
+    };
 }
 
-/// The return from a protected call: results in rdi and rsi; from the `syscall` entry.
-#[unsafe(naked)]
-pub unsafe extern "C" fn ret() {
-    naked_asm!(
-        // The turn, if it is free and this processor had it last.
-        "mov eax, gs:[{MARK}]",
-        "lea r15d, [rax + 1]",
-        "lock cmpxchg dword ptr [rip + {system} + {TURN}], r15d",
-        "jne 8f",
-        "mov r15, gs:[{THREAD_END}]",
-        "mov ebx, [r15 + {SPACE}]",
-        "imul r14, rbx, {SPACE_BYTES}",
-        "add r14, [rip + {system} + {SPACES}]",
-        "mov eax, [r15 + {INTERCEPT}]",
-        "or eax, [r15 + {VECTOR_LIVE}]",
-        "or eax, [r14 + {STACKS_WANTED}]",
-        "jne 9f",
-        "mov r12d, [r15 + {DEPTH}]",
-        "sub r12d, 1",
-        "jb 9f",
-        "mov r13d, [r14 + {STACK_COUNT}]",
-        "cmp r13d, {STACKS_MAX}",
-        "jae 9f",
-        // From here on it is certain.
-        "mov [r15 + {DEPTH}], r12d",
-        "shl r12d, {FRAME_SHIFT}",
-        "add r12, r15",
-        "mov rax, [r12 + {FRAMES} + {FRAME_STACK}]",
-        "mov [r14 + {STACKS} + r13 * 8], rax",
-        "inc dword ptr [r14 + {STACK_COUNT}]",
-        "mov ebx, [r12 + {FRAMES} + {FRAME_SPACE}]",
-        "mov rcx, [r12 + {FRAMES} + {FRAME_RIP}]",
-        "mov rsp, [r12 + {FRAMES} + {FRAME_RSP}]",
-        "mov [r15 + {SPACE}], ebx",
-        "mov [rip + {system} + {LOADED_SPACE}], ebx",
-        "imul r14, rbx, {SPACE_BYTES}",
-        "add r14, [rip + {system} + {SPACES}]",
-        "mov rax, [r14 + {LOAD}]",
-        "mov cr3, rax",
-        "and dword ptr [rip + {system} + {TURN}], -2",
-        "mov rdx, rdi",
-        clear!("eax" "ebx" "ebp" "edi" "r8d" "r9d" "r10d" "r12d" "r13d" "r14d" "r15d"),
-        "mov r11d, {FLAGS}",
-        "swapgs",
-        "sysretq",
-        "9:",
-        "and dword ptr [rip + {system} + {TURN}], -2",
-        "8:",
-        // Nothing of the kernel's may be left in registers that the general way keeps.
-        clear!("ebx" "ebp" "r12d" "r13d" "r14d" "r15d"),
-        "mov eax, {PDX_RETURN}",
-        "jmp {general}",
-        system = sym SYSTEM,
-        MARK = const MARK,
-        TURN = const Lock::<System>::TURN,
-        THREAD_END = const THREAD_END,
-        SPACE = const SPACE,
-        SPACE_BYTES = const size_of::<Space>(),
-        SPACES = const SPACES,
-        INTERCEPT = const INTERCEPT,
-        VECTOR_LIVE = const VECTOR_LIVE,
-        STACKS_WANTED = const offset_of!(Space, stacks_wanted),
-        DEPTH = const DEPTH,
-        STACK_COUNT = const Space::STACK_COUNT,
-        STACKS_MAX = const STACKS_MAX,
-        FRAME_SHIFT = const FRAME_SHIFT,
-        FRAMES = const FRAMES,
-        FRAME_STACK = const offset_of!(PortalFrame, stack),
-        STACKS = const Space::STACKS,
-        FRAME_SPACE = const offset_of!(PortalFrame, space),
-        FRAME_RIP = const offset_of!(PortalFrame, rip),
-        FRAME_RSP = const offset_of!(PortalFrame, rsp),
-        LOADED_SPACE = const LOADED_SPACE,
-        LOAD = const offset_of!(Space, load),
-        FLAGS = const kcore::thread::USER_FLAGS,
-        PDX_RETURN = const Call::PdxReturn as u64,
-        general = sym syscall::general,
-    );
+/// With the server inside the kernel.
+pub mod inside {
+    use super::*;
+    ways!(crate::inside::Inside, crate::inside::SYSTEM);
+}
+
+/// With the server outside of it.
+pub mod outside {
+    use super::*;
+    ways!(crate::outside::Outside, crate::outside::SYSTEM);
 }

@@ -5,7 +5,6 @@ use core::{
     arch::{asm, x86_64::__cpuid_count},
     cell::UnsafeCell,
     mem::offset_of,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 use kcore::smp::{PROCESSORS_MAX, protocol::Mark};
@@ -371,8 +370,8 @@ fn stack_tops(number: u32) -> [u64; 4] {
     [0, 1, 2, 3].map(|which| first + which * INTERRUPT_STACK)
 }
 
-/// Sets this processor up, which has that number: segments, stacks, traps, system calls, protections.
-pub fn initialise(number: u32) -> Protections {
+/// Sets this processor up, which has that number: segments, stacks, traps, system calls (which lead to `entry`), protections.
+pub fn initialise(number: u32, entry: syscall::Entry) -> Protections {
     let own = AREAS[number as usize % PROCESSORS_MAX].0.get();
     let [kernel, double_fault, non_maskable, machine_check] = stack_tops(number);
     // SAFETY: called once on each processor, before it uses its area otherwise; interrupts are off.
@@ -418,7 +417,7 @@ pub fn initialise(number: u32) -> Protections {
         write_msr(KERNEL_GS_BASE, 0);
         write_msr(EFER, read_msr(EFER) | 1);
         write_msr(STAR, 0x10 << 48 | 0x08 << 32);
-        write_msr(LSTAR, system_call_entry());
+        write_msr(LSTAR, entry as *const () as u64);
         write_msr(FMASK, FLAGS_CLEARED);
     }
     if number == 0 {
@@ -426,23 +425,6 @@ pub fn initialise(number: u32) -> Protections {
     }
     traps::load();
     protections()
-}
-
-/// Where `syscall` leads if it is not to [`syscall::entry`].
-static OTHER_ENTRY: AtomicU64 = AtomicU64::new(0);
-
-fn system_call_entry() -> u64 {
-    match OTHER_ENTRY.load(Relaxed) {
-        0 => syscall::entry as *const () as u64,
-        other => other,
-    }
-}
-
-/// Sets where `syscall` leads, on this processor and on those that start later: code of the kernel that is made for it.
-pub(super) fn set_system_call_entry(entry: unsafe extern "C" fn()) {
-    OTHER_ENTRY.store(entry as *const () as u64, Relaxed);
-    // SAFETY: the caller is the one who knows such code.
-    unsafe { write_msr(LSTAR, system_call_entry()) };
 }
 
 /// The operand of `lgdt` and `lidt`.

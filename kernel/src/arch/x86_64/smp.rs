@@ -24,6 +24,8 @@ use super::{
     vector,
 };
 
+use crate::supervisor::Supervisor;
+
 /// Where the first instructions of a processor are copied: a page below 1 MiB. The first megabyte is not handed out.
 const TRAMPOLINE: u64 = 0x8000;
 
@@ -84,23 +86,23 @@ processor_high:
     numbers = sym NUMBERS,
     stride = const STACK_STRIDE,
     top = const STACK_WINDOW + STACK_TOP,
-    start = sym processor_start,
+    start = sym super::image::kernel_processor,
     options(att_syntax)
 );
 
 /// Where a started processor comes to Rust, on its own stack.
-extern "C" fn processor_start(number: u32) -> ! {
+pub fn processor_start<S: Supervisor>(number: u32) -> ! {
     let state = &STATES[number as usize % PROCESSORS_MAX];
     if state.load(Acquire) != WAITING {
         interrupts::stop_forever();
     }
-    processor::initialise(number);
+    processor::initialise(number, S::ENTRY);
     vector::enable();
     interrupts::initialise_local();
     if state.compare_exchange(WAITING, RUNNING, AcqRel, Acquire).is_err() {
         interrupts::stop_forever();
     }
-    crate::event::leave()
+    crate::event::leave::<S>()
 }
 
 fn wait_ns(ns: u64, until: impl Fn() -> bool) -> bool {

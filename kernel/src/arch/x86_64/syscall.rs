@@ -16,6 +16,7 @@ use super::{
     domain, message, portal,
     processor::{KERNEL_STACK, USER_RIP, USER_RSP, VALUE2},
 };
+use crate::{bare::Bare, inside::Inside, supervisor::Supervisor};
 
 /// What a call returns in registers: error, value. The second value goes through the processor's area.
 #[repr(C)]
@@ -34,35 +35,54 @@ pub struct Words(pub [u64; nucleus::REGISTER_WORDS]);
 /// The stub on the kernel page: `syscall`, `ret`.
 pub const SYSTEM_CALL_STUB: [u8; 3] = [0x0f, 0x05, 0xc3];
 
-/// Where `syscall` leads.
-#[unsafe(naked)]
-pub unsafe extern "C" fn entry() {
-    naked_asm!(
-        "swapgs",
-        "cmp rax, {COUNT}",
-        "jae {general}",
-        "jmp qword ptr [rax * 8 + {ways}]",
-        COUNT = const WAYS.len(),
-        general = sym general,
-        ways = sym WAYS,
-    );
+/// Code to which `syscall` leads.
+pub type Entry = unsafe extern "C" fn();
+
+/// Where `syscall` leads with the server inside the kernel.
+pub const ENTRY_INSIDE: Entry = entry_inside;
+/// And without a server.
+pub const ENTRY_BARE: Entry = entry_bare;
+
+/// Defines an entry that jumps by number.
+macro_rules! entry {
+    ($name:ident, $ways:ident, $supervisor:ty) => {
+        #[unsafe(naked)]
+        unsafe extern "C" fn $name() {
+            naked_asm!(
+                "swapgs",
+                "cmp rax, {COUNT}",
+                "jae {general}",
+                "jmp qword ptr [rax * 8 + {ways}]",
+                COUNT = const $ways.len(),
+                general = sym general::<$supervisor>,
+                ways = sym $ways,
+            );
+        }
+    };
 }
 
-/// Numbers that the table of ways holds.
-const NUMBERS: usize = nucleus::Call::Flush as usize + 1;
+entry!(entry_inside, WAYS_INSIDE, Inside);
+entry!(entry_bare, WAYS_BARE, Bare);
 
-/// Where the first numbers lead.
-static WAYS: [unsafe extern "C" fn(); NUMBERS] = {
-    let mut ways: [unsafe extern "C" fn(); NUMBERS] = [general; _];
-    ways[Call::ThreadMyId as usize] = identity;
-    ways[Call::PdxCall as usize] = portal::call;
-    ways[Call::PdxReturn as usize] = portal::ret;
-    ways[Call::DomainCall as usize] = domain::call;
-    ways[Call::ThreadSleep as usize] = sleep;
+/// Where the first numbers lead with the server inside the kernel.
+static WAYS_INSIDE: [Entry; Call::ThreadSleep as usize + 1] = {
+    let mut ways: [Entry; Call::ThreadSleep as usize + 1] = [general::<Inside>; _];
+    ways[Call::ThreadMyId as usize] = identity::<Inside>;
+    ways[Call::PdxCall as usize] = portal::inside::call;
+    ways[Call::PdxReturn as usize] = portal::inside::ret;
+    ways[Call::DomainCall as usize] = domain::inside::call;
+    ways[Call::ThreadSleep as usize] = sleep::<Inside>;
     ways[Call::ThreadCreate as usize] = thread_create;
     ways[Call::ThreadWait as usize] = thread_wait;
     ways[Call::ThreadDelete as usize] = thread_delete;
-    ways[nucleus::Call::Yield as usize] = sleep;
+    ways
+};
+
+/// Where the first numbers lead without a server.
+static WAYS_BARE: [Entry; nucleus::Call::Flush as usize + 1] = {
+    let mut ways: [Entry; nucleus::Call::Flush as usize + 1] = [general::<Bare>; _];
+    ways[Call::DomainCall as usize] = domain::bare::call;
+    ways[nucleus::Call::Yield as usize] = sleep::<Bare>;
     ways[nucleus::Call::Ipc as usize] = message::ipc;
     ways[nucleus::Call::Map as usize] = map;
     ways[nucleus::Call::Flush as usize] = flush;
@@ -71,10 +91,10 @@ static WAYS: [unsafe extern "C" fn(); NUMBERS] = {
 
 /// Defines a way through a function of `crate::event`: six arguments as C wants them, the number as the seventh.
 macro_rules! way {
-    ($(#[$meta:meta])* $name:ident, $function:path) => {
+    ($(#[$meta:meta])* $name:ident $(<$supervisor:ident>)?, $function:path) => {
         $(#[$meta])*
         #[unsafe(naked)]
-        pub unsafe extern "C" fn $name() {
+        pub unsafe extern "C" fn $name $(<$supervisor: Supervisor>)? () {
             naked_asm!(
                 "mov gs:[{USER_RSP}], rsp",
                 "mov rsp, gs:[{KERNEL_STACK}]",
@@ -104,46 +124,46 @@ macro_rules! way {
 
 way!(
     /// The way of every call that has no other.
-    general,
-    crate::event::general_call
+    general<S>,
+    crate::event::general_call::<S>
 );
 way!(
     /// The way of `ThreadCreate`.
     thread_create,
-    crate::event::listed_call::<{ Call::ThreadCreate as u64 }>
+    crate::inside::listed_call::<{ Call::ThreadCreate as u64 }>
 );
 way!(
     /// The way of `ThreadWait`.
     thread_wait,
-    crate::event::listed_call::<{ Call::ThreadWait as u64 }>
+    crate::inside::listed_call::<{ Call::ThreadWait as u64 }>
 );
 way!(
     /// The way of `ThreadDelete`.
     thread_delete,
-    crate::event::listed_call::<{ Call::ThreadDelete as u64 }>
+    crate::inside::listed_call::<{ Call::ThreadDelete as u64 }>
 );
 way!(
     /// The null call's.
-    identity,
-    crate::event::identity_call
+    identity<S>,
+    crate::event::identity_call::<S>
 );
 way!(
     /// The way of a call of a kernel domain that is not remembered.
-    domain_call,
-    crate::domains::call
+    domain_call<S>,
+    crate::domains::call::<S>
 );
 way!(
     /// The way of `Map`.
     map,
-    crate::event::map_call
+    crate::bare::map_call
 );
 way!(
     /// The way of `Flush`.
     flush,
-    crate::event::flush_call
+    crate::bare::flush_call
 );
 way!(
     /// The way of `ThreadSleep`, which may be a yield, and of `Yield`, which is one.
-    sleep,
-    crate::event::sleep_call
+    sleep<S>,
+    crate::event::sleep_call::<S>
 );

@@ -89,8 +89,8 @@ unsafe extern "C" fn common() {
         INTERRUPTS_ON = const 0x200,
         KERNEL_STACK = const KERNEL_STACK,
         VECTOR = const core::mem::offset_of!(Context, vector),
-        trap = sym crate::event::trap,
-        trap_in_kernel = sym crate::event::trap_in_kernel,
+        trap = sym super::image::kernel_trap,
+        trap_in_kernel = sym super::image::kernel_trap_in_kernel,
         resume = sym resume,
     );
 }

@@ -1,0 +1,144 @@
+//! Nobody but the µ-kernel: a root program, and what it makes, run on the µ-kernel's own calls.
+
+use alloc::{string::String, vec::Vec};
+
+use abi::nucleus::Call;
+use kcore::frames::Range;
+use kcore::thread::{Context, Operation, Resumed};
+use sasos::{Access, Event, Outcome};
+
+use crate::{
+    arch::{self, Results, Words},
+    event,
+    mem::{
+        division::{Division, HeapOf},
+        lock::Lock,
+    },
+    root,
+    supervisor::{Start, Supervisor},
+    system::{Platform, System, TheSystem},
+};
+
+/// The system of this image.
+pub static SYSTEM: TheSystem<Bare> = Lock::empty();
+
+/// The µ-kernel answers by itself.
+pub struct Bare;
+
+impl Supervisor for Bare {
+    const FEATURES: u64 = 0;
+    const HEAP: HeapOf = HeapOf::Both;
+    const ENTRY: arch::Entry = arch::ENTRY_BARE;
+
+    fn system() -> &'static TheSystem<Self> {
+        &SYSTEM
+    }
+
+    fn set_aside(memory: &mut Division) -> Vec<Range> {
+        memory.set_aside()
+    }
+
+    fn start(platform: &mut Platform, start: Start<'_>) -> Result<Self, String> {
+        root::start(&mut platform.kernel, start.information, &start.given).map(|_| Self)
+    }
+
+    #[inline(always)]
+    fn handle(&mut self, platform: &mut Platform, event: Event) -> Outcome {
+        platform.kernel.nucleus_event(event)
+    }
+
+    #[inline(always)]
+    fn yields(&self, number: u64, _: u64, _: u64) -> bool {
+        number == Call::Yield as u64
+    }
+
+    #[inline(always)]
+    fn fault_short(platform: &mut Platform, address: u64, access: Access) -> Option<u32> {
+        platform.kernel.fault_short(address, access)
+    }
+
+    #[inline(always)]
+    fn interrupt_short(platform: &mut Platform, number: usize) -> Option<u32> {
+        platform.kernel.interrupt_short(number)
+    }
+}
+
+/// A call that the µ-kernel may answer at once by a short way; else it goes the general one. (A function that takes the way as an
+/// argument would cost `map-page` ten instructions.)
+macro_rules! short_call {
+    ($(#[$doc:meta])* $name:ident($($used:ident),*; $($unused:ident),*) by $short:ident) => {
+        $(#[$doc])*
+        pub extern "C" fn $name($($used: u64,)* $($unused: u64,)* number: u64) -> Results {
+            let kept = event::kept([$($used,)* $($unused),*]);
+            if let Some(mut system) = Bare::system().enter_at_once()
+                && let Some(value) = system.platform.kernel.$short([$($used),*])
+            {
+                return Results { error: 0, value };
+            }
+            let [$($used,)* $($unused),*] = kept;
+            event::general_call::<Bare>($($used,)* $($unused,)* number)
+        }
+    };
+}
+
+short_call! {
+    /// The call that gives memory.
+    map_call(a0, a1, a2, a3; a4, a5) by map_short
+}
+short_call! {
+    /// The call that takes memory.
+    flush_call(a0, a1, a2; a3, a4, a5) by flush_short
+}
+
+/// A message that takes the general way. Its words are kept in the sender's context, where
+/// whoever receives it finds them.
+pub extern "C" fn ipc(to: u64, from: u64, tag: u64, timeouts: u64, window: u64, _: u64, words: Words) -> ! {
+    let operation = Operation {
+        number: abi::nucleus::Call::Ipc as u64,
+        arguments: event::kept([to, from, tag, timeouts, window, 0]),
+    };
+    let Some(mut system) = Bare::system().enter_unless_stopped() else {
+        // Its words have no place in what is handed over, so the thread makes the call again.
+        let mut context = Context::scrubbed(0, 0);
+        context.rax = operation.number;
+        [context.rdi, context.rsi, context.rdx, context.r10, context.r8, _] = operation.arguments;
+        [context.r12, context.r13, context.r14, context.r15] = words.0;
+        arch::restart_call(&context);
+        arch::hand_over(None);
+        event::leave::<Bare>()
+    };
+    let kernel = &mut system.platform.kernel;
+    if let [source, way, ..] = words.0
+        && let Some(next) = kernel.answer_short([to, from, tag, timeouts, window], [source, way], arch::caller())
+        && let Some(context) = system.run(next)
+    {
+        drop(system);
+        arch::resume(context)
+    }
+    let System {
+        platform, supervisor, ..
+    } = &mut *system;
+    if let Some(thread) = platform.kernel.current_thread() {
+        let context = &mut thread.context;
+        (context.rip, context.rsp) = arch::caller();
+        [context.r12, context.r13, context.r14, context.r15] = words.0;
+        let event = Event::Call {
+            thread: thread.id,
+            number: operation.number,
+            arguments: operation.arguments,
+            resumed: Resumed::First,
+        };
+        let index = thread.id.index() as u32;
+        let outcome = supervisor.handle(platform, event);
+        system.settle(index, outcome, Some(operation));
+        if system.platform.kernel.should_preempt() {
+            system.platform.kernel.yield_current();
+        }
+    }
+    event::leave_from(system)
+}
+
+/// What the image comes to.
+pub mod entries {
+    crate::arch::entries!(super::Bare);
+}

@@ -1,0 +1,111 @@
+//! The boot, in order, up to the first event.
+
+use alloc::format;
+
+use abi::{
+    host::{CANNOT_START, EXIT_PANIC, SCRIPT_WORD},
+    layout::BootReport,
+};
+use kcore::{Kernel, thread::THREADS_MAX};
+
+use crate::{
+    arch::{self, BootInformation, Vectors},
+    console, disk, domains, event, log,
+    mem::{device::Resources, division::Division},
+    pc::Pc,
+    supervisor::{Start, Supervisor},
+    system::{Platform, System},
+};
+
+/// The whole boot; `information` is the physical address of what the loader tells.
+pub fn start<S: Supervisor>(information: u64) -> ! {
+    let protections = arch::initialise_processor(0, S::ENTRY);
+    let information = BootInformation::read(information).expect("the loader gives PVH start information");
+    let mut memory = Division::of(&information, S::HEAP);
+    arch::initialise_interrupts();
+    log!(
+        "gondwana {}: {} MiB, {protections:?}",
+        env!("CARGO_PKG_VERSION"),
+        memory.bytes >> 20
+    );
+
+    let script = information
+        .command_line
+        .split_whitespace()
+        .any(|word| word == SCRIPT_WORD);
+    let boot = BootReport {
+        script: u64::from(script),
+        processors: 1,
+        ticks_per_us: arch::ticks_per_us(),
+        ..BootReport::default()
+    };
+    let mut resources = Resources::new(core::mem::take(&mut memory.device_pages), &information);
+    let seed = seed(&mut resources);
+    let given = S::set_aside(&mut memory);
+    let pc = Pc::new(seed, boot, memory.fixed_frames);
+    let mut platform = Platform {
+        kernel: Kernel::new(pc, &memory.ranges),
+        disk: None,
+    };
+    let start = Start {
+        resources,
+        information: &information,
+        memory: &memory,
+        given,
+    };
+    let supervisor = S::start(&mut platform, start).unwrap_or_else(|why| give_up(&why));
+    domains::fill_kernel_page::<S>();
+    let vectors = Vectors::new(THREADS_MAX);
+    let running = arch::start_processors(&information.processors, |id| log!("processor {id} does not start"));
+    if information.processors.unused > 0 {
+        log!("{} processors are not used", information.processors.unused);
+    }
+    platform.kernel.set_processors(running);
+    platform.kernel.hardware.boot_mut().processors = u64::from(running.count_ones());
+    if S::IS_READY {
+        tell_start(&mut platform);
+    }
+    arch::enable_serial();
+    let mut system = System::new(platform, supervisor, vectors);
+    system.poll_when_due();
+    S::system().fill(system);
+    event::leave::<S>()
+}
+
+/// Notes and tells when the first program can run.
+pub fn tell_start(platform: &mut Platform) {
+    let boot = platform.kernel.hardware.boot_mut();
+    boot.boot_ns = arch::now_ns();
+    log!(
+        "first program after {} us on {} processors",
+        boot.boot_ns / 1000,
+        boot.processors
+    );
+}
+
+/// A seed for passwords: from the processor and, where there is one, from the host.
+fn seed(resources: &mut Resources) -> [u8; 32] {
+    let mut seed = disk::entropy(resources).unwrap_or_default();
+    for place in seed.chunks_exact_mut(8) {
+        let word = arch::random_word().unwrap_or_else(arch::now_ns);
+        for (byte, more) in place.iter_mut().zip(word.to_le_bytes()) {
+            *byte ^= more;
+        }
+    }
+    seed
+}
+
+/// Ends the boot with a reason, for the user and for the log.
+pub fn give_up(why: &str) -> ! {
+    let line = format!("{CANNOT_START}{why}\n");
+    let mut terminal = console::Line::new(0x3f8);
+    let mut rest = line.as_bytes();
+    for _ in 0..1_000_000 {
+        rest = &rest[terminal.write(rest)..];
+        if rest.is_empty() {
+            break;
+        }
+    }
+    log!("{}", line.trim_end());
+    arch::exit(EXIT_PANIC)
+}
