@@ -84,6 +84,8 @@ pub struct Outside {
     poll: bool,
     /// A checkpoint has work left that waits for nothing: `Event::Poll` is due soon.
     unfinished: bool,
+    /// What loads the supervisor space, forgetting what was remembered of it.
+    load: u64,
     /// The space of the thread whose call was delivered at once.
     caller: SpaceId,
     /// The server's registers while it is interrupted or not yet entered. The processor pushes into them.
@@ -133,6 +135,7 @@ fn start_server(
         interrupted: false,
         poll: false,
         unfinished: false,
+        load: kernel.spaces.get(space).load,
         caller: SpaceId::NONE,
         context,
         entry: program.entry,
@@ -243,7 +246,7 @@ fn deliver_at_once(number: u64) -> Option<u64> {
     outside.caller = thread.space;
     let id = thread.id.0;
     arch::set_thread(&outside.context);
-    platform.kernel.load_space(outside.place.space);
+    platform.kernel.load(outside.place.space, outside.load);
     Some(id)
 }
 
@@ -273,7 +276,8 @@ pub extern "C" fn answer() -> Target {
         rsp: thread.context.rsp,
     };
     arch::set_thread(&thread.context);
-    kernel.load_space(outside.caller);
+    let load = kernel.spaces.get(outside.caller).load;
+    kernel.load(outside.caller, load);
     target
 }
 
@@ -424,7 +428,7 @@ impl System<Outside> {
         let outside = &mut self.supervisor;
         let kernel = &mut self.platform.kernel;
         kernel.set_up_anew();
-        kernel.load_space(outside.place.space);
+        kernel.load(outside.place.space, outside.load);
         arch::set_thread(&outside.context);
         &raw const *outside.context
     }

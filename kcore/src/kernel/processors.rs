@@ -312,9 +312,9 @@ impl<H: Hardware> Kernel<H> {
 
     // ---- which root is loaded (decision 0070) ------------------------------------------------------
 
-    /// Loads a root and notes down whose it is.
+    /// Loads a root by its space's value ([`crate::space::Space::load`]) and notes down whose it is.
     #[inline(always)]
-    pub(crate) fn load(&mut self, space: SpaceId, load: u64) {
+    pub fn load(&mut self, space: SpaceId, load: u64) {
         self.hardware.load_root(load);
         self.processor.space = space;
     }
@@ -328,9 +328,9 @@ impl<H: Hardware> Kernel<H> {
         }
     }
 
-    /// Loads the root of a space, for the server outside or for a thread that goes on as it was.
+    /// Loads the root of a space.
     #[inline(always)]
-    pub fn load_space(&mut self, space: SpaceId) {
+    fn load_space(&mut self, space: SpaceId) {
         let load = self.spaces.get(space).load;
         self.spaces.loaded(space);
         self.load(space, load);
