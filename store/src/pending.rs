@@ -109,6 +109,12 @@ mod tests {
         ]
     }
 
+    fn any_change() -> impl Strategy<Value = Step> {
+        any_step().prop_filter("a page that was written is no change", |step| {
+            !matches!(step, Step::Punch(_))
+        })
+    }
+
     proptest! {
         #[test]
         fn it_behaves_like_an_array_of_pages(steps in prop::collection::vec(any_step(), 0..40)) {
@@ -134,6 +140,28 @@ mod tests {
                     prop_assert_eq!(changes.flags.contains_key(&(page as u64)), limited);
                 }
             }
+        }
+
+        /// What came later lies on top of what was pending before, as if both had been noted in one.
+        #[test]
+        fn later_changes_lie_on_top(
+            older in prop::collection::vec(any_change(), 0..20),
+            newer in prop::collection::vec(any_change(), 0..20),
+        ) {
+            let note = |mut changes: MapChanges, steps: &[Step]| {
+                for step in steps {
+                    match *step {
+                        Step::Zero(start, end) => changes.zero(start, end),
+                        Step::Limit(page) => changes.limit(page, PageFlags::from_bits_retain(page as u16)),
+                        Step::Punch(page) => changes.punch(page),
+                    }
+                }
+                changes
+            };
+            let both = note(note(MapChanges::default(), &older), &newer);
+            let over = note(MapChanges::default(), &newer).over(note(MapChanges::default(), &older));
+            prop_assert_eq!(over.zeroed, both.zeroed);
+            prop_assert_eq!(over.flags, both.flags);
         }
     }
 }
