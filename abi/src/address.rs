@@ -32,6 +32,8 @@ pub const FIRST_FREE: u64 = USER_START + 16 * SLOT;
 pub const STACKS_START: u64 = 0x7f00_0000_0000;
 /// One past the window of objects, the start of the window of stacks.
 pub const OBJECTS_END: u64 = STACKS_START;
+/// Bytes that one object may have: so many addresses belong to it, whatever is in them.
+pub const OBJECT_BYTES_MAX: u64 = 128 << 30;
 /// Bytes that a stack may grow to. The rest of its slot stays empty and catches overflow.
 pub const STACK_BYTES: u64 = 1 << 20;
 

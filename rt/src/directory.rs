@@ -145,7 +145,7 @@ impl Directory {
             address: object.base(),
             password,
         };
-        self.publish(name, kind, &object, capability, word)?;
+        self.publish(name, kind, capability, word)?;
         Ok(object)
     }
 
@@ -163,21 +163,8 @@ impl Directory {
     ///
     /// # Errors
     /// The name is taken or is none; as `KeepObject`.
-    pub fn publish(
-        &mut self,
-        name: &str,
-        kind: Kind,
-        object: &Object,
-        capability: Capability,
-        word: u64,
-    ) -> Result<()> {
-        act::publish(
-            &mut Acting {
-                directory: self,
-                object: Some(object),
-            },
-            &entry(name, Found { kind, capability, word }),
-        )
+    pub fn publish(&mut self, name: &str, kind: Kind, capability: Capability, word: u64) -> Result<()> {
+        act::publish(&mut self.acting(), &entry(name, Found { kind, capability, word }))
     }
 
     /// Enters a name.
@@ -222,10 +209,7 @@ impl Directory {
     }
 
     fn acting(&mut self) -> Acting<'_> {
-        Acting {
-            directory: self,
-            object: None,
-        }
+        Acting { directory: self }
     }
 
     fn check_free(&self, name: &str) -> Result<()> {
@@ -275,8 +259,6 @@ impl Directory {
 /// A directory in the middle of an act.
 struct Acting<'a> {
     directory: &'a mut Directory,
-    /// The object that is to be kept, if the act keeps one.
-    object: Option<&'a Object>,
 }
 
 impl act::System for Acting<'_> {
@@ -310,10 +292,7 @@ impl act::System for Acting<'_> {
     }
 
     fn keep(&mut self, address: u64) -> Result<()> {
-        Ok(match self.object {
-            Some(object) => object.keep()?,
-            None => crate::call::keep_object(address)?,
-        })
+        Ok(crate::call::keep_object(address)?)
     }
 
     fn delete(&mut self, address: u64) -> Result<()> {

@@ -122,7 +122,10 @@ pub fn entries(volume: &mut Volume, base: u64, prefix: &str) -> Result<(Vec<Name
     let bytes = whole(volume, base)?;
     let view = DirectoryView::open(&bytes).map_err(|error| anyhow!("the object at {base:#x}: {error}"))?;
     let faults = view.faults().map(|fault| fault.to_string()).collect();
-    let marks: BTreeMap<&str, Mark> = view.marked(0).map(|(marked, entry)| (entry.name, marked.mark)).collect();
+    let marks: BTreeMap<&str, Mark> = view
+        .marked(0)
+        .map(|(marked, entry)| (entry.name, marked.mark))
+        .collect();
     let named = |entry: Entry<'_>| {
         let mark = marks.get(entry.name).copied().unwrap_or(Mark::Settled);
         Named::of(prefix, &entry, mark)

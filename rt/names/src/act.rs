@@ -98,9 +98,7 @@ pub fn publish<S: System>(system: &mut S, entry: &Entry<'_>) -> Result<(), S::Er
 /// There is no such name, or the object cannot be deleted: then the name stays.
 pub fn delete<S: System>(system: &mut S, name: &str) -> Result<(), S::Error> {
     let before = mark(system, name, Mark::Doomed)?;
-    let gone = system
-        .flush()
-        .and_then(|()| system.delete(before.capability.address));
+    let gone = system.flush().and_then(|()| system.delete(before.capability.address));
     if let Err(error) = gone {
         set_mark(system, &before)?;
         return Err(error);

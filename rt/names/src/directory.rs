@@ -130,7 +130,10 @@ impl core::fmt::Display for Error {
             Self::NotADirectory => f.write_str("this object is not a directory"),
             Self::UnknownVersion(version) => write!(f, "directory version {version} is unknown"),
             Self::TooSmall => f.write_str("the object is too small for a directory"),
-            Self::TooLarge => write!(f, "the object is too large for a directory: {LARGEST} bytes are the most"),
+            Self::TooLarge => write!(
+                f,
+                "the object is too large for a directory: {LARGEST} bytes are the most"
+            ),
             Self::BadName(error) => error.fmt(f),
             Self::Exists => f.write_str("the name is taken"),
             Self::NotFound => f.write_str("there is no such name"),
@@ -450,7 +453,10 @@ fn is_named(bytes: &[u8], index: usize, name: &str) -> bool {
     let Some(place) = bytes.get(at..at + ENTRY_BYTES) else {
         return false;
     };
-    if place.get(KIND_AT) == Some(&FREE) || mark::of(bytes, index).is_hidden() || place.get(LENGTH_AT).copied().map(usize::from) != Some(name.len()) {
+    if place.get(KIND_AT) == Some(&FREE)
+        || mark::of(bytes, index).is_hidden()
+        || place.get(LENGTH_AT).copied().map(usize::from) != Some(name.len())
+    {
         return false;
     }
     place.get(NAME_AT..NAME_AT + name.len()) == Some(name.as_bytes()) && entry(bytes, index).is_some()

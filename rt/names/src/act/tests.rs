@@ -277,10 +277,16 @@ fn judge(run: &Run, after: &Model, what: &str) {
         let found = names.get(name);
         let past = &run.history[run.at_checkpoint..];
         let known = past.iter().any(|names| names.get(name) == found);
-        assert!(known || !run.finished, "{what}: {name} leads to what it never did: {names:?}");
+        assert!(
+            known || !run.finished,
+            "{what}: {name} leads to what it never did: {names:?}"
+        );
         let still = past.iter().all(|names| names.get(name) == past[0].get(name));
         let touched = !run.finished || !still;
-        assert!(touched || found == past[0].get(name), "{what}: {name} was lost: {names:?}");
+        assert!(
+            touched || found == past[0].get(name),
+            "{what}: {name} was lost: {names:?}"
+        );
     }
 }
 

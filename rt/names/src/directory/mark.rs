@@ -3,7 +3,7 @@
 //! A mark is one byte of its entry and is written whole, so an entry has the old or the new one. Directories that were
 //! made before there were marks have zeros there: all of their entries are settled.
 
-use super::{Directory, ENTRY_BYTES, Entry, Error, FREE, MARK_AT, DirectoryView, entry, is_named, reach, set_kind};
+use super::{Directory, DirectoryView, ENTRY_BYTES, Entry, Error, FREE, MARK_AT, entry, is_named, reach, set_kind};
 use crate::path::check_name;
 use abi::layout::Capability;
 
@@ -59,7 +59,14 @@ impl<'a> DirectoryView<'a> {
             let mark = of(bytes, index);
             let found = entry(bytes, index).filter(|_| mark != Mark::Settled)?;
             let capability = found.capability;
-            Some((Marked { index, mark, capability }, found))
+            Some((
+                Marked {
+                    index,
+                    mark,
+                    capability,
+                },
+                found,
+            ))
         })
     }
 }
@@ -114,7 +121,10 @@ impl Directory<'_> {
         let Some(found) = entry(self.bytes, marked.index).filter(|found| found.capability == marked.capability) else {
             return false;
         };
-        let other = self.view().position(found.name).is_some_and(|index| index != marked.index);
+        let other = self
+            .view()
+            .position(found.name)
+            .is_some_and(|index| index != marked.index);
         if !other {
             set(self.bytes, marked.index, Mark::Settled);
         }
