@@ -292,6 +292,10 @@ fn cargo_build(
         for line in BufReader::new(stderr).lines() {
             let line = line.unwrap_or_default();
             job.step(line.trim());
+            if line.contains("waiting for file lock") {
+                job.clear();
+                display::note("another cargo is building here; waiting for it");
+            }
             said.push_str(&line);
             said.push('\n');
         }

@@ -70,7 +70,7 @@ pub fn rights_of(record: &ObjectRecord, named: &Named) -> Option<Rights> {
 }
 
 /// The bytes of the object at `base`.
-fn whole(volume: &mut Volume, base: u64) -> Result<Vec<u8>> {
+pub fn whole(volume: &mut Volume, base: u64) -> Result<Vec<u8>> {
     let record = volume
         .object(base)
         .with_context(|| format!("there is no object at {base:#x}"))?;
@@ -82,7 +82,7 @@ fn whole(volume: &mut Volume, base: u64) -> Result<Vec<u8>> {
 }
 
 /// Writes back what changed between `old` and `new`.
-fn write_back(volume: &mut Volume, base: u64, old: &[u8], new: &[u8]) -> Result<()> {
+pub fn write_back(volume: &mut Volume, base: u64, old: &[u8], new: &[u8]) -> Result<()> {
     for (page, (old, new)) in old.chunks(PAGE as usize).zip(new.chunks(PAGE as usize)).enumerate() {
         if old != new {
             let content: &Block = new.try_into().context("a page has 4096 bytes")?;

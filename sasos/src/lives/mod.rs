@@ -3,5 +3,6 @@
 pub mod control;
 pub mod ending;
 pub mod exception;
+mod farewell;
 pub mod task;
 pub mod thread;

@@ -94,6 +94,8 @@ pub struct Tasks {
     free: Vec<u32>,
     /// The first task of the system, which no one waits for.
     pub initial: Option<TaskId>,
+    /// The checkpoint after which the machine stops, because the first task has ended.
+    pub farewell: Option<u64>,
     /// Tasks whose last thread has ended in the event under way.
     pub ended: Vec<TaskId>,
 }
@@ -428,6 +430,9 @@ impl Server {
             task.stacks = stacks;
         }
         self.tasks.remove(id);
+        if self.tasks.initial == Some(id) {
+            self.first_task_ended(world);
+        }
     }
 
     /// Ends the tasks whose last thread has ended in this event. To be called when an event is over.

@@ -3,7 +3,11 @@
 //! A mark is one byte of its entry and is written whole, so an entry has the old or the new one. Directories that were
 //! made before there were marks have zeros there: all of their entries are settled.
 
-use super::{Directory, DirectoryView, ENTRY_BYTES, Entry, Error, FREE, MARK_AT, entry, is_named, reach, set_kind};
+use super::{
+    Directory, DirectoryView, ENTRY_BYTES, Entry, Error, FREE, MAGIC, MARK_AT, REACH_AT, VERSION, VERSION_AT, capacity,
+    check_header, entry, is_named, kind_byte, reach, set_kind,
+};
+use crate::bytes::{in_order, set_word, word};
 use crate::path::check_name;
 use abi::layout::Capability;
 
@@ -107,6 +111,34 @@ impl Directory<'_> {
             mark: before,
             capability,
         })
+    }
+
+    /// Makes a directory of bytes that were overwritten: of what makes sense as entries. Tells how many others went.
+    ///
+    /// # Errors
+    /// [`Error::TooSmall`].
+    pub fn mend(bytes: &mut [u8]) -> Result<usize, Error> {
+        let mut went = 0;
+        for index in 0..capacity(bytes) {
+            if kind_byte(bytes, index) != FREE && entry(bytes, index).is_none() {
+                set_kind(bytes, index, FREE);
+                went += 1;
+            }
+        }
+        let reach = (0..capacity(bytes)).rfind(|&index| kind_byte(bytes, index) != FREE);
+        let reach = reach.map_or(0, |last| last as u64 + 1);
+        if check_header(bytes).is_err()
+            || word(bytes, REACH_AT) < reach
+            || word(bytes, REACH_AT) > capacity(bytes) as u64
+        {
+            let header = bytes.get_mut(..ENTRY_BYTES * 2).ok_or(Error::TooSmall)?;
+            header[..ENTRY_BYTES].fill(0);
+            set_word(bytes, VERSION_AT, VERSION);
+            set_word(bytes, REACH_AT, reach);
+            in_order();
+            set_word(bytes, 0, MAGIC);
+        }
+        Ok(went)
     }
 
     /// Gives an entry the mark that it is told with, if it is still an entry of that object.
