@@ -179,11 +179,7 @@ fn overwritten(stand: &mut Stand<'_, '_>) -> Result<()> {
 fn first_program(stand: &mut Stand<'_, '_>) -> Result<()> {
     let built = built()?;
     let disk = stand.bench.file("first.img");
-    let hello: Vec<_> = built
-        .programs
-        .into_iter()
-        .filter(|(name, _)| *name == "hello")
-        .collect();
+    let hello: Vec<_> = built.programs.into_iter().filter(|(name, _)| name == "hello").collect();
     image::create(&disk, 64 << 20, Some(&hello))?;
     let (played, output) = play(&Machine::new(built.kernel, disk), &[], Patience::seconds(60))?;
     let told = output.contains("The first program has ended with status");
@@ -252,12 +248,12 @@ fn interrupt(stand: &mut Stand<'_, '_>) -> Result<()> {
     let talk = |person: &mut Person| -> Result<()> {
         person.sees("gondwana> ")?;
         person.says("sleep 1000\r")?;
-        person.sees("sleep 1000\r\n")?;
+        person.sees("sleep 1000\x1b[K\n")?;
         person.says("\x03")?;
         person.sees("sleep: interrupted")?;
         // What is typed while a command runs is not lost.
         person.says("sleep 1\recho typed ahead\r")?;
-        person.sees("\r\ntyped ahead\r\n")?;
+        person.sees("\ntyped ahead\n")?;
         person.says("poweroff\r")
     };
     let talked = talk(&mut person);
