@@ -35,6 +35,8 @@ interface! {
     const STACKS_START: u64 = 0x7f00_0000_0000;
     /// One past the window of objects, the start of the window of stacks.
     const OBJECTS_END: u64 = STACKS_START;
+    /// Bytes that one object may have: so many addresses belong to it, whatever is in them.
+    const OBJECT_BYTES_MAX: u64 = 128 << 30;
     /// Bytes that a stack may grow to. The rest of its slot stays empty and catches overflow.
     const STACK_BYTES: u64 = 1 << 20;
 }

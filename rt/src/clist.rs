@@ -31,6 +31,9 @@ impl Clist {
     /// As [`Object::open`]; not a Clist.
     pub fn open(address: u64) -> Result<Self> {
         let object = Object::open(address)?;
+        if object.bytes() > clist::LARGEST {
+            return Err(clist::Error::TooLarge.into());
+        }
         let clist = Self { object };
         clist.count()?;
         Ok(clist)

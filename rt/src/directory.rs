@@ -1,17 +1,16 @@
 //! Directories: names for objects.
 //!
-//! A name is made in an order that neither a power cut nor a failure can spoil: the capability is
-//! entered in the root Clist (so that every later task that starts from it may use the object, and
-//! its maker still may when it is no longer the maker's own), the object is kept, and the name
-//! written last.
+//! A name and its object are made, renamed and deleted in orders that neither a power cut nor a failure can spoil; they
+//! stand in [`names::act`]. A capability goes into the root Clist, so that every later task that starts from it may use the
+//! object, and its maker still may when it is no longer the maker's own. [`recover`] is what a start does after a power cut.
 
-use alloc::{string::String, vec::Vec};
+use alloc::{collections::BTreeSet, string::String, vec::Vec};
 
 use abi::{
     address::{PAGE, ROOT_DIRECTORY},
     layout::Capability,
 };
-use names::{Entry, directory, path::Path};
+use names::{Entry, act, directory, path::Path};
 
 pub use names::Kind;
 
@@ -65,6 +64,9 @@ impl Directory {
     /// # Errors
     /// Not a directory.
     pub(crate) fn of_object(object: Object) -> Result<Self> {
+        if object.bytes() > directory::LARGEST {
+            return Err(directory::Error::TooLarge.into());
+        }
         let directory = Self { object };
         directory.reach()?;
         Ok(directory)
@@ -162,7 +164,7 @@ impl Directory {
             address: object.base(),
             password,
         };
-        self.publish(name, kind, &object, capability, word)?;
+        self.publish(name, kind, capability, word)?;
         Ok(object)
     }
 
@@ -180,22 +182,8 @@ impl Directory {
     ///
     /// # Errors
     /// The name is taken or is none; as `KeepObject`.
-    pub fn publish(
-        &mut self,
-        name: &str,
-        kind: Kind,
-        object: &Object,
-        capability: Capability,
-        word: u64,
-    ) -> Result<()> {
-        self.check_free(name)?;
-        let mut clist = Clist::root()?;
-        clist.insert(capability)?;
-        if let Err(error) = object.keep() {
-            clist.remove(capability)?;
-            return Err(error.into());
-        }
-        self.insert(name, Found { kind, capability, word })
+    pub fn publish(&mut self, name: &str, kind: Kind, capability: Capability, word: u64) -> Result<()> {
+        act::publish(&mut self.acting(), &entry(name, Found { kind, capability, word }))
     }
 
     /// Enters a name.
@@ -206,12 +194,21 @@ impl Directory {
         self.change_growing(|directory| directory.insert(&entry(name, found)))
     }
 
-    /// Lets a name lead to something else from now on, or enters it.
+    /// Lets a name lead to something else from now on, or enters it. A name that is there waits for a checkpoint first.
     ///
     /// # Errors
-    /// As [`Directory::insert`].
+    /// As [`Directory::insert`], and as `SystemControl`.
     pub fn replace(&mut self, name: &str, found: Found) -> Result<()> {
-        self.change_growing(|directory| directory.replace(&entry(name, found)))
+        act::replace(&mut self.acting(), &entry(name, found))
+    }
+
+    /// Gives what a name leads to another name in this directory.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchName`]; the new name is taken or is none.
+    pub fn rename(&mut self, old: &str, new: &str) -> Result<()> {
+        let found = self.lookup(old)?;
+        act::rename(&mut self.acting(), old, &entry(new, found))
     }
 
     /// Takes a name away; what it stands for stays.
@@ -227,20 +224,11 @@ impl Directory {
     /// # Errors
     /// [`Error::NoSuchName`]; as `ObjDelete`, when the name stays.
     pub fn delete(&mut self, name: &str) -> Result<()> {
-        let found = self.lookup(name)?;
-        let address = found.capability.address;
-        // The name goes first: a power cut in between leaves an object without a name, not a name without an object.
-        self.remove(name)?;
-        match abi_delete(address) {
-            // An object that is gone already must not keep its name alive.
-            Ok(()) | Err(Error::System(abi::Error::BadAddress)) => {}
-            Err(error) => {
-                self.insert(name, found)?;
-                return Err(error);
-            }
-        }
-        Clist::root()?.remove_all(address)?;
-        Ok(())
+        act::delete(&mut self.acting(), name)
+    }
+
+    fn acting(&mut self) -> Acting<'_> {
+        Acting { directory: self }
     }
 
     fn check_free(&self, name: &str) -> Result<()> {
@@ -277,12 +265,12 @@ impl Directory {
     /// A change for which the object may have to be twice as large.
     fn change_growing(
         &mut self,
-        change: impl Fn(&mut directory::Directory<'_>) -> core::result::Result<(), directory::Error>,
+        mut change: impl FnMut(&mut directory::Directory<'_>) -> core::result::Result<(), directory::Error>,
     ) -> Result<()> {
-        match self.change(&change) {
-            Err(Error::Directory(directory::Error::Full)) => {
+        match self.change(&mut change) {
+            Err(Error::Directory(directory::Error::Full)) if self.object.bytes() * 2 <= directory::LARGEST => {
                 self.object.resize(self.object.bytes() * 2)?;
-                self.change(&change)
+                self.change(change)
             }
             other => other,
         }
@@ -296,6 +284,87 @@ impl Directory {
             directory::Directory::open_mut(bytes).and_then(|mut directory| change(&mut directory))
         })?)
     }
+}
+
+/// A directory in the middle of an act.
+struct Acting<'a> {
+    directory: &'a mut Directory,
+}
+
+impl act::System for Acting<'_> {
+    type Error = Error;
+
+    fn change(
+        &mut self,
+        change: &mut dyn FnMut(&mut directory::Directory<'_>) -> core::result::Result<(), directory::Error>,
+    ) -> Result<()> {
+        self.directory.change_growing(change)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        match self.directory.object.flush() {
+            // What is not kept is not there after a power cut, and needs no order.
+            Ok(()) | Err(abi::Error::NotPersistent) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn flush_all(&mut self) -> Result<()> {
+        match crate::system::checkpoint() {
+            // Whoever may not ask for a checkpoint has no name of the root's to lose.
+            Ok(()) | Err(abi::Error::Protection) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn is_there(&mut self, address: u64) -> bool {
+        crate::call::obj_info_used(address) != Err(abi::Error::BadAddress)
+    }
+
+    fn keep(&mut self, address: u64) -> Result<()> {
+        Ok(crate::call::keep_object(address)?)
+    }
+
+    fn delete(&mut self, address: u64) -> Result<()> {
+        match crate::call::obj_delete(address) {
+            // An object that is gone already must not keep its name alive.
+            Ok(()) | Err(abi::Error::BadAddress) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn enter(&mut self, capability: Capability) -> Result<()> {
+        Clist::root()?.insert(capability)
+    }
+
+    fn leave(&mut self, address: u64) -> Result<()> {
+        Clist::root()?.remove_all(address).map(|_| ())
+    }
+}
+
+/// Finishes or takes back what a power cut left of acts on names, in all directories that the root leads to. Directories that
+/// cannot be read are passed over. Tells how many names went.
+///
+/// # Errors
+/// The root directory or the root Clist is none.
+pub fn recover() -> Result<u64> {
+    let root = Directory::root()?;
+    Clist::root()?;
+    let mut seen = BTreeSet::from([root.object.base()]);
+    let mut waiting = Vec::from([root]);
+    let mut went = 0;
+    while let Some(mut directory) = waiting.pop() {
+        went += act::recover(&mut directory.acting()).unwrap_or(0);
+        for named in directory.list()? {
+            if named.found.kind == Kind::Directory
+                && seen.insert(named.found.capability.address)
+                && let Ok(below) = Directory::open(named.found.capability.address)
+            {
+                waiting.push(below);
+            }
+        }
+    }
+    Ok(went)
 }
 
 fn found(entry: Entry<'_>) -> Found {
@@ -313,8 +382,4 @@ fn entry(name: &str, found: Found) -> Entry<'_> {
         capability: found.capability,
         word: found.word,
     }
-}
-
-fn abi_delete(address: u64) -> Result<()> {
-    Ok(crate::call::obj_delete(address)?)
 }

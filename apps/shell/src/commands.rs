@@ -8,10 +8,10 @@ use core::fmt;
 
 use rt::println;
 
-use crate::{place::Place, programs, text};
+use crate::{guard::guarded, place::Place, programs, text};
 
 /// The state of the shell.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Shell {
     /// Where the user is.
     pub place: Place,
@@ -30,7 +30,12 @@ pub enum Complaint {
     Said(String),
     /// The arguments are not what the command takes.
     Usage,
+    /// The user typed Ctrl-C.
+    Interrupted,
 }
+
+/// Status of a command that was interrupted.
+const STATUS_INTERRUPTED: u64 = 130;
 
 impl Complaint {
     /// For `ok_or_else`.
@@ -51,6 +56,7 @@ impl fmt::Display for Complaint {
             Self::Runtime(error) => error.fmt(f),
             Self::Said(text) => f.write_str(text),
             Self::Usage => f.write_str("wrong arguments"),
+            Self::Interrupted => f.write_str("interrupted"),
         }
     }
 }
@@ -133,10 +139,17 @@ static COMMANDS: &[Command] = &[
     ),
     command(
         "rm",
-        "NAME",
+        "[--force] NAME",
         "destroy an object and take its name away",
-        "Every program that uses the object loses it at once.",
+        "Every program that uses the object loses it at once. Programs, Clists, services and modules go with --force only, and what the system starts from stays.",
         Plain(objects::rm),
+    ),
+    command(
+        "mv",
+        "NAME NEW",
+        "give an object another name in the same directory",
+        "",
+        Plain(objects::mv),
     ),
     command(
         "info",
@@ -147,9 +160,9 @@ static COMMANDS: &[Command] = &[
     ),
     command(
         "write",
-        "NAME OFFSET TEXT...",
+        "[--force] NAME OFFSET TEXT...",
         "write text into an object",
-        "Words are joined by a space and ended by a newline.",
+        "Words are joined by a space and ended by a newline. Only data are written without --force, and never what the system starts from.",
         Plain(objects::write),
     ),
     command(
@@ -181,6 +194,13 @@ static COMMANDS: &[Command] = &[
         Plain(objects::revoke),
     ),
     command("ps", "", "list the threads", "", Plain(system::ps)),
+    command(
+        "kill",
+        "THREAD",
+        "end a thread, or a task by its first thread",
+        "'ps' lists the threads. Objects of the task that were not kept go with it.",
+        Plain(system::kill),
+    ),
     command("domains", "", "list the protection domains", "", Plain(system::domains)),
     command("mem", "", "show memory and disk in use", "", Plain(system::mem)),
     command(
@@ -222,7 +242,7 @@ static COMMANDS: &[Command] = &[
         "sleep",
         "SECONDS",
         "wait",
-        "Decimals are allowed: sleep 0.5.",
+        "Decimals are allowed: sleep 0.5. Ctrl-C ends it.",
         Plain(system::sleep),
     ),
     command("echo", "[WORD...]", "print words", "", Plain(system::echo)),
@@ -250,16 +270,32 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 }
 
 impl Shell {
-    /// Does what a line says and gives its status, 0 for success.
+    /// Does what a line says and gives its status, 0 for success. A fault on the way ends the command, not the shell.
     pub fn run_line(&mut self, line: &str) -> u64 {
         let status = match text::words(line) {
-            Ok(words) => self.run_words(&words.iter().map(String::as_str).collect::<Vec<_>>()),
+            Ok(words) => self.run_guarded(words),
             Err(error) => {
                 println!("{error}");
                 2
             }
         };
         self.failures += u64::from(status != 0);
+        status
+    }
+
+    fn run_guarded(&mut self, words: Vec<String>) -> u64 {
+        let Some(name) = words.first().cloned() else {
+            return 0;
+        };
+        let mut shell = self.clone();
+        let done = guarded(&name, move || {
+            let status = shell.run_words(&words.iter().map(String::as_str).collect::<Vec<_>>());
+            (status, shell)
+        });
+        let Some((status, shell)) = done else {
+            return 1;
+        };
+        *self = shell;
         status
     }
 
@@ -283,6 +319,10 @@ impl Shell {
             (Err(complaint @ Complaint::Said(_)), _) => {
                 println!("{complaint}");
                 1
+            }
+            (Err(Complaint::Interrupted), _) => {
+                println!("{name}: interrupted");
+                STATUS_INTERRUPTED
             }
             (Err(complaint), _) => {
                 println!("{name}: {complaint}");

@@ -8,7 +8,11 @@
 
 extern crate alloc;
 
+mod attention;
+
 mod editor;
+
+mod guard;
 
 mod text;
 
@@ -29,11 +33,37 @@ rt::entry!(main);
 fn main() {
     let boot = system::boot().unwrap_or_default();
     let mut shell = commands::Shell::default();
+    let recovered = if boot.clean == 1 {
+        Recovered::default()
+    } else {
+        recover()
+    };
     if boot.script == 1 {
         script::serve(&mut shell);
     } else {
-        terminal::converse(&mut shell, &boot);
+        terminal::converse(&mut shell, &boot, &recovered);
     }
     // Both end the system themselves; this is for the case that it refused.
     println!("shell: the system did not stop");
+}
+
+/// What a start after a power cut did for the names.
+#[derive(Clone, Debug, Default)]
+struct Recovered {
+    /// Names whose making or removing the cut had interrupted, and that are gone.
+    names: u64,
+    /// Why there is nothing to recover them from.
+    failed: Option<rt::Error>,
+}
+
+/// Finishes or takes back what the power cut left of changes of names.
+fn recover() -> Recovered {
+    match guard::guarded("shell", rt::directory::recover) {
+        Some(Ok(names)) => Recovered { names, failed: None },
+        Some(Err(error)) => Recovered {
+            names: 0,
+            failed: Some(error),
+        },
+        None => Recovered::default(),
+    }
 }

@@ -8,7 +8,10 @@ use rt::{
     task::{Options, Program},
 };
 
-use crate::commands::{Complaint, Outcome, Shell, said};
+use crate::{
+    attention,
+    commands::{Complaint, Outcome, Shell, said},
+};
 
 /// Runs a program in the foreground and gives the status it ended with.
 ///
@@ -33,6 +36,7 @@ pub fn run(shell: &Shell, name: &str, arguments: &[&str]) -> Outcome<u64> {
         }
         Err(error) => return Err(error.into()),
     };
+    attention::give_terminal_away();
     let task = program.start(name, arguments, &Options::default())?;
     // A program that has already ended cannot be interrupted, and need not.
     let _ = call::console_foreground(task.thread());
@@ -50,7 +54,7 @@ fn is_module(name: &str) -> bool {
 }
 
 /// A kind of thing, in the middle of a sentence.
-fn kind_in_words(kind: Kind) -> &'static str {
+pub fn kind_in_words(kind: Kind) -> &'static str {
     match kind {
         Kind::Directory => "a directory",
         Kind::Program => "a program",

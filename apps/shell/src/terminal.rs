@@ -1,6 +1,6 @@
 //! A person at the terminal.
 
-use alloc::{string::String, vec::Vec};
+use alloc::{collections::VecDeque, string::String, vec::Vec};
 
 use abi::layout::BootReport;
 use rt::{
@@ -9,34 +9,42 @@ use rt::{
     system::{self, Outcome},
 };
 
+use crate::{Recovered, attention::Listening};
 use crate::{
     commands::{self, Shell},
     editor::{Editor, Event},
+    guard::guarded,
     text::Nanoseconds,
 };
 
 const PROMPT: &str = "gondwana> ";
 
 /// Reads lines and does what they say until the system goes down.
-pub fn converse(shell: &mut Shell, boot: &BootReport) {
-    greet(boot);
+pub fn converse(shell: &mut Shell, boot: &BootReport, recovered: &Recovered) {
+    greet(boot, recovered);
     let mut editor = Editor::new(PROMPT);
     let mut out = String::new();
     editor.draw(&mut out);
+    // What came and was not looked at yet.
+    let mut waiting = VecDeque::new();
     loop {
         show(&mut out);
-        let mut input = [0; 64];
-        let count = match read(Stream::Terminal, &mut input) {
-            Ok(0) | Err(_) => break,
-            Ok(count) => count,
-        };
-        for byte in input.iter().take(count) {
+        if waiting.is_empty() {
+            let mut input = [0; 64];
+            match read(Stream::Terminal, &mut input) {
+                Ok(0) | Err(_) => break,
+                Ok(count) => waiting.extend(input.iter().take(count)),
+            }
+        }
+        while let Some(byte) = waiting.pop_front() {
             let complete = |before: &str| complete(shell, before);
-            match editor.feed(*byte, &complete, &mut out) {
+            match editor.feed(byte, &complete, &mut out) {
                 Event::None => continue,
                 Event::Line(line) => {
                     show(&mut out);
+                    let listening = Listening::begin();
                     shell.run_line(&line);
+                    waiting.extend(listening.end());
                 }
                 Event::Interrupted => {}
                 Event::End => println!("\n(poweroff ends the system; Ctrl-A X pulls the plug)"),
@@ -50,7 +58,7 @@ pub fn converse(shell: &mut Shell, boot: &BootReport) {
     }
 }
 
-fn greet(boot: &BootReport) {
+fn greet(boot: &BootReport, recovered: &Recovered) {
     // A disk that is known to have lost something stable is refused at start.
     let last = match (boot.clean, system::store().map_or(0, |store| store.cut)) {
         (1, _) => "",
@@ -62,7 +70,30 @@ fn greet(boot: &BootReport) {
         Nanoseconds(boot.boot_ns),
         boot.processors
     );
+    if recovered.names > 0 {
+        println!(
+            "{} name(s) are gone that were being made or removed when the power failed.",
+            recovered.names
+        );
+    }
+    for (what, error) in damaged(recovered) {
+        println!("The {what} is damaged: {error}. Power off; './gond mend IMAGE' rebuilds it from what is left.");
+    }
     println!("help lists the commands; Ctrl-C ends a running program; poweroff ends the system.");
+}
+
+/// What the shell works with and cannot read.
+fn damaged(recovered: &Recovered) -> Vec<(&'static str, rt::Error)> {
+    let looked = guarded("shell", || {
+        let directory = rt::Directory::root().err().map(|error| ("root directory", error));
+        let clist = rt::Clist::root().err().map(|error| ("root Clist", error));
+        clist.into_iter().chain(directory).collect::<Vec<_>>()
+    });
+    let mut all = looked.unwrap_or_default();
+    if all.is_empty() {
+        all.extend(recovered.failed.map(|error| ("root directory", error)));
+    }
+    all
 }
 
 fn show(out: &mut String) {
@@ -74,7 +105,8 @@ fn show(out: &mut String) {
 fn complete(shell: &Shell, before: &str) -> (usize, Vec<String>) {
     let start = before.rfind(' ').map_or(0, |at| at + 1);
     let word = &before[start..];
-    let mut all = shell.place.names_with_prefix(word);
+    let (place, typed) = (shell.place.clone(), String::from(word));
+    let mut all = guarded("shell", move || place.names_with_prefix(&typed)).unwrap_or_default();
     if matches!(before[..start].trim(), "" | "help" | "time") {
         all.extend(
             commands::names()

@@ -12,6 +12,8 @@ pub enum LineError {
     OpenQuote(char),
     /// A backslash is the last character.
     LastBackslash,
+    /// Something that other shells have and this one has not.
+    Operator(char),
 }
 
 impl fmt::Display for LineError {
@@ -19,12 +21,17 @@ impl fmt::Display for LineError {
         match self {
             Self::OpenQuote(quote) => write!(f, "the quote {quote} is not closed"),
             Self::LastBackslash => f.write_str("there is nothing behind the backslash"),
+            Self::Operator(operator) => write!(
+                f,
+                "there are no redirections, pipes or lists of commands: quote '{operator}' to have it as it is"
+            ),
         }
     }
 }
 
 /// Cuts a line into words. Blanks separate; `'` quotes everything, `"` everything but `\`, which takes
-/// the next character as it is; `#` at the beginning of a word begins a comment.
+/// the next character as it is; `#` at the beginning of a word begins a comment. What would redirect or join commands
+/// elsewhere is refused rather than taken as a word: `> < |` anywhere, `& ;` where a word may end.
 pub fn words(line: &str) -> Result<Vec<String>, LineError> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -42,6 +49,16 @@ pub fn words(line: &str) -> Result<Vec<String>, LineError> {
                 word.get_or_insert_default();
             }
             (None, '#') if word.is_none() => break,
+            (None, '>' | '<' | '|') => return Err(LineError::Operator(character)),
+            (None, '&' | ';')
+                if characters
+                    .as_str()
+                    .chars()
+                    .next()
+                    .is_none_or(|next| next == character || next.is_whitespace()) =>
+            {
+                return Err(LineError::Operator(character));
+            }
             (None, _) if character.is_whitespace() => words.extend(word.take()),
             _ => word.get_or_insert_default().push(character),
         }
@@ -98,6 +115,62 @@ pub fn rights(text: &str) -> Option<Rights> {
         });
     }
     (!rights.is_empty()).then_some(rights)
+}
+
+/// Text of an object, piece by piece: bytes that are no text and control characters become something that cannot change the
+/// terminal's state, and characters may lie across pieces.
+#[derive(Debug, Default)]
+pub struct Printable {
+    /// The beginning of a character.
+    begun: Vec<u8>,
+    /// Whether something was shown, and no newline behind it.
+    open: bool,
+}
+
+impl Printable {
+    /// What is to be shown of a piece.
+    pub fn piece(&mut self, bytes: &[u8]) -> String {
+        let mut all = core::mem::take(&mut self.begun);
+        all.extend_from_slice(bytes);
+        // A character has four bytes at most, and its first one alone is none of 0x80 to 0xbf.
+        let from = (1..=all.len().min(3)).map(|back| all.len() - back);
+        let last = from
+            .into_iter()
+            .find(|at| all.get(*at).is_some_and(|byte| byte & 0xc0 != 0x80));
+        if let Some(at) = last
+            && let Err(error) = core::str::from_utf8(&all[at..])
+            && error.error_len().is_none()
+        {
+            self.begun = all.split_off(at);
+        }
+        self.show(&all)
+    }
+
+    /// What is to be shown at the end: the rest, and a newline if one is missing.
+    pub fn end(mut self) -> String {
+        let rest = core::mem::take(&mut self.begun);
+        let mut shown = self.show(&rest);
+        if self.open {
+            shown.push('\n');
+        }
+        shown
+    }
+
+    fn show(&mut self, bytes: &[u8]) -> String {
+        let plain = |c: char| {
+            if c.is_control() && c != '\n' && c != '\t' {
+                '.'
+            } else {
+                c
+            }
+        };
+        let shown: String = String::from_utf8_lossy(bytes).chars().map(plain).collect();
+        self.open = match shown.chars().last() {
+            Some(last) => last != '\n',
+            None => self.open,
+        };
+        shown
+    }
 }
 
 /// Shows bytes in the largest unit that keeps three digits: `4 KiB`, `3.7 MiB`.
@@ -158,6 +231,17 @@ mod tests {
         assert!(cut(" # nothing").is_empty());
         assert_eq!(words("echo 'a"), Err(LineError::OpenQuote('\'')));
         assert_eq!(words("echo a\\"), Err(LineError::LastBackslash));
+        for (line, operator) in [
+            ("hello > x", '>'),
+            ("hello >x", '>'),
+            ("a|b", '|'),
+            ("a; b", ';'),
+            ("a && b", '&'),
+            ("a &", '&'),
+        ] {
+            assert_eq!(words(line), Err(LineError::Operator(operator)), "{line}");
+        }
+        assert_eq!(cut("echo '>' a;b \\| x&y"), ["echo", ">", "a;b", "|", "x&y"]);
     }
 
     #[test]
@@ -185,6 +269,23 @@ mod tests {
             ),
             (None, None, None, None, None)
         );
+    }
+
+    #[test]
+    fn text_is_shown_whole_in_whatever_pieces_it_comes() {
+        let text = "aä€𝄞\x1b[1m\nend".as_bytes();
+        for size in 1..=text.len() {
+            let mut printable = Printable::default();
+            let mut shown: String = text.chunks(size).map(|piece| printable.piece(piece)).collect();
+            shown += &printable.end();
+            assert_eq!(shown, "aä€𝄞.[1m\nend\n", "pieces of {size}");
+        }
+        let mut printable = Printable::default();
+        assert_eq!(
+            printable.piece(b"a\xffb\xe2\x82") + &printable.end(),
+            "a\u{fffd}b\u{fffd}\n"
+        );
+        assert_eq!(Printable::default().end(), "");
     }
 
     #[test]

@@ -15,9 +15,9 @@ use std::process::{Command, ExitCode, Stdio};
 /// The target of everything that runs in the system.
 const TARGET: &str = "x86_64-unknown-none";
 
-/// The programs that are on every disk: the package, which is also the name in the root directory. The first
-/// is what the system starts.
-pub const PROGRAMS: [&str; 7] = ["shell", "hello", "oo1", "suite", "micro", "module", "module-bench"];
+/// The list of programs that are on every disk, one a line: the package, which is also the name in the root directory. The
+/// first is what the system starts.
+const PROGRAMS: &str = "apps/programs";
 
 /// The runtime as a module, which `./gond module system` builds with the others.
 const RUNTIME: &str = "rt-module";
@@ -57,8 +57,8 @@ const PROGRAM_FLAGS: [&str; 10] = [
     "-Clink-arg=--gc-sections",
 ];
 
-/// Programs: their names and ELF files, in the order of [`PROGRAMS`].
-pub type Programs = Vec<(&'static str, PathBuf)>;
+/// Programs: their names and ELF files, in the order of the list.
+pub type Programs = Vec<(String, PathBuf)>;
 
 /// With which profile of the workspace's manifest something is built.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -147,11 +147,19 @@ pub fn programs() -> Result<Programs> {
     let root = &place::root()?;
     let folder = root.join("target/programs");
     let into = (folder.as_path(), Profile::Guest);
-    cargo_build(root, "building the programs", &PROGRAMS, into, &PROGRAM_FLAGS)?;
-    PROGRAMS
+    let names = program_names(root)?;
+    let packages: Vec<&str> = names.iter().map(String::as_str).collect();
+    cargo_build(root, "building the programs", &packages, into, &PROGRAM_FLAGS)?;
+    names
         .into_iter()
-        .map(|name| Ok((name, product(&folder, Profile::Guest, name)?)))
+        .map(|name| product(&folder, Profile::Guest, &name).map(|path| (name, path)))
         .collect()
+}
+
+/// The names of the programs that are on every disk.
+fn program_names(root: &Path) -> Result<Vec<String>> {
+    let list = std::fs::read_to_string(root.join(PROGRAMS)).with_context(|| format!("cannot read {PROGRAMS}"))?;
+    Ok(list.split_whitespace().map(str::to_owned).collect())
 }
 
 /// Builds the programs of the bare µ-kernel: the ELF file of the one with this name.
@@ -260,10 +268,15 @@ pub fn cargo(root: &Path) -> Command {
 }
 
 /// Lints of the parts for the target, as commands that must succeed: what is checked, and how.
-pub fn lints(root: &Path) -> Vec<(&'static str, Command)> {
+///
+/// # Errors
+/// There is no list of programs.
+pub fn lints(root: &Path) -> Result<Vec<(&'static str, Command)>> {
+    let names = program_names(root)?;
+    let programs: Vec<&str> = names.iter().map(String::as_str).collect();
     let parts: [(&'static str, &[&str], &str); 6] = [
         ("lints of the kernel (cargo clippy)", &["kernel"], "target/kernel"),
-        ("lints of the programs (cargo clippy)", &PROGRAMS, "target/programs"),
+        ("lints of the programs (cargo clippy)", &programs, "target/programs"),
         // By itself, or its feature of `rt` would be the programs', too.
         (
             "lints of the runtime's module (cargo clippy)",
@@ -289,10 +302,10 @@ pub fn lints(root: &Path) -> Vec<(&'static str, Command)> {
         command.args(["--", "-D", "warnings"]).env_remove("CARGO_TARGET_DIR");
         command
     };
-    parts
-        .into_iter()
+    let parts = parts.into_iter();
+    Ok(parts
         .map(|(what, packages, folder)| (what, command(packages, folder)))
-        .collect()
+        .collect())
 }
 
 /// Builds packages into a target folder with a profile.
@@ -331,6 +344,10 @@ fn cargo_build_of(
         for line in BufReader::new(stderr).lines() {
             let line = line.unwrap_or_default();
             job.step(line.trim());
+            if line.contains("waiting for file lock") {
+                job.clear();
+                display::note("another cargo is building here; waiting for it");
+            }
             said.push_str(&line);
             said.push('\n');
         }

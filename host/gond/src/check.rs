@@ -12,6 +12,7 @@ use crate::volume::Volume;
 use abi::address::{FIRST_PROGRAM, ROOT_CLIST, ROOT_DIRECTORY};
 use anyhow::{Result, anyhow, bail};
 use names::Kind;
+use names::directory::Mark;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -231,8 +232,12 @@ fn check_names(volume: &mut Volume, checked: &mut Checked) {
         }
     };
     let mut reached = BTreeSet::from([ROOT_CLIST, ROOT_DIRECTORY, FIRST_PROGRAM]);
+    tell_unfinished(volume, &all, &mut reached, checked);
     for named in &all {
         reached.insert(named.capability.address);
+        if is_taken_back(volume, named) {
+            continue;
+        }
         if let Some(fault) = fault_of(volume, named) {
             checked.faults.push(format!("'{}': {fault}", named.path));
         }
@@ -244,6 +249,35 @@ fn check_names(volume: &mut Volume, checked: &mut Checked) {
         .filter(|record| !reached.contains(&record.base))
         .count();
     check_clists(volume, &all, checked);
+}
+
+/// Whether the next start takes a name back, because the power failed when it was on the disk and its object was not.
+fn is_taken_back(volume: &Volume, named: &Named) -> bool {
+    !volume.report().clean && named.mark != Mark::Settled && volume.object(named.capability.address).is_none()
+}
+
+/// What a power cut left of acts on names: the next start sees to it.
+fn tell_unfinished(volume: &mut Volume, all: &[Named], reached: &mut BTreeSet<u64>, checked: &mut Checked) {
+    let below = all.iter().filter(|named| named.kind == Kind::Directory);
+    let directories = below.map(|named| (named.capability.address, format!("{}/", named.path)));
+    for (base, prefix) in directories.chain([(ROOT_DIRECTORY, String::new())]).collect::<Vec<_>>() {
+        // A directory that cannot be read was told already.
+        for named in tree::marked(volume, base, &prefix).unwrap_or_default() {
+            let address = named.capability.address;
+            let there = volume.object(address).is_some();
+            let what = match named.mark {
+                Mark::Doomed if there => "was being removed: the next start after a power cut finishes that",
+                Mark::Doomed => "is removed: the next start after a power cut takes the entry away",
+                Mark::Unborn => "was being made: the next start after a power cut finishes that, or takes it back",
+                _ if is_taken_back(volume, &named) => {
+                    "was made just before the power failed: the next start takes the name back"
+                }
+                _ => continue,
+            };
+            reached.insert(address);
+            checked.notes.push(format!("'{}' {what}", named.path));
+        }
+    }
 }
 
 /// What is wrong with an entry.

@@ -53,6 +53,22 @@ pub fn note(text: &str) {
     eprintln!("{lead} {text}");
 }
 
+/// Text without colours and other control characters.
+fn plain(text: &str) -> String {
+    let mut plain = String::new();
+    let mut pieces = text.split('\x1b');
+    plain.extend(pieces.next());
+    for piece in pieces {
+        // A sequence ends with its first letter.
+        let end = piece
+            .find(|c: char| c.is_ascii_alphabetic())
+            .map_or(piece.len(), |at| at + 1);
+        plain.push_str(&piece[end..]);
+    }
+    plain.retain(|c| !c.is_control());
+    plain
+}
+
 /// A job that may take long.
 pub struct Job {
     what: String,
@@ -89,7 +105,7 @@ impl Job {
         }
         self.drawn = Some(Instant::now());
         let seconds = self.started.elapsed().as_secs();
-        let detail: String = detail.chars().filter(|c| !c.is_control()).take(60).collect();
+        let detail: String = plain(detail).chars().take(60).collect();
         let line = format!(
             "\r\x1b[K{} {} {}",
             paint("36", "gond:"),
@@ -115,5 +131,20 @@ impl Job {
 impl Drop for Job {
     fn drop(&mut self) {
         self.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plain;
+
+    #[test]
+    fn progress_shows_no_escape_codes() {
+        assert_eq!(
+            plain("\x1b[1m\x1b[32m   Compiling\x1b[0m abi v0.1.0\r"),
+            "   Compiling abi v0.1.0"
+        );
+        assert_eq!(plain("nothing"), "nothing");
+        assert_eq!(plain("\x1b["), "");
     }
 }

@@ -14,6 +14,7 @@ Gondwana: one address space, for every program and for ever.
   ./gond import IMAGE FILE NAME    makes an object of a file
   ./gond export IMAGE NAME FILE    makes a file of an object
   ./gond check IMAGE               verifies all of a disk image
+  ./gond mend IMAGE                makes an overwritten root Clist or root directory anew
   ./gond format IMAGE              makes a disk image without starting it
   ./gond build                     builds kernel and programs only
   ./gond tour                      plays the tour of the README
@@ -47,6 +48,8 @@ next time, at the same addresses. Programs on it that are older than the sources
 
 On the terminal Ctrl-C ends the running program, 'poweroff' the system, and Ctrl-A X pulls the plug.
 
+Standard input that is no terminal is a script, as with '--script -', and its end switches the system off.
+
 With a script, standard output carries what the shell's lines print and nothing else; empty lines and those
 that begin with '#' are passed over. The exit status is 0 only if every line succeeded and the system powered
 off cleanly. A system that dies or hangs is an error that shows the last of its console and log.
@@ -69,6 +72,7 @@ Runs all tests but 'fuzz' and 'mutants'. The last line tells how many passed and
   power      the OO1 database before and after the plug is pulled
   tools      the kernel debugger, back-traces, and GDB where it is installed
   tour       the tour in the README is what a user sees
+  guides     the first guide, typed in a copy of the sources
   fuzz       only if it is named: millions of calls at random, kernel and server built with every assertion
   mutants    only if it is named: small changes of kcore, sasos, store and names, one at a time, that host tests must notice
 
@@ -125,6 +129,13 @@ is written. The exit status is 0 if all is well.
 
   --accept-loss  write: the system does not start from an image that has lost something that was stable. This
                  gives it up for ever, tells what it was, and the next start goes on without it. Copy the image first.
+";
+
+const MEND: &str = "\
+./gond mend IMAGE
+
+Where the root Clist or the root directory was overwritten, makes it anew of the entries and capabilities that are left
+and that the object table agrees with. Names of the root directory that lead nowhere go. Damage of the store is not mended.
 ";
 
 const LIST: &str = "\
@@ -195,6 +206,7 @@ fn text(command: &str) -> Option<&'static str> {
         "test" => TEST,
         "bench" => BENCH,
         "check" => CHECK,
+        "mend" => MEND,
         "ls" => LIST,
         "import" => IMPORT,
         "export" => EXPORT,

@@ -217,11 +217,19 @@ enum Step {
 /// Brings the programs on an image up to date, if that is needed and safe.
 pub fn refresh(path: &Path, programs: &Programs) -> Result<()> {
     let mut volume = Volume::open(path, Access::Read)?;
+    let roots = tree::entries(&mut volume, ROOT_DIRECTORY, "").and(tree::capabilities(&mut volume, ROOT_CLIST));
+    if let Err(error) = roots {
+        let path = path.display();
+        display::complain(&format!(
+            "{path}: {error:#}; './gond mend {path}' makes it anew from what is left"
+        ));
+        return Ok(());
+    }
     let mut stale = Vec::new();
     for (index, (name, file)) in programs.iter().enumerate() {
         let image = lay_out(name, file)?;
         if let Some(step) = plan(&mut volume, index, name, &image)? {
-            stale.push((*name, image, step));
+            stale.push((name.as_str(), image, step));
         }
     }
     if stale.is_empty() {

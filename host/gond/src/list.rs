@@ -6,6 +6,7 @@ use crate::tree::{self, Named};
 use crate::volume::Volume;
 use abi::Rights;
 use anyhow::Result;
+use names::directory::Mark;
 use serde_json::json;
 use std::ffi::OsString;
 use std::path::Path;
@@ -71,6 +72,7 @@ fn print_table(rows: &[Row]) {
     for row in rows {
         let bytes = row.bytes.map_or("-".into(), |bytes| bytes.to_string());
         let rights = match (row.bytes, row.rights) {
+            (None, _) if row.named.mark != Mark::Settled => "taken back at the next start".into(),
             (None, _) => "no such object".into(),
             (_, None) => "not valid".into(),
             (_, Some(rights)) => rights.to_string(),

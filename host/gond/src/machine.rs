@@ -39,6 +39,11 @@ pub enum Wiring<'a> {
     Nothing,
     /// COM1 to this terminal, COM2 nowhere.
     Terminal,
+    /// COM1 to a socket that listens at this path, as a person's terminal; COM2 nowhere.
+    Person {
+        /// The terminal.
+        console: &'a Path,
+    },
     /// COM1 and COM2 to sockets that listen at these paths.
     Sockets {
         /// The terminal.
@@ -215,6 +220,11 @@ impl Machine {
                     "-chardev",
                     "null,id=control",
                 ]);
+            }
+            Wiring::Person { console } => {
+                let socket = format!("socket,id=console,path={},server=off", escaped(console)?);
+                command.args(["-chardev", &socket, "-chardev", "null,id=control"]);
+                command.stdin(Stdio::null()).stdout(Stdio::null());
             }
             Wiring::Sockets { console, control } => {
                 for (name, path) in [("console", console), ("control", control)] {

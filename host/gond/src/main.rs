@@ -7,7 +7,7 @@
 //! * [`place`], [`build`]: where the sources are, and the one definition of how their target parts are built.
 //! * [`disk`], [`volume`], [`tree`], [`image`]: a disk image as a `World` for the store, objects in it,
 //!   names in those, and how a new disk is furnished.
-//! * [`check`], [`list`], [`transfer`]: `gond check`, `ls`, `import` and `export`.
+//! * [`check`], [`list`], [`mend`], [`transfer`]: `gond check`, `ls`, `mend`, `import` and `export`.
 //! * [`machine`], [`script`], [`run`]: QEMU, shell lines over the control line, `gond run`.
 //! * [`backtrace`], [`debugger`], [`gdb`]: what helps when the kernel fails.
 //! * [`tour`]: the README's tour, played for real.
@@ -36,6 +36,7 @@ mod image;
 
 mod check;
 mod list;
+mod mend;
 mod transfer;
 
 mod machine;
@@ -90,6 +91,7 @@ fn dispatch() -> anyhow::Result<ExitCode> {
         "tour" => tour::command(rest),
         "format" => image::command(rest),
         "check" => check::command(rest),
+        "mend" => mend::command(rest),
         "ls" => list::command(rest),
         "import" => transfer::import_command(rest),
         "export" => transfer::export_command(rest),

@@ -103,7 +103,8 @@ fn parse(arguments: Vec<OsString>) -> Result<Options> {
         // Whoever stands at a breakpoint takes his time.
         options.timeout = TIMEOUT_WITH_GDB;
     }
-    if options.script.is_some() && options.debugger == DebuggerLine::Terminal {
+    let scripted = options.script.is_some() || !std::io::stdin().is_terminal();
+    if scripted && options.debugger == DebuggerLine::Terminal {
         let why = "--debugger stdio needs the terminal, and with --script standard output is the shell's: name a \
                    socket instead";
         return Err(misused("run", why));
@@ -162,7 +163,11 @@ impl Options {
 /// Runs `gond run`.
 pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     let options = parse(arguments)?;
-    let source = options.script.as_deref().map(Source::open).transpose()?;
+    // Input that ends is a script: a terminal never does.
+    let script = options
+        .script
+        .or_else(|| (!std::io::stdin().is_terminal()).then(|| "-".into()));
+    let source = script.as_deref().map(Source::open).transpose()?;
     machine::require_emulator()?;
     let built = build::all()?;
     let _lock: ImageLock = if options.disk.exists() {
@@ -220,8 +225,9 @@ fn interact(machine: &Machine) -> Result<ExitCode> {
         restore_terminal(settings.as_deref());
         match End::of(status) {
             End::Reboot => {}
-            // A line that failed at the prompt was seen there.
-            End::Success | End::Failure => return Ok(ExitCode::SUCCESS),
+            // A line that failed at the prompt was seen there: the shell calls it no failure.
+            End::Success => return Ok(ExitCode::SUCCESS),
+            End::Failure => bail!("the first program has ended, so the system was switched off; see above"),
             End::Panic => {
                 let log = KernelLog::read(&log);
                 let mut text = log.reason();

@@ -48,6 +48,7 @@ pub fn import_program(image: &Path, file: &Path, name: &str) -> Result<()> {
     let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
     let laid_out = linker::layout(&bytes).with_context(|| format!("{} cannot be a program here", file.display()))?;
     let mut volume = Volume::open(image, Access::Write)?;
+    tree::recover(&mut volume)?;
     let base = volume.free_address();
     let capability = image::put_image(&mut volume, base, &laid_out, 0)?;
     image::enter(
@@ -75,6 +76,7 @@ pub fn import_file(image: &Path, path: &Path, name: &str) -> Result<()> {
         bail!("{} is empty, and an object has at least one byte", path.display());
     }
     let mut volume = Volume::open(image, Access::Write)?;
+    tree::recover(&mut volume)?;
     let base = volume.free_address();
     let pages = pages_for(bytes)
         .filter(|pages| base + pages * PAGE <= OBJECTS_END)

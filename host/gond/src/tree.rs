@@ -8,13 +8,15 @@ use abi::Rights;
 use abi::address::{PAGE, ROOT_CLIST, ROOT_DIRECTORY};
 use abi::layout::Capability;
 use anyhow::{Context, Result, anyhow, bail};
+use names::act;
 use names::clist::{Clist, ClistView};
+use names::directory::Mark;
 use names::{Directory, DirectoryView, Entry, Kind, Path};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use store::{ObjectRecord, PageFlags};
 
 /// The largest directory or Clist that is read, in bytes.
-const LARGEST: u64 = 256 << 20;
+const LARGEST: u64 = names::clist::LARGEST;
 
 /// The limits of ordinary data: none.
 pub const NO_LIMITS: PageFlags = PageFlags::READ.union(PageFlags::WRITE).union(PageFlags::EXECUTE);
@@ -30,16 +32,19 @@ pub struct Named {
     pub capability: Capability,
     /// The entry's second word.
     pub word: u64,
+    /// How far it is.
+    pub mark: Mark,
 }
 
 impl Named {
-    fn of(prefix: &str, entry: &Entry<'_>) -> Self {
+    fn of(prefix: &str, entry: &Entry<'_>, mark: Mark) -> Self {
         let path = format!("{prefix}{}", entry.name);
         Self {
             path,
             kind: entry.kind,
             capability: entry.capability,
             word: entry.word,
+            mark,
         }
     }
 
@@ -65,7 +70,7 @@ pub fn rights_of(record: &ObjectRecord, named: &Named) -> Option<Rights> {
 }
 
 /// The bytes of the object at `base`.
-fn whole(volume: &mut Volume, base: u64) -> Result<Vec<u8>> {
+pub fn whole(volume: &mut Volume, base: u64) -> Result<Vec<u8>> {
     let record = volume
         .object(base)
         .with_context(|| format!("there is no object at {base:#x}"))?;
@@ -77,7 +82,7 @@ fn whole(volume: &mut Volume, base: u64) -> Result<Vec<u8>> {
 }
 
 /// Writes back what changed between `old` and `new`.
-fn write_back(volume: &mut Volume, base: u64, old: &[u8], new: &[u8]) -> Result<()> {
+pub fn write_back(volume: &mut Volume, base: u64, old: &[u8], new: &[u8]) -> Result<()> {
     for (page, (old, new)) in old.chunks(PAGE as usize).zip(new.chunks(PAGE as usize)).enumerate() {
         if old != new {
             let content: &Block = new.try_into().context("a page has 4096 bytes")?;
@@ -117,7 +122,86 @@ pub fn entries(volume: &mut Volume, base: u64, prefix: &str) -> Result<(Vec<Name
     let bytes = whole(volume, base)?;
     let view = DirectoryView::open(&bytes).map_err(|error| anyhow!("the object at {base:#x}: {error}"))?;
     let faults = view.faults().map(|fault| fault.to_string()).collect();
-    Ok((view.iter().map(|entry| Named::of(prefix, &entry)).collect(), faults))
+    let marks: BTreeMap<&str, Mark> = view
+        .marked(0)
+        .map(|(marked, entry)| (entry.name, marked.mark))
+        .collect();
+    let named = |entry: Entry<'_>| {
+        let mark = marks.get(entry.name).copied().unwrap_or(Mark::Settled);
+        Named::of(prefix, &entry, mark)
+    };
+    Ok((view.iter().map(named).collect(), faults))
+}
+
+/// What a power cut left unfinished in the directory at `base`.
+pub fn marked(volume: &mut Volume, base: u64, prefix: &str) -> Result<Vec<Named>> {
+    let bytes = whole(volume, base)?;
+    let view = DirectoryView::open(&bytes).map_err(|error| anyhow!("the object at {base:#x}: {error}"))?;
+    let named = |(marked, entry): (names::directory::Marked, Entry<'_>)| Named::of(prefix, &entry, marked.mark);
+    Ok(view.marked(0).map(named).collect())
+}
+
+/// Does what the system's next start would do about acts that a power cut left unfinished: before an image is written to
+/// that was not powered off cleanly, for afterwards it counts as clean.
+pub fn recover(volume: &mut Volume) -> Result<()> {
+    if volume.report().clean {
+        return Ok(());
+    }
+    let (all, _) = walk(volume)?;
+    let below = all.iter().filter(|named| named.kind == Kind::Directory);
+    let bases: BTreeSet<u64> = below.map(|named| named.capability.address).collect();
+    for base in bases.into_iter().chain([ROOT_DIRECTORY]) {
+        // One that cannot be read is for `check` to tell.
+        if whole(volume, base).is_ok_and(|bytes| DirectoryView::open(&bytes).is_ok()) {
+            act::recover(&mut Acting { volume, base })?;
+        }
+    }
+    Ok(())
+}
+
+/// A directory in which unfinished acts are brought to their end; all of it is durable with the next commit.
+struct Acting<'a> {
+    volume: &'a mut Volume,
+    base: u64,
+}
+
+impl act::System for Acting<'_> {
+    type Error = anyhow::Error;
+
+    fn change(&mut self, change: &mut dyn FnMut(&mut Directory<'_>) -> Result<(), names::Error>) -> Result<()> {
+        change_directory(self.volume, self.base, change)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn flush_all(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn is_there(&mut self, address: u64) -> bool {
+        self.volume.object(address).is_some()
+    }
+
+    fn keep(&mut self, _address: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn delete(&mut self, address: u64) -> Result<()> {
+        self.volume.delete(address)
+    }
+
+    fn enter(&mut self, capability: Capability) -> Result<()> {
+        change_root_clist(self.volume, |clist| clist.insert(capability))
+    }
+
+    fn leave(&mut self, address: u64) -> Result<()> {
+        change_root_clist(self.volume, |clist| {
+            clist.remove_all(address);
+            Ok(())
+        })
+    }
 }
 
 /// The capabilities of the Clist at `base`, and whether they stand in the order that it promises.

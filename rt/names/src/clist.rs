@@ -11,6 +11,9 @@
 use crate::bytes::{in_order, set_word, word};
 use abi::layout::{CLIST_MAGIC, CLIST_SORTED, CLIST_VERSION, Capability, ClistHeader};
 
+/// The longest object that is read as a Clist, in bytes.
+pub const LARGEST: u64 = 64 << 20;
+
 const FLAGS_AT: usize = 16;
 const COUNT_AT: usize = 24;
 
@@ -23,6 +26,8 @@ pub enum Error {
     UnknownVersion(u64),
     /// The object is too small for a header and one capability.
     TooSmall,
+    /// The object is longer than [`LARGEST`].
+    TooLarge,
     /// The Clist is not sorted, so it can be read but not changed here.
     Unsorted,
     /// There is no room for another capability: make the object longer.
@@ -37,6 +42,7 @@ impl core::fmt::Display for Error {
             Self::NotAClist => f.write_str("this object is not a Clist"),
             Self::UnknownVersion(version) => write!(f, "Clist version {version} is unknown"),
             Self::TooSmall => f.write_str("the object is too small for a Clist"),
+            Self::TooLarge => write!(f, "the object is too large for a Clist: {LARGEST} bytes are the most"),
             Self::Unsorted => f.write_str("the Clist is not sorted"),
             Self::Full => f.write_str("the Clist is full"),
             Self::NotFound => f.write_str("the capability is not in the Clist"),

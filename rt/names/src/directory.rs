@@ -7,8 +7,15 @@
 //! Only after a crash inside a replace are there two entries of one name; the first counts, and the
 //! next replace or remove of that name clears the rest.
 //!
+//! An entry carries a [`Mark`] while its name and its object could part in a power cut; [`crate::act`] has the order of
+//! these marks and what a start makes of those that it finds.
+//!
 //! One writer at a time is the caller's duty. Entries that make no sense are passed over by lookups
 //! and told by [`DirectoryView::faults`].
+
+mod mark;
+
+pub use mark::{Mark, Marked};
 
 use crate::bytes::{in_order, set_word, word};
 use crate::path::{NAME_BYTES, PathError, check_name};
@@ -20,12 +27,15 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"GONDNAME");
 pub const VERSION: u64 = 1;
 /// Bytes of an entry, and of the header.
 pub const ENTRY_BYTES: usize = 128;
+/// The longest object that is read as a directory, in bytes: whoever may make one longer must not make its readers stall.
+pub const LARGEST: u64 = 16 << 20;
 
 const VERSION_AT: usize = 8;
 const REACH_AT: usize = 16;
 
 const KIND_AT: usize = 0;
 const LENGTH_AT: usize = 1;
+const MARK_AT: usize = 2;
 const ADDRESS_AT: usize = 8;
 const PASSWORD_AT: usize = 16;
 const WORD_AT: usize = 24;
@@ -102,6 +112,8 @@ pub enum Error {
     UnknownVersion(u64),
     /// The object is too small for a header and one entry.
     TooSmall,
+    /// The object is longer than [`LARGEST`].
+    TooLarge,
     /// The name cannot stand in a directory.
     BadName(PathError),
     /// The name is taken.
@@ -118,6 +130,10 @@ impl core::fmt::Display for Error {
             Self::NotADirectory => f.write_str("this object is not a directory"),
             Self::UnknownVersion(version) => write!(f, "directory version {version} is unknown"),
             Self::TooSmall => f.write_str("the object is too small for a directory"),
+            Self::TooLarge => write!(
+                f,
+                "the object is too large for a directory: {LARGEST} bytes are the most"
+            ),
             Self::BadName(error) => error.fmt(f),
             Self::Exists => f.write_str("the name is taken"),
             Self::NotFound => f.write_str("there is no such name"),
@@ -189,7 +205,9 @@ impl<'a> DirectoryView<'a> {
     /// All entries that make sense, in the order of the object.
     pub fn iter(&self) -> impl Iterator<Item = Entry<'a>> + use<'a> {
         let bytes = self.bytes;
-        (0..reach(bytes)).filter_map(move |index| entry(bytes, index))
+        (0..reach(bytes))
+            .filter(move |index| !mark::of(bytes, *index).is_hidden())
+            .filter_map(move |index| entry(bytes, index))
     }
 
     /// What makes no sense in the directory.
@@ -204,7 +222,7 @@ impl<'a> DirectoryView<'a> {
 
     fn fault(&self, index: usize) -> Option<Fault> {
         let kind = kind_byte(self.bytes, index);
-        if kind == FREE {
+        if kind == FREE || mark::of(self.bytes, index).is_hidden() {
             return None;
         }
         if index >= reach(self.bytes) {
@@ -305,7 +323,7 @@ impl<'a> Directory<'a> {
         if self.view().position(new.name).is_some() {
             return Err(Error::Exists);
         }
-        self.add(new).map(|_| ())
+        self.add(new, Mark::Settled).map(|_| ())
     }
 
     /// Adds an entry, or puts it in place of the one that bears its name. Needs one free entry
@@ -315,7 +333,7 @@ impl<'a> Directory<'a> {
     /// [`Error::BadName`], [`Error::Full`].
     pub fn replace(&mut self, new: &Entry<'_>) -> Result<(), Error> {
         check_name(new.name).map_err(Error::BadName)?;
-        let added = self.add(new)?;
+        let added = self.add(new, Mark::Settled)?;
         self.clear(new.name, Some(added));
         Ok(())
     }
@@ -333,7 +351,7 @@ impl<'a> Directory<'a> {
     }
 
     /// Writes an entry to the first free place and tells which.
-    fn add(&mut self, new: &Entry<'_>) -> Result<usize, Error> {
+    fn add(&mut self, new: &Entry<'_>, mark: Mark) -> Result<usize, Error> {
         let free = |index: &usize| kind_byte(self.bytes, *index) == FREE;
         let index = (0..capacity(self.bytes)).find(free).ok_or(Error::Full)?;
         let at = ENTRY_BYTES * (index + 1);
@@ -347,6 +365,9 @@ impl<'a> Directory<'a> {
         set_word(place, WORD_AT, new.word);
         if let Some(length) = place.get_mut(LENGTH_AT) {
             *length = new.name.len() as u8;
+        }
+        if let Some(byte) = place.get_mut(MARK_AT) {
+            *byte = mark as u8;
         }
         in_order();
         if index >= reach(self.bytes) {
@@ -448,7 +469,10 @@ fn is_named(bytes: &[u8], index: usize, name: &str) -> bool {
     let Some(place) = bytes.get(at..at + ENTRY_BYTES) else {
         return false;
     };
-    if place.get(KIND_AT) == Some(&FREE) || place.get(LENGTH_AT).copied().map(usize::from) != Some(name.len()) {
+    if place.get(KIND_AT) == Some(&FREE)
+        || mark::of(bytes, index).is_hidden()
+        || place.get(LENGTH_AT).copied().map(usize::from) != Some(name.len())
+    {
         return false;
     }
     place.get(NAME_AT..NAME_AT + name.len()) == Some(name.as_bytes()) && entry(bytes, index).is_some()

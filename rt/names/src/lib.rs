@@ -7,6 +7,7 @@
 //!
 //! * [`directory`]: lookup, insert, replace and remove over a byte slice.
 //! * [`clist`]: the same for Clists.
+//! * [`act`]: names and their objects changed together, in orders that a power cut cannot spoil.
 //! * [`path`]: cutting a text path into names; following it needs capabilities and is the caller's.
 //!
 //! Bytes are never trusted: whoever may write the object may have put anything there. Nothing here
@@ -20,6 +21,8 @@ pub mod path;
 pub mod directory;
 
 pub mod clist;
+
+pub mod act;
 
 mod bytes;
 

@@ -8,10 +8,10 @@
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
-use abi::address::{FIRST_FREE, OBJECTS_END, STACKS_START, USER_END, slot_of};
+use abi::address::{FIRST_FREE, OBJECT_BYTES_MAX, OBJECTS_END, SLOT, STACKS_START, USER_END, slot_of};
 
-/// Slots one object may have: 128 gigabytes.
-pub const OBJECT_SLOTS_MAX: u64 = 1 << 16;
+/// Slots one object may have.
+pub const OBJECT_SLOTS_MAX: u64 = OBJECT_BYTES_MAX / SLOT;
 /// When fewer slots than this are left of the lease, a checkpoint renews it.
 const LEASE_SHORT: u64 = 512;
 /// Single slots that wait for reuse outside the tree.

@@ -243,6 +243,7 @@ impl Server {
             self.checkpoint.freezing = Some(Freezing::new(self.checkpoint.next()));
         }
         self.checkpoint.polling = false;
+        self.stop_when_stable(world);
     }
 
     /// Asks for a periodic checkpoint if one is due.

@@ -50,6 +50,9 @@ impl Server {
             self.threads.adopt(parent, thread);
             world.wake(Key::Child(parent.0), u32::MAX);
         }
+        if self.tasks.initial == Some(task) {
+            self.tell_first_end(world, task, thread, report);
+        }
         if let Some(task) = self.tasks.get_mut(task) {
             task.stacks.push(stack);
             task.threads -= 1;

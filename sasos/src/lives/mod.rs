@@ -4,5 +4,6 @@ pub mod control;
 pub mod doom;
 pub mod ending;
 pub mod exception;
+mod farewell;
 pub mod task;
 pub mod thread;

@@ -75,6 +75,8 @@ pub struct Tasks {
     free: Vec<u32>,
     /// The first task of the system, which no one waits for.
     pub initial: Option<TaskId>,
+    /// The checkpoint after which the machine stops, because the first task has ended.
+    pub farewell: Option<u64>,
     /// Tasks whose last thread has ended in the event under way.
     pub ended: Vec<TaskId>,
 }
@@ -333,6 +335,9 @@ impl Server {
         self.tasks.remove(id);
         self.ledger.give(account, Resource::Bytes, TASK_BYTES);
         self.ledger.close(account);
+        if self.tasks.initial == Some(id) {
+            self.first_task_ended(world);
+        }
     }
 
     /// Ends the tasks whose last thread has ended in this event. To be called when an event is over.

@@ -2,11 +2,20 @@
 
 use alloc::{format, string::String, vec::Vec};
 
-use abi::layout::{Capability, OBJECT_PERSISTENT, OBJECT_STACK};
+use abi::{
+    address::OBJECT_BYTES_MAX,
+    layout::{Capability, OBJECT_PERSISTENT, OBJECT_STACK},
+};
 use rt::{Cell, Clist, Directory, Error, Kind, Object, Rights, call, directory::Found, names, print, println};
 
 use super::{Complaint, Outcome, Shell, said};
-use crate::text::{self, Bytes};
+use crate::{
+    attention, programs,
+    text::{self, Bytes, Printable},
+};
+
+/// Bytes that `cat` reads at a time.
+const PIECE: usize = 4096;
 
 /// What a name leads to, with the name in the complaint.
 fn find(shell: &Shell, name: &str) -> Outcome<Found> {
@@ -25,6 +34,7 @@ pub fn ls(shell: &mut Shell, arguments: &[&str]) -> Outcome {
     let mut all = shell.place.directory(path)?.list()?;
     all.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     for named in &all {
+        attention::check()?;
         let Found { kind, capability, word } = named.found;
         let size = match kind {
             Kind::Data | Kind::Program | Kind::Module if word > 0 => Some(word),
@@ -73,6 +83,13 @@ pub fn create(shell: &mut Shell, arguments: &[&str]) -> Outcome {
     let Some(bytes) = text::size(size).filter(|bytes| *bytes > 0) else {
         return said(format!("create: '{size}' is not a size; try 4096, 64K, 3M or 1G"));
     };
+    if bytes > OBJECT_BYTES_MAX {
+        return said(format!(
+            "create: {} are too many addresses for one object; {} are the most",
+            Bytes(bytes),
+            Bytes(OBJECT_BYTES_MAX)
+        ));
+    }
     let (mut directory, name) = shell.place.parent(path)?;
     let object = match directory.create(&name, Kind::Data, bytes, 0) {
         Err(Error::Directory(names::directory::Error::Exists)) => {
@@ -84,24 +101,71 @@ pub fn create(shell: &mut Shell, arguments: &[&str]) -> Outcome {
     Ok(())
 }
 
-pub fn rm(shell: &mut Shell, arguments: &[&str]) -> Outcome {
-    let [path] = arguments else {
-        return Err(Complaint::Usage);
-    };
-    let found = find(shell, path)?;
+/// The rest of the arguments, and whether `--force` stands before them.
+fn forced<'a, 'b>(arguments: &'a [&'b str]) -> (bool, &'a [&'b str]) {
+    match arguments {
+        ["--force", rest @ ..] => (true, rest),
+        _ => (false, arguments),
+    }
+}
+
+/// Refuses to spoil what others rely on: never what the system starts from, and whatever is no data only if the user insists.
+fn refuse_system(command: &str, path: &str, found: &Found, force: bool) -> Outcome {
     let own = [
         abi::address::ROOT_CLIST,
         abi::address::ROOT_DIRECTORY,
         abi::address::FIRST_PROGRAM,
     ];
     if own.contains(&found.capability.address) {
-        return said(format!("rm: {path} is what the system starts from; it stays"));
+        return said(format!(
+            "{command}: {path} is what the system starts from; it stays as it is"
+        ));
     }
-    if found.kind == Kind::Directory && !Directory::open(found.capability.address)?.list()?.is_empty() {
-        return said(format!("rm: {path} is not empty"));
+    if found.kind == Kind::Data || force {
+        return Ok(());
     }
+    let kind = programs::kind_in_words(found.kind);
+    said(format!(
+        "{command}: {path} is {kind}; '{command} --force {path}' does it all the same"
+    ))
+}
+
+pub fn rm(shell: &mut Shell, arguments: &[&str]) -> Outcome {
+    let (force, &[path]) = forced(arguments) else {
+        return Err(Complaint::Usage);
+    };
+    let found = find(shell, path)?;
+    let mut force = force;
+    if found.kind == Kind::Directory {
+        match Directory::open(found.capability.address).and_then(|directory| directory.list()) {
+            Ok(names) if names.is_empty() => force = true,
+            Ok(_) => return said(format!("rm: {path} is not empty")),
+            // What is no directory any more may go if the user insists.
+            Err(_) if force => {}
+            Err(error) => return said(format!("rm: {path}: {error}; 'rm --force {path}' removes it")),
+        }
+    }
+    refuse_system("rm", path, &found, force)?;
     let (mut directory, name) = shell.place.parent(path)?;
     Ok(directory.delete(&name)?)
+}
+
+pub fn mv(shell: &mut Shell, arguments: &[&str]) -> Outcome {
+    let [old, new] = arguments else {
+        return Err(Complaint::Usage);
+    };
+    find(shell, old)?;
+    let (mut directory, name) = shell.place.parent(old)?;
+    let (other, new_name) = shell.place.parent(new)?;
+    if directory.object().base() != other.object().base() {
+        return said(format!(
+            "mv: {new} is in another directory; a name is changed within one"
+        ));
+    }
+    match directory.rename(&name, &new_name) {
+        Err(Error::Directory(names::directory::Error::Exists)) => said(format!("mv: {new} is there already")),
+        other => Ok(other?),
+    }
 }
 
 /// The address that a name leads to, or that a number is.
@@ -145,13 +209,15 @@ pub fn info(shell: &mut Shell, arguments: &[&str]) -> Outcome {
 }
 
 pub fn write(shell: &mut Shell, arguments: &[&str]) -> Outcome {
-    let [name, offset, words @ ..] = arguments else {
+    let (force, [name, offset, words @ ..]) = forced(arguments) else {
         return Err(Complaint::Usage);
     };
     let Some(offset) = text::size(offset) else {
         return said(format!("write: '{offset}' is not an offset"));
     };
-    let object = Object::open(find(shell, name)?.capability.address)?;
+    let found = find(shell, name)?;
+    refuse_system("write", name, &found, force)?;
+    let object = Object::open(found.capability.address)?;
     let mut line = words.join(" ");
     line.push('\n');
     let region = object.region();
@@ -184,21 +250,16 @@ pub fn cat(shell: &mut Shell, arguments: &[&str]) -> Outcome {
         cells.len()
     };
     let content = cells.get(..length).unwrap_or(cells);
-    let text: Vec<u8> = content.iter().map(Cell::get).take_while(|byte| *byte != 0).collect();
-    let shown: String = String::from_utf8_lossy(&text)
-        .chars()
-        .map(|c| {
-            if c.is_control() && c != '\n' && c != '\t' {
-                '.'
-            } else {
-                c
-            }
-        })
-        .collect();
-    print!("{shown}");
-    if !shown.is_empty() && !shown.ends_with('\n') {
-        println!();
+    let mut text = Printable::default();
+    for piece in content.chunks(PIECE) {
+        attention::check()?;
+        let bytes: Vec<u8> = piece.iter().map(Cell::get).take_while(|byte| *byte != 0).collect();
+        print!("{}", text.piece(&bytes));
+        if bytes.len() < piece.len() {
+            break;
+        }
     }
+    print!("{}", text.end());
     Ok(())
 }
 
@@ -227,6 +288,7 @@ pub fn caps(shell: &mut Shell, arguments: &[&str]) -> Outcome {
             if (slot as u64) < apd.locked { " (locked)" } else { "" }
         );
         for Capability { address, password } in clist.capabilities()? {
+            attention::check()?;
             if only.is_none_or(|only| only == address) {
                 let name = names
                     .iter()

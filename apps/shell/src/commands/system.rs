@@ -6,10 +6,16 @@ use abi::{
     address::PAGE,
     layout::{THREAD_ENDED, THREAD_READY, THREAD_RUNNING, THREAD_SLEEPING, THREAD_WAITING, TOPIC_DOMAIN, TOPIC_THREAD},
 };
-use rt::{println, system, time as clock};
+use rt::{call, println, system, time as clock};
 
 use super::{Complaint, Outcome, Shell, said};
-use crate::text::{self, Bytes, Nanoseconds};
+use crate::{
+    attention,
+    text::{self, Bytes, Nanoseconds},
+};
+
+/// Status of what `kill` ends.
+const STATUS_KILLED: u64 = 137;
 
 fn none(arguments: &[&str]) -> Outcome {
     if arguments.is_empty() {
@@ -47,6 +53,29 @@ pub fn ps(_: &mut Shell, arguments: &[&str]) -> Outcome {
         );
     }
     Ok(())
+}
+
+pub fn kill(_: &mut Shell, arguments: &[&str]) -> Outcome {
+    let [text] = arguments else {
+        return Err(Complaint::Usage);
+    };
+    let Some(thread) = text::number(text) else {
+        return said(format!("kill: '{text}' is not a thread; 'ps' lists them"));
+    };
+    let own = call::thread_info(0)?;
+    let Some(report) = system::threads().find(|report| report.thread == thread) else {
+        return said(format!("kill: there is no thread {text}; 'ps' lists them"));
+    };
+    if report.task == own.task {
+        return said(format!("kill: {text} is the shell itself; 'poweroff' ends the system"));
+    }
+    match call::thread_delete(thread, STATUS_KILLED) {
+        Err(abi::Error::NoSuchThread) => said(format!(
+            "kill: {text} belongs to {:#x}, which still runs: end that first",
+            report.parent
+        )),
+        other => Ok(other?),
+    }
 }
 
 pub fn domains(_: &mut Shell, arguments: &[&str]) -> Outcome {
@@ -133,7 +162,7 @@ pub fn sleep(_: &mut Shell, arguments: &[&str]) -> Outcome {
     let Some(ns) = text::seconds(text) else {
         return said(format!("sleep: '{text}' is not a number of seconds"));
     };
-    Ok(clock::sleep_ns(ns)?)
+    attention::sleep_ns(ns)
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "the shape of a command")]

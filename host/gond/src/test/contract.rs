@@ -1,5 +1,7 @@
 //! Stage `contract`: what `gond` promises on its command line, seen from outside, with the real system.
 
+mod accidents;
+
 use super::{Bench, built, play, slurp};
 use crate::script::Patience;
 use anyhow::{Context, Result};
@@ -77,7 +79,8 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     figures(&mut stand)?;
     scripts(&mut stand)?;
     files(&mut stand)?;
-    refusals(&mut stand)
+    refusals(&mut stand)?;
+    accidents::run(&mut stand)
 }
 
 /// The most that the kernel's image may take, in bytes.

@@ -1,7 +1,7 @@
 //! Stage `crash`: the plug is pulled at random moments of a running workload, again and again on one disk.
 //!
 //! Every third time the server is outside of the kernel. After each cut the image must be sound, the system must start
-//! from it, and nothing may be missing that was there when a `sync` succeeded. A kill leaves the host's cache whole, so that writes lost or torn by a real power cut
+//! from it, and nothing may be missing that was there when a `sync` succeeded; [`names`] are judged by what they lead to. A kill leaves the host's cache whole, so that writes lost or torn by a real power cut
 //! do not occur; for those one run is recorded, write by write, and replayed by [`replay`] with
 //! subsets of the writes that were under way, whole and torn.
 
@@ -10,8 +10,10 @@ use crate::machine::Machine;
 use crate::script::{Patience, Played, Plug, Verdict};
 use crate::{build, check};
 use anyhow::Result;
+use names::Names;
 use std::time::Duration;
 
+mod names;
 mod replay;
 
 /// How often the plug is pulled, and every which time with the server outside.
@@ -53,20 +55,22 @@ impl Chance {
 }
 
 /// What is known to be on the disk for good.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Default, Debug)]
 struct Kept {
     /// The highest number written to the object `log` before a sync that succeeded.
     log: u64,
     /// How often `hello` had run before a sync that succeeded.
     hello: u64,
+    /// The names of the load, and what they lead to, when it begins.
+    names: Names,
 }
 
 /// The lines of one workload: objects come, grow and go; a log counts on; now and then all is synced.
-fn workload(cut: u32, from: u64, chance: &mut Chance) -> Vec<String> {
+fn workload(cut: u32, from: u64, mut names: Names, chance: &mut Chance) -> Vec<String> {
     let mut lines = Vec::new();
     for round in 0..ROUNDS {
         lines.push(format!("write log 0 {:010}", from + u64::from(round) + 1));
-        match chance.next() % 4 {
+        match chance.next() % 6 {
             0 => lines.push("hello".into()),
             1 => {
                 lines.push(format!("create work-{cut}-{round} {}K", chance.between(4, 200)));
@@ -74,6 +78,7 @@ fn workload(cut: u32, from: u64, chance: &mut Chance) -> Vec<String> {
                 lines.push(format!("rm work-{cut}-{round}"));
             }
             2 => lines.push(format!("write scratch {} some-text-{round}", chance.between(0, 60_000))),
+            3 | 4 => names::round(&format!("{cut}-{round}"), &mut names, chance, &mut lines),
             _ => {}
         }
         if chance.next().is_multiple_of(3) {
@@ -85,7 +90,7 @@ fn workload(cut: u32, from: u64, chance: &mut Chance) -> Vec<String> {
 
 /// What a workload that was cut has made sure of.
 fn progress(played: &Played, mut kept: Kept) -> Kept {
-    let mut seen = kept;
+    let mut seen = kept.clone();
     for (line, status) in &played.statuses {
         if *status != 0 {
             continue;
@@ -97,7 +102,7 @@ fn progress(played: &Played, mut kept: Kept) -> Kept {
             seen.hello += 1;
         }
         if line == "sync" {
-            kept = seen;
+            kept = seen.clone();
         }
     }
     kept
@@ -143,7 +148,7 @@ fn one_cut(
     chance: &mut Chance,
     kept: &mut Kept,
 ) -> Result<Result<(), String>> {
-    let lines = workload(cut, kept.log, chance);
+    let lines = workload(cut, kept.log, kept.names.clone(), chance);
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     let patience = Patience {
         plug: Plug::After(moment),
@@ -155,7 +160,10 @@ fn one_cut(
         Verdict::Killed | Verdict::Success => {}
         Verdict::Failure(what) | Verdict::Dead(what) => return Ok(Err(format!("the workload: {what}"))),
     }
-    *kept = progress(&played, *kept);
+    let done = played.statuses.len();
+    let states = names::states(&kept.names, &lines, done);
+    let removed = names::removed(&lines[..done]);
+    *kept = progress(&played, kept.clone());
     if let Err(error) = check::inspect(&machine.disk) {
         return Ok(Err(format!("the image is not sound: {error:#}")));
     }
@@ -163,7 +171,13 @@ fn one_cut(
     if let Err(why) = expect_success(&played, &output) {
         return Ok(Err(format!("afterwards: {why}")));
     }
-    Ok(compare(&output, kept))
+    if let Err(error) = check::inspect(&machine.disk) {
+        return Ok(Err(format!(
+            "the image is not sound after the start that recovered it: {error:#}"
+        )));
+    }
+    kept.names = names::found(&machine.disk)?;
+    Ok(names::judge(&kept.names, &states, &removed).and_then(|()| compare(&output, kept)))
 }
 
 /// Compares what is there with what was kept, and goes on from what is there.
@@ -187,7 +201,7 @@ fn compare(output: &str, kept: &mut Kept) -> Result<(), String> {
             "something synced is lost: kept was {kept:?}, there is log {log}, hello {hello}\n{output}"
         ));
     }
-    *kept = Kept { log, hello };
+    (kept.log, kept.hello) = (log, hello);
     Ok(())
 }
 

@@ -26,7 +26,7 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     let mut lints = build::cargo(bench.root());
     lints.args(["clippy", "--quiet", "--all-targets", "--", "-D", "warnings"]);
     check(bench, "lints of what runs on the host (cargo clippy)", lints)?;
-    for (what, command) in build::lints(bench.root()) {
+    for (what, command) in build::lints(bench.root())? {
         check(bench, what, command)?;
     }
     let Some(executables) = build_tests(bench)? else {

@@ -17,6 +17,8 @@ mod server;
 
 mod tools;
 
+mod guides;
+
 mod fuzz;
 
 mod mutants;
@@ -55,7 +57,7 @@ const LONG: [Stage; 2] = [
     },
 ];
 
-const STAGES: [Stage; 10] = [
+const STAGES: [Stage; 11] = [
     Stage {
         name: "house",
         about: "formatting, lints and host tests",
@@ -105,6 +107,11 @@ const STAGES: [Stage; 10] = [
         name: "tour",
         about: "the tour of the README",
         run: guest::run_tour,
+    },
+    Stage {
+        name: "guides",
+        about: "what the guides say, typed in a copy of the sources",
+        run: guides::run,
     },
 ];
 

@@ -72,12 +72,12 @@ fn connect(path: &Path) -> Result<Debugger> {
 /// Commands and what their answers hold, while the shell waits in a sleep.
 const CONVERSATION: [(&str, &[&str]); 10] = [
     ("help", &["registers THREAD", "continue"]),
-    ("threads", &["waits for time or a wake, in ThreadSleep", "1 threads"]),
-    ("registers 0", &["rip 0000", "in ThreadSleep"]),
+    ("threads", &["waits for time or a wake, in ThreadSleep", "2 threads"]),
+    ("registers 1", &["rip 0000", "in ThreadSleep"]),
     ("spaces", &["1 spaces"]),
     (
         "queues",
-        &["processor 0: nobody runs", "processor 1: nobody runs", "timer: 0.1 in "],
+        &["processor 0: nobody runs", "processor 1: nobody runs", "timer: 1."],
     ),
     ("memory", &["known to be zero", "KiB in use"]),
     (
@@ -117,7 +117,7 @@ fn converse(socket: &Path) -> Result<Found> {
     for (command, _) in CONVERSATION {
         answers.push((command, debugger.ask(command)?));
     }
-    let registers = debugger.ask("registers 0")?;
+    let registers = debugger.ask("registers 1")?;
     let stack = behind(&registers, "rsp ");
     let page = debugger.ask(&format!("page 0 0x{stack}"))?;
     let frame = debugger.ask(&format!("mapping {}", behind(&page, "resident: frame ")))?;

@@ -108,6 +108,24 @@ fn faults_are_told_and_passed_over() {
     );
 }
 
+#[test]
+fn what_makes_sense_is_mended() {
+    let mut bytes = vec![0; 128 * 8];
+    let mut directory = Directory::format(&mut bytes).unwrap();
+    for (name, address) in [("a", 1), ("b", 2), ("c", 3)] {
+        directory.insert(&data(name, address)).unwrap();
+    }
+    let whole = bytes.clone();
+    assert_eq!((Directory::mend(&mut bytes), &bytes), (Ok(0), &whole));
+    bytes[..4].copy_from_slice(b"zap\n");
+    bytes[256 + 32] = b'/';
+    assert_eq!(Directory::mend(&mut bytes), Ok(1));
+    let view = Directory::open(&bytes).unwrap();
+    assert_eq!(view.iter().map(|e| e.name).collect::<Vec<_>>(), ["a", "c"]);
+    assert_eq!(view.faults().count(), 0);
+    assert_eq!(Directory::mend(&mut [1; 100]), Err(Error::TooSmall));
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Insert(u8, u64),

@@ -33,7 +33,7 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     let mut chance = Chance::new();
     let seed = chance.seed();
     let mut lines: Vec<String> = ["create log 4K", "create scratch 64K"].map(str::to_owned).into();
-    lines.extend(workload(0, 0, &mut chance).into_iter().take(LINES));
+    lines.extend(workload(0, 0, super::Names::new(), &mut chance).into_iter().take(LINES));
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     bench.step("recording a workload");
     let (played, output) = play(&machine, &lines, Patience::seconds(60))?;

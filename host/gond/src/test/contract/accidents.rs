@@ -1,0 +1,276 @@
+//! What must not go wrong for ever: a power cut between a name and its object, a line that spoils what the system starts
+//! from, hostile directories, a first program that dies, input that ends, and Ctrl-C.
+
+use super::{Stand, gond, name};
+use crate::disk::Access;
+use crate::machine::{Machine, Wiring};
+use crate::script::{Patience, Plug, Verdict};
+use crate::test::{built, expect_success, play};
+use crate::tree::NO_LIMITS;
+use crate::volume::{Block, Volume};
+use crate::{check, image};
+use abi::address::{ROOT_CLIST, ROOT_DIRECTORY};
+use anyhow::{Context, Result, bail};
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+/// All of it.
+pub fn run(stand: &mut Stand<'_, '_>) -> Result<()> {
+    power(stand)?;
+    lines(stand)?;
+    overwritten(stand)?;
+    first_program(stand)?;
+    end_of_input(stand)?;
+    interrupt(stand)
+}
+
+/// Lines, the plug pulled behind the last, what `check` must find, and what is there afterwards.
+const CUTS: [(&str, &[&str], &[&str]); 5] = [
+    ("rm", &["create a 4K", "sync", "rm a"], &["create a 8K"]),
+    (
+        "rm and create",
+        &["create a 4K", "sync", "rm a", "create a 8K", "create b 4K", "rm b"],
+        &["create b 4K"],
+    ),
+    (
+        "create behind an rm",
+        &["create a 4K", "create b 4K", "sync", "create c 4K", "rm a"],
+        &["create a 4K", "cat b"],
+    ),
+    (
+        "mv",
+        &["create a 4K", "write a 0 x", "sync", "mv a b", "create c 4K", "rm c"],
+        &["cat b", "create a 4K"],
+    ),
+    (
+        "mkdir",
+        &["mkdir d", "create d/a 4K", "sync", "create d/b 4K", "rm d/a"],
+        &["create d/a 4K"],
+    ),
+];
+
+fn power(stand: &mut Stand<'_, '_>) -> Result<()> {
+    for (what, lines, after) in CUTS {
+        stand.bench.step(what);
+        let machine = Machine::new(built()?.kernel, stand.bench.file("cut.img"));
+        let _ = std::fs::remove_file(&machine.disk);
+        image::create(&machine.disk, 64 << 20, Some(&built()?.programs))?;
+        let patience = Patience {
+            plug: Plug::AtEnd,
+            ..Patience::seconds(60)
+        };
+        let (played, _) = play(&machine, lines, patience)?;
+        let mut outcome = match played.verdict {
+            Verdict::Killed => check::inspect(&machine.disk).map_err(|error| format!("{error:#}")),
+            other => Err(format!("{other:?}")),
+        };
+        if outcome.is_ok() {
+            let (played, output) = play(&machine, after, Patience::seconds(60))?;
+            outcome = expect_success(&played, &output)
+                .and_then(|()| check::inspect(&machine.disk).map_err(|error| format!("afterwards: {error:#}")));
+        }
+        stand.bench.report(
+            &format!("a power cut right behind {what} parts no name from its object"),
+            outcome,
+        );
+    }
+    Ok(())
+}
+
+/// Lines that must fail, change nothing, and leave the shell alive; and what the sentence says.
+const REFUSED: [(&str, &str); 10] = [
+    ("write hello 0 boom", "is a program"),
+    ("write root-clist 0 zap", "what the system starts from"),
+    ("write --force root-clist 0 zap", "what the system starts from"),
+    ("write --force shell 0 zap", "what the system starts from"),
+    ("rm --force shell", "what the system starts from"),
+    ("rm hello", "is a program"),
+    ("create x 900G", "128 GiB are the most"),
+    ("hello > x", "no redirections"),
+    ("kill 0x10000", "the shell itself"),
+    ("kill 12345", "no thread"),
+];
+
+fn lines(stand: &mut Stand<'_, '_>) -> Result<()> {
+    for (line, says) in REFUSED {
+        let ran = stand.play(&format!("{line}\necho alive\nhello\n"))?;
+        let good = ran.status == Some(1) && ran.output.contains(says) && ran.output.contains("alive\nhello, world");
+        let outcome = if good { Ok(()) } else { ran.expect(1, says) };
+        stand
+            .bench
+            .report(&format!("'{line}' is refused with a sentence"), outcome);
+    }
+    // Whoever insists may spoil a program; the shell lives, and the object can be removed.
+    let ran = stand.play("write --force micro 0 boom\nmicro\necho alive\nrm --force micro\necho gone\n")?;
+    let lives = ran.output.ends_with("alive\ngone\n");
+    stand.bench.report(
+        "a spoilt program does not start, and can be removed",
+        if lives { Ok(()) } else { ran.expect(1, "…") },
+    );
+    Ok(())
+}
+
+/// Overwrites the first bytes of an object on an image.
+fn zap(disk: &Path, base: u64) -> Result<()> {
+    let mut volume = Volume::open(disk, Access::Write)?;
+    let mut block: Block = **volume.page(base, 0)?.content.as_ref().context("the page is empty")?;
+    block[..4].copy_from_slice(b"zap\n");
+    volume.write(base, 0, &block, NO_LIMITS)?;
+    volume.commit()
+}
+
+fn overwritten(stand: &mut Stand<'_, '_>) -> Result<()> {
+    for (what, base) in [("root Clist", ROOT_CLIST), ("root directory", ROOT_DIRECTORY)] {
+        let kept = stand.play(&format!("create notes-{base} 4K\nwrite notes-{base} 0 kept\n"))?;
+        stand.bench.report(
+            "something is kept",
+            if kept.status == Some(0) {
+                Ok(())
+            } else {
+                kept.expect(0, "")
+            },
+        );
+        zap(&stand.disk, base)?;
+        let disk = name(&stand.disk)?;
+        let started = stand.play("echo alive\nls\n")?;
+        let alive = started.output.starts_with("alive\n");
+        stand.bench.report(
+            &format!("the system starts with a {what} that was overwritten"),
+            if alive { Ok(()) } else { started.expect(1, "alive\n…") },
+        );
+        let told = gond(&["check", &disk])?;
+        stand.bench.report(
+            "check tells of it",
+            if told.status == Some(1) {
+                Ok(())
+            } else {
+                told.expect(1, "…")
+            },
+        );
+        let mended = gond(&["mend", &disk])?;
+        stand.bench.report(
+            "mend mends it",
+            if mended.status == Some(0) {
+                Ok(())
+            } else {
+                mended.expect(0, "…")
+            },
+        );
+        let there = stand.play(&format!("cat notes-{base}\n"))?;
+        stand
+            .bench
+            .report(&format!("nothing is lost with the {what}"), there.expect(0, "kept\n"));
+        let checked = gond(&["check", &disk])?;
+        stand.bench.report(
+            "check is content",
+            if checked.status == Some(0) {
+                Ok(())
+            } else {
+                checked.expect(0, "…")
+            },
+        );
+    }
+    Ok(())
+}
+
+fn first_program(stand: &mut Stand<'_, '_>) -> Result<()> {
+    let built = built()?;
+    let disk = stand.bench.file("first.img");
+    let hello: Vec<_> = built.programs.into_iter().filter(|(name, _)| name == "hello").collect();
+    image::create(&disk, 64 << 20, Some(&hello))?;
+    let (played, output) = play(&Machine::new(built.kernel, disk), &[], Patience::seconds(60))?;
+    let told = output.contains("The first program has ended with status");
+    let outcome = match played.verdict {
+        Verdict::Failure(_) if told => Ok(()),
+        other => Err(format!("{other:?}\n{output}")),
+    };
+    stand
+        .bench
+        .report("a first program that ends is told of, and is a failure", outcome);
+    Ok(())
+}
+
+fn end_of_input(stand: &mut Stand<'_, '_>) -> Result<()> {
+    let disk = name(&stand.disk)?;
+    let ran = gond(&["run", "--disk", &disk])?;
+    stand.bench.report("input that ends switches off", ran.expect(0, ""));
+    Ok(())
+}
+
+/// A person at the terminal.
+struct Person {
+    stream: UnixStream,
+    seen: String,
+}
+
+impl Person {
+    fn says(&mut self, text: &str) -> Result<()> {
+        Ok(self.stream.write_all(text.as_bytes())?)
+    }
+
+    /// Waits until the terminal shows something that it did not show before.
+    fn sees(&mut self, text: &str) -> Result<()> {
+        let started = Instant::now();
+        while started.elapsed() < Duration::from_mins(1) {
+            if let Some(at) = self.seen.find(text) {
+                self.seen.drain(..at + text.len());
+                return Ok(());
+            }
+            let mut buffer = [0; 256];
+            match self.stream.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(length) => self.seen.push_str(&String::from_utf8_lossy(&buffer[..length])),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        bail!("'{text}' is not in {:?}", self.seen)
+    }
+}
+
+fn interrupt(stand: &mut Stand<'_, '_>) -> Result<()> {
+    let machine = Machine::new(built()?.kernel, stand.disk.clone());
+    let (console, log) = (stand.bench.file("terminal"), stand.bench.file("terminal.log"));
+    let listener = UnixListener::bind(&console)?;
+    let mut child = machine
+        .command(&Wiring::Person { console: &console }, &log)?
+        .stderr(Stdio::null())
+        .spawn()?;
+    let (stream, _) = listener.accept()?;
+    stream.set_read_timeout(Some(Duration::from_millis(200)))?;
+    let mut person = Person {
+        stream,
+        seen: String::new(),
+    };
+    let talk = |person: &mut Person| -> Result<()> {
+        person.sees("gondwana> ")?;
+        person.says("sleep 1000\r")?;
+        person.sees("sleep 1000\x1b[K\n")?;
+        person.says("\x03")?;
+        person.sees("sleep: interrupted")?;
+        // What is typed while a command runs is not lost.
+        person.says("sleep 1\recho typed ahead\r")?;
+        person.sees("\ntyped ahead\n")?;
+        person.says("poweroff\r")
+    };
+    let talked = talk(&mut person);
+    let started = Instant::now();
+    while child.try_wait()?.is_none() && talked.is_ok() && started.elapsed() < Duration::from_secs(30) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let off = child.try_wait()?.is_some();
+    let _ = child.kill();
+    let _ = child.wait();
+    stand.bench.report(
+        "Ctrl-C ends a command of the shell, and what is typed meanwhile is kept",
+        talked.map_err(|error| format!("{error:#}")),
+    );
+    stand.bench.report(
+        "poweroff at the prompt",
+        if off { Ok(()) } else { Err("it is still on".into()) },
+    );
+    Ok(())
+}

@@ -1,0 +1,219 @@
+//! Acts on a name and its object together, each in an order that no power cut can spoil.
+//!
+//! What becomes durable when: a checkpoint takes everything as it stands at one moment; [`System::flush`] takes one
+//! directory alone; a deletion is durable before [`System::delete`] returns. So a directory on the disk may be newer than
+//! the objects that it names, and an object may be gone while everything else is as old as the last checkpoint. The
+//! acts therefore mark an entry ([`Mark`]) before they touch its object:
+//!
+//! | act | order | after a cut |
+//! |---|---|---|
+//! | publish | name, unborn; capability; object kept; name young | the name goes if its object never came |
+//! | delete | doomed, and durably so; object deleted; capability dropped; name freed | the deletion is finished |
+//! | rename | old name leaving; new name, young; old name freed | the new name counts if it is there |
+//! | replace | everything stable; new name; old name freed | one of the two counts |
+//!
+//! [`recover`] is what a start does after a power cut. It may be cut itself, and begun again.
+
+use crate::directory::{Directory, Entry, Error, Mark, Marked};
+use abi::layout::Capability;
+
+/// A directory, and what else the acts change.
+pub trait System {
+    /// Why it failed.
+    type Error: From<Error>;
+
+    /// Changes the directory; one that is full is made longer, and the change done again.
+    ///
+    /// # Errors
+    /// That of the change, or the system's.
+    fn change(&mut self, change: &mut dyn FnMut(&mut Directory<'_>) -> Result<(), Error>) -> Result<(), Self::Error>;
+
+    /// Makes the directory durable as it is.
+    ///
+    /// # Errors
+    /// It could not be.
+    fn flush(&mut self) -> Result<(), Self::Error>;
+
+    /// Makes everything durable as it is.
+    ///
+    /// # Errors
+    /// It could not be.
+    fn flush_all(&mut self) -> Result<(), Self::Error>;
+
+    /// Whether an object is there, whoever may use it.
+    fn is_there(&mut self, address: u64) -> bool;
+
+    /// Keeps an object.
+    ///
+    /// # Errors
+    /// It cannot be kept.
+    fn keep(&mut self, address: u64) -> Result<(), Self::Error>;
+
+    /// Deletes an object, durably. One that is gone already is no error.
+    ///
+    /// # Errors
+    /// It stays.
+    fn delete(&mut self, address: u64) -> Result<(), Self::Error>;
+
+    /// Puts a capability into the root Clist, if it is not there.
+    ///
+    /// # Errors
+    /// There is no room.
+    fn enter(&mut self, capability: Capability) -> Result<(), Self::Error>;
+
+    /// Takes all capabilities of an object out of the root Clist.
+    ///
+    /// # Errors
+    /// The Clist is none.
+    fn leave(&mut self, address: u64) -> Result<(), Self::Error>;
+}
+
+/// Gives a name to an object that is not kept yet, enters its capability and keeps it.
+///
+/// # Errors
+/// The name is taken or is none, or a step failed: then nothing has changed.
+pub fn publish<S: System>(system: &mut S, entry: &Entry<'_>) -> Result<(), S::Error> {
+    let unborn = insert(system, entry, Mark::Unborn)?;
+    let kept = system.enter(entry.capability).and_then(|()| {
+        let kept = system.keep(unborn.capability.address);
+        if kept.is_err() {
+            system.leave(unborn.capability.address)?;
+        }
+        kept
+    });
+    if kept.is_err() {
+        free(system, &unborn)?;
+        return kept;
+    }
+    let young = Marked {
+        mark: Mark::Young,
+        ..unborn
+    };
+    set_mark(system, &young)
+}
+
+/// Deletes the object of a name, and the name with it.
+///
+/// # Errors
+/// There is no such name, or the object cannot be deleted: then the name stays.
+pub fn delete<S: System>(system: &mut S, name: &str) -> Result<(), S::Error> {
+    let before = mark(system, name, Mark::Doomed)?;
+    let gone = system.flush().and_then(|()| system.delete(before.capability.address));
+    if let Err(error) = gone {
+        set_mark(system, &before)?;
+        return Err(error);
+    }
+    system.leave(before.capability.address)?;
+    free(system, &before)
+}
+
+/// Gives an object another name in the same directory.
+///
+/// # Errors
+/// There is no such name, or the new one is taken or is none: then the old one stays.
+pub fn rename<S: System>(system: &mut S, old: &str, new: &Entry<'_>) -> Result<(), S::Error> {
+    let before = mark(system, old, Mark::Leaving)?;
+    if let Err(error) = insert(system, new, Mark::Young) {
+        set_mark(system, &before)?;
+        return Err(error);
+    }
+    free(system, &before)
+}
+
+/// Lets a name lead to something else from now on, or enters it.
+///
+/// # Errors
+/// The name is none, or what it shall lead to cannot be made durable: then it leads to what it did.
+pub fn replace<S: System>(system: &mut S, entry: &Entry<'_>) -> Result<(), S::Error> {
+    let mut taken = false;
+    system.change(&mut |directory| {
+        taken = directory.lookup(entry.name).is_some();
+        Ok(())
+    })?;
+    if !taken {
+        return insert(system, entry, Mark::Young).map(|_| ());
+    }
+    system.flush_all()?;
+    system.change(&mut |directory| directory.replace(entry))
+}
+
+/// Finishes or takes back what a power cut left of acts on this directory. Tells how many names went.
+///
+/// # Errors
+/// The system's.
+pub fn recover<S: System>(system: &mut S) -> Result<u64, S::Error> {
+    let (mut went, mut from) = (0, 0);
+    loop {
+        let mut next = None;
+        system.change(&mut |directory| {
+            next = directory.view().marked(from).next().map(|(marked, _)| marked);
+            Ok(())
+        })?;
+        let Some(marked) = next else { return Ok(went) };
+        from = marked.index + 1;
+        if !settles(system, &marked)? {
+            free(system, &marked)?;
+            went += 1;
+        }
+    }
+}
+
+/// Settles a marked entry if its name is to stay; if not, the object goes that has to go with it.
+fn settles<S: System>(system: &mut S, marked: &Marked) -> Result<bool, S::Error> {
+    let address = marked.capability.address;
+    if !system.is_there(address) || marked.mark == Mark::Doomed && system.delete(address).is_ok() {
+        system.leave(address)?;
+        return Ok(false);
+    }
+    let mut stays = false;
+    system.change(&mut |directory| {
+        let same = |entry: &Entry<'_>| entry.capability == marked.capability;
+        // A name that was leaving has left if the new one is there.
+        let left = marked.mark == Mark::Leaving && directory.view().iter().filter(same).count() > 1;
+        stays = !left && directory.settle(marked);
+        Ok(())
+    })?;
+    if stays {
+        system.enter(marked.capability)?;
+    } else if marked.mark == Mark::Unborn {
+        // Its name was given to something else meanwhile.
+        system.delete(address)?;
+        system.leave(address)?;
+    }
+    Ok(stays)
+}
+
+fn insert<S: System>(system: &mut S, entry: &Entry<'_>, mark: Mark) -> Result<Marked, S::Error> {
+    let mut inserted = Err(Error::Full);
+    system.change(&mut |directory| {
+        inserted = directory.insert_marked(entry, mark);
+        inserted.map(|_| ())
+    })?;
+    Ok(inserted?)
+}
+
+fn set_mark<S: System>(system: &mut S, marked: &Marked) -> Result<(), S::Error> {
+    system.change(&mut |directory| {
+        directory.set_mark(marked);
+        Ok(())
+    })
+}
+
+fn mark<S: System>(system: &mut S, name: &str, mark: Mark) -> Result<Marked, S::Error> {
+    let mut before = Err(Error::NotFound);
+    system.change(&mut |directory| {
+        before = directory.mark(name, mark);
+        before.map(|_| ())
+    })?;
+    Ok(before?)
+}
+
+fn free<S: System>(system: &mut S, marked: &Marked) -> Result<(), S::Error> {
+    system.change(&mut |directory| {
+        directory.free(marked);
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests;

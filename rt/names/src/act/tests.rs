@@ -1,0 +1,375 @@
+//! Every short sequence of acts, cut at every step, with the last checkpoint at every step before.
+//!
+//! The model knows what becomes durable when (module theory), and nothing of the acts.
+
+use super::*;
+use crate::{Kind, directory::ENTRY_BYTES};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Entries of the model's directory: fewer than the names that a sequence makes and frees.
+const ENTRIES: usize = 5;
+
+/// What can be on a disk.
+#[derive(Clone, PartialEq, Debug)]
+struct State {
+    directory: Vec<u8>,
+    clist: BTreeSet<(u64, u64)>,
+    /// Objects, and whether they are kept.
+    objects: BTreeMap<u64, bool>,
+}
+
+#[derive(Debug, PartialEq)]
+enum Failed {
+    /// The power.
+    Power,
+    Directory(Error),
+    /// The object cannot be kept or deleted.
+    Refused,
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self::Directory(error)
+    }
+}
+
+struct Model {
+    now: State,
+    stable: State,
+    /// Steps done, the step after which a checkpoint is taken, and the one before which the power fails.
+    steps: u32,
+    checkpoint: u32,
+    cut: u32,
+    /// Objects that cannot be deleted.
+    protected: BTreeSet<u64>,
+}
+
+impl Model {
+    fn new(checkpoint: u32, cut: u32) -> Self {
+        let mut directory = vec![0; ENTRY_BYTES * (ENTRIES + 1)];
+        Directory::format_zeroed(&mut directory).unwrap();
+        let now = State {
+            directory,
+            clist: BTreeSet::new(),
+            objects: BTreeMap::new(),
+        };
+        Self {
+            stable: now.clone(),
+            now,
+            steps: 0,
+            checkpoint,
+            cut,
+            protected: BTreeSet::new(),
+        }
+    }
+
+    /// After a cut: what is stable is all there is.
+    fn restart(stable: State, cut: u32) -> Self {
+        Self {
+            now: stable.clone(),
+            stable,
+            steps: 0,
+            checkpoint: u32::MAX,
+            cut,
+            protected: BTreeSet::new(),
+        }
+    }
+
+    fn step<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T, Failed>) -> Result<T, Failed> {
+        if self.steps == self.cut {
+            return Err(Failed::Power);
+        }
+        let result = act(self);
+        self.steps += 1;
+        if self.steps == self.checkpoint {
+            self.take_all();
+        }
+        result
+    }
+
+    fn take_all(&mut self) {
+        self.stable = self.now.clone();
+        self.stable.objects.retain(|_, kept| *kept);
+    }
+
+    fn names(&self) -> BTreeMap<String, u64> {
+        let view = crate::DirectoryView::open(&self.now.directory).unwrap();
+        assert_eq!(view.faults().collect::<Vec<_>>(), []);
+        view.iter()
+            .map(|entry| (entry.name.to_owned(), entry.capability.address))
+            .collect()
+    }
+}
+
+impl System for Model {
+    type Error = Failed;
+
+    fn change(&mut self, change: &mut dyn FnMut(&mut Directory<'_>) -> Result<(), Error>) -> Result<(), Failed> {
+        self.step(|model| {
+            let mut directory = Directory::open_mut(&mut model.now.directory)?;
+            Ok(change(&mut directory)?)
+        })
+    }
+
+    fn flush(&mut self) -> Result<(), Failed> {
+        self.step(|model| {
+            model.stable.directory.clone_from(&model.now.directory);
+            Ok(())
+        })
+    }
+
+    fn flush_all(&mut self) -> Result<(), Failed> {
+        self.step(|model| {
+            model.take_all();
+            Ok(())
+        })
+    }
+
+    fn is_there(&mut self, address: u64) -> bool {
+        self.now.objects.contains_key(&address)
+    }
+
+    fn keep(&mut self, address: u64) -> Result<(), Failed> {
+        self.step(|model| {
+            model.now.objects.insert(address, true);
+            Ok(())
+        })
+    }
+
+    fn delete(&mut self, address: u64) -> Result<(), Failed> {
+        self.step(|model| {
+            if model.protected.contains(&address) {
+                return Err(Failed::Refused);
+            }
+            model.now.objects.remove(&address);
+            model.stable.objects.remove(&address);
+            Ok(())
+        })
+    }
+
+    fn enter(&mut self, capability: Capability) -> Result<(), Failed> {
+        self.step(|model| {
+            model.now.clist.insert((capability.address, capability.password));
+            Ok(())
+        })
+    }
+
+    fn leave(&mut self, address: u64) -> Result<(), Failed> {
+        self.step(|model| {
+            model.now.clist.retain(|(one, _)| *one != address);
+            Ok(())
+        })
+    }
+}
+
+/// An act of a sequence. Objects get addresses that are never used again.
+#[derive(Copy, Clone, Debug)]
+enum Act {
+    Create(&'static str),
+    Delete(&'static str),
+    Rename(&'static str, &'static str),
+    Replace(&'static str),
+    /// Its program makes the object durable, and nothing else.
+    Flush(&'static str),
+}
+
+const ACTS: [Act; 7] = [
+    Act::Create("a"),
+    Act::Create("b"),
+    Act::Delete("a"),
+    Act::Delete("b"),
+    Act::Rename("a", "b"),
+    Act::Replace("a"),
+    Act::Flush("a"),
+];
+
+fn entry(name: &str, address: u64) -> Entry<'_> {
+    Entry {
+        name,
+        kind: Kind::Data,
+        capability: Capability {
+            address,
+            password: address + 1,
+        },
+        word: 0,
+    }
+}
+
+fn act(model: &mut Model, act: Act, address: u64) -> Result<(), Failed> {
+    match act {
+        Act::Create(name) => {
+            model.now.objects.insert(address, false);
+            publish(model, &entry(name, address))
+        }
+        Act::Delete(name) => delete(model, name),
+        Act::Rename(old, new) => {
+            let found = model.names().get(old).copied();
+            let found = found.ok_or(Failed::Directory(Error::NotFound))?;
+            rename(model, old, &entry(new, found))
+        }
+        Act::Replace(name) => {
+            // What is named anew has another name, or is kept for another reason.
+            model.now.objects.insert(address, true);
+            model.now.clist.insert((address, address + 1));
+            replace(model, &entry(name, address))
+        }
+        Act::Flush(name) => {
+            let found = model.names().get(name).copied();
+            let found = found.ok_or(Failed::Directory(Error::NotFound))?;
+            model.step(|model| {
+                model.stable.objects.insert(found, true);
+                Ok(())
+            })
+        }
+    }
+}
+
+/// What is known of a run that was cut.
+struct Run {
+    model: Model,
+    /// The names after each act that ended, and the number of acts that had ended at the last checkpoint.
+    history: Vec<BTreeMap<String, u64>>,
+    at_checkpoint: usize,
+    finished: bool,
+}
+
+fn run(acts: &[Act], checkpoint: u32, cut: u32) -> Run {
+    let mut run = Run {
+        model: Model::new(checkpoint, cut),
+        history: vec![BTreeMap::new()],
+        at_checkpoint: 0,
+        finished: true,
+    };
+    for (index, one) in acts.iter().enumerate() {
+        let result = act(&mut run.model, *one, 0x1000 * (index as u64 + 1));
+        if result == Err(Failed::Power) {
+            run.finished = false;
+            break;
+        }
+        if let (Act::Create(_), Err(_)) = (one, &result) {
+            run.model.now.objects.remove(&(0x1000 * (index as u64 + 1)));
+        }
+        run.history.push(run.model.names());
+        if run.model.steps < checkpoint {
+            run.at_checkpoint = run.history.len() - 1;
+        }
+    }
+    run
+}
+
+/// What must hold of a disk after the start has recovered it.
+fn judge(run: &Run, after: &Model, what: &str) {
+    let names = after.names();
+    let objects: BTreeSet<u64> = after.now.objects.keys().copied().collect();
+    let named: BTreeSet<u64> = names.values().copied().collect();
+    for (name, address) in &names {
+        assert!(objects.contains(address), "{what}: {name} leads nowhere");
+        assert!(
+            after.now.clist.contains(&(*address, address + 1)),
+            "{what}: the capability of {name} is gone"
+        );
+    }
+    assert_eq!(names.len(), named.len(), "{what}: an object has two names");
+    let view = crate::DirectoryView::open(&after.now.directory).unwrap();
+    assert_eq!(view.marked(0).count(), 0, "{what}: something is left unfinished");
+    // An act that was cut may be done or not; acts since the checkpoint, too, but for deletions.
+    for name in ["a", "b"] {
+        let found = names.get(name);
+        let past = &run.history[run.at_checkpoint..];
+        let known = past.iter().any(|names| names.get(name) == found);
+        assert!(
+            known || !run.finished,
+            "{what}: {name} leads to what it never did: {names:?}"
+        );
+        let still = past.iter().all(|names| names.get(name) == past[0].get(name));
+        let touched = !run.finished || !still;
+        assert!(
+            touched || found == past[0].get(name),
+            "{what}: {name} was lost: {names:?}"
+        );
+    }
+}
+
+fn all_cuts(acts: &[Act]) {
+    let steps = run(acts, u32::MAX, u32::MAX).model.steps;
+    for cut in 0..=steps {
+        for checkpoint in 0..=cut {
+            let run = run(acts, checkpoint, cut);
+            let what = format!("{acts:?}, checkpoint {checkpoint}, cut {cut}");
+            let mut second = 0;
+            loop {
+                let mut first = Model::restart(run.model.stable.clone(), second);
+                let cut_again = recover(&mut first) == Err(Failed::Power);
+                if !cut_again {
+                    judge(&run, &first, &what);
+                    break;
+                }
+                let mut after = Model::restart(first.stable.clone(), u32::MAX);
+                recover(&mut after).unwrap();
+                judge(&run, &after, &format!("{what}, cut again at {second}"));
+                second += 1;
+            }
+        }
+    }
+}
+
+#[test]
+fn no_cut_parts_a_name_from_its_object() {
+    for one in ACTS {
+        for two in ACTS {
+            for three in ACTS {
+                all_cuts(&[Act::Create("a"), one, two, three]);
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_kept_is_without_a_name_after_a_cut() {
+    let acts = [
+        Act::Create("a"),
+        Act::Create("b"),
+        Act::Delete("a"),
+        Act::Create("a"),
+        Act::Rename("b", "c"),
+    ];
+    let steps = run(&acts, u32::MAX, u32::MAX).model.steps;
+    for cut in 0..=steps {
+        for checkpoint in 0..=cut {
+            let mut after = Model::restart(run(&acts, checkpoint, cut).model.stable, u32::MAX);
+            recover(&mut after).unwrap();
+            let named: BTreeSet<u64> = after.names().into_values().collect();
+            let objects: BTreeSet<u64> = after.now.objects.into_keys().collect();
+            assert_eq!(objects, named, "checkpoint {checkpoint}, cut {cut}");
+        }
+    }
+}
+
+#[test]
+fn a_deletion_that_is_refused_leaves_the_name() {
+    let mut model = Model::new(u32::MAX, u32::MAX);
+    act(&mut model, Act::Create("a"), 0x1000).unwrap();
+    model.protected.insert(0x1000);
+    assert_eq!(act(&mut model, Act::Delete("a"), 0), Err(Failed::Refused));
+    assert_eq!(model.names()["a"], 0x1000);
+    // The same where the refusal was not stable before the power failed.
+    let mut directory = Directory::open_mut(&mut model.now.directory).unwrap();
+    directory.mark("a", Mark::Doomed).unwrap();
+    assert!(model.names().is_empty());
+    assert_eq!(recover(&mut model), Ok(0));
+    assert_eq!(model.names()["a"], 0x1000);
+}
+
+#[test]
+fn a_name_that_was_given_again_stays_the_new_ones() {
+    for mark in [Mark::Doomed, Mark::Unborn] {
+        let mut model = Model::new(u32::MAX, u32::MAX);
+        act(&mut model, Act::Create("a"), 0x1000).unwrap();
+        let mut directory = Directory::open_mut(&mut model.now.directory).unwrap();
+        directory.mark("a", mark).unwrap();
+        act(&mut model, Act::Create("a"), 0x2000).unwrap();
+        assert_eq!(recover(&mut model), Ok(1));
+        assert_eq!(model.names()["a"], 0x2000);
+        assert_eq!(model.now.objects.len(), 1, "{mark:?}");
+    }
+}
