@@ -13,7 +13,7 @@ use store::{ObjectRecord, PutError, Ticket};
 use crate::{
     Server, Step, Stop, World,
     directory::object::{Object, ObjectId, Which},
-    lives::thread::Caller,
+    lives::thread::{Caller, Life},
 };
 
 /// Pages that one sync writes; more of them are a checkpoint's work.
@@ -123,6 +123,14 @@ impl Server {
     /// # Errors
     /// The need to wait; [`Error::DiskError`] and the like if it cannot be made durable.
     pub(crate) fn finish_durable(&mut self, caller: Caller, goal: Goal, values: (u64, u64)) -> Step<(u64, u64)> {
+        // What took effect may have ended the caller itself: nobody waits then, and its record is the next thread's.
+        if self
+            .threads
+            .find(caller.thread)
+            .is_none_or(|record| record.life != Life::Live)
+        {
+            return Ok(values);
+        }
         self.threads.record(caller.thread).pending = Some(Pending {
             goal,
             then: Then::Return(values.0, values.1),
