@@ -138,7 +138,7 @@ calls! {
         "A first thread in a new domain with that APD (address of an ApdDescription; 0: the caller's). The object that holds the entry moves to the new task's kill list if it is on the caller's, and the new domain gets all rights on it. limit_pages bounds the memory of the task (0: the system's bound).";
     41 ThreadCreate thread_create(entry, parameter, priority) -> "thread", ""; "X on the entry";
         "A thread in the caller's task and domain.";
-    42 ThreadDelete thread_delete(thread, status) -> "", ""; "self, parent or same task";
+    42 ThreadDelete thread_delete(thread, status) -> "", ""; "self, parent, same task; any thread for the first task at home";
         "Ends the thread (0: the caller). When the last thread of a task ends, the task ends and its kill list is deleted. Ending the first thread of another task ends that task. A thread inside a protected procedure of another domain may return first: after a second of its own processor time and waiting the procedure's handler for EXCEPTION_KILL is called, if there is one, and after one more that call is unwound.";
     43 ThreadWait thread_wait(thread, timeout_ns, report, room) -> "thread", "status"; "parent";
         "Waits for a child to end (0: any) and reaps it. If report is not 0 an ExitReport (a report) is written there.";

@@ -151,7 +151,7 @@ impl Server {
         if thread == 0 || thread == caller.thread.0 {
             return self.thread_delete_self(world, caller, status);
         }
-        let target = match self.thread_controlled(caller, thread, Control::Delete) {
+        let target = match self.thread_to_delete(caller, thread) {
             Ok(target) => target,
             Err(error) => return Outcome::Return(Err(error)),
         };
@@ -169,6 +169,17 @@ impl Server {
             self.task_kill(world, task, abi::layout::EXCEPTION_KILL);
         }
         Outcome::Return(Ok((0, 0)))
+    }
+
+    /// The thread that a caller names, if he may end it: he controls it, or he is the first task at home, which ends anything, so that
+    /// nothing lives that nobody can end.
+    fn thread_to_delete(&mut self, caller: Caller, thread: u64) -> Result<ThreadId, Error> {
+        let controlled = self.thread_controlled(caller, thread, Control::Delete);
+        if controlled.is_ok() || self.tasks.initial != Some(caller.task) || !self.at_home(caller) {
+            return controlled;
+        }
+        let record = self.threads.find(ThreadId(thread));
+        record.map(|record| record.id).ok_or(Error::NoSuchThread)
     }
 
     /// A callee that ends "itself" ends the call, not its caller's thread.

@@ -14,6 +14,7 @@ mod calls;
 mod console;
 mod crash;
 mod exceptions;
+mod families;
 mod frames;
 mod fuzz;
 mod locks;

@@ -1,0 +1,259 @@
+//! Families of tasks that take what they can get: the others go on, and everything comes back.
+
+use abi::{
+    Call, Error, Rights,
+    address::PAGE,
+    layout::{CONTROL_CHECKPOINT, FOREVER, PD_EMPTY, PD_MERGE},
+};
+use kcore::ThreadId;
+use sasos::accounts::{AccountId, RESOURCE_LIST, Resource, limits::PROGRAM_SEMAPHORES};
+
+use crate::harness::{Answer, ENTRY, System};
+
+/// What all accounts have used, by resource.
+fn used(system: &mut System) -> Vec<u64> {
+    system.quiesce();
+    system.server.ledger.empty_all_hands();
+    system.server.check(&system.platform).expect("consistent");
+    let ledger = &system.server.ledger;
+    RESOURCE_LIST
+        .map(|resource| ledger.used(AccountId::ROOT, resource))
+        .into()
+}
+
+/// A task that holds one Clist with a capability for an object, and nothing else.
+fn confined(system: &mut System, parent: ThreadId, address: u64, password: u64) -> ThreadId {
+    let (clist, _) = system.clist(parent, &[(address, password)]);
+    let (apd, _) = system.object(parent, 1);
+    system.set_word(parent, apd, 1).unwrap();
+    system.set_word(parent, apd + 8, 0).unwrap();
+    system.set_word(parent, apd + 16, clist).unwrap();
+    system.task_with(parent, apd, 0)
+}
+
+/// Objects are kept and written, as many as there may be: the disk stays usable, and the first task alive.
+#[test]
+fn kept_pages_are_paid_for() {
+    let mut system = System::boot_with(50, 2048, 8192);
+    let first = system.first;
+    let before = used(&mut system);
+    let hostile = system.task(first);
+    let mut kept = Vec::new();
+    'all: for _ in 0..512 {
+        let Ok((base, _)) = system.call(hostile, Call::ObjCreate, &[64 * PAGE, 0]) else {
+            break;
+        };
+        if system.call(hostile, Call::KeepObject, &[base]).is_err() {
+            break;
+        }
+        kept.push(base);
+        for page in 0..64 {
+            if system.set_word(hostile, base + page * PAGE, page).is_err() {
+                break 'all;
+            }
+        }
+    }
+    assert!(kept.len() > 16, "{}", kept.len());
+    // The first task makes and keeps what it likes, and it gets to the disk.
+    let (own, _) = system.object(first, 64);
+    system.call(first, Call::KeepObject, &[own]).unwrap();
+    for page in 0..64 {
+        system.set_word(first, own + page * PAGE, page).unwrap();
+    }
+    system
+        .call(first, Call::SystemControl, &[CONTROL_CHECKPOINT, 0])
+        .unwrap();
+    let child = system.task(first);
+    system.exit(child, 7);
+    assert_eq!(system.reap(first, child), Ok(7));
+    let stats = system.server.store.stats();
+    assert!(stats.free > 8192 / 16, "{stats:?}");
+    // What is deleted comes back, whoever has ended meanwhile.
+    let _ = system.call(first, Call::ThreadDelete, &[hostile.0, 0]);
+    let _ = system.reap(first, hostile);
+    let paid = used(&mut system);
+    assert!(paid[Resource::Blocks as usize] > before[Resource::Blocks as usize]);
+    for base in kept.into_iter().chain([own]) {
+        let id = system.server.objects.find(base).expect("it was kept");
+        let password = system.server.objects.get(id).record.capabilities[0].0;
+        let (clist, _) = system.clist(first, &[(base, password)]);
+        system.call(first, Call::ApdInsert, &[0, clist]).unwrap();
+        system.call(first, Call::ObjDelete, &[base]).unwrap();
+        system.call(first, Call::ApdDelete, &[0]).unwrap();
+        system.call(first, Call::ObjDelete, &[clist]).unwrap();
+    }
+    let after = used(&mut system);
+    assert_eq!(after[Resource::Blocks as usize], before[Resource::Blocks as usize]);
+    assert_eq!(after[Resource::Dirty as usize], before[Resource::Dirty as usize]);
+    system.check_to_the_end();
+}
+
+/// An account that has as many dirty pages as it may waits for a checkpoint, and fails nothing.
+#[test]
+fn who_writes_too_much_waits() {
+    let mut system = System::boot_with(51, 2048, 8192);
+    let first = system.first;
+    let child = system.task(first);
+    let (base, _) = system.object(child, 1000);
+    system.call(child, Call::KeepObject, &[base]).unwrap();
+    for page in 0..1000 {
+        system.set_word(child, base + page * PAGE, page).unwrap();
+        let dirty = system.server.pager.dirty;
+        assert!(dirty <= 2048 / 4 + 16, "{dirty}");
+    }
+    for page in 0..1000 {
+        assert_eq!(system.word(child, base + page * PAGE), Ok(page));
+    }
+    system.check_to_the_end();
+}
+
+/// Sixteen tasks in turn make all the semaphores that they may, in an object that stays.
+#[test]
+fn semaphores_end_with_their_maker() {
+    let mut system = System::boot(52);
+    let first = system.first;
+    let (shared, password) = system.object(first, 2);
+    system.call(first, Call::KeepObject, &[shared]).unwrap();
+    let waiter = confined(&mut system, first, shared, password);
+    for round in 0..17 {
+        let hostile = confined(&mut system, first, shared, password);
+        for number in 0..PROGRAM_SEMAPHORES {
+            let made = system.call(hostile, Call::SemCreate, &[shared + number * 8, 0]);
+            assert_eq!(made, Ok((0, 0)), "round {round}, number {number}");
+        }
+        assert_eq!(
+            system.call(hostile, Call::SemCreate, &[shared + PROGRAM_SEMAPHORES * 8 - 4, 0]),
+            Err(Error::LimitReached)
+        );
+        assert_eq!(
+            system.start(waiter, Call::SemWait, &[shared + 8, FOREVER]),
+            Answer::Blocked
+        );
+        system.exit(hostile, 0);
+        assert_eq!(system.reap(first, hostile), Ok(0));
+        assert_eq!(system.server.semaphores.count(), 0);
+        assert_eq!(system.wait_for(waiter), Answer::Done(Err(Error::Deleted)));
+    }
+    system.check_to_the_end();
+}
+
+/// The first task ends whatever it likes: a grandchild, an orphan that sleeps. Others do not.
+#[test]
+fn nothing_lives_that_nobody_can_end() {
+    let mut system = System::boot(53);
+    let first = system.first;
+    let before = {
+        let child = system.task(first);
+        system.exit(child, 0);
+        system.reap(first, child).unwrap();
+        used(&mut system)
+    };
+    let (empty, _) = system.object(first, 1);
+    let stranger = system.task_with(first, empty, 0);
+    let child = system.task(first);
+    let [grandchild, orphan] = [(); 2].map(|()| system.task(child));
+    assert_eq!(system.start(orphan, Call::ThreadSleep, &[0, FOREVER]), Answer::Blocked);
+    assert_eq!(
+        system.call(stranger, Call::ThreadDelete, &[grandchild.0, 0]),
+        Err(Error::NoSuchThread)
+    );
+    system.call(first, Call::ThreadDelete, &[grandchild.0, 0]).unwrap();
+    // The child goes, its child sleeps on.
+    system.exit(child, 0);
+    system.reap(first, child).unwrap();
+    assert!(system.server.threads.find(orphan).is_some());
+    system.call(first, Call::ThreadDelete, &[orphan.0, 0]).unwrap();
+    assert!(system.server.threads.find(orphan).is_none());
+    system.exit(stranger, 0);
+    system.reap(first, stranger).unwrap();
+    system.call(first, Call::ObjDelete, &[empty]).unwrap();
+    assert_eq!(used(&mut system), before);
+    system.check_to_the_end();
+}
+
+/// A head with everything that can be made, and a child, a grandchild, threads, who all have something, too.
+fn hostile_family(system: &mut System, first: ThreadId) -> Vec<ThreadId> {
+    let head = system.task(first);
+    let mut family = vec![head];
+    for generation in 0..3 {
+        let child = system.task(family[generation]);
+        family.push(child);
+    }
+    for &member in &family {
+        let (base, _) = system.object(member, 700);
+        for page in [0, 1, 300, 699] {
+            system.set_word(member, base + page * PAGE, page).unwrap();
+        }
+        for number in 0..20 {
+            system.call(member, Call::SemCreate, &[base + number * 8, 1]).unwrap();
+            let arguments = [base, 100 + number, u64::from(Rights::R.bits())];
+            system.call(member, Call::ObjPasswd, &arguments).unwrap();
+        }
+        system
+            .call(
+                member,
+                Call::PageLimit,
+                &[base + 10 * PAGE, 5, u64::from(Rights::R.bits())],
+            )
+            .unwrap();
+        // Shared with the disk, and gone again.
+        let (kept, _) = system.object(member, 600);
+        system.call(member, Call::KeepObject, &[kept]).unwrap();
+        system.set_word(member, kept, 1).unwrap();
+        system.set_word(member, kept + 599 * PAGE, 1).unwrap();
+        system.call(member, Call::ObjResize, &[kept, 2 * PAGE]).unwrap();
+        system.call(member, Call::ObjDelete, &[kept]).unwrap();
+        // A procedure, called by the same task: merged and empty.
+        let image = system.image_of(member);
+        let (entries, _) = system.object(member, 1);
+        system.set_word(member, entries, image + ENTRY).unwrap();
+        system
+            .call(member, Call::ObjCrePdx, &[image, 77, 0, entries, 1])
+            .unwrap();
+        for pd in [PD_MERGE, PD_EMPTY] {
+            if system.start(member, Call::PdxCall, &[image + ENTRY, 1, pd]) == Answer::Elsewhere {
+                system.start(member, Call::PdxReturn, &[0, 0]);
+            }
+        }
+        let made = system
+            .call(member, Call::ThreadCreate, &[image + ENTRY, image, 3])
+            .unwrap();
+        system.start(ThreadId(made.0), Call::ThreadSleep, &[0, FOREVER]);
+    }
+    family
+}
+
+/// After each round the root's account shows what it showed before.
+#[test]
+fn whatever_a_family_took_comes_back() {
+    let mut system = System::boot_with(54, 8192, 16384);
+    let first = system.first;
+    let mut before = Vec::new();
+    for round in 0..12 {
+        let family = hostile_family(&mut system, first);
+        // Some end by themselves, in either order, some are ended; nobody waits for anybody but the first task.
+        let order: Vec<ThreadId> = match round % 3 {
+            0 => family.clone(),
+            1 => family.iter().rev().copied().collect(),
+            _ => Vec::new(),
+        };
+        for thread in order {
+            system.exit(thread, 0);
+        }
+        let left: Vec<ThreadId> = system.server.threads.iter().map(|record| record.id).collect();
+        for thread in left.into_iter().filter(|&thread| thread != first) {
+            let _ = system.call(first, Call::ThreadDelete, &[thread.0, 0]);
+        }
+        system.pass(3_000_000_000);
+        system.reap(first, family[0]).unwrap();
+        let now = used(&mut system);
+        if round >= 3 {
+            assert_eq!(now, before, "round {round}");
+        }
+        before = now;
+        assert_eq!(system.server.semaphores.count(), 0);
+        // The root, the first task, all programs.
+        assert_eq!(system.server.ledger.count(), 3);
+    }
+    system.check_to_the_end();
+}
