@@ -124,7 +124,7 @@ impl Server {
     /// another, so what a call began to wait for may be there before the call is at its end.
     pub(crate) fn still_awaited(&mut self, thread: ThreadId, key: Key) -> bool {
         match key {
-            Key::Page(address) => self.pager.reading.contains(&address),
+            Key::Page(address) => self.pager.reading.has(address),
             Key::Sync(ticket) => self.checkpoint.is_syncing(store::Ticket(ticket)),
             Key::Checkpoint => match self.threads.record(thread).pending {
                 Some(Pending {

@@ -6,9 +6,14 @@
 //! back is used again: at once if the object never was on the disk, otherwise when its deletion is
 //! in a checkpoint. Stacks are never kept, so their window starts afresh with each boot.
 
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::vec::Vec;
 
-use abi::address::{FIRST_FREE, OBJECT_BYTES_MAX, OBJECTS_END, SLOT, STACKS_START, USER_END, slot_of};
+use abi::{
+    Error,
+    address::{FIRST_FREE, OBJECT_BYTES_MAX, OBJECTS_END, SLOT, STACKS_START, USER_END, slot_of},
+};
+
+use crate::containers::{Map, push};
 
 /// Slots one object may have.
 pub const OBJECT_SLOTS_MAX: u64 = OBJECT_BYTES_MAX / SLOT;
@@ -28,7 +33,9 @@ pub struct Addresses {
     /// Single slots given back last.
     recent: Vec<u64>,
     /// Other free ranges: first slot to number of slots; never adjacent.
-    free: BTreeMap<u64, u64>,
+    free: Map<u64, u64>,
+    /// Runs that were issued and may come back: between any two free ranges stands one, so there is room for as many.
+    issued: usize,
     next_stack: u64,
     stacks: Vec<u64>,
 }
@@ -41,7 +48,8 @@ impl Addresses {
             leased,
             wanted: 0,
             recent: Vec::with_capacity(RECENT_MAX),
-            free: BTreeMap::new(),
+            free: Map::default(),
+            issued: 0,
             next_stack: slot_of(STACKS_START),
             stacks: Vec::new(),
         }
@@ -77,15 +85,23 @@ impl Addresses {
         self.next + LEASE_SHORT > self.leased
     }
 
-    /// A run of free slots. `None` if there is none, or only behind the lease.
+    /// Makes sure that there is room for one more run to come back.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    #[inline]
+    pub fn expect_back(&mut self) -> Result<(), Error> {
+        self.free.reserve(self.issued + RECENT_MAX + 2)
+    }
+
+    /// A run of free slots. `None` if there is none, or only behind the lease. Room for it to come back is
+    /// [there](Addresses::expect_back).
     #[inline]
     pub fn take(&mut self, slots: u64) -> Option<u64> {
-        if slots == 1
-            && let Some(slot) = self.recent.pop()
-        {
-            return Some(slot);
-        }
-        self.take_free(slots).or_else(|| self.take_fresh(slots))
+        let recent = if slots == 1 { self.recent.pop() } else { None };
+        let taken = recent.or_else(|| self.take_free(slots).or_else(|| self.take_fresh(slots)));
+        self.issued += usize::from(taken.is_some());
+        taken
     }
 
     fn take_fresh(&mut self, slots: u64) -> Option<u64> {
@@ -104,10 +120,10 @@ impl Addresses {
 
     /// First fit among the first few ranges: a bound on the time, not on what is found in the end.
     fn take_free(&mut self, slots: u64) -> Option<u64> {
-        let (&first, &length) = self.free.iter().take(64).find(|&(_, &length)| length >= slots)?;
-        self.free.remove(&first);
+        let (first, length) = self.free.iter().take(64).find(|&(_, length)| length >= slots)?;
+        self.free.remove(first);
         if length > slots {
-            self.free.insert(first + slots, length - slots);
+            self.note_free(first + slots, length - slots);
         }
         Some(first)
     }
@@ -118,12 +134,12 @@ impl Addresses {
         if behind == self.next {
             return self.take_fresh(slots).is_some();
         }
-        let Some(length) = self.free.get(&behind).copied().filter(|&length| length >= slots) else {
+        let Some(length) = self.free.get(behind).filter(|&length| length >= slots) else {
             return false;
         };
-        self.free.remove(&behind);
+        self.free.remove(behind);
         if length > slots {
-            self.free.insert(behind + slots, length - slots);
+            self.note_free(behind + slots, length - slots);
         }
         true
     }
@@ -132,8 +148,14 @@ impl Addresses {
     #[inline]
     pub fn give_back(&mut self, first: u64, slots: u64) {
         if first >= slot_of(STACKS_START) {
-            self.stacks.extend(first..first + slots);
-        } else if slots == 1 && self.recent.len() < RECENT_MAX {
+            // Room was made when they were taken.
+            for slot in first..first + slots {
+                let _ = push(&mut self.stacks, slot);
+            }
+            return;
+        }
+        self.issued = self.issued.saturating_sub(1);
+        if slots == 1 && self.recent.len() < RECENT_MAX {
             self.recent.push(first);
         } else {
             self.insert_free(first, slots);
@@ -141,17 +163,23 @@ impl Addresses {
     }
 
     fn insert_free(&mut self, mut first: u64, mut slots: u64) {
-        if let Some((&before, &length)) = self.free.range(..first).next_back()
+        if let Some((before, length)) = self.free.last_below(first)
             && before + length == first
         {
-            self.free.remove(&before);
+            self.free.remove(before);
             first = before;
             slots += length;
         }
-        if let Some(length) = self.free.remove(&(first + slots)) {
+        if let Some(length) = self.free.remove(first + slots) {
             slots += length;
         }
-        self.free.insert(first, slots);
+        self.note_free(first, slots);
+    }
+
+    /// Room was made when the slots were taken. A part of a run, of which there may be more than of runs, is lost until the next start
+    /// if there is no memory to note it: of addresses there are plenty.
+    fn note_free(&mut self, first: u64, slots: u64) {
+        let _ = self.free.insert(first, slots);
     }
 
     fn settle_recent(&mut self) {
@@ -165,7 +193,8 @@ impl Addresses {
     pub fn take_stack(&mut self) -> Option<u64> {
         self.stacks.pop().or_else(|| {
             let slot = self.next_stack;
-            (slot < slot_of(USER_END)).then(|| {
+            let room = self.stacks.try_reserve((slot + 1 - slot_of(STACKS_START)) as usize);
+            (slot < slot_of(USER_END) && room.is_ok()).then(|| {
                 self.next_stack += 1;
                 slot
             })

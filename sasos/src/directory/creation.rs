@@ -14,8 +14,9 @@ use store::ObjectRecord;
 use crate::{
     Server, Step, Stop, World,
     accounts::{AccountId, Resource},
+    containers::reserve,
     directory::address::OBJECT_SLOTS_MAX,
-    directory::object::{OBJECT_BYTES, ObjectId, record_bytes, slots_for},
+    directory::object::{OBJECT_BYTES, ObjectId, copy_of, record_bytes, slots_for},
     lives::task::TaskId,
     pages::release::Remembered,
 };
@@ -87,13 +88,16 @@ impl Server {
             return Err(Error::BadAddress);
         }
         self.enough_heap(world)?;
-        let mut record = record.clone();
+        let mut record = copy_of(record)?;
         record.flags |= OBJECT_PERSISTENT;
         // Whoever paid for it in an earlier start is gone.
         let bytes = OBJECT_BYTES + record_bytes(&record);
+        self.addresses.expect_back()?;
         self.ledger.take(AccountId::ROOT, Resource::Bytes, bytes)?;
+        let id = self
+            .object_enter(record)
+            .inspect_err(|_| self.ledger.give(AccountId::ROOT, Resource::Bytes, bytes))?;
         self.ledger.force(AccountId::ROOT, Resource::Slots, slots);
-        let id = self.objects.insert(record);
         let object = self.objects.get_mut(id);
         object.bytes = bytes;
         // Since an earlier start some procedure may name it: nobody keeps count of that.
@@ -159,6 +163,10 @@ impl Server {
         }
         let now = world.boot_time_ns() + world.now_ns();
         let capabilities = self.objects.spare_capabilities();
+        let Ok(capabilities) = capabilities else {
+            self.unplace(owner, base, pages);
+            return Err(Error::NoMemory.into());
+        };
         let pages = if kind == Kind::Stack { STACK_BYTES / PAGE } else { pages };
         let record = ObjectRecord {
             base,
@@ -170,7 +178,13 @@ impl Server {
             account: self.ledger.number(payer),
             ..ObjectRecord::default()
         };
-        let id = self.objects.insert(record);
+        let id = match self.object_enter(record) {
+            Ok(id) => id,
+            Err(error) => {
+                self.unplace(owner, base, pages);
+                return Err(error.into());
+            }
+        };
         let serial = self.domains.serial(home);
         let object = self.objects.get_mut(id);
         object.owner = owner;
@@ -180,8 +194,25 @@ impl Server {
         Ok(id)
     }
 
+    /// Enters an object, with room in the list of those that have dirty pages.
+    fn object_enter(&mut self, record: ObjectRecord) -> Result<ObjectId, Error> {
+        let room = self.objects.table_len() as usize + 1;
+        let more = room.saturating_sub(self.pager.dirty_objects.len());
+        reserve(&mut self.pager.dirty_objects, more)?;
+        self.objects.insert(record)
+    }
+
+    /// Takes back where an object was to stand.
+    fn unplace(&mut self, owner: Option<TaskId>, base: u64, pages: u64) {
+        if let Some(task) = owner {
+            self.tasks.disown(task, base);
+        }
+        self.addresses.give_back(slot_of(base), slots_for(base, pages));
+    }
+
     fn place_plain<W: World>(&mut self, world: &mut W, pages: u64) -> Step<(u64, u64)> {
         let slots = pages.div_ceil(PAGES_PER_SLOT);
+        self.addresses.expect_back()?;
         if let Some(slot) = self.addresses.take(slots) {
             return Ok((coloured(slot, pages), 0));
         }
@@ -227,7 +258,12 @@ impl Server {
             self.tasks.disown(task, base);
         }
         let object = self.objects.get(id);
-        self.ledger.give_all(object.account, &object.charges());
+        // Its pages and page tables have gone before.
+        self.ledger.give(object.account, Resource::Bytes, object.bytes);
+        self.ledger.give(object.account, Resource::Slots, slots);
+        if object.blocks > 0 {
+            self.ledger.give(object.account, Resource::Blocks, object.blocks);
+        }
         self.objects.remove(id);
         if named {
             return;

@@ -11,9 +11,10 @@ use kcore::SpaceId;
 use crate::{
     Server, Step, Stop, World,
     accounts::{AccountId, Resource},
+    containers::push,
     directory::address::OBJECT_SLOTS_MAX,
     directory::creation::{AddressesOf, Kind},
-    directory::object::{ObjectId, Which, slots_for},
+    directory::object::{ObjectId, Which, copy_of, slots_for},
     lives::task::TaskId,
     lives::thread::Caller,
     pages::pager::to_flags,
@@ -44,7 +45,8 @@ impl Server {
         )?;
         let password = password_or_random(world, password);
         let record = &mut self.objects.get_mut(id).record;
-        record.capabilities.push((password, Rights::OWNER.bits()));
+        // Room was made with the object.
+        let _ = push(&mut record.capabilities, (password, Rights::OWNER.bits()));
         Ok((record.base, password))
     }
 
@@ -263,14 +265,14 @@ impl Server {
         let now = world.boot_time_ns().saturating_add(world.now_ns());
         let object = self.objects.get(id);
         if object.is_persistent() {
-            let mut record = object.record.clone();
+            let mut record = copy_of(&object.record)?;
             record.pages = pages;
             record.modified_ns = now;
             cut_entries(&mut record);
             self.put_record(&record)?;
             self.note_row_change(id);
         }
-        self.objects.set_pages(id, pages);
+        self.objects.set_pages(id, pages)?;
         let object = self.objects.get_mut(id);
         object.record.modified_ns = now;
         cut_entries(&mut object.record);
@@ -329,7 +331,7 @@ impl Server {
 
     fn change_info(&mut self, id: ObjectId, flags: u64, info: &ObjectInfo) -> Result<(), Error> {
         let object = self.objects.get(id);
-        let mut record = object.record.clone();
+        let mut record = copy_of(&object.record)?;
         if flags & INFO_SET_MODIFIED != 0 {
             record.modified_ns = info.modified_ns;
         }
@@ -407,7 +409,7 @@ impl Server {
     pub fn keep(&mut self, id: ObjectId) -> Result<(), Error> {
         let object = self.objects.get(id);
         let (payer, resident) = (object.account, object.resident);
-        let mut record = object.record.clone();
+        let mut record = copy_of(&object.record)?;
         record.flags |= OBJECT_PERSISTENT;
         let base = record.base;
         self.ledger.take(payer, Resource::Blocks, resident)?;
@@ -452,8 +454,8 @@ impl Server {
             }
             next = object.slots.next_with_leaf(slot + 1);
         }
-        let ranges = self.objects.get(id).absent_limits.clone();
-        for range in ranges {
+        for index in 0..self.objects.get(id).absent_limits.len() {
+            let range = self.objects.get(id).absent_limits[index];
             for page in range.first..range.end {
                 if self.store.set_page_flags(base, page, to_flags(range.limits)).is_err() {
                     self.unreserve_all(id);

@@ -11,18 +11,19 @@
 //! Invariants: every slot of an active object leads to it, and no other slot does. A domain is in
 //! `holders` if and only if its cache has the object. Only domains in `holders` and `unlinking` link its leaves.
 
-use alloc::{boxed::Box, vec::Vec};
+use alloc::vec::Vec;
 
 use abi::{
-    Rights,
+    Error, Rights,
     address::{PAGE, SLOT, slot_of},
     layout::{OBJECT_PERSISTENT, OBJECT_STACK},
 };
 use kcore::{Leaf, SpaceId};
-use store::ObjectRecord;
+use store::{ObjectRecord, PdxRecord};
 
 use crate::{
     accounts::{AccountId, Amounts, RESOURCES, Resource},
+    containers::{Boxed, boxed, copied, push, reserve},
     directory::slot_map::SlotMap,
     lives::task::TaskId,
     pages::slots::Slots,
@@ -80,8 +81,10 @@ pub struct Object {
     pub owner: Option<TaskId>,
     /// Who pays for it. Its row names the number of that.
     pub account: AccountId,
-    /// Bytes of the server that are charged for it.
+    /// Bytes of the server that are charged for it, and those of them that are for `absent_limits`.
     pub bytes: u64,
+    /// See `bytes`.
+    pub limit_bytes: u64,
     /// Its page tables.
     pub leaves: u64,
     /// Pages of a kept object that are charged as blocks of the disk.
@@ -145,6 +148,7 @@ impl Object {
             owner: None,
             account: AccountId::ROOT,
             bytes: 0,
+            limit_bytes: 0,
             leaves: 0,
             blocks: 0,
             home: 0,
@@ -271,6 +275,28 @@ impl Object {
     }
 }
 
+/// A copy of a record.
+///
+/// # Errors
+/// [`Error::NoMemory`].
+pub fn copy_of(record: &ObjectRecord) -> Result<ObjectRecord, Error> {
+    let mut pdx = Vec::new();
+    reserve(&mut pdx, record.pdx.len() + 1)?;
+    for one in &record.pdx {
+        let entries = copied(&one.entries)?;
+        pdx.push(PdxRecord { entries, ..*one });
+    }
+    let mut capabilities = Vec::new();
+    // Room for one more, should that be why it is copied.
+    reserve(&mut capabilities, record.capabilities.len() + 1)?;
+    capabilities.extend_from_slice(&record.capabilities);
+    Ok(ObjectRecord {
+        capabilities,
+        pdx,
+        ..*record
+    })
+}
+
 /// Bytes that the capabilities of a record cost beyond [`OBJECT_BYTES`].
 pub fn record_bytes(record: &ObjectRecord) -> u64 {
     let entries: usize = record.pdx.iter().map(|pdx| pdx.entries.len()).sum();
@@ -295,7 +321,7 @@ pub const fn slots_for(base: u64, pages: u64) -> u64 {
 pub struct Objects {
     // Boxes: growing the table moves no object, and a freed one keeps its vectors for the next.
     #[allow(clippy::vec_box, reason = "growth must not copy all objects")]
-    table: Vec<Box<Object>>,
+    table: Vec<Boxed<Object>>,
     free: Vec<u32>,
     pub(crate) map: SlotMap,
     next_serial: u64,
@@ -372,13 +398,17 @@ impl Objects {
     }
 
     /// Enters an object. Its slots belong to no other.
-    pub fn insert(&mut self, record: ObjectRecord) -> ObjectId {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.table.push(Box::new(Object::vacant()));
-            self.table.len() as u32 - 1
-        });
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`]: nothing has changed.
+    pub fn insert(&mut self, record: ObjectRecord) -> Result<ObjectId, Error> {
+        if self.free.is_empty() {
+            self.make_vacant()?;
+        }
+        let index = *self.free.last().ok_or(Error::NoMemory)?;
         self.map
-            .set(slot_of(record.base), slots_for(record.base, record.pages), Some(index));
+            .set(slot_of(record.base), slots_for(record.base, record.pages), Some(index))?;
+        self.free.pop();
         let object = &mut self.table[index as usize];
         object.record = record;
         object.serial = self.next_serial;
@@ -386,13 +416,24 @@ impl Objects {
         object.live = true;
         self.next_serial += 1;
         self.live += 1;
-        ObjectId(index)
+        Ok(ObjectId(index))
+    }
+
+    /// A vacant place more; room for each place in the list of vacant ones is there from the beginning.
+    #[cold]
+    fn make_vacant(&mut self) -> Result<(), Error> {
+        let index = self.table.len() as u32;
+        reserve(&mut self.free, self.table.len() + 1)?;
+        push(&mut self.table, boxed(Object::vacant())?)?;
+        self.free.push(index);
+        Ok(())
     }
 
     /// Takes an object off. Its pages, leaves, holders and place on a kill list are gone already.
     pub(crate) fn remove(&mut self, id: ObjectId) {
         let object = &mut self.table[id.0 as usize];
-        self.map.set(object.first_slot(), object.slot_count(), None);
+        // A stretch that is parted has its table already.
+        let _ = self.map.set(object.first_slot(), object.slot_count(), None);
         object.slots.clear();
         object.absent_limits.clear();
         object.record.capabilities.clear();
@@ -402,6 +443,7 @@ impl Objects {
         object.owner = None;
         object.account = AccountId::ROOT;
         object.bytes = 0;
+        object.limit_bytes = 0;
         object.leaves = 0;
         object.blocks = 0;
         object.home = 0;
@@ -415,26 +457,35 @@ impl Objects {
     }
 
     /// Changes the length, and which slots lead to the object.
-    pub fn set_pages(&mut self, id: ObjectId, pages: u64) {
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`]: nothing has changed.
+    pub fn set_pages(&mut self, id: ObjectId, pages: u64) -> Result<(), Error> {
         let object = &mut self.table[id.0 as usize];
         let (first, before) = (object.first_slot(), object.slot_count());
-        object.record.pages = pages;
-        let after = object.slot_count();
+        let after = slots_for(object.record.base, pages);
         if after > before {
-            self.map.set(first + before, after - before, Some(id.0));
+            self.map.set(first + before, after - before, Some(id.0))?;
         } else if after < before {
-            self.map.set(first + after, before - after, None);
+            self.map.set(first + after, before - after, None)?;
         }
+        object.record.pages = pages;
+        Ok(())
     }
 }
 
 impl Objects {
     /// An empty vector for capabilities, with the room of that of the object that goes in next.
-    pub(crate) fn spare_capabilities(&mut self) -> Vec<(u64, u8)> {
-        match self.free.last() {
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub(crate) fn spare_capabilities(&mut self) -> Result<Vec<(u64, u8)>, Error> {
+        let mut spare = match self.free.last() {
             Some(&index) => core::mem::take(&mut self.table[index as usize].record.capabilities),
             None => Vec::new(),
-        }
+        };
+        reserve(&mut spare, 1)?;
+        Ok(spare)
     }
 }
 
@@ -455,8 +506,10 @@ mod tests {
     #[test]
     fn slots_lead_to_their_object_and_nowhere_else() {
         let mut objects = Objects::default();
-        let large = objects.insert(record(USER_START + 100 * SLOT, PAGES_PER_SLOT * (3 * REACH + 5)));
-        let small = objects.insert(record(USER_START + 7 * SLOT + 3 * PAGE, 2));
+        let large = objects
+            .insert(record(USER_START + 100 * SLOT, PAGES_PER_SLOT * (3 * REACH + 5)))
+            .unwrap();
+        let small = objects.insert(record(USER_START + 7 * SLOT + 3 * PAGE, 2)).unwrap();
         assert_eq!(objects.find(USER_START + 7 * SLOT + 4 * PAGE), Some(small));
         assert_eq!(
             objects.find(USER_START + 7 * SLOT),
@@ -473,7 +526,7 @@ mod tests {
             assert_eq!(objects.find(address), Some(large));
         }
         assert_eq!(objects.find(end), None);
-        objects.set_pages(large, PAGES_PER_SLOT);
+        objects.set_pages(large, PAGES_PER_SLOT).unwrap();
         assert_eq!(objects.find(end - 1), None);
         assert_eq!(objects.find(USER_START + 100 * SLOT), Some(large));
         objects.remove(large);

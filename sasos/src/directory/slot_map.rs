@@ -3,9 +3,14 @@
 //! A stretch of sixteen gigabytes that belongs to one object, or to none, takes one entry; others
 //! have a table of their own while anything is in it.
 
-use alloc::{boxed::Box, vec, vec::Vec};
+use alloc::vec::Vec;
 
-use abi::address::{SLOT, USER_END};
+use abi::{
+    Error,
+    address::{SLOT, USER_END},
+};
+
+use crate::containers::filled;
 
 const NONE: u32 = u32::MAX;
 
@@ -16,7 +21,7 @@ pub(crate) const REACH: u64 = 8192;
 enum Stretch {
     Free,
     Whole(u32),
-    Mixed { owners: Box<[u32]>, used: u32 },
+    Mixed { owners: Vec<u32>, used: u32 },
 }
 
 /// Slot numbers to objects.
@@ -42,8 +47,19 @@ impl SlotMap {
     }
 
     /// Gives slots to an owner, or to none. They all had the other state before.
-    pub(crate) fn set(&mut self, first: u64, count: u64, owner: Option<u32>) {
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`]: nothing has changed.
+    pub(crate) fn set(&mut self, first: u64, count: u64, owner: Option<u32>) -> Result<(), Error> {
         let end = first + count;
+        let [head, tail] = [first, end - 1].map(|slot| (slot / REACH) as usize);
+        // Only the first and the last stretch can be parted.
+        if !first.is_multiple_of(REACH) || end < (head as u64 + 1) * REACH {
+            self.part(head)?;
+        }
+        if tail != head && !end.is_multiple_of(REACH) {
+            self.part(tail)?;
+        }
         let mut slot = first;
         while slot < end {
             let stretch_end = (slot / REACH + 1) * REACH;
@@ -53,25 +69,38 @@ impl SlotMap {
             }
             slot = part_end;
         }
+        Ok(())
+    }
+
+    #[inline]
+    fn part(&mut self, stretch: usize) -> Result<(), Error> {
+        match self.stretches.get_mut(stretch) {
+            None | Some(Stretch::Mixed { .. }) => Ok(()),
+            Some(stretch) => stretch.part(),
+        }
     }
 }
 
 impl Stretch {
+    /// Gives it a table of its own.
+    #[cold]
+    fn part(&mut self) -> Result<(), Error> {
+        let (fill, used) = match self {
+            Stretch::Free => (NONE, 0),
+            Stretch::Whole(owner) => (*owner, REACH as u32),
+            Stretch::Mixed { .. } => return Ok(()),
+        };
+        *self = Stretch::Mixed {
+            owners: filled(fill, REACH as usize)?,
+            used,
+        };
+        Ok(())
+    }
+
     fn set(&mut self, first: u64, count: u64, owner: Option<u32>) {
         if count == REACH {
             *self = owner.map_or(Stretch::Free, Stretch::Whole);
             return;
-        }
-        if let Stretch::Free | Stretch::Whole(_) = self {
-            let (fill, used) = if let Stretch::Whole(owner) = self {
-                (*owner, REACH as u32)
-            } else {
-                (NONE, 0)
-            };
-            *self = Stretch::Mixed {
-                owners: vec![fill; REACH as usize].into_boxed_slice(),
-                used,
-            };
         }
         let Stretch::Mixed { owners, used } = self else { return };
         owners[first as usize..(first + count) as usize].fill(owner.unwrap_or(NONE));

@@ -19,6 +19,7 @@ use kcore::{SpaceId, ThreadId, thread::THREADS_MAX};
 use crate::{
     Server, Step, World,
     accounts::{AccountId, Amounts, Resource, UNLIMITED, limits},
+    containers::{push, reserve},
     lives::exception::Handlers,
     lives::thread::Caller,
     protection::apd::Apd,
@@ -101,6 +102,7 @@ impl Tasks {
 
     /// A place for a task with this domain and account. The vectors of an earlier task are used again.
     fn create(&mut self, domain: SpaceId, account: AccountId) -> TaskId {
+        // Room was made by `expect`.
         let index = self.free.pop().unwrap_or_else(|| {
             self.table.push(Task {
                 id: TaskId(self.table.len() as u64),
@@ -126,6 +128,18 @@ impl Tasks {
         task.id
     }
 
+    /// Makes room for one more task, and for all of them where they end.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    fn expect(&mut self) -> Result<(), Error> {
+        let places = self.table.len() + 1;
+        reserve(&mut self.table, 1)?;
+        let (free, ended) = (self.free.len(), self.ended.len());
+        reserve(&mut self.free, places.saturating_sub(free))?;
+        reserve(&mut self.ended, places.saturating_sub(ended))
+    }
+
     /// Gives the place back.
     fn remove(&mut self, id: TaskId) {
         if let Some(task) = self.get_mut(id) {
@@ -145,8 +159,7 @@ impl Tasks {
         if task.kill_list.len() >= TASK_OBJECTS_MAX {
             return Err(Error::LimitReached);
         }
-        task.kill_list.push(base);
-        Ok(())
+        push(&mut task.kill_list, base)
     }
 
     /// Takes an object off a kill list; tells whether it was there.
@@ -205,6 +218,7 @@ impl Server {
     }
 
     fn task_make_paid(&mut self, world: &mut impl World, apd: &Apd, account: AccountId) -> Result<TaskId, Error> {
+        self.tasks.expect()?;
         self.ledger.take(account, Resource::Bytes, TASK_BYTES)?;
         let domain = self
             .domain_create(world, *apd, account)

@@ -30,6 +30,7 @@ use kcore::{
 use crate::{
     Server, Step, World,
     accounts::{AccountId, Resource},
+    containers::reserve,
     durability::durable::Pending,
     lives::doom::Doom,
     lives::exception::Saved,
@@ -209,7 +210,7 @@ impl Default for Threads {
             table: (0..THREADS_MAX).map(|_| Thread::vacant()).collect(),
             links: vec![Link::LOOSE; THREADS_MAX].into_boxed_slice(),
             count: 0,
-            condemned: Vec::new(),
+            condemned: Vec::with_capacity(THREADS_MAX),
         }
     }
 }
@@ -372,6 +373,8 @@ impl Server {
     ) -> Result<ThreadId, Error> {
         let found = self.tasks.get_mut(task).ok_or(Error::LimitReached)?;
         let (domain, account) = (found.domain, found.account);
+        // Its stack comes back when it ends.
+        reserve(&mut found.stacks, found.threads as usize + 1)?;
         let stack = match found.stacks.pop() {
             Some(stack) => stack,
             None => self.stack_create(world, account, domain)?,

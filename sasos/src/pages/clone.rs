@@ -17,6 +17,7 @@ use kcore::{Leaf, PageEntry, SpaceId, wait::Key};
 use crate::{
     Server, Step, Stop, World,
     accounts::AccountId,
+    containers::{copied, push},
     directory::creation::{AddressesOf, Kind},
     directory::object::{LimitRange, ObjectId, Which},
     lives::task::TaskId,
@@ -141,8 +142,14 @@ impl Server {
         let total = pages.checked_add(extra).ok_or(Error::NoMemory)?;
         self.bring_in(world, source)?;
         let clone = self.object_make(world, Kind::Plain, total, payer, task, domain)?;
-        let limits = self.objects.get(source).absent_limits.clone();
-        self.objects.get_mut(clone).absent_limits = limits;
+        let limits = copied(&self.objects.get(source).absent_limits);
+        let step = limits
+            .map_err(Stop::from)
+            .and_then(|limits| self.set_limits(clone, limits).map_err(Stop::from));
+        if let Err(stop) = step {
+            self.object_drop(world, clone, AddressesOf::Free);
+            return Err(stop);
+        }
         for slot in 0..(self.objects.get(clone).base() % SLOT + pages * PAGE).div_ceil(SLOT) {
             if let Err(stop) = self.make_leaf(world, clone, slot) {
                 self.object_drop(world, clone, AddressesOf::Free);
@@ -156,7 +163,8 @@ impl Server {
     fn clone_done<W: World>(&mut self, world: &mut W, clone: ObjectId, password: u64) -> (u64, u64) {
         let password = password_or_random(world, password);
         let record = &mut self.objects.get_mut(clone).record;
-        record.capabilities.push((password, Rights::OWNER.bits()));
+        // Room was made with the object.
+        let _ = push(&mut record.capabilities, (password, Rights::OWNER.bits()));
         (record.base, password)
     }
 
@@ -170,9 +178,8 @@ impl Server {
         if let Some(address) = self.begin_bringing(world, id, &mut limits)? {
             return Err(Stop::Wait(Key::Page(address)));
         }
-        let object = self.objects.get_mut(id);
-        object.absent_limits = limits;
-        object.complete = true;
+        self.set_limits(id, limits)?;
+        self.objects.get_mut(id).complete = true;
         Ok(())
     }
 
@@ -192,7 +199,7 @@ impl Server {
             while !self.is_resident(id, address) {
                 match self.limits_of_absent(world, id, address) {
                     Ok(Some(found)) => {
-                        add_limit(limits, page, found);
+                        add_limit(limits, page, found)?;
                         if limits.len() > LIMIT_RANGES_MAX {
                             return Err(Error::TableFull.into());
                         }
@@ -322,16 +329,22 @@ pub(crate) fn withhold<W: World>(world: &mut W, leaf: Leaf, index: usize) -> boo
 }
 
 /// Adds the limits of a page to ranges in rising order.
-fn add_limit(ranges: &mut Vec<LimitRange>, page: u64, limits: Rights) {
+fn add_limit(ranges: &mut Vec<LimitRange>, page: u64, limits: Rights) -> Result<(), Error> {
     if limits == Rights::RWX {
-        return;
+        return Ok(());
     }
     match ranges.last_mut() {
-        Some(last) if last.end == page && last.limits == limits => last.end += 1,
-        _ => ranges.push(LimitRange {
-            first: page,
-            end: page + 1,
-            limits,
-        }),
+        Some(last) if last.end == page && last.limits == limits => {
+            last.end += 1;
+            Ok(())
+        }
+        _ => {
+            let range = LimitRange {
+                first: page,
+                end: page + 1,
+                limits,
+            };
+            push(ranges, range)
+        }
     }
 }

@@ -347,7 +347,7 @@ impl Server {
         }
         if persistent {
             self.note_dirty(id, slot, index);
-            self.pager.failed.remove(&address);
+            self.pager.failed.remove(address);
         }
         old
     }

@@ -14,6 +14,8 @@ use kcore::PageEntry;
 
 use crate::{
     Access, Server, Step, World,
+    accounts::Resource,
+    containers::reserve,
     directory::object::{LimitRange, ObjectId, Which},
     lives::thread::Caller,
     pages::clone::LIMIT_RANGES_MAX,
@@ -195,6 +197,8 @@ impl Server {
         } else {
             Vec::new()
         };
+        self.pay_limits(range.id, ranges.len())?;
+        let object = self.objects.get(range.id);
         if object.is_persistent() {
             if range.count() > ABSENT_LIMITED_MAX {
                 return Err(Error::BadArgument.into());
@@ -210,6 +214,33 @@ impl Server {
         self.objects.get_mut(range.id).absent_limits = ranges;
         self.limit_resident(world, range, limits);
         Ok((0, 0))
+    }
+
+    /// Charges a number of ranges of limits that an object will have, and gives back what it paid for those that it has.
+    ///
+    /// # Errors
+    /// [`Error::LimitReached`].
+    fn pay_limits(&mut self, id: ObjectId, ranges: usize) -> Result<(), Error> {
+        let object = self.objects.get_mut(id);
+        let (before, after) = (object.limit_bytes, (ranges * core::mem::size_of::<LimitRange>()) as u64);
+        if after > before {
+            self.ledger.take(object.account, Resource::Bytes, after - before)?;
+        } else {
+            self.ledger.give(object.account, Resource::Bytes, before - after);
+        }
+        object.limit_bytes = after;
+        object.bytes = object.bytes + after - before;
+        Ok(())
+    }
+
+    /// Gives pages of an object that are not resident these limits.
+    ///
+    /// # Errors
+    /// [`Error::LimitReached`]: nothing has changed.
+    pub(crate) fn set_limits(&mut self, id: ObjectId, ranges: Vec<LimitRange>) -> Result<(), Error> {
+        self.pay_limits(id, ranges.len())?;
+        self.objects.get_mut(id).absent_limits = ranges;
+        Ok(())
     }
 
     /// Gives resident pages other limits.
@@ -240,7 +271,8 @@ impl Server {
 
 /// Ranges of limits with one more change, in rising order.
 fn limit_ranges(ranges: &[LimitRange], change: LimitRange) -> Result<Vec<LimitRange>, Error> {
-    let mut result = Vec::with_capacity(ranges.len() + 2);
+    let mut result = Vec::new();
+    reserve(&mut result, 2 * ranges.len() + 1)?;
     for &range in ranges {
         if range.first < change.first {
             result.push(LimitRange {

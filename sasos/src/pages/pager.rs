@@ -12,10 +12,7 @@
 //! Pages of a persistent object that are not resident are on the disk or zero, which the store
 //! knows; those of a transient object are zero. The path of a first touch takes no tree and no heap.
 
-use alloc::{
-    collections::{BTreeMap, BTreeSet},
-    vec::Vec,
-};
+use alloc::vec::Vec;
 
 use abi::{
     Error, Rights,
@@ -28,6 +25,7 @@ use store::PageFlags;
 use crate::{
     Access, Outcome, Server, Step, Stop, World,
     accounts::Resource,
+    containers::Map,
     directory::object::{LimitRange, ObjectId},
     lives::exception::Fault,
     pages::slots::Slot,
@@ -42,9 +40,9 @@ pub(crate) const FRAME_RESERVE: u64 = 64;
 #[derive(Default)]
 pub struct Pager {
     /// Addresses of pages on their way from the disk.
-    pub(crate) reading: BTreeSet<u64>,
+    pub(crate) reading: Map<u64, ()>,
     /// Pages that could not be had, and why; whoever asks next is told, then it is tried again.
-    pub(crate) failed: BTreeMap<u64, Error>,
+    pub(crate) failed: Map<u64, Error>,
     /// Objects that have, or had, dirty pages.
     pub(crate) dirty_objects: Vec<ObjectId>,
     /// Dirty pages of all objects.
@@ -272,6 +270,7 @@ impl Server {
     #[cold]
     pub(crate) fn make_leaf<W: World>(&mut self, world: &mut W, id: ObjectId, slot: u64) -> Step<Leaf> {
         self.enough_heap(world)?;
+        self.make_slot(id, slot)?;
         self.charge_leaf(id)?;
         loop {
             if world.frames_free() > FRAME_RESERVE

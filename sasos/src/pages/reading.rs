@@ -60,21 +60,25 @@ impl Server {
         let object = self.objects.get(id);
         let (base, page) = (object.base(), object.page_of(address));
         let address = object.address_of(page);
-        if let Some(error) = self.pager.failed.remove(&address) {
+        if let Some(error) = self.pager.failed.remove(address) {
             return Err(error.into());
         }
-        if !self.pager.reading.contains(&address) {
+        if !self.pager.reading.has(address) {
             // The store takes a frame for what it reads.
             while world.frames_free() <= FRAME_RESERVE {
                 self.make_room(world)?;
             }
+            // Room for what becomes of it, too.
+            let reads = self.pager.reading.count() + 1;
+            self.pager.reading.reserve(reads)?;
+            self.pager.failed.reserve(self.pager.failed.count() + reads)?;
             if let ReadStart::Zero(flags) = self.store.read_page(world, base, page) {
                 return Ok(Some(flags.map_or(Rights::RWX, from_flags)));
             }
-            self.pager.reading.insert(address);
+            self.pager.reading.insert(address, ())?;
             self.poll_store(world);
         }
-        if self.pager.reading.contains(&address) {
+        if self.pager.reading.has(address) {
             Err(Stop::Wait(Key::Page(address)))
         } else {
             Ok(None)
@@ -91,7 +95,7 @@ impl Server {
         flags: PageFlags,
     ) {
         let address = base + page * PAGE;
-        let expected = self.pager.reading.remove(&address);
+        let expected = self.pager.reading.remove(address).is_some();
         let id = self
             .objects
             .find(address)
@@ -110,7 +114,7 @@ impl Server {
             Ok(false) => world.frame_release(frame),
             Err(error) => {
                 world.frame_release(frame);
-                self.pager.failed.insert(address, error);
+                self.note_failed(address, error);
             }
         }
         world.wake(Key::Page(address), u32::MAX);
@@ -130,6 +134,7 @@ impl Server {
         let leaf = if let Some(leaf) = object.slots.get(slot).and_then(Slot::leaf) {
             leaf
         } else {
+            self.make_slot(id, slot)?;
             self.charge_leaf(id)?;
             let Ok(leaf) = world.leaf_create() else {
                 self.refund_leaf(id);
@@ -159,7 +164,7 @@ impl Server {
     /// A page that the store could not read.
     pub(crate) fn page_failed<W: World>(&mut self, world: &mut W, base: u64, page: u64, reason: BadPage) {
         let address = base + page * PAGE;
-        if !self.pager.reading.remove(&address) {
+        if self.pager.reading.remove(address).is_none() {
             return;
         }
         let error = if reason == BadPage::Memory {
@@ -170,7 +175,12 @@ impl Server {
         if error == Error::DiskError {
             world.log(format_args!("page {address:#x} cannot be read: {reason:?}"));
         }
-        self.pager.failed.insert(address, error);
+        self.note_failed(address, error);
         world.wake(Key::Page(address), u32::MAX);
+    }
+
+    /// Room was made when the page was asked for. Without a note the next one who asks has it read again.
+    fn note_failed(&mut self, address: u64, error: Error) {
+        let _ = self.pager.failed.insert(address, error);
     }
 }

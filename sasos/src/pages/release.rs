@@ -81,12 +81,12 @@ impl Server {
 
     /// What is on its way for these addresses is not wanted any more.
     fn forget_reads<W: World>(&mut self, world: &mut W, from: u64, to: u64) {
-        while let Some(&address) = self.pager.reading.range(from..to).next() {
-            self.pager.reading.remove(&address);
+        while let Some((address, ())) = self.pager.reading.first_in(from..to) {
+            self.pager.reading.remove(address);
             world.wake(Key::Page(address), u32::MAX);
         }
-        while let Some((&address, _)) = self.pager.failed.range(from..to).next() {
-            self.pager.failed.remove(&address);
+        while let Some((address, _)) = self.pager.failed.first_in(from..to) {
+            self.pager.failed.remove(address);
         }
     }
 
@@ -155,6 +155,22 @@ impl Server {
         self.ledger
             .take(payer, Resource::Tables, 1)
             .inspect_err(|_| self.ledger.give(payer, Resource::Frames, 1))
+    }
+
+    /// Makes room for what is known of a slot.
+    ///
+    /// # Errors
+    /// [`Error::LimitReached`], [`Error::NoMemory`]: nothing has changed.
+    pub(crate) fn make_slot(&mut self, id: ObjectId, slot: u64) -> Result<(), Error> {
+        let object = self.objects.get_mut(id);
+        let cost = object.slots.cost(slot);
+        self.ledger.take(object.account, Resource::Bytes, cost)?;
+        if let Err(error) = object.slots.make(slot) {
+            self.ledger.give(object.account, Resource::Bytes, cost);
+            return Err(error);
+        }
+        object.bytes += cost;
+        Ok(())
     }
 
     /// Takes that back.
@@ -233,7 +249,10 @@ impl Server {
     /// Takes some clean pages of persistent objects from memory, which are read again when touched.
     /// Tells how many.
     pub fn reclaim<W: World>(&mut self, world: &mut W) -> usize {
-        let mut frames = Vec::with_capacity(RECLAIM_BATCH);
+        let mut frames = Vec::new();
+        if frames.try_reserve_exact(RECLAIM_BATCH).is_err() {
+            return 0;
+        }
         let count = self.objects.table_len();
         for _ in 0..count {
             self.pager.hand = (self.pager.hand + 1) % count.max(1);

@@ -7,10 +7,12 @@
 //! The bits are the server's own. The kernel's leaf holds the same truth about residency; the bits
 //! make it cheap to visit the resident pages of a slot that has few of them.
 
-use alloc::{boxed::Box, vec::Vec};
+use alloc::vec::Vec;
 
-use abi::address::PAGES_PER_SLOT;
+use abi::{Error, address::PAGES_PER_SLOT};
 use kcore::Leaf;
+
+use crate::containers::{filled, reserve};
 
 /// Slots in a chunk.
 const CHUNK: usize = 64;
@@ -122,7 +124,7 @@ impl Slot {
 #[derive(Debug)]
 pub struct Slots {
     first: Slot,
-    rest: Vec<Option<Box<[Slot; CHUNK]>>>,
+    rest: Vec<Vec<Slot>>,
 }
 
 impl Default for Slots {
@@ -142,7 +144,7 @@ impl Slots {
             return Some(&self.first);
         }
         let (chunk, place) = split(number);
-        Some(&self.rest.get(chunk)?.as_ref()?[place])
+        self.rest.get(chunk)?.get(place)
     }
 
     /// A slot that was touched, to change.
@@ -152,20 +154,45 @@ impl Slots {
             return Some(&mut self.first);
         }
         let (chunk, place) = split(number);
-        Some(&mut self.rest.get_mut(chunk)?.as_mut()?[place])
+        self.rest.get_mut(chunk)?.get_mut(place)
     }
 
-    /// A slot to change, made if it was never touched.
+    /// A slot that was [made](Slots::make), to change.
     #[inline]
     pub fn touch(&mut self, number: u64) -> &mut Slot {
         if number == 0 {
             return &mut self.first;
         }
         let (chunk, place) = split(number);
-        if self.rest.len() <= chunk {
-            self.rest.resize_with(chunk + 1, || None);
+        &mut self.rest[chunk][place]
+    }
+
+    /// Bytes that [`Slots::make`] will take for a slot.
+    pub fn cost(&self, number: u64) -> u64 {
+        if self.get(number).is_some() {
+            return 0;
         }
-        &mut self.rest[chunk].get_or_insert_with(|| Box::new([Slot::EMPTY; CHUNK]))[place]
+        let (chunk, _) = split(number);
+        let more = (chunk + 1).saturating_sub(self.rest.len());
+        (more * core::mem::size_of::<Vec<Slot>>() + CHUNK * core::mem::size_of::<Slot>()) as u64
+    }
+
+    /// Makes room for a slot.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub fn make(&mut self, number: u64) -> Result<(), Error> {
+        if self.get(number).is_some() {
+            return Ok(());
+        }
+        let (chunk, _) = split(number);
+        let slots = filled(Slot::EMPTY, CHUNK)?;
+        if let Some(more) = (chunk + 1).checked_sub(self.rest.len()) {
+            reserve(&mut self.rest, more)?;
+            self.rest.resize_with(chunk + 1, Vec::new);
+        }
+        self.rest[chunk] = slots;
+        Ok(())
     }
 
     /// The first slot at or after `from` that has a leaf.
@@ -175,9 +202,8 @@ impl Slots {
         }
         let (chunk, mut place) = split(from.max(1));
         for (index, slots) in self.rest.iter().enumerate().skip(chunk) {
-            if let Some(slots) = slots
-                && let Some(found) = slots[place..].iter().position(|slot| slot.leaf.is_some())
-            {
+            let slots = slots.get(place..).unwrap_or_default();
+            if let Some(found) = slots.iter().position(|slot| slot.leaf.is_some()) {
                 return Some((index * CHUNK + place + found) as u64 + 1);
             }
             place = 0;
@@ -206,7 +232,7 @@ impl Slots {
             if start >= to {
                 break;
             }
-            for (place, slot) in slots.iter_mut().flat_map(|slots| slots.iter_mut()).enumerate() {
+            for (place, slot) in slots.iter_mut().enumerate() {
                 clear(start + place as u64, slot);
             }
         }
@@ -270,11 +296,12 @@ mod tests {
     fn slots_with_leaves_are_found_in_order() {
         let mut slots = Slots::default();
         for number in [0, 1, 64, 65, 1000] {
+            slots.make(number).unwrap();
             slots
                 .touch(number)
                 .set_leaf(Some(Leaf::of_fake_hardware(number as u32)));
         }
-        slots.touch(70);
+        slots.make(70).unwrap();
         let mut found = Vec::new();
         let mut from = 0;
         while let Some(number) = slots.next_with_leaf(from) {

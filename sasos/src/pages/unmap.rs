@@ -16,6 +16,7 @@ use abi::{
 
 use crate::{
     Server, Step, Stop, World,
+    containers::push,
     directory::object::{ObjectId, Which},
     lives::thread::Caller,
     pages::page::Range,
@@ -181,7 +182,7 @@ impl Server {
                 return Err(Error::Protection.into());
             }
             if limits != Rights::RWX {
-                limited.push(place.address);
+                push(&mut limited, place.address)?;
             }
         }
         Ok(limited)
@@ -207,7 +208,7 @@ impl Server {
                 return Err(Error::Protection.into());
             }
             if limits != Rights::RWX {
-                absent.push((page, limits));
+                push(&mut absent, (page, limits))?;
             }
         }
         Ok(absent)

@@ -5,6 +5,8 @@
 //! before the call returns. Taking rights away withdraws the object from every domain before the call returns:
 //! who still has a right, by another capability, finds it again at the next touch.
 
+use alloc::vec::Vec;
+
 use abi::{
     Error, Rights,
     call::arguments,
@@ -12,7 +14,13 @@ use abi::{
 };
 use store::{ObjectRecord, PdxRecord};
 
-use crate::{Server, Step, World, directory::object::ObjectId, lives::thread::Caller};
+use crate::{
+    Server, Step, World,
+    accounts::Resource,
+    containers::push,
+    directory::object::{ObjectId, copy_of, record_bytes},
+    lives::thread::Caller,
+};
 
 /// What a change of passwords takes away.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -50,7 +58,7 @@ fn set_rights(record: &mut ObjectRecord, password: u64, rights: Rights) -> Resul
         (None, None) if rights.is_empty() => Err(Error::BadArgument),
         (None, None) if record.capabilities.len() >= CAPABILITIES_MAX => Err(Error::TableFull),
         (None, None) => {
-            record.capabilities.push((password, rights.bits()));
+            push(&mut record.capabilities, (password, rights.bits()))?;
             Ok(Effect::Grants)
         }
     }
@@ -68,7 +76,7 @@ fn set_pdx(record: &mut ObjectRecord, pdx: PdxRecord) -> Result<Effect, Error> {
     if record.pdx.len() >= PDX_MAX {
         return Err(Error::TableFull);
     }
-    record.pdx.push(pdx);
+    push(&mut record.pdx, pdx)?;
     Ok(Effect::Grants)
 }
 
@@ -115,7 +123,7 @@ impl Server {
         }
         let id = self.require_at(world, caller.domain, address, Rights::OWNER)?;
         let password = password_or_random(world, password);
-        let mut record = self.objects.get(id).record.clone();
+        let mut record = copy_of(&self.objects.get(id).record)?;
         let effect = set_rights(&mut record, password, rights)?;
         self.commit_passwords(world, caller, id, record, password, effect)
     }
@@ -163,10 +171,10 @@ impl Server {
             clist.base
         };
         let object = self.objects.get(id);
-        let entries = bytes
-            .chunks_exact(8)
-            .map(|word| word.try_into().map_or(0, u64::from_le_bytes))
-            .collect();
+        let mut entries = Vec::new();
+        for word in bytes.chunks_exact(8) {
+            push(&mut entries, word.try_into().map_or(0, u64::from_le_bytes))?;
+        }
         let pdx = PdxRecord {
             password: password_or_random(world, password),
             clist,
@@ -176,7 +184,7 @@ impl Server {
             return Err(Error::NotAnEntry.into());
         }
         let password = pdx.password;
-        let mut record = object.record.clone();
+        let mut record = copy_of(&object.record)?;
         let effect = set_pdx(&mut record, pdx)?;
         self.commit_passwords(world, caller, id, record, password, effect)
     }
@@ -192,12 +200,21 @@ impl Server {
         effect: Effect,
     ) -> Step<(u64, u64)> {
         let object = self.objects.get(id);
-        let base = object.base();
-        if object.is_persistent() {
-            self.put_record(&record)?;
+        let (base, payer) = (object.base(), object.account);
+        let (before, after) = (record_bytes(&object.record), record_bytes(&record));
+        let more = after.saturating_sub(before);
+        self.ledger.take(payer, Resource::Bytes, more)?;
+        if self.objects.get(id).is_persistent() {
+            if let Err(error) = self.put_record(&record) {
+                self.ledger.give(payer, Resource::Bytes, more);
+                return Err(error.into());
+            }
             self.note_row_change(id);
         }
-        self.objects.get_mut(id).record = record;
+        self.ledger.give(payer, Resource::Bytes, before.saturating_sub(after));
+        let object = self.objects.get_mut(id);
+        object.bytes = object.bytes + after - before;
+        object.record = record;
         if effect == Effect::RevokesCalls {
             world.portal_forget();
             self.pdx_password_gone(world, base, password);
