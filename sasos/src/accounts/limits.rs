@@ -15,8 +15,6 @@ use crate::{
 const QUARTERS: u64 = 3;
 /// Threads that all programs leave to the first task.
 const THREADS_RESERVED: u64 = 32;
-/// Threads of one program with all that it starts.
-pub const PROGRAM_THREADS: u64 = THREADS_MAX as u64 / 4;
 /// Semaphores of one program with all that it starts.
 pub const PROGRAM_SEMAPHORES: u64 = SEMAPHORES_MAX as u64 / 16;
 /// Slots of one program: two terabytes of addresses, a part in sixty-four.
@@ -48,7 +46,6 @@ pub fn of_programs(machine: &Amounts) -> Amounts {
 pub fn of_program(ledger: &Ledger, programs: AccountId) -> Amounts {
     let mut amounts = RESOURCE_LIST.map(|resource| ledger.left(programs, resource) / 4 * QUARTERS);
     let bounds = [
-        (Resource::Threads, PROGRAM_THREADS),
         (Resource::Semaphores, PROGRAM_SEMAPHORES),
         (Resource::Slots, PROGRAM_SLOTS),
     ];

@@ -43,6 +43,8 @@ impl TaskId {
 
 /// Bytes that a task costs.
 pub(crate) const TASK_BYTES: u64 = core::mem::size_of::<Task>() as u64;
+/// Threads, ended but unreaped ones included, that one task may have made.
+pub const TASK_THREADS_MAX: u32 = 256;
 /// Objects that may stand on one kill list.
 pub const TASK_OBJECTS_MAX: usize = 4096;
 
@@ -59,6 +61,8 @@ pub struct Task {
     pub first: ThreadId,
     /// Threads that have not ended.
     pub threads: u32,
+    /// Threads that it has made and that are not reaped.
+    pub made: u32,
     /// Exception handlers.
     pub handlers: Handlers,
     /// Bases of the objects that end with it.
@@ -110,6 +114,7 @@ impl Tasks {
                 domain,
                 first: ThreadId(0),
                 threads: 0,
+                made: 0,
                 handlers: Handlers::default(),
                 kill_list: Vec::new(),
                 account,
@@ -123,6 +128,7 @@ impl Tasks {
         task.domain = domain;
         task.first = ThreadId(0);
         task.threads = 0;
+        task.made = 0;
         task.handlers = Handlers::default();
         task.account = account;
         task.id

@@ -34,7 +34,7 @@ use crate::{
     durability::durable::Pending,
     lives::doom::Doom,
     lives::exception::Saved,
-    lives::task::{TaskId, checked_priority},
+    lives::task::{TASK_THREADS_MAX, TaskId, checked_priority},
     protection::search::Bookmark,
 };
 
@@ -117,6 +117,8 @@ pub struct Thread {
     pub parent: ThreadId,
     /// The serial number of the domain in which the parent made it. Never that of a space: those are used again.
     pub parent_domain: u64,
+    /// The task that made it.
+    pub maker: TaskId,
     /// Who pays for its place.
     pub payer: AccountId,
     /// 0 to 7.
@@ -156,6 +158,7 @@ impl Thread {
             domain: SpaceId(0),
             parent: ThreadId(0),
             parent_domain: 0,
+            maker: TaskId::NONE,
             payer: AccountId::ROOT,
             priority: 0,
             pause: Pause::No,
@@ -343,8 +346,12 @@ impl Server {
         parameter: u64,
         priority: u8,
     ) -> Result<ThreadId, Error> {
-        let payer = self.tasks.get(maker.map_or(task, |maker| maker.task));
-        let payer = payer.ok_or(Error::LimitReached)?.account;
+        let making = maker.map_or(task, |maker| maker.task);
+        let payer = self.tasks.get_mut(making).ok_or(Error::LimitReached)?;
+        if payer.made >= TASK_THREADS_MAX {
+            return Err(Error::LimitReached);
+        }
+        let payer = payer.account;
         self.ledger.take(payer, Resource::Threads, 1)?;
         let made = self.thread_make_charged(world, task, entry, parameter, priority);
         let thread = match made {
@@ -354,7 +361,11 @@ impl Server {
                 return Err(error);
             }
         };
-        self.threads.record(thread).payer = payer;
+        let record = self.threads.record(thread);
+        (record.maker, record.payer) = (making, payer);
+        if let Some(task) = self.tasks.get_mut(making) {
+            task.made += 1;
+        }
         if let Some(maker) = maker {
             self.threads.record(thread).parent_domain = self.domains.serial(maker.domain);
             self.threads.adopt(maker.thread, thread);
