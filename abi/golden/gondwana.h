@@ -57,6 +57,7 @@ typedef struct { uint64_t error, value, value2; } gond_result;
 #define GOND_FIRST_FREE UINT64_C(0x102000000)
 #define GOND_STACKS_START UINT64_C(0x7f0000000000)
 #define GOND_OBJECTS_END UINT64_C(0x7f0000000000)
+#define GOND_OBJECT_BYTES_MAX UINT64_C(0x2000000000)
 #define GOND_STACK_BYTES UINT64_C(0x100000)
 
 /* What passes through memory */
@@ -233,8 +234,9 @@ typedef struct {
     uint64_t dirty;
     uint64_t replayed;
     uint64_t damaged;
+    uint64_t cut;
 } gond_store_report;
-_Static_assert(sizeof(gond_store_report) == 64, "StoreReport");
+_Static_assert(sizeof(gond_store_report) == 72, "StoreReport");
 _Static_assert(offsetof(gond_store_report, blocks) == 0, "StoreReport.blocks");
 _Static_assert(offsetof(gond_store_report, free) == 8, "StoreReport.free");
 _Static_assert(offsetof(gond_store_report, reserved) == 16, "StoreReport.reserved");
@@ -243,6 +245,7 @@ _Static_assert(offsetof(gond_store_report, objects) == 32, "StoreReport.objects"
 _Static_assert(offsetof(gond_store_report, dirty) == 40, "StoreReport.dirty");
 _Static_assert(offsetof(gond_store_report, replayed) == 48, "StoreReport.replayed");
 _Static_assert(offsetof(gond_store_report, damaged) == 56, "StoreReport.damaged");
+_Static_assert(offsetof(gond_store_report, cut) == 64, "StoreReport.cut");
 typedef struct {
     uint64_t script;
     uint64_t processors;
@@ -357,11 +360,10 @@ _Static_assert(offsetof(gond_kernel_page, domain_count) == 48, "KernelPage.domai
 #define GOND_HOST_CANNOT_START "gondwana cannot start: "
 #define GOND_HOST_PANIC_END "panic end"
 #define GOND_HOST_SCRIPT_WORD "script"
-#define GOND_HOST_SERVER_WORD "server="
 #define GOND_HOST_SERVER_KERNEL "kernel"
 #define GOND_HOST_SERVER_USER "user"
 #define GOND_HOST_SERVER_CRASHED "the server outside of the kernel has crashed"
-#define GOND_HOST_SERVER_NONE "none"
+#define GOND_HOST_BARE_WORD "bare"
 #define GOND_HOST_READY "ready"
 #define GOND_HOST_STATUS "status"
 #define GOND_HOST_LINE "line"
