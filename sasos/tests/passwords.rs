@@ -9,7 +9,7 @@ use abi::{
 };
 use common::{Actor, Rig};
 use kcore::thread::Resumed;
-use sasos::{Access, Event, protection::apd::Apd, protection::withdraw::PIECE_LINKS};
+use sasos::{Access, Event, protection::apd::Apd};
 
 #[test]
 fn without_heap_nothing_is_registered_and_everything_can_be_revoked() {
@@ -105,7 +105,7 @@ fn no_event_of_a_revocation_takes_long_and_none_is_left() {
         } else {
             rig.longest_event(owner, Call::ObjPasswd, &[base, 5, 0])
         };
-        assert!(longest < 10 * PIECE_LINKS, "{longest} accesses in one event");
+        assert!(longest < 900, "{longest} accesses in one event");
         rig.check();
         let error = if delete { Error::BadAddress } else { Error::Protection };
         for holder in &holders {

@@ -20,7 +20,6 @@ use crate::{
     directory::object::Object,
     lives::task::TASK_BYTES,
     pages::pager::Pager,
-    protection::domain::DOMAIN_BYTES,
     waiting::semaphore::SEMAPHORE_BYTES,
 };
 
@@ -84,7 +83,7 @@ impl Server {
         for (_, domain) in self.domains.iter() {
             sums.add(domain.account, Resource::Frames, domain.tables());
             sums.add(domain.account, Resource::Tables, domain.tables());
-            sums.add(domain.account, Resource::Bytes, DOMAIN_BYTES);
+            sums.add(domain.account, Resource::Bytes, domain.bytes());
         }
         for task in self.tasks.iter() {
             sums.add(task.account, Resource::Bytes, TASK_BYTES);
@@ -143,13 +142,10 @@ impl Server {
         ensure(sums.dirty == dirty, "the count of dirty pages", sums.dirty)?;
         ensure(sums.leaves.len() as u64 == leaves, "the count of leaves", leaves)?;
         self.check_ledger(&mut sums)?;
-        for (space, domain) in self.domains.iter() {
-            for (id, _) in domain.cache.iter() {
-                let known = self.objects.is_live(id) && self.objects.get(id).holders.contains(&space);
-                ensure(known, "a cached object does not know its holder", u64::from(id.0))?;
-            }
+        match self.check_nodes() {
+            Some((what, at)) => Err(Broken { what, at }),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 

@@ -51,7 +51,7 @@ impl Server {
                 self.store.allow(STORE_ALLOWANCE);
                 self.poll_clock(world);
                 self.poll_checkpoint(world);
-                self.poll_unlinking(world);
+                self.poll_withdrawals(world);
                 self.poll_control(world);
                 // For the calls and faults until the next one.
                 self.store.allow(STORE_ALLOWANCE);

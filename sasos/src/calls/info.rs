@@ -107,7 +107,7 @@ impl Server {
             pdx_object: self.callees.object_of(space).unwrap_or(0),
             clists: domain.apd.count() as u64,
             locked: domain.apd.locked() as u64,
-            objects: domain.cache.count() as u64,
+            objects: domain.cached_objects(),
             tables: world.space_tables(space),
             threads: self.threads_in(world, space),
         })

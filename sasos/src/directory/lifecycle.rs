@@ -87,8 +87,7 @@ impl Server {
             id
         } else {
             let id = self.require_at(world, caller.domain, address, Rights::D)?;
-            let mut holders = self.objects.get(id).holders.iter();
-            if unless_held && holders.any(|&space| space != caller.domain) {
+            if unless_held && self.others_hold(id, caller.domain) {
                 return Err(Error::InUse.into());
             }
             id
@@ -349,10 +348,7 @@ impl Server {
     /// What is told of an active object; the rights are those that a domain is known to have.
     pub fn object_info(&self, id: ObjectId, space: SpaceId) -> ObjectInfo {
         let object = self.objects.get(id);
-        let rights = self
-            .domains
-            .cached(space, id)
-            .map_or(Rights::NONE, |cached| cached.rights);
+        let rights = self.cached(space, id).map_or(Rights::NONE, |cached| cached.rights);
         info_of(&object.record, rights, object.resident)
     }
 

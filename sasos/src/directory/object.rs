@@ -8,8 +8,8 @@
 //! * **Transient**: on the kill list of a task (or a stack); never in the store.
 //! * **Persistent**: kept; its record is in the store's object table, and stays equal to `record`.
 //!
-//! Invariants: every slot of an active object leads to it, and no other slot does. A domain is in
-//! `holders` if and only if its cache has the object. Only domains in `holders` and `unlinking` link its leaves.
+//! Invariants: every slot of an active object leads to it, and no other slot does. Only domains that
+//! have a node in `holders` or `stale` link its leaves.
 
 use alloc::vec::Vec;
 
@@ -18,7 +18,7 @@ use abi::{
     address::{PAGE, SLOT, slot_of},
     layout::{OBJECT_PERSISTENT, OBJECT_STACK},
 };
-use kcore::{Leaf, SpaceId};
+use kcore::Leaf;
 use store::{ObjectRecord, PdxRecord};
 
 use crate::{
@@ -27,6 +27,7 @@ use crate::{
     directory::slot_map::SlotMap,
     lives::task::TaskId,
     pages::slots::Slots,
+    protection::node::NodeList,
 };
 
 /// Bytes that an object costs at least: its row and record, a few capabilities, its place on a kill list and in free lists.
@@ -65,14 +66,14 @@ pub struct Object {
     pub serial: u64,
     /// Pages, slot by slot.
     pub slots: Slots,
-    /// Domains whose cache has it.
-    pub holders: Vec<SpaceId>,
-    /// Domains that lost it and still link some of it, and the slot from which on the last of them does.
-    pub unlinking: Vec<SpaceId>,
-    /// See `unlinking`.
-    pub unlink_from: u64,
-    /// How often it was taken away from those who had it.
-    pub withdrawn: u64,
+    /// Nodes of domains that have it.
+    pub(crate) holders: NodeList,
+    /// Nodes of domains that had it and may still link some of it, the oldest first.
+    pub(crate) stale: NodeList,
+    /// How often it was taken away from those who had it, this object or one before it in this place.
+    pub(crate) epoch: u64,
+    /// Whether a domain may have P on it.
+    pub(crate) called: bool,
     /// Pages in memory.
     pub resident: u64,
     /// Pages that were changed since they last went to the disk.
@@ -139,10 +140,10 @@ impl Object {
             record: ObjectRecord::default(),
             serial: 0,
             slots: Slots::default(),
-            holders: Vec::new(),
-            unlinking: Vec::new(),
-            unlink_from: 0,
-            withdrawn: 0,
+            holders: NodeList::EMPTY,
+            stale: NodeList::EMPTY,
+            epoch: 0,
+            called: false,
             resident: 0,
             dirty: 0,
             owner: None,

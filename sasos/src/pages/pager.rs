@@ -164,29 +164,32 @@ impl Server {
         let id = self.object_at(world, address)?;
         let rights = self.require(world, space, id, access.right())?.rights;
         let place = self.present(world, id, address, access)?;
-        let Some(domain) = self.domains.get_mut(space) else {
-            return Err(Error::Protection.into());
-        };
         let slot = slot_of(address);
-        if domain.linked.slot != slot {
+        if self.domains.linked(space).slot != slot {
+            // A link without a node could not be taken away.
+            if !self.note_linked(space, id) {
+                return Err(Error::Protection.into());
+            }
             world
                 .link(space, slot, place.leaf, rights)
                 .map_err(|_| Error::NoMemory)?;
-            if world.space_tables(space) > domain.tables()
+            if self
+                .domains
+                .get(space)
+                .is_some_and(|domain| world.space_tables(space) > domain.tables())
                 && let Err(error) = self.charge_tables(world, space)
             {
                 world.unlink(space, slot);
                 world.flush_space(space);
                 return Err(error.into());
             }
-            let Some(domain) = self.domains.get_mut(space) else {
-                return Err(Error::Protection.into());
-            };
-            domain.linked = Linked {
+            let linked = Linked {
                 slot,
                 object: id,
                 rights,
+                epoch: self.objects.get(id).epoch,
             };
+            self.domains.remember_linked(space, linked);
         }
         Ok(())
     }
@@ -207,7 +210,11 @@ impl Server {
             return None;
         }
         let object = self.objects.get_mut(linked.object);
-        if object.is_persistent() || !object.absent_limits.is_empty() || !object.holds(address) {
+        if object.epoch != linked.epoch
+            || object.is_persistent()
+            || !object.absent_limits.is_empty()
+            || !object.holds(address)
+        {
             return None;
         }
         let number = linked.slot - object.first_slot();

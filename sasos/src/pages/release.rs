@@ -92,20 +92,8 @@ impl Server {
 
     /// Destroys the leaves of an object from slot `from` on. Their pages are dropped already.
     pub(crate) fn drop_leaves<W: World>(&mut self, world: &mut W, id: ObjectId, from: u64) {
+        self.unlink_everywhere(world, id, from);
         let object = self.objects.get_mut(id);
-        let holders = core::mem::take(&mut object.holders);
-        let unlinking = core::mem::take(&mut object.unlinking);
-        for &space in holders.iter().chain(&unlinking) {
-            if self.unlink_slots(world, space, id, from) {
-                if let Some(domain) = self.domains.get_mut(space) {
-                    domain.forget_recent();
-                }
-                world.flush_space(space);
-            }
-        }
-        let object = self.objects.get_mut(id);
-        object.holders = holders;
-        object.unlinking = unlinking;
         let mut next = object.slots.next_with_leaf(from);
         let mut dropped = 0;
         while let Some(slot) = next {

@@ -17,6 +17,7 @@
 //! Threads inside are unwound: the call comes back with `CalleeFault`.
 
 use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
+use core::ops::Bound;
 
 use abi::{
     Error,
@@ -166,6 +167,32 @@ impl Callees {
         self.count -= 1;
         self.retired -= usize::from(callee.retired);
         Some(callee)
+    }
+
+    /// The domains that read through to one, in a fixed order: the first, or the one behind another.
+    pub(crate) fn derived_after(&self, caller: u64, after: Option<SpaceId>) -> Option<SpaceId> {
+        let number = Extension::Merge(caller).number();
+        let key = |space: SpaceId| self.get(space).map(|callee| (number, callee.base, callee.password));
+        let hidden = after.is_some_and(|space| self.get(space).is_some_and(|callee| callee.retired));
+        let from = after.filter(|_| !hidden).and_then(key);
+        let mut listed = match from {
+            Some(key) => self
+                .by_key
+                .range((Bound::Excluded(key), Bound::Excluded((number + 1, 0, 0)))),
+            None => self.by_key.range((number, 0, 0)..(number + 1, 0, 0)),
+        };
+        if !hidden && let Some((_, &space)) = listed.next() {
+            return Some(space);
+        }
+        if self.retired == 0 {
+            return None;
+        }
+        // Retired ones are in no index, but there may be threads inside.
+        let merged = |callee: &Callee| callee.retired && callee.extension == Extension::Merge(caller);
+        let behind = |space: &SpaceId| !hidden || after.is_some_and(|after| *space > after);
+        self.iter()
+            .find(|(space, callee)| behind(space) && merged(callee))
+            .map(|(space, _)| space)
     }
 
     /// A callee that reads through to that domain.

@@ -182,34 +182,4 @@ impl Server {
             self.callee_end(world, space);
         }
     }
-
-    /// What a domain can do has changed: callees that read through to it forget what they found.
-    pub fn merge_callees_flush(&mut self, world: &mut impl World, domain: SpaceId) {
-        if self.callees.count == 0 {
-            return;
-        }
-        world.portal_forget();
-        let serial = self.domains.serial(domain);
-        let number = Extension::Merge(serial).number();
-        let mut derived: Vec<SpaceId> = self
-            .callees
-            .by_key
-            .range((number, 0, 0)..(number + 1, 0, 0))
-            .map(|(_, &space)| space)
-            .collect();
-        if self.callees.retired > 0 {
-            // Retired ones are in no index, but there may be threads inside.
-            let merged = |callee: &Callee| callee.retired && callee.extension == Extension::Merge(serial);
-            derived.extend(
-                self.callees
-                    .iter()
-                    .filter(|(_, callee)| merged(callee))
-                    .map(|(space, _)| space),
-            );
-        }
-        for space in derived {
-            self.domain_flush(world, space);
-            self.merge_callees_flush(world, space);
-        }
-    }
 }

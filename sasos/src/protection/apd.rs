@@ -20,10 +20,13 @@ use abi::{
 };
 use kcore::SpaceId;
 
-use crate::{Server, Step, World, lives::thread::Caller, protection::domain::Granted};
+use crate::{Server, Step, World, lives::thread::Caller, protection::domain::Granted, protection::withdraw::Budget};
 
 /// The `slot` argument of `ApdLock` that locks all, empty slots included.
 pub const LOCK_ALL: u64 = u64::MAX;
+
+/// What it costs to look at a domain that reads through to another.
+const COST_DERIVED: u64 = 40;
 
 /// A Clist that a slot names.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -296,20 +299,48 @@ impl Server {
         self.apds(space).all(|own| apd.keeps_locks_of(own))
     }
 
-    /// Changes the APD of the caller's domain.
+    /// Changes the APD of the caller's domain, which forgets all that it has found out, as do those that read through to it. That
+    /// goes on in pieces: the change was made by the first.
     fn apd_change<W: World>(
         &mut self,
         world: &mut W,
-        space: SpaceId,
+        caller: Caller,
         change: impl FnOnce(&mut Apd) -> Result<(), Error>,
     ) -> Step<(u64, u64)> {
-        let Some(domain) = self.domains.get_mut(space) else {
-            return Err(Error::Protection.into());
-        };
-        change(&mut domain.apd)?;
-        self.domain_flush(world, space);
-        self.merge_callees_flush(world, space);
+        if self.threads.record(caller.thread).progress.done == 0 {
+            let Some(domain) = self.domains.get_mut(caller.domain) else {
+                return Err(Error::Protection.into());
+            };
+            change(&mut domain.apd)?;
+            self.drain_begin(world, caller.domain);
+            self.threads.record(caller.thread).progress.done = 1;
+        }
+        let mut budget = Budget::piece();
+        self.drain_within(world, caller.domain, &mut budget)?;
+        self.drain_derived(world, caller.domain, &mut budget)?;
         Ok((0, 0))
+    }
+
+    /// Has the domains that read through to one, and those that read through to these, forget what they found before that one was drained last.
+    fn drain_derived<W: World>(&mut self, world: &mut W, domain: SpaceId, budget: &mut Budget) -> Step<()> {
+        let (serial, drained) = self
+            .domains
+            .get(domain)
+            .map_or((0, 0), |domain| (domain.serial, domain.drained));
+        let mut next = self.callees.derived_after(serial, None);
+        while let Some(space) = next {
+            budget.spend(COST_DERIVED);
+            if let Some(derived) = self.domains.get_mut(space)
+                && derived.inherits != drained
+            {
+                derived.inherits = drained;
+                self.drain_begin(world, space);
+            }
+            self.drain_within(world, space, budget)?;
+            self.drain_derived(world, space, budget)?;
+            next = self.callees.derived_after(serial, Some(space));
+        }
+        Ok(())
     }
 
     /// `ApdInsert`.
@@ -323,10 +354,13 @@ impl Server {
         arguments: arguments::ApdInsert,
     ) -> Step<(u64, u64)> {
         let arguments::ApdInsert { slot, clist: address } = arguments;
+        if self.threads.record(caller.thread).progress.done != 0 {
+            return self.apd_change(world, caller, |_| Ok(()));
+        }
         // Cheap refusals first; the copy is not kept.
         self.domain_apd(caller.domain).insert(slot, ClistRef::default())?;
         let clist = self.clist_for(world, caller.domain, address)?;
-        self.apd_change(world, caller.domain, |apd| apd.insert(slot, clist))
+        self.apd_change(world, caller, |apd| apd.insert(slot, clist))
     }
 
     /// `ApdDelete`.
@@ -339,7 +373,7 @@ impl Server {
         caller: Caller,
         arguments: arguments::ApdDelete,
     ) -> Step<(u64, u64)> {
-        self.apd_change(world, caller.domain, |apd| apd.delete(arguments.slot))
+        self.apd_change(world, caller, |apd| apd.delete(arguments.slot))
     }
 
     /// `ApdGet`.
@@ -406,7 +440,7 @@ impl Server {
         caller: Caller,
         _arguments: arguments::ApdFlush,
     ) -> Step<(u64, u64)> {
-        self.apd_change(world, caller.domain, |_| Ok(()))
+        self.apd_change(world, caller, |_| Ok(()))
     }
 }
 

@@ -5,9 +5,13 @@
 //! of a task stands for the task's threads; the domain of a protected procedure belongs to no task
 //! and is entered by threads of many.
 //!
-//! Invariants: what the space links is in the cache, with those rights at most; an object in the
-//! cache has the domain among its holders. So dropping a cache entry, unlinking its leaves and
-//! flushing the space *is* revocation.
+//! The cache is made of nodes ([`crate::protection::node`]). Invariants: the domain links leaves of objects alone for which it has
+//! a node, with the rights of that at most; each node stands in a list of its object. So unlinking the leaves of a node,
+//! flushing the space and dropping the node *is* revocation. A node that is not worth anything any more is dropped before
+//! the domain can find the object again.
+//!
+//! A domain that must forget everything (its APD has changed) is *drained*: node by node, and until that is done it finds
+//! nothing.
 
 use alloc::{boxed::Box, vec::Vec};
 
@@ -20,10 +24,14 @@ use crate::{
     directory::object::ObjectId,
     lives::task::TaskId,
     protection::apd::Apd,
+    protection::node::{Node, NodeRef, Nodes, PAGE_BYTES, Table},
+    protection::withdraw::Withdrawal,
 };
 
+/// Domains that may have ended and left a page of nodes.
+const SPARE_MAX: u32 = 64;
 /// Bytes that a domain costs without its cache.
-pub(crate) const DOMAIN_BYTES: u64 = core::mem::size_of::<Domain>() as u64;
+const DOMAIN_BYTES: u64 = core::mem::size_of::<Domain>() as u64;
 
 /// Why a domain has rights on an object.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -43,106 +51,6 @@ pub struct Cached {
     pub granted: Granted,
 }
 
-const NO_KEY: u32 = u32::MAX;
-
-/// A validation cache: an open hash table, object to rights, at most half full.
-#[derive(Debug, Default)]
-pub struct Cache {
-    places: Vec<(u32, Option<Cached>)>,
-    count: usize,
-}
-
-impl Cache {
-    #[inline]
-    fn home(&self, key: u32) -> usize {
-        (key.wrapping_mul(0x9e37_79b9) as usize >> 7) & (self.places.len() - 1)
-    }
-
-    /// How many objects are in it.
-    pub fn count(&self) -> usize {
-        self.count
-    }
-
-    /// What is known of an object.
-    #[inline]
-    pub fn get(&self, object: ObjectId) -> Option<Cached> {
-        if self.places.is_empty() {
-            return None;
-        }
-        let mut place = self.home(object.0);
-        loop {
-            let (key, cached) = self.places[place];
-            if key == object.0 {
-                return cached;
-            }
-            if key == NO_KEY {
-                return None;
-            }
-            place = (place + 1) & (self.places.len() - 1);
-        }
-    }
-
-    /// Puts an entry in, or another in its place; tells whether the object is new here.
-    pub fn insert(&mut self, object: ObjectId, cached: Cached) -> bool {
-        if self.places.len() < 2 * (self.count + 1) {
-            self.grow();
-        }
-        let mut place = self.home(object.0);
-        while self.places[place].0 != NO_KEY && self.places[place].0 != object.0 {
-            place = (place + 1) & (self.places.len() - 1);
-        }
-        let new = self.places[place].0 == NO_KEY;
-        self.places[place] = (object.0, Some(cached));
-        self.count += usize::from(new);
-        new
-    }
-
-    fn grow(&mut self) {
-        let larger = alloc::vec![(NO_KEY, None); (2 * self.places.len()).max(16)];
-        let before = core::mem::replace(&mut self.places, larger);
-        self.count = 0;
-        for (key, cached) in before {
-            if let Some(cached) = cached {
-                self.insert(ObjectId(key), cached);
-            }
-        }
-    }
-
-    /// Takes an entry out.
-    pub fn remove(&mut self, object: ObjectId) -> Option<Cached> {
-        self.get(object)?;
-        let mask = self.places.len() - 1;
-        let mut hole = self.home(object.0);
-        while self.places[hole].0 != object.0 {
-            hole = (hole + 1) & mask;
-        }
-        let removed = self.places[hole].1;
-        // What follows without a gap and may stand in the hole moves back into it.
-        let mut place = hole;
-        loop {
-            place = (place + 1) & mask;
-            let key = self.places[place].0;
-            if key == NO_KEY {
-                break;
-            }
-            if (place.wrapping_sub(self.home(key)) & mask) >= (place.wrapping_sub(hole) & mask) {
-                self.places[hole] = self.places[place];
-                hole = place;
-            }
-        }
-        self.places[hole] = (NO_KEY, None);
-        self.count -= 1;
-        removed
-    }
-
-    /// Every object in it, with what is known.
-    pub fn iter(&self) -> impl Iterator<Item = (ObjectId, Cached)> {
-        self.places
-            .iter()
-            .filter_map(|&(key, cached)| Some((ObjectId(key), cached?)))
-    }
-}
-
 /// A slot that a domain used last, and what stands behind it.
 #[derive(Copy, Clone, Debug)]
 pub struct Linked {
@@ -152,6 +60,8 @@ pub struct Linked {
     pub object: ObjectId,
     /// The rights of the domain on it.
     pub rights: Rights,
+    /// The epoch of the object in which it had them.
+    pub epoch: u64,
 }
 
 impl Linked {
@@ -160,6 +70,7 @@ impl Linked {
         slot: u64::MAX,
         object: ObjectId(u32::MAX),
         rights: Rights::NONE,
+        epoch: 0,
     };
 }
 
@@ -177,14 +88,20 @@ pub struct Domain {
     /// Where rights are looked for.
     pub apd: Apd,
     /// What was found.
-    pub cache: Cache,
+    pub(in crate::protection) nodes: Table,
     /// How often the cache was dropped as a whole.
-    pub drained: u64,
+    pub(in crate::protection) drained: u64,
+    /// While all is being dropped: the node where to go on.
+    pub(in crate::protection) draining: Option<u32>,
+    /// Whether a node may have P.
+    pub(in crate::protection) calls: bool,
     /// In the domain of a merged call: the caller's, to which it reads through.
     pub parent: Option<SpaceId>,
+    /// How often that had been drained when this one was, or was made.
+    pub(in crate::protection) inherits: u64,
     /// The slot that was linked last, with all the rights that the cache has: further pages in
     /// it need no link.
-    pub linked: Linked,
+    linked: Linked,
     /// The slot in which an address was validated last, linked or not.
     validated: Linked,
     live: bool,
@@ -195,6 +112,16 @@ impl Domain {
     #[inline]
     pub(crate) const fn tables(&self) -> u64 {
         self.tables
+    }
+
+    /// Bytes of the server that are charged for it.
+    pub(crate) fn bytes(&self) -> u64 {
+        DOMAIN_BYTES + self.nodes.paid() * PAGE_BYTES
+    }
+
+    /// Objects in its cache.
+    pub fn cached_objects(&self) -> u64 {
+        self.nodes.count() as u64
     }
 
     /// What it had may not be true any more: the next access goes through the cache and the tables.
@@ -210,8 +137,10 @@ pub struct Domains {
     table: Vec<Box<Domain>>,
     next_serial: u64,
     live: u64,
-    /// Objects, by base and serial number, that domains lost and are still being unlinked.
-    pub(crate) unlinking: Vec<(u64, u64)>,
+    /// Domains that have ended and left a page of nodes for the next one of their number.
+    spare: u32,
+    /// Withdrawals that go on although the call that began them may have ended.
+    pub(in crate::protection) withdrawals: Vec<Withdrawal>,
 }
 
 impl Default for Domains {
@@ -220,7 +149,8 @@ impl Default for Domains {
             table: Vec::new(),
             next_serial: 1,
             live: 0,
-            unlinking: Vec::new(),
+            spare: 0,
+            withdrawals: Vec::new(),
         }
     }
 }
@@ -247,6 +177,11 @@ impl Domains {
             .map(|domain| &mut **domain)
     }
 
+    /// The same, even if it has ended.
+    pub(in crate::protection) fn any_mut(&mut self, space: SpaceId) -> Option<&mut Domain> {
+        self.table.get_mut(space.0 as usize).map(|domain| &mut **domain)
+    }
+
     /// The serial number of a domain; zero if there is no such domain.
     pub fn serial(&self, space: SpaceId) -> u64 {
         self.get(space).map_or(0, |domain| domain.serial)
@@ -269,6 +204,14 @@ impl Domains {
             .map_or(Linked::NONE, |domain| domain.linked)
     }
 
+    /// The same, to be remembered.
+    #[inline]
+    pub(crate) fn remember_linked(&mut self, space: SpaceId, linked: Linked) {
+        if let Some(domain) = self.get_mut(space) {
+            domain.linked = linked;
+        }
+    }
+
     /// The slot in which a domain validated an address last.
     #[inline]
     pub fn validated(&self, space: SpaceId) -> Linked {
@@ -285,10 +228,20 @@ impl Domains {
         }
     }
 
-    /// The rights that the cache of a domain has for an object.
+    /// What a domain once found out about an object, whatever it is worth now.
     #[inline]
-    pub fn cached(&self, space: SpaceId, object: ObjectId) -> Option<Cached> {
-        self.table.get(space.0 as usize)?.cache.get(object)
+    pub(in crate::protection) fn node_of(&self, space: SpaceId, object: ObjectId) -> Option<&Node> {
+        self.table.get(space.0 as usize)?.nodes.find(object)
+    }
+
+    /// The nodes of a domain that has ended serve the next one of its number, or nobody; tells how many pages were paid for.
+    fn let_nodes_go(&mut self, space: SpaceId) -> u64 {
+        let may_stay = self.spare < SPARE_MAX;
+        let Some(domain) = self.any_mut(space) else { return 0 };
+        let paid = domain.nodes.let_go(may_stay);
+        let stays = domain.nodes.places() > 0;
+        self.spare += u32::from(stays);
+        paid
     }
 
     fn enter(&mut self, space: SpaceId, apd: &Apd, parent: Option<SpaceId>, account: AccountId) {
@@ -300,15 +253,23 @@ impl Domains {
                 account: AccountId::ROOT,
                 tables: 0,
                 apd: Apd::EMPTY,
-                cache: Cache::default(),
+                nodes: Table::default(),
                 drained: 0,
+                draining: None,
+                calls: false,
                 parent: None,
+                inherits: 0,
                 linked: Linked::NONE,
                 validated: Linked::NONE,
                 live: false,
             }));
         }
+        let inherits = parent
+            .and_then(|parent| self.get(parent))
+            .map_or(0, |parent| parent.drained);
         let domain = &mut self.table[place];
+        self.spare -= u32::from(domain.nodes.places() > 0);
+        domain.inherits = inherits;
         domain.serial = self.next_serial;
         domain.task = None;
         domain.account = account;
@@ -321,11 +282,14 @@ impl Domains {
     }
 }
 
-/// What becomes of the links that stand for a cache.
-#[derive(Copy, Clone, PartialEq, Eq)]
-enum Links {
-    Remove,
-    GoWithTheSpace,
+impl Nodes for Domains {
+    fn node(&self, node: NodeRef) -> Option<&Node> {
+        self.table.get(node.space().0 as usize)?.nodes.at(node.index())
+    }
+
+    fn node_mut(&mut self, node: NodeRef) -> Option<&mut Node> {
+        self.table.get_mut(node.space().0 as usize)?.nodes.at_mut(node.index())
+    }
 }
 
 impl Server {
@@ -406,6 +370,22 @@ impl Server {
         self.domains.get(space).map_or(Apd::EMPTY, |domain| domain.apd)
     }
 
+    /// Drops all that a domain has found out. What is accessible is found again when it is touched.
+    pub fn domain_flush<W: World>(&mut self, world: &mut W, space: SpaceId) {
+        self.drain_begin(world, space);
+        while self.drain_piece(world, space).is_err() {}
+    }
+
+    /// The rights that a domain is known to have on an object.
+    #[inline]
+    pub fn cached(&self, space: SpaceId, id: ObjectId) -> Option<Cached> {
+        let node = self.domains.node_of(space, id)?;
+        (node.epoch == self.objects.get(id).epoch).then_some(Cached {
+            rights: node.rights,
+            granted: node.granted,
+        })
+    }
+
     /// Ends a domain. No thread is inside or will return to it.
     pub fn domain_end<W: World>(&mut self, world: &mut W, space: SpaceId) {
         let Some(domain) = self.domains.get_mut(space) else {
@@ -414,112 +394,15 @@ impl Server {
         domain.live = false;
         let account = domain.account;
         let tables = core::mem::take(&mut domain.tables);
+        domain.draining = None;
+        domain.forget_recent();
         self.domains.live -= 1;
         // The space goes as a whole: nothing needs to be unlinked one by one.
-        self.drain_cache(world, space, Links::GoWithTheSpace);
-        self.unlinking_ends(space);
+        self.nodes_end(world, space);
+        let bytes = DOMAIN_BYTES + self.domains.let_nodes_go(space) * PAGE_BYTES;
         world.space_destroy(space);
         self.ledger.give(account, Resource::Tables, tables);
         self.ledger.give(account, Resource::Frames, tables);
-        self.ledger.give(account, Resource::Bytes, DOMAIN_BYTES);
-    }
-
-    /// Drops all that a domain's cache has. What is accessible is found again when it is touched.
-    pub fn domain_flush<W: World>(&mut self, world: &mut W, space: SpaceId) {
-        if self.drain_cache(world, space, Links::Remove) {
-            world.flush_space(space);
-        }
-    }
-
-    /// Empties a cache; tells whether anything was unlinked.
-    fn drain_cache<W: World>(&mut self, world: &mut W, space: SpaceId, links: Links) -> bool {
-        let Some(domain) = self.domains.table.get_mut(space.0 as usize) else {
-            return false;
-        };
-        domain.forget_recent();
-        domain.drained += 1;
-        let mut cache = core::mem::take(&mut domain.cache);
-        let mut had_procedures = false;
-        let mut unlinked = false;
-        for place in &mut cache.places {
-            let (key, cached) = core::mem::replace(place, (NO_KEY, None));
-            let Some(cached) = cached else { continue };
-            had_procedures |= cached.rights.contains(Rights::P);
-            forget_holder(&mut self.objects.get_mut(ObjectId(key)).holders, space);
-            if links == Links::Remove {
-                unlinked |= self.unlink_slots(world, space, ObjectId(key), 0);
-            }
-        }
-        cache.count = 0;
-        // The room serves the domain, or the next one of this number.
-        self.domains.table[space.0 as usize].cache = cache;
-        if had_procedures {
-            world.portal_forget();
-        }
-        unlinked
-    }
-
-    /// Enters rights into a domain's cache.
-    pub(crate) fn cache_rights<W: World>(&mut self, world: &mut W, space: SpaceId, id: ObjectId, cached: Cached) {
-        let Some(domain) = self.domains.get_mut(space) else {
-            return;
-        };
-        // What is linked is linked with the old rights.
-        domain.forget_recent();
-        if domain.cache.insert(id, cached) {
-            self.objects.get_mut(id).holders.push(space);
-        } else {
-            // More rights than before: links carry the old ones until they are made anew. More
-            // rights need no flush: a processor that remembers fewer looks again before it faults.
-            self.relink_slots(world, space, id, cached.rights);
-        }
-    }
-
-    fn relink_slots<W: World>(&mut self, world: &mut W, space: SpaceId, id: ObjectId, rights: Rights) {
-        if rights.intersection(Rights::RWX).is_empty() {
-            return;
-        }
-        let object = self.objects.get(id);
-        let mut from = 0;
-        while let Some(number) = object.slots.next_with_leaf(from) {
-            if let Some(leaf) = object.slots.get(number).and_then(crate::pages::slots::Slot::leaf) {
-                // Without memory for a table the link is missing; the next access tries again.
-                let _ = world.link(space, object.first_slot() + number, leaf, rights);
-            }
-            from = number + 1;
-        }
-    }
-}
-
-fn forget_holder(holders: &mut Vec<SpaceId>, space: SpaceId) {
-    if let Some(place) = holders.iter().position(|&holder| holder == space) {
-        holders.swap_remove(place);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use alloc::collections::BTreeMap;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn a_cache_is_a_map(steps in prop::collection::vec((0_u32..40, any::<bool>(), 0_u64..32), 0..300)) {
-            let mut cache = Cache::default();
-            let mut model = BTreeMap::new();
-            for (key, insert, bits) in steps {
-                let cached = Cached { rights: Rights::from_bits(bits).unwrap(), granted: Granted::Created };
-                if insert {
-                    prop_assert_eq!(cache.insert(ObjectId(key), cached), model.insert(key, cached).is_none());
-                } else {
-                    prop_assert_eq!(cache.remove(ObjectId(key)), model.remove(&key));
-                }
-                prop_assert_eq!(cache.count(), model.len());
-                for key in 0..40 {
-                    prop_assert_eq!(cache.get(ObjectId(key)), model.get(&key).copied());
-                }
-            }
-        }
+        self.ledger.give(account, Resource::Bytes, bytes);
     }
 }

@@ -4,6 +4,7 @@ pub mod apd;
 pub mod capability;
 pub mod clist;
 pub mod domain;
+pub mod node;
 pub mod search;
 pub mod validation;
 pub mod withdraw;

@@ -145,7 +145,7 @@ impl Server {
         Which {
             thread: self.current,
             domain: domain.map_or((0, 0), |domain| (domain.serial, domain.drained)),
-            object: (object.serial, object.withdrawn),
+            object: (object.serial, object.epoch),
             rights,
         }
     }
@@ -164,7 +164,7 @@ impl Server {
         for level in 0..=CALL_DEPTH_MAX {
             let Some(domain) = self.domains.get(from) else { break };
             let (apd, parent, serial) = (domain.apd, domain.parent, domain.serial);
-            if let Some(cached) = self.domains.cached(from, id)
+            if let Some(cached) = self.cached(from, id)
                 && sought.have(cached.rights, cached.granted) == Enough::Yes
             {
                 return Ok(Enough::Yes);

@@ -57,7 +57,7 @@ impl Server {
         let recent = self.domains.validated(space);
         if recent.slot == slot_of(address) && recent.rights.contains(needed) {
             let object = self.objects.get(recent.object);
-            if object.holds(address) {
+            if object.epoch == recent.epoch && object.holds(address) {
                 return Ok(object.base());
             }
         }
@@ -67,6 +67,7 @@ impl Server {
             slot: slot_of(address),
             object: id,
             rights: cached.rights,
+            epoch: self.objects.get(id).epoch,
         };
         self.domains.remember_validated(space, recent);
         Ok(self.objects.get(id).base())
@@ -78,7 +79,7 @@ impl Server {
     /// [`Error::Protection`]; what reading Clists brings.
     #[inline(always)]
     pub fn require<W: World>(&mut self, world: &mut W, space: SpaceId, id: ObjectId, needed: Rights) -> Step<Cached> {
-        match self.domains.cached(space, id) {
+        match self.cached(space, id) {
             Some(cached) if cached.rights.contains(needed) => Ok(cached),
             known => self.discover(world, space, id, needed, known),
         }
@@ -102,7 +103,7 @@ impl Server {
 
     /// The rights that a domain is known to have at an address; for reports.
     pub fn known_rights(&self, space: SpaceId, address: u64) -> Rights {
-        let cached = self.objects.find(address).and_then(|id| self.domains.cached(space, id));
+        let cached = self.objects.find(address).and_then(|id| self.cached(space, id));
         cached.map_or(Rights::NONE, |cached| cached.rights)
     }
 
@@ -116,12 +117,13 @@ impl Server {
         needed: Rights,
         known: Option<Cached>,
     ) -> Step<Cached> {
+        self.prepare_node(world, space, id)?;
         let mut access = AccessSought {
             needed,
             found: known.unwrap_or(NOTHING),
         };
         let outcome = self.search(world, space, id, needed, &mut access);
-        self.cache_found(world, space, id, access.found);
+        self.cache_found(space, id, access.found);
         match outcome {
             Ok(()) => Ok(access.found),
             Err(stop) => Err(stop),
@@ -136,7 +138,7 @@ impl Server {
     /// locked and has no PDX capability in a locked slot; those of [`Server::search`].
     pub fn pdx_grant<W: World>(&mut self, world: &mut W, space: SpaceId, entry: u64) -> Step<PdxGrant> {
         let id = self.object_at(world, entry)?;
-        let held = self.domains.cached(space, id);
+        let held = self.cached(space, id);
         if self.objects.get(id).record.pdx.is_empty() {
             let error = if held.is_some() {
                 Error::NotAnEntry
@@ -145,13 +147,14 @@ impl Server {
             };
             return Err(error.into());
         }
+        self.prepare_node(world, space, id)?;
         let mut entrance = EntranceSought {
             entry,
             grant: None,
             found: held.unwrap_or(NOTHING),
         };
         let outcome = self.search(world, space, id, Rights::P, &mut entrance);
-        self.cache_found(world, space, id, entrance.found);
+        self.cache_found(space, id, entrance.found);
         let grant = match outcome {
             Ok(()) => entrance.grant,
             Err(Stop::Fail(Error::Protection))
@@ -178,26 +181,26 @@ impl Server {
             Err(stop) => return Err(stop),
         };
         let grant = grant.ok_or(Error::Protection)?;
-        Ok(self.remember_call(world, space, id, grant))
+        Ok(self.remember_call(space, id, grant))
     }
 
     /// Enters into a domain's cache what a search has found, if that is more than the cache has.
-    fn cache_found<W: World>(&mut self, world: &mut W, space: SpaceId, id: ObjectId, found: Cached) {
-        let known = self.domains.cached(space, id);
+    fn cache_found(&mut self, space: SpaceId, id: ObjectId, found: Cached) {
+        let known = self.cached(space, id);
         if found.rights != known.map_or(Rights::NONE, |known| known.rights) {
-            self.cache_rights(world, space, id, found);
+            self.cache_rights(space, id, found);
         }
     }
 
     /// Notes P in the cache, so that whatever drops the entry makes the kernel forget its way.
-    fn remember_call<W: World>(&mut self, world: &mut W, space: SpaceId, id: ObjectId, grant: PdxGrant) -> PdxGrant {
-        let mut cached = self.domains.cached(space, id).unwrap_or(Cached {
+    fn remember_call(&mut self, space: SpaceId, id: ObjectId, grant: PdxGrant) -> PdxGrant {
+        let mut cached = self.cached(space, id).unwrap_or(Cached {
             rights: Rights::NONE,
             granted: Granted::Created,
         });
         if !cached.rights.contains(Rights::P) {
             cached.rights = cached.rights.union(Rights::P);
-            self.cache_rights(world, space, id, cached);
+            self.cache_rights(space, id, cached);
         }
         grant
     }

@@ -1,23 +1,66 @@
-//! Taking an object away from the domains that have it.
+//! Taking an object away from the domains that have it, and everything away from a domain.
 //!
-//! What a domain may do stands in its cache, and its links let user code do it. The caches are emptied at once, so that nothing
-//! is derived any more from a right that is gone. Unlinking is work for each leaf and each domain, and where that
-//! is much it is done in pieces: the domains wait in a list of the object, and the call that takes a right away comes back when
-//! the list is empty. Should its thread end before, `Event::Poll` sees to the rest.
+//! What a domain may do stands in its nodes, and its links let user code do it. Raising the epoch of an object makes all nodes
+//! of it worthless at once, so that nothing is derived any more from a right that is gone. Unlinking is work for each leaf and each domain, and where that
+//! is much it is done in pieces, node by node ([`crate::protection::node`]): the call that takes a right away comes back when no node is
+//! left that is older than its epoch. Should its thread end before, `Event::Poll` sees to the rest. A domain that may have the
+//! object by another capability finds it again, in a node of the new epoch; its old node is unlinked before.
 
-use abi::Rights;
+use abi::{Error, Rights};
 use kcore::SpaceId;
 
-use crate::{Server, Step, Stop, World, directory::object::ObjectId, lives::thread::Caller};
+use crate::{
+    Server, Step, Stop, World,
+    accounts::Resource,
+    directory::object::ObjectId,
+    lives::thread::Caller,
+    protection::domain::Cached,
+    protection::node::{NodeRef, Nodes, PAGE_BYTES, found},
+};
 
-/// Links that are removed in one piece. One costs some 100 instructions.
-pub const PIECE_LINKS: u64 = 96;
+/// What one event spends on unlinking, in instructions, roughly.
+const PIECE: u64 = 12_000;
+/// What unlinking a leaf costs, dropping a node, and looking at a vacant place.
+const COST_LEAF: u64 = 110;
+const COST_NODE: u64 = 250;
+const COST_VACANT: u64 = 8;
+
+/// What is left of a piece.
+pub(crate) struct Budget(u64);
+
+impl Budget {
+    /// That of one event.
+    pub(crate) const fn piece() -> Self {
+        Self(PIECE)
+    }
+
+    /// No bound.
+    const fn all() -> Self {
+        Self(u64::MAX)
+    }
+
+    /// Takes something off; tells whether there was anything left.
+    pub(crate) fn spend(&mut self, cost: u64) -> bool {
+        let any = self.0 > 0;
+        self.0 = self.0.saturating_sub(cost);
+        any
+    }
+}
+
+/// A withdrawal that is not over.
+#[derive(Copy, Clone, Debug)]
+pub(in crate::protection) struct Withdrawal {
+    base: u64,
+    serial: u64,
+    /// Nodes older than that are to be unlinked.
+    epoch: u64,
+}
 
 impl Server {
     /// Takes an object away from every domain that has it, at once. Who still has a right finds it again.
     pub fn withdraw<W: World>(&mut self, world: &mut W, id: ObjectId) {
         self.withdraw_begin(world, id);
-        while !self.unlink_piece(world, id, u64::MAX) {}
+        self.unlink_stale(world, id, u64::MAX, &mut Budget::all());
     }
 
     /// The same in pieces: to be called again until it is done.
@@ -27,110 +70,361 @@ impl Server {
     pub(crate) fn withdraw_piece<W: World>(&mut self, world: &mut W, caller: Caller, id: ObjectId) -> Step<()> {
         let object = self.objects.get(id);
         let (base, serial) = (object.base(), object.serial);
-        if self.threads.record(caller.thread).progress.done != serial {
-            let links = object.holders.len() as u64 * object.slot_count();
+        let mut progress = self.threads.record(caller.thread).progress;
+        let begun = progress.done == serial;
+        if !begun {
             self.withdraw_begin(world, id);
-            self.threads.record(caller.thread).progress.done = serial;
-            if links > PIECE_LINKS {
-                self.domains.unlinking.push((base, serial));
+            progress.done = serial;
+            progress.at = self.objects.get(id).epoch;
+            self.threads.record(caller.thread).progress = progress;
+        }
+        let epoch = progress.at;
+        if self.unlink_stale(world, id, epoch, &mut Budget::piece()) {
+            return Ok(());
+        }
+        if !begun {
+            let withdrawal = Withdrawal { base, serial, epoch };
+            if self.domains.withdrawals.try_reserve(1).is_err() {
+                self.unlink_stale(world, id, epoch, &mut Budget::all());
+                return Ok(());
             }
+            self.domains.withdrawals.push(withdrawal);
         }
-        if self.unlink_piece(world, id, PIECE_LINKS) {
-            Ok(())
-        } else {
-            Err(Stop::Again)
-        }
+        Err(Stop::Again)
+    }
+
+    /// Whether there are withdrawals that are not over.
+    pub(crate) fn is_withdrawing(&self) -> bool {
+        !self.domains.withdrawals.is_empty()
     }
 
     /// Goes on where the thread that began it has ended.
-    pub(crate) fn poll_unlinking<W: World>(&mut self, world: &mut W) {
-        let Some(&(base, serial)) = self.domains.unlinking.last() else {
+    pub(crate) fn poll_withdrawals<W: World>(&mut self, world: &mut W) {
+        let Some(&Withdrawal { base, serial, epoch }) = self.domains.withdrawals.last() else {
             return;
         };
         let over = match self.objects.find_serial(base, serial) {
-            Some(id) => self.unlink_piece(world, id, PIECE_LINKS),
+            Some(id) => self.unlink_stale(world, id, epoch, &mut Budget::piece()),
             None => true,
         };
         if over {
-            self.domains.unlinking.pop();
+            self.domains.withdrawals.pop();
         }
     }
 
-    /// Empties the caches of all domains that have an object.
+    /// Makes all nodes of an object worthless.
     fn withdraw_begin<W: World>(&mut self, world: &mut W, id: ObjectId) {
-        let mut had_procedures = false;
         let object = self.objects.get_mut(id);
-        object.withdrawn += 1;
-        for &space in &object.holders {
-            let Some(domain) = self.domains.get_mut(space) else {
-                continue;
-            };
-            if let Some(cached) = domain.cache.remove(id) {
-                domain.forget_recent();
-                had_procedures |= cached.rights.contains(Rights::P);
-            }
-        }
-        object.unlinking.append(&mut object.holders);
-        if had_procedures {
+        object.epoch += 1;
+        self.domains.join(&mut object.stale, &mut object.holders);
+        if core::mem::take(&mut object.called) {
             world.portal_forget();
         }
     }
 
-    /// Unlinks an object from domains that wait for it, up to so many links; tells whether that were all.
-    fn unlink_piece<W: World>(&mut self, world: &mut W, id: ObjectId, most: u64) -> bool {
-        let mut left = most;
-        let object = self.objects.get_mut(id);
-        while let Some(&space) = object.unlinking.last() {
-            let mut any = object.unlink_from > 0;
-            while let Some(number) = object.slots.next_with_leaf(object.unlink_from) {
-                if left == 0 {
-                    if let Some(domain) = self.domains.get_mut(space) {
-                        domain.forget_recent();
-                    }
-                    return false;
-                }
-                world.unlink(space, object.first_slot() + number);
-                object.unlink_from = number + 1;
-                any = true;
-                left -= 1;
+    /// Unlinks nodes of an object that are older than an epoch; tells whether that were all.
+    fn unlink_stale<W: World>(&mut self, world: &mut W, id: ObjectId, epoch: u64, budget: &mut Budget) -> bool {
+        // The oldest come first.
+        while let Some(node) = self.objects.get(id).stale.first()
+            && self.domains.node(node).is_some_and(|node| node.epoch < epoch)
+        {
+            let done = self.unlink_node(world, node, budget);
+            world.flush_space(node.space());
+            if !done {
+                return false;
             }
-            // A domain that has found the object again meanwhile links it again.
-            if any {
-                if let Some(domain) = self.domains.get_mut(space) {
-                    domain.forget_recent();
-                }
-                world.flush_space(space);
-            }
-            object.unlinking.pop();
-            object.unlink_from = 0;
         }
         true
     }
 
-    /// A domain ends, and its space with it: nothing needs to be unlinked from it.
-    pub(crate) fn unlinking_ends(&mut self, space: SpaceId) {
-        for &(base, serial) in &self.domains.unlinking {
-            let Some(id) = self.objects.find_serial(base, serial) else {
-                continue;
-            };
-            let object = self.objects.get_mut(id);
-            if object.unlinking.last() == Some(&space) {
-                object.unlink_from = 0;
+    /// Unlinks what a node stands for and drops it, as far as the budget reaches; tells whether that was all. The space is to be flushed.
+    fn unlink_node<W: World>(&mut self, world: &mut W, at: NodeRef, budget: &mut Budget) -> bool {
+        let Some(domain) = self.domains.get_mut(at.space()) else {
+            return true;
+        };
+        domain.forget_recent();
+        let Some(node) = domain.nodes.at_mut(at.index()).filter(|node| !node.is_vacant()) else {
+            return true;
+        };
+        let object = self.objects.get(node.object());
+        while node.linked
+            && let Some(number) = object.slots.next_with_leaf(u64::from(node.unlink_from))
+        {
+            if !budget.spend(COST_LEAF) {
+                return false;
             }
-            object.unlinking.retain(|&other| other != space);
+            world.unlink(at.space(), object.first_slot() + number);
+            node.unlink_from = number as u32 + 1;
+        }
+        budget.spend(COST_NODE);
+        self.drop_node(at);
+        true
+    }
+
+    /// Takes a node out of the list of its object and out of its table.
+    fn drop_node(&mut self, at: NodeRef) {
+        let Some((id, epoch)) = self.domains.node(at).map(|node| (node.object(), node.epoch)) else {
+            return;
+        };
+        let object = self.objects.get_mut(id);
+        let list = if epoch == object.epoch {
+            &mut object.holders
+        } else {
+            &mut object.stale
+        };
+        self.domains.take_out(list, at);
+        if let Some(domain) = self.domains.any_mut(at.space()) {
+            domain.nodes.remove(at.index());
         }
     }
 
-    /// Unlinks the slots of an object from number `from` on; tells whether there were any.
-    pub(crate) fn unlink_slots<W: World>(&mut self, world: &mut W, space: SpaceId, id: ObjectId, from: u64) -> bool {
+    /// Unlinks the slots of an object from number `from` on from every domain.
+    pub(crate) fn unlink_everywhere<W: World>(&mut self, world: &mut W, id: ObjectId, from: u64) {
         let object = self.objects.get(id);
-        let mut from = from;
-        let mut any = false;
-        while let Some(number) = object.slots.next_with_leaf(from) {
-            world.unlink(space, object.first_slot() + number);
-            any = true;
-            from = number + 1;
+        for list in [object.holders, object.stale] {
+            let mut next = list.first();
+            while let Some(node) = next {
+                next = self.domains.after(node);
+                if self.domains.node(node).is_none_or(|node| !node.linked) {
+                    continue;
+                }
+                let mut from = from;
+                while let Some(number) = object.slots.next_with_leaf(from) {
+                    world.unlink(node.space(), object.first_slot() + number);
+                    from = number + 1;
+                }
+                if let Some(domain) = self.domains.get_mut(node.space()) {
+                    domain.forget_recent();
+                }
+                world.flush_space(node.space());
+            }
         }
-        any
+    }
+
+    /// Whether another domain has an object.
+    pub(crate) fn others_hold(&self, id: ObjectId, space: SpaceId) -> bool {
+        self.holders(id).any(|holder| holder != space)
+    }
+
+    /// The domains that have an object.
+    pub fn holders(&self, id: ObjectId) -> impl Iterator<Item = SpaceId> {
+        let first = self.objects.get(id).holders.first();
+        core::iter::successors(first, |&node| self.domains.after(node)).map(NodeRef::space)
+    }
+
+    // ---- a domain finds ---------------------------------------------------------------------------
+
+    /// Sees to it that a domain has a place for what it finds out about an object, and nothing is left of what it once had.
+    ///
+    /// # Errors
+    /// [`Stop::Again`] after a piece; [`Error::NoMemory`] if it cannot have a single node.
+    pub(in crate::protection) fn prepare_node<W: World>(
+        &mut self,
+        world: &mut W,
+        space: SpaceId,
+        id: ObjectId,
+    ) -> Step<()> {
+        self.drain_piece(world, space)?;
+        let Some(domain) = self.domains.get_mut(space) else {
+            return Err(Error::Protection.into());
+        };
+        if let Some(place) = domain.nodes.place(id) {
+            let live = domain
+                .nodes
+                .at(place)
+                .is_some_and(|node| node.epoch == self.objects.get(id).epoch);
+            return if live {
+                Ok(())
+            } else {
+                self.give_up(world, NodeRef::new(space, place))
+            };
+        }
+        if domain.nodes.has_room() {
+            return Ok(());
+        }
+        let may_grow = domain.nodes.may_grow();
+        if may_grow && self.enough_heap(world).is_ok() && self.nodes_grow(space) {
+            return Ok(());
+        }
+        let victim = self.domains.get_mut(space).and_then(|domain| domain.nodes.victim());
+        let victim = victim.ok_or(Error::NoMemory)?;
+        self.give_up(world, NodeRef::new(space, victim))
+    }
+
+    /// A further page of nodes for a domain; tells whether it got one.
+    fn nodes_grow(&mut self, space: SpaceId) -> bool {
+        let Some(domain) = self.domains.get_mut(space) else {
+            return false;
+        };
+        let account = domain.account;
+        if self.ledger.take(account, Resource::Bytes, PAGE_BYTES).is_err() {
+            return false;
+        }
+        let grown = domain.nodes.grow().is_some();
+        if !grown {
+            self.ledger.give(account, Resource::Bytes, PAGE_BYTES);
+        }
+        grown
+    }
+
+    /// Unlinks and drops a node.
+    ///
+    /// # Errors
+    /// [`Stop::Again`] after a piece.
+    fn give_up<W: World>(&mut self, world: &mut W, at: NodeRef) -> Step<()> {
+        let had_calls = self
+            .domains
+            .node(at)
+            .is_some_and(|node| node.rights.contains(Rights::P));
+        if had_calls {
+            world.portal_forget();
+        }
+        let done = self.unlink_node(world, at, &mut Budget::piece());
+        world.flush_space(at.space());
+        if done { Ok(()) } else { Err(Stop::Again) }
+    }
+
+    /// Enters rights into a domain's cache, where [`Server::prepare_node`] has made a place.
+    pub(in crate::protection) fn cache_rights(&mut self, space: SpaceId, id: ObjectId, cached: Cached) {
+        let Some(domain) = self.domains.get_mut(space) else {
+            return;
+        };
+        // What is linked is linked with the old rights. More rights need no flush: a processor that remembers fewer looks
+        // again before it faults, and the fault links anew.
+        domain.forget_recent();
+        let object = self.objects.get_mut(id);
+        let calls = cached.rights.contains(Rights::P);
+        domain.calls |= calls;
+        object.called |= calls;
+        if let Some(node) = domain.nodes.place(id).and_then(|place| domain.nodes.at_mut(place)) {
+            (node.rights, node.granted) = (cached.rights, cached.granted);
+        } else if let Some(place) = domain
+            .nodes
+            .insert(found(id, object.epoch, cached.rights, cached.granted))
+        {
+            self.domains.append(&mut object.holders, space, place);
+        }
+    }
+
+    /// Notes that leaves of an object are linked in a domain; `false` if the domain does not have it.
+    pub(crate) fn note_linked(&mut self, space: SpaceId, id: ObjectId) -> bool {
+        let domain = self.domains.get_mut(space);
+        let node = domain.and_then(|domain| domain.nodes.find_mut(id));
+        node.map(|node| node.linked = true).is_some()
+    }
+
+    // ---- a domain forgets -------------------------------------------------------------------------
+
+    /// Has a domain forget all that it has found out.
+    pub(in crate::protection) fn drain_begin<W: World>(&mut self, world: &mut W, space: SpaceId) {
+        let Some(domain) = self.domains.get_mut(space) else {
+            return;
+        };
+        domain.forget_recent();
+        domain.drained += 1;
+        if core::mem::take(&mut domain.calls) {
+            world.portal_forget();
+        }
+        domain.nodes.hide();
+        domain.draining = Some(0);
+    }
+
+    /// Unlinks a piece of what a domain has to forget.
+    ///
+    /// # Errors
+    /// [`Stop::Again`].
+    #[inline]
+    pub(in crate::protection) fn drain_piece<W: World>(&mut self, world: &mut W, space: SpaceId) -> Step<()> {
+        match self.domains.get(space).and_then(|domain| domain.draining) {
+            None => Ok(()),
+            Some(from) => self.drain_from(world, space, from, &mut Budget::piece()),
+        }
+    }
+
+    /// The same with a budget that others share.
+    pub(in crate::protection) fn drain_within<W: World>(
+        &mut self,
+        world: &mut W,
+        space: SpaceId,
+        budget: &mut Budget,
+    ) -> Step<()> {
+        match self.domains.get(space).and_then(|domain| domain.draining) {
+            None => Ok(()),
+            Some(from) => self.drain_from(world, space, from, budget),
+        }
+    }
+
+    fn drain_from<W: World>(&mut self, world: &mut W, space: SpaceId, from: u32, budget: &mut Budget) -> Step<()> {
+        let mut place = from;
+        let done = loop {
+            let Some(domain) = self.domains.get_mut(space) else {
+                break true;
+            };
+            domain.draining = Some(place);
+            let Some(node) = domain.nodes.at(place).filter(|_| domain.nodes.count() > 0) else {
+                domain.draining = None;
+                break true;
+            };
+            let vacant = node.is_vacant();
+            if !budget.spend(COST_VACANT) || !vacant && !self.unlink_node(world, NodeRef::new(space, place), budget) {
+                break false;
+            }
+            place += 1;
+        };
+        world.flush_space(space);
+        if done { Ok(()) } else { Err(Stop::Again) }
+    }
+
+    /// A domain ends, and its space with it: nothing needs to be unlinked from it.
+    pub(in crate::protection) fn nodes_end<W: World>(&mut self, world: &mut W, space: SpaceId) {
+        let Some(domain) = self.domains.any_mut(space) else {
+            return;
+        };
+        if core::mem::take(&mut domain.calls) {
+            world.portal_forget();
+        }
+        for place in 0..domain.nodes.places() {
+            let Some(domain) = self.domains.any_mut(space).filter(|domain| domain.nodes.count() > 0) else {
+                break;
+            };
+            if domain.nodes.at(place).is_some_and(|node| !node.is_vacant()) {
+                self.drop_node(NodeRef::new(space, place));
+            }
+        }
+    }
+
+    // ---- checks -----------------------------------------------------------------------------------
+
+    /// What does not hold of nodes and lists, with the number of the object.
+    pub(crate) fn check_nodes(&self) -> Option<(&'static str, u64)> {
+        let mut listed = 0;
+        for (id, object) in self.objects.iter() {
+            for (list, present) in [(object.holders, true), (object.stale, false)] {
+                let mut count = 0;
+                let mut oldest = 0;
+                let mut next = list.first();
+                while let Some(at) = next {
+                    next = self.domains.after(at);
+                    count += 1;
+                    let good = self.domains.get(at.space()).is_some()
+                        && self.domains.node(at).is_some_and(|node| {
+                            let age = oldest..=object.epoch;
+                            oldest = node.epoch;
+                            node.object() == id && (node.epoch == object.epoch) == present && age.contains(&node.epoch)
+                        });
+                    if !good {
+                        return Some(("a node in the wrong list", u64::from(id.0)));
+                    }
+                }
+                if count != list.len() {
+                    return Some(("the length of a list of nodes", u64::from(id.0)));
+                }
+                listed += u64::from(count);
+            }
+        }
+        let known: u64 = self.domains.iter().map(|(_, domain)| domain.cached_objects()).sum();
+        (known != listed).then_some(("nodes in no list", known))
     }
 }
+
+const _: () = assert!(PAGE_BYTES < 4096);

@@ -332,11 +332,7 @@ impl Rig {
                     (object.first_slot()..object.first_slot() + object.slot_count()).contains(&slot)
                 });
                 let (id, _) = object.expect("a linked slot belongs to an object");
-                let cached = self
-                    .server
-                    .domains
-                    .cached(space, id)
-                    .expect("what is linked is in the cache");
+                let cached = self.server.cached(space, id).expect("what is linked is in the cache");
                 assert!(!write || cached.rights.contains(Rights::W));
                 assert!(!execute || cached.rights.contains(Rights::X));
             }

@@ -189,12 +189,9 @@ impl Fuzz {
         }
         let domain = self.system.platform.thread_space(thread);
         let serial = self.system.server.domains.serial(domain);
-        let own = self
-            .system
-            .server
-            .objects
-            .iter()
-            .filter(|(_, object)| object.home == serial || object.holders.contains(&domain));
+        let own = self.system.server.objects.iter().filter(|(id, object)| {
+            object.home == serial || self.system.server.holders(*id).any(|space| space == domain)
+        });
         let bases: Vec<u64> = own.map(|(_, object)| object.base()).collect();
         if bases.is_empty() {
             *self.rng.pick(&self.seen)

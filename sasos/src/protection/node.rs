@@ -1,0 +1,502 @@
+//! What a domain has found out about an object: one node for the pair.
+//!
+//! A node stands in a chain of its domain's table, where an access finds it, and in a list of its object, where a revocation
+//! finds it. It was made in an *epoch* of the object, and is worth something in that epoch alone: whoever takes the object
+//! away raises the epoch, and with that every node of it is dead, whatever its domain still links. What is linked is then
+//! unlinked node by node, each with a position of its own.
+//!
+//! An object has two lists of nodes: *holders*, made in the present epoch, and *stale* ones, which are to be unlinked, the
+//! oldest first. The step from one to the other is that of a whole list.
+//!
+//! Nodes come in pages of [`PAGE_NODES`], which the domain's account pays for. A domain that gets no further page, or has
+//! [`NODES_MAX`] nodes, gives an old one up for each new one.
+
+use alloc::vec::Vec;
+
+use abi::Rights;
+use kcore::SpaceId;
+
+use crate::{directory::object::ObjectId, protection::domain::Granted};
+
+/// Nodes in a page. With each page as many chains are added to the table.
+pub(crate) const PAGE_NODES: usize = 64;
+/// Nodes of one domain.
+pub const NODES_MAX: usize = 1 << INDEX_BITS;
+const INDEX_BITS: u32 = 12;
+/// What a page costs: its nodes and its chains.
+pub(crate) const PAGE_BYTES: u64 = (PAGE_NODES * (size_of::<Node>() + size_of::<u32>())) as u64;
+
+const NONE: u32 = u32::MAX;
+
+/// A node: number of the domain and place in it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct NodeRef(u32);
+
+impl NodeRef {
+    const NONE: Self = Self(NONE);
+
+    pub(crate) const fn new(space: SpaceId, index: u32) -> Self {
+        Self(space.0 << INDEX_BITS | index)
+    }
+
+    /// The domain.
+    pub(crate) const fn space(self) -> SpaceId {
+        SpaceId(self.0 >> INDEX_BITS)
+    }
+
+    /// The place in its table.
+    pub(crate) const fn index(self) -> u32 {
+        self.0 & (NODES_MAX as u32 - 1)
+    }
+
+    fn some(self) -> Option<Self> {
+        (self.0 != NONE).then_some(self)
+    }
+}
+
+/// What a domain knows of an object.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    /// The object; a vacant place has none.
+    pub(crate) object: u32,
+    /// The next in the chain of the table, or the next vacant place.
+    chain: u32,
+    /// Neighbours in the list of the object.
+    next: NodeRef,
+    previous: NodeRef,
+    /// The epoch of the object in which it was made.
+    pub(crate) epoch: u64,
+    pub(crate) granted: Granted,
+    pub(crate) rights: Rights,
+    /// Whether any leaf may be linked.
+    pub(crate) linked: bool,
+    /// When it is unlinked: the slot of the object where to go on.
+    pub(crate) unlink_from: u32,
+}
+
+impl Node {
+    const VACANT: Self = Self {
+        object: NONE,
+        chain: NONE,
+        next: NodeRef::NONE,
+        previous: NodeRef::NONE,
+        epoch: 0,
+        granted: Granted::Created,
+        rights: Rights::NONE,
+        linked: false,
+        unlink_from: 0,
+    };
+
+    pub(crate) const fn object(&self) -> ObjectId {
+        ObjectId(self.object)
+    }
+
+    pub(crate) const fn is_vacant(&self) -> bool {
+        self.object == NONE
+    }
+}
+
+/// The nodes of one domain, found by their object: a table of chains that grows by a page at a time, so that no step costs
+/// more than a page does.
+#[derive(Debug)]
+pub(crate) struct Table {
+    /// The first node of each chain.
+    chains: Vec<u32>,
+    /// Bits of a hash that count; above half of it the last chains may be missing.
+    mask: usize,
+    pages: Vec<Vec<Node>>,
+    /// Pages that are paid for.
+    paid: usize,
+    vacant: u32,
+    count: u32,
+    /// Where the search for one to give up goes on.
+    hand: u32,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self {
+            chains: Vec::new(),
+            mask: 0,
+            pages: Vec::new(),
+            paid: 0,
+            vacant: NONE,
+            count: 0,
+            hand: 0,
+        }
+    }
+}
+
+impl Table {
+    #[inline]
+    fn chain_of(&self, object: u32) -> usize {
+        let hash = object.wrapping_mul(0x9e37_79b9) as usize >> 7;
+        let chain = hash & self.mask;
+        if chain < self.chains.len() {
+            chain
+        } else {
+            chain & self.mask >> 1
+        }
+    }
+
+    #[inline]
+    pub(crate) fn at(&self, index: u32) -> Option<&Node> {
+        self.pages
+            .get(index as usize / PAGE_NODES)?
+            .get(index as usize % PAGE_NODES)
+    }
+
+    #[inline]
+    pub(crate) fn at_mut(&mut self, index: u32) -> Option<&mut Node> {
+        self.pages
+            .get_mut(index as usize / PAGE_NODES)?
+            .get_mut(index as usize % PAGE_NODES)
+    }
+
+    /// The node for an object, whatever it is worth.
+    #[inline]
+    pub(crate) fn find(&self, id: ObjectId) -> Option<&Node> {
+        let mut index = *self.chains.get(self.chain_of(id.0))?;
+        while let Some(node) = self.at(index) {
+            if node.object == id.0 {
+                return Some(node);
+            }
+            index = node.chain;
+        }
+        None
+    }
+
+    /// Its place.
+    pub(crate) fn place(&self, id: ObjectId) -> Option<u32> {
+        let mut index = *self.chains.get(self.chain_of(id.0))?;
+        while let Some(node) = self.at(index) {
+            if node.object == id.0 {
+                return Some(index);
+            }
+            index = node.chain;
+        }
+        None
+    }
+
+    /// The same as [`Table::find`], to change.
+    pub(crate) fn find_mut(&mut self, id: ObjectId) -> Option<&mut Node> {
+        let place = self.place(id)?;
+        self.at_mut(place)
+    }
+
+    /// Lets no node be found any more. They stay until they are removed.
+    pub(crate) fn hide(&mut self) {
+        self.chains.fill(NONE);
+    }
+
+    /// How many nodes there are.
+    pub(crate) fn count(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Places, vacant ones included.
+    pub(crate) fn places(&self) -> u32 {
+        (self.pages.len() * PAGE_NODES) as u32
+    }
+
+    /// Whether there is a vacant place.
+    pub(crate) fn has_room(&self) -> bool {
+        self.vacant != NONE && self.paid == self.pages.len()
+    }
+
+    /// Pages that are paid for.
+    pub(crate) const fn paid(&self) -> u64 {
+        self.paid as u64
+    }
+
+    /// Nobody has the table any more, and all places are vacant: of its pages the first may stay. Tells how many were paid for.
+    pub(crate) fn let_go(&mut self, may_stay: bool) -> u64 {
+        let paid = core::mem::take(&mut self.paid);
+        if !may_stay || self.pages.len() > 1 {
+            let first = self.pages.drain(..).next();
+            *self = Self::default();
+            if let Some(page) = first.filter(|_| may_stay) {
+                self.add_page(page);
+            }
+        }
+        paid as u64
+    }
+
+    /// Whether there may be a further page.
+    pub(crate) fn may_grow(&self) -> bool {
+        self.paid * PAGE_NODES < NODES_MAX
+    }
+
+    /// Adds a page, which is paid for. `None` without memory: nothing has changed.
+    pub(crate) fn grow(&mut self) -> Option<()> {
+        if self.paid == self.pages.len() {
+            let mut page = Vec::new();
+            page.try_reserve_exact(PAGE_NODES).ok()?;
+            self.add_page(page)?;
+        }
+        self.paid += 1;
+        Some(())
+    }
+
+    /// Adds a page with room for its nodes.
+    fn add_page(&mut self, mut page: Vec<Node>) -> Option<()> {
+        self.pages.try_reserve(1).ok()?;
+        self.chains.try_reserve(PAGE_NODES).ok()?;
+        let first = self.places();
+        page.clear();
+        for index in first..first + PAGE_NODES as u32 {
+            page.push(Node {
+                chain: index + 1,
+                ..Node::VACANT
+            });
+        }
+        if let Some(last) = page.last_mut() {
+            last.chain = core::mem::replace(&mut self.vacant, first);
+        }
+        self.pages.push(page);
+        for _ in 0..PAGE_NODES {
+            self.add_chain();
+        }
+        Some(())
+    }
+
+    /// One more chain, which takes over a part of another one.
+    fn add_chain(&mut self) {
+        let new = self.chains.len();
+        self.chains.push(NONE);
+        if new > self.mask {
+            self.mask = self.mask << 1 | 1;
+        }
+        let before = new & self.mask >> 1;
+        if before == new {
+            return;
+        }
+        let mut index = core::mem::replace(&mut self.chains[before], NONE);
+        while let Some(node) = self.at(index) {
+            let (next, chain) = (node.chain, self.chain_of(node.object));
+            let head = core::mem::replace(&mut self.chains[chain], index);
+            if let Some(node) = self.at_mut(index) {
+                node.chain = head;
+            }
+            index = next;
+        }
+    }
+
+    /// Puts a node into a vacant place, and tells which.
+    pub(crate) fn insert(&mut self, node: Node) -> Option<u32> {
+        let index = self.vacant;
+        let chain = self.chain_of(node.object);
+        let head = *self.chains.get(chain)?;
+        let place = self.at_mut(index)?;
+        let vacant = place.chain;
+        *place = Node { chain: head, ..node };
+        self.vacant = vacant;
+        self.chains[chain] = index;
+        self.count += 1;
+        Some(index)
+    }
+
+    /// Takes a node out, which stands in no list any more.
+    pub(crate) fn remove(&mut self, index: u32) {
+        let vacant = self.vacant;
+        let Some(node) = self.at_mut(index).filter(|node| !node.is_vacant()) else {
+            return;
+        };
+        let (object, next) = (node.object, node.chain);
+        *node = Node {
+            chain: vacant,
+            ..Node::VACANT
+        };
+        self.vacant = index;
+        self.count -= 1;
+        let chain = self.chain_of(object);
+        if self.chains[chain] == index {
+            self.chains[chain] = next;
+            return;
+        }
+        let mut before = self.chains[chain];
+        while let Some(node) = self.at_mut(before) {
+            if node.chain == index {
+                node.chain = next;
+                return;
+            }
+            before = node.chain;
+        }
+    }
+
+    /// The next node to be given up.
+    pub(crate) fn victim(&mut self) -> Option<u32> {
+        let places = self.places();
+        for _ in 0..places {
+            let index = self.hand % places;
+            if self.at(index).is_some_and(|node| !node.is_vacant()) {
+                return Some(index);
+            }
+            self.hand = index + 1;
+        }
+        None
+    }
+}
+
+/// A list of nodes of one object.
+#[derive(Copy, Clone, Debug)]
+pub struct NodeList {
+    head: NodeRef,
+    tail: NodeRef,
+    count: u32,
+}
+
+impl NodeList {
+    /// None.
+    pub(crate) const EMPTY: Self = Self {
+        head: NodeRef::NONE,
+        tail: NodeRef::NONE,
+        count: 0,
+    };
+
+    /// How many there are.
+    pub(crate) const fn len(&self) -> u32 {
+        self.count
+    }
+
+    /// The oldest.
+    pub(crate) fn first(&self) -> Option<NodeRef> {
+        self.head.some()
+    }
+}
+
+/// Where nodes are, for lists that go through many tables.
+pub(crate) trait Nodes {
+    fn node(&self, node: NodeRef) -> Option<&Node>;
+    fn node_mut(&mut self, node: NodeRef) -> Option<&mut Node>;
+
+    /// The one after another in a list.
+    fn after(&self, node: NodeRef) -> Option<NodeRef> {
+        self.node(node)?.next.some()
+    }
+
+    /// Puts a node at the end of a list.
+    fn append(&mut self, list: &mut NodeList, space: SpaceId, index: u32) {
+        let new = NodeRef::new(space, index);
+        if let Some(node) = self.node_mut(new) {
+            node.previous = list.tail;
+            node.next = NodeRef::NONE;
+        }
+        match list.tail.some().and_then(|tail| self.node_mut(tail)) {
+            Some(tail) => tail.next = new,
+            None => list.head = new,
+        }
+        list.tail = new;
+        list.count += 1;
+    }
+
+    /// Takes a node out of a list.
+    fn take_out(&mut self, list: &mut NodeList, node: NodeRef) {
+        let Some((next, previous)) = self.node(node).map(|node| (node.next, node.previous)) else {
+            return;
+        };
+        match previous.some().and_then(|previous| self.node_mut(previous)) {
+            Some(previous) => previous.next = next,
+            None => list.head = next,
+        }
+        match next.some().and_then(|next| self.node_mut(next)) {
+            Some(next) => next.previous = previous,
+            None => list.tail = previous,
+        }
+        list.count -= 1;
+    }
+
+    /// Puts all of a list at the end of another one.
+    fn join(&mut self, list: &mut NodeList, more: &mut NodeList) {
+        let more = core::mem::replace(more, NodeList::EMPTY);
+        let Some(first) = more.first() else { return };
+        if let Some(node) = self.node_mut(first) {
+            node.previous = list.tail;
+        }
+        match list.tail.some().and_then(|tail| self.node_mut(tail)) {
+            Some(tail) => tail.next = first,
+            None => list.head = first,
+        }
+        list.tail = more.tail;
+        list.count += more.count;
+    }
+}
+
+/// A node for an object that is found in this epoch of it.
+pub(crate) const fn found(id: ObjectId, epoch: u64, rights: Rights, granted: Granted) -> Node {
+    Node {
+        object: id.0,
+        epoch,
+        granted,
+        rights,
+        ..Node::VACANT
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeMap;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_table_is_a_map(steps in prop::collection::vec((0_u32..400, any::<bool>()), 0..1500)) {
+            let mut table = Table::default();
+            let mut model = BTreeMap::new();
+            for (number, (key, insert)) in steps.into_iter().enumerate() {
+                let id = ObjectId(key);
+                if insert && !model.contains_key(&key) {
+                    if !table.has_room() {
+                        table.grow().unwrap();
+                    }
+                    table.insert(found(id, number as u64, Rights::R, Granted::Created)).unwrap();
+                    model.insert(key, number as u64);
+                } else if !insert && let Some(place) = table.place(id) {
+                    table.remove(place);
+                    prop_assert!(model.remove(&key).is_some());
+                }
+                prop_assert_eq!(table.count(), model.len());
+                prop_assert_eq!(table.find(id).map(|node| node.epoch), model.get(&key).copied());
+            }
+            for key in 0..400 {
+                prop_assert_eq!(table.find(ObjectId(key)).map(|node| node.epoch), model.get(&key).copied());
+            }
+        }
+    }
+
+    struct Tables(Vec<Table>);
+
+    impl Nodes for Tables {
+        fn node(&self, node: NodeRef) -> Option<&Node> {
+            self.0.get(node.space().0 as usize)?.at(node.index())
+        }
+
+        fn node_mut(&mut self, node: NodeRef) -> Option<&mut Node> {
+            self.0.get_mut(node.space().0 as usize)?.at_mut(node.index())
+        }
+    }
+
+    #[test]
+    fn lists_go_through_many_tables_and_are_joined_in_one_step() {
+        let mut tables = Tables((0..5).map(|_| Table::default()).collect());
+        let (mut one, mut other) = (NodeList::EMPTY, NodeList::EMPTY);
+        for space in 0..5 {
+            let table = &mut tables.0[space as usize];
+            table.grow().unwrap();
+            let index = table
+                .insert(found(ObjectId(7), 0, Rights::R, Granted::Created))
+                .unwrap();
+            let list = if space < 2 { &mut one } else { &mut other };
+            tables.append(list, SpaceId(space), index);
+        }
+        tables.join(&mut one, &mut other);
+        assert_eq!((one.len(), other.len()), (5, 0));
+        tables.join(&mut one, &mut other);
+        for middle in [2, 0, 4, 1, 3] {
+            tables.take_out(&mut one, NodeRef::new(SpaceId(middle), 0));
+        }
+        assert_eq!(one.len(), 0);
+        assert!(one.first().is_none() && one.tail == NodeRef::NONE);
+    }
+}
