@@ -187,9 +187,7 @@ impl Users {
         let changing: BTreeSet<usize> = self.running.iter().map(|running| running.target).collect();
         for user in 0..self.users.len() {
             let (actor, held) = self.users[user].clone();
-            if let Some(load) = self.rig.world.kernel.enter_space(actor.space) {
-                self.rig.world.kernel.hardware.load(load);
-            }
+            self.rig.world.kernel.enter_space(actor.space);
             for number in (0..self.targets.len()).filter(|number| !changing.contains(number)) {
                 let Some(target) = &self.targets[number] else { continue };
                 let (read, write) = self.allows(actor, &held, number);
@@ -369,9 +367,7 @@ fn a_second_capability_keeps_nothing_of_the_first() {
         }
         rig.call(other, Call::ObjPasswd, &[base, 6, 0]).unwrap();
         for (number, actor) in users.iter().enumerate() {
-            if let Some(load) = rig.world.kernel.enter_space(actor.space) {
-                rig.world.kernel.hardware.load(load);
-            }
+            rig.world.kernel.enter_space(actor.space);
             for slot in 0..slots {
                 let reads = rig.world.kernel.hardware.translate(base + slot * SLOT, Touch::Read);
                 assert!(reads.is_err(), "{between}: user {number} reads slot {slot}");
