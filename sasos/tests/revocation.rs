@@ -44,7 +44,7 @@ struct Running {
     target: usize,
 }
 
-struct Users {
+struct Play {
     rig: Rig,
     rng: Rng,
     owners: Vec<Actor>,
@@ -54,7 +54,7 @@ struct Users {
     running: Vec<Running>,
 }
 
-impl Users {
+impl Play {
     fn new(seed: u64) -> Self {
         let mut rig = Rig::new(seed, 16000, 4096);
         let mut rng = rig.rng.fork();
@@ -304,7 +304,7 @@ impl Users {
 #[test]
 fn what_was_taken_away_is_out_of_reach() {
     for_each_seed(12, |seed| {
-        let mut users = Users::new(seed);
+        let mut users = Play::new(seed);
         for step in 0..1500 {
             users.step();
             if step % 100 == 0 {

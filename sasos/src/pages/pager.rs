@@ -121,9 +121,8 @@ impl Server {
         self.current = thread;
         match self.touch(world, space, address, access) {
             // After a piece of a long search the thread runs into it once more.
-            Ok(()) | Err(Stop::Again) => Outcome::Resume,
             Err(Stop::Wait(key)) if self.still_awaited(thread, key) => Outcome::Block(key, None),
-            Err(Stop::Wait(_)) => Outcome::Resume,
+            Ok(()) | Err(Stop::Again | Stop::Wait(_)) => Outcome::Resume,
             Err(Stop::Fail(error)) => self.fault_fails(world, thread, space, address, access, error),
         }
     }

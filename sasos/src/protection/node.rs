@@ -283,13 +283,16 @@ impl Table {
     }
 
     /// Puts a node into a vacant place, and tells which.
-    pub(crate) fn insert(&mut self, node: Node) -> Option<u32> {
+    pub(crate) fn insert(&mut self, node: &Node) -> Option<u32> {
         let index = self.vacant;
         let chain = self.chain_of(node.object);
         let head = *self.chains.get(chain)?;
         let place = self.at_mut(index)?;
         let vacant = place.chain;
-        *place = Node { chain: head, ..node };
+        *place = Node {
+            chain: head,
+            ..node.clone()
+        };
         self.vacant = vacant;
         self.chains[chain] = index;
         self.count += 1;
@@ -450,7 +453,7 @@ mod tests {
                     if !table.has_room() {
                         table.grow().unwrap();
                     }
-                    table.insert(found(id, number as u64, Rights::R, Granted::Created)).unwrap();
+                    table.insert(&found(id, number as u64, Rights::R, Granted::Created)).unwrap();
                     model.insert(key, number as u64);
                 } else if !insert && let Some(place) = table.place(id) {
                     table.remove(place);
@@ -485,7 +488,7 @@ mod tests {
             let table = &mut tables.0[space as usize];
             table.grow().unwrap();
             let index = table
-                .insert(found(ObjectId(7), 0, Rights::R, Granted::Created))
+                .insert(&found(ObjectId(7), 0, Rights::R, Granted::Created))
                 .unwrap();
             let list = if space < 2 { &mut one } else { &mut other };
             tables.append(list, SpaceId(space), index);

@@ -300,7 +300,7 @@ impl Server {
             (node.rights, node.granted) = (cached.rights, cached.granted);
         } else if let Some(place) = domain
             .nodes
-            .insert(found(id, object.epoch, cached.rights, cached.granted))
+            .insert(&found(id, object.epoch, cached.rights, cached.granted))
         {
             self.domains.append(&mut object.holders, space, place);
         }
