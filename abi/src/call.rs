@@ -147,7 +147,7 @@ calls! {
     45 ThreadResume thread_resume(thread) -> "", ""; "parent or same task";
         "Wakes a sleeping or suspended thread. One that sleeps inside a protected procedure of another domain sleeps on.";
     46 ThreadInfo thread_info(thread, report, room) -> "bytes", ""; "W on the buffer";
-        "Writes the ThreadReport (a report) of a thread (0: the caller).";
+        "Writes the ThreadReport (a report) of a thread (0: the caller). What SystemInfo would not list is NoSuchThread.";
     47 ExcptReg excpt_reg(kind, handler) -> "old handler", ""; "X on the handler";
         "Registers the task's handler for a kind of exception (0: none). It is called as a C function (kind, address, instruction, wanted rights) on the thread's own stack and ends with ExcptReturn.";
     48 ExcptReturn excpt_return(action, address) -> "", ""; "-";
@@ -177,7 +177,7 @@ calls! {
     76 RandomRead random_read() -> "word", ""; "-";
         "A word from the system's random generator.";
     77 SystemInfo system_info(topic, index, buffer, room) -> "bytes", ""; "W on the buffer";
-        "Writes the report that the topic names. Where the caller may not see what it is about, Protection.";
+        "Writes the report that the topic names. Lists leave out what the caller may not see: with D on the root directory everything is in them, otherwise the threads of the caller's task and their descendants, their domains and callees, and objects that the caller's domain made or is known to have a right on.";
     78 SystemControl system_control(operation, argument) -> "", ""; "D on the root directory";
         "Checkpoint, power off, reboot.";
 }

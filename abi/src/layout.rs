@@ -261,7 +261,7 @@ interface! {
     const TOPIC_STORE: u64 = 1;
     /// `SystemInfo` topic: [`BootReport`].
     const TOPIC_BOOT: u64 = 2;
-    /// `SystemInfo` topic: the [`ThreadReport`] of the first thread whose number is at least `index`.
+    /// `SystemInfo` topic: the [`ThreadReport`] of the first thread in order of places, which are the low 16 bits of the numbers, from that of `index` on.
     const TOPIC_THREAD: u64 = 3;
     /// `SystemInfo` topic: the [`DomainReport`] of the first domain whose number is at least `index`.
     const TOPIC_DOMAIN: u64 = 4;

@@ -1,7 +1,6 @@
 //! What the system tells of itself, and switching it off.
 
 use abi::{
-    Error,
     error::Result,
     layout::{
         BootReport, CONTROL_CHECKPOINT, CONTROL_POWER_OFF, CONTROL_REBOOT, DomainReport, MemoryReport, ObjectInfo,
@@ -34,7 +33,7 @@ macro_rules! list {
     ($(#[$meta:meta])* $name:ident: $type:ident by $number:ident, $topic:ident) => {
         $(#[$meta])*
         ///
-        /// Those that the caller may see; none where it may see none ([`may_see`] tells that).
+        /// Those that the caller may see: all of them with D on the root directory, otherwise its own.
         pub fn $name() -> impl Iterator<Item = $type> {
             // Each is the first at or behind an index.
             let mut next = Some(0);
@@ -47,24 +46,12 @@ macro_rules! list {
     };
 }
 
-list!(/// All threads.
+list!(/// Threads.
     threads: ThreadReport by thread, TOPIC_THREAD);
-list!(/// All domains.
+list!(/// Domains.
     domains: DomainReport by domain, TOPIC_DOMAIN);
-list!(/// All active objects.
+list!(/// Objects.
     objects: ObjectInfo by base, TOPIC_OBJECT);
-
-/// Whether the system tells the caller about a topic at all.
-///
-/// # Errors
-/// [`Error::Protection`] if it does not; as `SystemInfo`.
-pub fn may_see(topic: u64) -> Result<()> {
-    match call::system_info(topic, 0, &mut []) {
-        // A list without entries.
-        Ok(_) | Err(Error::NoSuchThread | Error::BadAddress) => Ok(()),
-        Err(error) => Err(error),
-    }
-}
 
 /// How the session went, as the host tool will be told.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

@@ -7,7 +7,7 @@ use abi::{
     host::{EXIT_FAILURE, EXIT_REBOOT, EXIT_SUCCESS},
     layout::{
         CONTROL_CHECKPOINT, CONTROL_POWER_OFF, CONTROL_REBOOT, DomainReport, MemoryReport, TOPIC_BOOT, TOPIC_DOMAIN,
-        TOPIC_MEMORY, TOPIC_OBJECT, TOPIC_STORE, TOPIC_THREAD, ThreadReport,
+        TOPIC_MEMORY, TOPIC_OBJECT, TOPIC_STORE, TOPIC_THREAD,
     },
 };
 use kcore::{SpaceId, wait::Key};
@@ -41,17 +41,19 @@ impl Server {
             TOPIC_STORE => self.tell(world, caller, place, &self.store_report().to_bytes()),
             TOPIC_BOOT => self.tell(world, caller, place, &world.boot_report().to_bytes()),
             TOPIC_THREAD => {
-                let report = self
-                    .thread_report_from(world, caller, index)
-                    .ok_or(Error::NoSuchThread)?;
+                let thread = self.next_thread(world, caller, index)?;
+                let report = thread.and_then(|thread| self.thread_report(world, thread, caller.thread));
+                let report = report.ok_or(Error::NoSuchThread)?;
                 self.tell(world, caller, place, &report.to_bytes())
             }
             TOPIC_DOMAIN => {
-                let report = self.domain_report_from(world, index).ok_or(Error::BadAddress)?;
+                let space = self.next_domain(world, caller, index)?;
+                let report = space.and_then(|space| self.domain_report(world, space));
+                let report = report.ok_or(Error::BadAddress)?;
                 self.tell(world, caller, place, &report.to_bytes())
             }
             TOPIC_OBJECT => {
-                let report = self.object_report(caller.domain, index).ok_or(Error::BadAddress)?;
+                let report = self.next_object(world, caller, index)?.ok_or(Error::BadAddress)?;
                 self.tell(world, caller, place, &report.to_bytes())
             }
             _ => Err(Error::BadArgument.into()),
@@ -88,19 +90,8 @@ impl Server {
         }
     }
 
-    /// The thread with the lowest number from `index` on.
-    fn thread_report_from(&self, world: &impl World, caller: Caller, index: u64) -> Option<ThreadReport> {
-        let thread = self
-            .threads
-            .iter()
-            .map(|record| record.id)
-            .filter(|id| id.0 >= index)
-            .min()?;
-        self.thread_report(world, thread, caller.thread)
-    }
-
-    fn domain_report_from(&self, world: &impl World, index: u64) -> Option<DomainReport> {
-        let (space, domain) = self.domains.iter().find(|(space, _)| u64::from(space.0) >= index)?;
+    fn domain_report(&self, world: &impl World, space: SpaceId) -> Option<DomainReport> {
+        let domain = self.domains.get(space)?;
         Some(DomainReport {
             domain: u64::from(space.0),
             task: domain.task.map_or(0, |task| task.0),

@@ -4,3 +4,4 @@ pub mod boot;
 pub mod check;
 pub mod dispatch;
 pub mod info;
+pub mod sight;

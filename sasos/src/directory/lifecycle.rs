@@ -352,20 +352,9 @@ impl Server {
         info_of(&object.record, rights, object.resident)
     }
 
-    /// What is told of the first object, active or not, whose base is at least `from`.
-    pub fn object_report(&self, space: SpaceId, from: u64) -> Option<ObjectInfo> {
-        let active = self
-            .objects
-            .iter()
-            .filter(|(_, object)| object.base() >= from)
-            .min_by_key(|(_, object)| object.base());
-        let stored = self.store.objects_from(from).next();
-        match (active, stored) {
-            (Some((_, object)), Some(record)) if record.base < object.base() => Some(info_of(record, Rights::NONE, 0)),
-            (None, Some(record)) => Some(info_of(record, Rights::NONE, 0)),
-            (Some((id, _)), _) => Some(self.object_info(id, space)),
-            (None, None) => None,
-        }
+    /// What is told of an object that is not active.
+    pub(crate) fn stored_info(record: &store::ObjectRecord) -> ObjectInfo {
+        info_of(record, Rights::NONE, 0)
     }
 
     // ---- keeping ------------------------------------------------------------------------------------

@@ -367,6 +367,20 @@ impl Objects {
         self.table[index as usize].holds(address).then_some(ObjectId(index))
     }
 
+    /// One step through all active objects in the order of their addresses: the object at `address`, if any, and where
+    /// the next step begins. None behind the last address.
+    pub(crate) fn at_or_behind(&self, address: u64) -> Option<(u64, Option<ObjectId>)> {
+        let (end, owner) = self.map.run(slot_of(address))?;
+        let Some(owner) = owner else {
+            return Some((end * SLOT, None));
+        };
+        let object = &self.table[owner as usize];
+        Some((
+            (object.first_slot() + object.slot_count()) * SLOT,
+            Some(ObjectId(owner)),
+        ))
+    }
+
     /// An active object. A stale identifier is a bug above; it gets what is there now.
     #[inline]
     pub fn get(&self, id: ObjectId) -> &Object {

@@ -46,6 +46,17 @@ impl SlotMap {
         }
     }
 
+    /// Whose a slot is, and a slot behind it up to which nothing changes: what is behind the slot itself in a table, the
+    /// end of the stretch elsewhere. None behind the last one.
+    pub(crate) fn run(&self, slot: u64) -> Option<(u64, Option<u32>)> {
+        let end = (slot / REACH + 1) * REACH;
+        Some(match self.stretches.get((slot / REACH) as usize)? {
+            Stretch::Free => (end, None),
+            Stretch::Whole(owner) => (end, Some(*owner)),
+            Stretch::Mixed { .. } => (slot + 1, self.get(slot)),
+        })
+    }
+
     /// Gives slots to an owner, or to none. They all had the other state before.
     ///
     /// # Errors

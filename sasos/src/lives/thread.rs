@@ -30,6 +30,7 @@ use kcore::{
 use crate::{
     Server, Step, World,
     accounts::{AccountId, Resource},
+    calls::sight::Sight,
     containers::reserve,
     durability::durable::Pending,
     lives::doom::Doom,
@@ -231,6 +232,16 @@ impl Threads {
         self.table
             .get(thread.index())
             .filter(|record| record.id == thread && record.life != Life::Vacant)
+    }
+
+    /// How many places there are.
+    pub(crate) fn places(&self) -> u64 {
+        self.table.len() as u64
+    }
+
+    /// The thread in a place, ended or not.
+    pub(crate) fn at(&self, index: usize) -> Option<&Thread> {
+        self.table.get(index).filter(|record| record.life != Life::Vacant)
     }
 
     /// The thread in a place, if it has not ended.
@@ -457,6 +468,9 @@ impl Server {
             room,
         } = arguments;
         let thread = if thread == 0 { caller.thread } else { ThreadId(thread) };
+        if !self.is_own_thread(caller, thread) && self.sight(world, caller)? == Sight::Own {
+            return Err(Error::NoSuchThread.into());
+        }
         let report = self
             .thread_report(world, thread, caller.thread)
             .ok_or(Error::NoSuchThread)?;

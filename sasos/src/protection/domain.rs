@@ -161,6 +161,11 @@ impl Domains {
         self.live
     }
 
+    /// Places in the table, vacant ones included.
+    pub(crate) fn places(&self) -> u64 {
+        self.table.len() as u64
+    }
+
     /// A domain that exists.
     pub fn get(&self, space: SpaceId) -> Option<&Domain> {
         self.table

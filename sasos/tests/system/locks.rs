@@ -33,7 +33,7 @@ impl System {
     }
 
     /// A child of the first task with these Clists, the first ones locked.
-    fn confined(&mut self, clists: &[u64], locked: u64) -> ThreadId {
+    pub fn confined(&mut self, clists: &[u64], locked: u64) -> ThreadId {
         let apd = self.apd_of(self.first, clists, locked);
         self.task_with(self.first, apd, 0)
     }
@@ -51,7 +51,7 @@ impl System {
     }
 
     /// A capability with these rights for an object that the first task owns.
-    fn granting(&mut self, object: u64, rights: Rights) -> (u64, u64) {
+    pub fn granting(&mut self, object: u64, rights: Rights) -> (u64, u64) {
         let password = self
             .call(self.first, Call::ObjPasswd, &[object, 0, rights.bits().into()])
             .unwrap();

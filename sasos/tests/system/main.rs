@@ -1,7 +1,7 @@
 //! The system as a whole, on the host: scripted users against server, kernel logic and store.
 //!
 //! * `harness`: plays the machine and the users; `install`: the disk; `check`: what must hold after anything.
-//! * `boot`, `tasks`, `waiting`, `calls`, `locks`, `frames`, `exceptions`, `console`: scripts.
+//! * `boot`, `tasks`, `waiting`, `calls`, `locks`, `sight`, `frames`, `exceptions`, `console`: scripts.
 //! * `fuzz`: any call with any argument; `crash`: the power goes, and comes back.
 #![allow(missing_docs, reason = "tests explain themselves")]
 
@@ -18,5 +18,6 @@ mod families;
 mod frames;
 mod fuzz;
 mod locks;
+mod sight;
 mod tasks;
 mod waiting;

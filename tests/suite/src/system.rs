@@ -2,15 +2,15 @@
 
 use abi::{
     Call, Error, Rights,
-    address::PAGE,
+    address::{PAGE, ROOT_DIRECTORY},
     kernel_page::{DOMAIN_ECHO, DOMAIN_RANDOM, DOMAINS, FEATURE_SERVER, KERNEL_PAGE, SYSTEM_CALL_STUB},
-    layout::{EXCEPTION_RESOURCE, TOPIC_OBJECT},
+    layout::{EXCEPTION_RESOURCE, TOPIC_OBJECT, TOPIC_THREAD},
 };
 use rt::{Object, call, system, task::Options};
 
 use crate::{
     arch,
-    assistant::{apd_of, clist_granting, confined, report_of, run, start, wait_until},
+    assistant::{Puppet, apd_of, clist_granting, confined, report_of, run, start, wait_until},
     case::{Case, Outcome, Role, Setting, case, ensure, ensure_eq, ensure_error, role},
 };
 
@@ -18,6 +18,7 @@ use crate::{
 pub const CASES: &[Case] = &[
     case("system/topics", topics),
     case("system/lists", lists),
+    case("system/sight", sight),
     case("system/unknown-calls", unknown_calls),
     case("system/clock", clock),
     case("system/kernel-page", kernel_page),
@@ -97,6 +98,36 @@ fn lists(_: &Setting) -> Outcome {
         );
     }
     Ok(())
+}
+
+/// A task without capabilities is told of itself, and of nobody else.
+fn sight(_: &Setting) -> Outcome {
+    let shared = Object::create(PAGE)?;
+    let (clist, _) = clist_granting(&shared, Rights::RW)?;
+    let puppet = Puppet::start(&[&clist])?;
+    let thread = puppet.task().thread();
+    ensure!(call::thread_info(thread).is_ok());
+    ensure_error!(
+        puppet.call(Call::ThreadInfo, &[call::thread_my_id(), 0, 0])?,
+        NoSuchThread
+    );
+    ensure!(puppet.call(Call::ThreadInfo, &[thread, 0, 0])?.is_ok());
+    let mut lists = [0_u64; 3];
+    for (topic, count) in (TOPIC_THREAD..=TOPIC_OBJECT).zip(&mut lists) {
+        let mut next = 0;
+        while puppet.call(Call::SystemInfo, &[topic, next, shared.base(), 8])?.is_ok() {
+            let number = arch::load(shared.base());
+            ensure!(topic != TOPIC_THREAD || number == thread, "it sees thread {number:#x}");
+            ensure!(topic != TOPIC_OBJECT || number != ROOT_DIRECTORY);
+            next = number + 1;
+            *count += 1;
+        }
+    }
+    ensure!(
+        lists[0] == 1 && lists[1] == 1 && (1..30).contains(&lists[2]),
+        "threads, domains, objects: {lists:?}"
+    );
+    puppet.end()
 }
 
 fn unknown_calls(_: &Setting) -> Outcome {

@@ -4,7 +4,7 @@ use alloc::format;
 
 use abi::{
     address::PAGE,
-    layout::{THREAD_ENDED, THREAD_READY, THREAD_RUNNING, THREAD_SLEEPING, THREAD_WAITING, TOPIC_DOMAIN, TOPIC_THREAD},
+    layout::{THREAD_ENDED, THREAD_READY, THREAD_RUNNING, THREAD_SLEEPING, THREAD_WAITING},
 };
 use rt::{call, println, system, time as clock};
 
@@ -27,7 +27,6 @@ fn none(arguments: &[&str]) -> Outcome {
 
 pub fn ps(_: &mut Shell, arguments: &[&str]) -> Outcome {
     none(arguments)?;
-    system::may_see(TOPIC_THREAD)?;
     println!(
         "{:>10} {:>10} {:>10}  {:<9}{:>4} {:>7} {:>6} {:>9}",
         "thread", "task", "parent", "state", "pri", "domain", "calls", "time"
@@ -80,7 +79,6 @@ pub fn kill(_: &mut Shell, arguments: &[&str]) -> Outcome {
 
 pub fn domains(_: &mut Shell, arguments: &[&str]) -> Outcome {
     none(arguments)?;
-    system::may_see(TOPIC_DOMAIN)?;
     println!(
         "{:>7} {:>10} {:>15} {:>7} {:>7} {:>8} {:>7} {:>8}",
         "domain", "task", "procedure of", "clists", "locked", "objects", "tables", "threads"

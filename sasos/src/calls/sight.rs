@@ -1,0 +1,203 @@
+//! What a caller may see of others (decision 0091).
+//!
+//! D on the root directory shows everything. Everybody else sees his own: the threads of his task and those that descend
+//! from it, domains of these, protected procedures that extend or are paid for by his own domain, and objects on which his
+//! domain is known to have a right. The rest is as if it were not there. Inside a protected call the caller is the
+//! callee: nothing of the task whose thread it runs on is its own.
+//!
+//! Lists go in the order of their tables. One event looks at [`PIECE`] places; the thread's progress has the rest:
+//! `found` says what the caller may see, `at` where the list goes on.
+
+use abi::{
+    Rights,
+    address::{ROOT_DIRECTORY, SLOT},
+    layout::{CALL_DEPTH_MAX, ObjectInfo},
+};
+use kcore::{SpaceId, ThreadId};
+
+use crate::{Server, Step, Stop, World, directory::object::ObjectId, lives::thread::Caller, lives::thread::Thread};
+
+/// Places of a table that one event looks at.
+const PIECE: u64 = 64;
+/// Slots, or stretches without objects, that one event looks at.
+const SLOTS_PIECE: u64 = 512;
+/// How many parents are followed up from a thread.
+pub const GENERATIONS_MAX: usize = 16;
+
+/// What a caller may see.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Sight {
+    /// Everything.
+    All,
+    /// His own.
+    Own,
+}
+
+const SEES_ALL: u64 = 1;
+const SEES_OWN: u64 = 2;
+
+impl Server {
+    /// What the caller of the present call may see; found out once in a call.
+    pub(crate) fn sight<W: World>(&mut self, world: &mut W, caller: Caller) -> Step<Sight> {
+        if self.threads.record(caller.thread).progress.found == 0 {
+            let found = match self.validate(world, caller.domain, ROOT_DIRECTORY, Rights::D) {
+                Ok(_) => SEES_ALL,
+                Err(Stop::Fail(_)) => SEES_OWN,
+                Err(stop) => return Err(stop),
+            };
+            self.threads.record(caller.thread).progress.found = found;
+        }
+        if self.threads.record(caller.thread).progress.found == SEES_ALL {
+            Ok(Sight::All)
+        } else {
+            Ok(Sight::Own)
+        }
+    }
+
+    /// Whether a thread is the caller's own, or descends from what is.
+    pub(crate) fn is_own_thread(&self, caller: Caller, thread: ThreadId) -> bool {
+        if thread == caller.thread {
+            return true;
+        }
+        let here = self.domains.serial(caller.domain);
+        let home = self.is_home(caller);
+        let mut next = self.threads.find(thread);
+        for _ in 0..GENERATIONS_MAX {
+            let Some(record) = next else { return false };
+            if home && record.task == caller.task || record.parent == caller.thread && record.parent_domain == here {
+                return true;
+            }
+            // What a callee made on the parent's thread is not the parent's.
+            next = self
+                .threads
+                .find(record.parent)
+                .filter(|parent| self.domains.serial(parent.domain) == record.parent_domain);
+        }
+        false
+    }
+
+    fn is_home(&self, caller: Caller) -> bool {
+        let own = self.threads.find(caller.thread);
+        own.is_some_and(|own| own.domain == caller.domain)
+    }
+
+    fn is_own_domain(&self, caller: Caller, space: SpaceId) -> bool {
+        let mut space = space;
+        for _ in 0..CALL_DEPTH_MAX {
+            if space == caller.domain {
+                return true;
+            }
+            let Some(domain) = self.domains.get(space) else {
+                return false;
+            };
+            if let Some(task) = domain.task {
+                return self.is_home(caller) && task == caller.task
+                    || self
+                        .tasks
+                        .get(task)
+                        .is_some_and(|task| self.is_own_thread(caller, task.first));
+            }
+            let payer = self.domains.get(caller.domain).map(|own| own.account);
+            if payer == Some(domain.account) {
+                return true;
+            }
+            let Some(above) = domain.parent else { return false };
+            space = above;
+        }
+        false
+    }
+
+    /// Whether a domain has made an object, or is known to have a right on it.
+    fn is_known_object(&self, space: SpaceId, id: ObjectId) -> bool {
+        self.objects.get(id).home == self.domains.serial(space) || self.cached(space, id).is_some()
+    }
+
+    /// Goes through places of a table from where the call stands, until one is found. None at the end of the table.
+    ///
+    /// # Errors
+    /// [`Stop::Again`] after a piece.
+    fn next_place<T>(
+        &mut self,
+        caller: Caller,
+        first: u64,
+        places: u64,
+        found: impl Fn(&Self, u64) -> Option<T>,
+    ) -> Step<Option<T>> {
+        let from = self.threads.record(caller.thread).progress.at.max(first);
+        let end = places.min(from.saturating_add(PIECE));
+        if let Some(item) = (from..end).find_map(|place| found(self, place)) {
+            return Ok(Some(item));
+        }
+        if end >= places {
+            return Ok(None);
+        }
+        self.threads.record(caller.thread).progress.at = end;
+        Err(Stop::Again)
+    }
+
+    /// The first thread that the caller may see, in order of places, from that of the number `index` on.
+    pub(crate) fn next_thread<W: World>(
+        &mut self,
+        world: &mut W,
+        caller: Caller,
+        index: u64,
+    ) -> Step<Option<ThreadId>> {
+        let sight = self.sight(world, caller)?;
+        let (first, places) = (ThreadId(index).index() as u64, self.threads.places());
+        self.next_place(caller, first, places, |server, place| {
+            let thread = server.threads.at(place as usize).map(|record: &Thread| record.id)?;
+            (sight == Sight::All || server.is_own_thread(caller, thread)).then_some(thread)
+        })
+    }
+
+    /// The first domain that the caller may see, from the number `index` on.
+    pub(crate) fn next_domain<W: World>(&mut self, world: &mut W, caller: Caller, index: u64) -> Step<Option<SpaceId>> {
+        let sight = self.sight(world, caller)?;
+        let places = self.domains.places();
+        self.next_place(caller, index, places, |server, place| {
+            let space = SpaceId(place as u32);
+            server.domains.get(space)?;
+            (sight == Sight::All || server.is_own_domain(caller, space)).then_some(space)
+        })
+    }
+
+    /// What is told of the first object that the caller may see, active or not, whose base is at least `from`.
+    pub(crate) fn next_object<W: World>(
+        &mut self,
+        world: &mut W,
+        caller: Caller,
+        from: u64,
+    ) -> Step<Option<ObjectInfo>> {
+        let sight = self.sight(world, caller)?;
+        let mut at = self.threads.record(caller.thread).progress.at.max(from / SLOT * SLOT);
+        let mut active = None;
+        for _ in 0..SLOTS_PIECE {
+            let Some((next, id)) = self.objects.at_or_behind(at) else {
+                at = u64::MAX;
+                break;
+            };
+            at = next;
+            let Some(id) = id else { continue };
+            let base = self.objects.get(id).base();
+            if base >= from && (sight == Sight::All || self.is_known_object(caller.domain, id)) {
+                active = Some((base, id));
+                break;
+            }
+        }
+        // Those of the store are in order.
+        let stored = (sight == Sight::All)
+            .then(|| self.store.objects_from(from).next())
+            .flatten();
+        // It comes first if all active ones that were looked at end before it begins.
+        let stored = stored.filter(|record| active.map_or(record.base < at, |(base, _)| record.base < base));
+        match (stored, active) {
+            (Some(record), _) => Ok(Some(Self::stored_info(record))),
+            (None, Some((_, id))) => Ok(Some(self.object_info(id, caller.domain))),
+            (None, None) if at == u64::MAX => Ok(None),
+            (None, None) => {
+                self.threads.record(caller.thread).progress.at = at;
+                Err(Stop::Again)
+            }
+        }
+    }
+}
