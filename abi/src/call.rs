@@ -132,7 +132,7 @@ calls! {
     36 ApdLookup apd_lookup(address, rights) -> "capability", ""; "-";
         "Validates and caches the rights on the object; tells the address of the granting capability, or 0 where the rights did not come from a Clist.";
     37 ApdFlush apd_flush() -> "", ""; "-";
-        "Drops the validation cache, except for what the task created and still has on its kill list; Clists are looked at anew.";
+        "Drops the validation cache, except for what the task created and still has on its kill list; Clists are looked at anew. A slot whose Clist was readable by a password that is revoked since grants nothing.";
 
     40 TaskCreate task_create(entry, parameter, apd, limit_pages, priority) -> "thread", "task"; "X on the entry";
         "A first thread in a new domain with that APD (address of an ApdDescription; 0: the caller's). The object that holds the entry moves to the new task's kill list if it is on the caller's, and the new domain gets all rights on it. limit_pages bounds the memory of the task (0: the system's bound).";

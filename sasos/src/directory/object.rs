@@ -262,6 +262,14 @@ impl Object {
         }
     }
 
+    /// A password that the object table lists with a right to read, which W and X bring along.
+    pub fn reading_password(&self) -> Option<u64> {
+        let mut listed = self.record.capabilities.iter();
+        listed
+            .find(|listed| listed.1 & Rights::RWX.bits() != 0)
+            .map(|listed| listed.0)
+    }
+
     /// The rights that the object table lists for a password. Every entry is compared, whatever
     /// was found, and without a branch: the time tells nothing of the passwords.
     pub fn rights_of(&self, password: u64) -> Rights {

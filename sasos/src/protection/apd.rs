@@ -35,6 +35,16 @@ pub struct ClistRef {
     pub base: u64,
     /// The serial number of the object that stood there.
     pub serial: u64,
+    /// The password by which it may be read; zero where none is needed: the system, or the owner of a procedure, has chosen
+    /// the Clist. A slot whose password is revoked grants nothing from the next search on.
+    pub reader: u64,
+}
+
+impl ClistRef {
+    /// Whether both name the same Clist, by whatever password.
+    fn is_same(&self, other: &Self) -> bool {
+        (self.base, self.serial) == (other.base, other.serial)
+    }
 }
 
 /// An active protection domain.
@@ -49,7 +59,11 @@ pub struct Apd {
 impl Apd {
     /// No Clist, nothing locked.
     pub const EMPTY: Self = Self {
-        slots: [ClistRef { base: 0, serial: 0 }; APD_SLOTS],
+        slots: [ClistRef {
+            base: 0,
+            serial: 0,
+            reader: 0,
+        }; APD_SLOTS],
         count: 0,
         locked: 0,
         sealed: false,
@@ -104,7 +118,8 @@ impl Apd {
 
     /// Whether this APD keeps all that another one has locked, and locks it too.
     pub fn keeps_locks_of(&self, other: &Self) -> bool {
-        self.locked >= other.locked && self.slots[..other.locked()] == other.slots[..other.locked()]
+        let mut pairs = self.slots.iter().zip(&other.slots).take(other.locked());
+        self.locked >= other.locked && pairs.all(|(own, others)| own.is_same(others))
     }
 
     /// Appends a Clist.
@@ -214,7 +229,7 @@ fn from_bytes(bytes: &[u8; ApdDescription::BYTES]) -> ApdDescription {
 }
 
 impl Server {
-    /// What a slot keeps of the Clist at an address (any inside the object).
+    /// What a slot keeps of the Clist at an address (any inside the object) that was chosen by somebody who may.
     ///
     /// # Errors
     /// [`Error::BadAddress`], [`Error::NoMemory`].
@@ -224,6 +239,7 @@ impl Server {
         Ok(ClistRef {
             base: object.base(),
             serial: object.serial,
+            reader: 0,
         })
     }
 
@@ -232,8 +248,14 @@ impl Server {
     /// # Errors
     /// [`Error::Protection`], [`Error::BadAddress`], [`Error::BadClist`].
     pub fn clist_for<W: World>(&mut self, world: &mut W, space: SpaceId, address: u64) -> Step<ClistRef> {
-        self.validate(world, space, address, Rights::R)?;
-        let clist = self.clist_ref(world, address)?;
+        let id = self.object_at(world, address)?;
+        let cached = self.require(world, space, id, Rights::R)?;
+        // A domain that made the object may show any of its passwords.
+        let listed = self.objects.get(id).reading_password().filter(|_| cached.reader == 0);
+        let clist = ClistRef {
+            reader: listed.unwrap_or(cached.reader),
+            ..self.clist_ref(world, address)?
+        };
         self.clist_header(world, clist)?;
         Ok(clist)
     }
@@ -286,7 +308,10 @@ impl Server {
     /// # Errors
     /// [`Error::Locked`].
     pub(crate) fn locks_allow_showing(&self, space: SpaceId, shown: &Apd) -> Result<(), Error> {
-        let fixed = |clist: &ClistRef| self.apds(space).any(|apd| apd.fixed_slots().contains(clist));
+        let fixed = |clist: &ClistRef| {
+            self.apds(space)
+                .any(|apd| apd.fixed_slots().iter().any(|fixed| fixed.is_same(clist)))
+        };
         if !self.is_locked(space) || shown.slots().iter().all(fixed) {
             Ok(())
         } else {
@@ -449,7 +474,11 @@ mod tests {
     use super::*;
 
     fn clist(base: u64) -> ClistRef {
-        ClistRef { base, serial: 1 }
+        ClistRef {
+            base,
+            serial: 1,
+            reader: 0,
+        }
     }
 
     fn bases(apd: &Apd) -> Vec<u64> {

@@ -7,7 +7,7 @@
 //! finds less than it holds, never more.
 
 use abi::{
-    Error,
+    Error, Rights,
     address::PAGE,
     layout::{CAPABILITIES_MAX, CLIST_MAGIC, CLIST_SORTED, CLIST_VERSION, Capability, ClistHeader, PDX_MAX},
 };
@@ -17,6 +17,7 @@ use crate::{
     directory::object::{Object, ObjectId},
     protection::apd::ClistRef,
     protection::search::{Enough, Share},
+    protection::validation::effective,
 };
 
 /// Capabilities that are looked at in a Clist that is not sorted.
@@ -55,12 +56,17 @@ impl Server {
     /// Reads and checks the head of a Clist.
     ///
     /// # Errors
-    /// [`Error::BadAddress`] if it is gone, [`Error::BadClist`], [`Error::DiskError`].
+    /// [`Error::BadAddress`] if it is gone, [`Error::Protection`] if the right to read it was revoked, [`Error::BadClist`],
+    /// [`Error::DiskError`].
     pub fn clist_header<W: World>(&mut self, world: &mut W, clist: ClistRef) -> Step<Shape> {
         let id = self
             .objects
             .find_serial(clist.base, clist.serial)
             .ok_or(Error::BadAddress)?;
+        let object = self.objects.get(id);
+        if clist.reader != 0 && !effective(object.rights_of(clist.reader)).contains(Rights::R) {
+            return Err(Error::Protection.into());
+        }
         let mut bytes = [0; ClistHeader::BYTES];
         self.read_object(world, id, 0, &mut bytes)?;
         let header = ClistHeader::from_bytes(&bytes);
@@ -80,7 +86,7 @@ impl Server {
     }
 
     /// Shows the visitor each capability of a Clist for `target`, with the address where it stands.
-    /// A Clist that is gone or malformed holds none. `reached` is how far an earlier piece of the search has come, and then this one; what it
+    /// A Clist that is gone, malformed or not to be read any more holds none. `reached` is how far an earlier piece of the search has come, and then this one; what it
     /// costs is taken from the share.
     ///
     /// # Errors
@@ -97,7 +103,7 @@ impl Server {
         share.spend(UNITS_READ);
         let shape = match self.clist_header(world, clist) {
             Ok(shape) => shape,
-            Err(Stop::Fail(Error::BadAddress | Error::BadClist)) => return Ok(Enough::No),
+            Err(Stop::Fail(Error::BadAddress | Error::BadClist | Error::Protection)) => return Ok(Enough::No),
             Err(stop) => return Err(stop),
         };
         let base = self.objects.get(target).base();

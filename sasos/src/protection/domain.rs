@@ -49,6 +49,22 @@ pub struct Cached {
     pub rights: Rights,
     /// Where the last of them came from.
     pub granted: Granted,
+    /// The password that gave R among them; zero if it came by creation.
+    pub reader: u64,
+}
+
+impl Cached {
+    /// No rights yet.
+    pub const NOTHING: Self = Self::created(Rights::NONE);
+
+    /// Rights of the domain that made the object.
+    pub const fn created(rights: Rights) -> Self {
+        Self {
+            rights,
+            granted: Granted::Created,
+            reader: 0,
+        }
+    }
 }
 
 /// A slot that a domain used last, and what stands behind it.
@@ -388,6 +404,7 @@ impl Server {
         (node.epoch == self.objects.get(id).epoch).then_some(Cached {
             rights: node.rights,
             granted: node.granted,
+            reader: node.reader,
         })
     }
 

@@ -16,7 +16,10 @@ use alloc::vec::Vec;
 use abi::Rights;
 use kcore::SpaceId;
 
-use crate::{directory::object::ObjectId, protection::domain::Granted};
+use crate::{
+    directory::object::ObjectId,
+    protection::domain::{Cached, Granted},
+};
 
 /// Nodes in a page. With each page as many chains are added to the table.
 pub(crate) const PAGE_NODES: usize = 64;
@@ -67,6 +70,8 @@ pub(crate) struct Node {
     /// The epoch of the object in which it was made.
     pub(crate) epoch: u64,
     pub(crate) granted: Granted,
+    /// See [`Cached::reader`].
+    pub(crate) reader: u64,
     pub(crate) rights: Rights,
     /// Whether any leaf may be linked.
     pub(crate) linked: bool,
@@ -82,6 +87,7 @@ impl Node {
         previous: NodeRef::NONE,
         epoch: 0,
         granted: Granted::Created,
+        reader: 0,
         rights: Rights::NONE,
         linked: false,
         unlink_from: 0,
@@ -426,12 +432,13 @@ pub(crate) trait Nodes {
 }
 
 /// A node for an object that is found in this epoch of it.
-pub(crate) const fn found(id: ObjectId, epoch: u64, rights: Rights, granted: Granted) -> Node {
+pub(crate) const fn found(id: ObjectId, epoch: u64, cached: Cached) -> Node {
     Node {
         object: id.0,
         epoch,
-        granted,
-        rights,
+        granted: cached.granted,
+        reader: cached.reader,
+        rights: cached.rights,
         ..Node::VACANT
     }
 }
@@ -453,7 +460,7 @@ mod tests {
                     if !table.has_room() {
                         table.grow().unwrap();
                     }
-                    table.insert(&found(id, number as u64, Rights::R, Granted::Created)).unwrap();
+                    table.insert(&found(id, number as u64, Cached::created(Rights::R))).unwrap();
                     model.insert(key, number as u64);
                 } else if !insert && let Some(place) = table.place(id) {
                     table.remove(place);
@@ -488,7 +495,7 @@ mod tests {
             let table = &mut tables.0[space as usize];
             table.grow().unwrap();
             let index = table
-                .insert(&found(ObjectId(7), 0, Rights::R, Granted::Created))
+                .insert(&found(ObjectId(7), 0, Cached::created(Rights::R)))
                 .unwrap();
             let list = if space < 2 { &mut one } else { &mut other };
             tables.append(list, SpaceId(space), index);

@@ -21,7 +21,7 @@ use crate::{
     directory::object::{Object, ObjectId},
     protection::apd::{Apd, ClistRef},
     protection::clist::Reached,
-    protection::domain::Granted,
+    protection::domain::Cached,
 };
 
 /// What one event may spend on a search, in units of some ten instructions.
@@ -44,7 +44,7 @@ pub(crate) trait Sought {
     }
 
     /// Rights that a domain has without a Clist, or has found before.
-    fn have(&mut self, rights: Rights, granted: Granted) -> Enough;
+    fn have(&mut self, known: Cached) -> Enough;
 
     /// A capability for the object, and where it stands. What to say if nothing else is found may be left in `fault`.
     fn see(&mut self, object: &Object, address: u64, capability: Capability, fault: &mut Option<Error>) -> Enough;
@@ -165,12 +165,12 @@ impl Server {
             let Some(domain) = self.domains.get(from) else { break };
             let (apd, parent, serial) = (domain.apd, domain.parent, domain.serial);
             if let Some(cached) = self.cached(from, id)
-                && sought.have(cached.rights, cached.granted) == Enough::Yes
+                && sought.have(cached) == Enough::Yes
             {
                 return Ok(Enough::Yes);
             }
             let object = self.objects.get(id);
-            if object.home == serial && sought.have(object.home_rights(), Granted::Created) == Enough::Yes {
+            if object.home == serial && sought.have(Cached::created(object.home_rights())) == Enough::Yes {
                 return Ok(Enough::Yes);
             }
             if level > place.level {

@@ -21,12 +21,6 @@ use crate::{
     protection::search::{Enough, Sought},
 };
 
-/// No rights yet.
-const NOTHING: Cached = Cached {
-    rights: Rights::NONE,
-    granted: Granted::Created,
-};
-
 /// The rights that a set of listed rights amounts to.
 pub const fn effective(rights: Rights) -> Rights {
     if rights.bits() & Rights::RWX.bits() == 0 {
@@ -120,7 +114,7 @@ impl Server {
         self.prepare_node(world, space, id)?;
         let mut access = AccessSought {
             needed,
-            found: known.unwrap_or(NOTHING),
+            found: known.unwrap_or(Cached::NOTHING),
         };
         let outcome = self.search(world, space, id, needed, &mut access);
         self.cache_found(space, id, access.found);
@@ -151,7 +145,7 @@ impl Server {
         let mut entrance = EntranceSought {
             entry,
             grant: None,
-            found: held.unwrap_or(NOTHING),
+            found: held.unwrap_or(Cached::NOTHING),
         };
         let outcome = self.search(world, space, id, Rights::P, &mut entrance);
         self.cache_found(space, id, entrance.found);
@@ -194,10 +188,7 @@ impl Server {
 
     /// Notes P in the cache, so that whatever drops the entry makes the kernel forget its way.
     fn remember_call(&mut self, space: SpaceId, id: ObjectId, grant: PdxGrant) -> PdxGrant {
-        let mut cached = self.cached(space, id).unwrap_or(Cached {
-            rights: Rights::NONE,
-            granted: Granted::Created,
-        });
+        let mut cached = self.cached(space, id).unwrap_or(Cached::NOTHING);
         if !cached.rights.contains(Rights::P) {
             cached.rights = cached.rights.union(Rights::P);
             self.cache_rights(space, id, cached);
@@ -223,14 +214,21 @@ impl AccessSought {
 }
 
 impl Sought for AccessSought {
-    fn have(&mut self, rights: Rights, granted: Granted) -> Enough {
-        add(&mut self.found, rights, granted);
+    fn have(&mut self, known: Cached) -> Enough {
+        add(&mut self.found, known);
         self.enough()
     }
 
     fn see(&mut self, object: &Object, address: u64, capability: Capability, _: &mut Option<Error>) -> Enough {
         let rights = effective(object.rights_of(capability.password));
-        add(&mut self.found, rights, Granted::Clist(address));
+        add(
+            &mut self.found,
+            Cached {
+                rights,
+                granted: Granted::Clist(address),
+                reader: capability.password,
+            },
+        );
         self.enough()
     }
 }
@@ -247,8 +245,8 @@ impl Sought for EntranceSought {
         apd.calling_slots()
     }
 
-    fn have(&mut self, rights: Rights, granted: Granted) -> Enough {
-        add(&mut self.found, rights, granted);
+    fn have(&mut self, known: Cached) -> Enough {
+        add(&mut self.found, known);
         Enough::No
     }
 
@@ -271,17 +269,26 @@ impl Sought for EntranceSought {
             fault.get_or_insert(Error::NotAnEntry);
         }
         let rights = effective(object.rights_of(capability.password));
-        add(&mut self.found, rights, Granted::Clist(address));
+        add(
+            &mut self.found,
+            Cached {
+                rights,
+                granted: Granted::Clist(address),
+                reader: capability.password,
+            },
+        );
         Enough::No
     }
 }
 
-/// Adds rights; the source is that of the last addition that gave something new.
-fn add(found: &mut Cached, rights: Rights, granted: Granted) {
-    if !found.rights.contains(rights) {
+/// Adds rights; the source is that of the last addition that gave something new, and for R of the one that gave it.
+fn add(found: &mut Cached, more: Cached) {
+    if !found.rights.contains(more.rights) {
+        let reads = found.rights.contains(Rights::R);
         *found = Cached {
-            rights: found.rights.union(rights),
-            granted,
+            rights: found.rights.union(more.rights),
+            granted: more.granted,
+            reader: if reads { found.reader } else { more.reader },
         };
     }
 }

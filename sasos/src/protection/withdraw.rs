@@ -297,11 +297,8 @@ impl Server {
         domain.calls |= calls;
         object.called |= calls;
         if let Some(node) = domain.nodes.place(id).and_then(|place| domain.nodes.at_mut(place)) {
-            (node.rights, node.granted) = (cached.rights, cached.granted);
-        } else if let Some(place) = domain
-            .nodes
-            .insert(&found(id, object.epoch, cached.rights, cached.granted))
-        {
+            (node.rights, node.granted, node.reader) = (cached.rights, cached.granted, cached.reader);
+        } else if let Some(place) = domain.nodes.insert(&found(id, object.epoch, cached)) {
             self.domains.append(&mut object.holders, space, place);
         }
     }

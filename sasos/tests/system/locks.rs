@@ -255,3 +255,29 @@ fn a_merged_callee_of_a_locked_task_is_locked_too() {
     }
     system.check_to_the_end();
 }
+
+/// A slot keeps the password by which its Clist could be read: with that it ends, and not before.
+#[test]
+fn a_slot_whose_clist_may_no_longer_be_read_grants_nothing() {
+    let mut system = System::boot(139);
+    let secret = system.secret();
+    let readable = system.granting(secret.object, Rights::R);
+    let (list, _) = system.clist(system.first, &[readable]);
+    let (by_this, by_that) = (system.granting(list, Rights::R), system.granting(list, Rights::R));
+    let (given, _) = system.clist(system.first, &[by_this]);
+    let task = system.confined(&[given], 0);
+    system.call(task, Call::ApdInsert, &[1, list]).unwrap();
+    assert_eq!(system.word(task, secret.object), Ok(4711));
+    // Another password for the same Clist is another's.
+    system
+        .call(system.first, Call::ObjPasswd, &[list, by_that.1, 0])
+        .unwrap();
+    system.call(task, Call::ApdFlush, &[]).unwrap();
+    assert_eq!(system.word(task, secret.object), Ok(4711));
+    system
+        .call(system.first, Call::ObjPasswd, &[list, by_this.1, 0])
+        .unwrap();
+    system.call(task, Call::ApdFlush, &[]).unwrap();
+    assert_eq!(system.word(task, secret.object), Err(Trouble::Ended));
+    system.check_to_the_end();
+}
