@@ -26,7 +26,6 @@ extern crate alloc;
 
 pub mod accounts;
 pub mod calls;
-pub mod containers;
 
 pub mod directory;
 pub mod durability;
@@ -35,6 +34,8 @@ pub mod pages;
 pub mod procedures;
 pub mod protection;
 pub mod waiting;
+
+pub use store::containers;
 
 pub use kcore::event::{Access, Event, Outcome, Step, Stop};
 

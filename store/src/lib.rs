@@ -23,6 +23,7 @@ mod breaks;
 mod bytes;
 mod checksum;
 
+pub mod containers;
 mod heap;
 
 mod geometry;

@@ -13,10 +13,17 @@ use abi::Error;
 
 /// Entries of a chunk.
 const CHUNK: usize = 64;
+/// Entries that the first chunk has room for at first.
+const FEW: usize = 4;
 
 /// Chunks that so many entries may need: of any two neighbours one is half full, and one is there for a moment when a chunk is parted.
+/// As many as fit into one chunk stand in one.
 const fn chunks_for(entries: usize) -> usize {
-    2 * entries.div_ceil(CHUNK) + 2
+    if entries <= CHUNK {
+        1
+    } else {
+        2 * entries.div_ceil(CHUNK) + 2
+    }
 }
 
 /// Keys to values.
@@ -61,7 +68,7 @@ impl<K: Copy + Ord, V: Copy> Map<K, V> {
         if entries <= self.reserved {
             return Ok(());
         }
-        let wanted = chunks_for(entries);
+        let (wanted, room) = (chunks_for(entries), entries.next_power_of_two().clamp(FEW, CHUNK));
         let more = |have: usize| wanted.saturating_sub(have);
         self.chunks
             .try_reserve(more(self.chunks.len()))
@@ -69,12 +76,19 @@ impl<K: Copy + Ord, V: Copy> Map<K, V> {
         self.spare
             .try_reserve(more(self.spare.len()))
             .map_err(|_| Error::NoMemory)?;
+        if self.reserved < CHUNK {
+            // One chunk has been enough until now, and it may be small.
+            for chunk in self.chunks.iter_mut().chain(&mut self.spare) {
+                let more = room.saturating_sub(chunk.len());
+                chunk.try_reserve_exact(more).map_err(|_| Error::NoMemory)?;
+            }
+        }
         while self.chunks.len() + self.spare.len() < wanted {
             let mut chunk = Vec::new();
-            chunk.try_reserve_exact(CHUNK).map_err(|_| Error::NoMemory)?;
+            chunk.try_reserve_exact(room).map_err(|_| Error::NoMemory)?;
             self.spare.push(chunk);
         }
-        self.reserved = entries;
+        self.reserved = if entries <= CHUNK { room } else { entries };
         Ok(())
     }
 
@@ -232,7 +246,7 @@ mod tests {
                 let below = model.range(..key).next_back().map(|(&key, &value)| (key, value));
                 prop_assert_eq!(map.last_below(key), below);
                 prop_assert_eq!(map.count(), model.len());
-                prop_assert!(map.chunks.len() < chunks_for(map.count()), "{} chunks for {}", map.chunks.len(), map.count());
+                prop_assert!(map.chunks.len() <= chunks_for(map.count()), "{} chunks for {}", map.chunks.len(), map.count());
                 prop_assert!(map.chunks.iter().all(|chunk| !chunk.is_empty() && chunk.len() <= CHUNK));
                 prop_assert!(map.chunks.capacity() >= map.chunks.len() + map.spare.len());
             }
@@ -253,6 +267,6 @@ mod tests {
             map.remove(key).unwrap();
         }
         map.release(0);
-        assert!(map.spare.len() <= 2 && map.is_empty());
+        assert!(map.spare.len() <= 1 && map.is_empty());
     }
 }
