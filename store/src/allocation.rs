@@ -458,4 +458,36 @@ mod tests {
         assert!(blocks.iter().all(|&block| geometry.is_data(block)));
         assert_eq!(allocation.free_blocks(), 0);
     }
+
+    #[test]
+    fn a_replayed_record_takes_unused_blocks_and_no_others() {
+        let geometry = Geometry::new(300, None).unwrap();
+        let mut allocation = Allocation::new(geometry, Breaks::NONE).unwrap();
+        let all = allocation.free_blocks();
+        let block = allocation.alloc().unwrap();
+        let unused = geometry.total - 1;
+        let outside = [
+            0,
+            1,
+            geometry.data_start() - 1,
+            geometry.total,
+            geometry.total + 64,
+            u64::MAX,
+        ];
+        for (other, is_unused) in outside
+            .map(|block| (block, false))
+            .into_iter()
+            .chain([(block, false), (unused, true)])
+        {
+            assert_eq!(allocation.is_unused(other), is_unused, "{other}");
+            allocation.claim(other);
+        }
+        assert!(!allocation.is_unused(unused));
+        assert_eq!(allocation.free_blocks(), all - 2);
+
+        // A block that is set free is unused again, though its content must stay for now.
+        allocation.free(block);
+        assert!(allocation.is_unused(block));
+        assert_eq!((allocation.free_blocks(), allocation.held_blocks()), (all - 2, 1));
+    }
 }

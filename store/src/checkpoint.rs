@@ -27,6 +27,7 @@ use crate::journal::Chain;
 use crate::list::List;
 use crate::map::{Entry, MapKey, Path};
 use crate::settle::{Settling, settle, take_down};
+use crate::space::Loan;
 use crate::store::{COST_BLOCK, COST_READ, JournalState, Progress, Store, Work};
 use crate::superblock::{Place, Superblock};
 use crate::table::Part;
@@ -94,6 +95,8 @@ pub(crate) enum Step {
 pub(crate) struct Checkpoint {
     kind: CheckpointKind,
     phase: Phase,
+    /// The promises of its pages.
+    loan: Loan,
     /// What is left of the blocks promised to it.
     share: u64,
     /// Every page it was given, and how many of them were begun.
@@ -137,17 +140,19 @@ pub(crate) struct Checkpoint {
 }
 
 impl Checkpoint {
+    /// With promises for its pages, and so many blocks for nodes.
     pub(crate) fn new(
         pages: List<DirtyPage>,
         kind: CheckpointKind,
-        share: u64,
+        (loan, nodes): (Loan, u64),
         changed: BTreeSet<u64>,
         deleted: Vec<u64>,
     ) -> Self {
         Self {
             kind,
             phase: Phase::Quash,
-            share,
+            loan,
+            share: loan.blocks() + nodes,
             pages,
             begun: 0,
             grown: 0,
@@ -328,7 +333,7 @@ impl Checkpoint {
             phase: self.phase,
             pages: self.next_write,
             settling: self.settling,
-            left: store.settling.len() + store.doomed.len() + self.parts.len() + self.bitmap + self.index,
+            left: store.settling.count() + store.doomed.len() + self.parts.len() + self.bitmap + self.index,
             free: store.allocation.free_blocks() + store.allocation.held_blocks(),
         };
         self.narrow = true;
@@ -634,6 +639,7 @@ impl Checkpoint {
         store.over = core::mem::take(&mut self.pages);
         store.returned = self.begun;
         store.budget = store.budget.saturating_sub(self.share);
+        store.promises.settle(self.loan);
         match self.failure {
             None => self.commit(store),
             Some(reason) => self.abort(store, reason),
@@ -678,10 +684,8 @@ impl Checkpoint {
         }
         store.allocation.restale(region_of(store.generation + 1));
         // What was made in the maps is not durable: a sync must still carry it.
-        let settled = core::mem::take(&mut store.settled);
-        for (base, older) in settled.into_iter().chain(core::mem::take(&mut store.settling)) {
-            let newer = store.pending.remove(&base).unwrap_or_default();
-            store.pending.insert(base, newer.over(older));
+        while let Some((base, older)) = store.settled.pop_first().or_else(|| store.settling.pop_first()) {
+            store.pending_again(base, older);
         }
         store.promise_over();
         store.changed.extend(self.changed);

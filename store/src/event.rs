@@ -166,10 +166,14 @@ pub enum PageLookup {
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub struct Busy;
 
-/// The disk has no block for this. Blocks set free by deletions come back after the two next
-/// checkpoints.
+/// There is no room for this.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
-pub struct DiskFull;
+pub enum NoRoom {
+    /// The disk has no block for it. Blocks set free by deletions come back after the two next checkpoints.
+    Disk,
+    /// There is no heap to note it; nothing was changed.
+    Memory,
+}
 
 /// There is no such object.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
@@ -188,6 +192,8 @@ pub enum PutError {
     DeletionPending,
     /// No block for it.
     DiskFull,
+    /// No heap for it.
+    Memory,
 }
 
 /// How to mount.

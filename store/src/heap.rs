@@ -6,6 +6,12 @@ use alloc::vec::Vec;
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct NoHeap;
 
+impl From<abi::Error> for NoHeap {
+    fn from(_: abi::Error) -> Self {
+        Self
+    }
+}
+
 /// So many zeroes.
 pub(crate) fn zeroed(count: u64) -> Result<Vec<u64>, NoHeap> {
     let count = usize::try_from(count).map_err(|_| NoHeap)?;

@@ -1,10 +1,12 @@
 //! The objects as callers see them: the table with the changes on top that came while it was frozen.
 
-use crate::event::{DiskFull, NoObject, PutError};
+use crate::event::{NoObject, NoRoom, PutError};
+use crate::heap::NoHeap;
 use crate::map::levels_for;
-use crate::pending::MapChanges;
+use crate::pending::{Entries, MapChanges};
 use crate::record::ObjectRecord;
-use crate::store::Store;
+use crate::store::{Running, Store, Work};
+use crate::sync::SyncRequest;
 
 impl Store {
     /// The object at `base`.
@@ -105,7 +107,8 @@ impl Store {
         if let Some(old) = old_pages
             && record.pages < old
         {
-            self.note_zeroed(record.base, record.pages, old);
+            self.note_zeroed(record.base, record.pages, old)
+                .map_err(|NoHeap| PutError::Memory)?;
         }
         self.changed.insert(record.base);
         if self.is_frozen() {
@@ -124,7 +127,7 @@ impl Store {
         self.object(base).ok_or(NoObject)?;
         self.changed.insert(base);
         self.deleted.insert(base);
-        self.pending.remove(&base);
+        self.pending.remove(base);
         if self.is_frozen() {
             self.overlay.insert(base, None);
         } else {
@@ -134,7 +137,7 @@ impl Store {
     }
 
     fn remove_from_table(&mut self, base: u64) {
-        self.pending.remove(&base);
+        self.pending.remove(base);
         if let Some(map) = self.table.remove(base) {
             self.doomed.insert(base, map);
         }
@@ -162,34 +165,129 @@ impl Store {
     }
 
     /// Notes that pages read as zero.
-    pub(crate) fn note_zeroed(&mut self, base: u64, start: u64, end: u64) {
+    pub(crate) fn note_zeroed(&mut self, base: u64, start: u64, end: u64) -> Result<(), NoHeap> {
         let pages = self.object(base).map_or(1, |record| record.pages).max(end);
-        let changes = self.pending.entry(base).or_default();
-        changes.zero(start, end);
+        let changes = self.changes_of(base, Entries { zeroed: 1, flags: 0 })?;
+        changes.zero(start, end)?;
         add_cost(changes, 2 * u64::from(levels_for(pages)), pages);
+        Ok(())
+    }
+
+    /// Notes the limits of a page.
+    pub(crate) fn note_limit(
+        &mut self,
+        base: u64,
+        page: u64,
+        flags: crate::PageFlags,
+    ) -> Result<&mut MapChanges, NoHeap> {
+        let changes = self.changes_of(base, Entries { zeroed: 0, flags: 1 })?;
+        changes.limit(page, flags)?;
+        Ok(changes)
+    }
+
+    /// The pending changes of an object, with room for some more.
+    fn changes_of(&mut self, base: u64, more: Entries) -> Result<&mut MapChanges, NoHeap> {
+        self.room_for_changes(1)?;
+        self.room_for_entries(base, more)?;
+        if !self.pending.has(base) {
+            let mut fresh = MapChanges::default();
+            fresh.reserve(self.entries_of(base).and(more))?;
+            self.pending.insert(base, fresh)?;
+        }
+        self.pending.get_mut(base).ok_or(NoHeap)
+    }
+
+    /// Finds heap for the changes of so many more objects. What jobs have of them can then come back without asking.
+    pub(crate) fn room_for_changes(&mut self, more: usize) -> Result<(), NoHeap> {
+        let syncs: usize = self.syncs().map(|request| request.replaced.len()).sum();
+        let all = self.pending.count() + self.settling.count() + self.settled.count() + syncs + more;
+        for changes in [&mut self.pending, &mut self.settling, &mut self.settled] {
+            changes.reserve(all)?;
+        }
+        Ok(())
+    }
+
+    /// Gives heap back that no changes need.
+    pub(crate) fn trim_changes(&mut self) {
+        let syncs: usize = self.syncs().map(|request| request.replaced.len()).sum();
+        let all = self.pending.count() + self.settling.count() + self.settled.count() + syncs;
+        for changes in [&mut self.pending, &mut self.settling, &mut self.settled] {
+            changes.release(all);
+        }
+    }
+
+    /// Finds heap for more changes of an object, wherever it has some: each may be put beneath the others.
+    pub(crate) fn room_for_entries(&mut self, base: u64, more: Entries) -> Result<(), NoHeap> {
+        let all = self.entries_of(base).and(more);
+        let jobs = match &mut self.running {
+            Running::Sync(group) => &mut group.requests[..],
+            _ => &mut [],
+        };
+        let waiting = self.queue.iter_mut().filter_map(|work| match work {
+            Work::Sync(request) => Some(request),
+            Work::Checkpoint(_) => None,
+        });
+        let syncs = jobs.iter_mut().chain(waiting).flat_map(|request| &mut request.replaced);
+        let maps = [&mut self.pending, &mut self.settling, &mut self.settled];
+        maps.into_iter()
+            .filter_map(|changes| changes.get_mut(base))
+            .chain(syncs.filter(|(of, _)| *of == base).map(|(_, changes)| changes))
+            .try_for_each(|changes| changes.reserve(all))
+    }
+
+    /// How many changes of an object there are, those of the jobs included.
+    pub(crate) fn entries_of(&self, base: u64) -> Entries {
+        let syncs = self.syncs().flat_map(|request| &request.replaced);
+        [&self.pending, &self.settling, &self.settled]
+            .into_iter()
+            .filter_map(|changes| changes.get_ref(base))
+            .chain(syncs.filter(|(of, _)| *of == base).map(|(_, changes)| changes))
+            .fold(Entries::default(), |sum, changes| sum.and(changes.entries()))
+    }
+
+    /// The syncs that run and wait.
+    fn syncs(&self) -> impl Iterator<Item = &SyncRequest> {
+        let running = match &self.running {
+            Running::Sync(group) => &group.requests[..],
+            _ => &[],
+        };
+        let waiting = self.queue.iter().filter_map(|work| match work {
+            Work::Sync(request) => Some(request),
+            Work::Checkpoint(_) => None,
+        });
+        running.iter().chain(waiting)
+    }
+
+    /// Changes that a job could not make are pending again, beneath what came later.
+    pub(crate) fn pending_again(&mut self, base: u64, older: MapChanges) {
+        if let Some(newer) = self.pending.get_mut(base) {
+            let _ = newer.put_beneath(&older);
+            return;
+        }
+        debug_assert!(self.pending.room() > self.pending.count(), "what comes back has room");
+        let _ = self.pending.insert(base, older);
     }
 
     /// Forgets all pages from `start` to `end`: they read as zero and have no limits.
     ///
     /// # Errors
-    /// [`DiskFull`] if so many discards are pending that even the pool cannot hold their map nodes;
+    /// [`NoRoom::Disk`] if so many discards are pending that even the pool cannot hold their map nodes;
     /// possible again after the next checkpoint.
-    pub fn discard_pages(&mut self, base: u64, start: u64, end: u64) -> Result<(), DiskFull> {
+    pub fn discard_pages(&mut self, base: u64, start: u64, end: u64) -> Result<(), NoRoom> {
         let Some(record) = self.object(base) else { return Ok(()) };
         let end = end.min(record.pages);
         if start >= end {
             return Ok(());
         }
         self.room_for_change(2 * u64::from(levels_for(record.pages)))?;
-        self.note_zeroed(base, start, end);
-        Ok(())
+        self.note_zeroed(base, start, end).map_err(|NoHeap| NoRoom::Memory)
     }
 
     /// Sets the limits of a page that is not being written.
     ///
     /// # Errors
-    /// [`DiskFull`], as for [`Store::discard_pages`].
-    pub fn set_page_flags(&mut self, base: u64, page: u64, flags: crate::PageFlags) -> Result<(), DiskFull> {
+    /// [`NoRoom::Disk`], as for [`Store::discard_pages`].
+    pub fn set_page_flags(&mut self, base: u64, page: u64, flags: crate::PageFlags) -> Result<(), NoRoom> {
         let Some(pages) = self
             .object(base)
             .map(|record| record.pages)
@@ -198,17 +296,16 @@ impl Store {
             return Ok(());
         };
         self.room_for_change(u64::from(levels_for(pages)))?;
-        let changes = self.pending.entry(base).or_default();
-        changes.limit(page, flags);
+        let changes = self.note_limit(base, page, flags).map_err(|NoHeap| NoRoom::Memory)?;
         add_cost(changes, u64::from(levels_for(pages)), pages);
         Ok(())
     }
 
-    fn room_for_change(&self, nodes: u64) -> Result<(), DiskFull> {
+    fn room_for_change(&self, nodes: u64) -> Result<(), NoRoom> {
         if self.allocation.free_blocks() >= self.needed() + nodes {
             Ok(())
         } else {
-            Err(DiskFull)
+            Err(NoRoom::Disk)
         }
     }
 
@@ -216,32 +313,36 @@ impl Store {
     /// written after a checkpoint. Asking again for the same page promises nothing more.
     ///
     /// # Errors
-    /// [`DiskFull`]: the writer must not go on. The next two checkpoints may make room.
-    pub fn reserve(&mut self, base: u64, page: u64) -> Result<(), DiskFull> {
+    /// [`NoRoom`]: the writer must not go on. The next two checkpoints may make room.
+    pub fn reserve(&mut self, base: u64, page: u64) -> Result<(), NoRoom> {
         let pages = self
             .object(base)
             .map_or(1, |record| record.pages)
             .max(page.saturating_add(1));
-        self.promises.add(base, page, levels_for(pages));
+        self.promises
+            .add(base, page, levels_for(pages))
+            .map_err(|NoHeap| NoRoom::Memory)?;
         if self.has_room(0) {
             return Ok(());
         }
         self.promises.remove(base, page);
-        Err(DiskFull)
+        Err(NoRoom::Disk)
     }
 
     /// Promises neighbouring pages of an object, `first` up to `end`. Costs some 200 instructions for each 256 of them.
     ///
     /// # Errors
-    /// [`DiskFull`]: promises that these pages had before are gone too.
-    pub fn reserve_run(&mut self, base: u64, first: u64, end: u64) -> Result<(), DiskFull> {
+    /// [`NoRoom::Disk`]: promises that these pages had before are gone too. [`NoRoom::Memory`]: nothing has changed.
+    pub fn reserve_run(&mut self, base: u64, first: u64, end: u64) -> Result<(), NoRoom> {
         let pages = self.object(base).map_or(1, |record| record.pages).max(end);
-        self.promises.add_run(base, first, end, levels_for(pages));
+        self.promises
+            .add_run(base, first, end, levels_for(pages))
+            .map_err(|NoHeap| NoRoom::Memory)?;
         if self.has_room(0) {
             return Ok(());
         }
         (first..end).for_each(|page| self.unreserve(base, page));
-        Err(DiskFull)
+        Err(NoRoom::Disk)
     }
 
     /// Whether so many more pages, not yet promised, may have room. The nodes above them are not counted, so only `false` is certain.

@@ -40,11 +40,11 @@ impl Store {
             return View::Zero(None);
         }
         let mut limits = None;
-        for changes in [self.pending.get(&base), self.settling.get(&base)]
+        for changes in [self.pending.get_ref(base), self.settling.get_ref(base)]
             .into_iter()
             .flatten()
         {
-            limits = limits.or_else(|| changes.flags.get(&page).copied());
+            limits = limits.or_else(|| changes.flags.get(page));
             if changes.is_zeroed(page) {
                 return View::Zero(limits);
             }

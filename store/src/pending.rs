@@ -4,8 +4,9 @@
 //! Making them may need nodes from the disk, and while a checkpoint runs the maps belong to it. So
 //! they are noted here, seen by every lookup, and made in the maps by the next checkpoint.
 
+use crate::containers::Map;
 use crate::event::PageFlags;
-use alloc::collections::BTreeMap;
+use crate::heap::NoHeap;
 
 /// Whether a sync has carried the changes already.
 #[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
@@ -18,74 +19,152 @@ pub(crate) enum Journaled {
 }
 
 /// The pending changes of one object.
-#[derive(Clone, Default, Debug)]
+#[derive(Default, Debug)]
 pub(crate) struct MapChanges {
     /// Ranges that read as zero, first page to one past the last; disjoint.
-    pub(crate) zeroed: BTreeMap<u64, u64>,
+    pub(crate) zeroed: Map<u64, u64>,
     /// Limits that were set.
-    pub(crate) flags: BTreeMap<u64, PageFlags>,
+    pub(crate) flags: Map<u64, PageFlags>,
     pub(crate) journaled: Journaled,
     /// Nodes that making them may write, at most.
     pub(crate) cost: u64,
 }
 
-impl MapChanges {
-    /// The pages from `start` to `end` read as zero and have no limits.
-    pub(crate) fn zero(&mut self, start: u64, end: u64) {
-        if start >= end {
-            return;
+/// How many ranges and limits there are.
+#[derive(Copy, Clone, Default, PartialEq, Eq, Debug)]
+pub(crate) struct Entries {
+    pub(crate) zeroed: usize,
+    pub(crate) flags: usize,
+}
+
+impl Entries {
+    /// Both together.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            zeroed: self.zeroed + other.zeroed,
+            flags: self.flags + other.flags,
         }
-        self.flags.retain(|page, _| !(start..end).contains(page));
-        let (mut start, mut end) = (start, end);
+    }
+}
+
+impl MapChanges {
+    /// How many there are.
+    pub(crate) fn entries(&self) -> Entries {
+        Entries {
+            zeroed: self.zeroed.count(),
+            flags: self.flags.count(),
+        }
+    }
+
+    /// Finds heap for so many in all.
+    pub(crate) fn reserve(&mut self, all: Entries) -> Result<(), NoHeap> {
+        self.zeroed.reserve(all.zeroed)?;
+        self.flags.reserve(all.flags)?;
+        Ok(())
+    }
+
+    /// Whether so many have room.
+    pub(crate) fn has_room(&self, all: Entries) -> bool {
+        self.zeroed.room() >= all.zeroed && self.flags.room() >= all.flags
+    }
+
+    /// The same changes, with room for so many in all.
+    pub(crate) fn copy(&self, all: Entries) -> Result<Self, NoHeap> {
+        let mut copy = Self {
+            journaled: self.journaled,
+            cost: self.cost,
+            ..Self::default()
+        };
+        copy.reserve(all)?;
+        for (start, end) in self.zeroed.iter() {
+            copy.zeroed.insert(start, end)?;
+        }
+        for (page, flags) in self.flags.iter() {
+            copy.flags.insert(page, flags)?;
+        }
+        Ok(copy)
+    }
+
+    /// The pages from `start` to `end` read as zero and have no limits.
+    pub(crate) fn zero(&mut self, start: u64, end: u64) -> Result<(), NoHeap> {
+        if start >= end {
+            return Ok(());
+        }
+        self.zeroed.reserve(self.zeroed.count() + 1)?;
+        while let Some((page, _)) = self.flags.first_in(start..end) {
+            self.flags.remove(page);
+        }
+        self.add_range(start, end)?;
+        self.journaled = Journaled::No;
+        Ok(())
+    }
+
+    fn add_range(&mut self, mut start: u64, mut end: u64) -> Result<(), NoHeap> {
         // Swallow every range that touches.
-        while let Some((&from, &to)) = self.zeroed.range(..=end).next_back() {
-            if to < start {
-                break;
-            }
-            self.zeroed.remove(&from);
+        while let Some((from, to)) = self
+            .zeroed
+            .last_below(end.saturating_add(1))
+            .filter(|&(_, to)| to >= start)
+        {
+            self.zeroed.remove(from);
             start = start.min(from);
             end = end.max(to);
         }
-        self.zeroed.insert(start, end);
-        self.journaled = Journaled::No;
+        self.zeroed.insert(start, end)?;
+        Ok(())
     }
 
     /// The page has these limits.
-    pub(crate) fn limit(&mut self, page: u64, flags: PageFlags) {
-        self.flags.insert(page, flags);
+    pub(crate) fn limit(&mut self, page: u64, flags: PageFlags) -> Result<(), NoHeap> {
+        self.flags.insert(page, flags)?;
         self.journaled = Journaled::No;
+        Ok(())
     }
 
     /// The page was written later: nothing pending holds for it.
-    pub(crate) fn punch(&mut self, page: u64) {
-        self.flags.remove(&page);
-        if let Some((&from, &to)) = self.zeroed.range(..=page).next_back()
-            && page < to
+    pub(crate) fn punch(&mut self, page: u64) -> Result<(), NoHeap> {
+        self.zeroed.reserve(self.zeroed.count() + 1)?;
+        self.flags.remove(page);
+        if let Some((from, to)) = self
+            .zeroed
+            .last_below(page.saturating_add(1))
+            .filter(|&(_, to)| page < to)
         {
-            self.zeroed.remove(&from);
+            self.zeroed.remove(from);
             if from < page {
-                self.zeroed.insert(from, page);
+                self.zeroed.insert(from, page)?;
             }
             if page + 1 < to {
-                self.zeroed.insert(page + 1, to);
+                self.zeroed.insert(page + 1, to)?;
             }
         }
+        Ok(())
     }
 
     /// Whether the page reads as zero.
     pub(crate) fn is_zeroed(&self, page: u64) -> bool {
-        self.zeroed.range(..=page).next_back().is_some_and(|(_, &to)| page < to)
+        self.zeroed
+            .last_below(page.saturating_add(1))
+            .is_some_and(|(_, to)| page < to)
     }
 
-    /// Puts these changes on top of older ones.
-    pub(crate) fn over(self, mut older: Self) -> Self {
-        for (&start, &end) in &self.zeroed {
-            older.zero(start, end);
+    /// Puts older changes beneath these. There must be [room](MapChanges::reserve) for as many.
+    pub(crate) fn put_beneath(&mut self, older: &Self) -> Result<(), NoHeap> {
+        debug_assert!(
+            self.has_room(self.entries().and(older.entries())),
+            "what comes back has room"
+        );
+        for (page, flags) in older.flags.iter() {
+            if !self.is_zeroed(page) && !self.flags.has(page) {
+                self.flags.insert(page, flags)?;
+            }
         }
-        older.flags.extend(self.flags);
-        older.cost += self.cost;
-        older.journaled = Journaled::No;
-        older
+        for (start, end) in older.zeroed.iter() {
+            self.add_range(start, end)?;
+        }
+        self.cost += older.cost;
+        self.journaled = Journaled::No;
+        Ok(())
     }
 }
 
@@ -123,21 +202,21 @@ mod tests {
             for step in steps {
                 match step {
                     Step::Zero(start, end) => {
-                        changes.zero(start, end);
+                        changes.zero(start, end).unwrap();
                         model[start as usize..end as usize].fill((true, false));
                     }
                     Step::Limit(page) => {
-                        changes.limit(page, PageFlags::READ);
+                        changes.limit(page, PageFlags::READ).unwrap();
                         model[page as usize].1 = true;
                     }
                     Step::Punch(page) => {
-                        changes.punch(page);
+                        changes.punch(page).unwrap();
                         model[page as usize] = (false, false);
                     }
                 }
                 for (page, &(zeroed, limited)) in model.iter().enumerate() {
                     prop_assert_eq!(changes.is_zeroed(page as u64), zeroed);
-                    prop_assert_eq!(changes.flags.contains_key(&(page as u64)), limited);
+                    prop_assert_eq!(changes.flags.has(page as u64), limited);
                 }
             }
         }
@@ -151,17 +230,20 @@ mod tests {
             let note = |mut changes: MapChanges, steps: &[Step]| {
                 for step in steps {
                     match *step {
-                        Step::Zero(start, end) => changes.zero(start, end),
-                        Step::Limit(page) => changes.limit(page, PageFlags::from_bits_retain(page as u16)),
-                        Step::Punch(page) => changes.punch(page),
+                        Step::Zero(start, end) => changes.zero(start, end).unwrap(),
+                        Step::Limit(page) => changes.limit(page, PageFlags::from_bits_retain(page as u16)).unwrap(),
+                        Step::Punch(page) => changes.punch(page).unwrap(),
                     }
                 }
                 changes
             };
             let both = note(note(MapChanges::default(), &older), &newer);
-            let over = note(MapChanges::default(), &newer).over(note(MapChanges::default(), &older));
-            prop_assert_eq!(over.zeroed, both.zeroed);
-            prop_assert_eq!(over.flags, both.flags);
+            let older = note(MapChanges::default(), &older);
+            let mut over = note(MapChanges::default(), &newer);
+            over.reserve(over.entries().and(older.entries())).unwrap();
+            over.put_beneath(&older).unwrap();
+            prop_assert!(over.zeroed.iter().eq(both.zeroed.iter()));
+            prop_assert!(over.flags.iter().eq(both.flags.iter()));
         }
     }
 }

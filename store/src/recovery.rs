@@ -4,6 +4,7 @@ use crate::blocking::read_blocks;
 use crate::breaks::Invariant;
 use crate::event::{BadPage, Failure, MountError, MountReport, Structure, Tail, TailReason};
 use crate::geometry::RECORD_BLOCKS;
+use crate::heap::NoHeap;
 use crate::journal::{Chain, Header, Item, record_blocks};
 use crate::loss::Loss;
 use crate::map::{Entry, LEVELS_MAX, Path, reach};
@@ -62,6 +63,10 @@ impl Region {
         }
         Ok(self.blocks.get(at as usize..end as usize).map(<[_]>::concat))
     }
+}
+
+fn no_heap(_: NoHeap) -> MountError {
+    MountError::Memory
 }
 
 impl Store {
@@ -315,19 +320,21 @@ impl Store {
             match item {
                 Item::Put(record) => {
                     if let Some(old) = self.table.get(record.base).map(|row| row.record.pages) {
-                        self.note_zeroed(record.base, record.pages, old);
+                        self.note_zeroed(record.base, record.pages, old).map_err(no_heap)?;
                     }
                     self.table.put(record);
                 }
                 Item::Delete(base) => {
-                    self.pending.remove(&base);
+                    self.pending.remove(base);
                     if let Some(map) = self.table.remove(base) {
                         self.doomed.insert(base, map);
                         self.deleted.insert(base);
                     }
                 }
-                Item::Zero { base, start, end } => self.note_zeroed(base, start, end),
-                Item::Limit { base, page, flags } => self.pending.entry(base).or_default().limit(page, flags),
+                Item::Zero { base, start, end } => self.note_zeroed(base, start, end).map_err(no_heap)?,
+                Item::Limit { base, page, flags } => {
+                    self.note_limit(base, page, flags).map_err(no_heap)?;
+                }
                 Item::Page { base, page, entry } => self.replay_page(world, base, page, entry, report)?,
             }
         }
@@ -363,8 +370,8 @@ impl Store {
         report: &mut MountReport,
     ) -> Result<(), MountError> {
         self.allocation.claim(entry.block);
-        if let Some(changes) = self.pending.get_mut(&base) {
-            changes.punch(page);
+        if let Some(changes) = self.pending.get_mut(base) {
+            changes.punch(page).map_err(no_heap)?;
         }
         loop {
             let Some(row) = self.table.get(base) else {

@@ -20,7 +20,7 @@ pub(crate) struct Settling {
 
 /// Makes the pending changes in the maps, as far as the allowance reaches.
 pub(crate) fn settle(store: &mut Store, world: &mut impl World, at: &mut Settling) -> Result<Step, Failure> {
-    while let Some((&base, _)) = store.settling.first_key_value() {
+    while let Some(base) = store.settling.first_key() {
         if !store.may_go_on(COST_READ) {
             return Ok(Step::Waiting);
         }
@@ -31,19 +31,21 @@ pub(crate) fn settle(store: &mut Store, world: &mut impl World, at: &mut Settlin
                 ..Settling::default()
             };
         }
-        let Some(changes) = store.settling.remove(&base) else {
-            break;
-        };
         let Some(mut root) = store.table.get(base).map(|row| row.map) else {
+            store.settling.remove(base);
             continue;
         };
+        let changes = store.settling.get_mut(base).map(core::mem::take).unwrap_or_default();
         let settled = settle_object(store, world, &mut root, &changes, at);
         store.table.set_map(base, root);
         if !matches!(settled, Ok(Step::Complete)) {
-            store.settling.insert(base, changes);
+            if let Some(place) = store.settling.get_mut(base) {
+                *place = changes;
+            }
             return settled;
         }
-        store.settled.push((base, changes));
+        store.settling.remove(base);
+        store.settled.insert(base, changes).map_err(|_| Failure::Memory)?;
         *at = Settling::default();
     }
     Ok(Step::Complete)
@@ -57,14 +59,15 @@ fn settle_object(
     at: &mut Settling,
 ) -> Result<Step, Failure> {
     let base = at.base;
-    for (&start, &end) in changes.zeroed.range(at.zeroed..) {
+    while let Some((start, end)) = changes.zeroed.first_in(at.zeroed..u64::MAX) {
         at.zeroed = start;
         if !discard(store, world, base, root, (start, end))? {
             return Ok(Step::Waiting);
         }
+        at.zeroed = start + 1;
     }
     at.zeroed = u64::MAX;
-    for (&page, &flags) in changes.flags.range(at.flags..) {
+    while let Some((page, flags)) = changes.flags.first_in(at.flags..u64::MAX) {
         at.flags = page;
         if !store.may_go_on(COST_READ) {
             return Ok(Step::Waiting);
@@ -81,6 +84,7 @@ fn settle_object(
                 store.maps.set(world, base, root, page, Entry { flags, ..old });
             }
         }
+        at.flags = page + 1;
     }
     at.flags = u64::MAX;
     Ok(Step::Complete)

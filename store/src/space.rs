@@ -4,8 +4,9 @@
 //! so the checkpoint that must write it cannot find the disk full. Promises are kept by
 //! node, since 256 neighbours share one, and exactly, so that asking twice promises once.
 
+use crate::containers::Map;
+use crate::heap::NoHeap;
 use crate::map::MapKey;
-use alloc::collections::BTreeMap;
 
 /// Blocks that only deletes, discards and checkpoints may use.
 pub(crate) const POOL: u64 = 24;
@@ -18,10 +19,45 @@ const NODE_PAGES: u64 = 256;
 #[derive(Default)]
 pub(crate) struct Promises {
     /// Promised pages by node of level 1.
-    leaves: BTreeMap<MapKey, PageSet>,
+    leaves: Map<MapKey, PageSet>,
     /// Promised children by node of the levels above.
-    inner: BTreeMap<MapKey, u32>,
+    inner: Map<MapKey, u32>,
     pages: u64,
+    /// What jobs have: there is heap for it to come back.
+    lent: Loan,
+}
+
+/// Promises that a job has taken over, and that come back if it fails.
+#[derive(Copy, Clone, Default, PartialEq, Eq, Debug)]
+pub(crate) struct Loan {
+    pages: u64,
+    leaves: usize,
+    inner: usize,
+}
+
+impl Loan {
+    /// Blocks promised.
+    pub(crate) fn blocks(&self) -> u64 {
+        self.pages + (self.leaves + self.inner) as u64
+    }
+
+    /// Both together.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            pages: self.pages + other.pages,
+            leaves: self.leaves + other.leaves,
+            inner: self.inner + other.inner,
+        }
+    }
+
+    /// This without a part of it.
+    fn without(self, part: Self) -> Self {
+        Self {
+            pages: self.pages.saturating_sub(part.pages),
+            leaves: self.leaves.saturating_sub(part.leaves),
+            inner: self.inner.saturating_sub(part.inner),
+        }
+    }
 }
 
 fn key_above(base: u64, page: u64, level: u8) -> MapKey {
@@ -38,46 +74,79 @@ fn ones_below(count: u64) -> u64 {
 }
 
 impl Promises {
+    /// What is promised now.
+    fn all(&self) -> Loan {
+        Loan {
+            pages: self.pages,
+            leaves: self.leaves.count(),
+            inner: self.inner.count(),
+        }
+    }
+
     /// Blocks promised.
     pub(crate) fn total(&self) -> u64 {
-        self.pages + (self.leaves.len() + self.inner.len()) as u64
+        self.all().blocks()
     }
 
     /// Whether the counts are those of what is noted.
     pub(crate) fn is_exact(&self) -> bool {
-        let pages = |set: &PageSet| set.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
-        self.pages == self.leaves.values().map(pages).sum::<u64>() && self.leaves.values().all(|set| pages(set) > 0)
+        let pages = |set: PageSet| set.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
+        self.pages == self.leaves.iter().map(|(_, set)| pages(set)).sum::<u64>()
+            && self.leaves.iter().all(|(_, set)| pages(set) > 0)
+    }
+
+    /// Finds heap for so many more entries, beside what may come back.
+    fn grow(&mut self, leaves: usize, inner: usize) -> Result<(), NoHeap> {
+        self.leaves.reserve(self.leaves.count() + self.lent.leaves + leaves)?;
+        self.inner.reserve(self.inner.count() + self.lent.inner + inner)?;
+        Ok(())
     }
 
     /// Promises a page of an object whose map has at most `levels`.
-    pub(crate) fn add(&mut self, base: u64, page: u64, levels: u8) {
-        let mut fresh_leaf = false;
-        let set = self.leaves.entry(key_above(base, page, 1)).or_insert_with(|| {
-            fresh_leaf = true;
-            PageSet::default()
-        });
+    ///
+    /// # Errors
+    /// [`NoHeap`]: nothing was promised.
+    pub(crate) fn add(&mut self, base: u64, page: u64, levels: u8) -> Result<(), NoHeap> {
+        let leaf = key_above(base, page, 1);
         let (word, bit) = ((page / 64 % 4) as usize, 1 << (page % 64));
-        if set[word] & bit == 0 {
+        if let Some(set) = self.leaves.get_mut(leaf) {
+            self.pages += u64::from(set[word] & bit == 0);
             set[word] |= bit;
-            self.pages += 1;
+            return Ok(());
         }
-        let mut level = 2;
-        while fresh_leaf && level <= levels {
-            let children = self.inner.entry(key_above(base, page, level)).or_insert(0);
-            *children += 1;
-            fresh_leaf = *children == 1;
-            level += 1;
+        let above = |level| key_above(base, page, level);
+        let fresh = (2..=levels).take_while(|&level| !self.inner.has(above(level))).count();
+        self.grow(1, fresh)?;
+        let mut set = PageSet::default();
+        set[word] |= bit;
+        self.leaves.insert(leaf, set)?;
+        self.pages += 1;
+        for level in 2..=levels {
+            if let Some(children) = self.inner.get_mut(above(level)) {
+                *children += 1;
+                break;
+            }
+            self.inner.insert(above(level), 1)?;
         }
+        Ok(())
     }
 
     /// Promises pages `first` up to `end` of an object, node by node.
-    pub(crate) fn add_run(&mut self, base: u64, first: u64, end: u64, levels: u8) {
+    ///
+    /// # Errors
+    /// [`NoHeap`]: nothing was promised.
+    pub(crate) fn add_run(&mut self, base: u64, first: u64, end: u64, levels: u8) -> Result<(), NoHeap> {
+        if first >= end {
+            return Ok(());
+        }
+        let nodes = |level| (key_above(base, end - 1, level).index - key_above(base, first, level).index + 1) as usize;
+        self.grow(nodes(1), (2..=levels).map(nodes).sum())?;
         let mut page = first;
         while page < end {
             // The first page of a node makes the way to it.
-            self.add(base, page, levels);
+            self.add(base, page, levels)?;
             let node_end = end.min((page / NODE_PAGES + 1) * NODE_PAGES);
-            if let Some(set) = self.leaves.get_mut(&key_above(base, page, 1)) {
+            if let Some(set) = self.leaves.get_mut(key_above(base, page, 1)) {
                 for (bits, word) in set.iter_mut().zip(0..) {
                     let start = page / NODE_PAGES * NODE_PAGES + word * 64;
                     let wanted = ones_below(node_end.saturating_sub(start)) & !ones_below(page.saturating_sub(start));
@@ -87,12 +156,43 @@ impl Promises {
             }
             page = node_end;
         }
+        Ok(())
+    }
+
+    /// Hands the promise of a page over to a job. There stays heap for it to [come back](Promises::add_again).
+    pub(crate) fn lend(&mut self, base: u64, page: u64) -> Loan {
+        let before = self.all();
+        self.remove(base, page);
+        let loan = before.without(self.all());
+        self.lent = self.lent.and(loan);
+        loan
+    }
+
+    /// A job is over: it has no more what was lent to it. What it has not made may be promised again now.
+    pub(crate) fn settle(&mut self, loan: Loan) {
+        self.lent = self.lent.without(loan);
+    }
+
+    /// Promises a page again that was lent to a job which is over. The way to it that it had before is there;
+    /// what an object has grown by since is promised as far as there is heap.
+    pub(crate) fn add_again(&mut self, base: u64, page: u64, levels: u8) {
+        let has_room = self.leaves.room() > self.leaves.count() || self.leaves.has(key_above(base, page, 1));
+        debug_assert!(has_room, "what comes back has room");
+        if self.add(base, page, levels).is_err() {
+            let _ = self.add(base, page, 1);
+        }
+    }
+
+    /// Gives heap back that neither promises nor loans need.
+    pub(crate) fn trim(&mut self) {
+        self.leaves.release(self.leaves.count() + self.lent.leaves);
+        self.inner.release(self.inner.count() + self.lent.inner);
     }
 
     /// Takes the promise of a page back; tells whether there was one.
     pub(crate) fn remove(&mut self, base: u64, page: u64) -> bool {
         let leaf = key_above(base, page, 1);
-        let Some(set) = self.leaves.get_mut(&leaf) else {
+        let Some(set) = self.leaves.get_mut(leaf) else {
             return false;
         };
         let (word, bit) = ((page / 64 % 4) as usize, 1 << (page % 64));
@@ -103,18 +203,18 @@ impl Promises {
         self.pages -= 1;
         let mut empty = *set == PageSet::default();
         if empty {
-            self.leaves.remove(&leaf);
+            self.leaves.remove(leaf);
         }
         let mut level = 2;
         while empty {
             let key = key_above(base, page, level);
-            let Some(children) = self.inner.get_mut(&key) else {
+            let Some(children) = self.inner.get_mut(key) else {
                 break;
             };
             *children -= 1;
             empty = *children == 0;
             if empty {
-                self.inner.remove(&key);
+                self.inner.remove(key);
             }
             level += 1;
         }
@@ -129,12 +229,12 @@ mod tests {
     #[test]
     fn neighbours_share_their_path_and_promises_are_exact() {
         let mut promises = Promises::default();
-        promises.add(0, 0, 2);
+        promises.add(0, 0, 2).unwrap();
         assert_eq!(promises.total(), 3);
-        promises.add(0, 1, 2);
-        promises.add(0, 1, 2);
+        promises.add(0, 1, 2).unwrap();
+        promises.add(0, 1, 2).unwrap();
         assert_eq!(promises.total(), 4);
-        promises.add(0, 256, 2);
+        promises.add(0, 256, 2).unwrap();
         assert_eq!(promises.total(), 6);
         assert!(promises.remove(0, 0));
         assert!(!promises.remove(0, 0));
@@ -156,12 +256,12 @@ mod tests {
             (7, 70_000),
         ] {
             let (mut run, mut single) = (Promises::default(), Promises::default());
-            run.add(4096, 300, 3);
-            single.add(4096, 300, 3);
-            run.add_run(4096, first, end, 3);
-            (first..end).for_each(|page| single.add(4096, page, 3));
-            assert_eq!(run.leaves, single.leaves);
-            assert_eq!(run.inner, single.inner);
+            run.add(4096, 300, 3).unwrap();
+            single.add(4096, 300, 3).unwrap();
+            run.add_run(4096, first, end, 3).unwrap();
+            (first..end).for_each(|page| single.add(4096, page, 3).unwrap());
+            assert!(run.leaves.iter().eq(single.leaves.iter()));
+            assert!(run.inner.iter().eq(single.inner.iter()));
             assert_eq!(run.total(), single.total());
         }
     }

@@ -12,6 +12,7 @@ use crate::allocation::Allocation;
 use crate::breaks::Breaks;
 use crate::checkpoint::{Checkpoint, LEASE_SLACK};
 use crate::checksum::Key;
+use crate::containers::Map;
 use crate::event::{BadPage, Busy, CheckpointKind, DirtyPage, Event, Failure, MountMode, Stats, Structure, Ticket};
 use crate::geometry::Geometry;
 use crate::io::{Io, Purpose};
@@ -23,7 +24,7 @@ use crate::pages::Read;
 use crate::pending::MapChanges;
 use crate::record::ObjectRecord;
 use crate::settle::written;
-use crate::space::{POOL, Promises};
+use crate::space::{Loan, POOL, Promises};
 use crate::sync::{SyncGroup, SyncRequest};
 use crate::table::Table;
 use crate::world::{DiskError, Frame, Operation, World};
@@ -117,11 +118,11 @@ pub struct Store {
     /// Changes to the table while it is frozen; `None` deletes.
     pub(crate) overlay: BTreeMap<u64, Option<ObjectRecord>>,
     /// Changes to maps, by object, that no job has taken over.
-    pub(crate) pending: BTreeMap<u64, MapChanges>,
+    pub(crate) pending: Map<u64, MapChanges>,
     /// Those that the running or waiting checkpoint makes.
-    pub(crate) settling: BTreeMap<u64, MapChanges>,
+    pub(crate) settling: Map<u64, MapChanges>,
     /// Those that it has made.
-    pub(crate) settled: Vec<(u64, MapChanges)>,
+    pub(crate) settled: Map<u64, MapChanges>,
     /// Maps of deleted objects, to be taken down by the next checkpoint.
     pub(crate) doomed: BTreeMap<u64, MapRoot>,
     /// Rows changed since the last checkpoint was begun and not carried by a sync.
@@ -131,7 +132,7 @@ pub struct Store {
 
     /// Pages handed over for the next checkpoint, and the blocks promised to them.
     collected: List<DirtyPage>,
-    collected_share: u64,
+    collected_share: Loan,
     /// Pages of the last checkpoint that is over, and how many of the leading ones the caller has back.
     pub(crate) over: List<DirtyPage>,
     pub(crate) returned: usize,
@@ -222,14 +223,14 @@ impl Store {
             table: parts.table,
             maps: Maps::default(),
             overlay: BTreeMap::new(),
-            pending: BTreeMap::new(),
-            settling: BTreeMap::new(),
-            settled: Vec::new(),
+            pending: Map::default(),
+            settling: Map::default(),
+            settled: Map::default(),
             doomed: BTreeMap::new(),
             changed: BTreeSet::new(),
             deleted: BTreeSet::new(),
             collected: List::default(),
-            collected_share: 0,
+            collected_share: Loan::default(),
             over: List::default(),
             returned: 0,
             io: parts.io,
@@ -406,11 +407,9 @@ impl Store {
     /// [`Failure::Memory`] if there is no heap for its place in the list; it was not taken.
     pub fn freeze_page(&mut self, page: DirtyPage) -> Result<(), Failure> {
         self.collected.push(page).map_err(|_| Failure::Memory)?;
-        let before = self.promises.total();
-        self.promises.remove(page.base, page.page);
-        let promised = before - self.promises.total();
-        self.collected_share += promised;
-        self.budget += promised;
+        let loan = self.promises.lend(page.base, page.page);
+        self.collected_share = self.collected_share.and(loan);
+        self.budget += loan.blocks();
         Ok(())
     }
 
@@ -419,7 +418,9 @@ impl Store {
     pub fn freeze_cancel(&mut self) {
         self.over = core::mem::take(&mut self.collected);
         self.returned = self.over.len();
-        self.budget = self.budget.saturating_sub(core::mem::take(&mut self.collected_share));
+        let loan = core::mem::take(&mut self.collected_share);
+        self.budget = self.budget.saturating_sub(loan.blocks());
+        self.promises.settle(loan);
         self.promise_over();
     }
 
@@ -434,7 +435,7 @@ impl Store {
     pub(crate) fn promise_again(&mut self, page: &DirtyPage) {
         let pages = self.object(page.base).map_or(0, |record| record.pages);
         if page.page < pages {
-            self.promises.add(page.base, page.page, levels_for(pages));
+            self.promises.add_again(page.base, page.page, levels_for(pages));
         }
     }
 
@@ -469,12 +470,13 @@ impl Store {
         }
         let nodes = self.maps.dirty_len() as u64 + self.pending_cost() + self.table_cost();
         self.budget += nodes;
-        let share = core::mem::take(&mut self.collected_share) + nodes;
+        let loan = core::mem::take(&mut self.collected_share);
         let pages = core::mem::take(&mut self.collected);
-        self.settling = core::mem::take(&mut self.pending);
+        // None is being settled now, and each of the maps has room for all.
+        core::mem::swap(&mut self.settling, &mut self.pending);
         let changed = core::mem::take(&mut self.changed);
         let deleted = self.deleted.iter().copied().collect();
-        let mut checkpoint = Checkpoint::new(pages, kind, share, changed, deleted);
+        let mut checkpoint = Checkpoint::new(pages, kind, (loan, nodes), changed, deleted);
         if let Some(reason) = failure {
             checkpoint.fail(reason);
         }
@@ -556,6 +558,8 @@ impl Store {
             Running::Checkpoint(job) => job.finish(self),
             Running::Sync(job) => job.finish(self),
         }
+        self.promises.trim();
+        self.trim_changes();
         debug_assert!(self.promises_are_exact(), "blocks are promised to nobody");
     }
 
@@ -565,7 +569,7 @@ impl Store {
             Work::Checkpoint(job) => job.share(),
             Work::Sync(request) => request.share(),
         });
-        self.budget == shares.sum::<u64>() + self.collected_share && self.promises.is_exact()
+        self.budget == shares.sum::<u64>() + self.collected_share.blocks() && self.promises.is_exact()
     }
 
     fn next_job(&mut self) -> Option<Running> {

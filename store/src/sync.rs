@@ -6,10 +6,12 @@
 
 use crate::event::{DirtyPage, Event, Failure, MountMode, Ticket};
 use crate::geometry::RECORD_BLOCKS;
+use crate::heap::NoHeap;
 use crate::io::{Purpose, WRITES_MAX};
 use crate::journal::{HEADER, Item, record_blocks};
 use crate::map::{Entry, Path};
-use crate::pending::{Journaled, MapChanges};
+use crate::pending::{Entries, Journaled, MapChanges};
+use crate::space::Loan;
 use crate::store::{COST_BLOCK, COST_READ, JournalState, Progress, Running, Store, Work};
 use crate::world::{BLOCK, DiskError, Frame, Operation, World};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -25,7 +27,9 @@ pub(crate) struct SyncRequest {
     changed: BTreeSet<u64>,
     /// The pending map changes of its objects: before it is accepted as it would leave them,
     /// afterwards as they were.
-    replaced: Vec<(u64, MapChanges)>,
+    pub(crate) replaced: Vec<(u64, MapChanges)>,
+    /// The promises of its pages.
+    loan: Loan,
     /// What is left of the blocks promised to its pages and their paths.
     share: u64,
 }
@@ -64,7 +68,7 @@ enum Phase {
 /// The syncs that share a record.
 pub(crate) struct SyncGroup {
     phase: Phase,
-    requests: Vec<SyncRequest>,
+    pub(crate) requests: Vec<SyncRequest>,
     /// Journal blocks of its record.
     blocks: u64,
     /// Pages (request, page) that are yet to be begun.
@@ -95,16 +99,17 @@ impl Store {
         for page in &strays {
             self.give_back(page);
         }
-        let mut request = self.request(ticket, pages, objects);
+        let (mut request, room) = self.request(ticket, pages, objects);
         self.awake = true;
         if self.mode == MountMode::ReadOnly {
             self.refuse(request, |ticket| Event::SyncFailed(ticket, Failure::ReadOnly));
+        } else if room.is_err() {
+            self.refuse(request, |ticket| Event::SyncFailed(ticket, Failure::Memory));
         } else if self.fits(&request) {
-            let before = self.promises.total();
             for page in &request.pages {
-                self.promises.remove(page.base, page.page);
+                request.loan = request.loan.and(self.promises.lend(page.base, page.page));
             }
-            request.share = before - self.promises.total();
+            request.share = request.loan.blocks();
             self.take_changes(&mut request);
             self.budget += request.share;
             self.queue.push_back(Work::Sync(request));
@@ -115,7 +120,7 @@ impl Store {
     }
 
     /// Gathers what the sync must carry.
-    fn request(&mut self, ticket: Ticket, pages: Vec<DirtyPage>, objects: &[u64]) -> SyncRequest {
+    fn request(&mut self, ticket: Ticket, pages: Vec<DirtyPage>, objects: &[u64]) -> (SyncRequest, Result<(), NoHeap>) {
         let named: BTreeSet<u64> = objects.iter().copied().collect();
         let touched: BTreeSet<u64> = pages
             .iter()
@@ -128,6 +133,7 @@ impl Store {
             items: Vec::new(),
             changed: BTreeSet::new(),
             replaced: Vec::new(),
+            loan: Loan::default(),
             share: 0,
         };
         for base in touched {
@@ -140,37 +146,55 @@ impl Store {
                 None if changed => request.items.push(Item::Delete(base)),
                 _ => {}
             }
-            let Some(mut changes) = self.pending.get(&base).cloned() else {
-                continue;
+            let mut changes = match self.changes_without(base, &request.pages) {
+                Ok(Some(changes)) => changes,
+                Ok(None) => continue,
+                Err(NoHeap) => return (request, Err(NoHeap)),
             };
-            // What the sync writes is newer than what is pending.
-            request
-                .pages
-                .iter()
-                .filter(|page| page.base == base)
-                .for_each(|page| changes.punch(page.page));
             if changes.journaled == Journaled::No {
                 changes.journaled = Journaled::Yes;
                 let zeroed = changes
                     .zeroed
                     .iter()
-                    .map(|(&start, &end)| Item::Zero { base, start, end });
+                    .map(|(start, end)| Item::Zero { base, start, end });
                 request.items.extend(zeroed);
                 let limits = changes
                     .flags
                     .iter()
-                    .map(|(&page, &flags)| Item::Limit { base, page, flags });
+                    .map(|(page, flags)| Item::Limit { base, page, flags });
                 request.items.extend(limits);
             }
             request.replaced.push((base, changes));
         }
-        request
+        let room = self.room_for_changes(request.replaced.len());
+        (request, room)
+    }
+
+    /// A copy of an object's pending changes without those that what the sync writes is newer than. There is room for either to come
+    /// back.
+    fn changes_without(&mut self, base: u64, pages: &[DirtyPage]) -> Result<Option<MapChanges>, NoHeap> {
+        let Some(entries) = self.pending.get_ref(base).map(MapChanges::entries) else {
+            return Ok(None);
+        };
+        let written = || pages.iter().filter(|page| page.base == base).map(|page| page.page);
+        let more = Entries {
+            zeroed: entries.zeroed + written().count(),
+            flags: entries.flags,
+        };
+        self.room_for_entries(base, more)?;
+        let all = self.entries_of(base).and(more);
+        let Some(pending) = self.pending.get_ref(base) else {
+            return Ok(None);
+        };
+        let mut changes = pending.copy(all)?;
+        written().try_for_each(|page| changes.punch(page))?;
+        Ok(Some(changes))
     }
 
     /// The sync will be made: the pending changes are as it leaves them. It keeps what they were.
     fn take_changes(&mut self, request: &mut SyncRequest) {
         for (base, changes) in &mut request.replaced {
-            if let Some(pending) = self.pending.get_mut(base) {
+            if let Some(pending) = self.pending.get_mut(*base) {
                 core::mem::swap(pending, changes);
             }
         }
@@ -208,11 +232,11 @@ impl Store {
     /// pending is pending again, beneath what came later.
     pub(crate) fn undo(&mut self, mut request: SyncRequest, event: impl FnOnce(Ticket) -> Event) {
         self.budget = self.budget.saturating_sub(request.share);
+        self.promises.settle(request.loan);
         request.pages.iter().for_each(|page| self.promise_again(page));
         for (base, older) in core::mem::take(&mut request.replaced) {
             if self.object(base).is_some() {
-                let newer = self.pending.remove(&base).unwrap_or_default();
-                self.pending.insert(base, newer.over(older));
+                self.pending_again(base, older);
             }
         }
         self.refuse(request, event);
@@ -417,6 +441,7 @@ impl SyncGroup {
                 None => store.budget = store.budget.saturating_sub(left),
             }
             for request in &self.requests {
+                store.promises.settle(request.loan);
                 request.pages.iter().for_each(|page| store.give_back(page));
                 store.events.push_back(Event::SyncDone(request.ticket));
             }

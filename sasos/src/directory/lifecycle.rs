@@ -15,6 +15,7 @@ use crate::{
     directory::address::OBJECT_SLOTS_MAX,
     directory::creation::{AddressesOf, Kind},
     directory::object::{ObjectId, Which, copy_of, slots_for},
+    durability::durable::no_room,
     lives::task::TaskId,
     lives::thread::Caller,
     pages::pager::to_flags,
@@ -431,9 +432,9 @@ impl Server {
             let mut from = 0;
             while let Some((first, end)) = object.slots.get(slot).and_then(|state| state.resident.next_run(from)) {
                 let [first_page, end_page] = [first, end].map(|index| (start + index as u64 * PAGE - base) / PAGE);
-                if self.store.reserve_run(base, first_page, end_page).is_err() {
+                if let Err(error) = self.store.reserve_run(base, first_page, end_page) {
                     self.unreserve_all(id);
-                    return Err(Error::DiskFull);
+                    return Err(no_room(error));
                 }
                 from = end;
             }
@@ -442,9 +443,9 @@ impl Server {
         for index in 0..self.objects.get(id).absent_limits.len() {
             let range = self.objects.get(id).absent_limits[index];
             for page in range.first..range.end {
-                if self.store.set_page_flags(base, page, to_flags(range.limits)).is_err() {
+                if let Err(error) = self.store.set_page_flags(base, page, to_flags(range.limits)) {
                     self.unreserve_all(id);
-                    return Err(Error::DiskFull);
+                    return Err(no_room(error));
                 }
             }
         }

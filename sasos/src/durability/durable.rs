@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use abi::{Error, address::PAGE};
 use kcore::wait::Key;
-use store::{ObjectRecord, PutError, Ticket};
+use store::{NoRoom, ObjectRecord, PutError, Ticket};
 
 use crate::{
     Server, Step, Stop, World,
@@ -46,6 +46,14 @@ pub enum Then {
     Again,
 }
 
+/// What a task is told where the store has no room.
+pub(crate) fn no_room(error: NoRoom) -> Error {
+    match error {
+        NoRoom::Disk => Error::DiskFull,
+        NoRoom::Memory => Error::NoMemory,
+    }
+}
+
 impl Server {
     /// Writes the record of a persistent object into the object table. Durable with the next
     /// checkpoint.
@@ -55,6 +63,7 @@ impl Server {
     pub(crate) fn put_record(&mut self, record: &ObjectRecord) -> Result<(), Error> {
         self.store.put_object(record).map_err(|error| match error {
             PutError::DiskFull => Error::DiskFull,
+            PutError::Memory => Error::NoMemory,
             PutError::Limits => Error::TableFull,
             PutError::Range => Error::BadArgument,
             PutError::Overlap | PutError::DeletionPending => Error::InUse,

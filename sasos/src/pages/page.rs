@@ -17,6 +17,7 @@ use crate::{
     accounts::Resource,
     containers::reserve,
     directory::object::{LimitRange, ObjectId, Which},
+    durability::durable::no_room,
     lives::thread::Caller,
     pages::clone::LIMIT_RANGES_MAX,
     pages::pager::{index_of, to_flags},
@@ -207,7 +208,7 @@ impl Server {
             for page in change.first..change.end {
                 self.store
                     .set_page_flags(base, page, to_flags(limits))
-                    .map_err(|_| Error::DiskFull)?;
+                    .map_err(no_room)?;
             }
             self.note_row_change(range.id);
         }

@@ -27,6 +27,7 @@ use crate::{
     accounts::Resource,
     containers::Map,
     directory::object::{LimitRange, ObjectId},
+    durability::durable::no_room,
     lives::exception::Fault,
     pages::slots::Slot,
     protection::domain::Linked,
@@ -452,11 +453,11 @@ impl Server {
         if fresh {
             self.ledger.take(object.account, Resource::Blocks, 1)?;
         }
-        if self.store.reserve(object.record.base, page).is_err() {
+        if let Err(error) = self.store.reserve(object.record.base, page) {
             if fresh {
                 self.ledger.give(object.account, Resource::Blocks, 1);
             }
-            return Err(Error::DiskFull);
+            return Err(no_room(error));
         }
         if fresh {
             blocks.set(index);

@@ -18,6 +18,7 @@ use crate::{
     Server, Step, Stop, World,
     containers::push,
     directory::object::{ObjectId, Which},
+    durability::durable::no_room,
     lives::thread::Caller,
     pages::page::Range,
     pages::pager::{absent_limits, from_flags, to_flags},
@@ -234,12 +235,12 @@ impl Server {
         let (base, first) = (object.base(), object.page_of(range.from));
         self.store
             .discard_pages(base, first, first + range.count())
-            .map_err(|_| Error::DiskFull)?;
+            .map_err(no_room)?;
         self.blocks_gone(range.id, first, first + range.count());
         for &(page, limits) in absent {
             self.store
                 .set_page_flags(base, page, to_flags(limits))
-                .map_err(|_| Error::DiskFull)?;
+                .map_err(no_room)?;
         }
         self.note_row_change(range.id);
         Ok(())
@@ -273,7 +274,7 @@ impl Server {
             if limits != Rights::RWX {
                 self.store
                     .set_page_flags(object.base(), object.page_of(place.address), to_flags(limits))
-                    .map_err(|_| Error::DiskFull)?;
+                    .map_err(no_room)?;
                 self.note_row_change(piece.id);
             }
             self.objects.get_mut(piece.id).complete = false;

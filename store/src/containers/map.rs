@@ -48,10 +48,15 @@ impl<K, V> Default for Map<K, V> {
     }
 }
 
-impl<K: Copy + Ord, V: Copy> Map<K, V> {
+impl<K: Copy + Ord, V> Map<K, V> {
     /// How many entries there are.
     pub fn count(&self) -> usize {
         self.count
+    }
+
+    /// For how many entries there is room at least.
+    pub fn room(&self) -> usize {
+        self.reserved
     }
 
     /// Whether there is none.
@@ -119,9 +124,18 @@ impl<K: Copy + Ord, V: Copy> Map<K, V> {
 
     /// The value of a key.
     #[inline]
-    pub fn get(&self, key: K) -> Option<V> {
+    pub fn get(&self, key: K) -> Option<V>
+    where
+        V: Copy,
+    {
+        self.get_ref(key).copied()
+    }
+
+    /// The same, where it stands.
+    #[inline]
+    pub fn get_ref(&self, key: K) -> Option<&V> {
         let (chunk, place) = self.find(&key)?;
-        Some(self.chunks[chunk][place].1)
+        Some(&self.chunks[chunk][place].1)
     }
 
     /// The same, to change.
@@ -153,8 +167,7 @@ impl<K: Copy + Ord, V: Copy> Map<K, V> {
         let splits = self.chunks[chunk].len() == CHUNK;
         let chunk = if splits {
             let mut upper = self.spare.pop().ok_or(Error::NoMemory)?;
-            upper.extend_from_slice(&self.chunks[chunk][CHUNK / 2..]);
-            self.chunks[chunk].truncate(CHUNK / 2);
+            upper.extend(self.chunks[chunk].drain(CHUNK / 2..));
             let goes_up = upper.first().is_some_and(|first| first.0 <= key);
             self.chunks.insert(chunk + 1, upper);
             chunk + usize::from(goes_up)
@@ -188,6 +201,26 @@ impl<K: Copy + Ord, V: Copy> Map<K, V> {
         Some(value)
     }
 
+    /// Takes the first entry out.
+    pub fn pop_first(&mut self) -> Option<(K, V)> {
+        let key = self.first_key()?;
+        self.remove(key).map(|value| (key, value))
+    }
+
+    /// The first key.
+    pub fn first_key(&self) -> Option<K> {
+        Some(self.chunks.first()?.first()?.0)
+    }
+
+    /// Takes all out. The room stays.
+    pub fn clear(&mut self) {
+        while let Some(mut chunk) = self.chunks.pop() {
+            chunk.clear();
+            self.spare.push(chunk);
+        }
+        self.count = 0;
+    }
+
     /// Joins a chunk with the next one if they fit into one.
     fn join(&mut self, chunk: usize) {
         if let Some([one, next, ..]) = self.chunks.get_mut(chunk..)
@@ -199,6 +232,13 @@ impl<K: Copy + Ord, V: Copy> Map<K, V> {
         }
     }
 
+    /// All values in the order of their keys.
+    pub fn values(&self) -> impl Iterator<Item = &V> {
+        self.chunks.iter().flatten().map(|entry| &entry.1)
+    }
+}
+
+impl<K: Copy + Ord, V: Copy> Map<K, V> {
     /// The first entry with a key in a range.
     pub fn first_in(&self, keys: Range<K>) -> Option<(K, V)> {
         let chunk = self.chunk_of(&keys.start);

@@ -1,6 +1,7 @@
-//! The simplest world: a disk that does everything at once, in order, and never fails.
+//! The simplest world: a disk that does everything at once, in order, and fails only where it is told to.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use store::{BLOCK, Disk, DiskError, Frame, Operation, Pages, QueueFull, Random, Request};
 
 /// The world.
@@ -10,8 +11,15 @@ pub struct PlainWorld {
     blocks: u64,
     memory: Vec<[u8; BLOCK]>,
     free: Vec<Frame>,
-    done: VecDeque<u32>,
+    done: VecDeque<(u32, Result<(), DiskError>)>,
     chance: u64,
+    /// What was asked of the disk, flushes with block zero.
+    pub log: Vec<(Operation, u64)>,
+    /// Requests of this kind for these blocks do nothing and fail.
+    pub failing: Option<(Operation, Range<u64>)>,
+    /// Writes to these blocks are complete only when this is empty again.
+    pub held: Range<u64>,
+    kept: VecDeque<(u32, Result<(), DiskError>)>,
 }
 
 impl PlainWorld {
@@ -24,6 +32,10 @@ impl PlainWorld {
             free: Vec::new(),
             done: VecDeque::new(),
             chance: 0,
+            log: Vec::new(),
+            failing: None,
+            held: 0..0,
+            kept: VecDeque::new(),
         }
     }
 }
@@ -51,6 +63,12 @@ impl Disk for PlainWorld {
         self.blocks
     }
     fn submit(&mut self, request: Request) -> Result<(), QueueFull> {
+        self.log.push((request.operation, request.block));
+        let fails = matches!(&self.failing, Some((kind, blocks)) if *kind == request.operation && blocks.contains(&request.block));
+        if fails {
+            self.done.push_back((request.tag, Err(DiskError)));
+            return Ok(());
+        }
         let at = request.frame.0 as usize;
         match request.operation {
             Operation::Read => self.memory[at] = self.disk.get(&request.block).copied().unwrap_or([0; BLOCK]),
@@ -59,11 +77,19 @@ impl Disk for PlainWorld {
             }
             Operation::Flush => {}
         }
-        self.done.push_back(request.tag);
+        let queue = if request.operation == Operation::Write && self.held.contains(&request.block) {
+            &mut self.kept
+        } else {
+            &mut self.done
+        };
+        queue.push_back((request.tag, Ok(())));
         Ok(())
     }
     fn complete(&mut self) -> Option<(u32, Result<(), DiskError>)> {
-        self.done.pop_front().map(|tag| (tag, Ok(())))
+        if self.held.is_empty() {
+            self.done.append(&mut self.kept);
+        }
+        self.done.pop_front()
     }
     fn wait(&mut self) {
         assert!(!self.done.is_empty(), "the store waits for nothing");

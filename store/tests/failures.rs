@@ -1,0 +1,215 @@
+//! What a failed request of the disk leaves behind, and what must wait for what.
+
+mod plain;
+
+use plain::PlainWorld;
+use store::{
+    BLOCK, CheckpointKind, DirtyPage, Event, Failure, FormatOptions, MountMode, ObjectRecord, Operation, PageFlags,
+    Pages, Store, Ticket,
+};
+
+const BASE: u64 = 1 << 40;
+/// Blocks of superblocks.
+const SUPERBLOCKS: u64 = 4;
+
+fn start() -> (PlainWorld, Store) {
+    let mut world = PlainWorld::new(2000);
+    Store::format(&mut world, &FormatOptions::default()).expect("format");
+    let (mut store, _) = Store::mount(&mut world, MountMode::ReadWrite).expect("mount");
+    let record = ObjectRecord {
+        base: BASE,
+        pages: 8,
+        ..ObjectRecord::default()
+    };
+    store.put_object(&record).expect("room");
+    assert_eq!(checkpoint(&mut world, &mut store, 1), Ok(()));
+    world.log.clear();
+    (world, store)
+}
+
+fn dirty(world: &mut PlainWorld, store: &mut Store, stamp: u8) -> DirtyPage {
+    store.reserve(BASE, 0).expect("room");
+    let frame = world.alloc().expect("memory");
+    *world.bytes_mut(frame) = [stamp; BLOCK];
+    DirtyPage {
+        base: BASE,
+        page: 0,
+        frame,
+        flags: PageFlags::READ,
+    }
+}
+
+/// Takes up all events that come without anything more being done; what became of the checkpoint, if it is over.
+fn drive(world: &mut PlainWorld, store: &mut Store) -> Option<Result<(), Failure>> {
+    let mut over = None;
+    while let Some(event) = store.poll(world) {
+        match event {
+            Event::CheckpointDone { .. } => over = Some(Ok(())),
+            Event::CheckpointFailed { reason } => over = Some(Err(reason)),
+            _ => {}
+        }
+    }
+    while store.page_over().is_some() {}
+    over
+}
+
+fn begin(world: &mut PlainWorld, store: &mut Store, kind: CheckpointKind, stamp: u8) {
+    let page = dirty(world, store, stamp);
+    store.checkpoint_begin(world, vec![page], kind).expect("idle");
+}
+
+fn checkpoint(world: &mut PlainWorld, store: &mut Store, stamp: u8) -> Result<(), Failure> {
+    begin(world, store, CheckpointKind::Periodic, stamp);
+    drive(world, store).expect("it ends")
+}
+
+fn sync(world: &mut PlainWorld, store: &mut Store, stamp: u8) -> Event {
+    let page = dirty(world, store, stamp);
+    let ticket = store.sync_begin(world, vec![page], &[BASE]);
+    let about = |event: &Event| match *event {
+        Event::SyncDone(of) | Event::SyncNeedsCheckpoint(of) | Event::SyncFailed(of, _) => of == ticket,
+        _ => false,
+    };
+    loop {
+        let event = store.poll(world).expect("it ends");
+        if about(&event) {
+            return event;
+        }
+    }
+}
+
+fn is_done(event: &Event) -> bool {
+    matches!(event, Event::SyncDone(Ticket(_)))
+}
+
+/// The generation that a mount of the disk as it is would find, and the first byte of the page.
+fn found(world: &PlainWorld) -> (u64, u8) {
+    let mut other = PlainWorld::new(2000);
+    other.disk.clone_from(&world.disk);
+    let (mut store, report) = Store::mount(&mut other, MountMode::ReadOnly).expect("mount");
+    let _ = store.read_page(&mut other, BASE, 0);
+    loop {
+        match store.poll(&mut other).expect("it is answered") {
+            Event::PageRead { frame, .. } => return (report.generation, other.bytes(frame)[0]),
+            Event::PageBad { reason, .. } => panic!("{reason:?}"),
+            _ => {}
+        }
+    }
+}
+
+/// The superblocks that were written, in order.
+fn superblocks(world: &PlainWorld) -> Vec<u64> {
+    let writes = world.log.iter().filter(|request| request.0 == Operation::Write);
+    writes
+        .map(|request| request.1)
+        .filter(|&block| block < SUPERBLOCKS)
+        .collect()
+}
+
+#[test]
+fn after_a_failed_sync_no_record_follows_in_its_generation() {
+    for failing in [(Operation::Flush, 0..1), (Operation::Write, 0..2000)] {
+        let (mut world, mut store) = start();
+        assert!(is_done(&sync(&mut world, &mut store, 2)));
+        world.failing = Some(failing);
+        assert!(matches!(
+            sync(&mut world, &mut store, 3),
+            Event::SyncFailed(_, Failure::Disk)
+        ));
+        world.failing = None;
+        world.log.clear();
+        assert!(matches!(sync(&mut world, &mut store, 4), Event::SyncNeedsCheckpoint(_)));
+        assert!(world.log.is_empty(), "a record may be on the disk");
+        assert_eq!(checkpoint(&mut world, &mut store, 5), Ok(()));
+        assert!(is_done(&sync(&mut world, &mut store, 6)));
+        assert_eq!(found(&world).1, 6);
+    }
+}
+
+#[test]
+fn a_superblock_that_may_be_durable_is_wiped_out_before_anything_else() {
+    let (mut world, mut store) = start();
+    let (generation, _) = found(&world);
+    let first = (generation + 1) % 2 * 2;
+    // The superblock is written, and the flush after it fails: nobody knows what is on the disk.
+    world.held = first..first + 2;
+    begin(&mut world, &mut store, CheckpointKind::Periodic, 2);
+    assert_eq!(drive(&mut world, &mut store), None);
+    world.failing = Some((Operation::Flush, 0..1));
+    world.held = 0..0;
+    assert_eq!(drive(&mut world, &mut store), Some(Err(Failure::Disk)));
+    assert_eq!(found(&world), (generation + 1, 2));
+    world.failing = None;
+    assert!(matches!(sync(&mut world, &mut store, 3), Event::SyncNeedsCheckpoint(_)));
+
+    // The next attempt does not get as far as its own. It may have written over the blocks of the first.
+    world.log.clear();
+    world.failing = Some((Operation::Write, SUPERBLOCKS..2000));
+    assert_eq!(checkpoint(&mut world, &mut store, 4), Err(Failure::Disk));
+    let writes = world
+        .log
+        .iter()
+        .position(|request| *request == (Operation::Write, first));
+    let flushes = world.log.iter().position(|request| request.0 == Operation::Flush);
+    assert_eq!((writes, flushes), (Some(0), Some(1)), "{:?}", world.log);
+    assert_eq!(found(&world), (generation, 1));
+
+    // It is wiped out once.
+    world.failing = None;
+    world.log.clear();
+    assert_eq!(checkpoint(&mut world, &mut store, 5), Ok(()));
+    assert_eq!(superblocks(&world), [first, first + 1]);
+    assert_eq!(found(&world), (generation + 1, 5));
+}
+
+#[test]
+fn a_superblock_is_written_when_the_one_before_has_both_its_copies() {
+    let (mut world, mut store) = start();
+    let (generation, _) = found(&world);
+    let [before, next] = [1, 2].map(|more| (generation + more) % 2 * 2);
+    world.held = before + 1..before + 2;
+    assert_eq!(
+        checkpoint(&mut world, &mut store, 2),
+        Ok(()),
+        "nobody waits for the copy"
+    );
+    assert_eq!(superblocks(&world), [before, before + 1]);
+    world.log.clear();
+    begin(&mut world, &mut store, CheckpointKind::Periodic, 3);
+    assert_eq!(drive(&mut world, &mut store), None);
+    assert!(superblocks(&world).is_empty() && !world.log.contains(&(Operation::Flush, 0)));
+    world.held = 0..0;
+    assert_eq!(drive(&mut world, &mut store), Some(Ok(())));
+    assert_eq!(superblocks(&world), [next, next + 1]);
+    assert_eq!(found(&world), (generation + 2, 3));
+}
+
+#[test]
+fn at_power_off_the_second_copy_is_waited_for_and_flushed() {
+    let (mut world, mut store) = start();
+    let (generation, _) = found(&world);
+    let pair = (generation + 1) % 2 * 2;
+    world.held = pair + 1..pair + 2;
+    begin(&mut world, &mut store, CheckpointKind::Shutdown, 2);
+    assert_eq!(drive(&mut world, &mut store), None);
+    assert_eq!(world.log.last(), Some(&(Operation::Write, pair + 1)));
+    world.held = 0..0;
+    assert_eq!(drive(&mut world, &mut store), Some(Ok(())));
+    assert_eq!(world.log.last(), Some(&(Operation::Flush, 0)));
+}
+
+#[test]
+fn a_copy_that_could_not_be_written_is_written_first_the_next_time() {
+    let (mut world, mut store) = start();
+    let (generation, _) = found(&world);
+    let [pair, other] = [1, 2].map(|more| (generation + more) % 2 * 2);
+    world.failing = Some((Operation::Write, pair + 1..pair + 2));
+    assert_eq!(checkpoint(&mut world, &mut store, 2), Ok(()));
+    assert_eq!(found(&world), (generation + 1, 2));
+    world.failing = None;
+    world.log.clear();
+    assert_eq!(checkpoint(&mut world, &mut store, 3), Ok(()));
+    assert_eq!(checkpoint(&mut world, &mut store, 4), Ok(()));
+    assert_eq!(superblocks(&world), [other, other + 1, pair + 1, pair]);
+    assert_eq!(found(&world), (generation + 3, 4));
+}
