@@ -45,6 +45,7 @@ mod list;
 
 mod store;
 
+mod handover;
 mod objects;
 mod pages;
 

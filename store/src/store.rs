@@ -19,7 +19,7 @@ use crate::io::{Io, Purpose};
 use crate::journal::Chain;
 use crate::list::List;
 use crate::loss::Loss;
-use crate::map::{MapKey, MapRoot, Maps, Missing, first_page, levels_for, reach};
+use crate::map::{MapKey, MapRoot, Maps, Missing, first_page, reach};
 use crate::pages::Read;
 use crate::pending::MapChanges;
 use crate::record::ObjectRecord;
@@ -131,8 +131,8 @@ pub struct Store {
     pub(crate) deleted: BTreeSet<u64>,
 
     /// Pages handed over for the next checkpoint, and the blocks promised to them.
-    collected: List<DirtyPage>,
-    collected_share: Loan,
+    pub(crate) collected: List<DirtyPage>,
+    pub(crate) collected_share: Loan,
     /// Pages of the last checkpoint that is over, and how many of the leading ones the caller has back.
     pub(crate) over: List<DirtyPage>,
     pub(crate) returned: usize,
@@ -397,51 +397,6 @@ impl Store {
             || self.table.is_dirty()
             || self.journal.used > 0
             || self.lease.saturating_sub(self.high_water) < LEASE_SLACK / 2
-    }
-
-    /// Hands a dirty page over for the checkpoint that begins next. Many can be handed over in pieces: what is written is
-    /// what the frames hold when the checkpoint begins, so until then only the caller must see to it that the
-    /// pages belong to one moment.
-    ///
-    /// # Errors
-    /// [`Failure::Memory`] if there is no heap for its place in the list; it was not taken.
-    pub fn freeze_page(&mut self, page: DirtyPage) -> Result<(), Failure> {
-        self.collected.push(page).map_err(|_| Failure::Memory)?;
-        let loan = self.promises.lend(page.base, page.page);
-        self.collected_share = self.collected_share.and(loan);
-        self.budget += loan.blocks();
-        Ok(())
-    }
-
-    /// Gives up the checkpoint for which pages were handed over and that was not begun: they are promises again, and
-    /// come back by [`Store::page_over`].
-    pub fn freeze_cancel(&mut self) {
-        self.over = core::mem::take(&mut self.collected);
-        self.returned = self.over.len();
-        let loan = core::mem::take(&mut self.collected_share);
-        self.budget = self.budget.saturating_sub(loan.blocks());
-        self.promises.settle(loan);
-        self.promise_over();
-    }
-
-    /// What was handed over for a checkpoint that is over is promised again.
-    pub(crate) fn promise_over(&mut self) {
-        let over = core::mem::take(&mut self.over);
-        over.iter().for_each(|page| self.promise_again(page));
-        self.over = over;
-    }
-
-    /// A page that was not written is promised its room again, unless it is gone meanwhile.
-    pub(crate) fn promise_again(&mut self, page: &DirtyPage) {
-        let pages = self.object(page.base).map_or(0, |record| record.pages);
-        if page.page < pages {
-            self.promises.add_again(page.base, page.page, levels_for(pages));
-        }
-    }
-
-    /// Takes a page of the last checkpoint that is over. To be called after its event, until there is none.
-    pub fn page_over(&mut self) -> Option<DirtyPage> {
-        self.over.pop()
     }
 
     /// Begins to make the present state durable: the table as it now is, what was handed over by

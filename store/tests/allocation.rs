@@ -149,7 +149,9 @@ fn a_promise_that_has_no_heap_is_none() {
     assert_eq!(digest(&store), promised);
     while store.page_over().is_some() {}
 
-    pages.iter().for_each(|&page| store.freeze_page(page).expect("heap"));
+    for &page in &pages {
+        store.freeze_page(page).expect("heap");
+    }
     assert_eq!(checkpoint(&mut world, &mut store), Ok(()));
     store.dismantle(&mut world);
     let (store, _) = Store::mount(&mut world, MountMode::ReadOnly).expect("mount");

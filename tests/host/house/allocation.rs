@@ -83,14 +83,15 @@ const EXCEPTIONS: &[(&str, usize, &str)] = &[
     ),
     (
         "sasos/src/procedures/unwind.rs",
-        3,
+        2,
         "to go: domains that threads are inside of",
     ),
     ("sasos/src/protection/apd.rs", 1, "an array"),
+    ("sasos/src/protection/domain.rs", 2, "to go: what a domain searches"),
     (
-        "sasos/src/protection/domain.rs",
-        4,
-        "to go: validation caches become nodes from slabs",
+        "sasos/src/protection/node.rs",
+        3,
+        "not judged yet: nodes of domains and objects",
     ),
     ("sasos/src/protection/withdraw.rs", 2, "to go: with the caches"),
     (

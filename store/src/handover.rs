@@ -1,0 +1,52 @@
+//! Dirty pages on their way to a checkpoint and back: what was promised to them goes with them as a loan.
+
+use crate::event::{DirtyPage, Failure};
+use crate::map::levels_for;
+use crate::store::Store;
+
+impl Store {
+    /// Hands a dirty page over for the checkpoint that begins next. Many can be handed over in pieces: what is written is
+    /// what the frames hold when the checkpoint begins, so until then only the caller must see to it that the
+    /// pages belong to one moment.
+    ///
+    /// # Errors
+    /// [`Failure::Memory`] if there is no heap for its place in the list; it was not taken.
+    pub fn freeze_page(&mut self, page: DirtyPage) -> Result<(), Failure> {
+        self.collected.push(page).map_err(|_| Failure::Memory)?;
+        let loan = self.promises.lend(page.base, page.page);
+        self.collected_share = self.collected_share.and(loan);
+        self.budget += loan.blocks();
+        Ok(())
+    }
+
+    /// Gives up the checkpoint for which pages were handed over and that was not begun: they are promises again, and
+    /// come back by [`Store::page_over`].
+    pub fn freeze_cancel(&mut self) {
+        self.over = core::mem::take(&mut self.collected);
+        self.returned = self.over.len();
+        let loan = core::mem::take(&mut self.collected_share);
+        self.budget = self.budget.saturating_sub(loan.blocks());
+        self.promises.settle(loan);
+        self.promise_over();
+    }
+
+    /// What was handed over for a checkpoint that is over is promised again.
+    pub(crate) fn promise_over(&mut self) {
+        let over = core::mem::take(&mut self.over);
+        over.iter().for_each(|page| self.promise_again(page));
+        self.over = over;
+    }
+
+    /// A page that was not written is promised its room again, unless it is gone meanwhile.
+    pub(crate) fn promise_again(&mut self, page: &DirtyPage) {
+        let pages = self.object(page.base).map_or(0, |record| record.pages);
+        if page.page < pages {
+            self.promises.add_again(page.base, page.page, levels_for(pages));
+        }
+    }
+
+    /// Takes a page of the last checkpoint that is over. To be called after its event, until there is none.
+    pub fn page_over(&mut self) -> Option<DirtyPage> {
+        self.over.pop()
+    }
+}
