@@ -252,13 +252,15 @@ typedef struct {
     uint64_t clean;
     uint64_t boot_ns;
     uint64_t ticks_per_us;
+    uint64_t random_sources;
 } gond_boot_report;
-_Static_assert(sizeof(gond_boot_report) == 40, "BootReport");
+_Static_assert(sizeof(gond_boot_report) == 48, "BootReport");
 _Static_assert(offsetof(gond_boot_report, script) == 0, "BootReport.script");
 _Static_assert(offsetof(gond_boot_report, processors) == 8, "BootReport.processors");
 _Static_assert(offsetof(gond_boot_report, clean) == 16, "BootReport.clean");
 _Static_assert(offsetof(gond_boot_report, boot_ns) == 24, "BootReport.boot_ns");
 _Static_assert(offsetof(gond_boot_report, ticks_per_us) == 32, "BootReport.ticks_per_us");
+_Static_assert(offsetof(gond_boot_report, random_sources) == 40, "BootReport.random_sources");
 typedef struct {
     uint64_t count;
     uint64_t locked;
@@ -611,5 +613,6 @@ static inline gond_result MachineConsoleRead(uint64_t stream) { return gond_call
 static inline gond_result MachineLog(uint64_t bytes) { return gond_call(596, bytes, 0, 0, 0, 0, 0); }
 static inline gond_result MachineStop(uint64_t exit) { return gond_call(597, exit, 0, 0, 0, 0, 0); }
 static inline gond_result MachineBootReport(void) { return gond_call(598, 0, 0, 0, 0, 0, 0); }
+static inline gond_result MachineStirRandom(uint64_t word0, uint64_t word1) { return gond_call(599, word0, word1, 0, 0, 0, 0); }
 
 #endif

@@ -253,6 +253,8 @@ interface! {
         boot_ns,
         /// Ticks of the time-stamp counter in a microsecond.
         ticks_per_us,
+        /// Hardware sources of randomness that were there: 1 RDRAND, 2 virtio-rng, 3 both.
+        random_sources,
     }
 
     /// `SystemInfo` topic: [`MemoryReport`].

@@ -198,6 +198,8 @@ calls! {
         "Stops the machine once the event is answered.";
     0x256 BootReport boot_report() -> "", ""; "server";
         "Writes the BootReport to the exchange page.";
+    0x257 StirRandom stir_random(word0, word1) -> "", ""; "server";
+        "Mixes two words into the random generator.";
 }
 
 #[cfg(test)]

@@ -206,6 +206,10 @@ macro_rules! delegate_machine {
                 $crate::Machine::random(&mut self.$field)
             }
             #[inline]
+            fn stir_random(&mut self, words: [u64; 2]) {
+                $crate::Machine::stir_random(&mut self.$field, words);
+            }
+            #[inline]
             fn console_write(&mut self, stream: u64, bytes: &[u8]) -> usize {
                 $crate::Machine::console_write(&mut self.$field, stream, bytes)
             }

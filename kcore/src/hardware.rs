@@ -64,6 +64,8 @@ pub trait Hardware {
     fn boot_time_ns(&self) -> u64;
     /// A random word fit for passwords.
     fn random(&mut self) -> u64;
+    /// See [`crate::Machine::stir_random`].
+    fn stir_random(&mut self, words: [u64; 2]);
     /// Asks for a timer interrupt of this processor at that time, if none is due earlier.
     fn set_timer(&mut self, at_ns: u64);
     /// See [`crate::Machine::console_write`].

@@ -195,6 +195,8 @@ pub trait Machine {
     fn boot_time_ns(&self) -> u64;
     /// A random word fit for passwords.
     fn random(&mut self) -> u64;
+    /// Mixes words into the generator: what comes then depends on them and on all that went in before.
+    fn stir_random(&mut self, words: [u64; 2]);
     /// Writes bytes to a console stream; tells how many were taken (0: try again when woken on
     /// [`Key::ConsoleOut`]).
     fn console_write(&mut self, stream: u64, bytes: &[u8]) -> usize;

@@ -33,14 +33,18 @@ pub fn start<S: Supervisor>(information: u64) -> ! {
         .command_line
         .split_whitespace()
         .any(|word| word == SCRIPT_WORD);
+    let mut resources = Resources::new(core::mem::take(&mut memory.device_pages), &information);
+    let (seed, random_sources) = seed(&mut resources);
+    if random_sources == 0 {
+        log!("neither RDRAND nor virtio-rng: passwords come from the disk's secret and the clock");
+    }
     let boot = BootReport {
         script: u64::from(script),
         processors: 1,
         ticks_per_us: arch::ticks_per_us(),
+        random_sources,
         ..BootReport::default()
     };
-    let mut resources = Resources::new(core::mem::take(&mut memory.device_pages), &information);
-    let seed = seed(&mut resources);
     let given = S::set_aside(&mut memory);
     let pc = Pc::new(seed, boot, memory.fixed_frames);
     let mut platform = Platform {
@@ -83,16 +87,21 @@ pub fn tell_start(platform: &mut Platform) {
     );
 }
 
-/// A seed for passwords: from the processor and, where there is one, from the host.
-fn seed(resources: &mut Resources) -> [u8; 32] {
-    let mut seed = disk::entropy(resources).unwrap_or_default();
+/// A seed for passwords, from the processor, from the host and from the clock, and which of the first two were there (as in
+/// the [`BootReport`]). The server stirs in a secret of the disk before the first password is drawn (decision 0092).
+fn seed(resources: &mut Resources) -> ([u8; 32], u64) {
+    let given = disk::entropy(resources);
+    let mut sources = 2 * u64::from(given.is_some());
+    let mut seed = given.unwrap_or_default();
     for place in seed.chunks_exact_mut(8) {
-        let word = arch::random_word().unwrap_or_else(arch::now_ns);
+        let word = arch::random_word();
+        sources |= u64::from(word.is_some());
+        let word = word.unwrap_or_default() ^ arch::now_ns() ^ arch::time_of_day_ns().rotate_left(32);
         for (byte, more) in place.iter_mut().zip(word.to_le_bytes()) {
             *byte ^= more;
         }
     }
-    seed
+    (seed, sources)
 }
 
 /// Ends the boot with a reason, for the user and for the log.

@@ -156,6 +156,15 @@ impl Hardware for Pc {
         self.random.next_u64()
     }
 
+    fn stir_random(&mut self, words: [u64; 2]) {
+        let mut seed = [0; 32];
+        self.random.fill_bytes(&mut seed);
+        for (byte, more) in seed.iter_mut().zip(words.iter().flat_map(|word| word.to_le_bytes())) {
+            *byte ^= more;
+        }
+        self.random = ChaCha20Rng::from_seed(seed);
+    }
+
     fn set_timer(&mut self, at_ns: u64) {
         arch::set_timer(at_ns);
     }

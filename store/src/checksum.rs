@@ -6,7 +6,7 @@
 //! defence against someone who holds the disk, for the key stands in the superblock.
 
 use core::hash::Hasher;
-use siphasher::sip::SipHasher13;
+use siphasher::sip::{SipHasher13, SipHasher24};
 
 /// The key of an image.
 #[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
@@ -22,5 +22,18 @@ impl Key {
         hasher.write(bytes);
         hasher.write(&block.to_le_bytes());
         hasher.finish().max(1)
+    }
+
+    /// Two secret words for a generation: no other one of this image has them, and they tell nothing of the key.
+    pub(crate) fn seed(self, generation: u64, nonce: u64) -> [u64; 2] {
+        [0, 1].map(|place: u64| {
+            // Another function than that of the checksums.
+            let mut hasher = SipHasher24::new_with_keys(self.low, self.high);
+            hasher.write(b"seed");
+            for word in [place, generation, nonce] {
+                hasher.write(&word.to_le_bytes());
+            }
+            hasher.finish()
+        })
     }
 }

@@ -742,6 +742,12 @@ impl Store {
         }
     }
 
+    /// Secret words for a generator of passwords. Each mount for writing has committed a generation that no mount
+    /// before had, so these are others after each start, as long as the image is not copied.
+    pub fn seed(&self) -> [u64; 2] {
+        self.key.seed(self.generation, self.nonce)
+    }
+
     /// The figures.
     pub fn stats(&self) -> Stats {
         Stats {

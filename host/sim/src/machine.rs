@@ -368,6 +368,10 @@ impl Hardware for FakeHardware {
         self.rng.next_u64()
     }
 
+    fn stir_random(&mut self, words: [u64; 2]) {
+        self.rng = Rng::new(self.rng.next_u64() ^ words[0] ^ words[1].rotate_left(32));
+    }
+
     fn set_timer(&mut self, at_ns: u64) {
         self.timer_ns = Some(self.timer_ns.map_or(at_ns, |due| due.min(at_ns)));
     }

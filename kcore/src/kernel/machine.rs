@@ -350,6 +350,10 @@ impl<H: Hardware> Machine for Kernel<H> {
         self.hardware.random()
     }
 
+    fn stir_random(&mut self, words: [u64; 2]) {
+        self.hardware.stir_random(words);
+    }
+
     fn console_write(&mut self, stream: u64, bytes: &[u8]) -> usize {
         self.hardware.console_write(stream, bytes)
     }

@@ -187,6 +187,7 @@ impl<H: Hardware> Kernel<H> {
 
             M::Now => return Ok((self.now_ns(), self.boot_time_ns())),
             M::Random => return Ok((Machine::random(self), 0)),
+            M::StirRandom => self.stir_random([first, second]),
             M::ConsoleWrite => {
                 let length = known_length(second)?;
                 let mut bytes = [0; PAGE_BYTES];

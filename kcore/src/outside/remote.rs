@@ -352,6 +352,10 @@ impl<G: Gate> Machine for Remote<G> {
         self.must(M::Random, []).0
     }
 
+    fn stir_random(&mut self, words: [u64; 2]) {
+        self.must(M::StirRandom, words);
+    }
+
     fn console_write(&mut self, stream: u64, bytes: &[u8]) -> usize {
         let length = self.put_bytes(bytes);
         self.must(M::ConsoleWrite, [stream, length as u64]).0 as usize

@@ -212,6 +212,8 @@ impl Hardware for Fake {
         4
     }
 
+    fn stir_random(&mut self, _: [u64; 2]) {}
+
     fn set_timer(&mut self, at_ns: u64) {
         self.timer_ns = self.timer_ns.min(at_ns);
     }

@@ -100,6 +100,8 @@ impl Server {
     /// # Errors
     /// See [`StartError`]: the system cannot run then.
     pub fn start(&mut self, world: &mut impl World) -> Result<ThreadId, StartError> {
+        // Before the first password is drawn.
+        world.stir_random(self.store.seed());
         for address in [ROOT_CLIST, ROOT_DIRECTORY, FIRST_PROGRAM] {
             self.object_at(world, address).map_err(|_| StartError::NoProgram)?;
         }

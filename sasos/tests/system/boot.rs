@@ -14,7 +14,10 @@ use sasos::{Server, calls::boot::StartError};
 use sim::{disk::CrashDisk, machine::Platform, machine::Touch, rng::Rng};
 use store::{FormatOptions, MountMode, Store};
 
-use crate::harness::{Answer, DATA, ENTRY, PROGRAM_PAGES, System, Trouble};
+use crate::{
+    harness::{Answer, DATA, ENTRY, PROGRAM_PAGES, System, Trouble},
+    install::installed_disk,
+};
 
 #[test]
 fn the_first_task_finds_its_start_page() {
@@ -209,4 +212,25 @@ fn control_of_the_system_takes_the_right_to_destroy_the_root_directory() {
         assert_eq!(done, expected, "{rights}");
     }
     system.check_to_the_end();
+}
+
+/// Without any hardware source the generator begins in the same state at each start; only the disk tells the starts apart.
+#[test]
+fn two_starts_draw_different_passwords_without_any_other_source() {
+    let mut rng = Rng::new(77);
+    let first = installed_disk(16384, 4096, &mut rng);
+    let drawn = |disk: &CrashDisk| {
+        let mut system = System::mount(disk.crash(&[], Rng::new(9)), 4096, Rng::new(5));
+        let passwords = [system.first; 4].map(|first| system.object(first, 1).1);
+        (passwords, system)
+    };
+    let (once, system) = drawn(&first);
+    // A copy of the image at the same generation: what remains (CAVEATS.md).
+    assert_eq!(drawn(&first).0, once);
+    // Nothing is made stable but what the mount itself commits.
+    let (again, _) = drawn(&system.platform.disk);
+    assert!(
+        once.iter().all(|password| !again.contains(password)),
+        "{once:x?} {again:x?}"
+    );
 }
