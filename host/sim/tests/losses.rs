@@ -304,7 +304,9 @@ fn every_bit_of_the_superblocks() {
                 }
                 Err(error) => panic!("bit {bit}: {error:?}"),
             }
-            blocks.into_iter().for_each(|block| flip(&mut medium, block, bit));
+            for block in blocks {
+                flip(&mut medium, block, bit);
+            }
         }
     }
     assert_eq!(mounted(&medium), Ok(Stamps::from(WHOLE)));

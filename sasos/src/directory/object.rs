@@ -326,6 +326,9 @@ pub const fn slots_for(base: u64, pages: u64) -> u64 {
     (base % SLOT + pages * PAGE).div_ceil(SLOT)
 }
 
+/// Capabilities for which a vacant place of the table keeps room.
+const CAPABILITIES_KEPT: usize = 4;
+
 /// All active objects.
 pub struct Objects {
     // Boxes: growing the table moves no object, and a freed one keeps its vectors for the next.
@@ -458,8 +461,12 @@ impl Objects {
         // A stretch that is parted has its table already.
         let _ = self.map.set(object.first_slot(), object.slot_count(), None);
         object.slots.clear();
-        object.absent_limits.clear();
+        // What was paid for goes back to the heap; room for the first capability serves the next object.
+        object.absent_limits = Vec::new();
         object.record.capabilities.clear();
+        if object.record.capabilities.capacity() > CAPABILITIES_KEPT {
+            object.record.capabilities = Vec::new();
+        }
         object.record.pdx = Vec::new();
         object.resident = 0;
         object.dirty = 0;

@@ -161,13 +161,12 @@ impl Server {
         let Some(record) = self.threads.find(target) else {
             return Outcome::Return(Err(Error::NoSuchThread));
         };
-        if record.life == Life::Ended {
-            return Outcome::Return(Ok((0, 0)));
-        }
-        let task = record.task;
+        let (task, ended) = (record.task, record.life == Life::Ended);
         let whole_task = task != caller.task && self.tasks.get(task).is_some_and(|task| task.first == target);
-        let report = Self::killed(target, status);
-        self.thread_condemn(world, target, report);
+        if !ended {
+            self.thread_condemn(world, target, Self::killed(target, status));
+        }
+        // Also where the first thread has ended by itself: its task may live on with others.
         if whole_task {
             self.task_kill(world, task, abi::layout::EXCEPTION_KILL);
         }

@@ -491,3 +491,19 @@ fn a_killed_task_is_taken_out_of_its_waits() {
     system.call(first, Call::ThreadDelete, &[grandchild.0, 0]).unwrap();
     system.check_to_the_end();
 }
+
+/// A task whose first thread has ended lives on with its others; its parent can still end it by that thread.
+#[test]
+fn a_parent_ends_what_is_left_of_a_task() {
+    let mut system = System::boot(21);
+    let first = system.first;
+    let child = system.task(first);
+    let entry = system.image_of(child) + ENTRY;
+    let second = ThreadId(system.call(child, Call::ThreadCreate, &[entry, 0, 3]).unwrap().0);
+    system.start(child, Call::ThreadDelete, &[0, 7]);
+    assert!(system.platform.kernel.threads.find(second).is_some());
+    system.call(first, Call::ThreadDelete, &[child.0, 0]).unwrap();
+    assert!(system.platform.kernel.threads.find(second).is_none());
+    assert_eq!(system.reap(first, child), Ok(7));
+    system.check_to_the_end();
+}

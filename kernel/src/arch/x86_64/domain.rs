@@ -96,18 +96,21 @@ macro_rules! way {
 
 /// With the server inside the kernel.
 pub mod inside {
+    #[allow(clippy::wildcard_imports, reason = "the macro uses what the file imports")]
     use super::*;
     way!(crate::inside::Inside, crate::inside::SYSTEM);
 }
 
 /// With the server outside of it.
 pub mod outside {
+    #[allow(clippy::wildcard_imports, reason = "the macro uses what the file imports")]
     use super::*;
     way!(crate::outside::Outside, crate::outside::SYSTEM);
 }
 
 /// Without a server.
 pub mod bare {
+    #[allow(clippy::wildcard_imports, reason = "the macro uses what the file imports")]
     use super::*;
     way!(crate::bare::Bare, crate::bare::SYSTEM);
 }

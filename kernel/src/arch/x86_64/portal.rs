@@ -246,12 +246,14 @@ macro_rules! ways {
 
 /// With the server inside the kernel.
 pub mod inside {
+    #[allow(clippy::wildcard_imports, reason = "the macro uses what the file imports")]
     use super::*;
     ways!(crate::inside::Inside, crate::inside::SYSTEM);
 }
 
 /// With the server outside of it.
 pub mod outside {
+    #[allow(clippy::wildcard_imports, reason = "the macro uses what the file imports")]
     use super::*;
     ways!(crate::outside::Outside, crate::outside::SYSTEM);
 }
