@@ -48,8 +48,8 @@ persist! {
         zero: Cell<u32>,
         build: Cell<u64>,
         kind_low: Cell<u64>,
-        kind_high: Cell<u16>,
-        zeros: Cell<[u8; 6]>,
+        /// The last two of its bytes, and zeros.
+        kind_high: Cell<u64>,
         incoming: Cell<Ptr<Connection>>,
         out: [Connection; 3],
     }
@@ -159,7 +159,7 @@ impl<'a> Database<'a> {
         part.y.set(random.below(COORDINATES) as i32);
         let [low, high] = kind_words(kind(b"part-type", random));
         part.kind_low.set(low);
-        part.kind_high.set(high as u16);
+        part.kind_high.set(high);
         part.build.set(random.below(TEN_YEARS));
         self.set_index(id - 1, part)
     }
@@ -284,7 +284,7 @@ impl<'a> Database<'a> {
         part.x.set((place as u32).cast_signed());
         part.y.set(((place >> 32) as u32).cast_signed());
         part.kind_low.set(kind_low);
-        part.kind_high.set(kind_high_and_draw as u16);
+        part.kind_high.set(kind_high_and_draw & 0xffff);
         part.build.set(random.below(TEN_YEARS));
         // New identifiers are the largest, so the index stays sorted.
         if self.set_index(count, part).is_none() {
@@ -370,17 +370,11 @@ impl Part {
     #[inline]
     fn words(&self) -> Words {
         let place = u64::from(self.x.get().cast_unsigned()) | u64::from(self.y.get().cast_unsigned()) << 32;
-        [
-            self.id.get().into(),
-            place,
-            self.kind_low.get(),
-            self.kind_high.get().into(),
-        ]
+        [self.id.get().into(), place, self.kind_low.get(), self.kind_high.get()]
     }
 
     fn clear(&self) {
         self.zero.set(0);
-        self.zeros.set([0; 6]);
         self.incoming.set(Ptr::NULL);
         for connection in &self.out {
             connection.to.set(Ptr::NULL);

@@ -62,8 +62,9 @@ struct State {
     end: u64,
 }
 
-/// An allocator over a source of objects.
+/// An allocator over a source of objects. The source's tables come last ([`super::state`]).
 #[cfg(any(target_os = "none", test))]
+#[repr(C)]
 pub(super) struct Heap<S> {
     lock: RawMutex,
     state: UnsafeCell<State>,
@@ -185,18 +186,23 @@ unsafe impl<S: Source + Sync> GlobalAlloc for Heap<S> {
 
 /// Transient objects of the system, entered in a table. Nothing but zeroes is an empty one.
 #[cfg(target_os = "none")]
+#[repr(C)]
 pub(super) struct Objects {
-    /// Bases of the objects and their bytes; base 0 is a free place, [`TAKEN`] one that is being filled in.
-    places: [(AtomicU64, AtomicU64); OBJECTS_MAX],
     /// One past the last place ever used.
     reach: AtomicUsize,
     /// Whether there must be none: the heap is its first chunk.
     confined: bool,
+    /// The first and the last slot of each object, 32 bits each; 0 is a free place.
+    places: [AtomicU64; OBJECTS_MAX],
 }
 
-/// The base in a place whose bytes are not there yet.
+/// First and last slot of a range.
 #[cfg(target_os = "none")]
-const TAKEN: u64 = 1;
+const fn slots(base: u64, bytes: u64) -> (u64, u64) {
+    let bytes = if bytes == 0 { 1 } else { bytes };
+    (slot_of(base), slot_of(base.saturating_add(bytes - 1)))
+}
+
 /// Objects that the heap refuses, one after another, because the program has had a view where they are.
 #[cfg(target_os = "none")]
 const REFUSALS: usize = 32;
@@ -206,35 +212,37 @@ impl Objects {
     /// Whether a slot of the range is one of the heap's. Who marked the range before this sees what the heap entered before
     /// it looked for marks ([`super::viewed`]).
     fn owns(&self, base: u64, bytes: u64) -> bool {
-        let last = |base: u64, bytes: u64| slot_of(base.saturating_add(bytes.max(1) - 1));
+        let (first, last) = slots(base, bytes);
         let reach = self.reach.load(Ordering::SeqCst).min(OBJECTS_MAX);
-        self.places.iter().take(reach).any(|(own, own_bytes)| {
-            let own = own.load(Ordering::SeqCst);
-            own > TAKEN
-                && slot_of(own) <= last(base, bytes)
-                && slot_of(base) <= last(own, own_bytes.load(Ordering::SeqCst))
+        self.places.iter().take(reach).any(|place| {
+            let word = place.load(Ordering::SeqCst);
+            word != 0 && word >> 32 <= last && first <= word & u64::from(u32::MAX)
         })
     }
 
     /// Enters an object; false if the table is full.
     fn enter(&self, base: u64, bytes: u64) -> bool {
-        let free = |(_, (place, _)): &(usize, &(AtomicU64, AtomicU64))| {
+        const { assert!(slot_of(abi::address::USER_END) <= 1 << 32) };
+        let (first, last) = slots(base, bytes);
+        let word = first << 32 | last;
+        let free = |place: &AtomicU64| {
             place
-                .compare_exchange(0, TAKEN, Ordering::SeqCst, Ordering::Relaxed)
+                .compare_exchange(0, word, Ordering::SeqCst, Ordering::Relaxed)
                 .is_ok()
         };
-        let Some((index, (place, length))) = self.places.iter().enumerate().find(free) else {
+        let Some(index) = self.places.iter().position(free) else {
             return false;
         };
-        length.store(bytes, Ordering::SeqCst);
-        place.store(base, Ordering::SeqCst);
         self.reach.fetch_max(index + 1, Ordering::SeqCst);
         true
     }
 
     fn strike(&self, base: u64) {
-        for (place, _) in &self.places {
-            let _ = place.compare_exchange(base, 0, Ordering::SeqCst, Ordering::Relaxed);
+        for place in &self.places {
+            let word = place.load(Ordering::Relaxed);
+            if word >> 32 == slot_of(base) {
+                let _ = place.compare_exchange(word, 0, Ordering::SeqCst, Ordering::Relaxed);
+            }
         }
     }
 }
@@ -292,9 +300,9 @@ impl ProgramHeap {
     #[cfg(not(feature = "module"))]
     pub(super) const fn empty() -> Self {
         Self::new(Objects {
-            places: [const { (AtomicU64::new(0), AtomicU64::new(0)) }; OBJECTS_MAX],
             reach: AtomicUsize::new(0),
             confined: false,
+            places: [const { AtomicU64::new(0) }; OBJECTS_MAX],
         })
     }
 

@@ -12,13 +12,11 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use super::heap::ProgramHeap;
 use super::viewed::Viewed;
 
-/// The state of a program.
+/// The state of a program. What every program uses comes first, the tables last: each page of it that is touched costs a task
+/// a copy.
+#[repr(C)]
 pub(crate) struct State {
     start_page: AtomicU64,
-    /// Where it has had views of objects.
-    pub(super) viewed: Viewed,
-    #[cfg(target_os = "none")]
-    pub(super) heap: ProgramHeap,
     /// [`module::MAGIC`].
     #[cfg(all(target_os = "none", feature = "module"))]
     magic: u64,
@@ -28,6 +26,10 @@ pub(crate) struct State {
     /// Why the last thing failed that the program wanted of a module.
     #[cfg(all(target_os = "none", feature = "module"))]
     pub(crate) message: super::Mutex<alloc::string::String>,
+    #[cfg(target_os = "none")]
+    pub(super) heap: ProgramHeap,
+    /// Where it has had views of objects.
+    pub(super) viewed: Viewed,
 }
 
 impl State {
