@@ -2,14 +2,19 @@
 
 mod common;
 
-use abi::{Call, Error, address::PAGE};
+use abi::{
+    Call, Error,
+    address::{PAGE, SLOT},
+};
 use common::{Actor, Rig};
 use sasos::accounts::{AccountId, limits};
-use sasos::{pages::dismantle::PIECE_PAGES, protection::apd::Apd};
+use sasos::protection::apd::Apd;
 
-const PAGES: u64 = 12 * PIECE_PAGES as u64;
+/// Pages that one event drops, or copies, at most.
+const PIECE_PAGES: u64 = 24;
+const PAGES: u64 = 12 * PIECE_PAGES;
 /// Accesses to memory of the machine in one event: some for each page of a piece, and for what is not in pieces.
-const BOUND: u64 = 12 * PIECE_PAGES as u64;
+const BOUND: u64 = 12 * PIECE_PAGES;
 
 /// A transient object of so many pages, each with its number.
 fn filled(rig: &mut Rig, actor: Actor, pages: u64) -> u64 {
@@ -90,4 +95,47 @@ fn a_kept_object_that_the_disk_has_goes_in_pieces() {
     assert_eq!(rig.load(actor.space, base + PAGE), Ok(2));
     rig.call(actor, Call::ObjDelete, &[base]).unwrap();
     rig.check();
+}
+
+/// Semaphores, or page tables with a page each, that one event drops at most.
+const SMALL: u64 = 24;
+
+#[test]
+fn the_semaphores_of_an_object_go_in_pieces() {
+    let mut rig = Rig::new(5, 8000, 20_000);
+    let actor = rig.actor(Apd::EMPTY);
+    for (call, left) in [(Call::ObjResize, PAGE), (Call::ObjDelete, 0)] {
+        let (base, _) = rig.call(actor, Call::ObjCreate, &[3 * PAGE, 0]).unwrap();
+        for number in 0..1000 {
+            rig.call(actor, Call::SemCreate, &[base + PAGE + number, 0]).unwrap();
+        }
+        let arguments = [base, left];
+        let arguments = if left == 0 { &arguments[..1] } else { &arguments };
+        let most = rig.largest_step(actor, call, arguments, |rig| rig.server.semaphores.count() as u64);
+        assert!(most < SMALL, "{call:?}: {most} semaphores in one event");
+        assert_eq!(rig.server.semaphores.count(), 0);
+        rig.check();
+    }
+}
+
+#[test]
+fn the_page_tables_of_an_object_go_in_pieces() {
+    let mut rig = Rig::new(6, 8000, 20_000);
+    let actor = rig.actor(Apd::EMPTY);
+    for touched in [true, false] {
+        for (call, left) in [(Call::ObjResize, PAGE), (Call::ObjDelete, 0)] {
+            let (base, _) = rig.call(actor, Call::ObjCreate, &[512 * SLOT, 0]).unwrap();
+            for slot in 0..512 {
+                rig.store(actor.space, base + slot * SLOT, slot).unwrap();
+                if !touched {
+                    rig.call(actor, Call::PageUnMap, &[base + slot * SLOT, 1, 0]).unwrap();
+                }
+            }
+            let arguments = [base, left];
+            let arguments = if left == 0 { &arguments[..1] } else { &arguments };
+            let most = rig.largest_step(actor, call, arguments, |rig| rig.world.kernel.frames.free());
+            assert!(most < 2 * SMALL, "{call:?}: {most} frames in one event");
+            rig.check();
+        }
+    }
 }

@@ -253,7 +253,7 @@ impl Server {
         self.withdraw(world, id);
         self.semaphores_gone(world, base, end);
         self.drop_pages(world, id, base, end, Remembered::No);
-        self.drop_leaves(world, id, 0);
+        self.drop_leaves(world, id, &(0..u64::MAX));
         if let Some(task) = owner {
             self.tasks.disown(task, base);
         }

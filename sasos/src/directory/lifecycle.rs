@@ -21,6 +21,7 @@ use crate::{
     pages::pager::to_flags,
     pages::release::Remembered,
     protection::capability::password_or_random,
+    protection::withdraw::Budget,
 };
 
 impl Server {
@@ -95,11 +96,11 @@ impl Server {
         };
         let object = self.objects.get(id);
         let (base, end) = (object.base(), object.end());
-        self.dismantle_piece(world, caller, id, base, end)?;
-        // It is still there while it is unlinked, so whoever has a right may come back. Few do.
-        self.withdraw_piece(world, caller, id)?;
-        let object = self.objects.get(id);
-        if !object.is_persistent() {
+        // It is still there until the last piece, so whoever has a right may come back. Few do.
+        let mut budget = Budget::piece();
+        self.withdraw_within(world, caller, id, &mut budget)?;
+        self.dismantle_piece(world, caller, id, base..end, &mut budget)?;
+        if !self.objects.get(id).is_persistent() {
             self.object_drop(world, id, AddressesOf::Free);
             return Ok((0, 0));
         }
@@ -197,8 +198,9 @@ impl Server {
             self.grow(world, id, pages)?;
         } else if pages < before {
             let object = self.objects.get(id);
-            let (from, to) = (object.address_of(pages), object.end());
-            self.dismantle_piece(world, caller, id, from, to)?;
+            let gone = object.address_of(pages)..object.end();
+            let mut budget = Budget::piece();
+            self.dismantle_piece(world, caller, id, gone, &mut budget)?;
             self.shrink(world, id, pages)?;
         }
         Ok((0, 0))
@@ -246,7 +248,7 @@ impl Server {
             world.portal_forget();
         }
         self.drop_pages(world, id, new_end, end, Remembered::Perhaps);
-        self.drop_leaves(world, id, left);
+        self.drop_leaves(world, id, &(left..u64::MAX));
         self.blocks_gone(id, pages, u64::MAX);
         self.semaphores_gone(world, new_end, end);
         if left < count {

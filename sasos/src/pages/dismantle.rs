@@ -1,25 +1,36 @@
 //! Emptying an object, or its end, in pieces, before it is deleted or cut short.
 //!
-//! What is dropped here would be dropped by the call in any case, or can be read again: pages of a transient object, and those of a persistent
-//! one that the disk has. So a call that fails in a later piece leaves a persistent object as it was; a transient one has lost content that its
-//! owner has asked to drop. The rest (dirty pages, what came back meanwhile) goes in one piece when the call takes effect.
+//! What is dropped here would be dropped by the call in any case, or can be read again: semaphores, page tables, pages of a transient object,
+//! and those of a persistent one that the disk has. So a call that fails in a later piece leaves the content of a persistent object as it was;
+//! otherwise what its owner has asked to drop may be gone. The rest (dirty pages, what came back meanwhile) goes in one piece when the
+//! call takes effect.
 
-use abi::{Rights, address::PAGE};
+use core::ops::Range;
+
+use abi::{
+    Rights,
+    address::{PAGE, SLOT, slot_of},
+};
 
 use crate::{
     Server, Step, Stop, World,
-    directory::object::{ObjectId, Which},
+    directory::object::{Object, ObjectId, Which, slots_for},
     lives::thread::Caller,
     pages::release::Remembered,
+    protection::withdraw::Budget,
 };
 
-/// Pages of a transient object that are dropped in one piece. One costs some 550 instructions.
-pub const PIECE_PAGES: usize = 24;
+/// What dropping a page of a transient object costs, in instructions, roughly.
+const COST_PAGE: u64 = 550;
 /// The same of a persistent object, whose pages are looked at and dropped one by one.
-const PIECE_CLEAN: usize = 12;
+const COST_CLEAN: u64 = 1100;
+/// The same of a page table.
+const COST_TABLE: u64 = 400;
+/// The same of a link to one, for each domain that may have it.
+const COST_LINK: u64 = 110;
 
 impl Server {
-    /// Drops a piece of the pages of an object from address `from` to `to`: to be called again until it is done. Where it is stands
+    /// Drops a piece of what an object has in a range of its addresses: to be called again until it is done. Where it is stands
     /// in `progress.found` of the calling thread; a wrong place costs time only.
     ///
     /// # Errors
@@ -29,36 +40,56 @@ impl Server {
         world: &mut W,
         caller: Caller,
         id: ObjectId,
-        from: u64,
-        to: u64,
+        range: Range<u64>,
+        budget: &mut Budget,
     ) -> Step<()> {
         let at = self.threads.record(caller.thread).progress.found;
-        let start = if (from..=to).contains(&at) { at } else { from };
-        let mut end = start;
-        let object = self.objects.get(id);
-        let most = if object.is_persistent() {
-            PIECE_CLEAN
+        let left = self.dismantle(world, id, &range, at, budget);
+        if let Some(at) = left {
+            self.threads.record(caller.thread).progress.found = at;
+            return Err(Stop::Again);
+        }
+        Ok(())
+    }
+
+    /// Drops what an object has in a range of its addresses from `at` on as far as the budget reaches, and tells where to go on. `None`: what
+    /// is left is little enough for whoever ends the object.
+    pub(crate) fn dismantle<W: World>(
+        &mut self,
+        world: &mut W,
+        id: ObjectId,
+        range: &Range<u64>,
+        at: u64,
+        budget: &mut Budget,
+    ) -> Option<u64> {
+        let at = if range.contains(&at) || at == range.end {
+            at
         } else {
-            PIECE_PAGES
+            range.start
         };
-        let mut looked = 0;
-        while looked < most
-            && let Some(place) = object.next_page(Which::Resident, end, to)
-        {
-            end = place.address + PAGE;
-            looked += 1;
+        let object = self.objects.get(id);
+        let (end, cost) = piece_of(object, at, range.end, budget);
+        let persistent = object.is_persistent();
+        if !budget.has(cost) {
+            // Tables of slots that stay in part stay.
+            let first = object.first_slot();
+            let whole = if range.start == object.base() {
+                0
+            } else {
+                slots_for(object.base(), object.page_of(range.start))
+            };
+            let slots = whole.max(slot_of(at) - first)..slot_of(end - 1) - first + 1;
+            if persistent {
+                self.drop_clean(world, id, at, end);
+            } else {
+                self.drop_pages(world, id, at, end, Remembered::Perhaps);
+            }
+            self.drop_leaves(world, id, &slots);
+            return Some(end);
         }
-        if looked < most {
-            // What is left is little enough for the call itself.
-            return Ok(());
-        }
-        if object.is_persistent() {
-            self.drop_clean(world, id, start, end);
-        } else {
-            self.drop_pages(world, id, start, end, Remembered::Perhaps);
-        }
-        self.threads.record(caller.thread).progress.found = end;
-        Err(Stop::Again)
+        budget.spend(cost);
+        let done = self.semaphores_go(world, range.clone(), budget);
+        (!done).then_some(at)
     }
 
     /// Drops the pages of a persistent object in a range that the disk has as they are.
@@ -80,4 +111,26 @@ impl Server {
             self.drop_pages(world, id, place.address, next, Remembered::Perhaps);
         }
     }
+}
+
+/// How far a piece from `at` on goes, and what it costs: more than is left of the budget, or all up to `to`.
+fn piece_of(object: &Object, at: u64, to: u64, budget: &Budget) -> (u64, u64) {
+    let cost_page = if object.is_persistent() { COST_CLEAN } else { COST_PAGE };
+    let cost_table = COST_TABLE + COST_LINK * u64::from(object.holders.len() + object.stale.len());
+    let (mut end, mut cost) = (at, 0);
+    while end < to && budget.has(cost) {
+        let Some(number) = object.slots.next_with_leaf(slot_of(end) - object.first_slot()) else {
+            return (to, cost);
+        };
+        let start = (object.first_slot() + number) * SLOT;
+        let from = end.saturating_sub(start).div_ceil(PAGE) as usize;
+        let page = object.slots.get(number).and_then(|state| state.resident.next(from));
+        let address = page.map(|index| start + index as u64 * PAGE);
+        if let Some(address) = address.filter(|&address| address < to) {
+            (end, cost) = (address + PAGE, cost + cost_page);
+        } else {
+            (end, cost) = ((start + SLOT).min(to), cost + cost_table);
+        }
+    }
+    (end, cost)
 }

@@ -8,6 +8,7 @@
 //! no swap.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use abi::{
     Error, Rights,
@@ -90,21 +91,21 @@ impl Server {
         }
     }
 
-    /// Destroys the leaves of an object from slot `from` on. Their pages are dropped already.
-    pub(crate) fn drop_leaves<W: World>(&mut self, world: &mut W, id: ObjectId, from: u64) {
-        self.unlink_everywhere(world, id, from);
+    /// Destroys the leaves of an object in a range of slots, where no pages are left.
+    pub(crate) fn drop_leaves<W: World>(&mut self, world: &mut W, id: ObjectId, slots: &Range<u64>) {
+        self.unlink_everywhere(world, id, slots);
         let object = self.objects.get_mut(id);
-        let mut next = object.slots.next_with_leaf(from);
+        let mut from = slots.start;
         let mut dropped = 0;
-        while let Some(slot) = next {
-            if let Some(state) = object.slots.get_mut(slot)
-                && let Some(leaf) = state.leaf()
+        while let Some(number) = object.slots.next_with_leaf(from).filter(|&number| number < slots.end) {
+            from = number + 1;
+            if let Some(state) = object.slots.get_mut(number)
+                && let Some(leaf) = state.leaf().filter(|_| state.resident.is_empty())
             {
                 state.set_leaf(None);
                 world.leaf_destroy(leaf);
                 dropped += 1;
             }
-            next = object.slots.next_with_leaf(slot + 1);
         }
         self.pager.leaves -= dropped;
         let object = self.objects.get_mut(id);

@@ -6,6 +6,8 @@
 //! left that is older than its epoch. Should its thread end before, `Event::Poll` sees to the rest. A domain that may have the
 //! object by another capability finds it again, in a node of the new epoch; its old node is unlinked before.
 
+use core::ops::Range;
+
 use abi::{Error, Rights};
 use kcore::SpaceId;
 
@@ -35,8 +37,13 @@ impl Budget {
     }
 
     /// No bound.
-    const fn all() -> Self {
+    pub(crate) const fn all() -> Self {
         Self(u64::MAX)
+    }
+
+    /// Whether that much is left.
+    pub(crate) const fn has(&self, cost: u64) -> bool {
+        self.0 >= cost
     }
 
     /// Takes something off; tells whether there was anything left.
@@ -68,6 +75,20 @@ impl Server {
     /// # Errors
     /// [`Stop::Again`].
     pub(crate) fn withdraw_piece<W: World>(&mut self, world: &mut W, caller: Caller, id: ObjectId) -> Step<()> {
+        self.withdraw_within(world, caller, id, &mut Budget::piece())
+    }
+
+    /// The same with a budget that others share.
+    ///
+    /// # Errors
+    /// [`Stop::Again`].
+    pub(crate) fn withdraw_within<W: World>(
+        &mut self,
+        world: &mut W,
+        caller: Caller,
+        id: ObjectId,
+        budget: &mut Budget,
+    ) -> Step<()> {
         let object = self.objects.get(id);
         let (base, serial) = (object.base(), object.serial);
         let mut progress = self.threads.record(caller.thread).progress;
@@ -79,7 +100,7 @@ impl Server {
             self.threads.record(caller.thread).progress = progress;
         }
         let epoch = progress.at;
-        if self.unlink_stale(world, id, epoch, &mut Budget::piece()) {
+        if self.unlink_stale(world, id, epoch, budget) {
             return Ok(());
         }
         if !begun {
@@ -178,8 +199,8 @@ impl Server {
         }
     }
 
-    /// Unlinks the slots of an object from number `from` on from every domain.
-    pub(crate) fn unlink_everywhere<W: World>(&mut self, world: &mut W, id: ObjectId, from: u64) {
+    /// Unlinks the slots of an object in a range of numbers from every domain.
+    pub(crate) fn unlink_everywhere<W: World>(&mut self, world: &mut W, id: ObjectId, slots: &Range<u64>) {
         let object = self.objects.get(id);
         for list in [object.holders, object.stale] {
             let mut next = list.first();
@@ -188,8 +209,8 @@ impl Server {
                 if self.domains.node(node).is_none_or(|node| !node.linked) {
                     continue;
                 }
-                let mut from = from;
-                while let Some(number) = object.slots.next_with_leaf(from) {
+                let mut from = slots.start;
+                while let Some(number) = object.slots.next_with_leaf(from).filter(|&number| number < slots.end) {
                     world.unlink(node.space(), object.first_slot() + number);
                     from = number + 1;
                 }

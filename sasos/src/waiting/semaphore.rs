@@ -10,6 +10,8 @@
 //! A serial number tells a waiter that its semaphore was deleted, even if another one stands at
 //! the same address by then.
 
+use core::ops::Range;
+
 use abi::{Error, Rights, call::arguments, layout::FOREVER};
 use kcore::{ThreadId, thread::Resumed, wait::Key};
 
@@ -19,6 +21,7 @@ use crate::{
     containers::Map,
     lives::task::TaskId,
     lives::thread::{Caller, Waiting},
+    protection::withdraw::Budget,
 };
 
 /// Semaphores that may exist; see [`crate::accounts::limits::PROGRAM_SEMAPHORES`] for those of one program.
@@ -28,6 +31,9 @@ pub(crate) const SEMAPHORE_BYTES: u64 =
     2 * (core::mem::size_of::<(u64, Semaphore)>() + core::mem::size_of::<((u64, u64), ())>()) as u64;
 /// The highest count.
 pub const COUNT_MAX: u64 = i64::MAX as u64;
+
+/// What deleting one costs, in instructions, roughly.
+const COST_SEMAPHORE: u64 = 750;
 
 /// A semaphore.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -295,11 +301,20 @@ impl Server {
         }
     }
 
-    /// Addresses vanish: the semaphores there are deleted, and who waits on a word there is woken.
-    pub fn semaphores_gone(&mut self, world: &mut impl World, from: u64, to: u64) {
-        while let Some((address, _)) = self.semaphores.table.first_in(from..to) {
+    /// Deletes the semaphores in a range of addresses as far as the budget reaches; tells whether those were all.
+    pub(crate) fn semaphores_go(&mut self, world: &mut impl World, range: Range<u64>, budget: &mut Budget) -> bool {
+        while let Some((address, _)) = self.semaphores.table.first_in(range.clone()) {
+            if !budget.spend(COST_SEMAPHORE) {
+                return false;
+            }
             self.semaphore_gone(world, address);
         }
+        true
+    }
+
+    /// Addresses vanish: the semaphores there are deleted, and who waits on a word there is woken.
+    pub fn semaphores_gone(&mut self, world: &mut impl World, from: u64, to: u64) {
+        self.semaphores_go(world, from..to, &mut Budget::all());
         if self.semaphores.address_waiters == 0 {
             return;
         }

@@ -134,6 +134,11 @@ impl Rig {
 
     /// Makes a call; tells the accesses of its longest event.
     pub fn longest_event(&mut self, actor: Actor, call: Call, arguments: &[u64]) -> u64 {
+        self.largest_step(actor, call, arguments, |rig| rig.world.kernel.hardware.accesses())
+    }
+
+    /// Makes a call; tells by how much a measure changes at most in one event of it.
+    pub fn largest_step(&mut self, actor: Actor, call: Call, arguments: &[u64], measure: impl Fn(&Self) -> u64) -> u64 {
         let mut all = [0; 6];
         all[..arguments.len()].copy_from_slice(arguments);
         let mut resumed = Resumed::First;
@@ -145,9 +150,9 @@ impl Rig {
                 arguments: all,
                 resumed,
             };
-            let before = self.world.kernel.hardware.accesses();
+            let before = measure(self);
             let outcome = self.server.handle(&mut self.world, event);
-            longest = longest.max(self.world.kernel.hardware.accesses() - before);
+            longest = longest.max(measure(self).abs_diff(before));
             match outcome {
                 Outcome::Return(result) => {
                     result.expect("the call succeeds");
