@@ -54,7 +54,9 @@ fn a_disk_that_is_too_large_for_the_heap_is_refused_in_a_sentence() {
         let before = world.disk.clone();
         // The world makes its frames beforehand: what fails then is the store's.
         let frames: Vec<_> = (0..64).map(|_| world.alloc().expect("memory")).collect();
-        frames.into_iter().for_each(|frame| world.free(frame));
+        for frame in frames {
+            world.free(frame);
+        }
         let mut failed = 0;
         for n in 0.. {
             LEFT.store(n, Ordering::Relaxed);
