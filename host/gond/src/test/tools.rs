@@ -182,7 +182,6 @@ fn debugger(bench: &mut Bench<'_>) -> Result<()> {
     let calls = [
         "the kernel panicked at kernel/src/debugger.rs",
         "kernel::debugger::Debugger::attend  (kernel/src/debugger.rs:",
-        "kernel::system::System::interrupt  (kernel/src/system.rs:",
         "kernel::event::trap_in_kernel",
         "traps::common",
         "us before: kernel panic",
@@ -198,7 +197,7 @@ fn debugger(bench: &mut Bench<'_>) -> Result<()> {
 /// A session: stops at the first trap, looks around, and sends the kernel to a place where nothing is.
 const SESSION: &str = "\
 set language c
-hbreak *'kernel::event::trap'
+hbreak *'kernel_trap'
 set language rust
 continue
 backtrace
@@ -236,7 +235,7 @@ fn gdb_session(bench: &mut Bench<'_>) -> Result<()> {
     let (verdict, _, session) = beside(&machine, &["echo hello"], session)?;
     let seen = [
         "Breakpoint 1",
-        "#0  kernel::event::trap (context=0x",
+        "kernel_trap (context=0x",
         "traps::common",
         "State::Running",
         "  rip 0000",
