@@ -1,6 +1,6 @@
 //! Work that may meet hostile objects, on a thread of its own.
 //!
-//! Whoever owns an object may cut it short while the shell reads it, and the read faults then. A fault ends the thread
+//! The owner of an object may cut it short while the shell reads it, and the read faults then. A fault ends the thread
 //! that it strikes, and the whole task only if that is the task's first: so the first thread of the shell reads no
 //! objects, but has others do it and tells how they ended.
 

@@ -140,7 +140,7 @@ pub fn rm(shell: &mut Shell, arguments: &[&str]) -> Outcome {
         match Directory::open(found.capability.address).and_then(|directory| directory.list()) {
             Ok(names) if names.is_empty() => force = true,
             Ok(_) => return said(format!("rm: {path} is not empty")),
-            // What is no directory any more may go if the user insists.
+            // The user may insist on removing an object that is no directory any more.
             Err(_) if force => {}
             Err(error) => return said(format!("rm: {path}: {error}; 'rm --force {path}' removes it")),
         }
