@@ -3,6 +3,7 @@
 //! Locking: none here. The kernel binary guards the whole value with one lock and calls it with
 //! interrupts off.
 
+mod check;
 mod machine;
 pub(crate) mod processors;
 mod report;
@@ -13,11 +14,9 @@ use core::mem::offset_of;
 use abi::Error;
 
 use crate::{
-    Hardware, SpaceId, ThreadId,
+    Hardware, Part, SpaceId, ThreadId,
     frames::{Frames, Range},
-    ipc::WAITS,
-    mapping::Mapping,
-    nucleus::Nucleus,
+    messages::WAITS,
     portal::Portals,
     scheduler::{Link, NONE, RunQueues},
     space::Spaces,
@@ -50,8 +49,8 @@ pub struct Processor {
     pub(crate) queues: RunQueues,
 }
 
-/// All kernel state but what only the hardware layer knows.
-pub struct Kernel<H> {
+/// All kernel state but what only the hardware layer knows. `P` is what only some systems have.
+pub struct Kernel<H, P = ()> {
     /// What is below.
     pub hardware: H,
     /// Physical memory.
@@ -62,8 +61,6 @@ pub struct Kernel<H> {
     pub threads: Threads,
     /// Remembered ways into protected procedures.
     pub portals: Portals,
-    /// Free spaces and who has which page from whom.
-    pub(crate) mapping: Mapping,
     /// The processor that this event is handled on. The others' parts wait in `others`; whoever
     /// takes the kernel lock after another processor changes them over ([`Kernel::change_over`]), so that
     /// the fast paths find theirs at a fixed place.
@@ -74,8 +71,8 @@ pub struct Kernel<H> {
     waits: WaitQueues,
     /// (time, thread) of parked threads with a deadline.
     pub(crate) timers: BTreeSet<(u64, u32)>,
-    /// What the µ-kernel's own calls are about.
-    pub nucleus: Nucleus,
+    /// What only this system has.
+    pub(crate) part: P,
 }
 
 /// Where a protected call continues.
@@ -96,7 +93,7 @@ pub struct Rotation {
     pub is_plain: bool,
 }
 
-impl<H: Hardware> Kernel<H> {
+impl<H: Hardware, P: Part> Kernel<H, P> {
     /// Offset of the space whose root is loaded, for the fast path in assembly.
     pub const LOADED_SPACE: usize = offset_of!(Self, processor) + offset_of!(Processor, space);
     /// Offset of the index of the thread that runs here.
@@ -115,13 +112,12 @@ impl<H: Hardware> Kernel<H> {
             spaces,
             threads: Threads::default(),
             portals: Portals::default(),
-            mapping: Mapping::default(),
             processor: Processor::new(0),
             others: Vec::new(),
             links: vec![Link::LOOSE; THREADS_MAX],
             waits: WaitQueues::default(),
             timers: BTreeSet::new(),
-            nucleus: Nucleus::default(),
+            part: P::default(),
         }
     }
 
@@ -463,6 +459,30 @@ impl<H: Hardware> Kernel<H> {
         }
         self.hardware.trace(Kind::Wake, thread.id, resumed as u64);
         self.enqueue(index);
+    }
+
+    /// A parked thread's operation fails.
+    pub(crate) fn fail(&mut self, index: u32, error: Error) {
+        self.detach(index);
+        let thread = &mut self.threads.table[index as usize];
+        thread.operation = None;
+        if thread.ipc.trouble.take().is_none() {
+            let context = &mut thread.context;
+            context.reset(context.rip, context.rsp);
+            context.set_results(error as u64, 0, 0);
+        }
+        self.enqueue(index);
+    }
+
+    /// An interrupt has come that a program may have asked for.
+    pub fn interrupt(&mut self, interrupt: usize) {
+        P::interrupt(self, interrupt);
+    }
+
+    /// The I/O permission bitmap of a space in the processor's format (a set bit forbids), or nothing if it never had a port. The space's
+    /// root is flushed ([`Hardware::flush_root`]) when it changes.
+    pub fn ports(&self, space: SpaceId) -> Option<&[u8; 8192]> {
+        self.part.ports(space)
     }
 
     /// The thread's identifier by index.

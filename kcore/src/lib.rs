@@ -3,7 +3,6 @@
 //! * [`frames`]: physical memory by counted references.
 //! * [`paging`]: the format of page-table entries; [`space`]: the upper tables and the leaves they link,
 //!   which serve one slot everywhere.
-//! * [`mapping`]: spaces built by map, grant, flush and link, with their mapping trees.
 //! * [`thread`]: registers, portal frames and states; [`wait`]: what parked threads wait for;
 //!   [`scheduler`]: who runs next; [`portal`]: remembered ways into protected procedures.
 //! * [`trace`]: the last events; [`debugger`]: what the kernel tells of itself to whoever debugs it.
@@ -11,7 +10,8 @@
 //! * [`smp`]: how several processors take turns and ask things of one another.
 //! * [`machine`]: the contract with the server above; [`hardware`]: the contract with what is below.
 //! * [`outside`]: the contract with a server that is not in the kernel.
-//! * [`kernel`]: all of it put together; [`ipc`]: messages; [`nucleus`]: the other calls that the µ-kernel answers itself.
+//! * [`kernel`]: all of it put together; [`part`]: what only some systems have; [`bare`]: the half of the bare µ-kernel, with its mapping
+//!   trees, messages and calls.
 //!
 //! Event-driven (`docs/design/microkernel.md`): nothing here blocks or keeps a stack. A thread that must wait is
 //! parked with the operation it will do again. The crate has no unsafe code and runs on the host.
@@ -26,19 +26,19 @@ pub use abi;
 pub mod hardware;
 pub mod machine;
 
+pub mod bare;
 pub mod debugger;
 mod delegate;
 pub mod event;
 pub mod frames;
-pub mod ipc;
 pub mod kernel;
-pub mod mapping;
-pub mod nucleus;
+pub mod messages;
 pub mod outside;
 #[cfg(not(feature = "fake-hardware"))]
 mod paging;
 #[cfg(feature = "fake-hardware")]
 pub mod paging;
+pub mod part;
 pub mod portal;
 pub mod scheduler;
 pub mod smp;
@@ -52,5 +52,6 @@ pub use hardware::Hardware;
 pub use kernel::Kernel;
 pub use machine::{Machine, Shortage};
 pub use paging::PageEntry;
+pub use part::Part;
 pub use space::{Leaf, SpaceId};
 pub use thread::ThreadId;

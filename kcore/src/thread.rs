@@ -8,7 +8,7 @@ use core::{fmt, mem::offset_of};
 
 use abi::layout::CALL_DEPTH_MAX;
 
-use crate::{SpaceId, event::Event, ipc, machine::Shortage, scheduler::NONE, wait::Key};
+use crate::{SpaceId, event::Event, machine::Shortage, messages, scheduler::NONE, wait::Key};
 
 /// Threads that may exist.
 pub const THREADS_MAX: usize = 1024;
@@ -290,7 +290,7 @@ pub struct Thread {
     /// Processor time, nanoseconds.
     pub time_ns: u64,
     /// Its messages.
-    pub ipc: ipc::Part,
+    pub ipc: messages::Part,
     /// Portal frames; the first `depth` are in use.
     pub frames: [PortalFrame; CALL_DEPTH_MAX],
 }
@@ -332,7 +332,7 @@ impl Thread {
             resumed: Resumed::First,
             deadline: None,
             time_ns: 0,
-            ipc: ipc::Part::NONE,
+            ipc: messages::Part::NONE,
             frames: [PortalFrame {
                 rip: 0,
                 rsp: 0,

@@ -5,9 +5,9 @@ mod fake;
 use abi::{Call, Rights};
 use fake::{Fake, kernel};
 use kcore::{
-    Kernel, Machine, PageEntry,
+    Kernel, Machine, PageEntry, Part,
+    bare::mapping::{Fpage, How},
     debugger::{Command, parse},
-    mapping::{Fpage, How},
     thread::{Operation, Resumed},
     wait::Key,
 };
@@ -15,7 +15,7 @@ use kcore::{
 /// Address of a slot that is linked in these tests.
 const ADDRESS: u64 = 0x1_0000_0000;
 
-fn answer(kernel: &Kernel<Fake>, line: &str) -> String {
+fn answer(kernel: &Kernel<Fake, impl Part>, line: &str) -> String {
     let mut out = String::new();
     kernel
         .report(parse(line).expect("a command"), &mut out)
@@ -147,7 +147,7 @@ fn spaces_links_pages_and_frames() {
 
 #[test]
 fn the_mapping_tree_of_a_frame_is_shown() {
-    let mut kernel = kernel(600);
+    let mut kernel = fake::bare(600);
     let sigma0 = kernel
         .sigma0_create(1 << 20, &[(0x4_0000, 0x8_0000)], &[], 2)
         .expect("σ₀");

@@ -5,9 +5,9 @@ mod fake;
 use abi::{Rights, layout::EXCEPTION_ILLEGAL};
 use fake::{Asked, Fake, Random, kernel};
 use kcore::{
-    Kernel, Machine, PageEntry, SpaceId, ThreadId,
+    Kernel, Machine, PageEntry, Part, SpaceId, ThreadId,
+    bare::mapping::{Fpage, How, Own, Progress},
     event::Event,
-    mapping::{Fpage, How, Own, Progress},
     smp::{HandedOver, Request},
     thread::{Operation, Resumed, State},
     wait::Key,
@@ -20,7 +20,7 @@ fn several(count: u32) -> (Kernel<Fake>, SpaceId) {
     (kernel, space)
 }
 
-fn spawn(kernel: &mut Kernel<Fake>, space: SpaceId, priority: u8) -> ThreadId {
+fn spawn(kernel: &mut Kernel<Fake, impl Part>, space: SpaceId, priority: u8) -> ThreadId {
     let thread = kernel
         .thread_create(space, 0x1_0000_0000, 0x7f00_0010_0000, [1, 2, 3, 4], priority)
         .expect("a thread");
@@ -29,7 +29,7 @@ fn spawn(kernel: &mut Kernel<Fake>, space: SpaceId, priority: u8) -> ThreadId {
 }
 
 /// A processor comes into the kernel.
-fn on(kernel: &mut Kernel<Fake>, processor: u32) {
+fn on(kernel: &mut Kernel<Fake, impl Part>, processor: u32) {
     kernel.change_over(processor);
     kernel.hardware.here = processor;
     assert!(
@@ -39,7 +39,7 @@ fn on(kernel: &mut Kernel<Fake>, processor: u32) {
 }
 
 /// A processor comes into the kernel and takes what it is to run, as the kernel binary does.
-fn run(kernel: &mut Kernel<Fake>, processor: u32) -> Option<ThreadId> {
+fn run(kernel: &mut Kernel<Fake, impl Part>, processor: u32) -> Option<ThreadId> {
     on(kernel, processor);
     let Some(index) = kernel.schedule() else {
         kernel.rest();
@@ -261,7 +261,8 @@ fn only_processors_that_can_remember_are_asked_to_forget() {
 /// What a free space loses, those forget who run in it: by the short way of one page, and by the general one.
 #[test]
 fn who_loses_a_mapping_forgets_it_on_every_processor() {
-    let (mut kernel, _) = several(4);
+    let mut kernel = fake::bare(60);
+    kernel.set_processors(0b1111);
     let sigma0 = kernel.sigma0_create(4000, &[(0x1000, 0x1010)], &[], 2).expect("σ₀");
     let giver = kernel.free_space_create(sigma0, 1000).expect("a space");
     let holder = kernel.free_space_create(sigma0, 1000).expect("a space");

@@ -9,9 +9,10 @@ use abi::{
     Rights,
     nucleus::{ANYONE, Call, GRANT, LINK, MAP, NEVER, fpage, tag},
 };
-use fake::{Fake, Random, kernel};
+use fake::{Fake, Random};
 use kcore::{
     Hardware, Kernel, SpaceId, ThreadId,
+    bare::Bare,
     event::{Access, Event, Outcome},
     paging,
     thread::{Operation, Resumed, State},
@@ -30,7 +31,7 @@ enum Way {
 }
 
 struct World {
-    kernel: Kernel<Fake>,
+    kernel: Kernel<Fake, Bare>,
     way: Way,
     /// Identifiers and numbers of σ₀ and two spaces below it.
     spaces: Vec<(u64, SpaceId)>,
@@ -45,7 +46,7 @@ type Picture = (State, Option<Operation>, [u64; 9]);
 impl World {
     /// σ₀ has its memory as a large page and some small ones, or as small ones alone.
     fn new(way: Way, large: bool) -> Self {
-        let mut kernel = kernel(400);
+        let mut kernel = fake::bare(400);
         let memory = [(FIRST, FIRST + if large { FRAMES } else { FRAMES / 4 })];
         let root = kernel.sigma0_create(20_000, &memory, &[], 1).expect("σ₀");
         kernel.nucleus_root(root).expect("memory");

@@ -1,14 +1,18 @@
 //! Nobody but the µ-kernel: a root program, and what it makes, run on the µ-kernel's own calls.
 
-use alloc::{string::String, vec::Vec};
+use alloc::{format, string::String, vec::Vec};
 
-use abi::nucleus::Call;
-use kcore::frames::Range;
-use kcore::thread::{Context, Operation, Resumed};
+use abi::{address::PAGE, layout::PRIORITY_MAX, nucleus::Call};
+use kcore::{
+    Hardware, Kernel, ThreadId,
+    bare::{Bare as Half, mapping::UNIT_BYTES},
+    frames::Range,
+    thread::{Context, Operation, Resumed},
+};
 use sasos::{Access, Event, Outcome};
 
 use crate::{
-    arch::{self, Results, Words},
+    arch::{self, BootInformation, Results, Words},
     event,
     mem::{
         division::{Division, HeapOf},
@@ -26,6 +30,8 @@ pub static SYSTEM: TheSystem<Bare> = Lock::empty();
 pub struct Bare;
 
 impl Supervisor for Bare {
+    type Half = Half;
+
     const FEATURES: u64 = 0;
     const HEAP: HeapOf = HeapOf::Both;
     const ENTRY: arch::Entry = arch::ENTRY_BARE;
@@ -38,12 +44,12 @@ impl Supervisor for Bare {
         memory.set_aside()
     }
 
-    fn start(platform: &mut Platform, start: Start<'_>) -> Result<Self, String> {
-        root::start(&mut platform.kernel, start.information, &start.given).map(|_| Self)
+    fn start(platform: &mut Platform<Half>, start: Start<'_>) -> Result<Self, String> {
+        start_root(&mut platform.kernel, start.information, &start.given).map(|_| Self)
     }
 
     #[inline(always)]
-    fn handle(&mut self, platform: &mut Platform, event: Event) -> Outcome {
+    fn handle(&mut self, platform: &mut Platform<Half>, event: Event) -> Outcome {
         platform.kernel.nucleus_event(event)
     }
 
@@ -53,14 +59,40 @@ impl Supervisor for Bare {
     }
 
     #[inline(always)]
-    fn fault_short(platform: &mut Platform, address: u64, access: Access) -> Option<u32> {
+    fn fault_short(platform: &mut Platform<Half>, address: u64, access: Access) -> Option<u32> {
         platform.kernel.fault_short(address, access)
     }
 
     #[inline(always)]
-    fn interrupt_short(platform: &mut Platform, number: usize) -> Option<u32> {
+    fn interrupt_short(platform: &mut Platform<Half>, number: usize) -> Option<u32> {
         platform.kernel.interrupt_short(number)
     }
+}
+
+/// Device memory: where the firmware puts what PCI devices have.
+const DEVICES: Range = (0xc_0000, 0xf_ec00);
+
+/// Loads the root program into σ₀, which holds the ranges of frames in `given`, and lets it run.
+///
+/// # Errors
+/// In words: no module, no program, too little memory.
+fn start_root(
+    kernel: &mut Kernel<impl Hardware, Half>,
+    information: &BootInformation,
+    given: &[Range],
+) -> Result<ThreadId, String> {
+    // Half of what the kernel has is for spaces; the rest for its own.
+    let quota = kernel.frames.free() / 2 * (PAGE / UNIT_BYTES as u64);
+    let space = kernel
+        .sigma0_create(quota as u32, given, &[DEVICES], arch::largest_page())
+        .map_err(|error| format!("no first space: {error}"))?;
+    kernel
+        .nucleus_root(space)
+        .map_err(|error| format!("no root space: {error}"))?;
+    let program = root::load(kernel, information, space, given)?;
+    kernel
+        .nucleus_thread(space, [program.entry, program.stack, program.page], PRIORITY_MAX as u8)
+        .map_err(|error| format!("no first thread: {error}"))
 }
 
 /// A call that the µ-kernel may answer at once by a short way; else it goes the general one. (A function that takes the way as an

@@ -6,7 +6,7 @@ use abi::{
     host::{CANNOT_START, EXIT_PANIC, SCRIPT_WORD},
     layout::BootReport,
 };
-use kcore::{Kernel, thread::THREADS_MAX};
+use kcore::{Kernel, Part, thread::THREADS_MAX};
 
 use crate::{
     arch::{self, BootInformation, Vectors},
@@ -77,7 +77,7 @@ pub fn start<S: Supervisor>(information: u64) -> ! {
 }
 
 /// Notes and tells when the first program can run.
-pub fn tell_start(platform: &mut Platform) {
+pub fn tell_start(platform: &mut Platform<impl Part>) {
     let boot = platform.kernel.hardware.boot_mut();
     boot.boot_ns = arch::now_ns();
     log!(

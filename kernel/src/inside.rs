@@ -25,6 +25,8 @@ pub struct Inside {
 }
 
 impl Supervisor for Inside {
+    type Half = ();
+
     const FEATURES: u64 = FEATURE_SERVER;
     const HEAP: HeapOf = HeapOf::Both;
     const ENTRY: arch::Entry = arch::ENTRY_INSIDE;

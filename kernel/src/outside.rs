@@ -168,6 +168,8 @@ impl Outside {
 }
 
 impl Supervisor for Outside {
+    type Half = ();
+
     const FEATURES: u64 = FEATURE_SERVER | FEATURE_SERVER_OUTSIDE;
     const HEAP: HeapOf = HeapOf::KernelAlone;
     const ENTRY: arch::Entry = arch::ENTRY_OUTSIDE;

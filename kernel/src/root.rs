@@ -11,15 +11,12 @@ use alloc::{format, string::String};
 use abi::{
     Rights,
     address::{PAGE, PAGES_PER_SLOT, slot_of},
-    layout::PRIORITY_MAX,
     nucleus::{
         ROOT_COMMAND_BYTES, ROOT_COMMAND_OFFSET, ROOT_IMAGE, ROOT_MAGIC, ROOT_MEMORY_OFFSET, ROOT_STACK_BYTES,
         ROOT_STACK_TOP, Root,
     },
 };
-use kcore::{
-    Hardware, Kernel, Leaf, Machine, PageEntry, Shortage, SpaceId, ThreadId, frames::Range, mapping::UNIT_BYTES,
-};
+use kcore::{Hardware, Kernel, Leaf, Machine, PageEntry, Part, Shortage, SpaceId, frames::Range};
 
 use crate::arch::{self, BootInformation};
 
@@ -38,38 +35,12 @@ pub struct Program {
     pub page: u64,
 }
 
-/// Device memory: where the firmware puts what PCI devices have.
-const DEVICES: Range = (0xc_0000, 0xf_ec00);
-
-/// Loads the root program into σ₀, which holds the ranges of frames in `given`, and lets it run.
-///
-/// # Errors
-/// In words: no module, no program, too little memory.
-pub fn start(
-    kernel: &mut Kernel<impl Hardware>,
-    information: &BootInformation,
-    given: &[Range],
-) -> Result<ThreadId, String> {
-    // Half of what the kernel has is for spaces; the rest for its own.
-    let quota = kernel.frames.free() / 2 * (PAGE / UNIT_BYTES as u64);
-    let space = kernel
-        .sigma0_create(quota as u32, given, &[DEVICES], arch::largest_page())
-        .map_err(|error| format!("no first space: {error}"))?;
-    kernel
-        .nucleus_root(space)
-        .map_err(|error| format!("no root space: {error}"))?;
-    let program = load(kernel, information, space, given)?;
-    kernel
-        .nucleus_thread(space, [program.entry, program.stack, program.page], PRIORITY_MAX as u8)
-        .map_err(|error| format!("no first thread: {error}"))
-}
-
 /// Loads the boot module into a space. Its root page tells of the ranges of frames in `given`.
 ///
 /// # Errors
 /// In words: no module, no program, too little memory.
 pub fn load(
-    kernel: &mut Kernel<impl Hardware>,
+    kernel: &mut Kernel<impl Hardware, impl Part>,
     information: &BootInformation,
     space: SpaceId,
     given: &[Range],
@@ -133,14 +104,14 @@ fn root_page(information: &BootInformation, given: &[Range], image_bytes: u64) -
 }
 
 /// Puts pages into a space, slot after slot.
-struct Loader<'a, H> {
-    kernel: &'a mut Kernel<H>,
+struct Loader<'a, H, P> {
+    kernel: &'a mut Kernel<H, P>,
     space: SpaceId,
     slot: u64,
     leaf: Option<Leaf>,
 }
 
-impl<H: Hardware> Loader<'_, H> {
+impl<H: Hardware, P: Part> Loader<'_, H, P> {
     /// A page with these bytes at its beginning and zeroes behind.
     fn page(&mut self, address: u64, bytes: &[u8], limits: Rights) -> Result<(), Shortage> {
         let leaf = match self.leaf {

@@ -7,7 +7,7 @@
 use alloc::{string::String, vec::Vec};
 
 use kcore::{
-    ThreadId,
+    Part, ThreadId,
     frames::Range,
     thread::{Context, Operation},
 };
@@ -38,6 +38,8 @@ pub struct Start<'a> {
 
 /// Who answers.
 pub trait Supervisor: Sized + 'static {
+    /// What its kernel has beside the common part.
+    type Half: Part;
     /// What the kernel page says of it.
     const FEATURES: u64;
     /// Whose the heap is.
@@ -59,10 +61,10 @@ pub trait Supervisor: Sized + 'static {
     ///
     /// # Errors
     /// Why not, in words.
-    fn start(platform: &mut Platform, start: Start<'_>) -> Result<Self, String>;
+    fn start(platform: &mut Platform<Self::Half>, start: Start<'_>) -> Result<Self, String>;
 
     /// Takes an event and says what becomes of the thread it came from.
-    fn handle(&mut self, platform: &mut Platform, event: Event) -> Outcome;
+    fn handle(&mut self, platform: &mut Platform<Self::Half>, event: Event) -> Outcome;
 
     /// The value of a call that needs nothing but the caller's identity.
     #[inline(always)]
@@ -78,7 +80,7 @@ pub trait Supervisor: Sized + 'static {
 
     /// A simple page fault, done at once; false: nothing was done.
     #[inline(always)]
-    fn touch_further(&mut self, _: &mut Platform, _: ThreadId, _: u64, _: Access) -> bool {
+    fn touch_further(&mut self, _: &mut Platform<Self::Half>, _: ThreadId, _: u64, _: Access) -> bool {
         false
     }
 
@@ -90,13 +92,13 @@ pub trait Supervisor: Sized + 'static {
 
     /// A page fault that goes to a pager that waits for it: who runs then.
     #[inline(always)]
-    fn fault_short(_: &mut Platform, _: u64, _: Access) -> Option<u32> {
+    fn fault_short(_: &mut Platform<Self::Half>, _: u64, _: Access) -> Option<u32> {
         None
     }
 
     /// An interrupt that goes to a thread that waits for it: who runs then.
     #[inline(always)]
-    fn interrupt_short(_: &mut Platform, _: usize) -> Option<u32> {
+    fn interrupt_short(_: &mut Platform<Self::Half>, _: usize) -> Option<u32> {
         None
     }
 

@@ -2,7 +2,7 @@
 //! thread runs when an event has been handled.
 
 use kcore::{
-    Kernel, Machine, SpaceId, ThreadId,
+    Kernel, Machine, Part, SpaceId, ThreadId,
     smp::PROCESSORS_MAX,
     thread::{Context, Operation},
     wait::Key,
@@ -21,16 +21,16 @@ use crate::{
 };
 
 /// The kernel and the disk: all that the server knows of the world.
-pub struct Platform {
+pub struct Platform<P = ()> {
     /// Frames, spaces, threads, portals.
-    pub kernel: Kernel<Pc>,
+    pub kernel: Kernel<Pc, P>,
     /// The disk, if the kernel drives it: where the server is in the kernel.
     pub disk: Option<VirtioDisk>,
 }
 
-kcore::delegate_machine!(impl[] Platform, kernel);
+kcore::delegate_machine!(impl[P: Part] Platform<P>, kernel);
 
-impl Platform {
+impl<P: Part> Platform<P> {
     /// A frame that the store was given, which knows only its number.
     fn known(&self, frame: Frame) -> kcore::Frame {
         self.kernel
@@ -40,7 +40,7 @@ impl Platform {
     }
 }
 
-impl Pages for Platform {
+impl<P: Part> Pages for Platform<P> {
     fn alloc(&mut self) -> Option<Frame> {
         self.kernel.frames.take_any().ok().map(|frame| Frame(frame.number()))
     }
@@ -59,7 +59,7 @@ impl Pages for Platform {
     }
 }
 
-impl Disk for Platform {
+impl<P> Disk for Platform<P> {
     fn blocks(&self) -> u64 {
         self.disk.as_ref().map_or(0, Disk::blocks)
     }
@@ -79,7 +79,7 @@ impl Disk for Platform {
     }
 }
 
-impl Random for Platform {
+impl<P: Part> Random for Platform<P> {
     fn next_u64(&mut self) -> u64 {
         self.kernel.random()
     }
@@ -98,9 +98,9 @@ const ZEROED_GOAL: u32 = 256;
 const EVENTS_EACH: u32 = 1000;
 
 /// Everything behind the lock.
-pub struct System<S> {
+pub struct System<S: Supervisor> {
     /// What the server stands on.
-    pub platform: Platform,
+    pub platform: Platform<S::Half>,
     /// Who answers.
     pub supervisor: S,
     /// States of the vector unit.
@@ -142,7 +142,7 @@ impl<S: Supervisor> Shared for System<S> {
 
 impl<S: Supervisor> System<S> {
     /// The system, ready for its first thread.
-    pub fn new(platform: Platform, supervisor: S, vectors: Vectors) -> Self {
+    pub fn new(platform: Platform<S::Half>, supervisor: S, vectors: Vectors) -> Self {
         Self {
             platform,
             supervisor,
@@ -249,7 +249,7 @@ impl<S: Supervisor> System<S> {
                 self.poll_soon();
             }
             Interrupt::Debugger => self.debugger.attend(&self.platform.kernel),
-            Interrupt::Message(number) => self.platform.kernel.interrupt_message(number),
+            Interrupt::Message(number) => self.platform.kernel.interrupt(number),
             Interrupt::Terminal => {
                 let news = self.platform.kernel.hardware.terminal.interrupt();
                 if news.interrupted && self.supervisor.handle(&mut self.platform, Event::Interrupt) == Outcome::Gone {

@@ -346,6 +346,26 @@ fn unsafe_code_says_why_it_is_sound() {
     expect_none(&complaints);
 }
 
+/// The half of the bare µ-kernel is named by its own image alone (decision 0102): what kcore has in common, the server and the other two
+/// images do without it.
+#[test]
+fn the_bare_half_is_named_by_the_bare_image_alone() {
+    let mut complaints = Vec::new();
+    for file in sources(&root()) {
+        let path = file.path.as_str();
+        if path.starts_with("kcore/src/bare/") || path.starts_with("kcore/tests/") || path == "kernel/src/bare.rs" {
+            continue;
+        }
+        let common = path.starts_with("kcore/src/") && path != "kcore/src/lib.rs";
+        let mut uses = (file.code.split("use kcore::").skip(1)).filter_map(|rest| rest.split(';').next());
+        let named = file.code.contains("kcore::bare") || uses.any(|used| has_word(used, "bare"));
+        if named || common && file.code.lines().any(|line| has_word(line, "bare")) {
+            complaints.push(format!("{path}: names kcore::bare"));
+        }
+    }
+    expect_none(&complaints);
+}
+
 #[test]
 fn architectures_are_chosen_in_one_place() {
     let mut complaints = Vec::new();

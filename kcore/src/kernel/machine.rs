@@ -6,7 +6,7 @@ use abi::{Rights, layout::BootReport};
 
 use super::Kernel;
 use crate::{
-    Frame, Hardware, Leaf, Machine, PageEntry, Shortage, SpaceId, ThreadId,
+    Frame, Hardware, Leaf, Machine, PageEntry, Part, Shortage, SpaceId, ThreadId,
     machine::Intercept,
     paging::{decode_page, encode_page},
     scheduler::NONE,
@@ -16,7 +16,7 @@ use crate::{
     wait::Key,
 };
 
-impl<H: Hardware> Machine for Kernel<H> {
+impl<H: Hardware, P: Part> Machine for Kernel<H, P> {
     #[inline]
     fn frame_zeroed(&mut self) -> Result<Frame, Shortage> {
         self.frames.take_zeroed(&mut self.hardware)
@@ -171,7 +171,7 @@ impl<H: Hardware> Machine for Kernel<H> {
         if let Some(index) = self.threads.find(thread) {
             self.hardware.trace(Kind::End, thread, 0);
             self.detach(index);
-            self.forget_messages(index);
+            P::thread_ends(self, index);
             self.threads.remove(index);
         }
     }

@@ -12,7 +12,7 @@ use abi::{
 
 use super::{Kernel, Processor};
 use crate::{
-    Frame, Hardware, SpaceId,
+    Frame, Hardware, Part, SpaceId,
     debugger::{Command, ThreadName},
     frames::Use,
     paging::{PageEntry, decode_link, decode_page, frame_of, is_large, is_present},
@@ -35,7 +35,7 @@ struct LinkedLeaf {
     rights: Rights,
 }
 
-impl<H: Hardware> Kernel<H> {
+impl<H: Hardware, P: Part> Kernel<H, P> {
     /// Answers a command that looks at the kernel; others get no answer.
     ///
     /// # Errors
@@ -265,7 +265,7 @@ impl<H: Hardware> Kernel<H> {
             Use::Outside => writeln!(out, "not handed out: σ₀'s, the kernel's own, a device's, or no memory")?,
         }
         // The tree knows free spaces; what the server links stands in tables alone.
-        if self.mapping.report(frame, out)? > 0 || self.frames.look(frame) == Use::Outside {
+        if self.part.report(frame, out)? > 0 || self.frames.look(frame) == Use::Outside {
             return Ok(());
         }
         let mut uses = 0;

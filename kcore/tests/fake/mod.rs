@@ -4,7 +4,9 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use kcore::{
-    Frame, Hardware, Kernel, SpaceId, paging,
+    Frame, Hardware, Kernel, SpaceId,
+    bare::Bare,
+    paging,
     smp::{HandedOver, PROCESSORS_MAX, Request},
     space::Tags,
 };
@@ -68,6 +70,11 @@ impl Fake {
 
 /// A kernel on that many frames.
 pub fn kernel(frames: u32) -> Kernel<Fake> {
+    Kernel::new(Fake::new(frames, Tags::Absent), &[(1, frames)])
+}
+
+/// The same of a system without a server.
+pub fn bare(frames: u32) -> Kernel<Fake, Bare> {
     Kernel::new(Fake::new(frames, Tags::Absent), &[(1, frames)])
 }
 

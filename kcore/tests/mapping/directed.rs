@@ -1,7 +1,7 @@
 //! One case for each rule.
 
 use abi::{Error, Rights};
-use kcore::mapping::{DEPTH_MAX, Fpage, How, NODE_UNITS, Own, Progress, TABLE_UNITS};
+use kcore::bare::mapping::{DEPTH_MAX, Fpage, How, NODE_UNITS, Own, Progress, TABLE_UNITS};
 
 use crate::world::{Op, PORTS, World, memory};
 

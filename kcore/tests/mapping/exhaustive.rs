@@ -9,9 +9,12 @@ use std::collections::BTreeSet;
 use abi::Rights;
 use kcore::{
     Kernel, SpaceId,
-    mapping::{
-        How, Own, Progress,
-        model::{Entry, Model},
+    bare::{
+        Bare,
+        mapping::{
+            How, Own, Progress,
+            model::{Entry, Model},
+        },
     },
     space::Tags,
 };
@@ -114,7 +117,7 @@ fn canonical(code: &Code) -> Code {
 }
 
 struct Twin {
-    kernel: Kernel<Fake>,
+    kernel: Kernel<Fake, Bare>,
     spaces: [SpaceId; 3],
 }
 

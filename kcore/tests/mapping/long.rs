@@ -3,7 +3,10 @@
 use abi::Rights;
 use kcore::{
     Kernel, Machine, SpaceId,
-    mapping::{Fpage, How, NODE_UNITS, Own, Progress, TABLE_UNITS, WORK_MAX},
+    bare::{
+        Bare,
+        mapping::{Fpage, How, NODE_UNITS, Own, Progress, TABLE_UNITS, WORK_MAX},
+    },
     space::Tags,
 };
 
@@ -17,7 +20,7 @@ const PAGE: u8 = 12;
 const GIB: u8 = 30;
 
 /// σ₀ with one page of a gibibyte at its own address, and that many spaces.
-fn kernel(frames: u32, spaces: u32, quota: u32) -> (Kernel<Fake>, SpaceId, Vec<SpaceId>) {
+fn kernel(frames: u32, spaces: u32, quota: u32) -> (Kernel<Fake, Bare>, SpaceId, Vec<SpaceId>) {
     let mut kernel = Kernel::new(Fake::new(frames, Tags::Present), &[(1, frames)]);
     let sigma0 = kernel
         .sigma0_create(1 << 24, &[(0x4_0000, 0x8_0000)], &[], 2)
@@ -28,7 +31,7 @@ fn kernel(frames: u32, spaces: u32, quota: u32) -> (Kernel<Fake>, SpaceId, Vec<S
 }
 
 /// Calls until the end, how many, and that none makes or removes more nodes than it may.
-fn calls(kernel: &mut Kernel<Fake>, mut call: impl FnMut(&mut Kernel<Fake>) -> Progress) -> usize {
+fn calls(kernel: &mut Kernel<Fake, Bare>, mut call: impl FnMut(&mut Kernel<Fake, Bare>) -> Progress) -> usize {
     for number in 1..1_000_000 {
         let nodes = kernel.mapping_nodes();
         let progress = call(kernel);
@@ -41,7 +44,7 @@ fn calls(kernel: &mut Kernel<Fake>, mut call: impl FnMut(&mut Kernel<Fake>) -> P
     panic!("never ends");
 }
 
-fn map(kernel: &mut Kernel<Fake>, from: SpaceId, source: Fpage, to: SpaceId, window: Fpage) {
+fn map(kernel: &mut Kernel<Fake, Bare>, from: SpaceId, source: Fpage, to: SpaceId, window: Fpage) {
     calls(kernel, |kernel| {
         kernel.map(from, source, to, window, How::Map).expect("map").progress
     });

@@ -4,7 +4,7 @@
 //! the same σ. The invariants of tree, tables and quotas are checked after every call.
 
 use abi::Rights;
-use kcore::mapping::{Fpage, How, Own, Progress};
+use kcore::bare::mapping::{Fpage, How, Own, Progress};
 use proptest::prelude::*;
 
 use crate::world::{Op, PORTS, World, memory};

@@ -6,7 +6,10 @@ use std::{collections::BTreeMap, sync::atomic::Ordering::Relaxed};
 use abi::{Error, Rights};
 use kcore::{
     Hardware, Kernel, Machine, SpaceId,
-    mapping::{Fpage, How, Own, Progress, Resource, model::Model},
+    bare::{
+        Bare,
+        mapping::{Fpage, How, Own, Progress, Resource, model::Model},
+    },
     paging,
     space::Tags,
 };
@@ -48,7 +51,7 @@ pub enum Op {
 }
 
 pub struct World {
-    pub kernel: Kernel<Fake>,
+    pub kernel: Kernel<Fake, Bare>,
     pub model: Model,
     /// By number in the model.
     pub spaces: Vec<Option<SpaceId>>,
@@ -314,7 +317,7 @@ impl World {
             let before = self.lent.len();
             self.lent.retain(|&lent| lent != page);
             assert!(self.lent.len() < before, "σ₀ has page {page:#x} out of nowhere");
-            let real = kcore::mapping::model::Entry::Real(page, self.model.pages[&page]);
+            let real = kcore::bare::mapping::model::Entry::Real(page, self.model.pages[&page]);
             self.model.entries.insert((0, page), real);
         }
     }
@@ -371,7 +374,7 @@ impl World {
 }
 
 /// The processor's walk.
-pub fn walk(kernel: &Kernel<Fake>, space: SpaceId, page: u64) -> Option<Translation> {
+pub fn walk(kernel: &Kernel<Fake, Bare>, space: SpaceId, page: u64) -> Option<Translation> {
     let mut table = kernel.spaces.get(space).root;
     let mut rights = Rights::RWX;
     for level in (0..4u32).rev() {

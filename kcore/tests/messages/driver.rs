@@ -3,11 +3,12 @@
 use abi::nucleus::Call;
 use kcore::{
     Kernel, Machine, SpaceId, ThreadId,
+    bare::Bare,
     event::{Event, Outcome},
     thread::{Operation, Resumed, State},
 };
 
-use crate::fake::{Fake, kernel};
+use crate::fake::{Fake, bare};
 
 /// Which way operations take.
 #[derive(Copy, Clone, PartialEq, Eq)]
@@ -28,7 +29,7 @@ pub struct Answer {
 }
 
 pub struct Driver {
-    pub kernel: Kernel<Fake>,
+    pub kernel: Kernel<Fake, Bare>,
     way: Way,
     spaces: Vec<SpaceId>,
     ids: Vec<u64>,
@@ -42,7 +43,7 @@ pub struct Driver {
 
 impl Driver {
     pub fn new(threads: usize, way: Way) -> Self {
-        let mut kernel = kernel(64);
+        let mut kernel = bare(64);
         let spaces = (0..2).map(|_| kernel.space_create().expect("space")).collect();
         let mut driver = Self {
             kernel,

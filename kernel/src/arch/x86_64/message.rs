@@ -11,7 +11,7 @@ use core::{arch::naked_asm, mem::offset_of};
 
 use kcore::{
     Kernel,
-    ipc::Part,
+    messages::Part,
     smp::protocol::TAKEN,
     space::Space,
     thread::{Context, State, THREADS_MAX, Thread, Threads},
@@ -24,12 +24,15 @@ use super::{
 use crate::{
     bare::{Bare, SYSTEM},
     pc::Pc,
+    supervisor::Supervisor,
 };
 
-const THREADS: usize = At::<Bare>::KERNEL + offset_of!(Kernel<Pc>, threads) + Threads::BASE;
-const CURRENT: usize = At::<Bare>::KERNEL + Kernel::<Pc>::CURRENT;
-const HERE: usize = At::<Bare>::KERNEL + Kernel::<Pc>::HERE;
-const OCCUPIED: usize = At::<Bare>::KERNEL + Kernel::<Pc>::OCCUPIED;
+type Half = <Bare as Supervisor>::Half;
+
+const THREADS: usize = At::<Bare>::KERNEL + offset_of!(Kernel<Pc, Half>, threads) + Threads::BASE;
+const CURRENT: usize = At::<Bare>::KERNEL + Kernel::<Pc, Half>::CURRENT;
+const HERE: usize = At::<Bare>::KERNEL + Kernel::<Pc, Half>::HERE;
+const OCCUPIED: usize = At::<Bare>::KERNEL + Kernel::<Pc, Half>::OCCUPIED;
 
 /// The end of a thread's context, from the beginning of its place.
 const END: usize = offset_of!(Thread, context) + size_of::<Context>();

@@ -34,11 +34,11 @@ pub(super) struct At<S>(S);
 impl<S: Supervisor> At<S> {
     pub(super) const TURN: usize = Lock::<System<S>>::TURN;
     pub(super) const KERNEL: usize =
-        Lock::<System<S>>::VALUE + offset_of!(System<S>, platform) + offset_of!(Platform, kernel);
-    pub(super) const WAYS: usize = Self::KERNEL + offset_of!(Kernel<Pc>, portals) + Portals::WAYS;
-    pub(super) const EPOCH: usize = Self::KERNEL + offset_of!(Kernel<Pc>, portals) + Portals::EPOCH;
-    pub(super) const SPACES: usize = Self::KERNEL + offset_of!(Kernel<Pc>, spaces) + Spaces::BASE;
-    pub(super) const LOADED_SPACE: usize = Self::KERNEL + Kernel::<Pc>::LOADED_SPACE;
+        Lock::<System<S>>::VALUE + offset_of!(System<S>, platform) + offset_of!(Platform<S::Half>, kernel);
+    pub(super) const WAYS: usize = Self::KERNEL + offset_of!(Kernel<Pc, S::Half>, portals) + Portals::WAYS;
+    pub(super) const EPOCH: usize = Self::KERNEL + offset_of!(Kernel<Pc, S::Half>, portals) + Portals::EPOCH;
+    pub(super) const SPACES: usize = Self::KERNEL + offset_of!(Kernel<Pc, S::Half>, spaces) + Spaces::BASE;
+    pub(super) const LOADED_SPACE: usize = Self::KERNEL + Kernel::<Pc, S::Half>::LOADED_SPACE;
 }
 
 /// How far before the end of its context a field of the running thread lies.

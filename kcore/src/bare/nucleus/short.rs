@@ -16,9 +16,10 @@ use abi::{
 
 use crate::{
     Hardware, Kernel, SpaceId,
+    bare::{Bare, ipc::INTERRUPT_TAG},
     event::Access,
-    ipc::{INTERRUPT_TAG, Trouble, WAITS},
     kernel::Processor,
+    messages::{Trouble, WAITS},
     scheduler::NONE,
     thread::{State, Thread, USER_FLAGS},
 };
@@ -57,13 +58,13 @@ fn run_instead(processor: &mut Processor, thread: &mut Thread, index: u32) {
     processor.current = index;
 }
 
-impl<H: Hardware> Kernel<H> {
+impl<H: Hardware> Kernel<H, Bare> {
     /// The call [`Call::Map`] of the running thread: its value if it was a short case.
     #[inline(always)]
     pub fn map_short(&mut self, [source, target, window, way]: [u64; 4]) -> Option<u64> {
         let space = self.current_thread()?.space;
         let to = SpaceId((target & 0xffff) as u32);
-        let part = self.nucleus.part(to)?;
+        let part = self.part.nucleus.part(to)?;
         if part.id != target || part.parent != space {
             return None;
         }
@@ -84,8 +85,8 @@ impl<H: Hardware> Kernel<H> {
     }
 
     /// Where the memory ends that a space may give and be given.
-    pub(crate) fn gives_below(&self, space: SpaceId) -> u64 {
-        if space == self.nucleus.root {
+    pub(in crate::bare) fn gives_below(&self, space: SpaceId) -> u64 {
+        if space == self.part.nucleus.root {
             ROOT_GIVES_BELOW
         } else {
             MESSAGE_AREA
@@ -112,7 +113,7 @@ impl<H: Hardware> Kernel<H> {
     #[inline(always)]
     pub fn fault_short(&mut self, address: u64, access: Access) -> Option<u32> {
         let me = self.processor.current as usize;
-        let part = self.nucleus.part(self.threads.table.get(me)?.space)?;
+        let part = self.part.nucleus.part(self.threads.table.get(me)?.space)?;
         let (pager, space) = (part.pager, part.id);
         let to = pager as u32 & 0xffff;
         // Who is his own pager waits for nobody.
@@ -150,7 +151,7 @@ impl<H: Hardware> Kernel<H> {
         if self.has_others() {
             return None;
         }
-        let thread = self.nucleus.interrupts.get(interrupt)?.thread;
+        let thread = self.part.nucleus.interrupts.get(interrupt)?.thread;
         let from = interrupt as u64 + 1;
         let to = thread as u32 & 0xffff;
         let me = self.processor.current;

@@ -10,15 +10,17 @@ use abi::{
 };
 use core::sync::atomic::Ordering::Relaxed;
 
-use super::{Request, Tag, WAITS};
+use super::{Request, Tag};
 use crate::{
     Hardware, Kernel, SpaceId,
-    mapping::{Fpage, How, Progress, Resource},
+    bare::Bare,
+    bare::mapping::{Fpage, How, Progress, Resource},
+    messages::WAITS,
     thread::State,
 };
 
 /// An fpage from its word.
-pub(crate) fn fpage(word: u64) -> Result<Fpage, Error> {
+pub(in crate::bare) fn fpage(word: u64) -> Result<Fpage, Error> {
     let log2 = (word >> FPAGE_SIZE_SHIFT & 63) as u8;
     let base = word & !0xfff;
     if word >> 10 & 3 != 0 {
@@ -36,7 +38,7 @@ const fn page_window(address: u64) -> u64 {
 }
 
 /// How an fpage is given, from its word.
-pub(crate) fn how(word: u64) -> Result<How, Error> {
+pub(in crate::bare) fn how(word: u64) -> Result<How, Error> {
     match word {
         MAP => Ok(How::Map),
         GRANT => Ok(How::Grant),
@@ -45,10 +47,10 @@ pub(crate) fn how(word: u64) -> Result<How, Error> {
     }
 }
 
-impl<H: Hardware> Kernel<H> {
+impl<H: Hardware> Kernel<H, Bare> {
     /// Whether an fpage of a space keeps off what is the kernel's: message buffers, and the root program.
-    pub(crate) fn is_given(&self, space: SpaceId, page: Fpage) -> bool {
-        let limit = if space == self.nucleus.root {
+    pub(in crate::bare) fn is_given(&self, space: SpaceId, page: Fpage) -> bool {
+        let limit = if space == self.part.nucleus.root {
             ROOT_GIVES_BELOW
         } else {
             MESSAGE_AREA
@@ -157,7 +159,7 @@ impl<H: Hardware> Kernel<H> {
     }
 
     /// Gives one fpage; tells whether that is finished, and how many pages were given now.
-    pub(crate) fn give(
+    pub(in crate::bare) fn give(
         &mut self,
         from: SpaceId,
         source: u64,

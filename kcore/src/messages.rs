@@ -1,42 +1,11 @@
-//! Synchronous messages between threads (Liedtke 1995, section 2.2; `docs/design/microkernel.md`).
-//!
-//! One operation sends and then receives: either half may be left out, and a call is both with the
-//! same partner. A thread that waits to send is *parked with its operation*: the message still stands
-//! in its registers and its message buffer, the request in [`Operation`]; whoever receives takes it
-//! from there, or the thread does the whole operation again. A thread that waits to receive has only
-//! [`Part::wait_for`]; whoever sends writes the message into its context. So nothing is ever half
-//! done, and a thread can be deleted at any point:
-//!
-//! * its senders, a queue in order of arrival through the thread table, do their operation again and find it gone;
-//! * who waits for a message from it alone is told so (a scan, made only if somebody ever did);
-//! * what it had begun itself is nothing but its state.
-//!
-//! `phases`: the two halves; `transfer`: one message; `trouble`: faults, exceptions and interrupts as
-//! messages; `ending`: deletion; `fast`: the common case in few instructions.
-//!
-//! **Time slices** pass along: if a thread waits for the one that it sent to, that one runs at once
-//! on what is left of the slice, unless somebody more urgent is ready.
-
-mod ending;
-mod fast;
-mod phases;
-pub(crate) mod transfer;
-mod trouble;
-
-use abi::{
-    Error,
-    nucleus::{ITEMS_MAX, MESSAGE_WORDS, NEVER, REGISTER_WORDS, TAG_ITEMS_SHIFT, TAG_KERNEL, TAG_WORDS},
-};
+//! What a thread's record holds for messages and for I/O ports, whoever answers: its place is fixed, because the fast paths in assembly
+//! rest on it. Only the bare µ-kernel ([`crate::bare`]) sends messages; elsewhere all of it stays empty.
 
 use core::mem::offset_of;
 
-use crate::{
-    Frame, Hardware, Kernel, ThreadId,
-    scheduler::List,
-    thread::{Operation, THREADS_MAX},
-};
-pub use fast::Handover;
-pub(crate) use trouble::INTERRUPT_TAG;
+use abi::nucleus::REGISTER_WORDS;
+
+use crate::{Frame, Hardware, Kernel, ThreadId, scheduler::List, thread::THREADS_MAX};
 
 /// What a thread has for messages.
 #[repr(C)]
@@ -68,11 +37,6 @@ impl Part {
     pub const SENDERS: usize = offset_of!(Self, senders);
     /// Of `pending`, with `delivered` behind it: together they are one word.
     pub const INTERRUPTS: usize = offset_of!(Self, pending);
-
-    /// The receiving operation of a thread that waits, for it to be done again without its timeout.
-    pub(crate) fn receiving(&self) -> Operation {
-        Request::new([0, self.wait_for, 0, abi::nucleus::NO_TIMEOUTS, self.window, 0]).operation()
-    }
 
     /// As [`Part::NONE`]. Each field by itself: what an option holds besides need not be written.
     #[inline]
@@ -128,7 +92,7 @@ pub struct Trouble {
     pub words: [u64; REGISTER_WORDS],
 }
 
-impl<H: Hardware> Kernel<H> {
+impl<H: Hardware, P: crate::Part> Kernel<H, P> {
     /// The thread with this index runs with ports that are on: its messages take the general path, which turns them off for others.
     pub fn with_ports(&mut self, index: u32) {
         self.threads.table[index as usize].slow |= PORTS;
@@ -154,80 +118,5 @@ impl<H: Hardware> Kernel<H> {
     #[inline]
     pub fn without_ports(&mut self, index: u32) {
         self.threads.table[index as usize].slow &= !PORTS;
-    }
-}
-
-/// The arguments of the operation.
-#[derive(Copy, Clone, Debug)]
-pub(crate) struct Request {
-    pub to: u64,
-    pub from: u64,
-    pub tag: u64,
-    pub timeouts: u64,
-    pub window: u64,
-}
-
-impl Request {
-    pub fn new([to, from, tag, timeouts, window, _]: [u64; 6]) -> Self {
-        Self {
-            to,
-            from,
-            tag,
-            timeouts,
-            window,
-        }
-    }
-
-    /// The operation that this is.
-    pub fn operation(&self) -> Operation {
-        Operation {
-            number: abi::nucleus::Call::Ipc as u64,
-            arguments: [self.to, self.from, self.tag, self.timeouts, self.window, 0],
-        }
-    }
-
-    /// Its receiving half.
-    pub fn receiving(&self) -> Self {
-        Self { to: 0, ..*self }
-    }
-
-    pub fn send_us(&self) -> u32 {
-        (self.timeouts >> 32) as u32
-    }
-
-    pub fn receive_us(&self) -> u32 {
-        self.timeouts as u32
-    }
-}
-
-/// The deadline of a timeout that begins now.
-fn deadline(now_ns: u64, timeout_us: u32) -> Option<u64> {
-    (timeout_us != NEVER).then(|| now_ns + u64::from(timeout_us) * 1000)
-}
-
-/// A tag that a program may send, taken apart.
-#[derive(Copy, Clone, Debug)]
-pub(crate) struct Tag {
-    /// Words, those of items among them.
-    pub words: usize,
-    /// Items.
-    pub items: usize,
-    /// All of it, as it is.
-    pub whole: u64,
-}
-
-impl Tag {
-    pub fn parse(tag: u64) -> Result<Self, Error> {
-        let items = tag >> TAG_ITEMS_SHIFT & 15;
-        let words = (tag & TAG_WORDS) + 2 * items;
-        let unused = tag & (1 << 7 | 0x7000 | TAG_KERNEL);
-        if unused != 0 || items > ITEMS_MAX || words > MESSAGE_WORDS as u64 {
-            return Err(Error::BadArgument);
-        }
-        Ok(Self {
-            words: words as usize,
-            items: items as usize,
-            whole: tag,
-        })
     }
 }

@@ -2,12 +2,12 @@
 
 use abi::Error;
 
-use crate::{Hardware, Kernel, scheduler::NONE, thread::State};
+use crate::{Hardware, Kernel, bare::Bare, scheduler::NONE, thread::State};
 
-impl<H: Hardware> Kernel<H> {
+impl<H: Hardware> Kernel<H, Bare> {
     /// A thread is about to end: nobody may go on waiting for it. It is in no list.
     #[inline]
-    pub(crate) fn forget_messages(&mut self, index: u32) {
+    pub(in crate::bare) fn forget_messages(&mut self, index: u32) {
         let id = self.id_of(index).0;
         loop {
             let sender = self.threads.table[index as usize].ipc.senders.head;
@@ -23,11 +23,11 @@ impl<H: Hardware> Kernel<H> {
                 }
             }
         }
-        self.nucleus.unbind(id, &mut self.hardware);
+        self.part.nucleus.unbind(id, &mut self.hardware);
     }
 
     /// Takes a thread out of the operation it waits in, if it waits in one; it is in no list then.
-    pub(crate) fn cancel_messages(&mut self, index: u32) {
+    pub(in crate::bare) fn cancel_messages(&mut self, index: u32) {
         if matches!(
             self.threads.table[index as usize].state,
             State::Sending(_) | State::Receiving

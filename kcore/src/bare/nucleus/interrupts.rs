@@ -6,28 +6,28 @@ use abi::{
 };
 
 use super::Nucleus;
-use crate::{Hardware, Kernel, ThreadId};
+use crate::{Hardware, Kernel, ThreadId, bare::Bare};
 
 /// One interrupt.
 #[derive(Copy, Clone, Debug)]
 pub struct Line {
     /// The thread that receives it, or zero.
-    pub(crate) thread: u64,
+    pub(in crate::bare) thread: u64,
 }
 
 impl Line {
     /// Nobody receives it.
-    pub(crate) const UNBOUND: Self = Self { thread: 0 };
+    pub(in crate::bare) const UNBOUND: Self = Self { thread: 0 };
 }
 
 impl Nucleus {
     /// The interrupt that an identifier names: its number plus one, which no thread ever has.
-    pub(crate) fn interrupt_of(from: u64) -> Option<usize> {
+    pub(in crate::bare) fn interrupt_of(from: u64) -> Option<usize> {
         (1..=INTERRUPTS).contains(&from).then(|| (from - 1) as usize)
     }
 
     /// The interrupts that a thread receives from there, a bit each.
-    pub(crate) fn interrupts_of(from: u64) -> u32 {
+    pub(in crate::bare) fn interrupts_of(from: u64) -> u32 {
         match Self::interrupt_of(from) {
             Some(interrupt) => 1 << interrupt,
             None if from == ANYONE => u32::MAX,
@@ -37,7 +37,7 @@ impl Nucleus {
 
     /// A thread ends: its interrupts are nobody's.
     #[inline]
-    pub(crate) fn unbind(&mut self, thread: u64, hardware: &mut impl Hardware) {
+    pub(in crate::bare) fn unbind(&mut self, thread: u64, hardware: &mut impl Hardware) {
         let mut left = self.bound;
         while left != 0 {
             let interrupt = left.trailing_zeros() as usize;
@@ -56,7 +56,7 @@ impl Nucleus {
     }
 }
 
-impl<H: Hardware> Kernel<H> {
+impl<H: Hardware> Kernel<H, Bare> {
     pub(super) fn interrupt_bind(&mut self, interrupt: u64, thread: u64) -> Result<(u64, u64), Error> {
         let Some(number) = Nucleus::interrupt_of(interrupt.wrapping_add(1)) else {
             return Err(Error::BadArgument);
@@ -64,13 +64,13 @@ impl<H: Hardware> Kernel<H> {
         if thread != 0 && self.threads.find(ThreadId(thread)).is_none() {
             return Err(Error::NoSuchThread);
         }
-        let before = self.nucleus.interrupts[number].thread;
+        let before = self.part.nucleus.interrupts[number].thread;
         if let Some(index) = self.threads.find(ThreadId(before)) {
             let part = &mut self.threads.table[index as usize].ipc;
             part.pending &= !(1 << number);
             part.delivered &= !(1 << number);
         }
-        self.nucleus.bind(number, thread);
+        self.part.nucleus.bind(number, thread);
         if thread == 0 {
             self.hardware.mask_interrupt(number);
         } else {

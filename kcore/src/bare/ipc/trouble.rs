@@ -2,38 +2,40 @@
 
 use abi::nucleus::{LABEL_EXCEPTION, LABEL_FAULT, LABEL_INTERRUPT, NO_TIMEOUTS, TAG_KERNEL, tag};
 
-use super::{Request, Trouble, WAITS};
+use super::Request;
 use crate::{
     Hardware, Kernel, ThreadId,
+    bare::Bare,
+    bare::mapping::Progress,
+    bare::nucleus::Nucleus,
     event::{Access, Outcome},
-    mapping::Progress,
-    nucleus::Nucleus,
+    messages::{Trouble, WAITS},
 };
 
 /// The message of an interrupt.
-pub(crate) const INTERRUPT_TAG: u64 = tag(LABEL_INTERRUPT, 1, 0) | TAG_KERNEL;
+pub(in crate::bare) const INTERRUPT_TAG: u64 = tag(LABEL_INTERRUPT, 1, 0) | TAG_KERNEL;
 
-impl<H: Hardware> Kernel<H> {
+impl<H: Hardware> Kernel<H, Bare> {
     /// A page fault of the running thread: a message to its space's pager. `None` if there is none.
-    pub(crate) fn fault_message(&mut self, me: u32, address: u64, access: Access) -> Option<Outcome> {
+    pub(in crate::bare) fn fault_message(&mut self, me: u32, address: u64, access: Access) -> Option<Outcome> {
         let thread = &self.threads.table[me as usize];
         let (rip, space) = (thread.context.rip, thread.space);
-        let pager = self.nucleus.pager(space);
+        let pager = self.part.nucleus.pager(space);
         let words = [
             address,
             u64::from(access.right().bits()),
             rip,
-            self.nucleus.id_of_space(space),
+            self.part.nucleus.id_of_space(space),
         ];
         self.trouble(me, pager, LABEL_FAULT, words)
     }
 
     /// Another exception: a message to the handler of the space.
-    pub(crate) fn exception_message(&mut self, me: u32) -> Option<Outcome> {
+    pub(in crate::bare) fn exception_message(&mut self, me: u32) -> Option<Outcome> {
         let thread = &self.threads.table[me as usize];
         let context = &thread.context;
         let words = [context.vector, context.error, context.rip, context.rsp];
-        let handler = self.nucleus.handler(thread.space);
+        let handler = self.part.nucleus.handler(thread.space);
         self.trouble(me, handler, LABEL_EXCEPTION, words)
     }
 
@@ -67,7 +69,7 @@ impl<H: Hardware> Kernel<H> {
 
     /// An interrupt has come: delivers it, or keeps it for its thread. It stays masked.
     pub fn interrupt_message(&mut self, interrupt: usize) {
-        let Some(line) = self.nucleus.interrupts.get(interrupt) else {
+        let Some(line) = self.part.nucleus.interrupts.get(interrupt) else {
             return;
         };
         let Some(thread) = self.threads.find(ThreadId(line.thread)) else {

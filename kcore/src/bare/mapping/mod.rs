@@ -45,6 +45,7 @@ use alloc::vec::Vec;
 
 use abi::{Error, Rights, address::SLOT};
 
+use super::Bare;
 use crate::{Hardware, Kernel, Machine, SpaceId, frames::Range, kernel::processors::Elsewhere};
 pub use fpage::{Fpage, Resource};
 use short::Recent;
@@ -117,7 +118,7 @@ pub enum Own {
     Too,
 }
 
-impl<H: Hardware> Kernel<H> {
+impl<H: Hardware> Kernel<H, Bare> {
     /// Makes σ₀, which holds these ranges of frames of memory and of devices at their physical
     /// addresses, and all ports. They must not be among those that this kernel hands out itself
     /// ([`Kernel::new`]). Nothing can be mapped into σ₀, and it is never destroyed; what it granted
@@ -136,16 +137,16 @@ impl<H: Hardware> Kernel<H> {
         devices: &[Range],
         largest: u8,
     ) -> Result<SpaceId, Error> {
-        if self.mapping.sigma0.is_some() {
+        if self.part.mapping.sigma0.is_some() {
             return Err(Error::InUse);
         }
-        if self.mapping.tree.is_unprepared() {
+        if self.part.mapping.tree.is_unprepared() {
             let ranges = memory.iter().chain(devices);
             let frames: u64 = ranges.map(|range| u64::from(range.1.saturating_sub(range.0))).sum();
             let seed = self.hardware.random();
-            self.mapping.tree.prepare(frames / 4, seed)?;
+            self.part.mapping.tree.prepare(frames / 4, seed)?;
         }
-        self.mapping.largest = largest.min(2);
+        self.part.mapping.largest = largest.min(2);
         let mut work = self.work();
         let number = work.root_space(quota)?;
         let filled = work
@@ -167,7 +168,7 @@ impl<H: Hardware> Kernel<H> {
             return Err(error);
         }
         work.flush_now();
-        self.mapping.sigma0 = Some(number);
+        self.part.mapping.sigma0 = Some(number);
         Ok(SpaceId(u32::from(number)))
     }
 
@@ -180,7 +181,7 @@ impl<H: Hardware> Kernel<H> {
     /// [`Error::TableFull`] if there are too many spaces, or creators of creators ([`DEPTH_MAX`]);
     /// [`Error::NoMemory`].
     pub fn free_space_create(&mut self, creator: SpaceId, quota: u32) -> Result<SpaceId, Error> {
-        let creator = self.mapping.number(creator)?;
+        let creator = self.part.mapping.number(creator)?;
         let number = self.work().created_space(creator, quota)?;
         Ok(SpaceId(u32::from(number)))
     }
@@ -192,7 +193,7 @@ impl<H: Hardware> Kernel<H> {
     /// [`Error::BadArgument`] if it is no free space, or σ₀.
     pub fn free_space_destroy(&mut self, space: SpaceId) -> Result<Progress, Error> {
         let number = space.0 as u16;
-        if self.mapping.get(space).is_none() || self.mapping.sigma0 == Some(number) {
+        if self.part.mapping.get(space).is_none() || self.part.mapping.sigma0 == Some(number) {
             return Err(Error::BadArgument);
         }
         let mut work = self.work();
@@ -231,12 +232,12 @@ impl<H: Hardware> Kernel<H> {
     ///   others link the slot that a link would replace.
     /// * [`Error::NoMemory`].
     pub fn map(&mut self, from: SpaceId, source: Fpage, to: SpaceId, window: Fpage, how: How) -> Result<Mapped, Error> {
-        let (giver, receiver) = (self.mapping.number(from)?, self.mapping.number(to)?);
+        let (giver, receiver) = (self.part.mapping.number(from)?, self.part.mapping.number(to)?);
         let (sent, landed) = source.landing(window)?;
         let itself = giver == receiver && sent.overlaps(landed);
         let slots = sent.resource() == Resource::Memory && sent.base() == landed.base() && sent.size() >= SLOT;
         let no_link = how == How::Link && (giver == receiver || !slots);
-        if self.mapping.sigma0 == Some(receiver) || itself || no_link {
+        if self.part.mapping.sigma0 == Some(receiver) || itself || no_link {
             return Err(Error::BadArgument);
         }
         if let Some(count) = self.map_at_once((giver, receiver), (sent, landed), how) {
@@ -266,7 +267,7 @@ impl<H: Hardware> Kernel<H> {
     /// # Errors
     /// [`Error::BadArgument`] if it is no free space or no right is named.
     pub fn flush(&mut self, space: SpaceId, what: Fpage, rights: Rights, own: Own) -> Result<Progress, Error> {
-        let number = self.mapping.number(space)?;
+        let number = self.part.mapping.number(space)?;
         let mut rights = rights.intersection(Rights::RWX);
         if rights.contains(Rights::R) {
             rights = Rights::RWX;
@@ -280,7 +281,7 @@ impl<H: Hardware> Kernel<H> {
             return Err(Error::BadArgument);
         }
         // σ₀ has what there is.
-        let own = if self.mapping.sigma0 == Some(number) {
+        let own = if self.part.mapping.sigma0 == Some(number) {
             Own::Kept
         } else {
             own
@@ -298,25 +299,18 @@ impl<H: Hardware> Kernel<H> {
         Ok(progress)
     }
 
-    /// The I/O permission bitmap of a free space in the processor's format (a set bit forbids), or
-    /// `None` if it never had a port. The space's root is flushed ([`Hardware::flush_root`]) when it
-    /// changes.
-    pub fn ports(&self, space: SpaceId) -> Option<&[u8; 8192]> {
-        self.mapping.get(space)?.ports.as_slice().try_into().ok()
-    }
-
     /// (quota, used) of a free space in units of [`UNIT_BYTES`]; what it gave to spaces it created
     /// counts as used.
     pub fn free_space_quota(&self, space: SpaceId) -> Option<(u32, u32)> {
-        self.mapping.get(space).map(|space| (space.quota, space.used))
+        self.part.mapping.get(space).map(|space| (space.quota, space.used))
     }
 
     /// Charges a free space for kernel memory that holds none of its mappings: its threads. Others pay nothing.
     ///
     /// # Errors
     /// [`Error::LimitReached`]: the space's quota is used up.
-    pub(crate) fn lodge(&mut self, space: SpaceId, units: u32) -> Result<(), Error> {
-        if let Some(record) = self.mapping.get_mut(space) {
+    pub(in crate::bare) fn lodge(&mut self, space: SpaceId, units: u32) -> Result<(), Error> {
+        if let Some(record) = self.part.mapping.get_mut(space) {
             if units > record.quota - record.used {
                 return Err(Error::LimitReached);
             }
@@ -326,15 +320,15 @@ impl<H: Hardware> Kernel<H> {
     }
 
     /// Takes such a charge back.
-    pub(crate) fn unlodge(&mut self, space: SpaceId, units: u32) {
-        if let Some(record) = self.mapping.get_mut(space) {
+    pub(in crate::bare) fn unlodge(&mut self, space: SpaceId, units: u32) {
+        if let Some(record) = self.part.mapping.get_mut(space) {
             record.used -= units;
         }
     }
 
     /// Nodes of the mapping tree in use.
     pub fn mapping_nodes(&self) -> u32 {
-        self.mapping.tree.count()
+        self.part.mapping.tree.count()
     }
 
     /// The short ways, where they lead; pages (slots) given then.
@@ -349,9 +343,9 @@ impl<H: Hardware> Kernel<H> {
     }
 
     fn work(&mut self) -> Work<'_, H> {
-        self.mapping.recent = Recent::default();
+        self.part.mapping.recent = Recent::default();
         Work {
-            mapping: &mut self.mapping,
+            mapping: &mut self.part.mapping,
             spaces: &mut self.spaces,
             frames: &mut self.frames,
             hardware: &mut self.hardware,
@@ -442,6 +436,11 @@ impl Mapping {
 
     fn get_mut(&mut self, space: SpaceId) -> Option<&mut FreeSpace> {
         self.spaces.get_mut(space.0 as usize)?.as_mut()
+    }
+
+    /// See [`Kernel::ports`].
+    pub(super) fn ports(&self, space: SpaceId) -> Option<&[u8; 8192]> {
+        self.get(space)?.ports.as_slice().try_into().ok()
     }
 
     /// The number of a free space that is not being destroyed.

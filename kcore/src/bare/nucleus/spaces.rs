@@ -12,8 +12,11 @@ use abi::{
 use super::Nucleus;
 use crate::{
     Frame, Hardware, Kernel, Leaf, Machine, PageEntry, SpaceId,
-    ipc::SUPERVISED,
-    mapping::{DEPTH_MAX, Progress, TABLE_UNITS, UNIT_BYTES},
+    bare::{
+        Bare,
+        mapping::{DEPTH_MAX, Progress, TABLE_UNITS, UNIT_BYTES},
+    },
+    messages::SUPERVISED,
     thread::{THREADS_MAX, Thread},
 };
 
@@ -29,19 +32,19 @@ const DELETED_AT_ONCE: u32 = 8;
 /// What is known of a free space.
 pub struct SpacePart {
     /// Its identifier: a version above its number.
-    pub(crate) id: u64,
+    pub(in crate::bare) id: u64,
     /// The space that made it.
-    pub(crate) parent: SpaceId,
+    pub(in crate::bare) parent: SpaceId,
     /// Who gets its page faults.
-    pub(crate) pager: u64,
+    pub(in crate::bare) pager: u64,
     /// Who gets its other exceptions.
-    pub(crate) handler: u64,
+    pub(in crate::bare) handler: u64,
     /// The one thread that its threads may send to; zero: to any.
-    pub(crate) supervisor: u64,
+    pub(in crate::bare) supervisor: u64,
     /// Threads in it.
-    pub(crate) threads: u32,
+    pub(in crate::bare) threads: u32,
     /// Spaces that it made.
-    pub(crate) children: u32,
+    pub(in crate::bare) children: u32,
     /// Leaves of its message buffers.
     buffers: [Option<Leaf>; BUFFER_SLOTS],
 }
@@ -58,31 +61,31 @@ impl SpacePart {
 }
 
 impl Nucleus {
-    pub(crate) fn part(&self, space: SpaceId) -> Option<&SpacePart> {
+    pub(in crate::bare) fn part(&self, space: SpaceId) -> Option<&SpacePart> {
         self.spaces.get(space.0 as usize)?.as_ref()
     }
 
-    pub(crate) fn part_mut(&mut self, space: SpaceId) -> Option<&mut SpacePart> {
+    pub(in crate::bare) fn part_mut(&mut self, space: SpaceId) -> Option<&mut SpacePart> {
         self.spaces.get_mut(space.0 as usize)?.as_mut()
     }
 
     /// The pager of a space, or zero.
-    pub(crate) fn pager(&self, space: SpaceId) -> u64 {
+    pub(in crate::bare) fn pager(&self, space: SpaceId) -> u64 {
         self.part(space).map_or(0, |part| part.pager)
     }
 
     /// The exception handler of a space, or zero.
-    pub(crate) fn handler(&self, space: SpaceId) -> u64 {
+    pub(in crate::bare) fn handler(&self, space: SpaceId) -> u64 {
         self.part(space).map_or(0, |part| part.handler)
     }
 
     /// The supervisor of a space, or zero.
-    pub(crate) fn supervisor(&self, space: SpaceId) -> u64 {
+    pub(in crate::bare) fn supervisor(&self, space: SpaceId) -> u64 {
         self.part(space).map_or(0, |part| part.supervisor)
     }
 
     /// The identifier of a space, or zero.
-    pub(crate) fn id_of_space(&self, space: SpaceId) -> u64 {
+    pub(in crate::bare) fn id_of_space(&self, space: SpaceId) -> u64 {
         self.part(space).map_or(0, |part| part.id)
     }
 
@@ -93,7 +96,7 @@ impl Nucleus {
     }
 
     /// Whether `above` made `space`, or one that made it.
-    pub(crate) fn is_above(&self, above: SpaceId, space: SpaceId) -> bool {
+    pub(in crate::bare) fn is_above(&self, above: SpaceId, space: SpaceId) -> bool {
         let mut at = space;
         for _ in 0..=DEPTH_MAX {
             let Some(part) = self.part(at) else { return false };
@@ -132,21 +135,21 @@ impl Nucleus {
     }
 }
 
-impl<H: Hardware> Kernel<H> {
+impl<H: Hardware> Kernel<H, Bare> {
     /// The root program runs in `space`. Threads that are made for it from now on have message buffers.
     ///
     /// # Errors
     /// [`Error::NoMemory`].
     pub fn nucleus_root(&mut self, space: SpaceId) -> Result<(), Error> {
-        self.nucleus.enter(space, SpaceId::NONE, [0; 3])?;
-        self.nucleus.root = space;
+        self.part.nucleus.enter(space, SpaceId::NONE, [0; 3])?;
+        self.part.nucleus.root = space;
         Ok(())
     }
 
     /// A space below the caller's, by its identifier.
     pub(super) fn space_below(&self, caller: SpaceId, id: u64) -> Result<SpaceId, Error> {
-        let space = self.nucleus.find_space(id).ok_or(Error::BadAddress)?;
-        if self.nucleus.is_above(caller, space) {
+        let space = self.part.nucleus.find_space(id).ok_or(Error::BadAddress)?;
+        if self.part.nucleus.is_above(caller, space) {
             Ok(space)
         } else {
             Err(Error::Protection)
@@ -155,7 +158,7 @@ impl<H: Hardware> Kernel<H> {
 
     /// The caller's space (0, or by its identifier) or one below it.
     pub(super) fn space_own_or_below(&self, caller: SpaceId, id: u64) -> Result<SpaceId, Error> {
-        if id == 0 || id == self.nucleus.id_of_space(caller) {
+        if id == 0 || id == self.part.nucleus.id_of_space(caller) {
             return Ok(caller);
         }
         self.space_below(caller, id)
@@ -169,7 +172,7 @@ impl<H: Hardware> Kernel<H> {
     ) -> Result<(u64, u64), Error> {
         let quota = u32::try_from(quota).map_err(|_| Error::BadArgument)?;
         let space = self.free_space_create(caller, quota)?;
-        match self.nucleus.enter(space, caller, helpers) {
+        match self.part.nucleus.enter(space, caller, helpers) {
             Ok(id) => Ok((id, 0)),
             Err(error) => {
                 // It is empty, so this is done at once.
@@ -186,7 +189,7 @@ impl<H: Hardware> Kernel<H> {
         [pager, handler, supervisor]: [u64; 3],
     ) -> Result<(u64, u64), Error> {
         let space = self.space_below(caller, id)?;
-        if let Some(part) = self.nucleus.part_mut(space) {
+        if let Some(part) = self.part.nucleus.part_mut(space) {
             (part.pager, part.handler, part.supervisor) = (pager, handler, supervisor);
         }
         for thread in &mut self.threads.table {
@@ -201,7 +204,7 @@ impl<H: Hardware> Kernel<H> {
     pub(super) fn bare_space_delete(&mut self, caller: SpaceId, id: u64) -> Result<Progress, Error> {
         let target = self.space_below(caller, id)?;
         let space = self.lowest_below(target);
-        if self.nucleus.part(space).is_some_and(|part| part.threads > 0) {
+        if self.part.nucleus.part(space).is_some_and(|part| part.threads > 0) {
             self.delete_threads_of(space);
             return Ok(Progress::More);
         }
@@ -209,8 +212,10 @@ impl<H: Hardware> Kernel<H> {
         if self.free_space_destroy(space)? == Progress::More {
             return Ok(Progress::More);
         }
-        let parent = self.nucleus.spaces[space.0 as usize].take().map(|part| part.parent);
-        if let Some(part) = parent.and_then(|parent| self.nucleus.part_mut(parent)) {
+        let parent = self.part.nucleus.spaces[space.0 as usize]
+            .take()
+            .map(|part| part.parent);
+        if let Some(part) = parent.and_then(|parent| self.part.nucleus.part_mut(parent)) {
             part.children -= 1;
         }
         Ok(if space == target {
@@ -222,9 +227,9 @@ impl<H: Hardware> Kernel<H> {
 
     /// A space at or below this one that made no others.
     fn lowest_below(&self, mut space: SpaceId) -> SpaceId {
-        while self.nucleus.part(space).is_some_and(|part| part.children > 0) {
+        while self.part.nucleus.part(space).is_some_and(|part| part.children > 0) {
             let below = |part: &Option<SpacePart>| part.as_ref().is_some_and(|part| part.parent == space);
-            match self.nucleus.spaces.iter().position(below) {
+            match self.part.nucleus.spaces.iter().position(below) {
                 Some(number) => space = SpaceId(number as u32),
                 None => break,
             }
@@ -246,7 +251,7 @@ impl<H: Hardware> Kernel<H> {
     /// Gives a thread in a free space its message buffer. The space pays for both, and for what the first one needs besides.
     pub(super) fn add_buffer(&mut self, index: u32, space: SpaceId) -> Result<(), Error> {
         let (slot, page) = place(index);
-        let buffers = &self.nucleus.part(space).ok_or(Error::BadArgument)?.buffers;
+        let buffers = &self.part.nucleus.part(space).ok_or(Error::BadArgument)?.buffers;
         let units = match buffers[slot] {
             Some(_) => THREAD_UNITS,
             None if buffers.iter().any(Option::is_some) => THREAD_UNITS + TABLE_UNITS,
@@ -259,7 +264,7 @@ impl<H: Hardware> Kernel<H> {
         };
         self.leaf_set(leaf, page, Some(PageEntry::new(frame, abi::Rights::RW)));
         self.threads.table[index as usize].ipc.buffer = Some(frame);
-        if let Some(part) = self.nucleus.part_mut(space) {
+        if let Some(part) = self.part.nucleus.part_mut(space) {
             part.buffers[slot] = Some(leaf);
             part.threads += 1;
         }
@@ -269,7 +274,7 @@ impl<H: Hardware> Kernel<H> {
     /// A page for a message buffer, and the leaf of its slot: it is made for the first thread there, and stays as long as the space.
     fn buffer_make(&mut self, space: SpaceId, slot: usize) -> Option<(Frame, Leaf)> {
         let frame = self.frame_zeroed().ok()?;
-        let known = self.nucleus.part(space).and_then(|part| part.buffers[slot]);
+        let known = self.part.nucleus.part(space).and_then(|part| part.buffers[slot]);
         let leaf = known.or_else(|| {
             let leaf = self.leaf_create().ok()?;
             if self.link(space, buffer_slot(slot), leaf, abi::Rights::RW).is_err() {
@@ -290,7 +295,7 @@ impl<H: Hardware> Kernel<H> {
             return;
         };
         let (slot, page) = place(index);
-        if let Some(part) = self.nucleus.part_mut(space) {
+        if let Some(part) = self.part.nucleus.part_mut(space) {
             part.threads -= 1;
             if let Some(leaf) = part.buffers[slot] {
                 self.leaf_set(leaf, page, None);
@@ -302,15 +307,15 @@ impl<H: Hardware> Kernel<H> {
     }
 
     /// What spaces are charged for their threads and message buffers, by their numbers.
-    pub(crate) fn lodged_units(&self) -> BTreeMap<u16, u32> {
-        let parts = self.nucleus.spaces.iter().enumerate();
+    pub(in crate::bare) fn lodged_units(&self) -> BTreeMap<u16, u32> {
+        let parts = self.part.nucleus.spaces.iter().enumerate();
         let known = parts.filter_map(|(number, part)| Some((number as u16, part.as_ref()?)));
         known.map(|(number, part)| (number, part.lodged_units())).collect()
     }
 
     /// Checks what is known of threads by their spaces, and of interrupts by their receivers.
-    pub(super) fn check_counts(&self) -> Result<(), &'static str> {
-        for (number, part) in self.nucleus.spaces.iter().enumerate() {
+    pub(in crate::bare) fn check_counts(&self) -> Result<(), &'static str> {
+        for (number, part) in self.part.nucleus.spaces.iter().enumerate() {
             let Some(part) = part else { continue };
             let space = SpaceId(number as u32);
             let inside = |thread: &&Thread| thread.space == space && thread.ipc.buffer.is_some();
@@ -318,8 +323,8 @@ impl<H: Hardware> Kernel<H> {
                 return Err("a space's count of threads is wrong");
             }
         }
-        for (interrupt, line) in self.nucleus.interrupts.iter().enumerate() {
-            if (self.nucleus.bound >> interrupt & 1 != 0) != (line.thread != 0) {
+        for (interrupt, line) in self.part.nucleus.interrupts.iter().enumerate() {
+            if (self.part.nucleus.bound >> interrupt & 1 != 0) != (line.thread != 0) {
                 return Err("an interrupt is bound to nobody, or somebody's is not");
             }
         }
@@ -328,7 +333,7 @@ impl<H: Hardware> Kernel<H> {
 
     /// The space has no threads any more: its leaves for message buffers go.
     fn drop_buffers(&mut self, space: SpaceId) {
-        let Some(part) = self.nucleus.part_mut(space) else {
+        let Some(part) = self.part.nucleus.part_mut(space) else {
             return;
         };
         let units = part.lodged_units();

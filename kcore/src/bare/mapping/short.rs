@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     Frame, Hardware, Kernel, SpaceId,
+    bare::Bare,
     paging::{
         COUNT_ONE, Fit, SHARED_MARK, encode_linked, encode_mapping, fit_of, frame_of, is_large, is_linked, is_present,
         is_shared, mapping_rights, table_entries,
@@ -122,7 +123,7 @@ fn hang(tree: &mut Tree, parent: u32, (to, target): (u16, u64), rights: Rights) 
     encode_mapping(frame, rights, 0, Fit::Exact)
 }
 
-impl<H: Hardware> Kernel<H> {
+impl<H: Hardware> Kernel<H, Bare> {
     /// The entry of a page and its place, at this level or where the way ends above it.
     #[inline(always)]
     fn entry_at(&self, space: u16, page: u64, stop: u8) -> (u8, u64, Place, Place) {
@@ -145,7 +146,7 @@ impl<H: Hardware> Kernel<H> {
     fn is_quiet(&self, space: u16, page: u64) -> bool {
         let id = SpaceId(u32::from(space));
         let quiet = |found: &FreeSpace| !found.dying && found.pending.is_none();
-        self.mapping.get(id).is_some_and(quiet) && page < self.gives_below(id) / PAGE
+        self.part.mapping.get(id).is_some_and(quiet) && page < self.gives_below(id) / PAGE
     }
 
     /// Finds a giver's table of small pages; `None` if it has a large page there, which is remembered, too.
@@ -158,10 +159,10 @@ impl<H: Hardware> Kernel<H> {
         let exact = level > 0 && fit_of(entry) == Fit::Exact;
         let first = if exact { level } else { level + 1 };
         let node = (first..=2).find_map(|level| {
-            let node = self.mapping.tree.find(space, level, page & !(pages(level) - 1))?;
-            (self.mapping.tree.get(node).kind() == Kind::Page).then_some(node)
+            let node = self.part.mapping.tree.find(space, level, page & !(pages(level) - 1))?;
+            (self.part.mapping.tree.get(node).kind() == Kind::Page).then_some(node)
         });
-        let recent = &mut self.mapping.recent;
+        let recent = &mut self.part.mapping.recent;
         if level > 0 {
             recent.whole = (key, entry, node?);
             return None;
@@ -181,24 +182,24 @@ impl<H: Hardware> Kernel<H> {
     /// The same of a receiver, which σ₀ is not.
     #[inline(never)]
     fn find_target(&mut self, key: Key, space: u16, page: u64) -> Option<()> {
-        if self.mapping.sigma0 == Some(space) {
+        if self.part.mapping.sigma0 == Some(space) {
             return None;
         }
-        self.mapping.recent.target = self.find_table(key, space, page, 0)?;
+        self.part.mapping.recent.target = self.find_table(key, space, page, 0)?;
         Some(())
     }
 
     /// The entry of a giver's page, if that is a small page by itself.
     #[inline(always)]
     fn small_source(&mut self, space: u16, page: u64) -> Option<u64> {
-        let (key, recent) = (Key::new(space, page, 1), &self.mapping.recent);
+        let (key, recent) = (Key::new(space, page, 1), &self.part.mapping.recent);
         if recent.source.key != key {
             if recent.whole.0 == key {
                 return None;
             }
             self.find_source(key, space, page)?;
         }
-        let table = self.mapping.recent.source.table;
+        let table = self.part.mapping.recent.source.table;
         let entry = word(&self.hardware, (table, index(page, 0))).load(Relaxed);
         (is_present(entry) && fit_of(entry) == Fit::Exact).then_some(entry)
     }
@@ -206,7 +207,7 @@ impl<H: Hardware> Kernel<H> {
     /// The entry of a giver's page that is part of a larger one, and its mapping, after [`Self::small_source`].
     #[inline(always)]
     fn part_source(&self, space: u16, page: u64) -> Option<(u64, u32)> {
-        let (key, recent) = (Key::new(space, page, 1), &self.mapping.recent);
+        let (key, recent) = (Key::new(space, page, 1), &self.part.mapping.recent);
         let (entry, node) = if recent.source.key == key {
             let place = (recent.source.table, index(page, 0));
             (word(&self.hardware, place).load(Relaxed), recent.covering)
@@ -222,7 +223,7 @@ impl<H: Hardware> Kernel<H> {
     #[inline(always)]
     fn with_target(&mut self, space: u16, page: u64) -> Option<()> {
         let key = Key::new(space, page, 1);
-        if self.mapping.recent.target.key == key {
+        if self.part.mapping.recent.target.key == key {
             return Some(());
         }
         self.find_target(key, space, page)
@@ -230,14 +231,21 @@ impl<H: Hardware> Kernel<H> {
 
     /// Maps one page of `from` to where `to`, another space, has a table and nothing in it.
     #[inline(always)]
-    pub(crate) fn map_page(&mut self, from: u16, to: u16, source: u64, target: u64, rights: Rights) -> Option<()> {
+    pub(in crate::bare) fn map_page(
+        &mut self,
+        from: u16,
+        to: u16,
+        source: u64,
+        target: u64,
+        rights: Rights,
+    ) -> Option<()> {
         let Some(covering) = self.small_source(from, source) else {
             return self.map_part((from, source), (to, target), rights);
         };
         self.with_target(to, target)?;
-        let place = (self.mapping.recent.target.table, index(target, 0));
+        let place = (self.part.mapping.recent.target.table, index(target, 0));
         let place = word(&self.hardware, place);
-        let Mapping { spaces, tree, .. } = &mut self.mapping;
+        let Mapping { spaces, tree, .. } = &mut self.part.mapping;
         let receiver = record(spaces, to)?;
         if is_present(place.load(Relaxed))
             || receiver.quota - receiver.used < NODE_UNITS[0]
@@ -262,7 +270,7 @@ impl<H: Hardware> Kernel<H> {
     /// The table of small pages of the receiver that is remembered has one more.
     #[inline(always)]
     fn count_target(&self) {
-        word(&self.hardware, self.mapping.recent.target.above).fetch_add(COUNT_ONE, Relaxed);
+        word(&self.hardware, self.part.mapping.recent.target.above).fetch_add(COUNT_ONE, Relaxed);
     }
 
     /// The same from a larger page, of which it becomes a part.
@@ -270,9 +278,9 @@ impl<H: Hardware> Kernel<H> {
     fn map_part(&mut self, (from, source): (u16, u64), (to, target): (u16, u64), rights: Rights) -> Option<()> {
         let (covering, node) = self.part_source(from, source)?;
         self.with_target(to, target)?;
-        let place = (self.mapping.recent.target.table, index(target, 0));
+        let place = (self.part.mapping.recent.target.table, index(target, 0));
         let place = word(&self.hardware, place);
-        let Mapping { spaces, tree, .. } = &mut self.mapping;
+        let Mapping { spaces, tree, .. } = &mut self.part.mapping;
         let receiver = record(spaces, to)?;
         let at = tree.get(node);
         let frame = at.frame + (source - at.page) as u32;
@@ -296,11 +304,11 @@ impl<H: Hardware> Kernel<H> {
 
     /// Takes a page that `space` gave from the only one who has it.
     #[inline(always)]
-    pub(crate) fn flush_one(&mut self, space: u16, page: u64) -> Option<()> {
+    pub(in crate::bare) fn flush_one(&mut self, space: u16, page: u64) -> Option<()> {
         if self.small_source(space, page).is_none() {
             return self.flush_part(space, page);
         }
-        let source = self.mapping.tree.find(space, 0, page)?;
+        let source = self.part.mapping.tree.find(space, 0, page)?;
         self.flush_kid(source)?;
         Some(())
     }
@@ -309,7 +317,7 @@ impl<H: Hardware> Kernel<H> {
     #[inline(never)]
     fn flush_part(&mut self, space: u16, page: u64) -> Option<()> {
         let (_, top) = self.part_source(space, page)?;
-        let tree = &self.mapping.tree;
+        let tree = &self.part.mapping.tree;
         let mut source = tree.find(space, 0, page)?;
         let mut above = source;
         while above != top {
@@ -321,7 +329,7 @@ impl<H: Hardware> Kernel<H> {
         }
         self.flush_kid(source)?;
         // Nothing comes back to σ₀ with them: it has the page.
-        let tree = &mut self.mapping.tree;
+        let tree = &mut self.part.mapping.tree;
         while source != top {
             let part = tree.get(source);
             if !part.is_bare() {
@@ -337,7 +345,7 @@ impl<H: Hardware> Kernel<H> {
     /// Takes a small page from the only one who has it from there.
     #[inline(always)]
     fn flush_kid(&mut self, source: u32) -> Option<()> {
-        let tree = &self.mapping.tree;
+        let tree = &self.part.mapping.tree;
         let kids = tree.get(source).kids;
         if kids.done != NONE || kids.active == NONE {
             return None;
@@ -349,7 +357,7 @@ impl<H: Hardware> Kernel<H> {
         }
         let (holder, there) = (has.space, has.page);
         self.with_target(holder, there)?;
-        let out_of = &self.mapping.recent.target;
+        let out_of = &self.part.mapping.recent.target;
         let place = word(&self.hardware, (out_of.table, index(there, 0)));
         let above = word(&self.hardware, out_of.above);
         let leading = above.load(Relaxed);
@@ -357,7 +365,7 @@ impl<H: Hardware> Kernel<H> {
         if is_shared(leading) || table_entries(leading) < 2 {
             return None;
         }
-        let Mapping { spaces, tree, .. } = &mut self.mapping;
+        let Mapping { spaces, tree, .. } = &mut self.part.mapping;
         // From here on it is certain.
         record(spaces, holder)?.used -= NODE_UNITS[0];
         place.store(0, Relaxed);
@@ -373,30 +381,30 @@ impl<H: Hardware> Kernel<H> {
     /// The tables in which a giver and a receiver have the entries of slots.
     #[inline(never)]
     fn find_slots(&mut self, from: (Key, u16), to: (Key, u16), slot: u64) -> Option<()> {
-        if self.mapping.sigma0 == Some(to.1) {
+        if self.part.mapping.sigma0 == Some(to.1) {
             return None;
         }
         let giver = self.find_table(from.0, from.1, slot, 1)?;
         let receiver = self.find_table(to.0, to.1, slot, 1)?;
-        let recent = &mut self.mapping.recent;
+        let recent = &mut self.part.mapping.recent;
         (recent.from, recent.to) = (giver, receiver);
         Some(())
     }
 
     /// Links a slot of `from`, which has a table for it, to where `to`, another space, has nothing.
     #[inline(always)]
-    pub(crate) fn link_slot(&mut self, from: u16, to: u16, slot: u64, rights: Rights) -> Option<()> {
+    pub(in crate::bare) fn link_slot(&mut self, from: u16, to: u16, slot: u64, rights: Rights) -> Option<()> {
         let (giver, receiver) = (Key::new(from, slot, 2), Key::new(to, slot, 2));
-        let recent = &self.mapping.recent;
+        let recent = &self.part.mapping.recent;
         if recent.from.key != giver || recent.to.key != receiver {
             self.find_slots((giver, from), (receiver, to), slot)?;
         }
-        let recent = &self.mapping.recent;
+        let recent = &self.part.mapping.recent;
         let shared = word(&self.hardware, (recent.from.table, index(slot, 1)));
         let place = word(&self.hardware, (recent.to.table, index(slot, 1)));
         let above = recent.to.above;
         let table = shared.load(Relaxed);
-        let Mapping { spaces, tree, .. } = &mut self.mapping;
+        let Mapping { spaces, tree, .. } = &mut self.part.mapping;
         let receiver = record(spaces, to)?;
         if receiver.quota - receiver.used < LINK_UNITS
             || from == to

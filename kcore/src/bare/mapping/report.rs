@@ -21,7 +21,7 @@ impl Mapping {
     ///
     /// # Errors
     /// That of `out`.
-    pub(crate) fn report(&self, frame: u32, out: &mut dyn fmt::Write) -> Result<usize, fmt::Error> {
+    pub(in crate::bare) fn report(&self, frame: u32, out: &mut dyn fmt::Write) -> Result<usize, fmt::Error> {
         let Some(sigma0) = self.sigma0 else { return Ok(0) };
         let mut found = 0;
         for level in (0..=2).rev() {

@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     Frame, Hardware, Kernel, SpaceId,
+    bare::Bare,
     paging::{frame_of, is_large, is_linked, is_present, is_shared, number_of, table_entries},
 };
 
@@ -37,7 +38,7 @@ fn ensure(holds: bool, what: &'static str) -> Result<(), &'static str> {
     if holds { Ok(()) } else { Err(what) }
 }
 
-impl<H: Hardware> Kernel<H> {
+impl<H: Hardware> Kernel<H, Bare> {
     /// Checks the invariants of all free spaces.
     ///
     /// # Errors

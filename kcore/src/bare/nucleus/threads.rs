@@ -14,8 +14,9 @@ use abi::{
 
 use crate::{
     Hardware, Kernel, Machine, SpaceId, ThreadId,
+    bare::{Bare, ipc},
     event::Outcome,
-    ipc::SUPERVISED,
+    messages::SUPERVISED,
     thread::{Context, Resumed, State, USER_FLAGS},
 };
 
@@ -83,7 +84,7 @@ fn check_entry(rip: u64, rsp: u64) -> Result<(), Error> {
     Ok(())
 }
 
-impl<H: Hardware> Kernel<H> {
+impl<H: Hardware> Kernel<H, Bare> {
     /// The root program's first thread, and any that the kernel makes for it: as `ThreadCreate` does it.
     ///
     /// # Errors
@@ -104,7 +105,7 @@ impl<H: Hardware> Kernel<H> {
             self.thread_destroy(thread);
             return Err(error);
         }
-        if self.nucleus.supervisor(space) != 0 {
+        if self.part.nucleus.supervisor(space) != 0 {
             self.threads.table[index as usize].slow = SUPERVISED;
         }
         self.thread_wake(thread, Resumed::First);
@@ -147,7 +148,7 @@ impl<H: Hardware> Kernel<H> {
             self.threads.table[me as usize].space,
             self.threads.table[index as usize].space,
         );
-        if caller != space && !self.nucleus.is_above(caller, space) {
+        if caller != space && !self.part.nucleus.is_above(caller, space) {
             return Err(Error::Protection);
         }
         Ok(index)
@@ -239,7 +240,7 @@ impl<H: Hardware> Kernel<H> {
     fn stop_thread(&mut self, index: u32) {
         let thread = &mut self.threads.table[index as usize];
         if thread.state == State::Receiving && thread.ipc.trouble.is_none() {
-            thread.operation = Some(thread.ipc.receiving());
+            thread.operation = Some(ipc::receiving(&thread.ipc));
         }
         thread.ipc.trouble = None;
         self.detach(index);

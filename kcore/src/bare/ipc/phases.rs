@@ -2,12 +2,14 @@
 
 use abi::{Error, nucleus::ANYONE};
 
-use super::{Request, SUPERVISED, Tag, WAITS, deadline};
+use super::{Request, Tag, deadline};
 use crate::{
     Hardware, Kernel, ThreadId,
+    bare::Bare,
+    bare::mapping::Progress,
+    bare::nucleus::Nucleus,
     event::Outcome,
-    mapping::Progress,
-    nucleus::Nucleus,
+    messages::{SUPERVISED, WAITS},
     scheduler::NONE,
     thread::{Resumed, State},
 };
@@ -20,10 +22,10 @@ enum Sent {
     Ended(Outcome),
 }
 
-impl<H: Hardware> Kernel<H> {
+impl<H: Hardware> Kernel<H, Bare> {
     /// Sends and receives for the running thread `me`, as the arguments of `Ipc` say. Its registers
     /// hold the first words of the message.
-    pub(crate) fn ipc(&mut self, me: u32, arguments: [u64; 6], resumed: Resumed) -> Outcome {
+    pub(in crate::bare) fn ipc(&mut self, me: u32, arguments: [u64; 6], resumed: Resumed) -> Outcome {
         let request = Request::new(arguments);
         let receiver = match self.send_half(me, &request, resumed) {
             Sent::To(receiver) => receiver,
@@ -78,7 +80,7 @@ impl<H: Hardware> Kernel<H> {
     /// Whether the policy of its space lets a thread send to another.
     fn may_send(&self, me: u32, to: u64) -> bool {
         let thread = &self.threads.table[me as usize];
-        thread.slow & SUPERVISED == 0 || self.nucleus.supervisor(thread.space) == to
+        thread.slow & SUPERVISED == 0 || self.part.nucleus.supervisor(thread.space) == to
     }
 
     /// Whether `thread` waits for a message that `sender` may send.
@@ -174,26 +176,13 @@ impl<H: Hardware> Kernel<H> {
         }
     }
 
-    /// A parked thread's operation fails.
-    pub(crate) fn fail(&mut self, index: u32, error: Error) {
-        self.detach(index);
-        let thread = &mut self.threads.table[index as usize];
-        thread.operation = None;
-        if thread.ipc.trouble.take().is_none() {
-            let context = &mut thread.context;
-            context.reset(context.rip, context.rsp);
-            context.set_results(error as u64, 0, 0);
-        }
-        self.enqueue(index);
-    }
-
     /// Whether a message from `from` can ever come.
     fn check_partner(&mut self, me: u32, from: u64) -> Result<(), Error> {
         if from == ANYONE {
             return Ok(());
         }
         if let Some(interrupt) = Nucleus::interrupt_of(from) {
-            let bound = self.nucleus.interrupts[interrupt].thread == self.id_of(me).0;
+            let bound = self.part.nucleus.interrupts[interrupt].thread == self.id_of(me).0;
             return if bound { Ok(()) } else { Err(Error::BadArgument) };
         }
         match self.threads.find(ThreadId(from)) {

@@ -9,6 +9,7 @@ use abi::nucleus::{ANYONE, NEVER, REGISTER_WORDS};
 
 use crate::{
     Hardware, Kernel,
+    bare::Bare,
     scheduler::NONE,
     thread::{State, THREADS_MAX, Thread},
 };
@@ -26,7 +27,7 @@ pub struct Handover {
     pub sender: u64,
 }
 
-impl<H: Hardware> Kernel<H> {
+impl<H: Hardware> Kernel<H, Bare> {
     /// Does the operation if it is such a case. `rip` and `rsp` say where the sender goes on.
     pub fn ipc_fast(&mut self, [to, from, tag, timeouts, window]: [u64; 5], rip: u64, rsp: u64) -> Option<Handover> {
         // The lower part of a tag holds the lengths and the kernel's mark; the lower half of the timeouts is for receiving.

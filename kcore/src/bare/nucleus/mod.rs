@@ -2,7 +2,7 @@
 //!
 //! Who may do what follows from one relation: a space is *above* those that it made, and those
 //! that they made. `spaces`: making and deleting them; `threads`; `interrupts`; `check`: what must
-//! always hold. Messages are in [`crate::ipc`], memory is in [`crate::mapping`].
+//! always hold. Messages are in [`super::ipc`], memory is in [`super::mapping`].
 
 mod check;
 mod interrupts;
@@ -19,26 +19,29 @@ use abi::{
 
 use crate::{
     Hardware, Kernel, Machine, SpaceId, ThreadId,
+    bare::{
+        Bare,
+        ipc::transfer::fpage,
+        mapping::{Own, Progress},
+    },
     event::{Event, Outcome},
-    ipc::transfer::fpage,
-    mapping::{Own, Progress},
     thread::Resumed,
 };
-pub(crate) use interrupts::Line;
-pub(crate) use spaces::SpacePart;
+pub(in crate::bare) use interrupts::Line;
+pub(in crate::bare) use spaces::SpacePart;
 
 /// What the µ-kernel knows beyond spaces, threads and mappings.
 pub struct Nucleus {
     /// By number of the space; none for spaces that are not free.
-    pub(crate) spaces: Vec<Option<SpacePart>>,
+    pub(in crate::bare) spaces: Vec<Option<SpacePart>>,
     /// Identifiers of spaces are never used twice.
     versions: u64,
     /// The root program's space.
-    pub(crate) root: SpaceId,
+    pub(in crate::bare) root: SpaceId,
     /// Interrupts, by number.
-    pub(crate) interrupts: [Line; abi::nucleus::INTERRUPTS as usize],
+    pub(in crate::bare) interrupts: [Line; abi::nucleus::INTERRUPTS as usize],
     /// Those that somebody receives, a bit each.
-    pub(crate) bound: u32,
+    pub(in crate::bare) bound: u32,
     /// Calls answered.
     calls: u64,
 }
@@ -56,7 +59,7 @@ impl Default for Nucleus {
     }
 }
 
-impl<H: Hardware> Kernel<H> {
+impl<H: Hardware> Kernel<H, Bare> {
     /// Takes an event of a thread that no server looks after, and says what becomes of the thread.
     pub fn nucleus_event(&mut self, event: Event) -> Outcome {
         match event {
@@ -66,7 +69,7 @@ impl<H: Hardware> Kernel<H> {
                 arguments,
                 resumed,
             } => {
-                self.nucleus.calls += 1;
+                self.part.nucleus.calls += 1;
                 match Call::from_number(number) {
                     Some(call) => self.nucleus_call(thread, call, arguments, resumed),
                     None => Outcome::Return(Err(Error::BadCall)),
@@ -98,7 +101,7 @@ impl<H: Hardware> Kernel<H> {
             "thread {:#x}: {what} at {rip:#x}, and nobody handles it",
             thread.0
         ));
-        if self.thread_space(thread) == self.nucleus.root {
+        if self.thread_space(thread) == self.part.nucleus.root {
             self.hardware.stop(abi::host::EXIT_PANIC);
         }
         self.bare_thread_delete(thread.index() as u32);
@@ -109,7 +112,7 @@ impl<H: Hardware> Kernel<H> {
         let me = thread.index() as u32;
         let [first, second, third, fourth, fifth, _] = arguments;
         let space = self.thread_space(thread);
-        let root = space == self.nucleus.root;
+        let root = space == self.part.nucleus.root;
         let result = match call {
             Call::LogWrite => {
                 let bytes = first.to_le_bytes();
@@ -120,7 +123,7 @@ impl<H: Hardware> Kernel<H> {
                 self.hardware.stop(first as u8);
                 Ok((0, 0))
             }
-            Call::ThreadSelf => Ok((thread.0, self.nucleus.id_of_space(space))),
+            Call::ThreadSelf => Ok((thread.0, self.part.nucleus.id_of_space(space))),
             Call::ClockNow => Ok((self.hardware.now_ns(), 0)),
             Call::SpaceCreate => self.bare_space_create(space, first, [second, third, fourth]),
             Call::SpaceDelete => return finished(self.bare_space_delete(space, first)),

@@ -1,0 +1,64 @@
+//! What must always hold of threads and queues: checked by tests, and while the machine is fuzzed.
+
+use super::Kernel;
+use crate::{
+    Hardware, Part,
+    scheduler::PRIORITIES,
+    thread::{State, Thread},
+};
+
+impl<H: Hardware, P: Part> Kernel<H, P> {
+    /// Checks all that must hold between events: threads, queues, and what only this system has.
+    ///
+    /// # Errors
+    /// What does not hold, in words.
+    pub fn check(&mut self) -> Result<(), &'static str> {
+        self.check_queues()?;
+        P::check(self)
+    }
+
+    /// Checks who waits for a processor, and who has one.
+    fn check_queues(&self) -> Result<(), &'static str> {
+        let is = |state: State| move |thread: &&Thread| thread.state == state;
+        let count = |state: State| self.threads.table.iter().filter(is(state)).count();
+        let (mut ready, mut running) = (0, 0);
+        for part in self.parts() {
+            if let Some(thread) = self.threads.table.get(part.current as usize) {
+                running += 1;
+                if thread.state != State::Running || thread.processor != part.number {
+                    return Err("a processor has a thread that does not run there");
+                }
+            }
+            let mut members = 0;
+            for priority in 0..PRIORITIES as u8 {
+                for index in part.queues.members(&self.links, priority) {
+                    let thread = &self.threads.table[index as usize];
+                    if thread.state != State::Ready || thread.processor != part.number || thread.priority != priority {
+                        return Err("a run queue holds a thread that does not wait there");
+                    }
+                    members += 1;
+                    if members > part.queues.count() {
+                        return Err("a run queue holds more than it counts");
+                    }
+                }
+            }
+            if members != part.queues.count() {
+                return Err("a run queue counts more than it holds");
+            }
+            ready += members as usize;
+        }
+        if count(State::Ready) != ready {
+            return Err("a thread is ready and in no run queue");
+        }
+        let timed = |(index, thread): (usize, &Thread)| {
+            (thread.deadline).is_none_or(|at_ns| self.timers.contains(&(at_ns, index as u32)))
+        };
+        if !self.threads.table.iter().enumerate().all(timed) {
+            return Err("a deadline without its timer");
+        }
+        if count(State::Running) != running {
+            return Err("a thread runs and has no processor");
+        }
+        Ok(())
+    }
+}
