@@ -60,14 +60,10 @@ impl PageEntry {
 /// Encodes a leaf entry.
 pub const fn encode_page(entry: Option<PageEntry>) -> u64 {
     let Some(entry) = entry else { return 0 };
-    let mut bits = entry.frame.physical() | PRESENT | USER;
-    if entry.limits.contains(Rights::W) {
-        bits |= if entry.write_withheld { WITHHELD } else { WRITE };
-    }
-    if !entry.limits.contains(Rights::X) {
-        bits |= NO_EXECUTE;
-    }
-    bits
+    let bits = encode_with(entry.frame.number(), entry.limits);
+    // Writing moves to the other bit, if it is withheld.
+    let withheld = bits & WRITE & (entry.write_withheld as u64) << WRITE.trailing_zeros();
+    bits ^ withheld | withheld << (WITHHELD / WRITE).trailing_zeros()
 }
 
 /// Decodes a leaf entry.
@@ -136,6 +132,15 @@ const SHARED: u64 = 1 << 11;
 const COUNT_SHIFT: u32 = 52;
 /// One entry more in the table below, to be added to the entry above it.
 pub const COUNT_ONE: u64 = 1 << COUNT_SHIFT;
+
+/// Entries of a lowest table of a server's space that its upper entry has one mark for.
+pub const STRETCH: usize = 64;
+
+/// Software, spaces of the server: something was linked in the stretch of entry `index` of the table below.
+#[inline(always)]
+pub const fn stretch_mark(index: usize) -> u64 {
+    COUNT_ONE << (index / STRETCH)
+}
 
 /// Whether the entry's mapping has the entry's own size or a larger one.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

@@ -13,7 +13,7 @@ use crate::{
     Frame, Hardware,
     frames::Frames,
     machine::Shortage,
-    paging::{encode_link, encode_table, frame_of, is_present},
+    paging::{STRETCH, encode_link, encode_table, frame_of, is_present, stretch_mark},
 };
 
 /// A page table that serves one slot, wherever it is linked. One reference on its frame is its
@@ -271,6 +271,8 @@ impl Spaces {
         let [first, second, third] = places(slot);
         let middle = space.table_below(space.root, first, frames, hardware)?;
         let lowest = space.table_below(middle, second, frames, hardware)?;
+        let above = &hardware.table(middle)[second];
+        above.store(above.load(Relaxed) | stretch_mark(third), Relaxed);
         let place = &hardware.table(lowest)[third];
         let before = place.load(Relaxed);
         place.store(encode_link(leaf.0, rights), Relaxed);
@@ -373,15 +375,24 @@ impl Space {
         Ok(frame)
     }
 
-    /// Unlinks every leaf: scans the lowest tables.
+    /// Unlinks every leaf: looks through the stretches of the lowest tables in which something was linked.
     fn unlink_all(&mut self, frames: &mut Frames, hardware: &impl Hardware) {
         let root = self.root;
         for lowest in self.tables.iter().filter(|table| table.parent != root) {
-            for place in hardware.table(lowest.frame) {
-                let entry = place.load(Relaxed);
-                if is_present(entry) {
-                    place.store(0, Relaxed);
-                    frames.release(frame_of(entry));
+            let above = hardware.table(lowest.parent)[lowest.index].load(Relaxed);
+            let stretches = hardware.table(lowest.frame).chunks_exact(STRETCH).enumerate();
+            for (_, stretch) in stretches.filter(|&(number, _)| above & stretch_mark(number * STRETCH) != 0) {
+                for places in stretch.chunks_exact(8) {
+                    if places.iter().fold(0, |all, place| all | place.load(Relaxed)) == 0 {
+                        continue;
+                    }
+                    for place in places {
+                        let entry = place.load(Relaxed);
+                        if is_present(entry) {
+                            place.store(0, Relaxed);
+                            frames.release(frame_of(entry));
+                        }
+                    }
                 }
             }
         }

@@ -60,8 +60,8 @@ persist! {
         from: Cell<Ptr<Part>>,
         next_incoming: Cell<Ptr<Connection>>,
         length: Cell<i32>,
-        kind: Cell<[u8; 10]>,
-        zeros: Cell<[u8; 2]>,
+        /// Its ten bytes, and two zeros.
+        kind: Cell<[u32; 3]>,
     }
 
     /// An entry of the index, which is sorted by `id`.
@@ -185,7 +185,8 @@ impl<'a> Database<'a> {
         let index = self.region.slice(self.header.index.get(), count as usize)?;
         let (mut low, mut high) = (0, index.len());
         while low < high {
-            let middle = low + (high - low) / 2;
+            // As the specification says: the sum of two counts of 32 bits does not overflow.
+            let middle = (low + high) / 2;
             if index.get(middle)?.id.get() < id {
                 low = middle + 1;
             } else {
@@ -199,7 +200,8 @@ impl<'a> Database<'a> {
     /// Connects `part` by `connection`, one of its own, to a part that is drawn.
     fn connect(&self, part: &Part, connection: &Connection, random: &mut Random) -> Option<&'a Part> {
         let target = self.draw_target(part.id.get(), random);
-        connection.kind.set(kind(b"conn-type", random));
+        let [low, high] = kind_words(kind(b"conn-type", random));
+        connection.kind.set([low as u32, (low >> 32) as u32, high as u32]);
         connection.length.set(random.below(LENGTHS) as i32);
         let to = self.find(target)?;
         connection.from.set(Ptr::to(part));
@@ -340,12 +342,12 @@ impl<'a> Database<'a> {
         }
         h = fold(h, part.build.get());
         for connection in &part.out {
-            let [low, high] = kind_words(connection.kind.get());
+            let [low, middle, high] = connection.kind.get().map(u64::from);
             let to = self
                 .region
                 .get(connection.to.get())
                 .map_or(u64::MAX, |to| to.id.get().into());
-            for word in [to, u64::from(connection.length.get().cast_unsigned()), low, high] {
+            for word in [to, u64::from(connection.length.get().cast_unsigned()), low | middle << 32, high] {
                 h = fold(h, word);
             }
         }
@@ -380,7 +382,6 @@ impl Part {
             connection.to.set(Ptr::NULL);
             connection.from.set(Ptr::NULL);
             connection.next_incoming.set(Ptr::NULL);
-            connection.zeros.set([0; 2]);
         }
     }
 }

@@ -151,7 +151,7 @@ fn run(name: &str) -> Outcome<Measured> {
     // Out of the compiler's sight, as the two-domain version's procedure is.
     let procedure: client::Procedure = core::hint::black_box(client::deliver);
     let call = |operation, [w0, w1, w2]: [u64; 3]| {
-        let mut deliver = |[w0, w1, w2, w3]: Words| procedure(w0, w1, w2, w3);
+        let mut deliver = move |[w0, w1, w2, w3]: Words| procedure(w0, w1, w2, w3);
         Ok(match operation {
             Operation::Lookup => database.lookup(w0, &mut deliver),
             Operation::Forward => database.forward(w0, &mut deliver),
