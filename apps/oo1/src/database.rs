@@ -347,7 +347,12 @@ impl<'a> Database<'a> {
                 .region
                 .get(connection.to.get())
                 .map_or(u64::MAX, |to| to.id.get().into());
-            for word in [to, u64::from(connection.length.get().cast_unsigned()), low | middle << 32, high] {
+            for word in [
+                to,
+                u64::from(connection.length.get().cast_unsigned()),
+                low | middle << 32,
+                high,
+            ] {
                 h = fold(h, word);
             }
         }

@@ -17,7 +17,6 @@ use core::{
     ptr::null_mut,
 };
 
-#[cfg(target_os = "none")]
 use abi::address::slot_of;
 
 #[cfg(any(target_os = "none", test))]
@@ -197,8 +196,7 @@ pub(super) struct Objects {
 }
 
 /// First and last slot of a range.
-#[cfg(target_os = "none")]
-const fn slots(base: u64, bytes: u64) -> (u64, u64) {
+pub(super) const fn slots(base: u64, bytes: u64) -> (u64, u64) {
     let bytes = if bytes == 0 { 1 } else { bytes };
     (slot_of(base), slot_of(base.saturating_add(bytes - 1)))
 }

@@ -9,9 +9,9 @@
 //! [`SLOTS`]; for areas of [`LARGE`] slots that an object covers whole, by the number of the area. Two slots that share a
 //! bit cost the heap another call when it grows, no more.
 
-use core::sync::atomic::{AtomicU64, Ordering::SeqCst, fence};
+use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use abi::address::slot_of;
+use super::heap::slots;
 
 /// Bits for slots: those of 32 GiB of addresses have one each.
 const SLOTS: u64 = 1 << 14;
@@ -27,17 +27,6 @@ pub(super) struct Viewed {
     areas: [AtomicU64; AREAS as usize / 64],
 }
 
-/// Slots from the first to one past the last, in three parts: begin, whole areas, rest.
-fn parts(base: u64, bytes: u64) -> [core::ops::Range<u64>; 3] {
-    let (first, end) = (slot_of(base), slot_of(base.saturating_add(bytes.max(1) - 1)) + 1);
-    let (from, to) = (first.div_ceil(LARGE), end / LARGE);
-    if from < to {
-        [first..from * LARGE, from..to, to * LARGE..end]
-    } else {
-        [first..end, 0..0, 0..0]
-    }
-}
-
 impl Viewed {
     /// No marks.
     #[cfg(any(test, not(all(target_os = "none", feature = "module"))))]
@@ -48,17 +37,32 @@ impl Viewed {
         }
     }
 
-    /// Marks a range. Who looks at the heap's table after this sees what the heap entered before it looked here.
+    /// Marks a range. A look at the heap's table after this sees what the heap entered before it looked here, for all
+    /// these accesses have one order.
     #[inline]
     pub(super) fn mark(&self, base: u64, bytes: u64) {
-        let [begin, areas, rest] = parts(base, bytes);
+        let (first, last) = slots(base, bytes);
+        if first == last {
+            set(&self.slots, first % SLOTS);
+        } else {
+            self.mark_all(first, last + 1);
+        }
+    }
+
+    /// Marks slots: those of whole areas by the number of the area.
+    fn mark_all(&self, first: u64, end: u64) {
+        let areas = first.div_ceil(LARGE)..end / LARGE;
+        let (begin, rest) = if areas.is_empty() {
+            (first..end, 0..0)
+        } else {
+            (first..areas.start * LARGE, areas.end * LARGE..end)
+        };
         for slot in begin.chain(rest) {
             set(&self.slots, slot % SLOTS);
         }
         for area in areas {
             set(&self.areas, area % AREAS);
         }
-        fence(SeqCst);
     }
 
     /// Whether a range was marked, or shares a bit with one that was.
@@ -67,10 +71,9 @@ impl Viewed {
         expect(dead_code, reason = "the host's heap is not ours")
     )]
     pub(super) fn holds(&self, base: u64, bytes: u64) -> bool {
-        fence(SeqCst);
-        let (first, end) = (slot_of(base), slot_of(base.saturating_add(bytes.max(1) - 1)) + 1);
-        let mut slots = first..end.min(first + SLOTS);
-        let mut areas = first / LARGE..(end - 1) / LARGE + 1;
+        let (first, last) = slots(base, bytes);
+        let mut slots = first..(last + 1).min(first + SLOTS);
+        let mut areas = first / LARGE..last / LARGE + 1;
         slots.any(|slot| is_set(&self.slots, slot % SLOTS)) || areas.any(|area| is_set(&self.areas, area % AREAS))
     }
 }

@@ -20,7 +20,7 @@ use abi::{
 };
 use kcore::SpaceId;
 
-use crate::{Server, Step, World, lives::thread::Caller, protection::domain::Granted, protection::withdraw::Budget};
+use crate::{Server, Step, World, lives::thread::Caller, protection::withdraw::Budget};
 
 /// The `slot` argument of `ApdLock` that locks all, empty slots included.
 pub const LOCK_ALL: u64 = u64::MAX;
@@ -449,10 +449,7 @@ impl Server {
         let needed = Rights::from_bits(bits).ok_or(Error::BadArgument)?;
         let id = self.object_at(world, address)?;
         let cached = self.require(world, caller.domain, id, needed)?;
-        match cached.granted {
-            Granted::Clist(capability) => Ok((capability, 0)),
-            Granted::Created => Ok((0, 0)),
-        }
+        Ok((cached.granted, 0))
     }
 
     /// `ApdFlush`.

@@ -33,22 +33,13 @@ const SPARE_MAX: u32 = 64;
 /// Bytes that a domain costs without its cache.
 const DOMAIN_BYTES: u64 = core::mem::size_of::<Domain>() as u64;
 
-/// Why a domain has rights on an object.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Granted {
-    /// It made the object, which is still transient.
-    Created,
-    /// By the capability at this address, in a Clist.
-    Clist(u64),
-}
-
 /// An entry of a validation cache.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Cached {
     /// The rights that were validated so far; there may be more.
     pub rights: Rights,
-    /// Where the last of them came from.
-    pub granted: Granted,
+    /// The address of the capability that gave the last of them, in a Clist; zero if the domain made the object.
+    pub granted: u64,
     /// The password that gave R among them; zero if it came by creation.
     pub reader: u64,
 }
@@ -61,7 +52,7 @@ impl Cached {
     pub const fn created(rights: Rights) -> Self {
         Self {
             rights,
-            granted: Granted::Created,
+            granted: 0,
             reader: 0,
         }
     }
@@ -401,11 +392,7 @@ impl Server {
     #[inline]
     pub fn cached(&self, space: SpaceId, id: ObjectId) -> Option<Cached> {
         let node = self.domains.node_of(space, id)?;
-        (node.epoch == self.objects.get(id).epoch).then_some(Cached {
-            rights: node.rights,
-            granted: node.granted,
-            reader: node.reader,
-        })
+        (node.epoch == self.objects.get(id).epoch).then_some(node.cached)
     }
 
     /// Ends a domain. No thread is inside or will return to it.

@@ -13,13 +13,9 @@
 
 use alloc::vec::Vec;
 
-use abi::Rights;
 use kcore::SpaceId;
 
-use crate::{
-    directory::object::ObjectId,
-    protection::domain::{Cached, Granted},
-};
+use crate::{directory::object::ObjectId, protection::domain::Cached};
 
 /// Nodes in a page. With each page as many chains are added to the table.
 pub(crate) const PAGE_NODES: usize = 64;
@@ -69,10 +65,7 @@ pub(crate) struct Node {
     previous: NodeRef,
     /// The epoch of the object in which it was made.
     pub(crate) epoch: u64,
-    pub(crate) granted: Granted,
-    /// See [`Cached::reader`].
-    pub(crate) reader: u64,
-    pub(crate) rights: Rights,
+    pub(crate) cached: Cached,
     /// Whether any leaf may be linked.
     pub(crate) linked: bool,
     /// When it is unlinked: the slot of the object where to go on.
@@ -86,9 +79,7 @@ impl Node {
         next: NodeRef::NONE,
         previous: NodeRef::NONE,
         epoch: 0,
-        granted: Granted::Created,
-        reader: 0,
-        rights: Rights::NONE,
+        cached: Cached::NOTHING,
         linked: false,
         unlink_from: 0,
     };
@@ -436,9 +427,7 @@ pub(crate) const fn found(id: ObjectId, epoch: u64, cached: Cached) -> Node {
     Node {
         object: id.0,
         epoch,
-        granted: cached.granted,
-        reader: cached.reader,
-        rights: cached.rights,
+        cached,
         ..Node::VACANT
     }
 }
@@ -446,6 +435,7 @@ pub(crate) const fn found(id: ObjectId, epoch: u64, cached: Cached) -> Node {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use abi::Rights;
     use alloc::collections::BTreeMap;
     use proptest::prelude::*;
 

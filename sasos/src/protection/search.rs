@@ -163,14 +163,15 @@ impl Server {
         let mut from = space;
         for level in 0..=CALL_DEPTH_MAX {
             let Some(domain) = self.domains.get(from) else { break };
-            let (apd, parent, serial) = (domain.apd, domain.parent, domain.serial);
+            let parent = domain.parent;
             if let Some(cached) = self.cached(from, id)
                 && sought.have(cached) == Enough::Yes
             {
                 return Ok(Enough::Yes);
             }
-            let object = self.objects.get(id);
-            if object.home == serial && sought.have(Cached::created(object.home_rights())) == Enough::Yes {
+            if let Some(own) = self.by_creation(from, id)
+                && sought.have(own) == Enough::Yes
+            {
                 return Ok(Enough::Yes);
             }
             if level > place.level {
@@ -181,7 +182,9 @@ impl Server {
                 };
             }
             if level == place.level {
-                while let Some(&clist) = sought.slots(&apd).get(place.slot) {
+                while let Some(domain) = self.domains.get(from)
+                    && let Some(&clist) = sought.slots(&domain.apd).get(place.slot)
+                {
                     if share.is_spent() {
                         return Err(Stop::Again);
                     }

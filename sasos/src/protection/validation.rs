@@ -17,7 +17,7 @@ use crate::{
     Server, Step, Stop, World,
     directory::object::{Object, ObjectId},
     protection::apd::{Apd, ClistRef},
-    protection::domain::{Cached, Granted, Linked},
+    protection::domain::{Cached, Linked},
     protection::search::{Enough, Sought},
 };
 
@@ -75,7 +75,7 @@ impl Server {
     pub fn require<W: World>(&mut self, world: &mut W, space: SpaceId, id: ObjectId, needed: Rights) -> Step<Cached> {
         match self.cached(space, id) {
             Some(cached) if cached.rights.contains(needed) => Ok(cached),
-            known => self.discover(world, space, id, needed, known),
+            _ => self.discover(world, space, id, needed),
         }
     }
 
@@ -103,25 +103,24 @@ impl Server {
 
     #[cold]
     #[inline(never)]
-    fn discover<W: World>(
-        &mut self,
-        world: &mut W,
-        space: SpaceId,
-        id: ObjectId,
-        needed: Rights,
-        known: Option<Cached>,
-    ) -> Step<Cached> {
+    fn discover<W: World>(&mut self, world: &mut W, space: SpaceId, id: ObjectId, needed: Rights) -> Step<Cached> {
         self.prepare_node(world, space, id)?;
-        let mut access = AccessSought {
-            needed,
-            found: known.unwrap_or(Cached::NOTHING),
+        let known = self.cached(space, id).unwrap_or(Cached::NOTHING);
+        let mut access = AccessSought { needed, found: known };
+        // What the domain has made needs no search.
+        let outcome = match self.by_creation(space, id) {
+            Some(own) if access.have(own) == Enough::Yes => Ok(()),
+            _ => self.search(world, space, id, needed, &mut access),
         };
-        let outcome = self.search(world, space, id, needed, &mut access);
-        self.cache_found(space, id, access.found);
-        match outcome {
-            Ok(()) => Ok(access.found),
-            Err(stop) => Err(stop),
-        }
+        self.cache_found(space, id, known, access.found);
+        outcome.map(|()| access.found)
+    }
+
+    /// The rights that a domain has on an object that it has made.
+    pub(in crate::protection) fn by_creation(&self, space: SpaceId, id: ObjectId) -> Option<Cached> {
+        let object = self.objects.get(id);
+        let domain = self.domains.get(space)?;
+        (object.home == domain.serial).then(|| Cached::created(object.home_rights()))
     }
 
     /// Finds a PDX capability that lets a domain enter at `entry`.
@@ -142,13 +141,14 @@ impl Server {
             return Err(error.into());
         }
         self.prepare_node(world, space, id)?;
+        let known = held.unwrap_or(Cached::NOTHING);
         let mut entrance = EntranceSought {
             entry,
             grant: None,
-            found: held.unwrap_or(Cached::NOTHING),
+            found: known,
         };
         let outcome = self.search(world, space, id, Rights::P, &mut entrance);
-        self.cache_found(space, id, entrance.found);
+        self.cache_found(space, id, known, entrance.found);
         let grant = match outcome {
             Ok(()) => entrance.grant,
             Err(Stop::Fail(Error::Protection))
@@ -179,9 +179,8 @@ impl Server {
     }
 
     /// Enters into a domain's cache what a search has found, if that is more than the cache has.
-    fn cache_found(&mut self, space: SpaceId, id: ObjectId, found: Cached) {
-        let known = self.cached(space, id);
-        if found.rights != known.map_or(Rights::NONE, |known| known.rights) {
+    fn cache_found(&mut self, space: SpaceId, id: ObjectId, known: Cached, found: Cached) {
+        if found.rights != known.rights {
             self.cache_rights(space, id, found);
         }
     }
@@ -225,7 +224,7 @@ impl Sought for AccessSought {
             &mut self.found,
             Cached {
                 rights,
-                granted: Granted::Clist(address),
+                granted: address,
                 reader: capability.password,
             },
         );
@@ -273,7 +272,7 @@ impl Sought for EntranceSought {
             &mut self.found,
             Cached {
                 rights,
-                granted: Granted::Clist(address),
+                granted: address,
                 reader: capability.password,
             },
         );

@@ -296,7 +296,7 @@ impl Server {
         let had_calls = self
             .domains
             .node(at)
-            .is_some_and(|node| node.rights.contains(Rights::P));
+            .is_some_and(|node| node.cached.rights.contains(Rights::P));
         if had_calls {
             world.portal_forget();
         }
@@ -318,7 +318,7 @@ impl Server {
         domain.calls |= calls;
         object.called |= calls;
         if let Some(node) = domain.nodes.place(id).and_then(|place| domain.nodes.at_mut(place)) {
-            (node.rights, node.granted, node.reader) = (cached.rights, cached.granted, cached.reader);
+            node.cached = cached;
         } else if let Some(place) = domain.nodes.insert(&found(id, object.epoch, cached)) {
             self.domains.append(&mut object.holders, space, place);
         }
