@@ -109,6 +109,10 @@ impl<K: Copy + Ord, V> Map<K, V> {
     /// The chunk in which a key stands or belongs.
     #[inline]
     fn chunk_of(&self, key: &K) -> usize {
+        // Most maps have few entries.
+        if self.chunks.len() < 2 {
+            return 0;
+        }
         self.chunks
             .partition_point(|chunk| chunk.first().is_some_and(|first| first.0 <= *key))
             .saturating_sub(1)
