@@ -578,3 +578,36 @@ fn a_failure_that_was_long_ago_is_not_success() {
     rig.call(busy, Call::PageFlush, &[other, 1]).unwrap();
     rig.check();
 }
+
+/// A revocation is in its middle when another thread flushes the object: what the flush says is durable has the new passwords.
+#[test]
+fn a_flush_between_the_pieces_of_a_revocation_is_durable() {
+    for seed in 0..8 {
+        let mut rig = Rig::new(seed, 16_000, 4096);
+        let maker = rig.actor(Apd::EMPTY);
+        let base = rig.kept(maker, 4, 7);
+        let owner = rig.holder(base, 7);
+        let thread = rig
+            .server
+            .thread_make(&mut rig.world, owner.task, None, 0x1_0000_0000, 0, 3);
+        let other = Actor {
+            thread: thread.unwrap(),
+            ..owner
+        };
+        rig.call(owner, Call::ObjPasswd, &[base, 5, u64::from(Rights::R.bits())])
+            .unwrap();
+        for _ in 0..60 {
+            let user = rig.holder(base, 5);
+            rig.load(user.space, base).unwrap();
+        }
+        rig.checkpoint().unwrap();
+        rig.settle();
+        let begun = rig.begin(owner, Call::ObjPasswd, &[base, 5, 0], Resumed::First);
+        assert_eq!(begun, None, "it goes in pieces");
+        rig.call(other, Call::PageFlush, &[base, 4]).unwrap();
+        let (mut rig, _) = rig.crash();
+        let [owner, user] = [7, 5].map(|password| rig.holder(base, password));
+        assert_eq!(rig.load(owner.space, base), Ok(0));
+        assert_eq!(rig.load(user.space, base), Err(Error::Protection), "seed {seed}");
+    }
+}

@@ -381,3 +381,24 @@ fn a_second_capability_keeps_nothing_of_the_first() {
         rig.check();
     }
 }
+
+/// The fast path of a page fault makes nothing resident for a domain whose right is gone.
+#[test]
+fn the_fast_path_forgets_what_was_revoked() {
+    let mut rig = Rig::new(6, 8000, 4096);
+    let owner = rig.actor(Apd::EMPTY);
+    let (base, _) = rig.call(owner, Call::ObjCreate, &[SLOT, 0]).unwrap();
+    rig.call(owner, Call::ObjPasswd, &[base, 5, RW]).unwrap();
+    let user = rig.holder(base, 5);
+    rig.store(user.space, base, 1).unwrap();
+    let touch = |rig: &mut Rig, page: u64| {
+        let kernel = &mut rig.world.kernel;
+        kernel.frames.prepare_one(&mut kernel.hardware, 1);
+        rig.touch_further(user.space, base + page * PAGE, Access::Write)
+    };
+    assert!(touch(&mut rig, 1));
+    assert!(!touch(&mut rig, 1), "it is resident");
+    rig.call(owner, Call::ObjPasswd, &[base, 5, 0]).unwrap();
+    assert!(!touch(&mut rig, 2));
+    rig.check();
+}

@@ -225,6 +225,8 @@ impl Promises {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::{collections::BTreeSet, vec::Vec};
+    use proptest::prelude::*;
 
     #[test]
     fn neighbours_share_their_path_and_promises_are_exact() {
@@ -265,4 +267,72 @@ mod tests {
             assert_eq!(run.total(), single.total());
         }
     }
+
+    /// What is promised by its definition: the pages, their nodes of level 1, and the nodes above those.
+    fn model(pages: &BTreeSet<(u64, u64)>, levels: u8) -> Loan {
+        let nodes = |level: u8| {
+            let above = pages.iter().map(|&(base, page)| (base, page >> (8 * u32::from(level))));
+            above.collect::<BTreeSet<_>>().len()
+        };
+        Loan {
+            pages: pages.len() as u64,
+            leaves: nodes(1),
+            inner: (2..=levels).map(nodes).sum(),
+        }
+    }
+
+    proptest! {
+           /// Pages are promised, taken back, lent, and come back: the sums are those of the definition, and there is always room for
+           /// what is lent.
+           #[test]
+           fn promises_and_loans_are_exact(steps in prop::collection::vec((0..8_u8, 0..3_u64, 0..1_500_u64, 1..400_u64), 1..120)) {
+               const LEVELS: u8 = 3;
+               let mut promises = Promises::default();
+               let mut model_pages = BTreeSet::new();
+               let mut lent: Vec<((u64, u64), Loan)> = Vec::new();
+               for (kind, object, step, length) in steps {
+                   let (base, page) = (object * 4096, step * 97 % 70_000);
+                   match kind {
+                       0 => {
+                           promises.add(base, page, LEVELS).unwrap();
+                           model_pages.insert((base, page));
+                       }
+                       1 => {
+                           promises.add_run(base, page, page + length, LEVELS).unwrap();
+                           model_pages.extend((page..page + length).map(|page| (base, page)));
+                       }
+                       2 => prop_assert_eq!(promises.remove(base, page), model_pages.remove(&(base, page))),
+                       3..6 => {
+                           let some = model_pages.iter().copied().nth(step as usize % model_pages.len().max(1));
+                           let some = some.unwrap_or((base, page));
+                           let loan = promises.lend(some.0, some.1);
+                           prop_assert_eq!(model_pages.remove(&some), loan.pages == 1);
+                           lent.push((some, loan));
+                       }
+                       6 => {
+                           // The newest job is over and has made nothing.
+                           let from = lent.len().saturating_sub(length as usize % 8);
+                           let over = lent.split_off(from);
+                           for (_, loan) in &over {
+    promises.settle(*loan);
+    }
+                           for ((base, page), loan) in over {
+                               if loan.pages > 0 {
+                                   promises.add_again(base, page, LEVELS);
+                                   model_pages.insert((base, page));
+                               }
+                           }
+                       }
+                       _ => promises.trim(),
+                   }
+                   let lent = lent.iter().fold(Loan::default(), |sum, (_, loan)| sum.and(*loan));
+                   prop_assert_eq!(promises.all(), model(&model_pages, LEVELS));
+                   prop_assert_eq!(promises.total(), promises.all().blocks());
+                   prop_assert_eq!(promises.lent, lent);
+                   prop_assert!(promises.is_exact());
+                   prop_assert!(promises.leaves.room() >= promises.leaves.count() + lent.leaves);
+                   prop_assert!(promises.inner.room() >= promises.inner.count() + lent.inner);
+               }
+           }
+       }
 }

@@ -78,7 +78,7 @@ Runs all tests but 'fuzz' and 'mutants'. The last line tells how many passed and
 
   --only STAGE   only this stage; may be given several times
   --calls N      calls that 'fuzz' makes on each of its six machines (2500000: an hour or two),
-                 and mutants that 'mutants' tries (500: some hours)
+                 and mutants that 'mutants' tries (500: an hour or two)
   --seed N       the seed that 'fuzz' begins with, and by which 'mutants' chooses (the clock)
   --machine NAME the only machine that 'fuzz' uses: inside-1, outside-1, inside-4, outside-4, bare-1, bare-4
   --keep         keep the disk images of failed stages in target/failed

@@ -444,21 +444,45 @@ fn a_space_that_is_being_destroyed_takes_part_in_nothing() {
 
 #[test]
 fn pages_are_mapped_onward_only_so_often() {
-    let mut world = world(1);
-    world
-        .run(&give(How::Map, 0, memory(0, PAGE, RWX), 1, memory(0, PAGE, RWX)))
-        .expect("map");
-    for depth in 1..u64::from(DEPTH_MAX) {
-        let onward = give(How::Map, 1, memory(depth - 1, PAGE, RWX), 1, memory(depth, PAGE, RWX));
-        world.run(&onward).expect("map");
+    // Within one space, and to and fro between two, which the fast path does; small pages, and parts of a large one.
+    for (other, size, part) in [
+        (1, PAGE, PAGE),
+        (2, PAGE, PAGE),
+        (1, SLOT, PAGE),
+        (2, SLOT, PAGE),
+        (2, SLOT, SLOT),
+    ] {
+        let mut world = world(2);
+        let to = |depth: u64| if depth.is_multiple_of(2) { 1 } else { other };
+        let piece = |depth: u64, size: u8| memory(depth << (size - PAGE), size, RWX);
+        let onward = |depth: u64| {
+            let from = if depth == 0 { 0 } else { to(depth - 1) };
+            let source = if depth == 0 {
+                memory(0x4_0000, size, RWX)
+            } else {
+                piece(depth - 1, size)
+            };
+            give(How::Map, from, source, to(depth), piece(depth, size))
+        };
+        for depth in 0..u64::from(DEPTH_MAX) {
+            world.run(&onward(depth)).expect("map");
+        }
+        let last = u64::from(DEPTH_MAX);
+        // Where the receiver has a table already.
+        let beside = memory(600 << (SLOT - PAGE), PAGE, RWX);
+        world
+            .run(&give(How::Map, 0, memory(0, PAGE, RWX), to(last), beside))
+            .expect("map");
+        let below = memory((600 << (SLOT - PAGE)) + 1, PAGE, RWX);
+        let window = if part == PAGE { below } else { piece(last, part) };
+        let source = memory((last - 1) << (size - PAGE), part, RWX);
+        let too_deep = give(How::Map, to(last - 1), source, to(last), window);
+        assert_eq!(world.run(&too_deep), Err(Error::TableFull), "{other} {size} {part}");
+        world
+            .run(&flush(0, memory(0x4_0000, size, RWX), RWX, Own::Kept))
+            .expect("flush");
+        assert_eq!(world.translate(1, 0), None);
     }
-    let last = u64::from(DEPTH_MAX);
-    let onward = give(How::Map, 1, memory(last - 1, PAGE, RWX), 1, memory(last, PAGE, RWX));
-    assert_eq!(world.run(&onward), Err(Error::TableFull));
-    world
-        .run(&flush(0, memory(0, PAGE, RWX), RWX, Own::Kept))
-        .expect("flush");
-    assert_eq!(world.translate(1, 1), None);
 }
 
 #[test]

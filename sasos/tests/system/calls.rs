@@ -671,3 +671,45 @@ fn replacing_does_not_drop_what_must_not_be_written() {
     assert_eq!(system.word(first, object), Ok(1));
     assert!(system.touch(first, object, Touch::Write).is_err());
 }
+
+/// Code of a service runs in the thread of its client, and has nothing to say about that client's threads and children, nor where the
+/// client is the first task.
+#[test]
+fn a_callee_does_not_control_the_threads_of_its_caller() {
+    let mut system = System::boot(61);
+    let first = system.first;
+    let service = system.service(first);
+    let client = system.client(&[(service.image, service.password)]);
+    for caller in [client, first] {
+        let image = system.image_of(caller);
+        let made = system
+            .call(caller, Call::ThreadCreate, &[image + ENTRY, image, 3])
+            .unwrap();
+        let sibling = ThreadId(made.0);
+        let child = system.task(caller);
+        let grandchild = system.task(child);
+        let gone = system.task(caller);
+        let orphan = system.task(gone);
+        system.exit(gone, 0);
+        system.reap(caller, gone).unwrap();
+        assert_eq!(system.enter(caller, service.image + ENTRY, PD_EMPTY), Answer::Elsewhere);
+        for target in [sibling, child, grandchild, orphan] {
+            for (call, arguments) in [
+                (Call::ThreadSleep, &[target.0, FOREVER][..]),
+                (Call::ThreadResume, &[target.0]),
+                (Call::ThreadDelete, &[target.0, 0]),
+                (Call::ConsoleForeground, &[target.0]),
+            ] {
+                let result = system.call(caller, call, arguments);
+                assert_eq!(result, Err(Error::NoSuchThread), "{call:?} of {target:?} by {caller:?}");
+            }
+        }
+        system.leave(caller, 0);
+        system.call(caller, Call::ThreadSleep, &[sibling.0, FOREVER]).unwrap();
+        system.call(caller, Call::ThreadResume, &[sibling.0]).unwrap();
+        for target in [sibling, child] {
+            system.call(caller, Call::ThreadDelete, &[target.0, 0]).unwrap();
+        }
+    }
+    system.check_to_the_end();
+}

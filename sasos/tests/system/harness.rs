@@ -354,6 +354,15 @@ impl System {
                 Touch::Write => Access::Write,
                 Touch::Execute => Access::Execute,
             };
+            if !(address / PAGE).is_multiple_of(3) {
+                let kernel = &mut self.platform.kernel;
+                kernel.frames.prepare_one(&mut kernel.hardware, 1);
+            }
+            // As the kernel does, which tries the fast path first.
+            let fast = self.server.touch_further(&mut self.platform, thread, address, access);
+            if fast.is_some() {
+                continue;
+            }
             let outcome = self.server.handle(
                 &mut self.platform,
                 Event::Fault {

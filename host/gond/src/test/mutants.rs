@@ -1,97 +1,109 @@
 //! Stage `mutants`: do the host tests notice when the logic is wrong?
 //!
-//! `cargo mutants` lists every small change that it knows to make in the pure crates. A part of them, spread over the whole list and
-//! chosen by the seed, is made one at a time in a clone of the last commit, and the tests of the changed crate run. A mutant
-//! that no test notices is a survivor: a test is missing, or the change makes no difference. `docs/mutants.md` lists them with the reason.
+//! Small changes of the pure crates (mutants, [`switches`]) are drawn by the seed and compiled all together in a clone of the
+//! last commit, each behind a switch. One run of each test tells which mutants it reaches. Then each mutant is switched on
+//! and the tests that reach it run, the quickest first, until one fails. A mutant that no test notices is a survivor:
+//! a test is missing, or the change makes no difference. `docs/mutants.md` lists them with the reason.
+
+mod switches;
 
 use super::Bench;
 use crate::build;
 use anyhow::{Context, Result, bail};
-use std::path::Path;
-use std::process::Command;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use switches::{Mutant, Source};
 
-/// What is changed together, and whose tests run for it besides those of the changed crate.
-const GROUPS: [(&[&str], &[&str]); 2] = [(&["kcore", "sasos", "names"], &[]), (&["store"], &["store", "sim"])];
+/// The first files of the crates that are changed.
+const CRATES: [&str; 4] = [
+    "kcore/src/lib.rs",
+    "sasos/src/lib.rs",
+    "store/src/lib.rs",
+    "rt/names/src/lib.rs",
+];
+/// A test that takes a file of `kcore` in by its path.
+const LOOM: &str = "kcore/tests/smp_loom.rs";
+/// The packages whose tests run.
+const PACKAGES: [&str; 5] = ["kcore", "sasos", "store", "names", "sim"];
 /// Mutants that are tried unless `--calls` says otherwise.
-pub const COUNT: u64 = 500;
+const COUNT: u64 = 500;
 /// Of a hundred mutants that build, so many must be caught.
 const CAUGHT_PERCENT: usize = 90;
-/// The longest that one build or one run of tests may take, in seconds. An endless loop is noticed by it.
-const PATIENCE: &str = "240";
+/// How often the mutants that do not build are left out before something else must be wrong.
+const BUILDS: usize = 20;
+
+/// A program of tests, and the folder in which it wants to run.
+type Program = (PathBuf, PathBuf);
+
+/// A test: its program, its name, how long it takes, and which mutants it reaches.
+struct Test {
+    program: Program,
+    name: String,
+    takes: Duration,
+    reaches: BTreeSet<usize>,
+}
 
 /// Runs the stage.
 pub fn run(bench: &mut Bench<'_>) -> Result<()> {
-    let tree = bench.file("tree");
+    let target = bench.root().join("target/mutants");
+    let tree = target.join("tree");
+    let _ = std::fs::remove_dir_all(&tree);
     finish(
         Command::new("git")
             .args(["clone", "--quiet", "--shared"])
             .arg(bench.root())
             .arg(&tree),
     )?;
-    if mutants(&tree)
-        .arg("--version")
-        .output()
-        .map_or(true, |output| !output.status.success())
-    {
-        bench.step("cargo install cargo-mutants (once)");
-        finish(build::cargo(bench.root()).args(["install", "--quiet", "--locked", "cargo-mutants"]))?;
+    let count = bench.dice.calls.unwrap_or(COUNT) as usize;
+    let mut sources = Vec::new();
+    switches::add_question(&tree.join(LOOM), count)?;
+    for first in CRATES {
+        switches::add_question(&tree.join(first), count)?;
+        sources.extend(switches::sources(&tree.join(first)).with_context(|| format!("cannot read {first}"))?);
     }
-    let total: usize = GROUPS
-        .iter()
-        .map(|(packages, _)| count(&tree, packages))
-        .sum::<Result<usize>>()?;
-    let parts = (total / bench.dice.calls.unwrap_or(COUNT).max(1) as usize).max(1);
-    let part = bench.dice.seed as usize % parts;
-    bench.tell(&format!(
-        "{total} mutants, part {part} of {parts} (seed {})",
-        bench.dice.seed
-    ));
-    let (mut caught, mut survivors) = (0, Vec::new());
-    for (group, (packages, tests)) in GROUPS.iter().enumerate() {
-        bench.step(&packages.join(", "));
-        let out = bench.file(&format!("out-{group}"));
-        let mut command = mutants(&tree);
-        command.args([
-            "--in-place",
-            "--baseline",
-            "skip",
-            "--sharding",
-            "round-robin",
-            "--no-times",
-            "--colors",
-            "never",
-        ]);
-        command.args([
-            "--timeout",
-            PATIENCE,
-            "--build-timeout",
-            PATIENCE,
-            "--shard",
-            &format!("{part}/{parts}"),
-        ]);
-        command
-            .arg("--output")
-            .arg(&out)
-            .env("CARGO_TARGET_DIR", bench.root().join("target/mutants"));
-        for package in *tests {
-            command.args(["--test-package", package]);
+    let all: usize = sources.iter().map(|source| source.mutants.len()).sum();
+    let mut chosen = draw(&sources, count, bench.dice.seed);
+    bench.tell(&format!("{} mutants of {all}, seed {}", chosen.len(), bench.dice.seed));
+    bench.step("building");
+    let programs = build_all(bench, &tree, &sources, &mut chosen)?;
+    bench.step("running each test once");
+    let mut tests = try_tests(bench, &programs)?;
+    tests.sort_by_key(|test| test.takes);
+    bench.tell(&format!("{} mutants build; {} tests", chosen.len(), tests.len()));
+    let (next, tried, survivors) = (AtomicUsize::new(0), Mutex::new((bench, 0)), Mutex::new(Vec::new()));
+    let numbers: Vec<usize> = chosen.keys().copied().collect();
+    let work = || {
+        while let Some(number) = numbers.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let mut reaching = tests.iter().filter(|test| test.reaches.contains(number));
+            let is_reached = reaching.clone().next().is_some();
+            let is_caught = reaching.any(|test| !one(test, &number.to_string()));
+            let mut tried = tried.lock().unwrap();
+            tried.1 += 1;
+            let step = format!("{} of {} tried", tried.1, numbers.len());
+            tried.0.step(&step);
+            if !is_caught {
+                let (source, mutant) = of(&sources, &chosen, *number);
+                let path = source.path.strip_prefix(&tree).unwrap_or(&source.path).display();
+                let why = if is_reached { "" } else { " (no test reaches it)" };
+                let line = format!("{path}:{}: {}{why}", mutant.line, mutant.what);
+                tried.0.tell(&format!("survived: {line}"));
+                survivors.lock().unwrap().push(line);
+            }
         }
-        for package in *packages {
-            command.args(["--package", package]);
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(work);
         }
-        // Its exit status tells of survivors, which the lists do, too.
-        let output = command.output().context("cannot start cargo mutants")?;
-        let listed = |name: &str| std::fs::read_to_string(out.join("mutants.out").join(name));
-        let Ok(found) = listed("caught.txt") else {
-            bail!("cargo mutants failed:\n{}", String::from_utf8_lossy(&output.stderr));
-        };
-        caught += found.lines().count() + listed("timeout.txt")?.lines().count();
-        survivors.extend(listed("missed.txt")?.lines().map(str::to_owned));
-    }
-    let tried = caught + survivors.len();
-    for survivor in &survivors {
-        bench.tell(&format!("survived: {survivor}"));
-    }
+    });
+    let (bench, tried) = tried.into_inner().unwrap();
+    let survivors = survivors.into_inner().unwrap();
+    let caught = tried - survivors.len();
     bench.tell(&format!("{caught} of {tried} mutants caught"));
     bench.report(
         "mutants are caught",
@@ -104,22 +116,165 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The tool, in the clone.
-fn mutants(tree: &Path) -> Command {
-    let mut command = build::cargo(tree);
-    command.current_dir(tree).arg("mutants");
-    command
+/// Which mutant has which number: its file, and its place there.
+type Chosen = BTreeMap<usize, (usize, usize)>;
+
+/// So many mutants at random (the generator is `SplitMix64`), in an order in which a smaller number is the beginning of a larger one.
+fn draw(sources: &[Source], count: usize, mut seed: u64) -> Chosen {
+    let every = |(file, source): (usize, &Source)| {
+        (0..source.mutants.len())
+            .map(move |index| (file, index))
+            .collect::<Vec<_>>()
+    };
+    let mut all: Vec<_> = sources.iter().enumerate().flat_map(every).collect();
+    let count = count.min(all.len());
+    for place in 0..count {
+        seed = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut drawn = (seed ^ (seed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        drawn = (drawn ^ (drawn >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        let other = place + ((drawn ^ (drawn >> 31)) % (all.len() - place) as u64) as usize;
+        all.swap(place, other);
+    }
+    all.truncate(count);
+    all.into_iter().enumerate().collect()
 }
 
-/// How many mutants there are of some crates.
-fn count(tree: &Path, packages: &[&str]) -> Result<usize> {
-    let mut command = mutants(tree);
-    command.arg("--list");
-    for package in packages {
-        command.args(["--package", package]);
+fn of<'a>(sources: &'a [Source], chosen: &Chosen, number: usize) -> (&'a Source, &'a Mutant) {
+    let (file, index) = chosen[&number];
+    (&sources[file], &sources[file].mutants[index])
+}
+
+/// Writes and builds, and leaves out the mutants that the compiler refuses until all that are left build. Gives the tests' programs.
+fn build_all(bench: &mut Bench<'_>, tree: &Path, sources: &[Source], chosen: &mut Chosen) -> Result<Vec<Program>> {
+    let mut command = "check";
+    for _ in 0..BUILDS {
+        let mut places = BTreeMap::new();
+        for (file, source) in sources.iter().enumerate() {
+            let own: Vec<_> = chosen
+                .iter()
+                .filter(|(_, at)| at.0 == file)
+                .map(|(number, at)| (*number, at.1))
+                .collect();
+            let path = source.path.strip_prefix(tree)?.to_owned();
+            places.insert(path, switches::write(source, &own)?);
+        }
+        let output = build::cargo(tree)
+            .current_dir(tree)
+            .args([command, "--tests", "--keep-going", "--message-format", "json"])
+            .args(PACKAGES.iter().flat_map(|package| ["--package", package]))
+            .env("CARGO_TARGET_DIR", bench.root().join("target/mutants"))
+            .env("RUSTFLAGS", "--cap-lints allow")
+            .output()
+            .context("cannot start cargo")?;
+        let (mut programs, mut refused, mut unknown) = (Vec::new(), BTreeSet::new(), String::new());
+        for line in String::from_utf8_lossy(&output.stdout).lines() {
+            let Ok(message) = serde_json::from_str::<serde_json::Value>(line) else {
+                continue;
+            };
+            if let Some(program) = message["executable"].as_str()
+                && let Some(manifest) = message["manifest_path"].as_str()
+                && message["profile"]["test"] == true
+            {
+                programs.push((program.into(), Path::new(manifest).with_file_name("")));
+            }
+            let error = &message["message"];
+            if error["level"] == "error" && error["spans"].as_array().is_some_and(|spans| !spans.is_empty()) {
+                match culprit(&places, error) {
+                    Some(number) => _ = refused.insert(number),
+                    None => unknown.push_str(error["rendered"].as_str().unwrap_or_default()),
+                }
+            }
+        }
+        match (output.status.success(), command) {
+            (true, "check") => command = "build",
+            (true, _) => return Ok(programs),
+            (false, _) if refused.is_empty() => {
+                bail!(
+                    "the mutants do not build:\n{unknown}{}",
+                    String::from_utf8_lossy(&output.stderr)
+                )
+            }
+            (false, _) => chosen.retain(|number, _| !refused.contains(number)),
+        }
     }
-    let output = command.output().context("cannot start cargo mutants")?;
-    Ok(String::from_utf8_lossy(&output.stdout).lines().count())
+    bail!("mutants that do not build are still left")
+}
+
+/// The mutant that an error is about: the one in whose own text it stands, or else the innermost around it.
+fn culprit(places: &BTreeMap<PathBuf, switches::Places>, error: &serde_json::Value) -> Option<usize> {
+    let spans = error["spans"].as_array()?.iter().filter_map(|span| {
+        let range = span["byte_start"].as_u64()? as usize..span["byte_end"].as_u64()? as usize;
+        Some((places.get(Path::new(span["file_name"].as_str()?))?, range))
+    });
+    let holds = |outer: &Range<usize>, inner: &Range<usize>| outer.start <= inner.start && inner.end <= outer.end;
+    let own = |(places, range): (&switches::Places, Range<usize>)| {
+        places.iter().find(|place| holds(&place.1, &range)).map(|place| place.0)
+    };
+    let around = |(places, range): (&switches::Places, Range<usize>)| {
+        places
+            .iter()
+            .filter(|place| holds(&place.2, &range))
+            .min_by_key(|place| place.2.len())
+            .map(|place| place.0)
+    };
+    spans.clone().find_map(own).or_else(|| spans.clone().find_map(around))
+}
+
+/// Runs each test with all switches off: it must pass.
+fn try_tests(bench: &mut Bench<'_>, programs: &[Program]) -> Result<Vec<Test>> {
+    let file = bench.file("reached");
+    let mut tests = Vec::new();
+    for program in programs {
+        let listed = Command::new(&program.0)
+            .args(["--list", "--format", "terse"])
+            .output()?;
+        for name in String::from_utf8_lossy(&listed.stdout)
+            .lines()
+            .filter_map(|line| line.strip_suffix(": test"))
+        {
+            bench.step(&format!("{} tests have run once", tests.len()));
+            let mut test = Test {
+                program: program.clone(),
+                name: name.to_owned(),
+                takes: Duration::from_mins(10),
+                reaches: BTreeSet::new(),
+            };
+            let _ = std::fs::remove_file(&file);
+            let begin = Instant::now();
+            if !one(&test, &file.to_string_lossy()) {
+                bail!("{name} of {} fails without any mutant", program.0.display());
+            }
+            test.takes = begin.elapsed();
+            let reached = std::fs::read(&file).unwrap_or_default();
+            let (numbers, _) = reached.as_chunks::<4>();
+            test.reaches = numbers
+                .iter()
+                .map(|bytes| u32::from_le_bytes(*bytes) as usize)
+                .collect();
+            tests.push(test);
+        }
+    }
+    Ok(tests)
+}
+
+/// Runs one test, and says whether it passed in ten times its processor time. Memory is bounded, too: a mutant may never end.
+fn one(test: &Test, mutant: &str) -> bool {
+    let seconds = test.takes.as_secs() * 10 + 5;
+    let limited = format!(
+        "ulimit -t {seconds}; ulimit -v 8000000; exec timeout {} nice -n 15 \"$@\"",
+        seconds * 20
+    );
+    let mut command = Command::new("sh");
+    command.args(["-c", &limited, "sh"]).arg(&test.program.0);
+    command
+        .args(["--exact", &test.name, "--test-threads", "1"])
+        .env("MUTANT", mutant);
+    command
+        .current_dir(&test.program.1)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
 }
 
 /// Runs a command that must succeed.
