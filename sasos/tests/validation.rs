@@ -77,7 +77,7 @@ impl Game {
         for player in 0..2 {
             let own = game.new_list(player, Order::Sorted);
             let mut apd = Apd::EMPTY;
-            apd.push(
+            apd.add(
                 game.rig
                     .server
                     .clist_ref(&game.rig.world, game.lists[own].base)

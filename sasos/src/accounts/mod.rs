@@ -12,9 +12,9 @@
 //! each *in hand*, which is charged to it and to all above it but used by nobody; taking it is a subtraction. Near a limit nobody
 //! gets a refusal for what others only have in hand: hands above are emptied first.
 
-use alloc::vec::Vec;
-
 use abi::Error;
+
+use crate::containers::{Boxed, Places, boxed};
 
 pub mod limits;
 
@@ -106,7 +106,6 @@ impl Drop for Charge {
 
 #[derive(Debug)]
 struct Record {
-    /// Zero while nobody has the place.
     number: u64,
     parent: AccountId,
     depth: u8,
@@ -123,8 +122,7 @@ struct Record {
 /// All accounts.
 #[derive(Debug)]
 pub struct Ledger {
-    records: Vec<Record>,
-    free: Vec<u32>,
+    records: Places<Record>,
     /// Above the place in every number: no number of an earlier start, nor one given before, has it.
     next_version: u64,
 }
@@ -132,7 +130,9 @@ pub struct Ledger {
 impl Ledger {
     /// A ledger with the root account alone. `start` tells one start of the system from all others.
     pub fn new(start: u64) -> Self {
-        let root = Record {
+        let mut records = Places::default();
+        // Before anybody runs: without it there is no system.
+        let _ = records.add(Record {
             number: 1 << PLACE_BITS,
             parent: AccountId::ROOT,
             depth: 0,
@@ -141,11 +141,9 @@ impl Ledger {
             hands: [0; RESOURCES],
             limits: UNLIMITED,
             used: [0; RESOURCES],
-        };
+        });
         Self {
-            // Before anybody runs: without it there is no system.
-            records: alloc::vec![root],
-            free: Vec::new(),
+            records,
             next_version: (start << 20).max(2),
         }
     }
@@ -160,18 +158,10 @@ impl Ledger {
         } else {
             self.record(parent).parent
         };
-        let charge = self.charge(parent, Resource::Bytes, RECORD_BYTES)?;
-        let Some(place) = self.vacant_place() else {
-            self.refund(charge);
-            return Err(Error::NoMemory);
-        };
-        charge.spent();
         let depth = self.record(parent).depth + 1;
-        self.record_mut(parent).holders += 1;
-        let number = self.next_version << PLACE_BITS | u64::from(place);
-        self.next_version += 1;
-        self.records[place as usize] = Record {
-            number,
+        let charge = self.charge(parent, Resource::Bytes, RECORD_BYTES)?;
+        let record = Record {
+            number: 0,
             parent,
             depth,
             holders: 1,
@@ -180,30 +170,22 @@ impl Ledger {
             limits,
             used: [0; RESOURCES],
         };
+        let Some((place, mut record)) = self.vacant_place(record) else {
+            self.refund(charge);
+            return Err(Error::NoMemory);
+        };
+        charge.spent();
+        self.record_mut(parent).holders += 1;
+        record.number = self.next_version << PLACE_BITS | u64::from(place);
+        self.next_version += 1;
+        self.records.put(place, record);
         Ok(AccountId(place))
     }
 
-    /// A place in the table; room for it to go back is there, too.
-    fn vacant_place(&mut self) -> Option<u32> {
-        if let Some(place) = self.free.pop() {
-            return Some(place);
-        }
-        let place = u32::try_from(self.records.len())
-            .ok()
-            .filter(|place| place >> PLACE_BITS == 0)?;
-        self.records.try_reserve(1).ok()?;
-        self.free.try_reserve(self.records.len() + 1).ok()?;
-        self.records.push(Record {
-            number: 0,
-            parent: AccountId::ROOT,
-            depth: 0,
-            holders: 0,
-            open: false,
-            hands: [0; RESOURCES],
-            limits: UNLIMITED,
-            used: [0; RESOURCES],
-        });
-        Some(place)
+    /// A place for a record.
+    fn vacant_place(&mut self, record: Record) -> Option<(u32, Boxed<Record>)> {
+        let place = self.records.vacant().ok()?;
+        (place >> PLACE_BITS == 0).then_some((place, boxed(record).ok()?))
     }
 
     /// The task that held an account has ended. The record goes when nothing is charged to it any more.
@@ -220,12 +202,11 @@ impl Ledger {
         let mut account = account;
         while account != AccountId::ROOT {
             let record = self.record(account);
-            if record.holders > 0 || record.number == 0 || record.used.iter().any(|&used| used > 0) {
+            if record.holders > 0 || record.used.iter().any(|&used| used > 0) {
                 return;
             }
             let parent = record.parent;
-            self.record_mut(account).number = 0;
-            self.free.push(account.0);
+            self.records.take(account.0);
             self.subtract(parent, Resource::Bytes, RECORD_BYTES);
             self.record_mut(parent).holders -= 1;
             account = parent;
@@ -240,8 +221,8 @@ impl Ledger {
     /// The account with that number; the root if there is none.
     pub fn find(&self, number: u64) -> AccountId {
         let place = (number & ((1 << PLACE_BITS) - 1)) as u32;
-        match self.records.get(place as usize) {
-            Some(record) if record.number == number && number != 0 => AccountId(place),
+        match self.records.get(place) {
+            Some(record) if record.number == number => AccountId(place),
             _ => AccountId::ROOT,
         }
     }
@@ -429,8 +410,10 @@ impl Ledger {
 
     /// Gives back what all accounts have in hand: what is charged then, is used.
     pub fn empty_all_hands(&mut self) {
-        for place in 0..self.records.len() as u32 {
-            self.drop_hands(AccountId(place));
+        for place in 0..self.records.end() {
+            if self.records.get(place).is_some() {
+                self.drop_hands(AccountId(place));
+            }
         }
     }
 
@@ -473,14 +456,17 @@ impl Ledger {
 
     /// An account, and a resource, of which the ledger says something else than what `own` says is charged to each account itself.
     pub fn disagreement(&self, own: impl Fn(AccountId) -> Amounts) -> Option<(AccountId, Resource)> {
-        for (place, record) in self.records.iter().enumerate().filter(|(_, record)| record.number != 0) {
-            let account = AccountId(place as u32);
+        for (place, record) in self.records.iter() {
+            let account = AccountId(place);
             let mut sums = own(account);
             for (sum, hand) in sums.iter_mut().zip(record.hands) {
                 *sum += hand;
             }
-            let children = self.records.iter().skip(1);
-            for child in children.filter(|child| child.number != 0 && child.parent == account) {
+            for (_, child) in self
+                .records
+                .iter()
+                .filter(|(place, child)| *place > 0 && child.parent == account)
+            {
                 sums[Resource::Bytes as usize] += RECORD_BYTES;
                 for (sum, used) in sums.iter_mut().zip(child.used) {
                     *sum += used;
@@ -500,19 +486,24 @@ impl Ledger {
         self.record(account).parent
     }
 
+    /// Gives some memory of vacant places back.
+    pub(crate) fn give_back(&mut self) {
+        self.records.give_back();
+    }
+
     /// How many accounts there are.
     pub fn count(&self) -> usize {
-        self.records.len() - self.free.len()
+        self.records.count()
     }
 
     #[inline]
     fn record(&self, account: AccountId) -> &Record {
-        &self.records[account.0 as usize]
+        &self.records[account.0]
     }
 
     #[inline]
     fn record_mut(&mut self, account: AccountId) -> &mut Record {
-        &mut self.records[account.0 as usize]
+        &mut self.records[account.0]
     }
 }
 

@@ -106,7 +106,7 @@ impl Server {
             self.object_at(world, address).map_err(|_| StartError::NoProgram)?;
         }
         let mut apd = Apd::EMPTY;
-        apd.push(self.clist_ref(world, ROOT_CLIST)?)?;
+        apd.add(self.clist_ref(world, ROOT_CLIST)?)?;
         let machine = limits::of_machine(world, self.store.stats().free);
         let task = self.task_make(world, apd, AccountId::ROOT, UNLIMITED)?;
         let account = self.tasks.get(task).map_or(AccountId::ROOT, |task| task.account);

@@ -53,6 +53,8 @@ impl Server {
                 self.poll_checkpoint(world);
                 self.poll_withdrawals(world);
                 self.poll_control(world);
+                self.objects.give_back();
+                self.ledger.give_back();
                 // For the calls and faults until the next one.
                 self.store.allow(STORE_ALLOWANCE);
                 Outcome::Resume

@@ -13,7 +13,7 @@ use abi::{
     address::{FIRST_FREE, OBJECT_BYTES_MAX, OBJECTS_END, SLOT, STACKS_START, USER_END, slot_of},
 };
 
-use crate::containers::{Map, push};
+use crate::containers::{Map, push_reserved};
 
 /// Slots one object may have.
 pub const OBJECT_SLOTS_MAX: u64 = OBJECT_BYTES_MAX / SLOT;
@@ -150,13 +150,14 @@ impl Addresses {
         if first >= slot_of(STACKS_START) {
             // Room was made when they were taken.
             for slot in first..first + slots {
-                let _ = push(&mut self.stacks, slot);
+                push_reserved(&mut self.stacks, slot);
             }
             return;
         }
         self.issued = self.issued.saturating_sub(1);
+        self.free.release(self.issued + RECENT_MAX + 2);
         if slots == 1 && self.recent.len() < RECENT_MAX {
-            self.recent.push(first);
+            push_reserved(&mut self.recent, first);
         } else {
             self.insert_free(first, slots);
         }

@@ -14,7 +14,6 @@ use store::ObjectRecord;
 use crate::{
     Server, Step, Stop, World,
     accounts::{AccountId, Resource},
-    containers::reserve,
     directory::address::OBJECT_SLOTS_MAX,
     directory::object::{OBJECT_BYTES, ObjectId, copy_of, record_bytes, slots_for},
     lives::task::TaskId,
@@ -95,7 +94,8 @@ impl Server {
         self.addresses.expect_back()?;
         self.ledger.take(AccountId::ROOT, Resource::Bytes, bytes)?;
         let id = self
-            .object_enter(record)
+            .objects
+            .insert(record)
             .inspect_err(|_| self.ledger.give(AccountId::ROOT, Resource::Bytes, bytes))?;
         self.ledger.force(AccountId::ROOT, Resource::Slots, slots);
         let object = self.objects.get_mut(id);
@@ -178,7 +178,7 @@ impl Server {
             account: self.ledger.number(payer),
             ..ObjectRecord::default()
         };
-        let id = match self.object_enter(record) {
+        let id = match self.objects.insert(record) {
             Ok(id) => id,
             Err(error) => {
                 self.unplace(owner, base, pages);
@@ -192,14 +192,6 @@ impl Server {
         object.bytes = OBJECT_BYTES;
         object.home = serial;
         Ok(id)
-    }
-
-    /// Enters an object, with room in the list of those that have dirty pages.
-    fn object_enter(&mut self, record: ObjectRecord) -> Result<ObjectId, Error> {
-        let room = self.objects.table_len() as usize + 1;
-        let more = room.saturating_sub(self.pager.dirty_objects.len());
-        reserve(&mut self.pager.dirty_objects, more)?;
-        self.objects.insert(record)
     }
 
     /// Takes back where an object was to stand.
@@ -250,7 +242,10 @@ impl Server {
                 return;
             }
         }
-        self.withdraw(world, id);
+        // A delete in pieces has seen to this before.
+        if self.objects.get(id).is_held() {
+            self.withdraw(world, id);
+        }
         self.semaphores_gone(world, base, end);
         self.drop_pages(world, id, base, end, Remembered::No);
         self.drop_leaves(world, id, &(0..u64::MAX));

@@ -23,7 +23,7 @@ use store::{ObjectRecord, PdxRecord};
 
 use crate::{
     accounts::{AccountId, Amounts, RESOURCES, Resource},
-    containers::{Boxed, boxed, copied, push, reserve},
+    containers::{Boxed, Places, boxed, copied, push, push_reserved, reserve},
     directory::slot_map::SlotMap,
     lives::task::TaskId,
     pages::slots::Slots,
@@ -98,8 +98,8 @@ pub struct Object {
     pub absent_limits: Vec<LimitRange>,
     /// Whether every page that the store holds is resident, so that it need not be asked.
     pub complete: bool,
-    /// Whether the pager's list of objects with dirty pages has it.
-    pub listed_dirty: bool,
+    /// Its neighbours in the list of objects with dirty pages, if it is there.
+    dirty_neighbours: Option<[Option<ObjectId>; 2]>,
     /// The last checkpoint that took pages or the record of it.
     pub checkpoint: u64,
     /// The checkpoint before whose end its row is not durable.
@@ -109,7 +109,6 @@ pub struct Object {
     /// Whether the record of a protected procedure may name it by its address alone: its addresses are
     /// then not used again, or the procedure would get the Clist of whoever comes next.
     pub named: bool,
-    live: bool,
 }
 
 /// Which pages of an object are meant.
@@ -155,12 +154,11 @@ impl Object {
             home: 0,
             absent_limits: Vec::new(),
             complete: false,
-            listed_dirty: false,
+            dirty_neighbours: None,
             checkpoint: 0,
             changed_before: 0,
             sync: None,
             named: false,
-            live: false,
         }
     }
 
@@ -252,6 +250,11 @@ impl Object {
         amounts
     }
 
+    /// Whether a domain has found it, or may have P on it.
+    pub(crate) fn is_held(&self) -> bool {
+        self.called || self.holders.len() > 0 || self.stale.len() > 0
+    }
+
     /// The rights that its home has without a capability. The server counts on stacks being where
     /// it made them, so they can only be read and written.
     pub const fn home_rights(&self) -> Rights {
@@ -293,7 +296,7 @@ pub fn copy_of(record: &ObjectRecord) -> Result<ObjectRecord, Error> {
     reserve(&mut pdx, record.pdx.len() + 1)?;
     for one in &record.pdx {
         let entries = copied(&one.entries)?;
-        pdx.push(PdxRecord { entries, ..*one });
+        push_reserved(&mut pdx, PdxRecord { entries, ..*one });
     }
     let mut capabilities = Vec::new();
     // Room for one more, should that be why it is copied.
@@ -326,18 +329,23 @@ pub const fn slots_for(base: u64, pages: u64) -> u64 {
     (base % SLOT + pages * PAGE).div_ceil(SLOT)
 }
 
-/// Capabilities for which a vacant place of the table keeps room.
+/// Capabilities for which a vacant object keeps room, and how many such objects are kept for the next ones.
 const CAPABILITIES_KEPT: usize = 4;
+const OBJECTS_KEPT: usize = 32;
 
 /// All active objects.
 pub struct Objects {
-    // Boxes: growing the table moves no object, and a freed one keeps its vectors for the next.
-    #[allow(clippy::vec_box, reason = "growth must not copy all objects")]
-    table: Vec<Boxed<Object>>,
-    free: Vec<u32>,
+    table: Places<Object>,
+    /// Vacant ones.
+    spare: Vec<Boxed<Object>>,
+    /// What a stale identifier finds: an object without pages.
+    nobody: Object,
+    /// Above the epochs of all objects that were removed.
+    epoch: u64,
+    /// Those that have, or had, dirty pages.
+    first_dirty: Option<ObjectId>,
     pub(crate) map: SlotMap,
     next_serial: u64,
-    live: u64,
     /// Resident pages of all of them.
     pub(crate) resident_pages: u64,
 }
@@ -345,11 +353,16 @@ pub struct Objects {
 impl Default for Objects {
     fn default() -> Self {
         Self {
-            table: Vec::new(),
-            free: Vec::new(),
+            table: Places::default(),
+            spare: Vec::new(),
+            nobody: Object {
+                epoch: u64::MAX,
+                ..Object::vacant()
+            },
+            epoch: 0,
+            first_dirty: None,
             map: SlotMap::new(),
             next_serial: 1,
-            live: 0,
             resident_pages: 0,
         }
     }
@@ -358,12 +371,12 @@ impl Default for Objects {
 impl Objects {
     /// Places in the table, vacant ones included.
     pub(crate) fn table_len(&self) -> u32 {
-        self.table.len() as u32
+        self.table.end()
     }
 
     /// How many are active.
     pub fn count(&self) -> u64 {
-        self.live
+        self.table.count() as u64
     }
 
     /// Resident pages of all of them.
@@ -375,7 +388,7 @@ impl Objects {
     #[inline]
     pub fn find(&self, address: u64) -> Option<ObjectId> {
         let index = self.map.get(slot_of(address))?;
-        self.table[index as usize].holds(address).then_some(ObjectId(index))
+        self.table.get(index)?.holds(address).then_some(ObjectId(index))
     }
 
     /// One step through all active objects in the order of their addresses: the object at `address`, if any, and where
@@ -385,23 +398,23 @@ impl Objects {
         let Some(owner) = owner else {
             return Some((end * SLOT, None));
         };
-        let object = &self.table[owner as usize];
+        let object = self.get(ObjectId(owner));
         Some((
             (object.first_slot() + object.slot_count()) * SLOT,
             Some(ObjectId(owner)),
         ))
     }
 
-    /// An active object. A stale identifier is a bug above; it gets what is there now.
+    /// An active object. A stale identifier is a bug above; it gets what is there now, or an object without pages.
     #[inline]
     pub fn get(&self, id: ObjectId) -> &Object {
-        &self.table[id.0 as usize]
+        self.table.get(id.0).unwrap_or(&self.nobody)
     }
 
     /// The same, to change.
     #[inline]
     pub fn get_mut(&mut self, id: ObjectId) -> &mut Object {
-        &mut self.table[id.0 as usize]
+        self.table.get_mut(id.0).unwrap_or(&mut self.nobody)
     }
 
     /// An object that is there and has this serial number.
@@ -411,16 +424,12 @@ impl Objects {
 
     /// Every active object.
     pub fn iter(&self) -> impl Iterator<Item = (ObjectId, &Object)> {
-        self.table
-            .iter()
-            .enumerate()
-            .filter(|(_, object)| object.live)
-            .map(|(index, object)| (ObjectId(index as u32), &**object))
+        self.table.iter().map(|(index, object)| (ObjectId(index), object))
     }
 
     /// Whether the identifier names an active object now.
     pub fn is_live(&self, id: ObjectId) -> bool {
-        self.table.get(id.0 as usize).is_some_and(|object| object.live)
+        self.table.get(id.0).is_some()
     }
 
     /// Enters an object. Its slots belong to no other.
@@ -428,38 +437,35 @@ impl Objects {
     /// # Errors
     /// [`Error::NoMemory`]: nothing has changed.
     pub fn insert(&mut self, record: ObjectRecord) -> Result<ObjectId, Error> {
-        if self.free.is_empty() {
-            self.make_vacant()?;
+        if self.spare.is_empty() {
+            reserve(&mut self.spare, OBJECTS_KEPT)?;
+            push(&mut self.spare, boxed(Object::vacant())?)?;
         }
-        let index = *self.free.last().ok_or(Error::NoMemory)?;
+        let index = self.table.vacant()?;
         self.map
             .set(slot_of(record.base), slots_for(record.base, record.pages), Some(index))?;
-        self.free.pop();
-        let object = &mut self.table[index as usize];
+        let mut object = self.spare.pop().ok_or(Error::NoMemory)?;
         object.record = record;
         object.serial = self.next_serial;
+        object.epoch = self.epoch;
         object.named = false;
-        object.live = true;
+        self.table.put(index, object);
         self.next_serial += 1;
-        self.live += 1;
         Ok(ObjectId(index))
-    }
-
-    /// A vacant place more; room for each place in the list of vacant ones is there from the beginning.
-    #[cold]
-    fn make_vacant(&mut self) -> Result<(), Error> {
-        let index = self.table.len() as u32;
-        reserve(&mut self.free, self.table.len() + 1)?;
-        push(&mut self.table, boxed(Object::vacant())?)?;
-        self.free.push(index);
-        Ok(())
     }
 
     /// Takes an object off. Its pages, leaves, holders and place on a kill list are gone already.
     pub(crate) fn remove(&mut self, id: ObjectId) {
-        let object = &mut self.table[id.0 as usize];
+        self.unlist_dirty(id);
+        let Some(mut object) = self.table.take(id.0) else {
+            return;
+        };
         // A stretch that is parted has its table already.
         let _ = self.map.set(object.first_slot(), object.slot_count(), None);
+        self.epoch = self.epoch.max(object.epoch + 1);
+        if self.spare.len() >= OBJECTS_KEPT {
+            return;
+        }
         object.slots.clear();
         // What was paid for goes back to the heap; room for the first capability serves the next object.
         object.absent_limits = Vec::new();
@@ -481,9 +487,49 @@ impl Objects {
         object.checkpoint = 0;
         object.changed_before = 0;
         object.sync = None;
-        object.live = false;
-        self.free.push(id.0);
-        self.live -= 1;
+        push_reserved(&mut self.spare, object);
+    }
+
+    /// Gives some memory of vacant places back.
+    pub(crate) fn give_back(&mut self) {
+        self.table.give_back();
+    }
+
+    // ---- objects with dirty pages
+
+    /// The object that was listed last as one with dirty pages.
+    pub(crate) fn first_dirty(&self) -> Option<ObjectId> {
+        self.first_dirty
+    }
+
+    /// Lists an object as one with dirty pages.
+    pub(crate) fn list_dirty(&mut self, id: ObjectId) {
+        let first = self.first_dirty;
+        let object = self.get_mut(id);
+        if object.dirty_neighbours.is_some() {
+            return;
+        }
+        object.dirty_neighbours = Some([None, first]);
+        self.set_dirty_neighbour(first, 0, Some(id));
+        self.first_dirty = Some(id);
+    }
+
+    /// Takes an object off that list.
+    pub(crate) fn unlist_dirty(&mut self, id: ObjectId) {
+        let Some([previous, next]) = self.get_mut(id).dirty_neighbours.take() else {
+            return;
+        };
+        if previous.is_none() {
+            self.first_dirty = next;
+        }
+        self.set_dirty_neighbour(previous, 1, next);
+        self.set_dirty_neighbour(next, 0, previous);
+    }
+
+    fn set_dirty_neighbour(&mut self, of: Option<ObjectId>, side: usize, to: Option<ObjectId>) {
+        if let Some(neighbours) = of.and_then(|of| self.get_mut(of).dirty_neighbours.as_mut()) {
+            neighbours[side] = to;
+        }
     }
 
     /// Changes the length, and which slots lead to the object.
@@ -491,29 +537,25 @@ impl Objects {
     /// # Errors
     /// [`Error::NoMemory`]: nothing has changed.
     pub fn set_pages(&mut self, id: ObjectId, pages: u64) -> Result<(), Error> {
-        let object = &mut self.table[id.0 as usize];
+        let object = self.get(id);
         let (first, before) = (object.first_slot(), object.slot_count());
-        let after = slots_for(object.record.base, pages);
+        let after = slots_for(object.base(), pages);
         if after > before {
             self.map.set(first + before, after - before, Some(id.0))?;
         } else if after < before {
             self.map.set(first + after, before - after, None)?;
         }
-        object.record.pages = pages;
+        self.get_mut(id).record.pages = pages;
         Ok(())
     }
-}
 
-impl Objects {
     /// An empty vector for capabilities, with the room of that of the object that goes in next.
     ///
     /// # Errors
     /// [`Error::NoMemory`].
     pub(crate) fn spare_capabilities(&mut self) -> Result<Vec<(u64, u8)>, Error> {
-        let mut spare = match self.free.last() {
-            Some(&index) => core::mem::take(&mut self.table[index as usize].record.capabilities),
-            None => Vec::new(),
-        };
+        let next = self.spare.last_mut();
+        let mut spare = next.map_or_else(Vec::new, |next| core::mem::take(&mut next.record.capabilities));
         reserve(&mut spare, 1)?;
         Ok(spare)
     }

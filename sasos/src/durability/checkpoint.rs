@@ -6,10 +6,7 @@
 //! or sync is over; if it failed they count as dirty again.
 //! What a single call waits for stands in [`crate::durability::durable`].
 
-use alloc::{
-    collections::{BTreeMap, VecDeque},
-    vec::Vec,
-};
+use alloc::vec::Vec;
 
 use abi::{
     Error,
@@ -19,7 +16,9 @@ use abi::{
 use kcore::wait::Key;
 use store::{CheckpointKind, DirtyPage, Event, Failure, Ticket};
 
-use crate::{Server, World, directory::object::ObjectId, durability::freeze::Freezing, pages::pager::index_of};
+use crate::{
+    Server, World, containers::Map, directory::object::ObjectId, durability::freeze::Freezing, pages::pager::index_of,
+};
 
 /// Time between two checkpoints while something changes.
 pub const PERIOD_NS: u64 = 1_000_000_000;
@@ -43,6 +42,27 @@ struct Sync {
     checkpoint: Option<u64>,
 }
 
+/// Failures that are remembered, each in the place of its ticket.
+struct Failures([Option<(Ticket, Error)>; FAILURES_MAX]);
+
+impl Default for Failures {
+    fn default() -> Self {
+        Self([None; FAILURES_MAX])
+    }
+}
+
+impl Failures {
+    /// What stands in the place of a ticket.
+    fn of(&self, ticket: Ticket) -> Option<(Ticket, Error)> {
+        self.0[ticket.0 as usize % FAILURES_MAX]
+    }
+
+    /// Notes a failure in the place of another one, which is returned.
+    fn note(&mut self, ticket: Ticket, error: Error) -> Option<(Ticket, Error)> {
+        self.0[ticket.0 as usize % FAILURES_MAX].replace((ticket, error))
+    }
+}
+
 /// Checkpoints and syncs under way.
 #[derive(Default)]
 pub struct Checkpoints {
@@ -58,13 +78,12 @@ pub struct Checkpoints {
     /// The one whose pages are being frozen.
     pub(crate) freezing: Option<Freezing>,
     pub(crate) running: Option<Running>,
-    syncs: BTreeMap<Ticket, Sync>,
-    failures: VecDeque<(Ticket, Error)>,
+    syncs: Map<Ticket, Sync>,
+    failures: Failures,
     /// The last ticket whose failure is no longer listed.
     forgotten_failures: Option<Ticket>,
-    /// Slots that persistent objects gave up, first and count, and the number of the checkpoint
-    /// from which on the disk agrees.
-    held: VecDeque<(u64, u64, u64)>,
+    /// Slots that persistent objects gave up: the number of the checkpoint from which on the disk agrees and the first slot, to their count.
+    held: Map<(u64, u64), u64>,
     /// Whether the table has changed since the last checkpoint was begun.
     pub(crate) changed: bool,
     next_ns: u64,
@@ -133,10 +152,10 @@ impl Checkpoints {
 
     /// How a sync went; `None` while it is not over.
     pub(crate) fn sync_result(&self, ticket: Ticket) -> Option<Result<(), Error>> {
-        if self.syncs.contains_key(&ticket) {
+        if self.is_syncing(ticket) {
             return None;
         }
-        if let Some(&(_, error)) = self.failures.iter().find(|failure| failure.0 == ticket) {
+        if let Some((_, error)) = self.failures.of(ticket).filter(|failure| failure.0 == ticket) {
             return Some(Err(error));
         }
         // A failure that is no longer listed must not look like success; an old success may look like failure.
@@ -147,19 +166,27 @@ impl Checkpoints {
         })
     }
 
-    /// Notes a sync that was begun.
+    /// Makes room for one more sync.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub(crate) fn expect_sync(&mut self) -> Result<(), Error> {
+        self.syncs.reserve(self.syncs.count() + 1)
+    }
+
+    /// Notes a sync that was begun, where there is [room](Checkpoints::expect_sync).
     pub(crate) fn note_sync(&mut self, ticket: Ticket, pages: Vec<DirtyPage>, base: u64) {
         let sync = Sync {
             pages,
             base,
             checkpoint: None,
         };
-        self.syncs.insert(ticket, sync);
+        let _ = self.syncs.insert(ticket, sync);
     }
 
     /// Whether a sync is not over.
     pub(crate) fn is_syncing(&self, ticket: Ticket) -> bool {
-        self.syncs.contains_key(&ticket)
+        self.syncs.has(ticket)
     }
 
     /// Whether the checkpoint with that number, or a later one in its place, is durable.
@@ -173,9 +200,9 @@ impl Checkpoints {
         self.running.as_ref().map(|running| running.number).or(freezing)
     }
 
-    /// Keeps slots that a persistent object gave up until that is in a checkpoint.
+    /// Keeps slots that a persistent object gave up until that is in a checkpoint; without memory to note it, until the next start.
     pub(crate) fn hold_addresses(&mut self, first: u64, slots: u64) {
-        self.held.push_back((self.next(), first, slots));
+        let _ = self.held.insert((self.next(), first), slots);
     }
 }
 
@@ -341,7 +368,7 @@ impl Server {
     /// The next checkpoint is to do the work of a sync.
     fn sync_by_checkpoint<W: World>(&mut self, world: &mut W, ticket: Ticket) {
         let number = self.checkpoint.request();
-        if let Some(sync) = self.checkpoint.syncs.get_mut(&ticket) {
+        if let Some(sync) = self.checkpoint.syncs.get_mut(ticket) {
             sync.checkpoint = Some(number);
             let pages = core::mem::take(&mut sync.pages);
             self.thaw(world, &pages, true);
@@ -366,36 +393,32 @@ impl Server {
             Ok(()) => self.checkpoint.good = running.number,
             Err(_) => self.checkpoint.changed = true,
         }
-        while let Some(&(number, first, slots)) = self.checkpoint.held.front()
+        while let Some((number, first)) = self.checkpoint.held.first_key()
             && number <= self.checkpoint.good
+            && let Some(slots) = self.checkpoint.held.remove((number, first))
         {
-            self.checkpoint.held.pop_front();
             self.addresses.give_back(first, slots);
         }
         let settled = |sync: &Sync| sync.checkpoint.is_some_and(|number| number <= running.number);
-        while let Some(ticket) = self
-            .checkpoint
-            .syncs
-            .iter()
-            .find(|(_, sync)| settled(sync))
-            .map(|(&ticket, _)| ticket)
-        {
+        loop {
+            let over = self.checkpoint.syncs.pairs().find(|(_, sync)| settled(sync));
+            let Some(ticket) = over.map(|(ticket, _)| ticket) else {
+                break;
+            };
             self.sync_over(world, ticket, result);
         }
         world.wake(Key::Checkpoint, u32::MAX);
     }
 
     fn sync_over<W: World>(&mut self, world: &mut W, ticket: Ticket, result: Result<(), Error>) {
-        let Some(sync) = self.checkpoint.syncs.remove(&ticket) else {
+        let Some(sync) = self.checkpoint.syncs.remove(ticket) else {
             return;
         };
+        self.checkpoint.syncs.release(0);
         self.thaw(world, &sync.pages, result.is_err());
         if let Err(error) = result {
-            if self.checkpoint.failures.len() == FAILURES_MAX {
-                let forgotten = self.checkpoint.failures.pop_front().map(|failure| failure.0);
-                self.checkpoint.forgotten_failures = self.checkpoint.forgotten_failures.max(forgotten);
-            }
-            self.checkpoint.failures.push_back((ticket, error));
+            let forgotten = self.checkpoint.failures.note(ticket, error).map(|failure| failure.0);
+            self.checkpoint.forgotten_failures = self.checkpoint.forgotten_failures.max(forgotten);
             let next = self.checkpoint.next();
             if let Some(id) = self.objects.find(sync.base) {
                 self.objects.get_mut(id).changed_before = next;

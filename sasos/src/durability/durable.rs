@@ -8,10 +8,11 @@ use alloc::vec::Vec;
 
 use abi::{Error, address::PAGE};
 use kcore::wait::Key;
-use store::{NoRoom, ObjectRecord, PutError, Ticket};
+use store::{DirtyPage, NoRoom, ObjectRecord, PutError, Ticket};
 
 use crate::{
     Server, Step, Stop, World,
+    containers::{push_reserved, reserve},
     directory::object::{Object, ObjectId, Which},
     lives::thread::{Caller, Life},
 };
@@ -75,20 +76,26 @@ impl Server {
     /// Begins to make the row of an object (which may be deleted) durable, and those of its dirty
     /// pages that lie in a range of addresses, of which there are [`SYNC_PAGES_MAX`] at most.
     pub(crate) fn sync_begin<W: World>(&mut self, world: &mut W, base: u64, from: u64, to: u64) -> Goal {
-        let mut pages = Vec::new();
+        // Without memory for a sync, a checkpoint does its work.
+        let (Ok(mut pages), Ok(mut written), Ok(())) =
+            (room_for_sync(), room_for_sync(), self.checkpoint.expect_sync())
+        else {
+            return Goal::Checkpoint(self.checkpoint_request(world));
+        };
         let id = self
             .objects
             .find(base)
             .filter(|&id| self.objects.get(id).base() == base);
         if let Some(id) = id {
             let list = |_: &mut store::Store, page| {
-                pages.push(page);
+                push_reserved(&mut pages, page);
+                push_reserved(&mut written, page);
                 Ok(())
             };
             // Nothing can fail in it.
             let _ = self.freeze_dirty(world, id, (from, to), SYNC_PAGES_MAX, list);
         }
-        let ticket = self.store.sync_begin(world, pages.clone(), &[base]);
+        let ticket = self.store.sync_begin(world, written, &[base]);
         if let Some(id) = id {
             let object = self.objects.get_mut(id);
             object.sync = Some(ticket);
@@ -194,6 +201,13 @@ impl Server {
             Then::Again => None,
         }
     }
+}
+
+/// A list for the pages of a sync.
+fn room_for_sync() -> Result<Vec<DirtyPage>, Error> {
+    let mut pages = Vec::new();
+    reserve(&mut pages, SYNC_PAGES_MAX)?;
+    Ok(pages)
 }
 
 /// Whether an object has dirty pages in a range of addresses.

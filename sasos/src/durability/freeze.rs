@@ -96,13 +96,12 @@ impl Server {
         }
         let mut left = PIECE_PAGES;
         while left > 0 {
-            let Some(&id) = self.pager.dirty_objects.last() else {
+            let Some(id) = self.objects.first_dirty() else {
                 self.freeze_done(world, freezing.number);
                 return;
             };
-            if !self.objects.is_live(id) || self.objects.get(id).dirty == 0 {
-                self.objects.get_mut(id).listed_dirty = false;
-                self.pager.dirty_objects.pop();
+            if self.objects.get(id).dirty == 0 {
+                self.objects.unlist_dirty(id);
                 left -= 1;
                 continue;
             }

@@ -17,7 +17,7 @@ use kcore::{
     thread::{Context, Resumed},
 };
 
-use crate::{Server, World, lives::exception::Fault, lives::thread::Pause};
+use crate::{Server, World, containers::push_reserved, lives::exception::Fault, lives::thread::Pause};
 
 /// How long a thread that is to end may work or wait inside a foreign callee.
 pub const UNWIND_BOUND_NS: u64 = 1_000_000_000;
@@ -54,7 +54,7 @@ impl Server {
                 seen_ns,
                 used_ns,
             });
-            self.threads.condemned.push(thread);
+            push_reserved(&mut self.threads.condemned, thread);
         }
         world.portal_intercept_return(thread, Intercept::Yes);
     }
@@ -77,11 +77,15 @@ impl Server {
         if self.threads.condemned.is_empty() {
             return;
         }
-        let mut condemned = core::mem::take(&mut self.threads.condemned);
-        condemned.retain(|&thread| self.doom_goes_on(world, thread));
-        // The end of a callee may condemn others.
-        condemned.append(&mut self.threads.condemned);
-        self.threads.condemned = condemned;
+        // The end of a callee may condemn others, which come behind.
+        let mut next = 0;
+        while let Some(&thread) = self.threads.condemned.get(next) {
+            if self.doom_goes_on(world, thread) {
+                next += 1;
+            } else {
+                self.threads.condemned.retain(|&other| other != thread);
+            }
+        }
         self.finish_ends(world);
     }
 

@@ -12,6 +12,7 @@ use kcore::{ThreadId, scheduler::NONE, thread::Resumed, wait::Key};
 use crate::{
     Outcome, Server, World,
     accounts::Resource,
+    containers::push_reserved,
     lives::control::Control,
     lives::thread::{Caller, Life, Pause, Waiting},
 };
@@ -31,9 +32,12 @@ impl Server {
         record.report = report;
         record.pending = None;
         record.saved = Vec::new();
-        record.doom = None;
+        let condemned = record.doom.take().is_some();
         record.pause = Pause::No;
         let has_children = record.children.head != NONE || record.ended.head != NONE;
+        if condemned {
+            self.threads.condemned.retain(|&other| other != thread);
+        }
         if has_children {
             self.children_to_heir(world, thread);
         }
@@ -54,11 +58,11 @@ impl Server {
             self.tell_first_end(world, task, thread, report);
         }
         if let Some(task) = self.tasks.get_mut(task) {
-            task.stacks.push(stack);
+            push_reserved(&mut task.stacks, stack);
             task.threads -= 1;
             if task.threads == 0 {
                 let id = task.id;
-                self.tasks.ended.push(id);
+                push_reserved(&mut self.tasks.ended, id);
             }
         }
     }
@@ -137,7 +141,7 @@ impl Server {
         let record = self.threads.record(thread);
         let (task, stack) = (record.task, record.stack);
         if let Some(task) = self.tasks.get_mut(task) {
-            task.stacks.push(stack);
+            push_reserved(&mut task.stacks, stack);
             task.threads -= 1;
         }
         self.thread_reap(world, thread);

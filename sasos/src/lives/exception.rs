@@ -17,7 +17,7 @@ use abi::{
 };
 use kcore::{SpaceId, ThreadId, machine::Intercept, thread::Context};
 
-use crate::{Outcome, Server, Step, World, lives::thread::Caller};
+use crate::{Outcome, Server, Step, World, containers::push_reserved, lives::thread::Caller};
 
 /// Bytes below the stack pointer that compiled code may use without moving it.
 const RED_ZONE: u64 = 128;
@@ -124,7 +124,7 @@ impl Server {
         let mut context = Context::scrubbed(handler, stack);
         context.set_arguments([fault.kind, fault.address, instruction, u64::from(fault.wanted.bits())]);
         world.thread_set_context(thread, &context);
-        self.threads.record(thread).saved.push(saved);
+        push_reserved(&mut self.threads.record(thread).saved, saved);
         if depth > 0 {
             // The callee may return out of its handler, which must then be known to be over.
             world.portal_intercept_return(thread, Intercept::Yes);
@@ -233,7 +233,7 @@ impl Server {
                 return self.unhandled(world, caller.thread, saved.fault, saved.context.rip);
             }
             _ => {
-                record.saved.push(saved);
+                push_reserved(&mut record.saved, saved);
                 return Outcome::Return(Err(Error::BadArgument));
             }
         }

@@ -19,7 +19,7 @@ use kcore::{SpaceId, ThreadId, thread::THREADS_MAX};
 use crate::{
     Server, Step, World,
     accounts::{AccountId, Amounts, Resource, UNLIMITED, limits},
-    containers::{push, reserve},
+    containers::{Boxed, Places, boxed, push, push_reserved, reserve, shrink},
     lives::exception::Handlers,
     lives::thread::Caller,
     protection::apd::Apd,
@@ -51,10 +51,8 @@ pub const TASK_OBJECTS_MAX: usize = 4096;
 /// A task.
 #[derive(Debug)]
 pub struct Task {
-    /// Its identifier now, or that of the last task in this place.
+    /// Its identifier.
     pub id: TaskId,
-    /// Whether the place is in use.
-    pub live: bool,
     /// Its domain.
     pub domain: SpaceId,
     /// Its first thread.
@@ -73,11 +71,18 @@ pub struct Task {
     pub stacks: Vec<u64>,
 }
 
+/// Records of tasks that are kept for the next ones, and entries that their lists keep room for.
+const TASKS_KEPT: usize = 8;
+const LIST_KEPT: usize = 64;
+
 /// All tasks.
 #[derive(Default)]
 pub struct Tasks {
-    table: Vec<Task>,
-    free: Vec<u32>,
+    table: Places<Task>,
+    /// Records that nobody has.
+    spare: Vec<Boxed<Task>>,
+    /// Above the place in every identifier that was given.
+    version: u64,
     /// The first task of the system, which no one waits for.
     pub initial: Option<TaskId>,
     /// The checkpoint after which the machine stops, because the first task has ended.
@@ -90,48 +95,18 @@ impl Tasks {
     /// The task with this identifier.
     #[inline]
     pub fn get(&self, id: TaskId) -> Option<&Task> {
-        self.table.get(id.index()).filter(|task| task.id == id && task.live)
+        self.table.get(id.index() as u32).filter(|task| task.id == id)
     }
 
     /// The same, to change.
     #[inline]
     pub fn get_mut(&mut self, id: TaskId) -> Option<&mut Task> {
-        self.table.get_mut(id.index()).filter(|task| task.id == id && task.live)
+        self.table.get_mut(id.index() as u32).filter(|task| task.id == id)
     }
 
     /// All tasks.
     pub fn iter(&self) -> impl Iterator<Item = &Task> {
-        self.table.iter().filter(|task| task.live)
-    }
-
-    /// A place for a task with this domain and account. The vectors of an earlier task are used again.
-    fn create(&mut self, domain: SpaceId, account: AccountId) -> TaskId {
-        // Room was made by `expect`.
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.table.push(Task {
-                id: TaskId(self.table.len() as u64),
-                live: false,
-                domain,
-                first: ThreadId(0),
-                threads: 0,
-                made: 0,
-                handlers: Handlers::default(),
-                kill_list: Vec::new(),
-                account,
-                stacks: Vec::new(),
-            });
-            self.table.len() as u32 - 1
-        });
-        let task = &mut self.table[index as usize];
-        task.id = TaskId(task.id.0 + (1 << 16));
-        task.live = true;
-        task.domain = domain;
-        task.first = ThreadId(0);
-        task.threads = 0;
-        task.made = 0;
-        task.handlers = Handlers::default();
-        task.account = account;
-        task.id
+        self.table.iter().map(|(_, task)| task)
     }
 
     /// Makes room for one more task, and for all of them where they end.
@@ -139,20 +114,60 @@ impl Tasks {
     /// # Errors
     /// [`Error::NoMemory`].
     fn expect(&mut self) -> Result<(), Error> {
-        let places = self.table.len() + 1;
-        reserve(&mut self.table, 1)?;
-        let (free, ended) = (self.free.len(), self.ended.len());
-        reserve(&mut self.free, places.saturating_sub(free))?;
-        reserve(&mut self.ended, places.saturating_sub(ended))
+        self.table.vacant()?;
+        let ended = self.ended.len();
+        reserve(&mut self.ended, (self.table.count() + 1).saturating_sub(ended))?;
+        if self.spare.is_empty() {
+            reserve(&mut self.spare, TASKS_KEPT)?;
+            let task = boxed(Task {
+                id: TaskId::NONE,
+                domain: SpaceId(0),
+                first: ThreadId(0),
+                threads: 0,
+                made: 0,
+                handlers: Handlers::default(),
+                kill_list: Vec::new(),
+                account: AccountId::ROOT,
+                stacks: Vec::new(),
+            })?;
+            push(&mut self.spare, task)?;
+        }
+        Ok(())
     }
 
-    /// Gives the place back.
+    /// A task with this domain and account, where there is [room](Tasks::expect).
+    fn create(&mut self, domain: SpaceId, account: AccountId) -> Result<TaskId, Error> {
+        let place = self.table.vacant()?;
+        let mut task = self.spare.pop().ok_or(Error::NoMemory)?;
+        self.version += 1;
+        task.id = TaskId(self.version << 16 | u64::from(place));
+        task.domain = domain;
+        task.first = ThreadId(0);
+        task.threads = 0;
+        task.made = 0;
+        task.handlers = Handlers::default();
+        task.account = account;
+        let id = task.id;
+        self.table.put(place, task);
+        Ok(id)
+    }
+
+    /// Takes a task off. Its lists serve a later one.
     fn remove(&mut self, id: TaskId) {
-        if let Some(task) = self.get_mut(id) {
-            task.live = false;
-            task.kill_list.clear();
-            task.stacks.clear();
-            self.free.push(id.index() as u32);
+        if self.get(id).is_none() {
+            return;
+        }
+        if let Some(mut task) = self.table.take(id.index() as u32)
+            && self.spare.len() < TASKS_KEPT
+        {
+            let Task { kill_list, stacks, .. } = &mut *task;
+            for list in [kill_list, stacks] {
+                list.clear();
+                if list.capacity() > LIST_KEPT {
+                    *list = Vec::new();
+                }
+            }
+            push_reserved(&mut self.spare, task);
         }
     }
 
@@ -175,6 +190,7 @@ impl Tasks {
         let place = task.kill_list.iter().rposition(|&other| other == base);
         if let Some(place) = place {
             task.kill_list.swap_remove(place);
+            shrink(&mut task.kill_list, 0);
         }
         place.is_some()
     }
@@ -229,7 +245,10 @@ impl Server {
         let domain = self
             .domain_create(world, *apd, account)
             .inspect_err(|_| self.ledger.give(account, Resource::Bytes, TASK_BYTES))?;
-        let task = self.tasks.create(domain, account);
+        let task = self.tasks.create(domain, account).inspect_err(|_| {
+            self.domain_end(world, domain);
+            self.ledger.give(account, Resource::Bytes, TASK_BYTES);
+        })?;
         self.domain_set_task(domain, task);
         Ok(task)
     }

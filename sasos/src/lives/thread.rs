@@ -31,7 +31,7 @@ use crate::{
     Server, Step, World,
     accounts::{AccountId, Resource},
     calls::sight::Sight,
-    containers::reserve,
+    containers::{push_reserved, reserve},
     durability::durable::Pending,
     lives::doom::Doom,
     lives::exception::Saved,
@@ -406,7 +406,7 @@ impl Server {
             return Err(Error::LimitReached);
         };
         let Ok(thread) = created else {
-            found.stacks.push(stack);
+            push_reserved(&mut found.stacks, stack);
             return Err(Error::LimitReached);
         };
         found.threads += 1;

@@ -15,7 +15,7 @@ use kcore::PageEntry;
 use crate::{
     Access, Server, Step, World,
     accounts::Resource,
-    containers::reserve,
+    containers::{push_reserved, reserve},
     directory::object::{LimitRange, ObjectId, Which},
     durability::durable::no_room,
     lives::thread::Caller,
@@ -276,20 +276,16 @@ fn limit_ranges(ranges: &[LimitRange], change: LimitRange) -> Result<Vec<LimitRa
     reserve(&mut result, 2 * ranges.len() + 1)?;
     for &range in ranges {
         if range.first < change.first {
-            result.push(LimitRange {
-                end: range.end.min(change.first),
-                ..range
-            });
+            let end = range.end.min(change.first);
+            push_reserved(&mut result, LimitRange { end, ..range });
         }
         if range.end > change.end {
-            result.push(LimitRange {
-                first: range.first.max(change.end),
-                ..range
-            });
+            let first = range.first.max(change.end);
+            push_reserved(&mut result, LimitRange { first, ..range });
         }
     }
     if change.limits != Rights::RWX {
-        result.push(change);
+        push_reserved(&mut result, change);
     }
     result.sort_unstable_by_key(|range| range.first);
     result.dedup_by(|later, earlier| {

@@ -12,8 +12,6 @@
 //! Pages of a persistent object that are not resident are on the disk or zero, which the store
 //! knows; those of a transient object are zero. The path of a first touch takes no tree and no heap.
 
-use alloc::vec::Vec;
-
 use abi::{
     Error, Rights,
     address::{PAGE, PAGES_PER_SLOT, slot_of},
@@ -44,8 +42,6 @@ pub struct Pager {
     pub(crate) reading: Map<u64, ()>,
     /// Pages that could not be had, and why; whoever asks next is told, then it is tried again.
     pub(crate) failed: Map<u64, Error>,
-    /// Objects that have, or had, dirty pages.
-    pub(crate) dirty_objects: Vec<ObjectId>,
     /// Dirty pages of all objects.
     pub dirty: u64,
     /// Leaves of all objects.
@@ -503,9 +499,8 @@ impl Server {
         object.dirty += more;
         self.pager.dirty += more;
         self.ledger.force(object.account, Resource::Dirty, more);
-        if more > 0 && !object.listed_dirty {
-            object.listed_dirty = true;
-            self.pager.dirty_objects.push(id);
+        if more > 0 {
+            self.objects.list_dirty(id);
         }
     }
 
@@ -518,10 +513,7 @@ impl Server {
             if self.ledger.take(object.account, Resource::Dirty, 1).is_err() {
                 self.ledger.force(object.account, Resource::Dirty, 1);
             }
-            if !object.listed_dirty {
-                object.listed_dirty = true;
-                self.pager.dirty_objects.push(id);
-            }
+            self.objects.list_dirty(id);
         }
     }
 }

@@ -19,6 +19,7 @@ use kcore::{Frame, wait::Key};
 use crate::{
     Server, Step, Stop, World,
     accounts::{AccountId, Resource},
+    containers::push_reserved,
     directory::object::{ObjectId, Which},
 };
 
@@ -152,6 +153,9 @@ impl Server {
     /// [`Error::LimitReached`], [`Error::NoMemory`]: nothing has changed.
     pub(crate) fn make_slot(&mut self, id: ObjectId, slot: u64) -> Result<(), Error> {
         let object = self.objects.get_mut(id);
+        if object.slots.get(slot).is_some() {
+            return Ok(());
+        }
         let cost = object.slots.cost(slot);
         self.ledger.take(object.account, Resource::Bytes, cost)?;
         if let Err(error) = object.slots.make(slot) {
@@ -278,7 +282,7 @@ impl Server {
             if clean && !state.dirty.has(place.index) && world.frame_references(entry.frame) == 1 {
                 world.leaf_set(place.leaf, place.index, None);
                 state.resident.clear(place.index);
-                frames.push(entry.frame);
+                push_reserved(frames, entry.frame);
             }
         }
         let taken = (frames.len() - before) as u64;

@@ -16,8 +16,7 @@
 //! free waits. A callee ends with its object, and with the caller's domain where it is merged.
 //! Threads inside are unwound: the call comes back with `CalleeFault`.
 
-use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
-use core::ops::Bound;
+use alloc::vec::Vec;
 
 use abi::{
     Error,
@@ -28,8 +27,13 @@ use abi::{
 use kcore::{SpaceId, wait::Key};
 
 use crate::{
-    Outcome, Server, Step, World, accounts::AccountId, lives::exception::Handlers, lives::thread::Caller,
-    protection::apd::Apd, protection::validation::PdxGrant,
+    Outcome, Server, Step, World,
+    accounts::AccountId,
+    containers::{Boxed, Map, Places, boxed, push_reserved, reserve},
+    lives::exception::Handlers,
+    lives::thread::Caller,
+    protection::apd::Apd,
+    protection::validation::PdxGrant,
 };
 
 /// Stacks that a callee domain may have, and so calls that may be inside of it at once.
@@ -45,7 +49,7 @@ pub(crate) enum Extension {
     /// What the caller's domain can do, which has this serial number.
     Merge(u64),
     /// Clists that the caller shows.
-    Explicit(Box<Apd>),
+    Explicit(Boxed<Apd>),
 }
 
 impl Extension {
@@ -76,6 +80,8 @@ pub(crate) struct Callee {
     handlers: Handlers,
     /// No call enters it any more; it goes when the last one has left.
     pub(crate) retired: bool,
+    /// Whether a thread was found inside, by the sweep under way.
+    pub(crate) occupied: bool,
     /// Who pays for its domain and stacks.
     payer: AccountId,
 }
@@ -84,32 +90,38 @@ pub(crate) struct Callee {
 #[derive(Default)]
 pub struct Callees {
     /// By the number of the space.
-    table: Vec<Option<Callee>>,
+    table: Places<Callee>,
     /// Those that can be entered, the explicit ones left out.
-    pub(crate) by_key: BTreeMap<Key3, SpaceId>,
-    pub(crate) count: usize,
+    pub(crate) by_key: Map<Key3, SpaceId>,
     pub(crate) retired: usize,
 }
 
 impl Callees {
     pub(crate) fn get(&self, space: SpaceId) -> Option<&Callee> {
-        self.table.get(space.0 as usize)?.as_ref()
+        self.table.get(space.0)
     }
 
     pub(crate) fn get_mut(&mut self, space: SpaceId) -> Option<&mut Callee> {
-        self.table.get_mut(space.0 as usize)?.as_mut()
+        self.table.get_mut(space.0)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (SpaceId, &Callee)> {
-        self.table
-            .iter()
-            .enumerate()
-            .filter_map(|(number, callee)| Some((SpaceId(number as u32), callee.as_ref()?)))
+        self.table.iter().map(|(number, callee)| (SpaceId(number), callee))
+    }
+
+    /// Numbers of spaces that may be a callee's.
+    pub(crate) fn end(&self) -> u32 {
+        self.table.end()
     }
 
     /// Base of the object whose procedures run in a domain, if it is a callee's.
     pub fn object_of(&self, space: SpaceId) -> Option<u64> {
         self.get(space).map(|callee| callee.base)
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.table.count()
     }
 
     /// Stacks that all callee domains have together.
@@ -134,37 +146,33 @@ impl Callees {
                 })
                 .map(|(space, _)| space);
         }
-        self.by_key
-            .get(&(extension.number(), grant.base, grant.password))
-            .copied()
+        self.by_key.get((extension.number(), grant.base, grant.password))
     }
 
-    fn insert(&mut self, space: SpaceId, callee: Callee) {
-        let place = space.0 as usize;
-        if self.table.len() <= place {
-            self.table.resize_with(place + 1, || None);
+    fn insert(&mut self, space: SpaceId, callee: Callee) -> Result<(), Error> {
+        let key = (callee.extension.number(), callee.base, callee.password);
+        let listed = !matches!(callee.extension, Extension::Explicit(_));
+        self.table.reach(space.0)?;
+        let callee = boxed(callee)?;
+        if listed {
+            self.by_key.insert(key, space)?;
         }
-        if !matches!(callee.extension, Extension::Explicit(_)) {
-            self.by_key
-                .insert((callee.extension.number(), callee.base, callee.password), space);
-        }
-        self.table[place] = Some(callee);
-        self.count += 1;
+        self.table.put(space.0, callee);
+        Ok(())
     }
 
     /// No new calls find it.
     pub(crate) fn hide(&mut self, space: SpaceId) {
         let Some(callee) = self.get(space) else { return };
         let key = (callee.extension.number(), callee.base, callee.password);
-        if self.by_key.get(&key) == Some(&space) {
-            self.by_key.remove(&key);
+        if self.by_key.get(key) == Some(space) {
+            self.by_key.remove(key);
         }
     }
 
-    pub(crate) fn remove(&mut self, space: SpaceId) -> Option<Callee> {
+    pub(crate) fn remove(&mut self, space: SpaceId) -> Option<Boxed<Callee>> {
         self.hide(space);
-        let callee = self.table.get_mut(space.0 as usize)?.take()?;
-        self.count -= 1;
+        let callee = self.table.take(space.0)?;
         self.retired -= usize::from(callee.retired);
         Some(callee)
     }
@@ -175,13 +183,12 @@ impl Callees {
         let key = |space: SpaceId| self.get(space).map(|callee| (number, callee.base, callee.password));
         let hidden = after.is_some_and(|space| self.get(space).is_some_and(|callee| callee.retired));
         let from = after.filter(|_| !hidden).and_then(key);
-        let mut listed = match from {
-            Some(key) => self
-                .by_key
-                .range((Bound::Excluded(key), Bound::Excluded((number + 1, 0, 0)))),
-            None => self.by_key.range((number, 0, 0)..(number + 1, 0, 0)),
-        };
-        if !hidden && let Some((_, &space)) = listed.next() {
+        let from = from.map_or((number, 0, 0), |(_, base, password)| match password.checked_add(1) {
+            Some(password) => (number, base, password),
+            None => (number, base + 1, 0),
+        });
+        let listed = self.by_key.first_in(from..(number + 1, 0, 0));
+        if !hidden && let Some((_, space)) = listed {
             return Some(space);
         }
         if self.retired == 0 {
@@ -198,10 +205,8 @@ impl Callees {
     /// A callee that reads through to that domain.
     pub(crate) fn merged_with(&self, caller: u64) -> Option<SpaceId> {
         let number = Extension::Merge(caller).number();
-        self.by_key
-            .range((number, 0, 0)..(number + 1, 0, 0))
-            .next()
-            .map(|(_, &space)| space)
+        let first = self.by_key.first_in((number, 0, 0)..(number + 1, 0, 0));
+        first.map(|(_, space)| space)
     }
 }
 
@@ -264,7 +269,7 @@ impl Server {
             address => {
                 let shown = self.apd_read(world, caller.domain, address)?;
                 self.locks_allow_showing(caller.domain, &shown)?;
-                Extension::Explicit(Box::new(shown))
+                Extension::Explicit(boxed(shown)?)
             }
         };
         // Last, for no cache has what it finds: another search behind it would drop its bookmark, and it that one's, for ever.
@@ -284,15 +289,15 @@ impl Server {
     ) -> Result<SpaceId, Error> {
         let mut apd = Apd::EMPTY;
         if grant.clist != 0 {
-            apd.push(self.clist_ref(world, grant.clist)?)?;
+            apd.add(self.clist_ref(world, grant.clist)?)?;
         }
         if let Extension::Explicit(shown) = &extension {
             for &clist in shown.slots() {
-                apd.push(clist)?;
+                apd.add(clist)?;
             }
         }
         let parent = matches!(extension, Extension::Merge(_)).then_some(caller);
-        if self.callees.count >= CALLEES_MAX {
+        if self.callees.count() >= CALLEES_MAX {
             self.callees_give_up_unused(world);
         }
         let payer = self.callee_payer(grant, parent);
@@ -311,9 +316,11 @@ impl Server {
             stacks: Vec::new(),
             handlers: Handlers::default(),
             retired: false,
+            occupied: false,
             payer,
         };
-        self.callees.insert(space, callee);
+        let inserted = self.callees.insert(space, callee);
+        inserted.inspect_err(|_| self.domain_end(world, space))?;
         Ok(space)
     }
 
@@ -331,13 +338,14 @@ impl Server {
 
     /// Gives a callee one more stack; tells whether it may have one.
     fn callee_stack_add(&mut self, world: &mut impl World, space: SpaceId) -> Result<bool, Error> {
-        let Some(callee) = self.callees.get(space) else {
+        let Some(callee) = self.callees.get_mut(space) else {
             return Err(Error::NoMemory);
         };
         let count = callee.stacks.len();
         if count >= CALLEE_STACKS_MAX {
             return Ok(false);
         }
+        reserve(&mut callee.stacks, 1)?;
         let payer = callee.payer;
         let stack = match self.stack_create(world, payer, space) {
             Ok(stack) => stack,
@@ -345,7 +353,7 @@ impl Server {
             Err(error) => return Err(error),
         };
         if let Some(callee) = self.callees.get_mut(space) {
-            callee.stacks.push(stack);
+            push_reserved(&mut callee.stacks, stack);
         }
         world.portal_add_stack(space, stack + STACK_BYTES);
         Ok(true)
@@ -364,6 +372,7 @@ mod tests {
             stacks: Vec::new(),
             handlers: Handlers::default(),
             retired: false,
+            occupied: false,
             payer: AccountId::ROOT,
         }
     }
@@ -379,20 +388,23 @@ mod tests {
         callees.insert(SpaceId(4), callee(0x1000, 7, Extension::Empty));
         callees.insert(SpaceId(5), callee(0x1000, 7, Extension::Merge(2)));
         callees.insert(SpaceId(6), callee(0x1000, 8, Extension::Merge(2)));
-        callees.insert(SpaceId(9), callee(0x1000, 7, Extension::Explicit(Box::new(Apd::EMPTY))));
+        callees.insert(
+            SpaceId(9),
+            callee(0x1000, 7, Extension::Explicit(boxed(Apd::EMPTY).unwrap())),
+        );
         assert_eq!(callees.find(&grant(0x1000, 7), &Extension::Empty), Some(SpaceId(4)));
         assert_eq!(callees.find(&grant(0x1000, 8), &Extension::Empty), None);
         assert_eq!(callees.find(&grant(0x1000, 7), &Extension::Merge(2)), Some(SpaceId(5)));
         assert_eq!(callees.find(&grant(0x1000, 7), &Extension::Merge(3)), None);
         assert_eq!(
-            callees.find(&grant(0x1000, 7), &Extension::Explicit(Box::new(Apd::EMPTY))),
+            callees.find(&grant(0x1000, 7), &Extension::Explicit(boxed(Apd::EMPTY).unwrap())),
             Some(SpaceId(9))
         );
         assert!(callees.merged_with(2).is_some());
         callees.remove(SpaceId(5));
         callees.remove(SpaceId(6));
         assert_eq!(callees.merged_with(2), None);
-        assert_eq!(callees.count, 2);
+        assert_eq!(callees.count(), 2);
         assert_eq!(callees.object_of(SpaceId(9)), Some(0x1000));
     }
 }

@@ -4,8 +4,6 @@
 //! any more. Threads inside go back to whoever called it first; what they called from there is given
 //! up. This may strike the very thread whose call brought it about: see [`Server::settle`].
 
-use alloc::vec::Vec;
-
 use abi::Error;
 use kcore::{
     SpaceId, ThreadId,
@@ -97,7 +95,7 @@ impl Server {
         // Who waits for a stack looks for the callee anew.
         world.wake(Key::Stack(space.0), u32::MAX);
         self.domain_end(world, space);
-        for stack in callee.stacks {
+        for &stack in &callee.stacks {
             self.object_end(world, stack);
         }
     }
@@ -158,28 +156,33 @@ impl Server {
     }
 
     fn callees_sweep(&mut self, world: &mut impl World, wanted: impl Fn(&Callee) -> bool) {
-        let mut occupied = Vec::new();
+        for number in 0..self.callees.end() {
+            if let Some(callee) = self.callees.get_mut(SpaceId(number)) {
+                callee.occupied = false;
+            }
+        }
         for record in self.threads.iter() {
             let frames = (0..).map_while(|index| world.portal_frame(record.id, index));
-            occupied.extend(frames.map(|frame| frame.space));
-            occupied.push(world.thread_space(record.id));
+            let inside = frames.map(|frame| frame.space).chain([world.thread_space(record.id)]);
+            for space in inside {
+                // Parents of occupied domains are read through to, and stay.
+                let mut next = Some(space);
+                while let Some(space) = next {
+                    let callee = self.callees.get_mut(space);
+                    let seen = callee.is_none_or(|callee| core::mem::replace(&mut callee.occupied, true));
+                    next = self
+                        .domains
+                        .get(space)
+                        .and_then(|domain| domain.parent)
+                        .filter(|_| !seen);
+                }
+            }
         }
-        // Parents of occupied domains are read through to, and stay.
-        let mut next = 0;
-        while let Some(&space) = occupied.get(next) {
-            occupied.extend(self.domains.get(space).and_then(|domain| domain.parent));
-            next += 1;
-        }
-        occupied.sort_unstable();
-        let unused = |space: &SpaceId| occupied.binary_search(space).is_err();
-        let doomed: Vec<SpaceId> = self
-            .callees
-            .iter()
-            .filter(|(space, callee)| wanted(callee) && unused(space))
-            .map(|(space, _)| space)
-            .collect();
-        for space in doomed {
-            self.callee_end(world, space);
+        for space in (0..self.callees.end()).map(SpaceId) {
+            let callee = self.callees.get(space);
+            if callee.is_some_and(|callee| wanted(callee) && !callee.occupied) {
+                self.callee_end(world, space);
+            }
         }
     }
 }

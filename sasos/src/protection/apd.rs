@@ -126,7 +126,7 @@ impl Apd {
     ///
     /// # Errors
     /// [`Error::TableFull`].
-    pub fn push(&mut self, clist: ClistRef) -> Result<(), Error> {
+    pub fn add(&mut self, clist: ClistRef) -> Result<(), Error> {
         *self.slots.get_mut(self.count as usize).ok_or(Error::TableFull)? = clist;
         self.count += 1;
         Ok(())
@@ -274,7 +274,7 @@ impl Server {
         }
         let mut apd = Apd::EMPTY;
         for &slot in &description.slots[..description.count as usize] {
-            apd.push(self.clist_for(world, space, slot)?)?;
+            apd.add(self.clist_for(world, space, slot)?)?;
         }
         apd.locked = description.locked as u8;
         Ok(apd)
@@ -503,7 +503,7 @@ mod tests {
             apd.insert(0, clist(base)).unwrap();
         }
         assert_eq!(apd.insert(3, clist(99)), Err(Error::TableFull));
-        assert_eq!(apd.push(clist(99)), Err(Error::TableFull));
+        assert_eq!(apd.add(clist(99)), Err(Error::TableFull));
         for slot in [16, 17, 1 << 63, u64::MAX] {
             assert!(apd.delete(slot).is_err());
         }
@@ -513,7 +513,7 @@ mod tests {
     fn locks_hold_and_only_grow() {
         let mut apd = Apd::EMPTY;
         for base in 1..5 {
-            apd.push(clist(base)).unwrap();
+            apd.add(clist(base)).unwrap();
         }
         apd.lock(1).unwrap();
         apd.lock(0).unwrap();

@@ -13,7 +13,7 @@
 //! A domain that must forget everything (its APD has changed) is *drained*: node by node, and until that is done it finds
 //! nothing.
 
-use alloc::{boxed::Box, vec::Vec};
+use alloc::vec::Vec;
 
 use abi::{Error, Rights};
 use kcore::SpaceId;
@@ -21,6 +21,7 @@ use kcore::SpaceId;
 use crate::{
     Server, World,
     accounts::{AccountId, Resource},
+    containers::{Boxed, Places, boxed, push, push_reserved, reserve},
     directory::object::ObjectId,
     lives::task::TaskId,
     protection::apd::Apd,
@@ -28,8 +29,8 @@ use crate::{
     protection::withdraw::Withdrawal,
 };
 
-/// Domains that may have ended and left a page of nodes.
-const SPARE_MAX: u32 = 64;
+/// Domains that have ended and are kept for the next ones, each with a page of nodes at most.
+const DOMAINS_KEPT: usize = 8;
 /// Bytes that a domain costs without its cache.
 const DOMAIN_BYTES: u64 = core::mem::size_of::<Domain>() as u64;
 
@@ -111,7 +112,6 @@ pub struct Domain {
     linked: Linked,
     /// The slot in which an address was validated last, linked or not.
     validated: Linked,
-    live: bool,
 }
 
 impl Domain {
@@ -140,12 +140,10 @@ impl Domain {
 
 /// All domains, by the number of their space.
 pub struct Domains {
-    #[allow(clippy::vec_box, reason = "growth must not copy all domains")]
-    table: Vec<Box<Domain>>,
+    table: Places<Domain>,
+    /// Records that nobody has.
+    spare: Vec<Boxed<Domain>>,
     next_serial: u64,
-    live: u64,
-    /// Domains that have ended and left a page of nodes for the next one of their number.
-    spare: u32,
     /// Withdrawals that go on although the call that began them may have ended.
     pub(in crate::protection) withdrawals: Vec<Withdrawal>,
 }
@@ -153,10 +151,9 @@ pub struct Domains {
 impl Default for Domains {
     fn default() -> Self {
         Self {
-            table: Vec::new(),
+            table: Places::default(),
+            spare: Vec::new(),
             next_serial: 1,
-            live: 0,
-            spare: 0,
             withdrawals: Vec::new(),
         }
     }
@@ -165,33 +162,22 @@ impl Default for Domains {
 impl Domains {
     /// How many there are.
     pub fn count(&self) -> u64 {
-        self.live
+        self.table.count() as u64
     }
 
     /// Places in the table, vacant ones included.
     pub(crate) fn places(&self) -> u64 {
-        self.table.len() as u64
+        u64::from(self.table.end())
     }
 
     /// A domain that exists.
     pub fn get(&self, space: SpaceId) -> Option<&Domain> {
-        self.table
-            .get(space.0 as usize)
-            .filter(|domain| domain.live)
-            .map(|domain| &**domain)
+        self.table.get(space.0)
     }
 
     /// The same, to change.
     pub fn get_mut(&mut self, space: SpaceId) -> Option<&mut Domain> {
-        self.table
-            .get_mut(space.0 as usize)
-            .filter(|domain| domain.live)
-            .map(|domain| &mut **domain)
-    }
-
-    /// The same, even if it has ended.
-    pub(in crate::protection) fn any_mut(&mut self, space: SpaceId) -> Option<&mut Domain> {
-        self.table.get_mut(space.0 as usize).map(|domain| &mut **domain)
+        self.table.get_mut(space.0)
     }
 
     /// The serial number of a domain; zero if there is no such domain.
@@ -201,19 +187,13 @@ impl Domains {
 
     /// Every domain.
     pub fn iter(&self) -> impl Iterator<Item = (SpaceId, &Domain)> {
-        self.table
-            .iter()
-            .enumerate()
-            .filter(|(_, domain)| domain.live)
-            .map(|(number, domain)| (SpaceId(number as u32), &**domain))
+        self.table.iter().map(|(number, domain)| (SpaceId(number), domain))
     }
 
     /// The slot that a domain linked last.
     #[inline]
     pub fn linked(&self, space: SpaceId) -> Linked {
-        self.table
-            .get(space.0 as usize)
-            .map_or(Linked::NONE, |domain| domain.linked)
+        self.get(space).map_or(Linked::NONE, |domain| domain.linked)
     }
 
     /// The same, to be remembered.
@@ -227,9 +207,7 @@ impl Domains {
     /// The slot in which a domain validated an address last.
     #[inline]
     pub fn validated(&self, space: SpaceId) -> Linked {
-        self.table
-            .get(space.0 as usize)
-            .map_or(Linked::NONE, |domain| domain.validated)
+        self.get(space).map_or(Linked::NONE, |domain| domain.validated)
     }
 
     /// The same, to be remembered.
@@ -243,23 +221,17 @@ impl Domains {
     /// What a domain once found out about an object, whatever it is worth now.
     #[inline]
     pub(in crate::protection) fn node_of(&self, space: SpaceId, object: ObjectId) -> Option<&Node> {
-        self.table.get(space.0 as usize)?.nodes.find(object)
+        self.get(space)?.nodes.find(object)
     }
 
-    /// The nodes of a domain that has ended serve the next one of its number, or nobody; tells how many pages were paid for.
-    fn let_nodes_go(&mut self, space: SpaceId) -> u64 {
-        let may_stay = self.spare < SPARE_MAX;
-        let Some(domain) = self.any_mut(space) else { return 0 };
-        let paid = domain.nodes.let_go(may_stay);
-        let stays = domain.nodes.places() > 0;
-        self.spare += u32::from(stays);
-        paid
-    }
-
-    fn enter(&mut self, space: SpaceId, apd: &Apd, parent: Option<SpaceId>, account: AccountId) {
-        let place = space.0 as usize;
-        while self.table.len() <= place {
-            self.table.push(Box::new(Domain {
+    /// Makes room for one more domain.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    fn expect(&mut self) -> Result<(), Error> {
+        if self.spare.is_empty() {
+            reserve(&mut self.spare, DOMAINS_KEPT)?;
+            let domain = boxed(Domain {
                 serial: 0,
                 task: None,
                 account: AccountId::ROOT,
@@ -273,14 +245,22 @@ impl Domains {
                 inherits: 0,
                 linked: Linked::NONE,
                 validated: Linked::NONE,
-                live: false,
-            }));
+            })?;
+            push(&mut self.spare, domain)?;
         }
+        Ok(())
+    }
+
+    /// The domain of a new space.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`]: nothing has changed.
+    fn enter(&mut self, space: SpaceId, apd: &Apd, parent: Option<SpaceId>, account: AccountId) -> Result<(), Error> {
+        self.table.reach(space.0)?;
         let inherits = parent
             .and_then(|parent| self.get(parent))
             .map_or(0, |parent| parent.drained);
-        let domain = &mut self.table[place];
-        self.spare -= u32::from(domain.nodes.places() > 0);
+        let mut domain = self.spare.pop().ok_or(Error::NoMemory)?;
         domain.inherits = inherits;
         domain.serial = self.next_serial;
         domain.task = None;
@@ -288,19 +268,33 @@ impl Domains {
         domain.apd = *apd;
         domain.parent = parent;
         domain.forget_recent();
-        domain.live = true;
+        self.table.put(space.0, domain);
         self.next_serial += 1;
-        self.live += 1;
+        Ok(())
+    }
+
+    /// A domain has ended, and its nodes are gone; tells how many pages of them were paid for.
+    fn remove(&mut self, space: SpaceId) -> u64 {
+        let Some(mut domain) = self.table.take(space.0) else {
+            return 0;
+        };
+        let paid = domain.nodes.let_go();
+        domain.tables = 0;
+        domain.draining = None;
+        if self.spare.len() < DOMAINS_KEPT {
+            push_reserved(&mut self.spare, domain);
+        }
+        paid
     }
 }
 
 impl Nodes for Domains {
     fn node(&self, node: NodeRef) -> Option<&Node> {
-        self.table.get(node.space().0 as usize)?.nodes.at(node.index())
+        self.get(node.space())?.nodes.at(node.index())
     }
 
     fn node_mut(&mut self, node: NodeRef) -> Option<&mut Node> {
-        self.table.get_mut(node.space().0 as usize)?.nodes.at_mut(node.index())
+        self.get_mut(node.space())?.nodes.at_mut(node.index())
     }
 }
 
@@ -337,11 +331,12 @@ impl Server {
     ) -> Result<SpaceId, Error> {
         self.enough_heap(world)?;
         self.ledger.take(account, Resource::Bytes, DOMAIN_BYTES)?;
-        let Ok(space) = world.space_create() else {
-            self.ledger.give(account, Resource::Bytes, DOMAIN_BYTES);
-            return Err(Error::NoMemory);
-        };
-        self.domains.enter(space, apd, parent, account);
+        let space = self.domains.expect().and_then(|()| {
+            let space = world.space_create().map_err(|_| Error::NoMemory)?;
+            let entered = self.domains.enter(space, apd, parent, account);
+            entered.inspect_err(|_| world.space_destroy(space)).map(|()| space)
+        });
+        let space = space.inspect_err(|_| self.ledger.give(account, Resource::Bytes, DOMAIN_BYTES))?;
         if let Err(error) = self.charge_tables(world, space) {
             self.domain_end(world, space);
             return Err(error);
@@ -397,18 +392,13 @@ impl Server {
 
     /// Ends a domain. No thread is inside or will return to it.
     pub fn domain_end<W: World>(&mut self, world: &mut W, space: SpaceId) {
-        let Some(domain) = self.domains.get_mut(space) else {
+        let Some(domain) = self.domains.get(space) else {
             return;
         };
-        domain.live = false;
-        let account = domain.account;
-        let tables = core::mem::take(&mut domain.tables);
-        domain.draining = None;
-        domain.forget_recent();
-        self.domains.live -= 1;
+        let (account, tables) = (domain.account, domain.tables);
         // The space goes as a whole: nothing needs to be unlinked one by one.
         self.nodes_end(world, space);
-        let bytes = DOMAIN_BYTES + self.domains.let_nodes_go(space) * PAGE_BYTES;
+        let bytes = DOMAIN_BYTES + self.domains.remove(space) * PAGE_BYTES;
         world.space_destroy(space);
         self.ledger.give(account, Resource::Tables, tables);
         self.ledger.give(account, Resource::Frames, tables);

@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 
 use kcore::SpaceId;
 
-use crate::{directory::object::ObjectId, protection::domain::Cached};
+use crate::{containers::push_reserved, directory::object::ObjectId, protection::domain::Cached};
 
 /// Nodes in a page. With each page as many chains are added to the table.
 pub(crate) const PAGE_NODES: usize = 64;
@@ -206,15 +206,13 @@ impl Table {
         self.paid as u64
     }
 
-    /// Nobody has the table any more, and all places are vacant: of its pages the first may stay. Tells how many were paid for.
-    pub(crate) fn let_go(&mut self, may_stay: bool) -> u64 {
+    /// Nobody has the table any more, and all places are vacant: of its pages the first stays. Tells how many were paid for.
+    pub(crate) fn let_go(&mut self) -> u64 {
         let paid = core::mem::take(&mut self.paid);
-        if !may_stay || self.pages.len() > 1 {
+        if self.pages.len() > 1 {
             let first = self.pages.drain(..).next();
             *self = Self::default();
-            if let Some(page) = first.filter(|_| may_stay) {
-                self.add_page(page);
-            }
+            first.and_then(|page| self.add_page(page));
         }
         paid as u64
     }
@@ -242,15 +240,13 @@ impl Table {
         let first = self.places();
         page.clear();
         for index in first..first + PAGE_NODES as u32 {
-            page.push(Node {
-                chain: index + 1,
-                ..Node::VACANT
-            });
+            let chain = index + 1;
+            push_reserved(&mut page, Node { chain, ..Node::VACANT });
         }
         if let Some(last) = page.last_mut() {
             last.chain = core::mem::replace(&mut self.vacant, first);
         }
-        self.pages.push(page);
+        push_reserved(&mut self.pages, page);
         for _ in 0..PAGE_NODES {
             self.add_chain();
         }
@@ -260,7 +256,7 @@ impl Table {
     /// One more chain, which takes over a part of another one.
     fn add_chain(&mut self) {
         let new = self.chains.len();
-        self.chains.push(NONE);
+        push_reserved(&mut self.chains, NONE);
         if new > self.mask {
             self.mask = self.mask << 1 | 1;
         }

@@ -14,6 +14,7 @@ use kcore::SpaceId;
 use crate::{
     Server, Step, Stop, World,
     accounts::Resource,
+    containers::push,
     directory::object::ObjectId,
     lives::thread::Caller,
     protection::domain::Cached,
@@ -105,11 +106,10 @@ impl Server {
         }
         if !begun {
             let withdrawal = Withdrawal { base, serial, epoch };
-            if self.domains.withdrawals.try_reserve(1).is_err() {
+            if push(&mut self.domains.withdrawals, withdrawal).is_err() {
                 self.unlink_stale(world, id, epoch, &mut Budget::all());
                 return Ok(());
             }
-            self.domains.withdrawals.push(withdrawal);
         }
         Err(Stop::Again)
     }
@@ -194,7 +194,7 @@ impl Server {
             &mut object.stale
         };
         self.domains.take_out(list, at);
-        if let Some(domain) = self.domains.any_mut(at.space()) {
+        if let Some(domain) = self.domains.get_mut(at.space()) {
             domain.nodes.remove(at.index());
         }
     }
@@ -395,14 +395,14 @@ impl Server {
 
     /// A domain ends, and its space with it: nothing needs to be unlinked from it.
     pub(in crate::protection) fn nodes_end<W: World>(&mut self, world: &mut W, space: SpaceId) {
-        let Some(domain) = self.domains.any_mut(space) else {
+        let Some(domain) = self.domains.get_mut(space) else {
             return;
         };
         if core::mem::take(&mut domain.calls) {
             world.portal_forget();
         }
         for place in 0..domain.nodes.places() {
-            let Some(domain) = self.domains.any_mut(space).filter(|domain| domain.nodes.count() > 0) else {
+            let Some(domain) = self.domains.get_mut(space).filter(|domain| domain.nodes.count() > 0) else {
                 break;
             };
             if domain.nodes.at(place).is_some_and(|node| !node.is_vacant()) {

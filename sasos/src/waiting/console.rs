@@ -8,8 +8,6 @@
 //! the first task, and each task that a holder has given the foreground to, until that task ends or a holder before it
 //! takes the foreground back.
 
-use alloc::collections::VecDeque;
-
 use abi::{
     Error, Rights,
     call::arguments,
@@ -34,7 +32,22 @@ pub struct Console {
     foreground: Option<TaskId>,
     /// Who was given the foreground, each by the one before it, the first by the first task.
     holders: [Option<TaskId>; HOLDERS_MAX],
-    taken: [VecDeque<u8>; STREAMS],
+    taken: [Taken; STREAMS],
+}
+
+/// Bytes that were taken from a stream and that nobody has yet.
+#[derive(Default)]
+struct Taken {
+    bytes: Piece,
+    count: usize,
+}
+
+struct Piece([u8; PIECE]);
+
+impl Default for Piece {
+    fn default() -> Self {
+        Self([0; PIECE])
+    }
 }
 
 impl Console {
@@ -134,11 +147,12 @@ impl Server {
             return Outcome::from(Err(stop));
         }
         let taken = &mut self.console.taken[stream_index];
-        while taken.len() < wanted {
+        while taken.count < wanted {
             let Some(byte) = world.console_read(stream) else { break };
-            taken.push_back(byte);
+            taken.bytes.0[taken.count] = byte;
+            taken.count += 1;
         }
-        if taken.is_empty() {
+        if taken.count == 0 {
             let ends = stream == STREAM_TERMINAL && world.boot_report().script != 0;
             return if ends {
                 Outcome::Return(Ok((0, 0)))
@@ -146,14 +160,12 @@ impl Server {
                 Outcome::Block(Key::ConsoleIn(stream), None)
             };
         }
-        let mut piece = [0; PIECE];
-        let length = taken.len().min(wanted);
-        for (place, byte) in piece.iter_mut().zip(taken.iter().take(length)) {
-            *place = *byte;
-        }
+        let (piece, length) = (taken.bytes.0, taken.count.min(wanted));
         match self.write_user(world, caller.domain, address, &piece[..length]) {
             Ok(()) => {
-                self.console.taken[stream_index].drain(..length);
+                let taken = &mut self.console.taken[stream_index];
+                taken.bytes.0.copy_within(length.., 0);
+                taken.count -= length;
                 Outcome::Return(Ok((length as u64, 0)))
             }
             Err(stop) => Outcome::from(Err(stop)),

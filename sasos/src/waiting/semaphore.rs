@@ -95,9 +95,6 @@ impl Semaphores {
     fn remove(&mut self, address: u64) -> Option<Semaphore> {
         let semaphore = self.table.remove(address)?;
         self.by_maker.remove((semaphore.maker.0, address));
-        // Memory that many have left behind serves others.
-        self.table.release(self.table.count());
-        self.by_maker.release(self.table.count());
         Some(semaphore)
     }
 

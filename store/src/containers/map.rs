@@ -11,6 +11,8 @@ use core::ops::Range;
 
 use abi::Error;
 
+use super::{push_reserved, reserve, shrink};
+
 /// Entries of a chunk.
 const CHUNK: usize = 64;
 /// Entries that the first chunk has room for at first.
@@ -34,7 +36,9 @@ pub struct Map<K, V> {
     spare: Vec<Vec<(K, V)>>,
     count: usize,
     /// Entries that there is room for at least.
-    reserved: usize,
+    room: usize,
+    /// Those of them that room was promised to.
+    promised: usize,
 }
 
 impl<K, V> Default for Map<K, V> {
@@ -43,7 +47,8 @@ impl<K, V> Default for Map<K, V> {
             chunks: Vec::new(),
             spare: Vec::new(),
             count: 0,
-            reserved: 0,
+            room: 0,
+            promised: 0,
         }
     }
 }
@@ -54,9 +59,9 @@ impl<K: Copy + Ord, V> Map<K, V> {
         self.count
     }
 
-    /// For how many entries there is room at least.
+    /// For how many entries there is room at least, whatever is taken out.
     pub fn room(&self) -> usize {
-        self.reserved
+        self.promised.max(self.count)
     }
 
     /// Whether there is none.
@@ -65,23 +70,28 @@ impl<K: Copy + Ord, V> Map<K, V> {
         self.count == 0
     }
 
-    /// Makes room for so many entries in all, which can then be inserted without asking for memory.
+    /// Makes room for so many entries in all, which can then be inserted without asking for memory, until it is
+    /// [released](Map::release).
     ///
     /// # Errors
     /// [`Error::NoMemory`].
     pub fn reserve(&mut self, entries: usize) -> Result<(), Error> {
-        if entries <= self.reserved {
+        self.grow(entries)?;
+        self.promised = self.promised.max(entries);
+        Ok(())
+    }
+
+    /// Makes room for so many entries.
+    fn grow(&mut self, entries: usize) -> Result<(), Error> {
+        if entries <= self.room {
             return Ok(());
         }
         let (wanted, room) = (chunks_for(entries), entries.next_power_of_two().clamp(FEW, CHUNK));
-        let more = |have: usize| wanted.saturating_sub(have);
-        self.chunks
-            .try_reserve(more(self.chunks.len()))
-            .map_err(|_| Error::NoMemory)?;
-        self.spare
-            .try_reserve(more(self.spare.len()))
-            .map_err(|_| Error::NoMemory)?;
-        if self.reserved < CHUNK {
+        for chunks in [&mut self.chunks, &mut self.spare] {
+            let more = wanted.saturating_sub(chunks.len());
+            reserve(chunks, more)?;
+        }
+        if self.room < CHUNK {
             // One chunk has been enough until now, and it may be small.
             for chunk in self.chunks.iter_mut().chain(&mut self.spare) {
                 let more = room.saturating_sub(chunk.len());
@@ -91,18 +101,27 @@ impl<K: Copy + Ord, V> Map<K, V> {
         while self.chunks.len() + self.spare.len() < wanted {
             let mut chunk = Vec::new();
             chunk.try_reserve_exact(room).map_err(|_| Error::NoMemory)?;
-            self.spare.push(chunk);
+            push_reserved(&mut self.spare, chunk);
         }
-        self.reserved = if entries <= CHUNK { room } else { entries };
+        self.room = if entries <= CHUNK { room } else { entries };
         Ok(())
     }
 
     /// Promises room for fewer entries than before.
     pub fn release(&mut self, entries: usize) {
-        if entries + 2 * CHUNK < self.reserved {
-            self.reserved = entries.max(self.count);
-            let wanted = chunks_for(self.reserved).saturating_sub(self.chunks.len());
-            self.spare.truncate(wanted);
+        self.promised = self.promised.min(entries);
+        self.trim();
+    }
+
+    /// Gives room back that is much more than what is needed.
+    fn trim(&mut self) {
+        let needed = self.room();
+        if needed + 2 * CHUNK < self.room {
+            self.room = needed;
+            let wanted = chunks_for(needed);
+            self.spare.truncate(wanted.saturating_sub(self.chunks.len()));
+            shrink(&mut self.chunks, wanted);
+            shrink(&mut self.spare, wanted);
         }
     }
 
@@ -162,11 +181,11 @@ impl<K: Copy + Ord, V> Map<K, V> {
         if let Some(place) = self.get_mut(key) {
             return Ok(Some(core::mem::replace(place, value)));
         }
-        self.reserve(self.count + 1)?;
+        self.grow(self.count + 1)?;
         let chunk = self.chunk_of(&key);
         if self.chunks.is_empty() {
             let empty = self.spare.pop().ok_or(Error::NoMemory)?;
-            self.chunks.push(empty);
+            push_reserved(&mut self.chunks, empty);
         }
         let splits = self.chunks[chunk].len() == CHUNK;
         let chunk = if splits {
@@ -202,6 +221,7 @@ impl<K: Copy + Ord, V> Map<K, V> {
         if self.chunks.len() == 1 && self.count == 0 {
             self.spare.extend(self.chunks.pop());
         }
+        self.trim();
         Some(value)
     }
 
@@ -216,13 +236,14 @@ impl<K: Copy + Ord, V> Map<K, V> {
         Some(self.chunks.first()?.first()?.0)
     }
 
-    /// Takes all out. The room stays.
+    /// Takes all out.
     pub fn clear(&mut self) {
         while let Some(mut chunk) = self.chunks.pop() {
             chunk.clear();
-            self.spare.push(chunk);
+            push_reserved(&mut self.spare, chunk);
         }
         self.count = 0;
+        self.trim();
     }
 
     /// Joins a chunk with the next one if they fit into one.
@@ -232,8 +253,13 @@ impl<K: Copy + Ord, V> Map<K, V> {
         {
             one.append(next);
             let empty = self.chunks.remove(chunk + 1);
-            self.spare.push(empty);
+            push_reserved(&mut self.spare, empty);
         }
+    }
+
+    /// All entries in order.
+    pub fn pairs(&self) -> impl Iterator<Item = (K, &V)> {
+        self.chunks.iter().flatten().map(|entry| (entry.0, &entry.1))
     }
 
     /// All values in the order of their keys.
@@ -293,6 +319,7 @@ mod tests {
                 prop_assert!(map.chunks.len() <= chunks_for(map.count()), "{} chunks for {}", map.chunks.len(), map.count());
                 prop_assert!(map.chunks.iter().all(|chunk| !chunk.is_empty() && chunk.len() <= CHUNK));
                 prop_assert!(map.chunks.capacity() >= map.chunks.len() + map.spare.len());
+                prop_assert!(map.room >= map.room() && map.chunks.len() + map.spare.len() >= chunks_for(map.room()));
             }
             prop_assert!(map.iter().eq(model.iter().map(|(&key, &value)| (key, value))));
         }
@@ -312,5 +339,17 @@ mod tests {
         }
         map.release(0);
         assert!(map.spare.len() <= 1 && map.is_empty());
+    }
+
+    #[test]
+    fn what_many_leave_behind_is_given_back() {
+        let mut map = Map::default();
+        for key in 0..10_000_u32 {
+            map.insert(key, ()).unwrap();
+        }
+        for key in 0..10_000 {
+            map.remove(key).unwrap();
+        }
+        assert!(map.spare.len() <= 6 && map.spare.capacity() <= 128 && map.chunks.capacity() <= 128);
     }
 }

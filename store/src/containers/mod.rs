@@ -8,8 +8,10 @@ use alloc::{boxed::Box, vec::Vec};
 use abi::Error;
 
 pub mod map;
+pub mod places;
 
 pub use map::Map;
+pub use places::Places;
 
 /// A value on the heap.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +58,15 @@ pub fn push<T>(vector: &mut Vec<T>, value: T) -> Result<(), Error> {
     Ok(())
 }
 
+/// Appends to a vector in which room was made before: it never asks for memory.
+#[inline]
+pub fn push_reserved<T>(vector: &mut Vec<T>, value: T) {
+    debug_assert!(vector.len() < vector.capacity(), "room was made");
+    if vector.len() < vector.capacity() {
+        vector.push(value);
+    }
+}
+
 /// Makes room in a vector for so many more.
 ///
 /// # Errors
@@ -63,6 +74,18 @@ pub fn push<T>(vector: &mut Vec<T>, value: T) -> Result<(), Error> {
 #[inline]
 pub fn reserve<T>(vector: &mut Vec<T>, more: usize) -> Result<(), Error> {
     vector.try_reserve(more).map_err(|_| Error::NoMemory)
+}
+
+/// Gives memory of a vector back that needs no more than so many places, unless there is none for the shorter one.
+pub fn shrink<T>(vector: &mut Vec<T>, needed: usize) {
+    let needed = needed.max(vector.len());
+    if vector.capacity() > 4 * needed + 64 {
+        let mut shorter = Vec::new();
+        if shorter.try_reserve_exact(2 * needed).is_ok() {
+            shorter.append(vector);
+            *vector = shorter;
+        }
+    }
 }
 
 /// A copy of what can be copied.
