@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use kcore::{
-    Frame, Hardware, Kernel, SpaceId,
+    Frame, Hardware, Kernel, Part, SpaceId,
     bare::Bare,
     paging,
     smp::{HandedOver, PROCESSORS_MAX, Request},
@@ -32,6 +32,10 @@ pub struct Fake {
     pub here: u32,
     /// The root that each processor has loaded, where it is not the kernel's own.
     pub loaded: [Option<Frame>; PROCESSORS_MAX],
+    /// Interrupts that are masked, a bit each.
+    pub masked: u32,
+    /// How the machine was stopped.
+    pub stopped: Option<u8>,
     flushed: Flushed,
     tags: Tags,
 }
@@ -57,6 +61,8 @@ impl Fake {
             handed: None,
             here: 0,
             loaded: [None; PROCESSORS_MAX],
+            masked: u32::MAX,
+            stopped: None,
             flushed: Flushed::default(),
             tags,
         }
@@ -79,7 +85,7 @@ pub fn bare(frames: u32) -> Kernel<Fake, Bare> {
 }
 
 /// What the page tables say of an address, as the processor would find it: frame, writable, executable.
-pub fn walk(kernel: &Kernel<Fake>, space: SpaceId, address: u64) -> Option<(Frame, bool, bool)> {
+pub fn walk<P: Part>(kernel: &Kernel<Fake, P>, space: SpaceId, address: u64) -> Option<(Frame, bool, bool)> {
     let mut table = kernel.spaces.get(space).root;
     let (mut write, mut execute) = (true, true);
     for level in (0..4).rev() {
@@ -237,12 +243,16 @@ impl Hardware for Fake {
 
     fn log_bytes(&mut self, _: &[u8]) {}
 
-    fn mask_interrupt(&mut self, _: usize) {}
+    fn mask_interrupt(&mut self, interrupt: usize) {
+        self.masked |= 1 << interrupt;
+    }
 
-    fn unmask_interrupt(&mut self, _: usize) {}
+    fn unmask_interrupt(&mut self, interrupt: usize) {
+        self.masked &= !(1 << interrupt);
+    }
 
-    fn interrupt_message(&self, _: usize) -> (u64, u64) {
-        (0, 0)
+    fn interrupt_message(&self, interrupt: usize) -> (u64, u64) {
+        (0xfee0_0000, interrupt as u64)
     }
 
     fn heap(&self) -> (u64, u64) {
@@ -253,7 +263,9 @@ impl Hardware for Fake {
         0
     }
 
-    fn stop(&mut self, _: u8) {}
+    fn stop(&mut self, exit: u8) {
+        self.stopped = Some(exit);
+    }
 
     fn boot_report(&self) -> abi::layout::BootReport {
         abi::layout::BootReport::default()
