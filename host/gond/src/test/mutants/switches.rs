@@ -395,10 +395,14 @@ impl<'ast> Visit<'ast> for Finder<'_> {
     }
 
     fn visit_expr_match(&mut self, block: &'ast syn::ExprMatch) {
-        let rest = block
-            .arms
-            .last()
-            .is_some_and(|arm| arm.guard.is_none() && matches!(arm.pat, Pat::Wild(_) | Pat::Ident(_)));
+        let takes_all = |pattern: &Pat| match pattern {
+            Pat::Wild(_) => true,
+            // A name in capitals is a constant or a variant.
+            Pat::Ident(name) => name.ident.to_string().starts_with(|first: char| first.is_lowercase()),
+            _ => false,
+        };
+        let last = block.arms.last();
+        let rest = last.is_some_and(|arm| arm.guard.is_none() && takes_all(&arm.pat));
         for (index, arm) in block.arms.iter().enumerate() {
             self.arm(arm, !rest || index + 1 == block.arms.len());
         }
