@@ -197,3 +197,20 @@ fn a_large_flush_is_durable() {
         assert_eq!(rig.load(actor.space, base + page * PAGE), Ok(1 + page));
     }
 }
+
+/// What is written and never flushed is on the disk after a while, by the clock alone.
+#[test]
+fn time_alone_makes_a_checkpoint() {
+    let mut rig = Rig::new(11, 4000, 4096);
+    let actor = rig.actor(Apd::EMPTY);
+    let base = rig.kept(actor, 2, 7);
+    rig.settle();
+    rig.store(actor.space, base, 5).unwrap();
+    // Steps of a millisecond.
+    for _ in 0..3000 {
+        rig.move_disk();
+    }
+    let (mut rig, _) = rig.crash();
+    let holder = rig.holder(base, 7);
+    assert_eq!(rig.load(holder.space, base), Ok(5));
+}

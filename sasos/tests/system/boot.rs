@@ -3,9 +3,10 @@
 use abi::{
     Call, Error,
     address::{FIRST_PROGRAM, PAGE, ROOT_DIRECTORY, USER_END},
+    host::{EXIT_FAILURE, EXIT_REBOOT, EXIT_SUCCESS},
     layout::{
-        ApdDescription, CONTROL_POWER_OFF, INFO_SET_BYTES, INFO_SET_TAG, MemoryReport, ObjectInfo, TOPIC_DOMAIN,
-        TOPIC_MEMORY, TOPIC_OBJECT, TOPIC_STORE, TOPIC_THREAD, ThreadReport,
+        ApdDescription, CONTROL_POWER_OFF, CONTROL_REBOOT, INFO_SET_BYTES, INFO_SET_MODIFIED, INFO_SET_TAG,
+        MemoryReport, ObjectInfo, TOPIC_DOMAIN, TOPIC_MEMORY, TOPIC_OBJECT, TOPIC_STORE, TOPIC_THREAD, ThreadReport,
     },
     start::{ARGUMENTS_OFFSET, START_MAGIC, Start},
 };
@@ -98,6 +99,21 @@ fn reports_end_where_the_room_does() {
     system.call(first, Call::ObjInfo, &set(INFO_SET_BYTES)).unwrap();
     system.call(first, Call::ObjInfo, &[object, 0, buffer, PAGE]).unwrap();
     assert_eq!(system.word(first, tag), Ok(7));
+    // Only what the flags name is changed.
+    let modified = buffer + core::mem::offset_of!(ObjectInfo, modified_ns) as u64;
+    for (flags, expected) in [(INFO_SET_MODIFIED, (9, 7)), (INFO_SET_TAG, (9, 8)), (0, (9, 8))] {
+        let value = if flags == INFO_SET_MODIFIED { 9 } else { 8 };
+        system.set_word(first, modified, value).unwrap();
+        system.set_word(first, tag, value).unwrap();
+        system
+            .call(first, Call::ObjInfo, &[object, flags, buffer, INFO_SET_BYTES])
+            .unwrap();
+        system.call(first, Call::ObjInfo, &[object, 0, buffer, PAGE]).unwrap();
+        assert_eq!(
+            (system.word(first, modified), system.word(first, tag)),
+            (Ok(expected.0), Ok(expected.1))
+        );
+    }
     system.check();
 }
 
@@ -233,4 +249,27 @@ fn two_starts_draw_different_passwords_without_any_other_source() {
         once.iter().all(|password| !again.contains(password)),
         "{once:x?} {again:x?}"
     );
+}
+
+/// The machine stops after a last checkpoint, with the value that was asked for.
+#[test]
+fn the_first_task_stops_the_machine() {
+    for (operation, argument, exit) in [
+        (CONTROL_POWER_OFF, u64::from(EXIT_SUCCESS), Some(EXIT_SUCCESS)),
+        (CONTROL_POWER_OFF, u64::from(EXIT_FAILURE), Some(EXIT_FAILURE)),
+        (CONTROL_REBOOT, 0, Some(EXIT_REBOOT)),
+        (CONTROL_POWER_OFF, 99, None),
+        (99, 0, None),
+    ] {
+        let mut system = System::boot(21);
+        let first = system.first;
+        let answer = system.start(first, Call::SystemControl, &[operation, argument]);
+        if exit.is_none() {
+            assert_eq!(answer, Answer::Done(Err(Error::BadArgument)));
+        }
+        for _ in 0..1000 {
+            system.step();
+        }
+        assert_eq!(system.platform.kernel.hardware.stop, exit, "{operation} {argument}");
+    }
 }

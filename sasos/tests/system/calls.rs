@@ -707,9 +707,18 @@ fn a_callee_does_not_control_the_threads_of_its_caller() {
         system.leave(caller, 0);
         system.call(caller, Call::ThreadSleep, &[sibling.0, FOREVER]).unwrap();
         system.call(caller, Call::ThreadResume, &[sibling.0]).unwrap();
-        for target in [sibling, child] {
-            system.call(caller, Call::ThreadDelete, &[target.0, 0]).unwrap();
-        }
+        system.call(caller, Call::ThreadDelete, &[child.0, 0]).unwrap();
+        // One that is inside ends when it comes back, and is not suspended before.
+        assert_eq!(
+            system.enter(sibling, service.image + ENTRY, PD_EMPTY),
+            Answer::Elsewhere
+        );
+        let suspend = [sibling.0, FOREVER];
+        assert_eq!(system.call(caller, Call::ThreadSleep, &suspend), Err(Error::InUse));
+        system.call(caller, Call::ThreadDelete, &[sibling.0, 0]).unwrap();
+        system.call(caller, Call::ThreadSleep, &suspend).unwrap();
+        system.start(sibling, Call::PdxReturn, &[0, 0]);
+        assert_eq!(system.call(caller, Call::ThreadSleep, &suspend), Ok((0, 0)));
     }
     system.check_to_the_end();
 }

@@ -177,6 +177,11 @@ fn only_who_holds_the_terminal_says_what_an_interrupt_ends() {
         system.call(shell, Call::ConsoleForeground, &[0]),
         Err(Error::Protection)
     );
+    // Nobody below the one that was overruled holds it any more either.
+    system.call(first, Call::ConsoleForeground, &[shell.0]).unwrap();
+    system.call(shell, Call::ConsoleForeground, &[job.0]).unwrap();
+    system.call(first, Call::ConsoleForeground, &[stranger.0]).unwrap();
+    assert_eq!(system.call(job, Call::ConsoleForeground, &[0]), Err(Error::Protection));
     system.call(stranger, Call::ConsoleForeground, &[theirs.0]).unwrap();
     system.exit(theirs, 0);
     system.call(stranger, Call::ConsoleForeground, &[0]).unwrap();

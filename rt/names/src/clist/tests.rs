@@ -56,6 +56,8 @@ proptest! {
             } else {
                 prop_assert_eq!(clist.remove(one).is_ok(), model.remove(&(address, password)));
             }
+            // What stands in the bytes, whoever opens them next.
+            clist = Clist::open_mut(&mut bytes).unwrap();
             let found: Vec<_> = clist.view().iter().map(|c| (c.address, c.password)).collect();
             prop_assert_eq!(found, model.iter().copied().collect::<Vec<_>>());
         }
