@@ -328,7 +328,7 @@ mod tests {
                 "'0x10000000000000000' is not",
                 "an address",
             ),
-            ("registers 1024", "'1024' is not a number", ")"),
+            ("registers 16384", "'16384' is not a number", ")"),
             ("registers 7.", "'7.' is not a number", ")"),
             ("registers .7", "'.7' is not a number", ")"),
             ("trace -1", "'-1' is not a number", "(24)"),

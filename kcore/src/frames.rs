@@ -77,6 +77,8 @@ pub struct Frames {
     untouched: Vec<Range>,
     free: u64,
     total: u64,
+    /// Those that the kernel took for good; they are not in the total.
+    kept: u64,
 }
 
 impl Frames {
@@ -95,12 +97,29 @@ impl Frames {
             untouched,
             free: total,
             total,
+            kept: 0,
         }
     }
 
     /// Frames that are free.
     pub fn free(&self) -> u64 {
         self.free
+    }
+
+    /// Frames that the kernel took for good.
+    pub fn kept(&self) -> u64 {
+        self.kept
+    }
+
+    /// A frame full of zeroes that the kernel takes for good: it counts as the kernel's own from now on.
+    ///
+    /// # Errors
+    /// [`Shortage::Frames`].
+    pub(crate) fn keep(&mut self, hardware: &mut impl Hardware) -> Result<Frame, Shortage> {
+        let frame = self.take_zeroed(hardware)?;
+        self.total -= 1;
+        self.kept += 1;
+        Ok(frame)
     }
 
     /// Frames in all.

@@ -7,12 +7,18 @@ use crate::{
     frames::PAGE_BYTES,
     smp::{HandedOver, Request},
     space::Tags,
+    thread::Row,
     trace::Kind,
 };
 
 /// What kernel logic needs of the machine. The kernel implements it over a direct map of physical
 /// memory; the simulator over a vector.
 pub trait Hardware {
+    /// Where threads stand.
+    type Row: Row;
+
+    /// The places that threads have; called once.
+    fn threads(&mut self) -> Self::Row;
     /// A frame as a page table. Entries are atomic because the processors walk them.
     fn table(&self, frame: Frame) -> &[AtomicU64; 512];
     /// Content of a frame that no running thread can write to.

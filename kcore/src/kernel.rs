@@ -5,28 +5,33 @@
 
 mod check;
 mod machine;
+mod places;
 pub(crate) mod processors;
 mod report;
 
-use alloc::{collections::BTreeSet, vec, vec::Vec};
+use alloc::{vec, vec::Vec};
 use core::mem::offset_of;
 
 use abi::Error;
 
 use crate::{
-    Hardware, Part, SpaceId, ThreadId,
+    Half, Hardware, SpaceId, ThreadId,
     frames::{Frames, Range},
     messages::WAITS,
     portal::Portals,
     scheduler::{Link, NONE, RunQueues},
     space::Spaces,
-    thread::{Operation, PortalFrame, Resumed, State, THREADS_MAX, Thread, Threads},
+    thread::{Operation, PortalFrame, Resumed, State, Thread, Threads},
+    timers::Timers,
     trace::Kind,
     wait::{Key, WaitQueues},
 };
 
 /// How long a thread runs before others of its priority do, in nanoseconds.
 pub const TIME_SLICE_NS: u64 = 10_000_000;
+
+/// Threads that one interrupt of the timer wakes at most.
+const WOKEN_AT_ONCE: u32 = 64;
 
 /// One processor's part.
 pub struct Processor {
@@ -50,7 +55,7 @@ pub struct Processor {
 }
 
 /// All kernel state but what only the hardware layer knows. `P` is what only some systems have.
-pub struct Kernel<H, P = ()> {
+pub struct Kernel<H: Hardware, P = ()> {
     /// What is below.
     pub hardware: H,
     /// Physical memory.
@@ -58,7 +63,7 @@ pub struct Kernel<H, P = ()> {
     /// Spaces.
     pub spaces: Spaces,
     /// Threads.
-    pub threads: Threads,
+    pub threads: Threads<H::Row>,
     /// Remembered ways into protected procedures.
     pub portals: Portals,
     /// The processor that this event is handled on. The others' parts wait in `others`; whoever
@@ -69,10 +74,10 @@ pub struct Kernel<H, P = ()> {
     pub(crate) others: Vec<Processor>,
     pub(crate) links: Vec<Link>,
     waits: WaitQueues,
-    /// (time, thread) of parked threads with a deadline.
-    pub(crate) timers: BTreeSet<(u64, u32)>,
+    /// When threads with a deadline are woken.
+    pub(crate) timers: Timers,
     /// What only this system has.
-    pub(crate) part: P,
+    pub(crate) half: P,
 }
 
 /// Where a protected call continues.
@@ -93,7 +98,7 @@ pub struct Rotation {
     pub is_plain: bool,
 }
 
-impl<H: Hardware, P: Part> Kernel<H, P> {
+impl<H: Hardware, P: Half> Kernel<H, P> {
     /// Offset of the space whose root is loaded, for the fast path in assembly.
     pub const LOADED_SPACE: usize = offset_of!(Self, processor) + offset_of!(Processor, space);
     /// Offset of the index of the thread that runs here.
@@ -104,20 +109,21 @@ impl<H: Hardware, P: Part> Kernel<H, P> {
     pub const OCCUPIED: usize = offset_of!(Self, processor) + offset_of!(Processor, queues) + RunQueues::OCCUPIED;
 
     /// A kernel over these ranges of memory.
-    pub fn new(hardware: H, ranges: &[Range]) -> Self {
+    pub fn new(mut hardware: H, ranges: &[Range]) -> Self {
         let spaces = Spaces::new(hardware.tags());
+        let threads = Threads::new(hardware.threads(), P::THREADS_MAX);
         Self {
             hardware,
             frames: Frames::new(ranges),
             spaces,
-            threads: Threads::default(),
+            threads,
             portals: Portals::default(),
             processor: Processor::new(0),
             others: Vec::new(),
-            links: vec![Link::LOOSE; THREADS_MAX],
+            links: vec![Link::LOOSE; P::THREADS_MAX],
             waits: WaitQueues::default(),
-            timers: BTreeSet::new(),
-            part: P::default(),
+            timers: Timers::new(P::THREADS_MAX),
+            half: P::default(),
         }
     }
 
@@ -194,7 +200,7 @@ impl<H: Hardware, P: Part> Kernel<H, P> {
         self.waits.park(&mut self.links, key, index);
         if let Some(at_ns) = deadline {
             thread.deadline = Some(at_ns);
-            self.timers.insert((at_ns, index));
+            self.timers.insert(at_ns, index);
             self.hardware.set_timer(at_ns);
         }
     }
@@ -299,11 +305,14 @@ impl<H: Hardware, P: Part> Kernel<H, P> {
     /// over and another of its priority waits.
     pub fn tick(&mut self) -> bool {
         let now = self.hardware.now_ns();
-        while let Some(&(at_ns, index)) = self.timers.first() {
-            if at_ns > now {
+        let mut left = WOKEN_AT_ONCE;
+        while let Some((at_ns, index)) = self.timers.first() {
+            // Of many at the same time the rest is woken by the next interrupt, which comes at once.
+            if at_ns > now || left == 0 {
                 self.hardware.set_timer(at_ns);
                 break;
             }
+            left -= 1;
             self.wake_index(index, Resumed::TimedOut);
         }
         let processor = &self.processor;
@@ -404,8 +413,8 @@ impl<H: Hardware, P: Part> Kernel<H, P> {
         self.hold(index);
         let thread = &mut self.threads.table[index as usize];
         let (state, priority, number) = (thread.state, thread.priority, thread.processor);
-        if let Some(at_ns) = thread.deadline.take() {
-            self.timers.remove(&(at_ns, index));
+        if thread.deadline.take().is_some() {
+            self.timers.remove(index);
         }
         match state {
             State::Ready => {
@@ -451,8 +460,8 @@ impl<H: Hardware, P: Part> Kernel<H, P> {
             State::Free | State::Ready | State::Running => return,
         }
         let thread = &mut self.threads.table[index as usize];
-        if let Some(at_ns) = thread.deadline.take() {
-            self.timers.remove(&(at_ns, index));
+        if thread.deadline.take().is_some() {
+            self.timers.remove(index);
         }
         if !thread.unbegun {
             thread.resumed = resumed;
@@ -482,7 +491,7 @@ impl<H: Hardware, P: Part> Kernel<H, P> {
     /// The I/O permission bitmap of a space in the processor's format (a set bit forbids), or nothing if it never had a port. The space's
     /// root is flushed ([`Hardware::flush_root`]) when it changes.
     pub fn ports(&self, space: SpaceId) -> Option<&[u8; 8192]> {
-        self.part.ports(space)
+        self.half.ports(space)
     }
 
     /// The thread's identifier by index.

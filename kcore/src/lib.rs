@@ -4,13 +4,13 @@
 //! * [`paging`]: the format of page-table entries; [`space`]: the upper tables and the leaves they link,
 //!   which serve one slot everywhere.
 //! * [`thread`]: registers, portal frames and states; [`wait`]: what parked threads wait for;
-//!   [`scheduler`]: who runs next; [`portal`]: remembered ways into protected procedures.
+//!   [`scheduler`]: who runs next; `timers`: who is woken when; [`portal`]: remembered ways into protected procedures.
 //! * [`trace`]: the last events; [`debugger`]: what the kernel tells of itself to whoever debugs it.
 //! * [`event`]: what happens to a thread and what becomes of it.
 //! * [`smp`]: how several processors take turns and ask things of one another.
 //! * [`machine`]: the contract with the server above; [`hardware`]: the contract with what is below.
 //! * [`outside`]: the contract with a server that is not in the kernel.
-//! * [`kernel`]: all of it put together; [`part`]: what only some systems have; [`bare`]: the half of the bare µ-kernel, with its mapping
+//! * [`kernel`]: all of it put together; [`half`]: what only some systems have; [`bare`]: the half of the bare µ-kernel, with its mapping
 //!   trees, messages and calls.
 //!
 //! Event-driven (`docs/design/microkernel.md`): nothing here blocks or keeps a stack. A thread that must wait is
@@ -31,6 +31,7 @@ pub mod debugger;
 mod delegate;
 pub mod event;
 pub mod frames;
+pub mod half;
 pub mod kernel;
 pub mod messages;
 pub mod outside;
@@ -38,20 +39,20 @@ pub mod outside;
 mod paging;
 #[cfg(feature = "fake-hardware")]
 pub mod paging;
-pub mod part;
 pub mod portal;
 pub mod scheduler;
 pub mod smp;
 pub mod space;
 pub mod thread;
+mod timers;
 pub mod trace;
 pub mod wait;
 
 pub use frames::Frame;
+pub use half::Half;
 pub use hardware::Hardware;
 pub use kernel::Kernel;
 pub use machine::{Machine, Shortage};
 pub use paging::PageEntry;
-pub use part::Part;
 pub use space::{Leaf, SpaceId};
 pub use thread::ThreadId;

@@ -5,7 +5,7 @@ use core::mem::offset_of;
 
 use abi::nucleus::REGISTER_WORDS;
 
-use crate::{Frame, Hardware, Kernel, ThreadId, scheduler::List, thread::THREADS_MAX};
+use crate::{Frame, Hardware, Kernel, ThreadId, scheduler::List};
 
 /// What a thread has for messages.
 #[repr(C)]
@@ -92,7 +92,7 @@ pub struct Trouble {
     pub words: [u64; REGISTER_WORDS],
 }
 
-impl<H: Hardware, P: crate::Part> Kernel<H, P> {
+impl<H: Hardware, P: crate::Half> Kernel<H, P> {
     /// The thread with this index runs with ports that are on: its messages take the general path, which turns them off for others.
     pub fn with_ports(&mut self, index: u32) {
         self.threads.table[index as usize].slow |= PORTS;
@@ -108,7 +108,7 @@ impl<H: Hardware, P: crate::Part> Kernel<H, P> {
     /// The ports that a thread ran with here are off, or another's. One that went on elsewhere may have them on there.
     #[inline]
     pub fn left_ports(&mut self, from: ThreadId) {
-        let left = &mut self.threads.table[from.index() % THREADS_MAX];
+        let left = &mut self.threads.table[from.index()];
         if left.id == from && left.processor == self.processor.number {
             left.slow &= !PORTS;
         }

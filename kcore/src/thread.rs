@@ -3,15 +3,15 @@
 //! A thread is nothing else (`docs/design/microkernel.md`): there is no kernel stack to keep. Its registers stand in
 //! a [`Context`] into which the processor itself pushes when user code is interrupted.
 
-use alloc::{boxed::Box, vec::Vec};
-use core::{fmt, mem::offset_of};
+use alloc::vec::Vec;
+use core::{fmt, mem::offset_of, ops::DerefMut};
 
 use abi::layout::CALL_DEPTH_MAX;
 
-use crate::{SpaceId, event::Event, machine::Shortage, messages, scheduler::NONE, wait::Key};
+use crate::{Frame, SpaceId, event::Event, machine::Shortage, messages, scheduler::NONE, wait::Key};
 
-/// Threads that may exist.
-pub const THREADS_MAX: usize = 1024;
+/// Threads that may exist under a server. There are places for as many as there were at once (decision 0103).
+pub const THREADS_MAX: usize = 1 << 14;
 
 /// A thread, unique in space and time: the index in the low 16 bits, above it a version that is
 /// never used twice. Zero names no thread.
@@ -313,7 +313,8 @@ impl Thread {
         self.vector_live | self.slow == 0
     }
 
-    fn vacant(index: usize) -> Self {
+    /// What stands in a place before its first thread.
+    pub fn vacant(index: usize) -> Self {
         Self {
             context: Context::default(),
             space: SpaceId(0),
@@ -343,29 +344,93 @@ impl Thread {
     }
 }
 
-/// The table of threads. Its places never move, because the processor pushes into them.
-pub struct Threads {
-    /// All places.
-    pub table: Box<[Thread]>,
-    free: Vec<u32>,
-    /// Address of the table, for the fast path in assembly.
-    base: u64,
+/// Places of threads in a row that grows in place: none ever moves, because the processor pushes into them.
+pub trait Row: DerefMut<Target = [Thread]> {
+    /// Takes a zeroed frame for more places. It may become a page table of theirs.
+    fn extend(&mut self, frame: Frame);
 }
 
-impl Default for Threads {
-    fn default() -> Self {
-        let table: Box<[Thread]> = (0..THREADS_MAX).map(Thread::vacant).collect();
-        Self {
-            base: table.as_ptr() as u64,
-            table,
-            free: (0..THREADS_MAX as u32).rev().collect(),
-        }
+/// A row that moves as it grows: where no processor pushes into it.
+#[cfg(any(test, feature = "fake-hardware"))]
+pub struct FakeRow(Vec<Thread>);
+
+#[cfg(any(test, feature = "fake-hardware"))]
+impl FakeRow {
+    /// So many places.
+    pub fn of(places: usize) -> Self {
+        Self((0..places).map(Thread::vacant).collect())
     }
 }
 
-impl Threads {
+#[cfg(any(test, feature = "fake-hardware"))]
+impl core::ops::Deref for FakeRow {
+    type Target = [Thread];
+
+    fn deref(&self) -> &[Thread] {
+        &self.0
+    }
+}
+
+#[cfg(any(test, feature = "fake-hardware"))]
+impl DerefMut for FakeRow {
+    fn deref_mut(&mut self) -> &mut [Thread] {
+        &mut self.0
+    }
+}
+
+#[cfg(any(test, feature = "fake-hardware"))]
+impl Row for FakeRow {
+    fn extend(&mut self, _: Frame) {
+        let places = crate::frames::PAGE_BYTES / size_of::<Thread>();
+        self.0.extend((self.0.len()..self.0.len() + places).map(Thread::vacant));
+    }
+}
+
+/// The table of threads.
+pub struct Threads<R> {
+    /// All places.
+    pub table: R,
+    /// Vacant ones. It has room for all.
+    free: Vec<u32>,
+    /// Address of the table, for the fast path in assembly.
+    base: u64,
+    /// Places that are in use or on the list of vacant ones.
+    places: usize,
+}
+
+impl<R: Row> Threads<R> {
     /// Offset of the address of the table.
     pub const BASE: usize = offset_of!(Self, base);
+
+    /// The table of at most so many threads, with the places that it has already.
+    pub(crate) fn new(table: R, most: usize) -> Self {
+        let mut threads = Self {
+            base: table.as_ptr() as u64,
+            table,
+            free: Vec::with_capacity(most),
+            places: 0,
+        };
+        threads.admit(most);
+        threads
+    }
+
+    /// Whether no place is vacant.
+    #[inline(always)]
+    pub(crate) fn is_full(&self) -> bool {
+        self.free.is_empty()
+    }
+
+    /// Places that are known.
+    pub(crate) fn places(&self) -> usize {
+        self.places
+    }
+
+    /// Makes the places known that the table has got, as far as there may be so many.
+    pub(crate) fn admit(&mut self, most: usize) {
+        let places = self.table.len().min(most);
+        self.free.extend((self.places as u32..places as u32).rev());
+        self.places = places;
+    }
 
     /// A suspended thread.
     ///
@@ -422,14 +487,14 @@ impl Threads {
     #[inline]
     pub fn get(&self, id: ThreadId) -> &Thread {
         debug_assert!(self.find(id).is_some(), "stale thread {id:?}");
-        &self.table[id.index() % THREADS_MAX]
+        &self.table[id.index()]
     }
 
     /// The same, to change.
     #[inline]
     pub fn get_mut(&mut self, id: ThreadId) -> &mut Thread {
         debug_assert!(self.find(id).is_some(), "stale thread {id:?}");
-        &mut self.table[id.index() % THREADS_MAX]
+        &mut self.table[id.index()]
     }
 }
 

@@ -5,7 +5,7 @@ mod fake;
 use abi::{Call, Rights};
 use fake::{Fake, kernel};
 use kcore::{
-    Kernel, Machine, PageEntry, Part,
+    Half, Kernel, Machine, PageEntry,
     bare::mapping::{Fpage, How},
     debugger::{Command, parse},
     thread::{Operation, Resumed},
@@ -15,7 +15,7 @@ use kcore::{
 /// Address of a slot that is linked in these tests.
 const ADDRESS: u64 = 0x1_0000_0000;
 
-fn answer(kernel: &Kernel<Fake, impl Part>, line: &str) -> String {
+fn answer(kernel: &Kernel<Fake, impl Half>, line: &str) -> String {
     let mut out = String::new();
     kernel
         .report(parse(line).expect("a command"), &mut out)

@@ -5,7 +5,7 @@ mod fake;
 use abi::{Rights, layout::EXCEPTION_ILLEGAL};
 use fake::{Asked, Fake, Random, kernel};
 use kcore::{
-    Kernel, Machine, PageEntry, Part, SpaceId, ThreadId,
+    Half, Kernel, Machine, PageEntry, SpaceId, ThreadId,
     bare::mapping::{Fpage, How, Own, Progress},
     event::Event,
     smp::{HandedOver, Request},
@@ -20,7 +20,7 @@ fn several(count: u32) -> (Kernel<Fake>, SpaceId) {
     (kernel, space)
 }
 
-fn spawn(kernel: &mut Kernel<Fake, impl Part>, space: SpaceId, priority: u8) -> ThreadId {
+fn spawn(kernel: &mut Kernel<Fake, impl Half>, space: SpaceId, priority: u8) -> ThreadId {
     let thread = kernel
         .thread_create(space, 0x1_0000_0000, 0x7f00_0010_0000, [1, 2, 3, 4], priority)
         .expect("a thread");
@@ -29,7 +29,7 @@ fn spawn(kernel: &mut Kernel<Fake, impl Part>, space: SpaceId, priority: u8) -> 
 }
 
 /// A processor comes into the kernel.
-fn on(kernel: &mut Kernel<Fake, impl Part>, processor: u32) {
+fn on(kernel: &mut Kernel<Fake, impl Half>, processor: u32) {
     kernel.change_over(processor);
     kernel.hardware.here = processor;
     assert!(
@@ -39,7 +39,7 @@ fn on(kernel: &mut Kernel<Fake, impl Part>, processor: u32) {
 }
 
 /// A processor comes into the kernel and takes what it is to run, as the kernel binary does.
-fn run(kernel: &mut Kernel<Fake, impl Part>, processor: u32) -> Option<ThreadId> {
+fn run(kernel: &mut Kernel<Fake, impl Half>, processor: u32) -> Option<ThreadId> {
     on(kernel, processor);
     let Some(index) = kernel.schedule() else {
         kernel.rest();

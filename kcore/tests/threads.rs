@@ -4,8 +4,9 @@ mod fake;
 
 use fake::{Fake, Random, kernel};
 use kcore::{
-    Kernel, Machine, SpaceId, ThreadId,
-    thread::{Operation, Resumed, State},
+    Kernel, Machine, Shortage, SpaceId, ThreadId, bare,
+    space::Tags,
+    thread::{Operation, Resumed, State, THREADS_MAX},
     wait::Key,
 };
 
@@ -353,5 +354,74 @@ fn who_waits_for_the_server_does_the_same_as_it_would_have() {
         let found = kernel.threads.get(thread);
         assert_eq!((found.operation, found.resumed), (Some(operation), resumed));
         kernel.thread_destroy(thread);
+    }
+}
+
+/// A kernel whose table of threads has no places yet.
+fn without_places(frames: u32) -> Kernel<Fake> {
+    let mut hardware = Fake::new(frames, Tags::Absent);
+    hardware.threads = 0;
+    Kernel::new(hardware, &[(1, frames)])
+}
+
+#[test]
+fn sixteen_thousand_threads_have_places_and_no_more() {
+    assert!(THREADS_MAX >= 16_384 && bare::THREADS_MAX == 1024);
+    let mut kernel = without_places(8300);
+    let space = kernel.space_create().expect("space");
+    let threads: Vec<ThreadId> = (0..THREADS_MAX).map(|_| spawn(&mut kernel, space, 3)).collect();
+    let more = |kernel: &mut Kernel<Fake>| kernel.thread_create(space, 0x1000, 0x2000, [0; 4], 3);
+    assert_eq!(more(&mut kernel), Err(Shortage::Threads));
+    let free = kernel.frames_free();
+    for (index, &thread) in threads.iter().enumerate() {
+        assert_eq!(thread.index(), index, "the lowest places are taken first");
+        assert_eq!(kernel.schedule(), Some(index as u32));
+        kernel.park(Key::Address(8), Some(1_000_000 - index as u64), None);
+    }
+    kernel.check().expect("a sound kernel");
+    for &thread in &threads {
+        kernel.thread_destroy(thread);
+    }
+    // Places are used again, under other names.
+    let again = more(&mut kernel).expect("a thread");
+    assert!(!threads.contains(&again) && kernel.frames_free() == free);
+}
+
+#[test]
+fn a_thread_without_memory_for_its_place_is_an_error() {
+    let mut kernel = without_places(6);
+    let space = kernel.space_create().expect("space");
+    let made: Vec<_> = core::iter::from_fn(|| kernel.thread_create(space, 0x1000, 0x2000, [0; 4], 3).ok()).collect();
+    assert!(!made.is_empty(), "some frames were left");
+    assert_eq!(
+        kernel.thread_create(space, 0x1000, 0x2000, [0; 4], 3),
+        Err(Shortage::Frames)
+    );
+    kernel.thread_destroy(made[0]);
+    assert!(kernel.thread_create(space, 0x1000, 0x2000, [0; 4], 3).is_ok());
+}
+
+#[test]
+fn of_many_deadlines_one_interrupt_wakes_some() {
+    let mut kernel = without_places(300);
+    let space = kernel.space_create().expect("space");
+    let threads: Vec<ThreadId> = (0..500).map(|_| spawn(&mut kernel, space, 3)).collect();
+    for _ in &threads {
+        kernel.schedule();
+        kernel.park(Key::Nothing, Some(1000), None);
+    }
+    kernel.hardware.now_ns = 1000;
+    let ready = |kernel: &Kernel<Fake>| threads.iter().filter(|&&thread| kernel.thread_is_ready(thread)).count();
+    let mut before = 0;
+    while before < threads.len() {
+        kernel.hardware.timer_ns = u64::MAX;
+        kernel.tick();
+        let now = ready(&kernel);
+        assert!(now > before && now - before <= 64, "{before} threads, then {now}");
+        assert!(
+            now == threads.len() || kernel.hardware.timer_ns <= 1000,
+            "the rest is forgotten"
+        );
+        before = now;
     }
 }

@@ -5,7 +5,7 @@ use alloc::{format, string::String, vec::Vec};
 use abi::{address::PAGE, layout::PRIORITY_MAX, nucleus::Call};
 use kcore::{
     Hardware, Kernel, ThreadId,
-    bare::{Bare as Half, mapping::UNIT_BYTES},
+    bare::{Bare as Half, THREADS_MAX, mapping::UNIT_BYTES},
     frames::Range,
     thread::{Context, Operation, Resumed},
 };
@@ -45,6 +45,8 @@ impl Supervisor for Bare {
     }
 
     fn start(platform: &mut Platform<Half>, start: Start<'_>) -> Result<Self, String> {
+        // The fast path of messages looks at any place.
+        (platform.kernel.make_places(THREADS_MAX)).map_err(root::short)?;
         start_root(&mut platform.kernel, start.information, &start.given).map(|_| Self)
     }
 

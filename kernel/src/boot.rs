@@ -6,7 +6,7 @@ use abi::{
     host::{CANNOT_START, EXIT_PANIC, SCRIPT_WORD},
     layout::BootReport,
 };
-use kcore::{Kernel, Part, thread::THREADS_MAX};
+use kcore::{Half, Kernel};
 
 use crate::{
     arch::{self, BootInformation, Vectors},
@@ -59,7 +59,7 @@ pub fn start<S: Supervisor>(information: u64) -> ! {
     };
     let supervisor = S::start(&mut platform, start).unwrap_or_else(|why| give_up(&why));
     domains::fill_kernel_page::<S>();
-    let vectors = Vectors::new(THREADS_MAX);
+    let vectors = Vectors::new(<S::Half as Half>::THREADS_MAX);
     let running = arch::start_processors(&information.processors, |id| log!("processor {id} does not start"));
     if information.processors.unused > 0 {
         log!("{} processors are not used", information.processors.unused);
@@ -77,7 +77,7 @@ pub fn start<S: Supervisor>(information: u64) -> ! {
 }
 
 /// Notes and tells when the first program can run.
-pub fn tell_start(platform: &mut Platform<impl Part>) {
+pub fn tell_start(platform: &mut Platform<impl Half>) {
     let boot = platform.kernel.hardware.boot_mut();
     boot.boot_ns = arch::now_ns();
     log!(

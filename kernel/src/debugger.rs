@@ -10,7 +10,7 @@ use core::fmt::{self, Write};
 use abi::host::{DEBUGGER_PORT, DEBUGGER_PROMPT};
 use drivers::serial::{Cause, Listen, Serial};
 use kcore::{
-    Hardware, Kernel, Part,
+    Half, Hardware, Kernel,
     debugger::{Command, HELP, LineEditor, Typed, parse},
 };
 
@@ -52,7 +52,7 @@ impl Debugger {
     }
 
     /// Handles the line's interrupt. Comes back when all lines typed so far are answered and the system may go on.
-    pub fn attend<H: Hardware, P: Part>(&mut self, kernel: &Kernel<H, P>) {
+    pub fn attend<H: Hardware, P: Half>(&mut self, kernel: &Kernel<H, P>) {
         let mut after = After::GoesOn;
         // A line that keeps on interrupting must not keep the processor, unless it was asked to.
         let mut rounds = 0;
@@ -71,7 +71,7 @@ impl Debugger {
     }
 
     /// Takes a byte; a line that is complete is answered, and tells whether the system goes on.
-    fn take<H: Hardware, P: Part>(&mut self, byte: u8, kernel: &Kernel<H, P>) -> Option<After> {
+    fn take<H: Hardware, P: Half>(&mut self, byte: u8, kernel: &Kernel<H, P>) -> Option<After> {
         let port = &mut self.port;
         port.gone = Gone::No;
         let done = match self.editor.push(byte) {
@@ -113,7 +113,7 @@ impl Port {
     }
 
     /// Answers a line; tells whether the system goes on, if that was asked.
-    fn answer<H: Hardware, P: Part>(&mut self, line: &str, kernel: &Kernel<H, P>) -> Result<Option<After>, fmt::Error> {
+    fn answer<H: Hardware, P: Half>(&mut self, line: &str, kernel: &Kernel<H, P>) -> Result<Option<After>, fmt::Error> {
         self.write_str("\n")?;
         let mut after = None;
         match parse(line) {

@@ -335,8 +335,7 @@ impl<S: Supervisor> System<S> {
         let index = self.current();
         let thread = &self.platform.kernel.threads.table[index as usize];
         let (id, error) = (thread.id, thread.context.error);
-        if vector == VECTOR_NO_UNIT {
-            self.load_vectors(index);
+        if vector == VECTOR_NO_UNIT && self.load_vectors(index).is_some() {
             return Outcome::Resume;
         }
         if vector == VECTOR_PROTECTION && error == 0 && self.ports_wanted() {
@@ -352,13 +351,14 @@ impl<S: Supervisor> System<S> {
         Outcome::Gone
     }
 
-    /// The running thread uses the vector unit, which was off.
-    pub fn load_vectors(&mut self, index: u32) {
+    /// The running thread uses the vector unit, which was off. `None`: there is no memory for its state, and the use is an exception.
+    pub fn load_vectors(&mut self, index: u32) -> Option<()> {
         let here = self.platform.kernel.here();
         let thread = &mut self.platform.kernel.threads.table[index as usize];
-        self.vectors.load(here, index, thread.vector_live != 0);
+        self.vectors.load(here, index, thread.vector_live != 0)?;
         thread.vector_live = 1;
         thread.vector_on = here;
+        Some(())
     }
 }
 

@@ -17,7 +17,13 @@ use rand_chacha::{
     rand_core::{Rng, SeedableRng},
 };
 
-use crate::{arch, console::Line, log::Log, mem::heap, trace};
+use crate::{
+    arch,
+    console::Line,
+    log::Log,
+    mem::{heap, row::Row},
+    trace,
+};
 
 /// Base ports of the serial lines.
 const TERMINAL_PORT: u16 = 0x3f8;
@@ -67,6 +73,12 @@ impl Pc {
 }
 
 impl Hardware for Pc {
+    type Row = Row;
+
+    fn threads(&mut self) -> Row {
+        Row::take()
+    }
+
     #[inline(always)]
     fn table(&self, frame: Frame) -> &[AtomicU64; 512] {
         arch::table(frame)

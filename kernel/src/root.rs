@@ -16,12 +16,12 @@ use abi::{
         ROOT_STACK_TOP, Root,
     },
 };
-use kcore::{Hardware, Kernel, Leaf, Machine, PageEntry, Part, Shortage, SpaceId, frames::Range};
+use kcore::{Half, Hardware, Kernel, Leaf, Machine, PageEntry, Shortage, SpaceId, frames::Range};
 
 use crate::arch::{self, BootInformation};
 
 /// Why there is no root program, in words.
-fn short(_: Shortage) -> String {
+pub fn short(_: Shortage) -> String {
     "too little memory for the root program".into()
 }
 
@@ -40,7 +40,7 @@ pub struct Program {
 /// # Errors
 /// In words: no module, no program, too little memory.
 pub fn load(
-    kernel: &mut Kernel<impl Hardware, impl Part>,
+    kernel: &mut Kernel<impl Hardware, impl Half>,
     information: &BootInformation,
     space: SpaceId,
     given: &[Range],
@@ -104,14 +104,14 @@ fn root_page(information: &BootInformation, given: &[Range], image_bytes: u64) -
 }
 
 /// Puts pages into a space, slot after slot.
-struct Loader<'a, H, P> {
+struct Loader<'a, H: Hardware, P> {
     kernel: &'a mut Kernel<H, P>,
     space: SpaceId,
     slot: u64,
     leaf: Option<Leaf>,
 }
 
-impl<H: Hardware, P: Part> Loader<'_, H, P> {
+impl<H: Hardware, P: Half> Loader<'_, H, P> {
     /// A page with these bytes at its beginning and zeroes behind.
     fn page(&mut self, address: u64, bytes: &[u8], limits: Rights) -> Result<(), Shortage> {
         let leaf = match self.leaf {

@@ -7,7 +7,7 @@
 use alloc::{string::String, vec::Vec};
 
 use kcore::{
-    Part, ThreadId,
+    ThreadId,
     frames::Range,
     thread::{Context, Operation},
 };
@@ -39,7 +39,7 @@ pub struct Start<'a> {
 /// Who answers.
 pub trait Supervisor: Sized + 'static {
     /// What its kernel has beside the common part.
-    type Half: Part;
+    type Half: kcore::Half;
     /// What the kernel page says of it.
     const FEATURES: u64;
     /// Whose the heap is.

@@ -2,7 +2,7 @@
 //! thread runs when an event has been handled.
 
 use kcore::{
-    Kernel, Machine, Part, SpaceId, ThreadId,
+    Half, Kernel, Machine, SpaceId, ThreadId,
     smp::PROCESSORS_MAX,
     thread::{Context, Operation},
     wait::Key,
@@ -28,9 +28,9 @@ pub struct Platform<P = ()> {
     pub disk: Option<VirtioDisk>,
 }
 
-kcore::delegate_machine!(impl[P: Part] Platform<P>, kernel);
+kcore::delegate_machine!(impl[P: Half] Platform<P>, kernel);
 
-impl<P: Part> Platform<P> {
+impl<P: Half> Platform<P> {
     /// A frame that the store was given, which knows only its number.
     fn known(&self, frame: Frame) -> kcore::Frame {
         self.kernel
@@ -40,7 +40,7 @@ impl<P: Part> Platform<P> {
     }
 }
 
-impl<P: Part> Pages for Platform<P> {
+impl<P: Half> Pages for Platform<P> {
     fn alloc(&mut self) -> Option<Frame> {
         self.kernel.frames.take_any().ok().map(|frame| Frame(frame.number()))
     }
@@ -79,7 +79,7 @@ impl<P> Disk for Platform<P> {
     }
 }
 
-impl<P: Part> Random for Platform<P> {
+impl<P: Half> Random for Platform<P> {
     fn next_u64(&mut self) -> u64 {
         self.kernel.random()
     }

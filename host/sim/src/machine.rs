@@ -23,6 +23,7 @@ use kcore::{
     Frame, Hardware, Kernel, Machine,
     paging::{frame_of, is_present},
     space::Tags,
+    thread::FakeRow,
 };
 use store::{BLOCK, Disk, DiskError, Operation, Pages, QueueFull, Random, Request};
 
@@ -277,6 +278,12 @@ impl FakeHardware {
 }
 
 impl Hardware for FakeHardware {
+    type Row = FakeRow;
+
+    fn threads(&mut self) -> FakeRow {
+        FakeRow::of(64)
+    }
+
     fn table(&self, frame: Frame) -> &Table {
         self.count_access();
         self.cell(frame).table.get_or_init(empty_table)

@@ -13,7 +13,10 @@ pub mod nucleus;
 
 use core::fmt;
 
-use crate::{Hardware, Kernel, Part, SpaceId};
+use crate::{Half, Hardware, Kernel, SpaceId};
+
+/// Threads that may exist. Several calls look at all of them, so there are fewer than under a server.
+pub const THREADS_MAX: usize = 1 << 10;
 
 /// The state of the half.
 #[derive(Default)]
@@ -24,7 +27,9 @@ pub struct Bare {
     nucleus: nucleus::Nucleus,
 }
 
-impl Part for Bare {
+impl Half for Bare {
+    const THREADS_MAX: usize = THREADS_MAX;
+
     #[inline(always)]
     fn thread_ends<H: Hardware>(kernel: &mut Kernel<H, Self>, index: u32) {
         kernel.forget_messages(index);

@@ -2,12 +2,12 @@
 
 use super::Kernel;
 use crate::{
-    Hardware, Part,
+    Half, Hardware,
     scheduler::PRIORITIES,
     thread::{State, Thread},
 };
 
-impl<H: Hardware, P: Part> Kernel<H, P> {
+impl<H: Hardware, P: Half> Kernel<H, P> {
     /// Checks all that must hold between events: threads, queues, and what only this system has.
     ///
     /// # Errors
@@ -51,7 +51,7 @@ impl<H: Hardware, P: Part> Kernel<H, P> {
             return Err("a thread is ready and in no run queue");
         }
         let timed = |(index, thread): (usize, &Thread)| {
-            (thread.deadline).is_none_or(|at_ns| self.timers.contains(&(at_ns, index as u32)))
+            (thread.deadline).is_none_or(|at_ns| self.timers.has(at_ns, index as u32))
         };
         if !self.threads.table.iter().enumerate().all(timed) {
             return Err("a deadline without its timer");

@@ -6,17 +6,17 @@ use abi::{Rights, layout::BootReport};
 
 use super::Kernel;
 use crate::{
-    Frame, Hardware, Leaf, Machine, PageEntry, Part, Shortage, SpaceId, ThreadId,
+    Frame, Half, Hardware, Leaf, Machine, PageEntry, Shortage, SpaceId, ThreadId,
     machine::Intercept,
     paging::{decode_page, encode_page},
     scheduler::NONE,
     smp::Request,
-    thread::{Context, PortalFrame, Resumed, State, THREADS_MAX},
+    thread::{Context, PortalFrame, Resumed, State},
     trace::Kind,
     wait::Key,
 };
 
-impl<H: Hardware, P: Part> Machine for Kernel<H, P> {
+impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
     #[inline]
     fn frame_zeroed(&mut self) -> Result<Frame, Shortage> {
         self.frames.take_zeroed(&mut self.hardware)
@@ -64,7 +64,7 @@ impl<H: Hardware, P: Part> Machine for Kernel<H, P> {
     }
 
     fn kernel_frames(&self) -> u64 {
-        self.hardware.kernel_frames()
+        self.hardware.kernel_frames() + self.frames.kept()
     }
 
     fn frames_total(&self) -> u64 {
@@ -164,6 +164,9 @@ impl<H: Hardware, P: Part> Machine for Kernel<H, P> {
         arguments: [u64; 4],
         priority: u8,
     ) -> Result<ThreadId, Shortage> {
+        if self.threads.is_full() {
+            self.more_threads()?;
+        }
         self.threads.create(space, rip, rsp, arguments, priority)
     }
 
@@ -208,15 +211,15 @@ impl<H: Hardware, P: Part> Machine for Kernel<H, P> {
     }
 
     fn thread_answer(&mut self, thread: ThreadId, value: u64, value2: u64) {
-        let index = (thread.index() % THREADS_MAX) as u32;
+        let index = thread.index() as u32;
         let thread = &mut self.threads.table[index as usize];
         let State::Parked(key) = thread.state else { return };
         thread.operation = None;
         let (rip, rsp) = (thread.context.rip, thread.context.rsp);
         thread.context.reset(rip, rsp);
         thread.context.set_results(0, value, value2);
-        if let Some(at_ns) = thread.deadline.take() {
-            self.timers.remove(&(at_ns, index));
+        if thread.deadline.take().is_some() {
+            self.timers.remove(index);
         }
         self.hardware.trace(Kind::Wake, thread.id, Resumed::Woken as u64);
         self.waits.remove(&mut self.links, key, index);

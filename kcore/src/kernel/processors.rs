@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use super::{Kernel, Processor};
 use crate::{
-    Hardware, Part, SpaceId,
+    Half, Hardware, SpaceId,
     scheduler::NONE,
     smp::Request,
     thread::{Resumed, State, Thread},
@@ -71,7 +71,7 @@ impl Elsewhere<'_> {
     }
 }
 
-impl<H: Hardware, P: Part> Kernel<H, P> {
+impl<H: Hardware, P: Half> Kernel<H, P> {
     /// Says which processors run (a bit for each number, this one's among them), before the first thread does.
     pub fn set_processors(&mut self, running: u32) {
         if running.count_ones() > 1 {

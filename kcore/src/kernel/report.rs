@@ -12,7 +12,7 @@ use abi::{
 
 use super::{Kernel, Processor};
 use crate::{
-    Frame, Hardware, Part, SpaceId,
+    Frame, Half, Hardware, SpaceId,
     debugger::{Command, ThreadName},
     frames::Use,
     paging::{PageEntry, decode_link, decode_page, frame_of, is_large, is_present},
@@ -35,7 +35,7 @@ struct LinkedLeaf {
     rights: Rights,
 }
 
-impl<H: Hardware, P: Part> Kernel<H, P> {
+impl<H: Hardware, P: Half> Kernel<H, P> {
     /// Answers a command that looks at the kernel; others get no answer.
     ///
     /// # Errors
@@ -265,7 +265,7 @@ impl<H: Hardware, P: Part> Kernel<H, P> {
             Use::Outside => writeln!(out, "not handed out: σ₀'s, the kernel's own, a device's, or no memory")?,
         }
         // The tree knows free spaces; what the server links stands in tables alone.
-        if self.part.report(frame, out)? > 0 || self.frames.look(frame) == Use::Outside {
+        if self.half.report(frame, out)? > 0 || self.frames.look(frame) == Use::Outside {
             return Ok(());
         }
         let mut uses = 0;
@@ -321,7 +321,7 @@ impl<H: Hardware, P: Part> Kernel<H, P> {
             }
         }
         let now = self.hardware.now_ns();
-        for &(at_ns, index) in &self.timers {
+        for (at_ns, index) in self.timers.iter() {
             let name = Name(self.id_of(index));
             match at_ns.checked_sub(now) {
                 Some(wait) => writeln!(out, "timer: {name} in {} us", wait / 1000)?,
@@ -366,8 +366,8 @@ impl<H: Hardware, P: Part> Kernel<H, P> {
         writeln!(
             out,
             "kernel    {:>9} frames of its own ({} KiB)",
-            self.hardware.kernel_frames(),
-            kib(self.hardware.kernel_frames())
+            self.hardware.kernel_frames() + self.frames.kept(),
+            kib(self.hardware.kernel_frames() + self.frames.kept())
         )?;
         writeln!(
             out,

@@ -4,11 +4,12 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use kcore::{
-    Frame, Hardware, Kernel, Part, SpaceId,
+    Frame, Half, Hardware, Kernel, SpaceId,
     bare::Bare,
     paging,
     smp::{HandedOver, PROCESSORS_MAX, Request},
     space::Tags,
+    thread::FakeRow,
 };
 
 /// What another processor was asked.
@@ -38,6 +39,8 @@ pub struct Fake {
     pub stopped: Option<u8>,
     flushed: Flushed,
     tags: Tags,
+    /// Places of threads at the start.
+    pub threads: usize,
 }
 
 /// What was to be forgotten since the last look.
@@ -65,6 +68,7 @@ impl Fake {
             stopped: None,
             flushed: Flushed::default(),
             tags,
+            threads: 1024,
         }
     }
 
@@ -85,7 +89,7 @@ pub fn bare(frames: u32) -> Kernel<Fake, Bare> {
 }
 
 /// What the page tables say of an address, as the processor would find it: frame, writable, executable.
-pub fn walk<P: Part>(kernel: &Kernel<Fake, P>, space: SpaceId, address: u64) -> Option<(Frame, bool, bool)> {
+pub fn walk<P: Half>(kernel: &Kernel<Fake, P>, space: SpaceId, address: u64) -> Option<(Frame, bool, bool)> {
     let mut table = kernel.spaces.get(space).root;
     let (mut write, mut execute) = (true, true);
     for level in (0..4).rev() {
@@ -118,6 +122,12 @@ impl Random {
 }
 
 impl Hardware for Fake {
+    type Row = FakeRow;
+
+    fn threads(&mut self) -> FakeRow {
+        FakeRow::of(self.threads)
+    }
+
     fn table(&self, frame: Frame) -> &[AtomicU64; 512] {
         &self.memory[frame.number() as usize]
     }

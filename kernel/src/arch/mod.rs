@@ -23,6 +23,7 @@ pub use x86_64::{
     // A server outside of the kernel.
     outside::{Delivery, ENTRY_OUTSIDE, Target, note_server, set_server},
     // The start.
+    paging::{THREAD_WINDOW, THREAD_WINDOW_BYTES, map_threads},
     paging::{build as build_tables, kernel_end, kernel_page},
     // Translations.
     paging::{flush_all, flush_page, kernel_entries, leave_all_roots, load, loaded_root, tags, user_root},

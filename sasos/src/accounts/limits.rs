@@ -13,6 +13,9 @@ use crate::{
 
 /// Part of what is free that a program gets, in quarters.
 const QUARTERS: u64 = 3;
+/// Frames of the machine for each thread that may exist: the records of a thread, in kernel and server, and its vector registers take
+/// less than one of them.
+const FRAMES_A_THREAD: u64 = 4;
 /// Threads that all programs leave to the first task.
 const THREADS_RESERVED: u64 = 32;
 /// Semaphores of one program with all that it starts.
@@ -29,7 +32,7 @@ pub fn of_machine(world: &impl Machine, blocks: u64) -> Amounts {
     amounts[Resource::Dirty as usize] = frames / 4;
     amounts[Resource::Blocks as usize] = blocks;
     amounts[Resource::Bytes as usize] = world.heap().1;
-    amounts[Resource::Threads as usize] = THREADS_MAX as u64;
+    amounts[Resource::Threads as usize] = (frames / FRAMES_A_THREAD).min(THREADS_MAX as u64);
     amounts[Resource::Semaphores as usize] = SEMAPHORES_MAX as u64;
     amounts[Resource::Slots as usize] = 16 * PROGRAM_SLOTS;
     amounts
@@ -52,6 +55,14 @@ pub fn of_program(ledger: &Ledger, programs: AccountId) -> Amounts {
     for (resource, bound) in bounds {
         amounts[resource as usize] = amounts[resource as usize].min(bound);
     }
+    amounts
+}
+
+/// What a task further down may take beside the limits of those above it: a part of the threads that they have left, so that the task that
+/// made it can go on.
+pub fn of_task(ledger: &Ledger, parent: AccountId) -> Amounts {
+    let mut amounts = UNLIMITED;
+    amounts[Resource::Threads as usize] = ledger.left(parent, Resource::Threads) / 4 * QUARTERS;
     amounts
 }
 

@@ -127,12 +127,9 @@ impl Server {
         self.threads.leave_parent(thread);
         let record = self.threads.record(thread);
         record.life = Life::Vacant;
-        let (maker, payer) = (record.maker, record.payer);
+        let payer = record.payer;
         self.threads.count -= 1;
         self.ledger.give(payer, Resource::Threads, 1);
-        if let Some(task) = self.tasks.get_mut(maker) {
-            task.made = task.made.saturating_sub(1);
-        }
         world.thread_destroy(thread);
     }
 

@@ -1,5 +1,6 @@
 //! Tasks and threads: how they begin, what is done to them, exceptions, how they end.
 
+mod chunks;
 pub mod control;
 pub mod doom;
 pub mod ending;

@@ -14,11 +14,11 @@ use abi::{
     call::arguments,
     layout::{EXCEPTION_KILL, ExitReport, PRIORITY_MAX, STATUS_SYSTEM},
 };
-use kcore::{SpaceId, ThreadId, thread::THREADS_MAX};
+use kcore::{SpaceId, ThreadId};
 
 use crate::{
     Server, Step, World,
-    accounts::{AccountId, Amounts, Resource, UNLIMITED, limits},
+    accounts::{AccountId, Amounts, Resource, limits},
     containers::{Boxed, Places, boxed, push, push_reserved, reserve, shrink},
     lives::exception::Handlers,
     lives::thread::Caller,
@@ -43,8 +43,6 @@ impl TaskId {
 
 /// Bytes that a task costs.
 pub(crate) const TASK_BYTES: u64 = core::mem::size_of::<Task>() as u64;
-/// Threads, ended but unreaped ones included, that one task may have made.
-pub const TASK_THREADS_MAX: u32 = 256;
 /// Objects that may stand on one kill list.
 pub const TASK_OBJECTS_MAX: usize = 4096;
 
@@ -59,8 +57,6 @@ pub struct Task {
     pub first: ThreadId,
     /// Threads that have not ended.
     pub threads: u32,
-    /// Threads that it has made and that are not reaped.
-    pub made: u32,
     /// Exception handlers.
     pub handlers: Handlers,
     /// Bases of the objects that end with it.
@@ -124,7 +120,6 @@ impl Tasks {
                 domain: SpaceId(0),
                 first: ThreadId(0),
                 threads: 0,
-                made: 0,
                 handlers: Handlers::default(),
                 kill_list: Vec::new(),
                 account: AccountId::ROOT,
@@ -144,7 +139,6 @@ impl Tasks {
         task.domain = domain;
         task.first = ThreadId(0);
         task.threads = 0;
-        task.made = 0;
         task.handlers = Handlers::default();
         task.account = account;
         let id = task.id;
@@ -278,7 +272,8 @@ impl Server {
         let (parent, mut limits) = if self.tasks.initial == Some(caller.task) {
             (self.programs, limits::of_program(&self.ledger, self.programs))
         } else {
-            (self.payer(caller), UNLIMITED)
+            let parent = self.payer(caller);
+            (parent, limits::of_task(&self.ledger, parent))
         };
         if limit_pages != 0 {
             limits[Resource::Frames as usize] = limits[Resource::Frames as usize].min(limit_pages);
@@ -333,7 +328,7 @@ impl Server {
     /// Ends all threads of a task with this report. Threads inside foreign callees get some time
     /// to return; the task ends with the last of them.
     pub fn task_kill(&mut self, world: &mut impl World, task: TaskId, kind: u64) {
-        for index in 0..THREADS_MAX {
+        for index in 0..self.threads.places() as usize {
             let Some(record) = self.threads.live_at(index) else {
                 continue;
             };

@@ -22,7 +22,7 @@ use abi::{
     },
 };
 use kcore::{
-    SpaceId, ThreadId,
+    Shortage, SpaceId, ThreadId,
     scheduler::{Link, List, NONE},
     thread::{Resumed, THREADS_MAX},
 };
@@ -33,9 +33,10 @@ use crate::{
     calls::sight::Sight,
     containers::{push_reserved, reserve},
     durability::durable::Pending,
+    lives::chunks::Chunks,
     lives::doom::Doom,
     lives::exception::Saved,
-    lives::task::{TASK_THREADS_MAX, TaskId, checked_priority},
+    lives::task::{TaskId, checked_priority},
     protection::search::Bookmark,
 };
 
@@ -118,8 +119,6 @@ pub struct Thread {
     pub parent: ThreadId,
     /// The serial number of the domain in which the parent made it. Never that of a space: those are used again.
     pub parent_domain: u64,
-    /// The task that made it.
-    pub maker: TaskId,
     /// Who pays for its place.
     pub payer: AccountId,
     /// 0 to 7.
@@ -150,8 +149,9 @@ pub struct Thread {
     pub(crate) ended: List,
 }
 
-impl Thread {
-    fn vacant() -> Self {
+impl Default for Thread {
+    /// A vacant place.
+    fn default() -> Self {
         Self {
             id: ThreadId(0),
             life: Life::Vacant,
@@ -159,7 +159,6 @@ impl Thread {
             domain: SpaceId(0),
             parent: ThreadId(0),
             parent_domain: 0,
-            maker: TaskId::NONE,
             payer: AccountId::ROOT,
             priority: 0,
             pause: Pause::No,
@@ -199,7 +198,7 @@ impl Thread {
 
 /// All threads, in the places that the kernel gives them.
 pub struct Threads {
-    pub(crate) table: Box<[Thread]>,
+    pub(crate) table: Chunks<Thread>,
     /// Siblings: a thread is in one of its parent's two lists.
     links: Box<[Link]>,
     /// Places in use.
@@ -211,7 +210,7 @@ pub struct Threads {
 impl Default for Threads {
     fn default() -> Self {
         Self {
-            table: (0..THREADS_MAX).map(|_| Thread::vacant()).collect(),
+            table: Chunks::default(),
             links: vec![Link::LOOSE; THREADS_MAX].into_boxed_slice(),
             count: 0,
             condemned: Vec::with_capacity(THREADS_MAX),
@@ -223,7 +222,7 @@ impl Threads {
     /// The record of a thread that exists, such as a caller.
     #[inline]
     pub fn record(&mut self, thread: ThreadId) -> &mut Thread {
-        &mut self.table[thread.index() % THREADS_MAX]
+        &mut self.table[thread.index()]
     }
 
     /// The record of a thread, by an identifier that may be anything.
@@ -358,11 +357,7 @@ impl Server {
         priority: u8,
     ) -> Result<ThreadId, Error> {
         let making = maker.map_or(task, |maker| maker.task);
-        let payer = self.tasks.get_mut(making).ok_or(Error::LimitReached)?;
-        if payer.made >= TASK_THREADS_MAX {
-            return Err(Error::LimitReached);
-        }
-        let payer = payer.account;
+        let payer = self.tasks.get_mut(making).ok_or(Error::LimitReached)?.account;
         self.ledger.take(payer, Resource::Threads, 1)?;
         let made = self.thread_make_charged(world, task, entry, parameter, priority);
         let thread = match made {
@@ -372,11 +367,7 @@ impl Server {
                 return Err(error);
             }
         };
-        let record = self.threads.record(thread);
-        (record.maker, record.payer) = (making, payer);
-        if let Some(task) = self.tasks.get_mut(making) {
-            task.made += 1;
-        }
+        self.threads.record(thread).payer = payer;
         if let Some(maker) = maker {
             self.threads.record(thread).parent_domain = self.domains.serial(maker.domain);
             self.threads.adopt(maker.thread, thread);
@@ -405,9 +396,23 @@ impl Server {
         let Some(found) = self.tasks.get_mut(task) else {
             return Err(Error::LimitReached);
         };
-        let Ok(thread) = created else {
-            push_reserved(&mut found.stacks, stack);
-            return Err(Error::LimitReached);
+        let record = (created.map_err(|shortage| match shortage {
+            Shortage::Frames => Error::NoMemory,
+            Shortage::Spaces | Shortage::Threads => Error::LimitReached,
+        }))
+        .and_then(|thread| match self.threads.table.extend_to(thread.index()) {
+            Ok(()) => Ok(thread),
+            Err(error) => {
+                world.thread_destroy(thread);
+                Err(error)
+            }
+        });
+        let thread = match record {
+            Ok(thread) => thread,
+            Err(error) => {
+                push_reserved(&mut found.stacks, stack);
+                return Err(error);
+            }
         };
         found.threads += 1;
         self.threads.count += 1;

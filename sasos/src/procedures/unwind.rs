@@ -5,11 +5,7 @@
 //! up. This may strike the very thread whose call brought it about: see [`Server::settle`].
 
 use abi::Error;
-use kcore::{
-    SpaceId, ThreadId,
-    thread::{Resumed, THREADS_MAX},
-    wait::Key,
-};
+use kcore::{SpaceId, ThreadId, thread::Resumed, wait::Key};
 
 use crate::{
     Outcome, Server, World,
@@ -78,7 +74,7 @@ impl Server {
         world.portal_forget();
         self.callees_of_domain_end(world, space);
         let serial = self.domains.serial(space);
-        for index in 0..THREADS_MAX {
+        for index in 0..self.threads.places() as usize {
             self.child_loses_domain(world, index, serial);
             let Some(thread) = self.threads.live_at(index).map(|record| record.id) else {
                 continue;

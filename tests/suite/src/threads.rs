@@ -381,7 +381,7 @@ fn many(_: &Setting) -> Outcome {
 /// Makes threads until that is refused, writes how many there are, and waits to be ended.
 fn start_threads(numbers: &[u64; 6]) -> u64 {
     let mut count = 0;
-    while thread::start(sleep_entry(), 1_000_000, PRIORITY_DEFAULT).is_ok() && count < 5000 {
+    while thread::start(sleep_entry(), 1_000_000, PRIORITY_DEFAULT).is_ok() && count < 10_000 {
         count += 1;
     }
     arch::store(numbers[0], count + 1);
@@ -402,7 +402,8 @@ fn limit(_: &Setting) -> Outcome {
         new(end_with(), 1)?.join()?;
         task.end(0)?;
         task.wait_for(PATIENCE_NS)?;
-        ensure!((16..=1024).contains(&count), "{count} threads were made");
+        // The account's limit stops it, which follows from the machine's memory: several thousand.
+        ensure!((2000..10_000).contains(&count), "{count} threads were made");
         wait_until("its threads are gone", || rt::system::threads().count() <= before)?;
     }
     Ok(())

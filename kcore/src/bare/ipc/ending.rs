@@ -23,7 +23,7 @@ impl<H: Hardware> Kernel<H, Bare> {
                 }
             }
         }
-        self.part.nucleus.unbind(id, &mut self.hardware);
+        self.half.nucleus.unbind(id, &mut self.hardware);
     }
 
     /// Takes a thread out of the operation it waits in, if it waits in one; it is in no list then.

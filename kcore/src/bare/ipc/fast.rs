@@ -9,9 +9,9 @@ use abi::nucleus::{ANYONE, NEVER, REGISTER_WORDS};
 
 use crate::{
     Hardware, Kernel,
-    bare::Bare,
+    bare::{Bare, THREADS_MAX},
     scheduler::NONE,
-    thread::{State, THREADS_MAX, Thread},
+    thread::{State, Thread},
 };
 
 /// Where a message is received.

@@ -80,7 +80,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// Whether the policy of its space lets a thread send to another.
     fn may_send(&self, me: u32, to: u64) -> bool {
         let thread = &self.threads.table[me as usize];
-        thread.slow & SUPERVISED == 0 || self.part.nucleus.supervisor(thread.space) == to
+        thread.slow & SUPERVISED == 0 || self.half.nucleus.supervisor(thread.space) == to
     }
 
     /// Whether `thread` waits for a message that `sender` may send.
@@ -95,7 +95,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         thread.state = State::Sending(to);
         if let Some(at_ns) = until {
             thread.deadline = Some(at_ns);
-            self.timers.insert((at_ns, sender));
+            self.timers.insert(at_ns, sender);
             self.hardware.set_timer(at_ns);
         }
         let queue = &mut self.threads.table[to as usize].ipc.senders;
@@ -182,7 +182,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             return Ok(());
         }
         if let Some(interrupt) = Nucleus::interrupt_of(from) {
-            let bound = self.part.nucleus.interrupts[interrupt].thread == self.id_of(me).0;
+            let bound = self.half.nucleus.interrupts[interrupt].thread == self.id_of(me).0;
             return if bound { Ok(()) } else { Err(Error::BadArgument) };
         }
         match self.threads.find(ThreadId(from)) {
@@ -206,7 +206,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         if let Some(at_ns) = until {
             thread.deadline = Some(at_ns);
             thread.slow |= WAITS;
-            self.timers.insert((at_ns, me));
+            self.timers.insert(at_ns, me);
             self.hardware.set_timer(at_ns);
         }
     }

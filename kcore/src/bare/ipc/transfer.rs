@@ -50,7 +50,7 @@ pub(in crate::bare) fn how(word: u64) -> Result<How, Error> {
 impl<H: Hardware> Kernel<H, Bare> {
     /// Whether an fpage of a space keeps off what is the kernel's: message buffers, and the root program.
     pub(in crate::bare) fn is_given(&self, space: SpaceId, page: Fpage) -> bool {
-        let limit = if space == self.part.nucleus.root {
+        let limit = if space == self.half.nucleus.root {
             ROOT_GIVES_BELOW
         } else {
             MESSAGE_AREA
@@ -106,8 +106,8 @@ impl<H: Hardware> Kernel<H, Bare> {
         if thread.state == State::Receiving {
             thread.state = State::Suspended;
         }
-        if let Some(at_ns) = thread.deadline.take() {
-            self.timers.remove(&(at_ns, receiver));
+        if thread.deadline.take().is_some() {
+            self.timers.remove(receiver);
         }
     }
 

@@ -20,12 +20,12 @@ impl<H: Hardware> Kernel<H, Bare> {
     pub(in crate::bare) fn fault_message(&mut self, me: u32, address: u64, access: Access) -> Option<Outcome> {
         let thread = &self.threads.table[me as usize];
         let (rip, space) = (thread.context.rip, thread.space);
-        let pager = self.part.nucleus.pager(space);
+        let pager = self.half.nucleus.pager(space);
         let words = [
             address,
             u64::from(access.right().bits()),
             rip,
-            self.part.nucleus.id_of_space(space),
+            self.half.nucleus.id_of_space(space),
         ];
         self.trouble(me, pager, LABEL_FAULT, words)
     }
@@ -35,7 +35,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         let thread = &self.threads.table[me as usize];
         let context = &thread.context;
         let words = [context.vector, context.error, context.rip, context.rsp];
-        let handler = self.part.nucleus.handler(thread.space);
+        let handler = self.half.nucleus.handler(thread.space);
         self.trouble(me, handler, LABEL_EXCEPTION, words)
     }
 
@@ -69,7 +69,7 @@ impl<H: Hardware> Kernel<H, Bare> {
 
     /// An interrupt has come: delivers it, or keeps it for its thread. It stays masked.
     pub fn interrupt_message(&mut self, interrupt: usize) {
-        let Some(line) = self.part.nucleus.interrupts.get(interrupt) else {
+        let Some(line) = self.half.nucleus.interrupts.get(interrupt) else {
             return;
         };
         let Some(thread) = self.threads.find(ThreadId(line.thread)) else {

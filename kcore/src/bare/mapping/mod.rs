@@ -137,16 +137,16 @@ impl<H: Hardware> Kernel<H, Bare> {
         devices: &[Range],
         largest: u8,
     ) -> Result<SpaceId, Error> {
-        if self.part.mapping.sigma0.is_some() {
+        if self.half.mapping.sigma0.is_some() {
             return Err(Error::InUse);
         }
-        if self.part.mapping.tree.is_unprepared() {
+        if self.half.mapping.tree.is_unprepared() {
             let ranges = memory.iter().chain(devices);
             let frames: u64 = ranges.map(|range| u64::from(range.1.saturating_sub(range.0))).sum();
             let seed = self.hardware.random();
-            self.part.mapping.tree.prepare(frames / 4, seed)?;
+            self.half.mapping.tree.prepare(frames / 4, seed)?;
         }
-        self.part.mapping.largest = largest.min(2);
+        self.half.mapping.largest = largest.min(2);
         let mut work = self.work();
         let number = work.root_space(quota)?;
         let filled = work
@@ -168,7 +168,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             return Err(error);
         }
         work.flush_now();
-        self.part.mapping.sigma0 = Some(number);
+        self.half.mapping.sigma0 = Some(number);
         Ok(SpaceId(u32::from(number)))
     }
 
@@ -181,7 +181,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// [`Error::TableFull`] if there are too many spaces, or creators of creators ([`DEPTH_MAX`]);
     /// [`Error::NoMemory`].
     pub fn free_space_create(&mut self, creator: SpaceId, quota: u32) -> Result<SpaceId, Error> {
-        let creator = self.part.mapping.number(creator)?;
+        let creator = self.half.mapping.number(creator)?;
         let number = self.work().created_space(creator, quota)?;
         Ok(SpaceId(u32::from(number)))
     }
@@ -193,7 +193,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// [`Error::BadArgument`] if it is no free space, or σ₀.
     pub fn free_space_destroy(&mut self, space: SpaceId) -> Result<Progress, Error> {
         let number = space.0 as u16;
-        if self.part.mapping.get(space).is_none() || self.part.mapping.sigma0 == Some(number) {
+        if self.half.mapping.get(space).is_none() || self.half.mapping.sigma0 == Some(number) {
             return Err(Error::BadArgument);
         }
         let mut work = self.work();
@@ -232,12 +232,12 @@ impl<H: Hardware> Kernel<H, Bare> {
     ///   others link the slot that a link would replace.
     /// * [`Error::NoMemory`].
     pub fn map(&mut self, from: SpaceId, source: Fpage, to: SpaceId, window: Fpage, how: How) -> Result<Mapped, Error> {
-        let (giver, receiver) = (self.part.mapping.number(from)?, self.part.mapping.number(to)?);
+        let (giver, receiver) = (self.half.mapping.number(from)?, self.half.mapping.number(to)?);
         let (sent, landed) = source.landing(window)?;
         let itself = giver == receiver && sent.overlaps(landed);
         let slots = sent.resource() == Resource::Memory && sent.base() == landed.base() && sent.size() >= SLOT;
         let no_link = how == How::Link && (giver == receiver || !slots);
-        if self.part.mapping.sigma0 == Some(receiver) || itself || no_link {
+        if self.half.mapping.sigma0 == Some(receiver) || itself || no_link {
             return Err(Error::BadArgument);
         }
         if let Some(count) = self.map_at_once((giver, receiver), (sent, landed), how) {
@@ -267,7 +267,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// # Errors
     /// [`Error::BadArgument`] if it is no free space or no right is named.
     pub fn flush(&mut self, space: SpaceId, what: Fpage, rights: Rights, own: Own) -> Result<Progress, Error> {
-        let number = self.part.mapping.number(space)?;
+        let number = self.half.mapping.number(space)?;
         let mut rights = rights.intersection(Rights::RWX);
         if rights.contains(Rights::R) {
             rights = Rights::RWX;
@@ -281,7 +281,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             return Err(Error::BadArgument);
         }
         // σ₀ has what there is.
-        let own = if self.part.mapping.sigma0 == Some(number) {
+        let own = if self.half.mapping.sigma0 == Some(number) {
             Own::Kept
         } else {
             own
@@ -302,7 +302,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// (quota, used) of a free space in units of [`UNIT_BYTES`]; what it gave to spaces it created
     /// counts as used.
     pub fn free_space_quota(&self, space: SpaceId) -> Option<(u32, u32)> {
-        self.part.mapping.get(space).map(|space| (space.quota, space.used))
+        self.half.mapping.get(space).map(|space| (space.quota, space.used))
     }
 
     /// Charges a free space for kernel memory that holds none of its mappings: its threads. Others pay nothing.
@@ -310,7 +310,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// # Errors
     /// [`Error::LimitReached`]: the space's quota is used up.
     pub(in crate::bare) fn lodge(&mut self, space: SpaceId, units: u32) -> Result<(), Error> {
-        if let Some(record) = self.part.mapping.get_mut(space) {
+        if let Some(record) = self.half.mapping.get_mut(space) {
             if units > record.quota - record.used {
                 return Err(Error::LimitReached);
             }
@@ -321,14 +321,14 @@ impl<H: Hardware> Kernel<H, Bare> {
 
     /// Takes such a charge back.
     pub(in crate::bare) fn unlodge(&mut self, space: SpaceId, units: u32) {
-        if let Some(record) = self.part.mapping.get_mut(space) {
+        if let Some(record) = self.half.mapping.get_mut(space) {
             record.used -= units;
         }
     }
 
     /// Nodes of the mapping tree in use.
     pub fn mapping_nodes(&self) -> u32 {
-        self.part.mapping.tree.count()
+        self.half.mapping.tree.count()
     }
 
     /// The short ways, where they lead; pages (slots) given then.
@@ -343,9 +343,9 @@ impl<H: Hardware> Kernel<H, Bare> {
     }
 
     fn work(&mut self) -> Work<'_, H> {
-        self.part.mapping.recent = Recent::default();
+        self.half.mapping.recent = Recent::default();
         Work {
-            mapping: &mut self.part.mapping,
+            mapping: &mut self.half.mapping,
             spaces: &mut self.spaces,
             frames: &mut self.frames,
             hardware: &mut self.hardware,

@@ -146,7 +146,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     fn is_quiet(&self, space: u16, page: u64) -> bool {
         let id = SpaceId(u32::from(space));
         let quiet = |found: &FreeSpace| !found.dying && found.pending.is_none();
-        self.part.mapping.get(id).is_some_and(quiet) && page < self.gives_below(id) / PAGE
+        self.half.mapping.get(id).is_some_and(quiet) && page < self.gives_below(id) / PAGE
     }
 
     /// Finds a giver's table of small pages; `None` if it has a large page there, which is remembered, too.
@@ -159,10 +159,10 @@ impl<H: Hardware> Kernel<H, Bare> {
         let exact = level > 0 && fit_of(entry) == Fit::Exact;
         let first = if exact { level } else { level + 1 };
         let node = (first..=2).find_map(|level| {
-            let node = self.part.mapping.tree.find(space, level, page & !(pages(level) - 1))?;
-            (self.part.mapping.tree.get(node).kind() == Kind::Page).then_some(node)
+            let node = self.half.mapping.tree.find(space, level, page & !(pages(level) - 1))?;
+            (self.half.mapping.tree.get(node).kind() == Kind::Page).then_some(node)
         });
-        let recent = &mut self.part.mapping.recent;
+        let recent = &mut self.half.mapping.recent;
         if level > 0 {
             recent.whole = (key, entry, node?);
             return None;
@@ -182,24 +182,24 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// The same of a receiver, which σ₀ is not.
     #[inline(never)]
     fn find_target(&mut self, key: Key, space: u16, page: u64) -> Option<()> {
-        if self.part.mapping.sigma0 == Some(space) {
+        if self.half.mapping.sigma0 == Some(space) {
             return None;
         }
-        self.part.mapping.recent.target = self.find_table(key, space, page, 0)?;
+        self.half.mapping.recent.target = self.find_table(key, space, page, 0)?;
         Some(())
     }
 
     /// The entry of a giver's page, if that is a small page by itself.
     #[inline(always)]
     fn small_source(&mut self, space: u16, page: u64) -> Option<u64> {
-        let (key, recent) = (Key::new(space, page, 1), &self.part.mapping.recent);
+        let (key, recent) = (Key::new(space, page, 1), &self.half.mapping.recent);
         if recent.source.key != key {
             if recent.whole.0 == key {
                 return None;
             }
             self.find_source(key, space, page)?;
         }
-        let table = self.part.mapping.recent.source.table;
+        let table = self.half.mapping.recent.source.table;
         let entry = word(&self.hardware, (table, index(page, 0))).load(Relaxed);
         (is_present(entry) && fit_of(entry) == Fit::Exact).then_some(entry)
     }
@@ -207,7 +207,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// The entry of a giver's page that is part of a larger one, and its mapping, after [`Self::small_source`].
     #[inline(always)]
     fn part_source(&self, space: u16, page: u64) -> Option<(u64, u32)> {
-        let (key, recent) = (Key::new(space, page, 1), &self.part.mapping.recent);
+        let (key, recent) = (Key::new(space, page, 1), &self.half.mapping.recent);
         let (entry, node) = if recent.source.key == key {
             let place = (recent.source.table, index(page, 0));
             (word(&self.hardware, place).load(Relaxed), recent.covering)
@@ -223,7 +223,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     #[inline(always)]
     fn with_target(&mut self, space: u16, page: u64) -> Option<()> {
         let key = Key::new(space, page, 1);
-        if self.part.mapping.recent.target.key == key {
+        if self.half.mapping.recent.target.key == key {
             return Some(());
         }
         self.find_target(key, space, page)
@@ -243,9 +243,9 @@ impl<H: Hardware> Kernel<H, Bare> {
             return self.map_part((from, source), (to, target), rights);
         };
         self.with_target(to, target)?;
-        let place = (self.part.mapping.recent.target.table, index(target, 0));
+        let place = (self.half.mapping.recent.target.table, index(target, 0));
         let place = word(&self.hardware, place);
-        let Mapping { spaces, tree, .. } = &mut self.part.mapping;
+        let Mapping { spaces, tree, .. } = &mut self.half.mapping;
         let receiver = record(spaces, to)?;
         if is_present(place.load(Relaxed))
             || receiver.quota - receiver.used < NODE_UNITS[0]
@@ -270,7 +270,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// The table of small pages of the receiver that is remembered has one more.
     #[inline(always)]
     fn count_target(&self) {
-        word(&self.hardware, self.part.mapping.recent.target.above).fetch_add(COUNT_ONE, Relaxed);
+        word(&self.hardware, self.half.mapping.recent.target.above).fetch_add(COUNT_ONE, Relaxed);
     }
 
     /// The same from a larger page, of which it becomes a part.
@@ -278,9 +278,9 @@ impl<H: Hardware> Kernel<H, Bare> {
     fn map_part(&mut self, (from, source): (u16, u64), (to, target): (u16, u64), rights: Rights) -> Option<()> {
         let (covering, node) = self.part_source(from, source)?;
         self.with_target(to, target)?;
-        let place = (self.part.mapping.recent.target.table, index(target, 0));
+        let place = (self.half.mapping.recent.target.table, index(target, 0));
         let place = word(&self.hardware, place);
-        let Mapping { spaces, tree, .. } = &mut self.part.mapping;
+        let Mapping { spaces, tree, .. } = &mut self.half.mapping;
         let receiver = record(spaces, to)?;
         let at = tree.get(node);
         let frame = at.frame + (source - at.page) as u32;
@@ -308,7 +308,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         if self.small_source(space, page).is_none() {
             return self.flush_part(space, page);
         }
-        let source = self.part.mapping.tree.find(space, 0, page)?;
+        let source = self.half.mapping.tree.find(space, 0, page)?;
         self.flush_kid(source)?;
         Some(())
     }
@@ -317,7 +317,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     #[inline(never)]
     fn flush_part(&mut self, space: u16, page: u64) -> Option<()> {
         let (_, top) = self.part_source(space, page)?;
-        let tree = &self.part.mapping.tree;
+        let tree = &self.half.mapping.tree;
         let mut source = tree.find(space, 0, page)?;
         let mut above = source;
         while above != top {
@@ -329,7 +329,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         }
         self.flush_kid(source)?;
         // Nothing comes back to σ₀ with them: it has the page.
-        let tree = &mut self.part.mapping.tree;
+        let tree = &mut self.half.mapping.tree;
         while source != top {
             let part = tree.get(source);
             if !part.is_bare() {
@@ -345,7 +345,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// Takes a small page from the only one who has it from there.
     #[inline(always)]
     fn flush_kid(&mut self, source: u32) -> Option<()> {
-        let tree = &self.part.mapping.tree;
+        let tree = &self.half.mapping.tree;
         let kids = tree.get(source).kids;
         if kids.done != NONE || kids.active == NONE {
             return None;
@@ -357,7 +357,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         }
         let (holder, there) = (has.space, has.page);
         self.with_target(holder, there)?;
-        let out_of = &self.part.mapping.recent.target;
+        let out_of = &self.half.mapping.recent.target;
         let place = word(&self.hardware, (out_of.table, index(there, 0)));
         let above = word(&self.hardware, out_of.above);
         let leading = above.load(Relaxed);
@@ -365,7 +365,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         if is_shared(leading) || table_entries(leading) < 2 {
             return None;
         }
-        let Mapping { spaces, tree, .. } = &mut self.part.mapping;
+        let Mapping { spaces, tree, .. } = &mut self.half.mapping;
         // From here on it is certain.
         record(spaces, holder)?.used -= NODE_UNITS[0];
         place.store(0, Relaxed);
@@ -381,12 +381,12 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// The tables in which a giver and a receiver have the entries of slots.
     #[inline(never)]
     fn find_slots(&mut self, from: (Key, u16), to: (Key, u16), slot: u64) -> Option<()> {
-        if self.part.mapping.sigma0 == Some(to.1) {
+        if self.half.mapping.sigma0 == Some(to.1) {
             return None;
         }
         let giver = self.find_table(from.0, from.1, slot, 1)?;
         let receiver = self.find_table(to.0, to.1, slot, 1)?;
-        let recent = &mut self.part.mapping.recent;
+        let recent = &mut self.half.mapping.recent;
         (recent.from, recent.to) = (giver, receiver);
         Some(())
     }
@@ -395,16 +395,16 @@ impl<H: Hardware> Kernel<H, Bare> {
     #[inline(always)]
     pub(in crate::bare) fn link_slot(&mut self, from: u16, to: u16, slot: u64, rights: Rights) -> Option<()> {
         let (giver, receiver) = (Key::new(from, slot, 2), Key::new(to, slot, 2));
-        let recent = &self.part.mapping.recent;
+        let recent = &self.half.mapping.recent;
         if recent.from.key != giver || recent.to.key != receiver {
             self.find_slots((giver, from), (receiver, to), slot)?;
         }
-        let recent = &self.part.mapping.recent;
+        let recent = &self.half.mapping.recent;
         let shared = word(&self.hardware, (recent.from.table, index(slot, 1)));
         let place = word(&self.hardware, (recent.to.table, index(slot, 1)));
         let above = recent.to.above;
         let table = shared.load(Relaxed);
-        let Mapping { spaces, tree, .. } = &mut self.part.mapping;
+        let Mapping { spaces, tree, .. } = &mut self.half.mapping;
         let receiver = record(spaces, to)?;
         if receiver.quota - receiver.used < LINK_UNITS
             || from == to

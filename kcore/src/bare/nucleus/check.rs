@@ -17,7 +17,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             self.hardware.log(format_args!("the kernel is inconsistent: {what}"));
             self.hardware.stop(abi::host::EXIT_PANIC);
         }
-        self.part.nucleus.calls
+        self.half.nucleus.calls
     }
 
     /// Checks threads, their waits and their queues.
@@ -68,7 +68,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         if senders != in_queues {
             return Err("a thread that sends is in no queue");
         }
-        for part in self.part.nucleus.spaces.iter().flatten() {
+        for part in self.half.nucleus.spaces.iter().flatten() {
             let space = (part.id & 0xffff) as u32;
             let inside = |thread: &&crate::thread::Thread| {
                 thread.state != State::Free && thread.space.0 == space && thread.ipc.buffer.is_some()

@@ -64,13 +64,13 @@ impl<H: Hardware> Kernel<H, Bare> {
         if thread != 0 && self.threads.find(ThreadId(thread)).is_none() {
             return Err(Error::NoSuchThread);
         }
-        let before = self.part.nucleus.interrupts[number].thread;
+        let before = self.half.nucleus.interrupts[number].thread;
         if let Some(index) = self.threads.find(ThreadId(before)) {
             let part = &mut self.threads.table[index as usize].ipc;
             part.pending &= !(1 << number);
             part.delivered &= !(1 << number);
         }
-        self.part.nucleus.bind(number, thread);
+        self.half.nucleus.bind(number, thread);
         if thread == 0 {
             self.hardware.mask_interrupt(number);
         } else {

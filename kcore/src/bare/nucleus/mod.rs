@@ -69,7 +69,7 @@ impl<H: Hardware> Kernel<H, Bare> {
                 arguments,
                 resumed,
             } => {
-                self.part.nucleus.calls += 1;
+                self.half.nucleus.calls += 1;
                 match Call::from_number(number) {
                     Some(call) => self.nucleus_call(thread, call, arguments, resumed),
                     None => Outcome::Return(Err(Error::BadCall)),
@@ -101,7 +101,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             "thread {:#x}: {what} at {rip:#x}, and nobody handles it",
             thread.0
         ));
-        if self.thread_space(thread) == self.part.nucleus.root {
+        if self.thread_space(thread) == self.half.nucleus.root {
             self.hardware.stop(abi::host::EXIT_PANIC);
         }
         self.bare_thread_delete(thread.index() as u32);
@@ -112,7 +112,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         let me = thread.index() as u32;
         let [first, second, third, fourth, fifth, _] = arguments;
         let space = self.thread_space(thread);
-        let root = space == self.part.nucleus.root;
+        let root = space == self.half.nucleus.root;
         let result = match call {
             Call::LogWrite => {
                 let bytes = first.to_le_bytes();
@@ -123,7 +123,7 @@ impl<H: Hardware> Kernel<H, Bare> {
                 self.hardware.stop(first as u8);
                 Ok((0, 0))
             }
-            Call::ThreadSelf => Ok((thread.0, self.part.nucleus.id_of_space(space))),
+            Call::ThreadSelf => Ok((thread.0, self.half.nucleus.id_of_space(space))),
             Call::ClockNow => Ok((self.hardware.now_ns(), 0)),
             Call::SpaceCreate => self.bare_space_create(space, first, [second, third, fourth]),
             Call::SpaceDelete => return finished(self.bare_space_delete(space, first)),

@@ -64,7 +64,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     pub fn map_short(&mut self, [source, target, window, way]: [u64; 4]) -> Option<u64> {
         let space = self.current_thread()?.space;
         let to = SpaceId((target & 0xffff) as u32);
-        let part = self.part.nucleus.part(to)?;
+        let part = self.half.nucleus.part(to)?;
         if part.id != target || part.parent != space {
             return None;
         }
@@ -86,7 +86,7 @@ impl<H: Hardware> Kernel<H, Bare> {
 
     /// Where the memory ends that a space may give and be given.
     pub(in crate::bare) fn gives_below(&self, space: SpaceId) -> u64 {
-        if space == self.part.nucleus.root {
+        if space == self.half.nucleus.root {
             ROOT_GIVES_BELOW
         } else {
             MESSAGE_AREA
@@ -113,7 +113,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     #[inline(always)]
     pub fn fault_short(&mut self, address: u64, access: Access) -> Option<u32> {
         let me = self.processor.current as usize;
-        let part = self.part.nucleus.part(self.threads.table.get(me)?.space)?;
+        let part = self.half.nucleus.part(self.threads.table.get(me)?.space)?;
         let (pager, space) = (part.pager, part.id);
         let to = pager as u32 & 0xffff;
         // Who is his own pager waits for nobody.
@@ -151,7 +151,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         if self.has_others() {
             return None;
         }
-        let thread = self.part.nucleus.interrupts.get(interrupt)?.thread;
+        let thread = self.half.nucleus.interrupts.get(interrupt)?.thread;
         let from = interrupt as u64 + 1;
         let to = thread as u32 & 0xffff;
         let me = self.processor.current;
@@ -227,6 +227,6 @@ impl<H: Hardware> Kernel<H, Bare> {
 
 const _: () = assert!(ROOT_GIVES_BELOW.is_multiple_of(SLOT) && MESSAGE_AREA.is_multiple_of(SLOT));
 const _: () = assert!(
-    crate::thread::THREADS_MAX <= 1 << 16,
+    crate::bare::THREADS_MAX <= 1 << 16,
     "the low bits of an identifier are the place"
 );

@@ -13,11 +13,11 @@ use super::Nucleus;
 use crate::{
     Frame, Hardware, Kernel, Leaf, Machine, PageEntry, SpaceId,
     bare::{
-        Bare,
+        Bare, THREADS_MAX,
         mapping::{DEPTH_MAX, Progress, TABLE_UNITS, UNIT_BYTES},
     },
     messages::SUPERVISED,
-    thread::{THREADS_MAX, Thread},
+    thread::Thread,
 };
 
 /// Slots that hold all message buffers.
@@ -141,15 +141,15 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// # Errors
     /// [`Error::NoMemory`].
     pub fn nucleus_root(&mut self, space: SpaceId) -> Result<(), Error> {
-        self.part.nucleus.enter(space, SpaceId::NONE, [0; 3])?;
-        self.part.nucleus.root = space;
+        self.half.nucleus.enter(space, SpaceId::NONE, [0; 3])?;
+        self.half.nucleus.root = space;
         Ok(())
     }
 
     /// A space below the caller's, by its identifier.
     pub(super) fn space_below(&self, caller: SpaceId, id: u64) -> Result<SpaceId, Error> {
-        let space = self.part.nucleus.find_space(id).ok_or(Error::BadAddress)?;
-        if self.part.nucleus.is_above(caller, space) {
+        let space = self.half.nucleus.find_space(id).ok_or(Error::BadAddress)?;
+        if self.half.nucleus.is_above(caller, space) {
             Ok(space)
         } else {
             Err(Error::Protection)
@@ -158,7 +158,7 @@ impl<H: Hardware> Kernel<H, Bare> {
 
     /// The caller's space (0, or by its identifier) or one below it.
     pub(super) fn space_own_or_below(&self, caller: SpaceId, id: u64) -> Result<SpaceId, Error> {
-        if id == 0 || id == self.part.nucleus.id_of_space(caller) {
+        if id == 0 || id == self.half.nucleus.id_of_space(caller) {
             return Ok(caller);
         }
         self.space_below(caller, id)
@@ -172,7 +172,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     ) -> Result<(u64, u64), Error> {
         let quota = u32::try_from(quota).map_err(|_| Error::BadArgument)?;
         let space = self.free_space_create(caller, quota)?;
-        match self.part.nucleus.enter(space, caller, helpers) {
+        match self.half.nucleus.enter(space, caller, helpers) {
             Ok(id) => Ok((id, 0)),
             Err(error) => {
                 // It is empty, so this is done at once.
@@ -189,10 +189,10 @@ impl<H: Hardware> Kernel<H, Bare> {
         [pager, handler, supervisor]: [u64; 3],
     ) -> Result<(u64, u64), Error> {
         let space = self.space_below(caller, id)?;
-        if let Some(part) = self.part.nucleus.part_mut(space) {
+        if let Some(part) = self.half.nucleus.part_mut(space) {
             (part.pager, part.handler, part.supervisor) = (pager, handler, supervisor);
         }
-        for thread in &mut self.threads.table {
+        for thread in self.threads.table.iter_mut() {
             if thread.space == space {
                 thread.slow = thread.slow & !SUPERVISED | u32::from(supervisor != 0);
             }
@@ -204,7 +204,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     pub(super) fn bare_space_delete(&mut self, caller: SpaceId, id: u64) -> Result<Progress, Error> {
         let target = self.space_below(caller, id)?;
         let space = self.lowest_below(target);
-        if self.part.nucleus.part(space).is_some_and(|part| part.threads > 0) {
+        if self.half.nucleus.part(space).is_some_and(|part| part.threads > 0) {
             self.delete_threads_of(space);
             return Ok(Progress::More);
         }
@@ -212,10 +212,10 @@ impl<H: Hardware> Kernel<H, Bare> {
         if self.free_space_destroy(space)? == Progress::More {
             return Ok(Progress::More);
         }
-        let parent = self.part.nucleus.spaces[space.0 as usize]
+        let parent = self.half.nucleus.spaces[space.0 as usize]
             .take()
             .map(|part| part.parent);
-        if let Some(part) = parent.and_then(|parent| self.part.nucleus.part_mut(parent)) {
+        if let Some(part) = parent.and_then(|parent| self.half.nucleus.part_mut(parent)) {
             part.children -= 1;
         }
         Ok(if space == target {
@@ -227,9 +227,9 @@ impl<H: Hardware> Kernel<H, Bare> {
 
     /// A space at or below this one that made no others.
     fn lowest_below(&self, mut space: SpaceId) -> SpaceId {
-        while self.part.nucleus.part(space).is_some_and(|part| part.children > 0) {
+        while self.half.nucleus.part(space).is_some_and(|part| part.children > 0) {
             let below = |part: &Option<SpacePart>| part.as_ref().is_some_and(|part| part.parent == space);
-            match self.part.nucleus.spaces.iter().position(below) {
+            match self.half.nucleus.spaces.iter().position(below) {
                 Some(number) => space = SpaceId(number as u32),
                 None => break,
             }
@@ -251,7 +251,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// Gives a thread in a free space its message buffer. The space pays for both, and for what the first one needs besides.
     pub(super) fn add_buffer(&mut self, index: u32, space: SpaceId) -> Result<(), Error> {
         let (slot, page) = place(index);
-        let buffers = &self.part.nucleus.part(space).ok_or(Error::BadArgument)?.buffers;
+        let buffers = &self.half.nucleus.part(space).ok_or(Error::BadArgument)?.buffers;
         let units = match buffers[slot] {
             Some(_) => THREAD_UNITS,
             None if buffers.iter().any(Option::is_some) => THREAD_UNITS + TABLE_UNITS,
@@ -264,7 +264,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         };
         self.leaf_set(leaf, page, Some(PageEntry::new(frame, abi::Rights::RW)));
         self.threads.table[index as usize].ipc.buffer = Some(frame);
-        if let Some(part) = self.part.nucleus.part_mut(space) {
+        if let Some(part) = self.half.nucleus.part_mut(space) {
             part.buffers[slot] = Some(leaf);
             part.threads += 1;
         }
@@ -274,7 +274,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// A page for a message buffer, and the leaf of its slot: it is made for the first thread there, and stays as long as the space.
     fn buffer_make(&mut self, space: SpaceId, slot: usize) -> Option<(Frame, Leaf)> {
         let frame = self.frame_zeroed().ok()?;
-        let known = self.part.nucleus.part(space).and_then(|part| part.buffers[slot]);
+        let known = self.half.nucleus.part(space).and_then(|part| part.buffers[slot]);
         let leaf = known.or_else(|| {
             let leaf = self.leaf_create().ok()?;
             if self.link(space, buffer_slot(slot), leaf, abi::Rights::RW).is_err() {
@@ -295,7 +295,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             return;
         };
         let (slot, page) = place(index);
-        if let Some(part) = self.part.nucleus.part_mut(space) {
+        if let Some(part) = self.half.nucleus.part_mut(space) {
             part.threads -= 1;
             if let Some(leaf) = part.buffers[slot] {
                 self.leaf_set(leaf, page, None);
@@ -308,14 +308,14 @@ impl<H: Hardware> Kernel<H, Bare> {
 
     /// What spaces are charged for their threads and message buffers, by their numbers.
     pub(in crate::bare) fn lodged_units(&self) -> BTreeMap<u16, u32> {
-        let parts = self.part.nucleus.spaces.iter().enumerate();
+        let parts = self.half.nucleus.spaces.iter().enumerate();
         let known = parts.filter_map(|(number, part)| Some((number as u16, part.as_ref()?)));
         known.map(|(number, part)| (number, part.lodged_units())).collect()
     }
 
     /// Checks what is known of threads by their spaces, and of interrupts by their receivers.
     pub(in crate::bare) fn check_counts(&self) -> Result<(), &'static str> {
-        for (number, part) in self.part.nucleus.spaces.iter().enumerate() {
+        for (number, part) in self.half.nucleus.spaces.iter().enumerate() {
             let Some(part) = part else { continue };
             let space = SpaceId(number as u32);
             let inside = |thread: &&Thread| thread.space == space && thread.ipc.buffer.is_some();
@@ -323,8 +323,8 @@ impl<H: Hardware> Kernel<H, Bare> {
                 return Err("a space's count of threads is wrong");
             }
         }
-        for (interrupt, line) in self.part.nucleus.interrupts.iter().enumerate() {
-            if (self.part.nucleus.bound >> interrupt & 1 != 0) != (line.thread != 0) {
+        for (interrupt, line) in self.half.nucleus.interrupts.iter().enumerate() {
+            if (self.half.nucleus.bound >> interrupt & 1 != 0) != (line.thread != 0) {
                 return Err("an interrupt is bound to nobody, or somebody's is not");
             }
         }
@@ -333,7 +333,7 @@ impl<H: Hardware> Kernel<H, Bare> {
 
     /// The space has no threads any more: its leaves for message buffers go.
     fn drop_buffers(&mut self, space: SpaceId) {
-        let Some(part) = self.part.nucleus.part_mut(space) else {
+        let Some(part) = self.half.nucleus.part_mut(space) else {
             return;
         };
         let units = part.lodged_units();

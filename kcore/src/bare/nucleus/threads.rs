@@ -105,7 +105,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             self.thread_destroy(thread);
             return Err(error);
         }
-        if self.part.nucleus.supervisor(space) != 0 {
+        if self.half.nucleus.supervisor(space) != 0 {
             self.threads.table[index as usize].slow = SUPERVISED;
         }
         self.thread_wake(thread, Resumed::First);
@@ -148,7 +148,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             self.threads.table[me as usize].space,
             self.threads.table[index as usize].space,
         );
-        if caller != space && !self.part.nucleus.is_above(caller, space) {
+        if caller != space && !self.half.nucleus.is_above(caller, space) {
             return Err(Error::Protection);
         }
         Ok(index)

@@ -14,7 +14,7 @@ use kcore::{
     messages::Part,
     smp::protocol::TAKEN,
     space::Space,
-    thread::{Context, State, THREADS_MAX, Thread, Threads},
+    thread::{Context, State, Thread, Threads},
 };
 
 use super::{
@@ -23,13 +23,14 @@ use super::{
 };
 use crate::{
     bare::{Bare, SYSTEM},
+    mem::row::Row,
     pc::Pc,
     supervisor::Supervisor,
 };
 
 type Half = <Bare as Supervisor>::Half;
 
-const THREADS: usize = At::<Bare>::KERNEL + offset_of!(Kernel<Pc, Half>, threads) + Threads::BASE;
+const THREADS: usize = At::<Bare>::KERNEL + offset_of!(Kernel<Pc, Half>, threads) + Threads::<Row>::BASE;
 const CURRENT: usize = At::<Bare>::KERNEL + Kernel::<Pc, Half>::CURRENT;
 const HERE: usize = At::<Bare>::KERNEL + Kernel::<Pc, Half>::HERE;
 const OCCUPIED: usize = At::<Bare>::KERNEL + Kernel::<Pc, Half>::OCCUPIED;
@@ -50,7 +51,10 @@ const SENDERS: isize = before_end(offset_of!(Thread, ipc) + Part::SENDERS);
 const INTERRUPTS: isize = before_end(offset_of!(Thread, ipc) + Part::INTERRUPTS);
 
 const _: () = assert!(TAKEN == 1);
-const _: () = assert!(THREADS_MAX <= 1 << 16, "the low bits of an identifier are the place");
+const _: () = assert!(
+    <Half as kcore::Half>::THREADS_MAX <= 1 << 16,
+    "the low bits of an identifier are the place"
+);
 const _: () = assert!(abi::nucleus::ANYONE == u64::MAX && abi::nucleus::NEVER == u32::MAX);
 const _: () = assert!(abi::nucleus::REGISTER_WORDS == 4);
 
@@ -152,7 +156,7 @@ pub unsafe extern "C" fn ipc() {
         VECTOR_LIVE = const VECTOR_LIVE,
         SENDERS = const SENDERS,
         INTERRUPTS = const INTERRUPTS,
-        PLACE_MASK = const THREADS_MAX - 1,
+        PLACE_MASK = const <Half as kcore::Half>::THREADS_MAX - 1,
         THREAD_BYTES = const size_of::<Thread>(),
         THREADS = const THREADS,
         END = const END,

@@ -11,7 +11,7 @@ use core::{
 };
 
 use abi::kernel_page::KERNEL_PAGE;
-use kcore::space::Tags;
+use kcore::{Frame, space::Tags};
 
 use super::{direct, direct::OwnPage, processor};
 
@@ -21,6 +21,13 @@ unsafe extern "C" {
     static __rodata_end: u8;
     static __kernel_end: u8;
 }
+
+/// Where threads stand: addresses of the kernel that one upper table serves.
+pub const THREAD_WINDOW: u64 = 0xffff_ffff_0000_0000;
+/// Its bytes.
+pub const THREAD_WINDOW_BYTES: u64 = 1 << 30;
+/// That upper table.
+static THREAD_TABLE: AtomicU64 = AtomicU64::new(0);
 
 const KERNEL_BASE: u64 = 0xffff_ffff_8000_0000;
 const PRESENT: u64 = 1;
@@ -91,6 +98,9 @@ pub fn build(end: u64, processors: usize, mut take: impl FnMut() -> OwnPage) {
     }
     build_stacks(high, processors, &mut take);
     build_kernel_page(high, &mut take);
+    let threads = take();
+    high.table()[(THREAD_WINDOW >> 30) as usize & 511].store(threads.physical() | PRESENT | WRITE, Relaxed);
+    THREAD_TABLE.store(threads.physical(), Relaxed);
     for (place, (index, table)) in ENTRIES.iter().zip(PLACES.into_iter().zip([low, high])) {
         // Below this entry only the way to the kernel page is the user's.
         let user = if table == high { USER } else { 0 };
@@ -125,6 +135,22 @@ fn build_kernel_page(high: OwnPage, take: &mut impl FnMut() -> OwnPage) {
     place(middle, 21).store(lowest.physical() | PRESENT | WRITE | USER, Relaxed);
     place(lowest, 12).store(page.physical() | PRESENT | USER | GLOBAL, Relaxed);
     PAGE.store(page.physical(), Relaxed);
+}
+
+/// Gives the page of the threads' window at this offset its memory, a frame of zeroes that is the kernel's from now on. Where a table is
+/// missing the frame becomes that, and nothing has got memory: tells which.
+///
+/// No processor needs to forget anything: what was not present is not remembered.
+pub fn map_threads(offset: u64, frame: Frame) -> bool {
+    let entry = &OwnPage(THREAD_TABLE.load(Relaxed)).table()[(offset >> 21) as usize & 511];
+    let table = entry.load(Relaxed) & !0xfff;
+    if table == 0 {
+        entry.store(frame.physical() | PRESENT | WRITE, Relaxed);
+        return false;
+    }
+    let place = &OwnPage(table).table()[(offset >> 12) as usize & 511];
+    place.store(frame.physical() | PRESENT | WRITE | GLOBAL | NO_EXECUTE, Relaxed);
+    true
 }
 
 /// The kernel page.

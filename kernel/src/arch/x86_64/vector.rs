@@ -8,13 +8,14 @@
 //! Each processor has a unit. A thread whose state is in one (`Thread::vector_on`) goes on nowhere else until it is saved, which
 //! happens when that processor runs somebody else. So no processor must ask another for a state.
 
-use alloc::{boxed::Box, vec::Vec};
+use alloc::vec::Vec;
 use core::{
     arch::{asm, x86_64::__cpuid_count},
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 use kcore::smp::PROCESSORS_MAX;
+use store::containers::{Boxed, boxed};
 
 /// A state in memory: x87, SSE and AVX fit.
 #[repr(C, align(64))]
@@ -24,7 +25,7 @@ struct Area([u8; 1024]);
 pub struct Vectors {
     /// Whose state each processor's unit holds.
     loaded: [Option<u32>; PROCESSORS_MAX],
-    areas: Vec<Option<Box<Area>>>,
+    areas: Vec<Option<Boxed<Area>>>,
 }
 
 /// Which parts are enabled (XCR0), or zero without XSAVE. The same on all processors.
@@ -69,10 +70,14 @@ impl Vectors {
     }
 
     /// A thread uses this processor's unit and it was off: gives it its state, a fresh one if `live` says that
-    /// it has none.
-    pub fn load(&mut self, processor: u32, thread: u32, live: bool) {
+    /// it has none. `None`: there is no memory for a state.
+    pub fn load(&mut self, processor: u32, thread: u32, live: bool) -> Option<()> {
+        let area = &mut self.areas[thread as usize];
+        if area.is_none() {
+            *area = Some(boxed(Area::fresh()).ok()?);
+        }
+        let area = area.as_mut()?;
         turn_on();
-        let area = self.areas[thread as usize].get_or_insert_with(|| Box::new(Area::fresh()));
         if !live {
             **area = Area::fresh();
         }
@@ -86,6 +91,7 @@ impl Vectors {
             }
         }
         self.loaded[processor as usize] = Some(thread);
+        Some(())
     }
 
     /// Before a thread runs on this processor: if the unit holds another's state, saves it (`live`: whether that one

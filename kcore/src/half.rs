@@ -3,10 +3,13 @@
 
 use core::fmt;
 
-use crate::{Hardware, Kernel, SpaceId};
+use crate::{Hardware, Kernel, SpaceId, thread::THREADS_MAX};
 
 /// A half, and what every kernel tells it. What a half does not say here is right for one that has no messages and no mappings.
-pub trait Part: Sized + Default {
+pub trait Half: Sized + Default {
+    /// Threads that may exist.
+    const THREADS_MAX: usize = THREADS_MAX;
+
     /// A thread is about to end. It is in no list.
     #[inline(always)]
     fn thread_ends<H: Hardware>(_: &mut Kernel<H, Self>, _index: u32) {}
@@ -39,4 +42,4 @@ pub trait Part: Sized + Default {
 }
 
 /// The server answers: there is nothing else.
-impl Part for () {}
+impl Half for () {}
