@@ -598,7 +598,7 @@ static inline gond_result MachineThreadSetContext(uint64_t thread) { return gond
 static inline gond_result MachineThreadDropOperation(uint64_t thread) { return gond_call(569, thread, 0, 0, 0, 0, 0); }
 static inline gond_result MachineThreadTime(uint64_t thread) { return gond_call(570, thread, 0, 0, 0, 0, 0); }
 static inline gond_result MachineThreadSetPriority(uint64_t thread, uint64_t priority) { return gond_call(571, thread, priority, 0, 0, 0, 0); }
-static inline gond_result MachinePortalEnter(uint64_t thread, uint64_t callee, uint64_t entry) { return gond_call(576, thread, callee, entry, 0, 0, 0); }
+static inline gond_result MachinePortalEnter(uint64_t thread, uint64_t callee, uint64_t entry, uint64_t all) { return gond_call(576, thread, callee, entry, all, 0, 0); }
 static inline gond_result MachinePortalLeave(uint64_t thread, uint64_t error, uint64_t value, uint64_t value2) { return gond_call(577, thread, error, value, value2, 0, 0); }
 static inline gond_result MachinePortalDepth(uint64_t thread) { return gond_call(578, thread, 0, 0, 0, 0, 0); }
 static inline gond_result MachinePortalFrame(uint64_t thread, uint64_t index) { return gond_call(579, thread, index, 0, 0, 0, 0); }

@@ -167,8 +167,8 @@ calls! {
     0x23b ThreadSetPriority thread_set_priority(thread, priority) -> "", ""; "server";
         "Changes its priority.";
 
-    0x240 PortalEnter portal_enter(thread, callee, entry) -> "0 or 1", ""; "server";
-        "Enters a protected procedure with the four words on the exchange page; 0 if that is not possible.";
+    0x240 PortalEnter portal_enter(thread, callee, entry, all) -> "0 or 1", ""; "server";
+        "Enters a protected procedure with the four words on the exchange page, on a stack that is free to all callers or, if all is not 0, on any free one; 0 if that is not possible.";
     0x241 PortalLeave portal_leave(thread, error, value, value2) -> "0 or 1", ""; "server";
         "Returns from one; the frame that was popped is on the exchange page. 0 if there is none.";
     0x242 PortalDepth portal_depth(thread) -> "depth", ""; "server";

@@ -162,8 +162,8 @@ macro_rules! delegate_machine {
                 $crate::Machine::thread_set_priority(&mut self.$field, thread, priority)
             }
             #[inline]
-            fn portal_enter(&mut self, thread: $crate::ThreadId, callee: $crate::SpaceId, entry: u64, arguments: [u64; 4]) -> Option<()> {
-                $crate::Machine::portal_enter(&mut self.$field, thread, callee, entry, arguments)
+            fn portal_enter(&mut self, thread: $crate::ThreadId, callee: $crate::SpaceId, entry: u64, arguments: [u64; 4], stacks: $crate::machine::Stacks) -> Option<()> {
+                $crate::Machine::portal_enter(&mut self.$field, thread, callee, entry, arguments, stacks)
             }
             #[inline]
             fn portal_leave(&mut self, thread: $crate::ThreadId, error: u64, value: u64, value2: u64) -> Option<$crate::thread::PortalFrame> {

@@ -35,6 +35,15 @@ pub enum Intercept {
     Yes,
 }
 
+/// Which stacks of a callee a call may take ([`crate::space::STACKS_OPEN`]).
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Stacks {
+    /// Those that are free to all.
+    Open,
+    /// All that it has.
+    All,
+}
+
 /// What a server may ask of the kernel below it.
 pub trait Machine {
     // ---- frames: counted references; a frame goes back when its last reference is dropped -----
@@ -168,8 +177,15 @@ pub trait Machine {
 
     /// Enters a protected procedure: pushes a frame that returns to the caller as it stands in its
     /// context, takes one of the callee's stacks, and sets the context to begin at `entry`.
-    /// `None` if the callee has no free stack or the frame stack is full (see `portal_depth`).
-    fn portal_enter(&mut self, thread: ThreadId, callee: SpaceId, entry: u64, arguments: [u64; 4]) -> Option<()>;
+    /// `None` if the callee has no such stack free or the frame stack is full (see `portal_depth`).
+    fn portal_enter(
+        &mut self,
+        thread: ThreadId,
+        callee: SpaceId,
+        entry: u64,
+        arguments: [u64; 4],
+        stacks: Stacks,
+    ) -> Option<()>;
     /// Returns from a protected procedure: pops the frame and gives the stack back. The context
     /// then stands at the caller with those results.
     fn portal_leave(&mut self, thread: ThreadId, error: u64, value: u64, value2: u64) -> Option<PortalFrame>;

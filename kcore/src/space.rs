@@ -75,9 +75,11 @@ pub struct Space {
     /// What is loaded into the root register: root, tag, and whether translations may be kept. The
     /// fast path loads it as it is.
     pub load: u64,
-    /// Tops of the free stacks of callee threads, for portals into this space; the first
-    /// `stack_count` count.
+    /// Tops of the free stacks of callee threads, for portals into this space: those below place [`STACKS_KEPT`]` + open`.
     stacks: [u64; STACKS_MAX],
+    /// Calls that may enter by the fast path now. Below zero while more are inside than are free to all ([`STACKS_OPEN`]).
+    open: i32,
+    /// Stacks that it has, free or not.
     stack_count: u32,
     /// Not zero while threads may be waiting for one of them: returns then take the general way.
     pub stacks_wanted: u32,
@@ -88,6 +90,12 @@ pub struct Space {
 
 /// Stacks that a callee space may have.
 pub const STACKS_MAX: usize = 32;
+
+/// Calls that may be inside of a callee, whosever they are. For those beyond them the server decides (decision 0104).
+pub const STACKS_OPEN: usize = 8;
+
+/// The rest.
+pub const STACKS_KEPT: usize = STACKS_MAX - STACKS_OPEN;
 
 /// Spaces that may exist. Each has a tag of its own; tag 0 is the kernel's.
 pub const SPACES_MAX: usize = 4095;
@@ -220,6 +228,7 @@ impl Spaces {
             root,
             load,
             stacks: [0; STACKS_MAX],
+            open: 0,
             stack_count: 0,
             stacks_wanted: 0,
             tables: Vec::new(),
@@ -248,7 +257,7 @@ impl Spaces {
             hardware.table(space.root)[index].store(0, Relaxed);
         }
         frames.release_zeroed(space.root);
-        space.stack_count = 0;
+        (space.open, space.stack_count) = (0, 0);
         space.stacks_wanted = 0;
         space.live = false;
         self.free.push(id.0);
@@ -308,38 +317,87 @@ impl Spaces {
 }
 
 impl Space {
-    /// Offset of the stacks' tops, for the fast path in assembly.
-    pub const STACKS: usize = offset_of!(Self, stacks);
-    /// Offset of how many of them count.
-    pub const STACK_COUNT: usize = offset_of!(Self, stack_count);
+    /// Offset of the tops of the stacks that the fast path takes.
+    pub const STACKS: usize = offset_of!(Self, stacks) + STACKS_KEPT * size_of::<u64>();
+    /// Offset of how many of them there are now, with a sign.
+    pub const OPEN: usize = offset_of!(Self, open);
 
-    /// Whether there is a free stack.
-    pub fn has_stack(&self) -> bool {
-        self.stack_count > 0
+    /// Free stacks.
+    fn free(&self) -> usize {
+        let kept = (self.stack_count as usize).saturating_sub(STACKS_OPEN);
+        (kept as i32 + self.open) as usize
     }
 
-    /// Takes a free stack.
+    /// Whether there is a stack that all may take.
+    pub fn has_open_stack(&self) -> bool {
+        self.open > 0
+    }
+
+    fn place(&mut self, at: i32) -> Option<&mut u64> {
+        self.stacks.get_mut((STACKS_KEPT as i32 + at) as usize)
+    }
+
+    /// Takes a free stack, while no more calls are inside than are free to all.
     #[inline(always)]
     pub fn take_stack(&mut self) -> Option<u64> {
-        let count = self.stack_count.wrapping_sub(1);
-        let top = *self.stacks.get(count as usize)?;
-        self.stack_count = count;
+        let at = self.open - 1;
+        if at < 0 {
+            return None;
+        }
+        let top = *self.place(at)?;
+        self.open = at;
         Some(top)
     }
 
-    /// Puts a stack back; `None` if there are too many.
+    /// Takes a free stack, however many calls are inside.
+    pub fn take_any_stack(&mut self) -> Option<u64> {
+        if self.free() == 0 {
+            return None;
+        }
+        let at = self.open - 1;
+        let top = *self.place(at)?;
+        self.open = at;
+        Some(top)
+    }
+
+    /// Puts a stack back, if all may take it then; else the general way does ([`Space::give_stack`]).
     #[inline(always)]
     pub fn put_stack(&mut self, top: u64) -> Option<()> {
-        *self.stacks.get_mut(self.stack_count as usize)? = top;
-        self.stack_count += 1;
+        if self.open as u32 >= STACKS_OPEN as u32 {
+            return None;
+        }
+        let at = self.open;
+        *self.place(at)? = top;
+        self.open = at + 1;
         Some(())
     }
 
-    /// Puts a stack back; whoever waits for one is to be woken now. Beyond [`STACKS_MAX`] it is
-    /// not remembered.
+    /// Puts a stack back; whoever waits for one is to be woken now.
     pub fn give_stack(&mut self, top: u64) {
-        let _ = self.put_stack(top);
+        let at = self.open;
+        if let Some(place) = self.place(at) {
+            *place = top;
+            self.open = at + 1;
+        }
         self.stacks_wanted = 0;
+    }
+
+    /// One stack more; whoever waits for one is to be woken now. Beyond [`STACKS_MAX`] it is not remembered.
+    pub fn add_stack(&mut self, top: u64) {
+        self.stacks_wanted = 0;
+        let made = self.stack_count as usize;
+        if made < STACKS_OPEN {
+            self.give_stack(top);
+        } else if let Some(place) = STACKS_KEPT
+            .checked_sub(made - STACKS_OPEN + 1)
+            .and_then(|at| self.stacks.get_mut(at))
+        {
+            // Below the others that are free.
+            *place = top;
+        } else {
+            return;
+        }
+        self.stack_count += 1;
     }
 
     /// Page-table pages of its own, the root included.
@@ -354,7 +412,8 @@ impl Space {
 
     /// Tops of the stacks that callee threads may take.
     pub fn free_stacks(&self) -> &[u64] {
-        &self.stacks[..self.stack_count as usize]
+        let end = (STACKS_KEPT as i32 + self.open) as usize;
+        &self.stacks[end - self.free()..end]
     }
 
     /// The table under an entry, made if it is missing.
@@ -409,6 +468,7 @@ mod tests {
             root: Frame::named(1),
             load,
             stacks: [0; STACKS_MAX],
+            open: 0,
             stack_count: 0,
             stacks_wanted: 0,
             tables: Vec::new(),
@@ -433,6 +493,57 @@ mod tests {
         assert_eq!(spaces.get(SpaceId(0)).load, 0x1001 | KEEP_TRANSLATIONS);
         spaces.forget_all();
         assert_eq!(spaces.get(SpaceId(0)).load, 0x1001);
+    }
+
+    #[test]
+    fn the_fast_path_enters_while_fewer_are_inside_than_are_free_to_all() {
+        let mut space = space(0);
+        let (mut free, mut inside, mut made) = (Vec::new(), Vec::new(), 0);
+        let mut random = 7u64;
+        for _ in 0..100_000 {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            match random >> 61 {
+                0 if made < STACKS_MAX => {
+                    made += 1;
+                    space.add_stack(made as u64);
+                    free.push(made as u64);
+                }
+                1..=3 => {
+                    let all = random >> 60 & 1 != 0;
+                    let taken = if all {
+                        space.take_any_stack()
+                    } else {
+                        space.take_stack()
+                    };
+                    let may = !free.is_empty() && (all || inside.len() < STACKS_OPEN);
+                    assert_eq!(taken.is_some(), may, "{} inside, {} free", inside.len(), free.len());
+                    if let Some(top) = taken {
+                        free.remove(free.iter().position(|&other| other == top).expect("it was free"));
+                        inside.push(top);
+                    }
+                }
+                _ => {
+                    let Some(top) = inside.pop() else { continue };
+                    let is_fast = space.put_stack(top).is_some();
+                    assert_eq!(
+                        is_fast,
+                        inside.len() < STACKS_OPEN,
+                        "a return from among {}",
+                        inside.len() + 1
+                    );
+                    if !is_fast {
+                        space.give_stack(top);
+                    }
+                    free.push(top);
+                }
+            }
+            let mut shown = space.free_stacks().to_vec();
+            shown.sort_unstable();
+            free.sort_unstable();
+            assert_eq!(shown, free);
+        }
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub enum Key {
     Child(u64),
     /// A stack of this callee space.
     Stack(u32),
+    /// Its client's turn: the client has as many stacks of this callee space as it may.
+    Turn(u32),
     /// Input on a console stream.
     ConsoleIn(u64),
     /// Room for output on a console stream.
@@ -52,6 +54,7 @@ impl Key {
             Key::Address(address) => (3, address >> 2),
             Key::Child(thread) => (4, thread),
             Key::Stack(space) => (5, u64::from(space)),
+            Key::Turn(space) => (12, u64::from(space)),
             Key::ConsoleIn(stream) => (6, stream),
             Key::ConsoleOut(stream) => (7, stream),
             Key::Checkpoint => (8, 0),
@@ -72,6 +75,7 @@ impl Key {
             Key::Address(address) => (3, address),
             Key::Child(thread) => (4, thread),
             Key::Stack(space) => (5, space as u64),
+            Key::Turn(space) => (12, space as u64),
             Key::ConsoleIn(stream) => (6, stream),
             Key::ConsoleOut(stream) => (7, stream),
             Key::Checkpoint => (8, 0),
@@ -96,6 +100,7 @@ impl Key {
             9 => Key::Sync(value),
             10 => Key::Frames,
             11 => Key::Supervisor,
+            12 => Key::Turn(value as u32),
             _ => return None,
         })
     }
@@ -125,6 +130,7 @@ impl fmt::Display for Key {
             Key::Address(address) => write!(f, "the word at {address:#x}"),
             Key::Child(thread) => write!(f, "a child of thread {}", Name(ThreadId(*thread))),
             Key::Stack(space) => write!(f, "a stack of space {space}"),
+            Key::Turn(space) => write!(f, "its client's turn in space {space}"),
             Key::ConsoleIn(stream) => write!(f, "input on console {stream}"),
             Key::ConsoleOut(stream) => write!(f, "room for output on console {stream}"),
             Key::Checkpoint => f.write_str("a checkpoint"),
@@ -178,6 +184,7 @@ mod tests {
             Key::Address(4),
             Key::Child(0x3_0001),
             Key::Stack(u32::MAX),
+            Key::Turn(5),
             Key::ConsoleIn(1),
             Key::ConsoleOut(0),
             Key::Checkpoint,

@@ -8,6 +8,7 @@ use kcore::{
     Half, Kernel, Machine, PageEntry,
     bare::mapping::{Fpage, How},
     debugger::{Command, parse},
+    machine::Stacks,
     thread::{Operation, Resumed},
     wait::Key,
 };
@@ -92,7 +93,9 @@ fn threads_and_their_registers() {
     let running = kernel.id_of(kernel.current().unwrap());
     let callee = kernel.space_create().unwrap();
     kernel.portal_add_stack(callee, 0x7f00_0040_0000);
-    kernel.portal_enter(running, callee, ADDRESS + 128, [0; 4]).unwrap();
+    kernel
+        .portal_enter(running, callee, ADDRESS + 128, [0; 4], Stacks::Open)
+        .unwrap();
     let text = answer(&kernel, "registers 1");
     assert!(text.contains("inside 1 portal calls, in space 2"), "{text}");
     assert!(text.contains("returns to 0x100000040 in space 0"), "{text}");

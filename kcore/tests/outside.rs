@@ -12,7 +12,7 @@ use abi::{
 use fake::{Fake, kernel};
 use kcore::{
     Frame, Hardware, Kernel, Leaf, Machine, PageEntry, Shortage, SpaceId, ThreadId,
-    machine::Intercept,
+    machine::{Intercept, Stacks},
     outside::{Gate, Place, Remote},
     thread::{Context, Resumed},
     wait::Key,
@@ -115,9 +115,15 @@ fn story(machine: &mut impl Machine) -> Vec<String> {
     see("time", &machine.thread_time_ns(thread));
 
     let callee = machine.space_create().expect("a space");
-    see("no stack", &machine.portal_enter(thread, callee, 0x5000, [9, 8, 7, 6]));
+    see(
+        "no stack",
+        &machine.portal_enter(thread, callee, 0x5000, [9, 8, 7, 6], Stacks::Open),
+    );
     machine.portal_add_stack(callee, 0x9000);
-    see("entered", &machine.portal_enter(thread, callee, 0x5000, [9, 8, 7, 6]));
+    see(
+        "entered",
+        &machine.portal_enter(thread, callee, 0x5000, [9, 8, 7, 6], Stacks::Open),
+    );
     see(
         "inside",
         &(

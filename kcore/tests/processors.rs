@@ -8,6 +8,7 @@ use kcore::{
     Half, Kernel, Machine, PageEntry, SpaceId, ThreadId,
     bare::mapping::{Fpage, How, Own, Progress},
     event::Event,
+    machine::Stacks,
     smp::{HandedOver, Request},
     thread::{Operation, Resumed, State},
     wait::Key,
@@ -145,7 +146,7 @@ fn a_thread_that_runs_elsewhere_is_stopped_before_it_is_touched() {
         assert!(run(&mut kernel, 0).is_some());
         assert_eq!(run(&mut kernel, 1), Some(target));
         kernel
-            .portal_enter(target, callee, 0x1_0000_1000, [0; 4])
+            .portal_enter(target, callee, 0x1_0000_1000, [0; 4], Stacks::Open)
             .expect("a stack");
         on(&mut kernel, 0);
         kernel.hardware.asked.clear();
@@ -357,7 +358,7 @@ fn no_processor_is_left_on_a_root_that_was_freed() {
                         kernel.portal_cache(kernel.thread_space(thread), entry, 1, callee);
                         kernel.portal_call(entry, 1, 5, 6);
                     } else {
-                        kernel.portal_enter(thread, callee, entry, [0; 4]);
+                        kernel.portal_enter(thread, callee, entry, [0; 4], Stacks::Open);
                     }
                 }
                 (3, Some(_)) => drop(kernel.portal_return()),

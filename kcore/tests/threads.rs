@@ -5,6 +5,7 @@ mod fake;
 use fake::{Fake, Random, kernel};
 use kcore::{
     Kernel, Machine, Shortage, SpaceId, ThreadId, bare,
+    machine::Stacks,
     space::Tags,
     thread::{Operation, Resumed, State, THREADS_MAX},
     wait::Key,
@@ -231,7 +232,7 @@ fn fast_and_general_portal_paths_agree() {
                 let way = fast.portal_call(entry, 1, rip, rsp);
                 let context = &mut general.threads.get_mut(thread).context;
                 (context.rip, context.rsp) = (rip, rsp);
-                let entered = general.portal_enter(thread, callee, entry, [0; 4]);
+                let entered = general.portal_enter(thread, callee, entry, [0; 4], Stacks::Open);
                 assert_eq!(way.is_some(), entered.is_some(), "seed {seed}");
                 if let Some(way) = way {
                     let context = general.thread_context(thread);
@@ -322,7 +323,7 @@ fn a_general_return_sets_the_processor_up_even_in_the_same_space() {
     kernel.schedule();
     kernel.enter_space(space);
     kernel
-        .portal_enter(thread, space, 0x1_0000_0000, [0; 4])
+        .portal_enter(thread, space, 0x1_0000_0000, [0; 4], Stacks::Open)
         .expect("a stack");
     assert!(kernel.stays(), "the same space");
     kernel.portal_leave(thread, 0, 0, 0).expect("a frame");

@@ -478,7 +478,7 @@ impl System<Outside> {
         }
         let kernel = &mut self.platform.kernel;
         if let Outcome::Block(Key::Stack(space), _) = outcome
-            && kernel.spaces.get(SpaceId(space)).has_stack()
+            && kernel.spaces.get(SpaceId(space)).has_open_stack()
         {
             // Another processor has given one back since the server looked.
             kernel.wake(Key::Stack(space), u32::MAX);

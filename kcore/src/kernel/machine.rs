@@ -7,7 +7,7 @@ use abi::{Rights, layout::BootReport};
 use super::Kernel;
 use crate::{
     Frame, Half, Hardware, Leaf, Machine, PageEntry, Shortage, SpaceId, ThreadId,
-    machine::Intercept,
+    machine::{Intercept, Stacks},
     paging::{decode_page, encode_page},
     scheduler::NONE,
     smp::Request,
@@ -15,6 +15,9 @@ use crate::{
     trace::Kind,
     wait::Key,
 };
+
+/// Threads of clients at their bound that one return wakes at most.
+const TURNS_AT_ONCE: u32 = 4;
 
 impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
     #[inline]
@@ -273,10 +276,21 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
         self.call(index);
     }
 
-    fn portal_enter(&mut self, thread: ThreadId, callee: SpaceId, entry: u64, arguments: [u64; 4]) -> Option<()> {
+    fn portal_enter(
+        &mut self,
+        thread: ThreadId,
+        callee: SpaceId,
+        entry: u64,
+        arguments: [u64; 4],
+        stacks: Stacks,
+    ) -> Option<()> {
         let thread = self.threads.get_mut(thread);
         let frame = thread.frames.get_mut(thread.depth as usize)?;
-        let stack = self.spaces.get_mut(callee).take_stack()?;
+        let callee_space = self.spaces.get_mut(callee);
+        let stack = match stacks {
+            Stacks::Open => callee_space.take_stack()?,
+            Stacks::All => callee_space.take_any_stack()?,
+        };
         *frame = PortalFrame {
             rip: thread.context.rip,
             rsp: thread.context.rsp,
@@ -310,6 +324,10 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
         thread.context.reset(frame.rip, frame.rsp);
         thread.context.set_results(error, value, value2);
         self.wake(Key::Stack(callee.0), u32::MAX);
+        // Clients at their bound have a turn as others leave, a few at a time: most of them have to wait on.
+        if self.wake(Key::Turn(callee.0), TURNS_AT_ONCE) == TURNS_AT_ONCE {
+            self.spaces.get_mut(callee).stacks_wanted = 1;
+        }
         Some(frame)
     }
 
@@ -337,7 +355,7 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
     }
 
     fn portal_add_stack(&mut self, callee: SpaceId, top: u64) {
-        self.spaces.get_mut(callee).give_stack(top);
+        self.spaces.get_mut(callee).add_stack(top);
         self.wake(Key::Stack(callee.0), u32::MAX);
     }
 

@@ -11,7 +11,7 @@ use super::{FRAME_WORDS, OPERATION_WORDS, checked_context, frame_to_words, opera
 use crate::{
     Frame, Hardware, Kernel, Leaf, Machine, Shortage, SpaceId, ThreadId,
     frames::PAGE_BYTES,
-    machine::Intercept,
+    machine::{Intercept, Stacks},
     paging::decode_page,
     thread::{Context, Operation},
     wait::Key,
@@ -151,7 +151,8 @@ impl<H: Hardware> Kernel<H> {
                     return Err(Error::BadArgument);
                 }
                 let words = exchange.words(&self.hardware);
-                let entered = self.portal_enter(thread, callee, third, words);
+                let stacks = if fourth == 0 { Stacks::Open } else { Stacks::All };
+                let entered = self.portal_enter(thread, callee, third, words, stacks);
                 return Ok((u64::from(entered.is_some()), 0));
             }
             M::PortalLeave => {
@@ -238,7 +239,7 @@ impl<H: Hardware> Kernel<H> {
         let key = Key::of_words(kind, value)
             .filter(|&key| key != Key::Supervisor)
             .ok_or(Error::BadArgument)?;
-        if let Key::Stack(space) = key {
+        if let Key::Stack(space) | Key::Turn(space) = key {
             self.known_space(u64::from(space)).ok_or(Error::BadArgument)?;
         }
         Ok(key)

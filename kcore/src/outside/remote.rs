@@ -9,7 +9,7 @@ use abi::{
 use super::{FRAME_WORDS, frame_from_words, upcall_of};
 use crate::{
     Frame, Leaf, Machine, PageEntry, Shortage, SpaceId, ThreadId,
-    machine::Intercept,
+    machine::{Intercept, Stacks},
     paging::{decode_page, encode_page},
     thread::{Context, PortalFrame, Resumed},
     wait::Key,
@@ -302,9 +302,17 @@ impl<G: Gate> Machine for Remote<G> {
         self.must(M::ThreadSetPriority, [thread.0, u64::from(priority)]);
     }
 
-    fn portal_enter(&mut self, thread: ThreadId, callee: SpaceId, entry: u64, arguments: [u64; 4]) -> Option<()> {
+    fn portal_enter(
+        &mut self,
+        thread: ThreadId,
+        callee: SpaceId,
+        entry: u64,
+        arguments: [u64; 4],
+        stacks: Stacks,
+    ) -> Option<()> {
         self.put(arguments);
-        let entered = self.must(M::PortalEnter, [thread.0, u64::from(callee.0), entry]).0;
+        let all = u64::from(stacks == Stacks::All);
+        let entered = self.must(M::PortalEnter, [thread.0, u64::from(callee.0), entry, all]).0;
         (entered != 0).then_some(())
     }
 

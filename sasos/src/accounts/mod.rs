@@ -491,6 +491,19 @@ impl Ledger {
         self.records.give_back();
     }
 
+    /// The account below `above` that one pays by or stands under; itself where it stands elsewhere.
+    pub fn family(&self, account: AccountId, above: AccountId) -> AccountId {
+        let mut at = account;
+        while at != AccountId::ROOT {
+            let parent = self.parent(at);
+            if parent == above {
+                return at;
+            }
+            at = parent;
+        }
+        account
+    }
+
     /// How many accounts there are.
     pub fn count(&self) -> usize {
         self.records.count()

@@ -136,7 +136,7 @@ impl Server {
                 _ => self.checkpoint.is_running() || self.checkpoint.is_wanted(),
             },
             // The end of a task, which this event may have brought about, ends callees.
-            Key::Stack(space) => self.callees.get(SpaceId(space)).is_some(),
+            Key::Stack(space) | Key::Turn(space) => self.callees.get(SpaceId(space)).is_some(),
             // These are woken by other events alone, and what was looked at in this one is as it was.
             Key::Nothing
             | Key::Semaphore(_)

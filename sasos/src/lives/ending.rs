@@ -23,7 +23,7 @@ impl Server {
     /// further tasks, which must not pile up on the kernel's stack.
     pub fn thread_end(&mut self, world: &mut impl World, thread: ThreadId, report: ExitReport) {
         for _ in 0..world.portal_depth(thread) {
-            world.portal_leave(thread, 0, 0, 0);
+            self.callee_leave(world, thread, 0, 0, 0);
         }
         self.waiting_ends(world, thread);
         let record = self.threads.record(thread);

@@ -13,7 +13,7 @@
 //! by looking at the frames of all threads, which only the end of a callee needs.
 //!
 //! Callees run on stacks of their own domain, made on demand and bounded in number; who finds none
-//! free waits. A callee ends with its object, and with the caller's domain where it is merged.
+//! free waits. Some are free to all, of the others no client gets all (`guests`). A callee ends with its object, and with the caller's domain where it is merged.
 //! Threads inside are unwound: the call comes back with `CalleeFault`.
 
 use alloc::vec::Vec;
@@ -24,7 +24,12 @@ use abi::{
     call::arguments,
     layout::{CALL_DEPTH_MAX, PD_EMPTY, PD_MERGE},
 };
-use kcore::{SpaceId, wait::Key};
+use kcore::{
+    SpaceId, ThreadId,
+    machine::Stacks,
+    space::{STACKS_MAX, STACKS_OPEN},
+    wait::Key,
+};
 
 use crate::{
     Outcome, Server, Step, World,
@@ -32,12 +37,12 @@ use crate::{
     containers::{Boxed, Map, Places, boxed, push_reserved, reserve},
     lives::exception::Handlers,
     lives::thread::Caller,
+    procedures::guests::{Admission, Guests},
+    procedures::unwind::depth_inside,
     protection::apd::Apd,
     protection::validation::PdxGrant,
 };
 
-/// Stacks that a callee domain may have, and so calls that may be inside of it at once.
-pub const CALLEE_STACKS_MAX: usize = 32;
 /// Callee domains that are kept before unused ones are given up.
 pub const CALLEES_MAX: usize = 512;
 
@@ -77,6 +82,8 @@ pub(crate) struct Callee {
     pub(crate) extension: Extension,
     /// Bases of its stacks.
     pub(crate) stacks: Vec<u64>,
+    /// Calls that have one of its kept stacks.
+    guests: Guests,
     handlers: Handlers,
     /// No call enters it any more; it goes when the last one has left.
     pub(crate) retired: bool,
@@ -231,15 +238,10 @@ impl Server {
             Err(stop) => return Outcome::from(Err(stop)),
         };
         let parameters = [parameter0, parameter1, parameter2, parameter3];
-        if world.portal_enter(caller.thread, callee, entry, parameters).is_none() {
-            match self.callee_stack_add(world, callee) {
-                Ok(true) => {}
-                Ok(false) => return Outcome::Block(Key::Stack(callee.0), None),
-                Err(error) => return Outcome::Return(Err(error)),
-            }
-            if world.portal_enter(caller.thread, callee, entry, parameters).is_none() {
-                return Outcome::Return(Err(Error::NoMemory));
-            }
+        match self.callee_enter(world, caller, callee, entry, parameters) {
+            Ok(None) => {}
+            Ok(Some(key)) => return Outcome::Block(key, None),
+            Err(error) => return Outcome::Return(Err(error)),
         }
         if pd == PD_EMPTY || pd == PD_MERGE {
             world.portal_cache(caller.domain, entry, pd, callee);
@@ -250,7 +252,7 @@ impl Server {
     /// `PdxReturn`: result, second result.
     pub fn pdx_return(&mut self, world: &mut impl World, caller: Caller, arguments: arguments::PdxReturn) -> Outcome {
         let arguments::PdxReturn { result, result2 } = arguments;
-        if world.portal_leave(caller.thread, 0, result, result2).is_none() {
+        if self.callee_leave(world, caller.thread, 0, result, result2).is_none() {
             return Outcome::Return(Err(Error::NotInCall));
         }
         self.handler_left(world, caller.thread);
@@ -259,6 +261,23 @@ impl Server {
         } else {
             Outcome::Resume
         }
+    }
+
+    /// Takes a thread out of its innermost call, with those results. `None` if it is in none.
+    pub(crate) fn callee_leave(
+        &mut self,
+        world: &mut impl World,
+        thread: ThreadId,
+        error: u64,
+        value: u64,
+        value2: u64,
+    ) -> Option<()> {
+        let space = world.thread_space(thread);
+        world.portal_leave(thread, error, value, value2)?;
+        if let Some(callee) = self.callees.get_mut(space) {
+            callee.guests.leave(thread, world.portal_depth(thread));
+        }
+        Some(())
     }
 
     /// The domain that a call enters.
@@ -314,6 +333,7 @@ impl Server {
             password: grant.password,
             extension,
             stacks: Vec::new(),
+            guests: Guests::default(),
             handlers: Handlers::default(),
             retired: false,
             occupied: false,
@@ -336,13 +356,59 @@ impl Server {
         payer.unwrap_or(AccountId::ROOT)
     }
 
+    /// Enters a callee on a stack that is free to all, or on one that the client may take; else tells what to wait for.
+    fn callee_enter(
+        &mut self,
+        world: &mut impl World,
+        caller: Caller,
+        space: SpaceId,
+        entry: u64,
+        parameters: [u64; 4],
+    ) -> Result<Option<Key>, Error> {
+        let thread = caller.thread;
+        if world
+            .portal_enter(thread, space, entry, parameters, Stacks::Open)
+            .is_some()
+        {
+            return Ok(None);
+        }
+        let client = self.ledger.family(self.payer(caller), self.programs);
+        let callee = self.callees.get_mut(space).ok_or(Error::NoMemory)?;
+        let is_shared = !matches!(callee.extension, Extension::Merge(_));
+        let (open, depth) = (callee.stacks.len() < STACKS_OPEN, world.portal_depth(thread));
+        if !open && is_shared {
+            match callee
+                .guests
+                .ask(client, || depth_inside(world, thread, space).is_some())?
+            {
+                Admission::Enter => {}
+                Admission::Full => return Ok(Some(Key::Stack(space.0))),
+                Admission::AtBound => return Ok(Some(Key::Turn(space.0))),
+            }
+        }
+        let stacks = if open { Stacks::Open } else { Stacks::All };
+        if open || world.portal_enter(thread, space, entry, parameters, stacks).is_none() {
+            if !self.callee_stack_add(world, space)? {
+                return Ok(Some(Key::Stack(space.0)));
+            }
+            (world.portal_enter(thread, space, entry, parameters, stacks)).ok_or(Error::NoMemory)?;
+        }
+        if !open
+            && is_shared
+            && let Some(callee) = self.callees.get_mut(space)
+        {
+            callee.guests.enter(thread, depth, client);
+        }
+        Ok(None)
+    }
+
     /// Gives a callee one more stack; tells whether it may have one.
     fn callee_stack_add(&mut self, world: &mut impl World, space: SpaceId) -> Result<bool, Error> {
         let Some(callee) = self.callees.get_mut(space) else {
             return Err(Error::NoMemory);
         };
         let count = callee.stacks.len();
-        if count >= CALLEE_STACKS_MAX {
+        if count >= STACKS_MAX {
             return Ok(false);
         }
         reserve(&mut callee.stacks, 1)?;
@@ -370,6 +436,7 @@ mod tests {
             password,
             extension,
             stacks: Vec::new(),
+            guests: Guests::default(),
             handlers: Handlers::default(),
             retired: false,
             occupied: false,

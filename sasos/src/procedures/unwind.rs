@@ -15,7 +15,7 @@ use crate::{
 
 /// At which depth of its calls a thread entered a space for the first time; its own domain does
 /// not count.
-fn depth_inside(world: &impl World, thread: ThreadId, space: SpaceId) -> Option<usize> {
+pub(crate) fn depth_inside(world: &impl World, thread: ThreadId, space: SpaceId) -> Option<usize> {
     let depth = world.portal_depth(thread);
     // Frame i leads back to the space of depth i.
     let leads_back = |&index: &usize| {
@@ -33,7 +33,10 @@ impl Server {
     pub fn unwind_to(&mut self, world: &mut impl World, thread: ThreadId, depth: usize) {
         let mut unwound = false;
         while world.portal_depth(thread) > depth {
-            if world.portal_leave(thread, Error::CalleeFault as u64, 0, 0).is_none() {
+            if self
+                .callee_leave(world, thread, Error::CalleeFault as u64, 0, 0)
+                .is_none()
+            {
                 break;
             }
             unwound = true;
@@ -90,6 +93,7 @@ impl Server {
         }
         // Who waits for a stack looks for the callee anew.
         world.wake(Key::Stack(space.0), u32::MAX);
+        world.wake(Key::Turn(space.0), u32::MAX);
         self.domain_end(world, space);
         for &stack in &callee.stacks {
             self.object_end(world, stack);

@@ -319,6 +319,57 @@ fn calls_nest_until_they_are_too_deep() {
 }
 
 #[test]
+fn one_client_leaves_stacks_to_others() {
+    let mut system = System::boot_with(45, 16384, 16384);
+    let first = system.first;
+    let service = system.service(first);
+    let entry = service.image + ENTRY;
+    let [crowd, other, third] = [(); 3].map(|()| system.client(&[(service.image, service.password)]));
+    // A client of many threads, some of them in a child of its own, which all stay inside.
+    let child = system.task(crowd);
+    let mut threads = vec![crowd, child];
+    for number in 0..60 {
+        let maker = if number % 2 == 0 { crowd } else { child };
+        let image = system.image_of(maker);
+        let made = system.call(maker, Call::ThreadCreate, &[image + ENTRY, 0, 3]).unwrap();
+        threads.push(ThreadId(made.0));
+    }
+    let (mut inside, mut waiting) = (Vec::new(), 0);
+    for &thread in threads.iter().rev() {
+        match system.enter(thread, entry, PD_EMPTY) {
+            Answer::Elsewhere => inside.push(thread),
+            Answer::Blocked => waiting += 1,
+            answer => panic!("{answer:?}"),
+        }
+    }
+    assert_eq!(
+        (inside.len(), waiting),
+        (20, 42),
+        "eight are free to all, and half of the rest"
+    );
+    // Others come and go, on stacks that the crowd does not get meanwhile.
+    for round in 0..50 {
+        assert_eq!(system.enter(other, entry, PD_EMPTY), Answer::Elsewhere, "round {round}");
+        assert_eq!(system.enter(third, entry, PD_EMPTY), Answer::Elsewhere, "round {round}");
+        system.leave(other, round);
+        system.leave(third, round);
+        system.pump();
+        assert!(system.late.is_empty(), "the crowd has its share");
+    }
+    // As its calls come back its other threads have their turn, all in the end.
+    let mut left = 0;
+    while let Some(thread) = inside.pop() {
+        system.leave(thread, 0);
+        left += 1;
+        system.pump();
+        inside.extend(std::mem::take(&mut system.late).into_keys());
+        assert!(inside.len() <= 20);
+    }
+    assert_eq!(left, threads.len());
+    system.check_to_the_end();
+}
+
+#[test]
 fn callers_wait_for_a_stack() {
     let mut system = System::boot(44);
     let first = system.first;

@@ -1,0 +1,74 @@
+//! Who is inside of a callee beyond what is free to all (decision 0104).
+//!
+//! [`STACKS_OPEN`](kcore::space::STACKS_OPEN) calls may be inside of a callee, whosever they are, and the fast path lets them in. The further
+//! stacks are kept: a call takes one only here, where its client is known, and no client has more of them than are left for others. A
+//! client is a program with all that it has started. So one client, however many threads it parks inside, leaves stacks to several others.
+//!
+//! While kept stacks are in use no return takes the fast path, so the list is exact: there is a guest for each call inside beyond those
+//! that are free to all.
+
+use alloc::vec::Vec;
+
+use abi::Error;
+use kcore::{ThreadId, space::STACKS_KEPT};
+
+use crate::{
+    accounts::AccountId,
+    containers::{push_reserved, reserve},
+};
+
+/// A call that has one of the kept stacks.
+#[derive(Copy, Clone, Debug)]
+struct Guest {
+    thread: ThreadId,
+    /// Calls that the thread was inside of before.
+    depth: usize,
+    client: AccountId,
+}
+
+/// What is to be done with a call that finds no open stack.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Admission {
+    /// It may take a kept stack.
+    Enter,
+    /// It waits for a stack: others have all of them.
+    Full,
+    /// It waits for its client's turn: that has as many as it may.
+    AtBound,
+}
+
+/// The calls that have kept stacks of one callee, the oldest first.
+#[derive(Default, Debug)]
+pub struct Guests(Vec<Guest>);
+
+impl Guests {
+    /// Whether a client may take one more kept stack, for a thread that is inside already or not: one that is would wait for itself, so it
+    /// takes any that is left. There is room to note it then.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub fn ask(&mut self, client: AccountId, is_inside: impl FnOnce() -> bool) -> Result<Admission, Error> {
+        reserve(&mut self.0, 1)?;
+        let held = self.0.iter().filter(|guest| guest.client == client).count();
+        let left = STACKS_KEPT.saturating_sub(self.0.len());
+        Ok(match held {
+            _ if held < left || left > 0 && is_inside() => Admission::Enter,
+            0 => Admission::Full,
+            _ => Admission::AtBound,
+        })
+    }
+
+    /// Notes a call that [`Guests::ask`] has admitted, of a thread that was at this depth before.
+    pub fn enter(&mut self, thread: ThreadId, depth: usize, client: AccountId) {
+        push_reserved(&mut self.0, Guest { thread, depth, client });
+    }
+
+    /// A call came back, to this depth. If it had a stack that is free to all, the oldest guest counts for that from now on.
+    pub fn leave(&mut self, thread: ThreadId, depth: usize) {
+        let known = |guest: &Guest| guest.thread == thread && guest.depth == depth;
+        let place = self.0.iter().position(known).unwrap_or(0);
+        if place < self.0.len() {
+            self.0.remove(place);
+        }
+    }
+}
