@@ -19,6 +19,8 @@ const DIRTY: u64 = 1 << 6;
 const LARGE: u64 = 1 << 7;
 /// Software: the limits allow writing, the hardware is told not to.
 const WITHHELD: u64 = 1 << 9;
+/// From the bit for writing to that.
+const WITHHELD_SHIFT: u32 = (WITHHELD / WRITE).trailing_zeros();
 const NO_EXECUTE: u64 = 1 << 63;
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 
@@ -63,7 +65,7 @@ pub const fn encode_page(entry: Option<PageEntry>) -> u64 {
     let bits = encode_with(entry.frame.number(), entry.limits);
     // Writing moves to the other bit, if it is withheld.
     let withheld = bits & WRITE & (entry.write_withheld as u64) << WRITE.trailing_zeros();
-    bits ^ withheld | withheld << (WITHHELD / WRITE).trailing_zeros()
+    bits ^ withheld | withheld << WITHHELD_SHIFT
 }
 
 /// Decodes a leaf entry.
@@ -71,16 +73,9 @@ pub const fn decode_page(bits: u64) -> Option<PageEntry> {
     if bits & PRESENT == 0 {
         return None;
     }
-    let mut limits = Rights::R;
-    if bits & (WRITE | WITHHELD) != 0 {
-        limits = limits.union(Rights::W);
-    }
-    if bits & NO_EXECUTE == 0 {
-        limits = limits.union(Rights::X);
-    }
     Some(PageEntry {
         frame: frame_of(bits),
-        limits,
+        limits: mapping_rights(bits | (bits & WITHHELD) >> WITHHELD_SHIFT),
         write_withheld: bits & WITHHELD != 0,
         accessed: bits & ACCESSED != 0,
         dirty: bits & DIRTY != 0,
@@ -163,7 +158,7 @@ pub const fn encode_mapping(frame: u32, rights: Rights, level: u8, fit: Fit) -> 
     bits
 }
 
-/// What an entry of a free space allows.
+/// What an entry of a free space allows, or a leaf's if nothing is withheld.
 #[inline(always)]
 pub const fn mapping_rights(bits: u64) -> Rights {
     let read = Rights::R.bits() as u64;

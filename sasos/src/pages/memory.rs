@@ -98,10 +98,12 @@ impl Server {
     pub fn read_object<W: World>(&mut self, world: &mut W, id: ObjectId, offset: u64, into: &mut [u8]) -> Step<()> {
         let object = self.objects.get(id);
         let (base, end) = (object.base(), object.end());
-        into.fill(0);
         for piece in pieces(base.saturating_add(offset), into.len()) {
             if piece.address < end {
                 self.read_piece(world, id, piece, into)?;
+            } else {
+                into[piece.at..].fill(0);
+                break;
             }
         }
         Ok(())

@@ -89,6 +89,17 @@ impl Window {
     }
 }
 
+/// Copies bytes, words first, by instructions that may race with stores of threads with nothing but arbitrary bytes as the result.
+///
+/// # Safety
+/// The ranges are memory, do not overlap, and nothing of Rust's is written.
+unsafe fn move_bytes(from: *const u8, to: *mut u8, length: usize) {
+    // SAFETY: the caller's; no alignment is needed, and DF is clear.
+    unsafe {
+        asm!("rep movsq", "mov ecx, {rest:e}", "rep movsb", rest = in(reg) length % 8, inout("rcx") length / 8 => _, inout("rsi") from => _, inout("rdi") to => _, options(nostack, preserves_flags));
+    }
+}
+
 impl Gate for Window {
     fn call(&self, call: MachineCall, arguments: [u64; 6]) -> Result<(u64, u64), Error> {
         ask(call, arguments)
@@ -100,19 +111,14 @@ impl Gate for Window {
 
     fn read(&self, frame: Frame, offset: usize, into: &mut [u8]) {
         let length = into.len().min(4096usize.saturating_sub(offset));
-        // SAFETY: inside one frame that the window shows; the target is ours. One instruction copies, so it may race with
-        // stores of threads with nothing but arbitrary bytes as the result.
-        unsafe {
-            asm!("rep movsb", inout("rcx") length => _, inout("rsi") pointer(frame).add(offset.min(4096)) => _, inout("rdi") into.as_mut_ptr() => _, options(nostack, preserves_flags));
-        }
+        // SAFETY: inside one frame that the window shows; the target is ours.
+        unsafe { move_bytes(pointer(frame).add(offset.min(4096)), into.as_mut_ptr(), length) };
     }
 
     fn write(&self, frame: Frame, offset: usize, from: &[u8]) {
         let length = from.len().min(4096usize.saturating_sub(offset));
         // SAFETY: as in `read`, in the other direction.
-        unsafe {
-            asm!("rep movsb", inout("rcx") length => _, inout("rsi") from.as_ptr() => _, inout("rdi") pointer(frame).add(offset.min(4096)) => _, options(nostack, preserves_flags));
-        }
+        unsafe { move_bytes(from.as_ptr(), pointer(frame).add(offset.min(4096)), length) };
     }
 
     fn copy(&self, from: Frame, to: Frame) {
