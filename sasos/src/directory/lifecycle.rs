@@ -83,17 +83,14 @@ impl Server {
             return step;
         }
         let withdrawn = self.threads.record(caller.thread).progress.done;
-        let begun = self.objects.find(address);
-        let id = if let Some(id) = begun.filter(|&id| self.objects.get(id).serial == withdrawn) {
-            // The right was there when it was taken away from everybody.
-            id
-        } else {
-            let id = self.require_at(world, caller.domain, address, Rights::D)?;
+        let id = self.object_at(world, address)?;
+        // Where it was begun, the right was there when it was taken away from everybody.
+        if self.objects.get(id).serial != withdrawn {
+            self.require(world, caller.domain, id, Rights::D)?;
             if unless_held && self.others_hold(id, caller.domain) {
                 return Err(Error::InUse.into());
             }
-            id
-        };
+        }
         let object = self.objects.get(id);
         let (base, end) = (object.base(), object.end());
         // It is still there until the last piece, so whoever has a right may come back. Few do.

@@ -62,6 +62,15 @@ impl SlotMap {
     /// # Errors
     /// [`Error::NoMemory`]: nothing has changed.
     pub(crate) fn set(&mut self, first: u64, count: u64, owner: Option<u32>) -> Result<(), Error> {
+        // Most objects have one slot, in a stretch that has a table and keeps it.
+        if count == 1
+            && let Some(Stretch::Mixed { owners, used }) = self.stretches.get_mut((first / REACH) as usize)
+            && (owner.is_some() || *used > 1)
+        {
+            owners[(first % REACH) as usize] = owner.unwrap_or(NONE);
+            *used = if owner.is_some() { *used + 1 } else { *used - 1 };
+            return Ok(());
+        }
         let end = first + count;
         let [head, tail] = [first, end - 1].map(|slot| (slot / REACH) as usize);
         // Only the first and the last stretch can be parted.

@@ -117,6 +117,11 @@ impl Server {
 fn piece_of(object: &Object, at: u64, to: u64, budget: &Budget) -> (u64, u64) {
     let cost_page = if object.is_persistent() { COST_CLEAN } else { COST_PAGE };
     let cost_table = COST_TABLE + COST_LINK * u64::from(object.holders.len() + object.stale.len());
+    // Most objects are small.
+    let whole = object.resident * cost_page + object.leaves * cost_table;
+    if budget.has(whole) {
+        return (to, whole);
+    }
     let (mut end, mut cost) = (at, 0);
     while end < to && budget.has(cost) {
         let Some(number) = object.slots.next_with_leaf(slot_of(end) - object.first_slot()) else {

@@ -50,7 +50,8 @@ impl Server {
         remembered: Remembered,
     ) {
         let base = self.objects.get(id).base();
-        let mut gone = Gone::default();
+        // What nobody remembers needs no list.
+        let mut gone = (remembered == Remembered::Perhaps).then(Gone::default);
         let mut dropped = 0;
         let mut next = from;
         let object = self.objects.get_mut(id);
@@ -67,10 +68,15 @@ impl Server {
             }
             if let Some(entry) = world.leaf_get(place.leaf, place.index) {
                 world.leaf_set(place.leaf, place.index, None);
-                gone.add(world, place.address, entry.frame, remembered);
+                match &mut gone {
+                    Some(gone) => gone.add(world, place.address, entry.frame),
+                    None => world.frame_release(entry.frame),
+                }
             }
         }
-        gone.release(world, remembered);
+        if let Some(mut gone) = gone {
+            gone.release(world);
+        }
         if dropped > 0 {
             self.objects.get_mut(id).resident -= dropped;
             self.objects.resident_pages -= dropped;
@@ -311,27 +317,21 @@ impl Default for Gone {
 
 impl Gone {
     #[inline]
-    fn add<W: World>(&mut self, world: &mut W, address: u64, frame: Frame, remembered: Remembered) {
-        if remembered == Remembered::No {
-            world.frame_release(frame);
-            return;
-        }
+    fn add<W: World>(&mut self, world: &mut W, address: u64, frame: Frame) {
         if self.count == self.pages.len() {
-            self.release(world, remembered);
+            self.release(world);
         }
         self.pages[self.count] = (address, Some(frame));
         self.count += 1;
     }
 
-    fn release<W: World>(&mut self, world: &mut W, remembered: Remembered) {
+    fn release<W: World>(&mut self, world: &mut W) {
         let pages = &self.pages[..self.count];
-        if remembered == Remembered::Perhaps && !pages.is_empty() {
-            if pages.len() > FLUSH_SINGLY {
-                world.flush_everything();
-            } else {
-                for &(address, _) in pages {
-                    world.flush_page(address);
-                }
+        if pages.len() > FLUSH_SINGLY {
+            world.flush_everything();
+        } else {
+            for &(address, _) in pages {
+                world.flush_page(address);
             }
         }
         for frame in pages.iter().filter_map(|&(_, frame)| frame) {

@@ -239,9 +239,13 @@ impl Slots {
         gone
     }
 
-    /// Forgets everything. Leaves must have been taken away before.
+    /// Forgets everything. Pages and leaves have been taken away before.
     pub fn clear(&mut self) {
-        self.first = Slot::EMPTY;
+        debug_assert!(
+            self.first.leaf.is_none() && self.first.resident.is_empty() && self.first.dirty.is_empty(),
+            "slots are given back with something in them"
+        );
+        self.first.blocks = PageBits::default();
         self.rest = Vec::new();
     }
 }

@@ -68,7 +68,9 @@ impl Server {
     /// Takes an object away from every domain that has it, at once. Who still has a right finds it again.
     pub fn withdraw<W: World>(&mut self, world: &mut W, id: ObjectId) {
         self.withdraw_begin(world, id);
-        self.unlink_stale(world, id, u64::MAX, &mut Budget::all());
+        if self.objects.get(id).stale.len() > 0 {
+            self.unlink_stale(world, id, u64::MAX, &mut Budget::all());
+        }
     }
 
     /// The same in pieces: to be called again until it is done.
