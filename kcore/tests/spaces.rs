@@ -10,7 +10,17 @@ use abi::{Rights, address::SLOT};
 use fake::{Random, kernel, walk};
 use kcore::{Frame, Leaf, Machine, PageEntry, Shortage, SpaceId};
 
-const SLOTS: [u64; 9] = [2048, 2049, 2048 + 63, 2048 + 64, 2048 + 300, 2048 + 512, 2048 + 512 * 512, 1 << 20, (1 << 26) - 2];
+const SLOTS: [u64; 9] = [
+    2048,
+    2049,
+    2048 + 63,
+    2048 + 64,
+    2048 + 300,
+    2048 + 512,
+    2048 + 512 * 512,
+    1 << 20,
+    (1 << 26) - 2,
+];
 const RIGHTS: [Rights; 4] = [Rights::R, Rights::RW, Rights::RX, Rights::RWX];
 
 #[derive(Default)]

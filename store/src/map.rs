@@ -106,6 +106,12 @@ pub(crate) fn entry_in(bytes: &[u8; BLOCK], slot: u64) -> Entry {
     Entry::from_words([word(bytes, at), word(bytes, at + 8)])
 }
 
+/// The first slot of a node from one to another that has an entry.
+fn next_entry(bytes: &[u8; BLOCK], first: u64, last: u64) -> Option<u64> {
+    // The first word of an entry is zero where there is none.
+    (first..=last).find(|slot| word(bytes, (slot % FANOUT) as usize * 16) != 0)
+}
+
 fn put_entry(bytes: &mut [u8; BLOCK], slot: u64, entry: Entry) {
     let at = (slot % FANOUT) as usize * 16;
     let [low, high] = entry.to_words();
@@ -392,7 +398,7 @@ pub(crate) struct Discard<'a, P: Pages, F: FnMut(u64)> {
     pub(crate) free: F,
     /// Entries that may still be dropped; with none left the pass stops. One is dropped in any case.
     pub(crate) left: u64,
-    /// Entries dropped, and nodes looked through.
+    /// Entries and nodes dropped, and nodes looked through.
     pub(crate) dropped: u64,
     pub(crate) nodes: u64,
     /// Whether it stopped.
@@ -448,6 +454,7 @@ impl<P: Pages, F: FnMut(u64)> Discard<'_, P, F> {
         let changed = self.children(key, frame);
         if !self.stopped && self.is_empty(key, frame) {
             self.maps.remove(self.pages, key);
+            self.dropped += 1;
             if entry.block != 0 && entry.block != LOST {
                 (self.free)(entry.block);
             }
@@ -483,30 +490,26 @@ impl<P: Pages, F: FnMut(u64)> Discard<'_, P, F> {
             index,
         };
         let mut changed = false;
-        let mut resident = None;
-        for index in first..last.saturating_add(1) {
-            if self.stopped {
+        let mut from = first;
+        // Where no entry is, nothing is below, unless a node that was never written.
+        let mut resident = if child_level == 0 { u64::MAX } else { 0 };
+        while from <= last && !self.stopped {
+            if resident < from {
+                let mut nodes = self.maps.nodes.range(child(from)..=child(last));
+                resident = nodes.next().map_or(u64::MAX, |(node, _)| node.index);
+            }
+            let bytes = self.pages.bytes(frame);
+            let index = next_entry(bytes, from, last).unwrap_or(u64::MAX).min(resident);
+            if index > last {
                 break;
             }
-            let entry = entry_in(self.pages.bytes(frame), index);
-            if entry.is_none() {
-                // Nothing is below, unless a node that was never written.
-                if child_level == 0 {
-                    continue;
-                }
-                if resident.is_none_or(|next| next < index) {
-                    let mut nodes = self.maps.nodes.range(child(index)..=child(last));
-                    resident = Some(nodes.next().map_or(u64::MAX, |(node, _)| node.index));
-                }
-                if resident != Some(index) {
-                    continue;
-                }
-            }
-            let child = child(index);
-            if let Some(new) = self.below(child, entry) {
+            if let Some(new) = self.below(child(index), entry_in(bytes, index)) {
                 put_entry(self.pages.bytes_mut(frame), index, new);
                 changed = true;
             }
+            // Also nodes without anything to drop take their time.
+            self.stopped |= child_level > 0 && self.left == 0 && self.dropped > 0;
+            from = index + 1;
         }
         changed
     }

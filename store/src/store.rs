@@ -177,7 +177,7 @@ pub(crate) const COST_READ: u64 = 24;
 /// What an event costs.
 const COST_EVENT: u64 = 2;
 /// What it costs to set a block free.
-pub(crate) const COST_FREE: u64 = 2;
+pub(crate) const COST_FREE: u64 = 3;
 /// What it costs to mark a piece of the blocks that may be used again.
 const COST_RELEASE: u64 = 32;
 

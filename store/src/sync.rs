@@ -310,7 +310,11 @@ impl SyncGroup {
             }
             Phase::Pages => self.write_pages(store, world),
             Phase::Record => {
+                if !store.may_go_on(COST_BLOCK) {
+                    return Ok(Progress::Waiting);
+                }
                 self.write_record(store, world)?;
+                store.spend(COST_BLOCK * self.blocks);
                 self.phase = Phase::Flush;
                 Ok(Progress::Over)
             }

@@ -105,6 +105,8 @@ impl Server {
         let _ = self.store.delete_object(base);
         self.checkpoint.note_change();
         self.object_drop(world, id, AddressesOf::Held);
+        // The store counts in hundreds.
+        self.store.spend(budget.spent() / 100);
         let goal = self.sync_begin(world, base, 0, 0);
         self.finish_durable(caller, goal, (0, 0))
     }

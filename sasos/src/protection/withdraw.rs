@@ -42,6 +42,11 @@ impl Budget {
         Self(u64::MAX)
     }
 
+    /// What was spent of a piece.
+    pub(crate) const fn spent(&self) -> u64 {
+        PIECE.saturating_sub(self.0)
+    }
+
     /// Whether that much is left.
     pub(crate) const fn has(&self, cost: u64) -> bool {
         self.0 >= cost

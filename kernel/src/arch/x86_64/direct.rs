@@ -105,7 +105,13 @@ pub fn copy(from: Frame, to: Frame) {
 pub fn read(frame: Frame, offset: usize, into: &mut [u8]) {
     let length = into.len().min(4096usize.saturating_sub(offset));
     // SAFETY: the range is inside one frame of the direct map and does not overlap kernel data.
-    unsafe { move_bytes(pointer(frame.physical()).add(offset.min(4096)), into.as_mut_ptr(), length) };
+    unsafe {
+        move_bytes(
+            pointer(frame.physical()).add(offset.min(4096)),
+            into.as_mut_ptr(),
+            length,
+        )
+    };
 }
 
 /// Copies bytes by instructions that the compiler cannot see into, so it may race with user stores without anything but arbitrary
