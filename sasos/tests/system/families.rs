@@ -60,6 +60,12 @@ fn kept_pages_are_paid_for() {
     for page in 0..64 {
         system.set_word(first, own + page * PAGE, page).unwrap();
     }
+    // One that is written before it is kept is paid for in that moment.
+    let (written, _) = system.object(first, 8);
+    (0..8).for_each(|page| system.set_word(first, written + page * PAGE, page).unwrap());
+    system.call(first, Call::KeepObject, &[written]).unwrap();
+    system.server.check(&system.platform).expect("consistent");
+    system.call(first, Call::ObjDelete, &[written]).unwrap();
     system
         .call(first, Call::SystemControl, &[CONTROL_CHECKPOINT, 0])
         .unwrap();
