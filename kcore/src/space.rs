@@ -211,6 +211,13 @@ impl Spaces {
         if self.free.is_empty() && self.slots.len() >= SPACES_MAX {
             return Err(Shortage::Spaces);
         }
+        if self.free.is_empty() {
+            // Room for its place to come back, too.
+            let places = self.slots.len() + 1;
+            self.slots.try_reserve(1).map_err(|_| Shortage::Frames)?;
+            self.free.try_reserve(places).map_err(|_| Shortage::Frames)?;
+            self.base = self.slots.as_ptr() as usize;
+        }
         let root = frames.take_zeroed(hardware)?;
         for &(index, entry) in hardware.kernel_entries() {
             hardware.table(root)[index].store(entry, Relaxed);
@@ -428,6 +435,7 @@ impl Space {
         if is_present(entry) {
             return Ok(frame_of(entry));
         }
+        self.tables.try_reserve(1).map_err(|_| Shortage::Frames)?;
         let frame = frames.take_zeroed(hardware)?;
         hardware.table(parent)[index].store(encode_table(frame), Relaxed);
         self.tables.push(UpperTable { frame, parent, index });

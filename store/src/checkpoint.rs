@@ -20,6 +20,7 @@
 
 use crate::allocation::ReadsBefore;
 use crate::breaks::Invariant;
+use crate::containers::Map;
 use crate::event::{CheckpointKind, DirtyPage, Event, Failure};
 use crate::geometry::{Geometry, SUMS, region_of};
 use crate::io::{Purpose, WRITES_MAX};
@@ -32,7 +33,7 @@ use crate::store::{COST_BLOCK, COST_READ, JournalState, Progress, Store, Work};
 use crate::superblock::{Place, Superblock};
 use crate::table::Part;
 use crate::world::{BLOCK, DiskError, Frame, Operation, World};
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 /// Slot numbers that a checkpoint leases beyond those issued.
@@ -129,7 +130,7 @@ pub(crate) struct Checkpoint {
     /// Bitmap and index blocks before these are written.
     bitmap: usize,
     index: usize,
-    changed: BTreeSet<u64>,
+    changed: Map<u64, ()>,
     deleted: Vec<u64>,
     superblock_checksum: u64,
     /// The second copy of the superblock, and whether it is stable.
@@ -145,7 +146,7 @@ impl Checkpoint {
         pages: List<DirtyPage>,
         kind: CheckpointKind,
         (loan, nodes): (Loan, u64),
-        changed: BTreeSet<u64>,
+        changed: Map<u64, ()>,
         deleted: Vec<u64>,
     ) -> Self {
         Self {
@@ -333,7 +334,7 @@ impl Checkpoint {
             phase: self.phase,
             pages: self.next_write,
             settling: self.settling,
-            left: store.settling.count() + store.doomed.len() + self.parts.len() + self.bitmap + self.index,
+            left: store.settling.count() + store.doomed.count() + self.parts.len() + self.bitmap + self.index,
             free: store.allocation.free_blocks() + store.allocation.held_blocks(),
         };
         self.narrow = true;
@@ -658,9 +659,10 @@ impl Checkpoint {
         store.lease = self.lease;
         store.journal = Chain::new(store.generation, store.nonce, self.superblock_checksum);
         store.journal_state = JournalState::Open;
-        for base in &self.deleted {
+        for &base in &self.deleted {
             store.deleted.remove(base);
         }
+        store.deleted.release(0);
         store.events.push_back(Event::CheckpointDone {
             generation: store.generation,
             deleted: self.deleted,
@@ -688,7 +690,7 @@ impl Checkpoint {
             store.pending_again(base, older);
         }
         store.promise_over();
-        store.changed.extend(self.changed);
+        store.changed_again(self.changed.iter().map(|(base, ())| base));
         store.events.push_back(Event::CheckpointFailed { reason });
         store.fail_queued_syncs();
     }

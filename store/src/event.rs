@@ -175,9 +175,14 @@ pub enum NoRoom {
     Memory,
 }
 
-/// There is no such object.
+/// Why an object was not deleted.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
-pub struct NoObject;
+pub enum DeleteError {
+    /// There is none.
+    NoObject,
+    /// There is no heap to note it.
+    Memory,
+}
 
 /// Why a record was not taken.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]

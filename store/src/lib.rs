@@ -63,8 +63,8 @@ mod verify;
 #[cfg(any(test, feature = "break-invariants"))]
 pub use breaks::{Breaks, Invariant};
 pub use event::{
-    BadPage, Busy, CheckpointKind, DirtyPage, Event, Failure, FormatError, FormatOptions, MountError, MountMode,
-    MountReport, NoObject, NoRoom, PageFlags, PageLookup, PutError, ReadStart, Stats, Structure, Tail, TailReason,
+    BadPage, Busy, CheckpointKind, DeleteError, DirtyPage, Event, Failure, FormatError, FormatOptions, MountError,
+    MountMode, MountReport, NoRoom, PageFlags, PageLookup, PutError, ReadStart, Stats, Structure, Tail, TailReason,
     Ticket,
 };
 pub use loss::Loss;

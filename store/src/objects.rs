@@ -1,6 +1,6 @@
 //! The objects as callers see them: the table with the changes on top that came while it was frozen.
 
-use crate::event::{NoObject, NoRoom, PutError};
+use crate::event::{DeleteError, NoRoom, PutError};
 use crate::heap::NoHeap;
 use crate::map::levels_for;
 use crate::pending::{Entries, MapChanges};
@@ -11,7 +11,7 @@ use crate::sync::SyncRequest;
 impl Store {
     /// The object at `base`.
     pub fn object(&self, base: u64) -> Option<&ObjectRecord> {
-        match self.overlay.get(&base) {
+        match self.overlay.get_ref(base) {
             Some(change) => change.as_ref(),
             None => self.table.get(base).map(|row| &row.record),
         }
@@ -38,18 +38,15 @@ impl Store {
     /// Whether an object at `base` was deleted and the deletion is not yet in a durable checkpoint:
     /// its address must not be used again.
     pub fn awaits_deletion(&self, base: u64) -> bool {
-        self.deleted.contains(&base)
+        self.deleted.has(base)
     }
 
     fn at_or_before(&self, address: u64) -> Option<&ObjectRecord> {
-        let changed = self
-            .overlay
-            .range(..=address)
-            .rev()
-            .find_map(|(_, change)| change.as_ref());
+        let changed = self.overlay.pairs().take_while(|(base, _)| *base <= address);
+        let changed = changed.filter_map(|(_, change)| change.as_ref()).last();
         let mut row = self.table.floor(address);
         while let Some(found) = row
-            && self.overlay.contains_key(&found.record.base)
+            && self.overlay.has(found.record.base)
         {
             row = found
                 .record
@@ -62,10 +59,14 @@ impl Store {
     }
 
     fn at_or_after(&self, address: u64) -> Option<&ObjectRecord> {
-        let changed = self.overlay.range(address..).find_map(|(_, change)| change.as_ref());
+        let mut next = self.overlay.from(address);
+        while let Some((base, None)) = next {
+            next = base.checked_add(1).and_then(|behind| self.overlay.from(behind));
+        }
+        let changed = next.and_then(|(_, change)| change.as_ref());
         let mut row = self.table.ceiling(address);
         while let Some(found) = row
-            && self.overlay.contains_key(&found.record.base)
+            && self.overlay.has(found.record.base)
         {
             row = self.table.ceiling(found.record.base + 1);
         }
@@ -81,7 +82,7 @@ impl Store {
     /// [`PutError`]; nothing was changed.
     pub fn put_object(&mut self, record: &ObjectRecord) -> Result<(), PutError> {
         record.check(self.address_bits)?;
-        if self.deleted.contains(&record.base) {
+        if self.deleted.has(record.base) {
             return Err(PutError::DeletionPending);
         }
         let before = record
@@ -104,42 +105,79 @@ impl Store {
         if !room {
             return Err(PutError::DiskFull);
         }
-        if let Some(old) = old_pages
-            && record.pages < old
-        {
-            self.note_zeroed(record.base, record.pages, old)
-                .map_err(|NoHeap| PutError::Memory)?;
-        }
-        self.changed.insert(record.base);
-        if self.is_frozen() {
-            self.overlay.insert(record.base, Some(record.clone()));
+        self.enter(record, old_pages).map_err(|NoHeap| PutError::Memory)
+    }
+
+    /// Enters a record over one with so many pages, or as a new one.
+    fn enter(&mut self, record: &ObjectRecord, old_pages: Option<u64>) -> Result<(), NoHeap> {
+        let (base, pages) = (record.base, record.pages);
+        // Also so that it can be deleted at once if what it is for fails.
+        self.room_for_removal(base)?;
+        let copy = record.copy()?;
+        let overlaid = self.is_overlaid();
+        let (row, copy) = if overlaid {
+            (None, Some(copy))
         } else {
-            self.table.put(record.clone());
+            (Some(self.table.prepare(copy)?), None)
+        };
+        if let Some(old) = old_pages.filter(|&old| pages < old) {
+            self.note_zeroed(base, pages, old)?;
+        }
+        match row {
+            Some(row) => self.table.enter(row),
+            None => drop(self.overlay.insert(base, copy)?),
+        }
+        self.changed.insert(base, ())?;
+        Ok(())
+    }
+
+    /// Whether changes are kept beside the table: it is frozen, or there was no heap to make changes of before.
+    fn is_overlaid(&mut self) -> bool {
+        if !self.is_frozen() && !self.overlay.is_empty() {
+            self.merge();
+        }
+        self.is_frozen() || !self.overlay.is_empty()
+    }
+
+    /// Makes room to delete an object, and to note that its row has changed.
+    fn room_for_removal(&mut self, base: u64) -> Result<(), NoHeap> {
+        self.table.expect_removal(0)?;
+        self.changed.reserve(self.changed.count() + 1)?;
+        self.deleted.reserve(self.deleted.count() + 1)?;
+        self.doomed.reserve(self.doomed.count() + 1)?;
+        if self.is_overlaid() && !self.overlay.has(base) {
+            self.overlay.reserve(self.overlay.count() + 1)?;
         }
         Ok(())
     }
 
-    /// Deletes an object with all its pages. In force at once; never fails for lack of space.
+    /// Deletes an object with all its pages. In force at once; never fails for lack of space on the disk, nor right behind the
+    /// [put](Store::put_object) that made the object.
     ///
     /// # Errors
-    /// [`NoObject`].
-    pub fn delete_object(&mut self, base: u64) -> Result<(), NoObject> {
-        self.object(base).ok_or(NoObject)?;
-        self.changed.insert(base);
-        self.deleted.insert(base);
+    /// [`DeleteError`]; nothing was changed.
+    pub fn delete_object(&mut self, base: u64) -> Result<(), DeleteError> {
+        self.object(base).ok_or(DeleteError::NoObject)?;
+        self.room_for_removal(base).map_err(|NoHeap| DeleteError::Memory)?;
+        let noted = self
+            .changed
+            .insert(base, ())
+            .and_then(|_| self.deleted.insert(base, ()));
+        noted.map_err(|_| DeleteError::Memory)?;
         self.pending.remove(base);
-        if self.is_frozen() {
-            self.overlay.insert(base, None);
+        if self.is_overlaid() {
+            self.overlay.insert(base, None).map_err(|_| DeleteError::Memory)?;
         } else {
             self.remove_from_table(base);
         }
         Ok(())
     }
 
+    /// Takes a row out of the table, where there is [room](Store::room_for_removal) to note its map.
     fn remove_from_table(&mut self, base: u64) {
         self.pending.remove(base);
         if let Some(map) = self.table.remove(base) {
-            self.doomed.insert(base, map);
+            let _ = self.doomed.insert(base, map);
         }
     }
 
@@ -148,7 +186,8 @@ impl Store {
     /// # Errors
     /// [`PutError`]; nothing was changed. [`PutError::Range`] also if there is no such object.
     pub fn resize(&mut self, base: u64, pages: u64) -> Result<(), PutError> {
-        let mut record = self.object(base).ok_or(PutError::Range)?.clone();
+        let record = self.object(base).ok_or(PutError::Range)?;
+        let mut record = record.copy().map_err(|_| PutError::Memory)?;
         record.pages = pages;
         self.put_object(&record)
     }
@@ -156,12 +195,37 @@ impl Store {
     /// Makes the changes that came while the table was frozen.
     pub(crate) fn thaw(&mut self) {
         self.frozen = false;
-        for (base, change) in core::mem::take(&mut self.overlay) {
-            match change {
-                Some(record) => self.table.put(record),
-                None => self.remove_from_table(base),
+        self.merge();
+    }
+
+    /// Makes the changes beside the table in the table, as far as there is heap. Every lookup sees the others where they are, and the next
+    /// checkpoint begins when all are made.
+    fn merge(&mut self) {
+        self.overlay.release(0);
+        while let Some(base) = self.overlay.first_key() {
+            let made = match self.overlay.get_ref(base) {
+                Some(Some(record)) => record
+                    .copy()
+                    .map_err(NoHeap::from)
+                    .and_then(|record| self.table.put(record)),
+                _ => self.room_to_remove().map(|()| self.remove_from_table(base)),
+            };
+            if made.is_err() {
+                return;
             }
+            self.overlay.remove(base);
         }
+    }
+
+    fn room_to_remove(&mut self) -> Result<(), NoHeap> {
+        self.table.expect_removal(0)?;
+        self.doomed.reserve(self.doomed.count() + 1)?;
+        Ok(())
+    }
+
+    /// Whether there are changes beside the table although it is not frozen.
+    pub(crate) fn is_short(&mut self) -> bool {
+        !self.is_frozen() && self.is_overlaid()
     }
 
     /// Notes that pages read as zero.

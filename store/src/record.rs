@@ -5,8 +5,10 @@
 //! carries both. Whoever decodes checks every limit, for the bytes come from a disk.
 
 use crate::bytes::{Put, Reader};
+use crate::containers::{copied, push_reserved, reserve};
 use crate::event::PutError;
 use crate::world::BLOCK;
+use abi::Error;
 use abi::layout::{CAPABILITIES_MAX, ENTRIES_MAX, PDX_MAX};
 use alloc::vec::Vec;
 
@@ -55,6 +57,27 @@ impl ObjectRecord {
     /// One past the last address.
     pub fn end(&self) -> u64 {
         self.base.saturating_add(self.pages.saturating_mul(BLOCK as u64))
+    }
+
+    /// A copy, with room for one more capability of either kind, should that be why it is copied.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub fn copy(&self) -> Result<Self, Error> {
+        let mut pdx = Vec::new();
+        reserve(&mut pdx, self.pdx.len() + 1)?;
+        for one in &self.pdx {
+            let entries = copied(&one.entries)?;
+            push_reserved(&mut pdx, PdxRecord { entries, ..*one });
+        }
+        let mut capabilities = Vec::new();
+        reserve(&mut capabilities, self.capabilities.len() + 1)?;
+        capabilities.extend_from_slice(&self.capabilities);
+        Ok(Self {
+            capabilities,
+            pdx,
+            ..*self
+        })
     }
 
     /// Whether the record respects every limit, in a space of `address_bits`.

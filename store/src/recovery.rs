@@ -322,13 +322,14 @@ impl Store {
                     if let Some(old) = self.table.get(record.base).map(|row| row.record.pages) {
                         self.note_zeroed(record.base, record.pages, old).map_err(no_heap)?;
                     }
-                    self.table.put(record);
+                    self.table.put(record).map_err(no_heap)?;
                 }
                 Item::Delete(base) => {
                     self.pending.remove(base);
+                    self.table.expect_removal(0).map_err(no_heap)?;
                     if let Some(map) = self.table.remove(base) {
-                        self.doomed.insert(base, map);
-                        self.deleted.insert(base);
+                        self.doomed.insert(base, map).map_err(|_| MountError::Memory)?;
+                        self.deleted.insert(base, ()).map_err(|_| MountError::Memory)?;
                     }
                 }
                 Item::Zero { base, start, end } => self.note_zeroed(base, start, end).map_err(no_heap)?,

@@ -141,13 +141,17 @@ pub(crate) fn take_down(store: &mut Store, world: &mut impl World) -> Result<Ste
 }
 
 fn take_down_some(store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
-    while let Some((base, mut root)) = store.doomed.pop_first() {
+    while let Some((base, &(mut root))) = store.doomed.from(0) {
         let complete = discard(store, world, base, &mut root, (0, u64::MAX));
         if complete != Ok(true) {
-            store.doomed.insert(base, root);
+            if let Some(place) = store.doomed.get_mut(base) {
+                *place = root;
+            }
             return complete.map(|_| Step::Waiting);
         }
+        store.doomed.remove(base);
     }
+    store.doomed.release(0);
     Ok(Step::Complete)
 }
 

@@ -12,7 +12,7 @@ use crate::allocation::Allocation;
 use crate::breaks::Breaks;
 use crate::checkpoint::{Checkpoint, LEASE_SLACK};
 use crate::checksum::Key;
-use crate::containers::Map;
+use crate::containers::{Map, reserve};
 use crate::event::{BadPage, Busy, CheckpointKind, DirtyPage, Event, Failure, MountMode, Stats, Structure, Ticket};
 use crate::geometry::Geometry;
 use crate::io::{Io, Purpose};
@@ -29,7 +29,7 @@ use crate::sync::{SyncGroup, SyncRequest};
 use crate::table::Table;
 use crate::world::{DiskError, Frame, Operation, World};
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 /// A job that waits for its turn.
@@ -116,7 +116,7 @@ pub struct Store {
     pub(crate) table: Table,
     pub(crate) maps: Maps,
     /// Changes to the table while it is frozen; `None` deletes.
-    pub(crate) overlay: BTreeMap<u64, Option<ObjectRecord>>,
+    pub(crate) overlay: Map<u64, Option<ObjectRecord>>,
     /// Changes to maps, by object, that no job has taken over.
     pub(crate) pending: Map<u64, MapChanges>,
     /// Those that the running or waiting checkpoint makes.
@@ -124,11 +124,11 @@ pub struct Store {
     /// Those that it has made.
     pub(crate) settled: Map<u64, MapChanges>,
     /// Maps of deleted objects, to be taken down by the next checkpoint.
-    pub(crate) doomed: BTreeMap<u64, MapRoot>,
+    pub(crate) doomed: Map<u64, MapRoot>,
     /// Rows changed since the last checkpoint was begun and not carried by a sync.
-    pub(crate) changed: BTreeSet<u64>,
+    pub(crate) changed: Map<u64, ()>,
     /// Deleted objects whose deletion is not yet in a durable checkpoint.
-    pub(crate) deleted: BTreeSet<u64>,
+    pub(crate) deleted: Map<u64, ()>,
 
     /// Pages handed over for the next checkpoint, and the blocks promised to them.
     pub(crate) collected: List<DirtyPage>,
@@ -222,13 +222,13 @@ impl Store {
             budget: 0,
             table: parts.table,
             maps: Maps::default(),
-            overlay: BTreeMap::new(),
+            overlay: Map::default(),
             pending: Map::default(),
             settling: Map::default(),
             settled: Map::default(),
-            doomed: BTreeMap::new(),
-            changed: BTreeSet::new(),
-            deleted: BTreeSet::new(),
+            doomed: Map::default(),
+            changed: Map::default(),
+            deleted: Map::default(),
             collected: List::default(),
             collected_share: Loan::default(),
             over: List::default(),
@@ -429,8 +429,16 @@ impl Store {
         let pages = core::mem::take(&mut self.collected);
         // None is being settled now, and each of the maps has room for all.
         core::mem::swap(&mut self.settling, &mut self.pending);
+        if self.is_short() {
+            failure = Some(Failure::Memory);
+        }
         let changed = core::mem::take(&mut self.changed);
-        let deleted = self.deleted.iter().copied().collect();
+        let mut deleted = Vec::new();
+        if reserve(&mut deleted, self.deleted.count()).is_ok() {
+            deleted.extend(self.deleted.iter().map(|(base, ())| base));
+        } else {
+            failure = Some(Failure::Memory);
+        }
         let mut checkpoint = Checkpoint::new(pages, kind, (loan, nodes), changed, deleted);
         if let Some(reason) = failure {
             checkpoint.fail(reason);

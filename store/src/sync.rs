@@ -103,7 +103,7 @@ impl Store {
         self.awake = true;
         if self.mode == MountMode::ReadOnly {
             self.refuse(request, |ticket| Event::SyncFailed(ticket, Failure::ReadOnly));
-        } else if room.is_err() {
+        } else if room.is_err() || self.is_short() {
             self.refuse(request, |ticket| Event::SyncFailed(ticket, Failure::Memory));
         } else if self.fits(&request) {
             for page in &request.pages {
@@ -137,7 +137,7 @@ impl Store {
             share: 0,
         };
         for base in touched {
-            let changed = self.changed.remove(&base);
+            let changed = self.changed.remove(base).is_some();
             if changed {
                 request.changed.insert(base);
             }
@@ -224,8 +224,16 @@ impl Store {
     /// Hands back a request that was not accepted.
     fn refuse(&mut self, request: SyncRequest, event: impl FnOnce(Ticket) -> Event) {
         request.pages.iter().for_each(|page| self.give_back(page));
-        self.changed.extend(request.changed);
+        self.changed_again(request.changed.iter().copied());
         self.events.push_back(event(request.ticket));
+    }
+
+    /// Notes rows again whose change was not carried. A sync carries the rows of the objects that it names all the same, so what finds no
+    /// heap here comes with the next checkpoint at the latest.
+    pub(crate) fn changed_again(&mut self, bases: impl Iterator<Item = u64>) {
+        for base in bases {
+            let _ = self.changed.insert(base, ());
+        }
     }
 
     /// Undoes an accepted request that came to nothing: its pages are promises again, what was

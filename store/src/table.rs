@@ -6,6 +6,8 @@
 //! tree is changed by its owner only between checkpoints (`objects.rs` keeps what comes
 //! meanwhile), so no node under I/O is ever touched.
 
+use crate::containers::{filled, push, push_reserved, reserve};
+use crate::heap::{NoHeap, with_room};
 use crate::map::MapRoot;
 use crate::record::ObjectRecord;
 use crate::superblock::Place;
@@ -26,9 +28,10 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    fn new(record: ObjectRecord, map: MapRoot) -> Self {
-        let overflow = vec![Place::default(); overflow_blocks(record.body_bytes())];
-        Self { record, map, overflow }
+    fn new(record: ObjectRecord) -> Result<Self, NoHeap> {
+        let overflow = filled(Place::default(), overflow_blocks(record.body_bytes()))?;
+        let map = MapRoot::default();
+        Ok(Self { record, map, overflow })
     }
 }
 
@@ -65,6 +68,9 @@ pub(crate) struct Table {
     overflow: u64,
     /// Blocks of nodes and bodies that are gone; the next checkpoint sets them free.
     released: Vec<u64>,
+    /// Room for the nodes that a put may make, so that it cannot fail half-way.
+    spare_rows: Vec<Row>,
+    spare_children: Vec<Vec<(u64, NodeId)>>,
 }
 
 impl Table {
@@ -82,6 +88,8 @@ impl Table {
             rows: 0,
             overflow: 0,
             released: Vec::new(),
+            spare_rows: Vec::new(),
+            spare_children: Vec::new(),
         }
     }
 
@@ -170,12 +178,76 @@ impl Table {
     // ---- changing
 
     /// Enters a record; an object that is there already keeps its map.
-    pub(crate) fn put(&mut self, record: ObjectRecord) {
-        if let Some((key, right)) = self.put_in(self.root, record) {
+    ///
+    /// # Errors
+    /// [`NoHeap`]: nothing has changed.
+    pub(crate) fn put(&mut self, record: ObjectRecord) -> Result<(), NoHeap> {
+        let row = self.prepare(record)?;
+        self.enter(row);
+        Ok(())
+    }
+
+    /// Makes a row of a record, and room for it.
+    pub(crate) fn prepare(&mut self, record: ObjectRecord) -> Result<Row, NoHeap> {
+        let row = Row::new(record)?;
+        self.expect(&row)?;
+        Ok(row)
+    }
+
+    /// Enters a row that was prepared last.
+    pub(crate) fn enter(&mut self, row: Row) {
+        if let Some((key, right)) = self.put_in(self.root, row) {
             let left = self.root;
-            let body = Body::Inner(vec![(0, left), (key, right)]);
-            self.root = self.add(body);
+            let mut children = self.spare_children.pop().unwrap_or_default();
+            push_reserved(&mut children, (0, left));
+            push_reserved(&mut children, (key, right));
+            self.root = self.add(Body::Inner(children));
         }
+    }
+
+    /// Makes room for a row, and for the nodes that it may take.
+    fn expect(&mut self, row: &Row) -> Result<(), NoHeap> {
+        self.expect_removal(row.overflow.len())?;
+        let (mut id, mut depth, mut full) = (self.root, 0, 0);
+        let rows = loop {
+            match &mut self.nodes[id as usize].body {
+                Body::Leaf(rows) => break rows,
+                Body::Inner(children) => {
+                    depth += 1;
+                    // Full nodes right above the leaf are parted with it.
+                    full = if children.len() < INNER_MAX { 0 } else { full + 1 };
+                    reserve(children, 1)?;
+                    let at = children.partition_point(|&(key, _)| key <= row.record.base);
+                    id = children[at.saturating_sub(1)].1;
+                }
+            }
+        };
+        reserve(rows, 1)?;
+        if rows.iter().map(row_bytes).sum::<usize>() + row_bytes(row) <= LEAF_BYTES {
+            return Ok(());
+        }
+        let more = rows.len() + 1;
+        reserve(&mut self.spare_rows, more)?;
+        let inner = full + usize::from(full == depth);
+        while self.spare_children.len() < inner {
+            push(&mut self.spare_children, with_room(INNER_MAX + 1)?)?;
+        }
+        reserve(&mut self.nodes, inner + 1)?;
+        let places = self.nodes.len() + inner + 1 - self.vacant.len();
+        reserve(&mut self.vacant, places)?;
+        Ok(())
+    }
+
+    /// Makes room for the blocks that a removal, or a put with so many overflow blocks, releases.
+    ///
+    /// # Errors
+    /// [`NoHeap`].
+    pub(crate) fn expect_removal(&mut self, overflow: usize) -> Result<(), NoHeap> {
+        let blocks = self.blocks() as usize + overflow;
+        reserve(&mut self.released, blocks)?;
+        let vacant = self.nodes.len() - self.vacant.len();
+        reserve(&mut self.vacant, vacant)?;
+        Ok(())
     }
 
     fn add(&mut self, body: Body) -> NodeId {
@@ -188,19 +260,20 @@ impl Table {
             self.nodes[id as usize] = node;
             return id;
         }
-        self.nodes.push(node);
+        push_reserved(&mut self.nodes, node);
         (self.nodes.len() - 1) as NodeId
     }
 
     /// Gives the key and number of a new right neighbour if the node had to be split.
-    fn put_in(&mut self, id: NodeId, record: ObjectRecord) -> Option<(u64, NodeId)> {
+    fn put_in(&mut self, id: NodeId, mut new: Row) -> Option<(u64, NodeId)> {
+        let base = new.record.base;
         self.nodes[id as usize].dirty = true;
         match &mut self.nodes[id as usize].body {
             Body::Leaf(rows) => {
-                let at = rows.partition_point(|row| row.record.base < record.base);
-                let old = rows.get_mut(at).filter(|row| row.record.base == record.base);
+                let at = rows.partition_point(|row| row.record.base < base);
+                let old = rows.get_mut(at).filter(|row| row.record.base == base);
                 if let Some(old) = old {
-                    let new = Row::new(record, old.map);
+                    new.map = old.map;
                     self.overflow = self.overflow + new.overflow.len() as u64 - old.overflow.len() as u64;
                     let replaced = core::mem::replace(old, new);
                     self.released.extend(
@@ -211,7 +284,6 @@ impl Table {
                             .filter(|&block| block != 0),
                     );
                 } else {
-                    let new = Row::new(record, MapRoot::default());
                     self.overflow += new.overflow.len() as u64;
                     self.rows += 1;
                     rows.insert(at, new);
@@ -219,11 +291,9 @@ impl Table {
                 self.split_leaf(id)
             }
             Body::Inner(children) => {
-                let at = children
-                    .partition_point(|&(key, _)| key <= record.base)
-                    .saturating_sub(1);
+                let at = children.partition_point(|&(key, _)| key <= base).saturating_sub(1);
                 let child = children[at].1;
-                let (key, right) = self.put_in(child, record)?;
+                let (key, right) = self.put_in(child, new)?;
                 if let Body::Inner(children) = &mut self.nodes[id as usize].body {
                     children.insert(at + 1, (key, right));
                 }
@@ -245,7 +315,9 @@ impl Table {
             left += row_bytes(row);
             left > total / 2
         })?;
-        let right = rows.split_off(at.max(1));
+        // Room for it was made before.
+        let mut right = core::mem::take(&mut self.spare_rows);
+        right.extend(rows.drain(at.max(1)..));
         let key = right.first()?.record.base;
         Some((key, self.add(Body::Leaf(right))))
     }
@@ -257,7 +329,8 @@ impl Table {
         if children.len() <= INNER_MAX {
             return None;
         }
-        let right = children.split_off(children.len() / 2);
+        let mut right = self.spare_children.pop().unwrap_or_default();
+        right.extend(children.drain(children.len() / 2..));
         let key = right.first()?.0;
         Some((key, self.add(Body::Inner(right))))
     }
@@ -342,13 +415,34 @@ impl Table {
         }
     }
 
-    /// Moves all of the right child into the left one.
+    /// Rows or children of a node.
+    fn entries(&self, id: NodeId) -> usize {
+        match self.body(id) {
+            Body::Leaf(rows) => rows.len(),
+            Body::Inner(children) => children.len(),
+        }
+    }
+
+    /// Moves all of the right child into the left one, if there is heap for that. Where one is empty, none is needed.
     fn join(&mut self, id: NodeId, left: usize, right: usize) {
+        let Body::Inner(children) = self.body(id) else { return };
+        let (kept, gone) = (children[left].1, children[right].1);
+        if self.entries(kept) == 0 {
+            let body = core::mem::replace(&mut self.nodes[gone as usize].body, Body::Leaf(Vec::new()));
+            self.nodes[kept as usize].body = body;
+        }
+        let more = self.entries(gone);
+        let room = match &mut self.nodes[kept as usize].body {
+            Body::Leaf(rows) => reserve(rows, more),
+            Body::Inner(children) => reserve(children, more),
+        };
         let Body::Inner(children) = &mut self.nodes[id as usize].body else {
             return;
         };
-        let (key, gone) = children.remove(right);
-        let kept = children[left].1;
+        if room.is_err() {
+            return;
+        }
+        let (key, _) = children.remove(right);
         let body = self.drop_node(gone);
         let kept = &mut self.nodes[kept as usize];
         kept.dirty = true;
@@ -371,9 +465,9 @@ impl Table {
         node.dirty = false;
         let place = core::mem::take(&mut node.place);
         if place.block != 0 {
-            self.released.push(place.block);
+            push_reserved(&mut self.released, place.block);
         }
-        self.vacant.push(id);
+        push_reserved(&mut self.vacant, id);
         body
     }
 
@@ -527,9 +621,10 @@ mod tests {
             let mut model = BTreeMap::new();
             for (slot, capabilities, put) in steps {
                 if put {
-                    table.put(record(slot, capabilities));
+                    table.put(record(slot, capabilities)).unwrap();
                     model.insert(slot << 21, capabilities);
                 } else {
+                    table.expect_removal(0).unwrap();
                     prop_assert_eq!(table.remove(slot << 21).is_some(), model.remove(&(slot << 21)).is_some());
                 }
             }
@@ -544,6 +639,7 @@ mod tests {
             }
             for (base, capabilities) in model {
                 prop_assert_eq!(table.get(base).map(|row| row.record.capabilities.len()), Some(capabilities));
+                table.expect_removal(0).unwrap();
                 prop_assert!(table.remove(base).is_some());
             }
             prop_assert_eq!(table.blocks(), 1);

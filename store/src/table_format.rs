@@ -171,12 +171,13 @@ mod tests {
         let mut table = Table::new();
         for slot in 0..8_u64 {
             let capabilities = alloc::vec![(slot, 15); if slot == 3 { 120 } else { 2 }];
-            table.put(ObjectRecord {
+            let record = ObjectRecord {
                 base: slot << 21,
                 pages: 1,
                 capabilities,
                 ..ObjectRecord::default()
-            });
+            };
+            table.put(record).expect("memory");
         }
         let mut block = [0; BLOCK];
         if let Some(&part @ Part::Node(_)) = table.dirty_parts().last() {

@@ -94,7 +94,7 @@ impl Store {
             batch: Vec::new(),
         };
         check.table()?;
-        for (&base, root) in &self.doomed {
+        for (base, root) in self.doomed.pairs() {
             check.map(base, root, u64::MAX)?;
         }
         check.read_batch()?;

@@ -6,8 +6,8 @@ use plain::PlainWorld;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use store::{
-    BLOCK, CheckpointKind, DirtyPage, Event, Failure, FormatOptions, MountMode, NoRoom, ObjectRecord, PageFlags,
-    PageLookup, Pages, Store,
+    BLOCK, CheckpointKind, DeleteError, DirtyPage, Event, Failure, FormatOptions, MountMode, NoRoom, ObjectRecord,
+    PageFlags, PageLookup, Pages, PutError, Store,
 };
 
 std::thread_local! {
@@ -207,4 +207,48 @@ fn a_change_that_has_no_heap_is_not_made() {
         };
         assert_eq!(store.page_flags(&world, BASE, page), expected);
     }
+}
+
+#[test]
+fn an_object_that_has_no_heap_is_neither_made_nor_deleted() {
+    let (mut world, mut store) = start();
+    let mut failed = 0;
+    for frozen in [false, true] {
+        let first = if frozen { 1000 } else { 10 };
+        if frozen {
+            // What comes now stands beside the table until the checkpoint is over.
+            store
+                .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Periodic)
+                .expect("idle");
+        }
+        let object = |number: u64, capabilities: u64| ObjectRecord {
+            base: BASE + number * (1 << 32),
+            pages: 1 + number % 7,
+            capabilities: (0..capabilities).map(|password| (password, 15)).collect(),
+            ..ObjectRecord::default()
+        };
+        // Out of order, small and large, so that leaves and inner nodes are parted, and joined again.
+        for number in (0..120).map(|number| first + number * 37 % 120) {
+            let record = object(number, number * 13 % 128);
+            failed += fail_each(&mut store, &PutError::Memory, |store| store.put_object(&record));
+        }
+        for number in (first..first + 120).step_by(2) {
+            let record = object(number, number * 29 % 128);
+            failed += fail_each(&mut store, &PutError::Memory, |store| store.put_object(&record));
+        }
+        for number in first + 20..first + 120 {
+            let base = BASE + number * (1 << 32);
+            failed += fail_each(&mut store, &DeleteError::Memory, |store| store.delete_object(base));
+        }
+    }
+    assert!(failed > 500, "{failed} allocations");
+    while let Some(event) = store.poll(&mut world) {
+        assert!(!matches!(event, Event::CheckpointFailed { .. }), "{event:?}");
+    }
+    assert_eq!(checkpoint(&mut world, &mut store), Ok(()));
+    let before: Vec<_> = store.objects().cloned().collect();
+    assert_eq!(before.len(), 4 + 20 + 20);
+    store.dismantle(&mut world);
+    let (store, _) = Store::mount(&mut world, MountMode::ReadOnly).expect("mount");
+    assert!(store.objects().eq(&before));
 }

@@ -1,5 +1,6 @@
 //! Fakes for the host: a world in which the store can be run, crashed and run again.
 //!
+//! * [`own`]: whose memory is being allocated, for tests in which allocations fail.
 //! * [`rng`]: the seeded generator from which everything random in a run comes.
 //! * [`memory`]: pages, with every misuse of a frame noticed.
 //! * [`disk`]: a disk that completes in any order, forgets what was not flushed, and tears writes.
@@ -9,6 +10,8 @@
 //!
 //! A run is a function of its seed: what fails once fails again. The crash tests are in `tests/`.
 #![forbid(unsafe_code)]
+
+pub mod own;
 
 pub mod rng;
 

@@ -29,6 +29,7 @@ use store::{BLOCK, Disk, DiskError, Operation, Pages, QueueFull, Random, Request
 
 use crate::{
     disk::{Block, CrashDisk, Stepped},
+    own::Own,
     rng::Rng,
 };
 
@@ -271,6 +272,7 @@ impl FakeHardware {
     }
 
     fn content(&mut self, frame: Frame) -> &mut [u8; BLOCK] {
+        let _own = Own::begin();
         let cell = &mut self.cells[frame.number() as usize].bytes;
         cell.get_or_init(garbage);
         cell.get_mut().expect("just made")
@@ -286,10 +288,12 @@ impl Hardware for FakeHardware {
 
     fn table(&self, frame: Frame) -> &Table {
         self.count_access();
+        let _own = Own::begin();
         self.cell(frame).table.get_or_init(empty_table)
     }
 
     fn bytes(&self, frame: Frame) -> &[u8; BLOCK] {
+        let _own = Own::begin();
         self.cell(frame).bytes.get_or_init(garbage)
     }
 
@@ -396,6 +400,7 @@ impl Hardware for FakeHardware {
     }
 
     fn log(&mut self, line: Arguments<'_>) {
+        let _own = Own::begin();
         if self.log.len() == LOG_LINES {
             self.log.pop_front();
         }
@@ -480,6 +485,7 @@ impl Platform {
 impl Pages for Platform {
     fn alloc(&mut self) -> Option<store::Frame> {
         let frame = self.kernel.frames.take_any().ok()?;
+        let _own = Own::begin();
         self.taken_by_store.insert(frame.number());
         Some(store::Frame(frame.number()))
     }
@@ -507,6 +513,7 @@ impl Disk for Platform {
     }
 
     fn submit(&mut self, request: Request) -> Result<(), QueueFull> {
+        let _own = Own::begin();
         if self.completes_while_asked {
             self.step_disk();
         }
@@ -516,6 +523,7 @@ impl Disk for Platform {
     }
 
     fn complete(&mut self) -> Option<(u32, Result<(), DiskError>)> {
+        let _own = Own::begin();
         self.disk.complete()
     }
 

@@ -15,7 +15,7 @@ use crate::{
     Server, Step, Stop, World,
     accounts::{AccountId, Resource},
     directory::address::OBJECT_SLOTS_MAX,
-    directory::object::{OBJECT_BYTES, ObjectId, copy_of, record_bytes, slots_for},
+    directory::object::{OBJECT_BYTES, ObjectId, record_bytes, slots_for},
     lives::task::TaskId,
     pages::release::Remembered,
 };
@@ -87,7 +87,7 @@ impl Server {
             return Err(Error::BadAddress);
         }
         self.enough_heap(world)?;
-        let mut record = copy_of(record)?;
+        let mut record = record.copy()?;
         record.flags |= OBJECT_PERSISTENT;
         // Whoever paid for it in an earlier start is gone.
         let bytes = OBJECT_BYTES + record_bytes(&record);

@@ -7,6 +7,7 @@ use abi::{
     layout::{INFO_SET_BYTES, INFO_SET_MODIFIED, INFO_SET_TAG, INFO_USED, OBJECT_PERSISTENT, OBJECT_STACK, ObjectInfo},
 };
 use kcore::SpaceId;
+use store::DeleteError;
 
 use crate::{
     Server, Step, Stop, World,
@@ -14,7 +15,7 @@ use crate::{
     containers::push,
     directory::address::OBJECT_SLOTS_MAX,
     directory::creation::{AddressesOf, Kind},
-    directory::object::{ObjectId, Which, copy_of, slots_for},
+    directory::object::{ObjectId, Which, slots_for},
     durability::durable::no_room,
     lives::task::TaskId,
     lives::thread::Caller,
@@ -101,8 +102,9 @@ impl Server {
             self.object_drop(world, id, AddressesOf::Free);
             return Ok((0, 0));
         }
-        // The store never refuses to delete what it has.
-        let _ = self.store.delete_object(base);
+        if self.store.delete_object(base) == Err(DeleteError::Memory) {
+            return Err(Error::NoMemory.into());
+        }
         self.checkpoint.note_change();
         self.object_drop(world, id, AddressesOf::Held);
         // The store counts in hundreds.
@@ -266,7 +268,7 @@ impl Server {
         let now = world.boot_time_ns().saturating_add(world.now_ns());
         let object = self.objects.get(id);
         if object.is_persistent() {
-            let mut record = copy_of(&object.record)?;
+            let mut record = object.record.copy()?;
             record.pages = pages;
             record.modified_ns = now;
             cut_entries(&mut record);
@@ -332,7 +334,7 @@ impl Server {
 
     fn change_info(&mut self, id: ObjectId, flags: u64, info: &ObjectInfo) -> Result<(), Error> {
         let object = self.objects.get(id);
-        let mut record = copy_of(&object.record)?;
+        let mut record = object.record.copy()?;
         if flags & INFO_SET_MODIFIED != 0 {
             record.modified_ns = info.modified_ns;
         }
@@ -396,12 +398,13 @@ impl Server {
     pub fn keep(&mut self, id: ObjectId) -> Result<(), Error> {
         let object = self.objects.get(id);
         let (payer, resident) = (object.account, object.resident);
-        let mut record = copy_of(&object.record)?;
+        let mut record = object.record.copy()?;
         record.flags |= OBJECT_PERSISTENT;
         let base = record.base;
         self.ledger.take(payer, Resource::Blocks, resident)?;
         let kept = self.put_record(&record).and_then(|()| {
             self.keep_pages(id).inspect_err(|_| {
+                // Room for that came with the record.
                 let _ = self.store.delete_object(base);
             })
         });

@@ -19,11 +19,11 @@ use abi::{
     layout::{OBJECT_PERSISTENT, OBJECT_STACK},
 };
 use kcore::Leaf;
-use store::{ObjectRecord, PdxRecord};
+use store::ObjectRecord;
 
 use crate::{
     accounts::{AccountId, Amounts, RESOURCES, Resource},
-    containers::{Boxed, Places, boxed, copied, push, push_reserved, reserve},
+    containers::{Boxed, Places, boxed, push, push_reserved, reserve},
     directory::slot_map::SlotMap,
     lives::task::TaskId,
     pages::slots::Slots,
@@ -285,28 +285,6 @@ impl Object {
         }
         Rights::from_bits(u64::from(found)).unwrap_or(Rights::NONE)
     }
-}
-
-/// A copy of a record.
-///
-/// # Errors
-/// [`Error::NoMemory`].
-pub fn copy_of(record: &ObjectRecord) -> Result<ObjectRecord, Error> {
-    let mut pdx = Vec::new();
-    reserve(&mut pdx, record.pdx.len() + 1)?;
-    for one in &record.pdx {
-        let entries = copied(&one.entries)?;
-        push_reserved(&mut pdx, PdxRecord { entries, ..*one });
-    }
-    let mut capabilities = Vec::new();
-    // Room for one more, should that be why it is copied.
-    reserve(&mut capabilities, record.capabilities.len() + 1)?;
-    capabilities.extend_from_slice(&record.capabilities);
-    Ok(ObjectRecord {
-        capabilities,
-        pdx,
-        ..*record
-    })
 }
 
 /// Bytes that the capabilities of a record cost beyond [`OBJECT_BYTES`].

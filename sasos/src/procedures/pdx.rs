@@ -452,13 +452,19 @@ mod tests {
             password,
             clist: 0,
         };
-        callees.insert(SpaceId(4), callee(0x1000, 7, Extension::Empty));
-        callees.insert(SpaceId(5), callee(0x1000, 7, Extension::Merge(2)));
-        callees.insert(SpaceId(6), callee(0x1000, 8, Extension::Merge(2)));
-        callees.insert(
-            SpaceId(9),
-            callee(0x1000, 7, Extension::Explicit(boxed(Apd::EMPTY).unwrap())),
-        );
+        callees.insert(SpaceId(4), callee(0x1000, 7, Extension::Empty)).unwrap();
+        callees
+            .insert(SpaceId(5), callee(0x1000, 7, Extension::Merge(2)))
+            .unwrap();
+        callees
+            .insert(SpaceId(6), callee(0x1000, 8, Extension::Merge(2)))
+            .unwrap();
+        callees
+            .insert(
+                SpaceId(9),
+                callee(0x1000, 7, Extension::Explicit(boxed(Apd::EMPTY).unwrap())),
+            )
+            .unwrap();
         assert_eq!(callees.find(&grant(0x1000, 7), &Extension::Empty), Some(SpaceId(4)));
         assert_eq!(callees.find(&grant(0x1000, 8), &Extension::Empty), None);
         assert_eq!(callees.find(&grant(0x1000, 7), &Extension::Merge(2)), Some(SpaceId(5)));

@@ -18,7 +18,7 @@ use crate::{
     Server, Step, World,
     accounts::Resource,
     containers::push,
-    directory::object::{ObjectId, copy_of, record_bytes},
+    directory::object::{ObjectId, record_bytes},
     lives::thread::Caller,
 };
 
@@ -123,7 +123,7 @@ impl Server {
         }
         let id = self.require_at(world, caller.domain, address, Rights::OWNER)?;
         let password = password_or_random(world, password);
-        let mut record = copy_of(&self.objects.get(id).record)?;
+        let mut record = self.objects.get(id).record.copy()?;
         let effect = set_rights(&mut record, password, rights)?;
         self.commit_passwords(world, caller, id, record, password, effect)
     }
@@ -184,7 +184,7 @@ impl Server {
             return Err(Error::NotAnEntry.into());
         }
         let password = pdx.password;
-        let mut record = copy_of(&object.record)?;
+        let mut record = object.record.copy()?;
         let effect = set_pdx(&mut record, pdx)?;
         self.commit_passwords(world, caller, id, record, password, effect)
     }

@@ -262,6 +262,13 @@ impl<K: Copy + Ord, V> Map<K, V> {
         self.chunks.iter().flatten().map(|entry| (entry.0, &entry.1))
     }
 
+    /// The first entry with a key from that one on.
+    pub fn from(&self, key: K) -> Option<(K, &V)> {
+        let chunk = self.chunk_of(&key);
+        let mut entries = self.chunks.get(chunk..)?.iter().take(2).flatten();
+        entries.find(|entry| entry.0 >= key).map(|entry| (entry.0, &entry.1))
+    }
+
     /// All values in the order of their keys.
     pub fn values(&self) -> impl Iterator<Item = &V> {
         self.chunks.iter().flatten().map(|entry| &entry.1)

@@ -59,7 +59,7 @@ const EXCEPTIONS: &[(&str, usize, &str)] = &[
     ("store/src/bytes.rs", 1, "to go: what is encoded"),
     (
         "store/src/checkpoint.rs",
-        11,
+        9,
         "to go: the job's lists, 64 writes at most; the parts of the table",
     ),
     (
@@ -88,12 +88,16 @@ const EXCEPTIONS: &[(&str, usize, &str)] = &[
     ("store/src/settle.rs", 1, "16 nodes at most"),
     (
         "store/src/store.rs",
-        22,
-        "to go: rows that changed, events, jobs, nodes and reads under way",
+        13,
+        "to go: events, jobs, nodes and reads under way",
     ),
     ("store/src/superblock.rs", 2, "one block"),
     ("store/src/sync.rs", 22, "to go: what a sync carries, 128 pages at most"),
-    ("store/src/table.rs", 10, "to go: the object table"),
+    (
+        "store/src/table.rs",
+        5,
+        "to go: the table at mount, and what a checkpoint writes of it",
+    ),
     ("store/src/table_format.rs", 3, "one block"),
     ("store/src/verify.rs", 3, "a host tool and a read-only mount verify"),
 ];
