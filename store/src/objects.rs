@@ -111,7 +111,7 @@ impl Store {
     /// Enters a record over one with so many pages, or as a new one.
     fn enter(&mut self, record: &ObjectRecord, old_pages: Option<u64>) -> Result<(), NoHeap> {
         let (base, pages) = (record.base, record.pages);
-        // Also so that it can be deleted at once if what it is for fails.
+        // Also so that it can be taken back if what it is for fails.
         self.room_for_removal(base)?;
         let copy = record.copy()?;
         let overlaid = self.is_overlaid();
@@ -151,8 +151,7 @@ impl Store {
         Ok(())
     }
 
-    /// Deletes an object with all its pages. In force at once; never fails for lack of space on the disk, nor right behind the
-    /// [put](Store::put_object) that made the object.
+    /// Deletes an object with all its pages. In force at once; never fails for lack of space on the disk.
     ///
     /// # Errors
     /// [`DeleteError`]; nothing was changed.
@@ -171,6 +170,16 @@ impl Store {
             self.remove_from_table(base);
         }
         Ok(())
+    }
+
+    /// Takes an object back that was put just now, and that nothing durable names: its address may be used again at once. Never fails:
+    /// room came with the put.
+    pub fn take_back(&mut self, base: u64) {
+        self.changed.remove(base);
+        self.pending.remove(base);
+        if self.overlay.remove(base).is_none() {
+            self.table.remove(base);
+        }
     }
 
     /// Takes a row out of the table, where there is [room](Store::room_for_removal) to note its map.

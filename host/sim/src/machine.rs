@@ -388,6 +388,7 @@ impl Hardware for FakeHardware {
     }
 
     fn console_write(&mut self, stream: u64, bytes: &[u8]) -> usize {
+        let _own = Own::begin();
         let stream = stream as usize % 2;
         let taken = bytes.len().min(self.room[stream]);
         self.room[stream] = self.room[stream].saturating_sub(taken);

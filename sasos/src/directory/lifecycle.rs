@@ -402,12 +402,9 @@ impl Server {
         record.flags |= OBJECT_PERSISTENT;
         let base = record.base;
         self.ledger.take(payer, Resource::Blocks, resident)?;
-        let kept = self.put_record(&record).and_then(|()| {
-            self.keep_pages(id).inspect_err(|_| {
-                // Room for that came with the record.
-                let _ = self.store.delete_object(base);
-            })
-        });
+        let kept = self
+            .put_record(&record)
+            .and_then(|()| self.keep_pages(id).inspect_err(|_| self.store.take_back(base)));
         if let Err(error) = kept {
             self.ledger.give(payer, Resource::Blocks, resident);
             return Err(error);

@@ -241,7 +241,13 @@ impl Server {
         match self.callee_enter(world, caller, callee, entry, parameters) {
             Ok(None) => {}
             Ok(Some(key)) => return Outcome::Block(key, None),
-            Err(error) => return Outcome::Return(Err(error)),
+            Err(error) => {
+                if self.callees.get(callee).is_some_and(|callee| callee.stacks.is_empty()) {
+                    // It has served nobody yet.
+                    self.callee_end(world, callee);
+                }
+                return Outcome::Return(Err(error));
+            }
         }
         if pd == PD_EMPTY || pd == PD_MERGE {
             world.portal_cache(caller.domain, entry, pd, callee);
@@ -411,7 +417,10 @@ impl Server {
         if count >= STACKS_MAX {
             return Ok(false);
         }
-        reserve(&mut callee.stacks, 1)?;
+        match reserve(&mut callee.stacks, 1) {
+            Err(_) if count > 0 => return Ok(false),
+            room => room?,
+        }
         let payer = callee.payer;
         let stack = match self.stack_create(world, payer, space) {
             Ok(stack) => stack,

@@ -70,7 +70,7 @@ impl Server {
     // ---- ends -----------------------------------------------------------------------------------
 
     /// Ends a callee domain. Threads inside are unwound, derived domains end before.
-    fn callee_end(&mut self, world: &mut impl World, space: SpaceId) {
+    pub(crate) fn callee_end(&mut self, world: &mut impl World, space: SpaceId) {
         let Some(callee) = self.callees.remove(space) else {
             return;
         };
