@@ -598,6 +598,7 @@ static inline gond_result MachineThreadSetContext(uint64_t thread) { return gond
 static inline gond_result MachineThreadDropOperation(uint64_t thread) { return gond_call(569, thread, 0, 0, 0, 0, 0); }
 static inline gond_result MachineThreadTime(uint64_t thread) { return gond_call(570, thread, 0, 0, 0, 0, 0); }
 static inline gond_result MachineThreadSetPriority(uint64_t thread, uint64_t priority) { return gond_call(571, thread, priority, 0, 0, 0, 0); }
+static inline gond_result MachineSpaceTrim(uint64_t space, uint64_t work) { return gond_call(572, space, work, 0, 0, 0, 0); }
 static inline gond_result MachinePortalEnter(uint64_t thread, uint64_t callee, uint64_t entry, uint64_t all) { return gond_call(576, thread, callee, entry, all, 0, 0); }
 static inline gond_result MachinePortalLeave(uint64_t thread, uint64_t error, uint64_t value, uint64_t value2) { return gond_call(577, thread, error, value, value2, 0, 0); }
 static inline gond_result MachinePortalDepth(uint64_t thread) { return gond_call(578, thread, 0, 0, 0, 0, 0); }
@@ -606,6 +607,7 @@ static inline gond_result MachinePortalCache(uint64_t caller, uint64_t entry, ui
 static inline gond_result MachinePortalForget(void) { return gond_call(581, 0, 0, 0, 0, 0, 0); }
 static inline gond_result MachinePortalInterceptReturn(uint64_t thread, uint64_t wanted) { return gond_call(582, thread, wanted, 0, 0, 0, 0); }
 static inline gond_result MachinePortalAddStack(uint64_t callee, uint64_t top) { return gond_call(583, callee, top, 0, 0, 0, 0); }
+static inline gond_result MachinePortalFreeStacks(uint64_t callee) { return gond_call(584, callee, 0, 0, 0, 0, 0); }
 static inline gond_result MachineNow(void) { return gond_call(592, 0, 0, 0, 0, 0, 0); }
 static inline gond_result MachineRandom(void) { return gond_call(593, 0, 0, 0, 0, 0, 0); }
 static inline gond_result MachineConsoleWrite(uint64_t stream, uint64_t bytes) { return gond_call(594, stream, bytes, 0, 0, 0, 0); }

@@ -166,6 +166,8 @@ calls! {
         "Processor time used.";
     0x23b ThreadSetPriority thread_set_priority(thread, priority) -> "", ""; "server";
         "Changes its priority.";
+    0x23c SpaceTrim space_trim(space, work) -> "left", ""; "server";
+        "Takes tables out of a space that nobody runs in any more, some ten instructions a unit of work; how many units are left over, and one; 0 if tables are left.";
 
     0x240 PortalEnter portal_enter(thread, callee, entry, all) -> "0 or 1", ""; "server";
         "Enters a protected procedure with the four words on the exchange page, on a stack that is free to all callers or, if all is not 0, on any free one; 0 if that is not possible.";
@@ -183,6 +185,8 @@ calls! {
         "Whether the next return from a protected call comes to the server.";
     0x247 PortalAddStack portal_add_stack(callee, top) -> "", ""; "server";
         "Gives the callee space one more stack.";
+    0x248 PortalFreeStacks portal_free_stacks(callee) -> "count", ""; "server";
+        "How many of its stacks are free; each call that is inside of it has one.";
 
     0x250 Now now() -> "ns", "ns between 1970 and boot"; "server";
         "The clock.";

@@ -82,6 +82,10 @@ macro_rules! delegate_machine {
                 $crate::Machine::space_destroy(&mut self.$field, space)
             }
             #[inline]
+            fn space_trim(&mut self, space: $crate::SpaceId, work: u64) -> Option<u64> {
+                $crate::Machine::space_trim(&mut self.$field, space, work)
+            }
+            #[inline]
             fn link(&mut self, space: $crate::SpaceId, slot: u64, leaf: $crate::Leaf, rights: $crate::abi::Rights) -> Result<(), $crate::Shortage> {
                 $crate::Machine::link(&mut self.$field, space, slot, leaf, rights)
             }
@@ -188,6 +192,10 @@ macro_rules! delegate_machine {
             #[inline]
             fn portal_intercept_return(&mut self, thread: $crate::ThreadId, intercept: $crate::machine::Intercept) {
                 $crate::Machine::portal_intercept_return(&mut self.$field, thread, intercept)
+            }
+            #[inline]
+            fn portal_free_stacks(&self, callee: $crate::SpaceId) -> usize {
+                $crate::Machine::portal_free_stacks(&self.$field, callee)
             }
             #[inline]
             fn portal_add_stack(&mut self, callee: $crate::SpaceId, top: u64) {

@@ -108,6 +108,9 @@ pub trait Machine {
     /// Destroys a space: everything still linked is unlinked. No thread runs in it or has a portal
     /// frame that returns to it.
     fn space_destroy(&mut self, space: SpaceId);
+    /// Takes links and upper tables out of a space in which no thread runs or will run, before it is destroyed: so many of both at most that
+    /// it costs some ten instructions a unit of work, or one table more. Tells how many units are left over; none if tables are left.
+    fn space_trim(&mut self, space: SpaceId, work: u64) -> Option<u64>;
     /// Links a leaf at a slot with rights (only RWX count), or changes the rights of the link.
     ///
     /// # Errors
@@ -200,6 +203,8 @@ pub trait Machine {
     fn portal_forget(&mut self);
     /// The next return from a protected call comes to the server, not over the fast path.
     fn portal_intercept_return(&mut self, thread: ThreadId, intercept: Intercept);
+    /// How many of its stacks are free. Each call that is inside of it has one.
+    fn portal_free_stacks(&self, callee: SpaceId) -> usize;
     /// Gives the callee space one more stack, by its top address.
     fn portal_add_stack(&mut self, callee: SpaceId, top: u64);
 

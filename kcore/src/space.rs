@@ -56,6 +56,9 @@ struct UpperTable {
     index: usize,
 }
 
+/// What taking a table out of a space costs, where a link costs one.
+const COST_TABLE: u64 = 20;
+
 /// In the value that loads a root: translations of this tag may be kept.
 const KEEP_TRANSLATIONS: u64 = 1 << 63;
 
@@ -248,18 +251,11 @@ impl Spaces {
 
     /// Destroys a space.
     pub fn destroy(&mut self, id: SpaceId, frames: &mut Frames, hardware: &mut impl Hardware) {
-        let space = &mut self.slots[id.0 as usize];
-        if !space.live {
+        if !self.slots[id.0 as usize].live {
             return;
         }
-        if space.links > 0 {
-            space.unlink_all(frames, hardware);
-        }
-        // Children were made after their parents: take them off in the other direction.
-        while let Some(table) = space.tables.pop() {
-            hardware.table(table.parent)[table.index].store(0, Relaxed);
-            frames.release_zeroed(table.frame);
-        }
+        self.trim(id, u64::MAX, frames, hardware);
+        let space = &mut self.slots[id.0 as usize];
         for &(index, _) in hardware.kernel_entries() {
             hardware.table(space.root)[index].store(0, Relaxed);
         }
@@ -268,6 +264,23 @@ impl Spaces {
         space.stacks_wanted = 0;
         space.live = false;
         self.free.push(id.0);
+    }
+
+    /// Takes links and upper tables out of a space, up to so many of both, or one table more; tells how many are left over, if no
+    /// table is.
+    pub fn trim(&mut self, id: SpaceId, work: u64, frames: &mut Frames, hardware: &mut impl Hardware) -> Option<u64> {
+        let space = &mut self.slots[id.0 as usize];
+        let mut left = work;
+        // Children were made after their parents: take them off in the other direction.
+        while let Some(table) = space.tables.pop_if(|_| left > 0) {
+            if table.parent != space.root && space.links > 0 {
+                left = left.saturating_sub(space.unlink_all_of(&table, frames, hardware));
+            }
+            hardware.table(table.parent)[table.index].store(0, Relaxed);
+            frames.release_zeroed(table.frame);
+            left = left.saturating_sub(COST_TABLE);
+        }
+        space.tables.is_empty().then_some(left)
     }
 
     /// Links a leaf at a slot, or changes the rights of what is linked there.
@@ -442,28 +455,27 @@ impl Space {
         Ok(frame)
     }
 
-    /// Unlinks every leaf: looks through the stretches of the lowest tables in which something was linked.
-    fn unlink_all(&mut self, frames: &mut Frames, hardware: &impl Hardware) {
-        let root = self.root;
-        for lowest in self.tables.iter().filter(|table| table.parent != root) {
-            let above = hardware.table(lowest.parent)[lowest.index].load(Relaxed);
-            let stretches = hardware.table(lowest.frame).chunks_exact(STRETCH).enumerate();
-            for (_, stretch) in stretches.filter(|&(number, _)| above & stretch_mark(number * STRETCH) != 0) {
-                for places in stretch.chunks_exact(8) {
-                    if places.iter().fold(0, |all, place| all | place.load(Relaxed)) == 0 {
-                        continue;
-                    }
-                    for place in places {
-                        let entry = place.load(Relaxed);
-                        if is_present(entry) {
-                            place.store(0, Relaxed);
-                            frames.release(frame_of(entry));
-                        }
+    /// Unlinks what a lowest table has: looks through its stretches in which something was linked. Tells how much that was.
+    fn unlink_all_of(&mut self, lowest: &UpperTable, frames: &mut Frames, hardware: &impl Hardware) -> u64 {
+        let before = self.links;
+        let above = hardware.table(lowest.parent)[lowest.index].load(Relaxed);
+        let stretches = hardware.table(lowest.frame).chunks_exact(STRETCH).enumerate();
+        for (_, stretch) in stretches.filter(|&(number, _)| above & stretch_mark(number * STRETCH) != 0) {
+            for places in stretch.chunks_exact(8) {
+                if places.iter().fold(0, |all, place| all | place.load(Relaxed)) == 0 {
+                    continue;
+                }
+                for place in places {
+                    let entry = place.load(Relaxed);
+                    if is_present(entry) {
+                        place.store(0, Relaxed);
+                        frames.release(frame_of(entry));
+                        self.links -= 1;
                     }
                 }
             }
         }
-        self.links = 0;
+        u64::from(before - self.links)
     }
 }
 

@@ -71,6 +71,10 @@ pub struct Server {
     pub console: waiting::console::Console,
     /// The disk.
     pub store: store::Store,
+    /// What goes on behind the event that began it.
+    pub work: lives::work::WorkList,
+    /// What the event under way may still spend on long work.
+    budget: lives::work::Budget,
     /// The thread whose event is answered; none before the first.
     current: kcore::ThreadId,
     /// Events since the last check, where assertions are on.

@@ -137,7 +137,7 @@ fn held_after(families: u64) -> i64 {
         }
         rig.check();
         for actor in actors {
-            rig.server.task_kill(&mut rig.world, actor.task, 1);
+            rig.server.task_kill(actor.task, 1);
             rig.server.finish_ends(&mut rig.world);
             rig.settle();
         }

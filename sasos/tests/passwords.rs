@@ -132,7 +132,7 @@ fn a_revocation_that_is_begun_is_completed() {
     assert_eq!(rig.server.known_rights(holders[0].space, base), Rights::NONE);
     // While it goes on a leaf may go, and a domain.
     for actor in [holders[29], holders[3]] {
-        rig.server.task_kill(&mut rig.world, actor.task, 1);
+        rig.server.task_kill(actor.task, 1);
         rig.server.finish_ends(&mut rig.world);
     }
     rig.call(holders[5], Call::ObjCreate, &[PAGE, 0]).unwrap();

@@ -5,10 +5,11 @@ mod common;
 use abi::{
     Call, Error,
     address::{PAGE, SLOT},
+    layout::Capability,
 };
 use common::{Actor, Rig};
 use sasos::accounts::{AccountId, limits};
-use sasos::protection::apd::Apd;
+use sasos::{Event, protection::apd::Apd};
 
 /// Pages that one event drops, or copies, at most.
 const PIECE_PAGES: u64 = 24;
@@ -138,4 +139,119 @@ fn the_page_tables_of_an_object_go_in_pieces() {
             rig.check();
         }
     }
+}
+
+/// The most by which a measure changes in one event while a task ends that was killed.
+fn largest_step_of_end(rig: &mut Rig, actor: Actor, measure: impl Fn(&Rig) -> u64) -> u64 {
+    rig.server.task_kill(actor.task, 1);
+    let mut largest = 0;
+    while !rig.server.work.is_empty() {
+        let before = measure(rig);
+        rig.server.handle(&mut rig.world, Event::Poll);
+        largest = largest.max(measure(rig).abs_diff(before));
+    }
+    rig.check();
+    largest
+}
+
+#[test]
+fn the_objects_of_a_task_that_ends_go_in_pieces() {
+    let mut rig = Rig::new(7, 8000, 20_000);
+    let actor = rig.actor(Apd::EMPTY);
+    for number in 0..3000 {
+        let (base, _) = rig.call(actor, Call::ObjCreate, &[PAGE, 0]).unwrap();
+        if number % 2 == 0 {
+            rig.store(actor.space, base, number).unwrap();
+        }
+    }
+    let most = largest_step_of_end(&mut rig, actor, |rig| rig.server.objects.count());
+    assert!(most < SMALL, "{most} objects in one event");
+    assert_eq!(rig.server.objects.count(), 0);
+    assert_eq!(rig.server.tasks.iter().count(), 0);
+}
+
+#[test]
+fn the_semaphores_of_a_task_that_ends_go_in_pieces() {
+    let mut rig = Rig::new(8, 8000, 20_000);
+    let keeper = rig.actor(Apd::EMPTY);
+    let (base, password) = rig.call(keeper, Call::ObjCreate, &[PAGE, 0]).unwrap();
+    let (clist, _) = rig.call(keeper, Call::ObjCreate, &[PAGE, 0]).unwrap();
+    let capability = Capability {
+        address: base,
+        password,
+    };
+    rig.write_clist(keeper.space, clist, &[capability], common::Order::Any);
+    let serial = rig.server.objects.get(rig.server.objects.find(clist).unwrap()).serial;
+    let mut apd = Apd::EMPTY;
+    apd.add(sasos::protection::apd::ClistRef {
+        base: clist,
+        serial,
+        reader: 0,
+    })
+    .unwrap();
+    let actor = rig.actor(apd);
+    for number in 0..1000 {
+        rig.call(actor, Call::SemCreate, &[base + number, 0]).unwrap();
+    }
+    let most = largest_step_of_end(&mut rig, actor, |rig| rig.server.semaphores.count() as u64);
+    assert!(most < SMALL, "{most} semaphores in one event");
+    assert_eq!(rig.server.semaphores.count(), 0);
+}
+
+#[test]
+fn the_threads_of_a_task_that_is_killed_go_in_pieces() {
+    let mut rig = Rig::new(9, 8000, 20_000);
+    let actor = rig.actor(Apd::EMPTY);
+    for _ in 0..200 {
+        let Rig { server, world, .. } = &mut rig;
+        server
+            .thread_make(world, actor.task, None, 0x1_0000_0000, 0, 3)
+            .unwrap();
+    }
+    let most = largest_step_of_end(&mut rig, actor, |rig| rig.server.threads.count as u64);
+    assert!(most < SMALL, "{most} threads in one event");
+    assert_eq!(rig.server.threads.count, 0);
+}
+
+#[test]
+fn the_page_tables_of_a_task_that_ends_go_in_pieces() {
+    let mut rig = Rig::new(10, 8000, 20_000);
+    let actor = rig.actor(Apd::EMPTY);
+    let (base, _) = rig.call(actor, Call::ObjCreate, &[8192 * SLOT, 0]).unwrap();
+    for slot in 0..1000 {
+        rig.store(actor.space, base + 8 * slot * SLOT, slot).unwrap();
+    }
+    let most = largest_step_of_end(&mut rig, actor, |rig| rig.world.kernel.frames.free());
+    assert!(most < 3 * SMALL, "{most} frames in one event");
+}
+
+/// What a task that was killed still has is on its way back: who is short of it waits, and is not refused.
+#[test]
+fn who_is_short_waits_for_what_ends() {
+    let mut rig = Rig::new(11, 8000, 20_000);
+    let family = rig
+        .server
+        .ledger
+        .open(AccountId::ROOT, limits::of_frames(4 * PAGES + PAGES / 2))
+        .unwrap();
+    let mut member = || {
+        let Rig { server, world, .. } = &mut rig;
+        let task = server
+            .task_make(world, Apd::EMPTY, family, limits::of_frames(9 * PAGES))
+            .unwrap();
+        let thread = server.thread_make(world, task, None, 0x1_0000_0000, 0, 3).unwrap();
+        let space = kcore::Machine::thread_space(world, thread);
+        Actor { task, thread, space }
+    };
+    let (rich, poor) = (member(), member());
+    filled(&mut rig, rich, 2 * PAGES);
+    let source = filled(&mut rig, poor, PAGES);
+    let (target, _) = rig.call(poor, Call::ObjCreate, &[PAGES * PAGE, 0]).unwrap();
+    let copy = [source, target, PAGES];
+    rig.call(poor, Call::PageCopy, &copy).unwrap();
+    let (further, _) = rig.call(poor, Call::ObjClone, &[source, 0, 0]).unwrap_or_default();
+    assert_eq!(further, 0, "there is not enough for that while the other one lives");
+    rig.server.task_kill(rich.task, 1);
+    rig.call(poor, Call::ObjClone, &[source, 0, 0]).unwrap();
+    rig.check();
 }

@@ -285,7 +285,7 @@ impl Play {
             4 if self.rng.one_in(2) => {
                 let user = self.rng.below(self.users.len() as u64) as usize;
                 let (actor, _) = self.users.swap_remove(user);
-                self.rig.server.task_kill(&mut self.rig.world, actor.task, 1);
+                self.rig.server.task_kill(actor.task, 1);
                 self.rig.server.finish_ends(&mut self.rig.world);
                 self.make_user();
             }

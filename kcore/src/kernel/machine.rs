@@ -111,20 +111,13 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
     }
 
     fn space_destroy(&mut self, space: SpaceId) {
-        self.ask_inside(space, Request::LeaveRoot);
-        for processor in &mut self.others {
-            if processor.space == space {
-                processor.space = SpaceId::NONE;
-            }
-        }
-        if self.processor.space == space {
-            self.leave_space();
-        }
-        debug_assert!(
-            self.is_root_known(),
-            "a root is freed while another is loaded than is noted down"
-        );
+        self.leave_everywhere(space);
         self.spaces.destroy(space, &mut self.frames, &mut self.hardware);
+    }
+
+    fn space_trim(&mut self, space: SpaceId, work: u64) -> Option<u64> {
+        self.leave_everywhere(space);
+        self.spaces.trim(space, work, &mut self.frames, &mut self.hardware)
     }
 
     fn link(&mut self, space: SpaceId, slot: u64, leaf: Leaf, rights: Rights) -> Result<(), Shortage> {
@@ -352,6 +345,10 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
 
     fn portal_intercept_return(&mut self, thread: ThreadId, intercept: Intercept) {
         self.threads.get_mut(thread).intercept_return = u32::from(intercept == Intercept::Yes);
+    }
+
+    fn portal_free_stacks(&self, callee: SpaceId) -> usize {
+        self.spaces.get(callee).free_stacks().len()
     }
 
     fn portal_add_stack(&mut self, callee: SpaceId, top: u64) {

@@ -360,6 +360,23 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         self.processor.space = SpaceId::NONE;
     }
 
+    /// Every processor that is in a space leaves it, before what it is made of is freed.
+    pub(super) fn leave_everywhere(&mut self, space: SpaceId) {
+        self.ask_inside(space, Request::LeaveRoot);
+        for processor in &mut self.others {
+            if processor.space == space {
+                processor.space = SpaceId::NONE;
+            }
+        }
+        if self.processor.space == space {
+            self.leave_space();
+        }
+        debug_assert!(
+            self.is_root_known(),
+            "a root is freed while another is loaded than is noted down"
+        );
+    }
+
     // ---- what others remember -------------------------------------------------------------------
 
     /// Asks those who are in a space.

@@ -100,6 +100,11 @@ impl<H: Hardware> Kernel<H> {
 
             M::SpaceCreate => return Ok((u64::from(self.space_create()?.0), 0)),
             M::SpaceDestroy => self.space_destroy(known_space(self, first)?),
+            M::SpaceTrim => {
+                let space = known_space(self, first)?;
+                // One more, so that nought says that tables are left.
+                return Ok((self.space_trim(space, second).map_or(0, |left| left + 1), 0));
+            }
             M::Link => {
                 let (space, leaf) = (known_space(self, first)?, Leaf::named(self.known_frame(third)?));
                 let rights = Rights::from_bits(fourth).ok_or(Error::BadArgument)?;
@@ -183,6 +188,10 @@ impl<H: Hardware> Kernel<H> {
             M::PortalInterceptReturn => {
                 let intercept = if second == 0 { Intercept::No } else { Intercept::Yes };
                 self.portal_intercept_return(self.known_thread(first)?, intercept);
+            }
+            M::PortalFreeStacks => {
+                let callee = known_space(self, first)?;
+                return Ok((self.portal_free_stacks(callee) as u64, 0));
             }
             M::PortalAddStack => self.portal_add_stack(known_space(self, first)?, second),
 

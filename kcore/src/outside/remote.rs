@@ -212,6 +212,11 @@ impl<G: Gate> Machine for Remote<G> {
         self.must(M::SpaceDestroy, [u64::from(space.0)]);
     }
 
+    fn space_trim(&mut self, space: SpaceId, work: u64) -> Option<u64> {
+        let left = self.must(M::SpaceTrim, [u64::from(space.0), work]).0;
+        left.checked_sub(1)
+    }
+
     fn link(&mut self, space: SpaceId, slot: u64, leaf: Leaf, rights: Rights) -> Result<(), Shortage> {
         let arguments = [
             u64::from(space.0),
@@ -342,6 +347,10 @@ impl<G: Gate> Machine for Remote<G> {
     fn portal_intercept_return(&mut self, thread: ThreadId, intercept: Intercept) {
         let wanted = u64::from(intercept == Intercept::Yes);
         self.must(M::PortalInterceptReturn, [thread.0, wanted]);
+    }
+
+    fn portal_free_stacks(&self, callee: SpaceId) -> usize {
+        self.must(M::PortalFreeStacks, [u64::from(callee.0)]).0 as usize
     }
 
     fn portal_add_stack(&mut self, callee: SpaceId, top: u64) {

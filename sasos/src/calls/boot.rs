@@ -20,6 +20,7 @@ use crate::{
     durability::checkpoint::Checkpoints,
     lives::task::Tasks,
     lives::thread::Threads,
+    lives::work::{Budget, WorkList},
     pages::pager::Pager,
     procedures::pdx::Callees,
     protection::apd::Apd,
@@ -90,6 +91,9 @@ impl Server {
             checkpoint,
             console: Console::default(),
             store,
+            work: WorkList::default(),
+            // The start is one event without a bound.
+            budget: Budget::all(),
             current: kcore::ThreadId(0),
             unchecked: 0,
         }

@@ -4,11 +4,9 @@ use abi::{Call, Error};
 use kcore::{SpaceId, ThreadId, thread::Resumed, wait::Key};
 
 use crate::{
-    Event, Outcome, Server, Step, World,
-    durability::checkpoint::STORE_ALLOWANCE,
-    durability::durable::{Goal, Pending},
-    durability::freeze::waits_for_freezing,
-    lives::thread::Caller,
+    Event, Outcome, Server, Step, World, durability::checkpoint::STORE_ALLOWANCE, durability::durable::Goal,
+    durability::freeze::waits_for_freezing, lives::continuation::Continuation, lives::thread::Caller,
+    lives::work::Budget,
 };
 
 impl Server {
@@ -43,16 +41,22 @@ impl Server {
             } => self.fault(world, thread, address, access),
             Event::Exception { thread, kind, address } => self.exception(world, thread, kind, address),
             Event::Interrupt => {
-                let outcome = self.interrupt(world);
+                self.budget = Budget::piece();
+                let outcome = self.interrupt();
                 self.finish_ends(world);
                 outcome
             }
             Event::Poll => {
-                self.store.allow(STORE_ALLOWANCE);
-                self.poll_clock(world);
-                self.poll_checkpoint(world);
-                self.poll_withdrawals(world);
+                self.budget = Budget::piece();
                 self.poll_control(world);
+                // The store and the list have their turns.
+                if self.work.has_turn() {
+                    self.work_on(world);
+                } else {
+                    self.store.allow(STORE_ALLOWANCE);
+                    self.poll_clock(world);
+                    self.poll_checkpoint(world);
+                }
                 self.objects.give_back();
                 self.ledger.give_back();
                 // For the calls and faults until the next one.
@@ -115,7 +119,7 @@ impl Server {
         }
         let outcome = self.answer(world, caller, call, arguments);
         self.finish_ends(world);
-        match outcome {
+        match self.ends_go_first(world, caller.thread, outcome) {
             Outcome::Block(key, _) if !self.still_awaited(thread, key) => Outcome::Again,
             outcome => outcome,
         }
@@ -128,15 +132,17 @@ impl Server {
         match key {
             Key::Page(address) => self.pager.reading.has(address),
             Key::Sync(ticket) => self.checkpoint.is_syncing(store::Ticket(ticket)),
-            Key::Checkpoint => match self.threads.record(thread).pending {
-                Some(Pending {
+            Key::Checkpoint => match self.threads.record(thread).continuation {
+                Continuation::Durable {
                     goal: Goal::Checkpoint(number),
                     ..
-                }) => self.checkpoint_reached(number).is_none(),
+                } => self.checkpoint_reached(number).is_none(),
                 _ => self.checkpoint.is_running() || self.checkpoint.is_wanted(),
             },
             // The end of a task, which this event may have brought about, ends callees.
-            Key::Stack(space) | Key::Turn(space) => self.callees.get(SpaceId(space)).is_some(),
+            Key::Stack(space) | Key::Turn(space) => {
+                self.callees.get(SpaceId(space)).is_some_and(|callee| !callee.retired)
+            }
             // These are woken by other events alone, and what was looked at in this one is as it was.
             Key::Nothing
             | Key::Semaphore(_)

@@ -14,7 +14,8 @@ use kcore::{SpaceId, wait::Key};
 
 use crate::{
     Outcome, Server, Step, World,
-    lives::thread::{Caller, Life, Waiting},
+    lives::continuation::Continuation,
+    lives::thread::{Caller, Life},
 };
 
 impl Server {
@@ -127,8 +128,8 @@ impl Server {
             CONTROL_REBOOT => Some(EXIT_REBOOT),
             _ => return Outcome::Return(Err(Error::BadArgument)),
         };
-        let waiting = self.threads.record(caller.thread).waiting;
-        let number = if let Waiting::Checkpoint(number) = waiting {
+        let begun = self.threads.record(caller.thread).continuation;
+        let number = if let Continuation::Checkpoint(number) = begun {
             number
         } else {
             if let Err(stop) = self.validate(world, caller.domain, ROOT_DIRECTORY, Rights::D) {
@@ -140,7 +141,7 @@ impl Server {
             } else {
                 self.checkpoint_request(world)
             };
-            self.threads.record(caller.thread).waiting = Waiting::Checkpoint(number);
+            self.threads.record(caller.thread).continuation = Continuation::Checkpoint(number);
             number
         };
         match self.checkpoint_reached(number) {

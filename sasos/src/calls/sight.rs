@@ -15,7 +15,10 @@ use abi::{
 };
 use kcore::{SpaceId, ThreadId};
 
-use crate::{Server, Step, Stop, World, directory::object::ObjectId, lives::thread::Caller, lives::thread::Thread};
+use crate::{
+    Server, Step, Stop, World, directory::object::ObjectId, lives::continuation::Continuation, lives::thread::Caller,
+    lives::thread::Thread,
+};
 
 /// Places of a table that one event looks at.
 const PIECE: u64 = 64;
@@ -26,31 +29,40 @@ pub const GENERATIONS_MAX: usize = 16;
 
 /// What a caller may see.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Sight {
+pub enum Sight {
     /// Everything.
     All,
     /// His own.
     Own,
 }
 
-const SEES_ALL: u64 = 1;
-const SEES_OWN: u64 = 2;
-
 impl Server {
     /// What the caller of the present call may see; found out once in a call.
     pub(crate) fn sight<W: World>(&mut self, world: &mut W, caller: Caller) -> Step<Sight> {
-        if self.threads.record(caller.thread).progress.found == 0 {
-            let found = match self.validate(world, caller.domain, ROOT_DIRECTORY, Rights::D) {
-                Ok(_) => SEES_ALL,
-                Err(Stop::Fail(_)) => SEES_OWN,
-                Err(stop) => return Err(stop),
-            };
-            self.threads.record(caller.thread).progress.found = found;
+        if let Continuation::Report { sight, .. } = self.threads.record(caller.thread).continuation {
+            return Ok(sight);
         }
-        if self.threads.record(caller.thread).progress.found == SEES_ALL {
-            Ok(Sight::All)
-        } else {
-            Ok(Sight::Own)
+        let sight = match self.validate(world, caller.domain, ROOT_DIRECTORY, Rights::D) {
+            Ok(_) => Sight::All,
+            Err(Stop::Fail(_)) => Sight::Own,
+            Err(stop) => return Err(stop),
+        };
+        self.threads.record(caller.thread).continuation = Continuation::Report { sight, at: 0 };
+        Ok(sight)
+    }
+
+    fn report_goes_on<T>(&mut self, caller: Caller, place: u64) -> Step<T> {
+        if let Some(at) = self.report_at(caller) {
+            *at = place;
+        }
+        Err(Stop::Again)
+    }
+
+    /// Where in a table the report of a call goes on.
+    fn report_at(&mut self, caller: Caller) -> Option<&mut u64> {
+        match &mut self.threads.record(caller.thread).continuation {
+            Continuation::Report { at, .. } => Some(at),
+            _ => None,
         }
     }
 
@@ -123,7 +135,7 @@ impl Server {
         places: u64,
         found: impl Fn(&Self, u64) -> Option<T>,
     ) -> Step<Option<T>> {
-        let from = self.threads.record(caller.thread).progress.at.max(first);
+        let from = self.report_at(caller).map_or(first, |at| first.max(*at));
         let end = places.min(from.saturating_add(PIECE));
         if let Some(item) = (from..end).find_map(|place| found(self, place)) {
             return Ok(Some(item));
@@ -131,8 +143,7 @@ impl Server {
         if end >= places {
             return Ok(None);
         }
-        self.threads.record(caller.thread).progress.at = end;
-        Err(Stop::Again)
+        self.report_goes_on(caller, end)
     }
 
     /// The first thread that the caller may see, in order of places, from that of the number `index` on.
@@ -169,7 +180,8 @@ impl Server {
         from: u64,
     ) -> Step<Option<ObjectInfo>> {
         let sight = self.sight(world, caller)?;
-        let mut at = self.threads.record(caller.thread).progress.at.max(from / SLOT * SLOT);
+        let first = from / SLOT * SLOT;
+        let mut at = self.report_at(caller).map_or(first, |at| first.max(*at));
         let mut active = None;
         for _ in 0..SLOTS_PIECE {
             let Some((next, id)) = self.objects.at_or_behind(at) else {
@@ -194,10 +206,7 @@ impl Server {
             (Some(record), _) => Ok(Some(Self::stored_info(record))),
             (None, Some((_, id))) => Ok(Some(self.object_info(id, caller.domain))),
             (None, None) if at == u64::MAX => Ok(None),
-            (None, None) => {
-                self.threads.record(caller.thread).progress.at = at;
-                Err(Stop::Again)
-            }
+            (None, None) => self.report_goes_on(caller, at),
         }
     }
 }

@@ -244,7 +244,7 @@ impl Server {
         }
         // A delete in pieces has seen to this before.
         if self.objects.get(id).is_held() {
-            self.withdraw(world, id);
+            self.withdraw_whole(world, id);
         }
         self.semaphores_gone(world, base, end);
         self.drop_pages(world, id, base, end, Remembered::No);

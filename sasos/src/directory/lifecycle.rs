@@ -17,13 +17,16 @@ use crate::{
     directory::creation::{AddressesOf, Kind},
     directory::object::{ObjectId, Which, slots_for},
     durability::durable::no_room,
+    lives::continuation::Continuation,
     lives::task::TaskId,
     lives::thread::Caller,
     pages::pager::to_flags,
     pages::release::Remembered,
     protection::capability::password_or_random,
-    protection::withdraw::Budget,
 };
+
+/// What ending an object costs beside its pages, in instructions, roughly.
+const COST_OBJECT: u64 = 500;
 
 impl Server {
     /// `ObjCreate`: bytes, password.
@@ -83,21 +86,33 @@ impl Server {
         if let Some(step) = self.resume_durable(caller) {
             return step;
         }
-        let withdrawn = self.threads.record(caller.thread).progress.done;
-        let id = self.object_at(world, address)?;
-        // Where it was begun, the right was there when it was taken away from everybody.
-        if self.objects.get(id).serial != withdrawn {
-            self.require(world, caller.domain, id, Rights::D)?;
+        let begun = match self.threads.record(caller.thread).continuation {
+            Continuation::Delete { withdrawal, at } => {
+                let id = self.objects.find_serial(withdrawal.base, withdrawal.serial);
+                id.map(|id| (id, withdrawal, at))
+            }
+            _ => None,
+        };
+        let first = begun.is_none();
+        // The right was there when it was taken away from everybody.
+        let (id, withdrawal, at) = if let Some(begun) = begun {
+            begun
+        } else {
+            let id = self.require_at(world, caller.domain, address, Rights::D)?;
             if unless_held && self.others_hold(id, caller.domain) {
                 return Err(Error::InUse.into());
             }
-        }
+            (id, self.withdraw_begin(world, id), 0)
+        };
+        self.threads.record(caller.thread).continuation = Continuation::Delete { withdrawal, at };
+        // It is still there until the last piece, so whoever has a right may come back. Few do.
+        self.withdrawal_goes_on(world, withdrawal, first)?;
         let object = self.objects.get(id);
         let (base, end) = (object.base(), object.end());
-        // It is still there until the last piece, so whoever has a right may come back. Few do.
-        let mut budget = Budget::piece();
-        self.withdraw_within(world, caller, id, &mut budget)?;
-        self.dismantle_piece(world, caller, id, base..end, &mut budget)?;
+        if let Some(at) = self.dismantle(world, id, &(base..end), at) {
+            self.threads.record(caller.thread).continuation = Continuation::Delete { withdrawal, at };
+            return Err(Stop::Again);
+        }
         if !self.objects.get(id).is_persistent() {
             self.object_drop(world, id, AddressesOf::Free);
             return Ok((0, 0));
@@ -108,18 +123,30 @@ impl Server {
         self.checkpoint.note_change();
         self.object_drop(world, id, AddressesOf::Held);
         // The store counts in hundreds.
-        self.store.spend(budget.spent() / 100);
+        self.store.spend(self.budget.spent() / 100);
         let goal = self.sync_begin(world, base, 0, 0);
         self.finish_durable(caller, goal, (0, 0))
     }
 
-    /// Destroys a transient object by its base, without asking anybody: a kill list, a stack.
-    pub fn object_end<W: World>(&mut self, world: &mut W, base: u64) {
-        if let Some(id) = self.objects.find(base)
-            && !self.objects.get(id).is_persistent()
+    /// Destroys a transient object by its base, without asking anybody (a kill list, a stack), as far as the budget reaches; tells whether
+    /// that was all.
+    pub(crate) fn object_ends<W: World>(&mut self, world: &mut W, base: u64) -> bool {
+        let Some(id) = self
+            .objects
+            .find(base)
+            .filter(|&id| !self.objects.get(id).is_persistent())
+        else {
+            return true;
+        };
+        let whole = base..self.objects.get(id).end();
+        if !self.budget.spend(COST_OBJECT)
+            || !self.withdraw_all_but_few(world, id)
+            || self.dismantle(world, id, &whole, base).is_some()
         {
-            self.object_drop(world, id, AddressesOf::Free);
+            return false;
         }
+        self.object_drop(world, id, AddressesOf::Free);
+        true
     }
 
     /// A stack for a thread in a domain, paid for by an account. Tells its base; it is
@@ -200,8 +227,15 @@ impl Server {
         } else if pages < before {
             let object = self.objects.get(id);
             let gone = object.address_of(pages)..object.end();
-            let mut budget = Budget::piece();
-            self.dismantle_piece(world, caller, id, gone, &mut budget)?;
+            let serial = object.serial;
+            let at = match self.threads.record(caller.thread).continuation {
+                Continuation::Resize { serial: begun, at } if begun == serial => at,
+                _ => 0,
+            };
+            if let Some(at) = self.dismantle(world, id, &gone, at) {
+                self.threads.record(caller.thread).continuation = Continuation::Resize { serial, at };
+                return Err(Stop::Again);
+            }
             self.shrink(world, id, pages)?;
         }
         Ok((0, 0))

@@ -1,6 +1,6 @@
 //! Calls whose effect must be on stable storage before they return.
 //!
-//! Such a call takes effect once, notes in its thread what it waits for ([`Pending`]) and parks; when
+//! Such a call takes effect once, notes in its thread what it waits for ([`Continuation::Durable`]) and parks; when
 //! it is done again it finds the note and only waits on. So a call that was parked never does a
 //! thing twice.
 
@@ -14,6 +14,7 @@ use crate::{
     Server, Step, Stop, World,
     containers::{push_reserved, reserve},
     directory::object::{Object, ObjectId, Which},
+    lives::continuation::Continuation,
     lives::thread::{Caller, Life},
 };
 
@@ -27,24 +28,6 @@ pub enum Goal {
     Sync(Ticket),
     /// A checkpoint, by number.
     Checkpoint(u64),
-}
-
-/// A call that has taken effect and waits until that is durable.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Pending {
-    /// What it waits for.
-    pub goal: Goal,
-    /// What it does then.
-    pub then: Then,
-}
-
-/// What a call does when what it waited for has come.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Then {
-    /// It returns these values.
-    Return(u64, u64),
-    /// It begins anew, whether that went well or not.
-    Again,
 }
 
 /// What a task is told where the store has no room.
@@ -152,10 +135,7 @@ impl Server {
         {
             return Ok(values);
         }
-        self.threads.record(caller.thread).pending = Some(Pending {
-            goal,
-            then: Then::Return(values.0, values.1),
-        });
+        self.threads.record(caller.thread).continuation = Continuation::Durable { goal, values };
         self.resume_durable(caller).unwrap_or(Ok(values))
     }
 
@@ -166,45 +146,33 @@ impl Server {
             .filter(|&number| number == object.checkpoint)
     }
 
-    /// Lets a call begin anew when the store has done with the pages of an object; nothing if it
-    /// has already.
+    /// Has a call wait until the store has done with the pages of an object, whether that goes well or not.
     ///
     /// # Errors
     /// The need to wait.
-    pub(crate) fn wait_for_writing(&mut self, caller: Caller, id: ObjectId) -> Step<()> {
+    pub(crate) fn wait_for_writing(&self, id: ObjectId) -> Step<()> {
         let object = self.objects.get(id);
         let syncing = object.sync.filter(|ticket| self.checkpoint.is_syncing(*ticket));
-        let goal = match (self.checkpoint_of(object), syncing) {
-            (Some(number), _) => Goal::Checkpoint(number),
-            (None, Some(ticket)) => Goal::Sync(ticket),
-            (None, None) => return Ok(()),
-        };
-        self.threads.record(caller.thread).pending = Some(Pending {
-            goal,
-            then: Then::Again,
-        });
-        match self.resume_durable(caller) {
-            Some(Err(stop)) => Err(stop),
-            _ => Ok(()),
+        match (self.checkpoint_of(object), syncing) {
+            (Some(_), _) => Err(Stop::Wait(Key::Checkpoint)),
+            (None, Some(ticket)) => Err(Stop::Wait(Key::Sync(ticket.0))),
+            (None, None) => Ok(()),
         }
     }
 
-    /// What is to be done by a call that has taken effect before and is done again; nothing if this
-    /// one has not.
+    /// What is to be done by a call that has taken effect before and is made again; nothing if this one has not.
     pub(crate) fn resume_durable(&mut self, caller: Caller) -> Option<Step<(u64, u64)>> {
-        let Pending { goal, then } = self.threads.record(caller.thread).pending?;
+        let Continuation::Durable { goal, values } = self.threads.record(caller.thread).continuation else {
+            return None;
+        };
         let (result, key) = match goal {
             Goal::Sync(ticket) => (self.checkpoint.sync_result(ticket), Key::Sync(ticket.0)),
             Goal::Checkpoint(number) => (self.checkpoint_reached(number), Key::Checkpoint),
         };
-        let Some(result) = result else {
-            return Some(Err(Stop::Wait(key)));
-        };
-        self.threads.record(caller.thread).pending = None;
-        match then {
-            Then::Return(value, value2) => Some(result.map(|()| (value, value2)).map_err(Stop::from)),
-            Then::Again => None,
-        }
+        Some(match result {
+            Some(result) => result.map(|()| values).map_err(Stop::from),
+            None => Err(Stop::Wait(key)),
+        })
     }
 }
 

@@ -74,7 +74,7 @@ impl Server {
         self.store.is_stopped()
             || self.checkpoint.is_freezing()
             || self.checkpoint.is_letting_go()
-            || self.is_withdrawing()
+            || !self.work.is_empty()
     }
 
     /// Does a piece of the work that a checkpoint has left.

@@ -101,7 +101,7 @@ impl Server {
         }
         let inside = world.portal_depth(target) > 0;
         let record = self.threads.record(target);
-        if record.life == Life::Ended || record.doom.is_some() {
+        if record.life != Life::Live || record.doom.is_some() {
             return Ok(());
         }
         if inside {

@@ -17,10 +17,16 @@ use kcore::{
     thread::{Context, Resumed},
 };
 
-use crate::{Server, World, containers::push_reserved, lives::exception::Fault, lives::thread::Pause};
+use crate::{Server, World, lives::exception::Fault, lives::thread::Pause};
 
 /// How long a thread that is to end may work or wait inside a foreign callee.
 pub const UNWIND_BOUND_NS: u64 = 1_000_000_000;
+
+/// Condemned threads that one event looks at.
+const LOOKS: usize = 32;
+/// What looking at a condemned thread costs, in instructions, roughly, and unwinding it.
+const COST_LOOK: u64 = 80;
+const COST_UNWIND: u64 = 1500;
 
 /// A thread that has to end when it comes back from a foreign callee.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -54,7 +60,7 @@ impl Server {
                 seen_ns,
                 used_ns,
             });
-            push_reserved(&mut self.threads.condemned, thread);
+            self.threads.condemn(thread);
         }
         world.portal_intercept_return(thread, Intercept::Yes);
     }
@@ -71,28 +77,28 @@ impl Server {
         true
     }
 
-    /// Unwinds what was condemned and has not returned in time. Called from `Event::Poll`.
+    /// Unwinds what was condemned and has not returned in time. Called from `Event::Poll`, which looks at each of them in turn.
     pub fn poll_control(&mut self, world: &mut impl World) {
-        self.callees_sweep_retired(world);
-        if self.threads.condemned.is_empty() {
-            return;
-        }
-        // The end of a callee may condemn others, which come behind.
-        let mut next = 0;
-        while let Some(&thread) = self.threads.condemned.get(next) {
-            if self.doom_goes_on(world, thread) {
-                next += 1;
-            } else {
-                self.threads.condemned.retain(|&other| other != thread);
+        self.retired_callees_end(world);
+        let mut first = None;
+        for _ in 0..LOOKS {
+            if !self.budget.has(COST_LOOK + COST_UNWIND) {
+                break;
             }
+            let Some(thread) = self.threads.first_condemned().filter(|&thread| first != Some(thread)) else {
+                break;
+            };
+            first = first.or(Some(thread));
+            self.budget.spend(COST_LOOK);
+            self.doom_goes_on(world, thread);
         }
         self.finish_ends(world);
     }
 
-    /// Looks at a thread that was condemned; tells whether it is to be looked at again.
-    fn doom_goes_on(&mut self, world: &mut impl World, thread: ThreadId) -> bool {
+    /// Looks at a thread that was condemned.
+    fn doom_goes_on(&mut self, world: &mut impl World, thread: ThreadId) {
         let Some(mut doom) = self.threads.find(thread).and_then(|record| record.doom) else {
-            return false;
+            return;
         };
         let (now, used) = (world.now_ns(), world.thread_time_ns(thread));
         let spent = if world.thread_is_ready(thread) {
@@ -110,12 +116,12 @@ impl Server {
         let unwinds = due && !doom.told;
         self.threads.record(thread).doom = Some(doom);
         if unwinds {
+            self.budget.spend(COST_UNWIND);
             world.log(format_args!("thread {:#x} is unwound by force", thread.0));
             let depth = world.portal_depth(thread);
             self.unwind_to(world, thread, depth.saturating_sub(1));
-            return !self.doom_falls(world, thread);
+            self.doom_falls(world, thread);
         }
-        true
     }
 
     /// Calls the handler of the domain that a condemned thread is inside of, if it has one.

@@ -13,8 +13,9 @@ use crate::{
     Outcome, Server, World,
     accounts::Resource,
     containers::push_reserved,
+    lives::continuation::Continuation,
     lives::control::Control,
-    lives::thread::{Caller, Life, Pause, Waiting},
+    lives::thread::{Caller, Life, Pause},
 };
 
 impl Server {
@@ -27,20 +28,41 @@ impl Server {
         }
         self.waiting_ends(world, thread);
         let record = self.threads.record(thread);
-        let (task, stack, parent) = (record.task, record.stack, record.parent);
-        let status = report.status;
+        let (task, stack) = (record.task, record.stack);
         record.report = report;
-        record.pending = None;
         record.saved = Vec::new();
         let condemned = record.doom.take().is_some();
         record.pause = Pause::No;
         let has_children = record.children.head != NONE || record.ended.head != NONE;
         if condemned {
-            self.threads.condemned.retain(|&other| other != thread);
+            self.threads.pardon(thread);
         }
         if has_children {
             self.children_to_heir(world, thread);
         }
+        if self.tasks.initial == Some(task) {
+            self.tell_first_end(world, task, thread, report);
+        }
+        if let Some(task) = self.tasks.get_mut(task) {
+            push_reserved(&mut task.stacks, stack);
+            task.threads -= 1;
+            self.threads.leave(&mut task.members, thread);
+            if task.threads == 0 {
+                let id = task.id;
+                task.last = thread;
+                world.thread_suspend(thread);
+                self.threads.record(thread).life = Life::Ending;
+                self.task_ends(id);
+                return;
+            }
+        }
+        self.thread_has_ended(world, thread);
+    }
+
+    /// The parent of a thread learns that it has ended: with the last of a task, when the task has given back what it had.
+    pub(crate) fn thread_has_ended(&mut self, world: &mut impl World, thread: ThreadId) {
+        let record = self.threads.record(thread);
+        let (parent, status) = (record.parent, record.report.status);
         self.threads.leave_parent(thread);
         self.threads.record(thread).life = Life::Ended;
         if parent.0 == 0 {
@@ -54,23 +76,12 @@ impl Server {
             self.threads.adopt(parent, thread);
             world.wake(Key::Child(parent.0), u32::MAX);
         }
-        if self.tasks.initial == Some(task) {
-            self.tell_first_end(world, task, thread, report);
-        }
-        if let Some(task) = self.tasks.get_mut(task) {
-            push_reserved(&mut task.stacks, stack);
-            task.threads -= 1;
-            if task.threads == 0 {
-                let id = task.id;
-                push_reserved(&mut self.tasks.ended, id);
-            }
-        }
     }
 
     /// Whether a thread is parked in a call whose whole answer is the end of this child.
     #[inline]
     fn is_awaited(&mut self, world: &impl World, parent: ThreadId, child: ThreadId) -> bool {
-        let Waiting::Child(wanted) = self.threads.record(parent).waiting else {
+        let Continuation::Child(wanted) = self.threads.record(parent).continuation else {
             return false;
         };
         let made_in = self.threads.record(child).parent_domain;
@@ -140,6 +151,7 @@ impl Server {
         if let Some(task) = self.tasks.get_mut(task) {
             push_reserved(&mut task.stacks, stack);
             task.threads -= 1;
+            self.threads.leave(&mut task.members, thread);
         }
         self.thread_reap(world, thread);
     }
@@ -162,14 +174,14 @@ impl Server {
         let Some(record) = self.threads.find(target) else {
             return Outcome::Return(Err(Error::NoSuchThread));
         };
-        let (task, ended) = (record.task, record.life == Life::Ended);
+        let (task, ended) = (record.task, record.life != Life::Live);
         let whole_task = task != caller.task && self.tasks.get(task).is_some_and(|task| task.first == target);
         if !ended {
             self.thread_condemn(world, target, Self::killed(target, status));
         }
         // Also where the first thread has ended by itself: its task may live on with others.
         if whole_task {
-            self.task_kill(world, task, abi::layout::EXCEPTION_KILL);
+            self.task_kill(task, abi::layout::EXCEPTION_KILL);
         }
         Outcome::Return(Ok((0, 0)))
     }
@@ -228,7 +240,7 @@ impl Server {
             }
             Ok(None) => {
                 if report == 0 {
-                    self.threads.record(caller.thread).waiting = Waiting::Child(ThreadId(thread));
+                    self.threads.record(caller.thread).continuation = Continuation::Child(ThreadId(thread));
                 }
                 return Outcome::Block(Key::Child(caller.thread.0), deadline);
             }

@@ -165,7 +165,7 @@ impl Server {
         let whole_task = self.tasks.get(task).is_some_and(|task| task.first == thread);
         self.thread_end(world, thread, report);
         if whole_task {
-            self.task_kill(world, task, kind);
+            self.task_kill(task, kind);
         }
         Outcome::Gone
     }

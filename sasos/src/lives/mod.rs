@@ -1,6 +1,7 @@
 //! Tasks and threads: how they begin, what is done to them, exceptions, how they end.
 
 mod chunks;
+pub mod continuation;
 pub mod control;
 pub mod doom;
 pub mod ending;
@@ -8,3 +9,4 @@ pub mod exception;
 mod farewell;
 pub mod task;
 pub mod thread;
+pub mod work;

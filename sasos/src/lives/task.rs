@@ -14,14 +14,15 @@ use abi::{
     call::arguments,
     layout::{EXCEPTION_KILL, ExitReport, PRIORITY_MAX, STATUS_SYSTEM},
 };
-use kcore::{SpaceId, ThreadId};
+use kcore::{SpaceId, ThreadId, scheduler::List};
 
 use crate::{
     Server, Step, World,
     accounts::{AccountId, Amounts, Resource, limits},
     containers::{Boxed, Places, boxed, push, push_reserved, reserve, shrink},
     lives::exception::Handlers,
-    lives::thread::Caller,
+    lives::thread::{Caller, Life},
+    lives::work::{Piece, Work},
     protection::apd::Apd,
 };
 
@@ -46,6 +47,9 @@ pub(crate) const TASK_BYTES: u64 = core::mem::size_of::<Task>() as u64;
 /// Objects that may stand on one kill list.
 pub const TASK_OBJECTS_MAX: usize = 4096;
 
+/// What ending a thread costs, in instructions, roughly.
+const COST_THREAD: u64 = 1500;
+
 /// A task.
 #[derive(Debug)]
 pub struct Task {
@@ -55,8 +59,18 @@ pub struct Task {
     pub domain: SpaceId,
     /// Its first thread.
     pub first: ThreadId,
-    /// Threads that have not ended.
+    /// Threads that have not ended, ...
     pub threads: u32,
+    /// ... and which.
+    pub(crate) members: List,
+    /// As what kind of exception all of them end, if it was killed, ...
+    killed: Option<u64>,
+    /// ... and how many of them have not been told.
+    untold: u32,
+    /// Whether it is in the list of work.
+    listed: bool,
+    /// The thread that ended last. Its parent learns of it when the task has given all back.
+    pub(crate) last: ThreadId,
     /// Exception handlers.
     pub handlers: Handlers,
     /// Bases of the objects that end with it.
@@ -70,6 +84,12 @@ pub struct Task {
 /// Records of tasks that are kept for the next ones, and entries that their lists keep room for.
 const TASKS_KEPT: usize = 8;
 const LIST_KEPT: usize = 64;
+impl Task {
+    /// Whether its threads have to end.
+    pub(crate) const fn is_killed(&self) -> bool {
+        self.killed.is_some()
+    }
+}
 
 /// All tasks.
 #[derive(Default)]
@@ -83,8 +103,6 @@ pub struct Tasks {
     pub initial: Option<TaskId>,
     /// The checkpoint after which the machine stops, because the first task has ended.
     pub farewell: Option<u64>,
-    /// Tasks whose last thread has ended in the event under way.
-    pub ended: Vec<TaskId>,
 }
 
 impl Tasks {
@@ -105,14 +123,12 @@ impl Tasks {
         self.table.iter().map(|(_, task)| task)
     }
 
-    /// Makes room for one more task, and for all of them where they end.
+    /// Makes room for one more task.
     ///
     /// # Errors
     /// [`Error::NoMemory`].
     fn expect(&mut self) -> Result<(), Error> {
         self.table.vacant()?;
-        let ended = self.ended.len();
-        reserve(&mut self.ended, (self.table.count() + 1).saturating_sub(ended))?;
         if self.spare.is_empty() {
             reserve(&mut self.spare, TASKS_KEPT)?;
             let task = boxed(Task {
@@ -120,6 +136,11 @@ impl Tasks {
                 domain: SpaceId(0),
                 first: ThreadId(0),
                 threads: 0,
+                members: List::EMPTY,
+                killed: None,
+                untold: 0,
+                listed: false,
+                last: ThreadId(0),
                 handlers: Handlers::default(),
                 kill_list: Vec::new(),
                 account: AccountId::ROOT,
@@ -139,6 +160,9 @@ impl Tasks {
         task.domain = domain;
         task.first = ThreadId(0);
         task.threads = 0;
+        task.killed = None;
+        task.listed = false;
+        task.last = ThreadId(0);
         task.handlers = Handlers::default();
         task.account = account;
         let id = task.id;
@@ -226,7 +250,11 @@ impl Server {
         limits: Amounts,
     ) -> Result<TaskId, Error> {
         let account = self.ledger.open(parent, limits)?;
-        let made = self.task_make_paid(world, &apd, account);
+        let room = self.work.promise();
+        let made = room.and_then(|()| {
+            self.task_make_paid(world, &apd, account)
+                .inspect_err(|_| self.work.release())
+        });
         if made.is_err() {
             self.ledger.close(account);
         }
@@ -282,7 +310,7 @@ impl Server {
         match self.task_begin(world, caller, task, entry, parameter, priority) {
             Ok(thread) => Ok((thread.0, task.0)),
             Err(error) => {
-                self.task_end(world, task);
+                self.task_ends(task);
                 Err(error.into())
             }
         }
@@ -325,17 +353,71 @@ impl Server {
         Ok(thread)
     }
 
-    /// Ends all threads of a task with this report. Threads inside foreign callees get some time
-    /// to return; the task ends with the last of them.
-    pub fn task_kill(&mut self, world: &mut impl World, task: TaskId, kind: u64) {
-        for index in 0..self.threads.places() as usize {
-            let Some(record) = self.threads.live_at(index) else {
-                continue;
-            };
-            if record.task != task {
-                continue;
+    /// Ends all threads of a task as an exception of that kind does. Threads inside foreign callees get some time
+    /// to return; the task ends with the last of them. The event under way does a first piece of it.
+    pub fn task_kill(&mut self, task: TaskId, kind: u64) {
+        if let Some(task) = self.tasks.get_mut(task).filter(|task| task.killed.is_none()) {
+            (task.killed, task.untold) = (Some(kind), task.threads);
+        }
+        self.task_ends(task);
+    }
+
+    /// All threads of a task have ended, or have to: the rest is the list's.
+    pub(crate) fn task_ends(&mut self, task: TaskId) {
+        if let Some(task) = self.tasks.get_mut(task).filter(|task| !task.listed) {
+            task.listed = true;
+            self.work.enter(Work::Task(task.id));
+        }
+    }
+
+    /// A piece of the end of a task: its threads, if it was killed; its domain; its kill list and stacks; its semaphores.
+    pub(crate) fn task_piece(&mut self, world: &mut impl World, id: TaskId) -> Piece {
+        if !self.threads_are_told(world, id) {
+            return Piece::More;
+        }
+        let Some(task) = self.tasks.get_mut(id) else {
+            return Piece::Done;
+        };
+        if task.threads > 0 {
+            // The last of them enters it again.
+            task.listed = false;
+            return Piece::Done;
+        }
+        let (domain, account, last) = (task.domain, task.account, task.last);
+        if self.domains.get(domain).is_some_and(|domain| domain.task == Some(id)) {
+            if self.callees_of_domain_end(world, domain) || !self.domain_ends_soon(world, domain) {
+                return Piece::More;
             }
-            let thread = record.id;
+            // The space goes as a whole, so that the objects need not be unlinked from it one by one.
+            self.domain_end(world, domain);
+        }
+        if !self.objects_of_task_go(world, id) || !self.semaphores_of_task_go(world, id) {
+            return Piece::More;
+        }
+        self.console.task_ended(id);
+        self.tasks.remove(id);
+        self.work.release();
+        self.ledger.give(account, Resource::Bytes, TASK_BYTES);
+        self.ledger.close(account);
+        if self.threads.find(last).is_some_and(|last| last.life == Life::Ending) {
+            self.thread_has_ended(world, last);
+        }
+        if self.tasks.initial == Some(id) {
+            self.first_task_ended(world);
+        }
+        Piece::Done
+    }
+
+    /// Ends the threads of a task that was killed, or condemns them, as far as the budget reaches; tells whether those were all.
+    fn threads_are_told(&mut self, world: &mut impl World, id: TaskId) -> bool {
+        while let Some(task) = self.tasks.get_mut(id)
+            && let Some(kind) = task.killed.filter(|_| task.untold > 0)
+            && let Some(thread) = self.threads.first_of(&mut task.members)
+        {
+            if !self.budget.spend(COST_THREAD) {
+                return false;
+            }
+            task.untold -= 1;
             let report = ExitReport {
                 thread: thread.0,
                 status: STATUS_SYSTEM + kind,
@@ -344,42 +426,26 @@ impl Server {
             };
             self.thread_condemn(world, thread, report);
         }
+        true
     }
 
-    /// Ends a task whose threads have all ended: its kill list, its stacks, its domain.
-    pub fn task_end(&mut self, world: &mut impl World, id: TaskId) {
-        let Some(task) = self.tasks.get_mut(id) else { return };
-        debug_assert_eq!(task.threads, 0, "a task ends before its threads");
-        let (domain, account) = (task.domain, task.account);
-        let mut list = core::mem::take(&mut task.kill_list);
-        let mut stacks = core::mem::take(&mut task.stacks);
-        self.callees_of_domain_end(world, domain);
-        // The space goes as a whole, so that the objects need not be unlinked from it one by one.
-        self.domain_end(world, domain);
-        for base in list.drain(..).chain(stacks.drain(..)) {
-            self.object_end(world, base);
+    /// What stands on the kill list of a task ends, and its stacks, as far as the budget reaches; tells whether that was all.
+    fn objects_of_task_go(&mut self, world: &mut impl World, id: TaskId) -> bool {
+        while let Some(task) = self.tasks.get(id)
+            && let Some(&base) = task.kill_list.last().or(task.stacks.last())
+        {
+            if !self.object_ends(world, base) {
+                return false;
+            }
+            if let Some(task) = self.tasks.get_mut(id) {
+                // An object that has ended has taken itself off the kill list.
+                let listed = task.kill_list.pop_if(|last| *last == base).is_some();
+                if !listed && task.kill_list.is_empty() {
+                    task.stacks.pop_if(|last| *last == base);
+                }
+            }
         }
-        self.semaphores_of_task_gone(world, id);
-        self.console.task_ended(id);
-        if let Some(task) = self.tasks.get_mut(id) {
-            // The vectors serve the next task in this place.
-            task.kill_list = list;
-            task.stacks = stacks;
-        }
-        self.tasks.remove(id);
-        self.ledger.give(account, Resource::Bytes, TASK_BYTES);
-        self.ledger.close(account);
-        if self.tasks.initial == Some(id) {
-            self.first_task_ended(world);
-        }
-    }
-
-    /// Ends the tasks whose last thread has ended in this event. To be called when an event is over.
-    #[inline(always)]
-    pub fn finish_ends(&mut self, world: &mut impl World) {
-        while let Some(task) = self.tasks.ended.pop() {
-            self.task_end(world, task);
-        }
+        true
     }
 
     /// The report of a thread that another one ended.

@@ -32,11 +32,12 @@ use crate::{
     accounts::{AccountId, Resource},
     calls::sight::Sight,
     containers::{push_reserved, reserve},
-    durability::durable::Pending,
     lives::chunks::Chunks,
+    lives::continuation::Continuation,
     lives::doom::Doom,
     lives::exception::Saved,
     lives::task::{TaskId, checked_priority},
+    lives::work::Budget,
     protection::search::Bookmark,
 };
 
@@ -61,6 +62,8 @@ pub enum Life {
     Vacant,
     /// It runs, or waits.
     Live,
+    /// It has ended as the last of its task, which has not given all back. Nobody was told.
+    Ending,
     /// It has ended and was not waited for.
     Ended,
 }
@@ -75,33 +78,6 @@ pub enum Pause {
     Sleeping,
     /// Another thread has suspended it.
     Suspended,
-}
-
-/// What a parked call has found before it parked, so that it knows when it is done again.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub enum Waiting {
-    /// Nothing.
-    #[default]
-    No,
-    /// The semaphore at an address, by its serial number.
-    Semaphore(u64, u64),
-    /// A word at an address.
-    Address(u64),
-    /// A checkpoint with this number.
-    Checkpoint(u64),
-    /// The end of this child, or with zero of any that was made in the domain it waits in; it wants no report in memory.
-    Child(ThreadId),
-}
-
-/// How far a call has got that is done in pieces. Who does the next one believes nothing else of the piece before.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct Progress {
-    /// Pages, or whatever it counts in, that are done.
-    pub done: u64,
-    /// What it has found out on the way.
-    pub found: u64,
-    /// The address where it goes on, if it counts in something else.
-    pub at: u64,
 }
 
 /// What the server knows of a thread.
@@ -129,14 +105,12 @@ pub struct Thread {
     pub stack: u64,
     /// How it ended.
     pub report: ExitReport,
-    /// What a parked call of it waits for.
-    pub waiting: Waiting,
-    /// What that call has asked of the store.
-    pub pending: Option<Pending>,
-    /// How far that call has got.
-    pub progress: Progress,
-    /// How far its search for a right has got, or that of a fault.
+    /// Where its call stands.
+    pub continuation: Continuation,
+    /// How far the search for a right of that call has got, or that of a fault.
     pub bookmark: Option<Bookmark>,
+    /// How often that call has waited for what others give back.
+    pub(crate) tries: u16,
     /// When that call times out.
     pub deadline: Option<u64>,
     /// What exception handlers interrupted, at most one in each call that the thread is inside of, the innermost last.
@@ -164,14 +138,9 @@ impl Default for Thread {
             pause: Pause::No,
             stack: 0,
             report: ExitReport::default(),
-            waiting: Waiting::No,
-            pending: None,
-            progress: Progress {
-                done: 0,
-                found: 0,
-                at: 0,
-            },
+            continuation: Continuation::None,
             bookmark: None,
+            tries: 0,
             deadline: None,
             saved: Vec::new(),
             doom: None,
@@ -187,8 +156,7 @@ impl Thread {
     fn is_clean(&self) -> bool {
         self.life == Life::Vacant
             && self.pause == Pause::No
-            && self.waiting == Waiting::No
-            && self.pending.is_none()
+            && self.continuation == Continuation::None
             && self.saved.is_empty()
             && self.doom.is_none()
             && self.children.head == NONE
@@ -201,10 +169,13 @@ pub struct Threads {
     pub(crate) table: Chunks<Thread>,
     /// Siblings: a thread is in one of its parent's two lists.
     links: Box<[Link]>,
+    /// Threads of the same task that have not ended.
+    mates: Box<[Link]>,
     /// Places in use.
     pub count: usize,
     /// Threads that have a [`Doom`].
-    pub condemned: Vec<ThreadId>,
+    condemned: List,
+    condemned_links: Box<[Link]>,
 }
 
 impl Default for Threads {
@@ -212,8 +183,10 @@ impl Default for Threads {
         Self {
             table: Chunks::default(),
             links: vec![Link::LOOSE; THREADS_MAX].into_boxed_slice(),
+            mates: vec![Link::LOOSE; THREADS_MAX].into_boxed_slice(),
             count: 0,
-            condemned: Vec::with_capacity(THREADS_MAX),
+            condemned: List::EMPTY,
+            condemned_links: vec![Link::LOOSE; THREADS_MAX].into_boxed_slice(),
         }
     }
 }
@@ -231,6 +204,12 @@ impl Threads {
         self.table
             .get(thread.index())
             .filter(|record| record.id == thread && record.life != Life::Vacant)
+    }
+
+    /// How often the present call of a thread has waited for what ends; none where no thread asks.
+    pub(crate) fn tries(&mut self, thread: ThreadId) -> Option<&mut u16> {
+        self.find(thread)?;
+        Some(&mut self.record(thread).tries)
     }
 
     /// How many places there are.
@@ -278,6 +257,45 @@ impl Threads {
         self.table[child.index()].parent = ThreadId(0);
     }
 
+    /// Enters a thread among those of its task.
+    #[inline]
+    pub(crate) fn join(&mut self, members: &mut List, thread: ThreadId) {
+        members.push_back(&mut self.mates, thread.index() as u32);
+    }
+
+    /// Takes it off.
+    #[inline]
+    pub(crate) fn leave(&mut self, members: &mut List, thread: ThreadId) {
+        members.remove(&mut self.mates, thread.index() as u32);
+    }
+
+    /// The first thread of a task, which is the last from now on.
+    pub(crate) fn first_of(&mut self, members: &mut List) -> Option<ThreadId> {
+        let thread = self.table.get(members.head as usize)?.id;
+        self.leave(members, thread);
+        self.join(members, thread);
+        Some(thread)
+    }
+
+    /// Enters a thread among those that have a [`Doom`].
+    pub(crate) fn condemn(&mut self, thread: ThreadId) {
+        self.condemned
+            .push_back(&mut self.condemned_links, thread.index() as u32);
+    }
+
+    /// Takes it off.
+    pub(crate) fn pardon(&mut self, thread: ThreadId) {
+        self.condemned.remove(&mut self.condemned_links, thread.index() as u32);
+    }
+
+    /// The first of them, which is the last from now on.
+    pub(crate) fn first_condemned(&mut self) -> Option<ThreadId> {
+        let thread = self.table.get(self.condemned.head as usize)?.id;
+        self.pardon(thread);
+        self.condemn(thread);
+        Some(thread)
+    }
+
     /// The first child in a list that was made in the domain with that serial number.
     pub(crate) fn child_of_domain(&self, list: List, domain: u64) -> Option<ThreadId> {
         let mut index = list.head;
@@ -308,13 +326,13 @@ impl Server {
         let domain = world.thread_space(thread);
         let record = self.threads.record(thread);
         if resumed == Resumed::First {
-            record.waiting = Waiting::No;
-            record.pending = None;
-            record.progress = Progress::default();
+            record.continuation = Continuation::None;
             record.bookmark = None;
+            record.tries = 0;
         }
         let task = record.task;
         self.current = thread;
+        self.budget = Budget::piece();
         Caller {
             thread,
             domain,
@@ -357,7 +375,11 @@ impl Server {
         priority: u8,
     ) -> Result<ThreadId, Error> {
         let making = maker.map_or(task, |maker| maker.task);
-        let payer = self.tasks.get_mut(making).ok_or(Error::LimitReached)?.account;
+        let payer = self.tasks.get_mut(making).ok_or(Error::LimitReached)?;
+        if payer.is_killed() {
+            return Err(Error::LimitReached);
+        }
+        let payer = payer.account;
         self.ledger.take(payer, Resource::Threads, 1)?;
         let made = self.thread_make_charged(world, task, entry, parameter, priority);
         let thread = match made {
@@ -369,7 +391,11 @@ impl Server {
         };
         self.threads.record(thread).payer = payer;
         if let Some(maker) = maker {
-            self.threads.record(thread).parent_domain = self.domains.serial(maker.domain);
+            let domain = self.domains.get_mut(maker.domain);
+            self.threads.record(thread).parent_domain = domain.map_or(0, |domain| {
+                domain.is_mother = true;
+                domain.serial
+            });
             self.threads.adopt(maker.thread, thread);
         }
         Ok(thread)
@@ -415,6 +441,7 @@ impl Server {
             }
         };
         found.threads += 1;
+        self.threads.join(&mut found.members, thread);
         self.threads.count += 1;
         let record = self.threads.record(thread);
         debug_assert!(record.is_clean(), "the last thread of a place left something behind");
@@ -486,7 +513,7 @@ impl Server {
     pub fn thread_report(&self, world: &impl World, thread: ThreadId, asking: ThreadId) -> Option<ThreadReport> {
         let record = self.threads.find(thread)?;
         let state = match (record.life, record.pause) {
-            (Life::Ended, _) => THREAD_ENDED,
+            (Life::Ending | Life::Ended, _) => THREAD_ENDED,
             _ if thread == asking => THREAD_RUNNING,
             (_, Pause::Sleeping | Pause::Suspended) => THREAD_SLEEPING,
             _ if world.thread_is_ready(thread) => THREAD_READY,

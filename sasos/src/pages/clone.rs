@@ -20,6 +20,7 @@ use crate::{
     containers::{copied, push},
     directory::creation::{AddressesOf, Kind},
     directory::object::{LimitRange, ObjectId, Which},
+    lives::continuation::Continuation,
     lives::task::TaskId,
     lives::thread::Caller,
     pages::pager::{Place, index_of},
@@ -70,33 +71,31 @@ impl Server {
         } = arguments;
         self.require_at(world, caller.domain, source, Rights::RX)?;
         let source = self.object_at(world, source)?;
-        let begun = self.clone_begun(caller);
-        let progress = self.threads.record(caller.thread).progress;
-        let clone = match begun {
-            // It is in nobody's hands yet, but an address can be guessed: somebody has deleted it, or kept it.
-            None if progress.done != 0 => return Err(Error::BadAddress.into()),
-            None => {
-                let payer = self.payer(caller);
-                self.clone_make(world, caller.domain, payer, Some(caller.task), source, extra)?
-            }
-            Some(clone) => {
+        let begun = self.threads.record(caller.thread).continuation;
+        let (clone, from) = match begun {
+            Continuation::Clone { from, .. } => {
+                // It is in nobody's hands yet, but an address can be guessed: somebody may have deleted it, or kept it.
+                let clone = self.clone_begun(caller).ok_or(Error::BadAddress)?;
                 self.bring_in(world, source)?;
-                clone
+                (clone, from)
+            }
+            _ => {
+                let payer = self.payer(caller);
+                let clone = self.clone_make(world, caller.domain, payer, Some(caller.task), source, extra)?;
+                (clone, 0)
             }
         };
         let object = self.objects.get(clone);
         let (base, serial) = (object.base(), object.serial);
-        let progress = &mut self.threads.record(caller.thread).progress;
-        (progress.done, progress.found) = (base, serial);
-        let from = progress.at;
+        self.threads.record(caller.thread).continuation = Continuation::Clone { base, serial, from };
         // To make a large one is a piece of its own.
         let most = match begun {
-            None if self.objects.get(source).resident > WHOLE_PAGES as u64 => return Err(Stop::Again),
-            None => WHOLE_PAGES,
-            Some(_) => PIECE_PAGES,
+            Continuation::Clone { .. } => PIECE_PAGES,
+            _ if self.objects.get(source).resident > WHOLE_PAGES as u64 => return Err(Stop::Again),
+            _ => WHOLE_PAGES,
         };
-        if let Some(next) = self.share_pages(world, source, clone, from, most)? {
-            self.threads.record(caller.thread).progress.at = next;
+        if let Some(from) = self.share_pages(world, source, clone, from, most)? {
+            self.threads.record(caller.thread).continuation = Continuation::Clone { base, serial, from };
             return Err(Stop::Again);
         }
         Ok(self.clone_done(world, clone, password))
@@ -104,8 +103,10 @@ impl Server {
 
     /// The clone that a call has begun.
     fn clone_begun(&mut self, caller: Caller) -> Option<ObjectId> {
-        let progress = self.threads.record(caller.thread).progress;
-        let clone = self.objects.find_serial(progress.done, progress.found)?;
+        let Continuation::Clone { base, serial, .. } = self.threads.record(caller.thread).continuation else {
+            return None;
+        };
+        let clone = self.objects.find_serial(base, serial)?;
         (!self.objects.get(clone).is_persistent()).then_some(clone)
     }
 

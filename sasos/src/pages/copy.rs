@@ -21,6 +21,7 @@ use crate::{
     Server, Step, Stop, World,
     accounts::Resource,
     directory::object::ObjectId,
+    lives::continuation::Continuation,
     lives::thread::Caller,
     pages::clone::withhold,
     pages::page::Range,
@@ -73,34 +74,31 @@ impl Server {
             return Err(Error::BadArgument.into());
         }
         for _ in 0..PIECES_AT_ONCE {
-            let done = self.threads.record(caller.thread).progress.done;
-            if done >= 2 * pages {
-                break;
-            }
-            // Both passes are counted in one number.
-            let first = done % pages;
-            let count = (pages - first).min(PIECE_PAGES);
-            let (source, target) = (part(source, first, count), part(target, first, count));
-            let progress = if done < pages {
-                let found = self.look_at(world, source, target)?;
-                let progress = &mut self.threads.record(caller.thread).progress;
-                progress.found += found;
-                progress.done += count;
-                *progress
+            let begun = self.threads.record(caller.thread).continuation;
+            self.threads.record(caller.thread).continuation = if let Continuation::Copies(done) = begun {
+                let count = (pages - done).min(PIECE_PAGES);
+                let done = done + self.copy_piece(world, part(source, done, count), part(target, done, count))?;
+                if done == pages {
+                    return Ok((0, 0));
+                }
+                Continuation::Copies(done)
             } else {
-                let copied = self.copy_piece(world, source, target)?;
-                let progress = &mut self.threads.record(caller.thread).progress;
-                progress.done += copied;
-                *progress
+                let (seen, lacks) = match begun {
+                    Continuation::CopyLooks { seen, lacks } => (seen, lacks),
+                    _ => (0, 0),
+                };
+                let count = (pages - seen).min(PIECE_PAGES);
+                let lacks = lacks + self.look_at(world, part(source, seen, count), part(target, seen, count))?;
+                let seen = seen + count;
+                if seen < pages {
+                    Continuation::CopyLooks { seen, lacks }
+                } else {
+                    self.room_for(target.id, lacks)?;
+                    Continuation::Copies(0)
+                }
             };
-            if done < pages && progress.done == pages {
-                self.room_for(target.id, progress.found)?;
-            }
         }
-        if self.threads.record(caller.thread).progress.done < 2 * pages {
-            return Err(Stop::Again);
-        }
-        Ok((0, 0))
+        Err(Stop::Again)
     }
 
     /// Whether a piece of the target may be written, and how many pages it lacks that the source has.

@@ -13,11 +13,10 @@ use abi::{
 };
 
 use crate::{
-    Server, Step, Stop, World,
+    Server, World,
     directory::object::{Object, ObjectId, Which, slots_for},
-    lives::thread::Caller,
+    lives::work::Budget,
     pages::release::Remembered,
-    protection::withdraw::Budget,
 };
 
 /// What dropping a page of a transient object costs, in instructions, roughly.
@@ -30,29 +29,8 @@ const COST_TABLE: u64 = 400;
 const COST_LINK: u64 = 110;
 
 impl Server {
-    /// Drops a piece of what an object has in a range of its addresses: to be called again until it is done. Where it is stands
-    /// in `progress.found` of the calling thread; a wrong place costs time only.
-    ///
-    /// # Errors
-    /// [`Stop::Again`].
-    pub(crate) fn dismantle_piece<W: World>(
-        &mut self,
-        world: &mut W,
-        caller: Caller,
-        id: ObjectId,
-        range: Range<u64>,
-        budget: &mut Budget,
-    ) -> Step<()> {
-        let at = self.threads.record(caller.thread).progress.found;
-        let left = self.dismantle(world, id, &range, at, budget);
-        if let Some(at) = left {
-            self.threads.record(caller.thread).progress.found = at;
-            return Err(Stop::Again);
-        }
-        Ok(())
-    }
-
-    /// Drops what an object has in a range of its addresses from `at` on as far as the budget reaches, and tells where to go on. `None`: what
+    /// Drops what an object has in a range of its addresses from `at` on as far as the budget reaches, and tells where to go on: a wrong place
+    /// costs time only. `None`: what
     /// is left is little enough for whoever ends the object.
     pub(crate) fn dismantle<W: World>(
         &mut self,
@@ -60,7 +38,6 @@ impl Server {
         id: ObjectId,
         range: &Range<u64>,
         at: u64,
-        budget: &mut Budget,
     ) -> Option<u64> {
         let at = if range.contains(&at) || at == range.end {
             at
@@ -68,9 +45,10 @@ impl Server {
             range.start
         };
         let object = self.objects.get(id);
-        let (end, cost) = piece_of(object, at, range.end, budget);
+        let (end, cost) = piece_of(object, at, range.end, self.budget);
         let persistent = object.is_persistent();
-        if !budget.has(cost) {
+        if !self.budget.has(cost) {
+            self.budget.spend(cost);
             // Tables of slots that stay in part stay.
             let first = object.first_slot();
             let whole = if range.start == object.base() {
@@ -87,8 +65,8 @@ impl Server {
             self.drop_leaves(world, id, &slots);
             return Some(end);
         }
-        budget.spend(cost);
-        let done = self.semaphores_go(world, range.clone(), budget);
+        self.budget.spend(cost);
+        let done = self.semaphores_go(world, range.clone());
         (!done).then_some(at)
     }
 
@@ -114,7 +92,7 @@ impl Server {
 }
 
 /// How far a piece from `at` on goes, and what it costs: more than is left of the budget, or all up to `to`.
-fn piece_of(object: &Object, at: u64, to: u64, budget: &Budget) -> (u64, u64) {
+fn piece_of(object: &Object, at: u64, to: u64, budget: Budget) -> (u64, u64) {
     let cost_page = if object.is_persistent() { COST_CLEAN } else { COST_PAGE };
     let cost_table = COST_TABLE + COST_LINK * u64::from(object.holders.len() + object.stale.len());
     // Most objects are small.

@@ -144,7 +144,7 @@ impl Server {
             return Ok((0, 0));
         }
         // Should what is being written fail, its pages are dirty again: then look anew.
-        self.wait_for_writing(caller, range.id)?;
+        self.wait_for_writing(range.id)?;
         let object = self.objects.get(range.id);
         if self.is_durable(object, range.from, range.to) {
             return Ok((0, 0));

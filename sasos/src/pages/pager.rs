@@ -27,6 +27,7 @@ use crate::{
     directory::object::{LimitRange, ObjectId},
     durability::durable::no_room,
     lives::exception::Fault,
+    lives::work::Budget,
     pages::slots::Slot,
     protection::domain::Linked,
 };
@@ -134,6 +135,9 @@ impl Server {
         access: Access,
         error: Error,
     ) -> Outcome {
+        if self.ends_may_help(world, thread, error) {
+            return Outcome::Resume;
+        }
         let kind = match error {
             Error::NoMemory | Error::LimitReached | Error::DiskFull => EXCEPTION_RESOURCE,
             Error::DiskError => EXCEPTION_DAMAGED,
@@ -157,6 +161,7 @@ impl Server {
     /// # Errors
     /// [`Error::BadAddress`], [`Error::Protection`]; what it takes to have the page.
     pub fn touch<W: World>(&mut self, world: &mut W, space: SpaceId, address: u64, access: Access) -> Step<()> {
+        self.budget = Budget::piece();
         let id = self.object_at(world, address)?;
         let rights = self.require(world, space, id, access.right())?.rights;
         let place = self.present(world, id, address, access)?;

@@ -19,6 +19,7 @@ use crate::{
     containers::push,
     directory::object::{ObjectId, Which},
     durability::durable::no_room,
+    lives::continuation::Continuation,
     lives::thread::Caller,
     pages::page::Range,
     pages::pager::{absent_limits, from_flags, to_flags},
@@ -68,29 +69,34 @@ impl Server {
         };
         if disposition == Disposition::Replace {
             // A page that is just being written must not be read back from where it was before.
-            self.wait_for_writing(caller, range.id)?;
+            self.wait_for_writing(range.id)?;
         } else if persistent {
             Self::bounded(range)?;
             self.enough_heap(world)?;
         }
         for _ in 0..PIECES_AT_ONCE {
-            let done = self.threads.record(caller.thread).progress.done;
-            if done >= 2 * pages {
-                break;
+            let begun = self.threads.record(caller.thread).continuation;
+            let (looks, done) = match begun {
+                Continuation::UnMaps(done) => (false, done),
+                Continuation::UnMapLooks(seen) => (true, seen),
+                _ => (true, 0),
+            };
+            let piece = self.piece(range, range.from + done * PAGE);
+            match (disposition, looks) {
+                (Disposition::Zero, true) => self.check_zero(world, piece)?,
+                (Disposition::Zero, false) => self.unmap_zero(world, piece)?,
+                (Disposition::Replace, true) => self.check_replace(world, piece)?,
+                (Disposition::Replace, false) => self.unmap_replace(world, piece)?,
             }
-            let piece = self.piece(range, range.from + done % pages * PAGE);
-            match disposition {
-                Disposition::Zero if done < pages => self.check_zero(world, piece)?,
-                Disposition::Zero => self.unmap_zero(world, piece)?,
-                Disposition::Replace if done < pages => self.check_replace(world, piece)?,
-                Disposition::Replace => self.unmap_replace(world, piece)?,
-            }
-            self.threads.record(caller.thread).progress.done += piece.count();
+            let done = done + piece.count();
+            self.threads.record(caller.thread).continuation = match looks {
+                true if done < pages => Continuation::UnMapLooks(done),
+                true => Continuation::UnMaps(0),
+                false if done < pages => Continuation::UnMaps(done),
+                false => return Ok((0, 0)),
+            };
         }
-        if self.threads.record(caller.thread).progress.done < 2 * pages {
-            return Err(Stop::Again);
-        }
-        Ok((0, 0))
+        Err(Stop::Again)
     }
 
     /// The piece of a range that begins at `from`.

@@ -85,10 +85,12 @@ pub(crate) struct Callee {
     /// Calls that have one of its kept stacks.
     guests: Guests,
     handlers: Handlers,
-    /// No call enters it any more; it goes when the last one has left.
+    /// No call enters it any more; it ends when the last one has left.
     pub(crate) retired: bool,
-    /// Whether a thread was found inside, by the sweep under way.
-    pub(crate) occupied: bool,
+    /// It ends: who is inside is taken out.
+    pub(crate) ends: bool,
+    /// The threads in places before this one are not inside any more.
+    pub(crate) searched: usize,
     /// Who pays for its domain and stacks.
     payer: AccountId,
 }
@@ -169,19 +171,23 @@ impl Callees {
     }
 
     /// No new calls find it.
-    pub(crate) fn hide(&mut self, space: SpaceId) {
-        let Some(callee) = self.get(space) else { return };
+    pub(crate) fn retire(&mut self, space: SpaceId) {
+        let Some(callee) = self.get_mut(space).filter(|callee| !callee.retired) else {
+            return;
+        };
+        callee.retired = true;
         let key = (callee.extension.number(), callee.base, callee.password);
         if self.by_key.get(key) == Some(space) {
             self.by_key.remove(key);
         }
+        self.retired += 1;
     }
 
-    pub(crate) fn remove(&mut self, space: SpaceId) -> Option<Boxed<Callee>> {
-        self.hide(space);
-        let callee = self.table.take(space.0)?;
-        self.retired -= usize::from(callee.retired);
-        Some(callee)
+    /// Takes a retired one off.
+    pub(crate) fn remove(&mut self, space: SpaceId) {
+        if self.table.take(space.0).is_some() {
+            self.retired -= 1;
+        }
     }
 
     /// The domains that read through to one, in a fixed order: the first, or the one behind another.
@@ -207,13 +213,6 @@ impl Callees {
         self.iter()
             .find(|(space, callee)| behind(space) && merged(callee))
             .map(|(space, _)| space)
-    }
-
-    /// A callee that reads through to that domain.
-    pub(crate) fn merged_with(&self, caller: u64) -> Option<SpaceId> {
-        let number = Extension::Merge(caller).number();
-        let first = self.by_key.first_in((number, 0, 0)..(number + 1, 0, 0));
-        first.map(|(_, space)| space)
     }
 }
 
@@ -244,7 +243,7 @@ impl Server {
             Err(error) => {
                 if self.callees.get(callee).is_some_and(|callee| callee.stacks.is_empty()) {
                     // It has served nobody yet.
-                    self.callee_end(world, callee);
+                    self.callee_ends(world, callee);
                 }
                 return Outcome::Return(Err(error));
             }
@@ -323,17 +322,21 @@ impl Server {
         }
         let parent = matches!(extension, Extension::Merge(_)).then_some(caller);
         if self.callees.count() >= CALLEES_MAX {
-            self.callees_give_up_unused(world);
+            self.unused_callees_end(world);
         }
         let payer = self.callee_payer(grant, parent);
         let made = match self.callee_domain_create(world, apd, parent, payer) {
             Err(Error::NoMemory | Error::LimitReached) => {
-                self.callees_give_up_unused(world);
+                self.unused_callees_end(world);
                 self.callee_domain_create(world, apd, parent, payer)
             }
             made => made,
         };
         let space = made?;
+        if let Err(error) = self.work.promise() {
+            self.domain_end(world, space);
+            return Err(error);
+        }
         let callee = Callee {
             base: grant.base,
             password: grant.password,
@@ -342,11 +345,15 @@ impl Server {
             guests: Guests::default(),
             handlers: Handlers::default(),
             retired: false,
-            occupied: false,
+            ends: false,
+            searched: 0,
             payer,
         };
-        let inserted = self.callees.insert(space, callee);
-        inserted.inspect_err(|_| self.domain_end(world, space))?;
+        if let Err(error) = self.callees.insert(space, callee) {
+            self.work.release();
+            self.domain_end(world, space);
+            return Err(error);
+        }
         Ok(space)
     }
 
@@ -448,7 +455,8 @@ mod tests {
             guests: Guests::default(),
             handlers: Handlers::default(),
             retired: false,
-            occupied: false,
+            ends: false,
+            searched: 0,
             payer: AccountId::ROOT,
         }
     }
@@ -482,10 +490,12 @@ mod tests {
             callees.find(&grant(0x1000, 7), &Extension::Explicit(boxed(Apd::EMPTY).unwrap())),
             Some(SpaceId(9))
         );
-        assert!(callees.merged_with(2).is_some());
-        callees.remove(SpaceId(5));
-        callees.remove(SpaceId(6));
-        assert_eq!(callees.merged_with(2), None);
+        assert!(callees.derived_after(2, None).is_some());
+        for space in [5, 6] {
+            callees.retire(SpaceId(space));
+            callees.remove(SpaceId(space));
+        }
+        assert_eq!(callees.derived_after(2, None), None);
         assert_eq!(callees.count(), 2);
         assert_eq!(callees.object_of(SpaceId(9)), Some(0x1000));
     }

@@ -1,8 +1,13 @@
 //! How protected calls end other than by returning: threads are unwound, callee domains end.
 //!
-//! A callee ends with its object, with the domain that it is merged with, or when it is of no use
-//! any more. Threads inside go back to whoever called it first; what they called from there is given
-//! up. This may strike the very thread whose call brought it about: see [`Server::settle`].
+//! A callee ends with its object, with the domain that it is merged with, or when it is of no use any more. From that moment on nobody
+//! enters it. Threads inside go back to whoever called it first, with `CalleeFault`; what they called from there is given up. This may
+//! strike the very thread whose call brought it about: see [`Server::settle`].
+//!
+//! A callee whose password is no longer registered is *retired*: nobody enters it either, and who is inside may finish.
+//!
+//! An end is work for each thread, each stack and each object that the domain has found, so it is done in pieces
+//! ([`crate::lives::work`]). A thread that is behind the place which the search has reached can not come inside again.
 
 use abi::Error;
 use kcore::{SpaceId, ThreadId, thread::Resumed, wait::Key};
@@ -10,8 +15,22 @@ use kcore::{SpaceId, ThreadId, thread::Resumed, wait::Key};
 use crate::{
     Outcome, Server, World,
     lives::thread::{Life, Pause},
+    lives::work::{Piece, Work},
     procedures::pdx::{Callee, Extension},
 };
+
+/// What looking at a thread costs, in instructions, roughly; a frame of it, and taking it out of its calls.
+const COST_PLACE: u64 = 12;
+const COST_FRAME: u64 = 15;
+const COST_UNWIND: u64 = 1500;
+
+/// The domain of a procedure that ends.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Leaving {
+    space: SpaceId,
+    /// The serial number of the domain.
+    serial: u64,
+}
 
 /// At which depth of its calls a thread entered a space for the first time; its own domain does
 /// not count.
@@ -69,119 +88,157 @@ impl Server {
 
     // ---- ends -----------------------------------------------------------------------------------
 
-    /// Ends a callee domain. Threads inside are unwound, derived domains end before.
-    pub(crate) fn callee_end(&mut self, world: &mut impl World, space: SpaceId) {
-        let Some(callee) = self.callees.remove(space) else {
-            return;
-        };
+    /// A callee domain begins to end: nobody enters it any more.
+    pub(crate) fn callee_ends(&mut self, world: &mut impl World, space: SpaceId) {
         world.portal_forget();
-        self.callees_of_domain_end(world, space);
-        let serial = self.domains.serial(space);
-        for index in 0..self.threads.places() as usize {
+        self.callees.retire(space);
+        if let Some(callee) = self.callees.get_mut(space).filter(|callee| !callee.ends) {
+            callee.ends = true;
+            let serial = self.domains.serial(space);
+            self.work.enter(Work::Callee(Leaving { space, serial }));
+            self.callee_is_closed(world, space);
+        }
+    }
+
+    /// Nobody enters a callee any more: who waits for a stack of it looks anew.
+    fn callee_is_closed(&mut self, world: &mut impl World, space: SpaceId) {
+        world.wake(Key::Stack(space.0), u32::MAX);
+        world.wake(Key::Turn(space.0), u32::MAX);
+    }
+
+    /// A piece of the end of a callee domain: threads inside are unwound; derived domains, its stacks and what it has found end before it.
+    pub(crate) fn callee_piece(&mut self, world: &mut impl World, leaving: Leaving) -> Piece {
+        let Leaving { space, serial } = leaving;
+        if self.domains.serial(space) != serial {
+            return Piece::Done;
+        }
+        if self.callees_of_domain_end(world, space)
+            || !self.callee_is_left(world, space, serial)
+            || !self.callee_gives_stacks_back(world, space)
+            || !self.domain_ends_soon(world, space)
+        {
+            return Piece::More;
+        }
+        self.domain_end(world, space);
+        self.callees.remove(space);
+        self.work.release();
+        Piece::Done
+    }
+
+    /// Takes threads out of a callee, and what they have made there from them; tells whether those were all.
+    fn callee_is_left(&mut self, world: &mut impl World, space: SpaceId, serial: u64) -> bool {
+        let is_mother = self.domains.get(space).is_some_and(|domain| domain.is_mother);
+        let mut search = is_mother || self.is_inside(world, space);
+        while search {
+            let Some(callee) = self.callees.get_mut(space) else {
+                return true;
+            };
+            let (index, base) = (callee.searched, callee.base);
+            if index as u64 >= self.threads.places() {
+                return true;
+            }
+            if !self.budget.spend(COST_PLACE) {
+                return false;
+            }
+            callee.searched = index + 1;
             self.child_loses_domain(world, index, serial);
             let Some(thread) = self.threads.live_at(index).map(|record| record.id) else {
                 continue;
             };
+            self.budget.spend(COST_FRAME * world.portal_depth(thread) as u64);
             if let Some(depth) = depth_inside(world, thread, space) {
                 world.log(format_args!(
-                    "thread {:#x} is taken out of a callee at {:#x} that ends",
-                    thread.0, callee.base
+                    "thread {:#x} is taken out of a callee at {base:#x} that ends",
+                    thread.0
                 ));
+                self.budget.spend(COST_UNWIND);
                 self.unwind_to(world, thread, depth - 1);
                 self.doom_falls(world, thread);
+                search = is_mother || self.is_inside(world, space);
             }
         }
-        // Who waits for a stack looks for the callee anew.
-        world.wake(Key::Stack(space.0), u32::MAX);
-        world.wake(Key::Turn(space.0), u32::MAX);
-        self.domain_end(world, space);
-        for &stack in &callee.stacks {
-            self.object_end(world, stack);
-        }
+        true
     }
 
-    /// Ends the callees that read through to a domain that ends.
-    pub fn callees_of_domain_end(&mut self, world: &mut impl World, domain: SpaceId) {
-        let serial = self.domains.serial(domain);
-        while let Some(space) = self.callees.merged_with(serial) {
-            self.callee_end(world, space);
-        }
-        if self.callees.retired > 0 {
-            // Retired ones are in no index.
-            while let Some(space) = self.callee_where(|callee| callee.extension == Extension::Merge(serial)) {
-                self.callee_end(world, space);
+    /// Whether a thread is inside of a callee, or will come back there.
+    fn is_inside(&self, world: &impl World, space: SpaceId) -> bool {
+        let stacks = self.callees.get(space).map_or(0, |callee| callee.stacks.len());
+        world.portal_free_stacks(space) < stacks
+    }
+
+    fn callee_gives_stacks_back(&mut self, world: &mut impl World, space: SpaceId) -> bool {
+        while let Some(&stack) = self.callees.get(space).and_then(|callee| callee.stacks.last()) {
+            if !self.object_ends(world, stack) {
+                return false;
+            }
+            if let Some(callee) = self.callees.get_mut(space) {
+                callee.stacks.pop();
             }
         }
+        true
     }
 
-    fn callee_where(&self, wanted: impl Fn(&Callee) -> bool) -> Option<SpaceId> {
-        self.callees
-            .iter()
-            .find(|(_, callee)| wanted(callee))
-            .map(|(space, _)| space)
+    /// Has the callees end that read through to a domain that ends; tells whether there are any.
+    pub(crate) fn callees_of_domain_end(&mut self, world: &mut impl World, domain: SpaceId) -> bool {
+        if self.domains.get(domain).is_none_or(|domain| domain.derived == 0) {
+            return false;
+        }
+        let merged = Extension::Merge(self.domains.serial(domain));
+        self.callees_end(world, |callee| callee.extension == merged);
+        true
     }
 
     /// An object that registered procedures is deleted: its callees end.
     pub fn pdx_object_gone(&mut self, world: &mut impl World, base: u64) {
-        while let Some(space) = self.callee_where(|callee| callee.base == base) {
-            self.callee_end(world, space);
+        self.callees_end(world, |callee| callee.base == base);
+    }
+
+    fn callees_end(&mut self, world: &mut impl World, wanted: impl Fn(&Callee) -> bool) {
+        for place in 0..self.callees.end() {
+            let space = SpaceId(place);
+            if self
+                .callees
+                .get(space)
+                .is_some_and(|callee| !callee.ends && wanted(callee))
+            {
+                self.callee_ends(world, space);
+            }
         }
+        self.budget.spend(u64::from(self.callees.end()) * 4);
     }
 
     /// A PDX password is no longer registered: nobody enters with it any more; who is inside may finish.
     pub fn pdx_password_gone(&mut self, world: &mut impl World, base: u64, password: u64) {
         world.portal_forget();
-        while let Some(space) =
-            self.callee_where(|callee| !callee.retired && callee.base == base && callee.password == password)
-        {
-            self.callees.hide(space);
-            if let Some(callee) = self.callees.get_mut(space) {
-                callee.retired = true;
-                self.callees.retired += 1;
-            }
-        }
-        self.callees_sweep_retired(world);
-    }
-
-    /// Ends retired callees that nobody is inside of.
-    pub fn callees_sweep_retired(&mut self, world: &mut impl World) {
-        if self.callees.retired > 0 {
-            self.callees_sweep(world, |callee| callee.retired);
-        }
-    }
-
-    /// Ends all callees that nobody is inside of.
-    pub(crate) fn callees_give_up_unused(&mut self, world: &mut impl World) {
-        self.callees_sweep(world, |_| true);
-    }
-
-    fn callees_sweep(&mut self, world: &mut impl World, wanted: impl Fn(&Callee) -> bool) {
-        for number in 0..self.callees.end() {
-            if let Some(callee) = self.callees.get_mut(SpaceId(number)) {
-                callee.occupied = false;
-            }
-        }
-        for record in self.threads.iter() {
-            let frames = (0..).map_while(|index| world.portal_frame(record.id, index));
-            let inside = frames.map(|frame| frame.space).chain([world.thread_space(record.id)]);
-            for space in inside {
-                // Parents of occupied domains are read through to, and stay.
-                let mut next = Some(space);
-                while let Some(space) = next {
-                    let callee = self.callees.get_mut(space);
-                    let seen = callee.is_none_or(|callee| core::mem::replace(&mut callee.occupied, true));
-                    next = self
-                        .domains
-                        .get(space)
-                        .and_then(|domain| domain.parent)
-                        .filter(|_| !seen);
-                }
-            }
-        }
-        for space in (0..self.callees.end()).map(SpaceId) {
+        for place in 0..self.callees.end() {
+            let space = SpaceId(place);
             let callee = self.callees.get(space);
-            if callee.is_some_and(|callee| wanted(callee) && !callee.occupied) {
-                self.callee_end(world, space);
+            if callee.is_some_and(|callee| callee.base == base && callee.password == password) {
+                self.callees.retire(space);
+                self.callee_is_closed(world, space);
+            }
+        }
+        self.callees_end_where_left(world, |callee| callee.retired);
+    }
+
+    /// Has the retired callees end that nobody is inside of.
+    pub(crate) fn retired_callees_end(&mut self, world: &mut impl World) {
+        if self.callees.retired > 0 {
+            self.callees_end_where_left(world, |callee| callee.retired);
+        }
+    }
+
+    /// Has all callees end that nobody is inside of.
+    pub(crate) fn unused_callees_end(&mut self, world: &mut impl World) {
+        self.callees_end_where_left(world, |_| true);
+    }
+
+    fn callees_end_where_left(&mut self, world: &mut impl World, wanted: impl Fn(&Callee) -> bool) {
+        for place in 0..self.callees.end() {
+            let space = SpaceId(place);
+            let callee = self.callees.get(space);
+            if callee.is_some_and(|callee| !callee.ends && wanted(callee)) && !self.is_inside(world, space) {
+                self.callee_ends(world, space);
             }
         }
     }

@@ -20,7 +20,7 @@ use abi::{
 };
 use kcore::SpaceId;
 
-use crate::{Server, Step, World, lives::thread::Caller, protection::withdraw::Budget};
+use crate::{Server, Step, World, lives::continuation::Continuation, lives::thread::Caller};
 
 /// The `slot` argument of `ApdLock` that locks all, empty slots included.
 pub const LOCK_ALL: u64 = u64::MAX;
@@ -332,37 +332,41 @@ impl Server {
         caller: Caller,
         change: impl FnOnce(&mut Apd) -> Result<(), Error>,
     ) -> Step<(u64, u64)> {
-        if self.threads.record(caller.thread).progress.done == 0 {
+        if !self.apd_forgets(caller) {
             let Some(domain) = self.domains.get_mut(caller.domain) else {
                 return Err(Error::Protection.into());
             };
             change(&mut domain.apd)?;
             self.drain_begin(world, caller.domain);
-            self.threads.record(caller.thread).progress.done = 1;
+            self.threads.record(caller.thread).continuation = Continuation::ApdForgets;
         }
-        let mut budget = Budget::piece();
-        self.drain_within(world, caller.domain, &mut budget)?;
-        self.drain_derived(world, caller.domain, &mut budget)?;
+        self.drain_piece(world, caller.domain)?;
+        self.drain_derived(world, caller.domain)?;
         Ok((0, 0))
     }
 
+    /// Whether a call has made its change, and the domain is forgetting.
+    fn apd_forgets(&mut self, caller: Caller) -> bool {
+        self.threads.record(caller.thread).continuation == Continuation::ApdForgets
+    }
+
     /// Has the domains that read through to one, and those that read through to these, forget what they found before that one was drained last.
-    fn drain_derived<W: World>(&mut self, world: &mut W, domain: SpaceId, budget: &mut Budget) -> Step<()> {
+    fn drain_derived<W: World>(&mut self, world: &mut W, domain: SpaceId) -> Step<()> {
         let (serial, drained) = self
             .domains
             .get(domain)
             .map_or((0, 0), |domain| (domain.serial, domain.drained));
         let mut next = self.callees.derived_after(serial, None);
         while let Some(space) = next {
-            budget.spend(COST_DERIVED);
+            self.budget.spend(COST_DERIVED);
             if let Some(derived) = self.domains.get_mut(space)
                 && derived.inherits != drained
             {
                 derived.inherits = drained;
                 self.drain_begin(world, space);
             }
-            self.drain_within(world, space, budget)?;
-            self.drain_derived(world, space, budget)?;
+            self.drain_piece(world, space)?;
+            self.drain_derived(world, space)?;
             next = self.callees.derived_after(serial, Some(space));
         }
         Ok(())
@@ -379,7 +383,7 @@ impl Server {
         arguments: arguments::ApdInsert,
     ) -> Step<(u64, u64)> {
         let arguments::ApdInsert { slot, clist: address } = arguments;
-        if self.threads.record(caller.thread).progress.done != 0 {
+        if self.apd_forgets(caller) {
             return self.apd_change(world, caller, |_| Ok(()));
         }
         // Cheap refusals first; the copy is not kept.

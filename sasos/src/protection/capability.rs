@@ -19,7 +19,9 @@ use crate::{
     accounts::Resource,
     containers::push,
     directory::object::{ObjectId, record_bytes},
+    lives::continuation::Continuation,
     lives::thread::Caller,
+    protection::withdraw::Withdrawal,
 };
 
 /// What a change of passwords takes away.
@@ -109,7 +111,7 @@ impl Server {
         if let Some(step) = self.resume_durable(caller) {
             return step;
         }
-        if let Some(step) = self.resume_revoking(world, caller, address) {
+        if let Some(step) = self.resume_revoking(world, caller) {
             return step;
         }
         let rights = Rights::from_bits(bits)
@@ -149,7 +151,7 @@ impl Server {
         if let Some(step) = self.resume_durable(caller) {
             return step;
         }
-        if let Some(step) = self.resume_revoking(world, caller, address) {
+        if let Some(step) = self.resume_revoking(world, caller) {
             return step;
         }
         self.locks_allow(caller.domain)?;
@@ -222,30 +224,37 @@ impl Server {
         if effect == Effect::Grants {
             return self.finish_passwords(world, caller, id, password);
         }
-        self.threads.record(caller.thread).progress.found = password;
-        self.revoke(world, caller, id)
+        let withdrawal = self.withdraw_begin(world, id);
+        self.threads.record(caller.thread).continuation = Continuation::Revoke { withdrawal, password };
+        self.revoke(world, caller, withdrawal, password, true)
     }
 
     /// Goes on with a call that has changed the list of passwords and is taking the object away from the domains; nothing if
     /// this one is not.
-    fn resume_revoking<W: World>(&mut self, world: &mut W, caller: Caller, address: u64) -> Option<Step<(u64, u64)>> {
-        let progress = self.threads.record(caller.thread).progress;
-        if progress.done == 0 {
-            return None;
+    fn resume_revoking<W: World>(&mut self, world: &mut W, caller: Caller) -> Option<Step<(u64, u64)>> {
+        match self.threads.record(caller.thread).continuation {
+            Continuation::Revoke { withdrawal, password } => {
+                Some(self.revoke(world, caller, withdrawal, password, false))
+            }
+            _ => None,
         }
-        let id = self.objects.find(address);
-        // Should the object have gone meanwhile, all of it is unlinked.
-        Some(match id.filter(|&id| self.objects.get(id).serial == progress.done) {
-            Some(id) => self.revoke(world, caller, id),
-            None => Ok((progress.found, 0)),
-        })
     }
 
     /// Takes the object away from the domains, and ends the call.
-    fn revoke<W: World>(&mut self, world: &mut W, caller: Caller, id: ObjectId) -> Step<(u64, u64)> {
-        self.withdraw_piece(world, caller, id)?;
-        let password = self.threads.record(caller.thread).progress.found;
-        self.finish_passwords(world, caller, id, password)
+    fn revoke<W: World>(
+        &mut self,
+        world: &mut W,
+        caller: Caller,
+        withdrawal: Withdrawal,
+        password: u64,
+        first: bool,
+    ) -> Step<(u64, u64)> {
+        self.withdrawal_goes_on(world, withdrawal, first)?;
+        match self.objects.find_serial(withdrawal.base, withdrawal.serial) {
+            Some(id) => self.finish_passwords(world, caller, id, password),
+            // It has gone meanwhile.
+            None => Ok((password, 0)),
+        }
     }
 
     /// Makes the list of passwords durable, where the object is.

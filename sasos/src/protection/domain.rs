@@ -26,11 +26,14 @@ use crate::{
     lives::task::TaskId,
     protection::apd::Apd,
     protection::node::{Node, NodeRef, Nodes, PAGE_BYTES, Table},
-    protection::withdraw::Withdrawal,
+    protection::withdraw::COST_NODE,
 };
 
 /// Domains that have ended and are kept for the next ones, each with a page of nodes at most.
 const DOMAINS_KEPT: usize = 8;
+/// What destroying a page table may cost, in instructions, roughly, with the links that it has; and a link alone.
+const COST_TABLE: u64 = 2000;
+const COST_LINK: u64 = 12;
 /// Bytes that a domain costs without its cache.
 const DOMAIN_BYTES: u64 = core::mem::size_of::<Domain>() as u64;
 
@@ -105,7 +108,11 @@ pub struct Domain {
     pub(in crate::protection) calls: bool,
     /// In the domain of a merged call: the caller's, to which it reads through.
     pub parent: Option<SpaceId>,
-    /// How often that had been drained when this one was, or was made.
+    /// Domains that read through to it.
+    pub(crate) derived: u32,
+    /// Whether a thread was made in it.
+    pub(crate) is_mother: bool,
+    /// How often the parent had been drained when this one was, or was made.
     pub(in crate::protection) inherits: u64,
     /// The slot that was linked last, with all the rights that the cache has: further pages in
     /// it need no link.
@@ -144,8 +151,6 @@ pub struct Domains {
     /// Records that nobody has.
     spare: Vec<Boxed<Domain>>,
     next_serial: u64,
-    /// Withdrawals that go on although the call that began them may have ended.
-    pub(in crate::protection) withdrawals: Vec<Withdrawal>,
 }
 
 impl Default for Domains {
@@ -154,7 +159,6 @@ impl Default for Domains {
             table: Places::default(),
             spare: Vec::new(),
             next_serial: 1,
-            withdrawals: Vec::new(),
         }
     }
 }
@@ -242,6 +246,8 @@ impl Domains {
                 draining: None,
                 calls: false,
                 parent: None,
+                derived: 0,
+                is_mother: false,
                 inherits: 0,
                 linked: Linked::NONE,
                 validated: Linked::NONE,
@@ -257,16 +263,19 @@ impl Domains {
     /// [`Error::NoMemory`]: nothing has changed.
     fn enter(&mut self, space: SpaceId, apd: &Apd, parent: Option<SpaceId>, account: AccountId) -> Result<(), Error> {
         self.table.reach(space.0)?;
-        let inherits = parent
-            .and_then(|parent| self.get(parent))
-            .map_or(0, |parent| parent.drained);
         let mut domain = self.spare.pop().ok_or(Error::NoMemory)?;
+        let inherits = parent.and_then(|parent| self.get_mut(parent)).map_or(0, |parent| {
+            parent.derived += 1;
+            parent.drained
+        });
         domain.inherits = inherits;
         domain.serial = self.next_serial;
         domain.task = None;
         domain.account = account;
         domain.apd = *apd;
         domain.parent = parent;
+        domain.derived = 0;
+        domain.is_mother = false;
         domain.forget_recent();
         self.table.put(space.0, domain);
         self.next_serial += 1;
@@ -380,7 +389,8 @@ impl Server {
     /// Drops all that a domain has found out. What is accessible is found again when it is touched.
     pub fn domain_flush<W: World>(&mut self, world: &mut W, space: SpaceId) {
         self.drain_begin(world, space);
-        while self.drain_piece(world, space).is_err() {}
+        // Nothing fails without a bound.
+        let _ = self.unbounded(|server| server.drain_piece(world, space));
     }
 
     /// The rights that a domain is known to have on an object.
@@ -390,14 +400,51 @@ impl Server {
         (node.epoch == self.objects.get(id).epoch).then_some(node.cached)
     }
 
-    /// Ends a domain. No thread is inside or will return to it.
+    /// Has the space of a domain that ends give its tables back, and the domain forget what it has found, as far as the budget reaches; tells
+    /// whether what is left is little. No thread is inside or will return to it.
+    pub(crate) fn domain_ends_soon<W: World>(&mut self, world: &mut W, space: SpaceId) -> bool {
+        let Some(domain) = self.domains.get(space) else {
+            return true;
+        };
+        let known = domain.cached_objects() * COST_NODE;
+        let all = known + domain.tables * COST_TABLE;
+        if self.budget.has(all) {
+            self.budget.spend(all);
+            return true;
+        }
+        // Half of it: one table more costs as much as that.
+        let work = self.budget.left() / 2 / COST_LINK;
+        let left = world.space_trim(space, work);
+        self.budget.spend((work - left.unwrap_or(0).min(work)) * COST_LINK);
+        self.refund_tables(world, space);
+        if left.is_none() {
+            return false;
+        }
+        self.nodes_end(world, space)
+    }
+
+    /// Takes back what page tables cost that a space does not have any more.
+    fn refund_tables<W: World>(&mut self, world: &W, space: SpaceId) {
+        if let Some(domain) = self.domains.get_mut(space) {
+            let tables = world.space_tables(space);
+            let gone = domain.tables - tables;
+            domain.tables = tables;
+            self.ledger.give(domain.account, Resource::Tables, gone);
+            self.ledger.give(domain.account, Resource::Frames, gone);
+        }
+    }
+
+    /// Ends a domain. No thread is inside or will return to it, and none reads through to it.
     pub fn domain_end<W: World>(&mut self, world: &mut W, space: SpaceId) {
         let Some(domain) = self.domains.get(space) else {
             return;
         };
-        let (account, tables) = (domain.account, domain.tables);
+        let (account, tables, parent) = (domain.account, domain.tables, domain.parent);
+        if let Some(parent) = parent.and_then(|parent| self.domains.get_mut(parent)) {
+            parent.derived -= 1;
+        }
         // The space goes as a whole: nothing needs to be unlinked one by one.
-        self.nodes_end(world, space);
+        self.unbounded(|server| server.nodes_end(world, space));
         let bytes = DOMAIN_BYTES + self.domains.remove(space) * PAGE_BYTES;
         world.space_destroy(space);
         self.ledger.give(account, Resource::Tables, tables);

@@ -14,149 +14,107 @@ use kcore::SpaceId;
 use crate::{
     Server, Step, Stop, World,
     accounts::Resource,
-    containers::push,
     directory::object::ObjectId,
-    lives::thread::Caller,
+    lives::work::{Piece, Work},
     protection::domain::Cached,
     protection::node::{NodeRef, Nodes, PAGE_BYTES, found},
 };
 
-/// What one event spends on unlinking, in instructions, roughly.
-const PIECE: u64 = 12_000;
 /// What unlinking a leaf costs, dropping a node, and looking at a vacant place.
 const COST_LEAF: u64 = 110;
-const COST_NODE: u64 = 250;
+pub(in crate::protection) const COST_NODE: u64 = 250;
 const COST_VACANT: u64 = 8;
-
-/// What is left of a piece.
-pub(crate) struct Budget(u64);
-
-impl Budget {
-    /// That of one event.
-    pub(crate) const fn piece() -> Self {
-        Self(PIECE)
-    }
-
-    /// No bound.
-    pub(crate) const fn all() -> Self {
-        Self(u64::MAX)
-    }
-
-    /// What was spent of a piece.
-    pub(crate) const fn spent(&self) -> u64 {
-        PIECE.saturating_sub(self.0)
-    }
-
-    /// Whether that much is left.
-    pub(crate) const fn has(&self, cost: u64) -> bool {
-        self.0 >= cost
-    }
-
-    /// Takes something off; tells whether there was anything left.
-    pub(crate) fn spend(&mut self, cost: u64) -> bool {
-        let any = self.0 > 0;
-        self.0 = self.0.saturating_sub(cost);
-        any
-    }
-}
+/// Domains from which an object that ends is taken in one piece.
+const FEW: u32 = 4;
 
 /// A withdrawal that is not over.
-#[derive(Copy, Clone, Debug)]
-pub(in crate::protection) struct Withdrawal {
-    base: u64,
-    serial: u64,
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Withdrawal {
+    pub(crate) base: u64,
+    pub(crate) serial: u64,
     /// Nodes older than that are to be unlinked.
     epoch: u64,
 }
 
 impl Server {
-    /// Takes an object away from every domain that has it, at once. Who still has a right finds it again.
+    /// Takes an object away from every domain that has it. Who still has a right finds it again. What the event's budget does not reach is
+    /// done behind it.
     pub fn withdraw<W: World>(&mut self, world: &mut W, id: ObjectId) {
-        self.withdraw_begin(world, id);
-        if self.objects.get(id).stale.len() > 0 {
-            self.unlink_stale(world, id, u64::MAX, &mut Budget::all());
+        let withdrawal = self.withdraw_begin(world, id);
+        if self.withdrawal_piece(world, withdrawal) == Piece::More
+            && self.work.enter_further(Work::Withdrawal(withdrawal)).is_err()
+        {
+            self.withdraw_whole(world, id);
         }
     }
 
-    /// The same in pieces: to be called again until it is done.
-    ///
-    /// # Errors
-    /// [`Stop::Again`].
-    pub(crate) fn withdraw_piece<W: World>(&mut self, world: &mut W, caller: Caller, id: ObjectId) -> Step<()> {
-        self.withdraw_within(world, caller, id, &mut Budget::piece())
+    /// Takes an object that ends away from all domains but a few, as far as the budget reaches; tells whether that was done.
+    pub(crate) fn withdraw_all_but_few<W: World>(&mut self, world: &mut W, id: ObjectId) -> bool {
+        let object = self.objects.get(id);
+        if object.holders.len() + object.stale.len() <= FEW {
+            return true;
+        }
+        if object.holders.first().is_some() {
+            self.withdraw_begin(world, id);
+        }
+        self.unlink_stale(world, id, u64::MAX)
     }
 
-    /// The same with a budget that others share.
+    /// The same at once, where little is left.
+    pub(crate) fn withdraw_whole<W: World>(&mut self, world: &mut W, id: ObjectId) {
+        let withdrawal = self.withdraw_begin(world, id);
+        self.unbounded(|server| server.withdrawal_piece(world, withdrawal));
+    }
+
+    /// A piece of a withdrawal by the call that began it, the first or another one, to be made again until it is done. Should nobody do so, the
+    /// rest is done in any case.
     ///
     /// # Errors
     /// [`Stop::Again`].
-    pub(crate) fn withdraw_within<W: World>(
+    pub(crate) fn withdrawal_goes_on<W: World>(
         &mut self,
         world: &mut W,
-        caller: Caller,
-        id: ObjectId,
-        budget: &mut Budget,
+        withdrawal: Withdrawal,
+        first: bool,
     ) -> Step<()> {
-        let object = self.objects.get(id);
-        let (base, serial) = (object.base(), object.serial);
-        let mut progress = self.threads.record(caller.thread).progress;
-        let begun = progress.done == serial;
-        if !begun {
-            self.withdraw_begin(world, id);
-            progress.done = serial;
-            progress.at = self.objects.get(id).epoch;
-            self.threads.record(caller.thread).progress = progress;
-        }
-        let epoch = progress.at;
-        if self.unlink_stale(world, id, epoch, budget) {
+        if self.withdrawal_piece(world, withdrawal) == Piece::Done {
             return Ok(());
         }
-        if !begun {
-            let withdrawal = Withdrawal { base, serial, epoch };
-            if push(&mut self.domains.withdrawals, withdrawal).is_err() {
-                self.unlink_stale(world, id, epoch, &mut Budget::all());
-                return Ok(());
-            }
+        if first && self.work.enter_further(Work::Withdrawal(withdrawal)).is_err() {
+            self.unbounded(|server| server.withdrawal_piece(world, withdrawal));
+            return Ok(());
         }
         Err(Stop::Again)
     }
 
-    /// Whether there are withdrawals that are not over.
-    pub(crate) fn is_withdrawing(&self) -> bool {
-        !self.domains.withdrawals.is_empty()
-    }
-
-    /// Goes on where the thread that began it has ended.
-    pub(crate) fn poll_withdrawals<W: World>(&mut self, world: &mut W) {
-        let Some(&Withdrawal { base, serial, epoch }) = self.domains.withdrawals.last() else {
-            return;
-        };
-        let over = match self.objects.find_serial(base, serial) {
-            Some(id) => self.unlink_stale(world, id, epoch, &mut Budget::piece()),
-            None => true,
-        };
-        if over {
-            self.domains.withdrawals.pop();
+    /// A piece of a withdrawal. There may be nothing left to do.
+    pub(crate) fn withdrawal_piece<W: World>(&mut self, world: &mut W, withdrawal: Withdrawal) -> Piece {
+        let Withdrawal { base, serial, epoch } = withdrawal;
+        match self.objects.find_serial(base, serial) {
+            Some(id) if !self.unlink_stale(world, id, epoch) => Piece::More,
+            _ => Piece::Done,
         }
     }
 
     /// Makes all nodes of an object worthless.
-    fn withdraw_begin<W: World>(&mut self, world: &mut W, id: ObjectId) {
+    pub(crate) fn withdraw_begin<W: World>(&mut self, world: &mut W, id: ObjectId) -> Withdrawal {
         let object = self.objects.get_mut(id);
         object.epoch += 1;
+        let (base, serial, epoch) = (object.base(), object.serial, object.epoch);
         self.domains.join(&mut object.stale, &mut object.holders);
         if core::mem::take(&mut object.called) {
             world.portal_forget();
         }
+        Withdrawal { base, serial, epoch }
     }
 
     /// Unlinks nodes of an object that are older than an epoch; tells whether that were all.
-    fn unlink_stale<W: World>(&mut self, world: &mut W, id: ObjectId, epoch: u64, budget: &mut Budget) -> bool {
+    fn unlink_stale<W: World>(&mut self, world: &mut W, id: ObjectId, epoch: u64) -> bool {
         // The oldest come first.
         while let Some(node) = self.objects.get(id).stale.first()
             && self.domains.node(node).is_some_and(|node| node.epoch < epoch)
         {
-            let done = self.unlink_node(world, node, budget);
+            let done = self.unlink_node(world, node);
             world.flush_space(node.space());
             if !done {
                 return false;
@@ -166,7 +124,7 @@ impl Server {
     }
 
     /// Unlinks what a node stands for and drops it, as far as the budget reaches; tells whether that was all. The space is to be flushed.
-    fn unlink_node<W: World>(&mut self, world: &mut W, at: NodeRef, budget: &mut Budget) -> bool {
+    fn unlink_node<W: World>(&mut self, world: &mut W, at: NodeRef) -> bool {
         let Some(domain) = self.domains.get_mut(at.space()) else {
             return true;
         };
@@ -178,13 +136,13 @@ impl Server {
         while node.linked
             && let Some(number) = object.slots.next_with_leaf(u64::from(node.unlink_from))
         {
-            if !budget.spend(COST_LEAF) {
+            if !self.budget.spend(COST_LEAF) {
                 return false;
             }
             world.unlink(at.space(), object.first_slot() + number);
             node.unlink_from = number as u32 + 1;
         }
-        budget.spend(COST_NODE);
+        self.budget.spend(COST_NODE);
         self.drop_node(at);
         true
     }
@@ -307,7 +265,7 @@ impl Server {
         if had_calls {
             world.portal_forget();
         }
-        let done = self.unlink_node(world, at, &mut Budget::piece());
+        let done = self.unlink_node(world, at);
         world.flush_space(at.space());
         if done { Ok(()) } else { Err(Stop::Again) }
     }
@@ -362,24 +320,11 @@ impl Server {
     pub(in crate::protection) fn drain_piece<W: World>(&mut self, world: &mut W, space: SpaceId) -> Step<()> {
         match self.domains.get(space).and_then(|domain| domain.draining) {
             None => Ok(()),
-            Some(from) => self.drain_from(world, space, from, &mut Budget::piece()),
+            Some(from) => self.drain_from(world, space, from),
         }
     }
 
-    /// The same with a budget that others share.
-    pub(in crate::protection) fn drain_within<W: World>(
-        &mut self,
-        world: &mut W,
-        space: SpaceId,
-        budget: &mut Budget,
-    ) -> Step<()> {
-        match self.domains.get(space).and_then(|domain| domain.draining) {
-            None => Ok(()),
-            Some(from) => self.drain_from(world, space, from, budget),
-        }
-    }
-
-    fn drain_from<W: World>(&mut self, world: &mut W, space: SpaceId, from: u32, budget: &mut Budget) -> Step<()> {
+    fn drain_from<W: World>(&mut self, world: &mut W, space: SpaceId, from: u32) -> Step<()> {
         let mut place = from;
         let done = loop {
             let Some(domain) = self.domains.get_mut(space) else {
@@ -391,7 +336,7 @@ impl Server {
                 break true;
             };
             let vacant = node.is_vacant();
-            if !budget.spend(COST_VACANT) || !vacant && !self.unlink_node(world, NodeRef::new(space, place), budget) {
+            if !self.budget.spend(COST_VACANT) || !vacant && !self.unlink_node(world, NodeRef::new(space, place)) {
                 break false;
             }
             place += 1;
@@ -400,22 +345,29 @@ impl Server {
         if done { Ok(()) } else { Err(Stop::Again) }
     }
 
-    /// A domain ends, and its space with it: nothing needs to be unlinked from it.
-    pub(in crate::protection) fn nodes_end<W: World>(&mut self, world: &mut W, space: SpaceId) {
+    /// A domain that ends forgets what it has found, as far as the budget reaches; tells whether that was all. Its space goes as a whole, so nothing
+    /// needs to be unlinked from it.
+    pub(in crate::protection) fn nodes_end<W: World>(&mut self, world: &mut W, space: SpaceId) -> bool {
         let Some(domain) = self.domains.get_mut(space) else {
-            return;
+            return true;
         };
         if core::mem::take(&mut domain.calls) {
             world.portal_forget();
         }
-        for place in 0..domain.nodes.places() {
-            let Some(domain) = self.domains.get_mut(space).filter(|domain| domain.nodes.count() > 0) else {
-                break;
-            };
-            if domain.nodes.at(place).is_some_and(|node| !node.is_vacant()) {
+        let mut place = domain.draining.take().unwrap_or(0);
+        while let Some(domain) = self.domains.get_mut(space).filter(|domain| domain.nodes.count() > 0)
+            && let Some(node) = domain.nodes.at(place)
+        {
+            if !node.is_vacant() {
+                if !self.budget.spend(COST_NODE) {
+                    domain.draining = Some(place);
+                    return false;
+                }
                 self.drop_node(NodeRef::new(space, place));
             }
+            place += 1;
         }
+        true
     }
 
     // ---- checks -----------------------------------------------------------------------------------

@@ -200,10 +200,10 @@ impl Server {
 
     /// The terminal's interrupt character. `Gone` if it has ended the foreground task; otherwise it
     /// is a character like any other.
-    pub fn interrupt(&mut self, world: &mut impl World) -> Outcome {
+    pub fn interrupt(&mut self) -> Outcome {
         match self.console.foreground.take() {
             Some(task) if self.tasks.get(task).is_some() => {
-                self.task_kill(world, task, EXCEPTION_INTERRUPT);
+                self.task_kill(task, EXCEPTION_INTERRUPT);
                 Outcome::Gone
             }
             _ => Outcome::Resume,

@@ -19,9 +19,9 @@ use crate::{
     Outcome, Server, Step, World,
     accounts::{AccountId, Resource},
     containers::Map,
+    lives::continuation::Continuation,
     lives::task::TaskId,
-    lives::thread::{Caller, Waiting},
-    protection::withdraw::Budget,
+    lives::thread::Caller,
 };
 
 /// Semaphores that may exist; see [`crate::accounts::limits::PROGRAM_SEMAPHORES`] for those of one program.
@@ -176,7 +176,7 @@ impl Server {
     pub fn sem_wait(&mut self, world: &mut impl World, caller: Caller, arguments: arguments::SemWait) -> Outcome {
         let arguments::SemWait { address, timeout_ns } = arguments;
         let deadline = self.call_deadline(world, caller, timeout_ns);
-        if let Waiting::Semaphore(waited, serial) = self.threads.record(caller.thread).waiting
+        if let Continuation::Semaphore(waited, serial) = self.threads.record(caller.thread).continuation
             && !self.semaphores.is(waited, serial)
         {
             return Outcome::Return(Err(Error::Deleted));
@@ -189,7 +189,7 @@ impl Server {
         }
         let serial = match self.semaphores.take(address) {
             Ok(Ok(())) => {
-                self.threads.record(caller.thread).waiting = Waiting::No;
+                self.threads.record(caller.thread).continuation = Continuation::None;
                 return Outcome::Return(Ok((0, 0)));
             }
             Ok(Err(serial)) => serial,
@@ -198,7 +198,7 @@ impl Server {
         if timeout_ns == 0 || caller.resumed == Resumed::TimedOut {
             return Outcome::Return(Err(Error::TimedOut));
         }
-        self.threads.record(caller.thread).waiting = Waiting::Semaphore(address, serial);
+        self.threads.record(caller.thread).continuation = Continuation::Semaphore(address, serial);
         Outcome::Block(Key::Semaphore(address), deadline)
     }
 
@@ -232,7 +232,8 @@ impl Server {
             timeout_ns,
         } = arguments;
         let deadline = self.call_deadline(world, caller, timeout_ns);
-        let waited = matches!(self.threads.record(caller.thread).waiting, Waiting::Address(_));
+        let record = self.threads.record(caller.thread);
+        let waited = matches!(record.continuation, Continuation::Address(_));
         self.waiting_ends(world, caller.thread);
         if waited {
             // Woken, or timed out: the word is the caller's business again.
@@ -256,7 +257,7 @@ impl Server {
         if timeout_ns == 0 {
             return Outcome::Return(Err(Error::TimedOut));
         }
-        self.threads.record(caller.thread).waiting = Waiting::Address(address);
+        self.threads.record(caller.thread).continuation = Continuation::Address(address);
         self.semaphores.address_waiters += 1;
         Outcome::Block(Key::Address(address), deadline)
     }
@@ -291,17 +292,21 @@ impl Server {
         true
     }
 
-    /// A task ends: so do the semaphores that it has made.
-    pub(crate) fn semaphores_of_task_gone(&mut self, world: &mut impl World, task: TaskId) {
+    /// A task ends: so do the semaphores that it has made, as far as the budget reaches; tells whether those were all.
+    pub(crate) fn semaphores_of_task_go(&mut self, world: &mut impl World, task: TaskId) -> bool {
         while let Some(((_, address), ())) = self.semaphores.by_maker.first_in((task.0, 0)..(task.0 + 1, 0)) {
+            if !self.budget.spend(COST_SEMAPHORE) {
+                return false;
+            }
             self.semaphore_gone(world, address);
         }
+        true
     }
 
     /// Deletes the semaphores in a range of addresses as far as the budget reaches; tells whether those were all.
-    pub(crate) fn semaphores_go(&mut self, world: &mut impl World, range: Range<u64>, budget: &mut Budget) -> bool {
+    pub(crate) fn semaphores_go(&mut self, world: &mut impl World, range: Range<u64>) -> bool {
         while let Some((address, _)) = self.semaphores.table.first_in(range.clone()) {
-            if !budget.spend(COST_SEMAPHORE) {
+            if !self.budget.spend(COST_SEMAPHORE) {
                 return false;
             }
             self.semaphore_gone(world, address);
@@ -311,12 +316,12 @@ impl Server {
 
     /// Addresses vanish: the semaphores there are deleted, and who waits on a word there is woken.
     pub fn semaphores_gone(&mut self, world: &mut impl World, from: u64, to: u64) {
-        self.semaphores_go(world, from..to, &mut Budget::all());
+        self.unbounded(|server| server.semaphores_go(world, from..to));
         if self.semaphores.address_waiters == 0 {
             return;
         }
         for record in self.threads.iter() {
-            if let Waiting::Address(address) = record.waiting
+            if let Continuation::Address(address) = record.continuation
                 && (from..to).contains(&address)
             {
                 world.wake(Key::Address(address), u32::MAX);
@@ -324,20 +329,22 @@ impl Server {
         }
     }
 
-    /// What a thread waited for is no longer waited for.
+    /// The call of a thread is over, or given up: what it waited for is no longer waited for.
     #[inline]
     pub fn waiting_ends(&mut self, world: &mut impl World, thread: ThreadId) {
-        let waiting = core::mem::take(&mut self.threads.record(thread).waiting);
-        match waiting {
-            Waiting::Semaphore(address, _) => self.signal_passes_on(world, address),
-            Waiting::Address(_) => self.semaphores.address_waiters = self.semaphores.address_waiters.saturating_sub(1),
-            Waiting::No | Waiting::Checkpoint(_) | Waiting::Child(_) => {}
+        let begun = core::mem::take(&mut self.threads.record(thread).continuation);
+        match begun {
+            Continuation::Semaphore(address, _) => self.signal_passes_on(world, address),
+            Continuation::Address(_) => {
+                self.semaphores.address_waiters = self.semaphores.address_waiters.saturating_sub(1);
+            }
+            _ => {}
         }
     }
 
     /// A thread that waits does not go on for now: if it was woken, another one takes its turn.
     pub fn waiting_passes_on(&mut self, world: &mut impl World, thread: ThreadId) {
-        if let Waiting::Semaphore(address, _) = self.threads.record(thread).waiting {
+        if let Continuation::Semaphore(address, _) = self.threads.record(thread).continuation {
             self.signal_passes_on(world, address);
         }
     }

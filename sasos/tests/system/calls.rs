@@ -674,6 +674,7 @@ fn ends_that_cause_ends_need_no_stack() {
         for &(task, ..) in &chain {
             system.call(first, Call::ThreadDelete, &[task.0, 1]).expect("ends");
         }
+        system.finish_work();
         assert_eq!(system.server.domains.count(), 1, "only the first task is left");
     };
     let thread = std::thread::Builder::new()

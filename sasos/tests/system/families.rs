@@ -137,6 +137,7 @@ fn semaphores_end_with_their_maker() {
         );
         system.exit(hostile, 0);
         assert_eq!(system.reap(first, hostile), Ok(0));
+        system.finish_work();
         assert_eq!(system.server.semaphores.count(), 0);
         assert_eq!(system.wait_for(waiter), Answer::Done(Err(Error::Deleted)));
     }

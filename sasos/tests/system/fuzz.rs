@@ -399,7 +399,7 @@ impl Fuzz {
             } else {
                 let kind = abi::layout::EXCEPTION_KILL;
                 let task = self.system.server.threads.find(other).unwrap().task;
-                self.system.server.task_kill(&mut self.system.platform, task, kind);
+                self.system.server.task_kill(task, kind);
                 // Inside of others it has a bound of its own processor time.
                 for _ in 0..1000 {
                     if self.system.server.threads.find(other).is_none() {

@@ -220,9 +220,17 @@ impl System {
         }
     }
 
+    /// What ends is brought to its end, in as many pieces as it takes.
+    pub fn finish_work(&mut self) {
+        while !self.server.work.is_empty() {
+            self.server.handle(&mut self.platform, Event::Poll);
+        }
+    }
+
     /// Does again what woken threads were parked with.
     pub fn pump(&mut self) {
         loop {
+            self.finish_work();
             let table = &self.platform.kernel.threads.table;
             let Some(thread) = table
                 .iter()

@@ -54,6 +54,7 @@ fn a_task_takes_its_image_along_and_leaves_nothing() {
             system.call(first, Call::ThreadWait, &[0, FOREVER, report, PAGE]),
             Ok((child.0, round))
         );
+        system.finish_work();
         let exit = ExitReport::from_words(system.words(first, report));
         assert_eq!((exit.thread, exit.status, exit.exception), (child.0, round, 0));
         assert_eq!(
@@ -131,7 +132,7 @@ fn a_parent_that_waits_is_answered_at_the_end_of_its_child() {
         assert_eq!(waits, Answer::Blocked);
         system.exit(child, 5);
         assert!(!is_there(&system, child), "nobody asks for it again");
-        assert!(!system.server.threads.condemned.contains(&child));
+        assert!(system.server.threads.record(child).doom.is_none());
         assert_eq!(system.wait_for(first), Answer::Done(Ok((child.0, 5))));
     }
     // Another child than the one it waits for stays, and so does one whose report must be written, ...

@@ -1,0 +1,107 @@
+//! Where the call of a thread stands that has begun and is not over.
+//!
+//! A call that waits, or that has done a piece, is made again. What it must know then stands here, in the one variant that is its own: so a position
+//! belongs to the work it is of, and cannot be taken for that of another call. A position in something that may go names it by its serial
+//! number. (A search for a right has a bookmark beside it: that is a cache, and a fault has one, too. See [`crate::protection::search`].)
+//!
+//! What a power cut means for a call follows from its variant ([`Continuation::is_begun_anew`]), for the day when threads are saved.
+
+use kcore::ThreadId;
+
+use crate::{calls::sight::Sight, durability::durable::Goal, protection::withdraw::Withdrawal};
+
+/// Where a call stands.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum Continuation {
+    /// At its beginning.
+    #[default]
+    None,
+    /// It has taken effect, and returns these values when that is on stable storage.
+    Durable {
+        /// What it waits for.
+        goal: Goal,
+        /// What it returns then.
+        values: (u64, u64),
+    },
+    /// `ObjDelete`, `ObjRetire`: everybody loses the object.
+    Delete {
+        /// What takes it away.
+        withdrawal: Withdrawal,
+        /// The address up to which it is emptied.
+        at: u64,
+    },
+    /// `ObjResize`: the end of an object is emptied.
+    Resize {
+        /// The serial number of the object.
+        serial: u64,
+        /// The address up to which that is done.
+        at: u64,
+    },
+    /// `ObjPasswd`, `ObjCrePdx`: the list of passwords has changed, and everybody loses the object.
+    Revoke {
+        /// What takes it away.
+        withdrawal: Withdrawal,
+        /// What it returns.
+        password: u64,
+    },
+    /// `ObjClone`: a clone was made that has not all its pages.
+    Clone {
+        /// Its base.
+        base: u64,
+        /// Its serial number.
+        serial: u64,
+        /// The address in the source where it goes on.
+        from: u64,
+    },
+    /// `PageCopy` looks at the pages.
+    CopyLooks {
+        /// Pages that it has seen.
+        seen: u64,
+        /// Pages that the target has to be given.
+        lacks: u64,
+    },
+    /// `PageCopy` copies: pages that have been.
+    Copies(u64),
+    /// `PageUnMap` looks at the pages: those that it has seen.
+    UnMapLooks(u64),
+    /// `PageUnMap` drops: pages that are gone.
+    UnMaps(u64),
+    /// `ApdInsert`, `ApdDelete`, `ApdFlush`: the change is made, and the domain forgets what it found before.
+    ApdForgets,
+    /// `SystemInfo`, `ThreadInfo`: what the caller may see, and the place in a table where it goes on.
+    Report {
+        /// What the caller may see.
+        sight: Sight,
+        /// The place.
+        at: u64,
+    },
+    /// `SystemControl` waits for the checkpoint with this number.
+    Checkpoint(u64),
+    /// `SemWait` waits for the semaphore at an address, which had this serial number.
+    Semaphore(u64, u64),
+    /// `AddressWait` waits on the word at an address.
+    Address(u64),
+    /// `ThreadWait`, wanting no report in memory, waits for this child, or with zero for any that was made in the domain it is in.
+    Child(ThreadId),
+}
+
+impl Continuation {
+    /// Whether the call may be begun anew after a power cut instead of being gone on with: it has changed nothing that is not derived.
+    pub const fn is_begun_anew(&self) -> bool {
+        match self {
+            Self::None | Self::CopyLooks { .. } | Self::UnMapLooks(_) | Self::Report { .. } => true,
+            Self::Durable { .. }
+            | Self::Delete { .. }
+            | Self::Resize { .. }
+            | Self::Revoke { .. }
+            | Self::Clone { .. }
+            | Self::Copies(_)
+            | Self::UnMaps(_)
+            | Self::ApdForgets
+            | Self::Checkpoint(_)
+            | Self::Semaphore(..)
+            | Self::Address(_)
+            | Self::Child(_) => false,
+        }
+    }
+}

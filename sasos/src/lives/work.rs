@@ -1,0 +1,220 @@
+//! Long work: one budget an event, one list of what goes on behind it.
+//!
+//! No event holds the kernel for more than some [`PIECE`] instructions, whoever provokes it. A call that is not done then comes again
+//! ([`crate::Stop::Again`]), with its place in its continuation. What nobody comes again for, because its thread has ended or because it
+//! has no thread, stands in the list here: tasks that were killed or have ended, domains of procedures that end, rights that
+//! are being withdrawn. Each does a piece, then the next one has its turn, so that nobody's large work keeps back what others wait for. The
+//! event that enters something does the first piece with what it has left, and that is mostly all; [`crate::Event::Poll`] does
+//! the others.
+//!
+//! What a thread owes to somebody who ends comes back in pieces, too. So before anybody is told that there is too little of something,
+//! the list is worked off ([`crate::Server::ends_go_first`]).
+
+use alloc::vec::Vec;
+
+use abi::Error;
+use kcore::ThreadId;
+
+use crate::{
+    Outcome, Server, World, containers::reserve, lives::continuation::Continuation, lives::task::TaskId,
+    procedures::unwind::Leaving, protection::withdraw::Withdrawal,
+};
+
+/// What one event may spend on long work, in instructions, roughly.
+pub const PIECE: u64 = 12_000;
+
+/// What a piece costs that comes to nothing, because too little was left for it.
+const COST_TURN: u64 = 200;
+/// How often a thread that lacks something waits for a piece of the list.
+const TRIES_MAX: u16 = 2000;
+
+/// What is left of that.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Budget(u64);
+
+impl Budget {
+    /// That of one event.
+    pub(crate) const fn piece() -> Self {
+        Self(PIECE)
+    }
+
+    /// No bound.
+    pub(crate) const fn all() -> Self {
+        Self(u64::MAX)
+    }
+
+    /// Whether that much is left.
+    pub(crate) const fn has(&self, cost: u64) -> bool {
+        self.0 >= cost
+    }
+
+    /// Whether anything is left.
+    pub(crate) const fn is_left(&self) -> bool {
+        self.0 > 0
+    }
+
+    /// What was spent of a piece.
+    pub(crate) const fn spent(&self) -> u64 {
+        PIECE.saturating_sub(self.0)
+    }
+
+    /// How much is left.
+    pub(crate) const fn left(&self) -> u64 {
+        self.0
+    }
+
+    /// Takes something off; tells whether there was anything left.
+    pub(crate) fn spend(&mut self, cost: u64) -> bool {
+        let any = self.0 > 0;
+        self.0 = self.0.saturating_sub(cost);
+        any
+    }
+}
+
+/// Work that goes on behind the event that began it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Work {
+    /// The threads of a task have to end, or have, and the task with them.
+    Task(TaskId),
+    /// The domain of a procedure ends.
+    Callee(Leaving),
+    /// An object is taken away from the domains that have it.
+    Withdrawal(Withdrawal),
+}
+
+/// What became of a piece.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Piece {
+    /// It was the last.
+    Done,
+    /// The budget is used up.
+    More,
+}
+
+/// The list.
+#[derive(Default)]
+pub struct WorkList {
+    items: Vec<Work>,
+    /// Whose turn it is.
+    turn: usize,
+    /// Items that may come for which room was asked: one for each task and each callee.
+    promised: usize,
+    /// Whether something was entered by the event under way.
+    fresh: bool,
+    /// Whether the last poll was the list's.
+    had_turn: bool,
+}
+
+impl WorkList {
+    /// Whether nothing is left to do.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// Whether this poll is for the list: the store has every other one.
+    pub(crate) fn has_turn(&mut self) -> bool {
+        self.had_turn = !self.is_empty() && !self.had_turn;
+        self.had_turn
+    }
+
+    /// Makes room for an item that may be entered later and must not fail then.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub(crate) fn promise(&mut self) -> Result<(), Error> {
+        reserve(&mut self.items, self.promised + 1)?;
+        self.promised += 1;
+        Ok(())
+    }
+
+    /// What room was asked for will not be entered any more.
+    pub(crate) fn release(&mut self) {
+        self.promised -= 1;
+    }
+
+    /// Enters an item that room was promised for.
+    pub(crate) fn enter(&mut self, work: Work) {
+        self.items.push(work);
+        self.fresh = true;
+    }
+
+    /// Enters another one.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub(crate) fn enter_further(&mut self, work: Work) -> Result<(), Error> {
+        reserve(&mut self.items, self.promised + 1)?;
+        self.items.push(work);
+        Ok(())
+    }
+}
+
+impl Server {
+    /// Does a first piece of what the event under way has entered. To be called when an event is over: the end of a task may end callees, and
+    /// threads inside of them, and with these further tasks, which must not pile up on the kernel's stack.
+    #[inline(always)]
+    pub fn finish_ends(&mut self, world: &mut impl World) {
+        if self.work.fresh {
+            self.work_on(world);
+        }
+    }
+
+    /// Does what is in the list, each item in turn, as far as the event's budget reaches.
+    pub(crate) fn work_on(&mut self, world: &mut impl World) {
+        self.work.fresh = false;
+        while self.budget.is_left() && !self.work.is_empty() {
+            let turn = self.work.turn % self.work.items.len();
+            let work = self.work.items[turn];
+            let piece = match work {
+                Work::Task(task) => self.task_piece(world, task),
+                Work::Callee(leaving) => self.callee_piece(world, leaving),
+                Work::Withdrawal(withdrawal) => self.withdrawal_piece(world, withdrawal),
+            };
+            match piece {
+                // A piece enters at the end, so this one is where it was.
+                Piece::Done => _ = self.work.items.swap_remove(turn),
+                Piece::More => {
+                    self.work.turn = turn + 1;
+                    self.budget.spend(COST_TURN);
+                }
+            }
+        }
+        self.work.fresh = false;
+    }
+
+    /// What to answer instead of telling a thread that there is too little of something, if some of it is about to come back: it asks
+    /// again when a piece more of that is done. A call that fails has changed nothing, so it may be made again.
+    #[inline]
+    pub(crate) fn ends_go_first(&mut self, world: &mut impl World, thread: ThreadId, outcome: Outcome) -> Outcome {
+        match outcome {
+            Outcome::Return(Err(error)) if self.ends_may_help(world, thread, error) => {
+                self.threads.record(thread).continuation = Continuation::None;
+                Outcome::Again
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Whether there may be enough of what somebody lacks when more of the list is done; a piece of it is done then. Nobody is kept waiting for
+    /// ever by others who begin and end without rest.
+    pub(crate) fn ends_may_help(&mut self, world: &mut impl World, thread: ThreadId, error: Error) -> bool {
+        if self.work.is_empty() || !matches!(error, Error::NoMemory | Error::LimitReached | Error::TableFull) {
+            return false;
+        }
+        let Some(tries) = self.threads.tries(thread).filter(|tries| **tries < TRIES_MAX) else {
+            return false;
+        };
+        *tries += 1;
+        self.work_on(world);
+        true
+    }
+
+    /// Does something without a bound: where it is little, or nothing else is possible.
+    pub(crate) fn unbounded<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> T {
+        let left = core::mem::replace(&mut self.budget, Budget::all());
+        let done = act(self);
+        self.budget = left;
+        done
+    }
+}
