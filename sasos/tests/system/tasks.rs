@@ -296,6 +296,7 @@ fn only_parents_and_siblings_control_a_thread() {
     assert!(system.platform.thread_is_ready(sibling));
     // The parent of the first thread ends the whole task.
     system.call(first, Call::ThreadDelete, &[one.0, 9]).unwrap();
+    system.finish_work();
     assert!(system.server.threads.find(sibling).is_none());
     system.call(first, Call::ThreadInfo, &[one.0, 8, PAGE]).unwrap_err();
     assert_eq!(
