@@ -345,7 +345,7 @@ impl Space {
     /// Free stacks.
     fn free(&self) -> usize {
         let kept = (self.stack_count as usize).saturating_sub(STACKS_OPEN);
-        (kept as i32 + self.open) as usize
+        kept.saturating_add_signed(self.open as isize)
     }
 
     /// Whether there is a stack that all may take.
@@ -354,7 +354,7 @@ impl Space {
     }
 
     fn place(&mut self, at: i32) -> Option<&mut u64> {
-        self.stacks.get_mut((STACKS_KEPT as i32 + at) as usize)
+        self.stacks.get_mut(STACKS_KEPT.saturating_add_signed(at as isize))
     }
 
     /// Takes a free stack, while no more calls are inside than are free to all.
@@ -383,7 +383,7 @@ impl Space {
     /// Puts a stack back, if all may take it then; else the general way does ([`Space::give_stack`]).
     #[inline(always)]
     pub fn put_stack(&mut self, top: u64) -> Option<()> {
-        if self.open as u32 >= STACKS_OPEN as u32 {
+        if self.open.cast_unsigned() >= STACKS_OPEN as u32 {
             return None;
         }
         let at = self.open;
@@ -432,7 +432,7 @@ impl Space {
 
     /// Tops of the stacks that callee threads may take.
     pub fn free_stacks(&self) -> &[u64] {
-        let end = (STACKS_KEPT as i32 + self.open) as usize;
+        let end = STACKS_KEPT.saturating_add_signed(self.open as isize);
         &self.stacks[end - self.free()..end]
     }
 

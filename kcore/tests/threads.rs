@@ -367,7 +367,7 @@ fn without_places(frames: u32) -> Kernel<Fake> {
 
 #[test]
 fn sixteen_thousand_threads_have_places_and_no_more() {
-    assert!(THREADS_MAX >= 16_384 && bare::THREADS_MAX == 1024);
+    const { assert!(THREADS_MAX >= 16_384 && bare::THREADS_MAX == 1024) };
     let mut kernel = without_places(8300);
     let space = kernel.space_create().expect("space");
     let threads: Vec<ThreadId> = (0..THREADS_MAX).map(|_| spawn(&mut kernel, space, 3)).collect();

@@ -114,6 +114,7 @@ fn calls_that_make_something_change_nothing_when_memory_is_out() {
 const WAITING: [Call; 2] = [Call::PageFlush, Call::SystemControl];
 
 /// A task with things to work on, and arguments with which the call succeeds.
+#[allow(clippy::match_same_arms, reason = "one line for each call")]
 fn prepared(call: Call) -> (Rig, Actor, Vec<u64>) {
     let mut rig = Rig::new(62, 3000, 4096);
     let actor = rig.actor(Apd::EMPTY);

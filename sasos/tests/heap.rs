@@ -31,13 +31,13 @@ fn count(bytes: i64) {
 // SAFETY: the system's allocator does all.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size() as i64);
+        count(layout.size().cast_signed() as i64);
         // SAFETY: passed on as it came.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        count(-(layout.size() as i64));
+        count(-(layout.size().cast_signed() as i64));
         // SAFETY: passed on as it came.
         unsafe { System.dealloc(memory, layout) }
     }

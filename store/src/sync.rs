@@ -102,9 +102,9 @@ impl Store {
         let (mut request, room) = self.request(ticket, pages, objects);
         self.awake = true;
         if self.mode == MountMode::ReadOnly {
-            self.refuse(request, |ticket| Event::SyncFailed(ticket, Failure::ReadOnly));
+            self.refuse(&request, |ticket| Event::SyncFailed(ticket, Failure::ReadOnly));
         } else if room.is_err() || self.is_short() {
-            self.refuse(request, |ticket| Event::SyncFailed(ticket, Failure::Memory));
+            self.refuse(&request, |ticket| Event::SyncFailed(ticket, Failure::Memory));
         } else if self.fits(&request) {
             for page in &request.pages {
                 request.loan = request.loan.and(self.promises.lend(page.base, page.page));
@@ -114,7 +114,7 @@ impl Store {
             self.budget += request.share;
             self.queue.push_back(Work::Sync(request));
         } else {
-            self.refuse(request, Event::SyncNeedsCheckpoint);
+            self.refuse(&request, Event::SyncNeedsCheckpoint);
         }
         ticket
     }
@@ -222,7 +222,7 @@ impl Store {
     }
 
     /// Hands back a request that was not accepted.
-    fn refuse(&mut self, request: SyncRequest, event: impl FnOnce(Ticket) -> Event) {
+    fn refuse(&mut self, request: &SyncRequest, event: impl FnOnce(Ticket) -> Event) {
         request.pages.iter().for_each(|page| self.give_back(page));
         self.changed_again(request.changed.iter().copied());
         self.events.push_back(event(request.ticket));
@@ -247,7 +247,7 @@ impl Store {
                 self.pending_again(base, older);
             }
         }
-        self.refuse(request, event);
+        self.refuse(&request, event);
     }
 
     /// Takes the syncs that follow `first` into its record, as far as they fit.

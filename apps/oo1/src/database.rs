@@ -186,7 +186,7 @@ impl<'a> Database<'a> {
         let (mut low, mut high) = (0, index.len());
         while low < high {
             // As the specification says: the sum of two counts of 32 bits does not overflow.
-            let middle = (low + high) / 2;
+            let middle = (low + high) >> 1;
             if index.get(middle)?.id.get() < id {
                 low = middle + 1;
             } else {

@@ -49,10 +49,12 @@ impl Server {
             Event::Poll => {
                 self.budget = Budget::piece();
                 self.poll_control(world);
-                // The store and the list have their turns.
-                if self.work.has_turn() {
+                // The list and the store have their turns.
+                let listed = self.work.has_turn();
+                if listed {
                     self.work_on(world);
-                } else {
+                }
+                if !listed || self.work.is_empty() {
                     self.store.allow(STORE_ALLOWANCE);
                     self.poll_clock(world);
                     self.poll_checkpoint(world);
@@ -119,7 +121,7 @@ impl Server {
         }
         let outcome = self.answer(world, caller, call, arguments);
         self.finish_ends(world);
-        match self.ends_go_first(world, caller.thread, outcome) {
+        match self.ends_go_first(world, caller, outcome) {
             Outcome::Block(key, _) if !self.still_awaited(thread, key) => Outcome::Again,
             outcome => outcome,
         }

@@ -86,30 +86,31 @@ impl Server {
         if let Some(step) = self.resume_durable(caller) {
             return step;
         }
+        let id = self.object_at(world, address)?;
+        let serial = self.objects.get(id).serial;
         let begun = match self.threads.record(caller.thread).continuation {
-            Continuation::Delete { withdrawal, at } => {
-                let id = self.objects.find_serial(withdrawal.base, withdrawal.serial);
-                id.map(|id| (id, withdrawal, at))
-            }
+            // The right was there when it was taken away from everybody.
+            Continuation::Delete { withdrawal, at } if withdrawal.serial == serial => Some((withdrawal, at)),
             _ => None,
         };
-        let first = begun.is_none();
-        // The right was there when it was taken away from everybody.
-        let (id, withdrawal, at) = if let Some(begun) = begun {
+        let (withdrawal, at) = if let Some(begun) = begun {
             begun
         } else {
-            let id = self.require_at(world, caller.domain, address, Rights::D)?;
+            self.require(world, caller.domain, id, Rights::D)?;
             if unless_held && self.others_hold(id, caller.domain) {
                 return Err(Error::InUse.into());
             }
-            (id, self.withdraw_begin(world, id), 0)
+            (self.withdraw_begin(world, id), 0)
         };
-        self.threads.record(caller.thread).continuation = Continuation::Delete { withdrawal, at };
         // It is still there until the last piece, so whoever has a right may come back. Few do.
-        self.withdrawal_goes_on(world, withdrawal, first)?;
+        let withdrawn = self.withdrawal_goes_on(world, withdrawal, begun.is_none());
         let object = self.objects.get(id);
         let (base, end) = (object.base(), object.end());
-        if let Some(at) = self.dismantle(world, id, &(base..end), at) {
+        let left = match withdrawn {
+            Ok(()) => self.dismantle(world, id, &(base..end), at),
+            Err(_) => Some(at),
+        };
+        if let Some(at) = left {
             self.threads.record(caller.thread).continuation = Continuation::Delete { withdrawal, at };
             return Err(Stop::Again);
         }

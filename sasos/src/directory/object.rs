@@ -250,9 +250,14 @@ impl Object {
         amounts
     }
 
+    /// Whether a domain has found it.
+    pub(crate) fn has_holders(&self) -> bool {
+        self.holders.len() > 0 || self.stale.len() > 0
+    }
+
     /// Whether a domain has found it, or may have P on it.
     pub(crate) fn is_held(&self) -> bool {
-        self.called || self.holders.len() > 0 || self.stale.len() > 0
+        self.called || self.has_holders()
     }
 
     /// The rights that its home has without a capability. The server counts on stacks being where

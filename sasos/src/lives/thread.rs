@@ -206,12 +206,6 @@ impl Threads {
             .filter(|record| record.id == thread && record.life != Life::Vacant)
     }
 
-    /// How often the present call of a thread has waited for what ends; none where no thread asks.
-    pub(crate) fn tries(&mut self, thread: ThreadId) -> Option<&mut u16> {
-        self.find(thread)?;
-        Some(&mut self.record(thread).tries)
-    }
-
     /// How many places there are.
     pub(crate) fn places(&self) -> u64 {
         self.table.len() as u64
@@ -328,7 +322,6 @@ impl Server {
         if resumed == Resumed::First {
             record.continuation = Continuation::None;
             record.bookmark = None;
-            record.tries = 0;
         }
         let task = record.task;
         self.current = thread;

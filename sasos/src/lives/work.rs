@@ -13,11 +13,11 @@
 use alloc::vec::Vec;
 
 use abi::Error;
-use kcore::ThreadId;
+use kcore::{ThreadId, thread::Resumed};
 
 use crate::{
     Outcome, Server, World, containers::reserve, lives::continuation::Continuation, lives::task::TaskId,
-    procedures::unwind::Leaving, protection::withdraw::Withdrawal,
+    lives::thread::Caller, procedures::unwind::Leaving, protection::withdraw::Withdrawal,
 };
 
 /// What one event may spend on long work, in instructions, roughly.
@@ -44,22 +44,22 @@ impl Budget {
     }
 
     /// Whether that much is left.
-    pub(crate) const fn has(&self, cost: u64) -> bool {
+    pub(crate) const fn has(self, cost: u64) -> bool {
         self.0 >= cost
     }
 
     /// Whether anything is left.
-    pub(crate) const fn is_left(&self) -> bool {
+    pub(crate) const fn is_left(self) -> bool {
         self.0 > 0
     }
 
     /// What was spent of a piece.
-    pub(crate) const fn spent(&self) -> u64 {
+    pub(crate) const fn spent(self) -> u64 {
         PIECE.saturating_sub(self.0)
     }
 
     /// How much is left.
-    pub(crate) const fn left(&self) -> u64 {
+    pub(crate) const fn left(self) -> u64 {
         self.0
     }
 
@@ -185,27 +185,37 @@ impl Server {
 
     /// What to answer instead of telling a thread that there is too little of something, if some of it is about to come back: it asks
     /// again when a piece more of that is done. A call that fails has changed nothing, so it may be made again.
-    #[inline]
-    pub(crate) fn ends_go_first(&mut self, world: &mut impl World, thread: ThreadId, outcome: Outcome) -> Outcome {
+    #[inline(always)]
+    pub(crate) fn ends_go_first(&mut self, world: &mut impl World, caller: Caller, outcome: Outcome) -> Outcome {
         match outcome {
-            Outcome::Return(Err(error)) if self.ends_may_help(world, thread, error) => {
-                self.threads.record(thread).continuation = Continuation::None;
+            Outcome::Return(Err(error)) if self.ends_may_help(world, caller.thread, caller.resumed, error) => {
                 Outcome::Again
             }
             outcome => outcome,
         }
     }
 
-    /// Whether there may be enough of what somebody lacks when more of the list is done; a piece of it is done then. Nobody is kept waiting for
-    /// ever by others who begin and end without rest.
-    pub(crate) fn ends_may_help(&mut self, world: &mut impl World, thread: ThreadId, error: Error) -> bool {
-        if self.work.is_empty() || !matches!(error, Error::NoMemory | Error::LimitReached | Error::TableFull) {
+    /// Whether there may be enough of what somebody lacks when more of the list is done; a piece of it is done then, and the call begins
+    /// anew. Nobody is kept waiting for ever by others who begin and end without rest.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn ends_may_help(
+        &mut self,
+        world: &mut impl World,
+        thread: ThreadId,
+        resumed: Resumed,
+        error: Error,
+    ) -> bool {
+        let lacks = matches!(error, Error::NoMemory | Error::LimitReached | Error::TableFull);
+        if !lacks || self.work.is_empty() || self.threads.find(thread).is_none() {
             return false;
         }
-        let Some(tries) = self.threads.tries(thread).filter(|tries| **tries < TRIES_MAX) else {
+        let record = self.threads.record(thread);
+        record.tries = if resumed == Resumed::First { 0 } else { record.tries + 1 };
+        record.continuation = Continuation::None;
+        if record.tries >= TRIES_MAX {
             return false;
-        };
-        *tries += 1;
+        }
         self.work_on(world);
         true
     }

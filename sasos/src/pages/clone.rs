@@ -72,18 +72,15 @@ impl Server {
         self.require_at(world, caller.domain, source, Rights::RX)?;
         let source = self.object_at(world, source)?;
         let begun = self.threads.record(caller.thread).continuation;
-        let (clone, from) = match begun {
-            Continuation::Clone { from, .. } => {
-                // It is in nobody's hands yet, but an address can be guessed: somebody may have deleted it, or kept it.
-                let clone = self.clone_begun(caller).ok_or(Error::BadAddress)?;
-                self.bring_in(world, source)?;
-                (clone, from)
-            }
-            _ => {
-                let payer = self.payer(caller);
-                let clone = self.clone_make(world, caller.domain, payer, Some(caller.task), source, extra)?;
-                (clone, 0)
-            }
+        let (clone, from) = if let Continuation::Clone { from, .. } = begun {
+            // It is in nobody's hands yet, but an address can be guessed: somebody may have deleted it, or kept it.
+            let clone = self.clone_begun(caller).ok_or(Error::BadAddress)?;
+            self.bring_in(world, source)?;
+            (clone, from)
+        } else {
+            let payer = self.payer(caller);
+            let clone = self.clone_make(world, caller.domain, payer, Some(caller.task), source, extra)?;
+            (clone, 0)
         };
         let object = self.objects.get(clone);
         let (base, serial) = (object.base(), object.serial);

@@ -21,6 +21,8 @@ use crate::{
 
 /// What dropping a page of a transient object costs, in instructions, roughly.
 const COST_PAGE: u64 = 550;
+/// The same where nobody remembers it.
+const COST_FORGOTTEN: u64 = 160;
 /// The same of a persistent object, whose pages are looked at and dropped one by one.
 const COST_CLEAN: u64 = 1100;
 /// The same of a page table.
@@ -60,7 +62,12 @@ impl Server {
             if persistent {
                 self.drop_clean(world, id, at, end);
             } else {
-                self.drop_pages(world, id, at, end, Remembered::Perhaps);
+                let remembered = if object.has_holders() {
+                    Remembered::Perhaps
+                } else {
+                    Remembered::No
+                };
+                self.drop_pages(world, id, at, end, remembered);
             }
             self.drop_leaves(world, id, &slots);
             return Some(end);
@@ -93,7 +100,11 @@ impl Server {
 
 /// How far a piece from `at` on goes, and what it costs: more than is left of the budget, or all up to `to`.
 fn piece_of(object: &Object, at: u64, to: u64, budget: Budget) -> (u64, u64) {
-    let cost_page = if object.is_persistent() { COST_CLEAN } else { COST_PAGE };
+    let cost_page = match object.is_persistent() {
+        true => COST_CLEAN,
+        false if object.has_holders() => COST_PAGE,
+        false => COST_FORGOTTEN,
+    };
     let cost_table = COST_TABLE + COST_LINK * u64::from(object.holders.len() + object.stale.len());
     // Most objects are small.
     let whole = object.resident * cost_page + object.leaves * cost_table;

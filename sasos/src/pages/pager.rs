@@ -17,7 +17,7 @@ use abi::{
     address::{PAGE, PAGES_PER_SLOT, slot_of},
     layout::{EXCEPTION_DAMAGED, EXCEPTION_PROTECTION, EXCEPTION_RESOURCE},
 };
-use kcore::{Frame, Leaf, PageEntry, SpaceId, ThreadId, wait::Key};
+use kcore::{Frame, Leaf, PageEntry, SpaceId, ThreadId, thread::Resumed, wait::Key};
 use store::PageFlags;
 
 use crate::{
@@ -135,7 +135,7 @@ impl Server {
         access: Access,
         error: Error,
     ) -> Outcome {
-        if self.ends_may_help(world, thread, error) {
+        if self.ends_may_help(world, thread, Resumed::Woken, error) {
             return Outcome::Resume;
         }
         let kind = match error {

@@ -96,12 +96,12 @@ impl Server {
             callee.ends = true;
             let serial = self.domains.serial(space);
             self.work.enter(Work::Callee(Leaving { space, serial }));
-            self.callee_is_closed(world, space);
+            Self::wake_who_waits(world, space);
         }
     }
 
     /// Nobody enters a callee any more: who waits for a stack of it looks anew.
-    fn callee_is_closed(&mut self, world: &mut impl World, space: SpaceId) {
+    fn wake_who_waits(world: &mut impl World, space: SpaceId) {
         world.wake(Key::Stack(space.0), u32::MAX);
         world.wake(Key::Turn(space.0), u32::MAX);
     }
@@ -215,7 +215,7 @@ impl Server {
             let callee = self.callees.get(space);
             if callee.is_some_and(|callee| callee.base == base && callee.password == password) {
                 self.callees.retire(space);
-                self.callee_is_closed(world, space);
+                Self::wake_who_waits(world, space);
             }
         }
         self.callees_end_where_left(world, |callee| callee.retired);

@@ -26,13 +26,11 @@ use crate::{
     lives::task::TaskId,
     protection::apd::Apd,
     protection::node::{Node, NodeRef, Nodes, PAGE_BYTES, Table},
-    protection::withdraw::COST_NODE,
 };
 
 /// Domains that have ended and are kept for the next ones, each with a page of nodes at most.
 const DOMAINS_KEPT: usize = 8;
-/// What destroying a page table may cost, in instructions, roughly, with the links that it has; and a link alone.
-const COST_TABLE: u64 = 2000;
+/// What a unit of work on a space costs, in instructions, roughly.
 const COST_LINK: u64 = 12;
 /// Bytes that a domain costs without its cache.
 const DOMAIN_BYTES: u64 = core::mem::size_of::<Domain>() as u64;
@@ -403,16 +401,10 @@ impl Server {
     /// Has the space of a domain that ends give its tables back, and the domain forget what it has found, as far as the budget reaches; tells
     /// whether what is left is little. No thread is inside or will return to it.
     pub(crate) fn domain_ends_soon<W: World>(&mut self, world: &mut W, space: SpaceId) -> bool {
-        let Some(domain) = self.domains.get(space) else {
-            return true;
-        };
-        let known = domain.cached_objects() * COST_NODE;
-        let all = known + domain.tables * COST_TABLE;
-        if self.budget.has(all) {
-            self.budget.spend(all);
+        if self.domains.get(space).is_none() {
             return true;
         }
-        // Half of it: one table more costs as much as that.
+        // A table more than that may cost as much again.
         let work = self.budget.left() / 2 / COST_LINK;
         let left = world.space_trim(space, work);
         self.budget.spend((work - left.unwrap_or(0).min(work)) * COST_LINK);

@@ -22,7 +22,7 @@ use crate::{
 
 /// What unlinking a leaf costs, dropping a node, and looking at a vacant place.
 const COST_LEAF: u64 = 110;
-pub(in crate::protection) const COST_NODE: u64 = 250;
+const COST_NODE: u64 = 250;
 const COST_VACANT: u64 = 8;
 /// Domains from which an object that ends is taken in one piece.
 const FEW: u32 = 4;

@@ -181,7 +181,7 @@ mod tests {
             for (value, (number, step)) in steps.into_iter().enumerate() {
                 match step {
                     0 | 1 => {
-                        let lowest = (0..).find(|number| !model.contains_key(number)).unwrap();
+                        let lowest = (0..=u32::MAX).find(|number| !model.contains_key(number)).unwrap();
                         prop_assert_eq!(places.add(value), Ok(lowest));
                         model.insert(lowest, value);
                     }

@@ -110,7 +110,7 @@ pub fn read(frame: Frame, offset: usize, into: &mut [u8]) {
             pointer(frame.physical()).add(offset.min(4096)),
             into.as_mut_ptr(),
             length,
-        )
+        );
     };
 }
 
