@@ -120,8 +120,7 @@ impl Server {
             return Outcome::Block(Key::Checkpoint, None);
         }
         let outcome = self.answer(world, caller, call, arguments);
-        self.finish_ends(world);
-        match self.ends_go_first(world, caller, outcome) {
+        match self.work_behind(world, caller, outcome) {
             Outcome::Block(key, _) if !self.still_awaited(thread, key) => Outcome::Again,
             outcome => outcome,
         }

@@ -86,7 +86,7 @@ impl Server {
         let instruction = world.thread_context(thread).rip;
         let outcome = self.unhandled(world, thread, fault, instruction);
         self.finish_ends(world);
-        outcome
+        self.settle(world, thread, 0, outcome)
     }
 
     /// The handler that an exception of a thread goes to now; none if none is registered in the domain where it is, or one runs

@@ -8,7 +8,7 @@
 //! the others.
 //!
 //! What a thread owes to somebody who ends comes back in pieces, too. So before anybody is told that there is too little of something,
-//! the list is worked off ([`crate::Server::ends_go_first`]).
+//! the list is worked off ([`crate::Server::work_behind`]).
 
 use alloc::vec::Vec;
 
@@ -16,8 +16,12 @@ use abi::Error;
 use kcore::{ThreadId, thread::Resumed};
 
 use crate::{
-    Outcome, Server, World, containers::reserve, lives::continuation::Continuation, lives::task::TaskId,
-    lives::thread::Caller, procedures::unwind::Leaving, protection::withdraw::Withdrawal,
+    Outcome, Server, World,
+    containers::reserve,
+    lives::task::TaskId,
+    lives::thread::{Caller, Life},
+    procedures::unwind::Leaving,
+    protection::withdraw::Withdrawal,
 };
 
 /// What one event may spend on long work, in instructions, roughly.
@@ -183,22 +187,37 @@ impl Server {
         self.work.fresh = false;
     }
 
-    /// What to answer instead of telling a thread that there is too little of something, if some of it is about to come back: it asks
-    /// again when a piece more of that is done. A call that fails has changed nothing, so it may be made again.
+    /// Does what a call has left to be done behind it, and says what becomes of its answer. A call that fails for want of something is made again
+    /// when a piece more of the list is done: it has changed nothing. But the list may take the very thread out of the procedure that called, or end
+    /// it. Then the answer is nobody's, and above all nothing is made again where the thread is now: it would be made with its caller's rights.
     #[inline(always)]
-    pub(crate) fn ends_go_first(&mut self, world: &mut impl World, caller: Caller, outcome: Outcome) -> Outcome {
-        match outcome {
-            Outcome::Return(Err(error)) if self.ends_may_help(world, caller.thread, caller.resumed, error) => {
-                Outcome::Again
-            }
-            outcome => outcome,
+    pub(crate) fn work_behind(&mut self, world: &mut impl World, caller: Caller, outcome: Outcome) -> Outcome {
+        if self.work.fresh || matches!(outcome, Outcome::Return(Err(_))) && !self.work.is_empty() {
+            self.work_behind_call(world, caller, outcome)
+        } else {
+            outcome
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn work_behind_call(&mut self, world: &mut impl World, caller: Caller, outcome: Outcome) -> Outcome {
+        let Caller { thread, resumed, .. } = caller;
+        let lives = self
+            .threads
+            .find(thread)
+            .is_some_and(|record| record.life == Life::Live);
+        let depth = if lives { world.portal_depth(thread) } else { 0 };
+        self.finish_ends(world);
+        let again = match outcome {
+            Outcome::Return(Err(error)) => self.ends_may_help(world, thread, resumed, error),
+            _ => false,
+        };
+        self.settle(world, thread, depth, if again { Outcome::Again } else { outcome })
     }
 
     /// Whether there may be enough of what somebody lacks when more of the list is done; a piece of it is done then, and the call begins
     /// anew. Nobody is kept waiting for ever by others who begin and end without rest.
-    #[cold]
-    #[inline(never)]
     pub(crate) fn ends_may_help(
         &mut self,
         world: &mut impl World,
@@ -212,10 +231,10 @@ impl Server {
         }
         let record = self.threads.record(thread);
         record.tries = if resumed == Resumed::First { 0 } else { record.tries + 1 };
-        record.continuation = Continuation::None;
         if record.tries >= TRIES_MAX {
             return false;
         }
+        self.waiting_ends(world, thread);
         self.work_on(world);
         true
     }

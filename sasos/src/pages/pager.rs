@@ -120,7 +120,11 @@ impl Server {
         match self.touch(world, space, address, access) {
             // After a piece of a long search the thread runs into it once more.
             Err(Stop::Wait(key)) if self.still_awaited(thread, key) => Outcome::Block(key, None),
-            Ok(()) | Err(Stop::Again | Stop::Wait(_)) => Outcome::Resume,
+            Ok(()) => {
+                self.threads.record(thread).tries = 0;
+                Outcome::Resume
+            }
+            Err(Stop::Again | Stop::Wait(_)) => Outcome::Resume,
             Err(Stop::Fail(error)) => self.fault_fails(world, thread, space, address, access, error),
         }
     }
@@ -136,7 +140,8 @@ impl Server {
         error: Error,
     ) -> Outcome {
         if self.ends_may_help(world, thread, Resumed::Woken, error) {
-            return Outcome::Resume;
+            // The list may have ended the thread.
+            return self.settle(world, thread, 0, Outcome::Resume);
         }
         let kind = match error {
             Error::NoMemory | Error::LimitReached | Error::DiskFull => EXCEPTION_RESOURCE,

@@ -13,6 +13,7 @@ mod boot;
 mod calls;
 mod console;
 mod crash;
+mod ends;
 mod exceptions;
 mod families;
 mod frames;

@@ -1,0 +1,90 @@
+//! What ends in pieces strikes threads that are in the middle of something: what becomes of their calls then.
+
+use abi::{
+    Call, Error,
+    layout::{PD_EMPTY, PD_MERGE},
+};
+use kcore::{Machine, ThreadId};
+use sasos::accounts::Resource;
+
+use crate::harness::{Answer, ENTRY, System};
+
+/// Threads inside of a procedure that ends: more than one piece takes out.
+const CROWD: usize = 12;
+
+/// A client calls a hostile service with `PD_EMPTY` only. The service has its own procedure end, and fills its account. Its next call, on the
+/// client's thread, fails for want of memory, so the list is worked on, which takes the thread out of the procedure. That call must
+/// not be made again at the client's home, with the client's rights.
+#[test]
+fn a_call_of_a_callee_is_not_made_by_its_caller() {
+    let mut system = System::boot_with(60, 8192, 16384);
+    let first = system.first;
+    let hostile = system.task_with(first, 0, 120);
+    let entry = system.image_of(hostile) + ENTRY;
+    let outer = system.service(hostile);
+    let inner = system.service(hostile);
+    let password = system.call(hostile, Call::ObjPasswd, &[outer.image, 0, 15]).unwrap().0;
+    system.clist_fill(
+        hostile,
+        outer.clist,
+        &[(outer.image, password), (inner.image, inner.password)],
+    );
+    let crowd: Vec<ThreadId> = (0..CROWD)
+        .map(|_| ThreadId(system.call(hostile, Call::ThreadCreate, &[entry, 0, 3]).unwrap().0))
+        .collect();
+    let client = system.client(&[(outer.image, outer.password), (inner.image, inner.password)]);
+    let home = system.platform.thread_space(client);
+    for &thread in crowd.iter().chain([&client]) {
+        assert_eq!(system.enter(thread, outer.image + ENTRY, PD_EMPTY), Answer::Elsewhere);
+    }
+    let task = system.server.threads.find(hostile).unwrap().task;
+    let account = system.server.tasks.get(task).unwrap().account;
+    let (large, _) = system.object(hostile, 400);
+    let mut written = 0;
+    let mut fill = |system: &mut System| {
+        while system.server.ledger.used(account, Resource::Frames)
+            < system.server.ledger.limit(account, Resource::Frames)
+        {
+            system.set_word(hostile, large + written * 4096, 1).unwrap();
+            written += 1;
+            system.server.ledger.empty_all_hands();
+        }
+    };
+    fill(&mut system);
+    system.start(hostile, Call::ObjDelete, &[outer.image]);
+    fill(&mut system);
+    assert!(!system.server.work.is_empty(), "the procedure has not ended whole");
+    assert_eq!(system.depth(client), 1);
+    system.start(client, Call::PdxCall, &[inner.image + ENTRY, 1, PD_MERGE, 2, 3, 4]);
+    assert_at_home(&mut system, client, home);
+}
+
+/// The same with a call that fails for want of anything, whoever pays.
+#[test]
+fn a_call_of_a_callee_that_ends_is_not_made_at_home() {
+    let mut system = System::boot_with(61, 8192, 16384);
+    let first = system.first;
+    let service = system.service(first);
+    let clients: Vec<ThreadId> = (0..=CROWD)
+        .map(|_| system.client(&[(service.image, service.password)]))
+        .collect();
+    let client = clients[CROWD];
+    let home = system.platform.thread_space(client);
+    for &thread in &clients {
+        assert_eq!(system.enter(thread, service.image + ENTRY, PD_EMPTY), Answer::Elsewhere);
+    }
+    system.start(first, Call::ObjDelete, &[service.image]);
+    assert!(!system.server.work.is_empty(), "the procedure has not ended whole");
+    system.start(client, Call::ObjCreate, &[1 << 60, 7]);
+    assert_at_home(&mut system, client, home);
+}
+
+/// A thread was taken out of its call: it is at home with `CalleeFault`, and nothing of what it called from the callee is left to be made.
+fn assert_at_home(system: &mut System, client: ThreadId, home: kcore::SpaceId) {
+    let operation = system.platform.kernel.threads.table[client.index()].operation;
+    assert!(operation.is_none(), "{operation:?} is to be made again");
+    system.finish_work();
+    system.pump();
+    assert_eq!((system.depth(client), system.platform.thread_space(client)), (0, home));
+    assert_eq!(system.call_error(client), Some(Error::CalleeFault));
+}
