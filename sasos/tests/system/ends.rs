@@ -2,10 +2,12 @@
 
 use abi::{
     Call, Error,
+    address::{FIRST_PROGRAM, PAGE},
     layout::{PD_EMPTY, PD_MERGE},
 };
-use kcore::{Machine, ThreadId};
-use sasos::accounts::Resource;
+use kcore::{Machine, ThreadId, thread::State};
+use sasos::{Event, accounts::Resource};
+use sim::rng::Rng;
 
 use crate::harness::{Answer, ENTRY, System};
 
@@ -87,4 +89,91 @@ fn assert_at_home(system: &mut System, client: ThreadId, home: kcore::SpaceId) {
     system.pump();
     assert_eq!((system.depth(client), system.platform.thread_space(client)), (0, home));
     assert_eq!(system.call_error(client), Some(Error::CalleeFault));
+}
+
+/// Threads, tasks, protected calls, kills and deleted services at random, while what ends goes in pieces. In the end nothing is left.
+#[test]
+fn families_at_random_leave_nothing() {
+    for seed in 0..25 {
+        family_at_random(seed);
+    }
+}
+
+fn family_at_random(seed: u64) {
+    const STEPS: u32 = 1500;
+    let mut system = System::boot_with(1000 + seed, 8192, 16384);
+    let mut rng = Rng::new(seed * 77 + 5);
+    let first = system.first;
+    let services = [system.service(first), system.service(first)];
+    let head = system.client(&services.each_ref().map(|service| (service.image, service.password)));
+    for _ in 0..STEPS {
+        let table = &system.platform.kernel.threads.table;
+        let can = |state| matches!(state, State::Ready | State::Running);
+        let able: Vec<ThreadId> = table
+            .iter()
+            .filter(|thread| can(thread.state) && thread.operation.is_none() && thread.id != first)
+            .map(|thread| thread.id)
+            .collect();
+        if able.is_empty() {
+            system.server.handle(&mut system.platform, Event::Poll);
+            system.pump();
+            if system.server.threads.find(head).is_none() {
+                break;
+            }
+            continue;
+        }
+        let thread = able[rng.below(able.len() as u64) as usize];
+        let any: Vec<ThreadId> = system.server.threads.iter().map(|record| record.id).collect();
+        let other = any[rng.below(any.len() as u64) as usize];
+        let service = services[rng.below(2) as usize].image;
+        let image = if system.depth(thread) == 0 {
+            system.image_of(thread)
+        } else {
+            services[0].image
+        };
+        let spare = other != head && other != first;
+        match rng.below(16) {
+            0..3 => _ = system.start(thread, Call::ThreadCreate, &[image + ENTRY, 0, 3]),
+            3 | 4 => {
+                let made = system.start(thread, Call::ObjClone, &[FIRST_PROGRAM, PAGE, 0]);
+                if let Answer::Done(Ok((image, _))) = made {
+                    system.start(thread, Call::TaskCreate, &[image + ENTRY, 0, 0, 0, 3]);
+                }
+            }
+            5 if thread != head => _ = system.start(thread, Call::ThreadDelete, &[0, 3]),
+            6 | 7 if spare => _ = system.start(thread, Call::ThreadDelete, &[other.0, 3]),
+            8 => _ = system.start(thread, Call::ObjCreate, &[rng.below(900) * PAGE + 1, 0]),
+            9 | 10 => {
+                let pd = if rng.one_in(2) { PD_EMPTY } else { PD_MERGE };
+                system.start(thread, Call::PdxCall, &[service + ENTRY, 1, pd, 2, 3, 4]);
+            }
+            11 => _ = system.start(thread, Call::PdxReturn, &[1, 2]),
+            12 => _ = system.start(thread, Call::ThreadWait, &[0, 0, 0]),
+            13 => _ = system.server.handle(&mut system.platform, Event::Poll),
+            14 if rng.one_in(20) => _ = system.start(thread, Call::ObjDelete, &[service]),
+            14 => _ = system.start(thread, Call::ObjCreate, &[1 << 60, 0]),
+            _ => _ = system.start(thread, Call::SemCreate, &[rng.below(100) * 8 + image + 2 * PAGE, 1]),
+        }
+    }
+    for _ in 0..4 {
+        let left: Vec<ThreadId> = system.server.threads.iter().map(|record| record.id).collect();
+        for thread in left.into_iter().filter(|&thread| thread != first) {
+            let _ = system.call(first, Call::ThreadDelete, &[thread.0, 0]);
+        }
+        for _ in 0..150 {
+            if system.server.threads.iter().all(|record| record.doom.is_none()) {
+                break;
+            }
+            system.pass_to_others();
+        }
+        system.finish_work();
+        while system.call(first, Call::ThreadWait, &[0, 0, 0]).is_ok() {}
+    }
+    system.quiesce();
+    while system.call(first, Call::ThreadWait, &[0, 0, 0]).is_ok() {}
+    system.quiesce();
+    system.check();
+    assert_eq!(system.server.threads.iter().count(), 1, "seed {seed}");
+    assert_eq!(system.server.ledger.count(), 3, "seed {seed}");
+    assert_eq!(system.server.semaphores.count(), 0, "seed {seed}");
 }
