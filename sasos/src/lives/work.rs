@@ -17,7 +17,7 @@ use kcore::{ThreadId, thread::Resumed};
 
 use crate::{
     Outcome, Server, World,
-    containers::reserve,
+    containers::{push_reserved, reserve},
     lives::task::TaskId,
     lives::thread::{Caller, Life},
     procedures::unwind::Leaving,
@@ -139,7 +139,7 @@ impl WorkList {
 
     /// Enters an item that room was promised for.
     pub(crate) fn enter(&mut self, work: Work) {
-        self.items.push(work);
+        push_reserved(&mut self.items, work);
         self.fresh = true;
     }
 
@@ -149,7 +149,7 @@ impl WorkList {
     /// [`Error::NoMemory`].
     pub(crate) fn enter_further(&mut self, work: Work) -> Result<(), Error> {
         reserve(&mut self.items, self.promised + 1)?;
-        self.items.push(work);
+        push_reserved(&mut self.items, work);
         Ok(())
     }
 }
