@@ -59,11 +59,33 @@ fn a_clone_that_the_account_cannot_pay_for_leaves_nothing() {
     let space = kcore::Machine::thread_space(&rig.world, thread);
     let poor = Actor { task, thread, space };
     let source = filled(&mut rig, poor, PAGES);
-    let before = rig.server.objects.iter().count();
-    let result = rig.call(poor, Call::ObjClone, &[source, 0, 0]);
-    assert_eq!(result, Err(Error::LimitReached));
-    assert_eq!(rig.server.objects.iter().count(), before);
-    rig.check();
+    for others_end in [false, true] {
+        let before = rig.server.objects.iter().count();
+        if others_end {
+            tasks_end(&mut rig);
+        }
+        let result = rig.call(poor, Call::ObjClone, &[source, 0, 0]);
+        assert_eq!(result, Err(Error::LimitReached));
+        rig.settle();
+        assert_eq!(rig.server.objects.iter().count(), before);
+        rig.check();
+    }
+}
+
+/// Tasks end that have so much that it takes many pieces.
+fn tasks_end(rig: &mut Rig) {
+    let doomed: Vec<Actor> = (0..6).map(|_| rig.actor(Apd::EMPTY)).collect();
+    for actor in &doomed {
+        for _ in 0..100 {
+            let (base, _) = rig.call(*actor, Call::ObjCreate, &[PAGE, 0]).unwrap();
+            rig.store(actor.space, base, 1).unwrap();
+        }
+    }
+    for actor in doomed {
+        rig.server.task_kill(actor.task, abi::layout::EXCEPTION_KILL);
+    }
+    rig.server.finish_ends(&mut rig.world);
+    assert!(!rig.server.work.is_empty(), "they have not ended whole");
 }
 
 #[test]

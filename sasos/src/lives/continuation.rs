@@ -86,6 +86,11 @@ pub enum Continuation {
 }
 
 impl Continuation {
+    /// Whether the call has done all it does, and only its result is waited for.
+    pub(crate) const fn has_taken_effect(&self) -> bool {
+        matches!(self, Self::Durable { .. } | Self::Checkpoint(_))
+    }
+
     /// Whether the call may be begun anew after a power cut instead of being gone on with: it has changed nothing that is not derived.
     pub const fn is_begun_anew(&self) -> bool {
         match self {

@@ -84,6 +84,7 @@ pub struct Task {
 /// Records of tasks that are kept for the next ones, and entries that their lists keep room for.
 const TASKS_KEPT: usize = 8;
 const LIST_KEPT: usize = 64;
+
 impl Task {
     /// Whether its threads have to end.
     pub(crate) const fn is_killed(&self) -> bool {
@@ -161,6 +162,7 @@ impl Tasks {
         task.first = ThreadId(0);
         task.threads = 0;
         task.killed = None;
+        task.untold = 0;
         task.listed = false;
         task.last = ThreadId(0);
         task.handlers = Handlers::default();

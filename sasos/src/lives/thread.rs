@@ -383,7 +383,9 @@ impl Server {
             }
         };
         self.threads.record(thread).payer = payer;
-        if let Some(maker) = maker {
+        // In a callee that ends, the search for children may be past the new one's place: it is an orphan from the start.
+        let ends = |maker: &Caller| self.callees.get(maker.domain).is_some_and(|callee| callee.ends);
+        if let Some(maker) = maker.filter(|maker| !ends(maker)) {
             let domain = self.domains.get_mut(maker.domain);
             self.threads.record(thread).parent_domain = domain.map_or(0, |domain| {
                 domain.is_mother = true;

@@ -7,8 +7,8 @@
 //! event that enters something does the first piece with what it has left, and that is mostly all; [`crate::Event::Poll`] does
 //! the others.
 //!
-//! What a thread owes to somebody who ends comes back in pieces, too. So before anybody is told that there is too little of something,
-//! the list is worked off ([`crate::Server::work_behind`]).
+//! So what an ending task had comes back in pieces, too. A call that fails for want of it is made again after each piece, until the list is empty
+//! or the call succeeds ([`crate::Server::work_behind`]).
 
 use alloc::vec::Vec;
 
@@ -188,7 +188,7 @@ impl Server {
     }
 
     /// Does what a call has left to be done behind it, and says what becomes of its answer. A call that fails for want of something is made again
-    /// when a piece more of the list is done: it has changed nothing. But the list may take the very thread out of the procedure that called, or end
+    /// when a piece more of the list is done, from where its continuation stands. But the list may take the very thread out of the procedure that called, or end
     /// it. Then the answer is nobody's, and above all nothing is made again where the thread is now: it would be made with its caller's rights.
     #[inline(always)]
     pub(crate) fn work_behind(&mut self, world: &mut impl World, caller: Caller, outcome: Outcome) -> Outcome {
@@ -210,14 +210,22 @@ impl Server {
         let depth = if lives { world.portal_depth(thread) } else { 0 };
         self.finish_ends(world);
         let again = match outcome {
-            Outcome::Return(Err(error)) => self.ends_may_help(world, thread, resumed, error),
+            Outcome::Return(Err(error)) if !self.has_taken_effect(thread) => {
+                self.ends_may_help(world, thread, resumed, error)
+            }
             _ => false,
         };
         self.settle(world, thread, depth, if again { Outcome::Again } else { outcome })
     }
 
-    /// Whether there may be enough of what somebody lacks when more of the list is done; a piece of it is done then, and the call begins
-    /// anew. Nobody is kept waiting for ever by others who begin and end without rest.
+    /// Whether the call of a thread has done all it does, and only its result was waited for.
+    fn has_taken_effect(&self, thread: ThreadId) -> bool {
+        let record = self.threads.find(thread);
+        record.is_some_and(|record| record.continuation.has_taken_effect())
+    }
+
+    /// Whether there may be enough of what somebody lacks when more of the list is done; a piece of it is done then, and the call goes on
+    /// where it stands. Nobody is kept waiting for ever by others who begin and end without rest.
     pub(crate) fn ends_may_help(
         &mut self,
         world: &mut impl World,
@@ -234,7 +242,6 @@ impl Server {
         if record.tries >= TRIES_MAX {
             return false;
         }
-        self.waiting_ends(world, thread);
         self.work_on(world);
         true
     }

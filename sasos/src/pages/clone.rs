@@ -54,6 +54,7 @@ impl Server {
             && let Some(clone) = self.clone_begun(caller)
         {
             self.object_drop(world, clone, AddressesOf::Free);
+            self.threads.record(caller.thread).continuation = Continuation::None;
         }
         step
     }

@@ -7,7 +7,7 @@
 //! A callee whose password is no longer registered is *retired*: nobody enters it either, and who is inside may finish.
 //!
 //! An end is work for each thread, each stack and each object that the domain has found, so it is done in pieces
-//! ([`crate::lives::work`]). A thread that is behind the place which the search has reached can not come inside again.
+//! ([`crate::lives::work`]). A thread that is behind the place which the search has reached cannot come inside again.
 
 use abi::Error;
 use kcore::{SpaceId, ThreadId, thread::Resumed, wait::Key};

@@ -81,6 +81,36 @@ fn a_call_of_a_callee_that_ends_is_not_made_at_home() {
     assert_at_home(&mut system, client, home);
 }
 
+/// A thread that is still inside of a callee that ends makes a task. The first thread of it gets a place that the search has passed: it is an orphan,
+/// not a child of somebody in a domain that nobody is in any more.
+#[test]
+fn what_is_made_in_a_callee_that_ends_is_an_orphan() {
+    let mut system = System::boot_with(62, 8192, 16384);
+    let first = system.first;
+    let service = system.service(first);
+    let early = system.task_with(first, 0, 0);
+    let clients: Vec<ThreadId> = (0..=CROWD)
+        .map(|_| system.client(&[(service.image, service.password)]))
+        .collect();
+    let client = clients[CROWD];
+    let own = system.image_of(client) + ENTRY;
+    for &thread in &clients[..CROWD] {
+        assert_eq!(system.enter(thread, service.image + ENTRY, PD_EMPTY), Answer::Elsewhere);
+    }
+    assert_eq!(system.enter(client, service.image + ENTRY, PD_MERGE), Answer::Elsewhere);
+    system.call(first, Call::ThreadDelete, &[early.0, 0]).unwrap();
+    system.finish_work();
+    system.call(first, Call::ThreadWait, &[early.0, 0, 0]).unwrap();
+    system.start(first, Call::ObjDelete, &[service.image]);
+    assert_eq!(system.depth(client), 1, "the procedure has not ended whole");
+    let (child, _) = system.call(client, Call::TaskCreate, &[own, 0, 0, 0, 3]).unwrap();
+    assert!(ThreadId(child).index() < client.index());
+    let parent = system.server.threads.find(ThreadId(child)).unwrap().parent;
+    assert_eq!(parent, ThreadId(0));
+    system.finish_work();
+    system.pump();
+}
+
 /// A thread was taken out of its call: it is at home with `CalleeFault`, and nothing of what it called from the callee is left to be made.
 fn assert_at_home(system: &mut System, client: ThreadId, home: kcore::SpaceId) {
     let operation = system.platform.kernel.threads.table[client.index()].operation;
