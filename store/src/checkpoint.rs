@@ -686,9 +686,8 @@ impl Checkpoint {
         }
         store.allocation.restale(region_of(store.generation + 1));
         // What was made in the maps is not durable: a sync must still carry it.
-        while let Some((base, older)) = store.settled.pop_first().or_else(|| store.settling.pop_first()) {
-            store.pending_again(base, older);
-        }
+        store.changes_come_back(&mut []);
+        store.settling_comes_back();
         store.promise_over();
         store.changed_again(self.changed.iter().map(|(base, ())| base));
         store.events.push_back(Event::CheckpointFailed { reason });
@@ -724,7 +723,7 @@ impl Store {
         let mut rest = VecDeque::new();
         for work in core::mem::take(&mut self.queue) {
             match work {
-                Work::Sync(request) => self.undo(request, |ticket| Event::SyncFailed(ticket, Failure::Checkpoint)),
+                Work::Sync(request) => self.undo(&request, |ticket| Event::SyncFailed(ticket, Failure::Checkpoint)),
                 Work::Checkpoint(job) => rest.push_back(Work::Checkpoint(job)),
             }
         }

@@ -1,7 +1,9 @@
 //! Dirty pages on their way to a checkpoint and back: what was promised to them goes with them as a loan.
 
 use crate::event::{DirtyPage, Failure};
+use crate::heap::NoHeap;
 use crate::map::levels_for;
+use crate::space::Loan;
 use crate::store::Store;
 
 impl Store {
@@ -10,13 +12,23 @@ impl Store {
     /// pages belong to one moment.
     ///
     /// # Errors
-    /// [`Failure::Memory`] if there is no heap for its place in the list; it was not taken.
+    /// [`Failure::Memory`] if there is no heap for its place in the list, or for its promise to come back; it was not taken.
     pub fn freeze_page(&mut self, page: DirtyPage) -> Result<(), Failure> {
         self.collected.push(page).map_err(|_| Failure::Memory)?;
-        let loan = self.promises.lend(page.base, page.page);
-        self.collected_share = self.collected_share.and(loan);
-        self.budget += loan.blocks();
+        let mut loan = self.collected_share;
+        if self.lend(&mut loan, &page).is_err() {
+            self.collected.pop();
+            return Err(Failure::Memory);
+        }
+        self.budget += loan.blocks() - self.collected_share.blocks();
+        self.collected_share = loan;
         Ok(())
+    }
+
+    /// Hands the promise of a dirty page over to a job.
+    pub(crate) fn lend(&mut self, loan: &mut Loan, page: &DirtyPage) -> Result<(), NoHeap> {
+        let pages = self.object(page.base).map_or(0, |record| record.pages);
+        self.promises.lend(loan, page.base, page.page, levels_for(pages))
     }
 
     /// Gives up the checkpoint for which pages were handed over and that was not begun: they are promises again, and

@@ -331,6 +331,13 @@ impl Store {
         running.iter().chain(waiting)
     }
 
+    /// The changes that a checkpoint could not make, or that are not durable, are pending again.
+    pub(crate) fn settling_comes_back(&mut self) {
+        while let Some((base, older)) = self.settled.pop_first().or_else(|| self.settling.pop_first()) {
+            self.pending_again(base, older);
+        }
+    }
+
     /// Changes that a job could not make are pending again, beneath what came later.
     pub(crate) fn pending_again(&mut self, base: u64, older: MapChanges) {
         if let Some(newer) = self.pending.get_mut(base) {
@@ -392,10 +399,8 @@ impl Store {
             .object(base)
             .map_or(1, |record| record.pages)
             .max(page.saturating_add(1));
-        self.promises
-            .add(base, page, levels_for(pages))
-            .map_err(|NoHeap| NoRoom::Memory)?;
-        if self.has_room(0) {
+        let fresh = self.promises.add(base, page, levels_for(pages));
+        if !fresh.map_err(|NoHeap| NoRoom::Memory)? || self.has_room(0) {
             return Ok(());
         }
         self.promises.remove(base, page);

@@ -23,40 +23,33 @@ pub(crate) struct Promises {
     /// Promised children by node of the levels above.
     inner: Map<MapKey, u32>,
     pages: u64,
-    /// What jobs have: there is heap for it to come back.
-    lent: Loan,
+    /// Entries that may come back from jobs: there is heap for them.
+    lent: Room,
+}
+
+/// Entries of the two maps.
+#[derive(Copy, Clone, Default, PartialEq, Eq, Debug)]
+struct Room {
+    leaves: usize,
+    inner: usize,
 }
 
 /// Promises that a job has taken over, and that come back if it fails.
+///
+/// Several jobs may have pages of one node, and each of them may come back alone. So each has room for every node on the paths of its
+/// pages, while the block of the node goes to the job that takes its last page.
 #[derive(Copy, Clone, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Loan {
-    pages: u64,
-    leaves: usize,
-    inner: usize,
+    blocks: u64,
+    room: Room,
+    /// The page that was lent last: its neighbours share its path.
+    last: Option<(u64, u64)>,
 }
 
 impl Loan {
     /// Blocks promised.
     pub(crate) fn blocks(&self) -> u64 {
-        self.pages + (self.leaves + self.inner) as u64
-    }
-
-    /// Both together.
-    pub(crate) fn and(self, other: Self) -> Self {
-        Self {
-            pages: self.pages + other.pages,
-            leaves: self.leaves + other.leaves,
-            inner: self.inner + other.inner,
-        }
-    }
-
-    /// This without a part of it.
-    fn without(self, part: Self) -> Self {
-        Self {
-            pages: self.pages.saturating_sub(part.pages),
-            leaves: self.leaves.saturating_sub(part.leaves),
-            inner: self.inner.saturating_sub(part.inner),
-        }
+        self.blocks
     }
 }
 
@@ -74,18 +67,9 @@ fn ones_below(count: u64) -> u64 {
 }
 
 impl Promises {
-    /// What is promised now.
-    fn all(&self) -> Loan {
-        Loan {
-            pages: self.pages,
-            leaves: self.leaves.count(),
-            inner: self.inner.count(),
-        }
-    }
-
     /// Blocks promised.
     pub(crate) fn total(&self) -> u64 {
-        self.all().blocks()
+        self.pages + (self.leaves.count() + self.inner.count()) as u64
     }
 
     /// Whether the counts are those of what is noted.
@@ -102,17 +86,18 @@ impl Promises {
         Ok(())
     }
 
-    /// Promises a page of an object whose map has at most `levels`.
+    /// Promises a page of an object whose map has at most `levels`; tells whether it was not promised before.
     ///
     /// # Errors
     /// [`NoHeap`]: nothing was promised.
-    pub(crate) fn add(&mut self, base: u64, page: u64, levels: u8) -> Result<(), NoHeap> {
+    pub(crate) fn add(&mut self, base: u64, page: u64, levels: u8) -> Result<bool, NoHeap> {
         let leaf = key_above(base, page, 1);
         let (word, bit) = ((page / 64 % 4) as usize, 1 << (page % 64));
         if let Some(set) = self.leaves.get_mut(leaf) {
-            self.pages += u64::from(set[word] & bit == 0);
+            let fresh = set[word] & bit == 0;
+            self.pages += u64::from(fresh);
             set[word] |= bit;
-            return Ok(());
+            return Ok(fresh);
         }
         let above = |level| key_above(base, page, level);
         let fresh = (2..=levels).take_while(|&level| !self.inner.has(above(level))).count();
@@ -128,7 +113,7 @@ impl Promises {
             }
             self.inner.insert(above(level), 1)?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Promises pages `first` up to `end` of an object, node by node.
@@ -159,18 +144,36 @@ impl Promises {
         Ok(())
     }
 
-    /// Hands the promise of a page over to a job. There stays heap for it to [come back](Promises::add_again).
-    pub(crate) fn lend(&mut self, base: u64, page: u64) -> Loan {
-        let before = self.all();
+    /// Hands the promise of a page of an object whose map has at most `levels` over to a job. There stays heap for it to
+    /// [come back](Promises::add_again).
+    ///
+    /// # Errors
+    /// [`NoHeap`]: it was not handed over.
+    pub(crate) fn lend(&mut self, loan: &mut Loan, base: u64, page: u64, levels: u8) -> Result<(), NoHeap> {
+        let on_path = |level| {
+            loan.last
+                .is_some_and(|last| key_above(last.0, last.1, level) == key_above(base, page, level))
+        };
+        let room = Room {
+            leaves: usize::from(!on_path(1)),
+            inner: (2..=levels).filter(|&level| !on_path(level)).count(),
+        };
+        self.grow(room.leaves, room.inner)?;
+        self.lent.leaves += room.leaves;
+        self.lent.inner += room.inner;
+        loan.room.leaves += room.leaves;
+        loan.room.inner += room.inner;
+        loan.last = Some((base, page));
+        let before = self.total();
         self.remove(base, page);
-        let loan = before.without(self.all());
-        self.lent = self.lent.and(loan);
-        loan
+        loan.blocks += before - self.total();
+        Ok(())
     }
 
     /// A job is over: it has no more what was lent to it. What it has not made may be promised again now.
     pub(crate) fn settle(&mut self, loan: Loan) {
-        self.lent = self.lent.without(loan);
+        self.lent.leaves = self.lent.leaves.saturating_sub(loan.room.leaves);
+        self.lent.inner = self.lent.inner.saturating_sub(loan.room.inner);
     }
 
     /// Promises a page again that was lent to a job which is over. The way to it that it had before is there;
@@ -261,78 +264,118 @@ mod tests {
             run.add(4096, 300, 3).unwrap();
             single.add(4096, 300, 3).unwrap();
             run.add_run(4096, first, end, 3).unwrap();
-            (first..end).for_each(|page| single.add(4096, page, 3).unwrap());
+            for page in first..end {
+                single.add(4096, page, 3).unwrap();
+            }
             assert!(run.leaves.iter().eq(single.leaves.iter()));
             assert!(run.inner.iter().eq(single.inner.iter()));
             assert_eq!(run.total(), single.total());
         }
     }
 
-    /// What is promised by its definition: the pages, their nodes of level 1, and the nodes above those.
-    fn model(pages: &BTreeSet<(u64, u64)>, levels: u8) -> Loan {
+    /// Blocks promised by the definition: the pages, their nodes of level 1, and the nodes above those.
+    fn model(pages: &BTreeSet<(u64, u64)>, levels: u8) -> u64 {
         let nodes = |level: u8| {
             let above = pages.iter().map(|&(base, page)| (base, page >> (8 * u32::from(level))));
-            above.collect::<BTreeSet<_>>().len()
+            above.collect::<BTreeSet<_>>().len() as u64
         };
-        Loan {
-            pages: pages.len() as u64,
-            leaves: nodes(1),
-            inner: (2..=levels).map(nodes).sum(),
+        (0..=levels).map(nodes).sum()
+    }
+
+    const LEVELS: u8 = 3;
+
+    /// A job: its pages and its loan.
+    #[derive(Default)]
+    struct Job(BTreeSet<(u64, u64)>, Loan);
+
+    impl Job {
+        fn take(&mut self, promises: &mut Promises, (base, page): (u64, u64)) {
+            promises.lend(&mut self.1, base, page, LEVELS).unwrap();
+            self.0.insert((base, page));
+        }
+
+        /// It has made nothing.
+        fn fail(self, promises: &mut Promises) {
+            promises.settle(self.1);
+            for (base, page) in self.0 {
+                promises.add_again(base, page, LEVELS);
+            }
         }
     }
 
-    proptest! {
-           /// Pages are promised, taken back, lent, and come back: the sums are those of the definition, and there is always room for
-           /// what is lent.
-           #[test]
-           fn promises_and_loans_are_exact(steps in prop::collection::vec((0..8_u8, 0..3_u64, 0..1_500_u64, 1..400_u64), 1..120)) {
-               const LEVELS: u8 = 3;
-               let mut promises = Promises::default();
-               let mut model_pages = BTreeSet::new();
-               let mut lent: Vec<((u64, u64), Loan)> = Vec::new();
-               for (kind, object, step, length) in steps {
-                   let (base, page) = (object * 4096, step * 97 % 70_000);
-                   match kind {
-                       0 => {
-                           promises.add(base, page, LEVELS).unwrap();
-                           model_pages.insert((base, page));
-                       }
-                       1 => {
-                           promises.add_run(base, page, page + length, LEVELS).unwrap();
-                           model_pages.extend((page..page + length).map(|page| (base, page)));
-                       }
-                       2 => prop_assert_eq!(promises.remove(base, page), model_pages.remove(&(base, page))),
-                       3..6 => {
-                           let some = model_pages.iter().copied().nth(step as usize % model_pages.len().max(1));
-                           let some = some.unwrap_or((base, page));
-                           let loan = promises.lend(some.0, some.1);
-                           prop_assert_eq!(model_pages.remove(&some), loan.pages == 1);
-                           lent.push((some, loan));
-                       }
-                       6 => {
-                           // The newest job is over and has made nothing.
-                           let from = lent.len().saturating_sub(length as usize % 8);
-                           let over = lent.split_off(from);
-                           for (_, loan) in &over {
-    promises.settle(*loan);
+    #[test]
+    fn a_leaf_has_room_while_any_job_may_give_a_page_of_it_back() {
+        let mut promises = Promises::default();
+        let leaves = || (0..64).map(|leaf| leaf * NODE_PAGES);
+        leaves().for_each(|page| promises.add_run(0, page, page + 2, LEVELS).unwrap());
+        let (mut first, mut second) = (Job::default(), Job::default());
+        leaves().for_each(|page| first.take(&mut promises, (0, page)));
+        leaves().for_each(|page| second.take(&mut promises, (0, page + 1)));
+        assert_eq!(
+            (promises.total(), first.1.blocks(), second.1.blocks()),
+            (0, 64, 64 + 64 + 2)
+        );
+        promises.settle(second.1);
+        promises.trim();
+        assert!(promises.leaves.room() >= 64 && promises.inner.room() >= 2);
+        first.fail(&mut promises);
+        assert_eq!(promises.total(), 64 + 64 + 2);
+        promises.trim();
+        assert_eq!((promises.leaves.room(), promises.inner.room()), (64, 2));
     }
-                           for ((base, page), loan) in over {
-                               if loan.pages > 0 {
-                                   promises.add_again(base, page, LEVELS);
-                                   model_pages.insert((base, page));
-                               }
-                           }
-                       }
-                       _ => promises.trim(),
-                   }
-                   let lent = lent.iter().fold(Loan::default(), |sum, (_, loan)| sum.and(*loan));
-                   prop_assert_eq!(promises.all(), model(&model_pages, LEVELS));
-                   prop_assert_eq!(promises.total(), promises.all().blocks());
-                   prop_assert_eq!(promises.lent, lent);
-                   prop_assert!(promises.is_exact());
-                   prop_assert!(promises.leaves.room() >= promises.leaves.count() + lent.leaves);
-                   prop_assert!(promises.inner.room() >= promises.inner.count() + lent.inner);
-               }
-           }
-       }
+
+    proptest! {
+        /// Pages are promised, taken back, lent to jobs, and come back in any order: the sums are those of the definition, and there is
+        /// always room for what is lent.
+        #[test]
+        fn promises_and_loans_are_exact(steps in prop::collection::vec((0..10_u8, 0..3_u64, 0..1_500_u64, 1..400_u64), 1..120)) {
+            let mut promises = Promises::default();
+            let mut pages = BTreeSet::new();
+            let mut jobs: Vec<Job> = Vec::new();
+            for (kind, object, step, length) in steps {
+                let (base, page) = (object * 4096, step * 97 % 70_000);
+                let job = length as usize % jobs.len().max(1);
+                match kind {
+                    0 => {
+                        promises.add(base, page, LEVELS).unwrap();
+                        pages.insert((base, page));
+                    }
+                    1 => {
+                        promises.add_run(base, page, page + length, LEVELS).unwrap();
+                        pages.extend((page..page + length).map(|page| (base, page)));
+                    }
+                    2 => prop_assert_eq!(promises.remove(base, page), pages.remove(&(base, page))),
+                    3 => jobs.push(Job::default()),
+                    4..7 if !jobs.is_empty() => {
+                        // Every other one of some, also such as nothing was promised to.
+                        let some: Vec<_> = pages.range((base, page)..).take(length as usize).step_by(2).copied().collect();
+                        for page in some.into_iter().chain([(base, page)]) {
+                            jobs[job].take(&mut promises, page);
+                            pages.remove(&page);
+                        }
+                    }
+                    7 if !jobs.is_empty() => {
+                        let job = jobs.swap_remove(job);
+                        pages.extend(&job.0);
+                        job.fail(&mut promises);
+                    }
+                    8 if !jobs.is_empty() => promises.settle(jobs.swap_remove(job).1),
+                    _ => promises.trim(),
+                }
+                prop_assert_eq!(promises.total(), model(&pages, LEVELS));
+                prop_assert!(promises.is_exact());
+                let mut nodes = [0; 4];
+                for job in &jobs {
+                    for level in 1..=LEVELS {
+                        let above: BTreeSet<_> = job.0.iter().map(|page| key_above(page.0, page.1, level)).collect();
+                        nodes[usize::from(level)] += above.len();
+                    }
+                }
+                prop_assert!(promises.leaves.room() >= promises.leaves.count() + nodes[1]);
+                prop_assert!(promises.inner.room() >= promises.inner.count() + nodes[2] + nodes[3]);
+                let lent = jobs.iter().fold((0, 0), |sum, job| (sum.0 + job.1.room.leaves, sum.1 + job.1.room.inner));
+                prop_assert_eq!((promises.lent.leaves, promises.lent.inner), lent);
+            }
+        }
+    }
 }

@@ -105,18 +105,29 @@ impl Store {
             self.refuse(&request, |ticket| Event::SyncFailed(ticket, Failure::ReadOnly));
         } else if room.is_err() || self.is_short() {
             self.refuse(&request, |ticket| Event::SyncFailed(ticket, Failure::Memory));
-        } else if self.fits(&request) {
-            for page in &request.pages {
-                request.loan = request.loan.and(self.promises.lend(page.base, page.page));
-            }
+        } else if !self.fits(&request) {
+            self.refuse(&request, Event::SyncNeedsCheckpoint);
+        } else if self.lend_all(&mut request).is_err() {
+            self.refuse(&request, |ticket| Event::SyncFailed(ticket, Failure::Memory));
+        } else {
             request.share = request.loan.blocks();
             self.take_changes(&mut request);
             self.budget += request.share;
             self.queue.push_back(Work::Sync(request));
-        } else {
-            self.refuse(&request, Event::SyncNeedsCheckpoint);
         }
         ticket
+    }
+
+    /// Hands the promises of its pages over to a request, or none of them.
+    fn lend_all(&mut self, request: &mut SyncRequest) -> Result<(), NoHeap> {
+        for (lent, page) in request.pages.iter().enumerate() {
+            if let Err(no_heap) = self.lend(&mut request.loan, page) {
+                self.promises.settle(request.loan);
+                request.pages[..lent].iter().for_each(|page| self.promise_again(page));
+                return Err(no_heap);
+            }
+        }
+        Ok(())
     }
 
     /// Gathers what the sync must carry.
@@ -236,18 +247,37 @@ impl Store {
         }
     }
 
-    /// Undoes an accepted request that came to nothing: its pages are promises again, what was
-    /// pending is pending again, beneath what came later.
-    pub(crate) fn undo(&mut self, mut request: SyncRequest, event: impl FnOnce(Ticket) -> Event) {
-        self.budget = self.budget.saturating_sub(request.share);
-        self.promises.settle(request.loan);
-        request.pages.iter().for_each(|page| self.promise_again(page));
+    /// A job failed, and all that wait behind it do. The changes to maps that they had are pending again: those of the newest job first,
+    /// for each lies beneath what came later.
+    pub(crate) fn changes_come_back(&mut self, failed: &mut [SyncRequest]) {
+        let mut queue = core::mem::take(&mut self.queue);
+        for work in queue.iter_mut().rev() {
+            match work {
+                Work::Sync(request) => self.replaced_come_back(request),
+                Work::Checkpoint(_) => self.settling_comes_back(),
+            }
+        }
+        self.queue = queue;
+        for request in failed.iter_mut().rev() {
+            self.replaced_come_back(request);
+        }
+    }
+
+    fn replaced_come_back(&mut self, request: &mut SyncRequest) {
         for (base, older) in core::mem::take(&mut request.replaced) {
             if self.object(base).is_some() {
                 self.pending_again(base, older);
             }
         }
-        self.refuse(&request, event);
+    }
+
+    /// Undoes an accepted request that came to nothing and whose [changes came back](Store::changes_come_back): its pages are promises
+    /// again.
+    pub(crate) fn undo(&mut self, request: &SyncRequest, event: impl FnOnce(Ticket) -> Event) {
+        self.budget = self.budget.saturating_sub(request.share);
+        self.promises.settle(request.loan);
+        request.pages.iter().for_each(|page| self.promise_again(page));
+        self.refuse(request, event);
     }
 
     /// Takes the syncs that follow `first` into its record, as far as they fit.
@@ -441,7 +471,7 @@ impl SyncGroup {
     }
 
     /// The job is over, one way or the other.
-    pub(crate) fn finish(self, store: &mut Store) {
+    pub(crate) fn finish(mut self, store: &mut Store) {
         let Some(reason) = self.failure else {
             let left: u64 = self.requests.iter().map(|request| request.share).sum();
             let heir = store.queue.iter_mut().find_map(|work| match work {
@@ -465,14 +495,15 @@ impl SyncGroup {
             .values()
             .for_each(|entry| store.allocation.free(entry.block));
         store.journal_state = JournalState::Closed;
-        for request in self.requests {
+        store.changes_come_back(&mut self.requests);
+        for request in &self.requests {
             store.undo(request, |ticket| Event::SyncFailed(ticket, reason));
         }
         let mut rest = alloc::collections::VecDeque::new();
         for work in core::mem::take(&mut store.queue) {
             match work {
                 Work::Sync(request) if !rest.iter().any(|work| matches!(work, Work::Checkpoint(_))) => {
-                    store.undo(request, Event::SyncNeedsCheckpoint);
+                    store.undo(&request, Event::SyncNeedsCheckpoint);
                 }
                 Work::Checkpoint(mut job) => {
                     job.fail(reason);

@@ -5,7 +5,7 @@ mod plain;
 use plain::PlainWorld;
 use store::{
     BLOCK, CheckpointKind, DirtyPage, Event, Failure, FormatOptions, MountMode, ObjectRecord, Operation, PageFlags,
-    Pages, Store, Ticket,
+    PageLookup, Pages, Store, Ticket,
 };
 
 const BASE: u64 = 1 << 40;
@@ -212,4 +212,53 @@ fn a_copy_that_could_not_be_written_is_written_first_the_next_time() {
     assert_eq!(checkpoint(&mut world, &mut store, 4), Ok(()));
     assert_eq!(superblocks(&world), [other, other + 1, pair + 1, pair]);
     assert_eq!(found(&world), (generation + 3, 4));
+}
+
+/// What was pending when jobs began that all fail is pending again in the order in which it was asked for.
+#[test]
+fn changes_that_come_back_lie_beneath_later_ones() {
+    for by_checkpoint in [false, true] {
+        let (mut world, mut store) = start();
+        store.set_page_flags(BASE, 1, PageFlags::EXECUTE).expect("room");
+        store.sync_begin(&mut world, Vec::new(), &[BASE]);
+        store.discard_pages(BASE, 1, 2).expect("room");
+        let page = DirtyPage {
+            page: 1,
+            ..dirty(&mut world, &mut store, 7)
+        };
+        store.reserve(BASE, 1).expect("room");
+        if by_checkpoint {
+            store
+                .checkpoint_begin(&mut world, vec![page], CheckpointKind::Periodic)
+                .expect("idle");
+        } else {
+            store.sync_begin(&mut world, vec![page], &[BASE]);
+        }
+        world.failing = Some((Operation::Write, 0..2000));
+        assert_eq!(
+            drive(&mut world, &mut store),
+            by_checkpoint.then_some(Err(Failure::Disk))
+        );
+        assert_eq!(store.page_flags(&world, BASE, 1), PageLookup::Absent, "{by_checkpoint}");
+    }
+}
+
+/// A page that has a promise keeps it, however little room is left since.
+#[test]
+fn a_promise_is_kept_when_it_is_asked_for_again() {
+    let (_, mut store) = start();
+    let other = ObjectRecord {
+        base: BASE << 1,
+        pages: 70_000,
+        ..ObjectRecord::default()
+    };
+    store.put_object(&other).expect("room");
+    let full = (0..70_000).find(|&page| store.reserve(BASE << 1, page).is_err());
+    assert!(full.is_some());
+    // Discards may use what is kept from writers.
+    store.discard_pages(BASE, 0, 8).expect("the pool");
+    let promised = store.stats();
+    assert_eq!(store.reserve(BASE << 1, 0), Ok(()));
+    assert!(store.reserve(BASE, 0).is_err());
+    assert_eq!(store.stats(), promised);
 }

@@ -88,6 +88,27 @@ fn a_failing_disk_loses_nothing() {
     }
 }
 
+/// Where the disk is full, syncs and checkpoints fail in all orders, and what they had lent comes back.
+#[test]
+fn a_small_disk_that_fails_loses_nothing() {
+    let options = |blocks, failing| Options {
+        blocks,
+        steps: 300,
+        failing,
+        ..GOOD
+    };
+    for (blocks, failing) in [(140, 30), (150, 30), (180, 20), (250, 30)] {
+        let tally = run_seeds(
+            "a_small_disk_that_fails_loses_nothing",
+            SEEDS / 10,
+            options(blocks, failing),
+        );
+        if number("GOND_SEED").is_none() {
+            assert!(tally.disk_full > 0 && tally.failed_checkpoints > 0 && tally.failed_syncs > 0);
+        }
+    }
+}
+
 /// Every invariant is there for a reason: without it some life ends badly.
 #[test]
 fn every_broken_invariant_shows() {
