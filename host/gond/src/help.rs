@@ -58,7 +58,7 @@ A kernel that panics is shown with its back-trace and its last events. docs/guid
 ";
 
 const TEST: &str = "\
-./gond test [--only STAGE]... [--keep] [--calls N] [--seed N] [--machine NAME]
+./gond test [--only STAGE]... [--keep] [--calls N] [--seed N] [--in PATH] [--machine NAME]
 
 Runs all tests but 'fuzz' and 'mutants'. The last line tells how many passed and how many failed; the exit status is 0 if none failed.
 
@@ -80,6 +80,7 @@ Runs all tests but 'fuzz' and 'mutants'. The last line tells how many passed and
   --calls N      calls that 'fuzz' makes on each of its six machines (2500000: an hour or two),
                  and mutants that 'mutants' tries (500: an hour or two)
   --seed N       the seed that 'fuzz' begins with, and by which 'mutants' chooses (the clock)
+  --in PATH      the only file or folder of which 'mutants' tries some, such as store/src/table.rs
   --machine NAME the only machine that 'fuzz' uses: inside-1, outside-1, inside-4, outside-4, bare-1, bare-4
   --keep         keep the disk images of failed stages in target/failed
 ";

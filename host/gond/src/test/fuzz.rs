@@ -13,12 +13,14 @@ use std::path::Path;
 use std::time::Duration;
 
 /// What the command line says of it.
-#[derive(Copy, Clone, Debug)]
+#[derive(Clone, Debug)]
 pub struct Dice {
     /// Calls on each machine, or mutants; if not as many as the stage makes by itself.
     pub calls: Option<u64>,
     /// The seed of the first portion; the next ones count on from it.
     pub seed: u64,
+    /// The file or folder whose mutants are tried, if not all.
+    pub within: Option<std::path::PathBuf>,
     /// The machine, if not all.
     pub machine: Option<&'static str>,
 }
@@ -28,6 +30,7 @@ impl Default for Dice {
         Self {
             calls: None,
             seed: crate::volume::now_ns() >> 20,
+            within: None,
             machine: None,
         }
     }
@@ -114,7 +117,7 @@ fn calls_of_server(bench: &mut Bench<'_>, name: &str, machine: &Machine) -> Resu
         total: Some(PATIENCE),
         ..Patience::seconds(PATIENCE.as_secs())
     };
-    for (calls, seed) in bench.dice.portions() {
+    for (calls, seed) in bench.dice.clone().portions() {
         let what = format!("{name}, {calls} calls, seed {seed}");
         bench.step(&what);
         let line = format!("suite --only fuzz/calls --calls {calls} --seed {seed}");
@@ -139,7 +142,7 @@ fn calls_of_nucleus(
     name: &str,
     (kernel, program, processors): (&Path, &Path, u32),
 ) -> Result<()> {
-    for (calls, seed) in bench.dice.portions() {
+    for (calls, seed) in bench.dice.clone().portions() {
         let what = format!("{name}, {calls} calls, seed {seed}");
         let mut machine = bare::machine(kernel, program, &bench.scratch)?;
         (machine.processors, machine.memory) = (processors, MEMORY);
@@ -168,6 +171,7 @@ mod tests {
         let dice = Dice {
             calls: Some(2 * PORTION + 5),
             seed: u64::MAX,
+            within: None,
             machine: None,
         };
         let portions: Vec<_> = dice.portions().collect();

@@ -260,6 +260,7 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
             }
             Long("keep") => keep = Keep::Failed,
             Long("calls") => dice.calls = Some(parser.value().map_err(usage)?.parse().map_err(usage)?),
+            Long("in") => dice.within = Some(parser.value().map_err(usage)?.into()),
             Long("machine") => {
                 let name = parser.value().map_err(usage)?.string().map_err(usage)?;
                 dice.machine = Some(fuzz::machine_named(&name).map_err(|what| misused("test", what))?);
@@ -273,7 +274,7 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     let is_named = |stage: &&Stage| only.iter().any(|name| name == stage.name);
     let all = STAGES.iter().filter(|stage| only.is_empty() || is_named(stage));
     for stage in all.chain(LONG.iter().filter(is_named)) {
-        run_stage(stage, &root, (keep, dice), &mut tally)?;
+        run_stage(stage, &root, (keep, &dice), &mut tally)?;
     }
     for name in &tally.failed {
         println!("{} {name}", display::bad("FAILED"));
@@ -286,7 +287,7 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     })
 }
 
-fn run_stage(stage: &Stage, root: &Path, (keep, dice): (Keep, fuzz::Dice), tally: &mut Tally) -> Result<()> {
+fn run_stage(stage: &Stage, root: &Path, (keep, dice): (Keep, &fuzz::Dice), tally: &mut Tally) -> Result<()> {
     let (passed, failed) = (tally.passed, tally.failed.len());
     let mut bench = Bench {
         tally,
@@ -295,7 +296,7 @@ fn run_stage(stage: &Stage, root: &Path, (keep, dice): (Keep, fuzz::Dice), tally
         root: root.to_owned(),
         scratch: Scratch::make()?,
         keep,
-        dice,
+        dice: dice.clone(),
     };
     if let Err(error) = (stage.run)(&mut bench) {
         bench.report("the stage as a whole", Err(format!("{error:#}")));

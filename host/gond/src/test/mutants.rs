@@ -66,6 +66,9 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
         switches::add_question(&tree.join(first), count)?;
         sources.extend(switches::sources(&tree.join(first)).with_context(|| format!("cannot read {first}"))?);
     }
+    if let Some(within) = &bench.dice.within {
+        sources.retain(|source| source.path.starts_with(tree.join(within)));
+    }
     let all: usize = sources.iter().map(|source| source.mutants.len()).sum();
     let mut chosen = draw(&sources, count, bench.dice.seed);
     bench.tell(&format!("{} mutants of {all}, seed {}", chosen.len(), bench.dice.seed));

@@ -17,7 +17,7 @@ pub struct Mutant {
     before: String,
     behind: &'static str,
     span: Range<usize>,
-    /// The function, and what becomes of what.
+    /// The function, and the change.
     pub what: String,
     pub line: usize,
 }
@@ -41,7 +41,7 @@ pub mod mutation {
     static CHOSEN: OnceLock<(usize, Option<std::fs::File>)> = OnceLock::new();
     static ASKED: [AtomicBool; COUNT] = [const { AtomicBool::new(false) }; COUNT];
 
-    /// Whether this one is.
+    /// Whether this mutant is switched on.
     #[inline]
     pub fn on(mutant: usize) -> bool {
         let (chosen, file) = CHOSEN.get_or_init(|| {
@@ -95,7 +95,7 @@ pub fn sources(first: &Path) -> anyhow::Result<Vec<Source>> {
     Ok(found)
 }
 
-/// What a written file says where: for each mutant the bytes that are its own, and all that it stands around.
+/// The places of a written file's mutants: the number of each, the bytes that are its own, and all that it stands around.
 pub type Places = Vec<(usize, Range<usize>, Range<usize>)>;
 
 /// Writes a file, unless it is written already, with some of its mutants, which go by the numbers given.
@@ -216,7 +216,7 @@ impl Finder<'_> {
         self.place.pop();
     }
 
-    /// What a function of this type could give without any work.
+    /// Plain values of a type: a mutant returns one of them without any work.
     fn values(result: &Type) -> Vec<String> {
         let Type::Path(path) = result else {
             return match result {
@@ -260,7 +260,7 @@ fn has_let(condition: &Expr) -> bool {
     }
 }
 
-/// What an operator becomes.
+/// The operators that take the place of one.
 fn instead(operator: &BinOp) -> &'static [&'static str] {
     match operator {
         BinOp::Eq(_) => &["!="],
