@@ -124,6 +124,13 @@ fn prepared(call: Call) -> (Rig, Actor, Vec<u64>) {
     }
     let (semaphore, entry) = (object + 64, object + 128);
     rig.store(actor.space, object + 256, entry).unwrap();
+    if matches!(call, Call::ApdInsert | Call::ApdDelete) {
+        let capability = Capability {
+            address: other,
+            password: 1,
+        };
+        rig.write_clist(actor.space, list, &[capability], Order::Any);
+    }
     let mut prepare = |call, arguments: &[u64]| rig.call(actor, call, arguments).unwrap();
     let all = u64::from(Rights::OWNER.bits());
     let arguments = match call {
@@ -147,16 +154,7 @@ fn prepared(call: Call) -> (Rig, Actor, Vec<u64>) {
         Call::PageLimit => vec![object + 10 * PAGE, 1, u64::from(Rights::R.bits())],
         Call::ApdInsert => vec![0, list],
         Call::ApdDelete => {
-            rig.write_clist(
-                actor.space,
-                list,
-                &[Capability {
-                    address: other,
-                    password: 1,
-                }],
-                Order::Any,
-            );
-            rig.call(actor, Call::ApdInsert, &[0, list]).unwrap();
+            prepare(Call::ApdInsert, &[0, list]);
             vec![0]
         }
         Call::ApdGet => vec![other, PAGE],
@@ -189,17 +187,6 @@ fn prepared(call: Call) -> (Rig, Actor, Vec<u64>) {
         Call::ObjInfo | Call::PageCopy | Call::ApdGet | Call::ThreadInfo | Call::SystemInfo
     ) {
         rig.store(actor.space, other, 1).unwrap();
-    }
-    if call == Call::ApdInsert {
-        rig.write_clist(
-            actor.space,
-            list,
-            &[Capability {
-                address: other,
-                password: 1,
-            }],
-            Order::Any,
-        );
     }
     (rig, actor, arguments)
 }

@@ -56,34 +56,29 @@ fn no_event_of_a_copy_does_more_than_its_pieces() {
 #[test]
 fn a_copy_that_the_account_cannot_pay_for_copies_nothing() {
     let mut rig = Rig::new(3, 4000, 4096);
-    let task = rig
-        .server
-        .task_make(&mut rig.world, Apd::EMPTY, AccountId::ROOT, limits::of_frames(500))
-        .unwrap();
-    let thread = rig
-        .server
-        .thread_make(&mut rig.world, task, None, 0x1_0000_0000, 0, 3)
-        .unwrap();
-    let space = kcore::Machine::thread_space(&rig.world, thread);
-    let actor = Actor { task, thread, space };
+    let actor = rig.actor_in(AccountId::ROOT, limits::of_frames(500));
     let (source, _) = rig.call(actor, Call::ObjCreate, &[300 * PAGE, 0]).unwrap();
     let (target, _) = rig.call(actor, Call::ObjCreate, &[300 * PAGE, 0]).unwrap();
     for page in 0..300 {
-        rig.store(space, source + page * PAGE, page + 1).unwrap();
+        rig.store(actor.space, source + page * PAGE, page + 1).unwrap();
     }
     assert_eq!(
         rig.call(actor, Call::PageCopy, &[source, target, 300]),
         Err(Error::LimitReached)
     );
     for page in 0..300 {
-        assert_eq!(rig.load(space, target + page * PAGE).unwrap_or(0), 0, "page {page}");
+        assert_eq!(
+            rig.load(actor.space, target + page * PAGE).unwrap_or(0),
+            0,
+            "page {page}"
+        );
     }
     rig.check();
     // What fits is copied.
     rig.call(actor, Call::ObjDelete, &[target]).unwrap();
     let (target, _) = rig.call(actor, Call::ObjCreate, &[300 * PAGE, 0]).unwrap();
     rig.call(actor, Call::PageCopy, &[source, target, 150]).unwrap();
-    assert_eq!(rig.load(space, target + 149 * PAGE), Ok(150));
+    assert_eq!(rig.load(actor.space, target + 149 * PAGE), Ok(150));
     rig.check();
 }
 

@@ -587,13 +587,7 @@ fn a_flush_between_the_pieces_of_a_revocation_is_durable() {
         let maker = rig.actor(Apd::EMPTY);
         let base = rig.kept(maker, 4, 7);
         let owner = rig.holder(base, 7);
-        let thread = rig
-            .server
-            .thread_make(&mut rig.world, owner.task, None, 0x1_0000_0000, 0, 3);
-        let other = Actor {
-            thread: thread.unwrap(),
-            ..owner
-        };
+        let other = rig.sibling(owner);
         rig.call(owner, Call::ObjPasswd, &[base, 5, u64::from(Rights::R.bits())])
             .unwrap();
         for _ in 0..60 {

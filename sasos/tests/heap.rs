@@ -118,20 +118,7 @@ fn held_after(families: u64) -> i64 {
     for family in 0..families {
         let amounts = limits::of_frames(50_000);
         let account = rig.server.ledger.open(AccountId::ROOT, amounts).unwrap();
-        let actors: Vec<Actor> = (0..TASKS)
-            .map(|_| {
-                let task = rig
-                    .server
-                    .task_make(&mut rig.world, Apd::EMPTY, account, amounts)
-                    .unwrap();
-                let thread = rig
-                    .server
-                    .thread_make(&mut rig.world, task, None, 0x1_0000_0000, 0, 3)
-                    .unwrap();
-                let space = kcore::Machine::thread_space(&rig.world, thread);
-                Actor { task, thread, space }
-            })
-            .collect();
+        let actors: Vec<Actor> = (0..TASKS).map(|_| rig.actor_in(account, amounts)).collect();
         for (number, &actor) in actors.iter().enumerate() {
             pump(&mut rig, actor, (number as u64 + family) % 6);
         }

@@ -426,16 +426,8 @@ fn changes_can_be_taken_back_to_the_last_checkpoint() {
 #[test]
 fn an_account_bounds_what_a_task_can_touch() {
     let mut rig = Rig::new(7, 4000, 4096);
-    let task = rig
-        .server
-        .task_make(&mut rig.world, Apd::EMPTY, AccountId::ROOT, limits::of_frames(50))
-        .unwrap();
-    let thread = rig
-        .server
-        .thread_make(&mut rig.world, task, None, 0x1_0000_0000, 0, 3)
-        .unwrap();
-    let space = kcore::Machine::thread_space(&rig.world, thread);
-    let actor = Actor { task, thread, space };
+    let actor = rig.actor_in(AccountId::ROOT, limits::of_frames(50));
+    let space = actor.space;
     let (base, _) = rig.call(actor, Call::ObjCreate, &[1000 * PAGE, 0]).unwrap();
     let touched = (0..1000)
         .take_while(|page| rig.store(space, base + page * PAGE, 1).is_ok())

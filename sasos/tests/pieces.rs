@@ -43,21 +43,7 @@ fn a_clone_made_in_pieces_has_every_page() {
 #[test]
 fn a_clone_that_the_account_cannot_pay_for_leaves_nothing() {
     let mut rig = Rig::new(2, 8000, 20_000);
-    let task = rig
-        .server
-        .task_make(
-            &mut rig.world,
-            Apd::EMPTY,
-            AccountId::ROOT,
-            limits::of_frames(PAGES + PAGES / 2),
-        )
-        .unwrap();
-    let thread = rig
-        .server
-        .thread_make(&mut rig.world, task, None, 0x1_0000_0000, 0, 3)
-        .unwrap();
-    let space = kcore::Machine::thread_space(&rig.world, thread);
-    let poor = Actor { task, thread, space };
+    let poor = rig.actor_in(AccountId::ROOT, limits::of_frames(PAGES + PAGES / 2));
     let source = filled(&mut rig, poor, PAGES);
     for others_end in [false, true] {
         let before = rig.server.objects.iter().count();
@@ -225,10 +211,7 @@ fn the_threads_of_a_task_that_is_killed_go_in_pieces() {
     let mut rig = Rig::new(9, 8000, 20_000);
     let actor = rig.actor(Apd::EMPTY);
     for _ in 0..200 {
-        let Rig { server, world, .. } = &mut rig;
-        server
-            .thread_make(world, actor.task, None, 0x1_0000_0000, 0, 3)
-            .unwrap();
+        rig.sibling(actor);
     }
     let most = largest_step_of_end(&mut rig, actor, |rig| rig.server.threads.count as u64);
     assert!(most < SMALL, "{most} threads in one event");
@@ -256,16 +239,7 @@ fn who_is_short_waits_for_what_ends() {
         .ledger
         .open(AccountId::ROOT, limits::of_frames(4 * PAGES + PAGES / 2))
         .unwrap();
-    let mut member = || {
-        let Rig { server, world, .. } = &mut rig;
-        let task = server
-            .task_make(world, Apd::EMPTY, family, limits::of_frames(9 * PAGES))
-            .unwrap();
-        let thread = server.thread_make(world, task, None, 0x1_0000_0000, 0, 3).unwrap();
-        let space = kcore::Machine::thread_space(world, thread);
-        Actor { task, thread, space }
-    };
-    let (rich, poor) = (member(), member());
+    let [rich, poor] = [0; 2].map(|_| rig.actor_in(family, limits::of_frames(9 * PAGES)));
     filled(&mut rig, rich, 2 * PAGES);
     let source = filled(&mut rig, poor, PAGES);
     let (target, _) = rig.call(poor, Call::ObjCreate, &[PAGES * PAGE, 0]).unwrap();

@@ -326,13 +326,7 @@ fn a_second_capability_keeps_nothing_of_the_first() {
     for between in [0, 1, 3, 9] {
         let mut rig = Rig::new(5, 16000, 4096);
         let owner = rig.actor(Apd::EMPTY);
-        let other = Actor {
-            thread: rig
-                .server
-                .thread_make(&mut rig.world, owner.task, None, 0x1_0000_0000, 0, 3)
-                .unwrap(),
-            ..owner
-        };
+        let other = rig.sibling(owner);
         let slots = 24;
         let (base, _) = rig.call(owner, Call::ObjCreate, &[slots * SLOT, 0]).unwrap();
         for password in [5, 6] {

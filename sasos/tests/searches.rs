@@ -220,15 +220,7 @@ fn no_search_goes_on_where_another_one_stopped() {
             // Another one found the right, and lost it again with the cache.
             1 => {
                 let seeker = crowd.seeker;
-                let sibling = crowd
-                    .rig
-                    .server
-                    .thread_make(&mut crowd.rig.world, seeker.task, None, 0x1_0000_0000, 0, 3)
-                    .unwrap();
-                let sibling = Actor {
-                    thread: sibling,
-                    ..seeker
-                };
+                let sibling = crowd.rig.sibling(seeker);
                 crowd.rig.call(sibling, Call::ApdLookup, &[crowd.base, R]).unwrap();
                 crowd.rig.call(sibling, Call::ApdFlush, &[]).unwrap();
             }

@@ -14,7 +14,7 @@ use abi::{
     layout::{CLIST_MAGIC, CLIST_SORTED, CLIST_VERSION, Capability, ClistHeader},
 };
 use kcore::{Hardware, Machine, SpaceId, ThreadId, space::Tags, thread::Resumed};
-use sasos::accounts::{AccountId, Resource, limits};
+use sasos::accounts::{AccountId, Amounts, Resource, limits};
 use sasos::{Access, Event, Outcome, Server, Stop, lives::task::TaskId, protection::apd::Apd};
 use sim::{
     disk::CrashDisk,
@@ -99,14 +99,33 @@ impl Rig {
     pub fn actor(&mut self, apd: Apd) -> Actor {
         let mut limits = limits::of_frames(self.world.frames_total() / 4 * 3);
         limits[Resource::Slots as usize] = limits::PROGRAM_SLOTS;
-        let task = self.server.task_make(&mut self.world, apd, AccountId::ROOT, limits);
+        self.member(apd, AccountId::ROOT, limits)
+    }
+
+    /// The same without capabilities, below an account and with limits of its own.
+    pub fn actor_in(&mut self, account: AccountId, limits: Amounts) -> Actor {
+        self.member(Apd::EMPTY, account, limits)
+    }
+
+    #[allow(clippy::large_types_passed_by_value, reason = "a test reads better so")]
+    fn member(&mut self, apd: Apd, account: AccountId, limits: Amounts) -> Actor {
+        let task = self.server.task_make(&mut self.world, apd, account, limits);
         let task = task.expect("a task");
-        let thread = self
-            .server
-            .thread_make(&mut self.world, task, None, NOWHERE, 0, 3)
-            .expect("a thread");
+        let thread = self.thread_of(task);
         let space = self.world.thread_space(thread);
         Actor { task, thread, space }
+    }
+
+    /// A further thread of its task.
+    pub fn sibling(&mut self, actor: Actor) -> Actor {
+        let thread = self.thread_of(actor.task);
+        Actor { thread, ..actor }
+    }
+
+    fn thread_of(&mut self, task: TaskId) -> ThreadId {
+        self.server
+            .thread_make(&mut self.world, task, None, NOWHERE, 0, 3)
+            .expect("a thread")
     }
 
     /// Makes a call, as often as it takes.
