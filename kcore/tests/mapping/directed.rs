@@ -361,6 +361,33 @@ fn ports_are_pages_at_their_own_numbers() {
 }
 
 #[test]
+fn only_ports_that_nobody_has_come_back() {
+    let mut world = world(3);
+    let [one, some, all] = [0, 9, 16].map(|log2| Fpage::ports(0, log2).expect("ports"));
+    let mine = |world: &World, port: u64| world.translate(0, PORTS + port).is_some();
+    // All go at once; what goes on from there goes back alone.
+    world.run(&give(How::Grant, 0, all, 1, all)).expect("grant");
+    world.run(&give(How::Grant, 1, one, 2, all)).expect("grant");
+    world.run(&flush(2, one, RWX, Own::Too)).expect("flush");
+    assert!(mine(&world, 0) && !mine(&world, 1), "another space has it");
+    world.run(&give(How::Grant, 1, some, 2, all)).expect("grant");
+    let other = Fpage::ports(7, 0).expect("ports");
+    world.run(&give(How::Grant, 2, other, 3, all)).expect("grant");
+    world.run(&flush(3, other, RWX, Own::Too)).expect("flush");
+    assert!(mine(&world, 7) && !mine(&world, 1) && !mine(&world, 512));
+    world.run(&flush(2, some, RWX, Own::Too)).expect("flush");
+    assert!(mine(&world, 1) && mine(&world, 511) && !mine(&world, 512));
+    world.run(&flush(1, all, RWX, Own::Too)).expect("flush");
+    assert!(mine(&world, 512));
+    // One of a range that others have by mapping comes back at once.
+    world.run(&give(How::Map, 0, all, 1, all)).expect("map");
+    world.run(&give(How::Grant, 0, one, 2, all)).expect("grant");
+    assert!(!mine(&world, 0));
+    world.run(&flush(2, one, RWX, Own::Too)).expect("flush");
+    assert!(mine(&world, 0));
+}
+
+#[test]
 fn a_quota_refuses_and_nothing_changes() {
     let mut world = world(0);
     let space = world.create(0, 4 * TABLE_UNITS + 2 * NODE_UNITS[0]).expect("a space");
@@ -482,6 +509,39 @@ fn pages_are_mapped_onward_only_so_often() {
             .run(&flush(0, memory(0x4_0000, size, RWX), RWX, Own::Kept))
             .expect("flush");
         assert_eq!(world.translate(1, 0), None);
+    }
+}
+
+/// The fast path gives and takes single pages: each is charged, and there is a node for each however many there are.
+#[test]
+fn a_slot_is_given_and_taken_page_by_page() {
+    for from in [0, LARGE.0 / 512] {
+        let mut world = world(0);
+        let quota = 3 * TABLE_UNITS + TABLE_UNITS + 512 * NODE_UNITS[0];
+        let space = world.create(0, quota).expect("a space");
+        let page = |number: u64| memory(u64::from(from) * 512 + number, PAGE, RWX);
+        let onto = |number: u64| memory(512 + number, PAGE, Rights::RW);
+        let before = world.memory();
+        for number in 0..512 {
+            world
+                .run(&give(How::Map, 0, page(number), space, onto(number)))
+                .expect("map");
+            assert_eq!(
+                world.translate(space, 512 + number),
+                Some((u64::from(from) * 512 + number, Rights::RW))
+            );
+        }
+        let id = world.id(space).expect("a space");
+        assert_eq!(world.kernel.free_space_quota(id), Some((quota, quota)));
+        let beyond = give(How::Map, 0, page(0), space, memory(600, PAGE, RWX));
+        world.run(&beyond).expect("what is replaced pays");
+        let beyond = give(How::Map, 0, page(0), space, memory(1024, PAGE, RWX));
+        assert_eq!(world.run(&beyond), Err(Error::LimitReached));
+        for number in 0..512 {
+            world.run(&flush(0, page(number), RWX, Own::Kept)).expect("flush");
+            assert_eq!(world.translate(space, 512 + number), None);
+        }
+        assert_eq!(world.memory(), before);
     }
 }
 

@@ -24,7 +24,7 @@ fn samples() -> Vec<u64> {
             samples.extend(PAGES.map(|page| gib << 18 | slot << 9 | page));
         }
     }
-    samples.extend([0, 1, 2, 3, 511, 512, 0xffff].map(|port| PORTS + port));
+    samples.extend([0, 1, 2, 3, 511, 512, 1023, 0xffff].map(|port| PORTS + port));
     samples
 }
 
@@ -46,6 +46,28 @@ fn ports_fpage() -> impl Strategy<Value = Fpage> {
     let first = prop::sample::select(vec![0u64, 1, 2, 3, 512, 0xffff]);
     (first, prop::sample::select(sizes))
         .prop_map(|(first, log2)| Fpage::ports(first >> log2 << log2, log2).expect("ports"))
+}
+
+/// Operations on ports alone: they come as one piece of all, and are taken and granted in parts that belong to several mappings.
+fn ports_op() -> impl Strategy<Value = Op> {
+    let own = prop::sample::select(vec![Own::Kept, Own::Too]);
+    let how = prop::sample::select(vec![How::Map, How::Map, How::Grant]);
+    let all = || Fpage::ports(0, 16).expect("ports");
+    prop_oneof![
+        2 => (how, 0..3usize, ports_fpage(), 0..3usize).prop_map(move |(how, from, source, to)| Op::Give {
+            how,
+            from,
+            source,
+            to,
+            window: all(),
+        }),
+        1 => (0..3usize, ports_fpage(), own).prop_map(|(space, what, own)| Op::Flush {
+            space,
+            what,
+            rights: Rights::RW,
+            own,
+        }),
+    ]
 }
 
 fn fpage() -> impl Strategy<Value = Fpage> {
@@ -142,12 +164,12 @@ fn finish(world: &mut World, op: &Op) {
 }
 
 /// `PROPTEST_CASES` asks for more.
-fn config() -> ProptestConfig {
+fn config(usual: u32) -> ProptestConfig {
     let cases = std::env::var("PROPTEST_CASES")
         .ok()
         .and_then(|cases| cases.parse().ok());
     ProptestConfig {
-        cases: cases.unwrap_or(24),
+        cases: cases.unwrap_or(usual),
         max_shrink_iters: 2000,
         failure_persistence: None,
         ..ProptestConfig::default()
@@ -155,7 +177,7 @@ fn config() -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(config(300))]
 
     #[test]
     fn page_tables_say_what_the_model_says(ops in prop::collection::vec(op(40_000), 1..60)) {
@@ -165,5 +187,15 @@ proptest! {
     #[test]
     fn small_quotas_refuse_and_lose_nothing(ops in prop::collection::vec(op(400), 1..60), quota in 200u32..1500) {
         run(&ops, quota, true);
+    }
+}
+
+proptest! {
+    // Each check of all invariants looks at each port of each space.
+    #![proptest_config(config(24))]
+
+    #[test]
+    fn port_bitmaps_say_what_the_model_says(ops in prop::collection::vec(ports_op(), 1..30)) {
+        run(&ops, 60_000, false);
     }
 }

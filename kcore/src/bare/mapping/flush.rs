@@ -306,21 +306,24 @@ impl<H: Hardware> Work<'_, H> {
         node
     }
 
-    /// σ₀ gets back what it granted once nothing comes from there any more.
+    /// σ₀ gets back what it granted once nothing comes from there any more. Ports may also have gone with a larger range: then
+    /// nobody else has that range from σ₀ ([`Self::revoke`]), and its only holder may still have them.
     fn settle(&mut self, node: u32) {
         let at = *self.mapping.tree.get(node);
         if self.mapping.sigma0 != Some(at.space) || !at.is_bare() || matches!(at.kind(), Kind::Table | Kind::Link) {
             return;
         }
-        let mut root = node;
+        let (mut root, mut around) = (node, [None; 2]);
         while self.mapping.tree.get(root).kind() == Kind::Part {
             root = self.mapping.tree.get(root).parent;
+            around[usize::from(self.mapping.tree.get(root).level() == 2)] = self.mapping.tree.only_kid(root);
         }
         let rights = self.mapping.tree.get(root).rights;
         let mut back = 0;
         if is_port(at.page) {
             for page in at.page..at.page + span(&at) {
-                if self.look(at.space, page).is_none() {
+                let has = |kid: u32| self.look(self.mapping.tree.get(kid).space, page).is_some();
+                if self.look(at.space, page).is_none() && !around.into_iter().flatten().any(has) {
                     self.set_ports(at.space, page, 1, true);
                     back += 1;
                 }

@@ -184,6 +184,26 @@ mod tests {
     }
 
     #[test]
+    fn ranges_are_sets_of_what_they_name() {
+        let all = (0..=4).flat_map(|log2| (0..16u64 >> log2).map(move |number| (number << log2, log2)));
+        let all: Vec<(u64, u64, Fpage)> = all
+            .map(|(base, log2)| (base, base + (1 << log2), Fpage::ports(base, log2).expect("ports")))
+            .collect();
+        for &(first, end, one) in &all {
+            for &(other_first, other_end, other) in &all {
+                assert_eq!(
+                    one.contains(other),
+                    (other_first..other_end).all(|port| (first..end).contains(&port))
+                );
+                assert_eq!(
+                    one.overlaps(other),
+                    (other_first..other_end).any(|port| (first..end).contains(&port))
+                );
+            }
+        }
+    }
+
+    #[test]
     fn a_fpage_lands_by_its_own_address_in_a_larger_window() {
         let (sent, landed) = memory(0x1234_5000, 12)
             .landing(memory(0x4000_0000, 21))

@@ -483,6 +483,14 @@ impl Tree {
         (kid != NONE).then_some(kid)
     }
 
+    /// The kid of a node that has just one.
+    pub fn only_kid(&self, node: u32) -> Option<u32> {
+        let Ring { active, done } = self.get(node).kids;
+        let kid = if active == NONE { done } else { active };
+        let only = kid != NONE && (active == NONE || done == NONE) && self.get(kid).is_alone(kid);
+        only.then_some(kid)
+    }
+
     /// An operation comes to a node: if it is another than the last one, all is to be visited.
     pub fn begin(&mut self, node: u32, op: u64) {
         if self.get(node).op == op {
