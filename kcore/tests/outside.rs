@@ -7,13 +7,15 @@ use std::cell::RefCell;
 
 use abi::{
     Error, Rights,
-    machine::{MachineCall, TABLE},
+    address::{PAGE, SLOT},
+    machine::{MachineCall, TABLE, Upcall, WINDOW, WINDOW_BYTES},
 };
 use fake::{Fake, kernel};
 use kcore::{
     Frame, Hardware, Kernel, Leaf, Machine, PageEntry, Shortage, SpaceId, ThreadId,
+    event::{Access, Event},
     machine::{Intercept, Stacks},
-    outside::{Gate, Place, Remote},
+    outside::{Gate, Place, Remote, enter_registers, window},
     thread::{Context, Resumed},
     wait::Key,
 };
@@ -279,4 +281,85 @@ fn a_context_cannot_raise_its_privilege() {
     let got = remote.thread_context(thread);
     assert_eq!((got.rip, got.cs, got.ss), (0x3000, 0x23, 0x1b));
     assert_eq!(got.rflags & (3 << 12 | 1 << 17 | 3 << 19), 0, "ports, virtual mode");
+}
+
+#[test]
+fn an_event_enters_the_server_in_registers() {
+    let thread = ThreadId(40);
+    let call = |resumed| Event::Call {
+        thread,
+        number: 41,
+        arguments: [1, 2, 3, 4, 5, 6],
+        resumed,
+    };
+    let fault = Event::Fault {
+        thread,
+        address: 42,
+        access: Access::Write,
+    };
+    let exception = Event::Exception {
+        thread,
+        kind: 43,
+        address: 44,
+    };
+    let write = u64::from(Rights::W.bits());
+    for (event, upcall, first, rest) in [
+        (call(Resumed::First), Upcall::Call, [40, 41, 1], [2, 3, 4, 5, 6]),
+        (call(Resumed::Woken), Upcall::CallWoken, [40, 41, 1], [2, 3, 4, 5, 6]),
+        (
+            call(Resumed::TimedOut),
+            Upcall::CallTimedOut,
+            [40, 41, 1],
+            [2, 3, 4, 5, 6],
+        ),
+        (fault, Upcall::Fault, [40, 42, write], [0; 5]),
+        (exception, Upcall::Exception, [40, 43, 44], [0; 5]),
+        (Event::Interrupt, Upcall::Interrupt, [0; 3], [0; 5]),
+        (Event::Poll, Upcall::Poll, [0; 3], [0; 5]),
+    ] {
+        let mut context = Context::default();
+        enter_registers(&mut context, &event);
+        assert_eq!(context.rbx, upcall as u64, "{event:?}");
+        assert_eq!([context.rdi, context.rsi, context.rdx], first, "{event:?}");
+        let others = [context.r10, context.r8, context.r9, context.r12, context.r13];
+        assert_eq!(others, rest, "{event:?}");
+    }
+}
+
+#[test]
+fn the_window_shows_the_memory_that_it_is_told_to_and_no_other() {
+    let mut kernel = kernel(20);
+    let root = kernel.frame_zeroed().expect("a frame");
+    let free = kernel.frames_free();
+    let shown = |kernel: &Kernel<Fake>, at: u64| window::look(root, WINDOW + at, &kernel.hardware);
+    let show = |kernel: &mut Kernel<Fake>, from: u64, to: u64| {
+        let Kernel { frames, hardware, .. } = kernel;
+        window::show(root, from, to, frames, hardware)
+    };
+    // Pages, whole slots and pages again; then what is beside them, in tables that are there.
+    let (first, last) = (SLOT - 3 * PAGE, 3 * SLOT + 2 * PAGE);
+    show(&mut kernel, first, last).expect("tables");
+    let tables = free - kernel.frames_free();
+    assert_eq!(tables, 4, "two upper tables, and one for each slot that is not whole");
+    show(&mut kernel, first - 2 * PAGE, first).expect("tables");
+    show(&mut kernel, last, last + PAGE).expect("tables");
+    assert_eq!(free - kernel.frames_free(), tables);
+    let (first, last) = (first - 2 * PAGE, last + PAGE);
+    for at in (0..4 * SLOT).step_by(PAGE as usize) {
+        let expected = (first..last).contains(&at).then_some(((at / PAGE) as u32, 8));
+        let found = shown(&kernel, at + 8).map(|(frame, offset)| (frame.number(), offset));
+        assert_eq!(found, expected, "{at:#x}");
+    }
+    // Beyond a gibibyte, and at the end of the window.
+    let far = WINDOW_BYTES - SLOT;
+    show(&mut kernel, far, WINDOW_BYTES).expect("tables");
+    assert_eq!(
+        shown(&kernel, WINDOW_BYTES - 1).map(|(frame, offset)| (u64::from(frame.number()), offset)),
+        Some(((WINDOW_BYTES - 1) / PAGE, 4095))
+    );
+    assert_eq!(shown(&kernel, far - 1), None);
+    assert_eq!(show(&mut kernel, far, WINDOW_BYTES + PAGE), Err(Shortage::Frames));
+    // A slot in which pages are shown already gets the others one by one.
+    show(&mut kernel, 0, SLOT).expect("tables");
+    assert_eq!(shown(&kernel, PAGE).map(|(frame, _)| frame.number()), Some(1));
 }

@@ -37,8 +37,23 @@ struct World {
     spaces: Vec<(u64, SpaceId)>,
     threads: Vec<u64>,
     /// Events that took a short way, by kind.
-    short: [u32; 4],
+    short: [u32; Short::Kinds as usize],
 }
+
+/// The cases that have short ways: a page or a slot is given, a page is taken, an answer gives a page, a fault or an interrupt becomes a message.
+enum Short {
+    Map,
+    Link,
+    Flush,
+    Answer,
+    Fault,
+    Interrupt,
+    Kinds,
+}
+
+/// Nine in ten of the short ways that were taken when this was measured, with large pages and without. A case that leaves the
+/// short way does the same as before, and is only slower: these numbers show it.
+const LEAST: [[u32; Short::Kinds as usize]; 2] = [[230, 64, 146, 133, 1366, 124], [283, 70, 165, 140, 1364, 122]];
 
 /// Whatever can be told apart of a thread.
 type Picture = (State, Option<Operation>, [u64; 9]);
@@ -47,7 +62,8 @@ impl World {
     /// σ₀ has its memory as a large page and some small ones, or as small ones alone.
     fn new(way: Way, large: bool) -> Self {
         let mut kernel = fake::bare(400);
-        let memory = [(FIRST, FIRST + if large { FRAMES } else { FRAMES / 4 })];
+        let first = (FIRST, FIRST + if large { 512 } else { FRAMES / 4 });
+        let memory = [first, (FIRST + 512, FIRST + FRAMES)];
         let root = kernel.sigma0_create(20_000, &memory, &[], 1).expect("σ₀");
         kernel.nucleus_root(root).expect("memory");
         let first = kernel
@@ -58,7 +74,7 @@ impl World {
             way,
             spaces: vec![(0, root)],
             threads: vec![first.0],
-            short: [0; 4],
+            short: [0; Short::Kinds as usize],
         };
         assert_eq!(world.next(), Some(first.0));
         let pager = world.value(Call::ThreadCreate, [0, 0x40_0000, 0x7e_0000, 0, 5, 0]);
@@ -129,7 +145,12 @@ impl World {
             _ => None,
         };
         if let Some(value) = short {
-            self.short[0] += 1;
+            let kind = match (call, fourth) {
+                (Call::Flush, _) => Short::Flush,
+                (_, LINK) => Short::Link,
+                _ => Short::Map,
+            };
+            self.short[kind as usize] += 1;
             let context = &mut self.kernel.current_thread().expect("it runs").context;
             context.reset(context.rip, context.rsp);
             context.set_results(0, value, 0);
@@ -146,7 +167,7 @@ impl World {
                 .kernel
                 .answer_short([to, from, tag, timeouts, window], words, (rip, rsp))
             {
-                self.short[1] += 1;
+                self.short[Short::Answer as usize] += 1;
                 assert_eq!(self.kernel.current(), Some(next));
                 return;
             }
@@ -175,7 +196,7 @@ impl World {
 
     fn fault(&mut self, address: u64, access: Access) {
         if self.way == Way::ShortFirst && self.kernel.fault_short(address, access).is_some() {
-            self.short[2] += 1;
+            self.short[Short::Fault as usize] += 1;
             return;
         }
         let thread = self.kernel.current_thread().expect("it runs").id;
@@ -192,7 +213,7 @@ impl World {
 
     fn interrupt(&mut self) {
         if self.way == Way::ShortFirst && self.kernel.interrupt_short(4).is_some() {
-            self.short[3] += 1;
+            self.short[Short::Interrupt as usize] += 1;
             return;
         }
         self.kernel.interrupt_message(4);
@@ -293,6 +314,13 @@ fn step(random: &mut Random, world: &World) -> Step {
             let access = [Access::Read, Access::Write, Access::Execute][random.below(3)];
             Step::Fault(PLACE + ((random.below(6) as u64) << 12) + 8, access)
         }
+        4 if random.below(2) == 0 => {
+            let (target, _) = world.spaces[random.below(3)];
+            let slot = (u64::from(FIRST) << 12) + ((random.below(2) as u64) << 21);
+            let [given, taken] =
+                [(); 2].map(|()| fpage(slot, 21, [Rights::R, Rights::RW, Rights::RWX][random.below(3)]));
+            Step::Call(Call::Map, [given, target, taken, LINK, 0, 0])
+        }
         4..7 => {
             let (target, _) = world.spaces[random.below(3)];
             let how = [MAP, MAP, MAP, GRANT, LINK][random.below(5)];
@@ -326,7 +354,7 @@ fn step(random: &mut Random, world: &World) -> Step {
 
 #[test]
 fn short_ways_do_what_the_general_one_does() {
-    let mut short = [[0; 4]; 2];
+    let mut short = [[0; Short::Kinds as usize]; 2];
     for seed in 0..600 {
         let mut random = Random(seed);
         let mut worlds = [Way::General, Way::ShortFirst].map(|way| World::new(way, seed % 2 == 0));
@@ -370,7 +398,7 @@ fn short_ways_do_what_the_general_one_does() {
             assert_eq!(general.picture(), quick.picture(), "{context}");
             for &(_, space) in &general.spaces {
                 for page in 0..6 {
-                    for base in [u64::from(FIRST) << 12, PLACE] {
+                    for base in [u64::from(FIRST) << 12, u64::from(FIRST + 512) << 12, PLACE] {
                         let address = base + (page << 12);
                         let seen = worlds.each_ref().map(|world| world.entry(space, address));
                         assert_eq!(seen[0], seen[1], "{context}: {address:#x} of {space:?}");
@@ -382,8 +410,9 @@ fn short_ways_do_what_the_general_one_does() {
             *sum += count;
         }
     }
+    let mut counts = short.as_flattened().iter().zip(LEAST.as_flattened());
     assert!(
-        short.as_flattened().iter().all(|&count| count > 80),
+        counts.all(|(count, least)| count >= least),
         "short ways were taken {short:?} times only"
     );
 }

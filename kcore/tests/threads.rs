@@ -5,6 +5,7 @@ mod fake;
 use fake::{Fake, Random, kernel};
 use kcore::{
     Kernel, Machine, Shortage, SpaceId, ThreadId, bare,
+    kernel::TIME_SLICE_NS,
     machine::Stacks,
     space::Tags,
     thread::{Operation, Resumed, State, THREADS_MAX},
@@ -182,10 +183,10 @@ fn a_slice_ends_only_for_an_equal_and_at_once_for_a_better() {
     let space = kernel.space_create().expect("space");
     let low = spawn(&mut kernel, space, 2);
     kernel.schedule();
-    kernel.hardware.now_ns = kcore::kernel::TIME_SLICE_NS;
+    kernel.hardware.now_ns = TIME_SLICE_NS;
     assert!(!kernel.tick(), "nobody else wants to run");
     assert!(
-        kernel.hardware.timer_ns <= 2 * kcore::kernel::TIME_SLICE_NS,
+        kernel.hardware.timer_ns <= 2 * TIME_SLICE_NS,
         "who comes now waits for a slice"
     );
     let _equal = spawn(&mut kernel, space, 2);
@@ -322,11 +323,15 @@ fn a_general_return_sets_the_processor_up_even_in_the_same_space() {
     kernel.portal_add_stack(space, 0x7f00_0020_0000);
     kernel.schedule();
     kernel.enter_space(space);
+    kernel.threads.get_mut(thread).vector_live = 1;
     kernel
         .portal_enter(thread, space, 0x1_0000_0000, [0; 4], Stacks::Open)
         .expect("a stack");
+    assert_eq!(kernel.threads.get(thread).vector_live, 0);
     assert!(kernel.stays(), "the same space");
+    kernel.threads.get_mut(thread).vector_live = 1;
     kernel.portal_leave(thread, 0, 0, 0).expect("a frame");
+    assert_eq!(kernel.threads.get(thread).vector_live, 0);
     assert!(!kernel.stays(), "the vector unit may hold what the callee left there");
     kernel.enter_space(space);
     assert!(kernel.stays());
@@ -424,5 +429,77 @@ fn of_many_deadlines_one_interrupt_wakes_some() {
             "the rest is forgotten"
         );
         before = now;
+    }
+}
+
+/// Time passes only from one interrupt of the timer to the next, which comes when it was asked for and not earlier. So every deadline is
+/// kept to the nanosecond, nobody runs on while an equal waits for more than a slice, and all time is charged to the thread that had it.
+#[test]
+fn the_timer_that_is_asked_for_is_enough() {
+    for seed in 0..60 {
+        let mut random = Random(seed);
+        let mut kernel = kernel(20);
+        let space = kernel.space_create().expect("space");
+        let threads: Vec<ThreadId> = (0..6)
+            .map(|_| spawn(&mut kernel, space, 1 + random.below(3) as u8))
+            .collect();
+        let mut busy_ns = 0;
+        for step in 0..600 {
+            let running = kernel.schedule();
+            let now = kernel.hardware.now_ns;
+            match random.below(9) {
+                0 | 1 => kernel.park(Key::Nothing, Some(now + 1 + random.next() % (3 * TIME_SLICE_NS)), None),
+                2 => kernel.park(Key::Semaphore(8), None, None),
+                3 => drop(kernel.wake(Key::Semaphore(8), 2)),
+                4 => kernel.yield_current(),
+                5 => drop(kernel.rotate(0x1000, 0x2000)),
+                _ => {
+                    let wanted = now + random.next() % (2 * TIME_SLICE_NS);
+                    let fires = kernel.hardware.timer_ns <= wanted;
+                    let then = wanted.min(kernel.hardware.timer_ns).max(now);
+                    kernel.hardware.now_ns = then;
+                    busy_ns += if running.is_some() { then - now } else { 0 };
+                    if fires {
+                        kernel.hardware.timer_ns = u64::MAX;
+                        if kernel.tick() || kernel.should_preempt() {
+                            kernel.yield_current();
+                        }
+                    }
+                }
+            }
+            kernel.schedule();
+            let now = kernel.hardware.now_ns;
+            for &thread in &threads {
+                let record = kernel.threads.get(thread);
+                if let Some(deadline) = record.deadline {
+                    assert!(kernel.hardware.timer_ns <= deadline, "seed {seed}, step {step}");
+                    assert!(now <= deadline, "seed {seed}, step {step}");
+                }
+            }
+            if kernel.current().is_some() {
+                assert!(
+                    kernel.hardware.timer_ns <= now + TIME_SLICE_NS,
+                    "seed {seed}, step {step}"
+                );
+            }
+            let charged: u64 = threads.iter().map(|&thread| kernel.thread_time_ns(thread)).sum();
+            assert_eq!(charged, busy_ns, "seed {seed}, step {step}");
+            kernel.check().expect("a sound kernel");
+        }
+        // Nobody is left behind.
+        kernel.wake(Key::Semaphore(8), u32::MAX);
+        for _ in 0..600 {
+            while kernel.schedule().is_some() {
+                kernel.park(Key::Turn(space.0), None, None);
+            }
+            kernel.hardware.now_ns = kernel.hardware.timer_ns.min(u64::MAX / 2);
+            kernel.hardware.timer_ns = u64::MAX;
+            kernel.tick();
+        }
+        assert!(
+            threads
+                .iter()
+                .all(|&thread| kernel.threads.get(thread).deadline.is_none())
+        );
     }
 }

@@ -47,6 +47,7 @@ pub struct Fake {
 #[derive(Default)]
 pub struct Flushed {
     pub roots: Vec<u32>,
+    pub pages: Vec<u64>,
     pub everything: bool,
 }
 
@@ -195,7 +196,8 @@ impl Hardware for Fake {
         self.flushes += 1;
     }
 
-    fn flush_page(&mut self, _: u64) {
+    fn flush_page(&mut self, address: u64) {
+        self.flushed.pages.push(address);
         self.flushes += 1;
     }
 
