@@ -14,7 +14,7 @@ use abi::{
     layout::{UNMAP_REPLACE, UNMAP_ZERO},
 };
 use common::{Actor, Rig, for_each_seed};
-use sasos::accounts::{AccountId, limits};
+use sasos::accounts::{AccountId, RESOURCE_LIST, Resource, limits};
 use sasos::{Access, protection::apd::Apd};
 
 struct Thing {
@@ -443,6 +443,41 @@ fn an_account_bounds_what_a_task_can_touch() {
     rig.check();
     rig.call(actor, Call::ObjResize, &[base, 10 * PAGE]).unwrap();
     rig.call(actor, Call::ObjClone, &[base, 0, 0]).unwrap();
+    rig.check();
+}
+
+/// A page in each of many page tables: at the limit nothing is left of an access that failed, and all comes back in the end.
+#[test]
+fn an_account_bounds_the_page_tables_of_a_domain() {
+    const GIB: u64 = 1 << 30;
+    const TABLES: u64 = 40;
+    let mut rig = Rig::new(8, 4000, 4096);
+    let owner = rig.actor(Apd::EMPTY);
+    let (base, _) = rig.call(owner, Call::ObjCreate, &[TABLES * GIB, 0]).unwrap();
+    rig.call(owner, Call::ObjPasswd, &[base, 5, u64::from(Rights::R.bits())])
+        .unwrap();
+    for table in 0..TABLES {
+        rig.store(owner.space, base + table * GIB, table).unwrap();
+    }
+    rig.server.ledger.empty_all_hands();
+    let before = rig.server.ledger.used(AccountId::ROOT, Resource::Frames);
+    let free = kcore::Machine::frames_free(&rig.world);
+    let poor = rig.holder(base, 5);
+    let account = rig.server.tasks.get(poor.task).unwrap().account;
+    let mut limits = [u64::MAX; RESOURCE_LIST.len()];
+    limits[Resource::Tables as usize] = 20;
+    rig.server.ledger.set_limits(account, limits);
+    let touched = (0..TABLES)
+        .filter(|table| rig.load(poor.space, base + table * GIB).is_ok())
+        .count();
+    assert!((10..20).contains(&touched), "{touched}");
+    rig.check();
+    rig.server.task_kill(poor.task, abi::layout::EXCEPTION_KILL);
+    rig.server.finish_ends(&mut rig.world);
+    rig.settle();
+    rig.server.ledger.empty_all_hands();
+    assert_eq!(rig.server.ledger.used(AccountId::ROOT, Resource::Frames), before);
+    assert!(kcore::Machine::frames_free(&rig.world) + 8 > free);
     rig.check();
 }
 

@@ -8,6 +8,7 @@ use kcore::{Machine, thread::THREADS_MAX};
 
 use crate::{
     accounts::{AccountId, Amounts, Ledger, RESOURCE_LIST, RESOURCES, Resource, UNLIMITED},
+    directory::creation::heap_reserve,
     waiting::semaphore::SEMAPHORES_MAX,
 };
 
@@ -31,7 +32,8 @@ pub fn of_machine(world: &impl Machine, blocks: u64) -> Amounts {
     amounts[Resource::Tables as usize] = frames / 2;
     amounts[Resource::Dirty as usize] = frames / 4;
     amounts[Resource::Blocks as usize] = blocks;
-    amounts[Resource::Bytes as usize] = world.heap().1;
+    // What nothing is made from beyond is nobody's: else the programs' share would end where all are refused, and none were left to the first task.
+    amounts[Resource::Bytes as usize] = world.heap().1.saturating_sub(heap_reserve(world));
     amounts[Resource::Threads as usize] = (frames / FRAMES_A_THREAD).min(THREADS_MAX as u64);
     amounts[Resource::Semaphores as usize] = SEMAPHORES_MAX as u64;
     amounts[Resource::Slots as usize] = 16 * PROGRAM_SLOTS;

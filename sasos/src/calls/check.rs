@@ -141,6 +141,13 @@ impl Server {
         let Pager { dirty, leaves, .. } = self.pager;
         ensure(sums.dirty == dirty, "the count of dirty pages", sums.dirty)?;
         ensure(sums.leaves.len() as u64 == leaves, "the count of leaves", leaves)?;
+        for (space, domain) in self.domains.iter() {
+            ensure(
+                domain.tables() == world.space_tables(space),
+                "a domain's count of page tables",
+                u64::from(space.0),
+            )?;
+        }
         self.check_ledger(&mut sums)?;
         match self.check_nodes() {
             Some((what, at)) => Err(Broken { what, at }),

@@ -8,7 +8,7 @@ use abi::{
     address::{OBJECTS_END, PAGE, PAGES_PER_SLOT, SLOT, STACK_BYTES, USER_START, slot_of, stack_base},
     layout::{OBJECT_PERSISTENT, OBJECT_STACK},
 };
-use kcore::{SpaceId, wait::Key};
+use kcore::{Machine, SpaceId, wait::Key};
 use store::ObjectRecord;
 
 use crate::{
@@ -25,6 +25,12 @@ pub const HEAP_RESERVE: u64 = 1 << 20;
 /// ... and more for each frame of memory, which may hold a dirty page: its place in the list of a checkpoint, and the
 /// store's promises of a block for it and for the node above it.
 pub const HEAP_A_FRAME: u64 = 64;
+
+/// What of the heap is left to what is not refused.
+#[inline]
+pub fn heap_reserve(world: &impl Machine) -> u64 {
+    HEAP_RESERVE + world.frames_total() * HEAP_A_FRAME
+}
 
 /// What a new object is for.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -53,7 +59,7 @@ impl Server {
     /// [`Error::NoMemory`].
     #[inline]
     pub fn enough_heap<W: World>(&self, world: &W) -> Result<(), Error> {
-        if world.heap().1 < HEAP_RESERVE + world.frames_total() * HEAP_A_FRAME {
+        if world.heap().1 < heap_reserve(world) {
             Err(Error::NoMemory)
         } else {
             Ok(())

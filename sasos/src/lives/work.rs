@@ -233,13 +233,15 @@ impl Server {
         resumed: Resumed,
         error: Error,
     ) -> bool {
-        let lacks = matches!(error, Error::NoMemory | Error::LimitReached | Error::TableFull);
-        if !lacks || self.work.is_empty() || self.threads.find(thread).is_none() {
+        if self.threads.find(thread).is_none() {
             return false;
         }
+        let lacks = matches!(error, Error::NoMemory | Error::LimitReached | Error::TableFull);
         let record = self.threads.record(thread);
-        record.tries = if resumed == Resumed::First { 0 } else { record.tries + 1 };
-        if record.tries >= TRIES_MAX {
+        let tries = if resumed == Resumed::First { 0 } else { record.tries + 1 };
+        let again = lacks && !self.work.is_empty() && tries < TRIES_MAX;
+        record.tries = if again { tries } else { 0 };
+        if !again {
             return false;
         }
         self.work_on(world);

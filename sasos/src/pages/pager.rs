@@ -176,17 +176,10 @@ impl Server {
             if !self.note_linked(space, id) {
                 return Err(Error::Protection.into());
             }
-            world
-                .link(space, slot, place.leaf, rights)
-                .map_err(|_| Error::NoMemory)?;
-            if self
-                .domains
-                .get(space)
-                .is_some_and(|domain| world.space_tables(space) > domain.tables())
-                && let Err(error) = self.charge_tables(world, space)
-            {
-                world.unlink(space, slot);
-                world.flush_space(space);
+            let linked = world.link(space, slot, place.leaf, rights).map_err(|_| Error::NoMemory);
+            if let Err(error) = linked.and_then(|()| self.charge_tables(world, space)) {
+                // With the new tables goes the link.
+                self.tables_go_back(world, space);
                 return Err(error.into());
             }
             let linked = Linked {

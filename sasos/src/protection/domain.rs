@@ -354,22 +354,37 @@ impl Server {
     /// Charges the page tables that a space has got since this was last asked.
     ///
     /// # Errors
-    /// [`Error::LimitReached`]: they are there and not charged.
+    /// [`Error::LimitReached`]: they are not charged, and must [go back](Server::tables_go_back).
+    #[inline(always)]
     pub(crate) fn charge_tables<W: World>(&mut self, world: &W, space: SpaceId) -> Result<(), Error> {
+        let tables = world.space_tables(space);
+        match self.domains.get_mut(space) {
+            Some(domain) if domain.tables < tables => self.charge_new_tables(space, tables),
+            _ => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn charge_new_tables(&mut self, space: SpaceId, tables: u64) -> Result<(), Error> {
         let Some(domain) = self.domains.get_mut(space) else {
             return Ok(());
         };
-        let more = world.space_tables(space).saturating_sub(domain.tables);
-        if more > 0 {
-            let account = domain.account;
-            self.ledger.take(account, Resource::Frames, more)?;
-            if let Err(error) = self.ledger.take(account, Resource::Tables, more) {
-                self.ledger.give(account, Resource::Frames, more);
-                return Err(error);
-            }
-            domain.tables += more;
-        }
+        let (account, more) = (domain.account, tables - domain.tables);
+        self.ledger.take(account, Resource::Frames, more)?;
+        let taken = self.ledger.take(account, Resource::Tables, more);
+        taken.inspect_err(|_| self.ledger.give(account, Resource::Frames, more))?;
+        domain.tables = tables;
         Ok(())
+    }
+
+    /// Takes the page tables out of a space that are not charged. They are its newest, with nothing in them but what was linked just now.
+    #[cold]
+    pub(crate) fn tables_go_back<W: World>(&mut self, world: &mut W, space: SpaceId) {
+        let charged = self.domains.get(space).map_or(0, Domain::tables);
+        while world.space_tables(space) > charged {
+            world.space_trim(space, 1);
+        }
+        world.flush_space(space);
     }
 
     /// Says for which task a domain stands.

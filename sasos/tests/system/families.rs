@@ -6,7 +6,7 @@ use abi::{
     layout::{CONTROL_CHECKPOINT, FOREVER, PD_EMPTY, PD_MERGE},
 };
 use kcore::ThreadId;
-use sasos::accounts::{AccountId, RESOURCE_LIST, Resource, limits::PROGRAM_SEMAPHORES};
+use sasos::accounts::{AccountId, RESOURCE_LIST, Resource, limits, limits::PROGRAM_SEMAPHORES};
 
 use crate::harness::{Answer, ENTRY, System};
 
@@ -263,4 +263,20 @@ fn whatever_a_family_took_comes_back() {
         assert_eq!(system.server.ledger.count(), 3);
     }
     system.check_to_the_end();
+}
+
+/// Programs have used up their share of the heap: the first task can go on, where nothing is refused to everybody.
+#[test]
+fn programs_at_their_limit_leave_heap_to_the_first_task() {
+    let mut system = System::boot_with(70, 8192, 16384);
+    let first = system.first;
+    let (base, _) = system.object(first, 1);
+    for heap in [4 << 20, 16 << 20, 64 << 20] {
+        system.platform.kernel.hardware.heap_left = heap;
+        let machine = limits::of_machine(&system.platform, 0);
+        system.platform.kernel.hardware.heap_left = heap - limits::of_programs(&machine)[Resource::Bytes as usize];
+        system.call(first, Call::ObjCreate, &[4096, 0]).unwrap();
+        system.set_word(first, base, heap).unwrap();
+        system.task(first);
+    }
 }
