@@ -42,8 +42,11 @@ impl Store {
     }
 
     fn at_or_before(&self, address: u64) -> Option<&ObjectRecord> {
-        let changed = self.overlay.pairs().take_while(|(base, _)| *base <= address);
-        let changed = changed.filter_map(|(_, change)| change.as_ref()).last();
+        let mut last = self.overlay.below(address.saturating_add(1));
+        while let Some((base, None)) = last {
+            last = self.overlay.below(base);
+        }
+        let changed = last.and_then(|(_, change)| change.as_ref());
         let mut row = self.table.floor(address);
         while let Some(found) = row
             && self.overlay.has(found.record.base)
@@ -95,7 +98,7 @@ impl Store {
             return Err(PutError::Overlap);
         }
         let old_pages = self.object(record.base).map(|old| old.pages);
-        let blocks = 3 + record.body_bytes() as u64 / 4096;
+        let blocks = blocks_of(record);
         // A change to an object that is there, a revocation perhaps, may use the pool.
         let room = if old_pages.is_none() {
             self.has_room(blocks)
@@ -125,7 +128,7 @@ impl Store {
         }
         match row {
             Some(row) => self.table.enter(row),
-            None => drop(self.overlay.insert(base, copy)?),
+            None => self.overlay_put(base, copy)?,
         }
         self.changed.insert(base, ())?;
         Ok(())
@@ -165,7 +168,7 @@ impl Store {
         noted.map_err(|_| DeleteError::Memory)?;
         self.pending.remove(base);
         if self.is_overlaid() {
-            self.overlay.insert(base, None).map_err(|_| DeleteError::Memory)?;
+            self.overlay_put(base, None).map_err(|NoHeap| DeleteError::Memory)?;
         } else {
             self.remove_from_table(base);
         }
@@ -177,9 +180,24 @@ impl Store {
     pub fn take_back(&mut self, base: u64) {
         self.changed.remove(base);
         self.pending.remove(base);
-        if self.overlay.remove(base).is_none() {
+        if !self.overlay_remove(base) {
             self.table.remove(base);
         }
+    }
+
+    /// Notes a change to the table beside it.
+    fn overlay_put(&mut self, base: u64, change: Option<ObjectRecord>) -> Result<(), NoHeap> {
+        let more = change.as_ref().map_or(0, blocks_of);
+        let before = self.overlay.insert(base, change)?;
+        self.overlay_blocks = self.overlay_blocks + more - before.flatten().as_ref().map_or(0, blocks_of);
+        Ok(())
+    }
+
+    /// Forgets one; tells whether there was one.
+    fn overlay_remove(&mut self, base: u64) -> bool {
+        let before = self.overlay.remove(base);
+        self.overlay_blocks -= before.iter().flatten().map(blocks_of).sum::<u64>();
+        before.is_some()
     }
 
     /// Takes a row out of the table, where there is [room](Store::room_for_removal) to note its map.
@@ -222,7 +240,7 @@ impl Store {
             if made.is_err() {
                 return;
             }
-            self.overlay.remove(base);
+            self.overlay_remove(base);
         }
     }
 
@@ -240,53 +258,64 @@ impl Store {
     /// Notes that pages read as zero.
     pub(crate) fn note_zeroed(&mut self, base: u64, start: u64, end: u64) -> Result<(), NoHeap> {
         let pages = self.object(base).map_or(1, |record| record.pages).max(end);
-        let changes = self.changes_of(base, Entries { zeroed: 1, flags: 0 })?;
-        changes.zero(start, end)?;
-        add_cost(changes, 2 * u64::from(levels_for(pages)), pages);
-        Ok(())
+        self.change(base, Entries { zeroed: 1, flags: 0 }, |changes| {
+            changes.zero(start, end)?;
+            add_cost(changes, 2 * u64::from(levels_for(pages)), pages);
+            Ok(())
+        })
     }
 
-    /// Notes the limits of a page.
+    /// Notes the limits of a page of an object with so many. (None: what it costs is not counted, for a mount.)
     pub(crate) fn note_limit(
         &mut self,
         base: u64,
         page: u64,
         flags: crate::PageFlags,
-    ) -> Result<&mut MapChanges, NoHeap> {
-        let changes = self.changes_of(base, Entries { zeroed: 0, flags: 1 })?;
-        changes.limit(page, flags)?;
-        Ok(changes)
+        pages: u64,
+    ) -> Result<(), NoHeap> {
+        self.change(base, Entries { zeroed: 0, flags: 1 }, |changes| {
+            changes.limit(page, flags)?;
+            if pages > 0 {
+                add_cost(changes, u64::from(levels_for(pages)), pages);
+            }
+            Ok(())
+        })
     }
 
-    /// The pending changes of an object, with room for some more.
-    fn changes_of(&mut self, base: u64, more: Entries) -> Result<&mut MapChanges, NoHeap> {
+    /// Makes some more pending changes of an object, for which there is room then.
+    fn change(
+        &mut self,
+        base: u64,
+        more: Entries,
+        act: impl FnOnce(&mut MapChanges) -> Result<(), NoHeap>,
+    ) -> Result<(), NoHeap> {
         self.room_for_changes(1)?;
         self.room_for_entries(base, more)?;
-        if !self.pending.has(base) {
+        if !self.pending.by_object().has(base) {
             let mut fresh = MapChanges::default();
             fresh.reserve(self.entries_of(base).and(more))?;
             self.pending.insert(base, fresh)?;
         }
-        self.pending.get_mut(base).ok_or(NoHeap)
+        self.pending.change(base, act).ok_or(NoHeap)?
     }
 
     /// Finds heap for the changes of so many more objects. What jobs have of them can then come back without asking.
     pub(crate) fn room_for_changes(&mut self, more: usize) -> Result<(), NoHeap> {
         let syncs: usize = self.syncs().map(|request| request.replaced.len()).sum();
-        let all = self.pending.count() + self.settling.count() + self.settled.count() + syncs + more;
-        for changes in [&mut self.pending, &mut self.settling, &mut self.settled] {
-            changes.reserve(all)?;
-        }
+        let all = self.pending.by_object().count() + self.settling.count() + self.settled.count() + syncs + more;
+        self.pending.reserve(all)?;
+        self.settling.reserve(all)?;
+        self.settled.reserve(all)?;
         Ok(())
     }
 
     /// Gives heap back that no changes need.
     pub(crate) fn trim_changes(&mut self) {
         let syncs: usize = self.syncs().map(|request| request.replaced.len()).sum();
-        let all = self.pending.count() + self.settling.count() + self.settled.count() + syncs;
-        for changes in [&mut self.pending, &mut self.settling, &mut self.settled] {
-            changes.release(all);
-        }
+        let all = self.pending.by_object().count() + self.settling.count() + self.settled.count() + syncs;
+        self.pending.release(all);
+        self.settling.release(all);
+        self.settled.release(all);
     }
 
     /// Finds heap for more changes of an object, wherever it has some: each may be put beneath the others.
@@ -301,7 +330,10 @@ impl Store {
             Work::Checkpoint(_) => None,
         });
         let syncs = jobs.iter_mut().chain(waiting).flat_map(|request| &mut request.replaced);
-        let maps = [&mut self.pending, &mut self.settling, &mut self.settled];
+        self.pending
+            .change(base, |changes| changes.reserve(all))
+            .unwrap_or(Ok(()))?;
+        let maps = [&mut self.settling, &mut self.settled];
         maps.into_iter()
             .filter_map(|changes| changes.get_mut(base))
             .chain(syncs.filter(|(of, _)| *of == base).map(|(_, changes)| changes))
@@ -311,7 +343,7 @@ impl Store {
     /// How many changes of an object there are, those of the jobs included.
     pub(crate) fn entries_of(&self, base: u64) -> Entries {
         let syncs = self.syncs().flat_map(|request| &request.replaced);
-        [&self.pending, &self.settling, &self.settled]
+        [self.pending.by_object(), &self.settling, &self.settled]
             .into_iter()
             .filter_map(|changes| changes.get_ref(base))
             .chain(syncs.filter(|(of, _)| *of == base).map(|(_, changes)| changes))
@@ -340,11 +372,11 @@ impl Store {
 
     /// Changes that a job could not make are pending again, beneath what came later.
     pub(crate) fn pending_again(&mut self, base: u64, older: MapChanges) {
-        if let Some(newer) = self.pending.get_mut(base) {
-            let _ = newer.put_beneath(&older);
+        if self.pending.change(base, |newer| newer.put_beneath(&older)).is_some() {
             return;
         }
-        debug_assert!(self.pending.room() > self.pending.count(), "what comes back has room");
+        let pending = self.pending.by_object();
+        debug_assert!(pending.room() > pending.count(), "what comes back has room");
         let _ = self.pending.insert(base, older);
     }
 
@@ -376,9 +408,8 @@ impl Store {
             return Ok(());
         };
         self.room_for_change(u64::from(levels_for(pages)))?;
-        let changes = self.note_limit(base, page, flags).map_err(|NoHeap| NoRoom::Memory)?;
-        add_cost(changes, u64::from(levels_for(pages)), pages);
-        Ok(())
+        self.note_limit(base, page, flags, pages)
+            .map_err(|NoHeap| NoRoom::Memory)
     }
 
     fn room_for_change(&self, nodes: u64) -> Result<(), NoRoom> {
@@ -433,6 +464,11 @@ impl Store {
     pub fn unreserve(&mut self, base: u64, page: u64) {
         self.promises.remove(base, page);
     }
+}
+
+/// Blocks that a new record may take in the table.
+pub(crate) fn blocks_of(record: &ObjectRecord) -> u64 {
+    3 + record.body_bytes() as u64 / 4096
 }
 
 /// Adds the nodes of one change; all changes together touch no more than all nodes.

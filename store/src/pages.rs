@@ -40,7 +40,7 @@ impl Store {
             return View::Zero(None);
         }
         let mut limits = None;
-        for changes in [self.pending.get_ref(base), self.settling.get_ref(base)]
+        for changes in [self.pending.by_object().get_ref(base), self.settling.get_ref(base)]
             .into_iter()
             .flatten()
         {

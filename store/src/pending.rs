@@ -30,6 +30,68 @@ pub(crate) struct MapChanges {
     pub(crate) cost: u64,
 }
 
+/// The changes that no job has taken over, by object, and what all of them cost: asked for at each promise, so it is never added up.
+#[derive(Default, Debug)]
+pub(crate) struct Pending {
+    by_object: Map<u64, MapChanges>,
+    cost: u64,
+}
+
+impl Pending {
+    /// Nodes that making all changes may write, at most.
+    pub(crate) fn cost(&self) -> u64 {
+        self.cost
+    }
+
+    /// Whether that is the sum.
+    pub(crate) fn is_exact(&self) -> bool {
+        self.cost == self.by_object.values().map(|changes| changes.cost).sum::<u64>()
+    }
+
+    /// Those of all objects.
+    pub(crate) fn by_object(&self) -> &Map<u64, MapChanges> {
+        &self.by_object
+    }
+
+    /// Makes room for those of so many objects.
+    pub(crate) fn reserve(&mut self, objects: usize) -> Result<(), NoHeap> {
+        Ok(self.by_object.reserve(objects)?)
+    }
+
+    /// Promises room for fewer.
+    pub(crate) fn release(&mut self, objects: usize) {
+        self.by_object.release(objects);
+    }
+
+    /// Changes those of an object, if it has any.
+    pub(crate) fn change<T>(&mut self, base: u64, act: impl FnOnce(&mut MapChanges) -> T) -> Option<T> {
+        let changes = self.by_object.get_mut(base)?;
+        let before = changes.cost;
+        let done = act(changes);
+        self.cost = self.cost + changes.cost - before;
+        Some(done)
+    }
+
+    /// Enters those of an object that has none.
+    pub(crate) fn insert(&mut self, base: u64, changes: MapChanges) -> Result<(), NoHeap> {
+        let cost = changes.cost;
+        self.by_object.insert(base, changes)?;
+        self.cost += cost;
+        Ok(())
+    }
+
+    /// Forgets those of an object.
+    pub(crate) fn remove(&mut self, base: u64) {
+        self.cost -= self.by_object.remove(base).map_or(0, |changes| changes.cost);
+    }
+
+    /// Hands all over to a job that has none.
+    pub(crate) fn hand_over(&mut self, to: &mut Map<u64, MapChanges>) {
+        core::mem::swap(&mut self.by_object, to);
+        self.cost = 0;
+    }
+}
+
 /// How many ranges and limits there are.
 #[derive(Copy, Clone, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Entries {

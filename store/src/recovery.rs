@@ -334,7 +334,7 @@ impl Store {
                 }
                 Item::Zero { base, start, end } => self.note_zeroed(base, start, end).map_err(no_heap)?,
                 Item::Limit { base, page, flags } => {
-                    self.note_limit(base, page, flags).map_err(no_heap)?;
+                    self.note_limit(base, page, flags, 0).map_err(no_heap)?;
                 }
                 Item::Page { base, page, entry } => self.replay_page(world, base, page, entry, report)?,
             }
@@ -371,9 +371,8 @@ impl Store {
         report: &mut MountReport,
     ) -> Result<(), MountError> {
         self.allocation.claim(entry.block);
-        if let Some(changes) = self.pending.get_mut(base) {
-            changes.punch(page).map_err(no_heap)?;
-        }
+        let punched = self.pending.change(base, |changes| changes.punch(page));
+        punched.unwrap_or(Ok(())).map_err(no_heap)?;
         loop {
             let Some(row) = self.table.get(base) else {
                 self.allocation.free(entry.block);

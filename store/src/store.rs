@@ -20,8 +20,9 @@ use crate::journal::Chain;
 use crate::list::List;
 use crate::loss::Loss;
 use crate::map::{MapKey, MapRoot, Maps, Missing, first_page, reach};
+use crate::objects::blocks_of;
 use crate::pages::Read;
-use crate::pending::MapChanges;
+use crate::pending::{MapChanges, Pending};
 use crate::record::ObjectRecord;
 use crate::settle::written;
 use crate::space::{Loan, POOL, Promises};
@@ -117,8 +118,10 @@ pub struct Store {
     pub(crate) maps: Maps,
     /// Changes to the table while it is frozen; `None` deletes.
     pub(crate) overlay: Map<u64, Option<ObjectRecord>>,
+    /// Blocks that their records may take.
+    pub(crate) overlay_blocks: u64,
     /// Changes to maps, by object, that no job has taken over.
-    pub(crate) pending: Map<u64, MapChanges>,
+    pub(crate) pending: Pending,
     /// Those that the running or waiting checkpoint makes.
     pub(crate) settling: Map<u64, MapChanges>,
     /// Those that it has made.
@@ -223,7 +226,8 @@ impl Store {
             table: parts.table,
             maps: Maps::default(),
             overlay: Map::default(),
-            pending: Map::default(),
+            overlay_blocks: 0,
+            pending: Pending::default(),
             settling: Map::default(),
             settled: Map::default(),
             doomed: Map::default(),
@@ -391,7 +395,7 @@ impl Store {
     pub fn has_changes(&self) -> bool {
         !self.changed.is_empty()
             || !self.deleted.is_empty()
-            || !self.pending.is_empty()
+            || !self.pending.by_object().is_empty()
             || !self.overlay.is_empty()
             || self.maps.dirty_len() > 0
             || self.table.is_dirty()
@@ -423,12 +427,12 @@ impl Store {
                 failure = Some(reason);
             }
         }
-        let nodes = self.maps.dirty_len() as u64 + self.pending_cost() + self.table_cost();
+        let nodes = self.maps.dirty_len() as u64 + self.pending.cost() + self.table_cost();
         self.budget += nodes;
         let loan = core::mem::take(&mut self.collected_share);
         let pages = core::mem::take(&mut self.collected);
         // None is being settled now, and each of the maps has room for all.
-        core::mem::swap(&mut self.settling, &mut self.pending);
+        self.pending.hand_over(&mut self.settling);
         if self.is_short() {
             failure = Some(Failure::Memory);
         }
@@ -532,7 +536,10 @@ impl Store {
             Work::Checkpoint(job) => job.share(),
             Work::Sync(request) => request.share(),
         });
-        self.budget == shares.sum::<u64>() + self.collected_share.blocks() && self.promises.is_exact()
+        self.budget == shares.sum::<u64>() + self.collected_share.blocks()
+            && self.promises.is_exact()
+            && self.pending.is_exact()
+            && self.overlay_blocks == self.overlay.values().flatten().map(blocks_of).sum::<u64>()
     }
 
     fn next_job(&mut self) -> Option<Running> {
@@ -702,10 +709,6 @@ impl Store {
 
     // ---- space
 
-    pub(crate) fn pending_cost(&self) -> u64 {
-        self.pending.values().map(|changes| changes.cost).sum()
-    }
-
     /// Blocks for a complete rewrite of the table, and for its growth.
     pub(crate) fn table_cost(&self) -> u64 {
         self.table.blocks() + self.table.height() + 1
@@ -718,12 +721,7 @@ impl Store {
         } else {
             self.maps.dirty_len() as u64
         };
-        let overlay = self
-            .overlay
-            .values()
-            .flatten()
-            .map(|record| 3 + record.body_bytes() as u64 / 4096);
-        self.promises.total() + self.budget + dirty + self.pending_cost() + self.table_cost() + overlay.sum::<u64>()
+        self.promises.total() + self.budget + dirty + self.pending.cost() + self.table_cost() + self.overlay_blocks
     }
 
     /// Whether `blocks` more may be promised to writers, who leave the pool alone.

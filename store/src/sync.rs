@@ -184,7 +184,7 @@ impl Store {
     /// A copy of an object's pending changes without those that what the sync writes is newer than. There is room for either to come
     /// back.
     fn changes_without(&mut self, base: u64, pages: &[DirtyPage]) -> Result<Option<MapChanges>, NoHeap> {
-        let Some(entries) = self.pending.get_ref(base).map(MapChanges::entries) else {
+        let Some(entries) = self.pending.by_object().get_ref(base).map(MapChanges::entries) else {
             return Ok(None);
         };
         let written = || pages.iter().filter(|page| page.base == base).map(|page| page.page);
@@ -194,7 +194,7 @@ impl Store {
         };
         self.room_for_entries(base, more)?;
         let all = self.entries_of(base).and(more);
-        let Some(pending) = self.pending.get_ref(base) else {
+        let Some(pending) = self.pending.by_object().get_ref(base) else {
             return Ok(None);
         };
         let mut changes = pending.copy(all)?;
@@ -205,9 +205,7 @@ impl Store {
     /// The sync will be made: the pending changes are as it leaves them. It keeps what they were.
     fn take_changes(&mut self, request: &mut SyncRequest) {
         for (base, changes) in &mut request.replaced {
-            if let Some(pending) = self.pending.get_mut(*base) {
-                core::mem::swap(pending, changes);
-            }
+            self.pending.change(*base, |pending| core::mem::swap(pending, changes));
         }
     }
 

@@ -252,6 +252,7 @@ impl<W: World> Check<'_, W> {
         let pending = self
             .store
             .pending
+            .by_object()
             .get_ref(key.base)
             .is_some_and(|changes| changes.is_zeroed(key.index));
         if key.index >= pages && !pending {

@@ -269,6 +269,15 @@ impl<K: Copy + Ord, V> Map<K, V> {
         entries.find(|entry| entry.0 >= key).map(|entry| (entry.0, &entry.1))
     }
 
+    /// The last entry with a key below that.
+    pub fn below(&self, key: K) -> Option<(K, &V)> {
+        let below = |chunk: &Vec<(K, V)>| chunk.first().is_some_and(|first| first.0 < key);
+        let chunk = self.chunks.partition_point(below).checked_sub(1)?;
+        let entries = self.chunks.get(chunk)?;
+        let place = entries.partition_point(|entry| entry.0 < key).checked_sub(1)?;
+        entries.get(place).map(|entry| (entry.0, &entry.1))
+    }
+
     /// All values in the order of their keys.
     pub fn values(&self) -> impl Iterator<Item = &V> {
         self.chunks.iter().flatten().map(|entry| &entry.1)
@@ -286,11 +295,7 @@ impl<K: Copy + Ord, V: Copy> Map<K, V> {
 
     /// The last entry with a key below that.
     pub fn last_below(&self, key: K) -> Option<(K, V)> {
-        let below = |chunk: &Vec<(K, V)>| chunk.first().is_some_and(|first| first.0 < key);
-        let chunk = self.chunks.partition_point(below).checked_sub(1)?;
-        let entries = self.chunks.get(chunk)?;
-        let place = entries.partition_point(|entry| entry.0 < key);
-        place.checked_sub(1).map(|place| entries[place])
+        self.below(key).map(|(key, &value)| (key, value))
     }
 
     /// All entries in order.
