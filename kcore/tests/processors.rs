@@ -89,6 +89,26 @@ fn who_is_urgent_displaces_the_least_urgent() {
 }
 
 #[test]
+fn a_processor_looks_again_when_the_priority_of_its_thread_changes() {
+    let (mut kernel, space) = several(2);
+    let [here, there] = [0; 2].map(|_| spawn(&mut kernel, space, 3));
+    let waits = spawn(&mut kernel, space, 2);
+    assert_eq!((run(&mut kernel, 1), run(&mut kernel, 0)), (Some(there), Some(here)));
+    for (thread, asked) in [(here, vec![]), (waits, vec![]), (there, vec![Asked::Wake(1)])] {
+        kernel.hardware.asked.clear();
+        kernel.thread_set_priority(thread, 3);
+        assert_eq!(kernel.hardware.asked, asked, "{thread:?}");
+    }
+    kernel.hardware.asked.clear();
+    kernel.thread_set_priority(there, 1);
+    // It was called already, and has not come by: what is urgent for it now calls it no second time.
+    kernel.thread_set_priority(waits, 3);
+    assert_eq!(kernel.hardware.asked, [Asked::Wake(1)]);
+    on(&mut kernel, 1);
+    assert!(kernel.should_preempt());
+}
+
+#[test]
 fn who_finds_nothing_of_his_own_takes_from_others_but_not_what_is_bound() {
     let (mut kernel, space) = several(2);
     let threads: Vec<ThreadId> = (0..4).map(|_| spawn(&mut kernel, space, 3)).collect();
@@ -117,6 +137,8 @@ fn who_finds_nothing_of_his_own_takes_from_others_but_not_what_is_bound() {
     on(&mut kernel, 1);
     kernel.unbind(mine as u32);
     assert_eq!(kernel.hardware.asked, [Asked::Wake(0)]);
+    kernel.unbind(mine as u32);
+    assert_eq!(kernel.hardware.asked, [Asked::Wake(0)], "it is called once");
     assert_eq!(run(&mut kernel, 0).map(ThreadId::index), Some(mine));
 }
 

@@ -503,3 +503,57 @@ fn the_timer_that_is_asked_for_is_enough() {
         );
     }
 }
+
+/// A place that a thread left in the middle of everything is a new one for the next thread there.
+#[test]
+fn a_new_thread_has_nothing_of_the_last_one_in_its_place() {
+    let seen = |kernel: &Kernel<Fake>, thread: ThreadId| {
+        let thread = kernel.threads.get(thread);
+        let context = thread.context.whole();
+        format!(
+            "{:?} {:?} {} {} {} {} {:?} {} {:?} {} {} {:?} {:?} {} {}",
+            context,
+            thread.space,
+            thread.depth,
+            thread.vector_live,
+            thread.slow,
+            thread.intercept_return,
+            thread.state,
+            thread.priority,
+            thread.operation,
+            thread.unbegun,
+            thread.vector_on,
+            thread.resumed,
+            thread.deadline,
+            thread.time_ns,
+            thread.more_urgent,
+        )
+    };
+    let make = |kernel: &mut Kernel<Fake>| kernel.thread_create(SpaceId(0), 0x1000, 0x2000, [1, 2, 3, 4], 3);
+    let mut kernel = portal_kernel();
+    let first = make(&mut kernel).expect("a thread");
+    let fresh = seen(&kernel, first);
+    kernel.thread_wake(first, Resumed::TimedOut);
+    kernel.thread_set_priority(first, 7);
+    kernel.yield_current();
+    assert_eq!(kernel.schedule(), Some(first.index() as u32));
+    kernel.portal_call(0x1_0000_0000 + 64, 1, 1, 2).expect("a way");
+    let operation = Operation {
+        number: 42,
+        arguments: [1; 6],
+    };
+    kernel.hardware.now_ns += 1000;
+    kernel.put_off(Some((operation, Resumed::Woken)));
+    let thread = kernel.threads.get_mut(first);
+    (
+        thread.vector_on,
+        thread.vector_live,
+        thread.slow,
+        thread.intercept_return,
+    ) = (0, 1, 1, 1);
+    thread.context.rbx = 77;
+    kernel.thread_destroy(first);
+    let second = make(&mut kernel).expect("a thread");
+    assert_eq!((second.index(), second == first), (first.index(), false));
+    assert_eq!(seen(&kernel, second), fresh);
+}

@@ -373,3 +373,49 @@ fn a_name_that_was_given_again_stays_the_new_ones() {
         assert_eq!(model.now.objects.len(), 1, "{mark:?}");
     }
 }
+
+/// Without a cut the acts are those of a map: names, objects and capabilities after each of them, refusals among them.
+#[test]
+fn acts_are_those_of_a_map() {
+    for number in 0..ACTS.len().pow(4) {
+        let acts = [0, 1, 2, 3].map(|place| ACTS[number / ACTS.len().pow(place) % ACTS.len()]);
+        let mut model = Model::new(u32::MAX, u32::MAX);
+        let (mut names, mut objects) = (BTreeMap::new(), BTreeSet::new());
+        for (index, one) in acts.into_iter().enumerate() {
+            let address = 0x1000 * (index as u64 + 1);
+            let refusal = match one {
+                Act::Delete(old) | Act::Rename(old, _) | Act::Flush(old) if !names.contains_key(old) => {
+                    Some(Error::NotFound)
+                }
+                Act::Create(name) | Act::Rename(_, name) if names.contains_key(name) => Some(Error::Exists),
+                _ => None,
+            };
+            let result = act(&mut model, one, address);
+            assert_eq!(
+                result,
+                refusal.map_or(Ok(()), |error| Err(Failed::Directory(error))),
+                "{acts:?}, {index}"
+            );
+            match one {
+                Act::Create(_) if refusal.is_some() => drop(model.now.objects.remove(&address)),
+                _ if refusal.is_some() => {}
+                Act::Create(name) | Act::Replace(name) => {
+                    names.insert(name.to_owned(), address);
+                    objects.insert(address);
+                }
+                Act::Delete(name) => drop(names.remove(name).map(|gone| objects.remove(&gone))),
+                Act::Rename(old, new) => {
+                    let found = names.remove(old).unwrap();
+                    names.insert(new.to_owned(), found);
+                }
+                Act::Flush(_) => {}
+            }
+            assert_eq!(model.names(), names, "{acts:?}, {index}");
+            assert!(model.now.objects.keys().eq(&objects), "{acts:?}, {index}");
+            let known: BTreeSet<u64> = model.now.clist.iter().map(|(address, _)| *address).collect();
+            assert_eq!(known, objects, "{acts:?}, {index}");
+        }
+        assert_eq!(recover(&mut model), Ok(0), "{acts:?}");
+        assert_eq!(model.names(), names, "{acts:?}");
+    }
+}

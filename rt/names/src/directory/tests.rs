@@ -205,4 +205,45 @@ proptest! {
             }
         }
     }
+
+    #[test]
+    fn what_is_mended_is_whole(changes in proptest::collection::vec((0..128 * 6usize, any::<u8>()), 0..4), reach in 0..9u64) {
+        let mut bytes = vec![0; 128 * 6];
+        let mut directory = Directory::format(&mut bytes).unwrap();
+        for name in ["a", "b", "c", "d"] {
+            directory.insert(&data(name, 1)).unwrap();
+        }
+        directory.remove("b").unwrap();
+        let whole = bytes.clone();
+        if reach < 8 {
+            bytes[16] = reach as u8;
+        }
+        for (at, byte) in changes {
+            bytes[at] = byte;
+        }
+        let broken = bytes.clone();
+        let went = Directory::mend(&mut bytes).unwrap();
+        prop_assert!(went <= 5);
+        for (place, name) in [(0, "a"), (2, "c"), (3, "d")] {
+            let entry = 128 * (place + 1)..128 * (place + 2);
+            if broken[entry.clone()] == whole[entry] {
+                prop_assert_eq!(Directory::open(&bytes).unwrap().lookup(name).map(|found| found.word), Some(0));
+            }
+        }
+        if broken == whole {
+            prop_assert_eq!(&bytes, &whole);
+        }
+        prop_assert_eq!(Directory::open(&bytes).unwrap().faults().count(), 0);
+        let mended = bytes.clone();
+        prop_assert_eq!(Directory::mend(&mut bytes), Ok(0));
+        prop_assert_eq!(&bytes, &mended);
+        // Nothing was lost to use: there is room for what went.
+        let mut directory = Directory::open_mut(&mut bytes).unwrap();
+        let used = directory.view().iter().count();
+        for number in used..5 {
+            let name = format!("new{number}");
+            prop_assert_eq!(directory.insert(&data(&name, 2)), Ok(()));
+        }
+        prop_assert_eq!(directory.insert(&data("more", 2)), Err(Error::Full));
+    }
 }
