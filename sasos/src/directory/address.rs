@@ -225,6 +225,7 @@ mod tests {
     }
 
     proptest! {
+        /// Nor is one lost: the runs behind others are free when they are, and in the end all are one run again.
         #[test]
         fn no_slot_is_issued_twice(steps in prop::collection::vec(any_step(), 1..200)) {
             let first = slot_of(FIRST_FREE);
@@ -240,18 +241,30 @@ mod tests {
                     Step::Extend(which, slots) if !used.is_empty() => {
                         let which = which % used.len();
                         let (start, length) = used[which];
-                        if addresses.extend(start + length, slots) {
-                            used[which].1 += slots;
-                        }
+                        let (behind, mark) = (start + length, addresses.mark());
+                        let is_used = |slot: u64| used.iter().any(|&(start, slots)| (start..start + slots).contains(&slot));
+                        let is_free = behind == mark && behind + slots <= first + 300
+                            || behind + slots <= mark && !(behind..behind + slots).any(is_used);
+                        prop_assert_eq!(addresses.extend(behind, slots), is_free);
+                        used[which].1 += if is_free { slots } else { 0 };
                     }
                     _ => {}
                 }
                 let mut seen = BTreeSet::new();
                 for &(start, slots) in &used {
                     for slot in start..start + slots {
-                        prop_assert!(seen.insert(slot) && slot >= first && slot < first + 300);
+                        prop_assert!(seen.insert(slot) && slot >= first && slot < addresses.mark());
                     }
                 }
+                prop_assert!(addresses.mark() <= first + 300);
+            }
+            for (start, slots) in used {
+                addresses.give_back(start, slots);
+            }
+            let all = addresses.mark() - first;
+            addresses.settle_recent();
+            if all > 0 {
+                prop_assert_eq!(addresses.take(all), Some(first));
             }
         }
     }
@@ -268,6 +281,36 @@ mod tests {
         }
         addresses.settle_recent();
         assert_eq!(addresses.take(64), Some(first));
+    }
+
+    #[test]
+    fn a_lease_is_asked_for_before_it_is_used_up() {
+        let first = slot_of(FIRST_FREE);
+        let mut addresses = Addresses::new(first, first + 600);
+        assert_eq!((addresses.leased(), addresses.lease_is_short()), (first + 600, false));
+        addresses.take(88).unwrap();
+        assert!(!addresses.lease_is_short());
+        addresses.take(1).unwrap();
+        assert!(addresses.lease_is_short());
+        // What was asked for in vain is the goal, until something fresh is found.
+        assert_eq!(addresses.lease_goal(), first + 89);
+        assert_eq!((addresses.take(1000), addresses.take(900)), (None, None));
+        assert_eq!(addresses.lease_goal(), first + 1089);
+        addresses.set_leased(first);
+        assert_eq!(addresses.leased(), first + 600);
+        addresses.set_leased(first + 1089);
+        assert_eq!(addresses.take(1000), Some(first + 89));
+        assert_eq!(addresses.lease_goal(), first + 1089);
+        // Beyond the window there is no goal.
+        let rest = slot_of(OBJECTS_END) - addresses.mark();
+        assert_eq!(
+            (addresses.has_room_behind(rest), addresses.has_room_behind(rest + 1)),
+            (true, false)
+        );
+        assert_eq!(addresses.take(rest + 1), None);
+        assert_eq!(addresses.lease_goal(), first + 1089);
+        assert_eq!(addresses.take(rest), None);
+        assert_eq!(addresses.lease_goal(), slot_of(OBJECTS_END));
     }
 
     #[test]

@@ -310,6 +310,38 @@ mod tests {
     use crate::pages::pager::absent_limits;
     use proptest::prelude::*;
 
+    #[test]
+    fn so_many_ranges_and_limited_pages_are_all() {
+        let change = |first, end, limits| LimitRange { first, end, limits };
+        let mut ranges = Vec::new();
+        for number in 0..LIMIT_RANGES_MAX as u64 {
+            ranges = limit_ranges(&ranges, change(2 * number, 2 * number + 1, Rights::R)).unwrap();
+        }
+        assert_eq!(
+            limit_ranges(&ranges, change(1000, 1001, Rights::R)),
+            Err(Error::TableFull)
+        );
+        assert_eq!(
+            limit_ranges(&ranges, change(1000, 1001, Rights::NONE)),
+            Err(Error::TableFull)
+        );
+        for fits in [
+            change(1, 2, Rights::R),
+            change(0, 1, Rights::RWX),
+            change(4, 5, Rights::NONE),
+        ] {
+            assert!(limit_ranges(&ranges, fits).is_ok(), "{fits:?}");
+        }
+        let most = change(10, 10 + ABSENT_LIMITED_MAX, Rights::R);
+        let ranges = limit_ranges(&[], most).unwrap();
+        let guards = limit_ranges(&ranges, change(0, 9, Rights::NONE)).unwrap();
+        assert_eq!(limit_ranges(&guards, change(9, 10, Rights::R)), Err(Error::TableFull));
+        assert_eq!(
+            limit_ranges(&[], change(9, 10 + ABSENT_LIMITED_MAX, Rights::RX)),
+            Err(Error::TableFull)
+        );
+    }
+
     proptest! {
         #[test]
         fn ranges_of_limits_are_a_map_of_pages(changes in prop::collection::vec((0_u64..30, 1_u64..10, prop_oneof![Just(0_u64), 4_u64..8]), 0..20)) {

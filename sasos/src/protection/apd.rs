@@ -473,6 +473,7 @@ impl Server {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn clist(base: u64) -> ClistRef {
         ClistRef {
@@ -510,6 +511,82 @@ mod tests {
         assert_eq!(apd.add(clist(99)), Err(Error::TableFull));
         for slot in [16, 17, 1 << 63, u64::MAX] {
             assert!(apd.delete(slot).is_err());
+        }
+    }
+
+    proptest! {
+        /// Against a list, a number of slots that are locked, and a seal.
+        #[test]
+        fn slots_are_a_list_of_which_the_first_are_locked(steps in prop::collection::vec((0_u8..5, 0_u64..18), 0..60)) {
+            let (mut apd, mut model, mut locked) = (Apd::EMPTY, Vec::new(), 0);
+            for (number, (kind, slot)) in steps.into_iter().enumerate() {
+                let (base, place, before) = (number as u64, slot as usize, apd);
+                let refusal = match place {
+                    17.. => Some(Error::BadArgument),
+                    _ if place < locked || locked == APD_SLOTS => Some(Error::Locked),
+                    _ => None,
+                };
+                let expected = match kind {
+                    0 | 1 => match refusal {
+                        None if place > model.len() => Err(Error::BadArgument),
+                        None if model.len() == APD_SLOTS => Err(Error::TableFull),
+                        None => {
+                            model.insert(place, base);
+                            Ok(())
+                        }
+                        Some(error) => Err(error),
+                    },
+                    2 => match refusal {
+                        None if place >= model.len() => Err(Error::BadArgument),
+                        None => {
+                            model.remove(place);
+                            Ok(())
+                        }
+                        Some(error) => Err(error),
+                    },
+                    3 if model.len() == APD_SLOTS => Err(Error::TableFull),
+                    3 => {
+                        model.push(base);
+                        Ok(())
+                    }
+                    _ if slot == 17 && number > 40 => {
+                        locked = APD_SLOTS;
+                        Ok(())
+                    }
+                    _ if place < model.len() && place < 4 => {
+                        locked = locked.max(place + 1);
+                        Ok(())
+                    }
+                    _ => Err(Error::BadArgument),
+                };
+                let result = match kind {
+                    0 | 1 => apd.insert(slot, clist(base)),
+                    2 => apd.delete(slot),
+                    3 => apd.add(clist(base)),
+                    _ if slot == 17 && number > 40 => apd.lock(LOCK_ALL),
+                    _ if place < model.len() && place >= 4 => Err(Error::BadArgument),
+                    _ => apd.lock(slot),
+                };
+                prop_assert_eq!(result, expected);
+                prop_assert_eq!(bases(&apd), &model[..]);
+                let fixed = locked.min(model.len());
+                let calling = if locked == 0 { model.len() } else { fixed };
+                prop_assert_eq!(apd.calling_slots().len(), calling);
+                prop_assert_eq!(apd.fixed_slots().len(), fixed);
+                prop_assert_eq!(apd.sealed().fixed_slots().len(), model.len());
+                let told = apd.description();
+                prop_assert_eq!((told.count, told.locked), (model.len() as u64, locked as u64));
+                let rest = model.iter().copied().chain(core::iter::repeat(0)).take(APD_SLOTS);
+                prop_assert!(told.slots.into_iter().eq(rest));
+                prop_assert_eq!(from_bytes(&to_bytes(&told)), told);
+                // Nothing that a domain does to its slots undoes a lock; one that has fewer locks does not keep those of this.
+                prop_assert!(apd.keeps_locks_of(&before) || kind == 3 && before.locked() > before.count());
+                prop_assert_eq!(before.keeps_locks_of(&apd), before.locked() == locked && before.slots[..locked] == apd.slots[..locked]);
+                let mut sealed = apd.sealed();
+                let refused = [sealed.insert(0, clist(1)), sealed.delete(0), sealed.lock(0), sealed.lock(LOCK_ALL)];
+                prop_assert_eq!(refused, [Err(Error::Locked); 4]);
+                prop_assert_eq!(sealed.unsealed(), apd);
+            }
         }
     }
 
