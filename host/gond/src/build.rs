@@ -162,14 +162,14 @@ fn program_names(root: &Path) -> Result<Vec<String>> {
     Ok(list.split_whitespace().map(str::to_owned).collect())
 }
 
-/// Builds the programs of the bare µ-kernel: the ELF file of the one with this name.
+/// Builds a program of the bare µ-kernel: the ELF file of the package with this name.
 pub fn root_program(name: &str) -> Result<PathBuf> {
     let root = &place::root()?;
     let folder = root.join("target/programs");
     cargo_build(
         root,
-        "building the programs of the µ-kernel",
-        &ROOTS,
+        "building the program of the µ-kernel",
+        &[name],
         (&folder, Profile::Guest),
         &PROGRAM_FLAGS,
     )?;

@@ -44,6 +44,8 @@ next time, at the same addresses. Programs on it that are older than the sources
   --debugger [SOCKET|stdio]
                     attach the kernel debugger to a socket (gondwana.debugger), where './gond debugger' finds it;
                     stdio: to this terminal, where Ctrl-A C changes between it and the shell (not with a script)
+  --root PACKAGE    build this package of the sources and run it alone on the bare µ-kernel (docs/guide/nucleus.md); the
+                    kernel's log goes to standard output, and --timeout bounds the whole
   --gdb [PORT]      wait for GDB (1234) before the first instruction; the command for GDB is printed
 
 On the terminal Ctrl-C ends the running program, 'poweroff' the system, and Ctrl-A X pulls the plug.
@@ -72,7 +74,7 @@ Runs all tests but 'fuzz' and 'mutants'. The last line tells how many passed and
   power      the OO1 database before and after the plug is pulled
   tools      the kernel debugger, back-traces, and GDB where it is installed
   tour       the tour in the README is what a user sees
-  guides     the first guide, typed in a copy of the sources
+  guides     README, guides and other documents, each command typed in a copy of the sources
   fuzz       only if it is named: millions of calls at random, kernel and server built with every assertion
   mutants    only if it is named: small changes of kcore, sasos, store and names, one at a time, that host tests must notice
 

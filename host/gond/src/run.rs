@@ -4,14 +4,15 @@ use crate::arguments::{misused, size};
 use crate::backtrace::KernelLog;
 use crate::disk::{ImageLock, lock_image};
 use crate::machine::{self, Accelerator, Clock, DebuggerLine, End, Machine, Wiring};
-use crate::place::Scratch;
+use crate::place::{self, Scratch};
 use crate::script::{self, Patience, Source, Verdict};
-use crate::{build, debugger, display, gdb, image};
+use crate::{bare, build, debugger, display, gdb, image};
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
 
 /// The image that is used unless another is named.
 const DISK: &str = "gondwana.img";
@@ -45,6 +46,8 @@ struct Options {
     timeout: u64,
     debugger: DebuggerLine,
     gdb: Option<u16>,
+    /// A package to run on the bare µ-kernel instead of the system.
+    root: Option<String>,
 }
 
 fn parse(arguments: Vec<OsString>) -> Result<Options> {
@@ -61,6 +64,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Options> {
         timeout: TIMEOUT,
         debugger: DebuggerLine::Absent,
         gdb: None,
+        root: None,
     };
     let mut parser = lexopt::Parser::from_args(arguments);
     let usage = |error: lexopt::Error| misused("run", error);
@@ -88,6 +92,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Options> {
                 );
                 options.gdb = Some(port?);
             }
+            Long("root") => options.root = Some(parser.value().map_err(usage)?.string().map_err(usage)?),
             Long("script") => options.script = Some(parser.value().map_err(usage)?.into()),
             Long(name @ ("disk-size" | "memory" | "cpus" | "accel" | "clock" | "server" | "timeout")) => {
                 let name = name.to_owned();
@@ -163,6 +168,9 @@ impl Options {
 /// Runs `gond run`.
 pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     let options = parse(arguments)?;
+    if let Some(package) = &options.root {
+        return run_root(package, &options);
+    }
     // Input that ends is a script: a terminal never does.
     let script = options
         .script
@@ -194,6 +202,27 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     match source {
         Some(source) => play(&machine, source, options.timeout),
         None => interact(&machine),
+    }
+}
+
+/// A root program on the bare µ-kernel; the kernel's log is its output.
+fn run_root(package: &str, options: &Options) -> Result<ExitCode> {
+    machine::require_emulator()?;
+    let kernel = build::kernel(&place::root()?, build::Profile::Guest, build::Kernel::Bare)?;
+    let scratch = Scratch::make()?;
+    let mut machine = bare::machine(&kernel, &build::root_program(package)?, &scratch)?;
+    machine.memory = options.memory;
+    machine.processors = options.processors;
+    machine.accelerator = options.accelerator;
+    machine.clock = options.clock;
+    let mut job = display::Job::begin(format!("{package} on the bare µ-kernel"));
+    let (end, log) = bare::run(&machine, &scratch, Duration::from_secs(options.timeout), &mut job)?;
+    job.clear();
+    print!("{log}");
+    match end {
+        End::Success => Ok(ExitCode::SUCCESS),
+        End::Failure => bail!("{package} stopped the machine with failure"),
+        other => bail!("the machine ended with {other:?}"),
     }
 }
 

@@ -127,15 +127,29 @@ pub fn is_same(one: &str, other: &str) -> bool {
     plain(one) == plain(other)
 }
 
-/// The same, where addresses vary, too.
-pub fn is_like(one: &str, other: &str) -> bool {
-    let plain = |text: &str| {
-        text.split("0x")
-            .map(|part| part.trim_start_matches(|c: char| c.is_ascii_hexdigit()).to_owned())
-            .collect::<Vec<_>>()
-            .join("0x")
+/// Whether a guide that shows this shows what was printed: addresses vary, too, and a line `...` stands for any lines.
+pub fn shows(shown: &str, printed: &str) -> bool {
+    let lines = |text: &str| -> Vec<Vec<String>> {
+        let mut parts = text.split("0x");
+        let first = parts.next().unwrap_or_default().to_owned();
+        let digits = |c: char| c.is_ascii_hexdigit();
+        plain(&parts.fold(first, |text, part| text + "0x" + part.trim_start_matches(digits)))
     };
-    is_same(&plain(one), &plain(other))
+    let (shown, printed) = (lines(shown), lines(printed));
+    let parts: Vec<&[Vec<String>]> = shown.split(|line| line.len() == 1 && line[0] == "...").collect();
+    let (Some((first, rest)), Some(mut left)) = (parts.split_first(), printed.strip_prefix(parts[0])) else {
+        return false;
+    };
+    let Some((last, middle)) = rest.split_last() else {
+        return left.is_empty() && first.len() == printed.len();
+    };
+    for part in middle.iter().filter(|part| !part.is_empty()) {
+        let Some(at) = left.windows(part.len()).position(|window| window == *part) else {
+            return false;
+        };
+        left = &left[at + part.len()..];
+    }
+    left.ends_with(last)
 }
 
 /// A transcript without what varies. Hexadecimal words stay: addresses and checksums must be the same.
@@ -158,7 +172,16 @@ mod tests {
         assert!(is_same("  used  5.1 MiB\nrun 3 of", "  used   921 KiB\nrun 1 of\n"));
         assert!(!is_same("at 0x102000000", "at 0x102200000"));
         assert!(!is_same("a\nb", "a"));
-        assert!(is_like("run 3 at 0x1f", "run 4 at 0x2000") && !is_like("run 3 at 0x1f", "runs 3 at 0x1f"));
+    }
+
+    #[test]
+    fn what_is_shown_is_found_in_what_was_printed() {
+        assert!(shows("run 3 at 0x1f", "run 4 at 0x2000") && !shows("run 3 at 0x1f", "runs 3 at 0x1f"));
+        assert!(shows("a\n...\nd", "a\nb\nc\nd") && shows("...\nb\n...\nd\n...", "a\nb\nc\nd") && shows("...", "x"));
+        assert!(
+            !shows("a\n...\nc", "a\nb\nc\nd") && !shows("...\nd\n...\nb\n...", "a\nb\nc\nd") && !shows("a", "a\nb")
+        );
+        assert!(!shows("b\n...", "a\nb") && shows("", "") && !shows("", "a"));
     }
 
     #[test]

@@ -74,7 +74,8 @@ const INLINE: [&str; 1] = ["counter"];
 
 /// Builds them into a folder and prints the path of each file, in the order in which they are to be installed.
 pub(crate) fn command(words: &Words) -> Result<(), String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let built = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = std::env::var_os("GOND_ROOT").map_or_else(built, PathBuf::from);
     let folder = words.output.clone().unwrap_or_else(|| root.join("target/modules"));
     std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let wanted = |recipe: &&Recipe| {

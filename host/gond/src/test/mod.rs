@@ -110,7 +110,7 @@ const STAGES: [Stage; 11] = [
     },
     Stage {
         name: "guides",
-        about: "what the guides say, typed in a copy of the sources",
+        about: "what the documents say, typed in a copy of the sources",
         run: guides::run,
     },
 ];
