@@ -22,6 +22,8 @@ rt::entry!(main);
 /// The word on the start page of the program that does nothing: the task that the row
 /// `task-create-exit` creates.
 const WORD_NOTHING: u64 = 1;
+/// The word for the program that makes many objects and ends: the task of the row `longest-task-end`.
+const WORD_MANY_OBJECTS: u64 = 2;
 
 /// The rate of the tick counter where it counts instructions.
 const TICKS_PER_US_COUNTING: u64 = 1_000;
@@ -29,6 +31,9 @@ const TICKS_PER_US_COUNTING: u64 = 1_000;
 fn main() -> Result<(), String> {
     if arguments::word() == WORD_NOTHING {
         return Ok(());
+    }
+    if arguments::word() == WORD_MANY_OBJECTS {
+        return latency::make_objects().map_err(|error| format!("{error}"));
     }
     let wanted: Vec<&str> = arguments::rest().collect();
     if wanted == ["--list"] {

@@ -20,7 +20,7 @@ use rt::{
     thread_entry,
 };
 
-use crate::WORD_NOTHING;
+use crate::{WORD_NOTHING, latency::longest};
 
 /// A row: its name, what it measures, and the measurement.
 pub struct Measurement {
@@ -109,7 +109,32 @@ pub static ROWS: &[Measurement] = &[
     row(
         "longest-interrupts-off",
         "the worst lateness of an urgent sleeper while another thread does long operations",
-        crate::latency::longest_interrupts_off,
+        longest,
+    ),
+    row(
+        "longest-task-end",
+        "the same while a task with 3,000 objects ends",
+        longest,
+    ),
+    row(
+        "longest-delete-semaphores",
+        "the same while an object with 1,000 semaphores is deleted",
+        longest,
+    ),
+    row(
+        "longest-apd-flush",
+        "the same while rights on 1,000 objects are dropped by one ApdFlush",
+        longest,
+    ),
+    row(
+        "longest-delete-slots",
+        "the same while an object of 512 slots is deleted, each slot with a page",
+        longest,
+    ),
+    row(
+        "longest-first-touches",
+        "the same while 3,000 objects are touched for the first time",
+        longest,
     ),
     row(WAITS, "putting one changed page on stable storage", page_flush),
 ];
