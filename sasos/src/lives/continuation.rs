@@ -81,6 +81,13 @@ pub enum Continuation {
     Semaphore(u64, u64),
     /// `AddressWait` waits on the word at an address.
     Address(u64),
+    /// `ThreadWait` for any child looks for one that was made in the domain it is in.
+    ChildLooks {
+        /// Whether one lives; unknown while it looks at those that live.
+        lives: Option<bool>,
+        /// The child where it goes on.
+        at: ThreadId,
+    },
     /// `ThreadWait`, wanting no report in memory, waits for this child, or with zero for any that was made in the domain it is in.
     Child(ThreadId),
 }
@@ -94,7 +101,11 @@ impl Continuation {
     /// Whether the call may be begun anew after a power cut instead of being gone on with: it has changed nothing that is not derived.
     pub const fn is_begun_anew(&self) -> bool {
         match self {
-            Self::None | Self::CopyLooks { .. } | Self::UnMapLooks(_) | Self::Report { .. } => true,
+            Self::None
+            | Self::CopyLooks { .. }
+            | Self::UnMapLooks(_)
+            | Self::Report { .. }
+            | Self::ChildLooks { .. } => true,
             Self::Durable { .. }
             | Self::Delete { .. }
             | Self::Resize { .. }

@@ -2,7 +2,8 @@
 //!
 //! The end of a thread takes it out of its calls, its waits and its task, hands its children on,
 //! and leaves a record for its parent. With the last thread of a task the task ends
-//! ([`crate::lives::task`]).
+//! ([`crate::lives::task`]). Children are handed on in pieces, as part of the work of the task; the thread has ended
+//! when all are.
 
 use alloc::vec::Vec;
 
@@ -10,13 +11,19 @@ use abi::{Error, call::arguments, layout::ExitReport};
 use kcore::{ThreadId, scheduler::NONE, thread::Resumed, wait::Key};
 
 use crate::{
-    Outcome, Server, World,
+    Outcome, Server, Step, Stop, World,
     accounts::Resource,
     containers::push_reserved,
     lives::continuation::Continuation,
     lives::control::Control,
+    lives::task::TaskId,
     lives::thread::{Caller, Life, Pause},
 };
+
+/// What handing a child on costs, in instructions, roughly; giving the place of one back, and looking at one.
+const COST_CHILD: u64 = 200;
+const COST_REAP: u64 = 800;
+const COST_LOOK: u64 = 12;
 
 impl Server {
     /// Ends a thread at once, wherever it is. With the last thread of a task the task ends, when the event is over
@@ -37,9 +44,6 @@ impl Server {
         if condemned {
             self.threads.pardon(thread);
         }
-        if has_children {
-            self.children_to_heir(world, thread);
-        }
         if self.tasks.initial == Some(task) {
             self.tell_first_end(world, task, thread, report);
         }
@@ -47,9 +51,14 @@ impl Server {
             push_reserved(&mut task.stacks, stack);
             task.threads -= 1;
             self.threads.leave(&mut task.members, thread);
-            if task.threads == 0 {
+            if task.threads == 0 || has_children {
                 let id = task.id;
-                task.last = thread;
+                if task.threads == 0 {
+                    task.last = thread;
+                }
+                if has_children {
+                    self.threads.join(&mut task.parting, thread);
+                }
                 world.thread_suspend(thread);
                 self.threads.record(thread).life = Life::Ending;
                 self.task_ends(id);
@@ -59,7 +68,8 @@ impl Server {
         self.thread_has_ended(world, thread);
     }
 
-    /// The parent of a thread learns that it has ended: with the last of a task, when the task has given back what it had.
+    /// The parent of a thread learns that it has ended: when its children have another one, and with the last of a task, when the task
+    /// has given back what it had.
     pub(crate) fn thread_has_ended(&mut self, world: &mut impl World, thread: ThreadId) {
         let record = self.threads.record(thread);
         let (parent, status) = (record.parent, record.report.status);
@@ -74,7 +84,10 @@ impl Server {
         } else {
             world.thread_suspend(thread);
             self.threads.adopt(parent, thread);
-            world.wake(Key::Child(parent.0), u32::MAX);
+            // Where the parent is in another domain, it does not wait for this child.
+            if self.threads.record(thread).parent_domain == self.domains.serial(world.thread_space(parent)) {
+                world.wake(Key::Child(parent.0), u32::MAX);
+            }
         }
     }
 
@@ -89,34 +102,59 @@ impl Server {
         fits && world.thread_can_be_answered(parent, Key::Child(parent.0))
     }
 
-    /// The children of a thread that ends get another parent, or none.
-    fn children_to_heir(&mut self, world: &mut impl World, thread: ThreadId) {
-        let task = self.threads.record(thread).task;
-        let heir = self.tasks.get(task).map(|task| task.first);
-        let heir = heir.filter(|&first| {
-            first != thread && self.threads.find(first).is_some_and(|record| record.life == Life::Live)
-        });
-        loop {
+    /// Threads of a task that have ended hand their children on, as far as the budget reaches; tells whether those were all.
+    pub(crate) fn children_of_task_go(&mut self, world: &mut impl World, id: TaskId) -> bool {
+        while let Some(task) = self.tasks.get(id)
+            && let Some(thread) = self.threads.at(task.parting.head as usize).map(|record| record.id)
+        {
+            let (first, last) = (task.first, task.last);
+            let heir = self.threads.find(first).filter(|record| record.life == Life::Live);
+            let heir = heir.map(|record| record.id);
+            if !self.children_to_heir(world, thread, heir) {
+                return false;
+            }
+            if let Some(task) = self.tasks.get_mut(id) {
+                self.threads.leave(&mut task.parting, thread);
+            }
+            if thread != last {
+                self.thread_has_ended(world, thread);
+            }
+        }
+        true
+    }
+
+    /// The children of a thread that ends get another parent, or none, as far as the budget reaches; tells whether those were all.
+    fn children_to_heir(&mut self, world: &mut impl World, thread: ThreadId, heir: Option<ThreadId>) -> bool {
+        let mut wakes = None;
+        let done = loop {
             let record = self.threads.record(thread);
             let index = if record.children.head == NONE {
                 record.ended.head
             } else {
                 record.children.head
             };
-            if index == NONE {
-                return;
+            let Some(child) = self.threads.at(index as usize) else {
+                break true;
+            };
+            let (child, ended) = (child.id, child.life == Life::Ended);
+            let reaps = ended && heir.is_none();
+            if !self.budget.spend(if reaps { COST_REAP } else { COST_CHILD }) {
+                break false;
             }
-            let child = self.threads.table[index as usize].id;
             self.threads.leave_parent(child);
-            match heir {
-                Some(heir) => {
-                    self.threads.adopt(heir, child);
-                    world.wake(Key::Child(heir.0), u32::MAX);
+            if let Some(heir) = heir {
+                self.threads.adopt(heir, child);
+                if ended {
+                    wakes = Some(heir);
                 }
-                None if self.threads.record(child).life == Life::Ended => self.thread_reap(world, child),
-                None => {}
+            } else if reaps {
+                self.thread_reap(world, child);
             }
+        };
+        if let Some(heir) = wakes {
+            world.wake(Key::Child(heir.0), u32::MAX);
         }
+        done
     }
 
     /// The domain with this serial number ends. Nobody can speak for it any more, so what was made in it is an orphan.
@@ -235,16 +273,22 @@ impl Server {
         let deadline = self.call_deadline(world, caller, timeout_ns);
         let ended = match self.ended_child(caller, ThreadId(thread)) {
             Ok(Some(ended)) => ended,
-            Ok(None) if caller.resumed == Resumed::TimedOut || timeout_ns == 0 => {
+            // A call that has looked in pieces is not told that it has timed out.
+            Ok(None)
+                if caller.resumed == Resumed::TimedOut
+                    || timeout_ns == 0
+                    || deadline.is_some_and(|deadline| deadline <= world.now_ns()) =>
+            {
                 return Outcome::Return(Err(Error::TimedOut));
             }
             Ok(None) => {
-                if report == 0 {
-                    self.threads.record(caller.thread).continuation = Continuation::Child(ThreadId(thread));
-                }
+                self.threads.record(caller.thread).continuation = match report {
+                    0 => Continuation::Child(ThreadId(thread)),
+                    _ => Continuation::None,
+                };
                 return Outcome::Block(Key::Child(caller.thread.0), deadline);
             }
-            Err(error) => return Outcome::Return(Err(error)),
+            Err(stop) => return Outcome::from(Err(stop)),
         };
         let exit = self.threads.record(ended).report;
         if report != 0
@@ -259,24 +303,58 @@ impl Server {
 
     /// A child that ended: that one, or any.
     #[inline]
-    fn ended_child(&mut self, caller: Caller, wanted: ThreadId) -> Result<Option<ThreadId>, Error> {
+    fn ended_child(&mut self, caller: Caller, wanted: ThreadId) -> Step<Option<ThreadId>> {
         let domain = self.domains.serial(caller.domain);
         if wanted.0 == 0 {
-            let record = self.threads.record(caller.thread);
-            let (children, ended) = (record.children, record.ended);
-            if let Some(child) = self.threads.child_of_domain(ended, domain) {
-                return Ok(Some(child));
-            }
-            return self
-                .threads
-                .child_of_domain(children, domain)
-                .map(|_| None)
-                .ok_or(Error::NoSuchThread);
+            return self.any_ended_child(caller, domain);
         }
         let child = self.threads.find(wanted).ok_or(Error::NoSuchThread)?;
         if child.parent != caller.thread || child.parent_domain != domain {
-            return Err(Error::NoSuchThread);
+            return Err(Error::NoSuchThread.into());
         }
         Ok((child.life == Life::Ended).then_some(wanted))
+    }
+
+    /// Any of those that were made in this domain. Children of other domains may be many, so all are looked at in pieces: first those
+    /// that live, then those that have ended, for one that ends meanwhile is the last of these.
+    fn any_ended_child(&mut self, caller: Caller, domain: u64) -> Step<Option<ThreadId>> {
+        let record = self.threads.record(caller.thread);
+        let (children, ended, begun) = (record.children, record.ended, record.continuation);
+        let oldest = self.threads.at(ended.head as usize);
+        if let Some(oldest) = oldest.filter(|oldest| oldest.parent_domain == domain) {
+            return Ok(Some(oldest.id));
+        }
+        let (mut lives, mut at) = match begun {
+            // It may have left the list.
+            Continuation::ChildLooks { lives, at }
+                if self.threads.find(at).is_some_and(|record| {
+                    record.parent == caller.thread && (record.life == Life::Ended) == lives.is_some()
+                }) =>
+            {
+                (lives, at.index() as u32)
+            }
+            _ => (None, children.head),
+        };
+        loop {
+            while let Some(child) = self.threads.at(at as usize) {
+                let id = child.id;
+                if child.parent_domain == domain {
+                    if lives.is_some() {
+                        return Ok(Some(id));
+                    }
+                    break;
+                }
+                if !self.budget.spend(COST_LOOK) {
+                    self.threads.record(caller.thread).continuation = Continuation::ChildLooks { lives, at: id };
+                    return Err(Stop::Again);
+                }
+                at = self.threads.sibling(at);
+            }
+            match lives {
+                None => (lives, at) = (Some(at != NONE), ended.head),
+                Some(true) => return Ok(None),
+                Some(false) => return Err(Error::NoSuchThread.into()),
+            }
+        }
     }
 }

@@ -63,6 +63,8 @@ pub struct Task {
     pub threads: u32,
     /// ... and which.
     pub(crate) members: List,
+    /// Those that have ended, whose children have not all gone to another thread.
+    pub(crate) parting: List,
     /// As what kind of exception all of them end, if it was killed, ...
     killed: Option<u64>,
     /// ... and how many of them have not been told.
@@ -138,6 +140,7 @@ impl Tasks {
                 first: ThreadId(0),
                 threads: 0,
                 members: List::EMPTY,
+                parting: List::EMPTY,
                 killed: None,
                 untold: 0,
                 listed: false,
@@ -372,9 +375,10 @@ impl Server {
         }
     }
 
-    /// A piece of the end of a task: its threads, if it was killed; its domain; its kill list and stacks; its semaphores.
+    /// A piece of the end of a task: its threads, if it was killed; the children of those that have ended; its domain; its kill list and
+    /// stacks; its semaphores.
     pub(crate) fn task_piece(&mut self, world: &mut impl World, id: TaskId) -> Piece {
-        if !self.threads_are_told(world, id) {
+        if !self.threads_are_told(world, id) || !self.children_of_task_go(world, id) {
             return Piece::More;
         }
         let Some(task) = self.tasks.get_mut(id) else {

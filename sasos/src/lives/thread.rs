@@ -62,7 +62,8 @@ pub enum Life {
     Vacant,
     /// It runs, or waits.
     Live,
-    /// It has ended as the last of its task, which has not given all back. Nobody was told.
+    /// It has ended; but its children have not all gone to another thread, or it was the last of its task, which has not given all back.
+    /// Nobody was told.
     Ending,
     /// It has ended and was not waited for.
     Ended,
@@ -290,17 +291,9 @@ impl Threads {
         Some(thread)
     }
 
-    /// The first child in a list that was made in the domain with that serial number.
-    pub(crate) fn child_of_domain(&self, list: List, domain: u64) -> Option<ThreadId> {
-        let mut index = list.head;
-        while index != NONE {
-            let record = &self.table[index as usize];
-            if record.parent_domain == domain {
-                return Some(record.id);
-            }
-            index = self.links[index as usize].next();
-        }
-        None
+    /// The next one in the list of its parent; [`NONE`] behind the last.
+    pub(crate) fn sibling(&self, index: u32) -> u32 {
+        self.links[index as usize].next()
     }
 }
 
@@ -550,13 +543,13 @@ mod tests {
             record.life = Life::Live;
         }
         threads.adopt(parent, child);
-        assert_eq!(threads.child_of_domain(threads.table[1].children, 0), Some(child));
-        assert_eq!(threads.child_of_domain(threads.table[1].children, 1), None);
+        assert_eq!(threads.table[1].children.head, 3);
+        assert_eq!(threads.sibling(3), NONE);
         threads.leave_parent(child);
         threads.record(child).life = Life::Ended;
         threads.adopt(heir, child);
         assert_eq!(threads.table[1].children.head, NONE);
-        assert_eq!(threads.child_of_domain(threads.table[2].ended, 0), Some(child));
+        assert_eq!(threads.table[2].ended.head, 3);
         threads.leave_parent(child);
         assert_eq!(threads.table[2].ended.head, NONE);
     }

@@ -78,7 +78,7 @@ impl Budget {
 /// Work that goes on behind the event that began it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Work {
-    /// The threads of a task have to end, or have, and the task with them.
+    /// The threads of a task have to end, or have, and the task with them; or one that has ended has children.
     Task(TaskId),
     /// The domain of a procedure ends.
     Callee(Leaving),
