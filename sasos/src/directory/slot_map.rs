@@ -18,10 +18,13 @@ const NONE: u32 = u32::MAX;
 pub(crate) const REACH: u64 = 8192;
 
 /// Whose a stretch of [`REACH`] slots is.
-enum Stretch {
-    Free,
-    Whole(u32),
-    Mixed { owners: Vec<u32>, used: u32 },
+struct Stretch {
+    /// Of each slot, if they are not all of one owner.
+    owners: Vec<u32>,
+    /// Of all of them else.
+    owner: u32,
+    /// Slots in the table that have an owner.
+    used: u32,
 }
 
 /// Slot numbers to objects.
@@ -32,29 +35,30 @@ pub(crate) struct SlotMap {
 impl SlotMap {
     pub(crate) fn new() -> Self {
         Self {
-            stretches: (0..(USER_END / SLOT).div_ceil(REACH)).map(|_| Stretch::Free).collect(),
+            stretches: (0..(USER_END / SLOT).div_ceil(REACH))
+                .map(|_| Stretch::of_one(NONE))
+                .collect(),
         }
     }
 
     /// Whose a slot is.
     #[inline]
     pub(crate) fn get(&self, slot: u64) -> Option<u32> {
-        match self.stretches.get((slot / REACH) as usize)? {
-            Stretch::Free => None,
-            Stretch::Whole(owner) => Some(*owner),
-            Stretch::Mixed { owners, .. } => Some(owners[(slot % REACH) as usize]).filter(|&owner| owner != NONE),
-        }
+        let stretch = self.stretches.get((slot / REACH) as usize)?;
+        let owner = stretch.owners.get((slot % REACH) as usize);
+        Some(*owner.unwrap_or(&stretch.owner)).filter(|&owner| owner != NONE)
     }
 
     /// Whose a slot is, and a slot behind it up to which nothing changes: what is behind the slot itself in a table, the
     /// end of the stretch elsewhere. None behind the last one.
     pub(crate) fn run(&self, slot: u64) -> Option<(u64, Option<u32>)> {
-        let end = (slot / REACH + 1) * REACH;
-        Some(match self.stretches.get((slot / REACH) as usize)? {
-            Stretch::Free => (end, None),
-            Stretch::Whole(owner) => (end, Some(*owner)),
-            Stretch::Mixed { .. } => (slot + 1, self.get(slot)),
-        })
+        let stretch = self.stretches.get((slot / REACH) as usize)?;
+        let next = if stretch.owners.is_empty() {
+            (slot / REACH + 1) * REACH
+        } else {
+            slot + 1
+        };
+        Some((next, self.get(slot)))
     }
 
     /// Gives slots to an owner, or to none. They all had the other state before.
@@ -64,10 +68,11 @@ impl SlotMap {
     pub(crate) fn set(&mut self, first: u64, count: u64, owner: Option<u32>) -> Result<(), Error> {
         // Most objects have one slot, in a stretch that has a table and keeps it.
         if count == 1
-            && let Some(Stretch::Mixed { owners, used }) = self.stretches.get_mut((first / REACH) as usize)
+            && let Some(Stretch { owners, used, .. }) = self.stretches.get_mut((first / REACH) as usize)
             && (owner.is_some() || *used > 1)
+            && let Some(place) = owners.get_mut((first % REACH) as usize)
         {
-            owners[(first % REACH) as usize] = owner.unwrap_or(NONE);
+            *place = owner.unwrap_or(NONE);
             *used = if owner.is_some() { *used + 1 } else { *used - 1 };
             return Ok(());
         }
@@ -85,52 +90,46 @@ impl SlotMap {
             let stretch_end = (slot / REACH + 1) * REACH;
             let part_end = end.min(stretch_end);
             if let Some(stretch) = self.stretches.get_mut((slot / REACH) as usize) {
-                stretch.set(slot % REACH, part_end - slot, owner);
+                stretch.set(slot % REACH, part_end - slot, owner.unwrap_or(NONE));
             }
             slot = part_end;
         }
         Ok(())
     }
 
-    #[inline]
     fn part(&mut self, stretch: usize) -> Result<(), Error> {
-        match self.stretches.get_mut(stretch) {
-            None | Some(Stretch::Mixed { .. }) => Ok(()),
-            Some(stretch) => stretch.part(),
-        }
+        self.stretches.get_mut(stretch).map_or(Ok(()), Stretch::part)
     }
 }
 
 impl Stretch {
+    const fn of_one(owner: u32) -> Self {
+        let owners = Vec::new();
+        Self { owners, owner, used: 0 }
+    }
+
     /// Gives it a table of its own.
-    #[cold]
     fn part(&mut self) -> Result<(), Error> {
-        let (fill, used) = match self {
-            Stretch::Free => (NONE, 0),
-            Stretch::Whole(owner) => (*owner, REACH as u32),
-            Stretch::Mixed { .. } => return Ok(()),
-        };
-        *self = Stretch::Mixed {
-            owners: filled(fill, REACH as usize)?,
-            used,
-        };
+        if self.owners.is_empty() {
+            self.owners = filled(self.owner, REACH as usize)?;
+            self.used = if self.owner == NONE { 0 } else { REACH as u32 };
+        }
         Ok(())
     }
 
-    fn set(&mut self, first: u64, count: u64, owner: Option<u32>) {
+    fn set(&mut self, first: u64, count: u64, owner: u32) {
         if count == REACH {
-            *self = owner.map_or(Stretch::Free, Stretch::Whole);
+            *self = Self::of_one(owner);
             return;
         }
-        let Stretch::Mixed { owners, used } = self else { return };
-        owners[first as usize..(first + count) as usize].fill(owner.unwrap_or(NONE));
-        if owner.is_some() {
-            *used += count as u32;
+        self.owners[first as usize..(first + count) as usize].fill(owner);
+        if owner == NONE {
+            self.used -= count as u32;
         } else {
-            *used = used.saturating_sub(count as u32);
-            if *used == 0 {
-                *self = Stretch::Free;
-            }
+            self.used += count as u32;
+        }
+        if self.used == 0 {
+            *self = Self::of_one(NONE);
         }
     }
 }
@@ -139,6 +138,7 @@ impl SlotMap {
     /// Whether no slot belongs to anybody and no table is left over.
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
-        self.stretches.iter().all(|stretch| matches!(stretch, Stretch::Free))
+        let free = |stretch: &Stretch| stretch.owners.is_empty() && stretch.owner == NONE;
+        self.stretches.iter().all(free)
     }
 }

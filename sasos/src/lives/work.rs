@@ -187,21 +187,18 @@ impl Server {
         self.work.fresh = false;
     }
 
+    /// Whether a call has left something to be done behind it, or fails while others end.
+    #[inline(always)]
+    pub(crate) fn has_work_behind(&self, outcome: &Outcome) -> bool {
+        self.work.fresh || matches!(outcome, Outcome::Return(Err(_))) && !self.work.is_empty()
+    }
+
     /// Does what a call has left to be done behind it, and says what becomes of its answer. A call that fails for want of something is made again
     /// when a piece more of the list is done, from where its continuation stands. But the list may take the very thread out of the procedure that called, or end
     /// it. Then the answer is nobody's, and above all nothing is made again where the thread is now: it would be made with its caller's rights.
-    #[inline(always)]
-    pub(crate) fn work_behind(&mut self, world: &mut impl World, caller: Caller, outcome: Outcome) -> Outcome {
-        if self.work.fresh || matches!(outcome, Outcome::Return(Err(_))) && !self.work.is_empty() {
-            self.work_behind_call(world, caller, outcome)
-        } else {
-            outcome
-        }
-    }
-
     #[cold]
     #[inline(never)]
-    fn work_behind_call(&mut self, world: &mut impl World, caller: Caller, outcome: Outcome) -> Outcome {
+    pub(crate) fn work_behind(&mut self, world: &mut impl World, caller: Caller, outcome: Outcome) -> Outcome {
         let Caller { thread, resumed, .. } = caller;
         let lives = self
             .threads
