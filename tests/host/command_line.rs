@@ -293,6 +293,10 @@ fn wrong_usage_says_what_is_right() {
         &["run", "--gdb=port"],
         &["run", "--gdb", "1234", "extra"],
         &["run", "--debugger", "stdio", "--script", "-"],
+        &["run", "--memory", "-5"],
+        &["run", "--root"],
+        &["format", "x.img", "--disk-size", "0"],
+        &["format", "x.img", "--disk-size", "12Q"],
         &["debugger", "--bogus"],
         &["check"],
         &["import", "a", "b"],
@@ -303,8 +307,39 @@ fn wrong_usage_says_what_is_right() {
         let complaint = refused(words, 2);
         assert!(complaint.contains("help"), "{words:?}: {complaint}");
     }
+    for (words, reason) in [
+        (&["run", "--disk", "/"][..], "not a regular file"),
+        (&["run", "--disk", "/nonexistent/a.img"], "its folder is not there"),
+        (&["format", "/nonexistent/a.img", "--bare"], "its folder is not there"),
+        (
+            &["format", "/tmp/gond-too-small.img", "--bare", "--disk-size", "4K"],
+            "at least 512 KiB",
+        ),
+    ] {
+        let complaint = refused(words, 1);
+        // At once: nothing is built for it.
+        assert!(
+            complaint.contains(reason) && !complaint.contains("building"),
+            "{words:?}: {complaint}"
+        );
+    }
     assert!(refused(&["run", "--script", "/nonexistent/script"], 1).contains("/nonexistent/script"));
     assert!(refused(&["debugger", "/nonexistent/socket", "threads"], 1).contains("--debugger /nonexistent/socket"));
+}
+
+#[test]
+fn a_reader_who_goes_is_no_fault() {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gond"));
+    let output = command
+        .arg("help")
+        .stdout(writer)
+        .stderr(std::process::Stdio::piped())
+        .spawn();
+    let output = output.expect("gond starts").wait_with_output().expect("its end");
+    assert_eq!(output.status.code(), Some(141));
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]

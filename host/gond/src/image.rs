@@ -62,6 +62,7 @@ pub fn create(path: &Path, bytes: u64, programs: Option<&Programs>) -> Result<()
         .file_name()
         .with_context(|| format!("{} is not a file name", path.display()))?
         .to_owned();
+    possible(path)?;
     name.push(format!(".{}.new", std::process::id()));
     let temporary = path.with_file_name(name);
     let made = furnish(&temporary, bytes, programs)
@@ -70,6 +71,18 @@ pub fn create(path: &Path, bytes: u64, programs: Option<&Programs>) -> Result<()
         let _ = std::fs::remove_file(&temporary);
     }
     made
+}
+
+/// Whether a disk image is there, or can be made.
+pub fn possible(path: &Path) -> Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if folder.is_some_and(|folder| !folder.is_dir()) {
+        bail!("cannot make the disk image {}: its folder is not there", path.display());
+    }
+    if path.exists() && !path.is_file() {
+        bail!("cannot use the disk image {}: it is not a regular file", path.display());
+    }
+    Ok(())
 }
 
 fn furnish(path: &Path, bytes: u64, programs: Option<&Programs>) -> Result<()> {
@@ -236,15 +249,17 @@ pub fn refresh(path: &Path, programs: &Programs) -> Result<()> {
         return Ok(());
     }
     let list = stale.iter().map(|(name, ..)| *name).collect::<Vec<_>>().join(", ");
-    if !volume.report().clean {
-        display::note(&format!(
-            "{} was not powered off cleanly, so these programs on it stay as they are for this run: {list}",
-            path.display()
-        ));
-        return Ok(());
-    }
+    let clean = volume.report().clean;
     drop(volume);
     let mut volume = Volume::open(path, Access::Write)?;
+    if !clean {
+        // The programs may be older than the kernel by more than it still understands: they cannot wait for the next start.
+        tree::recover(&mut volume)?;
+        display::note(&format!(
+            "{} was not powered off cleanly; nothing that was stable is lost",
+            path.display()
+        ));
+    }
     for (name, image, step) in &stale {
         carry_out(&mut volume, name, image, step).with_context(|| format!("cannot replace the program '{name}'"))?;
     }

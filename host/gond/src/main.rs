@@ -60,7 +60,21 @@ mod bench;
 use arguments::Usage;
 use std::process::ExitCode;
 
+/// What a shell makes of SIGPIPE.
+const STATUS_BROKEN_PIPE: i32 = 141;
+
 fn main() -> ExitCode {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        // Whoever read our output has seen enough ('./gond ls IMAGE | head -1'): no fault, and no status but that of a signal.
+        if panic
+            .payload_as_str()
+            .is_some_and(|text| text.starts_with("failed printing to"))
+        {
+            std::process::exit(STATUS_BROKEN_PIPE);
+        }
+        usual(panic);
+    }));
     match dispatch() {
         Ok(code) => code,
         Err(error) if error.is::<Usage>() => {

@@ -175,6 +175,7 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     let script = options
         .script
         .or_else(|| (!std::io::stdin().is_terminal()).then(|| "-".into()));
+    image::possible(&options.disk)?;
     let source = script.as_deref().map(Source::open).transpose()?;
     machine::require_emulator()?;
     let built = build::all()?;

@@ -60,7 +60,10 @@ impl Volume {
             first_slot: abi::address::slot_of(abi::address::FIRST_FREE),
             ..FormatOptions::default()
         };
-        Store::format(&mut world, &options).map_err(|error| anyhow!("cannot format {}: {error:?}", path.display()))?;
+        Store::format(&mut world, &options).map_err(|error| match error {
+            store::FormatError::TooSmall(blocks) => anyhow!("a disk has at least {} KiB", blocks * BLOCK as u64 / 1024),
+            error => anyhow!("cannot format {}: {error:?}", path.display()),
+        })?;
         Self::mount(world, path, MountMode::ReadWrite)
     }
 

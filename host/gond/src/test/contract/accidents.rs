@@ -22,6 +22,7 @@ pub fn run(stand: &mut Stand<'_, '_>) -> Result<()> {
     power(stand)?;
     lines(stand)?;
     overwritten(stand)?;
+    old_programs(stand)?;
     first_program(stand)?;
     end_of_input(stand)?;
     interrupt(stand)
@@ -120,6 +121,45 @@ fn zap(disk: &Path, base: u64) -> Result<()> {
     block[..4].copy_from_slice(b"zap\n");
     volume.write(base, 0, &block, NO_LIMITS)?;
     volume.commit()
+}
+
+/// Programs that are others than those of the sources, on an image whose plug was pulled.
+fn old_programs(stand: &mut Stand<'_, '_>) -> Result<()> {
+    let machine = Machine::new(built()?.kernel, stand.bench.file("old.img"));
+    let mut programs = built()?.programs;
+    // They are all the same one here, and not what their names say.
+    let other = programs.last().context("a program")?.1.clone();
+    programs
+        .iter_mut()
+        .skip(1)
+        .for_each(|(_, file)| file.clone_from(&other));
+    image::create(&machine.disk, 64 << 20, Some(&programs))?;
+    let patience = Patience {
+        plug: Plug::AtEnd,
+        ..Patience::seconds(60)
+    };
+    play(&machine, &["create kept 4K", "write kept 0 kept", "sync"], patience)?;
+    let disk = name(&machine.disk)?;
+    std::fs::write(&stand.script, "hello\ncat kept\n")?;
+    let ran = gond(&[
+        "run",
+        "--disk",
+        &disk,
+        "--script",
+        &name(&stand.script)?,
+        "--timeout",
+        "60",
+    ])?;
+    let good = ran.status == Some(0) && ran.output.starts_with("hello, world") && ran.output.contains("\nkept");
+    stand.bench.report(
+        "old programs on an image whose plug was pulled are replaced before it starts",
+        if good {
+            Ok(())
+        } else {
+            ran.expect(0, "hello, world …")
+        },
+    );
+    Ok(())
 }
 
 fn overwritten(stand: &mut Stand<'_, '_>) -> Result<()> {
