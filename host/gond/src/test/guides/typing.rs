@@ -11,8 +11,8 @@ use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// How long anything may take that a reader waits for.
-const PATIENCE: Duration = Duration::from_mins(2);
+/// How long anything may take that a reader waits for; the kernel may have to be built in it, on a busy host.
+const PATIENCE: Duration = Duration::from_mins(10);
 /// How long an answer of the debugger may be another than the one shown: the system comes to what the guide speaks of.
 const SETTLE: Duration = Duration::from_secs(20);
 
