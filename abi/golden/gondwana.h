@@ -599,6 +599,7 @@ static inline gond_result MachineThreadDropOperation(uint64_t thread) { return g
 static inline gond_result MachineThreadTime(uint64_t thread) { return gond_call(570, thread, 0, 0, 0, 0, 0); }
 static inline gond_result MachineThreadSetPriority(uint64_t thread, uint64_t priority) { return gond_call(571, thread, priority, 0, 0, 0, 0); }
 static inline gond_result MachineSpaceTrim(uint64_t space, uint64_t work) { return gond_call(572, space, work, 0, 0, 0, 0); }
+static inline gond_result MachineWakeWords(uint64_t from, uint64_t to) { return gond_call(573, from, to, 0, 0, 0, 0); }
 static inline gond_result MachinePortalEnter(uint64_t thread, uint64_t callee, uint64_t entry, uint64_t all) { return gond_call(576, thread, callee, entry, all, 0, 0); }
 static inline gond_result MachinePortalLeave(uint64_t thread, uint64_t error, uint64_t value, uint64_t value2) { return gond_call(577, thread, error, value, value2, 0, 0); }
 static inline gond_result MachinePortalDepth(uint64_t thread) { return gond_call(578, thread, 0, 0, 0, 0, 0); }

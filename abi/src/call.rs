@@ -164,7 +164,7 @@ calls! {
     60 AddressWait address_wait(address, expected, timeout_ns) -> "", ""; "R";
         "Waits until woken, if the 32-bit word at the address holds the expected value; else Changed.";
     61 AddressWake address_wake(address, count) -> "woken", ""; "R";
-        "Wakes up to count threads that wait on the address.";
+        "Wakes up to count threads that wait on the address, and tells how many: 32 at most, unless these are all.";
 
     72 ConsoleWrite console_write(stream, address, bytes) -> "written", ""; "R on the buffer";
         "Writes to the terminal (0) or the control line (1). May write less than asked.";

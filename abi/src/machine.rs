@@ -151,7 +151,7 @@ calls! {
     0x233 ThreadSuspend thread_suspend(thread) -> "", ""; "server";
         "Takes a thread off until ThreadWake.";
     0x234 Wake wake(kind, key, count) -> "woken", ""; "server";
-        "Wakes up to count threads parked on a key.";
+        "Wakes up to count threads parked on a key: 32 at most, unless these are all.";
     0x235 ThreadIsReady thread_is_ready(thread) -> "0 or 1", ""; "server";
         "Whether it is ready or running.";
     0x236 ThreadSpace thread_space(thread) -> "space", ""; "server";
@@ -168,6 +168,8 @@ calls! {
         "Changes its priority.";
     0x23c SpaceTrim space_trim(space, work) -> "left", ""; "server";
         "Takes tables out of a space that nobody runs in any more, some ten instructions a unit of work; how many units are left over, and one; 0 if tables are left.";
+    0x23d WakeWords wake_words(from, to) -> "woken", ""; "server";
+        "Wakes all that wait on the first word in a range of addresses on which anybody does; 0 if nobody does.";
 
     0x240 PortalEnter portal_enter(thread, callee, entry, all) -> "0 or 1", ""; "server";
         "Enters a protected procedure with the four words on the exchange page, on a stack that is free to all callers or, if all is not 0, on any free one; 0 if that is not possible.";

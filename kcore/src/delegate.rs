@@ -130,6 +130,10 @@ macro_rules! delegate_machine {
                 $crate::Machine::wake(&mut self.$field, key, count)
             }
             #[inline]
+            fn wake_words(&mut self, addresses: core::ops::Range<u64>) -> u32 {
+                $crate::Machine::wake_words(&mut self.$field, addresses)
+            }
+            #[inline]
             fn thread_can_be_answered(&self, thread: $crate::ThreadId, key: $crate::wait::Key) -> bool {
                 $crate::Machine::thread_can_be_answered(&self.$field, thread, key)
             }

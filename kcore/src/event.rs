@@ -1,4 +1,4 @@
-//! What happens to a thread, and what becomes of it: the language between the kernel's entry points
+//! Events of threads and their outcomes: the language between the kernel's entry points
 //! and whoever answers an event, be that the server or the µ-kernel itself.
 
 use abi::{Error, Rights};
@@ -27,7 +27,7 @@ impl Access {
     }
 }
 
-/// What happened.
+/// An event.
 #[derive(Copy, Clone, Debug)]
 pub enum Event {
     /// A system call, given for the first time or again after parking.
@@ -65,7 +65,7 @@ pub enum Event {
     Poll,
 }
 
-/// What the kernel has to do with the thread that the event came from.
+/// The server's order to the kernel for the thread that the event came from.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The call is done: error or two values.

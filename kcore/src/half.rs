@@ -1,11 +1,11 @@
-//! What only some systems have beside the kernel that all have: nothing under the server, the bare µ-kernel's half ([`crate::bare`]) where there
-//! is none. It is a type parameter of [`Kernel`], so a kernel without a half has neither its state nor its methods (decision 0102).
+//! A kernel's second half. Every kernel has the first one ([`crate::kernel`]). The bare µ-kernel adds messages and mappings ([`crate::bare`]); a kernel under
+//! a server adds nothing. The second half is a type parameter of [`Kernel`], so a kernel without it has neither its state nor its methods (decision 0102).
 
 use core::fmt;
 
 use crate::{Hardware, Kernel, SpaceId, thread::THREADS_MAX};
 
-/// A half, and what every kernel tells it. What a half does not say here is right for one that has no messages and no mappings.
+/// A second half, and the events that every kernel reports to it. The defaults are for a half without messages and mappings.
 pub trait Half: Sized + Default {
     /// Threads that may exist.
     const THREADS_MAX: usize = THREADS_MAX;
@@ -24,15 +24,15 @@ pub trait Half: Sized + Default {
         None
     }
 
-    /// Checks what must always hold of the half.
+    /// Checks the invariants of the half.
     ///
     /// # Errors
-    /// What does not hold, in words.
+    /// A sentence that names the broken invariant.
     fn check<H: Hardware>(_: &mut Kernel<H, Self>) -> Result<(), &'static str> {
         Ok(())
     }
 
-    /// Writes who has a frame, and gives how many there are.
+    /// Writes the names of a frame's holders, and returns how many there are.
     ///
     /// # Errors
     /// That of `out`.

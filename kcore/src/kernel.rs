@@ -24,14 +24,14 @@ use crate::{
     thread::{Operation, PortalFrame, Resumed, State, Thread, Threads},
     timers::Timers,
     trace::Kind,
-    wait::{Key, WaitQueues},
+    wait::{AT_ONCE, Key, WaitQueues},
 };
 
 /// How long a thread runs before others of its priority do, in nanoseconds.
 pub const TIME_SLICE_NS: u64 = 10_000_000;
 
-/// Threads that one interrupt of the timer wakes at most.
-const WOKEN_AT_ONCE: u32 = 64;
+/// Threads that one event wakes at most.
+pub(crate) const WOKEN_AT_ONCE: u32 = 32;
 
 /// One processor's part.
 pub struct Processor {
@@ -54,9 +54,9 @@ pub struct Processor {
     pub(crate) queues: RunQueues,
 }
 
-/// All kernel state but what only the hardware layer knows. `P` is what only some systems have.
+/// All kernel state but what only the hardware layer knows. `P` is the second half.
 pub struct Kernel<H: Hardware, P = ()> {
-    /// What is below.
+    /// The machine below.
     pub hardware: H,
     /// Physical memory.
     pub frames: Frames,
@@ -76,7 +76,7 @@ pub struct Kernel<H: Hardware, P = ()> {
     waits: WaitQueues,
     /// When threads with a deadline are woken.
     pub(crate) timers: Timers,
-    /// What only this system has.
+    /// The second half, if this system has one.
     pub(crate) half: P,
 }
 
@@ -89,7 +89,7 @@ pub struct Crossing {
     pub rsp: u64,
 }
 
-/// What a yield comes to.
+/// The outcome of a yield.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Rotation {
     /// Index of the thread that runs now.
@@ -112,6 +112,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     pub fn new(mut hardware: H, ranges: &[Range]) -> Self {
         let spaces = Spaces::new(hardware.tags());
         let threads = Threads::new(hardware.threads(), P::THREADS_MAX);
+        let waits = WaitQueues::new(hardware.random());
         Self {
             hardware,
             frames: Frames::new(ranges),
@@ -121,7 +122,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
             processor: Processor::new(0),
             others: Vec::new(),
             links: vec![Link::LOOSE; P::THREADS_MAX],
-            waits: WaitQueues::default(),
+            waits,
             timers: Timers::new(P::THREADS_MAX),
             half: P::default(),
         }
@@ -197,9 +198,10 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         if let Key::Stack(space) | Key::Turn(space) = key {
             self.spaces.get_mut(SpaceId(space)).stacks_wanted = 1;
         }
-        self.waits.park(&mut self.links, key, index);
+        self.waits
+            .park(&mut self.threads.table, &mut self.links, key.word(), index);
         if let Some(at_ns) = deadline {
-            thread.deadline = Some(at_ns);
+            self.threads.table[index as usize].deadline = Some(at_ns);
             self.timers.insert(at_ns, index);
             self.hardware.set_timer(at_ns);
         }
@@ -315,6 +317,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
             left -= 1;
             self.wake_index(index, Resumed::TimedOut);
         }
+        self.wake_on_their_way(left);
         let processor = &self.processor;
         let Some(current) = self.current() else { return false };
         if now < processor.slice_ns + TIME_SLICE_NS {
@@ -333,6 +336,9 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     pub fn schedule(&mut self) -> Option<u32> {
         if let Some(current) = self.current() {
             return Some(current);
+        }
+        if self.processor.queues.count() == 0 {
+            self.wake_on_their_way(WOKEN_AT_ONCE);
         }
         let index = match self.processor.queues.pop(&mut self.links) {
             Some(index) => index,
@@ -426,7 +432,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
                 };
                 part.queues.remove(&mut self.links, index, priority);
             }
-            State::Parked(key) => self.waits.remove(&mut self.links, key, index),
+            State::Parked(_) => self.waits.remove(&mut self.threads.table, &mut self.links, index),
             State::Running => {
                 self.account();
                 if self.processor.current == index {
@@ -447,9 +453,48 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         self.threads.table[index as usize].state = State::Suspended;
     }
 
+    /// Wakes some of those that are on their way, and sees to it that the others follow soon.
+    fn wake_on_their_way(&mut self, most: u32) {
+        for _ in 0..most {
+            let Some(index) = self.waits.first_on_its_way() else {
+                return;
+            };
+            self.wake_index(index, Resumed::Woken);
+        }
+        self.hardware.set_timer(self.hardware.now_ns());
+    }
+
+    /// Wakes up to `count` threads of a key, given as a word: all, or [`WOKEN_AT_ONCE`] at most.
+    #[inline]
+    fn wake_word(&mut self, word: u64, count: u32) -> u32 {
+        match self.waits.oldest(&self.threads.table, word) {
+            Some((oldest, waiting)) if count.min(waiting) == 1 => {
+                self.wake_index(oldest, Resumed::Woken);
+                1
+            }
+            Some((_, waiting)) => self.wake_several(word, count, waiting),
+            None => 0,
+        }
+    }
+
+    fn wake_several(&mut self, word: u64, count: u32, waiting: u32) -> u32 {
+        if waiting > AT_ONCE && waiting <= count {
+            self.waits.send_off(&mut self.threads.table, &mut self.links, word);
+            self.hardware.set_timer(self.hardware.now_ns());
+            return waiting;
+        }
+        let woken = waiting.min(count).min(WOKEN_AT_ONCE);
+        for _ in 0..woken {
+            if let Some((oldest, _)) = self.waits.oldest(&self.threads.table, word) {
+                self.wake_index(oldest, Resumed::Woken);
+            }
+        }
+        woken
+    }
+
     fn wake_index(&mut self, index: u32, resumed: Resumed) {
         match self.threads.table[index as usize].state {
-            State::Parked(key) => self.waits.remove(&mut self.links, key, index),
+            State::Parked(_) => self.waits.remove(&mut self.threads.table, &mut self.links, index),
             State::Sending(to) => {
                 let queue = &mut self.threads.table[to as usize].ipc.senders;
                 queue.remove(&mut self.links, index);

@@ -7,6 +7,8 @@
 //! All operations are immediate. What takes time is answered by parking the thread
 //! ([`crate::wait::Key`]) and doing the whole call again when its key is woken.
 
+use core::ops::Range;
+
 use abi::Rights;
 
 use crate::{
@@ -147,8 +149,11 @@ pub trait Machine {
     fn thread_wake(&mut self, thread: ThreadId, resumed: Resumed);
     /// Takes a ready or parked thread off until [`Machine::thread_wake`].
     fn thread_suspend(&mut self, thread: ThreadId);
-    /// Wakes up to `count` threads parked on `key`, oldest first; tells how many.
+    /// Wakes up to `count` threads parked on `key`, oldest first; tells how many. Not more than 32, unless these are all: then they may be woken a
+    /// little later, some at a time.
     fn wake(&mut self, key: Key, count: u32) -> u32;
+    /// Wakes all who wait on the first word in a range of addresses that anybody waits on; tells how many.
+    fn wake_words(&mut self, addresses: Range<u64>) -> u32;
     /// Whether the thread is parked on `key` and [`Machine::thread_answer`] can end that. A machine may always say no:
     /// then it is woken, and does its call again.
     fn thread_can_be_answered(&self, thread: ThreadId, key: Key) -> bool {

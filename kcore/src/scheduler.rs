@@ -1,4 +1,4 @@
-//! Who runs next: round robin within eight priorities, one set of queues a processor.
+//! The choice of the next thread: round robin within eight priorities, one set of queues a processor.
 
 /// No thread.
 pub const NONE: u32 = u32::MAX;
@@ -36,6 +36,12 @@ impl List {
     /// A list without members.
     pub const EMPTY: List = List { head: NONE, tail: NONE };
 
+    /// A list of one thread that is in no other.
+    pub(crate) fn of(thread: u32) -> Self {
+        let (head, tail) = (thread, thread);
+        List { head, tail }
+    }
+
     /// Appends a thread that is in no list.
     pub fn push_back(&mut self, links: &mut [Link], thread: u32) {
         links[thread as usize] = Link {
@@ -62,6 +68,23 @@ impl List {
             links[self.head as usize].previous = thread;
         }
         self.head = thread;
+    }
+
+    /// Appends all members of another list, which is none from now on.
+    pub fn append(&mut self, links: &mut [Link], other: List) {
+        if self.tail == NONE {
+            *self = other;
+        } else if other.head != NONE {
+            links[self.tail as usize].next = other.head;
+            links[other.head as usize].previous = self.tail;
+            self.tail = other.tail;
+        }
+    }
+
+    /// The members, the oldest first.
+    pub fn iter<'a>(&self, links: &'a [Link]) -> impl Iterator<Item = u32> + use<'a> {
+        let member = |index| (index != NONE).then_some(index);
+        core::iter::successors(member(self.head), move |&index| member(links[index as usize].next))
     }
 
     /// Removes a member.
@@ -136,9 +159,7 @@ impl RunQueues {
 
     /// The threads that wait at a priority, the next one first.
     pub fn members<'a>(&self, links: &'a [Link], priority: u8) -> impl Iterator<Item = u32> + use<'a> {
-        let head = self.queues[usize::from(priority) % PRIORITIES].head;
-        let member = |index| (index != NONE).then_some(index);
-        core::iter::successors(member(head), move |&index| member(links[index as usize].next))
+        self.queues[usize::from(priority) % PRIORITIES].iter(links)
     }
 
     /// Takes the thread to run next.

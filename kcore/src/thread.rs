@@ -8,7 +8,14 @@ use core::{fmt, mem::offset_of, ops::DerefMut};
 
 use abi::layout::CALL_DEPTH_MAX;
 
-use crate::{Frame, SpaceId, event::Event, machine::Shortage, messages, scheduler::NONE, wait::Key};
+use crate::{
+    Frame, SpaceId,
+    event::Event,
+    machine::Shortage,
+    messages,
+    scheduler::NONE,
+    wait::{self, Key},
+};
 
 /// Threads that may exist under a server. There are places for as many as there were at once (decision 0103).
 pub const THREADS_MAX: usize = 1 << 14;
@@ -291,6 +298,8 @@ pub struct Thread {
     pub time_ns: u64,
     /// Its messages.
     pub ipc: messages::Part,
+    /// Its place among those that wait.
+    pub(crate) wait: wait::Place,
     /// Portal frames; the first `depth` are in use.
     pub frames: [PortalFrame; CALL_DEPTH_MAX],
 }
@@ -334,6 +343,7 @@ impl Thread {
             deadline: None,
             time_ns: 0,
             ipc: messages::Part::NONE,
+            wait: wait::Place::NONE,
             frames: [PortalFrame {
                 rip: 0,
                 rsp: 0,

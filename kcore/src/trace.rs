@@ -21,7 +21,7 @@ use crate::{
 /// Events that are kept.
 pub const EVENTS: usize = 4096;
 
-/// What happened. The comment says what the event's value is.
+/// Kinds of events. Each comment says what the event's value is.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Kind {
@@ -62,11 +62,11 @@ const KINDS: [Kind; 9] = [
 pub struct Event {
     /// The time-stamp counter.
     pub ticks: u64,
-    /// What happened.
+    /// The kind of event.
     pub kind: Kind,
     /// The low half of the identifier of the thread that it happened to; zero: none.
     pub thread: u32,
-    /// What [`Kind`] says.
+    /// The value, as [`Kind`] describes it.
     pub value: u64,
 }
 

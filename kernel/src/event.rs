@@ -1,4 +1,4 @@
-//! What the entry code calls: system calls, protected calls, traps.
+//! Entries from the assembly: system calls, protected calls, traps.
 //!
 //! Every way in takes the kernel lock, hands the event to the server (or to the fast path), and
 //! goes out again: straight back to the caller where nothing else happened, else through

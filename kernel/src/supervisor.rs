@@ -1,4 +1,4 @@
-//! Who answers events: the server, inside the kernel ([`crate::inside`]) or outside of it ([`crate::outside`]), or the µ-kernel alone
+//! The supervisor, which answers events: the server, inside the kernel ([`crate::inside`]) or outside of it ([`crate::outside`]), or the µ-kernel alone
 //! ([`crate::bare`]).
 //!
 //! The kernel is a library over this, and each of the three an image of its own (`src/bin`), which has nothing of the other two. What
@@ -24,7 +24,7 @@ use crate::{
     system::{Platform, System, TheSystem},
 };
 
-/// What a supervisor starts from.
+/// The means with which a supervisor starts.
 pub struct Start<'a> {
     /// Devices.
     pub resources: Resources,
@@ -36,7 +36,7 @@ pub struct Start<'a> {
     pub given: Vec<Range>,
 }
 
-/// Who answers.
+/// A supervisor.
 pub trait Supervisor: Sized + 'static {
     /// What its kernel has beside the common part.
     type Half: kcore::Half;

@@ -5,11 +5,15 @@ mod common;
 use abi::{
     Call, Error,
     address::{PAGE, SLOT},
-    layout::Capability,
+    layout::{Capability, FOREVER},
 };
 use common::{Actor, Rig};
+use kcore::{
+    Machine,
+    thread::{Operation, Resumed, State},
+};
 use sasos::accounts::{AccountId, limits};
-use sasos::{Event, protection::apd::Apd};
+use sasos::{Event, Outcome, protection::apd::Apd};
 
 /// Pages that one event drops, or copies, at most.
 const PIECE_PAGES: u64 = 24;
@@ -250,4 +254,91 @@ fn who_is_short_waits_for_what_ends() {
     rig.server.task_kill(rich.task, 1);
     rig.call(poor, Call::ObjClone, &[source, 0, 0]).unwrap();
     rig.check();
+}
+
+/// Threads that one event wakes at most.
+const WOKEN: usize = 56;
+
+/// Has so many threads of a task wait in a call for ever.
+fn waiters(rig: &mut Rig, actor: Actor, count: u64, call: Call, address: impl Fn(u64) -> u64) {
+    for number in 0..count {
+        let Rig { server, world, .. } = &mut *rig;
+        let thread = server
+            .thread_make(world, actor.task, None, 0x1_0000_0000, 0, 7)
+            .expect("a thread");
+        world.thread_wake(thread, Resumed::First);
+        world.kernel.yield_current();
+        assert_eq!(world.kernel.schedule(), Some(thread.index() as u32), "it is urgent");
+        let arguments = match call {
+            Call::AddressWait => [address(number), 0, FOREVER, 0, 0, 0],
+            _ => [address(number), FOREVER, 0, 0, 0, 0],
+        };
+        let (number, resumed) = (call as u64, Resumed::First);
+        let event = Event::Call {
+            thread,
+            number,
+            arguments,
+            resumed,
+        };
+        let Outcome::Block(key, deadline) = server.handle(world, event) else {
+            panic!("it does not wait");
+        };
+        world.kernel.park(key, deadline, Some(Operation { number, arguments }));
+    }
+}
+
+/// Threads that are ready.
+fn ready(rig: &Rig) -> usize {
+    let table = &rig.world.kernel.threads.table;
+    table.iter().filter(|thread| thread.state == State::Ready).count()
+}
+
+#[test]
+fn who_waits_on_an_object_that_goes_is_woken_in_pieces() {
+    for (call, semaphores, words) in [
+        // All on one, a few on each of many, one on each.
+        (Call::AddressWait, 0, 1),
+        (Call::AddressWait, 0, 150),
+        (Call::AddressWait, 0, 1000),
+        (Call::SemWait, 1, 1),
+        (Call::SemWait, 150, 150),
+    ] {
+        let mut rig = Rig::new(12, 8000, 20_000);
+        let actor = rig.actor(Apd::EMPTY);
+        let (base, _) = rig.call(actor, Call::ObjCreate, &[2 * PAGE, 0]).unwrap();
+        for number in 0..semaphores {
+            rig.call(actor, Call::SemCreate, &[base + number * 4, 0]).unwrap();
+        }
+        rig.store(actor.space, base, 0).unwrap();
+        waiters(&mut rig, actor, 1000, call, |number| base + number % words * 4);
+        rig.world.kernel.check().unwrap();
+        let mut before = ready(&rig);
+        let mut all = [0; 6];
+        all[0] = base;
+        let mut resumed = Resumed::First;
+        loop {
+            let event = Event::Call {
+                thread: actor.thread,
+                number: Call::ObjDelete as u64,
+                arguments: all,
+                resumed,
+            };
+            let outcome = rig.server.handle(&mut rig.world, event);
+            let now = ready(&rig);
+            assert!(now - before <= WOKEN, "{call:?} on {words}: {} threads", now - before);
+            before = now;
+            match outcome {
+                Outcome::Again => resumed = Resumed::Woken,
+                Outcome::Return(result) => break assert!(result.is_ok()),
+                other => panic!("{other:?}"),
+            }
+        }
+        for _ in 0..1000 {
+            rig.world.kernel.tick();
+            let now = ready(&rig);
+            assert!(now - before <= WOKEN, "{call:?} on {words}: {} threads", now - before);
+            before = now;
+        }
+        assert_eq!(before, 1000, "{call:?} on {words}");
+    }
 }

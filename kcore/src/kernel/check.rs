@@ -1,4 +1,4 @@
-//! What must always hold of threads and queues: checked by tests, and while the machine is fuzzed.
+//! The invariants of threads and queues. Tests and the fuzzer check them.
 
 use super::Kernel;
 use crate::{
@@ -8,16 +8,17 @@ use crate::{
 };
 
 impl<H: Hardware, P: Half> Kernel<H, P> {
-    /// Checks all that must hold between events: threads, queues, and what only this system has.
+    /// Checks all invariants that hold between events: those of threads, queues and the second half.
     ///
     /// # Errors
-    /// What does not hold, in words.
+    /// A sentence that names the broken invariant.
     pub fn check(&mut self) -> Result<(), &'static str> {
         self.check_queues()?;
+        self.waits.check(&self.threads.table, &self.links)?;
         P::check(self)
     }
 
-    /// Checks who waits for a processor, and who has one.
+    /// Checks the run queues, and the threads that run.
     fn check_queues(&self) -> Result<(), &'static str> {
         let is = |state: State| move |thread: &&Thread| thread.state == state;
         let count = |state: State| self.threads.table.iter().filter(is(state)).count();

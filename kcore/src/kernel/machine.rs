@@ -1,6 +1,6 @@
 //! [`Machine`] for the server, on the kernel's own tables.
 
-use core::sync::atomic::Ordering::Relaxed;
+use core::{ops::Range, sync::atomic::Ordering::Relaxed};
 
 use abi::{Rights, layout::BootReport};
 
@@ -9,7 +9,6 @@ use crate::{
     Frame, Half, Hardware, Leaf, Machine, PageEntry, Shortage, SpaceId, ThreadId,
     machine::{Intercept, Stacks},
     paging::{decode_page, encode_page},
-    scheduler::NONE,
     smp::Request,
     thread::{Context, PortalFrame, Resumed, State},
     trace::Kind,
@@ -188,17 +187,13 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
     }
 
     fn wake(&mut self, key: Key, count: u32) -> u32 {
-        let mut woken = 0;
-        let mut index = self.waits.bucket(key).head;
-        while index != NONE && woken < count {
-            let next = self.links[index as usize].next();
-            if self.threads.table[index as usize].state == State::Parked(key) {
-                self.wake_index(index, Resumed::Woken);
-                woken += 1;
-            }
-            index = next;
-        }
-        woken
+        self.wake_word(key.word(), count)
+    }
+
+    fn wake_words(&mut self, addresses: Range<u64>) -> u32 {
+        let words = Key::Address(addresses.start).word()..Key::Address(addresses.end).word();
+        let first = self.waits.first_in(&self.threads.table, words);
+        first.map_or(0, |word| self.wake_word(word, u32::MAX))
     }
 
     #[inline]
@@ -209,7 +204,9 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
     fn thread_answer(&mut self, thread: ThreadId, value: u64, value2: u64) {
         let index = thread.index() as u32;
         let thread = &mut self.threads.table[index as usize];
-        let State::Parked(key) = thread.state else { return };
+        if !matches!(thread.state, State::Parked(_)) {
+            return;
+        }
         thread.operation = None;
         let (rip, rsp) = (thread.context.rip, thread.context.rsp);
         thread.context.reset(rip, rsp);
@@ -218,7 +215,7 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
             self.timers.remove(index);
         }
         self.hardware.trace(Kind::Wake, thread.id, Resumed::Woken as u64);
-        self.waits.remove(&mut self.links, key, index);
+        self.waits.remove(&mut self.threads.table, &mut self.links, index);
         self.pass_to(index);
     }
 

@@ -1,4 +1,4 @@
-//! What the kernel tells of itself in the debugger: only looks, changes nothing.
+//! The kernel's reports in the debugger. They change nothing.
 //!
 //! Everything is written straight to `out`, without an allocation, so that it also works when memory is what is wrong.
 //! A thread is named by its place and version (`7.2`), a frame by its number.

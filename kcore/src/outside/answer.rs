@@ -135,6 +135,7 @@ impl<H: Hardware> Kernel<H> {
                 let key = self.known_key(first, second)?;
                 return Ok((u64::from(self.wake(key, third.min(u64::from(u32::MAX)) as u32)), 0));
             }
+            M::WakeWords => return Ok((u64::from(self.wake_words(first..second)), 0)),
             M::ThreadIsReady => return Ok((u64::from(self.thread_is_ready(self.known_thread(first)?)), 0)),
             M::ThreadSpace => return Ok((u64::from(self.thread_space(self.known_thread(first)?).0), 0)),
             M::ThreadContext => {

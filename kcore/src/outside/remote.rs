@@ -1,5 +1,7 @@
 //! The server's end: [`Machine`] by machine calls.
 
+use core::ops::Range;
+
 use abi::{
     Error, Rights,
     layout::BootReport,
@@ -275,6 +277,10 @@ impl<G: Gate> Machine for Remote<G> {
     fn wake(&mut self, key: Key, count: u32) -> u32 {
         let (kind, value) = key.to_words();
         self.must(M::Wake, [kind, value, u64::from(count)]).0 as u32
+    }
+
+    fn wake_words(&mut self, addresses: Range<u64>) -> u32 {
+        self.must(M::WakeWords, [addresses.start, addresses.end]).0 as u32
     }
 
     fn thread_is_ready(&self, thread: ThreadId) -> bool {

@@ -1,4 +1,4 @@
-//! What threads wait for that is no page: semaphores, words, the console.
+//! Waiting for other threads and for the console: semaphores, words of memory, the terminal.
 
 pub mod console;
 pub mod semaphore;

@@ -13,7 +13,11 @@
 use core::ops::Range;
 
 use abi::{Error, Rights, call::arguments, layout::FOREVER};
-use kcore::{ThreadId, thread::Resumed, wait::Key};
+use kcore::{
+    ThreadId,
+    thread::Resumed,
+    wait::{AT_ONCE, Key},
+};
 
 use crate::{
     Outcome, Server, Step, World,
@@ -32,8 +36,10 @@ pub(crate) const SEMAPHORE_BYTES: u64 =
 /// The highest count.
 pub const COUNT_MAX: u64 = i64::MAX as u64;
 
-/// What deleting one costs, in instructions, roughly.
+/// Instructions that deleting one costs, roughly.
 const COST_SEMAPHORE: u64 = 750;
+/// Instructions that waking a thread costs.
+const COST_WAKE: u64 = 250;
 
 /// A semaphore.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -288,14 +294,15 @@ impl Server {
         };
         self.ledger.give(semaphore.payer, Resource::Semaphores, 1);
         self.ledger.give(semaphore.payer, Resource::Bytes, SEMAPHORE_BYTES);
-        world.wake(Key::Semaphore(address), u32::MAX);
+        let woken = world.wake(Key::Semaphore(address), u32::MAX);
+        self.budget.spend(COST_SEMAPHORE + cost_of_waking(woken));
         true
     }
 
     /// A task ends: so do the semaphores that it has made, as far as the budget reaches; tells whether those were all.
     pub(crate) fn semaphores_of_task_go(&mut self, world: &mut impl World, task: TaskId) -> bool {
         while let Some(((_, address), ())) = self.semaphores.by_maker.first_in((task.0, 0)..(task.0 + 1, 0)) {
-            if !self.budget.spend(COST_SEMAPHORE) {
+            if !self.budget.is_left() {
                 return false;
             }
             self.semaphore_gone(world, address);
@@ -303,30 +310,30 @@ impl Server {
         true
     }
 
-    /// Deletes the semaphores in a range of addresses as far as the budget reaches; tells whether those were all.
+    /// Addresses vanish: deletes the semaphores there and wakes who waits on a word there, as far as the budget reaches; tells whether those
+    /// were all.
     pub(crate) fn semaphores_go(&mut self, world: &mut impl World, range: Range<u64>) -> bool {
         while let Some((address, _)) = self.semaphores.table.first_in(range.clone()) {
-            if !self.budget.spend(COST_SEMAPHORE) {
+            if !self.budget.is_left() {
                 return false;
             }
             self.semaphore_gone(world, address);
         }
+        while self.semaphores.address_waiters > 0 {
+            if !self.budget.is_left() {
+                return false;
+            }
+            match world.wake_words(range.clone()) {
+                0 => break,
+                woken => self.budget.spend(cost_of_waking(woken)),
+            };
+        }
         true
     }
 
-    /// Addresses vanish: the semaphores there are deleted, and who waits on a word there is woken.
+    /// The same of all, at once: of an object of which little is left.
     pub fn semaphores_gone(&mut self, world: &mut impl World, from: u64, to: u64) {
         self.unbounded(|server| server.semaphores_go(world, from..to));
-        if self.semaphores.address_waiters == 0 {
-            return;
-        }
-        for record in self.threads.iter() {
-            if let Continuation::Address(address) = record.continuation
-                && (from..to).contains(&address)
-            {
-                world.wake(Key::Address(address), u32::MAX);
-            }
-        }
     }
 
     /// The call of a thread is over, or given up: what it waited for is no longer waited for.
@@ -354,6 +361,11 @@ impl Server {
             world.wake(Key::Semaphore(address), 1);
         }
     }
+}
+
+/// Instructions that a wake of so many threads of one key costs this event. Others wake most of many.
+fn cost_of_waking(threads: u32) -> u64 {
+    COST_WAKE * u64::from(threads.min(AT_ONCE))
 }
 
 const _: () = assert!(FOREVER > COUNT_MAX);

@@ -1,4 +1,4 @@
-//! What becomes of the messages of a thread that ends, or is taken out of its wait.
+//! The end of a thread's messages, when the thread ends or is taken out of its wait.
 
 use abi::Error;
 

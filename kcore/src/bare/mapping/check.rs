@@ -21,7 +21,7 @@ use crate::{
     paging::{frame_of, is_large, is_linked, is_present, is_shared, number_of, table_entries},
 };
 
-/// What was found so far.
+/// The counts so far.
 #[derive(Default)]
 struct Tally {
     /// Pages that a node's entries cover, by node.
@@ -42,7 +42,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// Checks the invariants of all free spaces.
     ///
     /// # Errors
-    /// What does not hold.
+    /// A sentence that names the broken invariant.
     pub fn mapping_check(&mut self) -> Result<(), &'static str> {
         let lodged = self.lodged_units();
         self.work().check(lodged)

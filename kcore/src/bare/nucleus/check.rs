@@ -1,4 +1,4 @@
-//! What must always hold of threads, queues and spaces: checked by tests, and by `KernelCheck` while
+//! The invariants of threads, queues and spaces. Tests check them, and `KernelCheck` does while
 //! the machine is fuzzed.
 
 use abi::nucleus::ANYONE;
@@ -23,7 +23,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// Checks threads, their waits and their queues.
     ///
     /// # Errors
-    /// What does not hold, in words.
+    /// A sentence that names the broken invariant.
     pub fn check_messages(&self) -> Result<(), &'static str> {
         let mut in_queues = 0;
         for (index, thread) in self.threads.table.iter().enumerate() {

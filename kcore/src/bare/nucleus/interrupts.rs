@@ -1,4 +1,4 @@
-//! Who receives which interrupt.
+//! Interrupts and the threads that receive them.
 
 use abi::{
     Error,

@@ -1,6 +1,6 @@
 //! Calls that the µ-kernel answers itself, for programs that run on it without the server.
 //!
-//! Who may do what follows from one relation: a space is *above* those that it made, and those
+//! Rights follow from one relation: a space is *above* those that it made, and those
 //! that they made. `spaces`: making and deleting them; `threads`; `interrupts`; `check`: what must
 //! always hold. Messages are in [`super::ipc`], memory is in [`super::mapping`].
 

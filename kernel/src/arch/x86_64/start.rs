@@ -1,4 +1,4 @@
-//! What the loader tells: memory, command line, firmware tables (PVH start information).
+//! The loader's information: memory, command line, firmware tables (PVH start information).
 
 use abi::address::PAGE;
 

@@ -1,18 +1,10 @@
-//! What parked threads wait for.
-//!
-//! Threads wait on *keys*: plain values, not objects, so that nothing must be made before one can
-//! wait. Each key falls into one of a fixed number of buckets; a bucket is a list through the
-//! thread table, oldest first.
+//! Keys: plain values, not objects, so that nothing must be made before a thread can wait.
 
 use core::fmt;
 
-use crate::{
-    ThreadId,
-    scheduler::{Link, List},
-    thread::Name,
-};
+use crate::{ThreadId, thread::Name};
 
-/// What a thread may be parked on.
+/// A reason for which a thread is parked.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Hash)]
 pub enum Key {
     /// Nothing but time or an explicit wake.
@@ -43,29 +35,7 @@ pub enum Key {
     Supervisor,
 }
 
-const BUCKETS: usize = 64;
-
 impl Key {
-    fn bucket(self) -> usize {
-        let (kind, value) = match self {
-            Key::Nothing => (0, 0),
-            Key::Page(address) => (1, address >> 12),
-            Key::Semaphore(address) => (2, address >> 3),
-            Key::Address(address) => (3, address >> 2),
-            Key::Child(thread) => (4, thread),
-            Key::Stack(space) => (5, u64::from(space)),
-            Key::Turn(space) => (12, u64::from(space)),
-            Key::ConsoleIn(stream) => (6, stream),
-            Key::ConsoleOut(stream) => (7, stream),
-            Key::Checkpoint => (8, 0),
-            Key::Sync(ticket) => (9, ticket),
-            Key::Frames => (10, 0),
-            Key::Supervisor => (11, 0),
-        };
-        let mixed = (value ^ (kind << 56)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (mixed >> 58) as usize % BUCKETS
-    }
-
     /// The key as two words: what kind it is, and its value.
     pub const fn to_words(self) -> (u64, u64) {
         match self {
@@ -105,7 +75,8 @@ impl Key {
         })
     }
 
-    /// The key as one word, for the trace: what kind it is above, its value in the low 56 bits.
+    /// The key as one word: its kind above, its value in the low 56 bits. Keys of one kind are in the order of their values.
+    #[inline]
     pub const fn word(self) -> u64 {
         let (kind, value) = self.to_words();
         kind << WORD_VALUE_BITS | value & WORD_VALUE
@@ -120,7 +91,7 @@ impl Key {
 const WORD_VALUE_BITS: u32 = 56;
 const WORD_VALUE: u64 = (1 << WORD_VALUE_BITS) - 1;
 
-/// What a thread waits for, in words.
+/// The reason in words.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -138,36 +109,6 @@ impl fmt::Display for Key {
             Key::Frames => f.write_str("free frames"),
             Key::Supervisor => f.write_str("the server"),
         }
-    }
-}
-
-/// The lists of parked threads. A thread's key stands in the thread itself.
-pub struct WaitQueues {
-    buckets: [List; BUCKETS],
-}
-
-impl Default for WaitQueues {
-    fn default() -> Self {
-        Self {
-            buckets: [List::EMPTY; BUCKETS],
-        }
-    }
-}
-
-impl WaitQueues {
-    /// The list that holds the threads parked on `key`, among others.
-    pub fn bucket(&mut self, key: Key) -> &mut List {
-        &mut self.buckets[key.bucket()]
-    }
-
-    /// Appends a thread.
-    pub fn park(&mut self, links: &mut [Link], key: Key, thread: u32) {
-        self.buckets[key.bucket()].push_back(links, thread);
-    }
-
-    /// Removes a thread.
-    pub fn remove(&mut self, links: &mut [Link], key: Key, thread: u32) {
-        self.buckets[key.bucket()].remove(links, thread);
     }
 }
 
