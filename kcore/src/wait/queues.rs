@@ -61,7 +61,7 @@ const TREES: usize = 256;
 /// The tree of a key.
 #[inline]
 fn tree_of(word: u64) -> usize {
-    if word >= WORDS_OF_MEMORY.start && word < WORDS_OF_MEMORY.end {
+    if WORDS_OF_MEMORY.contains(&word) {
         return TREES;
     }
     (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize

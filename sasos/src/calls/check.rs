@@ -18,6 +18,7 @@ use crate::{
     Server, World,
     accounts::{AccountId, Amounts, RESOURCE_LIST, RESOURCES, Resource},
     directory::object::Object,
+    lives::exception::SAVED_BYTES,
     lives::task::TASK_BYTES,
     pages::pager::Pager,
     waiting::semaphore::SEMAPHORE_BYTES,
@@ -90,6 +91,9 @@ impl Server {
         }
         for record in self.threads.iter() {
             sums.add(record.payer, Resource::Threads, 1);
+            for saved in &record.saved {
+                sums.add(saved.payer, Resource::Bytes, SAVED_BYTES);
+            }
         }
         for payer in self.semaphores.payers() {
             sums.add(payer, Resource::Semaphores, 1);

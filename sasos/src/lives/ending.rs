@@ -5,8 +5,6 @@
 //! ([`crate::lives::task`]). Children are handed on in pieces, as part of the work of the task; the thread has ended
 //! when all are.
 
-use alloc::vec::Vec;
-
 use abi::{Error, call::arguments, layout::ExitReport};
 use kcore::{ThreadId, scheduler::NONE, thread::Resumed, wait::Key};
 
@@ -34,10 +32,10 @@ impl Server {
             self.callee_leave(world, thread, 0, 0, 0);
         }
         self.waiting_ends(world, thread);
+        self.handlers_end(thread);
         let record = self.threads.record(thread);
         let (task, stack) = (record.task, record.stack);
         record.report = report;
-        record.saved = Vec::new();
         let condemned = record.doom.take().is_some();
         record.pause = Pause::No;
         let has_children = record.children.head != NONE || record.ended.head != NONE;

@@ -17,7 +17,12 @@ use abi::{
 };
 use kcore::{SpaceId, ThreadId, machine::Intercept, thread::Context};
 
-use crate::{Outcome, Server, Step, World, containers::push_reserved, lives::thread::Caller};
+use crate::{
+    Outcome, Server, Step, World,
+    accounts::{AccountId, Resource},
+    containers::push_reserved,
+    lives::thread::Caller,
+};
 
 /// Bytes below the stack pointer that compiled code may use without moving it.
 const RED_ZONE: u64 = 128;
@@ -53,14 +58,19 @@ pub struct Fault {
     pub had: Rights,
 }
 
-/// What a handler interrupted.
+/// The state that a handler interrupted.
 #[derive(Clone, Debug)]
 pub struct Saved {
     context: Context,
     fault: Fault,
     /// Calls that the thread was inside of: a handler ends where it began.
     depth: usize,
+    /// The account that pays for this: that of the domain whose handler it is.
+    pub(crate) payer: AccountId,
 }
+
+/// Bytes that one costs.
+pub(crate) const SAVED_BYTES: u64 = size_of::<Saved>() as u64;
 
 impl Server {
     /// An exception of user code other than a page fault.
@@ -90,17 +100,25 @@ impl Server {
     }
 
     /// The handler that an exception of a thread goes to now; none if none is registered in the domain where it is, or one runs
-    /// already in the same call, or there is no memory to keep what it interrupts.
-    pub(crate) fn handler_for(&mut self, world: &mut impl World, thread: ThreadId, kind: u64) -> Option<u64> {
-        let handler = self.handlers_of(thread, world.thread_space(thread))?.get(kind)?;
+    /// already in the same call, or the domain's account cannot pay for what it interrupts. That is paid then, so [`Server::handler_enter`] has to follow.
+    pub(crate) fn handler_for(
+        &mut self,
+        world: &mut impl World,
+        thread: ThreadId,
+        kind: u64,
+    ) -> Option<(u64, AccountId)> {
+        let domain = world.thread_space(thread);
+        let handler = self.handlers_of(thread, domain)?.get(kind)?;
         let depth = world.portal_depth(thread);
         let saved = &self.threads.record(thread).saved;
         if saved.last().is_some_and(|saved| saved.depth >= depth) {
             return None;
         }
         self.enough_heap(world).ok()?;
-        self.threads.record(thread).saved.try_reserve(1).ok()?;
-        Some(handler)
+        self.threads.record(thread).saved.try_reserve_exact(1).ok()?;
+        let payer = self.domains.get(domain)?.account;
+        self.ledger.take(payer, Resource::Bytes, SAVED_BYTES).ok()?;
+        Some((handler, payer))
     }
 
     /// The handlers that count in a domain for that thread.
@@ -113,10 +131,21 @@ impl Server {
     }
 
     /// Calls a handler that [`Server::handler_for`] has found.
-    pub(crate) fn handler_enter(&mut self, world: &mut impl World, thread: ThreadId, handler: u64, fault: Fault) {
+    pub(crate) fn handler_enter(
+        &mut self,
+        world: &mut impl World,
+        thread: ThreadId,
+        (handler, payer): (u64, AccountId),
+        fault: Fault,
+    ) {
         let depth = world.portal_depth(thread);
         let context = world.thread_context(thread);
-        let saved = Saved { context, fault, depth };
+        let saved = Saved {
+            context,
+            fault,
+            depth,
+            payer,
+        };
         let instruction = context.rip;
         // As behind a call: the stack is aligned to 16 bytes but for the return address.
         let stack = (context.rsp.wrapping_sub(RED_ZONE) & !15).wrapping_sub(8);
@@ -173,16 +202,21 @@ impl Server {
     /// A thread has come back to fewer calls: handlers that were running inside of them are over.
     pub fn handler_left(&mut self, world: &mut impl World, thread: ThreadId) {
         let depth = world.portal_depth(thread);
-        let saved = &mut self.threads.record(thread).saved;
-        let before = saved.len();
-        while saved.pop_if(|saved| saved.depth > depth).is_some() {}
-        if saved.len() < before {
-            self.handler_over(world, thread);
+        while let Some(saved) = self.threads.record(thread).saved.pop_if(|saved| saved.depth > depth) {
+            self.handler_over(world, thread, &saved);
+        }
+    }
+
+    /// A thread ends, and so do its handlers.
+    pub(crate) fn handlers_end(&mut self, thread: ThreadId) {
+        for saved in core::mem::take(&mut self.threads.record(thread).saved) {
+            self.ledger.give(saved.payer, Resource::Bytes, SAVED_BYTES);
         }
     }
 
     /// A handler is over. If none runs in a callee any more, returns may take the fast path again, unless the thread is condemned.
-    fn handler_over(&mut self, world: &mut impl World, thread: ThreadId) {
+    fn handler_over(&mut self, world: &mut impl World, thread: ThreadId, saved: &Saved) {
+        self.ledger.give(saved.payer, Resource::Bytes, SAVED_BYTES);
         let record = self.threads.record(thread);
         if record.doom.is_none() && record.saved.last().is_none_or(|saved| saved.depth == 0) {
             world.portal_intercept_return(thread, Intercept::No);
@@ -229,7 +263,7 @@ impl Server {
             RESUME_RETRY if context.rip < abi::address::USER_END => {}
             RESUME_AT if address < abi::address::USER_END => context.rip = address,
             RESUME_END | RESUME_RETRY => {
-                self.handler_over(world, caller.thread);
+                self.handler_over(world, caller.thread, &saved);
                 return self.unhandled(world, caller.thread, saved.fault, saved.context.rip);
             }
             _ => {
@@ -238,7 +272,7 @@ impl Server {
             }
         }
         world.thread_set_context(caller.thread, &context);
-        self.handler_over(world, caller.thread);
+        self.handler_over(world, caller.thread, &saved);
         Outcome::Resume
     }
 }

@@ -8,7 +8,7 @@ use abi::{
     },
 };
 use kcore::Machine;
-use sasos::{Event, Outcome};
+use sasos::{Event, Outcome, accounts::Resource};
 
 use crate::harness::{Answer, ENTRY, PROGRAM_PAGES, System, Trouble};
 
@@ -254,6 +254,16 @@ fn handlers_nest_as_deeply_as_calls_do() {
     let service = system.service(first);
     let client = system.client(&[(service.image, service.password)]);
     let handler = service.image + ENTRY + 256;
+    // The accounts of the client and of the service's callee, and the bytes that each is charged.
+    let bytes = |system: &mut System| {
+        let home = system.server.threads.find(client).expect("the client").domain;
+        let inside = system.platform.thread_space(client);
+        system.server.ledger.empty_all_hands();
+        [home, inside].map(|space| {
+            let account = system.server.domains.get(space).expect("a domain").account;
+            system.server.ledger.used(account, Resource::Bytes)
+        })
+    };
     let mut depth = 0;
     loop {
         match system.enter(client, service.image + ENTRY, PD_EMPTY) {
@@ -271,9 +281,19 @@ fn handlers_nest_as_deeply_as_calls_do() {
             kind: EXCEPTION_ARITHMETIC,
             address: 0,
         };
+        let before = bytes(&mut system);
         system.run(client);
         assert_eq!(system.server.handle(&mut system.platform, event), Outcome::Resume);
         assert_eq!(system.depth(client), depth);
+        let after = bytes(&mut system);
+        assert_eq!(
+            after[0], before[0],
+            "a client does not pay for the handlers of its service"
+        );
+        assert!(
+            after[1] - before[1] >= size_of::<kcore::thread::Context>() as u64,
+            "the service pays for the state that its handler interrupts"
+        );
     }
     assert_eq!(depth, abi::layout::CALL_DEPTH_MAX);
     for _ in 0..depth / 2 {

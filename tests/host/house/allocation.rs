@@ -1,8 +1,8 @@
-//! The server and the store allocate only where they can be refused (decisions 0086, 0075).
+//! Kernel, server and store allocate only where they can be refused (decisions 0086, 0075).
 //!
-//! What aborts when memory is out is banned in `sasos/src` and `store/src` outside of tests: boxes, macros and containers that allocate by
-//! themselves, and appending to a vector. The exceptions are counted, file by file, so that none is added in silence; each says why it is sound, or that it
-//! is still to go.
+//! Code that aborts when memory is out is banned in [`FOLDERS`] outside of tests: boxes, macros and containers that allocate by
+//! themselves, and appending to a vector or a string. The exceptions are counted, file by file, so that none is added in silence; each says why it is
+//! sound, or that it is still to go.
 
 use crate::{
     root,
@@ -10,9 +10,14 @@ use crate::{
 };
 use std::collections::BTreeMap;
 
-/// What may allocate without saying so.
-const BANNED: [&str; 14] = [
+/// Where it is banned.
+const FOLDERS: [&str; 4] = ["kcore/src/", "kernel/src/", "sasos/src/", "store/src/"];
+
+/// Words that may allocate and cannot fail.
+const BANNED: [&str; 24] = [
     "Box::new",
+    "Rc::new",
+    "Arc::new",
     "vec![",
     "format!",
     "BTreeMap::new",
@@ -22,24 +27,105 @@ const BANNED: [&str; 14] = [
     "VecDeque<",
     "with_capacity(",
     ".collect()",
+    ".collect::<",
     ".to_vec()",
+    ".to_string()",
+    "String::from(",
     ".push(",
     ".push_back(",
+    ".push_str(",
     ".append(",
+    ".extend(",
+    ".extend_from_slice(",
+    ".resize(",
+    ".resize_with(",
 ];
 
-/// Code that does not run in a system that must go on: tests, and the check of everything where assertions are on.
-const EXEMPT: [&str; 2] = ["sasos/src/accounts/tests.rs", "sasos/src/calls/check.rs"];
+/// Code that does not run in a system that must go on: tests, the checks of everything where assertions are on, and the oracle of tests.
+const EXEMPT: [&str; 5] = [
+    "kcore/src/bare/mapping/check.rs",
+    "kcore/src/bare/mapping/model.rs",
+    "sasos/src/accounts/tests.rs",
+    "sasos/src/calls/check.rs",
+    "kcore/src/bare/nucleus/check.rs",
+];
 
-/// File, how often, why.
+/// The exceptions: file, how often, why.
 const EXCEPTIONS: &[(&str, usize, &str)] = &[
+    (
+        "sasos/src/directory/lifecycle.rs",
+        1,
+        "more addresses for an object, which is no allocation",
+    ),
+    ("sasos/src/pages/slots.rs", 1, "room is reserved"),
+    ("store/src/containers/places.rs", 2, "room is reserved"),
+    ("store/src/heap.rs", 1, "room is reserved"),
+    (
+        "store/src/journal.rs",
+        2,
+        "to go: a record that is encoded, and the parts of one",
+    ),
+    ("kcore/src/bare/ipc/phases.rs", 1, "a list through the table of threads"),
+    ("kcore/src/bare/mapping/space.rs", 1, "room is reserved"),
+    ("kcore/src/bare/mapping/tables.rs", 1, "room is reserved"),
+    (
+        "kcore/src/bare/mapping/tree.rs",
+        6,
+        "room is reserved; what goes through all nodes is for the check and the debugger",
+    ),
+    (
+        "kcore/src/bare/nucleus/spaces.rs",
+        3,
+        "room is reserved; a map for the check",
+    ),
+    ("kcore/src/frames.rs", 3, "the start"),
+    ("kcore/src/kernel.rs", 1, "the start"),
+    (
+        "kcore/src/kernel/places.rs",
+        1,
+        "the row takes a frame that it is given",
+    ),
+    (
+        "kcore/src/kernel/processors.rs",
+        3,
+        "the start; run queues are lists through the table of threads",
+    ),
+    ("kcore/src/portal.rs", 2, "the start"),
+    ("kcore/src/scheduler.rs", 1, "a list through the table of threads"),
+    ("kcore/src/space.rs", 3, "room is reserved"),
+    (
+        "kcore/src/thread.rs",
+        5,
+        "the start, with room for all; a row for tests",
+    ),
+    ("kcore/src/timers.rs", 3, "the start, with room for all"),
+    ("kcore/src/wait/queues.rs", 2, "lists through the table of threads"),
+    ("kernel/src/arch/x86_64/vector.rs", 1, "the start"),
+    ("kernel/src/bare.rs", 3, "the start, which fails"),
+    ("kernel/src/boot.rs", 1, "the start, which fails"),
+    (
+        "kernel/src/console.rs",
+        3,
+        "the start; the queue has its room from then on",
+    ),
+    ("kernel/src/debugger.rs", 1, "a line of fixed length"),
+    ("kernel/src/disk.rs", 1, "the start, which fails"),
+    ("kernel/src/inside.rs", 2, "the start, which fails"),
+    ("kernel/src/mem/device.rs", 1, "the start"),
+    ("kernel/src/mem/division.rs", 3, "the start"),
+    (
+        "kernel/src/outside.rs",
+        4,
+        "the start; the last words before the machine stops",
+    ),
+    ("kernel/src/root.rs", 1, "the start, which fails"),
     (
         "sasos/src/directory/address.rs",
         1,
         "the start; the list of recent slots has its room from then on",
     ),
     ("sasos/src/directory/slot_map.rs", 1, "the start"),
-    ("sasos/src/lives/chunks.rs", 2, "the start"),
+    ("sasos/src/lives/chunks.rs", 3, "the start; room is reserved"),
     (
         "sasos/src/lives/thread.rs",
         6,
@@ -56,7 +142,7 @@ const EXCEPTIONS: &[(&str, usize, &str)] = &[
         "blocks set free; the list of blocks that are recent is for tests alone",
     ),
     ("store/src/blocking.rs", 8, "to go: blocks read at mount, in batches"),
-    ("store/src/bytes.rs", 1, "to go: what is encoded"),
+    ("store/src/bytes.rs", 4, "to go: what is encoded"),
     (
         "store/src/checkpoint.rs",
         9,
@@ -64,11 +150,11 @@ const EXCEPTIONS: &[(&str, usize, &str)] = &[
     ),
     (
         "store/src/containers/map.rs",
-        1,
+        3,
         "two chunks that fit into one are joined there",
     ),
-    ("store/src/containers/mod.rs", 4, "behind the test for room"),
-    ("store/src/format.rs", 1, "no system runs while a disk is formatted"),
+    ("store/src/containers/mod.rs", 6, "behind the test for room"),
+    ("store/src/format.rs", 3, "no system runs while a disk is formatted"),
     (
         "store/src/io.rs",
         5,
@@ -76,29 +162,29 @@ const EXCEPTIONS: &[(&str, usize, &str)] = &[
     ),
     ("store/src/list.rs", 2, "room is reserved"),
     ("store/src/map.rs", 5, "to go: map nodes in memory, by name"),
-    ("store/src/mount.rs", 14, "to go: superblocks and table at mount"),
+    ("store/src/mount.rs", 16, "to go: superblocks and table at mount"),
     ("store/src/pages.rs", 2, "to go: reads that wait"),
     (
         "store/src/record.rs",
-        3,
+        4,
         "to go: the lists of a record, bounded by the format",
     ),
     ("store/src/handover.rs", 1, "the list grows where it can be refused"),
-    ("store/src/recovery.rs", 12, "to go: records at mount"),
+    ("store/src/recovery.rs", 13, "to go: records at mount"),
     ("store/src/settle.rs", 1, "16 nodes at most"),
     (
         "store/src/store.rs",
-        13,
+        14,
         "to go: events, jobs, nodes and reads under way",
     ),
-    ("store/src/superblock.rs", 2, "one block"),
-    ("store/src/sync.rs", 22, "to go: what a sync carries, 128 pages at most"),
+    ("store/src/superblock.rs", 3, "one block"),
+    ("store/src/sync.rs", 24, "to go: what a sync carries, 128 pages at most"),
     (
         "store/src/table.rs",
-        5,
+        13,
         "to go: the table at mount, and what a checkpoint writes of it",
     ),
-    ("store/src/table_format.rs", 3, "one block"),
+    ("store/src/table_format.rs", 7, "one block"),
     ("store/src/verify.rs", 3, "a host tool and a read-only mount verify"),
 ];
 
@@ -108,12 +194,12 @@ fn banned_in(source: &Source) -> usize {
 }
 
 #[test]
-fn server_and_store_allocate_only_where_they_can_be_refused() {
+fn kernel_server_and_store_allocate_only_where_they_can_be_refused() {
     let allowed: BTreeMap<&str, usize> = EXCEPTIONS.iter().map(|&(path, count, _)| (path, count)).collect();
     let mut wrong = Vec::new();
     for source in sources(&root()) {
         let path = source.path.as_str();
-        if !path.starts_with("sasos/src/") && !path.starts_with("store/src/") || EXEMPT.contains(&path) {
+        if !FOLDERS.iter().any(|folder| path.starts_with(folder)) || EXEMPT.contains(&path) {
             continue;
         }
         let (found, expected) = (banned_in(&source), allowed.get(path).copied().unwrap_or(0));

@@ -1,7 +1,7 @@
 //! Free spaces as programs see them: identifiers, who is above whom, who handles faults, and the
 //! message buffers of the threads inside.
 
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::collections::BTreeMap;
 
 use abi::{
     Error,
@@ -337,18 +337,16 @@ impl<H: Hardware> Kernel<H, Bare> {
             return;
         };
         let units = part.lodged_units();
-        let leaves: Vec<(usize, Leaf)> = (part.buffers.iter_mut().enumerate())
-            .filter_map(|(slot, place)| Some((slot, place.take()?)))
-            .collect();
-        if leaves.is_empty() {
+        let leaves = core::mem::replace(&mut part.buffers, [None; BUFFER_SLOTS]);
+        if leaves.iter().all(Option::is_none) {
             return;
         }
-        for &(slot, _) in &leaves {
+        for slot in (0..BUFFER_SLOTS).filter(|&slot| leaves[slot].is_some()) {
             self.unlink(space, buffer_slot(slot));
         }
         self.flush_space(space);
         self.unlodge(space, units);
-        for (_, leaf) in leaves {
+        for leaf in leaves.into_iter().flatten() {
             self.leaf_destroy(leaf);
         }
     }
