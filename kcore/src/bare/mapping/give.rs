@@ -269,6 +269,20 @@ impl<H: Hardware> Work<'_, H> {
         }
     }
 
+    /// Checks and clears the target of a piece. The source's node, a copy of it, the piece's first frame and its rights; `None`: the budget is used up,
+    /// or the source is gone.
+    fn ready(&mut self, piece: &Piece, tables: u32) -> Result<Option<(u32, Node, u32, Rights)>, Error> {
+        self.check_target(piece, tables)?;
+        if self.clear_target(piece) == Progress::More {
+            return Ok(None);
+        }
+        Ok(self.source_of(piece).map(|(node, found)| {
+            let at = *self.mapping.tree.get(node);
+            let frame = at.frame + (piece.source - at.page) as u32;
+            (node, at, frame, found.rights.intersection(piece.rights))
+        }))
+    }
+
     fn map_piece(&mut self, piece: Piece) -> Result<Option<u64>, Error> {
         let Some((node, _)) = self.source_of(&piece) else {
             return Ok(None);
@@ -276,17 +290,10 @@ impl<H: Hardware> Work<'_, H> {
         if self.mapping.tree.get(node).depth >= DEPTH_MAX {
             return Err(Error::TableFull);
         }
-        self.check_target(&piece, 0)?;
-        if self.clear_target(&piece) == Progress::More {
-            return Ok(None);
-        }
-        let Some((node, found)) = self.source_of(&piece) else {
+        let Some((node, at, frame, rights)) = self.ready(&piece, 0)? else {
             return Ok(None);
         };
-        let at = *self.mapping.tree.get(node);
-        let frame = at.frame + (piece.source - at.page) as u32;
         let parent = self.mapping.tree.part_of(node, piece.level, frame);
-        let rights = found.rights.intersection(piece.rights);
         let placed = self.place_piece(&piece, parent, at.depth + 1, frame, rights);
         if placed.is_err() {
             self.free_parts(parent);
@@ -315,15 +322,9 @@ impl<H: Hardware> Work<'_, H> {
             return Ok(None);
         }
         let splitting = self.splitting_tables(&piece);
-        self.check_target(&piece, splitting)?;
-        if self.clear_target(&piece) == Progress::More {
-            return Ok(None);
-        }
-        let Some((node, found)) = self.source_of(&piece) else {
+        let Some((node, at, frame, rights)) = self.ready(&piece, splitting)? else {
             return Ok(None);
         };
-        let at = *self.mapping.tree.get(node);
-        let frame = at.frame + (piece.source - at.page) as u32;
         if core::mem::take(&mut self.reserve) {
             // However much the search in the target took, each call flushes something of the source.
             self.budget = self.budget.max(16 * UNIT);
@@ -331,7 +332,6 @@ impl<H: Hardware> Work<'_, H> {
         if self.revoke(node, frame, piece.level, Rights::RWX, Own::Kept) == Progress::More {
             return Ok(None);
         }
-        let rights = found.rights.intersection(piece.rights);
         // What the granter had from somebody, the receiver has from him now; what σ₀ had, from σ₀.
         let (giver, depth) = if at.parent == NONE {
             (node, 1)
