@@ -117,6 +117,7 @@ fn story(machine: &mut impl Machine) -> Vec<String> {
     see("time", &machine.thread_time_ns(thread));
 
     let callee = machine.space_create().expect("a space");
+    see("depth", &machine.portal_depth(thread));
     see(
         "no stack",
         &machine.portal_enter(thread, callee, 0x5000, [9, 8, 7, 6], Stacks::Open),

@@ -281,3 +281,45 @@ fn a_slot_whose_clist_may_no_longer_be_read_grants_nothing() {
     assert_eq!(system.word(task, secret.object), Err(Trouble::Ended));
     system.check_to_the_end();
 }
+
+/// Whichever way a domain comes to know less, the fast path calls nothing more by what it knew.
+#[test]
+fn a_domain_calls_nothing_by_what_it_has_dropped() {
+    let mut system = System::boot(140);
+    let first = system.first;
+    let service = system.service(first);
+    let (calls, _) = system.clist(first, &[(service.image, service.password)]);
+    let entry = service.image + ENTRY;
+    for (call, argument, expected) in [
+        (Call::ApdFlush, None, Answer::Elsewhere),
+        (Call::ApdDelete, Some(0), Answer::Done(Err(Error::Protection))),
+    ] {
+        let task = system.confined(&[calls], 0);
+        // Each found in the Clist once, and then called by the fast path.
+        for pd in [PD_EMPTY, PD_MERGE, PD_EMPTY, PD_MERGE] {
+            assert_eq!(system.enter(task, entry, pd), Answer::Elsewhere);
+            system.leave(task, 0);
+        }
+        let kernel = &system.platform.kernel;
+        let home = kernel.threads.get(task).space;
+        assert!(
+            [PD_EMPTY, PD_MERGE]
+                .map(|pd| kernel.portals.find(home, entry, pd))
+                .iter()
+                .any(Option::is_some)
+        );
+        system.call(task, call, argument.as_slice()).unwrap();
+        let kernel = &system.platform.kernel;
+        assert_eq!(
+            [PD_EMPTY, PD_MERGE].map(|pd| kernel.portals.find(home, entry, pd)),
+            [None; 2]
+        );
+        for pd in [PD_EMPTY, PD_MERGE] {
+            assert_eq!(system.enter(task, entry, pd), expected, "{call:?}");
+            if expected == Answer::Elsewhere {
+                system.leave(task, 0);
+            }
+        }
+    }
+    system.check_to_the_end();
+}

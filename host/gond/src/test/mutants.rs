@@ -181,7 +181,8 @@ fn build_all(bench: &mut Bench<'_>, tree: &Path, sources: &[Source], chosen: &mu
                 programs.push((program.into(), Path::new(manifest).with_file_name("")));
             }
             let error = &message["message"];
-            if error["level"] == "error" && error["spans"].as_array().is_some_and(|spans| !spans.is_empty()) {
+            // An error that stands nowhere is the linker's, or sums up others.
+            if error["level"] == "error" {
                 match culprit(&places, error) {
                     Some(number) => _ = refused.insert(number),
                     None => unknown.push_str(error["rendered"].as_str().unwrap_or_default()),

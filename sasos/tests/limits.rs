@@ -1,0 +1,82 @@
+//! What one call may ask for at most, and what things cost to the byte.
+
+mod common;
+
+use abi::{
+    Call, Error, Rights,
+    address::{OBJECT_BYTES_MAX, PAGE},
+    layout::{UNMAP_REPLACE, UNMAP_ZERO},
+};
+use common::{Actor, Rig};
+use sasos::{
+    accounts::{AccountId, Resource, UNLIMITED},
+    protection::apd::Apd,
+};
+
+/// Bytes that the server's records cost all accounts together.
+fn bytes(rig: &mut Rig) -> u64 {
+    rig.server.ledger.empty_all_hands();
+    rig.server.ledger.used(AccountId::ROOT, Resource::Bytes)
+}
+
+#[test]
+fn passwords_beyond_the_fourth_cost_sixteen_bytes_each() {
+    let mut rig = Rig::new(70, 3000, 4096);
+    let actor = rig.actor(Apd::EMPTY);
+    let (base, _) = rig.call(actor, Call::ObjCreate, &[PAGE, 0]).unwrap();
+    let set = |rig: &mut Rig, password: u64, rights: Rights| {
+        rig.call(actor, Call::ObjPasswd, &[base, password, u64::from(rights.bits())])
+            .unwrap();
+    };
+    // The domain's own records of the object come with the first call.
+    set(&mut rig, 99, Rights::R);
+    set(&mut rig, 99, Rights::NONE);
+    let before = bytes(&mut rig);
+    for number in 0..20 {
+        set(&mut rig, 100 + number, Rights::R);
+        // One was there from the start.
+        assert_eq!(bytes(&mut rig), before + 16 * (number + 2).saturating_sub(4));
+    }
+    for number in 0..20 {
+        set(&mut rig, 100 + number, Rights::NONE);
+        assert_eq!(bytes(&mut rig), before + 16 * (20 - number).saturating_sub(4));
+    }
+    rig.check();
+}
+
+/// A range of a kept object has a bound, for zeroes; one of a transient object, and what is brought back from the disk, goes in pieces.
+#[test]
+fn a_range_of_zeroes_is_bounded_where_it_is_kept() {
+    let mut rig = Rig::new(71, 3000, 4096);
+    let actor = rig.actor(Apd::EMPTY);
+    let most = 1 << 16;
+    let (base, _) = rig.call(actor, Call::ObjCreate, &[(most + 1) * PAGE, 0]).unwrap();
+    rig.store(actor.space, base + most * PAGE, 7).unwrap();
+    let clear = |rig: &mut Rig, pages: u64, how: u64| rig.call(actor, Call::PageUnMap, &[base, pages, how]);
+    assert_eq!(clear(&mut rig, most + 1, UNMAP_ZERO), Ok((0, 0)));
+    rig.call(actor, Call::KeepObject, &[base]).unwrap();
+    assert_eq!(clear(&mut rig, most + 1, UNMAP_ZERO), Err(Error::BadArgument));
+    assert_eq!(clear(&mut rig, most, UNMAP_ZERO), Ok((0, 0)));
+    assert_eq!(clear(&mut rig, most + 1, UNMAP_REPLACE), Ok((0, 0)));
+    assert_eq!(clear(&mut rig, 1, 77), Err(Error::BadArgument));
+    rig.check();
+}
+
+#[test]
+fn an_object_may_be_as_large_as_the_table_says() {
+    let mut rig = Rig::new(72, 3000, 4096);
+    let rich: Actor = rig.actor_in(AccountId::ROOT, UNLIMITED);
+    let make = |rig: &mut Rig, bytes: u64| rig.call(rich, Call::ObjCreate, &[bytes, 0]).map(|(base, _)| base);
+    assert_eq!(make(&mut rig, OBJECT_BYTES_MAX + PAGE), Err(Error::NoMemory));
+    let base = make(&mut rig, PAGE).unwrap();
+    let resize = |rig: &mut Rig, bytes: u64| rig.call(rich, Call::ObjResize, &[base, bytes]);
+    assert_eq!(resize(&mut rig, OBJECT_BYTES_MAX + PAGE), Err(Error::CannotGrow));
+    // The lease of addresses is too short for it until a checkpoint has made that longer.
+    assert_eq!(resize(&mut rig, OBJECT_BYTES_MAX), Err(Error::CannotGrow));
+    rig.checkpoint().unwrap();
+    assert_eq!(resize(&mut rig, OBJECT_BYTES_MAX), Ok((0, 0)));
+    assert_eq!(resize(&mut rig, OBJECT_BYTES_MAX + 1), Err(Error::CannotGrow));
+    rig.store(rich.space, base + OBJECT_BYTES_MAX - PAGE, 5).unwrap();
+    assert_eq!(resize(&mut rig, PAGE), Ok((0, 0)));
+    rig.check();
+}
