@@ -119,7 +119,7 @@ calls! {
     26 PageFlush page_flush(page, pages) -> "", ""; "W";
         "Everything in the range, and the object's entry in the object table, is on stable storage when it returns.";
     27 PageLimit page_limit(page, pages, rights) -> "", ""; "RWXD";
-        "Limits what any domain may do with the pages, whatever its rights on the object: a subset of RWX with R; or none, for pages of a transient object that are not resident, which nobody can touch until they are limited again.";
+        "Limits what any domain may do with the pages, whatever its rights on the object: a subset of RWX with R; or none, for pages of a transient object that are not resident, which nobody can touch until they are limited again. If it fails half-way, pages from the first one on have the new limits and the others have theirs.";
 
     32 ApdInsert apd_insert(slot, clist) -> "", ""; "R on the Clist";
         "Inserts a Clist before the slot of the caller's APD; it is validated at once.";

@@ -88,6 +88,52 @@ fn fails_at_each(rig: &mut Rig, actor: Actor, call: Call, arguments: &[u64]) -> 
     panic!("{call:?} never ends");
 }
 
+/// A kept object that grows over the border of a stretch, and is cut there: where no heap is for the table of slots, its row is as it was.
+#[test]
+fn the_row_of_an_object_whose_size_cannot_change_stays() {
+    const REACH: u64 = 8192;
+    let mut rig = Rig::new(3, 4000, 6000);
+    let actor = rig.actor(Apd::EMPTY);
+    let per_slot = SLOT / PAGE;
+    let first = rig.call(actor, Call::ObjCreate, &[PAGE, 0]).unwrap().0 / SLOT;
+    let to_border = REACH - (first + 1) % REACH;
+    let base = if to_border > 8100 {
+        panic!("there are {to_border} slots to the border")
+    } else {
+        rig.kept(actor, (to_border - 2) * per_slot, 0)
+    };
+    let mut failures = 0;
+    for slots in [to_border + 4, to_border - 5] {
+        for number in 1.. {
+            let before = rig
+                .server
+                .objects
+                .get(rig.server.objects.find(base).unwrap())
+                .record
+                .pages;
+            UNTIL_FAILURE.set(number);
+            let result = rig.call(actor, Call::ObjResize, &[base, slots * SLOT]);
+            let failed = UNTIL_FAILURE.replace(0) == 0;
+            let row = rig.server.store.object(base).unwrap().pages;
+            let object = rig
+                .server
+                .objects
+                .get(rig.server.objects.find(base).unwrap())
+                .record
+                .pages;
+            assert_eq!(row, object, "{slots} slots, allocation {number}: {result:?}");
+            if result.is_ok() {
+                assert!(!failed || object == slots * per_slot);
+                break;
+            }
+            assert_eq!(object, before);
+            failures += 1;
+        }
+    }
+    assert!(failures > 1);
+    rig.check();
+}
+
 #[test]
 fn calls_that_make_something_change_nothing_when_memory_is_out() {
     let mut rig = Rig::new(60, 8000, 4096);

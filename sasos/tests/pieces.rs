@@ -13,7 +13,7 @@ use kcore::{
     thread::{Operation, Resumed, State},
 };
 use sasos::accounts::{AccountId, limits};
-use sasos::{Event, Outcome, protection::apd::Apd};
+use sasos::{Access, Event, Outcome, Stop, protection::apd::Apd};
 
 /// Pages that one event drops, or copies, at most.
 const PIECE_PAGES: u64 = 24;
@@ -76,6 +76,182 @@ fn tasks_end(rig: &mut Rig) {
     }
     rig.server.finish_ends(&mut rig.world);
     assert!(!rig.server.work.is_empty(), "they have not ended whole");
+}
+
+/// A task with a thread that may have so many frames.
+fn with_frames(rig: &mut Rig, frames: u64) -> Actor {
+    let Rig { server, world, .. } = rig;
+    let task = server
+        .task_make(world, Apd::EMPTY, AccountId::ROOT, limits::of_frames(frames))
+        .unwrap();
+    let thread = server.thread_make(world, task, None, 0x1_0000_0000, 0, 3).unwrap();
+    let space = kcore::Machine::thread_space(world, thread);
+    Actor { task, thread, space }
+}
+
+#[test]
+fn a_clone_that_fails_goes_in_pieces() {
+    let mut rig = Rig::new(12, 8000, 20_000);
+    let poor = with_frames(&mut rig, 4 * PAGES);
+    let source = filled(&mut rig, poor, 5 * PAGES / 2);
+    let (most, result) = rig.largest_step_of(poor, Call::ObjClone, &[source, 0, 0], |rig| {
+        rig.server.objects.resident()
+    });
+    assert_eq!(result, Err(Error::LimitReached));
+    assert!(most < 4 * PIECE_PAGES, "{most} pages in one event");
+    assert_eq!(rig.server.objects.resident(), 5 * PAGES / 2);
+    rig.check();
+    // Its thread ends in the middle: the clone goes with the task.
+    let Rig { server, world, .. } = &mut rig;
+    let thread = server.thread_make(world, poor.task, None, 0x1_0000_0000, 0, 3).unwrap();
+    let other = Actor { thread, ..poor };
+    for event in 0..31 {
+        let resumed = if event == 0 { Resumed::First } else { Resumed::Woken };
+        assert_eq!(
+            rig.begin(other, Call::ObjClone, &[source, 0, 0], resumed),
+            None,
+            "{event}"
+        );
+    }
+    rig.call(poor, Call::ThreadDelete, &[thread.0, 0]).unwrap();
+    rig.check();
+    rig.server.task_kill(poor.task, 1);
+    rig.settle();
+    assert_eq!(rig.server.objects.count(), 0);
+    rig.check();
+}
+
+/// An object with every second page of some in memory.
+fn with_gaps(rig: &mut Rig, actor: Actor, pages: u64) -> u64 {
+    let (base, _) = rig.call(actor, Call::ObjCreate, &[pages * PAGE, 0]).unwrap();
+    for page in (0..pages).step_by(2) {
+        rig.store(actor.space, base + page * PAGE, page + 1).unwrap();
+    }
+    base
+}
+
+#[test]
+fn the_limits_of_pages_change_in_pieces() {
+    let mut rig = Rig::new(13, 8000, 20_000);
+    let actor = rig.actor(Apd::EMPTY);
+    for kept in [false, true] {
+        let base = with_gaps(&mut rig, actor, 4 * PAGES);
+        if kept {
+            rig.call(actor, Call::KeepObject, &[base]).unwrap();
+        }
+        let longest = rig.longest_event(actor, Call::PageLimit, &[base, 4 * PAGES, 4]);
+        assert!(longest < BOUND, "{longest} accesses in one event, kept: {kept}");
+        for page in 0..4 * PAGES {
+            assert_eq!(rig.store(actor.space, base + page * PAGE, 0), Err(Error::Protection));
+        }
+        assert_eq!(rig.load(actor.space, base + 2 * PAGE), Ok(3));
+        rig.check();
+    }
+}
+
+/// What the disk knows of the limits of pages agrees with what the page tables have, however far a call came for which the disk has no room.
+#[test]
+fn limits_that_fail_half_way_are_those_of_the_disk() {
+    let mut failed = 0;
+    for used in 0..60 {
+        let mut rig = Rig::new(14, 3000, 600);
+        let actor = rig.actor(Apd::EMPTY);
+        let bases = [0, 1].map(|_| rig.kept(actor, 8, 0));
+        rig.call(actor, Call::PageLimit, &[bases[0], 8, 6]).unwrap();
+        for page in (0..8).step_by(2) {
+            rig.store(actor.space, bases[1] + page * PAGE, page).unwrap();
+        }
+        rig.checkpoint().unwrap();
+        rig.settle();
+        fill_disk(&mut rig, used);
+        let zeroed = rig.call(actor, Call::PageUnMap, &[bases[0], 8, abi::layout::UNMAP_ZERO]);
+        let limited = rig.call(actor, Call::PageLimit, &[bases[1], 8, 4]);
+        failed += u32::from(zeroed.is_err()) + u32::from(limited.is_err());
+        let mut written = 0;
+        for page in 0..8 {
+            let rights = known(&mut rig, bases[0], page);
+            assert_eq!(rights, [6, 6], "page {page} of the first with {used} blocks used");
+            let rights = known(&mut rig, bases[1], page);
+            assert_eq!(
+                rights[0], rights[1],
+                "page {page} of the second with {used} blocks used"
+            );
+            written += u32::from(rights[0] == 7);
+            assert_eq!(written > 0, rights[0] == 7, "those that changed are the first");
+        }
+        assert_eq!(limited.is_ok(), written == 0);
+        rig.check();
+    }
+    assert!((10..110).contains(&failed), "{failed} calls failed");
+}
+
+/// The limits of a page of a kept object in its entry, if it has one, and on the disk.
+fn known(rig: &mut Rig, base: u64, page: u64) -> [u16; 2] {
+    let stored = match rig.server.store.page_flags(&rig.world, base, page) {
+        store::PageLookup::Absent => 7,
+        store::PageLookup::Zero(flags) | store::PageLookup::Stored(flags) => flags.bits(),
+        store::PageLookup::Unknown => panic!("the map is in memory"),
+    };
+    let object = rig.server.objects.get(rig.server.objects.find(base).unwrap());
+    let address = base + page * PAGE;
+    let leaf = object.slots.get(0).and_then(sasos::pages::slots::Slot::leaf);
+    let entry = leaf.and_then(|leaf| kcore::Machine::leaf_get(&rig.world, leaf, (address / PAGE % 512) as usize));
+    [entry.map_or(stored, |entry| u16::from(entry.limits.bits())), stored]
+}
+
+/// Leaves room on the disk for changes with fewer and fewer nodes.
+fn fill_disk(rig: &mut Rig, used: u64) {
+    let record = |number: u64| store::ObjectRecord {
+        base: (1 << 44) + number * SLOT,
+        pages: 200,
+        ..store::ObjectRecord::default()
+    };
+    let mut number = 0;
+    while rig.server.store.put_object(&record(number)).is_ok() {
+        rig.server.store.reserve(record(number).base, 0).unwrap_or_default();
+        number += 1;
+    }
+    for page in 0..used {
+        let base = record(page % number).base;
+        let _ = rig.server.store.set_page_flags(base, 0, store::PageFlags::READ);
+    }
+}
+
+/// Memory is short, and all clean pages of a kept object are shared with a clone, or all are dirty: nobody looks at all of them in one event.
+#[test]
+fn the_search_for_clean_pages_goes_in_pieces() {
+    let mut rig = Rig::new(15, 4000, 20_000);
+    let actor = rig.actor(Apd::EMPTY);
+    let base = filled(&mut rig, actor, 3 * PAGES);
+    rig.call(actor, Call::KeepObject, &[base]).unwrap();
+    rig.checkpoint().unwrap();
+    rig.settle();
+    rig.call(actor, Call::ObjClone, &[base, 0, 0]).unwrap();
+    let other = rig.actor(Apd::EMPTY);
+    filled(&mut rig, other, 1200);
+    let (heap, _) = rig.call(actor, Call::ObjCreate, &[4000 * PAGE, 0]).unwrap();
+    let (mut longest, mut page, mut tries) = (0, 0, 0);
+    loop {
+        let before = rig.world.kernel.hardware.accesses();
+        let step = rig
+            .server
+            .touch(&mut rig.world, actor.space, heap + page * PAGE, Access::Write);
+        longest = longest.max(rig.world.kernel.hardware.accesses() - before);
+        tries += 1;
+        assert!(tries < 10_000, "it never ends");
+        match step {
+            Ok(()) => page += 1,
+            Err(Stop::Again) => {}
+            Err(Stop::Wait(_)) => rig.move_disk(),
+            Err(Stop::Fail(error)) => {
+                assert!(matches!(error, Error::NoMemory | Error::LimitReached), "{error:?}");
+                break;
+            }
+        }
+    }
+    assert!(rig.world.kernel.frames.free() < 200, "memory is short");
+    assert!(longest < BOUND, "{longest} accesses in one event");
+    rig.check();
 }
 
 #[test]

@@ -380,19 +380,36 @@ impl Store {
         let _ = self.pending.insert(base, older);
     }
 
-    /// Forgets all pages from `start` to `end`: they read as zero and have no limits.
+    /// Forgets all pages from `start` to `end`: they read as zero and have no limits but those that `kept` gives to some of them.
     ///
     /// # Errors
     /// [`NoRoom::Disk`] if so many discards are pending that even the pool cannot hold their map nodes;
-    /// possible again after the next checkpoint.
-    pub fn discard_pages(&mut self, base: u64, start: u64, end: u64) -> Result<(), NoRoom> {
+    /// possible again after the next checkpoint. Nothing has changed then.
+    pub fn discard_pages(
+        &mut self,
+        base: u64,
+        start: u64,
+        end: u64,
+        kept: &[(u64, crate::PageFlags)],
+    ) -> Result<(), NoRoom> {
         let Some(record) = self.object(base) else { return Ok(()) };
         let end = end.min(record.pages);
         if start >= end {
             return Ok(());
         }
-        self.room_for_change(2 * u64::from(levels_for(record.pages)))?;
-        self.note_zeroed(base, start, end).map_err(|NoHeap| NoRoom::Memory)
+        let (pages, levels) = (record.pages, u64::from(levels_for(record.pages)));
+        let nodes = (2 + kept.len() as u64) * levels;
+        self.room_for_change(nodes.min(all_nodes(pages)))?;
+        let entries = Entries {
+            zeroed: 1,
+            flags: kept.len(),
+        };
+        let noted = self.change(base, entries, |changes| {
+            changes.zero(start, end)?;
+            add_cost(changes, nodes, pages);
+            kept.iter().try_for_each(|&(page, flags)| changes.limit(page, flags))
+        });
+        noted.map_err(|NoHeap| NoRoom::Memory)
     }
 
     /// Sets the limits of a page that is not being written.
@@ -473,8 +490,12 @@ pub(crate) fn blocks_of(record: &ObjectRecord) -> u64 {
 
 /// Adds the nodes of one change; all changes together touch no more than all nodes.
 fn add_cost(changes: &mut MapChanges, nodes: u64, pages: u64) {
-    let all = pages / 128 + u64::from(levels_for(pages)) + 1;
-    changes.cost = (changes.cost + nodes).min(all);
+    changes.cost = (changes.cost + nodes).min(all_nodes(pages));
+}
+
+/// Nodes that the map of so many pages has, at most.
+fn all_nodes(pages: u64) -> u64 {
+    pages / 128 + u64::from(levels_for(pages)) + 1
 }
 
 /// Objects in the order of their addresses.

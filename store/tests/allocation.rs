@@ -189,7 +189,7 @@ fn a_change_that_has_no_heap_is_not_made() {
                 });
                 let start = 1000 + page;
                 failed += fail_each(&mut store, &NoRoom::Memory, |store| {
-                    store.discard_pages(base, start, start + 2)
+                    store.discard_pages(base, start, start + 2, &[])
                 });
             }
         }

@@ -106,7 +106,7 @@ fn live(world: &mut PlainWorld) {
     store.sync_begin(world, vec![late], &[]);
     finish(&mut store, world);
     store.delete_object(DELETED).expect("delete");
-    store.discard_pages(SPARSE, 0, 1).expect("discard");
+    store.discard_pages(SPARSE, 0, 1, &[]).expect("discard");
     let again = page(world, SMALL, 0, 7);
     store.sync_begin(world, vec![again], &[DELETED, SPARSE]);
     finish(&mut store, world);

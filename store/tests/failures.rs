@@ -221,7 +221,7 @@ fn changes_that_come_back_lie_beneath_later_ones() {
         let (mut world, mut store) = start();
         store.set_page_flags(BASE, 1, PageFlags::EXECUTE).expect("room");
         store.sync_begin(&mut world, Vec::new(), &[BASE]);
-        store.discard_pages(BASE, 1, 2).expect("room");
+        store.discard_pages(BASE, 1, 2, &[]).expect("room");
         let page = DirtyPage {
             page: 1,
             ..dirty(&mut world, &mut store, 7)
@@ -256,7 +256,7 @@ fn a_promise_is_kept_when_it_is_asked_for_again() {
     let full = (0..70_000).find(|&page| store.reserve(BASE << 1, page).is_err());
     assert!(full.is_some());
     // Discards may use what is kept from writers.
-    store.discard_pages(BASE, 0, 8).expect("the pool");
+    store.discard_pages(BASE, 0, 8, &[]).expect("the pool");
     let promised = store.stats();
     assert_eq!(store.reserve(BASE << 1, 0), Ok(()));
     assert!(store.reserve(BASE, 0).is_err());

@@ -230,7 +230,7 @@ impl Volume {
     /// Makes the pages from `first` on read as zero again.
     pub fn discard(&mut self, base: u64, first: u64, count: u64) -> Result<()> {
         self.store
-            .discard_pages(base, first, first.saturating_add(count))
+            .discard_pages(base, first, first.saturating_add(count), &[])
             .map_err(|error| anyhow!("cannot discard pages at {base:#x}: {error:?}"))
     }
 

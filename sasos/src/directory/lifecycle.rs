@@ -301,13 +301,18 @@ impl Server {
     /// Changes the length in the record, the object table and the slot map.
     fn change_pages<W: World>(&mut self, world: &W, id: ObjectId, pages: u64) -> Result<(), Error> {
         let now = world.boot_time_ns().saturating_add(world.now_ns());
-        let object = self.objects.get(id);
-        if object.is_persistent() {
-            let mut record = object.record.copy()?;
-            record.pages = pages;
-            record.modified_ns = now;
-            cut_entries(&mut record);
-            self.put_record(&record)?;
+        let before = self.objects.get(id).record.pages;
+        // The slots first, for what the row says counts: more of them can be taken back, and for fewer all is prepared.
+        if pages > before {
+            self.objects.set_pages(id, pages)?;
+        } else {
+            self.objects.expect_fewer_pages(id, pages)?;
+        }
+        if self.objects.get(id).is_persistent() {
+            if let Err(error) = self.change_row(id, pages, now) {
+                self.objects.set_pages(id, before)?;
+                return Err(error);
+            }
             self.note_row_change(id);
         }
         self.objects.set_pages(id, pages)?;
@@ -319,6 +324,15 @@ impl Server {
             range.first < range.end
         });
         Ok(())
+    }
+
+    /// Writes the row of an object that has so many pages from now on.
+    fn change_row(&mut self, id: ObjectId, pages: u64, now: u64) -> Result<(), Error> {
+        let mut record = self.objects.get(id).record.copy()?;
+        record.pages = pages;
+        record.modified_ns = now;
+        cut_entries(&mut record);
+        self.put_record(&record)
     }
 
     // ---- description ------------------------------------------------------------------------------

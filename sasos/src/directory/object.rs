@@ -118,6 +118,8 @@ pub enum Which {
     Resident,
     /// Those that were changed since they last went to the disk.
     Dirty,
+    /// Those in memory that were not.
+    Clean,
 }
 
 /// A page of an object that is in memory.
@@ -218,11 +220,13 @@ impl Object {
             let slot = self.slots.next_with_leaf(slot_of(from) - self.first_slot())?;
             let start = (self.first_slot() + slot) * SLOT;
             let state = self.slots.get(slot)?;
-            let bits = match which {
-                Which::Resident => &state.resident,
-                Which::Dirty => &state.dirty,
+            let first = from.saturating_sub(start).div_ceil(PAGE) as usize;
+            let found = match which {
+                Which::Resident => state.resident.next(first),
+                Which::Dirty => state.dirty.next(first),
+                Which::Clean => state.resident.without(&state.dirty).next(first),
             };
-            if let Some(index) = bits.next(from.saturating_sub(start).div_ceil(PAGE) as usize) {
+            if let Some(index) = found {
                 let address = start + index as u64 * PAGE;
                 let leaf = state.leaf().filter(|_| address < to)?;
                 return Some(PageAt {
@@ -530,6 +534,16 @@ impl Objects {
         }
         self.get_mut(id).record.pages = pages;
         Ok(())
+    }
+
+    /// Sees to it that [`Objects::set_pages`] with fewer pages cannot fail.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`]: nothing has changed.
+    pub(crate) fn expect_fewer_pages(&mut self, id: ObjectId, pages: u64) -> Result<(), Error> {
+        let object = self.get(id);
+        self.map
+            .expect_end(object.first_slot() + slots_for(object.base(), pages))
     }
 
     /// An empty vector for capabilities, with the room of that of the object that goes in next.

@@ -97,6 +97,17 @@ impl SlotMap {
         Ok(())
     }
 
+    /// Sees to it that slots from this one on can be given to nobody without memory: the stretch that this parts has a table.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub(crate) fn expect_end(&mut self, slot: u64) -> Result<(), Error> {
+        if slot.is_multiple_of(REACH) {
+            return Ok(());
+        }
+        self.part((slot / REACH) as usize)
+    }
+
     fn part(&mut self, stretch: usize) -> Result<(), Error> {
         self.stretches.get_mut(stretch).map_or(Ok(()), Stretch::part)
     }

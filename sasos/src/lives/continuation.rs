@@ -6,6 +6,7 @@
 //!
 //! What a power cut means for a call follows from its variant ([`Continuation::is_begun_anew`]), for the day when threads are saved.
 
+use abi::Error;
 use kcore::ThreadId;
 
 use crate::{calls::sight::Sight, durability::durable::Goal, protection::withdraw::Withdrawal};
@@ -52,6 +53,22 @@ pub enum Continuation {
         serial: u64,
         /// The address in the source where it goes on.
         from: u64,
+    },
+    /// `ObjClone` has failed: the clone that it has begun goes.
+    CloneFails {
+        /// Its base.
+        base: u64,
+        /// Its serial number.
+        serial: u64,
+        /// What the call returns then.
+        error: Error,
+    },
+    /// `PageLimit`: the limits of pages change.
+    Limits {
+        /// The serial number of the object.
+        serial: u64,
+        /// The address up to which that is done.
+        at: u64,
     },
     /// `PageCopy` looks at the pages.
     CopyLooks {
@@ -111,6 +128,8 @@ impl Continuation {
             | Self::Resize { .. }
             | Self::Revoke { .. }
             | Self::Clone { .. }
+            | Self::CloneFails { .. }
+            | Self::Limits { .. }
             | Self::Copies(_)
             | Self::UnMaps(_)
             | Self::ApdForgets

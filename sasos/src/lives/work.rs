@@ -67,6 +67,11 @@ impl Budget {
         self.0
     }
 
+    /// Sees to it that so much is left, for what must come on in each event.
+    pub(crate) fn at_least(&mut self, cost: u64) {
+        self.0 = self.0.max(cost);
+    }
+
     /// Takes something off; tells whether there was anything left.
     pub(crate) fn spend(&mut self, cost: u64) -> bool {
         let any = self.0 > 0;

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use abi::{
     Error, Rights,
-    address::{PAGE, SLOT, pages_for, slot_of},
+    address::{PAGE, pages_for, slot_of},
     call::arguments,
 };
 use kcore::{Leaf, PageEntry, SpaceId, wait::Key};
@@ -19,7 +19,7 @@ use crate::{
     accounts::AccountId,
     containers::{copied, push},
     directory::creation::{AddressesOf, Kind},
-    directory::object::{LimitRange, ObjectId, Which},
+    directory::object::{LimitRange, ObjectId, Which, slots_for},
     lives::continuation::Continuation,
     lives::task::TaskId,
     lives::thread::Caller,
@@ -34,6 +34,8 @@ pub const CLONE_PAGES_MAX: u64 = 1 << 16;
 const PIECE_PAGES: usize = 15;
 /// An object with no more pages is cloned in one piece.
 const WHOLE_PAGES: usize = 20;
+/// What making a page table costs, in instructions, roughly.
+const COST_TABLE: u64 = 1000;
 /// Ranges of limits that an object may have for pages that are not resident.
 pub const LIMIT_RANGES_MAX: usize = 64;
 
@@ -49,14 +51,34 @@ impl Server {
         caller: Caller,
         arguments: arguments::ObjClone,
     ) -> Step<(u64, u64)> {
+        if let Continuation::CloneFails { base, serial, error } = self.threads.record(caller.thread).continuation {
+            return self.clone_goes(world, caller, (base, serial), error);
+        }
         let step = self.clone_piece(world, caller, arguments);
-        if let Err(Stop::Fail(_)) = step
-            && let Some(clone) = self.clone_begun(caller)
+        if let Err(Stop::Fail(error)) = step
+            && let Continuation::Clone { base, serial, .. } = self.threads.record(caller.thread).continuation
         {
-            self.object_drop(world, clone, AddressesOf::Free);
-            self.threads.record(caller.thread).continuation = Continuation::None;
+            return self.clone_goes(world, caller, (base, serial), error);
         }
         step
+    }
+
+    /// A piece of the end of a clone that could not be made whole. It stands on the kill list, so it goes in any case.
+    fn clone_goes<W: World>(
+        &mut self,
+        world: &mut W,
+        caller: Caller,
+        (base, serial): (u64, u64),
+        error: Error,
+    ) -> Step<(u64, u64)> {
+        let goes_on = self.objects.find_serial(base, serial).is_some() && !self.object_ends(world, base);
+        let record = self.threads.record(caller.thread);
+        if goes_on {
+            record.continuation = Continuation::CloneFails { base, serial, error };
+            return Err(Stop::Again);
+        }
+        record.continuation = Continuation::None;
+        Err(error.into())
     }
 
     fn clone_piece<W: World>(
@@ -92,6 +114,9 @@ impl Server {
             _ if self.objects.get(source).resident > WHOLE_PAGES as u64 => return Err(Stop::Again),
             _ => WHOLE_PAGES,
         };
+        if from == 0 && !self.make_leaves(world, source, clone)? {
+            return Err(Stop::Again);
+        }
         if let Some(from) = self.share_pages(world, source, clone, from, most)? {
             self.threads.record(caller.thread).continuation = Continuation::Clone { base, serial, from };
             return Err(Stop::Again);
@@ -124,7 +149,8 @@ impl Server {
         let source = self.object_at(world, source)?;
         let payer = self.tasks.get(task).map_or(AccountId::ROOT, |task| task.account);
         let clone = self.clone_make(world, domain, payer, Some(task), source, extra_bytes)?;
-        if let Err(stop) = self.share_pages(world, source, clone, 0, usize::MAX) {
+        let made = self.unbounded(|server| server.make_leaves(world, source, clone));
+        if let Err(stop) = made.and_then(|_| self.share_pages(world, source, clone, 0, usize::MAX)) {
             self.object_drop(world, clone, AddressesOf::Free);
             return Err(stop);
         }
@@ -157,13 +183,23 @@ impl Server {
             self.object_drop(world, clone, AddressesOf::Free);
             return Err(stop);
         }
-        for slot in 0..(self.objects.get(clone).base() % SLOT + pages * PAGE).div_ceil(SLOT) {
-            if let Err(stop) = self.make_leaf(world, clone, slot) {
-                self.object_drop(world, clone, AddressesOf::Free);
-                return Err(stop);
-            }
-        }
         Ok(clone)
+    }
+
+    /// Gives a clone the page tables for the pages of its source, as far as the budget reaches; tells whether those were all.
+    fn make_leaves<W: World>(&mut self, world: &mut W, source: ObjectId, clone: ObjectId) -> Step<bool> {
+        let pages = self.objects.get(source).record.pages;
+        for slot in 0..slots_for(self.objects.get(clone).base(), pages) {
+            let slots = &self.objects.get(clone).slots;
+            if slots.get(slot).is_some_and(|slot| slot.leaf().is_some()) {
+                continue;
+            }
+            if !self.budget.spend(COST_TABLE) {
+                return Ok(false);
+            }
+            self.make_leaf(world, clone, slot)?;
+        }
+        Ok(true)
     }
 
     /// Lists the password of a clone that is complete. Tells base and password.

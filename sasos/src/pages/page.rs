@@ -13,11 +13,12 @@ use abi::{
 use kcore::PageEntry;
 
 use crate::{
-    Access, Server, Step, World,
+    Access, Server, Step, Stop, World,
     accounts::Resource,
     containers::{push_reserved, reserve},
     directory::object::{LimitRange, ObjectId, Which},
     durability::durable::no_room,
+    lives::continuation::Continuation,
     lives::thread::Caller,
     pages::clone::LIMIT_RANGES_MAX,
     pages::pager::{index_of, to_flags},
@@ -29,6 +30,10 @@ pub const RANGE_PAGES_MAX: u64 = 1 << 16;
 /// Pages that are not resident whose limits one object may change; they cost memory one by one
 /// once it is persistent.
 const ABSENT_LIMITED_MAX: u64 = 1 << 14;
+
+/// What it costs to give a resident page other limits, and to have the store note those of a page, in instructions, roughly.
+const COST_LIMITED: u64 = 120;
+const COST_NOTED: u64 = 700;
 
 /// What a page is zeroed with, part by part.
 const ZEROES: [u8; 512] = [0; 512];
@@ -159,6 +164,9 @@ impl Server {
     /// express it. Pages of a transient object that are not there can lose all rights: a guard that costs nothing,
     /// however long it is.
     ///
+    /// Done in pieces: if a later one fails, pages from the first one of the range on have the new limits, and the others have those
+    /// that they had.
+    ///
     /// # Errors
     /// [`Error::BadArgument`], [`Error::BadAddress`], [`Error::Protection`], [`Error::TableFull`] for too
     /// many different limits, [`Error::DiskFull`].
@@ -181,40 +189,71 @@ impl Server {
         let range = self.range(world, caller, page, pages, Rights::OWNER)?;
         self.enough_heap(world)?;
         let object = self.objects.get(range.id);
-        if !guard {
-            Self::bounded(range)?;
-        } else if object.is_persistent() || object.next_page(Which::Resident, range.from, range.to).is_some() {
-            return Err(Error::BadArgument.into());
-        }
-        let first = object.page_of(range.from);
-        let change = LimitRange {
-            first,
-            end: first + range.count(),
-            limits,
+        let (persistent, serial) = (object.is_persistent(), object.serial);
+        let begun = match self.threads.record(caller.thread).continuation {
+            Continuation::Limits { serial: of, at } if of == serial => Some(at),
+            _ => None,
         };
-        let known_here = !object.is_persistent() || object.complete;
-        let ranges = if known_here {
-            limit_ranges(&object.absent_limits, change)?
-        } else {
-            Vec::new()
-        };
-        self.pay_limits(range.id, ranges.len())?;
-        let object = self.objects.get(range.id);
-        if object.is_persistent() {
-            if range.count() > ABSENT_LIMITED_MAX {
+        if begun.is_none() {
+            if !guard {
+                Self::bounded(range)?;
+            } else if persistent || object.next_page(Which::Resident, range.from, range.to).is_some() {
                 return Err(Error::BadArgument.into());
             }
-            let base = object.base();
-            for page in change.first..change.end {
-                self.store
-                    .set_page_flags(base, page, to_flags(limits))
-                    .map_err(no_room)?;
+            if persistent && range.count() > ABSENT_LIMITED_MAX {
+                return Err(Error::BadArgument.into());
             }
-            self.note_row_change(range.id);
+            let first = object.page_of(range.from);
+            let change = LimitRange {
+                first,
+                end: first + range.count(),
+                limits,
+            };
+            // From now on the store alone knows the limits of pages of a persistent object that are not resident.
+            let ranges = if persistent {
+                Vec::new()
+            } else {
+                limit_ranges(&object.absent_limits, change)?
+            };
+            self.set_limits(range.id, ranges)?;
+            if persistent {
+                self.objects.get_mut(range.id).complete = false;
+            }
         }
-        self.objects.get_mut(range.id).absent_limits = ranges;
-        self.limit_resident(world, range, limits);
+        let from = begun.unwrap_or(range.from).clamp(range.from, range.to);
+        let left = Range { from, ..range };
+        let at = if persistent {
+            self.limit_kept(world, left, limits)?
+        } else {
+            self.limit_resident(world, left, limits)
+        };
+        if at < range.to {
+            self.threads.record(caller.thread).continuation = Continuation::Limits { serial, at };
+            return Err(Stop::Again);
+        }
         Ok((0, 0))
+    }
+
+    /// Gives pages of a persistent object other limits, in the store and in memory, as far as the budget reaches. Tells where to go on.
+    fn limit_kept<W: World>(&mut self, world: &mut W, range: Range, limits: Rights) -> Step<u64> {
+        let object = self.objects.get(range.id);
+        let (base, first) = (object.base(), object.page_of(range.from));
+        let (mut done, mut noted) = (0, Ok(()));
+        while done < range.count() && self.budget.spend(COST_NOTED) {
+            noted = self.store.set_page_flags(base, first + done, to_flags(limits));
+            if noted.is_err() {
+                break;
+            }
+            done += 1;
+        }
+        let to = range.from + done * PAGE;
+        if done > 0 {
+            self.note_row_change(range.id);
+            // Its cost is in what was spent.
+            self.unbounded(|server| server.limit_resident(world, Range { to, ..range }, limits));
+        }
+        noted.map_err(no_room)?;
+        Ok(to)
     }
 
     /// Charges a number of ranges of limits that an object will have, and gives back what it paid for those that it has.
@@ -244,12 +283,15 @@ impl Server {
         Ok(())
     }
 
-    /// Gives resident pages other limits.
-    fn limit_resident<W: World>(&mut self, world: &mut W, range: Range, limits: Rights) {
+    /// Gives resident pages other limits, as far as the budget reaches. Tells where to go on.
+    fn limit_resident<W: World>(&mut self, world: &mut W, range: Range, limits: Rights) -> u64 {
         let mut reduced = false;
         let mut from = range.from;
         let object = self.objects.get(range.id);
         while let Some(place) = object.next_page(Which::Resident, from, range.to) {
+            if !self.budget.spend(COST_LIMITED) {
+                break;
+            }
             from = place.address + PAGE;
             let Some(entry) = world.leaf_get(place.leaf, place.index) else {
                 continue;
@@ -267,6 +309,8 @@ impl Server {
         if reduced {
             world.flush_everything();
         }
+        let more = object.next_page(Which::Resident, from, range.to);
+        more.map_or(range.to, |place| place.address)
     }
 }
 

@@ -47,8 +47,11 @@ pub struct Pager {
     pub dirty: u64,
     /// Leaves of all objects.
     pub(crate) leaves: u64,
-    /// Where the search for frames to take back goes on.
+    /// Where the search for frames to take back goes on: in this object, at this address.
     pub(crate) hand: u32,
+    pub(crate) hand_at: u64,
+    /// Objects that it has left since it found one.
+    pub(crate) left_in_vain: u32,
 }
 
 impl Pager {

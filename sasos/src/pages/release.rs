@@ -25,6 +25,12 @@ use crate::{
 
 /// Frames that are taken from objects at once when memory is short.
 const RECLAIM_BATCH: usize = 64;
+/// How far a look for a clean page reaches, what it costs in instructions, roughly, and what going on to the next object does.
+const LOOK_REACH: u64 = 4 * SLOT;
+const COST_LOOK: u64 = 120;
+const COST_OBJECT: u64 = 15;
+/// Looks that are done in any case.
+const LOOKS_LEAST: u64 = 10;
 /// Frames that go before translations are forgotten once for all of them.
 const GONE_BATCH: usize = 16;
 /// Pages whose translations are forgotten one by one; for more, all are.
@@ -218,7 +224,7 @@ impl Server {
     /// for another one must have a second reference, or be dirty or transient.
     #[cold]
     pub(crate) fn make_room<W: World>(&mut self, world: &mut W) -> Step<()> {
-        if self.reclaim(world) > 0 {
+        if self.reclaim_piece(world)? > 0 {
             return Ok(());
         }
         // Nodes that a running job has just read are not taken from under it.
@@ -239,7 +245,7 @@ impl Server {
         let number = self.checkpoint_request(world);
         match self.checkpoint_reached(number) {
             // A disk that works while one asks. What was dirty is clean now.
-            Some(Ok(())) if self.reclaim(world) > 0 => Ok(()),
+            Some(Ok(())) if self.reclaim_piece(world)? > 0 => Ok(()),
             Some(_) => Err(Error::NoMemory.into()),
             None => Err(Stop::Wait(Key::Checkpoint)),
         }
@@ -248,20 +254,33 @@ impl Server {
     /// Takes some clean pages of persistent objects from memory, which are read again when touched.
     /// Tells how many.
     pub fn reclaim<W: World>(&mut self, world: &mut W) -> usize {
+        self.unbounded(|server| server.reclaim_piece(world)).unwrap_or(0)
+    }
+
+    /// The same as far as the budget reaches, from where the search stopped the last time.
+    ///
+    /// # Errors
+    /// [`Stop::Again`]: there are further pages to look at.
+    fn reclaim_piece<W: World>(&mut self, world: &mut W) -> Step<usize> {
         let mut frames = Vec::new();
         if frames.try_reserve_exact(RECLAIM_BATCH).is_err() {
-            return 0;
+            return Ok(0);
         }
         let count = self.objects.table_len();
-        for _ in 0..count {
-            self.pager.hand = (self.pager.hand + 1) % count.max(1);
+        self.budget.at_least(LOOKS_LEAST * COST_LOOK);
+        // The first object was perhaps begun in its middle, and is looked at once more.
+        while frames.len() < RECLAIM_BATCH && self.pager.left_in_vain <= count && self.budget.spend(COST_OBJECT) {
             let id = ObjectId(self.pager.hand);
-            if self.objects.is_live(id) && self.objects.get(id).is_persistent() {
-                self.reclaim_from(world, id, &mut frames);
+            let persistent = self.objects.is_live(id) && self.objects.get(id).is_persistent();
+            if !persistent || self.reclaim_from(world, id, &mut frames) {
+                self.pager.hand = (id.0 + 1) % count.max(1);
+                self.pager.hand_at = 0;
+                self.pager.left_in_vain += 1;
             }
-            if frames.len() == RECLAIM_BATCH {
-                break;
-            }
+        }
+        let over = self.pager.left_in_vain > count;
+        if over || !frames.is_empty() {
+            self.pager.left_in_vain = 0;
         }
         if !frames.is_empty() {
             world.flush_everything();
@@ -269,34 +288,44 @@ impl Server {
         for &frame in &frames {
             world.frame_release(frame);
         }
-        frames.len()
+        if frames.is_empty() && !over {
+            return Err(Stop::Again);
+        }
+        Ok(frames.len())
     }
 
-    fn reclaim_from<W: World>(&mut self, world: &mut W, id: ObjectId, frames: &mut Vec<Frame>) {
+    /// Takes clean pages of an object from the hand on; tells whether it came to the end of the object.
+    fn reclaim_from<W: World>(&mut self, world: &mut W, id: ObjectId, frames: &mut Vec<Frame>) -> bool {
         let object = self.objects.get_mut(id);
         let before = frames.len();
-        let mut from = object.base();
-        while frames.len() < RECLAIM_BATCH
-            && let Some(place) = object.next_page(Which::Resident, from, object.end())
-        {
+        let end = object.end();
+        let mut from = self.pager.hand_at.max(object.base());
+        while from < end && frames.len() < RECLAIM_BATCH && self.budget.spend(COST_LOOK) {
+            let to = end.min(from + LOOK_REACH);
+            let Some(place) = object.next_page(Which::Clean, from, to) else {
+                from = to;
+                continue;
+            };
             from = place.address + PAGE;
             let Some(entry) = world.leaf_get(place.leaf, place.index) else {
                 continue;
             };
             let state = object.slots.touch(place.slot);
             let clean = entry.write_withheld || !entry.limits.contains(Rights::W);
-            if clean && !state.dirty.has(place.index) && world.frame_references(entry.frame) == 1 {
+            if clean && world.frame_references(entry.frame) == 1 {
                 world.leaf_set(place.leaf, place.index, None);
                 state.resident.clear(place.index);
                 push_reserved(frames, entry.frame);
             }
         }
+        self.pager.hand_at = from;
         let taken = (frames.len() - before) as u64;
         if taken > 0 {
             object.complete = false;
             object.resident -= taken;
             self.objects.resident_pages -= taken;
         }
+        from >= end
     }
 }
 

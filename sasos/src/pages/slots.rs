@@ -53,6 +53,15 @@ impl PageBits {
         self.0.iter().map(|word| word.count_ones()).sum()
     }
 
+    /// The bits that are not set in another one.
+    pub fn without(&self, other: &Self) -> Self {
+        let mut left = *self;
+        for (word, gone) in left.0.iter_mut().zip(other.0) {
+            *word &= !gone;
+        }
+        left
+    }
+
     /// Sets all bits that are set in another one; tells how many of them were clear.
     pub fn add(&mut self, other: &Self) -> u32 {
         let before = self.count();

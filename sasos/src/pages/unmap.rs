@@ -14,6 +14,8 @@ use abi::{
     layout::{UNMAP_REPLACE, UNMAP_ZERO},
 };
 
+use store::PageFlags;
+
 use crate::{
     Server, Step, Stop, World,
     containers::push,
@@ -199,7 +201,7 @@ impl Server {
     ///
     /// # Errors
     /// [`Error::Protection`] if one of them must not be written.
-    fn absent_limited<W: World>(&mut self, world: &mut W, piece: Range) -> Step<Vec<(u64, Rights)>> {
+    fn absent_limited<W: World>(&mut self, world: &mut W, piece: Range) -> Step<Vec<(u64, PageFlags)>> {
         let mut absent = Vec::new();
         for address in piece.pages() {
             let object = self.objects.get(piece.id);
@@ -215,7 +217,7 @@ impl Server {
                 return Err(Error::Protection.into());
             }
             if limits != Rights::RWX {
-                push(&mut absent, (page, limits))?;
+                push(&mut absent, (page, to_flags(limits)))?;
             }
         }
         Ok(absent)
@@ -236,18 +238,13 @@ impl Server {
     }
 
     /// Has the store forget the content of a range, but not the limits of these pages.
-    fn discard(&mut self, range: Range, absent: &[(u64, Rights)]) -> Step<()> {
+    fn discard(&mut self, range: Range, absent: &[(u64, PageFlags)]) -> Step<()> {
         let object = self.objects.get(range.id);
         let (base, first) = (object.base(), object.page_of(range.from));
         self.store
-            .discard_pages(base, first, first + range.count())
+            .discard_pages(base, first, first + range.count(), absent)
             .map_err(no_room)?;
         self.blocks_gone(range.id, first, first + range.count());
-        for &(page, limits) in absent {
-            self.store
-                .set_page_flags(base, page, to_flags(limits))
-                .map_err(no_room)?;
-        }
         self.note_row_change(range.id);
         Ok(())
     }

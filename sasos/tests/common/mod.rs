@@ -158,6 +158,19 @@ impl Rig {
 
     /// Makes a call; tells by how much a measure changes at most in one event of it.
     pub fn largest_step(&mut self, actor: Actor, call: Call, arguments: &[u64], measure: impl Fn(&Self) -> u64) -> u64 {
+        let (largest, result) = self.largest_step_of(actor, call, arguments, measure);
+        result.expect("the call succeeds");
+        largest
+    }
+
+    /// The same of a call that may fail, and what came of it.
+    pub fn largest_step_of(
+        &mut self,
+        actor: Actor,
+        call: Call,
+        arguments: &[u64],
+        measure: impl Fn(&Self) -> u64,
+    ) -> (u64, Result<(u64, u64), Error>) {
         let mut all = [0; 6];
         all[..arguments.len()].copy_from_slice(arguments);
         let mut resumed = Resumed::First;
@@ -173,10 +186,7 @@ impl Rig {
             let outcome = self.server.handle(&mut self.world, event);
             longest = longest.max(measure(self).abs_diff(before));
             match outcome {
-                Outcome::Return(result) => {
-                    result.expect("the call succeeds");
-                    return longest;
-                }
+                Outcome::Return(result) => return (longest, result),
                 Outcome::Block(..) => self.move_disk(),
                 Outcome::Again => {}
                 other => panic!("{call:?} ended with {other:?}"),

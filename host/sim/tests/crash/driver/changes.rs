@@ -252,7 +252,7 @@ impl Driver {
         } else {
             start + 1 + self.rng.below(5)
         };
-        if self.store.discard_pages(base, start, end).is_err() {
+        if self.store.discard_pages(base, start, end, &[]).is_err() {
             self.tally.disk_full += 1;
             return;
         }
