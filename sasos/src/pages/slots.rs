@@ -54,6 +54,7 @@ impl PageBits {
     }
 
     /// The bits that are not set in another one.
+    #[must_use]
     pub fn without(&self, other: &Self) -> Self {
         let mut left = *self;
         for (word, gone) in left.0.iter_mut().zip(other.0) {
