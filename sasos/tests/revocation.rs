@@ -15,7 +15,11 @@ use abi::{
 };
 use common::{Actor, Order, Rig, for_each_seed};
 use kcore::thread::Resumed;
-use sasos::{Access, Event, Outcome, protection::apd::Apd};
+use sasos::{
+    Access, Event, Outcome,
+    accounts::{AccountId, Resource, limits},
+    protection::apd::Apd,
+};
 use sim::{machine::Touch, rng::Rng};
 
 const R: u64 = Rights::R.bits() as u64;
@@ -44,7 +48,19 @@ struct Running {
     target: usize,
 }
 
+/// How many nodes a user may have.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Tables {
+    /// As many as it likes.
+    Wide,
+    /// A page of them, and more objects than fit.
+    Tight,
+}
+
 struct Play {
+    tables: Tables,
+    /// Objects that every user may read, where tables are tight.
+    others: Vec<u64>,
     rig: Rig,
     rng: Rng,
     owners: Vec<Actor>,
@@ -55,11 +71,16 @@ struct Play {
 }
 
 impl Play {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, tables: Tables) -> Self {
         let mut rig = Rig::new(seed, 16000, 4096);
         let mut rng = rig.rng.fork();
-        let owners = (0..3).map(|_| rig.actor(Apd::EMPTY)).collect();
+        let owners: Vec<Actor> = (0..3).map(|_| rig.actor(Apd::EMPTY)).collect();
+        let others = if tables == Tables::Tight { 80 } else { 0 };
+        let others = (0..others).map(|_| rig.call(owners[0], Call::ObjCreate, &[PAGE, 9]).unwrap().0);
+        let others = others.collect();
         let mut new = Self {
+            tables,
+            others,
             rng: rng.fork(),
             rig,
             owners,
@@ -88,7 +109,8 @@ impl Play {
             return;
         }
         let owner = *self.rng.pick(&idle);
-        let slots = 1 + self.rng.below(40);
+        let most = if self.tables == Tables::Tight { 160 } else { 40 };
+        let slots = 1 + self.rng.below(most);
         let (base, own) = self.rig.call(owner, Call::ObjCreate, &[slots * SLOT, 0]).unwrap();
         let mut listed = BTreeMap::from([(own, true)]);
         // An address may come back, a password does not.
@@ -113,7 +135,13 @@ impl Play {
     }
 
     fn make_user(&mut self) {
-        let actor = self.rig.actor(Apd::EMPTY);
+        let actor = if self.tables == Tables::Tight {
+            let mut limits = limits::of_frames(4000);
+            limits[Resource::Bytes as usize] = 24 << 10;
+            self.rig.actor_in(AccountId::ROOT, limits)
+        } else {
+            self.rig.actor(Apd::EMPTY)
+        };
         let mut held = BTreeSet::new();
         for (number, target) in self.targets.iter().enumerate() {
             for password in passwords(number) {
@@ -122,16 +150,21 @@ impl Play {
                 }
             }
         }
-        let list: Vec<_> = held
+        let mut list: Vec<_> = held
             .iter()
             .map(|&(number, password)| Capability {
                 address: self.targets[number].as_ref().unwrap().base,
                 password,
             })
             .collect();
+        let others = self.others.iter();
+        list.extend(others.map(|&address| Capability { address, password: 9 }));
         let (clist, _) = self.rig.call(actor, Call::ObjCreate, &[2 * PAGE, 0]).unwrap();
         self.rig.write_clist(actor.space, clist, &list, Order::Any);
         self.rig.call(actor, Call::ApdInsert, &[0, clist]).unwrap();
+        if self.tables == Tables::Tight {
+            while self.rig.call(actor, Call::ObjCreate, &[PAGE, 0]).is_ok() {}
+        }
         self.users.push((actor, held));
     }
 
@@ -179,6 +212,21 @@ impl Play {
                 "user {user}, object {number}, {access:?}: {found:?}"
             );
         }
+    }
+
+    /// One event of a fault of somebody, who may do something else then.
+    fn nudge(&mut self) {
+        let user = self.rng.below(self.users.len() as u64) as usize;
+        let (actor, _) = self.users[user];
+        let number = self.rng.below(self.targets.len() as u64) as usize;
+        let address = match &self.targets[number] {
+            Some(target) if self.rng.one_in(3) => target.base + self.rng.below(target.slots) * SLOT,
+            _ => *self.rng.pick(&self.others),
+        };
+        let _ = self
+            .rig
+            .server
+            .touch(&mut self.rig.world, actor.space, address, Access::Read);
     }
 
     /// No domain touches through its page tables, or what a processor remembers, what it must not. While an object is being taken
@@ -296,15 +344,26 @@ impl Play {
                 let place = self.rng.below(self.running.len() as u64) as usize;
                 self.go_on(place);
             }
+            12..34 if self.tables == Tables::Tight => self.nudge(),
             _ => self.touch(),
         }
+        assert_eq!(self.rig.server.check_nodes(&self.rig.world), None);
     }
 }
 
 #[test]
 fn what_was_taken_away_is_out_of_reach() {
+    what_was_taken_away(Tables::Wide);
+}
+
+#[test]
+fn what_was_taken_away_is_out_of_reach_of_those_who_give_up_for_it() {
+    what_was_taken_away(Tables::Tight);
+}
+
+fn what_was_taken_away(tables: Tables) {
     for_each_seed(12, |seed| {
-        let mut users = Play::new(seed);
+        let mut users = Play::new(seed, tables);
         for step in 0..1500 {
             users.step();
             if step % 100 == 0 {

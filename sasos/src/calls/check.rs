@@ -153,7 +153,7 @@ impl Server {
             )?;
         }
         self.check_ledger(&mut sums)?;
-        match self.check_nodes() {
+        match self.check_nodes(world) {
             Some((what, at)) => Err(Broken { what, at }),
             None => Ok(()),
         }

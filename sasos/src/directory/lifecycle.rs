@@ -20,6 +20,7 @@ use crate::{
     lives::continuation::Continuation,
     lives::task::TaskId,
     lives::thread::Caller,
+    lives::work::Work,
     pages::pager::to_flags,
     pages::release::Remembered,
     protection::capability::password_or_random,
@@ -103,7 +104,7 @@ impl Server {
             (self.withdraw_begin(world, id), 0)
         };
         // It is still there until the last piece, so whoever has a right may come back. Few do.
-        let withdrawn = self.withdrawal_goes_on(world, withdrawal, begun.is_none());
+        let withdrawn = self.goes_on(world, Work::Withdrawal(withdrawal), begun.is_none());
         let object = self.objects.get(id);
         let (base, end) = (object.base(), object.end());
         let left = match withdrawn {
@@ -171,7 +172,8 @@ impl Server {
     }
 
     /// Hands the transient object that holds an address over to a task, if the domain `from` has
-    /// made it: kill list, account and implicit rights. Otherwise nothing happens.
+    /// made it: kill list, account and implicit rights. Otherwise nothing happens. It is taken away
+    /// from all who have it; the task finds it when nothing is left of that.
     ///
     /// # Errors
     /// [`Error::LimitReached`]: nothing has changed.

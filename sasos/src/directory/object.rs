@@ -9,7 +9,7 @@
 //! * **Persistent**: kept; its record is in the store's object table, and stays equal to `record`.
 //!
 //! Invariants: every slot of an active object leads to it, and no other slot does. Only domains that
-//! have a node in `holders` or `stale` link its leaves.
+//! have a node in its list link its leaves.
 
 use alloc::vec::Vec;
 
@@ -66,10 +66,8 @@ pub struct Object {
     pub serial: u64,
     /// Pages, slot by slot.
     pub slots: Slots,
-    /// Nodes of domains that have it.
-    pub(crate) holders: NodeList,
-    /// Nodes of domains that had it and may still link some of it, the oldest first.
-    pub(crate) stale: NodeList,
+    /// Nodes of the domains that have it, or had it in an earlier epoch and may still link some of it.
+    pub(crate) nodes: NodeList,
     /// How often it was taken away from those who had it, this object or one before it in this place.
     pub(crate) epoch: u64,
     /// Whether a domain may have P on it.
@@ -141,8 +139,7 @@ impl Object {
             record: ObjectRecord::default(),
             serial: 0,
             slots: Slots::default(),
-            holders: NodeList::EMPTY,
-            stale: NodeList::EMPTY,
+            nodes: NodeList::EMPTY,
             epoch: 0,
             called: false,
             resident: 0,
@@ -254,9 +251,9 @@ impl Object {
         amounts
     }
 
-    /// Whether a domain has found it.
+    /// Whether a domain has found it, and may link some of it.
     pub(crate) fn has_holders(&self) -> bool {
-        self.holders.len() > 0 || self.stale.len() > 0
+        self.nodes.len() > 0
     }
 
     /// Whether a domain has found it, or may have P on it.

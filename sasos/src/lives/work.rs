@@ -13,10 +13,10 @@
 use alloc::vec::Vec;
 
 use abi::Error;
-use kcore::{ThreadId, thread::Resumed};
+use kcore::{SpaceId, ThreadId, thread::Resumed};
 
 use crate::{
-    Outcome, Server, World,
+    Outcome, Server, Step, Stop, World,
     containers::{push_reserved, reserve},
     lives::task::TaskId,
     lives::thread::{Caller, Life},
@@ -89,6 +89,8 @@ pub(crate) enum Work {
     Callee(Leaving),
     /// An object is taken away from the domains that have it.
     Withdrawal(Withdrawal),
+    /// A domain with that serial number forgets what it has found, and those that read through to it.
+    Forgetting(SpaceId, u64),
 }
 
 /// What became of a piece.
@@ -175,12 +177,7 @@ impl Server {
         while self.budget.is_left() && !self.work.is_empty() {
             let turn = self.work.turn % self.work.items.len();
             let work = self.work.items[turn];
-            let piece = match work {
-                Work::Task(task) => self.task_piece(world, task),
-                Work::Callee(leaving) => self.callee_piece(world, leaving),
-                Work::Withdrawal(withdrawal) => self.withdrawal_piece(world, withdrawal),
-            };
-            match piece {
+            match self.work_piece(world, work) {
                 // A piece enters at the end, so this one is where it was.
                 Piece::Done => _ = self.work.items.swap_remove(turn),
                 Piece::More => {
@@ -196,6 +193,31 @@ impl Server {
     #[inline(always)]
     pub(crate) fn has_work_behind(&self, outcome: &Outcome) -> bool {
         self.work.fresh || matches!(outcome, Outcome::Return(Err(_))) && !self.work.is_empty()
+    }
+
+    fn work_piece(&mut self, world: &mut impl World, work: Work) -> Piece {
+        match work {
+            Work::Task(task) => self.task_piece(world, task),
+            Work::Callee(leaving) => self.callee_piece(world, leaving),
+            Work::Withdrawal(withdrawal) => self.withdrawal_piece(world, withdrawal),
+            Work::Forgetting(space, serial) => self.forgetting_piece(world, space, serial),
+        }
+    }
+
+    /// A piece of work by the call that began it, the first or another one, to be made again until it is done. Should nobody do so, the
+    /// list does the rest.
+    ///
+    /// # Errors
+    /// [`Stop::Again`].
+    pub(crate) fn goes_on(&mut self, world: &mut impl World, work: Work, first: bool) -> Step<()> {
+        if self.work_piece(world, work) == Piece::Done {
+            return Ok(());
+        }
+        if first && self.work.enter_further(work).is_err() {
+            self.unbounded(|server| server.work_piece(world, work));
+            return Ok(());
+        }
+        Err(Stop::Again)
     }
 
     /// Does what a call has left to be done behind it, and says what becomes of its answer. A call that fails for want of something is made again

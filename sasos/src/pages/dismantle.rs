@@ -105,7 +105,7 @@ fn piece_of(object: &Object, at: u64, to: u64, budget: Budget) -> (u64, u64) {
         false if object.has_holders() => COST_PAGE,
         false => COST_FORGOTTEN,
     };
-    let cost_table = COST_TABLE + COST_LINK * u64::from(object.holders.len() + object.stale.len());
+    let cost_table = COST_TABLE + COST_LINK * u64::from(object.nodes.len());
     // Most objects are small.
     let whole = object.resident * cost_page + object.leaves * cost_table;
     if budget.has(whole) {

@@ -20,7 +20,12 @@ use abi::{
 };
 use kcore::SpaceId;
 
-use crate::{Server, Step, World, lives::continuation::Continuation, lives::thread::Caller};
+use crate::{
+    Server, Step, World,
+    lives::continuation::Continuation,
+    lives::thread::Caller,
+    lives::work::{Piece, Work},
+};
 
 /// The `slot` argument of `ApdLock` that locks all, empty slots included.
 pub const LOCK_ALL: u64 = u64::MAX;
@@ -332,16 +337,17 @@ impl Server {
         caller: Caller,
         change: impl FnOnce(&mut Apd) -> Result<(), Error>,
     ) -> Step<(u64, u64)> {
-        if !self.apd_forgets(caller) {
-            let Some(domain) = self.domains.get_mut(caller.domain) else {
-                return Err(Error::Protection.into());
-            };
+        let first = !self.apd_forgets(caller);
+        let Some(domain) = self.domains.get_mut(caller.domain) else {
+            return Err(Error::Protection.into());
+        };
+        let serial = domain.serial;
+        if first {
             change(&mut domain.apd)?;
-            self.drain_begin(world, caller.domain);
+            self.forget_all(world, caller.domain);
             self.threads.record(caller.thread).continuation = Continuation::ApdForgets;
         }
-        self.drain_piece(world, caller.domain)?;
-        self.drain_derived(world, caller.domain)?;
+        self.goes_on(world, Work::Forgetting(caller.domain, serial), first)?;
         Ok((0, 0))
     }
 
@@ -350,12 +356,21 @@ impl Server {
         self.threads.record(caller.thread).continuation == Continuation::ApdForgets
     }
 
-    /// Has the domains that read through to one, and those that read through to these, forget what they found before that one was drained last.
-    fn drain_derived<W: World>(&mut self, world: &mut W, domain: SpaceId) -> Step<()> {
-        let (serial, drained) = self
-            .domains
-            .get(domain)
-            .map_or((0, 0), |domain| (domain.serial, domain.drained));
+    /// A piece of what follows a change of an APD, if the domain is still there: it forgets, and so do those that read through to it, and
+    /// those that read through to these.
+    pub(crate) fn forgetting_piece<W: World>(&mut self, world: &mut W, space: SpaceId, serial: u64) -> Piece {
+        if self.domains.serial(space) == serial && self.forget_derived(world, space).is_err() {
+            Piece::More
+        } else {
+            Piece::Done
+        }
+    }
+
+    fn forget_derived<W: World>(&mut self, world: &mut W, space: SpaceId) -> Step<()> {
+        self.forget_piece(world, space)?;
+        let Some((serial, drained)) = self.domains.get(space).map(|domain| (domain.serial, domain.drained)) else {
+            return Ok(());
+        };
         let mut next = self.callees.derived_after(serial, None);
         while let Some(space) = next {
             self.budget.spend(COST_DERIVED);
@@ -363,10 +378,9 @@ impl Server {
                 && derived.inherits != drained
             {
                 derived.inherits = drained;
-                self.drain_begin(world, space);
+                self.forget_all(world, space);
             }
-            self.drain_piece(world, space)?;
-            self.drain_derived(world, space)?;
+            self.forget_derived(world, space)?;
             next = self.callees.derived_after(serial, Some(space));
         }
         Ok(())

@@ -21,6 +21,7 @@ use crate::{
     directory::object::{ObjectId, record_bytes},
     lives::continuation::Continuation,
     lives::thread::Caller,
+    lives::work::Work,
     protection::withdraw::Withdrawal,
 };
 
@@ -249,7 +250,7 @@ impl Server {
         password: u64,
         first: bool,
     ) -> Step<(u64, u64)> {
-        self.withdrawal_goes_on(world, withdrawal, first)?;
+        self.goes_on(world, Work::Withdrawal(withdrawal), first)?;
         match self.objects.find_serial(withdrawal.base, withdrawal.serial) {
             Some(id) => self.finish_passwords(world, caller, id, password),
             // It has gone meanwhile.

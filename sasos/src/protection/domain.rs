@@ -6,14 +6,14 @@
 //! and is entered by threads of many.
 //!
 //! The cache is made of nodes ([`crate::protection::node`]). Invariants: the domain links leaves of objects alone for which it has
-//! a node, with the rights of that at most; each node stands in a list of its object. So unlinking the leaves of a node,
-//! flushing the space and dropping the node *is* revocation. A node that is not worth anything any more is dropped before
-//! the domain can find the object again.
+//! a node, with the rights of that at most; each node stands in the list of its object. So unlinking the leaves of a node,
+//! flushing the space and dropping the node *is* revocation. A dead node makes no link, and it is dropped before the domain can find the object again.
 //!
-//! A domain that must forget everything (its APD has changed) is *drained*: node by node, and until that is done it finds
-//! nothing.
+//! A domain that must forget everything (its APD has changed), or gives a node up for another one, does so in pieces ([`crate::protection::withdraw`]). Until
+//! that is done it finds nothing that it does not have.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use abi::{Error, Rights};
 use kcore::SpaceId;
@@ -100,8 +100,10 @@ pub struct Domain {
     pub(in crate::protection) nodes: Table,
     /// How often the cache was dropped as a whole.
     pub(in crate::protection) drained: u64,
-    /// While all is being dropped: the node where to go on.
-    pub(in crate::protection) draining: Option<u32>,
+    /// Places of nodes that it does not find any more and that are to be unlinked.
+    pub(in crate::protection) forgetting: Range<u32>,
+    /// Whether it ends, and its links go with its space.
+    pub(in crate::protection) ends: bool,
     /// Whether a node may have P.
     pub(in crate::protection) calls: bool,
     /// In the domain of a merged call: the caller's, to which it reads through.
@@ -241,7 +243,8 @@ impl Domains {
                 apd: Apd::EMPTY,
                 nodes: Table::default(),
                 drained: 0,
-                draining: None,
+                forgetting: 0..0,
+                ends: false,
                 calls: false,
                 parent: None,
                 derived: 0,
@@ -287,7 +290,8 @@ impl Domains {
         };
         let paid = domain.nodes.let_go();
         domain.tables = 0;
-        domain.draining = None;
+        domain.forgetting = 0..0;
+        domain.ends = false;
         if self.spare.len() < DOMAINS_KEPT {
             push_reserved(&mut self.spare, domain);
         }
@@ -401,9 +405,9 @@ impl Server {
 
     /// Drops all that a domain has found out. What is accessible is found again when it is touched.
     pub fn domain_flush<W: World>(&mut self, world: &mut W, space: SpaceId) {
-        self.drain_begin(world, space);
+        self.forget_all(world, space);
         // Nothing fails without a bound.
-        let _ = self.unbounded(|server| server.drain_piece(world, space));
+        let _ = self.unbounded(|server| server.forget_piece(world, space));
     }
 
     /// The rights that a domain is known to have on an object.

@@ -1,15 +1,21 @@
 //! What a domain has found out about an object: one node for the pair.
 //!
 //! A node stands in a chain of its domain's table, where an access finds it, and in a list of its object, where a revocation
-//! finds it. It was made in an *epoch* of the object, and is worth something in that epoch alone: whoever takes the object
-//! away raises the epoch, and with that every node of it is dead, whatever its domain still links. What is linked is then
-//! unlinked node by node, each with a position of its own.
+//! finds it. A node is dead before the first of its links goes, so that none is made anew behind the position where unlinking goes on. It
+//! dies in one of two ways:
 //!
-//! An object has two lists of nodes: *holders*, made in the present epoch, and *stale* ones, which are to be unlinked, the
-//! oldest first. The step from one to the other is that of a whole list.
+//! * Its object is taken away from all domains. A node is worth something in one *epoch* of the object alone, the one that it was made in. Raising the
+//!   epoch makes all nodes of an object *stale* in one step. None is made in the new epoch before all stale ones are gone: so those in the list of an object are of one
+//!   epoch, and a domain that finds the object again does so when nobody has it by a right that is gone.
+//! * Its domain forgets it. The node is taken out of its chain ([`Table::hide`]), so that the domain does not find it. The domain has the range of places that it
+//!   is forgetting.
+//!
+//! Dead nodes are unlinked one by one, each with a position of its own, by whoever comes first: the withdrawal, a domain that looks for the object, or the
+//! domain that forgets.
 //!
 //! Nodes come in pages of [`PAGE_NODES`], which the domain's account pays for. A domain that gets no further page, or has
-//! [`NODES_MAX`] nodes, gives an old one up for each new one.
+//! [`NODES_MAX`] nodes, gives one up for each new one. A hand goes round the places and gives up the first node that was neither made nor linked since it
+//! was there last. So a thread keeps the objects that it has just found, and makes progress with every page of nodes.
 
 use alloc::vec::Vec;
 
@@ -22,6 +28,8 @@ pub(crate) const PAGE_NODES: usize = 64;
 /// Nodes of one domain.
 pub const NODES_MAX: usize = 1 << INDEX_BITS;
 const INDEX_BITS: u32 = 12;
+/// Nodes that the hand passes before it takes one that was used: all of a page, so that it comes to its oldest again.
+const LOOKS: usize = PAGE_NODES + 1;
 /// What a page costs: its nodes and its chains.
 pub(crate) const PAGE_BYTES: u64 = (PAGE_NODES * (size_of::<Node>() + size_of::<u32>())) as u64;
 
@@ -68,6 +76,8 @@ pub(crate) struct Node {
     pub(crate) cached: Cached,
     /// Whether any leaf may be linked.
     pub(crate) linked: bool,
+    /// Whether it was made, or a leaf of it linked, since the hand was there last.
+    pub(crate) used: bool,
     /// When it is unlinked: the slot of the object where to go on.
     pub(crate) unlink_from: u32,
 }
@@ -81,6 +91,7 @@ impl Node {
         epoch: 0,
         cached: Cached::NOTHING,
         linked: false,
+        used: false,
         unlink_from: 0,
     };
 
@@ -150,20 +161,8 @@ impl Table {
             .get_mut(index as usize % PAGE_NODES)
     }
 
-    /// The node for an object, whatever it is worth.
+    /// The place of the node that the domain finds for an object, whatever it is worth.
     #[inline]
-    pub(crate) fn find(&self, id: ObjectId) -> Option<&Node> {
-        let mut index = *self.chains.get(self.chain_of(id.0))?;
-        while let Some(node) = self.at(index) {
-            if node.object == id.0 {
-                return Some(node);
-            }
-            index = node.chain;
-        }
-        None
-    }
-
-    /// Its place.
     pub(crate) fn place(&self, id: ObjectId) -> Option<u32> {
         let mut index = *self.chains.get(self.chain_of(id.0))?;
         while let Some(node) = self.at(index) {
@@ -175,14 +174,20 @@ impl Table {
         None
     }
 
-    /// The same as [`Table::find`], to change.
+    /// The node itself.
+    #[inline]
+    pub(crate) fn find(&self, id: ObjectId) -> Option<&Node> {
+        self.at(self.place(id)?)
+    }
+
+    /// The same, to change.
+    #[inline]
     pub(crate) fn find_mut(&mut self, id: ObjectId) -> Option<&mut Node> {
-        let place = self.place(id)?;
-        self.at_mut(place)
+        self.at_mut(self.place(id)?)
     }
 
     /// Lets no node be found any more. They stay until they are removed.
-    pub(crate) fn hide(&mut self) {
+    pub(crate) fn hide_all(&mut self) {
         self.chains.fill(NONE);
     }
 
@@ -292,19 +297,11 @@ impl Table {
         Some(index)
     }
 
-    /// Takes a node out, which stands in no list any more.
-    pub(crate) fn remove(&mut self, index: u32) {
-        let vacant = self.vacant;
-        let Some(node) = self.at_mut(index).filter(|node| !node.is_vacant()) else {
+    /// Lets a node be found no more. It stays until it is removed.
+    pub(crate) fn hide(&mut self, index: u32) {
+        let Some((object, next)) = self.at(index).map(|node| (node.object, node.chain)) else {
             return;
         };
-        let (object, next) = (node.object, node.chain);
-        *node = Node {
-            chain: vacant,
-            ..Node::VACANT
-        };
-        self.vacant = index;
-        self.count -= 1;
         let chain = self.chain_of(object);
         if self.chains[chain] == index {
             self.chains[chain] = next;
@@ -320,17 +317,31 @@ impl Table {
         }
     }
 
-    /// The next node to be given up.
+    /// Takes a node out, which stands in no list any more.
+    pub(crate) fn remove(&mut self, index: u32) {
+        self.hide(index);
+        let chain = self.vacant;
+        if let Some(node) = self.at_mut(index) {
+            *node = Node { chain, ..Node::VACANT };
+            self.vacant = index;
+            self.count -= 1;
+        }
+    }
+
+    /// The next node to be given up, where no place is vacant.
     pub(crate) fn victim(&mut self) -> Option<u32> {
         let places = self.places();
-        for _ in 0..places {
+        if self.count == 0 {
+            return None;
+        }
+        for _ in 0..LOOKS {
             let index = self.hand % places;
-            if self.at(index).is_some_and(|node| !node.is_vacant()) {
+            self.hand = index + 1;
+            if !self.at_mut(index).is_some_and(|node| core::mem::take(&mut node.used)) {
                 return Some(index);
             }
-            self.hand = index + 1;
         }
-        None
+        Some(self.hand - 1)
     }
 }
 
@@ -355,7 +366,7 @@ impl NodeList {
         self.count
     }
 
-    /// The oldest.
+    /// The first.
     pub(crate) fn first(&self) -> Option<NodeRef> {
         self.head.some()
     }
@@ -401,21 +412,6 @@ pub(crate) trait Nodes {
         }
         list.count -= 1;
     }
-
-    /// Puts all of a list at the end of another one.
-    fn join(&mut self, list: &mut NodeList, more: &mut NodeList) {
-        let more = core::mem::replace(more, NodeList::EMPTY);
-        let Some(first) = more.first() else { return };
-        if let Some(node) = self.node_mut(first) {
-            node.previous = list.tail;
-        }
-        match list.tail.some().and_then(|tail| self.node_mut(tail)) {
-            Some(tail) => tail.next = first,
-            None => list.head = first,
-        }
-        list.tail = more.tail;
-        list.count += more.count;
-    }
 }
 
 /// A node for an object that is found in this epoch of it.
@@ -424,6 +420,7 @@ pub(crate) const fn found(id: ObjectId, epoch: u64, cached: Cached) -> Node {
         object: id.0,
         epoch,
         cached,
+        used: true,
         ..Node::VACANT
     }
 }
@@ -474,21 +471,18 @@ mod tests {
     }
 
     #[test]
-    fn lists_go_through_many_tables_and_are_joined_in_one_step() {
+    fn lists_go_through_many_tables() {
         let mut tables = Tables((0..5).map(|_| Table::default()).collect());
-        let (mut one, mut other) = (NodeList::EMPTY, NodeList::EMPTY);
+        let mut one = NodeList::EMPTY;
         for space in 0..5 {
             let table = &mut tables.0[space as usize];
             table.grow().unwrap();
             let index = table
                 .insert(&found(ObjectId(7), 0, Cached::created(Rights::R)))
                 .unwrap();
-            let list = if space < 2 { &mut one } else { &mut other };
-            tables.append(list, SpaceId(space), index);
+            tables.append(&mut one, SpaceId(space), index);
         }
-        tables.join(&mut one, &mut other);
-        assert_eq!((one.len(), other.len()), (5, 0));
-        tables.join(&mut one, &mut other);
+        assert_eq!(one.len(), 5);
         for middle in [2, 0, 4, 1, 3] {
             tables.take_out(&mut one, NodeRef::new(SpaceId(middle), 0));
         }

@@ -1,10 +1,15 @@
-//! Taking an object away from the domains that have it, and everything away from a domain.
+//! Taking an object away from the domains that have it, and objects from a domain.
 //!
-//! What a domain may do stands in its nodes, and its links let user code do it. Raising the epoch of an object makes all nodes
-//! of it worthless at once, so that nothing is derived any more from a right that is gone. Unlinking is work for each leaf and each domain, and where that
-//! is much it is done in pieces, node by node ([`crate::protection::node`]): the call that takes a right away comes back when no node is
-//! left that is older than its epoch. Should its thread end before, `Event::Poll` sees to the rest. A domain that may have the
-//! object by another capability finds it again, in a node of the new epoch; its old node is unlinked before.
+//! What a domain may do stands in its nodes, and its links let user code do it. First nodes die, many in one step
+//! ([`crate::protection::node`]): nothing is derived from them any more, and no link is made by them. Then what they have linked is unlinked, node by node. That is work
+//! for each leaf and each domain, so it is done in pieces ([`Server::unlink_node`]).
+//!
+//! * A *withdrawal* takes an object away from all domains. The call that takes a right away comes back when no node is left that is older than its
+//!   epoch. A domain that may have the object by another capability finds it again, and does pieces of the withdrawal before that.
+//! * A domain *forgets* one node, because its place is needed, or all of them, because its APD has changed. Until
+//!   that is done it finds nothing that it does not have.
+//!
+//! Should the thread of a call end before, the list of work sees to the rest.
 
 use core::ops::Range;
 
@@ -16,8 +21,9 @@ use crate::{
     accounts::Resource,
     directory::object::ObjectId,
     lives::work::{Piece, Work},
+    pages::slots::Slot,
     protection::domain::Cached,
-    protection::node::{NodeRef, Nodes, PAGE_BYTES, found},
+    protection::node::{Node, NodeRef, Nodes, PAGE_BYTES, found},
 };
 
 /// What unlinking a leaf costs, dropping a node, and looking at a vacant place.
@@ -37,27 +43,22 @@ pub struct Withdrawal {
 }
 
 impl Server {
-    /// Takes an object away from every domain that has it. Who still has a right finds it again. What the event's budget does not reach is
-    /// done behind it.
+    /// Takes an object away from every domain that has it. What the event's budget does not reach is done behind it.
     pub fn withdraw<W: World>(&mut self, world: &mut W, id: ObjectId) {
         let withdrawal = self.withdraw_begin(world, id);
-        if self.withdrawal_piece(world, withdrawal) == Piece::More
-            && self.work.enter_further(Work::Withdrawal(withdrawal)).is_err()
-        {
-            self.withdraw_whole(world, id);
-        }
+        // The list does the rest.
+        let _ = self.goes_on(world, Work::Withdrawal(withdrawal), true);
     }
 
     /// Takes an object that ends away from all domains but a few, as far as the budget reaches; tells whether that was done.
     pub(crate) fn withdraw_all_but_few<W: World>(&mut self, world: &mut W, id: ObjectId) -> bool {
-        let object = self.objects.get(id);
-        if object.holders.len() + object.stale.len() <= FEW {
+        if self.objects.get(id).nodes.len() <= FEW {
             return true;
         }
-        if object.holders.first().is_some() {
+        if self.holders(id).next().is_some() {
             self.withdraw_begin(world, id);
         }
-        self.unlink_stale(world, id, u64::MAX)
+        self.unlink_stale(world, id)
     }
 
     /// The same at once, where little is left.
@@ -66,32 +67,11 @@ impl Server {
         self.unbounded(|server| server.withdrawal_piece(world, withdrawal));
     }
 
-    /// A piece of a withdrawal by the call that began it, the first or another one, to be made again until it is done. Should nobody do so, the
-    /// rest is done in any case.
-    ///
-    /// # Errors
-    /// [`Stop::Again`].
-    pub(crate) fn withdrawal_goes_on<W: World>(
-        &mut self,
-        world: &mut W,
-        withdrawal: Withdrawal,
-        first: bool,
-    ) -> Step<()> {
-        if self.withdrawal_piece(world, withdrawal) == Piece::Done {
-            return Ok(());
-        }
-        if first && self.work.enter_further(Work::Withdrawal(withdrawal)).is_err() {
-            self.unbounded(|server| server.withdrawal_piece(world, withdrawal));
-            return Ok(());
-        }
-        Err(Stop::Again)
-    }
-
     /// A piece of a withdrawal. There may be nothing left to do.
     pub(crate) fn withdrawal_piece<W: World>(&mut self, world: &mut W, withdrawal: Withdrawal) -> Piece {
         let Withdrawal { base, serial, epoch } = withdrawal;
         match self.objects.find_serial(base, serial) {
-            Some(id) if !self.unlink_stale(world, id, epoch) => Piece::More,
+            Some(id) if !self.unlink_older(world, id, epoch) => Piece::More,
             _ => Piece::Done,
         }
     }
@@ -101,17 +81,20 @@ impl Server {
         let object = self.objects.get_mut(id);
         object.epoch += 1;
         let (base, serial, epoch) = (object.base(), object.serial, object.epoch);
-        self.domains.join(&mut object.stale, &mut object.holders);
         if core::mem::take(&mut object.called) {
             world.portal_forget();
         }
         Withdrawal { base, serial, epoch }
     }
 
-    /// Unlinks nodes of an object that are older than an epoch; tells whether that were all.
-    fn unlink_stale<W: World>(&mut self, world: &mut W, id: ObjectId, epoch: u64) -> bool {
-        // The oldest come first.
-        while let Some(node) = self.objects.get(id).stale.first()
+    /// Unlinks all stale nodes of an object, as far as the budget reaches; tells whether those were all.
+    fn unlink_stale<W: World>(&mut self, world: &mut W, id: ObjectId) -> bool {
+        self.unlink_older(world, id, self.objects.get(id).epoch)
+    }
+
+    /// The same with those that are older than an epoch.
+    fn unlink_older<W: World>(&mut self, world: &mut W, id: ObjectId, epoch: u64) -> bool {
+        while let Some(node) = self.objects.get(id).nodes.first()
             && self.domains.node(node).is_some_and(|node| node.epoch < epoch)
         {
             let done = self.unlink_node(world, node);
@@ -125,15 +108,19 @@ impl Server {
 
     /// Unlinks what a node stands for and drops it, as far as the budget reaches; tells whether that was all. The space is to be flushed.
     fn unlink_node<W: World>(&mut self, world: &mut W, at: NodeRef) -> bool {
+        if !self.budget.spend(COST_NODE) {
+            return false;
+        }
         let Some(domain) = self.domains.get_mut(at.space()) else {
             return true;
         };
         domain.forget_recent();
-        let Some(node) = domain.nodes.at_mut(at.index()).filter(|node| !node.is_vacant()) else {
+        let Some(node) = domain.nodes.at_mut(at.index()) else {
             return true;
         };
         let object = self.objects.get(node.object());
         while node.linked
+            && !domain.ends
             && let Some(number) = object.slots.next_with_leaf(u64::from(node.unlink_from))
         {
             if !self.budget.spend(COST_LEAF) {
@@ -142,23 +129,16 @@ impl Server {
             world.unlink(at.space(), object.first_slot() + number);
             node.unlink_from = number as u32 + 1;
         }
-        self.budget.spend(COST_NODE);
         self.drop_node(at);
         true
     }
 
     /// Takes a node out of the list of its object and out of its table.
     fn drop_node(&mut self, at: NodeRef) {
-        let Some((id, epoch)) = self.domains.node(at).map(|node| (node.object(), node.epoch)) else {
+        let Some(id) = self.domains.node(at).map(Node::object) else {
             return;
         };
-        let object = self.objects.get_mut(id);
-        let list = if epoch == object.epoch {
-            &mut object.holders
-        } else {
-            &mut object.stale
-        };
-        self.domains.take_out(list, at);
+        self.domains.take_out(&mut self.objects.get_mut(id).nodes, at);
         if let Some(domain) = self.domains.get_mut(at.space()) {
             domain.nodes.remove(at.index());
         }
@@ -167,23 +147,21 @@ impl Server {
     /// Unlinks the slots of an object in a range of numbers from every domain.
     pub(crate) fn unlink_everywhere<W: World>(&mut self, world: &mut W, id: ObjectId, slots: &Range<u64>) {
         let object = self.objects.get(id);
-        for list in [object.holders, object.stale] {
-            let mut next = list.first();
-            while let Some(node) = next {
-                next = self.domains.after(node);
-                if self.domains.node(node).is_none_or(|node| !node.linked) {
-                    continue;
-                }
-                let mut from = slots.start;
-                while let Some(number) = object.slots.next_with_leaf(from).filter(|&number| number < slots.end) {
-                    world.unlink(node.space(), object.first_slot() + number);
-                    from = number + 1;
-                }
-                if let Some(domain) = self.domains.get_mut(node.space()) {
-                    domain.forget_recent();
-                }
-                world.flush_space(node.space());
+        let mut next = object.nodes.first();
+        while let Some(node) = next {
+            next = self.domains.after(node);
+            if self.domains.node(node).is_none_or(|node| !node.linked) {
+                continue;
             }
+            let mut from = slots.start;
+            while let Some(number) = object.slots.next_with_leaf(from).filter(|&number| number < slots.end) {
+                world.unlink(node.space(), object.first_slot() + number);
+                from = number + 1;
+            }
+            if let Some(domain) = self.domains.get_mut(node.space()) {
+                domain.forget_recent();
+            }
+            world.flush_space(node.space());
         }
     }
 
@@ -194,13 +172,16 @@ impl Server {
 
     /// The domains that have an object.
     pub fn holders(&self, id: ObjectId) -> impl Iterator<Item = SpaceId> {
-        let first = self.objects.get(id).holders.first();
+        let object = self.objects.get(id);
+        // If one is stale, all are.
+        let first = object.nodes.first();
+        let first = first.filter(|&node| self.domains.node(node).is_some_and(|node| node.epoch == object.epoch));
         core::iter::successors(first, |&node| self.domains.after(node)).map(NodeRef::space)
     }
 
     // ---- a domain finds ---------------------------------------------------------------------------
 
-    /// Sees to it that a domain has a place for what it finds out about an object, and nothing is left of what it once had.
+    /// Sees to it that a domain has a place for what it finds out about an object, and nothing is left of what anybody once had.
     ///
     /// # Errors
     /// [`Stop::Again`] after a piece; [`Error::NoMemory`] if it cannot have a single node.
@@ -210,36 +191,30 @@ impl Server {
         space: SpaceId,
         id: ObjectId,
     ) -> Step<()> {
-        self.drain_piece(world, space)?;
-        let Some(domain) = self.domains.get_mut(space) else {
+        self.forget_piece(world, space)?;
+        if !self.unlink_stale(world, id) {
+            return Err(Stop::Again);
+        }
+        let Some(domain) = self.domains.get(space) else {
             return Err(Error::Protection.into());
         };
-        if let Some(place) = domain.nodes.place(id) {
-            let live = domain
-                .nodes
-                .at(place)
-                .is_some_and(|node| node.epoch == self.objects.get(id).epoch);
-            return if live {
-                Ok(())
-            } else {
-                self.give_up(world, NodeRef::new(space, place))
-            };
-        }
-        if domain.nodes.has_room() {
+        if domain.nodes.has_room() || domain.nodes.place(id).is_some() || self.nodes_grow(world, space) {
             return Ok(());
         }
-        let may_grow = domain.nodes.may_grow();
-        if may_grow && self.enough_heap(world).is_ok() && self.nodes_grow(space) {
-            return Ok(());
-        }
-        let victim = self.domains.get_mut(space).and_then(|domain| domain.nodes.victim());
-        let victim = victim.ok_or(Error::NoMemory)?;
-        self.give_up(world, NodeRef::new(space, victim))
+        let domain = self.domains.get_mut(space);
+        let victim = domain.and_then(|domain| domain.nodes.victim());
+        self.forget_one(world, space, victim.ok_or(Error::NoMemory)?);
+        self.forget_piece(world, space)
     }
 
     /// A further page of nodes for a domain; tells whether it got one.
-    fn nodes_grow(&mut self, space: SpaceId) -> bool {
-        let Some(domain) = self.domains.get_mut(space) else {
+    fn nodes_grow<W: World>(&mut self, world: &W, space: SpaceId) -> bool {
+        let enough = self.enough_heap(world).is_ok();
+        let Some(domain) = self
+            .domains
+            .get_mut(space)
+            .filter(|domain| enough && domain.nodes.may_grow())
+        else {
             return false;
         };
         let account = domain.account;
@@ -251,23 +226,6 @@ impl Server {
             self.ledger.give(account, Resource::Bytes, PAGE_BYTES);
         }
         grown
-    }
-
-    /// Unlinks and drops a node.
-    ///
-    /// # Errors
-    /// [`Stop::Again`] after a piece.
-    fn give_up<W: World>(&mut self, world: &mut W, at: NodeRef) -> Step<()> {
-        let had_calls = self
-            .domains
-            .node(at)
-            .is_some_and(|node| node.cached.rights.contains(Rights::P));
-        if had_calls {
-            world.portal_forget();
-        }
-        let done = self.unlink_node(world, at);
-        world.flush_space(at.space());
-        if done { Ok(()) } else { Err(Stop::Again) }
     }
 
     /// Enters rights into a domain's cache, where [`Server::prepare_node`] has made a place.
@@ -285,7 +243,7 @@ impl Server {
         if let Some(node) = domain.nodes.place(id).and_then(|place| domain.nodes.at_mut(place)) {
             node.cached = cached;
         } else if let Some(place) = domain.nodes.insert(&found(id, object.epoch, cached)) {
-            self.domains.append(&mut object.holders, space, place);
+            self.domains.append(&mut object.nodes, space, place);
         }
     }
 
@@ -293,23 +251,37 @@ impl Server {
     pub(crate) fn note_linked(&mut self, space: SpaceId, id: ObjectId) -> bool {
         let domain = self.domains.get_mut(space);
         let node = domain.and_then(|domain| domain.nodes.find_mut(id));
-        node.map(|node| node.linked = true).is_some()
+        node.map(|node| (node.linked, node.used) = (true, true)).is_some()
     }
 
     // ---- a domain forgets -------------------------------------------------------------------------
 
     /// Has a domain forget all that it has found out.
-    pub(in crate::protection) fn drain_begin<W: World>(&mut self, world: &mut W, space: SpaceId) {
+    pub(in crate::protection) fn forget_all<W: World>(&mut self, world: &mut W, space: SpaceId) {
         let Some(domain) = self.domains.get_mut(space) else {
             return;
         };
         domain.forget_recent();
         domain.drained += 1;
+        domain.nodes.hide_all();
+        domain.forgetting = 0..u32::MAX;
         if core::mem::take(&mut domain.calls) {
             world.portal_forget();
         }
-        domain.nodes.hide();
-        domain.draining = Some(0);
+    }
+
+    /// Has a domain that is forgetting nothing forget one node.
+    fn forget_one<W: World>(&mut self, world: &mut W, space: SpaceId, place: u32) {
+        let Some(domain) = self.domains.get_mut(space) else {
+            return;
+        };
+        domain.nodes.hide(place);
+        domain.forgetting = place..place + 1;
+        domain.forget_recent();
+        let node = domain.nodes.at(place);
+        if node.is_some_and(|node| node.cached.rights.contains(Rights::P)) {
+            world.portal_forget();
+        }
     }
 
     /// Unlinks a piece of what a domain has to forget.
@@ -317,32 +289,38 @@ impl Server {
     /// # Errors
     /// [`Stop::Again`].
     #[inline]
-    pub(in crate::protection) fn drain_piece<W: World>(&mut self, world: &mut W, space: SpaceId) -> Step<()> {
-        match self.domains.get(space).and_then(|domain| domain.draining) {
-            None => Ok(()),
-            Some(from) => self.drain_from(world, space, from),
+    pub(in crate::protection) fn forget_piece<W: World>(&mut self, world: &mut W, space: SpaceId) -> Step<()> {
+        match self.domains.get(space) {
+            Some(domain) if !domain.forgetting.is_empty() => self.forget_on(world, space),
+            _ => Ok(()),
         }
     }
 
-    fn drain_from<W: World>(&mut self, world: &mut W, space: SpaceId, from: u32) -> Step<()> {
-        let mut place = from;
-        let done = loop {
-            let Some(domain) = self.domains.get_mut(space) else {
-                break true;
-            };
-            domain.draining = Some(place);
+    fn forget_on<W: World>(&mut self, world: &mut W, space: SpaceId) -> Step<()> {
+        let mut step = Ok(());
+        while let Some(domain) = self
+            .domains
+            .get_mut(space)
+            .filter(|domain| !domain.forgetting.is_empty())
+        {
+            let place = domain.forgetting.start;
             let Some(node) = domain.nodes.at(place).filter(|_| domain.nodes.count() > 0) else {
-                domain.draining = None;
-                break true;
+                domain.forgetting = 0..0;
+                break;
             };
             let vacant = node.is_vacant();
             if !self.budget.spend(COST_VACANT) || !vacant && !self.unlink_node(world, NodeRef::new(space, place)) {
-                break false;
+                step = Err(Stop::Again);
+                break;
             }
-            place += 1;
-        };
-        world.flush_space(space);
-        if done { Ok(()) } else { Err(Stop::Again) }
+            if let Some(domain) = self.domains.get_mut(space) {
+                domain.forgetting.start = place + 1;
+            }
+        }
+        if self.domains.get(space).is_some_and(|domain| !domain.ends) {
+            world.flush_space(space);
+        }
+        step
     }
 
     /// A domain that ends forgets what it has found, as far as the budget reaches; tells whether that was all. Its space goes as a whole, so nothing
@@ -351,52 +329,53 @@ impl Server {
         let Some(domain) = self.domains.get_mut(space) else {
             return true;
         };
-        if core::mem::take(&mut domain.calls) {
-            world.portal_forget();
-        }
-        let mut place = domain.draining.take().unwrap_or(0);
-        while let Some(domain) = self.domains.get_mut(space).filter(|domain| domain.nodes.count() > 0)
-            && let Some(node) = domain.nodes.at(place)
-        {
-            if !node.is_vacant() {
-                if !self.budget.spend(COST_NODE) {
-                    domain.draining = Some(place);
-                    return false;
-                }
-                self.drop_node(NodeRef::new(space, place));
+        if !core::mem::replace(&mut domain.ends, true) {
+            domain.forgetting = 0..u32::MAX;
+            if core::mem::take(&mut domain.calls) {
+                world.portal_forget();
             }
-            place += 1;
         }
-        true
+        self.forget_piece(world, space).is_ok()
     }
 
     // ---- checks -----------------------------------------------------------------------------------
 
-    /// What does not hold of nodes and lists, with the number of the object.
-    pub(crate) fn check_nodes(&self) -> Option<(&'static str, u64)> {
+    /// What does not hold of nodes, lists and links, with the address of the object.
+    pub fn check_nodes<W: World>(&self, world: &W) -> Option<(&'static str, u64)> {
         let mut listed = 0;
         for (id, object) in self.objects.iter() {
-            for (list, present) in [(object.holders, true), (object.stale, false)] {
-                let mut count = 0;
-                let mut oldest = 0;
-                let mut next = list.first();
-                while let Some(at) = next {
-                    next = self.domains.after(at);
-                    count += 1;
-                    let good = self.domains.get(at.space()).is_some()
-                        && self.domains.node(at).is_some_and(|node| {
-                            let age = oldest..=object.epoch;
-                            oldest = node.epoch;
-                            node.object() == id && (node.epoch == object.epoch) == present && age.contains(&node.epoch)
-                        });
-                    if !good {
-                        return Some(("a node in the wrong list", u64::from(id.0)));
-                    }
+            let (mut linked, mut count, mut epoch) = (0, 0, None);
+            let mut next = object.nodes.first();
+            while let Some(at) = next {
+                next = self.domains.after(at);
+                let Some((domain, node)) = self.domains.get(at.space()).zip(self.domains.node(at)) else {
+                    return Some(("a node of no domain", object.base()));
+                };
+                let found = domain.nodes.place(id) == Some(at.index());
+                if node.object() != id || *epoch.get_or_insert(node.epoch) != node.epoch || node.epoch > object.epoch {
+                    return Some(("a node in the wrong list", object.base()));
                 }
-                if count != list.len() {
-                    return Some(("the length of a list of nodes", u64::from(id.0)));
+                if !found && !domain.forgetting.contains(&at.index()) {
+                    return Some(("a node that is neither found nor forgotten", object.base()));
                 }
-                listed += u64::from(count);
+                if found && node.epoch == object.epoch && node.unlink_from > 0 {
+                    return Some(("a node that is alive and is being unlinked", object.base()));
+                }
+                linked += u32::from(node.linked);
+                count += 1;
+            }
+            if count != object.nodes.len() {
+                return Some(("the length of a list of nodes", object.base()));
+            }
+            listed += u64::from(count);
+            // A leaf has a reference of its object and one of each link.
+            let mut next = object.slots.next_with_leaf(0);
+            while let Some(number) = next {
+                next = object.slots.next_with_leaf(number + 1);
+                let leaf = object.slots.get(number).and_then(Slot::leaf);
+                if leaf.is_some_and(|leaf| world.frame_references(leaf.frame()) > 1 + linked) {
+                    return Some(("a link without a node", object.base()));
+                }
             }
         }
         let known: u64 = self.domains.iter().map(|(_, domain)| domain.cached_objects()).sum();
