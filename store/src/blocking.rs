@@ -1,34 +1,28 @@
-//! Waiting for the disk: for format, mount and verify, which have nothing else to do.
+//! Waiting for the disk: for format, mount and verify, which have nothing else to do. Nothing here takes heap.
 
 use crate::checksum::Key;
+use crate::containers::copied;
 use crate::event::{MountError, Structure};
 use crate::superblock::Place;
 use crate::world::{BLOCK, DiskError, Frame, Operation, Request, World};
-use alloc::vec;
 use alloc::vec::Vec;
 
 /// Requests under way at a time.
 const BATCH: usize = 16;
 
-/// Performs requests and waits for all. The disk must be idle before.
-pub(crate) fn transfer(
-    world: &mut impl World,
-    operation: Operation,
-    list: &[(u64, Frame)],
-) -> Vec<Result<(), DiskError>> {
-    let mut results = vec![Err(DiskError); list.len()];
+/// Performs up to [`BATCH`] requests and waits for all; the results stand in the places of the requests. The disk must be idle before.
+fn perform(world: &mut impl World, operation: Operation, list: &[(u64, Frame)]) -> [Result<(), DiskError>; BATCH] {
+    let mut results = [Err(DiskError); BATCH];
     let (mut sent, mut done) = (0, 0);
     while done < list.len() {
         while let Some(&(block, frame)) = list.get(sent) {
-            if world
-                .submit(Request {
-                    tag: sent as u32,
-                    operation,
-                    block,
-                    frame,
-                })
-                .is_err()
-            {
+            let request = Request {
+                tag: sent as u32,
+                operation,
+                block,
+                frame,
+            };
+            if world.submit(request).is_err() {
                 break;
             }
             sent += 1;
@@ -44,67 +38,82 @@ pub(crate) fn transfer(
     results
 }
 
+/// Performs up to [`BATCH`] requests that must all succeed.
+pub(crate) fn transfer(world: &mut impl World, operation: Operation, list: &[(u64, Frame)]) -> Result<(), DiskError> {
+    let results = perform(world, operation, list);
+    results.into_iter().take(list.len()).collect::<Result<(), _>>()
+}
+
 /// Flushes and waits.
 pub(crate) fn flush(world: &mut impl World) -> Result<(), DiskError> {
     transfer(world, Operation::Flush, &[(0, Frame(0))])
-        .pop()
-        .unwrap_or(Err(DiskError))
 }
 
-/// Reads blocks and copies them; each by itself may fail.
+/// Reads blocks and shows each; each by itself may fail.
 pub(crate) fn read_blocks(
     world: &mut impl World,
-    blocks: &[u64],
-) -> Result<Vec<Result<Vec<u8>, DiskError>>, MountError> {
-    let mut found = Vec::with_capacity(blocks.len());
-    let mut frames = Vec::new();
-    for _ in 0..BATCH.min(blocks.len()) {
-        match world.alloc() {
-            Some(frame) => frames.push(frame),
-            None if frames.is_empty() => return Err(MountError::Memory),
-            None => break,
+    mut blocks: impl Iterator<Item = u64>,
+    mut found: impl FnMut(u64, Result<&[u8; BLOCK], DiskError>) -> Result<(), MountError>,
+) -> Result<(), MountError> {
+    let mut list = [(0, Frame(0)); BATCH];
+    let mut frames = 0;
+    let result = loop {
+        let mut length = 0;
+        while length < BATCH {
+            if length == frames {
+                let Some(frame) = world.alloc() else { break };
+                list[frames].1 = frame;
+                frames += 1;
+            }
+            let Some(block) = blocks.next() else { break };
+            list[length].0 = block;
+            length += 1;
         }
-    }
-    for batch in blocks.chunks(frames.len().max(1)) {
-        let list: Vec<(u64, Frame)> = batch.iter().copied().zip(frames.iter().copied()).collect();
-        let results = transfer(world, Operation::Read, &list);
-        for (result, &(_, frame)) in results.into_iter().zip(&list) {
-            found.push(result.map(|()| world.bytes(frame).to_vec()));
+        if frames == 0 {
+            break Err(MountError::Memory);
         }
-    }
-    for frame in frames {
-        world.free(frame);
-    }
-    Ok(found)
+        if length == 0 {
+            break Ok(());
+        }
+        let results = perform(world, Operation::Read, &list[..length]);
+        let mut each = results.into_iter().zip(&list[..length]);
+        let shown = each.try_for_each(|(result, &(block, frame))| found(block, result.map(|()| world.bytes(frame))));
+        if shown.is_err() {
+            break shown;
+        }
+    };
+    list[..frames].iter().for_each(|&(_, frame)| world.free(frame));
+    result
 }
 
-/// Reads blocks that must be intact.
+/// Reads blocks that must be intact and shows each.
 pub(crate) fn read_checked(
     world: &mut impl World,
     key: Key,
-    places: &[Place],
+    places: impl Iterator<Item = Place> + Clone,
     structure: Structure,
-) -> Result<Vec<Vec<u8>>, MountError> {
-    let blocks: Vec<u64> = places.iter().map(|place| place.block).collect();
-    if let Some(&past_end) = blocks.iter().find(|&&block| block >= world.blocks()) {
-        return Err(MountError::Damaged(structure, past_end));
+    mut found: impl FnMut(Place, &[u8; BLOCK]) -> Result<(), MountError>,
+) -> Result<(), MountError> {
+    let blocks = world.blocks();
+    if let Some(past_end) = places.clone().find(|place| place.block >= blocks) {
+        return Err(MountError::Damaged(structure, past_end.block));
     }
-    read_blocks(world, &blocks)?
-        .into_iter()
-        .zip(places)
-        .map(|(bytes, place)| {
-            let bytes = bytes.map_err(|DiskError| MountError::Disk)?;
-            let intact = key.checksum(place.block, &bytes) == place.checksum;
-            if intact {
-                Ok(bytes)
-            } else {
-                Err(MountError::Damaged(structure, place.block))
-            }
-        })
-        .collect()
+    let mut wanted = places.clone();
+    read_blocks(world, places.map(|place| place.block), |block, bytes| {
+        let bytes = bytes.map_err(|DiskError| MountError::Disk)?;
+        match wanted.next() {
+            Some(place) if key.checksum(block, bytes) == place.checksum => found(place, bytes),
+            _ => Err(MountError::Damaged(structure, block)),
+        }
+    })
 }
 
-/// A block as an array. (All our blocks have that length.)
-pub(crate) fn as_block(bytes: &[u8]) -> Option<&[u8; BLOCK]> {
-    bytes.try_into().ok()
+/// A copy of one block, if it can be read.
+pub(crate) fn read_block(world: &mut impl World, block: u64) -> Result<Option<Vec<u8>>, MountError> {
+    let mut copy = None;
+    read_blocks(world, core::iter::once(block), |_, bytes| {
+        copy = bytes.ok().map(|bytes| copied(bytes)).transpose()?;
+        Ok(())
+    })?;
+    Ok(copy)
 }

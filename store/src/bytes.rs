@@ -1,6 +1,38 @@
-//! Little-endian words in and out of byte sequences. Reading never panics: what is not there is `None`.
+//! Little-endian words in and out of byte sequences. Neither reading nor writing past an end panics.
 
-use alloc::vec::Vec;
+use crate::event::{MountError, Structure};
+use crate::heap::NoHeap;
+
+/// Why bytes were not read.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Unread {
+    /// They make no sense, or end too early.
+    Nonsense,
+    /// There is no heap for what they say.
+    NoHeap,
+}
+
+impl Unread {
+    /// What that means at mount, where the bytes are of that structure and stand in that block.
+    pub(crate) fn at(self, structure: Structure, block: u64) -> MountError {
+        match self {
+            Self::Nonsense => MountError::Damaged(structure, block),
+            Self::NoHeap => MountError::Memory,
+        }
+    }
+}
+
+impl From<NoHeap> for Unread {
+    fn from(_: NoHeap) -> Self {
+        Self::NoHeap
+    }
+}
+
+impl From<abi::Error> for Unread {
+    fn from(_: abi::Error) -> Self {
+        Self::NoHeap
+    }
+}
 
 /// Reads words from the front of a byte slice.
 pub(crate) struct Reader<'a>(&'a [u8]);
@@ -11,26 +43,30 @@ impl<'a> Reader<'a> {
     }
 
     /// The next `count` bytes.
-    pub(crate) fn take(&mut self, count: usize) -> Option<&'a [u8]> {
-        let (head, rest) = self.0.split_at_checked(count)?;
+    pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], Unread> {
+        let (head, rest) = self.0.split_at_checked(count).ok_or(Unread::Nonsense)?;
         self.0 = rest;
-        Some(head)
+        Ok(head)
     }
 
-    pub(crate) fn u8(&mut self) -> Option<u8> {
-        self.take(1).map(|bytes| bytes[0])
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Unread> {
+        self.take(N)?.try_into().map_err(|_| Unread::Nonsense)
     }
 
-    pub(crate) fn u16(&mut self) -> Option<u16> {
-        self.take(2)?.try_into().ok().map(u16::from_le_bytes)
+    pub(crate) fn u8(&mut self) -> Result<u8, Unread> {
+        self.array().map(u8::from_le_bytes)
     }
 
-    pub(crate) fn u32(&mut self) -> Option<u32> {
-        self.take(4)?.try_into().ok().map(u32::from_le_bytes)
+    pub(crate) fn u16(&mut self) -> Result<u16, Unread> {
+        self.array().map(u16::from_le_bytes)
     }
 
-    pub(crate) fn u64(&mut self) -> Option<u64> {
-        self.take(8)?.try_into().ok().map(u64::from_le_bytes)
+    pub(crate) fn u32(&mut self) -> Result<u32, Unread> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub(crate) fn u64(&mut self) -> Result<u64, Unread> {
+        self.array().map(u64::from_le_bytes)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -38,29 +74,44 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Appends little-endian words to a byte vector.
-pub(crate) trait Put {
-    fn put_u8(&mut self, value: u8);
-    fn put_u16(&mut self, value: u16);
-    fn put_u32(&mut self, value: u32);
-    fn put_u64(&mut self, value: u64);
-    fn put_words(&mut self, words: &[u64]);
+/// Writes little-endian words into a byte slice, which shows the part of what is written from `from` on.
+pub(crate) struct Writer<'a> {
+    out: &'a mut [u8],
+    from: usize,
+    at: usize,
 }
 
-impl Put for Vec<u8> {
-    fn put_u8(&mut self, value: u8) {
-        self.push(value);
+impl<'a> Writer<'a> {
+    pub(crate) fn new(out: &'a mut [u8], from: usize) -> Self {
+        Self { out, from, at: 0 }
     }
-    fn put_u16(&mut self, value: u16) {
-        self.extend_from_slice(&value.to_le_bytes());
+
+    fn put(&mut self, bytes: &[u8]) {
+        let (start, end) = (self.at, self.at + bytes.len());
+        self.at = end;
+        let (first, last) = (start.max(self.from), end.min(self.from + self.out.len()));
+        if first < last {
+            self.out[first - self.from..last - self.from].copy_from_slice(&bytes[first - start..last - start]);
+        }
     }
-    fn put_u32(&mut self, value: u32) {
-        self.extend_from_slice(&value.to_le_bytes());
+
+    pub(crate) fn put_u8(&mut self, value: u8) {
+        self.put(&[value]);
     }
-    fn put_u64(&mut self, value: u64) {
-        self.extend_from_slice(&value.to_le_bytes());
+
+    pub(crate) fn put_u16(&mut self, value: u16) {
+        self.put(&value.to_le_bytes());
     }
-    fn put_words(&mut self, words: &[u64]) {
+
+    pub(crate) fn put_u32(&mut self, value: u32) {
+        self.put(&value.to_le_bytes());
+    }
+
+    pub(crate) fn put_u64(&mut self, value: u64) {
+        self.put(&value.to_le_bytes());
+    }
+
+    pub(crate) fn put_words(&mut self, words: &[u64]) {
         for &word in words {
             self.put_u64(word);
         }

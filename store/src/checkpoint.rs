@@ -20,9 +20,10 @@
 
 use crate::allocation::ReadsBefore;
 use crate::breaks::Invariant;
-use crate::containers::Map;
+use crate::containers::{Map, Queue, push_reserved};
 use crate::event::{CheckpointKind, DirtyPage, Event, Failure};
 use crate::geometry::{Geometry, SUMS, region_of};
+use crate::heap::{NoHeap, with_room};
 use crate::io::{Purpose, WRITES_MAX};
 use crate::journal::Chain;
 use crate::list::List;
@@ -32,8 +33,7 @@ use crate::space::Loan;
 use crate::store::{COST_BLOCK, COST_READ, JournalState, Progress, Store, Work};
 use crate::superblock::{Place, Superblock};
 use crate::table::Part;
-use crate::world::{BLOCK, DiskError, Frame, Operation, World};
-use alloc::collections::{BTreeMap, VecDeque};
+use crate::world::{DiskError, Frame, Operation, World};
 use alloc::vec::Vec;
 
 /// Slot numbers that a checkpoint leases beyond those issued.
@@ -92,7 +92,7 @@ pub(crate) enum Step {
     Waiting,
 }
 
-/// A running or waiting checkpoint.
+/// A checkpoint that runs or waits, or the place for the next one.
 pub(crate) struct Checkpoint {
     kind: CheckpointKind,
     phase: Phase,
@@ -106,12 +106,12 @@ pub(crate) struct Checkpoint {
     /// Pages at the beginning that the maps are known to reach.
     grown: usize,
     /// Those whose path must be read first.
-    retry: VecDeque<DirtyPage>,
+    retry: Queue<DirtyPage>,
     /// Pages whose nodes are being read, and how many nodes had come when they were last looked at.
-    blocked: VecDeque<DirtyPage>,
+    blocked: Queue<DirtyPage>,
     nodes_seen: u64,
     /// Writes of pages under way: the page, its block and checksum.
-    writing: BTreeMap<u32, (DirtyPage, Entry)>,
+    writing: Map<u32, (DirtyPage, Entry)>,
     next_write: u32,
     /// Requests under way.
     outstanding: usize,
@@ -125,7 +125,7 @@ pub(crate) struct Checkpoint {
     relieved_at: Option<Position>,
     narrow: bool,
     /// Table parts yet to be written, and all that were begun.
-    parts: VecDeque<Part>,
+    parts: Vec<Part>,
     written_parts: Vec<Part>,
     /// Bitmap and index blocks before these are written.
     bitmap: usize,
@@ -141,26 +141,32 @@ pub(crate) struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// With promises for its pages, and so many blocks for nodes.
-    pub(crate) fn new(
-        pages: List<DirtyPage>,
-        kind: CheckpointKind,
-        (loan, nodes): (Loan, u64),
-        changed: Map<u64, ()>,
-        deleted: Vec<u64>,
-    ) -> Self {
+    /// With room for the pages that it works at.
+    ///
+    /// # Errors
+    /// [`NoHeap`].
+    pub(crate) fn new() -> Result<Self, NoHeap> {
+        let mut job = Self::blank();
+        // Those that wait, and the one that is looked at.
+        job.retry.reserve(WRITES_MAX + 1)?;
+        job.blocked.reserve(WRITES_MAX + 1)?;
+        job.writing.reserve(WRITES_MAX)?;
+        Ok(job)
+    }
+
+    fn blank() -> Self {
         Self {
-            kind,
+            kind: CheckpointKind::Periodic,
             phase: Phase::Quash,
-            loan,
-            share: loan.blocks() + nodes,
-            pages,
+            loan: Loan::default(),
+            share: 0,
+            pages: List::default(),
             begun: 0,
             grown: 0,
-            retry: VecDeque::new(),
-            blocked: VecDeque::new(),
+            retry: Queue::default(),
+            blocked: Queue::default(),
             nodes_seen: 0,
-            writing: BTreeMap::new(),
+            writing: Map::default(),
             next_write: 0,
             outstanding: 0,
             failure: None,
@@ -169,18 +175,42 @@ impl Checkpoint {
             relief: Relief::None,
             relieved_at: None,
             narrow: false,
-            parts: VecDeque::new(),
+            parts: Vec::new(),
             written_parts: Vec::new(),
             bitmap: 0,
             index: 0,
-            changed,
-            deleted,
+            changed: Map::default(),
+            deleted: Vec::new(),
             superblock_checksum: 0,
             copy: None,
             copied: false,
             lease: 0,
             entered: None,
         }
+    }
+
+    /// Begins anew, with promises for its pages, and so many blocks for nodes.
+    pub(crate) fn begin(
+        &mut self,
+        pages: List<DirtyPage>,
+        kind: CheckpointKind,
+        (loan, nodes): (Loan, u64),
+        changed: Map<u64, ()>,
+        deleted: Vec<u64>,
+    ) {
+        let before = core::mem::replace(self, Self::blank());
+        *self = Self {
+            kind,
+            loan,
+            share: loan.blocks() + nodes,
+            pages,
+            changed,
+            deleted,
+            retry: before.retry,
+            blocked: before.blocked,
+            writing: before.writing,
+            ..Self::blank()
+        };
     }
 
     /// What is left of the blocks promised to it.
@@ -211,7 +241,7 @@ impl Checkpoint {
             self.fail(Failure::Disk);
         }
         let Purpose::Write(number) = purpose else { return };
-        let Some((page, entry)) = self.writing.remove(&number) else {
+        let Some((page, entry)) = self.writing.remove(number) else {
             return;
         };
         if result.is_ok() {
@@ -248,14 +278,22 @@ impl Checkpoint {
         Progress::Over
     }
 
+    /// A step of the phase. One that fails has not entered it: where memory comes from elsewhere, it is entered again.
     fn step(&mut self, store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
         let entering = self.entered != Some(self.phase);
+        let step = self.step_of_phase(store, world, entering)?;
         self.entered = Some(self.phase);
+        Ok(step)
+    }
+
+    fn step_of_phase(&mut self, store: &mut Store, world: &mut impl World, entering: bool) -> Result<Step, Failure> {
         match self.phase {
             Phase::Quash => {
                 // The second copy is written only after a commit.
                 if entering && store.doubtful {
-                    self.write_first(store, world, &[0; BLOCK])?;
+                    let frame = store.io.frame(world).ok_or(Failure::Memory)?;
+                    world.bytes_mut(frame).fill(0);
+                    self.write_first(store, world, frame);
                 }
                 Ok(self.when_quiet())
             }
@@ -279,10 +317,11 @@ impl Checkpoint {
             Phase::Nodes => self.write_nodes(store, world),
             Phase::Table => {
                 if entering {
+                    self.parts = store.table.dirty_parts()?;
+                    self.written_parts = with_room(self.parts.len())?;
                     for block in store.table.take_released() {
                         store.allocation.free(block);
                     }
-                    self.parts = store.table.dirty_parts().into();
                 }
                 self.write_table(store, world)
             }
@@ -334,7 +373,7 @@ impl Checkpoint {
             phase: self.phase,
             pages: self.next_write,
             settling: self.settling,
-            left: store.settling.count() + store.doomed.count() + self.parts.len() + self.bitmap + self.index,
+            left: store.settling.count() + store.doomed.count() + self.written_parts.len() + self.bitmap + self.index,
             free: store.allocation.free_blocks() + store.allocation.held_blocks(),
         };
         self.narrow = true;
@@ -407,12 +446,14 @@ impl Checkpoint {
             self.unblock();
         }
         while self.outstanding < WRITES_MAX && self.has_page() && store.may_go_on(COST_BLOCK) {
-            let page = self.retry.pop_front().or_else(|| {
-                let page = self.pages.get(self.begun);
-                self.begun += usize::from(page.is_some());
+            let page = if let Some(page) = self.retry.pop() {
                 page
-            });
-            let Some(page) = page else { break };
+            } else {
+                let Some(page) = self.pages.get(self.begun) else { break };
+                store.events.expect(1)?;
+                self.begun += 1;
+                page
+            };
             let Some(row) = store.table.get(page.base).filter(|row| page.page < row.record.pages) else {
                 // Deleted or cut off before the checkpoint was begun.
                 store.spend(COST_READ);
@@ -425,12 +466,12 @@ impl Checkpoint {
             match path {
                 Path::Ready => self.write_page(store, world, page)?,
                 Path::NoMemory => {
-                    self.retry.push_front(page);
+                    self.retry.push_front_reserved(page);
                     return Err(Failure::Memory);
                 }
                 Path::Missing(missing) => {
                     store.spend(COST_READ);
-                    self.blocked.push_front(page);
+                    self.blocked.push_front_reserved(page);
                     store.load_for_job(world, missing)?;
                 }
             }
@@ -444,8 +485,8 @@ impl Checkpoint {
 
     /// Pages that waited for nodes are looked at again, before all others.
     fn unblock(&mut self) {
-        while let Some(page) = self.blocked.pop_back() {
-            self.retry.push_front(page);
+        while let Some(page) = self.blocked.pop_last() {
+            self.retry.push_front_reserved(page);
         }
     }
 
@@ -453,28 +494,23 @@ impl Checkpoint {
     fn has_page(&self) -> bool {
         // Where memory is short, two that wait for their paths would take them away from each other.
         let waiting_max = if self.narrow { 1 } else { WRITES_MAX };
-        self.blocked.len() < waiting_max && (!self.retry.is_empty() || self.begun < self.pages.len())
+        self.blocked.count() < waiting_max && (!self.retry.is_empty() || self.begun < self.pages.len())
     }
 
     fn write_page(&mut self, store: &mut Store, world: &mut impl World, page: DirtyPage) -> Result<(), Failure> {
         store.spend(COST_BLOCK);
         let block = store
             .take_young_block(&mut self.share)
-            .inspect_err(|_| self.retry.push_front(page))?;
+            .inspect_err(|_| self.retry.push_front_reserved(page))?;
         let checksum = store.key.checksum(block, world.bytes(page.frame));
         let number = self.next_write;
         self.next_write += 1;
-        self.writing.insert(
-            number,
-            (
-                page,
-                Entry {
-                    block,
-                    flags: page.flags,
-                    checksum,
-                },
-            ),
-        );
+        let entry = Entry {
+            block,
+            flags: page.flags,
+            checksum,
+        };
+        let _ = self.writing.insert(number, (page, entry));
         self.submit(
             store,
             world,
@@ -508,7 +544,7 @@ impl Checkpoint {
     }
 
     fn write_table(&mut self, store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
-        while let Some(&part) = self.parts.front() {
+        while let Some(&part) = self.parts.get(self.written_parts.len()) {
             let Some(frame) = self.scratch(store, world)? else {
                 return Ok(Step::Waiting);
             };
@@ -520,8 +556,7 @@ impl Checkpoint {
             let checksum = store.key.checksum(block, world.bytes(frame));
             let old = store.table.set_place(part, Place { block, checksum });
             store.allocation.free(old.block);
-            self.written_parts.push(part);
-            self.parts.pop_front();
+            push_reserved(&mut self.written_parts, part);
             self.submit(store, world, Operation::Write, block, frame, Purpose::Scratch(frame));
         }
         Ok(Step::Complete)
@@ -593,7 +628,10 @@ impl Checkpoint {
         } else {
             store.high_water.saturating_add(LEASE_SLACK)
         };
+        let first = store.io.frame(world).ok_or(Failure::Memory)?;
+        let index = &mut store.allocation.regions[region_of(generation)].index;
         let superblock = Superblock {
+            index: core::mem::take(index),
             generation,
             nonce: store.nonce,
             key: store.key,
@@ -604,24 +642,22 @@ impl Checkpoint {
             objects: store.table.len(),
             high_water: store.high_water,
             lease: self.lease,
-            index: store.allocation.regions[region_of(generation)].index.clone(),
         };
-        let (bytes, checksum) = superblock.encode(Geometry::superblock(generation, 0));
-        self.superblock_checksum = checksum;
+        self.superblock_checksum = superblock.encode(Geometry::superblock(generation, 0), world.bytes_mut(first));
+        store.allocation.regions[region_of(generation)].index = superblock.index;
         self.copy = store.io.frame(world);
         if let Some(frame) = self.copy {
-            world.bytes_mut(frame).copy_from_slice(&bytes);
+            let bytes = *world.bytes(first);
+            *world.bytes_mut(frame) = bytes;
         }
-        self.write_first(store, world, &bytes)
+        self.write_first(store, world, first);
+        Ok(())
     }
 
-    /// Writes the first copy of the next generation's superblock.
-    fn write_first(&mut self, store: &mut Store, world: &mut impl World, bytes: &[u8]) -> Result<(), Failure> {
+    /// Writes the first copy of the next generation's superblock, from a frame of ours.
+    fn write_first(&mut self, store: &mut Store, world: &mut impl World, frame: Frame) {
         let [block, _] = store.superblock_blocks(store.generation + 1);
-        let frame = store.io.frame(world).ok_or(Failure::Memory)?;
-        world.bytes_mut(frame).copy_from_slice(bytes);
         self.submit(store, world, Operation::Write, block, frame, Purpose::Scratch(frame));
-        Ok(())
     }
 
     /// Writes the second copy, now that the first is stable. Without it the generation is durable all the same.
@@ -633,9 +669,9 @@ impl Checkpoint {
     }
 
     /// The job is over, one way or the other.
-    pub(crate) fn finish(mut self, store: &mut Store) {
-        for page in self.retry.iter().chain(&self.blocked) {
-            store.give_back(page);
+    pub(crate) fn finish(&mut self, store: &mut Store) {
+        while let Some(page) = self.retry.pop().or_else(|| self.blocked.pop()) {
+            store.give_back(&page);
         }
         store.over = core::mem::take(&mut self.pages);
         store.returned = self.begun;
@@ -648,7 +684,7 @@ impl Checkpoint {
         store.thaw();
     }
 
-    fn commit(self, store: &mut Store) {
+    fn commit(&mut self, store: &mut Store) {
         let reads = store.page_reads.values().any(|read| read.generation < store.generation);
         let reads = if reads { ReadsBefore::Some } else { ReadsBefore::None };
         store.generation += 1;
@@ -663,13 +699,13 @@ impl Checkpoint {
             store.deleted.remove(base);
         }
         store.deleted.release(0);
-        store.events.push_back(Event::CheckpointDone {
+        store.events.tell(Event::CheckpointDone {
             generation: store.generation,
-            deleted: self.deleted,
+            deleted: core::mem::take(&mut self.deleted),
         });
     }
 
-    fn abort(self, store: &mut Store, reason: Failure) {
+    fn abort(&mut self, store: &mut Store, reason: Failure) {
         if self.phase >= Phase::Superblock {
             // The next mount may find this generation: nothing may build on the one before.
             store.doubtful = true;
@@ -690,7 +726,7 @@ impl Checkpoint {
         store.settling_comes_back();
         store.promise_over();
         store.changed_again(self.changed.iter().map(|(base, ())| base));
-        store.events.push_back(Event::CheckpointFailed { reason });
+        store.events.tell(Event::CheckpointFailed { reason });
         store.fail_queued_syncs();
     }
 }
@@ -720,13 +756,11 @@ impl Phase {
 impl Store {
     /// A checkpoint failed: what was to come after it fails too.
     fn fail_queued_syncs(&mut self) {
-        let mut rest = VecDeque::new();
-        for work in core::mem::take(&mut self.queue) {
-            match work {
-                Work::Sync(request) => self.undo(&request, |ticket| Event::SyncFailed(ticket, Failure::Checkpoint)),
-                Work::Checkpoint(job) => rest.push_back(Work::Checkpoint(job)),
+        while let Some(work) = self.queue.pop() {
+            // No checkpoint waits while one runs.
+            if let Work::Sync(request) = work {
+                self.undo(&request, |ticket| Event::SyncFailed(ticket, Failure::Checkpoint));
             }
         }
-        self.queue = rest;
     }
 }

@@ -1,5 +1,7 @@
 //! What the store takes, tells and refuses: the plain types of its interface.
 
+use crate::containers::Queue;
+use crate::heap::NoHeap;
 use crate::loss::Loss;
 use crate::world::Frame;
 use alloc::vec::Vec;
@@ -140,6 +142,54 @@ pub enum Event {
     },
 }
 
+/// Events that the caller has not taken yet, with room for those that will come.
+#[derive(Default)]
+pub(crate) struct Events {
+    queue: Queue<Event>,
+    /// Those that there is room for and that have not come.
+    expected: usize,
+}
+
+impl Events {
+    /// Finds heap for so many events, which will come.
+    ///
+    /// # Errors
+    /// [`NoHeap`].
+    pub(crate) fn expect(&mut self, more: usize) -> Result<(), NoHeap> {
+        self.queue.reserve(self.queue.count() + self.expected + more)?;
+        self.expected += more;
+        Ok(())
+    }
+
+    /// Some will not come.
+    pub(crate) fn forget(&mut self, fewer: usize) {
+        self.expected -= fewer;
+    }
+
+    /// One that was [expected](Events::expect).
+    pub(crate) fn tell(&mut self, event: Event) {
+        self.forget(1);
+        self.queue.push_reserved(event);
+    }
+
+    /// One that may be left out.
+    pub(crate) fn mention(&mut self, event: Event) {
+        if self.expect(1).is_ok() {
+            self.tell(event);
+        }
+    }
+
+    /// The next one.
+    pub(crate) fn take(&mut self) -> Option<Event> {
+        self.queue.pop()
+    }
+
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+}
+
 /// How a read began.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum ReadStart {
@@ -147,6 +197,8 @@ pub enum ReadStart {
     Zero(Option<PageFlags>),
     /// [`Event::PageRead`] or [`Event::PageBad`] will come.
     Reading,
+    /// There is no heap to note that it is read; try again.
+    NoMemory,
 }
 
 /// What is known at once about a page.
@@ -162,9 +214,14 @@ pub enum PageLookup {
     Unknown,
 }
 
-/// A checkpoint is running or waiting already.
+/// Why a checkpoint was not begun.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
-pub struct Busy;
+pub enum NotBegun {
+    /// One is running or waiting already.
+    Busy,
+    /// There is no heap for it.
+    Memory,
+}
 
 /// There is no room for this.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]

@@ -7,10 +7,10 @@ use crate::blocking::{flush, transfer};
 use crate::checksum::Key;
 use crate::event::{FormatError, FormatOptions};
 use crate::geometry::Geometry;
+use crate::heap::zeroed;
 use crate::store::Store;
 use crate::superblock::{Place, Superblock};
 use crate::world::{DiskError, Frame, Operation, World};
-use alloc::vec;
 
 /// The generation of a fresh store.
 const FIRST_GENERATION: u64 = 1;
@@ -39,7 +39,7 @@ impl Store {
             objects: 0,
             high_water: options.first_slot,
             lease: options.first_slot,
-            index: vec![0; geometry.index_blocks() as usize],
+            index: zeroed(geometry.index_blocks()).map_err(|_| FormatError::Memory)?,
         };
         let frame = world.alloc().ok_or(FormatError::Memory)?;
         let result = write_superblocks(world, frame, &superblock);
@@ -52,16 +52,11 @@ fn write_superblocks(world: &mut impl World, frame: Frame, superblock: &Superblo
     // A superblock of an older store with a higher generation would win: it goes first.
     world.bytes_mut(frame).fill(0);
     let all = [0, 1, 2, 3].map(|block| (block, frame));
-    transfer(world, Operation::Write, &all)
-        .into_iter()
-        .collect::<Result<(), _>>()?;
+    transfer(world, Operation::Write, &all)?;
     flush(world)?;
     let first = Geometry::superblock(superblock.generation, 0);
-    let (bytes, _) = superblock.encode(first);
-    world.bytes_mut(frame).copy_from_slice(&bytes);
+    superblock.encode(first, world.bytes_mut(frame));
     let copies = [first, first + 1].map(|block| (block, frame));
-    transfer(world, Operation::Write, &copies)
-        .into_iter()
-        .collect::<Result<(), _>>()?;
+    transfer(world, Operation::Write, &copies)?;
     flush(world)
 }

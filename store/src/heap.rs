@@ -1,5 +1,6 @@
 //! The heap, asked before it is used: what a disk or a task can make large must not end the system.
 
+use crate::event::{Failure, MountError};
 use alloc::vec::Vec;
 
 /// No heap.
@@ -9,6 +10,30 @@ pub(crate) struct NoHeap;
 impl From<abi::Error> for NoHeap {
     fn from(_: abi::Error) -> Self {
         Self
+    }
+}
+
+impl From<NoHeap> for Failure {
+    fn from(_: NoHeap) -> Self {
+        Self::Memory
+    }
+}
+
+impl From<abi::Error> for Failure {
+    fn from(_: abi::Error) -> Self {
+        Self::Memory
+    }
+}
+
+impl From<NoHeap> for MountError {
+    fn from(_: NoHeap) -> Self {
+        Self::Memory
+    }
+}
+
+impl From<abi::Error> for MountError {
+    fn from(_: abi::Error) -> Self {
+        Self::Memory
     }
 }
 

@@ -4,15 +4,20 @@
 //! back. Requests that the disk's queue does not take wait here in order. A few frames are kept
 //! in reserve, so that a checkpoint gets through when memory is used up.
 
+use crate::containers::{Map, Queue, push_reserved, reserve};
+use crate::geometry::RECORD_BLOCKS;
+use crate::heap::NoHeap;
 use crate::map::MapKey;
 use crate::world::{BLOCK, DiskError, Frame, Operation, Pages, Request, World};
-use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 /// Frames kept in reserve: one record, and some to spare.
 const RESERVE: usize = 20;
 /// Writes that a job keeps under way.
 pub(crate) const WRITES_MAX: usize = 64;
+
+/// Requests that jobs have under way at most: writes, a record, flushes, and second copies of superblocks.
+const JOBS_MAX: usize = WRITES_MAX + RECORD_BLOCKS as usize + 4;
 
 /// What a request was for.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -36,8 +41,8 @@ pub(crate) enum Purpose {
 /// Requests under way.
 #[derive(Default)]
 pub(crate) struct Io {
-    waiting: VecDeque<Request>,
-    under_way: BTreeMap<u32, Purpose>,
+    waiting: Queue<Request>,
+    under_way: Map<u32, Purpose>,
     next_tag: u32,
     reserve: Vec<Frame>,
     pub(crate) reads: u64,
@@ -46,13 +51,32 @@ pub(crate) struct Io {
 }
 
 impl Io {
-    /// Fills the reserve; `false` if there is not enough memory.
-    pub(crate) fn fill_reserve(&mut self, world: &mut impl World) -> bool {
+    /// Finds heap for so many requests to read, beside those of jobs.
+    ///
+    /// # Errors
+    /// [`NoHeap`].
+    pub(crate) fn expect(&mut self, reads: usize) -> Result<(), NoHeap> {
+        self.waiting.reserve(JOBS_MAX + reads)?;
+        self.under_way.reserve(JOBS_MAX + reads)?;
+        Ok(())
+    }
+
+    /// Gives heap back that so many requests to read do not need.
+    pub(crate) fn trim(&mut self, reads: usize) {
+        self.under_way.release(JOBS_MAX + reads);
+    }
+
+    /// Fills the reserve; `false` if there are not enough frames.
+    ///
+    /// # Errors
+    /// [`NoHeap`].
+    pub(crate) fn fill_reserve(&mut self, world: &mut impl World) -> Result<bool, NoHeap> {
+        reserve(&mut self.reserve, RESERVE)?;
         while self.reserve.len() < RESERVE {
-            let Some(frame) = world.alloc() else { return false };
-            self.reserve.push(frame);
+            let Some(frame) = world.alloc() else { return Ok(false) };
+            push_reserved(&mut self.reserve, frame);
         }
-        true
+        Ok(true)
     }
 
     /// Gives the reserve back.
@@ -72,14 +96,14 @@ impl Io {
 
     /// Takes a frame back.
     pub(crate) fn recycle(&mut self, world: &mut impl World, frame: Frame) {
-        if self.reserve.len() < RESERVE {
-            self.reserve.push(frame);
+        if self.reserve.len() < RESERVE.min(self.reserve.capacity()) {
+            push_reserved(&mut self.reserve, frame);
         } else {
             world.free(frame);
         }
     }
 
-    /// Sends a request, now or when the queue has room.
+    /// Sends a request, now or when the disk's queue has room. There must be [room](Io::expect) for it here.
     pub(crate) fn submit(
         &mut self,
         world: &mut impl World,
@@ -93,7 +117,7 @@ impl Io {
             Operation::Write => self.writes += 1,
             Operation::Flush => self.flushes += 1,
         }
-        while self.under_way.contains_key(&self.next_tag) {
+        while self.under_way.has(self.next_tag) {
             self.next_tag = self.next_tag.wrapping_add(1);
         }
         let request = Request {
@@ -102,26 +126,27 @@ impl Io {
             block,
             frame,
         };
-        self.under_way.insert(request.tag, purpose);
+        let noted = self.under_way.insert(request.tag, purpose);
+        debug_assert!(noted.is_ok(), "room was made");
         self.next_tag = self.next_tag.wrapping_add(1);
-        self.waiting.push_back(request);
+        self.waiting.push_reserved(request);
         self.pump(world);
     }
 
     /// Sends what waits.
     pub(crate) fn pump(&mut self, world: &mut impl World) {
-        while let Some(&request) = self.waiting.front() {
+        while let Some(&request) = self.waiting.first() {
             if world.submit(request).is_err() {
                 break;
             }
-            self.waiting.pop_front();
+            self.waiting.pop();
         }
     }
 
     /// One completion. Completions of requests that are not ours are swallowed.
     pub(crate) fn complete(&mut self, world: &mut impl World) -> Option<(Purpose, Result<(), DiskError>)> {
         while let Some((tag, result)) = world.complete() {
-            if let Some(purpose) = self.under_way.remove(&tag) {
+            if let Some(purpose) = self.under_way.remove(tag) {
                 return Some((purpose, result));
             }
         }

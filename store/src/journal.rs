@@ -12,9 +12,11 @@
 //! ```
 //! The first record of a generation is chained to the superblock's checksum.
 
-use crate::bytes::{Put, Reader, set_word, word};
+use crate::bytes::{Reader, Unread, Writer, set_word, word};
 use crate::checksum::Key;
+use crate::containers::{filled, push_reserved};
 use crate::event::PageFlags;
+use crate::heap::{NoHeap, with_room};
 use crate::map::Entry;
 use crate::record::ObjectRecord;
 use crate::world::BLOCK;
@@ -60,7 +62,7 @@ impl Item {
         }
     }
 
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut Writer<'_>) {
         match self {
             Self::Put(record) => {
                 out.put_u8(PUT);
@@ -90,8 +92,8 @@ impl Item {
         }
     }
 
-    fn decode(reader: &mut Reader<'_>, address_bits: u32) -> Option<Self> {
-        Some(match reader.u8()? {
+    fn decode(reader: &mut Reader<'_>, address_bits: u32) -> Result<Self, Unread> {
+        Ok(match reader.u8()? {
             PUT => {
                 let mut record = ObjectRecord::decode_head(reader)?;
                 let length = reader.u32()? as usize;
@@ -114,7 +116,7 @@ impl Item {
                 page: reader.u64()?,
                 entry: Entry::from_words([reader.u64()?, reader.u64()?]),
             },
-            _ => return None,
+            _ => return Err(Unread::Nonsense),
         })
     }
 }
@@ -149,19 +151,28 @@ impl Chain {
     }
 
     /// The next record, for the blocks from `block` on, and its checksum.
-    pub(crate) fn encode(&self, key: Key, block: u64, items: &[Item]) -> (Vec<u8>, u64) {
-        let mut out = Vec::new();
+    ///
+    /// # Errors
+    /// [`NoHeap`].
+    pub(crate) fn encode<'a>(
+        &self,
+        key: Key,
+        block: u64,
+        items: impl Iterator<Item = &'a Item> + Clone,
+    ) -> Result<(Vec<u8>, u64), NoHeap> {
+        let item_bytes = items.clone().map(Item::bytes).sum();
+        let mut bytes = filled(0, record_blocks(item_bytes) as usize * BLOCK)?;
+        let mut out = Writer::new(&mut bytes, 0);
         out.put_words(&[MAGIC, 0, self.generation, self.nonce, self.sequence, self.previous]);
-        out.put_u32(items.iter().map(Item::bytes).sum::<usize>() as u32);
-        out.put_u32(items.len() as u32);
+        out.put_u32(item_bytes as u32);
+        out.put_u32(items.clone().count() as u32);
         out.put_u64(0);
         for item in items {
             item.encode(&mut out);
         }
-        out.resize(out.len().next_multiple_of(BLOCK), 0);
-        let checksum = key.checksum(block, &out[COVERED..]);
-        set_word(&mut out, CHECKSUM_AT, checksum);
-        (out, checksum)
+        let checksum = key.checksum(block, &bytes[COVERED..]);
+        set_word(&mut bytes, CHECKSUM_AT, checksum);
+        Ok((bytes, checksum))
     }
 
     /// The chain with one record more.
@@ -190,11 +201,14 @@ pub(crate) struct Header {
 impl Header {
     /// The header at the front of a block, if it looks like one.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut reader = Reader::new(bytes);
+        Self::read(&mut Reader::new(bytes)).ok()
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, Unread> {
         if reader.u64()? != MAGIC {
-            return None;
+            return Err(Unread::Nonsense);
         }
-        Some(Self {
+        Ok(Self {
             checksum: reader.u64()?,
             generation: reader.u64()?,
             nonce: reader.u64()?,
@@ -224,13 +238,19 @@ impl Header {
             .is_some_and(|covered| key.checksum(block, covered) == self.checksum)
     }
 
-    /// The items. `None` if they make no sense.
-    pub(crate) fn items(&self, bytes: &[u8], address_bits: u32) -> Option<Vec<Item>> {
-        let mut reader = Reader::new(bytes.get(HEADER..HEADER + self.item_bytes)?);
-        let items = (0..self.items)
-            .map(|_| Item::decode(&mut reader, address_bits))
-            .collect::<Option<_>>();
-        items.filter(|_| reader.is_empty())
+    /// The items.
+    pub(crate) fn items(&self, bytes: &[u8], address_bits: u32) -> Result<Vec<Item>, Unread> {
+        let covered = bytes.get(HEADER..HEADER + self.item_bytes).ok_or(Unread::Nonsense)?;
+        // None is shorter.
+        if self.items as usize > covered.len() / Item::Delete(0).bytes() {
+            return Err(Unread::Nonsense);
+        }
+        let mut reader = Reader::new(covered);
+        let mut items = with_room(self.items as usize)?;
+        for _ in 0..self.items {
+            push_reserved(&mut items, Item::decode(&mut reader, address_bits)?);
+        }
+        reader.is_empty().then_some(items).ok_or(Unread::Nonsense)
     }
 }
 
@@ -272,12 +292,12 @@ mod tests {
         ];
         let key = Key { low: 1, high: 2 };
         let chain = Chain::new(3, 4, 5);
-        let (bytes, checksum) = chain.encode(key, 10, &items);
+        let (bytes, checksum) = chain.encode(key, 10, items.iter()).unwrap();
         let header = Header::decode(&bytes).unwrap();
         assert_eq!(header.checksum, checksum);
         assert!(header.is_intact(key, 10, &bytes));
         assert!(!header.is_intact(key, 11, &bytes));
-        assert_eq!(header.items(&bytes, 47).as_deref(), Some(&items[..]));
+        assert_eq!(header.items(&bytes, 47).as_deref(), Ok(&items[..]));
         assert_eq!(
             bytes.len() as u64 / 4096,
             record_blocks(items.iter().map(Item::bytes).sum())
@@ -288,7 +308,7 @@ mod tests {
         #[test]
         fn nothing_makes_the_decoder_panic(changes in proptest::collection::vec((0..4096_usize, proptest::num::u8::ANY), 0..40)) {
             let record = ObjectRecord { base: 4096, pages: 2, ..ObjectRecord::default() };
-            let (mut bytes, _) = Chain::new(3, 4, 5).encode(Key::default(), 10, &[Item::Put(record), Item::Delete(8192)]);
+            let (mut bytes, _) = Chain::new(3, 4, 5).encode(Key::default(), 10, [Item::Put(record), Item::Delete(8192)].iter()).unwrap();
             for (at, byte) in changes {
                 bytes[at] = byte;
             }

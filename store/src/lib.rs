@@ -46,6 +46,7 @@ mod list;
 mod store;
 
 mod handover;
+mod loading;
 mod objects;
 mod pages;
 
@@ -63,8 +64,8 @@ mod verify;
 #[cfg(any(test, feature = "break-invariants"))]
 pub use breaks::{Breaks, Invariant};
 pub use event::{
-    BadPage, Busy, CheckpointKind, DeleteError, DirtyPage, Event, Failure, FormatError, FormatOptions, MountError,
-    MountMode, MountReport, NoRoom, PageFlags, PageLookup, PutError, ReadStart, Stats, Structure, Tail, TailReason,
+    BadPage, CheckpointKind, DeleteError, DirtyPage, Event, Failure, FormatError, FormatOptions, MountError, MountMode,
+    MountReport, NoRoom, NotBegun, PageFlags, PageLookup, PutError, ReadStart, Stats, Structure, Tail, TailReason,
     Ticket,
 };
 pub use loss::Loss;

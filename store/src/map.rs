@@ -9,11 +9,10 @@
 //! for writing it anywhere else changes its parent's entry.
 
 use crate::bytes::{set_word, word};
+use crate::containers::Map;
 use crate::event::PageFlags;
+use crate::heap::NoHeap;
 use crate::world::{BLOCK, Frame, Pages};
-use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::vec::Vec;
-use core::ops::Bound;
 
 /// Bits of a page number that one level resolves.
 const FANOUT_BITS: u32 = 8;
@@ -79,6 +78,16 @@ pub(crate) struct MapKey {
     pub(crate) index: u64,
 }
 
+impl MapKey {
+    /// The first key behind this one.
+    fn next(self) -> Self {
+        Self {
+            index: self.index.saturating_add(1),
+            ..self
+        }
+    }
+}
+
 /// Pages that a map of `levels` can hold.
 pub(crate) fn reach(levels: u8) -> u64 {
     1_u64.checked_shl(FANOUT_BITS * u32::from(levels)).unwrap_or(u64::MAX)
@@ -142,36 +151,42 @@ pub(crate) enum Path {
     Ready,
     /// A node must be read first.
     Missing(Missing),
-    /// No frame for a new node.
+    /// No frame for a new node, or no heap to note it.
     NoMemory,
 }
 
 /// The nodes in memory, of all objects.
 #[derive(Default)]
 pub(crate) struct Maps {
-    nodes: BTreeMap<MapKey, Frame>,
-    dirty: BTreeSet<MapKey>,
+    nodes: Map<MapKey, Frame>,
+    /// There is room for all nodes.
+    dirty: Map<MapKey, ()>,
     /// Nodes that were read and that those who asked for them have not seen yet: they stay, however short memory is, or they
-    /// would have to be read again for ever.
-    arrived: BTreeSet<MapKey>,
+    /// would have to be read again for ever. There is room for all nodes.
+    arrived: Map<MapKey, ()>,
 }
+
+/// Nodes that there is always room for: more than the reserve has frames.
+const NODES_MIN: usize = 64;
 
 impl Maps {
     /// Nodes in memory.
     pub(crate) fn len(&self) -> usize {
-        self.nodes.len()
+        self.nodes.count()
     }
 
     /// Nodes that the next checkpoint must write.
     pub(crate) fn dirty_len(&self) -> usize {
-        self.dirty.len()
+        self.dirty.count()
     }
 
     /// The next dirty node behind this one. All of them in turn are children before parents, also where writing a child makes
     /// its parent dirty.
     pub(crate) fn next_dirty(&self, behind: Option<MapKey>) -> Option<MapKey> {
-        let from = behind.map_or(Bound::Unbounded, Bound::Excluded);
-        self.dirty.range((from, Bound::Unbounded)).next().copied()
+        let Some(behind) = behind else {
+            return self.dirty.first_key();
+        };
+        self.dirty.from(behind.next()).map(|(key, ())| key)
     }
 
     /// Everything dirty is written.
@@ -180,22 +195,51 @@ impl Maps {
     }
 
     pub(crate) fn contains(&self, key: MapKey) -> bool {
-        self.nodes.contains_key(&key)
+        self.nodes.has(key)
     }
 
     pub(crate) fn frame(&self, key: MapKey) -> Option<Frame> {
-        self.nodes.get(&key).copied()
+        self.nodes.get(key)
     }
 
-    /// Takes in a node.
-    pub(crate) fn insert(&mut self, key: MapKey, frame: Frame) {
-        self.nodes.insert(key, frame);
+    /// The first node in memory from one to another.
+    fn first_between(&self, first: MapKey, last: MapKey) -> Option<MapKey> {
+        self.nodes.first_in(first..last.next()).map(|(key, _)| key)
     }
 
-    /// Takes in a node that was read for somebody. It stays until [`Maps::release_arrived`].
+    /// Finds heap for one node more, beside those that there is always room for.
+    ///
+    /// # Errors
+    /// [`NoHeap`].
+    pub(crate) fn expect(&mut self) -> Result<(), NoHeap> {
+        let nodes = (self.nodes.count() + 1).max(NODES_MIN);
+        self.nodes.reserve(nodes)?;
+        self.dirty.reserve(nodes)?;
+        self.arrived.reserve(nodes)?;
+        Ok(())
+    }
+
+    /// Takes in a node; there must be [room](Maps::expect).
+    fn insert(&mut self, key: MapKey, frame: Frame) {
+        let noted = self.nodes.insert(key, frame);
+        debug_assert!(noted.is_ok(), "room was made");
+    }
+
+    fn mark_dirty(&mut self, key: MapKey) {
+        let noted = self.dirty.insert(key, ());
+        debug_assert!(noted.is_ok(), "there is room for all nodes");
+    }
+
+    /// A frame for a node, and room for it.
+    fn fresh(&mut self, pages: &mut impl Pages) -> Option<Frame> {
+        self.expect().ok()?;
+        pages.alloc()
+    }
+
+    /// Takes in a node that was read for somebody; there must be [room](Maps::expect). It stays until [`Maps::release_arrived`].
     pub(crate) fn insert_arrived(&mut self, key: MapKey, frame: Frame) {
         self.insert(key, frame);
-        self.arrived.insert(key);
+        let _ = self.arrived.insert(key, ());
     }
 
     /// Who asked for nodes has had his turn.
@@ -203,41 +247,46 @@ impl Maps {
         self.arrived.clear();
     }
 
-    /// Makes a node whose children are all lost, in place of a damaged one.
+    /// Makes a node whose children are all lost, in place of a damaged one; there must be [room](Maps::expect).
     pub(crate) fn insert_lost(&mut self, pages: &mut impl Pages, key: MapKey, frame: Frame) {
         let bytes = pages.bytes_mut(frame);
         (0..FANOUT).for_each(|slot| put_entry(bytes, slot, Entry::LOST));
-        self.nodes.insert(key, frame);
+        self.insert(key, frame);
     }
 
     /// Drops up to `count` clean nodes; tells how many.
     pub(crate) fn shrink(&mut self, pages: &mut impl Pages, count: usize) -> usize {
-        let clean: Vec<MapKey> = self
-            .nodes
-            .keys()
-            .filter(|key| !self.dirty.contains(key) && !self.arrived.contains(key))
-            .take(count)
-            .copied()
-            .collect();
-        for key in &clean {
-            self.remove(pages, *key);
+        let (mut dropped, mut at) = (0, self.nodes.first_key());
+        while let Some(key) = at.filter(|_| dropped < count) {
+            if !self.dirty.has(key) && !self.arrived.has(key) {
+                self.remove(pages, key);
+                dropped += 1;
+            }
+            at = self.nodes.from(key.next()).map(|(key, _)| key);
         }
-        clean.len()
+        self.trim();
+        dropped
+    }
+
+    /// Gives heap back that no node needs.
+    fn trim(&mut self) {
+        let nodes = self.nodes.count().max(NODES_MIN);
+        self.nodes.release(nodes);
+        self.dirty.release(nodes);
+        self.arrived.release(nodes);
     }
 
     fn remove(&mut self, pages: &mut impl Pages, key: MapKey) {
-        self.dirty.remove(&key);
-        self.arrived.remove(&key);
-        if let Some(frame) = self.nodes.remove(&key) {
+        self.dirty.remove(key);
+        self.arrived.remove(key);
+        if let Some(frame) = self.nodes.remove(key) {
             pages.free(frame);
         }
     }
 
     /// Gives all frames back.
     pub(crate) fn clear(&mut self, pages: &mut impl Pages) {
-        self.dirty.clear();
-        self.arrived.clear();
-        for frame in core::mem::take(&mut self.nodes).into_values() {
+        for (_, frame) in core::mem::take(self).nodes.iter() {
             pages.free(frame);
         }
     }
@@ -254,8 +303,8 @@ impl Maps {
                 level,
                 index: index_at(page, level),
             };
-            match self.nodes.get(&key) {
-                Some(&frame) => entry = entry_in(pages.bytes(frame), index_at(page, level - 1)),
+            match self.nodes.get(key) {
+                Some(frame) => entry = entry_in(pages.bytes(frame), index_at(page, level - 1)),
                 None if entry.block == LOST => return Walk::Lost,
                 None if entry.block == 0 => return Walk::Entry(Entry::NONE),
                 None => return Walk::Missing(Missing { key, entry }),
@@ -291,11 +340,11 @@ impl Maps {
                 level,
                 index: index_at(page, level),
             };
-            if !self.nodes.contains_key(&key) {
+            if !self.contains(key) {
                 if entry.block != 0 && entry.block != LOST {
                     return Path::Missing(Missing { key, entry });
                 }
-                let Some(frame) = pages.alloc() else {
+                let Some(frame) = self.fresh(pages) else {
                     return Path::NoMemory;
                 };
                 if entry.block == LOST {
@@ -305,8 +354,8 @@ impl Maps {
                     self.insert(key, frame);
                 }
             }
-            self.dirty.insert(key);
-            entry = self.nodes.get(&key).map_or(Entry::NONE, |&frame| {
+            self.mark_dirty(key);
+            entry = self.nodes.get(key).map_or(Entry::NONE, |frame| {
                 entry_in(pages.bytes(frame), index_at(page, level - 1))
             });
         }
@@ -320,9 +369,9 @@ impl Maps {
             level: root.levels,
             index: 0,
         };
-        let empty = root.entry.is_none() && !self.nodes.contains_key(&top);
+        let empty = root.entry.is_none() && !self.contains(top);
         if !empty {
-            let Some(frame) = pages.alloc() else { return false };
+            let Some(frame) = self.fresh(pages) else { return false };
             let bytes = pages.bytes_mut(frame);
             bytes.fill(0);
             put_entry(bytes, 0, root.entry);
@@ -332,7 +381,7 @@ impl Maps {
                 index: 0,
             };
             self.insert(key, frame);
-            self.dirty.insert(key);
+            self.mark_dirty(key);
             root.entry = Entry::NONE;
         }
         root.levels += 1;
@@ -376,10 +425,10 @@ impl Maps {
             level: child.level + 1,
             index: child.index >> FANOUT_BITS,
         };
-        let Some(&frame) = self.nodes.get(&parent) else {
+        let Some(frame) = self.nodes.get(parent) else {
             return Entry::NONE;
         };
-        self.dirty.insert(parent);
+        self.mark_dirty(parent);
         let bytes = pages.bytes_mut(frame);
         let old = entry_in(bytes, child.index);
         put_entry(bytes, child.index, entry);
@@ -404,11 +453,11 @@ pub(crate) struct Discard<'a, P: Pages, F: FnMut(u64)> {
     /// Whether it stopped.
     pub(crate) stopped: bool,
     /// Nodes that must be read before the pass can be complete.
-    pub(crate) missing: Vec<Missing>,
+    pub(crate) missing: [Option<Missing>; MISSING_MAX],
 }
 
 /// Nodes one pass asks for.
-const MISSING_MAX: usize = 16;
+pub(crate) const MISSING_MAX: usize = 16;
 /// Looking through a node costs as much as dropping so many entries.
 pub(crate) const NODE_ENTRIES: u64 = 16;
 
@@ -446,8 +495,10 @@ impl<P: Pages, F: FnMut(u64)> Discard<'_, P, F> {
                 // What was beneath is unknown; all that can be dropped is the mark.
                 return self.covers(key).then_some(Entry::NONE);
             }
-            if entry.block != 0 && self.missing.len() < MISSING_MAX {
-                self.missing.push(Missing { key, entry });
+            if entry.block != 0
+                && let Some(place) = self.missing.iter_mut().find(|place| place.is_none())
+            {
+                *place = Some(Missing { key, entry });
             }
             return None;
         };
@@ -461,7 +512,7 @@ impl<P: Pages, F: FnMut(u64)> Discard<'_, P, F> {
             return Some(Entry::NONE);
         }
         if changed {
-            self.maps.dirty.insert(key);
+            self.maps.mark_dirty(key);
         }
         // The parent must become dirty with the child; its entry stays until the child is written.
         changed.then_some(entry)
@@ -495,8 +546,8 @@ impl<P: Pages, F: FnMut(u64)> Discard<'_, P, F> {
         let mut resident = if child_level == 0 { u64::MAX } else { 0 };
         while from <= last && !self.stopped {
             if resident < from {
-                let mut nodes = self.maps.nodes.range(child(from)..=child(last));
-                resident = nodes.next().map_or(u64::MAX, |(node, _)| node.index);
+                let node = self.maps.first_between(child(from), child(last));
+                resident = node.map_or(u64::MAX, |node| node.index);
             }
             let bytes = self.pages.bytes(frame);
             let index = next_entry(bytes, from, last).unwrap_or(u64::MAX).min(resident);
@@ -531,6 +582,6 @@ impl<P: Pages, F: FnMut(u64)> Discard<'_, P, F> {
             index: first.index + FANOUT - 1,
             ..first
         };
-        (0..BLOCK).step_by(8).all(|at| word(bytes, at) == 0) && self.maps.nodes.range(first..=last).next().is_none()
+        (0..BLOCK).step_by(8).all(|at| word(bytes, at) == 0) && self.maps.first_between(first, last).is_none()
     }
 }

@@ -5,19 +5,19 @@
 //! written to again, and the discarded end of it can never come back to life.
 
 use crate::allocation::Allocation;
-use crate::blocking::{as_block, read_blocks, read_checked};
+use crate::blocking::{read_blocks, read_checked};
 use crate::breaks::{Breaks, Invariant};
 use crate::checksum::Key;
+use crate::containers::{copied, push, push_reserved, reserve};
 use crate::event::{CheckpointKind, Event, MountError, MountMode, MountReport, Structure};
 use crate::geometry::{Geometry, region_of};
-use crate::heap::{NoHeap, zeroed};
+use crate::heap::{NoHeap, with_room, zeroed};
 use crate::io::Io;
 use crate::store::{OnDamage, Parts, Store};
 use crate::superblock::{Place, Superblock, Unfit};
 use crate::table::{Body, NodeId, Row, Table};
 use crate::table_format::{Decoded, decode};
 use crate::world::{BLOCK, World};
-use alloc::vec;
 use alloc::vec::Vec;
 
 /// Copies of superblocks on a disk.
@@ -71,7 +71,7 @@ impl Store {
         let mut report = MountReport {
             generation: superblock.generation,
             superblock: found.block,
-            bad_superblocks: found.bad.clone(),
+            bad_superblocks: copied(&found.bad)?,
             clean: superblock.clean,
             replayed: 0,
             tail: None,
@@ -95,9 +95,9 @@ impl Store {
             allocation,
             table,
             io: Io::default(),
-        });
+        })?;
         let opened = store.open(world, &mut report, &found);
-        report.losses.append(&mut store.losses);
+        report.losses = core::mem::take(&mut store.losses);
         if let (MountMode::ReadWrite, Some(&loss)) = (mode, report.losses.first()) {
             store.dismantle(world);
             return Err(MountError::Loss(loss));
@@ -139,7 +139,7 @@ impl Store {
 
     /// Commits a new generation.
     fn open_for_writing(&mut self, world: &mut impl World, superblock_checksum: u64) -> Result<(), MountError> {
-        if !self.io.fill_reserve(world) {
+        if !self.io.fill_reserve(world)? {
             return Err(MountError::Memory);
         }
         if !self.breaks.keeps(Invariant::CommitAfterRecovery) {
@@ -148,12 +148,8 @@ impl Store {
             return Ok(());
         }
         self.nonce = world.next_u64();
-        if self
-            .checkpoint_begin(world, Vec::new(), CheckpointKind::Periodic)
-            .is_err()
-        {
-            return Ok(());
-        }
+        let begun = self.checkpoint_begin(world, Vec::new(), CheckpointKind::Periodic);
+        begun.map_err(|_| MountError::Memory)?;
         loop {
             match self.poll(world) {
                 Some(Event::CheckpointDone { .. }) => break,
@@ -172,30 +168,35 @@ fn find_superblocks(world: &mut impl World) -> Result<Superblocks, MountError> {
     if world.blocks() < COPIES {
         return Err(MountError::Foreign);
     }
-    let mut good: Vec<(u64, Superblock, u64)> = Vec::new();
-    let (mut bad, mut blank, mut generations) = (Vec::new(), Vec::new(), Vec::new());
+    let room = COPIES as usize;
+    let mut good: Vec<(u64, Superblock, u64)> = with_room(room)?;
+    let (mut bad, mut blank, mut generations) = (with_room(room)?, with_room(room)?, with_room(room)?);
     let mut unfit = Unfit::Foreign;
-    for (block, bytes) in (0..COPIES).zip(read_blocks(world, &[0, 1, 2, 3])?) {
+    read_blocks(world, 0..COPIES, |block, bytes| {
         let Ok(bytes) = bytes else {
-            bad.push(block);
+            push_reserved(&mut bad, block);
             unfit = Unfit::Damaged;
-            continue;
+            return Ok(());
         };
         if bytes.iter().all(|&byte| byte == 0) {
-            blank.push(block);
+            push_reserved(&mut blank, block);
         }
-        match as_block(&bytes).map_or(Err(Unfit::Foreign), |bytes| Superblock::decode(block, bytes)) {
-            Ok((superblock, checksum)) => good.push((block, superblock, checksum)),
+        match Superblock::decode(block, bytes) {
+            Ok((superblock, checksum)) => push_reserved(&mut good, (block, superblock, checksum)),
             Err(Unfit::Newer(version)) => return Err(MountError::Newer(version)),
+            Err(Unfit::NoHeap) => return Err(MountError::Memory),
             Err(reason) => {
-                bad.push(block);
-                generations.extend(Superblock::claimed_generation(&bytes));
+                push_reserved(&mut bad, block);
+                if let Some(generation) = Superblock::claimed_generation(bytes) {
+                    push_reserved(&mut generations, generation);
+                }
                 if reason == Unfit::Damaged {
                     unfit = reason;
                 }
             }
         }
-    }
+        Ok(())
+    })?;
     let newest = good.iter().map(|(_, superblock, _)| superblock.generation).max();
     let Some(at) = good
         .iter()
@@ -259,7 +260,7 @@ fn load_bitmaps(
     let before = match before {
         Some(Ok(words)) => Some(words),
         Some(Err(MountError::Damaged(structure, block))) => {
-            report.damage.push((structure, block));
+            push(&mut report.damage, (structure, block))?;
             None
         }
         Some(Err(error)) => return Err(error),
@@ -276,9 +277,6 @@ fn load_bitmaps(
     }
 }
 
-/// Bitmap or index blocks read at a time.
-const BATCH: usize = 64;
-
 /// Reads the bitmap of a generation, and the checksums of its blocks, into zeroes.
 fn load_bitmap(
     world: &mut impl World,
@@ -294,52 +292,42 @@ fn load_bitmap(
 
 /// Reads blocks of words whose checksums are given; where there is none, the block was never written.
 fn load_words(world: &mut impl World, key: Key, start: u64, sums: &[u64], words: &mut [u64]) -> Result<(), MountError> {
-    for (batch, first) in sums.chunks(BATCH).zip((0..).step_by(BATCH)) {
-        let places: Vec<Place> = (first..)
-            .zip(batch)
-            .filter(|&(_, &checksum)| checksum != 0)
-            .map(|(at, &checksum)| Place {
-                block: start + at,
-                checksum,
-            })
-            .collect();
-        for (place, bytes) in places.iter().zip(read_checked(world, key, &places, Structure::Bitmap)?) {
-            let from = (place.block - start) as usize * (BLOCK / 8);
-            for (word, found) in words.iter_mut().skip(from).zip(to_words(&bytes)) {
-                *word = found;
-            }
+    let places = (start..).zip(sums).filter(|&(_, &checksum)| checksum != 0);
+    let places = places.map(|(block, &checksum)| Place { block, checksum });
+    read_checked(world, key, places, Structure::Bitmap, |place, bytes| {
+        let from = (place.block - start) as usize * (BLOCK / 8);
+        for (word, found) in words.iter_mut().skip(from).zip(bytes.chunks_exact(8)) {
+            *word = crate::bytes::word(found, 0);
         }
-    }
-    Ok(())
-}
-
-fn to_words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
-    bytes.chunks_exact(8).map(|word| crate::bytes::word(word, 0))
+        Ok(())
+    })
 }
 
 /// A row whose body is yet to be read, with the length of the body.
 type LoadedRow = (Row, usize);
 
 fn load_table(world: &mut impl World, superblock: &Superblock) -> Result<Table, MountError> {
-    let mut table = Table::new();
+    let mut table = Table::new()?;
     let root = superblock.table;
     if root.block != 0 {
-        let levels = read_levels(world, superblock)?;
         let mut ids: Vec<NodeId> = Vec::new();
-        for level in levels.into_iter().rev() {
+        for level in read_levels(world, superblock)?.into_iter().rev() {
             let mut below = core::mem::take(&mut ids).into_iter();
+            reserve(&mut ids, level.len())?;
             for (place, node) in level {
                 let body = match node {
                     Decoded::Leaf(rows) => Body::Leaf(read_bodies(world, superblock, rows)?),
                     Decoded::Inner(children) => {
-                        Body::Inner(children.into_iter().map(|(key, _)| key).zip(below.by_ref()).collect())
+                        let mut known = with_room(children.len())?;
+                        known.extend(children.into_iter().map(|(key, _)| key).zip(below.by_ref()));
+                        Body::Inner(known)
                     }
                 };
-                ids.push(table.add_loaded(place, body));
+                push_reserved(&mut ids, table.add_loaded(place, body)?);
             }
         }
         if let [root] = ids[..] {
-            table.set_root(root);
+            table.set_root(root)?;
         }
     }
     let sound = table.is_sound() && table.len() == superblock.objects;
@@ -352,47 +340,55 @@ fn load_table(world: &mut impl World, superblock: &Superblock) -> Result<Table, 
 
 /// All nodes, level by level from the root.
 fn read_levels(world: &mut impl World, superblock: &Superblock) -> Result<Vec<Vec<(Place, Decoded)>>, MountError> {
-    let mut levels = Vec::new();
-    let mut next = vec![superblock.table];
+    let mut levels = with_room(HEIGHT_MAX)?;
+    let mut next = with_room(1)?;
+    push_reserved(&mut next, superblock.table);
     while !next.is_empty() {
-        let blocks = read_checked(world, superblock.key, &next, Structure::Table)?;
-        let mut level = Vec::new();
-        let mut below = Vec::new();
-        for (place, bytes) in next.into_iter().zip(blocks) {
-            let damaged = MountError::Damaged(Structure::Table, place.block);
-            let node = as_block(&bytes)
-                .and_then(|bytes| decode(bytes, superblock.address_bits))
-                .ok_or(damaged)?;
+        let mut level = with_room(next.len())?;
+        let mut below: Vec<Place> = Vec::new();
+        let places = next.iter().copied();
+        read_checked(world, superblock.key, places, Structure::Table, |place, bytes| {
+            let node = decode(bytes, superblock.address_bits);
+            let node = node.map_err(|unread| unread.at(Structure::Table, place.block))?;
             match &node {
-                Decoded::Inner(children) => below.extend(children.iter().map(|&(_, child)| child)),
+                Decoded::Inner(children) => {
+                    reserve(&mut below, children.len())?;
+                    below.extend(children.iter().map(|&(_, child)| child));
+                }
                 // All leaves stand at the same depth.
-                Decoded::Leaf(_) if !below.is_empty() => return Err(damaged),
+                Decoded::Leaf(_) if !below.is_empty() => {
+                    return Err(MountError::Damaged(Structure::Table, place.block));
+                }
                 Decoded::Leaf(_) => {}
             }
-            level.push((place, node));
-        }
+            push_reserved(&mut level, (place, node));
+            Ok(())
+        })?;
         let mixed = !below.is_empty() && level.iter().any(|(_, node)| matches!(node, Decoded::Leaf(_)));
         if mixed || levels.len() >= HEIGHT_MAX || below.len() as u64 > superblock.geometry.total {
             return Err(MountError::Damaged(Structure::Table, superblock.table.block));
         }
-        levels.push(level);
+        push_reserved(&mut levels, level);
         next = below;
     }
     Ok(levels)
 }
 
 fn read_bodies(world: &mut impl World, superblock: &Superblock, rows: Vec<LoadedRow>) -> Result<Vec<Row>, MountError> {
-    let mut whole = Vec::with_capacity(rows.len());
+    let mut whole = with_room(rows.len())?;
     for (mut row, length) in rows {
-        if !row.overflow.is_empty() {
-            let body = read_checked(world, superblock.key, &row.overflow, Structure::Table)?.concat();
-            let first = row.overflow.first().map_or(0, |place| place.block);
-            let decoded = body
-                .get(..length)
-                .and_then(|body| row.record.decode_body(body, superblock.address_bits));
-            decoded.ok_or(MountError::Damaged(Structure::Table, first))?;
+        if let Some(&Place { block: first, .. }) = row.overflow.first() {
+            let mut body = with_room(row.overflow.len() * BLOCK)?;
+            let places = row.overflow.iter().copied();
+            read_checked(world, superblock.key, places, Structure::Table, |_, bytes| {
+                body.extend_from_slice(bytes);
+                Ok(())
+            })?;
+            let body = body.get(..length).ok_or(MountError::Damaged(Structure::Table, first))?;
+            let decoded = row.record.decode_body(body, superblock.address_bits);
+            decoded.map_err(|unread| unread.at(Structure::Table, first))?;
         }
-        whole.push(row);
+        push_reserved(&mut whole, row);
     }
     Ok(whole)
 }

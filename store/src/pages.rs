@@ -1,11 +1,11 @@
 //! Pages: what is known of one at once, and reading one.
 
 use crate::event::{BadPage, Event, PageFlags, PageLookup, ReadStart};
+use crate::heap::NoHeap;
 use crate::io::Purpose;
 use crate::map::{Entry, Missing, Walk};
 use crate::store::{COST_READ, Store};
 use crate::world::{DiskError, Frame, Operation, World};
-use alloc::vec::Vec;
 
 /// A page being read.
 pub(crate) struct Read {
@@ -94,30 +94,37 @@ impl Store {
             generation: self.generation,
             arriving: None,
         };
-        self.page_reads.insert(self.next_read, read);
+        if self.expect_page().is_err() || self.page_reads.insert(self.next_read, read).is_err() {
+            return ReadStart::NoMemory;
+        }
         self.next_read += 1;
         self.reads_due = true;
         self.awake = true;
         ReadStart::Reading
     }
 
+    /// Finds heap for one more page to be read.
+    fn expect_page(&mut self) -> Result<(), NoHeap> {
+        self.expect_read()?;
+        self.page_reads.reserve(self.page_reads.count() + 1)?;
+        self.events.expect(1)
+    }
+
     /// Lets every read that waits for a node go on. All at once, whatever the allowance: each takes its frame here, so that
     /// who asks for more than memory holds is told, and does not have pages brought in and taken away again for ever.
     pub(crate) fn advance_reads(&mut self, world: &mut impl World) {
-        let waiting: Vec<u64> = self
-            .page_reads
-            .iter()
-            .filter(|(_, read)| read.arriving.is_none())
-            .map(|(&id, _)| id)
-            .collect();
-        for id in waiting {
-            self.spend(COST_READ);
-            self.advance_read(world, id);
+        let mut next = 0;
+        while let Some((id, read)) = self.page_reads.from(next) {
+            next = id + 1;
+            if read.arriving.is_none() {
+                self.spend(COST_READ);
+                self.advance_read(world, id);
+            }
         }
     }
 
     fn advance_read(&mut self, world: &mut impl World, id: u64) {
-        let Some(&Read { base, page, .. }) = self.page_reads.get(&id) else {
+        let Some(&Read { base, page, .. }) = self.page_reads.get_ref(id) else {
             return;
         };
         let outcome = match self.view(world, base, page) {
@@ -141,7 +148,7 @@ impl Store {
                     Err(BadPage::Checksum)
                 }
                 Some(frame) => {
-                    if let Some(read) = self.page_reads.get_mut(&id) {
+                    if let Some(read) = self.page_reads.get_mut(id) {
                         read.arriving = Some((frame, entry));
                     }
                     self.io
@@ -150,7 +157,7 @@ impl Store {
                 }
             },
         };
-        self.page_reads.remove(&id);
+        self.page_reads.remove(id);
         self.tell(base, page, outcome);
     }
 
@@ -160,7 +167,7 @@ impl Store {
             page,
             arriving: Some((frame, entry)),
             ..
-        }) = self.page_reads.remove(&id)
+        }) = self.page_reads.remove(id)
         else {
             return;
         };
@@ -190,6 +197,6 @@ impl Store {
                 Event::PageBad { base, page, reason }
             }
         };
-        self.events.push_back(event);
+        self.events.tell(event);
     }
 }

@@ -4,9 +4,10 @@
 //! object table keeps the body in the leaf or, if it is large, in overflow blocks; a journal record
 //! carries both. Whoever decodes checks every limit, for the bytes come from a disk.
 
-use crate::bytes::{Put, Reader};
+use crate::bytes::{Reader, Unread, Writer};
 use crate::containers::{copied, push_reserved, reserve};
 use crate::event::PutError;
+use crate::heap::with_room;
 use crate::world::BLOCK;
 use abi::Error;
 use abi::layout::{CAPABILITIES_MAX, ENTRIES_MAX, PDX_MAX};
@@ -98,7 +99,7 @@ impl ObjectRecord {
     }
 
     /// Appends the head.
-    pub(crate) fn encode_head(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode_head(&self, out: &mut Writer<'_>) {
         out.put_words(&[
             self.base,
             self.pages,
@@ -112,7 +113,7 @@ impl ObjectRecord {
     }
 
     /// Appends the body.
-    pub(crate) fn encode_body(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode_body(&self, out: &mut Writer<'_>) {
         out.put_u8(self.capabilities.len() as u8);
         out.put_u8(self.pdx.len() as u8);
         for &(password, rights) in &self.capabilities {
@@ -133,8 +134,8 @@ impl ObjectRecord {
     }
 
     /// A record with the head that `reader` stands at, and an empty body.
-    pub(crate) fn decode_head(reader: &mut Reader<'_>) -> Option<Self> {
-        Some(Self {
+    pub(crate) fn decode_head(reader: &mut Reader<'_>) -> Result<Self, Unread> {
+        Ok(Self {
             base: reader.u64()?,
             pages: reader.u64()?,
             flags: reader.u64()?,
@@ -149,26 +150,28 @@ impl ObjectRecord {
     }
 
     /// Fills the body in and checks the whole record.
-    pub(crate) fn decode_body(&mut self, body: &[u8], address_bits: u32) -> Option<()> {
+    pub(crate) fn decode_body(&mut self, body: &[u8], address_bits: u32) -> Result<(), Unread> {
         let mut reader = Reader::new(body);
-        let capabilities = reader.u8()? as usize;
-        let pdx = reader.u8()? as usize;
+        let (capabilities, pdx) = (reader.u8()? as usize, reader.u8()? as usize);
+        self.capabilities = with_room(capabilities)?;
         for _ in 0..capabilities {
-            self.capabilities.push((reader.u64()?, reader.u8()?));
+            push_reserved(&mut self.capabilities, (reader.u64()?, reader.u8()?));
         }
+        self.pdx = with_room(pdx)?;
         for _ in 0..pdx {
+            let (password, clist, entries) = (reader.u64()?, reader.u64()?, reader.u8()?);
             let mut record = PdxRecord {
-                password: reader.u64()?,
-                clist: reader.u64()?,
-                entries: Vec::new(),
+                password,
+                clist,
+                entries: with_room(entries.into())?,
             };
-            for _ in 0..reader.u8()? {
-                record.entries.push(reader.u64()?);
+            for _ in 0..entries {
+                push_reserved(&mut record.entries, reader.u64()?);
             }
-            self.pdx.push(record);
+            push_reserved(&mut self.pdx, record);
         }
         let whole = reader.is_empty() && self.check(address_bits).is_ok();
-        whole.then_some(())
+        whole.then_some(()).ok_or(Unread::Nonsense)
     }
 }
 
@@ -209,22 +212,23 @@ mod tests {
             })
     }
 
-    fn decode(head: &[u8], body: &[u8]) -> Option<ObjectRecord> {
+    fn decode(head: &[u8], body: &[u8]) -> Result<ObjectRecord, Unread> {
         let mut record = ObjectRecord::decode_head(&mut Reader::new(head))?;
         record.decode_body(body, 47)?;
-        Some(record)
+        Ok(record)
     }
 
     proptest! {
         #[test]
         fn what_is_encoded_comes_back(record in any_record()) {
-            let (mut head, mut body) = (Vec::new(), Vec::new());
-            record.encode_head(&mut head);
-            record.encode_body(&mut body);
-            prop_assert_eq!(head.len(), HEAD_BYTES);
-            prop_assert_eq!(body.len(), record.body_bytes());
-            prop_assert_eq!(decode(&head, &body), Some(record));
-            prop_assert_eq!(decode(&head, &body[..body.len() - 1]), None);
+            let (mut head, mut body) = ([0; HEAD_BYTES], alloc::vec![0; record.body_bytes()]);
+            record.encode_head(&mut Writer::new(&mut head, 0));
+            record.encode_body(&mut Writer::new(&mut body, 0));
+            let mut window = [0; 100];
+            record.encode_body(&mut Writer::new(&mut window, 60));
+            prop_assert!(body.iter().skip(60).zip(&window).all(|(one, other)| one == other));
+            prop_assert_eq!(decode(&head, &body[..body.len() - 1]), Err(Unread::Nonsense));
+            prop_assert_eq!(decode(&head, &body), Ok(record));
         }
 
         #[test]

@@ -2,6 +2,8 @@
 
 use crate::blocking::read_blocks;
 use crate::breaks::Invariant;
+use crate::bytes::Unread;
+use crate::containers::{Map, push, reserve};
 use crate::event::{BadPage, Failure, MountError, MountReport, Structure, Tail, TailReason};
 use crate::geometry::RECORD_BLOCKS;
 use crate::heap::NoHeap;
@@ -10,7 +12,6 @@ use crate::loss::Loss;
 use crate::map::{Entry, LEVELS_MAX, Path, reach};
 use crate::store::Store;
 use crate::world::{BLOCK, World};
-use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 /// Losses told by name.
@@ -26,7 +27,8 @@ struct Found {
 struct Region {
     start: u64,
     length: u64,
-    blocks: Vec<Vec<u8>>,
+    /// What was read so far; an unreadable block is zeroes.
+    bytes: Vec<u8>,
 }
 
 /// How much of a journal region is looked through.
@@ -43,30 +45,28 @@ impl Region {
         Self {
             start: store.geometry.journal_start(generation),
             length: store.geometry.journal,
-            blocks: Vec::new(),
+            bytes: Vec::new(),
         }
     }
 
-    /// The bytes of `count` blocks from `at` on; `None` past the end. An unreadable block is empty.
-    fn blocks(&mut self, world: &mut impl World, at: u64, count: u64) -> Result<Option<Vec<u8>>, MountError> {
+    /// The bytes of `count` blocks from `at` on; `None` past the end.
+    fn blocks(&mut self, world: &mut impl World, at: u64, count: u64) -> Result<Option<&[u8]>, MountError> {
         let end = at + count;
         if end > self.length {
             return Ok(None);
         }
-        while (self.blocks.len() as u64) < end {
-            let from = self.blocks.len() as u64;
-            let wanted: Vec<u64> = (from..(from + RECORD_BLOCKS).min(self.length))
-                .map(|block| self.start + block)
-                .collect();
-            let found = read_blocks(world, &wanted)?;
-            self.blocks.extend(found.into_iter().map(Result::unwrap_or_default));
+        while ((self.bytes.len() / BLOCK) as u64) < end {
+            let from = (self.bytes.len() / BLOCK) as u64;
+            let wanted = from..(from + RECORD_BLOCKS).min(self.length);
+            reserve(&mut self.bytes, (wanted.end - from) as usize * BLOCK)?;
+            let blocks = wanted.map(|block| self.start + block);
+            read_blocks(world, blocks, |_, bytes| {
+                self.bytes.extend_from_slice(bytes.unwrap_or(&[0; BLOCK]));
+                Ok(())
+            })?;
         }
-        Ok(self.blocks.get(at as usize..end as usize).map(<[_]>::concat))
+        Ok(self.bytes.get(at as usize * BLOCK..end as usize * BLOCK))
     }
-}
-
-fn no_heap(_: NoHeap) -> MountError {
-    MountError::Memory
 }
 
 impl Store {
@@ -84,21 +84,21 @@ impl Store {
             .max()
             .unwrap_or(newer);
         if unreadable || !records.is_empty() {
-            self.losses.push(Loss::Generation {
+            self.lose(Loss::Generation {
                 found: self.generation,
                 newer,
                 records: records.len() as u32,
-            });
-            self.name_losses(&records);
+            })?;
+            self.name_losses(&records)?;
         }
         Ok(())
     }
 
     /// Notes what lost records did.
-    fn name_losses(&mut self, records: &[Found]) {
+    fn name_losses(&mut self, records: &[Found]) -> Result<(), NoHeap> {
         for item in records.iter().flat_map(|record| &record.items) {
             if self.losses.len() >= LOSSES_MAX {
-                return;
+                break;
             }
             let loss = match *item {
                 Item::Put(ref record) => Loss::Object { base: record.base },
@@ -126,9 +126,16 @@ impl Store {
             {
                 *end = further;
             } else if !self.losses.contains(&loss) {
-                self.losses.push(loss);
+                self.lose(loss)?;
             }
         }
+        Ok(())
+    }
+
+    /// Notes a loss.
+    pub(crate) fn lose(&mut self, loss: Loss) -> Result<(), NoHeap> {
+        push(&mut self.losses, loss)?;
+        Ok(())
     }
 
     /// Replays the journal of the current generation in memory.
@@ -153,10 +160,10 @@ impl Store {
                     reason: TailReason::Nonsense,
                     stranded: 0,
                 });
-                self.losses.push(Loss::Records {
+                self.lose(Loss::Records {
                     sequence: self.journal.sequence,
                     stranded: 0,
-                });
+                })?;
                 break;
             }
             report.replayed += 1;
@@ -181,8 +188,8 @@ impl Store {
             let Some(front) = region.blocks(world, chain.used, 1)? else {
                 break None;
             };
-            let Some(header) = Header::decode(&front) else {
-                break Header::resembles(&front, &chain).then_some(TailReason::Torn);
+            let Some(header) = Header::decode(front) else {
+                break Header::resembles(front, &chain).then_some(TailReason::Torn);
             };
             let ours = header.generation == chain.generation && header.nonce == chain.nonce;
             let next = header.sequence == chain.sequence && header.previous == chain.previous;
@@ -191,25 +198,27 @@ impl Store {
                 break if ours {
                     Some(TailReason::Chain)
                 } else {
-                    Header::resembles(&front, &chain).then_some(TailReason::Torn)
+                    Header::resembles(front, &chain).then_some(TailReason::Torn)
                 };
             }
             let blocks = record_blocks(header.item_bytes);
             if blocks > RECORD_BLOCKS {
                 break Some(TailReason::Torn);
             }
+            let at = region.start + chain.used;
             let Some(bytes) = region.blocks(world, chain.used, blocks)? else {
                 break Some(TailReason::Torn);
             };
-            let at = region.start + chain.used;
-            if bytes.len() as u64 != blocks * BLOCK as u64 || !header.is_intact(self.key, at, &bytes) {
+            if !header.is_intact(self.key, at, bytes) {
                 break ours.then_some(TailReason::Torn);
             }
-            let Some(items) = header.items(&bytes, self.address_bits) else {
-                break Some(TailReason::Nonsense);
+            let items = match header.items(bytes, self.address_bits) {
+                Ok(items) => items,
+                Err(Unread::Nonsense) => break Some(TailReason::Nonsense),
+                Err(Unread::NoHeap) => return Err(MountError::Memory),
             };
             chain = chain.after(header.checksum, blocks);
-            records.push(Found { items, after: chain });
+            push(&mut records, Found { items, after: chain })?;
         };
         let extent = if reason.is_some() {
             Extent::Whole
@@ -222,11 +231,11 @@ impl Store {
         let stranded = self.intact(world, region, chain.used, extent, behind)?;
         let impossible = matches!(reason, Some(TailReason::Chain | TailReason::Nonsense));
         if impossible || !stranded.is_empty() {
-            self.losses.push(Loss::Records {
+            self.lose(Loss::Records {
                 sequence: chain.sequence,
                 stranded: stranded.len() as u32,
-            });
-            self.name_losses(&stranded);
+            })?;
+            self.name_losses(&stranded)?;
         }
         if reason.is_some() || !stranded.is_empty() {
             report.tail = Some(Tail {
@@ -249,6 +258,7 @@ impl Store {
         wanted: impl Fn(&Header) -> bool,
     ) -> Result<Vec<Found>, MountError> {
         let mut found = Vec::new();
+        let start = region.start;
         let mut at = from;
         let mut end = if extent == Extent::Whole {
             u64::MAX
@@ -260,19 +270,22 @@ impl Store {
                 break;
             };
             let mut step = 1;
-            if let Some(header) = Header::decode(&front)
+            if let Some(header) = Header::decode(front)
                 && wanted(&header)
                 && record_blocks(header.item_bytes) <= RECORD_BLOCKS
                 && let Some(bytes) = region.blocks(world, at, record_blocks(header.item_bytes))?
-                && header.is_intact(self.key, region.start + at, &bytes)
+                && header.is_intact(self.key, start + at, bytes)
             {
-                found.push(Found {
-                    items: header.items(&bytes, self.address_bits).unwrap_or_default(),
-                    after: Chain {
-                        generation: header.generation,
-                        ..self.journal
-                    },
-                });
+                let items = match header.items(bytes, self.address_bits) {
+                    Ok(items) => items,
+                    Err(Unread::Nonsense) => Vec::new(),
+                    Err(Unread::NoHeap) => return Err(MountError::Memory),
+                };
+                let after = Chain {
+                    generation: header.generation,
+                    ..self.journal
+                };
+                push(&mut found, Found { items, after })?;
                 step = record_blocks(header.item_bytes);
                 end = end.max(at + step + RECORD_BLOCKS + 1);
             }
@@ -283,27 +296,22 @@ impl Store {
 
     /// Whether every page of a record is as the record says.
     fn pages_are_there(&self, world: &mut impl World, record: &Found) -> Result<bool, MountError> {
-        let entries: Vec<Entry> = record
-            .items
-            .iter()
-            .filter_map(|item| {
-                if let Item::Page { entry, .. } = item {
-                    Some(*entry)
-                } else {
-                    None
-                }
+        let entries = || {
+            record.items.iter().filter_map(|item| match item {
+                Item::Page { entry, .. } => Some(*entry),
+                _ => None,
             })
-            .collect();
-        if entries.iter().any(|entry| !self.geometry.is_data(entry.block)) {
+        };
+        if entries().any(|entry| !self.geometry.is_data(entry.block)) {
             return Ok(false);
         }
-        let blocks: Vec<u64> = entries.iter().map(|entry| entry.block).collect();
-        let found = read_blocks(world, &blocks)?;
-        Ok(found.iter().zip(&entries).all(|(bytes, entry)| {
-            bytes
-                .as_ref()
-                .is_ok_and(|bytes| self.key.checksum(entry.block, bytes) == entry.checksum)
-        }))
+        let (mut wanted, mut there) = (entries(), true);
+        read_blocks(world, entries().map(|entry| entry.block), |block, bytes| {
+            let checksum = wanted.next().map(|entry| entry.checksum);
+            there &= bytes.is_ok_and(|bytes| Some(self.key.checksum(block, bytes)) == checksum);
+            Ok(())
+        })?;
+        Ok(there)
     }
 
     /// Makes what a record says; `false`, with nothing made, if it cannot be true.
@@ -313,28 +321,28 @@ impl Store {
         items: Vec<Item>,
         report: &mut MountReport,
     ) -> Result<bool, MountError> {
-        if !self.is_possible(&items) {
+        if !self.is_possible(&items)? {
             return Ok(false);
         }
         for item in items {
             match item {
                 Item::Put(record) => {
                     if let Some(old) = self.table.get(record.base).map(|row| row.record.pages) {
-                        self.note_zeroed(record.base, record.pages, old).map_err(no_heap)?;
+                        self.note_zeroed(record.base, record.pages, old)?;
                     }
-                    self.table.put(record).map_err(no_heap)?;
+                    self.table.put(record)?;
                 }
                 Item::Delete(base) => {
                     self.pending.remove(base);
-                    self.table.expect_removal(0).map_err(no_heap)?;
+                    self.table.expect_removal(0)?;
                     if let Some(map) = self.table.remove(base) {
-                        self.doomed.insert(base, map).map_err(|_| MountError::Memory)?;
-                        self.deleted.insert(base, ()).map_err(|_| MountError::Memory)?;
+                        self.doomed.insert(base, map)?;
+                        self.deleted.insert(base, ())?;
                     }
                 }
-                Item::Zero { base, start, end } => self.note_zeroed(base, start, end).map_err(no_heap)?,
+                Item::Zero { base, start, end } => self.note_zeroed(base, start, end)?,
                 Item::Limit { base, page, flags } => {
-                    self.note_limit(base, page, flags, 0).map_err(no_heap)?;
+                    self.note_limit(base, page, flags, 0)?;
                 }
                 Item::Page { base, page, entry } => self.replay_page(world, base, page, entry, report)?,
             }
@@ -343,23 +351,22 @@ impl Store {
     }
 
     /// Whether the blocks are free, each is named once, and every object is there when it is needed.
-    fn is_possible(&self, items: &[Item]) -> bool {
-        let mut blocks = BTreeSet::new();
-        let mut put = BTreeSet::new();
-        items.iter().all(|item| match item {
-            Item::Put(record) => {
-                put.insert(record.base);
-                true
+    fn is_possible(&self, items: &[Item]) -> Result<bool, NoHeap> {
+        let (mut blocks, mut put) = (Map::default(), Map::default());
+        for item in items {
+            match item {
+                Item::Put(record) => drop(put.insert(record.base, ())?),
+                Item::Page { base, page, entry } => {
+                    let known = put.has(*base) || self.table.get(*base).is_some();
+                    let possible = known && *page < reach(LEVELS_MAX) && self.allocation.is_unused(entry.block);
+                    if !possible || blocks.insert(entry.block, ())?.is_some() {
+                        return Ok(false);
+                    }
+                }
+                Item::Delete(_) | Item::Zero { .. } | Item::Limit { .. } => {}
             }
-            Item::Page { base, page, entry } => {
-                let known = put.contains(base) || self.table.get(*base).is_some();
-                known
-                    && *page < reach(LEVELS_MAX)
-                    && self.allocation.is_unused(entry.block)
-                    && blocks.insert(entry.block)
-            }
-            Item::Delete(_) | Item::Zero { .. } | Item::Limit { .. } => true,
-        })
+        }
+        Ok(true)
     }
 
     fn replay_page(
@@ -371,8 +378,9 @@ impl Store {
         report: &mut MountReport,
     ) -> Result<(), MountError> {
         self.allocation.claim(entry.block);
-        let punched = self.pending.change(base, |changes| changes.punch(page));
-        punched.unwrap_or(Ok(())).map_err(no_heap)?;
+        self.pending
+            .change(base, |changes| changes.punch(page))
+            .unwrap_or(Ok(()))?;
         loop {
             let Some(row) = self.table.get(base) else {
                 self.allocation.free(entry.block);
@@ -391,7 +399,7 @@ impl Store {
                         Err(_) => return Err(MountError::Memory),
                     }
                     if self.wait_for_nodes(world) == Some(BadPage::Map) {
-                        report.damage.push((Structure::Map, missing.entry.block));
+                        push(&mut report.damage, (Structure::Map, missing.entry.block))?;
                     }
                 }
             }

@@ -2,11 +2,10 @@
 
 use crate::checkpoint::Step;
 use crate::event::{DirtyPage, Event, Failure};
-use crate::map::{Discard, Entry, MapKey, MapRoot, NODE_ENTRIES, Path, reach};
+use crate::map::{Discard, Entry, MISSING_MAX, MapKey, MapRoot, NODE_ENTRIES, Path, reach};
 use crate::pending::MapChanges;
 use crate::store::{COST_FREE, COST_READ, OnDamage, Store};
 use crate::world::World;
-use alloc::vec::Vec;
 
 /// How far the pending changes are made in the maps.
 #[derive(Copy, Clone, PartialEq, Eq, Default)]
@@ -45,7 +44,7 @@ pub(crate) fn settle(store: &mut Store, world: &mut impl World, at: &mut Settlin
             return settled;
         }
         store.settling.remove(base);
-        store.settled.insert(base, changes).map_err(|_| Failure::Memory)?;
+        store.settled.insert(base, changes)?;
         *at = Settling::default();
     }
     Ok(Step::Complete)
@@ -113,7 +112,7 @@ fn discard(
         dropped: 0,
         nodes: 0,
         stopped: false,
-        missing: Vec::new(),
+        missing: [None; MISSING_MAX],
     };
     pass.run(root);
     let (missing, stopped) = (pass.missing, pass.stopped);
@@ -123,8 +122,8 @@ fn discard(
         store.stop();
         return Ok(false);
     }
-    let complete = missing.is_empty();
-    for node in missing {
+    let complete = missing[0].is_none();
+    for node in missing.into_iter().flatten() {
         store.spend(COST_READ);
         store.load_for_job(world, node)?;
     }
@@ -215,7 +214,7 @@ impl Store {
 
     /// Gives the frame of a dirty page back.
     pub(crate) fn give_back(&mut self, page: &DirtyPage) {
-        self.events.push_back(written(page));
+        self.events.tell(written(page));
     }
 }
 

@@ -12,14 +12,16 @@ use crate::allocation::Allocation;
 use crate::breaks::Breaks;
 use crate::checkpoint::{Checkpoint, LEASE_SLACK};
 use crate::checksum::Key;
-use crate::containers::{Map, reserve};
-use crate::event::{BadPage, Busy, CheckpointKind, DirtyPage, Event, Failure, MountMode, Stats, Structure, Ticket};
+use crate::containers::{Boxed, Map, Queue, boxed, reserve};
+use crate::event::{BadPage, CheckpointKind, DirtyPage, Event, Events, Failure, MountMode, NotBegun, Stats, Ticket};
 use crate::geometry::Geometry;
+use crate::heap::NoHeap;
 use crate::io::{Io, Purpose};
 use crate::journal::Chain;
 use crate::list::List;
+use crate::loading::Load;
 use crate::loss::Loss;
-use crate::map::{MapKey, MapRoot, Maps, Missing, first_page, reach};
+use crate::map::{MapKey, MapRoot, Maps};
 use crate::objects::blocks_of;
 use crate::pages::Read;
 use crate::pending::{MapChanges, Pending};
@@ -29,21 +31,19 @@ use crate::space::{Loan, POOL, Promises};
 use crate::sync::{SyncGroup, SyncRequest};
 use crate::table::Table;
 use crate::world::{DiskError, Frame, Operation, World};
-use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 /// A job that waits for its turn.
 pub(crate) enum Work {
-    Checkpoint(Box<Checkpoint>),
+    Checkpoint(Boxed<Checkpoint>),
     Sync(SyncRequest),
 }
 
 /// The job that runs.
 pub(crate) enum Running {
     Nothing,
-    Checkpoint(Box<Checkpoint>),
-    Sync(Box<SyncGroup>),
+    Checkpoint(Boxed<Checkpoint>),
+    Sync(Boxed<SyncGroup>),
 }
 
 /// How a job stands after it was advanced.
@@ -53,12 +53,6 @@ pub(crate) enum Progress {
     Waiting,
     /// It is over.
     Over,
-}
-
-/// A map node being read.
-struct Load {
-    frame: Frame,
-    missing: Missing,
 }
 
 /// Whether the journal takes records.
@@ -141,21 +135,24 @@ pub struct Store {
     pub(crate) returned: usize,
 
     pub(crate) io: Io,
-    loads: BTreeMap<MapKey, Load>,
+    pub(crate) loads: Map<MapKey, Load>,
     /// Nodes that could not be read, for those who wait for them.
-    bad_loads: BTreeMap<MapKey, BadPage>,
+    pub(crate) bad_loads: Map<MapKey, BadPage>,
     /// Nodes that came so far, well or not: who waits for one need not look again before this moves on.
     pub(crate) nodes_came: u64,
     /// Whether a read was begun or a node came since the reads that wait for nodes were looked at.
     pub(crate) reads_due: bool,
-    pub(crate) page_reads: BTreeMap<u64, Read>,
+    pub(crate) page_reads: Map<u64, Read>,
     pub(crate) next_read: u64,
-    pub(crate) queue: VecDeque<Work>,
+    pub(crate) queue: Queue<Work>,
+    /// The jobs that do not run, so that they can be begun without heap.
+    pub(crate) idle_checkpoint: Option<Boxed<Checkpoint>>,
+    pub(crate) idle_group: Option<Boxed<SyncGroup>>,
     /// Whether a checkpoint runs or waits.
     pub(crate) frozen: bool,
     pub(crate) running: Running,
     pub(crate) next_ticket: u64,
-    pub(crate) events: VecDeque<Event>,
+    pub(crate) events: Events,
     pub(crate) damaged: u64,
     /// Whether something happened that may let a job go on.
     pub(crate) awake: bool,
@@ -170,6 +167,9 @@ pub struct Store {
     jobs_first: bool,
     jobs_went_first: bool,
 }
+
+/// Map nodes on their way that there is always room for.
+const LOADS_MIN: usize = 64;
 
 /// What a block costs of the allowance, checksum and request included: some 140 hundreds of instructions.
 pub(crate) const COST_BLOCK: u64 = 140;
@@ -202,8 +202,10 @@ pub(crate) struct Parts {
 }
 
 impl Store {
-    pub(crate) fn from_parts(parts: Parts) -> Self {
-        Self {
+    /// # Errors
+    /// [`NoHeap`].
+    pub(crate) fn from_parts(parts: Parts) -> Result<Self, NoHeap> {
+        let mut store = Self {
             mode: parts.mode,
             breaks: parts.breaks,
             geometry: parts.geometry,
@@ -238,17 +240,19 @@ impl Store {
             over: List::default(),
             returned: 0,
             io: parts.io,
-            loads: BTreeMap::new(),
-            bad_loads: BTreeMap::new(),
+            loads: Map::default(),
+            bad_loads: Map::default(),
             nodes_came: 0,
             reads_due: false,
-            page_reads: BTreeMap::new(),
+            page_reads: Map::default(),
             next_read: 0,
-            queue: VecDeque::new(),
+            queue: Queue::default(),
+            idle_checkpoint: Some(boxed(Checkpoint::new()?)?),
+            idle_group: Some(boxed(SyncGroup::new()?)?),
             frozen: false,
             running: Running::Nothing,
             next_ticket: 1,
-            events: VecDeque::new(),
+            events: Events::default(),
             damaged: 0,
             awake: false,
             arrived: None,
@@ -258,7 +262,16 @@ impl Store {
             passed_over: false,
             jobs_first: false,
             jobs_went_first: false,
-        }
+        };
+        // What a checkpoint needs is there from now on.
+        store.loads.reserve(LOADS_MIN)?;
+        store.bad_loads.reserve(LOADS_MIN)?;
+        store.maps.expect()?;
+        store.io.expect(LOADS_MIN)?;
+        store.queue.reserve(LOADS_MIN)?;
+        store.events.expect(LOADS_MIN)?;
+        store.events.forget(LOADS_MIN);
+        Ok(store)
     }
 
     /// Sets how much work [`Store::poll`] may do before it gives `None` with work left: in hundreds of instructions, roughly. One thing may
@@ -346,7 +359,7 @@ impl Store {
             self.returned += 1;
             return Some(written(&page));
         }
-        let event = self.events.pop_front();
+        let event = self.events.take();
         if event.is_some() {
             self.spend(COST_EVENT);
         }
@@ -409,21 +422,28 @@ impl Store {
     /// [`Event::CheckpointFailed`] ends it.
     ///
     /// # Errors
-    /// [`Busy`] if a checkpoint is running or waiting already; nothing was taken.
+    /// [`NotBegun`]; nothing was taken.
     pub fn checkpoint_begin(
         &mut self,
         world: &mut impl World,
         dirty: Vec<DirtyPage>,
         kind: CheckpointKind,
-    ) -> Result<(), Busy> {
+    ) -> Result<(), NotBegun> {
         let _ = &world;
         if self.is_frozen() {
-            return Err(Busy);
+            return Err(NotBegun::Busy);
         }
+        if self.is_short() {
+            return Err(NotBegun::Memory);
+        }
+        let deleted = self.expect_checkpoint().map_err(|NoHeap| NotBegun::Memory)?;
+        let Some(mut job) = self.idle_checkpoint.take() else {
+            return Err(NotBegun::Busy);
+        };
         let mut failure = None;
         for page in dirty {
             if let Err(reason) = self.freeze_page(page) {
-                self.give_back(&page);
+                self.events.mention(written(&page));
                 failure = Some(reason);
             }
         }
@@ -433,27 +453,33 @@ impl Store {
         let pages = core::mem::take(&mut self.collected);
         // None is being settled now, and each of the maps has room for all.
         self.pending.hand_over(&mut self.settling);
-        if self.is_short() {
-            failure = Some(Failure::Memory);
-        }
         let changed = core::mem::take(&mut self.changed);
-        let mut deleted = Vec::new();
-        if reserve(&mut deleted, self.deleted.count()).is_ok() {
-            deleted.extend(self.deleted.iter().map(|(base, ())| base));
-        } else {
-            failure = Some(Failure::Memory);
-        }
-        let mut checkpoint = Checkpoint::new(pages, kind, (loan, nodes), changed, deleted);
+        job.begin(pages, kind, (loan, nodes), changed, deleted);
         if let Some(reason) = failure {
-            checkpoint.fail(reason);
+            job.fail(reason);
         }
         if self.mode == MountMode::ReadOnly {
-            checkpoint.fail(Failure::ReadOnly);
+            job.fail(Failure::ReadOnly);
         }
-        self.queue.push_back(Work::Checkpoint(Box::new(checkpoint)));
+        self.queue.push_reserved(Work::Checkpoint(job));
         self.frozen = true;
         self.awake = true;
         Ok(())
+    }
+
+    /// Finds heap for a checkpoint, and lists what is deleted.
+    fn expect_checkpoint(&mut self) -> Result<Vec<u64>, NoHeap> {
+        let mut deleted = Vec::new();
+        reserve(&mut deleted, self.deleted.count())?;
+        deleted.extend(self.deleted.iter().map(|(base, ())| base));
+        self.expect_job(1)?;
+        Ok(deleted)
+    }
+
+    /// Finds heap for one more job and its events.
+    pub(crate) fn expect_job(&mut self, events: usize) -> Result<(), NoHeap> {
+        self.queue.reserve(self.queue.count() + 1)?;
+        self.events.expect(events)
     }
 
     /// Whether the table and the maps belong to a checkpoint.
@@ -461,7 +487,7 @@ impl Store {
         self.frozen
     }
 
-    fn dispatch(&mut self, world: &mut impl World, purpose: Purpose, result: Result<(), DiskError>) {
+    pub(crate) fn dispatch(&mut self, world: &mut impl World, purpose: Purpose, result: Result<(), DiskError>) {
         self.spend(match purpose {
             Purpose::Page(_) | Purpose::Node(_) => COST_BLOCK,
             _ => COST_WRITTEN,
@@ -522,9 +548,19 @@ impl Store {
     fn finish(&mut self, over: Running) {
         match over {
             Running::Nothing => {}
-            Running::Checkpoint(job) => job.finish(self),
-            Running::Sync(job) => job.finish(self),
+            Running::Checkpoint(mut job) => {
+                job.finish(self);
+                self.idle_checkpoint = Some(job);
+            }
+            Running::Sync(mut job) => {
+                job.finish(self);
+                self.idle_group = Some(job);
+            }
         }
+        let reads = self.reads();
+        self.io.trim(reads);
+        self.loads.release(self.loads.count().max(LOADS_MIN));
+        self.page_reads.release(0);
         self.promises.trim();
         self.trim_changes();
         debug_assert!(self.promises_are_exact(), "blocks are promised to nobody");
@@ -543,9 +579,14 @@ impl Store {
     }
 
     fn next_job(&mut self) -> Option<Running> {
-        match self.queue.pop_front()? {
+        match self.queue.pop()? {
             Work::Checkpoint(job) => Some(Running::Checkpoint(job)),
-            Work::Sync(request) => Some(Running::Sync(Box::new(self.group(request)))),
+            Work::Sync(first) => {
+                // None runs, so it is there.
+                let mut group = self.idle_group.take()?;
+                group.begin(self, first);
+                Some(Running::Sync(group))
+            }
         }
     }
 
@@ -568,119 +609,6 @@ impl Store {
     pub(crate) fn superblock_blocks(&self, generation: u64) -> [u64; 2] {
         let first = self.first_copy[(generation % 2) as usize];
         [first, 1 - first].map(|copy| Geometry::superblock(generation, copy))
-    }
-
-    // ---- map nodes
-
-    /// Starts reading a node, unless it is on its way. `Err` if it is known to be unreadable.
-    pub(crate) fn load(&mut self, world: &mut impl World, missing: Missing) -> Result<(), BadPage> {
-        if let Some(&reason) = self.bad_loads.get(&missing.key) {
-            return Err(reason);
-        }
-        if self.loads.contains_key(&missing.key) {
-            return Ok(());
-        }
-        if !self.geometry.is_data(missing.entry.block) {
-            self.note_damage(missing.entry.block);
-            return Err(BadPage::Map);
-        }
-        let frame = self.io.frame(world).ok_or(BadPage::Memory)?;
-        self.loads.insert(missing.key, Load { frame, missing });
-        self.io.submit(
-            world,
-            Operation::Read,
-            missing.entry.block,
-            frame,
-            Purpose::Node(missing.key),
-        );
-        Ok(())
-    }
-
-    /// Whether map nodes are on their way.
-    pub(crate) fn is_loading(&self) -> bool {
-        !self.loads.is_empty()
-    }
-
-    fn node_arrived(&mut self, world: &mut impl World, key: MapKey, result: Result<(), DiskError>) {
-        let Some(Load { frame, missing }) = self.loads.remove(&key) else {
-            return;
-        };
-        let bad = if result.is_err() {
-            Some(BadPage::Disk)
-        } else if self.key.checksum(missing.entry.block, world.bytes(frame)) == missing.entry.checksum {
-            None
-        } else {
-            self.note_damage(missing.entry.block);
-            Some(BadPage::Map)
-        };
-        self.note_node();
-        match bad {
-            None => self.maps.insert_arrived(key, frame),
-            Some(reason) => {
-                self.io.recycle(world, frame);
-                self.bad_loads.insert(key, reason);
-            }
-        }
-    }
-
-    /// A node that somebody may wait for is there, or will not come.
-    fn note_node(&mut self) {
-        self.nodes_came += 1;
-        self.reads_due = true;
-    }
-
-    /// Waits for the nodes under way, at mount; tells what was wrong with the last bad one.
-    pub(crate) fn wait_for_nodes(&mut self, world: &mut impl World) -> Option<BadPage> {
-        while !self.io.is_idle() {
-            self.io.pump(world);
-            world.wait();
-            while let Some((purpose, result)) = self.io.complete(world) {
-                self.dispatch(world, purpose, result);
-            }
-        }
-        self.bad_loads.values().next_back().copied()
-    }
-
-    fn note_damage(&mut self, block: u64) {
-        self.damaged += 1;
-        self.events.push_back(Event::Damaged {
-            structure: Structure::Map,
-            block,
-        });
-    }
-
-    /// Starts reading a node that the running job needs. A node that is damaged is replaced by one
-    /// that says so of all its children, for the job must get through.
-    pub(crate) fn load_for_job(&mut self, world: &mut impl World, missing: Missing) -> Result<(), Failure> {
-        match self.load(world, missing) {
-            Ok(()) => Ok(()),
-            Err(BadPage::Memory) => Err(Failure::Memory),
-            Err(BadPage::Map | BadPage::Checksum | BadPage::Gone) => {
-                let MapKey { base, level, .. } = missing.key;
-                let first = first_page(missing.key);
-                let end = first.saturating_add(reach(level));
-                let pages = self.object(base).map_or(0, |record| record.pages);
-                if self.on_damage != OnDamage::GoOn {
-                    let end = end.min(pages).max(first + 1);
-                    self.losses.push(Loss::Pages { base, first, end });
-                }
-                if self.on_damage == OnDamage::Stop {
-                    return Err(Failure::Damaged);
-                }
-                let frame = self.io.frame(world).ok_or(Failure::Memory)?;
-                self.maps.insert_lost(world, missing.key, frame);
-                self.note_node();
-                self.awake = true;
-                Ok(())
-            }
-            Err(BadPage::Disk) => Err(Failure::Disk),
-        }
-    }
-
-    /// Drops up to `count` map nodes that are as they are on the disk; tells how many. For when
-    /// memory is short: they are read again when needed.
-    pub fn shrink(&mut self, world: &mut impl World, count: usize) -> usize {
-        self.maps.shrink(world, count)
     }
 
     /// Gives all frames back. For host tools; nothing is written.

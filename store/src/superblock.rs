@@ -1,8 +1,10 @@
 //! The superblock: the root of one generation.
 
-use crate::bytes::{Put, Reader, set_word, word};
+use crate::bytes::{Reader, Unread, Writer, set_word, word};
 use crate::checksum::Key;
+use crate::containers::push_reserved;
 use crate::geometry::{Geometry, INDEX_MAX};
+use crate::heap::with_room;
 use crate::world::BLOCK;
 use alloc::vec::Vec;
 
@@ -58,12 +60,24 @@ pub(crate) enum Unfit {
     Damaged,
     /// Ours, of a later version.
     Newer(u32),
+    /// There is no heap for its index.
+    NoHeap,
+}
+
+impl From<Unread> for Unfit {
+    fn from(unread: Unread) -> Self {
+        match unread {
+            Unread::Nonsense => Self::Damaged,
+            Unread::NoHeap => Self::NoHeap,
+        }
+    }
 }
 
 impl Superblock {
-    /// The block for position `block`, and its checksum.
-    pub(crate) fn encode(&self, block: u64) -> (Vec<u8>, u64) {
-        let mut out = Vec::with_capacity(BLOCK);
+    /// Makes the block for position `block`; gives its checksum.
+    pub(crate) fn encode(&self, block: u64, bytes: &mut [u8; BLOCK]) -> u64 {
+        bytes.fill(0);
+        let mut out = Writer::new(bytes, 0);
         out.put_u64(MAGIC);
         out.put_u32(VERSION);
         out.put_u32(self.address_bits);
@@ -83,26 +97,25 @@ impl Superblock {
             self.index.len() as u64,
         ]);
         out.put_words(&self.index);
-        out.resize(BLOCK, 0);
         // Both copies carry the checksum of the first one's place, so that they are equal.
-        let checksum = self.key.checksum(block & !1, &out[..CHECKSUM_AT]);
-        set_word(&mut out, CHECKSUM_AT, checksum);
-        (out, checksum)
+        let checksum = self.key.checksum(block & !1, &bytes[..CHECKSUM_AT]);
+        set_word(bytes, CHECKSUM_AT, checksum);
+        checksum
     }
 
     /// Reads the block found at position `block`; also gives its checksum.
     pub(crate) fn decode(block: u64, bytes: &[u8; BLOCK]) -> Result<(Self, u64), Unfit> {
         let mut reader = Reader::new(bytes);
-        if reader.u64() != Some(MAGIC) {
+        if reader.u64() != Ok(MAGIC) {
             return Err(Unfit::Foreign);
         }
         // The version stands before everything that another version may have changed.
         match reader.u32() {
-            Some(version) if version > VERSION => return Err(Self::newer_or_rotten(block, bytes, version)),
-            Some(VERSION) => {}
+            Ok(version) if version > VERSION => return Err(Self::newer_or_rotten(block, bytes, version)),
+            Ok(VERSION) => {}
             _ => return Err(Unfit::Damaged),
         }
-        let found = Self::decode_fields(&mut reader).ok_or(Unfit::Damaged)?;
+        let found = Self::decode_fields(&mut reader)?;
         let checksum = word(bytes, CHECKSUM_AT);
         let intact = found.key.checksum(block & !1, &bytes[..CHECKSUM_AT]) == checksum
             && found.geometry.is_sound()
@@ -120,10 +133,10 @@ impl Superblock {
     fn newer_or_rotten(block: u64, bytes: &[u8; BLOCK], version: u32) -> Unfit {
         let mut ours = *bytes;
         ours[VERSION_AT..VERSION_AT + 4].copy_from_slice(&VERSION.to_le_bytes());
-        if Self::decode(block, &ours).is_ok() {
-            Unfit::Damaged
-        } else {
-            Unfit::Newer(version)
+        match Self::decode(block, &ours) {
+            Ok(_) => Unfit::Damaged,
+            Err(Unfit::NoHeap) => Unfit::NoHeap,
+            Err(_) => Unfit::Newer(version),
         }
     }
 
@@ -132,7 +145,7 @@ impl Superblock {
         (word(bytes, 0) == MAGIC).then(|| word(bytes, GENERATION_AT))
     }
 
-    fn decode_fields(reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode_fields(reader: &mut Reader<'_>) -> Result<Self, Unread> {
         let address_bits = reader.u32()?;
         let clean = reader.u32()? & CLEAN != 0;
         let journal = u64::from(reader.u32()?);
@@ -161,12 +174,13 @@ impl Superblock {
         };
         let sums = reader.u64()?;
         if sums > INDEX_MAX {
-            return None;
+            return Err(Unread::Nonsense);
         }
+        found.index = with_room(sums as usize)?;
         for _ in 0..sums {
-            found.index.push(reader.u64()?);
+            push_reserved(&mut found.index, reader.u64()?);
         }
-        Some(found)
+        Ok(found)
     }
 }
 
@@ -196,8 +210,8 @@ mod tests {
 
     #[test]
     fn both_copies_open_and_every_flipped_bit_shows() {
-        let (bytes, checksum) = sample().encode(1);
-        let block: [u8; BLOCK] = bytes.try_into().unwrap();
+        let mut block = [7; BLOCK];
+        let checksum = sample().encode(1, &mut block);
         assert_eq!(Superblock::decode(0, &block), Ok((sample(), checksum)));
         assert_eq!(Superblock::decode(1, &block), Ok((sample(), checksum)));
         assert_eq!(Superblock::decode(2, &block), Err(Unfit::Damaged));

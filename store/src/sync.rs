@@ -4,27 +4,32 @@
 //! for it, for the record must follow the new superblock. Space in the journal is promised when a
 //! sync is begun; one that does not fit is handed back at once, and the caller checkpoints.
 
+use crate::containers::{Queue, filled, push, push_reserved, reserve};
 use crate::event::{DirtyPage, Event, Failure, MountMode, Ticket};
 use crate::geometry::RECORD_BLOCKS;
-use crate::heap::NoHeap;
+use crate::heap::{NoHeap, with_room};
 use crate::io::{Purpose, WRITES_MAX};
-use crate::journal::{HEADER, Item, record_blocks};
+use crate::journal::{Item, record_blocks};
 use crate::map::{Entry, Path};
 use crate::pending::{Entries, Journaled, MapChanges};
 use crate::space::Loan;
 use crate::store::{COST_BLOCK, COST_READ, JournalState, Progress, Running, Store, Work};
 use crate::world::{BLOCK, DiskError, Frame, Operation, World};
-use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+
+/// Syncs that share a record at most.
+const GROUP_MAX: usize = 32;
 
 /// A sync that waits.
 pub(crate) struct SyncRequest {
     ticket: Ticket,
     pages: Vec<DirtyPage>,
-    /// Rows and pending map changes, as of the moment it was begun.
+    /// Where each page goes, once it is begun.
+    places: Vec<Entry>,
+    /// Rows and pending map changes, as of the moment it was begun, with room for the pages.
     items: Vec<Item>,
     /// Objects whose rows it carries.
-    changed: BTreeSet<u64>,
+    changed: Vec<u64>,
     /// The pending map changes of its objects: before it is accepted as it would leave them,
     /// afterwards as they were.
     pub(crate) replaced: Vec<(u64, MapChanges)>,
@@ -65,19 +70,18 @@ enum Phase {
     Done,
 }
 
-/// The syncs that share a record.
+/// The syncs that share a record, or the place for the next ones.
 pub(crate) struct SyncGroup {
     phase: Phase,
     pub(crate) requests: Vec<SyncRequest>,
     /// Journal blocks of its record.
     blocks: u64,
-    /// Pages (request, page) that are yet to be begun.
-    unready: Vec<(usize, usize)>,
-    /// Those whose nodes are being read, and how many nodes had come when they were last looked at.
-    blocked: Vec<(usize, usize)>,
+    /// The page (request, page) that is begun next.
+    next: (usize, usize),
+    /// Those that may be looked at again, those whose nodes are being read, and how many nodes had come when they were last looked at.
+    retry: Queue<(usize, usize)>,
+    blocked: Queue<(usize, usize)>,
     nodes_seen: u64,
-    /// Where each page goes.
-    places: BTreeMap<(usize, usize), Entry>,
     outstanding: usize,
     failure: Option<Failure>,
     /// Of the record, once it is on its way: checksum and blocks.
@@ -90,15 +94,27 @@ impl Store {
     /// also carries the discards and limits pending for the objects it names, and the row of
     /// every object of `pages` if it has changed. The frames stay frozen until they come back; pages
     /// outside every object come back at once, unwritten.
-    pub fn sync_begin(&mut self, world: &mut impl World, pages: Vec<DirtyPage>, objects: &[u64]) -> Ticket {
+    ///
+    /// # Errors
+    /// [`Failure::Memory`] if there is no heap to note it, not even that it failed; nothing was taken.
+    pub fn sync_begin(
+        &mut self,
+        world: &mut impl World,
+        mut pages: Vec<DirtyPage>,
+        objects: &[u64],
+    ) -> Result<Ticket, Failure> {
         let _ = &world;
+        // A sync tells of each of its pages, and of its end.
+        self.expect_job(pages.len() + 1)?;
         let ticket = self.new_ticket();
         // A record that names a page of no object would not be believed, and all behind it neither.
-        let inside = |page: &DirtyPage| self.object(page.base).is_some_and(|record| page.page < record.pages);
-        let (pages, strays): (Vec<_>, Vec<_>) = pages.into_iter().partition(inside);
-        for page in &strays {
-            self.give_back(page);
-        }
+        pages.retain(|page| {
+            let inside = self.object(page.base).is_some_and(|record| page.page < record.pages);
+            if !inside {
+                self.give_back(page);
+            }
+            inside
+        });
         let (mut request, room) = self.request(ticket, pages, objects);
         self.awake = true;
         if self.mode == MountMode::ReadOnly {
@@ -113,9 +129,9 @@ impl Store {
             request.share = request.loan.blocks();
             self.take_changes(&mut request);
             self.budget += request.share;
-            self.queue.push_back(Work::Sync(request));
+            self.queue.push_reserved(Work::Sync(request));
         }
-        ticket
+        Ok(ticket)
     }
 
     /// Hands the promises of its pages over to a request, or none of them.
@@ -132,53 +148,67 @@ impl Store {
 
     /// Gathers what the sync must carry.
     fn request(&mut self, ticket: Ticket, pages: Vec<DirtyPage>, objects: &[u64]) -> (SyncRequest, Result<(), NoHeap>) {
-        let named: BTreeSet<u64> = objects.iter().copied().collect();
-        let touched: BTreeSet<u64> = pages
-            .iter()
-            .map(|page| page.base)
-            .chain(named.iter().copied())
-            .collect();
         let mut request = SyncRequest {
             ticket,
             pages,
+            places: Vec::new(),
             items: Vec::new(),
-            changed: BTreeSet::new(),
+            changed: Vec::new(),
             replaced: Vec::new(),
             loan: Loan::default(),
             share: 0,
         };
+        let gathered = self.gather(&mut request, objects);
+        (request, gathered)
+    }
+
+    fn gather(&mut self, request: &mut SyncRequest, objects: &[u64]) -> Result<(), NoHeap> {
+        let pages = request.pages.len();
+        request.places = filled(Entry::NONE, pages)?;
+        let mut touched = with_room(pages + objects.len())?;
+        touched.extend(
+            request
+                .pages
+                .iter()
+                .map(|page| page.base)
+                .chain(objects.iter().copied()),
+        );
+        touched.sort_unstable();
+        touched.dedup();
+        reserve(&mut request.changed, touched.len())?;
+        reserve(&mut request.replaced, touched.len())?;
         for base in touched {
             let changed = self.changed.remove(base).is_some();
             if changed {
-                request.changed.insert(base);
+                push_reserved(&mut request.changed, base);
             }
             match self.object(base) {
-                Some(record) if changed || named.contains(&base) => request.items.push(Item::Put(record.clone())),
-                None if changed => request.items.push(Item::Delete(base)),
+                Some(record) if changed || objects.contains(&base) => {
+                    push(&mut request.items, Item::Put(record.copy()?))?;
+                }
+                None if changed => push(&mut request.items, Item::Delete(base))?,
                 _ => {}
             }
-            let mut changes = match self.changes_without(base, &request.pages) {
-                Ok(Some(changes)) => changes,
-                Ok(None) => continue,
-                Err(NoHeap) => return (request, Err(NoHeap)),
+            let Some(mut changes) = self.changes_without(base, &request.pages)? else {
+                continue;
             };
             if changes.journaled == Journaled::No {
                 changes.journaled = Journaled::Yes;
-                let zeroed = changes
-                    .zeroed
-                    .iter()
-                    .map(|(start, end)| Item::Zero { base, start, end });
-                request.items.extend(zeroed);
-                let limits = changes
-                    .flags
-                    .iter()
-                    .map(|(page, flags)| Item::Limit { base, page, flags });
-                request.items.extend(limits);
+                let entries = changes.entries();
+                reserve(&mut request.items, entries.zeroed + entries.flags)?;
+                let zeroed = changes.zeroed.iter();
+                request
+                    .items
+                    .extend(zeroed.map(|(start, end)| Item::Zero { base, start, end }));
+                let flags = changes.flags.iter();
+                request
+                    .items
+                    .extend(flags.map(|(page, flags)| Item::Limit { base, page, flags }));
             }
-            request.replaced.push((base, changes));
+            push_reserved(&mut request.replaced, (base, changes));
         }
-        let room = self.room_for_changes(request.replaced.len());
-        (request, room)
+        reserve(&mut request.items, pages)?;
+        self.room_for_changes(request.replaced.len())
     }
 
     /// A copy of an object's pending changes without those that what the sync writes is newer than. There is room for either to come
@@ -221,7 +251,7 @@ impl Store {
                 used += group.blocks;
             }
         }
-        for work in &self.queue {
+        for work in self.queue.iter() {
             match work {
                 Work::Checkpoint(_) => used = 0,
                 Work::Sync(request) => used += request.blocks(),
@@ -234,7 +264,7 @@ impl Store {
     fn refuse(&mut self, request: &SyncRequest, event: impl FnOnce(Ticket) -> Event) {
         request.pages.iter().for_each(|page| self.give_back(page));
         self.changed_again(request.changed.iter().copied());
-        self.events.push_back(event(request.ticket));
+        self.events.tell(event(request.ticket));
     }
 
     /// Notes rows again whose change was not carried. A sync carries the rows of the objects that it names all the same, so what finds no
@@ -277,41 +307,57 @@ impl Store {
         request.pages.iter().for_each(|page| self.promise_again(page));
         self.refuse(request, event);
     }
+}
 
-    /// Takes the syncs that follow `first` into its record, as far as they fit.
-    pub(crate) fn group(&mut self, first: SyncRequest) -> SyncGroup {
-        let mut bytes = first.bytes();
-        let mut requests = Vec::from([first]);
-        while let Some(Work::Sync(next)) = self.queue.front()
-            && record_blocks(bytes + next.bytes()) <= RECORD_BLOCKS
-            && let Some(Work::Sync(next)) = self.queue.pop_front()
-        {
-            bytes += next.bytes();
-            requests.push(next);
-        }
-        let unready = requests
-            .iter()
-            .enumerate()
-            .flat_map(|(at, request)| (0..request.pages.len()).map(move |page| (at, page)))
-            .rev()
-            .collect();
-        SyncGroup {
-            phase: Phase::Grow,
-            requests,
-            blocks: record_blocks(bytes),
-            unready,
-            blocked: Vec::new(),
+impl SyncGroup {
+    /// With room for syncs, and for the pages that it works at.
+    ///
+    /// # Errors
+    /// [`NoHeap`].
+    pub(crate) fn new() -> Result<Self, NoHeap> {
+        let mut group = Self {
+            phase: Phase::Done,
+            requests: with_room(GROUP_MAX)?,
+            blocks: 0,
+            next: (0, 0),
+            retry: Queue::default(),
+            blocked: Queue::default(),
             nodes_seen: 0,
-            places: BTreeMap::new(),
             outstanding: 0,
             failure: None,
             record: None,
             flushing: false,
-        }
+        };
+        group.retry.reserve(WRITES_MAX)?;
+        group.blocked.reserve(WRITES_MAX)?;
+        Ok(group)
     }
-}
 
-impl SyncGroup {
+    /// Begins anew with a sync, and takes those that follow into its record, as far as they fit.
+    pub(crate) fn begin(&mut self, store: &mut Store, first: SyncRequest) {
+        let mut bytes = first.bytes();
+        self.requests.clear();
+        push_reserved(&mut self.requests, first);
+        while let Some(Work::Sync(next)) = store.queue.first()
+            && self.requests.len() < GROUP_MAX
+            && record_blocks(bytes + next.bytes()) <= RECORD_BLOCKS
+            && let Some(Work::Sync(next)) = store.queue.pop()
+        {
+            bytes += next.bytes();
+            push_reserved(&mut self.requests, next);
+        }
+        self.phase = Phase::Grow;
+        self.blocks = record_blocks(bytes);
+        self.next = (0, 0);
+        self.retry.clear();
+        self.blocked.clear();
+        self.nodes_seen = 0;
+        self.outstanding = 0;
+        self.failure = None;
+        self.record = None;
+        self.flushing = false;
+    }
+
     pub(crate) fn completed(&mut self, _purpose: Purpose, result: Result<(), DiskError>) {
         self.outstanding -= 1;
         if result.is_err() {
@@ -371,13 +417,30 @@ impl SyncGroup {
         }
     }
 
+    /// The page that is to be looked at next.
+    fn next_page(&mut self) -> Option<(usize, usize)> {
+        if let Some(at) = self.retry.pop() {
+            return Some(at);
+        }
+        loop {
+            let (request, page) = self.next;
+            if page < self.requests.get(request)?.pages.len() {
+                self.next = (request, page + 1);
+                return Some((request, page));
+            }
+            self.next = (request + 1, 0);
+        }
+    }
+
     fn write_pages(&mut self, store: &mut Store, world: &mut impl World) -> Result<Progress, Failure> {
         if self.nodes_seen != store.nodes_came {
             self.nodes_seen = store.nodes_came;
-            self.unready.append(&mut self.blocked);
+            while let Some(at) = self.blocked.pop() {
+                self.retry.push_reserved(at);
+            }
         }
-        while self.outstanding < WRITES_MAX && !self.unready.is_empty() && store.may_go_on(COST_BLOCK) {
-            let Some(at) = self.unready.pop() else { break };
+        while self.outstanding < WRITES_MAX && self.blocked.count() < WRITES_MAX && store.may_go_on(COST_BLOCK) {
+            let Some(at) = self.next_page() else { break };
             let page = self.requests[at.0].pages[at.1];
             if let Some(row) = store.table.get(page.base) {
                 let mut root = row.map;
@@ -388,7 +451,7 @@ impl SyncGroup {
                     Path::NoMemory => return Err(Failure::Memory),
                     Path::Missing(missing) => {
                         store.spend(COST_READ);
-                        self.blocked.push(at);
+                        self.blocked.push_reserved(at);
                         store.load_for_job(world, missing)?;
                         continue;
                     }
@@ -396,21 +459,17 @@ impl SyncGroup {
             }
             store.spend(COST_BLOCK);
             let block = store.take_block(&mut self.requests[at.0].share)?;
-            let checksum = store.key.checksum(block, world.bytes(page.frame));
-            self.places.insert(
-                at,
-                Entry {
-                    block,
-                    flags: page.flags,
-                    checksum,
-                },
-            );
+            self.requests[at.0].places[at.1] = Entry {
+                block,
+                flags: page.flags,
+                checksum: store.key.checksum(block, world.bytes(page.frame)),
+            };
             self.outstanding += 1;
             store
                 .io
                 .submit(world, Operation::Write, block, page.frame, Purpose::Resident);
         }
-        if self.unready.is_empty() && self.blocked.is_empty() {
+        if self.next.0 == self.requests.len() && self.retry.is_empty() && self.blocked.is_empty() {
             self.phase = Phase::Record;
             return Ok(Progress::Over);
         }
@@ -418,22 +477,16 @@ impl SyncGroup {
     }
 
     fn write_record(&mut self, store: &mut Store, world: &mut impl World) -> Result<(), Failure> {
-        let mut items = Vec::new();
-        for (number, request) in self.requests.iter_mut().enumerate() {
-            items.append(&mut request.items);
-            for (at, page) in request.pages.iter().enumerate() {
-                if let Some(&entry) = self.places.get(&(number, at)) {
-                    items.push(Item::Page {
-                        base: page.base,
-                        page: page.page,
-                        entry,
-                    });
-                }
+        for request in &mut self.requests {
+            let placed = request.pages.iter().zip(&request.places);
+            for (&DirtyPage { base, page, .. }, &entry) in placed {
+                push_reserved(&mut request.items, Item::Page { base, page, entry });
             }
         }
-        debug_assert!(HEADER + items.iter().map(Item::bytes).sum::<usize>() <= self.blocks as usize * BLOCK);
+        let items = self.requests.iter().flat_map(|request| &request.items);
         let start = store.geometry.journal_start(store.generation) + store.journal.used;
-        let (bytes, checksum) = store.journal.encode(store.key, start, &items);
+        let (bytes, checksum) = store.journal.encode(store.key, start, items)?;
+        debug_assert!(bytes.len() <= self.blocks as usize * BLOCK);
         let blocks = (bytes.len() / BLOCK) as u64;
         self.record = Some((checksum, blocks));
         for (at, piece) in bytes.chunks_exact(BLOCK).enumerate() {
@@ -456,8 +509,8 @@ impl SyncGroup {
         if let Some((checksum, blocks)) = self.record {
             store.journal = store.journal.after(checksum, blocks);
         }
-        for (&(request, at), &entry) in &self.places {
-            let page = self.requests[request].pages[at];
+        let requests = self.requests.iter();
+        for (page, &entry) in requests.flat_map(|request| request.pages.iter().zip(&request.places)) {
             // The object may have been deleted meanwhile; the record still names the block.
             let replaced = if store.table.get(page.base).is_some() {
                 store.set_entry(world, page.base, page.page, entry)
@@ -469,7 +522,7 @@ impl SyncGroup {
     }
 
     /// The job is over, one way or the other.
-    pub(crate) fn finish(mut self, store: &mut Store) {
+    pub(crate) fn finish(&mut self, store: &mut Store) {
         let Some(reason) = self.failure else {
             let left: u64 = self.requests.iter().map(|request| request.share).sum();
             let heir = store.queue.iter_mut().find_map(|work| match work {
@@ -483,33 +536,34 @@ impl SyncGroup {
             for request in &self.requests {
                 store.promises.settle(request.loan);
                 request.pages.iter().for_each(|page| store.give_back(page));
-                store.events.push_back(Event::SyncDone(request.ticket));
+                store.events.tell(Event::SyncDone(request.ticket));
             }
+            self.requests.clear();
             return;
         };
         // The record may have reached the disk all the same: its blocks stay pinned like any
         // others, nothing may follow it, and what relied on it fails too.
-        self.places
-            .values()
+        let places = self.requests.iter().flat_map(|request| &request.places);
+        places
+            .filter(|entry| entry.block != 0)
             .for_each(|entry| store.allocation.free(entry.block));
         store.journal_state = JournalState::Closed;
         store.changes_come_back(&mut self.requests);
-        for request in &self.requests {
-            store.undo(request, |ticket| Event::SyncFailed(ticket, reason));
+        for request in self.requests.drain(..) {
+            store.undo(&request, |ticket| Event::SyncFailed(ticket, reason));
         }
-        let mut rest = alloc::collections::VecDeque::new();
-        for work in core::mem::take(&mut store.queue) {
-            match work {
-                Work::Sync(request) if !rest.iter().any(|work| matches!(work, Work::Checkpoint(_))) => {
-                    store.undo(&request, Event::SyncNeedsCheckpoint);
-                }
-                Work::Checkpoint(mut job) => {
+        let mut behind_checkpoint = false;
+        for _ in 0..store.queue.count() {
+            match store.queue.pop() {
+                Some(Work::Sync(request)) if !behind_checkpoint => store.undo(&request, Event::SyncNeedsCheckpoint),
+                Some(Work::Checkpoint(mut job)) => {
                     job.fail(reason);
-                    rest.push_back(Work::Checkpoint(job));
+                    behind_checkpoint = true;
+                    store.queue.push_reserved(Work::Checkpoint(job));
                 }
-                work @ Work::Sync(_) => rest.push_back(work),
+                Some(work @ Work::Sync(_)) => store.queue.push_reserved(work),
+                None => {}
             }
         }
-        store.queue = rest;
     }
 }

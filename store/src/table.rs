@@ -12,7 +12,6 @@ use crate::map::MapRoot;
 use crate::record::ObjectRecord;
 use crate::superblock::Place;
 use crate::table_format::{INNER_MAX, LEAF_BYTES, overflow_blocks, row_bytes};
-use alloc::vec;
 use alloc::vec::Vec;
 
 /// Number of a node in the arena.
@@ -75,14 +74,16 @@ pub(crate) struct Table {
 
 impl Table {
     /// An empty tree that need not be written.
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new() -> Result<Self, NoHeap> {
         let root = Node {
             place: Place::default(),
             dirty: false,
             body: Body::Leaf(Vec::new()),
         };
-        Self {
-            nodes: vec![root],
+        let mut nodes = with_room(1)?;
+        push_reserved(&mut nodes, root);
+        Ok(Self {
+            nodes,
             vacant: Vec::new(),
             root: 0,
             rows: 0,
@@ -90,7 +91,7 @@ impl Table {
             released: Vec::new(),
             spare_rows: Vec::new(),
             spare_children: Vec::new(),
-        }
+        })
     }
 
     /// Objects.
@@ -498,27 +499,31 @@ impl Table {
     }
 
     /// All that must be written, children before parents.
-    pub(crate) fn dirty_parts(&self) -> Vec<Part> {
+    pub(crate) fn dirty_parts(&self) -> Result<Vec<Part>, NoHeap> {
         let mut parts = Vec::new();
-        self.collect_dirty(self.root, &mut parts);
-        parts
+        self.collect_dirty(self.root, &mut parts)?;
+        Ok(parts)
     }
 
-    fn collect_dirty(&self, id: NodeId, parts: &mut Vec<Part>) {
+    fn collect_dirty(&self, id: NodeId, parts: &mut Vec<Part>) -> Result<(), NoHeap> {
         let node = &self.nodes[id as usize];
         if !node.dirty {
-            return;
+            return Ok(());
         }
         match &node.body {
             Body::Leaf(rows) => {
                 for (at, row) in rows.iter().enumerate() {
                     let unwritten = row.overflow.iter().enumerate().filter(|(_, place)| place.block == 0);
+                    reserve(parts, row.overflow.len())?;
                     parts.extend(unwritten.map(|(index, _)| Part::Overflow(id, at, index)));
                 }
             }
-            Body::Inner(children) => children.iter().for_each(|&(_, child)| self.collect_dirty(child, parts)),
+            Body::Inner(children) => children
+                .iter()
+                .try_for_each(|&(_, child)| self.collect_dirty(child, parts))?,
         }
-        parts.push(Part::Node(id));
+        push(parts, Part::Node(id))?;
+        Ok(())
     }
 
     /// Notes where a part now lies; gives where it lay before.
@@ -547,25 +552,28 @@ impl Table {
     // ---- reading
 
     /// A clean node that is being loaded; the first one made is the root.
-    pub(crate) fn add_loaded(&mut self, place: Place, body: Body) -> NodeId {
+    pub(crate) fn add_loaded(&mut self, place: Place, body: Body) -> Result<NodeId, NoHeap> {
+        reserve(&mut self.nodes, 1)?;
         if let Body::Leaf(rows) = &body {
             self.rows += rows.len() as u64;
             self.overflow += rows.iter().map(|row| row.overflow.len() as u64).sum::<u64>();
         }
-        self.nodes.push(Node {
+        let node = Node {
             place,
             dirty: false,
             body,
-        });
-        (self.nodes.len() - 1) as NodeId
+        };
+        push_reserved(&mut self.nodes, node);
+        Ok((self.nodes.len() - 1) as NodeId)
     }
 
     /// Makes a loaded node the root.
-    pub(crate) fn set_root(&mut self, root: NodeId) {
+    pub(crate) fn set_root(&mut self, root: NodeId) -> Result<(), NoHeap> {
         if root != 0 {
-            self.vacant.push(0);
+            push(&mut self.vacant, 0)?;
         }
         self.root = root;
+        Ok(())
     }
 
     /// Whether the bases ascend, no objects overlap and every row can be found.
@@ -585,8 +593,9 @@ impl Table {
     }
 
     /// All nodes in use.
-    pub(crate) fn node_ids(&self) -> Vec<NodeId> {
-        let mut ids = vec![self.root];
+    pub(crate) fn node_ids(&self) -> Result<Vec<NodeId>, NoHeap> {
+        let mut ids = with_room(self.nodes.len())?;
+        push_reserved(&mut ids, self.root);
         let mut at = 0;
         while let Some(&id) = ids.get(at) {
             if let Body::Inner(children) = self.body(id) {
@@ -594,7 +603,7 @@ impl Table {
             }
             at += 1;
         }
-        ids
+        Ok(ids)
     }
 }
 
@@ -608,7 +617,7 @@ mod tests {
         ObjectRecord {
             base: slot << 21,
             pages: 1,
-            capabilities: vec![(1, 15); capabilities],
+            capabilities: alloc::vec![(1, 15); capabilities],
             ..ObjectRecord::default()
         }
     }
@@ -617,7 +626,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
         fn it_behaves_like_a_sorted_map(steps in prop::collection::vec((0_u64..400, 0_usize..128, any::<bool>()), 0..1200)) {
-            let mut table = Table::new();
+            let mut table = Table::new().unwrap();
             let mut model = BTreeMap::new();
             for (slot, capabilities, put) in steps {
                 if put {

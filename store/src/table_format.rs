@@ -8,7 +8,9 @@
 //! overflow  a piece of a body, up to 4096 bytes, the rest zero
 //! ```
 
-use crate::bytes::{Put, Reader};
+use crate::bytes::{Reader, Unread, Writer};
+use crate::containers::push_reserved;
+use crate::heap::with_room;
 use crate::map::{Entry, LEVELS_MAX, MapRoot};
 use crate::record::{HEAD_BYTES, ObjectRecord};
 use crate::superblock::Place;
@@ -51,7 +53,12 @@ pub(crate) fn row_bytes(row: &Row) -> usize {
 
 /// The block of a part of the tree.
 pub(crate) fn encode(table: &Table, part: Part, out: &mut [u8; BLOCK]) {
-    let mut bytes = Vec::with_capacity(BLOCK);
+    out.fill(0);
+    let from = match part {
+        Part::Node(_) => 0,
+        Part::Overflow(.., index) => index * BLOCK,
+    };
+    let mut bytes = Writer::new(out, from);
     match part {
         Part::Node(id) => match table.body(id) {
             Body::Leaf(rows) => {
@@ -70,21 +77,17 @@ pub(crate) fn encode(table: &Table, part: Part, out: &mut [u8; BLOCK]) {
                 }
             }
         },
-        Part::Overflow(id, at, index) => {
+        Part::Overflow(id, at, _) => {
             if let Body::Leaf(rows) = table.body(id)
                 && let Some(row) = rows.get(at)
             {
-                let mut body = Vec::with_capacity(row.record.body_bytes());
-                row.record.encode_body(&mut body);
-                bytes.extend(body.iter().skip(index * BLOCK).take(BLOCK));
+                row.record.encode_body(&mut bytes);
             }
         }
     }
-    bytes.resize(BLOCK, 0);
-    out.copy_from_slice(&bytes);
 }
 
-fn encode_row(row: &Row, bytes: &mut Vec<u8>) {
+fn encode_row(row: &Row, bytes: &mut Writer<'_>) {
     row.record.encode_head(bytes);
     bytes.put_u8(row.map.levels);
     bytes.put_words(&row.map.entry.to_words());
@@ -105,61 +108,56 @@ pub(crate) enum Decoded {
     Inner(Vec<(u64, Place)>),
 }
 
-/// Reads a node. `None` if it makes no sense.
-pub(crate) fn decode(bytes: &[u8; BLOCK], address_bits: u32) -> Option<Decoded> {
+/// Reads a node.
+pub(crate) fn decode(bytes: &[u8; BLOCK], address_bits: u32) -> Result<Decoded, Unread> {
     let mut reader = Reader::new(bytes);
     let magic = reader.u32()?;
     let count = reader.u32()? as usize;
     if count > BLOCK / 24 {
-        return None;
+        return Err(Unread::Nonsense);
     }
     match magic {
-        LEAF_MAGIC => (0..count)
-            .map(|_| decode_row(&mut reader, address_bits))
-            .collect::<Option<_>>()
-            .map(Decoded::Leaf),
-        INNER_MAGIC if count > 0 => (0..count)
-            .map(|_| {
-                Some((
-                    reader.u64()?,
-                    Place {
-                        block: reader.u64()?,
-                        checksum: reader.u64()?,
-                    },
-                ))
-            })
-            .collect::<Option<_>>()
-            .map(Decoded::Inner),
-        _ => None,
+        LEAF_MAGIC => {
+            let mut rows = with_room(count)?;
+            for _ in 0..count {
+                push_reserved(&mut rows, decode_row(&mut reader, address_bits)?);
+            }
+            Ok(Decoded::Leaf(rows))
+        }
+        INNER_MAGIC if count > 0 => {
+            let mut children = with_room(count)?;
+            for _ in 0..count {
+                push_reserved(&mut children, (reader.u64()?, decode_place(&mut reader)?));
+            }
+            Ok(Decoded::Inner(children))
+        }
+        _ => Err(Unread::Nonsense),
     }
 }
 
-fn decode_row(reader: &mut Reader<'_>, address_bits: u32) -> Option<(Row, usize)> {
+fn decode_place(reader: &mut Reader<'_>) -> Result<Place, Unread> {
+    let (block, checksum) = (reader.u64()?, reader.u64()?);
+    Ok(Place { block, checksum })
+}
+
+fn decode_row(reader: &mut Reader<'_>, address_bits: u32) -> Result<(Row, usize), Unread> {
     let mut record = ObjectRecord::decode_head(reader)?;
     let levels = reader.u8()?;
     let entry = Entry::from_words([reader.u64()?, reader.u64()?]);
     let length = reader.u32()? as usize;
     if levels > LEVELS_MAX || length > BODY_MAX {
-        return None;
+        return Err(Unread::Nonsense);
     }
-    let mut overflow = Vec::new();
     if length <= INLINE_MAX {
         record.decode_body(reader.take(length)?, address_bits)?;
     }
-    for _ in 0..overflow_blocks(length) {
-        overflow.push(Place {
-            block: reader.u64()?,
-            checksum: reader.u64()?,
-        });
+    let blocks = overflow_blocks(length);
+    let mut overflow = with_room(blocks)?;
+    for _ in 0..blocks {
+        push_reserved(&mut overflow, decode_place(reader)?);
     }
-    Some((
-        Row {
-            record,
-            map: MapRoot { levels, entry },
-            overflow,
-        },
-        length,
-    ))
+    let map = MapRoot { levels, entry };
+    Ok((Row { record, map, overflow }, length))
 }
 
 #[cfg(test)]
@@ -168,7 +166,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn leaf() -> [u8; BLOCK] {
-        let mut table = Table::new();
+        let mut table = Table::new().unwrap();
         for slot in 0..8_u64 {
             let capabilities = alloc::vec![(slot, 15); if slot == 3 { 120 } else { 2 }];
             let record = ObjectRecord {
@@ -180,7 +178,7 @@ mod tests {
             table.put(record).expect("memory");
         }
         let mut block = [0; BLOCK];
-        if let Some(&part @ Part::Node(_)) = table.dirty_parts().last() {
+        if let Some(&part @ Part::Node(_)) = table.dirty_parts().unwrap().last() {
             encode(&table, part, &mut block);
         }
         block
@@ -188,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_leaf_comes_back() {
-        let Some(Decoded::Leaf(rows)) = decode(&leaf(), 47) else {
+        let Ok(Decoded::Leaf(rows)) = decode(&leaf(), 47) else {
             panic!("no leaf")
         };
         assert_eq!(rows.len(), 8);

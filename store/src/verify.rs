@@ -4,9 +4,10 @@
 //! reached once, and the bitmap must say so. Run it on a store that was mounted read-only: it waits
 //! for the disk and wants no job under way.
 
-use crate::blocking::read_blocks;
+use crate::blocking::{read_block, read_blocks};
+use crate::containers::{copied, push_reserved};
 use crate::event::{MountError, Structure};
-use crate::heap::zeroed;
+use crate::heap::{with_room, zeroed};
 use crate::map::{Entry, FANOUT, LOST, MapKey, MapRoot, entry_in, first_page};
 use crate::store::Store;
 use crate::superblock::Place;
@@ -82,16 +83,16 @@ impl Store {
     /// Checks everything and reports each finding.
     ///
     /// # Errors
-    /// [`MountError::Memory`] if no frame could be had.
+    /// [`MountError::Memory`] if no frame or no heap could be had.
     pub fn verify(&self, world: &mut impl World, report: &mut dyn FnMut(Finding)) -> Result<Verification, MountError> {
         let blocks = self.geometry.total - self.geometry.data_start();
         let mut check = Check {
             store: self,
             world,
             report,
-            reached: zeroed(blocks.div_ceil(64)).map_err(|_| MountError::Memory)?,
+            reached: zeroed(blocks.div_ceil(64))?,
             tally: Verification::default(),
-            batch: Vec::new(),
+            batch: with_room(BATCH)?,
         };
         check.table()?;
         for (base, root) in self.doomed.pairs() {
@@ -133,7 +134,7 @@ impl<W: World> Check<'_, W> {
         if !self.store.geometry.is_data(place.block) {
             return Ok(None);
         }
-        let found = read_blocks(self.world, &[place.block])?.pop().and_then(Result::ok);
+        let found = read_block(self.world, place.block)?;
         Ok(found.filter(|bytes| self.store.key.checksum(place.block, bytes) == place.checksum))
     }
 
@@ -142,7 +143,7 @@ impl<W: World> Check<'_, W> {
         if !store.table.is_sound() {
             self.find(Finding::TableOrder);
         }
-        for id in store.table.node_ids() {
+        for id in store.table.node_ids()? {
             self.table_block(store.table.place(id))?;
             if let Body::Leaf(rows) = store.table.body(id) {
                 for row in rows {
@@ -216,7 +217,7 @@ impl<W: World> Check<'_, W> {
         }
         // What is in memory is newer than what is on the disk.
         if let Some(frame) = self.store.maps.frame(key) {
-            bytes = Some(self.world.bytes(frame).to_vec());
+            bytes = Some(copied(self.world.bytes(frame))?);
         }
         let Some(bytes) = bytes else { return Ok(()) };
         let Ok(bytes) = <&[u8; BLOCK]>::try_from(&bytes[..]) else {
@@ -262,7 +263,7 @@ impl<W: World> Check<'_, W> {
             });
         }
         if self.store.geometry.is_data(entry.block) {
-            self.batch.push((key.base, key.index, entry));
+            push_reserved(&mut self.batch, (key.base, key.index, entry));
         }
         if self.batch.len() >= BATCH {
             self.read_batch()
@@ -272,19 +273,29 @@ impl<W: World> Check<'_, W> {
     }
 
     fn read_batch(&mut self) -> Result<(), MountError> {
-        let batch = core::mem::take(&mut self.batch);
-        let blocks: Vec<u64> = batch.iter().map(|&(_, _, entry)| entry.block).collect();
-        for ((base, page, entry), bytes) in batch.into_iter().zip(read_blocks(self.world, &blocks)?) {
-            let intact = bytes.is_ok_and(|bytes| self.store.key.checksum(entry.block, &bytes) == entry.checksum);
+        let mut batch = core::mem::take(&mut self.batch);
+        let store = self.store;
+        let mut pages = batch.iter();
+        let blocks = batch.iter().map(|&(_, _, entry)| entry.block);
+        let (tally, report) = (&mut self.tally, &mut self.report);
+        read_blocks(self.world, blocks, |block, bytes| {
+            let Some(&(base, page, entry)) = pages.next() else {
+                return Ok(());
+            };
+            let intact = bytes.is_ok_and(|bytes| store.key.checksum(block, bytes) == entry.checksum);
             if !intact {
-                self.find(Finding::Damaged {
+                tally.findings += 1;
+                report(Finding::Damaged {
                     structure: Structure::Page,
-                    block: entry.block,
+                    block,
                     base,
                     page,
                 });
             }
-        }
+            Ok(())
+        })?;
+        batch.clear();
+        self.batch = batch;
         Ok(())
     }
 

@@ -6,8 +6,9 @@ use plain::PlainWorld;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use store::{
-    BLOCK, CheckpointKind, DeleteError, DirtyPage, Event, Failure, FormatOptions, MountMode, NoRoom, ObjectRecord,
-    PageFlags, PageLookup, Pages, PutError, Store,
+    BLOCK, BadPage, CheckpointKind, DeleteError, DirtyPage, Disk, DiskError, Event, Failure, FormatOptions, Frame,
+    MountError, MountMode, NoRoom, NotBegun, ObjectRecord, PageFlags, PageLookup, Pages, PdxRecord, PutError,
+    QueueFull, Random, ReadStart, Request, Store, World,
 };
 
 std::thread_local! {
@@ -251,4 +252,280 @@ fn an_object_that_has_no_heap_is_neither_made_nor_deleted() {
     store.dismantle(&mut world);
     let (store, _) = Store::mount(&mut world, MountMode::ReadOnly).expect("mount");
     assert!(store.objects().eq(&before));
+}
+
+/// A world that takes no part in what fails.
+struct Apart(PlainWorld);
+
+impl Apart {
+    fn with<T>(&mut self, act: impl FnOnce(&mut PlainWorld) -> T) -> T {
+        let left = LEFT.replace(u64::MAX);
+        let result = act(&mut self.0);
+        LEFT.set(left);
+        result
+    }
+}
+
+impl Pages for Apart {
+    fn alloc(&mut self) -> Option<Frame> {
+        self.with(PlainWorld::alloc)
+    }
+    fn free(&mut self, frame: Frame) {
+        self.with(|world| world.free(frame));
+    }
+    fn bytes(&self, frame: Frame) -> &[u8; BLOCK] {
+        self.0.bytes(frame)
+    }
+    fn bytes_mut(&mut self, frame: Frame) -> &mut [u8; BLOCK] {
+        self.0.bytes_mut(frame)
+    }
+}
+
+impl Disk for Apart {
+    fn blocks(&self) -> u64 {
+        self.0.blocks()
+    }
+    fn submit(&mut self, request: Request) -> Result<(), QueueFull> {
+        self.with(|world| world.submit(request))
+    }
+    fn complete(&mut self) -> Option<(u32, Result<(), DiskError>)> {
+        self.with(PlainWorld::complete)
+    }
+    fn wait(&mut self) {
+        self.with(PlainWorld::wait);
+    }
+}
+
+impl Random for Apart {
+    fn next_u64(&mut self) -> u64 {
+        self.0.next_u64()
+    }
+}
+
+const PARTS: u64 = 300;
+
+/// Many objects, of which some have long bodies.
+fn record(number: u64) -> ObjectRecord {
+    let long = number.is_multiple_of(7);
+    ObjectRecord {
+        base: BASE + number * (1 << 32),
+        pages: 1000,
+        capabilities: (0..if long { 128 } else { 2 }).map(|password| (password, 15)).collect(),
+        pdx: vec![
+            PdxRecord {
+                entries: vec![4096; 3],
+                ..PdxRecord::default()
+            };
+            usize::from(long)
+        ],
+        ..ObjectRecord::default()
+    }
+}
+
+/// Runs the store until nothing is left to do; gives what came that was not a page.
+fn run(world: &mut impl World, store: &mut Store) -> Option<Event> {
+    let mut last = None;
+    while let Some(event) = store.poll(world) {
+        if !matches!(event, Event::PageWritten { .. }) {
+            last = Some(event);
+        }
+    }
+    last
+}
+
+fn page(world: &mut Apart, store: &mut Store, base: u64, page: u64) -> DirtyPage {
+    store.reserve(base, page).expect("room");
+    world.with(|world| dirty(world, base, page))
+}
+
+/// A store with objects, pages and changes, some of them in the journal only.
+fn full() -> Apart {
+    let mut world = Apart(PlainWorld::new(20_000));
+    Store::format(&mut world, &FormatOptions::default()).expect("format");
+    let (mut store, _) = Store::mount(&mut world, MountMode::ReadWrite).expect("mount");
+    (0..PARTS).for_each(|number| store.put_object(&record(number)).expect("room"));
+    let pages: Vec<_> = (0..8)
+        .map(|number| page(&mut world, &mut store, BASE + (number << 32), 300 + number))
+        .collect();
+    store
+        .checkpoint_begin(&mut world, pages, CheckpointKind::Periodic)
+        .expect("idle");
+    assert!(matches!(
+        run(&mut world, &mut store),
+        Some(Event::CheckpointDone { .. })
+    ));
+    while store.page_over().is_some() {}
+    for round in 0..3 {
+        change(&mut world, &mut store, round);
+        let late = vec![page(&mut world, &mut store, BASE + (round << 32), 700)];
+        let named: Vec<_> = (0..PARTS).step_by(11).map(|number| BASE + (number << 32)).collect();
+        store.sync_begin(&mut world, late, &named).expect("heap");
+        assert!(matches!(run(&mut world, &mut store), Some(Event::SyncDone(_))));
+    }
+    store.dismantle(&mut world);
+    world
+}
+
+/// Objects come and go, change, and lose pages.
+fn change(_: &mut Apart, store: &mut Store, round: u64) {
+    let other = record(PARTS + round);
+    store.put_object(&other).expect("room");
+    store.delete_object(BASE + ((40 + round) << 32)).expect("it is there");
+    store.discard_pages(BASE + (1 << 32), 290, 310, &[]).expect("room");
+    store
+        .set_page_flags(BASE + (2 << 32), 5 + round, PageFlags::READ)
+        .expect("room");
+    store.resize(BASE + (3 << 32), 900 - round).expect("room");
+}
+
+/// What a disk holds: its objects, and that all is sound.
+fn contents(world: &mut Apart) -> Vec<ObjectRecord> {
+    let (store, report) = Store::mount(world, MountMode::ReadOnly).expect("mount");
+    assert!(report.losses.is_empty() && report.damage.is_empty());
+    let mut findings = Vec::new();
+    store
+        .verify(world, &mut |finding| findings.push(finding))
+        .expect("memory");
+    assert_eq!(findings, []);
+    let objects = store.objects().cloned().collect();
+    store.dismantle(world);
+    objects
+}
+
+/// Whether the allocation that was to fail was reached, since `LEFT` was set.
+fn reached() -> bool {
+    LEFT.replace(u64::MAX) > u64::MAX / 2
+}
+
+#[test]
+fn a_mount_that_has_no_heap_changes_nothing() {
+    for mode in [MountMode::ReadOnly, MountMode::ReadWrite] {
+        let mut world = full();
+        let objects = contents(&mut world);
+        for n in 0.. {
+            LEFT.set(n);
+            let mounted = Store::mount(&mut world, mode);
+            let failed = reached();
+            match mounted {
+                Ok((store, _)) => {
+                    store.dismantle(&mut world);
+                    if !failed {
+                        assert!(n > 200, "{n} allocations");
+                        break;
+                    }
+                }
+                Err(MountError::Memory | MountError::TooLarge { .. } | MountError::Recovery(Failure::Memory)) => {
+                    assert!(failed);
+                }
+                Err(error) => panic!("allocation {n}: {error:?}"),
+            }
+            assert_eq!(contents(&mut world), objects, "allocation {n}");
+        }
+        assert_eq!(contents(&mut world), objects);
+    }
+}
+
+/// Begins a checkpoint or a sync of some changes and pages and runs it to its end.
+fn job(world: &mut Apart, store: &mut Store, pages: Vec<DirtyPage>, by_sync: bool) -> Result<(), Failure> {
+    if by_sync {
+        let named = [
+            BASE + (40 << 32),
+            BASE + (PARTS << 32),
+            BASE + (1 << 32),
+            BASE + (2 << 32),
+        ];
+        store.sync_begin(world, pages, &named)?;
+    } else {
+        store
+            .checkpoint_begin(world, pages, CheckpointKind::Periodic)
+            .map_err(|reason| {
+                assert_eq!(reason, NotBegun::Memory);
+                Failure::Memory
+            })?;
+    }
+    match run(world, store) {
+        Some(Event::CheckpointDone { .. } | Event::SyncDone(_)) => Ok(()),
+        Some(Event::CheckpointFailed { reason } | Event::SyncFailed(_, reason)) => Err(reason),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_checkpoint_or_sync_that_has_no_heap_may_be_done_again() {
+    for by_sync in [false, true] {
+        let world = full();
+        let disk = world.0.disk.clone();
+        for n in 0.. {
+            let mut world = Apart(PlainWorld::new(20_000));
+            world.0.disk.clone_from(&disk);
+            let (mut store, _) = Store::mount(&mut world, MountMode::ReadWrite).expect("mount");
+            change(&mut world, &mut store, 5);
+            let pages: Vec<_> = (0..60)
+                .map(|number| page(&mut world, &mut store, BASE + (number << 32), 500))
+                .collect();
+            let all = |store: &Store| store.objects().cloned().collect::<Vec<_>>();
+            let (objects, again) = (all(&store), pages.clone());
+            LEFT.set(n);
+            let result = job(&mut world, &mut store, pages, by_sync);
+            let failed = reached();
+            while store.page_over().is_some() {}
+            assert!(all(&store) == objects, "allocation {n}");
+            if let Err(reason) = result {
+                assert!(failed && reason == Failure::Memory, "allocation {n}: {reason:?}");
+                for page in &again {
+                    assert_eq!(store.reserve(page.base, page.page), Ok(()));
+                }
+                // A sync whose record may have begun is followed by a checkpoint.
+                assert_eq!(job(&mut world, &mut store, again, false), Ok(()), "allocation {n}");
+                while store.page_over().is_some() {}
+            }
+            store.dismantle(&mut world);
+            assert_eq!(
+                contents(&mut world).len() as u64,
+                objects.len() as u64,
+                "allocation {n}"
+            );
+            if !failed {
+                assert!(n > 10, "{n} allocations");
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_page_that_has_no_heap_is_read_later() {
+    let mut world = full();
+    let (mut store, _) = Store::mount(&mut world, MountMode::ReadOnly).expect("mount");
+    let mut failures = 0;
+    for (number, wanted) in [(4, 304), (5, 305), (0, 700)] {
+        let base = BASE + (number << 32);
+        for n in 0.. {
+            LEFT.set(n);
+            let start = store.read_page(&mut world, base, wanted);
+            let event = store.poll(&mut world);
+            let failed = reached();
+            match (start, event) {
+                (ReadStart::NoMemory, None)
+                | (
+                    ReadStart::Reading,
+                    Some(Event::PageBad {
+                        reason: BadPage::Memory,
+                        ..
+                    }),
+                ) => {
+                    assert!(failed);
+                    failures += 1;
+                }
+                (ReadStart::Reading, Some(Event::PageRead { frame, .. })) => {
+                    assert_eq!(world.bytes(frame)[0], wanted as u8);
+                    world.free(frame);
+                    break;
+                }
+                other => panic!("allocation {n}: {other:?}"),
+            }
+        }
+    }
+    assert!(failures > 0);
+    store.dismantle(&mut world);
 }

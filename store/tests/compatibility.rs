@@ -103,12 +103,12 @@ fn live(world: &mut PlainWorld) {
     // From here on all is in the journal.
     store.put_object(&record(LATE, 3)).expect("put");
     let late = page(world, LATE, 2, 6);
-    store.sync_begin(world, vec![late], &[]);
+    store.sync_begin(world, vec![late], &[]).expect("heap");
     finish(&mut store, world);
     store.delete_object(DELETED).expect("delete");
     store.discard_pages(SPARSE, 0, 1, &[]).expect("discard");
     let again = page(world, SMALL, 0, 7);
-    store.sync_begin(world, vec![again], &[DELETED, SPARSE]);
+    store.sync_begin(world, vec![again], &[DELETED, SPARSE]).expect("heap");
     finish(&mut store, world);
 }
 
@@ -152,6 +152,7 @@ fn from_text(text: &str) -> PlainWorld {
 fn stamp(store: &mut Store, world: &mut PlainWorld, base: u64, at: u64) -> u8 {
     match store.read_page(world, base, at) {
         ReadStart::Zero(_) => 0,
+        ReadStart::NoMemory => panic!("no heap"),
         ReadStart::Reading => match store.poll(world) {
             Some(Event::PageRead { frame, .. }) => {
                 let bytes = *world.bytes(frame);

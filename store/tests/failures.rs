@@ -65,7 +65,7 @@ fn checkpoint(world: &mut PlainWorld, store: &mut Store, stamp: u8) -> Result<()
 
 fn sync(world: &mut PlainWorld, store: &mut Store, stamp: u8) -> Event {
     let page = dirty(world, store, stamp);
-    let ticket = store.sync_begin(world, vec![page], &[BASE]);
+    let ticket = store.sync_begin(world, vec![page], &[BASE]).expect("heap");
     let about = |event: &Event| match *event {
         Event::SyncDone(of) | Event::SyncNeedsCheckpoint(of) | Event::SyncFailed(of, _) => of == ticket,
         _ => false,
@@ -220,7 +220,7 @@ fn changes_that_come_back_lie_beneath_later_ones() {
     for by_checkpoint in [false, true] {
         let (mut world, mut store) = start();
         store.set_page_flags(BASE, 1, PageFlags::EXECUTE).expect("room");
-        store.sync_begin(&mut world, Vec::new(), &[BASE]);
+        store.sync_begin(&mut world, Vec::new(), &[BASE]).expect("heap");
         store.discard_pages(BASE, 1, 2, &[]).expect("room");
         let page = DirtyPage {
             page: 1,
@@ -232,7 +232,7 @@ fn changes_that_come_back_lie_beneath_later_ones() {
                 .checkpoint_begin(&mut world, vec![page], CheckpointKind::Periodic)
                 .expect("idle");
         } else {
-            store.sync_begin(&mut world, vec![page], &[BASE]);
+            store.sync_begin(&mut world, vec![page], &[BASE]).expect("heap");
         }
         world.failing = Some((Operation::Write, 0..2000));
         assert_eq!(

@@ -7,8 +7,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 use store::{FormatOptions, MountError, MountMode, Pages, Store};
 
-/// Allocations from this size on are counted: they grow with the disk.
-const LARGE: usize = 16 << 10;
+/// Allocations from this size on are counted: they grow with the disk. (Two pieces of the journal have 128 KiB.)
+const LARGE: usize = 256 << 10;
 /// 96 GiB.
 const BLOCKS: u64 = 96 << 18;
 

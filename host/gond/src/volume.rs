@@ -121,6 +121,7 @@ impl Volume {
         match self.store.read_page(&mut self.world, base, page) {
             ReadStart::Zero(limits) => Ok(Page { content: None, limits }),
             ReadStart::Reading => self.await_page(base, page),
+            ReadStart::NoMemory => bail!("there is not enough memory"),
         }
     }
 

@@ -110,7 +110,7 @@ fn a_checkpoint_asks_for_its_nodes_at_once_and_waits() {
 fn a_sync_asks_for_its_nodes_at_once_and_waits() {
     waits_quietly(|store, world| {
         let pages = dirty(world);
-        store.sync_begin(world, pages, &[]);
+        store.sync_begin(world, pages, &[]).expect("heap");
     });
 }
 

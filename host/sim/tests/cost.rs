@@ -72,7 +72,7 @@ fn cost(pages: u64, way: Way) -> (f64, f64) {
         let chosen: std::collections::BTreeSet<u64> = (0..pages).map(|_| rng.below(65536)).collect();
         let list: Vec<DirtyPage> = chosen.into_iter().map(|page| dirty(&mut world, page)).collect();
         if way == Way::Sync {
-            store.sync_begin(&mut world, list, &[]);
+            store.sync_begin(&mut world, list, &[]).expect("heap");
         } else {
             store
                 .checkpoint_begin(&mut world, list, CheckpointKind::Periodic)

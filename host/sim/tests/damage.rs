@@ -76,7 +76,7 @@ fn sample() -> Medium {
     }
     for round in 0..2 {
         let page = dirty(&mut world, 100 + round, 2);
-        store.sync_begin(&mut world, vec![page], &[]);
+        store.sync_begin(&mut world, vec![page], &[]).expect("heap");
         finish(&mut store, &mut world);
     }
     world.disk.medium().clone()

@@ -86,7 +86,7 @@ fn timeline(checkpoints: u8, records: usize, first: u8) -> Medium {
         if record + 1 == records {
             store.put_object(&object(SECOND, 1)).expect("put");
         }
-        store.sync_begin(&mut world, vec![page], &[SECOND]);
+        store.sync_begin(&mut world, vec![page], &[SECOND]).expect("heap");
         finish(&mut store, &mut world);
     }
     world.disk.medium().clone()
@@ -121,6 +121,7 @@ fn stamps(store: &mut Store, world: &mut SimWorld) -> Stamps {
     for page in [0, 1, 2, 10, 300] {
         stamps.push(match store.read_page(world, BASE, page) {
             ReadStart::Zero(_) => 0,
+            ReadStart::NoMemory => panic!("no heap"),
             ReadStart::Reading => loop {
                 match store.poll(world) {
                     Some(Event::PageRead { frame, .. }) => {
@@ -245,7 +246,7 @@ fn accepted_losses_are_told_once() {
     assert!(report.losses.is_empty(), "{report:?}");
     let mut findings = Vec::new();
     let page = dirty(&mut world, 5, 5);
-    store.sync_begin(&mut world, vec![page], &[]);
+    store.sync_begin(&mut world, vec![page], &[]).expect("heap");
     finish(&mut store, &mut world);
     store
         .verify(&mut world, &mut |finding| findings.push(finding))

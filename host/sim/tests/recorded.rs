@@ -149,7 +149,7 @@ fn recorded() -> (Vec<u8>, Medium) {
                 .checkpoint_begin(&mut world, pages, CheckpointKind::Periodic)
                 .expect("idle");
         } else {
-            store.sync_begin(&mut world, pages, &[]);
+            store.sync_begin(&mut world, pages, &[]).expect("heap");
         }
         finish(&mut store, &mut world);
     }

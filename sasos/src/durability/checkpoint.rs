@@ -286,7 +286,7 @@ impl Server {
     }
 
     /// Takes frames of a sync back from the store.
-    fn thaw<W: World>(&mut self, world: &mut W, pages: &[DirtyPage], failed: bool) {
+    pub(crate) fn thaw<W: World>(&mut self, world: &mut W, pages: &[DirtyPage], failed: bool) {
         for page in pages {
             self.let_go(world, page, failed);
         }

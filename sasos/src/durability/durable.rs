@@ -81,7 +81,10 @@ impl Server {
             // Nothing can fail in it.
             let _ = self.freeze_dirty(world, id, (from, to), SYNC_PAGES_MAX, list);
         }
-        let ticket = self.store.sync_begin(world, written, &[base]);
+        let Ok(ticket) = self.store.sync_begin(world, written, &[base]) else {
+            self.thaw(world, &pages, true);
+            return Goal::Checkpoint(self.checkpoint_request(world));
+        };
         if let Some(id) = id {
             let object = self.objects.get_mut(id);
             object.sync = Some(ticket);

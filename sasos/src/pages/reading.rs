@@ -72,8 +72,10 @@ impl Server {
             let reads = self.pager.reading.count() + 1;
             self.pager.reading.reserve(reads)?;
             self.pager.failed.reserve(self.pager.failed.count() + reads)?;
-            if let ReadStart::Zero(flags) = self.store.read_page(world, base, page) {
-                return Ok(Some(flags.map_or(Rights::RWX, from_flags)));
+            match self.store.read_page(world, base, page) {
+                ReadStart::Zero(flags) => return Ok(Some(flags.map_or(Rights::RWX, from_flags))),
+                ReadStart::NoMemory => return Err(Error::NoMemory.into()),
+                ReadStart::Reading => {}
             }
             self.pager.reading.insert(address, ())?;
             self.poll_store(world);

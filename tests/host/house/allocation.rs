@@ -2,7 +2,7 @@
 //!
 //! Code that aborts when memory is out is banned in [`FOLDERS`] outside of tests: boxes, macros and containers that allocate by
 //! themselves, and appending to a vector or a string. The exceptions are counted, file by file, so that none is added in silence; each says why it is
-//! sound, or that it is still to go.
+//! sound.
 
 use crate::{
     root,
@@ -60,11 +60,6 @@ const EXCEPTIONS: &[(&str, usize, &str)] = &[
     ("sasos/src/pages/slots.rs", 1, "room is reserved"),
     ("store/src/containers/places.rs", 2, "room is reserved"),
     ("store/src/heap.rs", 1, "room is reserved"),
-    (
-        "store/src/journal.rs",
-        2,
-        "to go: a record that is encoded, and the parts of one",
-    ),
     ("kcore/src/bare/ipc/phases.rs", 1, "a list through the table of threads"),
     ("kcore/src/bare/mapping/space.rs", 1, "room is reserved"),
     ("kcore/src/bare/mapping/tables.rs", 1, "room is reserved"),
@@ -141,51 +136,25 @@ const EXCEPTIONS: &[(&str, usize, &str)] = &[
         3,
         "blocks set free; the list of blocks that are recent is for tests alone",
     ),
-    ("store/src/blocking.rs", 8, "to go: blocks read at mount, in batches"),
-    ("store/src/bytes.rs", 4, "to go: what is encoded"),
-    (
-        "store/src/checkpoint.rs",
-        9,
-        "to go: the job's lists, 64 writes at most; the parts of the table",
-    ),
     (
         "store/src/containers/map.rs",
         3,
         "two chunks that fit into one are joined there",
     ),
-    ("store/src/containers/mod.rs", 6, "behind the test for room"),
-    ("store/src/format.rs", 3, "no system runs while a disk is formatted"),
+    ("store/src/containers/mod.rs", 8, "behind the test for room"),
     (
-        "store/src/io.rs",
-        5,
-        "to go: requests under way; the reserve of 20 frames",
+        "store/src/blocking.rs",
+        1,
+        "a result of many results, which takes no heap",
     ),
     ("store/src/list.rs", 2, "room is reserved"),
-    ("store/src/map.rs", 5, "to go: map nodes in memory, by name"),
-    ("store/src/mount.rs", 16, "to go: superblocks and table at mount"),
-    ("store/src/pages.rs", 2, "to go: reads that wait"),
-    (
-        "store/src/record.rs",
-        4,
-        "to go: the lists of a record, bounded by the format",
-    ),
+    ("store/src/mount.rs", 3, "room is reserved"),
+    ("store/src/record.rs", 1, "room is reserved"),
+    ("store/src/recovery.rs", 1, "room is reserved"),
+    ("store/src/store.rs", 1, "room is reserved"),
+    ("store/src/sync.rs", 3, "room is reserved"),
+    ("store/src/table.rs", 8, "room is reserved before the table changes"),
     ("store/src/handover.rs", 1, "the list grows where it can be refused"),
-    ("store/src/recovery.rs", 13, "to go: records at mount"),
-    ("store/src/settle.rs", 1, "16 nodes at most"),
-    (
-        "store/src/store.rs",
-        14,
-        "to go: events, jobs, nodes and reads under way",
-    ),
-    ("store/src/superblock.rs", 3, "one block"),
-    ("store/src/sync.rs", 24, "to go: what a sync carries, 128 pages at most"),
-    (
-        "store/src/table.rs",
-        13,
-        "to go: the table at mount, and what a checkpoint writes of it",
-    ),
-    ("store/src/table_format.rs", 7, "one block"),
-    ("store/src/verify.rs", 3, "a host tool and a read-only mount verify"),
 ];
 
 fn banned_in(source: &Source) -> usize {

@@ -170,6 +170,7 @@ fn show(store: &mut Store, world: &mut SimWorld, candidates: &[State]) -> Check<
                     stamp: 0,
                     flags: flags.unwrap_or_default(),
                 },
+                ReadStart::NoMemory => return Err("no heap".into()),
                 ReadStart::Reading => loop {
                     match store.poll(world) {
                         Some(Event::PageRead { frame, flags, .. }) => {

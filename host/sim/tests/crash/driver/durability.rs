@@ -80,7 +80,7 @@ impl Driver {
         let touched: BTreeSet<u64> = names.iter().map(|name| name.0).chain(named.iter().copied()).collect();
         let pages: Vec<DirtyPage> = names.into_iter().filter_map(|name| self.hand_over(name)).collect();
         let handed: Vec<PageName> = pages.iter().map(|page| (page.base, page.page)).collect();
-        let ticket = self.store.sync_begin(&mut self.world, pages, named);
+        let ticket = self.store.sync_begin(&mut self.world, pages, named).expect("heap");
         for name in handed {
             if let Some(flight) = self.in_flight.get_mut(&name) {
                 flight.job = Some(ticket);
@@ -121,6 +121,7 @@ impl Driver {
         match self.store.read_page(&mut self.world, base, page) {
             ReadStart::Zero(flags) if wanted.stamp == 0 && flags.unwrap_or_default() == wanted.flags => {}
             ReadStart::Zero(flags) => return Err(format!("page {base:#x}+{page} is zero {flags:?}, not {wanted:?}")),
+            ReadStart::NoMemory => return Err("no heap".into()),
             ReadStart::Reading => {
                 self.reading.insert(name, Some(wanted));
             }

@@ -1,0 +1,150 @@
+//! Map nodes on their way from the disk, and what becomes of those that are damaged.
+
+use crate::event::{BadPage, Event, Failure, Structure};
+use crate::heap::NoHeap;
+use crate::io::Purpose;
+use crate::loss::Loss;
+use crate::map::{MapKey, Missing, first_page, reach};
+use crate::store::{OnDamage, Store};
+use crate::world::{DiskError, Frame, Operation, World};
+
+/// A map node being read.
+pub(crate) struct Load {
+    frame: Frame,
+    missing: Missing,
+}
+
+impl Store {
+    /// Starts reading a node, unless it is on its way. `Err` if it is known to be unreadable.
+    pub(crate) fn load(&mut self, world: &mut impl World, missing: Missing) -> Result<(), BadPage> {
+        if let Some(reason) = self.bad_loads.get(missing.key) {
+            return Err(reason);
+        }
+        if self.loads.has(missing.key) {
+            return Ok(());
+        }
+        if !self.geometry.is_data(missing.entry.block) {
+            self.note_damage(missing.entry.block);
+            return Err(BadPage::Map);
+        }
+        self.expect_load().map_err(|NoHeap| BadPage::Memory)?;
+        let frame = self.io.frame(world).ok_or(BadPage::Memory)?;
+        let _ = self.loads.insert(missing.key, Load { frame, missing });
+        self.io.submit(
+            world,
+            Operation::Read,
+            missing.entry.block,
+            frame,
+            Purpose::Node(missing.key),
+        );
+        Ok(())
+    }
+
+    /// Blocks that are being read, or will be.
+    pub(crate) fn reads(&self) -> usize {
+        self.loads.count() + self.page_reads.count()
+    }
+
+    /// Finds heap for one more block to be read.
+    pub(crate) fn expect_read(&mut self) -> Result<(), NoHeap> {
+        let reads = self.reads() + 1;
+        self.io.expect(reads)
+    }
+
+    /// Finds heap for one more map node to be read, and for what becomes of it.
+    fn expect_load(&mut self) -> Result<(), NoHeap> {
+        self.expect_read()?;
+        self.loads.reserve(self.loads.count() + 1)?;
+        self.bad_loads
+            .reserve(self.bad_loads.count() + self.loads.count() + 1)?;
+        Ok(())
+    }
+
+    /// Whether map nodes are on their way.
+    pub(crate) fn is_loading(&self) -> bool {
+        !self.loads.is_empty()
+    }
+
+    pub(crate) fn node_arrived(&mut self, world: &mut impl World, key: MapKey, result: Result<(), DiskError>) {
+        let Some(Load { frame, missing }) = self.loads.remove(key) else {
+            return;
+        };
+        let bad = if result.is_err() {
+            Some(BadPage::Disk)
+        } else if self.key.checksum(missing.entry.block, world.bytes(frame)) == missing.entry.checksum {
+            None
+        } else {
+            self.note_damage(missing.entry.block);
+            Some(BadPage::Map)
+        };
+        self.note_node();
+        match bad {
+            None if self.maps.expect().is_ok() => self.maps.insert_arrived(key, frame),
+            bad => {
+                self.io.recycle(world, frame);
+                let _ = self.bad_loads.insert(key, bad.unwrap_or(BadPage::Memory));
+            }
+        }
+    }
+
+    /// A node that somebody may wait for is there, or will not come.
+    fn note_node(&mut self) {
+        self.nodes_came += 1;
+        self.reads_due = true;
+    }
+
+    /// Waits for the nodes under way, at mount; tells what was wrong with the last bad one.
+    pub(crate) fn wait_for_nodes(&mut self, world: &mut impl World) -> Option<BadPage> {
+        while !self.io.is_idle() {
+            self.io.pump(world);
+            world.wait();
+            while let Some((purpose, result)) = self.io.complete(world) {
+                self.dispatch(world, purpose, result);
+            }
+        }
+        self.bad_loads.values().last().copied()
+    }
+
+    fn note_damage(&mut self, block: u64) {
+        self.damaged += 1;
+        self.events.mention(Event::Damaged {
+            structure: Structure::Map,
+            block,
+        });
+    }
+
+    /// Starts reading a node that the running job needs. A node that is damaged is replaced by one
+    /// that says so of all its children, for the job must get through.
+    pub(crate) fn load_for_job(&mut self, world: &mut impl World, missing: Missing) -> Result<(), Failure> {
+        match self.load(world, missing) {
+            Ok(()) => Ok(()),
+            Err(BadPage::Memory) => Err(Failure::Memory),
+            Err(BadPage::Map | BadPage::Checksum | BadPage::Gone) => {
+                let MapKey { base, level, .. } = missing.key;
+                let first = first_page(missing.key);
+                let end = first.saturating_add(reach(level));
+                let pages = self.object(base).map_or(0, |record| record.pages);
+                if self.on_damage != OnDamage::GoOn {
+                    let end = end.min(pages).max(first + 1);
+                    self.lose(Loss::Pages { base, first, end })?;
+                }
+                if self.on_damage == OnDamage::Stop {
+                    return Err(Failure::Damaged);
+                }
+                self.maps.expect()?;
+                let frame = self.io.frame(world).ok_or(Failure::Memory)?;
+                self.maps.insert_lost(world, missing.key, frame);
+                self.note_node();
+                self.awake = true;
+                Ok(())
+            }
+            Err(BadPage::Disk) => Err(Failure::Disk),
+        }
+    }
+
+    /// Drops up to `count` map nodes that are as they are on the disk; tells how many. For when
+    /// memory is short: they are read again when needed.
+    pub fn shrink(&mut self, world: &mut impl World, count: usize) -> usize {
+        self.maps.shrink(world, count)
+    }
+}
