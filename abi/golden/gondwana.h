@@ -179,8 +179,10 @@ typedef struct {
     uint64_t domain;
     uint64_t depth;
     uint64_t time_ns;
+    uint64_t share;
+    uint64_t share_used;
 } gond_thread_report;
-_Static_assert(sizeof(gond_thread_report) == 64, "ThreadReport");
+_Static_assert(sizeof(gond_thread_report) == 80, "ThreadReport");
 _Static_assert(offsetof(gond_thread_report, thread) == 0, "ThreadReport.thread");
 _Static_assert(offsetof(gond_thread_report, task) == 8, "ThreadReport.task");
 _Static_assert(offsetof(gond_thread_report, parent) == 16, "ThreadReport.parent");
@@ -189,6 +191,8 @@ _Static_assert(offsetof(gond_thread_report, priority) == 32, "ThreadReport.prior
 _Static_assert(offsetof(gond_thread_report, domain) == 40, "ThreadReport.domain");
 _Static_assert(offsetof(gond_thread_report, depth) == 48, "ThreadReport.depth");
 _Static_assert(offsetof(gond_thread_report, time_ns) == 56, "ThreadReport.time_ns");
+_Static_assert(offsetof(gond_thread_report, share) == 64, "ThreadReport.share");
+_Static_assert(offsetof(gond_thread_report, share_used) == 72, "ThreadReport.share_used");
 typedef struct {
     uint64_t domain;
     uint64_t task;
@@ -516,7 +520,7 @@ static inline gond_result ApdGet(uint64_t description, uint64_t room) { return g
 static inline gond_result ApdLock(uint64_t slot) { return gond_call(35, slot, 0, 0, 0, 0, 0); }
 static inline gond_result ApdLookup(uint64_t address, uint64_t rights) { return gond_call(36, address, rights, 0, 0, 0, 0); }
 static inline gond_result ApdFlush(void) { return gond_call(37, 0, 0, 0, 0, 0, 0); }
-static inline gond_result TaskCreate(uint64_t entry, uint64_t parameter, uint64_t apd, uint64_t limit_pages, uint64_t priority) { return gond_call(40, entry, parameter, apd, limit_pages, priority, 0); }
+static inline gond_result TaskCreate(uint64_t entry, uint64_t parameter, uint64_t apd, uint64_t limit_pages, uint64_t priority, uint64_t limit_share) { return gond_call(40, entry, parameter, apd, limit_pages, priority, limit_share); }
 static inline gond_result ThreadCreate(uint64_t entry, uint64_t parameter, uint64_t priority) { return gond_call(41, entry, parameter, priority, 0, 0, 0); }
 static inline gond_result ThreadDelete(uint64_t thread, uint64_t status) { return gond_call(42, thread, status, 0, 0, 0, 0); }
 static inline gond_result ThreadWait(uint64_t thread, uint64_t timeout_ns, uint64_t report, uint64_t room) { return gond_call(43, thread, timeout_ns, report, room, 0, 0); }
@@ -586,7 +590,7 @@ static inline gond_result MachineFlushSpace(uint64_t space) { return gond_call(5
 static inline gond_result MachineFlushPage(uint64_t address) { return gond_call(557, address, 0, 0, 0, 0, 0); }
 static inline gond_result MachineFlushEverything(void) { return gond_call(558, 0, 0, 0, 0, 0, 0); }
 static inline gond_result MachineSpaceTables(uint64_t space) { return gond_call(559, space, 0, 0, 0, 0, 0); }
-static inline gond_result MachineThreadCreate(uint64_t space, uint64_t rip, uint64_t rsp, uint64_t priority) { return gond_call(560, space, rip, rsp, priority, 0, 0); }
+static inline gond_result MachineThreadCreate(uint64_t space, uint64_t rip, uint64_t rsp, uint64_t priority, uint64_t share) { return gond_call(560, space, rip, rsp, priority, share, 0); }
 static inline gond_result MachineThreadDestroy(uint64_t thread) { return gond_call(561, thread, 0, 0, 0, 0, 0); }
 static inline gond_result MachineThreadWake(uint64_t thread, uint64_t resumed) { return gond_call(562, thread, resumed, 0, 0, 0, 0); }
 static inline gond_result MachineThreadSuspend(uint64_t thread) { return gond_call(563, thread, 0, 0, 0, 0, 0); }
@@ -600,6 +604,8 @@ static inline gond_result MachineThreadTime(uint64_t thread) { return gond_call(
 static inline gond_result MachineThreadSetPriority(uint64_t thread, uint64_t priority) { return gond_call(571, thread, priority, 0, 0, 0, 0); }
 static inline gond_result MachineSpaceTrim(uint64_t space, uint64_t work) { return gond_call(572, space, work, 0, 0, 0, 0); }
 static inline gond_result MachineWakeWords(uint64_t from, uint64_t to) { return gond_call(573, from, to, 0, 0, 0, 0); }
+static inline gond_result MachineShareOpen(uint64_t share, uint64_t parent, uint64_t bound) { return gond_call(574, share, parent, bound, 0, 0, 0); }
+static inline gond_result MachineShareTold(uint64_t share) { return gond_call(575, share, 0, 0, 0, 0, 0); }
 static inline gond_result MachinePortalEnter(uint64_t thread, uint64_t callee, uint64_t entry, uint64_t all) { return gond_call(576, thread, callee, entry, all, 0, 0); }
 static inline gond_result MachinePortalLeave(uint64_t thread, uint64_t error, uint64_t value, uint64_t value2) { return gond_call(577, thread, error, value, value2, 0, 0); }
 static inline gond_result MachinePortalDepth(uint64_t thread) { return gond_call(578, thread, 0, 0, 0, 0, 0); }

@@ -134,8 +134,8 @@ calls! {
     37 ApdFlush apd_flush() -> "", ""; "-";
         "Drops the validation cache, except for what the task created and still has on its kill list; Clists are looked at anew. A slot whose Clist was readable by a password that is revoked since grants nothing.";
 
-    40 TaskCreate task_create(entry, parameter, apd, limit_pages, priority) -> "thread", "task"; "X on the entry";
-        "A first thread in a new domain with that APD (address of an ApdDescription; 0: the caller's). The object that holds the entry moves to the new task's kill list if it is on the caller's, and the new domain gets all rights on it. limit_pages bounds the memory of the task (0: the system's bound).";
+    40 TaskCreate task_create(entry, parameter, apd, limit_pages, priority, limit_share) -> "thread", "task"; "X on the entry";
+        "A first thread in a new domain with that APD (address of an ApdDescription; 0: the caller's). The object that holds the entry moves to the new task's kill list if it is on the caller's, and the new domain gets all rights on it. limit_pages bounds the memory of the task (0: the system's bound), limit_share its processor time, with that of all tasks below it, in thousandths of all processors (0: not beyond an equal part of what its parent may have). Threads of a task that has had its share wait behind all others until the period of 100 ms ends.";
     41 ThreadCreate thread_create(entry, parameter, priority) -> "thread", ""; "X on the entry";
         "A thread in the caller's task and domain.";
     42 ThreadDelete thread_delete(thread, status) -> "", ""; "self, parent, same task; any thread for the first task at home";

@@ -162,6 +162,10 @@ interface! {
         depth,
         /// Processor time in nanoseconds.
         time_ns,
+        /// What its task, with all tasks below it, may have of the processors before others go first, in thousandths of all of them.
+        share,
+        /// What they had in the last period of 100 ms, in thousandths.
+        share_used,
     }
 
     /// Thread state: ready to run.

@@ -142,8 +142,8 @@ calls! {
     0x22f SpaceTables space_tables(space) -> "pages", ""; "server";
         "Page-table pages that the space owns.";
 
-    0x230 ThreadCreate thread_create(space, rip, rsp, priority) -> "thread", ""; "server";
-        "A suspended thread; four argument words stand on the exchange page.";
+    0x230 ThreadCreate thread_create(space, rip, rsp, priority, share) -> "thread", ""; "server";
+        "A suspended thread, whose time is charged to that share; four argument words stand on the exchange page.";
     0x231 ThreadDestroy thread_destroy(thread) -> "", ""; "server";
         "Removes a thread.";
     0x232 ThreadWake thread_wake(thread, resumed) -> "", ""; "server";
@@ -170,6 +170,11 @@ calls! {
         "Takes tables out of a space that nobody runs in any more, some ten instructions a unit of work; how many units are left over, and one; 0 if tables are left.";
     0x23d WakeWords wake_words(from, to) -> "woken", ""; "server";
         "Wakes all that wait on the first word in a range of addresses on which anybody does; 0 if nobody does.";
+
+    0x23e ShareOpen share_open(share, parent, bound) -> "", ""; "server";
+        "Makes a share of the processors below another, or makes it anew. The bound is in thousandths of all processors.";
+    0x23f ShareTold share_told(share) -> "thousandths it may have", "thousandths it had"; "server";
+        "What a share may have in a period, and had in the last one.";
 
     0x240 PortalEnter portal_enter(thread, callee, entry, all) -> "0 or 1", ""; "server";
         "Enters a protected procedure with the four words on the exchange page, on a stack that is free to all callers or, if all is not 0, on any free one; 0 if that is not possible.";

@@ -110,8 +110,8 @@ macro_rules! delegate_machine {
                 $crate::Machine::space_tables(&self.$field, space)
             }
             #[inline]
-            fn thread_create(&mut self, space: $crate::SpaceId, rip: u64, rsp: u64, arguments: [u64; 4], priority: u8) -> Result<$crate::ThreadId, $crate::Shortage> {
-                $crate::Machine::thread_create(&mut self.$field, space, rip, rsp, arguments, priority)
+            fn thread_create(&mut self, space: $crate::SpaceId, rip: u64, rsp: u64, arguments: [u64; 4], standing: $crate::scheduler::Standing) -> Result<$crate::ThreadId, $crate::Shortage> {
+                $crate::Machine::thread_create(&mut self.$field, space, rip, rsp, arguments, standing)
             }
             #[inline]
             fn thread_destroy(&mut self, thread: $crate::ThreadId) {
@@ -168,6 +168,14 @@ macro_rules! delegate_machine {
             #[inline]
             fn thread_set_priority(&mut self, thread: $crate::ThreadId, priority: u8) {
                 $crate::Machine::thread_set_priority(&mut self.$field, thread, priority)
+            }
+            #[inline]
+            fn share_open(&mut self, share: u32, parent: u32, bound: u64) -> Result<(), $crate::Shortage> {
+                $crate::Machine::share_open(&mut self.$field, share, parent, bound)
+            }
+            #[inline]
+            fn share_told(&self, share: u32) -> (u64, u64) {
+                $crate::Machine::share_told(&self.$field, share)
             }
             #[inline]
             fn portal_enter(&mut self, thread: $crate::ThreadId, callee: $crate::SpaceId, entry: u64, arguments: [u64; 4], stacks: $crate::machine::Stacks) -> Option<()> {

@@ -19,7 +19,8 @@ use crate::{
     frames::{Frames, Range},
     messages::WAITS,
     portal::Portals,
-    scheduler::{Link, NONE, RunQueues},
+    scheduler::{Link, NONE, RunQueues, Standing},
+    shares::Shares,
     space::Spaces,
     thread::{Operation, PortalFrame, Resumed, State, Thread, Threads},
     timers::Timers,
@@ -47,6 +48,10 @@ pub struct Processor {
     pub(crate) since_ns: u64,
     /// When the slice began that it runs on: its own, or one that was passed to it with a message.
     slice_ns: u64,
+    /// [`Standing::payer`] of the thread that runs, or ran last; the root's share pays while nobody runs.
+    payer: Standing,
+    /// Until when the time of this processor was charged to shares.
+    charged_ns: u64,
     /// Whether it was told to look for a thread and has not been here since.
     called: bool,
     /// Whether it has started at all.
@@ -76,6 +81,8 @@ pub struct Kernel<H: Hardware, P = ()> {
     waits: WaitQueues,
     /// When threads with a deadline are woken.
     pub(crate) timers: Timers,
+    /// How long the threads of each account may run before all others go first.
+    shares: Shares,
     /// The second half, if this system has one.
     pub(crate) half: P,
 }
@@ -124,6 +131,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
             links: vec![Link::LOOSE; P::THREADS_MAX],
             waits,
             timers: Timers::new(P::THREADS_MAX),
+            shares: Shares::default(),
             half: P::default(),
         }
     }
@@ -228,8 +236,8 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         thread.resumed = Resumed::Woken;
         thread.state = State::Ready;
         thread.processor = self.processor.number;
-        let priority = thread.priority;
-        self.processor.queues.push_front(&mut self.links, index, priority);
+        let level = self.new_level(index);
+        self.processor.queues.push_front(&mut self.links, index, level);
     }
 
     /// Puts the current thread behind the others of its priority.
@@ -247,8 +255,8 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     pub fn rotate(&mut self, rip: u64, rsp: u64) -> Option<Rotation> {
         let processor = &mut self.processor;
         let current = processor.current;
-        let priority = self.threads.table.get(current as usize)?.priority;
-        let next = processor.queues.rotate(&mut self.links, current, priority)?;
+        let standing = self.threads.table.get(current as usize)?.standing;
+        let next = processor.queues.rotate(&mut self.links, current, standing.level())?;
         let now = self.hardware.now_ns();
         processor.current = next;
         let before = &mut self.threads.table[current as usize];
@@ -263,10 +271,11 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         thread.state = State::Running;
         thread.processor = processor.number;
         thread.unbegun = false;
-        Some(Rotation {
-            next,
-            is_plain: is_plain && thread.is_plain() && thread.operation.is_none(),
-        })
+        let is_plain = is_plain && thread.is_plain() && thread.operation.is_none();
+        if thread.standing != standing {
+            self.stands(next);
+        }
+        Some(Rotation { next, is_plain })
     }
 
     /// Whether a waiting thread should run instead of the current one.
@@ -274,7 +283,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     pub fn should_preempt(&self) -> bool {
         let processor = &self.processor;
         match (processor.queues.highest(), self.current()) {
-            (Some(waiting), Some(current)) => waiting > self.threads.table[current as usize].priority,
+            (Some(waiting), Some(current)) => waiting > self.threads.table[current as usize].standing.level(),
             (waiting, None) => waiting.is_some(),
             (None, Some(_)) => false,
         }
@@ -294,7 +303,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
             .table
             .get(processor.current as usize)
             .is_some_and(|thread| {
-                thread.space == space && !processor.anew && !processor.queues.has_above(thread.priority)
+                thread.space == space && !processor.anew && !processor.queues.has_above(thread.standing.level())
             })
     }
 
@@ -318,21 +327,26 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
             self.wake_index(index, Resumed::TimedOut);
         }
         self.wake_on_their_way(left);
-        let processor = &self.processor;
         let Some(current) = self.current() else { return false };
+        self.charge(now);
+        self.stands(current);
+        let processor = &self.processor;
         if now < processor.slice_ns + TIME_SLICE_NS {
             self.hardware.set_timer(processor.slice_ns + TIME_SLICE_NS);
             return false;
         }
         // Whoever becomes ready from now on waits for a slice, not for some timer of others.
         self.hardware.set_timer(now + TIME_SLICE_NS);
+        let standing = self.threads.table[current as usize].standing;
         processor
             .queues
             .highest()
-            .is_some_and(|waiting| waiting >= self.threads.table[current as usize].priority)
+            .is_some_and(|waiting| waiting >= standing.level())
+            || standing.is_behind() && self.is_anybody_ahead()
     }
 
-    /// Takes the next thread to run; `None` if there is none. Where one is still current it stays.
+    /// Takes the next thread to run; `None` if there is none, or if so many had to be put behind first that interrupts should have their turn
+    /// ([`Kernel::has_waiting`]). Where one is still current it stays.
     pub fn schedule(&mut self) -> Option<u32> {
         if let Some(current) = self.current() {
             return Some(current);
@@ -340,9 +354,9 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         if self.processor.queues.count() == 0 {
             self.wake_on_their_way(WOKEN_AT_ONCE);
         }
-        let index = match self.processor.queues.pop(&mut self.links) {
+        let index = match self.take_same() {
             Some(index) => index,
-            None => self.steal()?,
+            None => self.take_first()?,
         };
         let processor = &mut self.processor;
         processor.current = index;
@@ -393,7 +407,13 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         let thread = &mut self.threads.table[index as usize];
         let processor = &mut self.processor;
         let stays = thread.vector_on != NONE && thread.vector_on != processor.number;
-        if processor.current == NONE && !stays && processor.queues.highest() <= Some(thread.priority) {
+        if processor.current == NONE && !stays && processor.queues.highest() <= Some(thread.standing.level()) {
+            if thread.standing.payer() != processor.payer && !self.stands_ahead(index) {
+                return;
+            }
+            let thread = &mut self.threads.table[index as usize];
+            let processor = &mut self.processor;
+            thread.behind_in = self.shares.period();
             thread.state = State::Running;
             thread.processor = processor.number;
             thread.unbegun = false;
@@ -418,19 +438,20 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     pub(crate) fn detach(&mut self, index: u32) {
         self.hold(index);
         let thread = &mut self.threads.table[index as usize];
-        let (state, priority, number) = (thread.state, thread.priority, thread.processor);
+        let (state, number) = (thread.state, thread.processor);
         if thread.deadline.take().is_some() {
             self.timers.remove(index);
         }
         match state {
             State::Ready => {
+                let level = self.level(&self.threads.table[index as usize]);
                 // Not by `part_mut`: that would borrow the links, too.
                 let part = if number == self.processor.number {
                     &mut self.processor
                 } else {
                     &mut self.others[number as usize]
                 };
-                part.queues.remove(&mut self.links, index, priority);
+                part.queues.remove(&mut self.links, index, level);
             }
             State::Parked(_) => self.waits.remove(&mut self.threads.table, &mut self.links, index),
             State::Running => {

@@ -4,7 +4,7 @@
 //! * [`paging`]: the format of page-table entries; [`space`]: the upper tables and the leaves they link,
 //!   which serve one slot everywhere.
 //! * [`thread`]: registers, portal frames and states; [`wait`]: what parked threads wait for;
-//!   [`scheduler`]: who runs next; `timers`: who is woken when; [`portal`]: remembered ways into protected procedures.
+//!   [`scheduler`]: who runs next; [`shares`]: how much of the processors an account gets; `timers`: who is woken when; [`portal`]: remembered ways into protected procedures.
 //! * [`trace`]: the last events; [`debugger`]: what the kernel tells of itself to whoever debugs it.
 //! * [`event`]: what happens to a thread and what becomes of it.
 //! * [`smp`]: how several processors take turns and ask things of one another.
@@ -41,6 +41,7 @@ mod paging;
 pub mod paging;
 pub mod portal;
 pub mod scheduler;
+pub mod shares;
 pub mod smp;
 pub mod space;
 pub mod thread;

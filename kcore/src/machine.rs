@@ -13,6 +13,7 @@ use abi::Rights;
 
 use crate::{
     Frame, Leaf, PageEntry, SpaceId, ThreadId,
+    scheduler::Standing,
     thread::{Context, PortalFrame, Resumed},
     wait::Key,
 };
@@ -131,7 +132,7 @@ pub trait Machine {
 
     // ---- threads --------------------------------------------------------------------------------
 
-    /// A suspended thread that will begin at `rip` with `rsp` and the first argument registers.
+    /// A suspended thread that will begin at `rip` with `rsp` and the first argument registers, and whose processor time is charged to a share.
     ///
     /// # Errors
     /// [`Shortage::Threads`].
@@ -141,7 +142,7 @@ pub trait Machine {
         rip: u64,
         rsp: u64,
         arguments: [u64; 4],
-        priority: u8,
+        standing: Standing,
     ) -> Result<ThreadId, Shortage>;
     /// Removes a thread from wherever it is. If it is the calling one, answer `Outcome::Gone`.
     fn thread_destroy(&mut self, thread: ThreadId);
@@ -180,6 +181,17 @@ pub trait Machine {
     fn thread_time_ns(&self, thread: ThreadId) -> u64;
     /// Changes its priority.
     fn thread_set_priority(&mut self, thread: ThreadId, priority: u8);
+
+    // ---- shares of the processors ([`crate::shares`]) ---------------------------------------------
+
+    /// Makes the share with a number, or makes it anew if nobody names it any more: below another, with a bound in thousandths of all
+    /// processors. Share 0 is there from the start, and bounded by nothing.
+    ///
+    /// # Errors
+    /// [`Shortage::Frames`].
+    fn share_open(&mut self, share: u32, parent: u32, bound: u64) -> Result<(), Shortage>;
+    /// What a share may have in a period, and what it had in the last one, in thousandths of all processors.
+    fn share_told(&self, share: u32) -> (u64, u64);
 
     // ---- portals --------------------------------------------------------------------------------
 

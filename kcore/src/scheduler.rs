@@ -1,4 +1,7 @@
-//! The choice of the next thread: round robin within eight priorities, one set of queues a processor.
+//! The choice of the next thread: round robin within sixteen levels, one set of queues a processor.
+//!
+//! A level is one of eight priorities, *ahead* or *behind*: the threads of an account that has used its share of the processors wait behind all
+//! others until the period ends ([`crate::shares`]).
 
 /// No thread.
 pub const NONE: u32 = u32::MAX;
@@ -105,11 +108,75 @@ impl List {
 }
 
 /// Priorities.
-pub const PRIORITIES: usize = abi::layout::PRIORITY_MAX as usize + 1;
+const PRIORITIES: u32 = abi::layout::PRIORITY_MAX as u32 + 1;
+/// The lowest level that is ahead.
+pub const AHEAD: u8 = PRIORITIES as u8;
+/// Levels: the priorities behind, and above them those ahead.
+pub const LEVELS: usize = 2 * PRIORITIES as usize;
+
+/// Where a thread stands among others: its priority, whether it is ahead, and the row of its share. One word, so that the fast path of a
+/// yield compares all of that at once.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Standing(u32);
+
+impl Standing {
+    /// Ahead, with at most the highest priority.
+    pub const fn new(share: u32, priority: u8) -> Self {
+        let priority = if priority as u32 >= PRIORITIES {
+            PRIORITIES - 1
+        } else {
+            priority as u32
+        };
+        Self(share << 8 | PRIORITIES | priority)
+    }
+
+    /// The queue that it waits in.
+    #[inline(always)]
+    pub const fn level(self) -> u8 {
+        self.0 as u8
+    }
+
+    /// The row of its share.
+    #[inline(always)]
+    pub const fn share(self) -> u32 {
+        self.0 >> 8
+    }
+
+    /// The same with the lowest priority: its share, and whether it is ahead. Where two threads have the same, the processor can pass from one to
+    /// the other, and nobody has to be charged or put behind.
+    #[inline(always)]
+    #[must_use]
+    pub const fn payer(self) -> Self {
+        Self(self.0 & !(PRIORITIES - 1))
+    }
+
+    /// 0 to 7.
+    pub const fn priority(self) -> u8 {
+        self.level() % PRIORITIES as u8
+    }
+
+    /// Whether it waits behind all others.
+    #[inline(always)]
+    pub const fn is_behind(self) -> bool {
+        self.0 & PRIORITIES == 0
+    }
+
+    /// The same ahead.
+    #[must_use]
+    pub const fn ahead(self) -> Self {
+        Self(self.0 | PRIORITIES)
+    }
+
+    /// The same behind.
+    #[must_use]
+    pub const fn behind(self) -> Self {
+        Self(self.0 & !PRIORITIES)
+    }
+}
 
 /// The run queues of one processor.
 pub struct RunQueues {
-    queues: [List; PRIORITIES],
+    queues: [List; LEVELS],
     /// Bit p is set while queue p has members.
     occupied: u32,
     /// Members of all queues.
@@ -119,7 +186,7 @@ pub struct RunQueues {
 impl Default for RunQueues {
     fn default() -> Self {
         Self {
-            queues: [List::EMPTY; PRIORITIES],
+            queues: [List::EMPTY; LEVELS],
             occupied: 0,
             count: 0,
         }
@@ -130,52 +197,67 @@ impl RunQueues {
     /// Offset of the word that says which queues have members, a bit each.
     pub const OCCUPIED: usize = core::mem::offset_of!(Self, occupied);
 
-    /// Appends a thread to its priority's queue.
+    /// Appends a thread to its level's queue.
     #[inline]
-    pub fn push(&mut self, links: &mut [Link], thread: u32, priority: u8) {
-        let priority = usize::from(priority) % PRIORITIES;
-        self.queues[priority].push_back(links, thread);
-        self.occupied |= 1 << priority;
+    pub fn push(&mut self, links: &mut [Link], thread: u32, level: u8) {
+        let level = usize::from(level) % LEVELS;
+        self.queues[level].push_back(links, thread);
+        self.occupied |= 1 << level;
         self.count += 1;
     }
 
-    /// Puts a thread before the others of its priority.
-    pub fn push_front(&mut self, links: &mut [Link], thread: u32, priority: u8) {
-        let priority = usize::from(priority) % PRIORITIES;
-        self.queues[priority].push_front(links, thread);
-        self.occupied |= 1 << priority;
+    /// Puts a thread before the others of its level.
+    pub fn push_front(&mut self, links: &mut [Link], thread: u32, level: u8) {
+        let level = usize::from(level) % LEVELS;
+        self.queues[level].push_front(links, thread);
+        self.occupied |= 1 << level;
         self.count += 1;
     }
 
-    /// Removes a thread that waits in its priority's queue.
-    pub fn remove(&mut self, links: &mut [Link], thread: u32, priority: u8) {
-        let priority = usize::from(priority) % PRIORITIES;
-        self.queues[priority].remove(links, thread);
+    /// Removes a thread that waits in its level's queue.
+    pub fn remove(&mut self, links: &mut [Link], thread: u32, level: u8) {
+        let level = usize::from(level) % LEVELS;
+        self.queues[level].remove(links, thread);
         self.count -= 1;
-        if self.queues[priority].head == NONE {
-            self.occupied &= !(1 << priority);
+        if self.queues[level].head == NONE {
+            self.occupied &= !(1 << level);
         }
     }
 
-    /// The threads that wait at a priority, the next one first.
-    pub fn members<'a>(&self, links: &'a [Link], priority: u8) -> impl Iterator<Item = u32> + use<'a> {
-        self.queues[usize::from(priority) % PRIORITIES].iter(links)
+    /// The threads that wait at a level, the next one first.
+    pub fn members<'a>(&self, links: &'a [Link], level: u8) -> impl Iterator<Item = u32> + use<'a> {
+        self.queues[usize::from(level) % LEVELS].iter(links)
+    }
+
+    /// The thread to run next, and its level.
+    #[inline(always)]
+    pub fn first(&self) -> Option<(u32, u8)> {
+        let level = self.highest()?;
+        Some((self.queues[usize::from(level) % LEVELS].head, level))
     }
 
     /// Takes the thread to run next.
-    #[inline]
     pub fn pop(&mut self, links: &mut [Link]) -> Option<u32> {
-        let priority = self.highest()?;
-        let thread = self.queues[usize::from(priority)].head;
-        self.remove(links, thread, priority);
+        let (thread, level) = self.first()?;
+        self.remove(links, thread, level);
         Some(thread)
     }
 
-    /// Takes the thread that waits longest with this priority and appends another in the same step. `None` if none
+    /// All that wait behind come forward: each appended to those of its priority.
+    pub fn come_forward(&mut self, links: &mut [Link]) {
+        let (behind, ahead) = self.queues.split_at_mut(PRIORITIES as usize);
+        for (behind, ahead) in behind.iter_mut().zip(ahead) {
+            ahead.append(links, core::mem::replace(behind, List::EMPTY));
+        }
+        let ahead = self.occupied >> PRIORITIES | self.occupied & ((1 << PRIORITIES) - 1);
+        self.occupied = ahead << PRIORITIES;
+    }
+
+    /// Takes the thread that waits longest at this level and appends another in the same step. `None` if none
     /// waits.
     #[inline(always)]
-    pub fn rotate(&mut self, links: &mut [Link], thread: u32, priority: u8) -> Option<u32> {
-        let list = &mut self.queues[usize::from(priority) % PRIORITIES];
+    pub fn rotate(&mut self, links: &mut [Link], thread: u32, level: u8) -> Option<u32> {
+        let list = &mut self.queues[usize::from(level) % LEVELS];
         let first = list.head;
         let second = links.get(first as usize)?.next;
         links[thread as usize] = Link {
@@ -198,13 +280,13 @@ impl RunQueues {
         self.count
     }
 
-    /// The first thread in order that `fits`, with its priority.
+    /// The first thread in order that `fits`, with its level.
     pub fn find(&self, links: &[Link], fits: impl Fn(u32) -> bool) -> Option<(u32, u8)> {
-        for priority in (0..PRIORITIES).rev() {
-            let mut thread = self.queues[priority].head;
+        for level in (0..LEVELS).rev() {
+            let mut thread = self.queues[level].head;
             while thread != NONE {
                 if fits(thread) {
-                    return Some((thread, priority as u8));
+                    return Some((thread, level as u8));
                 }
                 thread = links[thread as usize].next;
             }
@@ -212,19 +294,19 @@ impl RunQueues {
         None
     }
 
-    /// Whether a thread of a higher priority than this one waits.
+    /// Whether a thread at a higher level than this one waits.
     #[inline(always)]
-    pub fn has_above(&self, priority: u8) -> bool {
-        u64::from(self.occupied) >> (priority & 31) > 1
+    pub fn has_above(&self, level: u8) -> bool {
+        u64::from(self.occupied) >> (level & 31) > 1
     }
 
-    /// Whether a thread waits of one of these priorities, a bit each.
+    /// Whether a thread waits at one of these levels, a bit each.
     #[inline]
-    pub fn any_of(&self, priorities: u32) -> bool {
-        self.occupied & priorities != 0
+    pub fn any_of(&self, levels: u32) -> bool {
+        self.occupied & levels != 0
     }
 
-    /// The highest priority that has a thread waiting.
+    /// The highest level that has a thread waiting.
     #[inline]
     pub fn highest(&self) -> Option<u8> {
         self.occupied.checked_ilog2().map(|bit| bit as u8)

@@ -13,7 +13,7 @@ use crate::{
     event::Event,
     machine::Shortage,
     messages,
-    scheduler::NONE,
+    scheduler::{NONE, Standing},
     wait::{self, Key},
 };
 
@@ -274,12 +274,14 @@ pub struct Thread {
     pub slow: u32,
     /// Whether a return from a protected call must be looked at by the server.
     pub intercept_return: u32,
-    /// The priorities above its own, a bit each: [`more_urgent`].
+    /// The levels above its own, a bit each: [`more_urgent`]. Only messages ask, and where there are messages all threads are ahead.
     pub more_urgent: u32,
     /// Where it is.
     pub state: State,
-    /// 0 to 7.
-    pub priority: u8,
+    /// Its priority, and its share of the processors.
+    pub standing: Standing,
+    /// The period in which it was put behind; in a later one it has come forward, whatever its standing says.
+    pub behind_in: u32,
     /// Its identifier now, or that of the last thread in this place.
     pub id: ThreadId,
     /// The call to do again, if it is parked in one.
@@ -304,16 +306,25 @@ pub struct Thread {
     pub frames: [PortalFrame; CALL_DEPTH_MAX],
 }
 
-/// The priorities above this one, a bit each.
-pub const fn more_urgent(priority: u8) -> u32 {
-    !((2 << priority) - 1)
+/// The levels above this one, a bit each.
+const fn more_urgent(level: u8) -> u32 {
+    !((2 << level) - 1)
 }
 
 impl Thread {
     /// Changes the priority, to at most the highest. The thread waits in no run queue.
     pub fn set_priority(&mut self, priority: u8) {
-        self.priority = priority.min(abi::layout::PRIORITY_MAX as u8);
-        self.more_urgent = more_urgent(self.priority);
+        let standing = Standing::new(self.standing.share(), priority);
+        self.set_standing(if self.standing.is_behind() {
+            standing.behind()
+        } else {
+            standing
+        });
+    }
+
+    fn set_standing(&mut self, standing: Standing) {
+        self.standing = standing;
+        self.more_urgent = more_urgent(standing.level());
     }
 
     /// Whether it has neither a state of the vector unit nor a reason to be slow, of which ports that are on are one.
@@ -331,9 +342,10 @@ impl Thread {
             vector_live: 0,
             slow: 0,
             intercept_return: 0,
-            more_urgent: more_urgent(0),
+            more_urgent: 0,
             state: State::Free,
-            priority: 0,
+            standing: Standing::new(0, 0),
+            behind_in: 0,
             id: ThreadId(index as u64),
             operation: None,
             unbegun: false,
@@ -453,7 +465,7 @@ impl<R: Row> Threads<R> {
         rip: u64,
         rsp: u64,
         arguments: [u64; 4],
-        priority: u8,
+        standing: Standing,
     ) -> Result<ThreadId, Shortage> {
         let index = self.free.pop().ok_or(Shortage::Threads)?;
         let thread = &mut self.table[index as usize];
@@ -467,7 +479,7 @@ impl<R: Row> Threads<R> {
         thread.slow = 0;
         thread.intercept_return = 0;
         thread.state = State::Suspended;
-        thread.set_priority(priority);
+        thread.set_standing(standing);
         thread.operation = None;
         thread.unbegun = false;
         thread.vector_on = NONE;

@@ -9,6 +9,7 @@ use kcore::{
     bare::mapping::{Fpage, How},
     debugger::{Command, parse},
     machine::Stacks,
+    scheduler::Standing,
     thread::{Operation, Resumed},
     wait::Key,
 };
@@ -37,7 +38,13 @@ fn furnished() -> (Kernel<Fake>, u32) {
     }
     for (space, priority) in [(second, 5), (first, 3), (first, 3)] {
         let thread = kernel
-            .thread_create(space, ADDRESS + 64, 0x7f00_0000_1000, [1, 2, 3, 4], priority)
+            .thread_create(
+                space,
+                ADDRESS + 64,
+                0x7f00_0000_1000,
+                [1, 2, 3, 4],
+                Standing::new(0, priority),
+            )
             .expect("a thread");
         kernel.thread_wake(thread, Resumed::Woken);
     }

@@ -212,9 +212,9 @@ fn threads_are_controlled_from_their_space_and_above() {
     );
     rig.refused(boss, Call::ThreadPriority, &[first.0, 1 << 8], Error::BadArgument);
     rig.done(boss, Call::ThreadPriority, &[first.0, 4]);
-    assert_eq!(rig.kernel.threads.get(first).priority, 4);
+    assert_eq!(rig.kernel.threads.get(first).standing.priority(), 4);
     rig.done(first, Call::ThreadPriority, &[0, 2]);
-    assert_eq!(rig.kernel.threads.get(first).priority, 2);
+    assert_eq!(rig.kernel.threads.get(first).standing.priority(), 2);
     for target in [own, same] {
         rig.done(first, Call::ThreadDelete, &[target.0]);
         assert!(rig.kernel.threads.find(target).is_none());

@@ -16,6 +16,7 @@ use kcore::{
     event::{Access, Event},
     machine::{Intercept, Stacks},
     outside::{Gate, Place, Remote, enter_registers, window},
+    scheduler::Standing,
     thread::{Context, Resumed},
     wait::Key,
 };
@@ -98,7 +99,7 @@ fn story(machine: &mut impl Machine) -> Vec<String> {
     machine.flush_everything();
 
     let thread = machine
-        .thread_create(space, 0x1_0000, 0x2_0000, [1, 2, 3, 4], 5)
+        .thread_create(space, 0x1_0000, 0x2_0000, [1, 2, 3, 4], Standing::new(0, 5))
         .expect("a thread");
     see(
         "thread",
@@ -269,7 +270,7 @@ fn a_context_cannot_raise_its_privilege() {
     let mut remote = Through::new();
     let space: SpaceId = remote.space_create().expect("a space");
     let thread: ThreadId = remote
-        .thread_create(space, 0x1000, 0x2000, [0; 4], 3)
+        .thread_create(space, 0x1000, 0x2000, [0; 4], Standing::new(0, 3))
         .expect("a thread");
     let wanted = Context {
         rip: 0x3000,

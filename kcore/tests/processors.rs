@@ -9,6 +9,7 @@ use kcore::{
     bare::mapping::{Fpage, How, Own, Progress},
     event::Event,
     machine::Stacks,
+    scheduler::Standing,
     smp::{HandedOver, Request},
     thread::{Operation, Resumed, State},
     wait::Key,
@@ -23,7 +24,13 @@ fn several(count: u32) -> (Kernel<Fake>, SpaceId) {
 
 fn spawn(kernel: &mut Kernel<Fake, impl Half>, space: SpaceId, priority: u8) -> ThreadId {
     let thread = kernel
-        .thread_create(space, 0x1_0000_0000, 0x7f00_0010_0000, [1, 2, 3, 4], priority)
+        .thread_create(
+            space,
+            0x1_0000_0000,
+            0x7f00_0010_0000,
+            [1, 2, 3, 4],
+            Standing::new(0, priority),
+        )
         .expect("a thread");
     kernel.thread_wake(thread, Resumed::First);
     thread
@@ -512,7 +519,7 @@ fn ports_that_a_thread_left_here_are_still_its_own_where_it_went_on() {
     let space = kernel.space_create().expect("space");
     let [went, stayed] = [0; 2].map(|_| {
         kernel
-            .thread_create(space, 0x40_0000, 0x7f_0000, [0; 4], 3)
+            .thread_create(space, 0x40_0000, 0x7f_0000, [0; 4], Standing::new(0, 3))
             .expect("a thread")
     });
     for thread in [went, stayed] {

@@ -7,6 +7,7 @@ use kcore::{
     Kernel, Machine, Shortage, SpaceId, ThreadId, bare,
     kernel::TIME_SLICE_NS,
     machine::Stacks,
+    scheduler::Standing,
     space::Tags,
     thread::{Operation, Resumed, State, THREADS_MAX},
     wait::Key,
@@ -14,7 +15,13 @@ use kcore::{
 
 fn spawn(kernel: &mut Kernel<Fake>, space: SpaceId, priority: u8) -> ThreadId {
     let thread = kernel
-        .thread_create(space, 0x1_0000_0000, 0x7f00_0010_0000, [1, 2, 3, 4], priority)
+        .thread_create(
+            space,
+            0x1_0000_0000,
+            0x7f00_0010_0000,
+            [1, 2, 3, 4],
+            Standing::new(0, priority),
+        )
         .expect("a thread");
     kernel.thread_wake(thread, Resumed::Woken);
     thread
@@ -376,7 +383,7 @@ fn sixteen_thousand_threads_have_places_and_no_more() {
     let mut kernel = without_places(8300);
     let space = kernel.space_create().expect("space");
     let threads: Vec<ThreadId> = (0..THREADS_MAX).map(|_| spawn(&mut kernel, space, 3)).collect();
-    let more = |kernel: &mut Kernel<Fake>| kernel.thread_create(space, 0x1000, 0x2000, [0; 4], 3);
+    let more = |kernel: &mut Kernel<Fake>| kernel.thread_create(space, 0x1000, 0x2000, [0; 4], Standing::new(0, 3));
     assert_eq!(more(&mut kernel), Err(Shortage::Threads));
     let free = kernel.frames_free();
     for (index, &thread) in threads.iter().enumerate() {
@@ -397,14 +404,23 @@ fn sixteen_thousand_threads_have_places_and_no_more() {
 fn a_thread_without_memory_for_its_place_is_an_error() {
     let mut kernel = without_places(6);
     let space = kernel.space_create().expect("space");
-    let made: Vec<_> = core::iter::from_fn(|| kernel.thread_create(space, 0x1000, 0x2000, [0; 4], 3).ok()).collect();
+    let made: Vec<_> = core::iter::from_fn(|| {
+        kernel
+            .thread_create(space, 0x1000, 0x2000, [0; 4], Standing::new(0, 3))
+            .ok()
+    })
+    .collect();
     assert!(!made.is_empty(), "some frames were left");
     assert_eq!(
-        kernel.thread_create(space, 0x1000, 0x2000, [0; 4], 3),
+        kernel.thread_create(space, 0x1000, 0x2000, [0; 4], Standing::new(0, 3)),
         Err(Shortage::Frames)
     );
     kernel.thread_destroy(made[0]);
-    assert!(kernel.thread_create(space, 0x1000, 0x2000, [0; 4], 3).is_ok());
+    assert!(
+        kernel
+            .thread_create(space, 0x1000, 0x2000, [0; 4], Standing::new(0, 3))
+            .is_ok()
+    );
 }
 
 #[test]
@@ -519,7 +535,7 @@ fn a_new_thread_has_nothing_of_the_last_one_in_its_place() {
             thread.slow,
             thread.intercept_return,
             thread.state,
-            thread.priority,
+            thread.standing.priority(),
             thread.operation,
             thread.unbegun,
             thread.vector_on,
@@ -529,7 +545,8 @@ fn a_new_thread_has_nothing_of_the_last_one_in_its_place() {
             thread.more_urgent,
         )
     };
-    let make = |kernel: &mut Kernel<Fake>| kernel.thread_create(SpaceId(0), 0x1000, 0x2000, [1, 2, 3, 4], 3);
+    let make =
+        |kernel: &mut Kernel<Fake>| kernel.thread_create(SpaceId(0), 0x1000, 0x2000, [1, 2, 3, 4], Standing::new(0, 3));
     let mut kernel = portal_kernel();
     let first = make(&mut kernel).expect("a thread");
     let fresh = seen(&kernel, first);

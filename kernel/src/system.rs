@@ -334,7 +334,10 @@ impl<S: Supervisor> System<S> {
             if let Some(server) = S::next(self) {
                 return Some(server);
             }
-            let index = self.platform.kernel.schedule()?;
+            let Some(index) = self.platform.kernel.schedule() else {
+                self.unfinished |= self.platform.kernel.has_waiting();
+                return None;
+            };
             if let Some(context) = self.run(index) {
                 return Some(context);
             }

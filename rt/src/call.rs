@@ -278,6 +278,7 @@ pub fn task_create(
     apd: Option<&ApdDescription>,
     limit_pages: u64,
     priority: u64,
+    limit_share: u64,
 ) -> Result<(u64, u64)> {
     if object::is_rusts_own(entry) {
         return Err(Error::InUse);
@@ -285,7 +286,12 @@ pub fn task_create(
     let apd = apd.map_or(0, |apd| core::ptr::from_ref(apd) as u64);
     // SAFETY: the new task has a domain of its own, and its first object is not Rust's here; it can touch this program's
     // memory only by capabilities, as any other program can.
-    unsafe { call(Call::TaskCreate, words([entry, parameter, apd, limit_pages, priority])) }
+    unsafe {
+        call(
+            Call::TaskCreate,
+            words([entry, parameter, apd, limit_pages, priority, limit_share]),
+        )
+    }
 }
 
 /// `ThreadCreate`.

@@ -49,6 +49,8 @@ pub struct Options<'a> {
     pub apd: Option<&'a ApdDescription>,
     /// Bound on its memory in pages; 0: the system's.
     pub limit_pages: u64,
+    /// Bound on its processor time, in thousandths of all processors; 0: the system's.
+    pub limit_share: u64,
     /// Its priority.
     pub priority: u64,
     /// A word for it, beside the arguments.
@@ -60,6 +62,7 @@ impl Default for Options<'_> {
         Self {
             apd: None,
             limit_pages: 0,
+            limit_share: 0,
             priority: PRIORITY_DEFAULT,
             word: 0,
         }
@@ -172,7 +175,14 @@ impl Program {
             }
         };
         let page = object.base() + page;
-        let (thread, id) = call::task_create(entry, page, options.apd, options.limit_pages, options.priority)?;
+        let (thread, id) = call::task_create(
+            entry,
+            page,
+            options.apd,
+            options.limit_pages,
+            options.priority,
+            options.limit_share,
+        )?;
         Ok(Task {
             thread,
             id,

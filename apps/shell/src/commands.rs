@@ -193,7 +193,13 @@ static COMMANDS: &[Command] = &[
         "Whoever came in by it is out at once, and durably.",
         Plain(objects::revoke),
     ),
-    command("ps", "", "list the threads", "", Plain(system::ps)),
+    command(
+        "ps",
+        "",
+        "list the threads",
+        "'share' is what the task, with all that it started, may have of the processors before others go first, 'had' what they had last.",
+        Plain(system::ps),
+    ),
     command(
         "kill",
         "THREAD",

@@ -3,7 +3,7 @@
 use super::Kernel;
 use crate::{
     Half, Hardware,
-    scheduler::PRIORITIES,
+    scheduler::LEVELS,
     thread::{State, Thread},
 };
 
@@ -29,12 +29,15 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
                 if thread.state != State::Running || thread.processor != part.number {
                     return Err("a processor has a thread that does not run there");
                 }
+                if thread.standing.level() != self.level(thread) || thread.standing.payer() != part.payer {
+                    return Err("a running thread does not stand where it should, or another share pays for it");
+                }
             }
             let mut members = 0;
-            for priority in 0..PRIORITIES as u8 {
-                for index in part.queues.members(&self.links, priority) {
+            for level in 0..LEVELS as u8 {
+                for index in part.queues.members(&self.links, level) {
                     let thread = &self.threads.table[index as usize];
-                    if thread.state != State::Ready || thread.processor != part.number || thread.priority != priority {
+                    if thread.state != State::Ready || thread.processor != part.number || self.level(thread) != level {
                         return Err("a run queue holds a thread that does not wait there");
                     }
                     members += 1;

@@ -9,6 +9,7 @@ use crate::{
     Frame, Half, Hardware, Leaf, Machine, PageEntry, Shortage, SpaceId, ThreadId,
     machine::{Intercept, Stacks},
     paging::{decode_page, encode_page},
+    scheduler::Standing,
     smp::Request,
     thread::{Context, PortalFrame, Resumed, State},
     trace::Kind,
@@ -157,12 +158,12 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
         rip: u64,
         rsp: u64,
         arguments: [u64; 4],
-        priority: u8,
+        standing: Standing,
     ) -> Result<ThreadId, Shortage> {
         if self.threads.is_full() {
             self.more_threads()?;
         }
-        self.threads.create(space, rip, rsp, arguments, priority)
+        self.threads.create(space, rip, rsp, arguments, standing)
     }
 
     fn thread_destroy(&mut self, thread: ThreadId) {
@@ -264,6 +265,14 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
         }
         // Where it runs, another may be more urgent now.
         self.call(index);
+    }
+
+    fn share_open(&mut self, share: u32, parent: u32, bound: u64) -> Result<(), Shortage> {
+        self.shares.open(share, parent, bound)
+    }
+
+    fn share_told(&self, share: u32) -> (u64, u64) {
+        self.shares.told(share)
     }
 
     fn portal_enter(

@@ -9,13 +9,19 @@
 
 use alloc::vec::Vec;
 
-use super::{Kernel, Processor};
+use super::{Kernel, Processor, TIME_SLICE_NS};
 use crate::{
     Half, Hardware, SpaceId,
-    scheduler::NONE,
+    scheduler::{AHEAD, NONE, Standing},
     smp::Request,
     thread::{Resumed, State, Thread},
 };
+
+/// How who runs for nobody stands: the root's share pays.
+const ROOT: Standing = Standing::new(0, 0);
+
+/// Threads that are put behind at once at most, before interrupts have their turn.
+const PUT_BEHIND_AT_ONCE: u32 = 64;
 
 impl Processor {
     /// One that does nothing.
@@ -27,6 +33,8 @@ impl Processor {
             anew: false,
             since_ns: 0,
             slice_ns: 0,
+            payer: ROOT,
+            charged_ns: 0,
             called: false,
             runs: true,
             queues: crate::scheduler::RunQueues::default(),
@@ -81,6 +89,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
                     ..Processor::new(number)
                 })
                 .collect::<Vec<_>>();
+            self.shares.set_processors(running.count_ones());
             self.spaces.keep_nothing();
         }
     }
@@ -179,11 +188,11 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
                 .threads
                 .table
                 .get(part.current as usize)
-                .map_or(0, |running| 1 + u32::from(running.priority));
+                .map_or(0, |running| 1 + u32::from(running.standing.level()));
             let waiting = part.queues.count();
             if part.current == NONE && waiting == 0 {
                 (0, 0, 0)
-            } else if waiting == 0 && priority <= u32::from(thread.priority) {
+            } else if waiting == 0 && priority <= u32::from(thread.standing.level()) {
                 (1, priority, 0)
             } else {
                 (2, waiting, priority)
@@ -202,23 +211,23 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     /// Puts a thread on the queues of a processor, and calls that if it should look.
     #[inline]
     pub(crate) fn enqueue_at(&mut self, index: u32, number: u32) {
+        let level = self.new_level(index);
         let thread = &mut self.threads.table[index as usize];
-        let priority = thread.priority;
         thread.state = State::Ready;
         thread.processor = number;
         if number == self.processor.number {
-            self.processor.queues.push(&mut self.links, index, priority);
+            self.processor.queues.push(&mut self.links, index, level);
             return;
         }
         let Some(part) = self.others.get_mut(number as usize) else {
             return;
         };
-        part.queues.push(&mut self.links, index, priority);
+        part.queues.push(&mut self.links, index, level);
         let urgent = self
             .threads
             .table
             .get(part.current as usize)
-            .is_none_or(|running| running.priority < priority);
+            .is_none_or(|running| running.standing.level() < level);
         if urgent && !part.called {
             part.called = true;
             self.hardware.wake_processor(number);
@@ -235,9 +244,9 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         }
     }
 
-    /// Takes a thread that waits for another processor.
+    /// Takes a thread that waits for another processor, at a level above this one.
     #[cold]
-    pub(super) fn steal(&mut self) -> Option<u32> {
+    fn steal(&mut self, above: Option<u8>) -> Option<u32> {
         let here = self.processor.number;
         let table = &self.threads.table;
         let fits = |thread: u32| {
@@ -247,16 +256,14 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         let mut best: Option<(u32, u8, u32)> = None;
         for part in self.others.iter().filter(|part| part.number != here) {
             if part.queues.count() > 0
-                && let Some((thread, priority)) = part.queues.find(&self.links, fits)
-                && best.is_none_or(|(_, best, _)| priority > best)
+                && let Some((thread, level)) = part.queues.find(&self.links, fits)
+                && Some(level) > best.map_or(above, |(_, best, _)| Some(best))
             {
-                best = Some((thread, priority, part.number));
+                best = Some((thread, level, part.number));
             }
         }
-        let (thread, priority, from) = best?;
-        self.others[from as usize]
-            .queues
-            .remove(&mut self.links, thread, priority);
+        let (thread, level, from) = best?;
+        self.others[from as usize].queues.remove(&mut self.links, thread, level);
         Some(thread)
     }
 
@@ -308,6 +315,134 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
             thread.unbegun = true;
         }
         self.enqueue_at(index, number);
+    }
+
+    // ---- who pays, and who waits behind all others (decision 0113) ---------------------------------
+
+    /// The level that a thread waits at: one that was put behind in an earlier period has come forward.
+    pub(super) fn level(&self, thread: &Thread) -> u8 {
+        if thread.standing.is_behind() && thread.behind_in != self.shares.period() {
+            return thread.standing.ahead().level();
+        }
+        thread.standing.level()
+    }
+
+    /// The level at which a thread begins to wait.
+    #[inline]
+    pub(super) fn new_level(&mut self, index: u32) -> u8 {
+        let thread = &self.threads.table[index as usize];
+        if thread.standing.is_behind() && thread.behind_in != self.shares.period() {
+            self.refresh(index);
+        }
+        self.threads.table[index as usize].standing.level()
+    }
+
+    /// Takes the first thread that waits here, if it stands as the one that ran last, and nobody elsewhere goes before it.
+    #[inline(always)]
+    pub(super) fn take_same(&mut self) -> Option<u32> {
+        let processor = &mut self.processor;
+        let (index, level) = processor.queues.first()?;
+        let standing = self.threads.table.get(index as usize)?.standing;
+        if standing.payer() != processor.payer || standing.level() != level || level < AHEAD && !self.others.is_empty()
+        {
+            return None;
+        }
+        processor.queues.remove(&mut self.links, index, level);
+        Some(index)
+    }
+
+    /// Takes the first thread that waits, here or, if nobody is ahead here, elsewhere. Threads whose shares are spent are put behind until one is
+    /// found, or interrupts have to have their turn.
+    #[cold]
+    pub(super) fn take_first(&mut self) -> Option<u32> {
+        for _ in 0..PUT_BEHIND_AT_ONCE {
+            let highest = self.processor.queues.highest();
+            let stolen = if highest >= Some(AHEAD) || self.others.is_empty() {
+                None
+            } else {
+                self.steal(highest.map(|_| AHEAD - 1))
+            };
+            let Some(index) = stolen.or_else(|| self.processor.queues.pop(&mut self.links)) else {
+                self.pay_by(ROOT);
+                return None;
+            };
+            if self.stands_ahead(index) {
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    /// Whether somebody waits for another processor and is ahead.
+    pub(super) fn is_anybody_ahead(&self) -> bool {
+        self.others_where(|part| part.queues.highest() >= Some(AHEAD)) != 0
+    }
+
+    /// Whether threads wait here.
+    pub fn has_waiting(&self) -> bool {
+        self.processor.queues.count() > 0
+    }
+
+    /// A thread that is in no list is about to run here; false if its share turns out to be spent, and it waits behind instead.
+    #[cold]
+    pub(super) fn stands_ahead(&mut self, index: u32) -> bool {
+        let was_ahead = self.level(&self.threads.table[index as usize]) >= AHEAD;
+        self.stands(index);
+        let goes_behind = was_ahead && self.threads.table[index as usize].standing.is_behind();
+        if goes_behind {
+            self.enqueue_at(index, self.processor.number);
+        }
+        !goes_behind
+    }
+
+    /// A thread that is in no list runs here from now on: its share pays.
+    #[cold]
+    pub(super) fn stands(&mut self, index: u32) {
+        self.pay_by(self.threads.table[index as usize].standing);
+        self.refresh(index);
+        self.processor.payer = self.threads.table[index as usize].standing.payer();
+    }
+
+    /// Puts a thread that is in no list, or runs here, where it belongs: behind if its share is spent. Otherwise this processor looks again when
+    /// it may be.
+    #[cold]
+    fn refresh(&mut self, index: u32) {
+        let thread = &mut self.threads.table[index as usize];
+        let left_ns = self.shares.left_ns(thread.standing.share());
+        if left_ns == 0 {
+            thread.standing = thread.standing.behind();
+            thread.behind_in = self.shares.period();
+            return;
+        }
+        thread.standing = thread.standing.ahead();
+        if left_ns < TIME_SLICE_NS {
+            let now = self.hardware.now_ns();
+            self.hardware.set_timer(now + left_ns);
+        }
+    }
+
+    /// From now on the time of this processor is charged to the share of whoever stands so.
+    fn pay_by(&mut self, standing: Standing) {
+        if standing.share() != self.processor.payer.share() {
+            self.charge(self.hardware.now_ns());
+        }
+        self.processor.payer = standing.payer();
+    }
+
+    /// Charges the time of this processor, and begins a period if it is time.
+    pub(super) fn charge(&mut self, now: u64) {
+        let part = &mut self.processor;
+        let ns = now.saturating_sub(core::mem::replace(&mut part.charged_ns, now));
+        self.shares.charge(part.payer.share(), ns);
+        if self.shares.next_period(now) {
+            for part in self.others.iter_mut().chain([&mut self.processor]) {
+                part.queues.come_forward(&mut self.links);
+                part.payer = part.payer.ahead();
+                if let Some(thread) = self.threads.table.get_mut(part.current as usize) {
+                    thread.standing = thread.standing.ahead();
+                }
+            }
+        }
     }
 
     // ---- which root is loaded (decision 0070) ------------------------------------------------------

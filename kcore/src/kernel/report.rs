@@ -16,7 +16,7 @@ use crate::{
     debugger::{Command, ThreadName},
     frames::Use,
     paging::{PageEntry, decode_link, decode_page, frame_of, is_large, is_present},
-    scheduler::{NONE, PRIORITIES},
+    scheduler::{LEVELS, NONE},
     space::Space,
     thread::{Name, State, Thread},
 };
@@ -75,7 +75,9 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
             write!(
                 out,
                 "{index:>5}.{version:<5}{:>6}  {:>5}  {:>5}  {ms:>9}  {rip:#018x}  ",
-                thread.priority, thread.space.0, thread.depth
+                thread.standing.priority(),
+                thread.space.0,
+                thread.depth
             )?;
             write_state(thread, out)?;
             writeln!(out)?;
@@ -338,12 +340,13 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
             NONE => writeln!(out, "nobody runs")?,
             index => writeln!(out, "{} runs", Name(self.id_of(index)))?,
         }
-        for priority in (0..PRIORITIES as u8).rev() {
-            let mut members = processor.queues.members(&self.links, priority).peekable();
+        for level in (0..LEVELS as u8).rev() {
+            let mut members = processor.queues.members(&self.links, level).peekable();
             if members.peek().is_none() {
                 continue;
             }
-            write!(out, "  ready at priority {priority}:")?;
+            let (priority, half) = (level % 8, if level < 8 { ", behind" } else { "" });
+            write!(out, "  ready at priority {priority}{half}:")?;
             for index in members {
                 write!(out, " {}", Name(self.id_of(index)))?;
             }

@@ -13,6 +13,8 @@ use crate::{
     frames::PAGE_BYTES,
     machine::{Intercept, Stacks},
     paging::decode_page,
+    scheduler::Standing,
+    shares::ROWS_MAX,
     thread::{Context, Operation},
     wait::Key,
 };
@@ -67,13 +69,17 @@ impl<H: Hardware> Kernel<H> {
     /// [`Error::NoSuchThread`] for what does not exist.
     #[allow(clippy::too_many_lines, reason = "one match over the table")]
     pub fn machine_call(&mut self, call: M, arguments: [u64; 6], place: Place) -> Answer {
-        let [first, second, third, fourth, ..] = arguments;
+        let [first, second, third, fourth, fifth, _] = arguments;
         let exchange = Exchange(place.exchange);
         let known_space = |kernel: &Self, number| {
             kernel
                 .known_space(number)
                 .filter(|&space| space != place.space)
                 .ok_or(Error::BadArgument)
+        };
+        let known_share = |number: u64| {
+            let fits = (number as usize) < ROWS_MAX;
+            fits.then_some(number as u32).ok_or(Error::BadArgument)
         };
         match call {
             M::FrameZeroed => return Ok((u64::from(self.frame_zeroed()?.number()), 0)),
@@ -122,7 +128,8 @@ impl<H: Hardware> Kernel<H> {
                     return Err(Error::BadArgument);
                 }
                 let words = exchange.words(&self.hardware);
-                let thread = self.thread_create(space, second, third, words, fourth.min(255) as u8)?;
+                let standing = Standing::new(known_share(fifth)?, fourth.min(255) as u8);
+                let thread = self.thread_create(space, second, third, words, standing)?;
                 return Ok((thread.0, 0));
             }
             M::ThreadDestroy => self.thread_destroy(ThreadId(first)),
@@ -150,6 +157,8 @@ impl<H: Hardware> Kernel<H> {
             M::ThreadDropOperation => return Ok((self.thread_drop_operation(self.known_thread(first)?).into(), 0)),
             M::ThreadTime => return Ok((self.thread_time_ns(self.known_thread(first)?), 0)),
             M::ThreadSetPriority => self.thread_set_priority(ThreadId(first), second.min(255) as u8),
+            M::ShareOpen => self.share_open(known_share(first)?, known_share(second)?, third)?,
+            M::ShareTold => return Ok(self.share_told(known_share(first)?)),
 
             M::PortalEnter => {
                 let (thread, callee) = (self.known_thread(first)?, known_space(self, second)?);

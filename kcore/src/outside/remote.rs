@@ -13,6 +13,7 @@ use crate::{
     Frame, Leaf, Machine, PageEntry, Shortage, SpaceId, ThreadId,
     machine::{Intercept, Stacks},
     paging::{decode_page, encode_page},
+    scheduler::Standing,
     thread::{Context, PortalFrame, Resumed},
     wait::Key,
 };
@@ -255,10 +256,11 @@ impl<G: Gate> Machine for Remote<G> {
         rip: u64,
         rsp: u64,
         arguments: [u64; 4],
-        priority: u8,
+        standing: Standing,
     ) -> Result<ThreadId, Shortage> {
         self.put(arguments);
-        let call = [u64::from(space.0), rip, rsp, u64::from(priority)];
+        let (priority, share) = (u64::from(standing.priority()), u64::from(standing.share()));
+        let call = [u64::from(space.0), rip, rsp, priority, share];
         self.may(M::ThreadCreate, call, Shortage::Threads).map(ThreadId)
     }
 
@@ -311,6 +313,15 @@ impl<G: Gate> Machine for Remote<G> {
 
     fn thread_set_priority(&mut self, thread: ThreadId, priority: u8) {
         self.must(M::ThreadSetPriority, [thread.0, u64::from(priority)]);
+    }
+
+    fn share_open(&mut self, share: u32, parent: u32, bound: u64) -> Result<(), Shortage> {
+        let call = [u64::from(share), u64::from(parent), bound];
+        self.may(M::ShareOpen, call, Shortage::Frames).map(|_| ())
+    }
+
+    fn share_told(&self, share: u32) -> (u64, u64) {
+        self.must(M::ShareTold, [u64::from(share)])
     }
 
     fn portal_enter(

@@ -5,6 +5,7 @@ use kcore::{
     Kernel, Machine, SpaceId, ThreadId,
     bare::Bare,
     event::{Event, Outcome},
+    scheduler::Standing,
     thread::{Operation, Resumed, State},
 };
 
@@ -69,7 +70,7 @@ impl Driver {
         let space = self.spaces[self.ids.len() % self.spaces.len()];
         let thread = self
             .kernel
-            .thread_create(space, 0x40_0000, 0x7f_0000, [0; 4], 3)
+            .thread_create(space, 0x40_0000, 0x7f_0000, [0; 4], Standing::new(0, 3))
             .expect("a thread");
         let context = &mut self.kernel.threads.get_mut(thread).context;
         context.reset(0x40_0000, 0x7f_0000);

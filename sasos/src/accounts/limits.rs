@@ -4,7 +4,7 @@
 //! first task can always go on. A program gets a part of what the others have left when it starts, so that a family of tasks at its
 //! limits leaves room for the next one. Tasks further down may take what those above them may.
 
-use kcore::{Machine, thread::THREADS_MAX};
+use kcore::{Machine, shares::WHOLE, thread::THREADS_MAX};
 
 use crate::{
     accounts::{AccountId, Amounts, Ledger, RESOURCE_LIST, RESOURCES, Resource, UNLIMITED},
@@ -36,6 +36,7 @@ pub fn of_machine(world: &impl Machine, blocks: u64) -> Amounts {
     amounts[Resource::Bytes as usize] = world.heap().1.saturating_sub(heap_reserve(world));
     amounts[Resource::Threads as usize] = (frames / FRAMES_A_THREAD).min(THREADS_MAX as u64);
     amounts[Resource::Semaphores as usize] = SEMAPHORES_MAX as u64;
+    amounts[Resource::Processor as usize] = WHOLE;
     amounts[Resource::Slots as usize] = 16 * PROGRAM_SLOTS;
     amounts
 }
@@ -50,6 +51,8 @@ pub fn of_programs(machine: &Amounts) -> Amounts {
 /// What a program may take that starts now.
 pub fn of_program(ledger: &Ledger, programs: AccountId) -> Amounts {
     let mut amounts = RESOURCE_LIST.map(|resource| ledger.left(programs, resource) / 4 * QUARTERS);
+    // Those that run share it equally (`kcore::shares`).
+    amounts[Resource::Processor as usize] = WHOLE;
     let bounds = [
         (Resource::Semaphores, PROGRAM_SEMAPHORES),
         (Resource::Slots, PROGRAM_SLOTS),

@@ -36,12 +36,14 @@ pub enum Resource {
     Threads,
     /// Semaphores.
     Semaphores,
+    /// Time of the processors, in thousandths of all of them. Nothing of it is charged here: the kernel counts it, and has the limit from here.
+    Processor,
     /// Slots of addresses.
     Slots,
 }
 
 /// How many kinds of resources there are.
-pub const RESOURCES: usize = 8;
+pub const RESOURCES: usize = 9;
 
 /// All of them, by number.
 pub const RESOURCE_LIST: [Resource; RESOURCES] = [
@@ -52,6 +54,7 @@ pub const RESOURCE_LIST: [Resource; RESOURCES] = [
     Resource::Bytes,
     Resource::Threads,
     Resource::Semaphores,
+    Resource::Processor,
     Resource::Slots,
 ];
 
@@ -68,14 +71,19 @@ pub struct AccountId(u32);
 impl AccountId {
     /// The account at the head of all: the system's own. It has no limits but the machine's.
     pub const ROOT: Self = Self(0);
+
+    /// The number of its share of the processors, which the kernel keeps ([`kcore::shares`]).
+    pub const fn share(self) -> u32 {
+        self.0
+    }
 }
 
 /// Accounts below each other. A child of one at the last depth has its parent's parent as its parent: a charge goes through all of them.
 pub const DEPTH_MAX: u8 = 16;
-/// Bytes that a record costs the account above it.
-const RECORD_BYTES: u64 = core::mem::size_of::<Record>() as u64;
+/// Bytes that a record costs the account above it, with what the kernel notes of its processor time.
+const RECORD_BYTES: u64 = core::mem::size_of::<Record>() as u64 + kcore::shares::ROW_BYTES;
 /// What a record takes in hand at once of each resource; it keeps twice as much at most.
-const HANDS: Amounts = [16, 2, 16, 16, 8192, 2, 2, 8];
+const HANDS: Amounts = [16, 2, 16, 16, 8192, 2, 2, 0, 8];
 /// Bits of a number that are the place in the table.
 const PLACE_BITS: u32 = 24;
 

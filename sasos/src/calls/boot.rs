@@ -115,7 +115,7 @@ impl Server {
         let task = self.task_make(world, apd, AccountId::ROOT, UNLIMITED)?;
         let account = self.tasks.get(task).map_or(AccountId::ROOT, |task| task.account);
         self.ledger.set_limits(AccountId::ROOT, machine);
-        self.programs = self.ledger.open(account, limits::of_programs(&machine))?;
+        self.programs = self.account_open(world, account, limits::of_programs(&machine))?;
         self.tasks.initial = Some(task);
         let domain = self.tasks.get(task).map_or(SpaceId(0), |task| task.domain);
         let (base, _) = self.patiently(world, |server, world| {

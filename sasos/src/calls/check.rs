@@ -33,6 +33,7 @@ const RESOURCE_NAMES: [&str; RESOURCES] = [
     "bytes that an account pays for",
     "threads that an account pays for",
     "semaphores that an account pays for",
+    "processor time that an account pays for",
     "slots that an account pays for",
 ];
 

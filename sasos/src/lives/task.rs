@@ -243,6 +243,26 @@ impl Server {
         self.tasks.get(caller.task).map_or(AccountId::ROOT, |task| task.account)
     }
 
+    /// An account below another one, whose processor time the kernel counts.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`], [`Error::LimitReached`].
+    pub(crate) fn account_open(
+        &mut self,
+        world: &mut impl World,
+        parent: AccountId,
+        limits: Amounts,
+    ) -> Result<AccountId, Error> {
+        let account = self.ledger.open(parent, limits)?;
+        let above = self.ledger.parent(account).share();
+        let opened = world.share_open(account.share(), above, limits[Resource::Processor as usize]);
+        if opened.is_err() {
+            self.ledger.close(account);
+            return Err(Error::NoMemory);
+        }
+        Ok(account)
+    }
+
     /// A task without threads, in a new domain with that APD. Its account stands below `parent`.
     ///
     /// # Errors
@@ -254,7 +274,7 @@ impl Server {
         parent: AccountId,
         limits: Amounts,
     ) -> Result<TaskId, Error> {
-        let account = self.ledger.open(parent, limits)?;
+        let account = self.account_open(world, parent, limits)?;
         let room = self.work.promise();
         let made = room.and_then(|()| {
             self.task_make_paid(world, &apd, account)
@@ -280,7 +300,7 @@ impl Server {
         Ok(task)
     }
 
-    /// `TaskCreate`: entry, parameter, APD, bound of pages, priority.
+    /// `TaskCreate`: entry, parameter, APD, bound of pages, priority, bound of processor time.
     ///
     /// # Errors
     /// Those of the table; nothing has changed then.
@@ -296,6 +316,7 @@ impl Server {
             apd,
             limit_pages,
             priority,
+            limit_share,
         } = arguments;
         let own_priority = self.threads.record(caller.thread).priority;
         let priority = checked_priority(priority, own_priority)?;
@@ -310,6 +331,9 @@ impl Server {
         };
         if limit_pages != 0 {
             limits[Resource::Frames as usize] = limits[Resource::Frames as usize].min(limit_pages);
+        }
+        if limit_share != 0 {
+            limits[Resource::Processor as usize] = limit_share;
         }
         let task = self.task_make(world, apd, parent, limits)?;
         match self.task_begin(world, caller, task, entry, parameter, priority) {

@@ -23,7 +23,7 @@ use abi::{
 };
 use kcore::{
     Shortage, SpaceId, ThreadId,
-    scheduler::{Link, List, NONE},
+    scheduler::{Link, List, NONE, Standing},
     thread::{Resumed, THREADS_MAX},
 };
 
@@ -406,7 +406,8 @@ impl Server {
             Some(stack) => stack,
             None => self.stack_create(world, account, domain)?,
         };
-        let created = world.thread_create(domain, entry, stack + STACK_BYTES, [parameter, 0, 0, 0], priority);
+        let standing = Standing::new(account.share(), priority);
+        let created = world.thread_create(domain, entry, stack + STACK_BYTES, [parameter, 0, 0, 0], standing);
         let Some(found) = self.tasks.get_mut(task) else {
             return Err(Error::LimitReached);
         };
@@ -507,6 +508,8 @@ impl Server {
             _ if world.thread_is_ready(thread) => THREAD_READY,
             _ => THREAD_WAITING,
         };
+        let account = self.tasks.get(record.task).map_or(AccountId::ROOT, |task| task.account);
+        let (share, share_used) = world.share_told(account.share());
         Some(ThreadReport {
             thread: thread.0,
             task: record.task.0,
@@ -516,6 +519,8 @@ impl Server {
             domain: u64::from(world.thread_space(thread).0),
             depth: world.portal_depth(thread) as u64,
             time_ns: world.thread_time_ns(thread),
+            share,
+            share_used,
         })
     }
 }

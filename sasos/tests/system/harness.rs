@@ -107,7 +107,14 @@ impl System {
         if kernel.current() != Some(index) {
             kernel.yield_current();
             let mut others = Vec::new();
-            while let Some(other) = kernel.schedule() {
+            loop {
+                let Some(other) = kernel.schedule() else {
+                    // Many went behind at once: interrupts would have their turn.
+                    if kernel.has_waiting() {
+                        continue;
+                    }
+                    break;
+                };
                 if other == index {
                     break;
                 }

@@ -3,14 +3,18 @@
 use abi::{
     Call, Error, Rights,
     address::PAGE,
-    layout::{EXCEPTION_KILL, EXCEPTION_PROTECTION, EXCEPTION_RESOURCE, PRIORITY_DEFAULT},
+    layout::{EXCEPTION_KILL, EXCEPTION_PROTECTION, EXCEPTION_RESOURCE, PRIORITY_DEFAULT, PRIORITY_MIN},
 };
 
-use rt::{Object, call, task::Options, thread};
+use rt::{
+    Object, call,
+    task::{Options, Task},
+    thread,
+};
 
 use crate::{
     arch,
-    assistant::{PATIENCE_NS, PRIORITY_LOW, apd_of, clist_granting, confined, report_of, run, start},
+    assistant::{PATIENCE_NS, PRIORITY_LOW, apd_of, clist_granting, confined, report_of, run, start, wait_until},
     case::{Case, Outcome, Role, Setting, case, ensure, ensure_eq, ensure_error, role},
     threads::spin_entry,
 };
@@ -22,10 +26,14 @@ pub const CASES: &[Case] = &[
     case("tasks/ends-with-first-thread", ends_with_first_thread),
     case("tasks/image-goes-with-it", image_goes_with_it),
     case("tasks/bad-arguments", bad_task_arguments),
+    case("tasks/share-of-the-processors", share_of_the_processors),
 ];
 
 /// The parts.
-pub const ROLES: &[Role] = &[role("fault-beside-a-thread", fault_beside_a_thread)];
+pub const ROLES: &[Role] = &[
+    role("fault-beside-a-thread", fault_beside_a_thread),
+    role("family", family),
+];
 
 fn status_and_arguments(_: &Setting) -> Outcome {
     for status in [0, 5, 1 << 31] {
@@ -103,6 +111,68 @@ fn image_goes_with_it(_: &Setting) -> Outcome {
     task.end(0)?;
     task.wait_for(PATIENCE_NS)?;
     ensure_error!(call::obj_info(image), BadAddress);
+    Ok(())
+}
+
+rt::thread_entry!(spin_until_entry, spin_until);
+/// Runs until that many nanoseconds have gone by since the boot.
+fn spin_until(end_ns: u64) -> u64 {
+    while rt::time::since_boot_ns() < end_ns {
+        for _ in 0..10_000 {
+            core::hint::spin_loop();
+        }
+    }
+    0
+}
+
+/// Keeps the processors busy until a time: with some threads, and some children that do the same, for so many generations.
+fn family(numbers: &[u64; 6]) -> u64 {
+    let [generations, end_ns, ..] = *numbers;
+    let options = Options {
+        priority: PRIORITY_LOW,
+        ..Options::default()
+    };
+    let children = [(); 2].map(|()| (generations > 0).then(|| start("family", &[generations - 1, end_ns], &options)));
+    let threads = [(); 8].map(|()| thread::start(spin_until_entry(), end_ns, PRIORITY_LOW));
+    spin_until(end_ns);
+    let ended = |child: Outcome<Task<'static>>| child.and_then(|child| report_of(&child, PATIENCE_NS));
+    let all_ended = children.into_iter().flatten().all(|child| ended(child).is_ok());
+    u64::from(!all_ended || threads.into_iter().any(|thread| thread.is_err()))
+}
+
+fn share_of_the_processors(_: &Setting) -> Outcome {
+    let begun_ns = rt::time::since_boot_ns();
+    let options = |priority| Options {
+        priority,
+        ..Options::default()
+    };
+    let end_ns = begun_ns + 2_000_000_000;
+    let family = start("family", &[2, end_ns], &options(PRIORITY_LOW))?;
+    let sibling = start("spin", &[], &options(PRIORITY_MIN))?;
+    rt::time::sleep_ms(500)?;
+    let look = || Outcome::Ok((rt::time::since_boot_ns(), call::thread_info(sibling.thread())?));
+    let (before_ns, before) = look()?;
+    rt::time::sleep_ms(1000)?;
+    let (after_ns, after) = look()?;
+    wait_until("it is told what the sibling had", || {
+        call::thread_info(sibling.thread()).is_ok_and(|report| report.share_used > 0)
+    })?;
+    sibling.end(0)?;
+    report_of(&sibling, PATIENCE_NS)?;
+    ensure_eq!(report_of(&family, PATIENCE_NS)?.status, 0);
+    ensure!(after_ns < end_ns, "the case itself got no processor in time");
+    // Seven tasks with nine threads each want all that there is, and at a higher priority. Both families have the same part: a sixth of what the
+    // suite may have, which is seven sixteenths where no other program runs.
+    let had = (after.time_ns - before.time_ns) * 1000 / (after_ns - before_ns);
+    ensure!(
+        (30..=1000).contains(&had),
+        "the sibling had {had} thousandths of a processor"
+    );
+    ensure!(
+        (30..1000).contains(&after.share),
+        "it is told that it may have {} thousandths",
+        after.share
+    );
     Ok(())
 }
 

@@ -28,8 +28,8 @@ fn none(arguments: &[&str]) -> Outcome {
 pub fn ps(_: &mut Shell, arguments: &[&str]) -> Outcome {
     none(arguments)?;
     println!(
-        "{:>10} {:>10} {:>10}  {:<9}{:>4} {:>7} {:>6} {:>9}",
-        "thread", "task", "parent", "state", "pri", "domain", "calls", "time"
+        "{:>10} {:>10} {:>10}  {:<9}{:>3} {:>6} {:>5} {:>9} {:>5} {:>4}",
+        "thread", "task", "parent", "state", "pri", "domain", "calls", "time", "share", "had"
     );
     for report in system::threads() {
         let state = match report.state {
@@ -41,14 +41,16 @@ pub fn ps(_: &mut Shell, arguments: &[&str]) -> Outcome {
             _ => "?",
         };
         println!(
-            "{:>#10x} {:>#10x} {:>#10x}  {state:<9}{:>4} {:>7} {:>6} {:>9}",
+            "{:>#10x} {:>#10x} {:>#10x}  {state:<9}{:>3} {:>6} {:>5} {:>9} {:>4}% {:>3}%",
             report.thread,
             report.task,
             report.parent,
             report.priority,
             report.domain,
             report.depth,
-            Nanoseconds(report.time_ns)
+            Nanoseconds(report.time_ns),
+            report.share / 10,
+            report.share_used / 10
         );
     }
     Ok(())

@@ -158,7 +158,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         let running = self.threads.table.get(me as usize)?;
         let other = self.threads.table.get(to as usize)?;
         let waits = other.ipc.wait_for == ANYONE || other.ipc.wait_for == from;
-        let urgent = running.more_urgent & 1 << other.priority != 0;
+        let urgent = running.more_urgent & 1 << other.standing.level() != 0;
         if other.id.0 != thread || !waits || other.slow & WAITS != 0 || !urgent || !may_run(&self.processor, other) {
             return None;
         }

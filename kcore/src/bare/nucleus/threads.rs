@@ -17,6 +17,7 @@ use crate::{
     bare::{Bare, ipc},
     event::Outcome,
     messages::SUPERVISED,
+    scheduler::Standing,
     thread::{Context, Resumed, State, USER_FLAGS},
 };
 
@@ -98,7 +99,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     ) -> Result<ThreadId, Error> {
         check_entry(rip, rsp)?;
         let thread = self
-            .thread_create(space, rip, rsp, [parameter, 0, 0, 0], priority)
+            .thread_create(space, rip, rsp, [parameter, 0, 0, 0], Standing::new(0, priority))
             .map_err(|_| Error::TableFull)?;
         let index = thread.index() as u32;
         if let Err(error) = self.add_buffer(index, space) {
@@ -128,7 +129,7 @@ impl<H: Hardware> Kernel<H, Bare> {
 
     /// A priority that a thread may give.
     fn bounded(&self, me: u32, priority: u64) -> Result<u8, Error> {
-        let most = self.threads.table[me as usize].priority;
+        let most = self.threads.table[me as usize].standing.priority();
         if priority > PRIORITY_MAX {
             return Err(Error::BadArgument);
         }
