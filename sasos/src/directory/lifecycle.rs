@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// What ending an object costs beside its pages, in instructions, roughly.
-const COST_OBJECT: u64 = 500;
+const COST_OBJECT: u64 = 1500;
 
 impl Server {
     /// `ObjCreate`: bytes, password.
