@@ -266,13 +266,13 @@ impl Spaces {
         self.free.push(id.0);
     }
 
-    /// Takes links and upper tables out of a space, up to so many of both, or one table more; tells how many are left over, if no
-    /// table is.
+    /// Takes links and upper tables out of a space, up to a quarter of so many of both and one table more; tells how many are left over,
+    /// if no table is.
     pub fn trim(&mut self, id: SpaceId, work: u64, frames: &mut Frames, hardware: &mut impl Hardware) -> Option<u64> {
         let space = &mut self.slots[id.0 as usize];
         let mut left = work;
-        // Children were made after their parents: take them off in the other direction.
-        while let Some(table) = space.tables.pop_if(|_| left > 0) {
+        // Children were made after their parents: take them off in the other direction. The next table may be full.
+        while let Some(table) = space.tables.pop_if(|_| left == work || left > work / 4 * 3) {
             if table.parent != space.root && space.links > 0 {
                 left = left.saturating_sub(space.unlink_all_of(&table, frames, hardware));
             }

@@ -112,6 +112,8 @@ pub struct WorkList {
     promised: usize,
     /// Whether something was entered by the event under way.
     fresh: bool,
+    /// Whether the item whose turn it is needs more than this event has left.
+    stays: bool,
     /// Whether the last poll was the list's.
     had_turn: bool,
 }
@@ -181,7 +183,7 @@ impl Server {
                 // A piece enters at the end, so this one is where it was.
                 Piece::Done => _ = self.work.items.swap_remove(turn),
                 Piece::More => {
-                    self.work.turn = turn + 1;
+                    self.work.turn = turn + usize::from(!core::mem::take(&mut self.work.stays));
                     self.budget.spend(COST_TURN);
                 }
             }
@@ -270,6 +272,12 @@ impl Server {
         }
         self.work_on(world);
         true
+    }
+
+    /// The piece under way costs more than this event has left: it is the first of the next one.
+    pub(crate) fn piece_waits(&mut self) {
+        self.budget.spend(u64::MAX);
+        self.work.stays = true;
     }
 
     /// Does something without a bound: where it is little, or nothing else is possible.

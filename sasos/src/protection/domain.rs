@@ -31,7 +31,9 @@ use crate::{
 /// Domains that have ended and are kept for the next ones, each with a page of nodes at most.
 const DOMAINS_KEPT: usize = 8;
 /// What a unit of work on a space costs, in instructions, roughly.
-const COST_LINK: u64 = 12;
+const COST_LINK: u64 = 22;
+/// Units of work that must be left for a table of links to be taken out.
+const TABLE_WORK: u64 = 350;
 /// Bytes that a domain costs without its cache.
 const DOMAIN_BYTES: u64 = core::mem::size_of::<Domain>() as u64;
 
@@ -423,14 +425,19 @@ impl Server {
         if self.domains.get(space).is_none() {
             return true;
         }
-        // A table more than that may cost as much again.
-        let work = self.budget.left() / 2 / COST_LINK;
-        let left = world.space_trim(space, work);
-        self.budget.spend((work - left.unwrap_or(0).min(work)) * COST_LINK);
-        self.refund_tables(world, space);
-        if left.is_none() {
+        // Tables are whole pieces of work: none is begun with little, and behind the last one that this event takes nothing else is.
+        let work = self.budget.left() / COST_LINK;
+        if work < TABLE_WORK {
+            self.piece_waits();
             return false;
         }
+        let left = world.space_trim(space, work);
+        self.refund_tables(world, space);
+        let Some(left) = left else {
+            self.budget.spend(u64::MAX);
+            return false;
+        };
+        self.budget.spend((work - left.min(work)) * COST_LINK);
         self.nodes_end(world, space)
     }
 
