@@ -1,5 +1,7 @@
 //! Shares of the processors: what accounts get when they compete, held against what a model says that they should.
 
+#![allow(clippy::cast_precision_loss, reason = "milliseconds are few")]
+
 mod fake;
 
 use std::collections::HashMap;
@@ -116,7 +118,7 @@ impl Rig {
     }
 
     fn step(&mut self) {
-        for thread in self.threads.iter_mut() {
+        for thread in &mut self.threads {
             if thread.wakes_ms == self.now_ms && matches!(thread.habit, Habit::Sleeps(..)) && self.now_ms > 0 {
                 self.kernel.thread_wake(thread.id, Resumed::TimedOut);
                 thread.wants_ms = self.now_ms;
@@ -124,7 +126,7 @@ impl Rig {
         }
         let mut idle = false;
         let timer_ns = std::mem::replace(&mut self.kernel.hardware.timer_ns, u64::MAX);
-        let is_due = self.now_ms % TICK_MS == 0 || self.kernel.hardware.now_ns >= timer_ns;
+        let is_due = self.now_ms.is_multiple_of(TICK_MS) || self.kernel.hardware.now_ns >= timer_ns;
         if !is_due {
             self.kernel.hardware.timer_ns = timer_ns;
         }
@@ -164,7 +166,7 @@ impl Rig {
                 Habit::Evades if self.now_ms % TICK_MS == TICK_MS - 1 => {
                     self.kernel.rotate(0x1000, 0x2000);
                 }
-                Habit::Sleeps(at_once, pause) if thread.ran_ms % at_once == 0 => {
+                Habit::Sleeps(at_once, pause) if thread.ran_ms.is_multiple_of(at_once) => {
                     thread.wakes_ms = self.now_ms + pause;
                     thread.wants_ms = u64::MAX / 2;
                     self.kernel.park(Key::Nothing, None, None);
