@@ -10,7 +10,7 @@
 
 use crate::allocation::Allocation;
 use crate::breaks::Breaks;
-use crate::checkpoint::{Checkpoint, LEASE_SLACK};
+use crate::checkpoint::Checkpoint;
 use crate::checksum::Key;
 use crate::containers::{Boxed, Map, Queue, boxed, reserve};
 use crate::event::{BadPage, CheckpointKind, DirtyPage, Event, Events, Failure, MountMode, NotBegun, Stats, Ticket};
@@ -401,19 +401,6 @@ impl Store {
             && self.io.is_idle()
             && self.arrived.is_none()
             && self.events.is_empty()
-    }
-
-    /// Whether a checkpoint would make anything durable that is not (dirty pages are the caller's to
-    /// know), empty the journal or lease more slot numbers. A periodic checkpoint may be left out if not.
-    pub fn has_changes(&self) -> bool {
-        !self.changed.is_empty()
-            || !self.deleted.is_empty()
-            || !self.pending.by_object().is_empty()
-            || !self.overlay.is_empty()
-            || self.maps.dirty_len() > 0
-            || self.table.is_dirty()
-            || self.journal.used > 0
-            || self.lease.saturating_sub(self.high_water) < LEASE_SLACK / 2
     }
 
     /// Begins to make the present state durable: the table as it now is, what was handed over by

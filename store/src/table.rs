@@ -488,11 +488,6 @@ impl Table {
         core::mem::take(&mut self.released)
     }
 
-    /// Whether the next checkpoint has anything to write.
-    pub(crate) fn is_dirty(&self) -> bool {
-        self.nodes[self.root as usize].dirty
-    }
-
     /// Whether a block belonged to a part that is gone and is not yet set free.
     pub(crate) fn is_released(&self, block: u64) -> bool {
         self.released.contains(&block)

@@ -29,8 +29,6 @@ pub enum Key {
     Checkpoint,
     /// The store: a sync with this ticket.
     Sync(u64),
-    /// Free frames.
-    Frames,
     /// The server outside of the kernel, which works for another thread.
     Supervisor,
 }
@@ -45,12 +43,11 @@ impl Key {
             Key::Address(address) => (3, address),
             Key::Child(thread) => (4, thread),
             Key::Stack(space) => (5, space as u64),
-            Key::Turn(space) => (12, space as u64),
+            Key::Turn(space) => (10, space as u64),
             Key::ConsoleIn(stream) => (6, stream),
             Key::ConsoleOut(stream) => (7, stream),
             Key::Checkpoint => (8, 0),
             Key::Sync(ticket) => (9, ticket),
-            Key::Frames => (10, 0),
             Key::Supervisor => (11, 0),
         }
     }
@@ -68,9 +65,8 @@ impl Key {
             7 => Key::ConsoleOut(value),
             8 => Key::Checkpoint,
             9 => Key::Sync(value),
-            10 => Key::Frames,
             11 => Key::Supervisor,
-            12 => Key::Turn(value as u32),
+            10 => Key::Turn(value as u32),
             _ => return None,
         })
     }
@@ -106,7 +102,6 @@ impl fmt::Display for Key {
             Key::ConsoleOut(stream) => write!(f, "room for output on console {stream}"),
             Key::Checkpoint => f.write_str("a checkpoint"),
             Key::Sync(ticket) => write!(f, "sync {ticket}"),
-            Key::Frames => f.write_str("free frames"),
             Key::Supervisor => f.write_str("the server"),
         }
     }
@@ -130,7 +125,6 @@ mod tests {
             Key::ConsoleOut(0),
             Key::Checkpoint,
             Key::Sync(77),
-            Key::Frames,
         ];
         for key in keys {
             assert_eq!(Key::of_word(key.word()), Some(key));

@@ -87,31 +87,6 @@ const HANDS: Amounts = [16, 2, 16, 16, 8192, 2, 2, 0, 8];
 /// Bits of a number that are the place in the table.
 const PLACE_BITS: u32 = 24;
 
-/// What was charged and not yet put down with what it was for. It is refunded or [spent](Charge::spent), never forgotten; where
-/// assertions are on, forgetting it is a panic.
-#[must_use = "a charge is refunded or spent"]
-#[derive(Debug)]
-pub struct Charge {
-    account: AccountId,
-    resource: Resource,
-    amount: u64,
-}
-
-impl Charge {
-    /// The allocation was made: who frees it says so to [`Ledger::give`].
-    #[inline]
-    pub fn spent(self) {
-        core::mem::forget(self);
-    }
-}
-
-#[cfg(debug_assertions)]
-impl Drop for Charge {
-    fn drop(&mut self) {
-        assert!(self.amount == 0, "a charge was forgotten: {self:?}");
-    }
-}
-
 #[derive(Debug)]
 struct Record {
     number: u64,
@@ -167,7 +142,7 @@ impl Ledger {
             self.record(parent).parent
         };
         let depth = self.record(parent).depth + 1;
-        let charge = self.charge(parent, Resource::Bytes, RECORD_BYTES)?;
+        self.take(parent, Resource::Bytes, RECORD_BYTES)?;
         let record = Record {
             number: 0,
             parent,
@@ -179,10 +154,9 @@ impl Ledger {
             used: [0; RESOURCES],
         };
         let Some((place, mut record)) = self.vacant_place(record) else {
-            self.refund(charge);
+            self.give(parent, Resource::Bytes, RECORD_BYTES);
             return Err(Error::NoMemory);
         };
-        charge.spent();
         self.record_mut(parent).holders += 1;
         record.number = self.next_version << PLACE_BITS | u64::from(place);
         self.next_version += 1;
@@ -233,27 +207,6 @@ impl Ledger {
             Some(record) if record.number == number => AccountId(place),
             _ => AccountId::ROOT,
         }
-    }
-
-    /// Charges an account and all above it, for an allocation that may still fail.
-    ///
-    /// # Errors
-    /// [`Error::LimitReached`]: nothing is charged.
-    #[inline]
-    pub fn charge(&mut self, account: AccountId, resource: Resource, amount: u64) -> Result<Charge, Error> {
-        self.take(account, resource, amount)?;
-        Ok(Charge {
-            account,
-            resource,
-            amount,
-        })
-    }
-
-    /// Takes a charge back whose allocation was not made.
-    pub fn refund(&mut self, charge: Charge) {
-        let (account, resource, amount) = (charge.account, charge.resource, charge.amount);
-        charge.spent();
-        self.give(account, resource, amount);
     }
 
     /// Charges an account and all above it.

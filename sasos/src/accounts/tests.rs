@@ -14,14 +14,14 @@ fn a_family_takes_no_more_than_its_head_allows() {
     let mut ledger = Ledger::new(1);
     let head = ledger.open(AccountId::ROOT, limited(Resource::Blocks, 10)).unwrap();
     let [one, other] = [(); 2].map(|()| ledger.open(head, UNLIMITED).unwrap());
-    ledger.charge(one, Resource::Blocks, 6).unwrap().spent();
+    ledger.take(one, Resource::Blocks, 6).unwrap();
     assert_eq!(
-        ledger.charge(other, Resource::Blocks, 5).unwrap_err(),
+        ledger.take(other, Resource::Blocks, 5).unwrap_err(),
         Error::LimitReached
     );
     assert_eq!(ledger.used(other, Resource::Blocks), 0, "all or nothing");
     assert_eq!(ledger.used(head, Resource::Blocks), 6);
-    ledger.charge(other, Resource::Blocks, 4).unwrap().spent();
+    ledger.take(other, Resource::Blocks, 4).unwrap();
     // The orphan's blocks are paid by its record, which stays until they come back.
     ledger.close(one);
     ledger.close(head);
@@ -56,7 +56,7 @@ fn families_of_any_depth_pay_in_bounded_time() {
     for _ in 0..100 {
         account = ledger.open(account, UNLIMITED).unwrap();
     }
-    ledger.charge(account, Resource::Threads, 1).unwrap().spent();
+    ledger.take(account, Resource::Threads, 1).unwrap();
     ledger.empty_all_hands();
     let mut steps = 0;
     while account != AccountId::ROOT {
@@ -151,10 +151,9 @@ proptest! {
                         }
                         // What others have in hand is no reason to refuse in the model.
                         ledger.empty_all_hands();
-                        let charged = ledger.charge(model[which].0, Resource::Slots, amount);
+                        let charged = ledger.take(model[which].0, Resource::Slots, amount);
                         prop_assert_eq!(charged.is_ok(), fits);
-                        if let Ok(charge) = charged {
-                            charge.spent();
+                        if charged.is_ok() {
                             model[which].3 += amount;
                         }
                     }

@@ -157,7 +157,6 @@ impl Server {
             | Key::Child(_)
             | Key::ConsoleIn(_)
             | Key::ConsoleOut(_)
-            | Key::Frames
             | Key::Supervisor => true,
         }
     }

@@ -54,16 +54,6 @@ impl Server {
         Ok(())
     }
 
-    /// Reads a word as a domain would.
-    ///
-    /// # Errors
-    /// Those of [`Server::read_user`].
-    pub fn read_word<W: World>(&mut self, world: &mut W, space: SpaceId, address: u64) -> Step<u64> {
-        let mut bytes = [0; 8];
-        self.read_user(world, space, address, &mut bytes)?;
-        Ok(u64::from_le_bytes(bytes))
-    }
-
     /// Makes sure that a domain may write a range, and that writing it cannot fail.
     ///
     /// # Errors
@@ -105,23 +95,6 @@ impl Server {
                 into[piece.at..].fill(0);
                 break;
             }
-        }
-        Ok(())
-    }
-
-    /// Writes bytes of an object by their offset, whatever the rights: for what the server itself
-    /// makes, such as a start page.
-    ///
-    /// # Errors
-    /// [`Error::BadAddress`] beyond the object; those of a write; the need to wait.
-    pub fn write_object<W: World>(&mut self, world: &mut W, id: ObjectId, offset: u64, from: &[u8]) -> Step<()> {
-        let object = self.objects.get(id);
-        let start = object.base().saturating_add(offset);
-        if start.saturating_add(from.len() as u64) > object.end() {
-            return Err(Error::BadAddress.into());
-        }
-        for piece in pieces(start, from.len()) {
-            self.write_piece(world, id, piece, from)?;
         }
         Ok(())
     }

@@ -400,6 +400,10 @@ impl<H: Hardware> Work<'_, H> {
         }
         let begin = usize::from(self.mapping.tree.get(node).cursor);
         for index in begin..512 {
+            // With the last page the node goes, however much there is to look at behind it.
+            if self.mapping.tree.get(node).live == 0 {
+                break;
+            }
             if self.budget <= 0 {
                 return false;
             }
@@ -480,7 +484,7 @@ impl<H: Hardware> Work<'_, H> {
         let begin = if level == 2 { u64::from(at.cursor) * pages(1) } else { 0 };
         for port in first + begin..first + count {
             if port.is_multiple_of(512) && self.budget <= 0 {
-                return false;
+                return self.mapping.tree.get(node).live == 0;
             }
             let foreign = (0..at.level()).any(|lower| {
                 let other = self.mapping.tree.find(at.space, lower, port & !(pages(lower) - 1));
