@@ -62,6 +62,24 @@ fn a_clone_that_the_account_cannot_pay_for_leaves_nothing() {
     }
 }
 
+/// A task that ends in pieces has an object for as long. Who wants the object for himself alone waits for that.
+#[test]
+fn who_ends_does_not_keep_an_object_in_use() {
+    let mut rig = Rig::new(12, 8000, 20_000);
+    let owner = rig.actor(Apd::EMPTY);
+    let (base, _) = rig.call(owner, Call::ObjCreate, &[PAGE, 0]).unwrap();
+    rig.call(owner, Call::ObjPasswd, &[base, 5, 1]).unwrap();
+    rig.store(owner.space, base, 7).unwrap();
+    let user = rig.holder(base, 5);
+    assert_eq!(rig.load(user.space, base), Ok(7));
+    assert_eq!(rig.call(owner, Call::ObjRetire, &[base]), Err(Error::InUse));
+    tasks_end(&mut rig);
+    rig.server.task_kill(user.task, abi::layout::EXCEPTION_KILL);
+    assert_eq!(rig.call(owner, Call::ObjRetire, &[base]), Ok((0, 0)));
+    rig.settle();
+    rig.check();
+}
+
 /// Tasks end that have so much that it takes many pieces.
 fn tasks_end(rig: &mut Rig) {
     let doomed: Vec<Actor> = (0..6).map(|_| rig.actor(Apd::EMPTY)).collect();

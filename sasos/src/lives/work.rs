@@ -262,7 +262,11 @@ impl Server {
         if self.threads.find(thread).is_none() {
             return false;
         }
-        let lacks = matches!(error, Error::NoMemory | Error::LimitReached | Error::TableFull);
+        // What is in use by somebody who ends is free soon, too.
+        let lacks = matches!(
+            error,
+            Error::NoMemory | Error::LimitReached | Error::TableFull | Error::InUse
+        );
         let record = self.threads.record(thread);
         let tries = if resumed == Resumed::First { 0 } else { record.tries + 1 };
         let again = lacks && !self.work.is_empty() && tries < TRIES_MAX;
