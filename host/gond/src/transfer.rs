@@ -145,18 +145,37 @@ pub fn export_command(arguments: Vec<OsString>) -> Result<ExitCode> {
         .object(base)
         .with_context(|| format!("'{name}' leads to {base:#x}, where there is no object"))?;
     let bytes = named.content_bytes(&record);
+    let image = Path::new(&operands.values[0]);
+    if target
+        .canonicalize()
+        .is_ok_and(|target| image.canonicalize().is_ok_and(|image| image == target))
+    {
+        bail!("{} is the image itself: give another file", target.display());
+    }
     if target == Path::new("-") {
         copy_out(&mut volume, base, bytes, &mut std::io::stdout().lock()).context("cannot export")?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut file = File::create(target).with_context(|| format!("cannot make {}", target.display()))?;
-    let copied = copy_out(&mut volume, base, bytes, &mut file);
-    if copied.is_err() {
-        // Half a file under the right name would be taken for a whole one.
-        let _ = std::fs::remove_file(target);
-    }
+    let copied = replace(target, |file| copy_out(&mut volume, base, bytes, file));
     copied.with_context(|| format!("cannot export to {}", target.display()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Makes a file, or replaces one when all of the new one is there: half a file under the right name would be taken for a whole one, and what is not
+/// a file, such as a device or a link, is written through.
+fn replace(target: &Path, write: impl FnOnce(&mut File) -> Result<()>) -> Result<()> {
+    let there = std::fs::symlink_metadata(target).ok();
+    if there.is_some_and(|there| !there.is_file()) {
+        return write(&mut File::create(target)?);
+    }
+    let mut name = target.as_os_str().to_owned();
+    name.push(format!(".{}.new", std::process::id()));
+    let mut file = File::create_new(&name)?;
+    let written = write(&mut file).and_then(|()| Ok(std::fs::rename(&name, target)?));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&name);
+    }
+    written
 }
 
 fn copy_out(volume: &mut Volume, base: u64, bytes: u64, output: &mut dyn Write) -> Result<()> {

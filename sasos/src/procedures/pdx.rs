@@ -45,6 +45,8 @@ use crate::{
 
 /// Callee domains that are kept before unused ones are given up.
 pub const CALLEES_MAX: usize = 512;
+/// What looking at a callee costs, in instructions, roughly.
+const COST_PLACE: u64 = 6;
 
 /// What a callee's domain has beside the registered Clist.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -103,6 +105,8 @@ pub struct Callees {
     /// Those that can be entered, the explicit ones left out.
     pub(crate) by_key: Map<Key3, SpaceId>,
     pub(crate) retired: usize,
+    /// The place that was looked at last.
+    looked_at: u32,
 }
 
 impl Callees {
@@ -183,10 +187,25 @@ impl Callees {
         self.retired += 1;
     }
 
+    /// The next place to look at, round and round.
+    pub(crate) fn next_place(&mut self) -> SpaceId {
+        self.looked_at = (self.looked_at + 1) % self.end().max(1);
+        SpaceId(self.looked_at)
+    }
+
     /// Takes a retired one off.
     pub(crate) fn remove(&mut self, space: SpaceId) {
         if self.table.take(space.0).is_some() {
             self.retired -= 1;
+        }
+    }
+
+    /// What [`Callees::derived_after`] may cost, in instructions, roughly: retired ones are looked for among all.
+    pub(crate) fn cost_of_derived(&self) -> u64 {
+        if self.retired == 0 {
+            0
+        } else {
+            u64::from(self.end()) * COST_PLACE
         }
     }
 

@@ -16,13 +16,18 @@ use crate::{
     Outcome, Server, World,
     lives::thread::{Life, Pause},
     lives::work::{Piece, Work},
-    procedures::pdx::{Callee, Extension},
+    procedures::pdx::Extension,
 };
 
 /// What looking at a thread costs, in instructions, roughly; a frame of it, and taking it out of its calls.
 const COST_PLACE: u64 = 12;
 const COST_FRAME: u64 = 15;
 const COST_UNWIND: u64 = 1500;
+/// What it costs to have a callee begin to end, and to see whether somebody is inside of one.
+const COST_CALLEE: u64 = 1100;
+const COST_LOOK: u64 = 60;
+/// Places of callees that a poll looks at.
+const LOOKS: usize = 64;
 
 /// The domain of a procedure that ends.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -184,23 +189,28 @@ impl Server {
             return false;
         }
         let merged = Extension::Merge(self.domains.serial(domain));
-        self.callees_end(world, |callee| callee.extension == merged);
+        // What the budget does not reach is for the next piece.
+        for place in 0..self.callees.end() {
+            let space = SpaceId(place);
+            let callee = self.callees.get(space);
+            if callee.is_some_and(|callee| !callee.ends && callee.extension == merged) {
+                if !self.budget.spend(COST_CALLEE) {
+                    break;
+                }
+                self.callee_ends(world, space);
+            }
+        }
+        self.budget.spend(u64::from(self.callees.end()) * 4);
         true
     }
 
     /// An object that registered procedures is deleted: its callees end.
     pub fn pdx_object_gone(&mut self, world: &mut impl World, base: u64) {
-        self.callees_end(world, |callee| callee.base == base);
-    }
-
-    fn callees_end(&mut self, world: &mut impl World, wanted: impl Fn(&Callee) -> bool) {
         for place in 0..self.callees.end() {
             let space = SpaceId(place);
-            if self
-                .callees
-                .get(space)
-                .is_some_and(|callee| !callee.ends && wanted(callee))
-            {
+            let callee = self.callees.get(space);
+            if callee.is_some_and(|callee| !callee.ends && callee.base == base) {
+                self.budget.spend(COST_CALLEE);
                 self.callee_ends(world, space);
             }
         }
@@ -216,30 +226,43 @@ impl Server {
             if callee.is_some_and(|callee| callee.base == base && callee.password == password) {
                 self.callees.retire(space);
                 Self::wake_who_waits(world, space);
+                self.callee_ends_if_left(world, space);
             }
         }
-        self.callees_end_where_left(world, |callee| callee.retired);
     }
 
-    /// Has the retired callees end that nobody is inside of.
+    /// Has some of the retired callees end that nobody is inside of: the polls look at all of them in turn.
     pub(crate) fn retired_callees_end(&mut self, world: &mut impl World) {
-        if self.callees.retired > 0 {
-            self.callees_end_where_left(world, |callee| callee.retired);
+        if self.callees.retired == 0 {
+            return;
         }
-    }
-
-    /// Has all callees end that nobody is inside of.
-    pub(crate) fn unused_callees_end(&mut self, world: &mut impl World) {
-        self.callees_end_where_left(world, |_| true);
-    }
-
-    fn callees_end_where_left(&mut self, world: &mut impl World, wanted: impl Fn(&Callee) -> bool) {
-        for place in 0..self.callees.end() {
-            let space = SpaceId(place);
-            let callee = self.callees.get(space);
-            if callee.is_some_and(|callee| !callee.ends && wanted(callee)) && !self.is_inside(world, space) {
-                self.callee_ends(world, space);
+        for _ in 0..LOOKS {
+            let space = self.callees.next_place();
+            if self.callees.get(space).is_some_and(|callee| callee.retired) {
+                self.callee_ends_if_left(world, space);
             }
         }
+    }
+
+    /// Has callees end that nobody is inside of, as far as the budget reaches.
+    pub(crate) fn unused_callees_end(&mut self, world: &mut impl World) {
+        for _ in 0..self.callees.end() {
+            let space = self.callees.next_place();
+            if !self.callee_ends_if_left(world, space) {
+                break;
+            }
+        }
+    }
+
+    /// Has a callee end that nobody is inside of; false if the budget is used up.
+    fn callee_ends_if_left(&mut self, world: &mut impl World, space: SpaceId) -> bool {
+        let lives = self.callees.get(space).is_some_and(|callee| !callee.ends);
+        if lives && !self.is_inside(world, space) {
+            if !self.budget.spend(COST_CALLEE) {
+                return false;
+            }
+            self.callee_ends(world, space);
+        }
+        self.budget.spend(COST_LOOK)
     }
 }

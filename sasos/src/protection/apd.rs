@@ -366,24 +366,33 @@ impl Server {
         }
     }
 
+    /// Each of the domains that read through to one forgets in its turn. Which was the last stands in the domain, so that every event goes on.
     fn forget_derived<W: World>(&mut self, world: &mut W, space: SpaceId) -> Step<()> {
         self.forget_piece(world, space)?;
-        let Some((serial, drained)) = self.domains.get(space).map(|domain| (domain.serial, domain.drained)) else {
-            return Ok(());
-        };
-        let mut next = self.callees.derived_after(serial, None);
-        while let Some(space) = next {
-            self.budget.spend(COST_DERIVED);
-            if let Some(derived) = self.domains.get_mut(space)
+        loop {
+            let Some(domain) = self.domains.get(space) else {
+                return Ok(());
+            };
+            let (serial, drained, told) = (domain.serial, domain.drained, domain.told);
+            let last = told.filter(|&(last, serial)| self.domains.serial(last) == serial);
+            let Some(next) = self.callees.derived_after(serial, last.map(|last| last.0)) else {
+                return Ok(());
+            };
+            if !self.budget.spend(COST_DERIVED + self.callees.cost_of_derived()) {
+                return Err(crate::Stop::Again);
+            }
+            if let Some(derived) = self.domains.get_mut(next)
                 && derived.inherits != drained
             {
                 derived.inherits = drained;
-                self.forget_all(world, space);
+                self.forget_all(world, next);
             }
-            self.forget_derived(world, space)?;
-            next = self.callees.derived_after(serial, Some(space));
+            self.forget_derived(world, next)?;
+            let told = Some((next, self.domains.serial(next)));
+            if let Some(domain) = self.domains.get_mut(space) {
+                domain.told = told;
+            }
         }
-        Ok(())
     }
 
     /// `ApdInsert`.

@@ -116,6 +116,8 @@ pub struct Domain {
     pub(crate) is_mother: bool,
     /// How often the parent had been drained when this one was, or was made.
     pub(in crate::protection) inherits: u64,
+    /// Which of those that read through to it has forgotten last what a change of the APD takes from them, with its serial number.
+    pub(in crate::protection) told: Option<(SpaceId, u64)>,
     /// The slot that was linked last, with all the rights that the cache has: further pages in
     /// it need no link.
     linked: Linked,
@@ -252,6 +254,7 @@ impl Domains {
                 derived: 0,
                 is_mother: false,
                 inherits: 0,
+                told: None,
                 linked: Linked::NONE,
                 validated: Linked::NONE,
             })?;
@@ -279,6 +282,7 @@ impl Domains {
         domain.parent = parent;
         domain.derived = 0;
         domain.is_mother = false;
+        domain.told = None;
         domain.forget_recent();
         self.table.put(space.0, domain);
         self.next_serial += 1;

@@ -323,7 +323,13 @@ pub fn revoke(shell: &mut Shell, arguments: &[&str]) -> Outcome {
     let Some(password) = text::number(digits) else {
         return said(format!("revoke: '{text}' is not a password"));
     };
-    let address = find(shell, name)?.capability.address;
+    let named = find(shell, name)?.capability;
+    let address = named.address;
+    if named.password == password {
+        return said(format!(
+            "revoke: by this password the name {name} leads to its object, and would lead nowhere; 'rm {name}' takes both away"
+        ));
+    }
     match call::obj_passwd(address, password, 0) {
         Err(abi::Error::BadArgument) => {
             return said(format!("revoke: {name} has no such password; 'caps {name}' shows some"));
