@@ -162,6 +162,9 @@ fn a_full_disk_is_told_and_loses_nothing() {
     assert!(refused(&["import", &image, &large, "large"], 1).contains("full"));
     assert!(ok(&["check", &image]).contains("is sound"));
     ok(&["export", &image, "small", &back]);
+    let onto_itself = gond(&["export", &image, "small", &image]);
+    assert!(!onto_itself.status.success());
+    ok(&["check", &image]);
     assert!(std::fs::read(&back).unwrap() == noise(50_000));
     ok(&["import", &image, &small, "after"]);
 }
@@ -257,12 +260,17 @@ fn rot_anywhere_is_found_and_never_written_over() {
         // Blocks of older generations are not in use any more, and their rot is nobody's.
         found += usize::from(!gond(&["check", &image]).status.success());
         let back = folder.file("out");
-        if gond(&["export", &image, "file", &back]).status.success() {
-            assert!(
-                std::fs::read(&back).unwrap() == noise(100_000),
-                "block {block} rotted and was exported"
-            );
-        }
+        std::fs::write(&back, "an earlier copy").unwrap();
+        let exported = gond(&["export", &image, "file", &back]).status.success();
+        let kept = std::fs::read(&back).unwrap();
+        assert!(
+            kept == if exported {
+                noise(100_000)
+            } else {
+                b"an earlier copy".into()
+            },
+            "block {block} rotted and was exported, or a good copy is gone"
+        );
         assert!(
             std::fs::read(&image).unwrap() == rotten,
             "block {block}: the image was written to"

@@ -5,9 +5,12 @@ use abi::{
     address::{FIRST_PROGRAM, PAGE},
     layout::{PD_EMPTY, PD_MERGE},
 };
-use kcore::{Machine, ThreadId, thread::State};
-use sasos::{Event, accounts::Resource};
-use sim::rng::Rng;
+use kcore::{
+    Machine, ThreadId,
+    thread::{Resumed, State},
+};
+use sasos::{Event, Outcome, accounts::Resource};
+use sim::{machine::Touch, rng::Rng};
 
 use crate::harness::{Answer, ENTRY, System};
 
@@ -206,4 +209,51 @@ fn family_at_random(seed: u64) {
     assert_eq!(system.server.threads.iter().count(), 1, "seed {seed}");
     assert_eq!(system.server.ledger.count(), 3, "seed {seed}");
     assert_eq!(system.server.semaphores.count(), 0, "seed {seed}");
+}
+
+/// A domain with hundreds of merged callees drops what it knows. All of them do, in pieces that get on, and then nothing is left to be done.
+#[test]
+fn all_merged_callees_of_a_domain_forget() {
+    const IMAGES: u64 = 24;
+    const EACH: u64 = 16;
+    let mut system = System::boot_with(80, 32768, 16384);
+    let first = system.first;
+    let client = system.task(first);
+    for _ in 0..IMAGES {
+        let image = system.image(client);
+        let (entries, _) = system.object(client, 1);
+        for number in 0..EACH {
+            let entry = image + ENTRY + 16 * number;
+            system.set_word(client, entries, entry).unwrap();
+            let arguments = [image, 100 + number, 0, entries, 1];
+            system.call(client, Call::ObjCrePdx, &arguments).unwrap();
+            let entered = system.start(client, Call::PdxCall, &[entry, 1, PD_MERGE]);
+            assert_eq!(entered, Answer::Elsewhere);
+            system.touch(client, entry, Touch::Execute).unwrap();
+            assert_eq!(system.start(client, Call::PdxReturn, &[0, 0]), Answer::Elsewhere);
+        }
+        system.call(client, Call::ObjDelete, &[entries]).unwrap();
+    }
+    assert!(system.server.callees.count() as u64 >= IMAGES * EACH);
+    system.run(client);
+    let mut resumed = Resumed::First;
+    for event in 0.. {
+        assert!(event < 500, "it does not end");
+        let call = Event::Call {
+            thread: client,
+            number: Call::ApdFlush as u64,
+            arguments: [0; 6],
+            resumed,
+        };
+        match system.server.handle(&mut system.platform, call) {
+            Outcome::Return(result) => {
+                assert_eq!(result, Ok((0, 0)));
+                break;
+            }
+            other => assert_eq!(other, Outcome::Again),
+        }
+        resumed = Resumed::Woken;
+    }
+    system.finish_work();
+    system.server.check(&system.platform).unwrap();
 }
