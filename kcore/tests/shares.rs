@@ -294,9 +294,9 @@ fn thousands_go_behind_in_pieces_and_come_forward_together() {
     let sibling = rig.spawn(4, 1, Habit::Spins);
     rig.run(4 * PERIOD_MS);
     assert!(rig.threads[sibling].ran_ms > 0);
-    // Once in each period, when the family is found to be spent: 64 at a time go behind.
+    // Once in each period, when the family is found to be spent: 6 at a time go behind.
     assert!(
-        (2 * (500 / 64)..=5 * (500 / 64 + 1)).contains(&rig.pieces),
+        (2 * (500 / 6)..=5 * (500 / 6 + 1)).contains(&rig.pieces),
         "{} pieces",
         rig.pieces
     );
