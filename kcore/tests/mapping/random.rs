@@ -6,7 +6,6 @@
 use abi::Rights;
 use kcore::bare::mapping::{Fpage, How, Own, Progress};
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 
 use crate::world::{Op, PORTS, World, memory};
 
@@ -183,6 +182,36 @@ fn no_mapping_stays_without_pages() {
     run(&ops, 60_000, false);
 }
 
+/// Two calls in pieces give the same ports to and fro while a third one flushes them. A model that followed only some of the calls did not see which
+/// space loses a port first.
+#[test]
+fn ports_in_pieces_overlap() {
+    let ports = |log2| Fpage::ports(0, log2).expect("ports");
+    let give = |how, from, log2, to| Op::Give {
+        how,
+        from,
+        source: ports(log2),
+        to,
+        window: ports(16),
+    };
+    let flush = |log2| Op::Flush {
+        space: 0,
+        what: ports(log2),
+        rights: Rights::RW,
+        own: Own::Kept,
+    };
+    let ops = [
+        give(How::Map, 0, 16, 2),
+        give(How::Grant, 2, 10, 1),
+        flush(16),
+        flush(9),
+        give(How::Map, 1, 10, 2),
+        give(How::Map, 0, 10, 2),
+        give(How::Map, 2, 10, 1),
+    ];
+    run(&ops, 60_000, false);
+}
+
 /// `PROPTEST_CASES` asks for more.
 fn config(usual: u32) -> ProptestConfig {
     let cases = std::env::var("PROPTEST_CASES")
@@ -211,9 +240,8 @@ proptest! {
 }
 
 proptest! {
-    // Each check of all invariants looks at each port of each space. The same cases each time: of a thousand, one has calls in pieces that
-    // overlap, after which a space has ports that the model does not give it (CAVEATS).
-    #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(24), ..config(24) })]
+    // Each check of all invariants looks at each port of each space.
+    #![proptest_config(config(24))]
 
     #[test]
     fn port_bitmaps_say_what_the_model_says(ops in prop::collection::vec(ports_op(), 1..30)) {

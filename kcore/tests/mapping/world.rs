@@ -150,12 +150,14 @@ impl World {
         };
         let more = result == Ok(Progress::More);
         self.unfinished += u32::from(more);
-        // Of a long operation not every call is looked at.
-        if !more || self.unfinished % 16 == 1 {
-            if let Err(error) = self.kernel.mapping_check() {
-                panic!("{error} after {op:?}");
-            }
-            self.compare(op, self.unfinished > 0);
+        // Of a long operation not every call has all invariants checked: each port of each space is looked at. But the model follows every
+        // call: a page that is given to where it came from is lost to its giver before it is lost to its receiver, and the next call finds nothing to give.
+        let looks = !more || self.unfinished % 16 == 1;
+        if looks && let Err(error) = self.kernel.mapping_check() {
+            panic!("{error} after {op:?}");
+        }
+        self.compare(op, self.unfinished > 0);
+        if looks {
             self.check_tlb(op);
         }
         if !more {
