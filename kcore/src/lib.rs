@@ -20,15 +20,11 @@
 
 extern crate alloc;
 
-#[doc(hidden)]
-pub use abi;
-
 pub mod hardware;
 pub mod machine;
 
 pub mod bare;
 pub mod debugger;
-mod delegate;
 pub mod event;
 pub mod frames;
 pub mod half;
@@ -53,7 +49,7 @@ pub use frames::Frame;
 pub use half::Half;
 pub use hardware::Hardware;
 pub use kernel::Kernel;
-pub use machine::{Machine, Shortage};
+pub use machine::{HoldsMachine, Machine, Shortage};
 pub use paging::PageEntry;
 pub use space::{Leaf, SpaceId};
 pub use thread::ThreadId;

@@ -47,8 +47,38 @@ pub enum Stacks {
     All,
 }
 
-/// What a server may ask of the kernel below it.
-pub trait Machine {
+/// Makes the trait out of its table, and a machine of whatever holds one.
+macro_rules! machine {
+    ($($(#[$meta:meta])* fn $call:ident(& $($receiver:ident)+ $(, $argument:ident: $type:ty)*) $(-> $result:ty)?;)*) => {
+        /// What a server may ask of the kernel below it.
+        pub trait Machine {
+            $($(#[$meta])* fn $call(& $($receiver)+ $(, $argument: $type)*) $(-> $result)?;)*
+        }
+
+        impl<T: HoldsMachine> Machine for T {
+            $(
+                #[inline]
+                fn $call(& $($receiver)+ $(, $argument: $type)*) $(-> $result)? {
+                    machine!(@held $($receiver)+).$call($($argument),*)
+                }
+            )*
+        }
+    };
+    (@held mut $self:ident) => { $self.held_mut() };
+    (@held $self:ident) => { $self.held() };
+}
+
+/// A world that holds a machine beside something else, a disk say. It is a machine, too: it hands every call on.
+pub trait HoldsMachine {
+    /// The machine.
+    type Held: Machine;
+    /// The machine, to look at.
+    fn held(&self) -> &Self::Held;
+    /// The machine.
+    fn held_mut(&mut self) -> &mut Self::Held;
+}
+
+machine! {
     // ---- frames: counted references; a frame goes back when its last reference is dropped -----
 
     /// A frame full of zeroes with one reference.
@@ -142,7 +172,7 @@ pub trait Machine {
         rip: u64,
         rsp: u64,
         arguments: [u64; 4],
-        standing: Standing,
+        standing: Standing
     ) -> Result<ThreadId, Shortage>;
     /// Removes a thread from wherever it is. If it is the calling one, answer `Outcome::Gone`.
     fn thread_destroy(&mut self, thread: ThreadId);
@@ -157,16 +187,11 @@ pub trait Machine {
     fn wake_words(&mut self, addresses: Range<u64>) -> u32;
     /// Whether the thread is parked on `key` and [`Machine::thread_answer`] can end that. A machine may always say no:
     /// then it is woken, and does its call again.
-    fn thread_can_be_answered(&self, thread: ThreadId, key: Key) -> bool {
-        let _ = (thread, key);
-        false
-    }
+    fn thread_can_be_answered(&self, thread: ThreadId, key: Key) -> bool;
     /// Ends the call that a thread is parked in with these values, where [`Machine::thread_can_be_answered`] has said yes. If
     /// the thread of the present event has left its processor, that one runs there at once, unless somebody more
     /// urgent waits.
-    fn thread_answer(&mut self, thread: ThreadId, value: u64, value2: u64) {
-        let _ = (thread, value, value2);
-    }
+    fn thread_answer(&mut self, thread: ThreadId, value: u64, value2: u64);
     /// Whether the thread is ready or running, and not parked.
     fn thread_is_ready(&self, thread: ThreadId) -> bool;
     /// The space it runs in now.
@@ -204,7 +229,7 @@ pub trait Machine {
         callee: SpaceId,
         entry: u64,
         arguments: [u64; 4],
-        stacks: Stacks,
+        stacks: Stacks
     ) -> Option<()>;
     /// Returns from a protected procedure: pops the frame and gives the stack back. The context
     /// then stands at the caller with those results.

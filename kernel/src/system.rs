@@ -2,7 +2,7 @@
 //! thread runs when an event has been handled.
 
 use kcore::{
-    Half, Kernel, Machine, SpaceId, ThreadId,
+    Half, HoldsMachine, Kernel, Machine, SpaceId, ThreadId,
     smp::PROCESSORS_MAX,
     thread::{Context, Operation},
     wait::Key,
@@ -28,7 +28,19 @@ pub struct Platform<P = ()> {
     pub disk: Option<VirtioDisk>,
 }
 
-kcore::delegate_machine!(impl[P: Half] Platform<P>, kernel);
+impl<P: Half> HoldsMachine for Platform<P> {
+    type Held = Kernel<Pc, P>;
+
+    #[inline(always)]
+    fn held(&self) -> &Self::Held {
+        &self.kernel
+    }
+
+    #[inline(always)]
+    fn held_mut(&mut self) -> &mut Self::Held {
+        &mut self.kernel
+    }
+}
 
 impl<P: Half> Platform<P> {
     /// A frame that the store was given, which knows only its number.

@@ -20,7 +20,7 @@ use std::{
 
 use abi::layout::BootReport;
 use kcore::{
-    Frame, Hardware, Kernel, Machine,
+    Frame, Hardware, HoldsMachine, Kernel, Machine,
     paging::{frame_of, is_present},
     space::Tags,
     thread::FakeRow,
@@ -448,7 +448,19 @@ pub struct Platform {
     pub completes_while_asked: bool,
 }
 
-kcore::delegate_machine!(impl[] Platform, kernel);
+impl HoldsMachine for Platform {
+    type Held = Kernel<FakeHardware>;
+
+    #[inline(always)]
+    fn held(&self) -> &Self::Held {
+        &self.kernel
+    }
+
+    #[inline(always)]
+    fn held_mut(&mut self) -> &mut Self::Held {
+        &mut self.kernel
+    }
+}
 
 impl Platform {
     /// A machine with so many frames and this disk.

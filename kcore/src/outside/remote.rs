@@ -285,6 +285,13 @@ impl<G: Gate> Machine for Remote<G> {
         self.must(M::WakeWords, [addresses.start, addresses.end]).0 as u32
     }
 
+    fn thread_can_be_answered(&self, _: ThreadId, _: Key) -> bool {
+        // It is woken, and does its call again.
+        false
+    }
+
+    fn thread_answer(&mut self, _: ThreadId, _: u64, _: u64) {}
+
     fn thread_is_ready(&self, thread: ThreadId) -> bool {
         self.must(M::ThreadIsReady, [thread.0]).0 != 0
     }

@@ -5,7 +5,7 @@ use drivers::{
     disk::{Disk, NoDisk},
     msix::Message,
 };
-use kcore::{Machine, outside::Remote};
+use kcore::{HoldsMachine, Machine, outside::Remote};
 use store::world::{self, DiskError, Frame, Pages, QueueFull, Random, Request};
 
 use crate::{
@@ -39,7 +39,19 @@ impl World {
     }
 }
 
-kcore::delegate_machine!(impl[] World, machine);
+impl HoldsMachine for World {
+    type Held = Remote<Window>;
+
+    #[inline(always)]
+    fn held(&self) -> &Self::Held {
+        &self.machine
+    }
+
+    #[inline(always)]
+    fn held_mut(&mut self) -> &mut Self::Held {
+        &mut self.machine
+    }
+}
 
 impl World {
     /// A frame that the store was given, which knows only its number.
