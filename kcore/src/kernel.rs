@@ -4,7 +4,9 @@
 //! interrupts off.
 
 mod check;
+pub(crate) mod doors;
 mod machine;
+pub mod messages;
 mod places;
 pub(crate) mod processors;
 mod report;
@@ -15,14 +17,13 @@ use core::mem::offset_of;
 use abi::Error;
 
 use crate::{
-    Half, Hardware, SpaceId, ThreadId,
+    Half, Hardware, SpaceId,
     frames::{Frames, Range},
-    messages::WAITS,
     portal::Portals,
     scheduler::{Link, NONE, RunQueues, Standing},
     shares::Shares,
     space::Spaces,
-    thread::{Operation, PortalFrame, Resumed, State, Thread, Threads},
+    thread::{Operation, PortalFrame, Resumed, State, Threads},
     timers::Timers,
     trace::Kind,
     wait::{AT_ONCE, Key, WaitQueues},
@@ -37,15 +38,15 @@ pub(crate) const WOKEN_AT_ONCE: u32 = 32;
 /// One processor's part.
 pub struct Processor {
     /// Its number.
-    pub number: u32,
+    number: u32,
     /// Index of the thread that runs on it, or [`NONE`].
-    pub current: u32,
+    current: u32,
     /// The space whose root is loaded; none only while it is on the kernel's own. Written where the root is loaded.
     space: SpaceId,
     /// Whether the processor must be set up before a thread goes on, even if the thread's root is loaded.
     anew: bool,
     /// When the current thread began to run.
-    pub(crate) since_ns: u64,
+    since_ns: u64,
     /// When the slice began that it runs on: its own, or one that was passed to it with a message.
     slice_ns: u64,
     /// [`Standing::payer`] of the thread that runs, or ran last; the root's share pays while nobody runs.
@@ -56,31 +57,32 @@ pub struct Processor {
     called: bool,
     /// Whether it has started at all.
     runs: bool,
-    pub(crate) queues: RunQueues,
+    queues: RunQueues,
 }
 
-/// All kernel state but what only the hardware layer knows. `P` is the second half.
+/// All kernel state but what only the hardware layer knows. `P` is the second half. Its rooms are private to this folder: others look at them
+/// and change them through the doors in `doors` and `messages`, and through [`crate::Machine`] (decision 0119).
 pub struct Kernel<H: Hardware, P = ()> {
     /// The machine below.
     pub hardware: H,
     /// Physical memory.
-    pub frames: Frames,
+    frames: Frames,
     /// Spaces.
-    pub spaces: Spaces,
+    spaces: Spaces,
     /// Threads.
-    pub threads: Threads<H::Row>,
+    threads: Threads<H::Row>,
     /// Remembered ways into protected procedures.
-    pub portals: Portals,
+    portals: Portals,
     /// The processor that this event is handled on. The others' parts wait in `others`; whoever
     /// takes the kernel lock after another processor changes them over ([`Kernel::change_over`]), so that
     /// the fast paths find theirs at a fixed place.
-    pub(crate) processor: Processor,
+    processor: Processor,
     /// Parts of all processors by number, nothing in the place of the one above. Empty where there is but one.
-    pub(crate) others: Vec<Processor>,
-    pub(crate) links: Vec<Link>,
+    others: Vec<Processor>,
+    links: Vec<Link>,
     waits: WaitQueues,
     /// When threads with a deadline are woken.
-    pub(crate) timers: Timers,
+    timers: Timers,
     /// How long the threads of each account may run before all others go first.
     shares: Shares,
     /// The second half, if this system has one.
@@ -106,7 +108,15 @@ pub struct Rotation {
 }
 
 impl<H: Hardware, P: Half> Kernel<H, P> {
-    /// Offset of the space whose root is loaded, for the fast path in assembly.
+    /// Offset of the address of the table of threads, for the fast paths in assembly.
+    pub const THREADS: usize = offset_of!(Self, threads) + Threads::<H::Row>::BASE;
+    /// Offset of the address of the first space.
+    pub const SPACES: usize = offset_of!(Self, spaces) + Spaces::BASE;
+    /// Offset of the pointer to the remembered ways.
+    pub const WAYS: usize = offset_of!(Self, portals) + Portals::WAYS;
+    /// Offset of their epoch.
+    pub const EPOCH: usize = offset_of!(Self, portals) + Portals::EPOCH;
+    /// Offset of the space whose root is loaded.
     pub const LOADED_SPACE: usize = offset_of!(Self, processor) + offset_of!(Processor, space);
     /// Offset of the index of the thread that runs here.
     pub const CURRENT: usize = offset_of!(Self, processor) + offset_of!(Processor, current);
@@ -136,19 +146,6 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         }
     }
 
-    /// The thread that runs here.
-    #[inline(always)]
-    pub fn current_thread(&mut self) -> Option<&mut Thread> {
-        self.threads.table.get_mut(self.processor.current as usize)
-    }
-
-    /// The thread that runs here, by index.
-    #[inline]
-    pub fn current(&self) -> Option<u32> {
-        let current = self.processor.current;
-        (current != NONE).then_some(current)
-    }
-
     /// Protected call over a remembered way: all or nothing. `rip` and `rsp` say where the caller
     /// goes on. Counted in instructions (`pdx-round-trip`).
     #[inline(always)]
@@ -169,7 +166,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         };
         thread.depth += 1;
         thread.space = callee;
-        let load = space.load;
+        let load = space.load();
         self.load(callee, load);
         Some(Crossing { rip: entry, rsp: stack })
     }
@@ -179,7 +176,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     pub fn portal_return(&mut self) -> Option<Crossing> {
         let thread = self.threads.table.get_mut(self.processor.current as usize)?;
         let callee = self.spaces.find_mut(thread.space)?;
-        if thread.intercept_return | thread.vector_live | callee.stacks_wanted != 0 {
+        if thread.intercept_return | thread.vector_live | callee.stacks_wanted() != 0 {
             return None;
         }
         let depth = thread.depth.wrapping_sub(1);
@@ -188,7 +185,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         callee.put_stack(frame.stack)?;
         thread.depth = depth;
         thread.space = caller;
-        let load = self.spaces.find_mut(caller)?.load;
+        let load = self.spaces.find_mut(caller)?.load();
         self.load(caller, load);
         Some(Crossing { rip, rsp })
     }
@@ -204,15 +201,21 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         thread.state = State::Parked(key);
         self.hardware.trace(Kind::Park, thread.id, key.word());
         if let Key::Stack(space) | Key::Turn(space) = key {
-            self.spaces.get_mut(SpaceId(space)).stacks_wanted = 1;
+            self.spaces.get_mut(SpaceId(space)).want_stack();
         }
         self.waits
             .park(&mut self.threads.table, &mut self.links, key.word(), index);
         if let Some(at_ns) = deadline {
-            self.threads.table[index as usize].deadline = Some(at_ns);
-            self.timers.insert(at_ns, index);
-            self.hardware.set_timer(at_ns);
+            self.set_deadline(index, at_ns);
         }
+    }
+
+    /// A thread that waits is woken at that time at the latest.
+    #[inline]
+    fn set_deadline(&mut self, index: u32, at_ns: u64) {
+        self.threads.table[index as usize].deadline = Some(at_ns);
+        self.timers.insert(at_ns, index);
+        self.hardware.set_timer(at_ns);
     }
 
     /// Parks the current thread until the server outside has done what it works on. What the thread was about to do, a call
@@ -465,9 +468,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
                 queue.remove(&mut self.links, index);
             }
             State::Receiving => {
-                let thread = &mut self.threads.table[index as usize];
-                thread.ipc.wait_for = 0;
-                thread.slow &= !WAITS;
+                self.end_wait(index);
             }
             State::Free | State::Suspended => {}
         }
@@ -558,11 +559,5 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     /// root is flushed ([`Hardware::flush_root`]) when it changes.
     pub fn ports(&self, space: SpaceId) -> Option<&[u8; 8192]> {
         self.half.ports(space)
-    }
-
-    /// The thread's identifier by index.
-    #[inline]
-    pub fn id_of(&self, index: u32) -> ThreadId {
-        self.threads.table[index as usize].id
     }
 }

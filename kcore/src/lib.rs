@@ -29,7 +29,6 @@ pub mod event;
 pub mod frames;
 pub mod half;
 pub mod kernel;
-pub mod messages;
 pub mod outside;
 #[cfg(not(feature = "fake-hardware"))]
 mod paging;
@@ -48,7 +47,7 @@ pub mod wait;
 pub use frames::Frame;
 pub use half::Half;
 pub use hardware::Hardware;
-pub use kernel::Kernel;
+pub use kernel::{Kernel, messages};
 pub use machine::{HoldsMachine, Machine, Shortage};
 pub use paging::PageEntry;
 pub use space::{Leaf, SpaceId};

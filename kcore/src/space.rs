@@ -74,10 +74,10 @@ pub enum Tags {
 /// One space.
 pub struct Space {
     /// Its root table.
-    pub root: Frame,
+    root: Frame,
     /// What is loaded into the root register: root, tag, and whether translations may be kept. The
     /// fast path loads it as it is.
-    pub load: u64,
+    load: u64,
     /// Tops of the free stacks of callee threads, for portals into this space: those below place [`STACKS_KEPT`]` + open`.
     stacks: [u64; STACKS_MAX],
     /// Calls that may enter by the fast path now. Below zero while more are inside than are free to all ([`STACKS_OPEN`]).
@@ -85,7 +85,7 @@ pub struct Space {
     /// Stacks that it has, free or not.
     stack_count: u32,
     /// Not zero while threads may be waiting for one of them: returns then take the general way.
-    pub stacks_wanted: u32,
+    stacks_wanted: u32,
     tables: Vec<UpperTable>,
     links: u32,
     live: bool,
@@ -140,13 +140,13 @@ impl Spaces {
 
     /// From now on each load of a root forgets. What is remembered under a tag is told for all processors
     /// at once, which is too little where there are several.
-    pub fn keep_nothing(&mut self) {
+    pub(crate) fn keep_nothing(&mut self) {
         self.forget_all();
         self.keeps = false;
     }
 
     /// The root of this space was loaded, so all that is remembered under its tag is true.
-    pub fn loaded(&mut self, id: SpaceId) {
+    pub(crate) fn loaded(&mut self, id: SpaceId) {
         if self.keeps {
             self.get_mut(id).load |= KEEP_TRANSLATIONS;
         }
@@ -154,14 +154,14 @@ impl Spaces {
 
     /// Something was taken from this space: the next load forgets its translations.
     #[inline(always)]
-    pub fn forget(&mut self, id: SpaceId) {
+    pub(crate) fn forget(&mut self, id: SpaceId) {
         if self.keeps {
             self.get_mut(id).load &= !KEEP_TRANSLATIONS;
         }
     }
 
     /// Something was taken from a leaf, which any space may hold.
-    pub fn forget_all(&mut self) {
+    pub(crate) fn forget_all(&mut self) {
         if self.keeps {
             for space in &mut self.slots {
                 space.load &= !KEEP_TRANSLATIONS;
@@ -194,15 +194,21 @@ impl Spaces {
         numbers.zip(&self.slots).filter(|(_, space)| space.live)
     }
 
+    /// A space that may not exist, to look at.
+    #[inline(always)]
+    pub fn find(&self, id: SpaceId) -> Option<&Space> {
+        self.slots.get(id.0 as usize)
+    }
+
     /// A space that may not exist.
     #[inline(always)]
-    pub fn find_mut(&mut self, id: SpaceId) -> Option<&mut Space> {
+    pub(crate) fn find_mut(&mut self, id: SpaceId) -> Option<&mut Space> {
         self.slots.get_mut(id.0 as usize)
     }
 
     /// The same, to change.
     #[inline]
-    pub fn get_mut(&mut self, id: SpaceId) -> &mut Space {
+    pub(crate) fn get_mut(&mut self, id: SpaceId) -> &mut Space {
         &mut self.slots[id.0 as usize]
     }
 
@@ -342,6 +348,34 @@ impl Space {
     /// Offset of how many of them there are now, with a sign.
     pub const OPEN: usize = offset_of!(Self, open);
 
+    /// Offset of what is loaded into the root register.
+    pub const LOAD: usize = offset_of!(Self, load);
+    /// Offset of whether threads may be waiting for a stack.
+    pub const STACKS_WANTED: usize = offset_of!(Self, stacks_wanted);
+
+    /// Its root table.
+    #[inline(always)]
+    pub fn root(&self) -> Frame {
+        self.root
+    }
+
+    /// What is loaded into the root register: root, tag, and whether translations may be kept.
+    #[inline(always)]
+    pub fn load(&self) -> u64 {
+        self.load
+    }
+
+    /// Not zero while threads may be waiting for a stack.
+    #[inline(always)]
+    pub fn stacks_wanted(&self) -> u32 {
+        self.stacks_wanted
+    }
+
+    /// A thread waits for a stack: returns take the general way.
+    pub(crate) fn want_stack(&mut self) {
+        self.stacks_wanted = 1;
+    }
+
     /// Free stacks.
     fn free(&self) -> usize {
         let kept = (self.stack_count as usize).saturating_sub(STACKS_OPEN);
@@ -359,7 +393,7 @@ impl Space {
 
     /// Takes a free stack, while no more calls are inside than are free to all.
     #[inline(always)]
-    pub fn take_stack(&mut self) -> Option<u64> {
+    pub(crate) fn take_stack(&mut self) -> Option<u64> {
         let at = self.open - 1;
         if at < 0 {
             return None;
@@ -370,7 +404,7 @@ impl Space {
     }
 
     /// Takes a free stack, however many calls are inside.
-    pub fn take_any_stack(&mut self) -> Option<u64> {
+    pub(crate) fn take_any_stack(&mut self) -> Option<u64> {
         if self.free() == 0 {
             return None;
         }
@@ -382,7 +416,7 @@ impl Space {
 
     /// Puts a stack back, if all may take it then; else the general way does ([`Space::give_stack`]).
     #[inline(always)]
-    pub fn put_stack(&mut self, top: u64) -> Option<()> {
+    pub(crate) fn put_stack(&mut self, top: u64) -> Option<()> {
         if self.open.cast_unsigned() >= STACKS_OPEN as u32 {
             return None;
         }
@@ -393,7 +427,7 @@ impl Space {
     }
 
     /// Puts a stack back; whoever waits for one is to be woken now.
-    pub fn give_stack(&mut self, top: u64) {
+    pub(crate) fn give_stack(&mut self, top: u64) {
         let at = self.open;
         if let Some(place) = self.place(at) {
             *place = top;
@@ -403,7 +437,7 @@ impl Space {
     }
 
     /// One stack more; whoever waits for one is to be woken now. Beyond [`STACKS_MAX`] it is not remembered.
-    pub fn add_stack(&mut self, top: u64) {
+    pub(crate) fn add_stack(&mut self, top: u64) {
         self.stacks_wanted = 0;
         let made = self.stack_count as usize;
         if made < STACKS_OPEN {

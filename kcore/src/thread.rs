@@ -327,6 +327,14 @@ impl Thread {
         self.more_urgent = more_urgent(standing.level());
     }
 
+    /// It is in no list, and waits for a message from there on.
+    #[inline(always)]
+    pub(crate) fn receive(&mut self, from: u64, window: u64) {
+        self.state = State::Receiving;
+        self.ipc.wait_for = from;
+        self.ipc.window = window;
+    }
+
     /// Whether it has neither a state of the vector unit nor a reason to be slow, of which ports that are on are one.
     #[inline(always)]
     pub fn is_plain(&self) -> bool {

@@ -148,7 +148,7 @@ fn spaces_links_pages_and_frames() {
         text.contains("  0x100005000 in space 1 (r----), the page rw---, writing withheld\n"),
         "{text}"
     );
-    let root = kernel.spaces.get(kcore::SpaceId(1)).root.number();
+    let root = kernel.spaces().get(kcore::SpaceId(1)).root().number();
     assert!(answer(&kernel, &format!("mapping {root}")).contains("the root of space 1"));
     assert!(answer(&kernel, "mapping 39").contains("free, never used yet"));
     assert!(answer(&kernel, "mapping 0").contains("not handed out"));
@@ -197,7 +197,7 @@ fn frames_are_told_apart() {
     let (one, two) = (kernel.frame_any().unwrap(), kernel.frame_zeroed().unwrap());
     kernel.frame_share(one);
     assert!(answer(&kernel, &format!("mapping {}", one.number())).contains("2 references\n  in no space"));
-    kernel.frames.release_zeroed(two);
+    kernel.frames_mut().0.release_zeroed(two);
     assert!(answer(&kernel, &format!("mapping {}", two.number())).contains("known to be zero"));
     kernel.frame_release(one);
     kernel.frame_release(one);

@@ -170,7 +170,7 @@ fn delete_after(sequence: &[usize], choices: &[[u64; 5]], victim: u64) -> u32 {
     driver.check("after the deletion");
     // The others can run, or wait for each other or anyone, but not for the one that is gone.
     for id in driver.ids() {
-        let thread = driver.kernel.threads.get(ThreadId(id));
+        let thread = driver.kernel.threads().get(ThreadId(id));
         let waits = thread
             .operation
             .is_some_and(|operation| operation.arguments[0] == victim);

@@ -64,12 +64,12 @@ impl Rig {
 
     /// Makes a thread the running one, with what it has to do again done.
     fn run(&mut self, thread: ThreadId) {
-        let index = self.kernel.threads.find(thread).expect("the thread is there");
+        let index = self.kernel.threads().find(thread).expect("the thread is there");
         if self.kernel.current() != Some(index) {
             self.kernel.yield_current();
             let mut others = Vec::new();
             while let Some(other) = self.kernel.schedule().filter(|&other| other != index) {
-                let record = &self.kernel.threads.table[other as usize];
+                let record = &self.kernel.threads().table[other as usize];
                 others.push((record.id, record.resumed));
                 self.kernel.thread_suspend(others[others.len() - 1].0);
             }
@@ -126,12 +126,12 @@ impl Rig {
     }
 
     fn context(&mut self, thread: ThreadId) -> &mut Context {
-        &mut self.kernel.threads.get_mut(thread).context
+        &mut self.kernel.threads_mut().get_mut(thread).context
     }
 
     /// A thread's message buffer.
     fn buffer(&self, thread: ThreadId) -> &[AtomicU64; 512] {
-        let space = self.kernel.threads.get(thread).space;
+        let space = self.kernel.threads().get(thread).space;
         let (frame, ..) = walk(&self.kernel, space, message_buffer(thread.0)).expect("a buffer");
         self.kernel.hardware.table(frame)
     }
@@ -170,7 +170,7 @@ impl Rig {
     }
 
     fn state(&self, thread: ThreadId) -> State {
-        self.kernel.threads.get(thread).state
+        self.kernel.threads().get(thread).state
     }
 
     fn check(&mut self) {
@@ -212,15 +212,15 @@ fn threads_are_controlled_from_their_space_and_above() {
     );
     rig.refused(boss, Call::ThreadPriority, &[first.0, 1 << 8], Error::BadArgument);
     rig.done(boss, Call::ThreadPriority, &[first.0, 4]);
-    assert_eq!(rig.kernel.threads.get(first).standing.priority(), 4);
+    assert_eq!(rig.kernel.threads().get(first).standing.priority(), 4);
     rig.done(first, Call::ThreadPriority, &[0, 2]);
-    assert_eq!(rig.kernel.threads.get(first).standing.priority(), 2);
+    assert_eq!(rig.kernel.threads().get(first).standing.priority(), 2);
     for target in [own, same] {
         rig.done(first, Call::ThreadDelete, &[target.0]);
-        assert!(rig.kernel.threads.find(target).is_none());
+        assert!(rig.kernel.threads().find(target).is_none());
     }
     assert_eq!(rig.call(first, Call::ThreadDelete, &[0]), Answer::Waits);
-    assert!(rig.kernel.threads.find(first).is_none());
+    assert!(rig.kernel.threads().find(first).is_none());
     rig.done(boss, Call::ThreadDelete, &[second.0]);
     // Only the root program has the machine.
     let third = rig.thread(boss, one);
@@ -279,10 +279,7 @@ fn registers_pass_by_the_message_buffer() {
     rig.run(thread);
     let operation = rig
         .kernel
-        .threads
-        .get_mut(thread)
-        .operation
-        .take()
+        .take_operation(thread.index() as u32)
         .expect("it receives again");
     assert_eq!(rig.call(thread, Call::Ipc, &operation.arguments), Answer::Waits);
     rig.pass(boss, &given);
@@ -293,7 +290,7 @@ fn registers_pass_by_the_message_buffer() {
     assert_eq!(exchange(&mut rig, EXCHANGE_STOP | EXCHANGE_START), THREAD_SENDING);
     // One in trouble waits on with them.
     rig.run(thread);
-    rig.kernel.threads.get_mut(thread).operation = None;
+    rig.kernel.threads_mut().get_mut(thread).operation = None;
     rig.context(thread).vector = 6;
     assert_eq!(rig.kernel.nucleus_event(exception(thread)), Outcome::Gone);
     assert_eq!(exchange(&mut rig, EXCHANGE_WRITE), THREAD_FAULTED);
@@ -338,7 +335,7 @@ fn faults_are_messages_and_answers_let_go_on() {
             rig.send(boss, thread, tag(1, 0, 1), [page, MAP, 0, 0]),
             Answer::Done(Ok((0, 0)))
         );
-        let id = rig.kernel.threads.get(thread).space;
+        let id = rig.kernel.threads().get(thread).space;
         let (frame, write, _) = walk(&rig.kernel, id, TOUCHED).expect("it is mapped");
         assert_eq!((frame.number(), write), (MEMORY.0, true));
         rig.run(thread);
@@ -364,7 +361,7 @@ fn faults_are_messages_and_answers_let_go_on() {
         let doomed = rig.thread(boss, space);
         rig.run(doomed);
         assert_eq!(rig.kernel.nucleus_event(event(doomed)), Outcome::Gone);
-        assert!(rig.kernel.threads.find(doomed).is_none());
+        assert!(rig.kernel.threads().find(doomed).is_none());
     }
     assert_eq!(rig.kernel.hardware.stopped, None);
     rig.run(boss);
@@ -461,7 +458,7 @@ fn interrupts_wait_until_they_are_received() {
 fn a_space_goes_with_its_threads_and_those_below() {
     let mut rig = Rig::new();
     let boss = rig.boss;
-    let free = |rig: &Rig| rig.kernel.frames.free();
+    let free = |rig: &Rig| rig.kernel.frames().free();
     let mut before = 0;
     for round in 0..4 {
         let space = rig.space([boss.0, 0, 0]);
@@ -481,7 +478,7 @@ fn a_space_goes_with_its_threads_and_those_below() {
         rig.done(boss, Call::Map, &[page, space, fpage(0x10_0000, 12, Rights::RW), MAP]);
         rig.done(boss, Call::SpaceDelete, &[space]);
         for gone in many.iter().chain([&head, &deep]) {
-            assert!(rig.kernel.threads.find(*gone).is_none());
+            assert!(rig.kernel.threads().find(*gone).is_none());
         }
         for (left, error) in [(stranger, Error::NoSuchThread), (waiting, Error::Deleted)] {
             rig.run(left);
@@ -542,7 +539,7 @@ fn messages_carry_words_and_pages() {
     let boss = rig.boss;
     let space = rig.space([0; 3]);
     let receiver = rig.thread(boss, space);
-    let id = rig.kernel.threads.get(receiver).space;
+    let id = rig.kernel.threads().get(receiver).space;
     for words in [0, 4, 5, 30, 64] {
         for (place, word) in rig.buffer(boss).iter().enumerate().take(80) {
             word.store(500 + place as u64, Relaxed);
@@ -656,10 +653,10 @@ fn random_call(rig: &mut Rig, random: &mut Random, other: ThreadId, space: u64) 
 /// What waits to be done again is done.
 fn redo(rig: &mut Rig, threads: &[ThreadId]) {
     for &thread in threads {
-        let Some(index) = rig.kernel.threads.find(thread) else {
+        let Some(index) = rig.kernel.threads().find(thread) else {
             continue;
         };
-        let record = &mut rig.kernel.threads.table[index as usize];
+        let record = &mut rig.kernel.threads_mut().table[index as usize];
         if record.state == State::Ready
             && let Some(operation) = record.operation.take()
         {
@@ -685,24 +682,24 @@ fn random_calls_leave_the_kernel_whole() {
         let mut spaces = vec![rig.space([boss.0, boss.0, 0])];
         let mut threads = vec![rig.thread(boss, spaces[0])];
         for step in 0..300 {
-            threads.retain(|&thread| thread != boss && rig.kernel.threads.find(thread).is_some());
+            threads.retain(|&thread| thread != boss && rig.kernel.threads().find(thread).is_some());
             threads.push(boss);
             let is_able = |thread: &ThreadId| {
-                let record = rig.kernel.threads.get(*thread);
+                let record = rig.kernel.threads().get(*thread);
                 matches!(record.state, State::Ready | State::Running) && record.operation.is_none()
             };
             let able: Vec<_> = threads.iter().copied().filter(is_able).collect();
             if able.is_empty() {
                 // The root's thread gives its wait up.
                 rig.kernel.thread_suspend(boss);
-                rig.kernel.threads.get_mut(boss).operation = None;
+                rig.kernel.threads_mut().get_mut(boss).operation = None;
                 rig.kernel.thread_wake(boss, Resumed::First);
                 continue;
             }
             let [me, other] = [&able, &threads].map(|of| of[random.below(of.len())]);
             let space = spaces[random.below(spaces.len())];
             let (call, arguments) = random_call(&mut rig, &mut random, other, space);
-            if rig.kernel.threads.find(me).is_none() || !matches!(rig.state(me), State::Ready | State::Running) {
+            if rig.kernel.threads().find(me).is_none() || !matches!(rig.state(me), State::Ready | State::Running) {
                 continue;
             }
             rig.run(me);

@@ -218,7 +218,7 @@ fn no_number_brings_the_kernel_down() {
             });
             answers[usize::from(kernel.machine_call(call, arguments, place).is_ok())] += 1;
         }
-        assert!(kernel.spaces.exists(place.space), "round {round}");
+        assert!(kernel.spaces().exists(place.space), "round {round}");
     }
     assert!(answers[0] > 1000 && answers[1] > 1000, "{answers:?}");
 }
@@ -228,7 +228,7 @@ fn what_does_not_exist_is_an_error() {
     let remote = Through::new();
     let (gate, place) = (&remote.gate, remote.gate.place);
     let call = |call, arguments| gate.call(call, arguments);
-    let frames = u64::from(gate.kernel.borrow().frames.ranges()[0].1);
+    let frames = u64::from(gate.kernel.borrow().frames().ranges()[0].1);
     let own = u64::from(place.space.0);
     let leaf = call(MachineCall::LeafCreate, [0; 6]).expect("a leaf").0;
     let entry = |frame: u64| frame << 12 | 7;
@@ -335,7 +335,7 @@ fn the_window_shows_the_memory_that_it_is_told_to_and_no_other() {
     let free = kernel.frames_free();
     let shown = |kernel: &Kernel<Fake>, at: u64| window::look(root, WINDOW + at, &kernel.hardware);
     let show = |kernel: &mut Kernel<Fake>, from: u64, to: u64| {
-        let Kernel { frames, hardware, .. } = kernel;
+        let (frames, hardware) = kernel.frames_mut();
         window::show(root, from, to, frames, hardware)
     };
     // Pages, whole slots and pages again; then what is beside them, in tables that are there.

@@ -53,7 +53,7 @@ fn run(kernel: &mut Kernel<Fake, impl Half>, processor: u32) -> Option<ThreadId>
         kernel.rest();
         return None;
     };
-    let space = kernel.threads.table[index as usize].space;
+    let space = kernel.threads().table[index as usize].space;
     kernel.enter_space(space);
     Some(kernel.id_of(index))
 }
@@ -72,7 +72,9 @@ fn idle_processors_are_called_and_each_takes_one() {
         spawn(&mut kernel, space, 3);
     }
     assert_eq!(kernel.hardware.asked, []);
-    let waiting: Vec<u32> = (1..5).map(|index| kernel.threads.table[index + 3].processor).collect();
+    let waiting: Vec<u32> = (1..5)
+        .map(|index| kernel.threads().table[index + 3].processor)
+        .collect();
     let mut sorted = waiting.clone();
     sorted.sort_unstable();
     assert_eq!(sorted, [0, 1, 2, 3], "{waiting:?}");
@@ -124,15 +126,15 @@ fn who_finds_nothing_of_his_own_takes_from_others_but_not_what_is_bound() {
     let ready: Vec<usize> = threads
         .iter()
         .map(|thread| thread.index())
-        .filter(|&index| kernel.threads.table[index].state == State::Ready)
+        .filter(|&index| kernel.threads().table[index].state == State::Ready)
         .collect();
     // Both wait for processor 1 after its own thread has ended; the vector unit there holds one's state.
     let mine = ready
         .iter()
         .copied()
-        .find(|&index| kernel.threads.table[index].processor == 1)
+        .find(|&index| kernel.threads().table[index].processor == 1)
         .expect("one waits there");
-    kernel.threads.table[mine].vector_on = 1;
+    kernel.threads_mut().table[mine].vector_on = 1;
     on(&mut kernel, 0);
     kernel.park(Key::Nothing, None, None);
     let taken = run(&mut kernel, 0).expect("the one that waits here").index();
@@ -186,7 +188,7 @@ fn a_thread_that_runs_elsewhere_is_stopped_before_it_is_touched() {
         // And once is enough.
         on(&mut kernel, 0);
         kernel.hardware.asked.clear();
-        if kernel.threads.find(target).is_some() {
+        if kernel.threads().find(target).is_some() {
             touch(&mut kernel, target);
         }
         assert_eq!(kernel.hardware.asked, []);
@@ -212,7 +214,7 @@ fn a_call_that_is_handed_over_is_done_for_the_first_time_later() {
     });
     kernel.thread_suspend(target);
     kernel.thread_wake(target, Resumed::Woken);
-    let thread = kernel.threads.get(target);
+    let thread = kernel.threads().get(target);
     assert_eq!(
         (thread.context.rip, thread.context.rsp),
         (0x1_0000_0040, 0x7f00_0000_1000)
@@ -220,10 +222,10 @@ fn a_call_that_is_handed_over_is_done_for_the_first_time_later() {
     assert_eq!((thread.operation, thread.resumed), (Some(operation), Resumed::First));
     // Once it has been begun, it is woken as any other.
     assert_eq!(run(&mut kernel, 1), Some(target));
-    let operation = kernel.threads.get_mut(target).operation.take();
+    let operation = kernel.threads_mut().get_mut(target).operation.take();
     kernel.park(Key::Semaphore(8), None, operation);
     assert_eq!(kernel.wake(Key::Semaphore(8), 1), 1);
-    assert_eq!(kernel.threads.get(target).resumed, Resumed::Woken);
+    assert_eq!(kernel.threads().get(target).resumed, Resumed::Woken);
 }
 
 #[test]
@@ -234,8 +236,8 @@ fn an_exception_that_is_handed_over_is_raised_when_the_thread_runs_again() {
     run(&mut kernel, 0);
     run(&mut kernel, 1);
     // What the processor pushed when it came in.
-    kernel.threads.get_mut(target).context.rax = 77;
-    kernel.threads.get_mut(target).context.rip = 0x1_0000_0041;
+    kernel.threads_mut().get_mut(target).context.rax = 77;
+    kernel.threads_mut().get_mut(target).context.rip = 0x1_0000_0041;
     on(&mut kernel, 0);
     kernel.hardware.handed = Some(HandedOver {
         rip: 0,
@@ -244,7 +246,7 @@ fn an_exception_that_is_handed_over_is_raised_when_the_thread_runs_again() {
     });
     kernel.thread_suspend(target);
     kernel.thread_wake(target, Resumed::Woken);
-    let thread = kernel.threads.get(target);
+    let thread = kernel.threads().get(target);
     assert_eq!((thread.context.rax, thread.context.rip), (77, 0x1_0000_0041));
     let event = thread.operation.expect("an exception").event(target, thread.resumed);
     let Event::Exception { thread, kind, address } = event else {
@@ -334,7 +336,7 @@ fn a_callee_is_destroyed_only_when_every_processor_has_left_its_root() {
     for leave in ways {
         let (mut kernel, space) = several(2);
         let callee = kernel.space_create().expect("space");
-        let root = kernel.spaces.get(callee).root;
+        let root = kernel.spaces().get(callee).root();
         kernel.portal_add_stack(callee, 0x7f00_0020_0000);
         kernel.portal_cache(space, 0x1_0000_1000, 1, callee);
         spawn(&mut kernel, space, 3);
@@ -397,7 +399,7 @@ fn no_processor_is_left_on_a_root_that_was_freed() {
                     // The server unwinds who is inside before it destroys a callee.
                     let Some(callee) = callees.pop() else { continue };
                     for &thread in &threads {
-                        while kernel.threads.get(thread).space == callee
+                        while kernel.threads().get(thread).space == callee
                             || (0..kernel.portal_depth(thread))
                                 .any(|index| kernel.portal_frame(thread, index).is_some_and(|f| f.space == callee))
                         {
@@ -418,7 +420,7 @@ fn no_processor_is_left_on_a_root_that_was_freed() {
             if random.below(3) > 0 {
                 run(&mut kernel, processor);
             }
-            let live: Vec<_> = kernel.spaces.live().map(|(_, space)| space.root).collect();
+            let live: Vec<_> = kernel.spaces().live().map(|(_, space)| space.root()).collect();
             for (number, loaded) in kernel.hardware.loaded.iter().enumerate() {
                 assert!(
                     loaded.is_none_or(|root| live.contains(&root)),
@@ -438,7 +440,7 @@ fn processors_that_did_not_start_get_nothing() {
     let threads: Vec<ThreadId> = (0..6).map(|_| spawn(&mut kernel, space, 3)).collect();
     assert!(!kernel.hardware.asked.contains(&Asked::Wake(1)));
     for thread in threads {
-        assert_ne!(kernel.threads.get(thread).processor, 1);
+        assert_ne!(kernel.threads().get(thread).processor, 1);
     }
 }
 
@@ -487,7 +489,7 @@ fn threads_are_in_one_place_whatever_happens() {
                 }
                 running[number] = run(&mut kernel, number as u32);
             }
-            let table = &kernel.threads.table;
+            let table = &kernel.threads().table;
             for (number, runs) in running.iter().enumerate() {
                 let Some(thread) = runs else { continue };
                 let thread = &table[thread.index()];
@@ -525,13 +527,13 @@ fn ports_that_a_thread_left_here_are_still_its_own_where_it_went_on() {
     for thread in [went, stayed] {
         kernel.with_ports(thread.index() as u32);
     }
-    kernel.threads.table[went.index()].processor = kernel.here() + 1;
-    kernel.threads.table[stayed.index()].processor = kernel.here();
+    kernel.threads_mut().table[went.index()].processor = kernel.here() + 1;
+    kernel.threads_mut().table[stayed.index()].processor = kernel.here();
     kernel.left_ports(went);
     kernel.left_ports(stayed);
-    let slow = [went, stayed].map(|thread| kernel.threads.table[thread.index()].slow != 0);
+    let slow = [went, stayed].map(|thread| kernel.threads().table[thread.index()].slow != 0);
     assert_eq!(slow, [true, false]);
     // Where it runs without them its mark goes, whoever gave it.
     kernel.without_ports(went.index() as u32);
-    assert_eq!(kernel.threads.table[went.index()].slow, 0);
+    assert_eq!(kernel.threads().table[went.index()].slow, 0);
 }

@@ -149,7 +149,7 @@ impl Rig {
                 account = self.parents[&account].0;
             }
         }
-        let ready = |thread: &Thread| self.kernel.threads.get(thread.id).state == State::Ready;
+        let ready = |thread: &Thread| self.kernel.threads().get(thread.id).state == State::Ready;
         assert!(
             !idle || !self.threads.iter().any(ready),
             "a processor is idle while a thread waits"

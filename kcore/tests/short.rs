@@ -95,7 +95,7 @@ impl World {
     fn next(&mut self) -> Option<u64> {
         loop {
             let index = self.kernel.schedule()?;
-            let thread = &mut self.kernel.threads.table[index as usize];
+            let thread = &mut self.kernel.threads_mut().table[index as usize];
             let Some(operation) = thread.operation.take() else {
                 return Some(thread.id.0);
             };
@@ -112,7 +112,7 @@ impl World {
     }
 
     fn settle(&mut self, outcome: Outcome, operation: Operation) {
-        let Some(thread) = self.kernel.current_thread() else {
+        let Some(thread) = self.kernel.current_thread_mut() else {
             return;
         };
         let (rip, rsp) = (thread.context.rip, thread.context.rsp);
@@ -151,7 +151,7 @@ impl World {
                 _ => Short::Map,
             };
             self.short[kind as usize] += 1;
-            let context = &mut self.kernel.current_thread().expect("it runs").context;
+            let context = &mut self.kernel.current_thread_mut().expect("it runs").context;
             context.reset(context.rip, context.rsp);
             context.set_results(0, value, 0);
             return;
@@ -161,7 +161,7 @@ impl World {
             && call == Call::Ipc
             && let [to, from, tag, timeouts, window, _] = arguments
         {
-            let context = &self.kernel.current_thread().expect("it runs").context;
+            let context = &self.kernel.current_thread_mut().expect("it runs").context;
             let words = [context.r12, context.r13];
             if let Some(next) = self
                 .kernel
@@ -172,7 +172,7 @@ impl World {
                 return;
             }
         }
-        let thread = self.kernel.current_thread().expect("it runs");
+        let thread = self.kernel.current_thread_mut().expect("it runs");
         let event = Event::Call {
             thread: thread.id,
             number: call as u64,
@@ -189,7 +189,7 @@ impl World {
 
     fn value(&mut self, call: Call, arguments: [u64; 6]) -> u64 {
         self.call(call, arguments);
-        let context = &self.kernel.current_thread().expect("it runs").context;
+        let context = &self.kernel.current_thread_mut().expect("it runs").context;
         assert_eq!(context.rax, 0, "{call:?}");
         context.rdx
     }
@@ -199,7 +199,7 @@ impl World {
             self.short[Short::Fault as usize] += 1;
             return;
         }
-        let thread = self.kernel.current_thread().expect("it runs").id;
+        let thread = self.kernel.current_thread_mut().expect("it runs").id;
         let event = Event::Fault {
             thread,
             address,
@@ -224,7 +224,7 @@ impl World {
 
     fn picture(&self) -> Vec<Picture> {
         let thread = |&id: &u64| {
-            let thread = self.kernel.threads.get(ThreadId(id));
+            let thread = self.kernel.threads().get(ThreadId(id));
             let context = &thread.context;
             let registers = [
                 context.rax,
@@ -249,7 +249,7 @@ impl World {
 
     /// The entry at which the way to an address ends, and at which level.
     fn entry(&self, space: SpaceId, address: u64) -> (usize, u64) {
-        let mut table = self.kernel.spaces.get(space).root;
+        let mut table = self.kernel.spaces().get(space).root();
         for level in (0..4).rev() {
             let entry = self.kernel.hardware.table(table)[(address >> (12 + 9 * level)) as usize & 511].load(Relaxed);
             if level == 0 || !paging::is_present(entry) || paging::is_large(entry) {
@@ -299,7 +299,7 @@ enum Step {
 fn step(random: &mut Random, world: &World) -> Step {
     let thread = |random: &mut Random| world.threads[random.below(world.threads.len())];
     let waiting = |random: &mut Random| {
-        let receives = |&&id: &&u64| world.kernel.threads.get(ThreadId(id)).state == State::Receiving;
+        let receives = |&&id: &&u64| world.kernel.threads().get(ThreadId(id)).state == State::Receiving;
         let all: Vec<u64> = world.threads[2..].iter().filter(receives).copied().collect();
         all.get(random.below(all.len() + 1))
             .copied()
@@ -307,7 +307,7 @@ fn step(random: &mut Random, world: &World) -> Step {
     };
     // Nobody handles a fault of the root program's.
     let root =
-        (world.kernel.current()).is_some_and(|me| world.kernel.threads.table[me as usize].space == world.spaces[0].1);
+        (world.kernel.current()).is_some_and(|me| world.kernel.threads().table[me as usize].space == world.spaces[0].1);
     match random.below(20) {
         0..4 if root => Step::Call(Call::Yield, [0; 6]),
         0..4 => {
@@ -374,7 +374,7 @@ fn short_ways_do_what_the_general_one_does() {
             idle = if turns[0].is_some() { 0 } else { idle + 1 };
             let words = [source(&mut random), [MAP, MAP, MAP, LINK][random.below(4)], 3, 4];
             for world in &mut worlds {
-                if let Some(thread) = world.kernel.current_thread() {
+                if let Some(thread) = world.kernel.current_thread_mut() {
                     let context = &mut thread.context;
                     [context.r12, context.r13, context.r14, context.r15] = words;
                 }

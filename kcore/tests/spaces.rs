@@ -47,7 +47,7 @@ fn run(seed: u64, steps: usize) {
     }
     for space in model.spaces.drain(..) {
         kernel.space_destroy(space);
-        assert!(!kernel.spaces.exists(space));
+        assert!(!kernel.spaces().exists(space));
     }
     for leaf in model.leaves.drain(..) {
         kernel.leaf_destroy(leaf);
@@ -113,7 +113,7 @@ fn step(kernel: &mut kcore::Kernel<fake::Fake>, model: &mut Model, random: &mut 
 }
 
 fn compare(kernel: &kcore::Kernel<fake::Fake>, model: &Model, seed: u64) {
-    let mut there: Vec<SpaceId> = kernel.spaces.live().map(|(space, _)| space).collect();
+    let mut there: Vec<SpaceId> = kernel.spaces().live().map(|(space, _)| space).collect();
     let mut known = model.spaces.clone();
     there.sort_unstable();
     known.sort_unstable();

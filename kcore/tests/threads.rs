@@ -60,9 +60,9 @@ fn waking_is_oldest_first_and_only_for_the_key() {
     assert_eq!(next(&mut kernel), Some(threads[1]));
     assert_eq!(next(&mut kernel), Some(threads[0]));
     assert!(!kernel.thread_is_ready(threads[2]) && !kernel.thread_is_ready(threads[3]));
-    assert_eq!(kernel.threads.get(threads[0]).resumed, Resumed::Woken);
+    assert_eq!(kernel.threads().get(threads[0]).resumed, Resumed::Woken);
     assert!(
-        kernel.threads.get(threads[0]).operation.is_some(),
+        kernel.threads().get(threads[0]).operation.is_some(),
         "the call is to be done again"
     );
 }
@@ -83,7 +83,7 @@ fn a_yield_in_one_step_is_a_yield() {
         for step in 0..20 {
             let [quick, general] = &mut kernels;
             let before = quick.current().expect("one runs");
-            quick.threads.table[before as usize].context.rbx = step;
+            quick.threads_mut().table[before as usize].context.rbx = step;
             let turn = quick.rotate(0x40_0000 + step, 0x7f_0000);
             general.yield_current();
             let next = general.schedule();
@@ -92,7 +92,7 @@ fn a_yield_in_one_step_is_a_yield() {
                 Some(turn) => {
                     assert_eq!(Some(turn.next), next);
                     assert!(turn.is_plain);
-                    let left = quick.threads.table[before as usize].context.whole();
+                    let left = quick.threads().table[before as usize].context.whole();
                     assert_eq!((left.rip, left.rsp, left.rbx), (0x40_0000 + step, 0x7f_0000, 0));
                 }
                 None => assert_eq!(next, Some(before)),
@@ -119,7 +119,7 @@ fn a_yield_is_plain_only_between_threads_that_need_nothing_set_up() {
         let space = kernel.space_create().expect("space");
         let threads = [0; 2].map(|_| spawn(&mut kernel, space, 3));
         kernel.schedule();
-        change(&mut kernel.threads.table[threads[one].index()]);
+        change(&mut kernel.threads_mut().table[threads[one].index()]);
         kernel.rotate(0x40_0000, 0x7f_0000).expect("somebody waits").is_plain
     };
     assert!(turn(0, |_| ()));
@@ -151,7 +151,7 @@ fn who_is_answered_goes_on_with_the_values_and_does_not_call_again() {
     kernel.thread_destroy(ends);
     kernel.thread_answer(waits, 7, 8);
     assert_eq!(kernel.current(), Some(waits.index() as u32));
-    let thread = kernel.threads.get(waits);
+    let thread = kernel.threads().get(waits);
     assert!(thread.operation.is_none() && thread.deadline.is_none());
     let context = thread.context.whole();
     assert_eq!((context.rax, context.rdx, context.rsi), (0, 7, 8));
@@ -164,7 +164,7 @@ fn who_is_answered_goes_on_with_the_values_and_does_not_call_again() {
     kernel.schedule();
     kernel.thread_answer(waits, 9, 0);
     assert_eq!(kernel.current(), Some(other.index() as u32));
-    assert_eq!(kernel.threads.get(waits).state, State::Ready);
+    assert_eq!(kernel.threads().get(waits).state, State::Ready);
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn a_deadline_wakes_with_time_out_and_is_asked_of_the_timer() {
     kernel.hardware.now_ns = 1000;
     kernel.tick();
     assert!(kernel.thread_is_ready(thread));
-    assert_eq!(kernel.threads.get(thread).resumed, Resumed::TimedOut);
+    assert_eq!(kernel.threads().get(thread).resumed, Resumed::TimedOut);
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn identifiers_are_never_used_twice() {
         let thread = spawn(&mut kernel, space, 1);
         assert!(seen.insert(thread) && thread != first && thread.0 != 0);
         kernel.thread_destroy(thread);
-        assert_eq!(kernel.threads.find(thread), None);
+        assert_eq!(kernel.threads().find(thread), None);
         kernel.thread_wake(thread, Resumed::Woken);
     }
     assert_eq!(kernel.schedule(), None, "waking what is gone does nothing");
@@ -231,21 +231,21 @@ fn fast_and_general_portal_paths_agree() {
         let mut fast = portal_kernel();
         let mut general = portal_kernel();
         for _ in 0..200 {
-            let (thread, here) = (fast.id_of(0), fast.threads.table[0].space);
-            assert_eq!(here, general.threads.table[0].space, "seed {seed}");
+            let (thread, here) = (fast.id_of(0), fast.threads().table[0].space);
+            assert_eq!(here, general.threads().table[0].space, "seed {seed}");
             let callee = SpaceId(random.below(3) as u32);
             let entry = 0x1_0000_0000 + u64::from(callee.0) * 64;
             let (rip, rsp) = (random.next() >> 20, random.next() >> 20);
             if random.below(5) < 3 {
                 let way = fast.portal_call(entry, 1, rip, rsp);
-                let context = &mut general.threads.get_mut(thread).context;
+                let context = &mut general.threads_mut().get_mut(thread).context;
                 (context.rip, context.rsp) = (rip, rsp);
                 let entered = general.portal_enter(thread, callee, entry, [0; 4], Stacks::Open);
                 assert_eq!(way.is_some(), entered.is_some(), "seed {seed}");
                 if let Some(way) = way {
                     let context = general.thread_context(thread);
                     assert_eq!((way.rip, way.rsp), (context.rip, context.rsp), "seed {seed}");
-                    assert_eq!(fast.hardware.loaded[0], Some(general.spaces.get(callee).root));
+                    assert_eq!(fast.hardware.loaded[0], Some(general.spaces().get(callee).root()));
                 }
             } else {
                 let way = fast.portal_return();
@@ -291,17 +291,17 @@ fn the_fast_path_declines_what_it_cannot_finish() {
     let mut kernel = portal_kernel();
     let entry = 0x1_0000_0000 + 64;
     assert!(kernel.portal_return().is_none(), "not inside a call");
-    kernel.threads.table[0].vector_live = 1;
+    kernel.threads_mut().table[0].vector_live = 1;
     assert!(
         kernel.portal_call(entry, 1, 1, 2).is_none(),
         "a live vector state is dropped by the general way"
     );
-    kernel.threads.table[0].vector_live = 0;
+    kernel.threads_mut().table[0].vector_live = 0;
     assert!(kernel.portal_call(entry, 0, 1, 2).is_none(), "another kind of call");
     kernel.portal_forget();
     assert!(kernel.portal_call(entry, 1, 1, 2).is_none(), "forgotten");
-    assert_eq!(kernel.threads.table[0].depth, 0, "nothing happened");
-    assert_eq!(kernel.threads.table[0].state, State::Running);
+    assert_eq!(kernel.threads().table[0].depth, 0, "nothing happened");
+    assert_eq!(kernel.threads().table[0].state, State::Running);
 }
 
 #[test]
@@ -330,15 +330,15 @@ fn a_general_return_sets_the_processor_up_even_in_the_same_space() {
     kernel.portal_add_stack(space, 0x7f00_0020_0000);
     kernel.schedule();
     kernel.enter_space(space);
-    kernel.threads.get_mut(thread).vector_live = 1;
+    kernel.threads_mut().get_mut(thread).vector_live = 1;
     kernel
         .portal_enter(thread, space, 0x1_0000_0000, [0; 4], Stacks::Open)
         .expect("a stack");
-    assert_eq!(kernel.threads.get(thread).vector_live, 0);
+    assert_eq!(kernel.threads().get(thread).vector_live, 0);
     assert!(kernel.stays(), "the same space");
-    kernel.threads.get_mut(thread).vector_live = 1;
+    kernel.threads_mut().get_mut(thread).vector_live = 1;
     kernel.portal_leave(thread, 0, 0, 0).expect("a frame");
-    assert_eq!(kernel.threads.get(thread).vector_live, 0);
+    assert_eq!(kernel.threads().get(thread).vector_live, 0);
     assert!(!kernel.stays(), "the vector unit may hold what the callee left there");
     kernel.enter_space(space);
     assert!(kernel.stays());
@@ -364,7 +364,7 @@ fn who_waits_for_the_server_does_the_same_as_it_would_have() {
         assert!(kernel.thread_is_ready(thread), "to the server it is");
         assert_eq!(kernel.wake(Key::Supervisor, u32::MAX), 1);
         assert_eq!(kernel.schedule().map(|index| kernel.id_of(index)), Some(thread));
-        let found = kernel.threads.get(thread);
+        let found = kernel.threads().get(thread);
         assert_eq!((found.operation, found.resumed), (Some(operation), resumed));
         kernel.thread_destroy(thread);
     }
@@ -486,7 +486,7 @@ fn the_timer_that_is_asked_for_is_enough() {
             kernel.schedule();
             let now = kernel.hardware.now_ns;
             for &thread in &threads {
-                let record = kernel.threads.get(thread);
+                let record = kernel.threads().get(thread);
                 if let Some(deadline) = record.deadline {
                     assert!(kernel.hardware.timer_ns <= deadline, "seed {seed}, step {step}");
                     assert!(now <= deadline, "seed {seed}, step {step}");
@@ -515,7 +515,7 @@ fn the_timer_that_is_asked_for_is_enough() {
         assert!(
             threads
                 .iter()
-                .all(|&thread| kernel.threads.get(thread).deadline.is_none())
+                .all(|&thread| kernel.threads().get(thread).deadline.is_none())
         );
     }
 }
@@ -524,7 +524,7 @@ fn the_timer_that_is_asked_for_is_enough() {
 #[test]
 fn a_new_thread_has_nothing_of_the_last_one_in_its_place() {
     let seen = |kernel: &Kernel<Fake>, thread: ThreadId| {
-        let thread = kernel.threads.get(thread);
+        let thread = kernel.threads().get(thread);
         let context = thread.context.whole();
         format!(
             "{:?} {:?} {} {} {} {} {:?} {} {:?} {} {} {:?} {:?} {} {}",
@@ -561,7 +561,7 @@ fn a_new_thread_has_nothing_of_the_last_one_in_its_place() {
     };
     kernel.hardware.now_ns += 1000;
     kernel.put_off(Some((operation, Resumed::Woken)));
-    let thread = kernel.threads.get_mut(first);
+    let thread = kernel.threads_mut().get_mut(first);
     (
         thread.vector_on,
         thread.vector_live,

@@ -41,7 +41,7 @@ fn of_all_who_wait_for_one_thing_each_event_wakes_some() {
     kernel.hardware.now_ns = 1000;
     kernel.hardware.timer_ns = u64::MAX;
     let is_ready =
-        |kernel: &Kernel<Fake>, thread| kernel.threads.find(thread).is_some() && kernel.thread_is_ready(thread);
+        |kernel: &Kernel<Fake>, thread| kernel.threads().find(thread).is_some() && kernel.thread_is_ready(thread);
     let ready = |kernel: &Kernel<Fake>| threads.iter().filter(|&&thread| is_ready(kernel, thread)).count();
     assert_eq!(kernel.wake(key, u32::MAX), 2000);
     assert!(ready(&kernel) <= 32, "{} in one event", ready(&kernel));

@@ -84,7 +84,7 @@ fn start_root(
     given: &[Range],
 ) -> Result<ThreadId, String> {
     // Half of what the kernel has is for spaces; the rest for its own.
-    let quota = kernel.frames.free() / 2 * (PAGE / UNIT_BYTES as u64);
+    let quota = kernel.frames().free() / 2 * (PAGE / UNIT_BYTES as u64);
     let space = kernel
         .sigma0_create(quota as u32, given, &[DEVICES], arch::largest_page())
         .map_err(|error| format!("no first space: {error}"))?;
@@ -152,10 +152,7 @@ pub extern "C" fn ipc(to: u64, from: u64, tag: u64, timeouts: u64, window: u64, 
     let System {
         platform, supervisor, ..
     } = &mut *system;
-    if let Some(thread) = platform.kernel.current_thread() {
-        let context = &mut thread.context;
-        (context.rip, context.rsp) = arch::caller();
-        [context.r12, context.r13, context.r14, context.r15] = words.0;
+    if let Some(thread) = platform.kernel.called_from(arch::caller()) {
         let event = Event::Call {
             thread: thread.id,
             number: operation.number,
@@ -163,6 +160,8 @@ pub extern "C" fn ipc(to: u64, from: u64, tag: u64, timeouts: u64, window: u64, 
             resumed: Resumed::First,
         };
         let index = thread.id.index() as u32;
+        let context = platform.kernel.context_of(index);
+        [context.r12, context.r13, context.r14, context.r15] = words.0;
         let outcome = supervisor.handle(platform, event);
         system.settle(index, outcome, Some(operation));
         if system.platform.kernel.should_preempt() {

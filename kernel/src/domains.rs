@@ -50,10 +50,7 @@ pub extern "C" fn call<S: Supervisor>(entry: u64, p0: u64, p1: u64, p2: u64, p3:
         return event::results(Err(Error::NotAnEntry));
     };
     if let Some(mut system) = S::system().enter_at_once() {
-        let kernel = &mut system.platform.kernel;
-        if let Some(space) = kernel.current_thread().map(|thread| thread.space) {
-            kernel.portals.insert_domain(space, entry);
-        }
+        system.platform.kernel.remember_domain(entry);
     }
     let Words(value, value2) = domain(p0, p1, p2, p3);
     event::results(Ok((value, value2)))

@@ -144,8 +144,7 @@ pub fn answer_call<S: Supervisor>(mut system: Guard<'_, System<S>>, arguments: [
 /// The running thread makes a call.
 #[inline(always)]
 pub fn begin_call<S: Supervisor>(system: &mut System<S>, number: u64) -> Option<ThreadId> {
-    let thread = system.platform.kernel.current_thread()?;
-    (thread.context.rip, thread.context.rsp) = arch::caller();
+    let thread = system.platform.kernel.called_from(arch::caller())?;
     trace::record(Kind::Call, thread.id, number);
     Some(thread.id)
 }
@@ -256,7 +255,7 @@ extern "C" fn general_trap<S: Supervisor>(context: *const Context, vector: u64) 
     if vector == u64::from(arch::VECTOR_ATTENTION) && !arch::attend() {
         return context;
     }
-    let mut system = S::system().enter_unless_stopped().unwrap_or_else(|| {
+    let system = S::system().enter_unless_stopped().unwrap_or_else(|| {
         // Another processor wants the thread. It will do again what brought it here, unless that is behind.
         arch::hand_over(TRAPS.contains(&vector).then(|| HandedOver {
             rip: 0,
@@ -319,7 +318,7 @@ impl<S: Supervisor> System<S> {
         } else {
             return None;
         };
-        let context = &mut kernel.current_thread()?.context;
+        let context = kernel.current_context()?;
         context.reset(to.rip, to.rsp);
         if is_call {
             context.set_arguments([a1, a3, a4, a5]);
@@ -333,7 +332,7 @@ impl<S: Supervisor> System<S> {
     #[inline(always)]
     fn exception(&mut self, vector: u64) -> Outcome {
         let index = self.current();
-        let thread = &self.platform.kernel.threads.table[index as usize];
+        let thread = self.platform.kernel.thread(index);
         let (id, error) = (thread.id, thread.context.error);
         if vector == VECTOR_NO_UNIT && self.load_vectors(index).is_some() {
             return Outcome::Resume;
@@ -353,11 +352,10 @@ impl<S: Supervisor> System<S> {
 
     /// The running thread uses the vector unit, which was off. `None`: there is no memory for its state, and the use is an exception.
     pub fn load_vectors(&mut self, index: u32) -> Option<()> {
-        let here = self.platform.kernel.here();
-        let thread = &mut self.platform.kernel.threads.table[index as usize];
-        self.vectors.load(here, index, thread.vector_live != 0)?;
-        thread.vector_live = 1;
-        thread.vector_on = here;
+        let kernel = &mut self.platform.kernel;
+        let is_live = kernel.thread(index).vector_live != 0;
+        self.vectors.load(kernel.here(), index, is_live)?;
+        kernel.vectors_loaded(index);
         Some(())
     }
 }

@@ -115,13 +115,13 @@ fn start_server(
     let short = |_: Shortage| String::from("too little memory for the server");
     let space = kernel.space_create().map_err(short)?;
     let program = root::load(kernel, information, space, &memory.ranges)?;
-    let root = kernel.spaces.get(space).root;
+    let root = kernel.spaces().get(space).root();
     let pages = memory
         .ranges
         .iter()
         .map(|range| (u64::from(range.0) << 12, u64::from(range.1) << 12));
     for (from, to) in pages.chain([memory.server_heap]) {
-        window::show(root, from, to, &mut kernel.frames, &mut kernel.hardware).map_err(short)?;
+        kernel.show_window(root, from, to).map_err(short)?;
     }
     let exchange = kernel.frame_zeroed().map_err(short)?;
     let (disk_message_address, disk_message_data) = arch::disk_message();
@@ -135,7 +135,7 @@ fn start_server(
         interrupted: false,
         poll: false,
         unfinished: false,
-        load: kernel.spaces.get(space).load,
+        load: kernel.spaces().get(space).load(),
         caller: SpaceId::NONE,
         context,
         entry: program.entry,
@@ -242,8 +242,7 @@ fn deliver_at_once(number: u64) -> Option<u64> {
         return None;
     }
     outside.on = platform.kernel.here();
-    let thread = platform.kernel.current_thread()?;
-    (thread.context.rip, thread.context.rsp) = arch::caller();
+    let thread = platform.kernel.called_from(arch::caller())?;
     outside.work = Work::Call(number);
     outside.caller = thread.space;
     let id = thread.id.0;
@@ -278,7 +277,7 @@ pub extern "C" fn answer() -> Target {
         rsp: thread.context.rsp,
     };
     arch::set_thread(&thread.context);
-    let load = kernel.spaces.get(outside.caller).load;
+    let load = kernel.spaces().get(outside.caller).load();
     kernel.load(outside.caller, load);
     target
 }
@@ -306,8 +305,7 @@ fn call(mut system: Guard<'_, System<Outside>>, arguments: [u64; 6], number: u64
             None => leave_from(system),
         };
     }
-    if let Some(thread) = platform.kernel.current_thread() {
-        (thread.context.rip, thread.context.rsp) = arch::caller();
+    if let Some(thread) = platform.kernel.called_from(arch::caller()) {
         trace::record(Kind::Call, thread.id, number);
         let event = Event::Call {
             thread: thread.id,
@@ -349,7 +347,7 @@ fn trap(mut system: Guard<'_, System<Outside>>, context: *const Context, vector:
         if vector == event::VECTOR_NO_UNIT && system.load_vectors(index).is_some() {
             return context;
         }
-        let thread = &system.platform.kernel.threads.table[index as usize];
+        let thread = system.platform.kernel.thread(index);
         let event = event::of_exception(thread.id, vector, thread.context.error);
         if let Some(server) = system.deliver(event) {
             return server;
@@ -478,7 +476,7 @@ impl System<Outside> {
         }
         let kernel = &mut self.platform.kernel;
         if let Outcome::Block(Key::Stack(space), _) = outcome
-            && kernel.spaces.get(SpaceId(space)).has_open_stack()
+            && kernel.spaces().get(SpaceId(space)).has_open_stack()
         {
             // Another processor has given one back since the server looked.
             kernel.wake(Key::Stack(space), u32::MAX);
@@ -562,7 +560,7 @@ impl System<Outside> {
         }
         let (from, to) = (physical & !4095, (physical + bytes).next_multiple_of(4096));
         let kernel = &mut self.platform.kernel;
-        window::show(outside.root, from, to, &mut kernel.frames, &mut kernel.hardware)?;
+        kernel.show_window(outside.root, from, to)?;
         Ok((0, 0))
     }
 

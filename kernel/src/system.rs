@@ -46,20 +46,19 @@ impl<P: Half> Platform<P> {
     /// A frame that the store was given, which knows only its number.
     fn known(&self, frame: Frame) -> kcore::Frame {
         self.kernel
-            .frames
-            .find(frame.0)
+            .frame_found(frame.0)
             .expect("the store uses a frame that it was not given")
     }
 }
 
 impl<P: Half> Pages for Platform<P> {
     fn alloc(&mut self) -> Option<Frame> {
-        self.kernel.frames.take_any().ok().map(|frame| Frame(frame.number()))
+        self.kernel.frame_any().ok().map(|frame| Frame(frame.number()))
     }
 
     fn free(&mut self, frame: Frame) {
         let frame = self.known(frame);
-        self.kernel.frames.release(frame);
+        self.kernel.frame_release(frame);
     }
 
     fn bytes(&self, frame: Frame) -> &[u8; 4096] {
@@ -177,8 +176,8 @@ impl<S: Supervisor> System<S> {
 
     /// The registers of the running thread.
     pub fn context(&mut self) -> &mut Context {
-        let index = self.current() as usize;
-        &mut self.platform.kernel.threads.table[index].context
+        let index = self.current();
+        self.platform.kernel.context_of(index)
     }
 
     /// Does what the server answered, for the thread with this index, which was running. `operation` is what it did, if
@@ -195,8 +194,7 @@ impl<S: Supervisor> System<S> {
                     Err(error) => (error as u64, 0, 0),
                 };
                 let context = self.context();
-                let (rip, rsp) = (context.rip, context.rsp);
-                context.reset(rip, rsp);
+                context.reset(context.rip, context.rsp);
                 context.set_results(error, value, value2);
             }
             Outcome::Block(key, deadline) => {
@@ -204,19 +202,16 @@ impl<S: Supervisor> System<S> {
                 self.poll_soon();
                 if operation.is_some() {
                     let context = self.context();
-                    let (rip, rsp) = (context.rip, context.rsp);
-                    context.reset(rip, rsp);
+                    context.reset(context.rip, context.rsp);
                 }
                 self.platform.kernel.park(key, deadline, operation);
             }
             Outcome::Again => {
-                let index = self.current() as usize;
-                let thread = &mut self.platform.kernel.threads.table[index];
-                let operation = thread.operation.take().or(operation);
+                let operation = self.platform.kernel.take_operation(index).or(operation);
                 // The words of a message are in its sender's registers.
                 if operation.is_some_and(|operation| operation.number < abi::nucleus::FIRST_CALL) {
-                    let (rip, rsp) = (thread.context.rip, thread.context.rsp);
-                    thread.context.reset(rip, rsp);
+                    let context = self.context();
+                    context.reset(context.rip, context.rsp);
                 }
                 self.platform.kernel.again(operation);
                 self.unfinished = true;
@@ -360,8 +355,7 @@ impl<S: Supervisor> System<S> {
     /// which has been done: somebody else may be next.
     #[inline(always)]
     pub fn run(&mut self, index: u32) -> Option<*const Context> {
-        let thread = &mut self.platform.kernel.threads.table[index as usize];
-        if thread.operation.is_some() {
+        if self.platform.kernel.thread(index).operation.is_some() {
             return self.do_again(index);
         }
         Some(self.prepare(index))
@@ -369,8 +363,8 @@ impl<S: Supervisor> System<S> {
 
     /// Does the call again that a thread was parked with; or gives the registers of the server outside, which is to.
     fn do_again(&mut self, index: u32) -> Option<*const Context> {
-        let thread = &mut self.platform.kernel.threads.table[index as usize];
-        let operation = thread.operation.take()?;
+        let operation = self.platform.kernel.take_operation(index)?;
+        let thread = self.platform.kernel.thread(index);
         let event = operation.event(thread.id, thread.resumed);
         S::do_again(self, index, event, operation)
     }
@@ -392,17 +386,16 @@ impl<S: Supervisor> System<S> {
     fn prepare(&mut self, index: u32) -> *const Context {
         let kernel = &mut self.platform.kernel;
         let here = kernel.here();
-        let table = &kernel.threads.table;
         let left = self.vectors.before(here, index, |owner| {
-            let owner = &table[owner as usize];
+            let owner = kernel.thread(owner);
             owner.vector_live != 0 && owner.vector_on == here
         });
         if let Some(owner) = left
-            && table[owner as usize].vector_on == here
+            && kernel.thread(owner).vector_on == here
         {
             kernel.unbind(owner);
         }
-        let thread = &kernel.threads.table[index as usize];
+        let thread = kernel.thread(index);
         let space = thread.space;
         if self.ports_of[here as usize % PROCESSORS_MAX].0 == SpaceId::NONE {
             self.platform.kernel.without_ports(index);
@@ -416,7 +409,7 @@ impl<S: Supervisor> System<S> {
     #[inline(always)]
     pub fn enter(&mut self, index: u32) -> *const Context {
         let kernel = &mut self.platform.kernel;
-        let thread = &kernel.threads.table[index as usize];
+        let thread = kernel.thread(index);
         let (space, context) = (thread.space, &raw const thread.context);
         arch::set_thread(&thread.context);
         kernel.enter_space(space);
@@ -433,7 +426,7 @@ impl<S: Supervisor> System<S> {
     /// yet. Switching to a space is free of ports that way, as long as nobody uses them.
     pub fn ports_wanted(&mut self) -> bool {
         let index = self.current();
-        let space = self.platform.kernel.threads.table[index as usize].space;
+        let space = self.platform.kernel.thread(index).space;
         if self.ports_here().0 == space && arch::ports_are_on() {
             return false;
         }
@@ -471,7 +464,7 @@ impl<S: Supervisor> System<S> {
             return true;
         }
         let kernel = &mut self.platform.kernel;
-        let busy = (0..8).all(|_| kernel.frames.prepare_one(&mut kernel.hardware, ZEROED_GOAL));
+        let busy = (0..8).all(|_| kernel.prepare_frame(ZEROED_GOAL));
         if !busy {
             kernel.rest();
         }

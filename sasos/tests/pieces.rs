@@ -267,7 +267,7 @@ fn the_search_for_clean_pages_goes_in_pieces() {
             }
         }
     }
-    assert!(rig.world.kernel.frames.free() < 200, "memory is short");
+    assert!(rig.world.kernel.frames().free() < 200, "memory is short");
     assert!(longest < BOUND, "{longest} accesses in one event");
     rig.check();
 }
@@ -340,7 +340,7 @@ fn the_page_tables_of_an_object_go_in_pieces() {
             }
             let arguments = [base, left];
             let arguments = if left == 0 { &arguments[..1] } else { &arguments };
-            let most = rig.largest_step(actor, call, arguments, |rig| rig.world.kernel.frames.free());
+            let most = rig.largest_step(actor, call, arguments, |rig| rig.world.kernel.frames().free());
             assert!(most < 2 * SMALL, "{call:?}: {most} frames in one event");
             rig.check();
         }
@@ -424,7 +424,7 @@ fn the_page_tables_of_a_task_that_ends_go_in_pieces() {
     for slot in 0..1000 {
         rig.store(actor.space, base + 8 * slot * SLOT, slot).unwrap();
     }
-    let most = largest_step_of_end(&mut rig, actor, |rig| rig.world.kernel.frames.free());
+    let most = largest_step_of_end(&mut rig, actor, |rig| rig.world.kernel.frames().free());
     assert!(most < 3 * SMALL, "{most} frames in one event");
 }
 
@@ -483,7 +483,7 @@ fn waiters(rig: &mut Rig, actor: Actor, count: u64, call: Call, address: impl Fn
 
 /// Threads that are ready.
 fn ready(rig: &Rig) -> usize {
-    let table = &rig.world.kernel.threads.table;
+    let table = &rig.world.kernel.threads().table;
     table.iter().filter(|thread| thread.state == State::Ready).count()
 }
 

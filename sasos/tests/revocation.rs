@@ -446,7 +446,7 @@ fn the_fast_path_forgets_what_was_revoked() {
     rig.store(user.space, base, 1).unwrap();
     let touch = |rig: &mut Rig, page: u64| {
         let kernel = &mut rig.world.kernel;
-        kernel.frames.prepare_one(&mut kernel.hardware, 1);
+        kernel.prepare_frame(1);
         rig.touch_further(user.space, base + page * PAGE, Access::Write)
     };
     assert!(touch(&mut rig, 1));

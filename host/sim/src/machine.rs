@@ -497,7 +497,7 @@ impl Platform {
 
 impl Pages for Platform {
     fn alloc(&mut self) -> Option<store::Frame> {
-        let frame = self.kernel.frames.take_any().ok()?;
+        let frame = self.kernel.frame_any().ok()?;
         let _own = Own::begin();
         self.taken_by_store.insert(frame.number());
         Some(store::Frame(frame.number()))
@@ -508,7 +508,7 @@ impl Pages for Platform {
             self.taken_by_store.remove(&frame.0),
             "the store gives back {frame:?}, which it does not have"
         );
-        self.kernel.frames.release(Frame::of_fake_hardware(frame.0));
+        self.kernel.frame_release(Frame::of_fake_hardware(frame.0));
     }
 
     fn bytes(&self, frame: store::Frame) -> &[u8; BLOCK] {

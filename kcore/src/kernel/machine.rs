@@ -130,8 +130,7 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
     }
 
     fn flush_space(&mut self, space: SpaceId) {
-        self.spaces.forget(space);
-        self.hardware.flush_root(self.spaces.get(space).root);
+        self.forget_translations(space);
         self.ask_inside(space, Request::Forget);
     }
 
@@ -325,7 +324,7 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
         self.wake(Key::Stack(callee.0), u32::MAX);
         // Clients at their bound have a turn as others leave, a few at a time: most of them have to wait on.
         if self.wake(Key::Turn(callee.0), TURNS_AT_ONCE) == TURNS_AT_ONCE {
-            self.spaces.get_mut(callee).stacks_wanted = 1;
+            self.spaces.get_mut(callee).want_stack();
         }
         Some(frame)
     }

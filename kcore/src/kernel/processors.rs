@@ -51,9 +51,9 @@ impl Processor {
 #[derive(Copy, Clone)]
 pub struct Elsewhere<'a> {
     /// All parts by number, or none where there is but one.
-    pub parts: &'a [Processor],
+    pub(super) parts: &'a [Processor],
     /// This one's number.
-    pub here: u32,
+    pub(super) here: u32,
 }
 
 impl Elsewhere<'_> {
@@ -466,7 +466,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     /// Loads the root of a space.
     #[inline(always)]
     fn load_space(&mut self, space: SpaceId) {
-        let load = self.spaces.get(space).load;
+        let load = self.spaces.get(space).load();
         self.spaces.loaded(space);
         self.load(space, load);
     }
@@ -479,7 +479,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     /// Whether the root that is loaded here is the one that is noted down.
     pub fn is_root_known(&self) -> bool {
         let noted = self.processor.space;
-        self.hardware.loaded_root() == (noted != SpaceId::NONE).then(|| self.spaces.get(noted).root.physical())
+        self.hardware.loaded_root() == (noted != SpaceId::NONE).then(|| self.spaces.get(noted).root().physical())
     }
 
     /// This processor has nothing to run: it leaves the space that it was in, so that nobody has to ask it to forget anything.

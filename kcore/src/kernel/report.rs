@@ -59,7 +59,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         }
     }
 
-    fn threads(&self) -> impl Iterator<Item = &Thread> {
+    fn living(&self) -> impl Iterator<Item = &Thread> {
         self.threads.table.iter().filter(|thread| thread.state != State::Free)
     }
 
@@ -68,7 +68,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
             out,
             "thread     priority  space  depth    time ms         instruction  state"
         )?;
-        for thread in self.threads() {
+        for thread in self.living() {
             let (index, version) = (thread.id.index(), thread.id.0 >> 16);
             let ms = thread.time_ns / 1_000_000;
             let rip = thread.context.rip;
@@ -82,7 +82,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
             write_state(thread, out)?;
             writeln!(out)?;
         }
-        writeln!(out, "{} threads", self.threads().count())
+        writeln!(out, "{} threads", self.living().count())
     }
 
     fn report_registers(&self, wanted: ThreadName, out: Out<'_>) -> fmt::Result {
@@ -150,16 +150,16 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     fn report_spaces(&self, out: Out<'_>) -> fmt::Result {
         writeln!(out, "   space        root  tables   links  free stacks  threads")?;
         for (id, space) in self.spaces.live() {
-            let threads = self.threads().filter(|thread| thread.space == id).count();
+            let threads = self.living().filter(|thread| thread.space == id).count();
             writeln!(
                 out,
                 "{:>8}  {:#010x}  {:>6}  {:>6}  {:>11}  {threads:>7}{}",
                 id.0,
-                space.root.number(),
+                space.root().number(),
                 space.table_count(),
                 space.link_count(),
                 space.free_stacks().len(),
-                if space.stacks_wanted == 0 {
+                if space.stacks_wanted() == 0 {
                     ""
                 } else {
                     "  (threads wait for a stack)"
@@ -182,7 +182,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         writeln!(
             out,
             "space {number}: root {:#x}, {} tables, {} links",
-            space.root.number(),
+            space.root().number(),
             space.table_count(),
             space.link_count()
         )?;
@@ -221,7 +221,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
                     (is_present(entry) && !is_large(entry)).then_some((index as u64, entry))
                 })
         };
-        below(space.root, USER_ENTRIES).flat_map(move |(first, entry)| {
+        below(space.root(), USER_ENTRIES).flat_map(move |(first, entry)| {
             below(frame_of(entry), 512).flat_map(move |(second, entry)| {
                 below(frame_of(entry), 512).filter_map(move |(third, entry)| {
                     let (leaf, rights) = decode_link(entry)?;
@@ -272,7 +272,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         }
         let mut uses = 0;
         for (id, space) in self.spaces.live() {
-            if space.root.number() == frame {
+            if space.root().number() == frame {
                 uses += 1;
                 writeln!(out, "  the root of space {}", id.0)?;
             }
@@ -317,7 +317,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         for number in 0..self.others.len().max(1) as u32 {
             self.report_processor(self.part(number), out)?;
         }
-        for thread in self.threads() {
+        for thread in self.living() {
             if let State::Parked(key) = thread.state {
                 writeln!(out, "parked: {} for {key}", Name(thread.id))?;
             }
@@ -381,7 +381,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         writeln!(
             out,
             "threads   {:>9}\nspaces    {:>9}",
-            self.threads().count(),
+            self.living().count(),
             self.spaces.live().count()
         )
     }

@@ -7,7 +7,7 @@ use abi::{
     machine::MachineCall as M,
 };
 
-use super::{FRAME_WORDS, OPERATION_WORDS, checked_context, frame_to_words, operation_from_words, resumed_of};
+use super::{FRAME_WORDS, OPERATION_WORDS, checked_context, frame_to_words, operation_from_words, resumed_of, window};
 use crate::{
     Frame, Hardware, Kernel, Leaf, Machine, Shortage, SpaceId, ThreadId,
     frames::PAGE_BYTES,
@@ -235,6 +235,15 @@ impl<H: Hardware> Kernel<H> {
         DONE
     }
 
+    /// Shows memory, or devices, from one physical address to another in the window of the space with this root ([`window::show`]).
+    ///
+    /// # Errors
+    /// [`Shortage::Frames`].
+    pub fn show_window(&mut self, root: Frame, from: u64, to: u64) -> Result<(), Shortage> {
+        let tables = self.tables();
+        window::show(root, from, to, tables.frames, tables.hardware)
+    }
+
     /// The call that the server wants to be done again.
     pub fn to_do_again(&self, place: Place) -> Operation {
         operation_from_words(Exchange(place.exchange).words::<OPERATION_WORDS>(&self.hardware))
@@ -266,17 +275,17 @@ impl<H: Hardware> Kernel<H> {
 
     fn known_frame(&self, number: u64) -> Result<Frame, Error> {
         let number = u32::try_from(number).map_err(|_| Error::BadArgument)?;
-        self.frames.find(number).ok_or(Error::BadArgument)
+        self.frames().find(number).ok_or(Error::BadArgument)
     }
 
     fn known_space(&self, number: u64) -> Option<SpaceId> {
         let space = SpaceId(u32::try_from(number).ok()?);
-        self.spaces.exists(space).then_some(space)
+        self.spaces().exists(space).then_some(space)
     }
 
     fn known_thread(&self, number: u64) -> Result<ThreadId, Error> {
         let thread = ThreadId(number);
-        self.threads.find(thread).map(|_| thread).ok_or(Error::NoSuchThread)
+        self.threads().find(thread).map(|_| thread).ok_or(Error::NoSuchThread)
     }
 }
 

@@ -91,7 +91,7 @@ pub fn bare(frames: u32) -> Kernel<Fake, Bare> {
 
 /// What the page tables say of an address, as the processor would find it: frame, writable, executable.
 pub fn walk<P: Half>(kernel: &Kernel<Fake, P>, space: SpaceId, address: u64) -> Option<(Frame, bool, bool)> {
-    let mut table = kernel.spaces.get(space).root;
+    let mut table = kernel.spaces().get(space).root();
     let (mut write, mut execute) = (true, true);
     for level in (0..4).rev() {
         let entry = kernel.hardware.table(table)[(address >> (12 + 9 * level)) as usize & 511].load(Relaxed);

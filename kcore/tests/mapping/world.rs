@@ -331,7 +331,12 @@ impl World {
             self.tlb.clear();
         }
         let roots: Vec<(u32, u32)> = (0..self.spaces.len())
-            .filter_map(|number| Some((number as u32, self.kernel.spaces.get(self.id(number)?).root.number())))
+            .filter_map(|number| {
+                Some((
+                    number as u32,
+                    self.kernel.spaces().get(self.id(number)?).root().number(),
+                ))
+            })
             .collect();
         self.tlb.retain(|&(space, _), _| {
             !roots
@@ -377,7 +382,7 @@ impl World {
 
 /// The processor's walk.
 pub fn walk(kernel: &Kernel<Fake, Bare>, space: SpaceId, page: u64) -> Option<Translation> {
-    let mut table = kernel.spaces.get(space).root;
+    let mut table = kernel.spaces().get(space).root();
     let mut rights = Rights::RWX;
     for level in (0..4u32).rev() {
         let entry = kernel.hardware.table(table)[(page >> (9 * level)) as usize & 511].load(Relaxed);

@@ -72,7 +72,7 @@ impl Driver {
             .kernel
             .thread_create(space, 0x40_0000, 0x7f_0000, [0; 4], Standing::new(0, 3))
             .expect("a thread");
-        let context = &mut self.kernel.threads.get_mut(thread).context;
+        let context = &mut self.kernel.threads_mut().get_mut(thread).context;
         context.reset(0x40_0000, 0x7f_0000);
         self.kernel.thread_wake(thread, Resumed::First);
         self.ids.push(thread.0);
@@ -94,7 +94,7 @@ impl Driver {
     pub fn next(&mut self) -> Option<u64> {
         loop {
             let index = self.kernel.schedule()?;
-            let thread = &mut self.kernel.threads.table[index as usize];
+            let thread = &mut self.kernel.threads_mut().table[index as usize];
             let Some(operation) = thread.operation.take() else {
                 return Some(thread.id.0);
             };
@@ -119,14 +119,14 @@ impl Driver {
         {
             self.fast += 1;
             // What the entry code leaves in the receiver's registers.
-            let context = &mut self.kernel.threads.table[to.receiver as usize].context;
+            let context = &mut self.kernel.threads_mut().table[to.receiver as usize].context;
             assert_eq!((to.rip, to.rsp), (context.rip, context.rsp));
             context.reset(to.rip, to.rsp);
             context.set_results(0, arguments[2], to.sender);
             [context.r12, context.r13, context.r14, context.r15] = words;
             return;
         }
-        let thread = &mut self.kernel.threads.table[index as usize];
+        let thread = &mut self.kernel.threads_mut().table[index as usize];
         let context = &mut thread.context;
         (context.rip, context.rsp) = (rip, rsp);
         [context.r12, context.r13, context.r14, context.r15] = words;
@@ -142,7 +142,7 @@ impl Driver {
     }
 
     fn settle(&mut self, outcome: Outcome) {
-        let Some(thread) = self.kernel.current_thread() else {
+        let Some(thread) = self.kernel.current_thread_mut() else {
             return;
         };
         match outcome {
@@ -175,7 +175,7 @@ impl Driver {
     /// All that can be told apart.
     pub fn picture(&self) -> Vec<(u64, State, Option<Operation>, u64, u64, Answer)> {
         let thread = |id: &u64| {
-            let thread = self.kernel.threads.get(ThreadId(*id));
+            let thread = self.kernel.threads().get(ThreadId(*id));
             let context = &thread.context;
             let answer = Answer {
                 error: context.rax,

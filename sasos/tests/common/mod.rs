@@ -277,7 +277,7 @@ impl Rig {
         };
         if !(address / PAGE).is_multiple_of(3) {
             let kernel = &mut self.world.kernel;
-            kernel.frames.prepare_one(&mut kernel.hardware, 1);
+            kernel.prepare_frame(1);
         }
         thread.is_some_and(|thread| {
             self.server
@@ -375,7 +375,7 @@ impl Rig {
         }
         let spaces: Vec<SpaceId> = self.server.domains.iter().map(|(space, _)| space).collect();
         for space in spaces {
-            let root = self.world.kernel.spaces.get(space).root;
+            let root = self.world.kernel.spaces().get(space).root();
             for (slot, leaf, write, execute) in self.world.kernel.hardware.links(root) {
                 assert_eq!(
                     leaves.get(&leaf.number()),

@@ -91,7 +91,7 @@ impl System {
             resident_total += resident;
         }
         for (space, _) in self.server.domains.iter() {
-            let root = self.platform.kernel.spaces.get(space).root;
+            let root = self.platform.kernel.spaces().get(space).root();
             let hardware = &self.platform.kernel.hardware;
             for table in hardware.upper_tables(root) {
                 *expected.entry(table.number()).or_default() += 1;
@@ -121,8 +121,11 @@ impl System {
     /// No processor remembers more than the tables say.
     fn check_remembered(&self) {
         for (space, _) in self.server.domains.iter() {
-            let space = self.platform.kernel.spaces.get(space);
-            self.platform.kernel.hardware.check_remembered(space.root, space.load);
+            let space = self.platform.kernel.spaces().get(space);
+            self.platform
+                .kernel
+                .hardware
+                .check_remembered(space.root(), space.load());
         }
     }
 }

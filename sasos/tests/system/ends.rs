@@ -116,7 +116,7 @@ fn what_is_made_in_a_callee_that_ends_is_an_orphan() {
 
 /// A thread was taken out of its call: it is at home with `CalleeFault`, and nothing of what it called from the callee is left to be made.
 fn assert_at_home(system: &mut System, client: ThreadId, home: kcore::SpaceId) {
-    let operation = system.platform.kernel.threads.table[client.index()].operation;
+    let operation = system.platform.kernel.threads().table[client.index()].operation;
     assert!(operation.is_none(), "{operation:?} is to be made again");
     system.finish_work();
     system.pump();
@@ -140,7 +140,7 @@ fn family_at_random(seed: u64) {
     let services = [system.service(first), system.service(first)];
     let head = system.client(&services.each_ref().map(|service| (service.image, service.password)));
     for _ in 0..STEPS {
-        let table = &system.platform.kernel.threads.table;
+        let table = &system.platform.kernel.threads().table;
         let can = |state| matches!(state, State::Ready | State::Running);
         let able: Vec<ThreadId> = table
             .iter()

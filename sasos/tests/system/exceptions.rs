@@ -128,7 +128,7 @@ fn endless_recursion_ends_alone() {
     // The handler runs on the same stack, and faults in turn.
     let trouble = loop {
         stack -= 2048;
-        system.platform.kernel.threads.get_mut(child).context.rsp = stack;
+        system.platform.kernel.threads_mut().get_mut(child).context.rsp = stack;
         if let Err(trouble) = system.set_word(child, stack, 1) {
             break trouble;
         }

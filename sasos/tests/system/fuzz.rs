@@ -117,7 +117,7 @@ impl Fuzz {
     /// Threads that can make a call.
     fn able(&self) -> Vec<ThreadId> {
         let first = self.system.first;
-        let table = &self.system.platform.kernel.threads.table;
+        let table = &self.system.platform.kernel.threads().table;
         let able = table.iter().filter(|thread| {
             matches!(thread.state, State::Ready | State::Running) && thread.operation.is_none() && thread.id != first
         });

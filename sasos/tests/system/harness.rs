@@ -103,7 +103,7 @@ impl System {
     /// Makes a thread the running one.
     pub fn run(&mut self, thread: ThreadId) {
         let kernel = &mut self.platform.kernel;
-        let index = kernel.threads.find(thread).expect("the thread is there");
+        let index = kernel.threads().find(thread).expect("the thread is there");
         if kernel.current() != Some(index) {
             kernel.yield_current();
             let mut others = Vec::new();
@@ -118,7 +118,7 @@ impl System {
                 if other == index {
                     break;
                 }
-                let record = &kernel.threads.table[other as usize];
+                let record = &kernel.threads().table[other as usize];
                 others.push((record.id, record.resumed));
                 kernel.thread_suspend(others[others.len() - 1].0);
             }
@@ -130,9 +130,9 @@ impl System {
             kernel.current(),
             Some(index),
             "thread {thread:?} cannot run: {:?}",
-            kernel.threads.table[index as usize].state
+            kernel.threads().table[index as usize].state
         );
-        let space = kernel.threads.table[index as usize].space;
+        let space = kernel.threads().table[index as usize].space;
         kernel.enter_space(space);
     }
 
@@ -147,7 +147,7 @@ impl System {
                 let thread = self
                     .platform
                     .kernel
-                    .current_thread()
+                    .current_thread_mut()
                     .expect("a call returns to a running thread");
                 let (rip, rsp) = (thread.context.rip, thread.context.rsp);
                 thread.context.reset(rip, rsp);
@@ -173,12 +173,12 @@ impl System {
         let kernel = &mut self.platform.kernel;
         let index = thread.index();
         assert!(
-            kernel.threads.table[index].operation.is_none(),
+            kernel.threads().table[index].operation.is_none(),
             "{thread:?} is still in a call"
         );
         let (rip, rsp) = (
-            kernel.threads.table[index].context.rip,
-            kernel.threads.table[index].context.rsp,
+            kernel.threads().table[index].context.rip,
+            kernel.threads().table[index].context.rsp,
         );
         let crossing = match Call::from_number(number) {
             Some(Call::PdxCall) => kernel.portal_call(arguments[0], arguments[2], rip, rsp),
@@ -186,7 +186,7 @@ impl System {
             _ => None,
         };
         if let Some(crossing) = crossing {
-            let context = &mut kernel.threads.table[index].context;
+            let context = &mut kernel.threads_mut().table[index].context;
             (context.rip, context.rsp) = (crossing.rip, crossing.rsp);
             if number == Call::PdxReturn as u64 {
                 context.set_results(0, arguments[0], arguments[1]);
@@ -238,7 +238,7 @@ impl System {
     pub fn pump(&mut self) {
         loop {
             self.finish_work();
-            let table = &self.platform.kernel.threads.table;
+            let table = &self.platform.kernel.threads().table;
             let Some(thread) = table
                 .iter()
                 .find(|thread| thread.state == State::Ready && thread.operation.is_some())
@@ -247,7 +247,7 @@ impl System {
             };
             let (id, resumed) = (thread.id, thread.resumed);
             self.run(id);
-            let Some(operation) = self.platform.kernel.threads.table[id.index()].operation.take() else {
+            let Some(operation) = self.platform.kernel.threads_mut().table[id.index()].operation.take() else {
                 continue;
             };
             let event = Event::Call {
@@ -282,7 +282,7 @@ impl System {
 
     /// Time passes, and one after the other of the threads that can has the processor.
     pub fn pass_to_others(&mut self) {
-        let table = &self.platform.kernel.threads.table;
+        let table = &self.platform.kernel.threads().table;
         let able = |index: &usize| {
             let thread = &table[*index];
             matches!(thread.state, State::Ready | State::Running) && thread.operation.is_none()
@@ -290,7 +290,7 @@ impl System {
         let next = (self.turn + 1..table.len()).chain(0..=self.turn).find(able);
         if let Some(index) = next {
             self.turn = index;
-            self.spin(self.platform.kernel.threads.table[index].id, 500_000_000);
+            self.spin(self.platform.kernel.threads().table[index].id, 500_000_000);
         } else {
             self.pass(1_000_000);
         }
@@ -315,13 +315,13 @@ impl System {
         }
         panic!(
             "{thread:?} waits for ever: {:?}",
-            self.platform.kernel.threads.table[thread.index()].state
+            self.platform.kernel.threads().table[thread.index()].state
         );
     }
 
     /// The answer that a parked thread was given without doing its call again.
     fn answered(&self, thread: ThreadId) -> Option<Answer> {
-        let thread = &self.platform.kernel.threads.table[thread.index()];
+        let thread = &self.platform.kernel.threads().table[thread.index()];
         let goes_on = matches!(thread.state, State::Ready | State::Running) && thread.operation.is_none();
         goes_on.then(|| {
             assert_eq!(thread.context.rax, 0, "only good news comes that way");
@@ -339,7 +339,7 @@ impl System {
         let parked: Vec<_> = self
             .platform
             .kernel
-            .threads
+            .threads()
             .table
             .iter()
             .filter(|thread| matches!(thread.state, State::Parked(_)))
@@ -371,7 +371,7 @@ impl System {
             };
             if !(address / PAGE).is_multiple_of(3) {
                 let kernel = &mut self.platform.kernel;
-                kernel.frames.prepare_one(&mut kernel.hardware, 1);
+                kernel.prepare_frame(1);
             }
             // As the kernel does, which tries the fast path first.
             let fast = self.server.touch_further(&mut self.platform, thread, address, access);
@@ -392,7 +392,7 @@ impl System {
                 Answer::Gone => return Err(Trouble::Ended),
                 Answer::Blocked => {
                     for _ in 0..RETRIES {
-                        if self.platform.kernel.threads.table[thread.index()].state == State::Ready {
+                        if self.platform.kernel.threads().table[thread.index()].state == State::Ready {
                             break;
                         }
                         if !self.step() {
@@ -407,7 +407,7 @@ impl System {
     }
 
     fn position(&self, thread: ThreadId) -> (u64, u64, SpaceId) {
-        let thread = &self.platform.kernel.threads.table[thread.index()];
+        let thread = &self.platform.kernel.threads().table[thread.index()];
         (thread.context.rip, thread.context.rsp, thread.space)
     }
 

@@ -490,7 +490,7 @@ fn a_killed_task_is_taken_out_of_its_waits() {
     assert_eq!(system.start(child, Call::ThreadWait, &[0, FOREVER, 0]), Answer::Blocked);
     system.call(first, Call::ThreadDelete, &[child.0, 44]).unwrap();
     assert_eq!(system.reap(first, child), Ok(44));
-    assert!(system.platform.kernel.threads.find(grandchild).is_some());
+    assert!(system.platform.kernel.threads().find(grandchild).is_some());
     assert_eq!(
         system
             .touch(grandchild, system.image_of(grandchild) + ENTRY, Touch::Execute)
@@ -510,9 +510,9 @@ fn a_parent_ends_what_is_left_of_a_task() {
     let entry = system.image_of(child) + ENTRY;
     let second = ThreadId(system.call(child, Call::ThreadCreate, &[entry, 0, 3]).unwrap().0);
     system.start(child, Call::ThreadDelete, &[0, 7]);
-    assert!(system.platform.kernel.threads.find(second).is_some());
+    assert!(system.platform.kernel.threads().find(second).is_some());
     system.call(first, Call::ThreadDelete, &[child.0, 0]).unwrap();
-    assert!(system.platform.kernel.threads.find(second).is_none());
+    assert!(system.platform.kernel.threads().find(second).is_none());
     assert_eq!(system.reap(first, child), Ok(7));
     system.check_to_the_end();
 }

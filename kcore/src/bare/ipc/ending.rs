@@ -10,15 +10,15 @@ impl<H: Hardware> Kernel<H, Bare> {
     pub(in crate::bare) fn forget_messages(&mut self, index: u32) {
         let id = self.id_of(index).0;
         loop {
-            let sender = self.threads.table[index as usize].ipc.senders.head;
+            let sender = self.thread(index).ipc.first_sender();
             if sender == NONE {
                 break;
             }
             self.fail(sender, Error::NoSuchThread);
         }
-        if self.threads.table[index as usize].ipc.awaited != 0 {
-            for waiting in 0..self.threads.table.len() as u32 {
-                if self.threads.table[waiting as usize].ipc.wait_for == id {
+        if self.thread(index).ipc.awaited != 0 {
+            for waiting in 0..self.threads().table.len() as u32 {
+                if self.thread(waiting).ipc.wait_for == id {
                     self.fail(waiting, Error::Deleted);
                 }
             }
@@ -28,14 +28,10 @@ impl<H: Hardware> Kernel<H, Bare> {
 
     /// Takes a thread out of the operation it waits in, if it waits in one; it is in no list then.
     pub(in crate::bare) fn cancel_messages(&mut self, index: u32) {
-        if matches!(
-            self.threads.table[index as usize].state,
-            State::Sending(_) | State::Receiving
-        ) {
+        if matches!(self.thread(index).state, State::Sending(_) | State::Receiving) {
             self.detach(index);
-            let thread = &mut self.threads.table[index as usize];
-            thread.operation = None;
-            thread.ipc.trouble = None;
+            self.set_operation(index, None);
+            self.messages_of(index).trouble = None;
         }
     }
 }

@@ -11,7 +11,6 @@ use crate::{
     Hardware, Kernel,
     bare::{Bare, THREADS_MAX},
     scheduler::NONE,
-    thread::{State, Thread},
 };
 
 /// Where a message is received.
@@ -34,47 +33,38 @@ impl<H: Hardware> Kernel<H, Bare> {
         if tag as u16 > REGISTER_WORDS as u16 || timeouts as u32 != NEVER {
             return None;
         }
-        let me = self.processor.current;
-        let thread = self.threads.table.get(me as usize)?;
+        let thread = self.current_thread()?;
         let (sender, space) = (thread.id.0, thread.space);
         if thread.vector_live | thread.slow != 0 {
             return None;
         }
         let part = &thread.ipc;
-        if from != to && (from != ANYONE || part.senders.head != NONE || part.pending | part.delivered != 0) {
+        if from != to && (from != ANYONE || part.first_sender() != NONE || part.pending | part.delivered != 0) {
             return None;
         }
         let receiver = to as u32 & (THREADS_MAX as u32 - 1);
-        let other: &mut Thread = self.threads.table.get_mut(receiver as usize)?;
+        let other = self.threads().table.get(receiver as usize)?;
         let wait_for = other.ipc.wait_for;
         if other.id.0 != to || (wait_for != ANYONE && wait_for != sender) || other.vector_live | other.slow != 0 {
             return None;
         }
-        if self.processor.queues.any_of(other.more_urgent) {
+        if !self.may_run(other) {
             return None;
         }
         let callee = other.space;
         let load = if callee == space {
             None
         } else {
-            Some(self.spaces.find_mut(callee)?.load)
+            Some(self.spaces().find(callee)?.load())
         };
         // From here on all is certain.
-        other.ipc.wait_for = 0;
-        other.ipc.awaited = 1;
-        other.state = State::Running;
-        other.processor = self.processor.number;
-        let (next_rip, next_rsp) = (other.context.rip, other.context.rsp);
-        self.processor.current = receiver;
+        self.send_at_once((rip, rsp), from, window);
+        let (context, part) = self.receive_at_once(receiver)?;
+        part.awaited = 1;
+        let (next_rip, next_rsp) = (context.rip, context.rsp);
         if let Some(load) = load {
             self.load(callee, load);
         }
-        let thread = self.threads.table.get_mut(me as usize)?;
-        thread.context.rip = rip;
-        thread.context.rsp = rsp;
-        thread.state = State::Receiving;
-        thread.ipc.wait_for = from;
-        thread.ipc.window = window;
         Some(Handover {
             rip: next_rip,
             rsp: next_rsp,

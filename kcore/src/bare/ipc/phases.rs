@@ -9,7 +9,7 @@ use crate::{
     bare::mapping::Progress,
     bare::nucleus::Nucleus,
     event::Outcome,
-    messages::{SUPERVISED, WAITS},
+    messages::SUPERVISED,
     scheduler::NONE,
     thread::{Resumed, State},
 };
@@ -51,7 +51,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         if let Err(error) = Tag::parse(request.tag) {
             return failed(error);
         }
-        let Some(to) = self.threads.find(ThreadId(request.to)) else {
+        let Some(to) = self.threads().find(ThreadId(request.to)) else {
             return failed(Error::NoSuchThread);
         };
         if to == me {
@@ -71,35 +71,22 @@ impl<H: Hardware> Kernel<H, Bare> {
             return failed(Error::TimedOut);
         }
         let until = deadline(self.hardware.now_ns(), request.send_us());
-        self.threads.table[me as usize].operation = Some(request.operation());
+        self.set_operation(me, Some(request.operation()));
         self.leave_processor(me);
-        self.queue_sender(me, to, until);
+        self.wait_to_send(me, to, until);
         Sent::Ended(Outcome::Gone)
     }
 
     /// Whether the policy of its space lets a thread send to another.
     fn may_send(&self, me: u32, to: u64) -> bool {
-        let thread = &self.threads.table[me as usize];
+        let thread = self.thread(me);
         thread.slow & SUPERVISED == 0 || self.half.nucleus.supervisor(thread.space) == to
     }
 
     /// Whether `thread` waits for a message that `sender` may send.
     pub(super) fn waits_for(&self, thread: u32, sender: u32) -> bool {
-        let wait_for = self.threads.table[thread as usize].ipc.wait_for;
+        let wait_for = self.thread(thread).ipc.wait_for;
         wait_for == ANYONE || wait_for == self.id_of(sender).0
-    }
-
-    /// Puts a thread that is in no list behind the others that send to `to`.
-    pub(super) fn queue_sender(&mut self, sender: u32, to: u32, until: Option<u64>) {
-        let thread = &mut self.threads.table[sender as usize];
-        thread.state = State::Sending(to);
-        if let Some(at_ns) = until {
-            thread.deadline = Some(at_ns);
-            self.timers.insert(at_ns, sender);
-            self.hardware.set_timer(at_ns);
-        }
-        let queue = &mut self.threads.table[to as usize].ipc.senders;
-        queue.push_back(&mut self.links, sender);
     }
 
     fn receive_half(&mut self, me: u32, request: &Request, resumed: Resumed) -> Outcome {
@@ -109,7 +96,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             return Outcome::Resume;
         }
         // What is taken from a sender's queue comes with items for this window.
-        self.threads.table[me as usize].ipc.window = request.window;
+        self.messages_of(me).window = request.window;
         while let Some(sender) = self.sender_for(me, from) {
             let sending = self.request_of(sender);
             match self.transfer(sender, me, &sending) {
@@ -134,23 +121,23 @@ impl<H: Hardware> Kernel<H, Bare> {
 
     /// The operation is to be done again, from its receiving half on.
     fn again_as(&mut self, me: u32, request: &Request) -> Outcome {
-        self.threads.table[me as usize].operation = Some(request.operation());
+        self.set_operation(me, Some(request.operation()));
         Outcome::Again
     }
 
     /// The next thread that sends to `me` and that it will receive from.
     fn sender_for(&self, me: u32, from: u64) -> Option<u32> {
         if from == ANYONE {
-            let head = self.threads.table[me as usize].ipc.senders.head;
+            let head = self.thread(me).ipc.first_sender();
             return (head != NONE).then_some(head);
         }
-        let sender = self.threads.find(ThreadId(from))?;
-        (self.threads.table[sender as usize].state == State::Sending(me)).then_some(sender)
+        let sender = self.threads().find(ThreadId(from))?;
+        (self.thread(sender).state == State::Sending(me)).then_some(sender)
     }
 
     /// What a thread that waits to send asked for.
     fn request_of(&self, sender: u32) -> Request {
-        let operation = self.threads.table[sender as usize].operation;
+        let operation = self.thread(sender).operation;
         Request::new(operation.map_or([0; 6], |operation| operation.arguments))
     }
 
@@ -158,20 +145,18 @@ impl<H: Hardware> Kernel<H, Bare> {
     fn sent(&mut self, sender: u32, receiver: u32, request: &Request) {
         self.detach(sender);
         let partner = self.id_of(receiver).0;
-        let thread = &mut self.threads.table[sender as usize];
-        thread.operation = None;
-        if thread.ipc.trouble.is_some() {
+        self.set_operation(sender, None);
+        if self.thread(sender).ipc.trouble.is_some() {
             self.wait_for_answer(sender, partner);
         } else if request.from == 0 {
-            let context = &mut thread.context;
+            let context = self.context_of(sender);
             context.reset(context.rip, context.rsp);
             self.enqueue(sender);
         } else if request.from == partner && request.receive_us() != 0 {
             // A call. Nothing of the receiver's can be waiting here: it has just been receiving.
             self.begin_wait(sender, &request.receiving());
         } else {
-            thread.operation = Some(request.receiving().operation());
-            thread.resumed = Resumed::First;
+            self.begin_operation(sender, request.receiving().operation());
             self.enqueue(sender);
         }
     }
@@ -185,7 +170,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             let bound = self.half.nucleus.interrupts[interrupt].thread == self.id_of(me).0;
             return if bound { Ok(()) } else { Err(Error::BadArgument) };
         }
-        match self.threads.find(ThreadId(from)) {
+        match self.threads().find(ThreadId(from)) {
             None => Err(Error::NoSuchThread),
             Some(partner) if partner == me => Err(Error::BadArgument),
             Some(_) => Ok(()),
@@ -195,19 +180,6 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// A thread that is in no list waits for a message.
     pub(super) fn begin_wait(&mut self, me: u32, request: &Request) {
         let until = deadline(self.hardware.now_ns(), request.receive_us());
-        if let Some(partner) = self.threads.find(ThreadId(request.from)) {
-            self.threads.table[partner as usize].ipc.awaited = 1;
-        }
-        let thread = &mut self.threads.table[me as usize];
-        thread.state = State::Receiving;
-        thread.operation = None;
-        thread.ipc.wait_for = request.from;
-        thread.ipc.window = request.window;
-        if let Some(at_ns) = until {
-            thread.deadline = Some(at_ns);
-            thread.slow |= WAITS;
-            self.timers.insert(at_ns, me);
-            self.hardware.set_timer(at_ns);
-        }
+        self.wait_to_receive(me, request.from, request.window, until);
     }
 }

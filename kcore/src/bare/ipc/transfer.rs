@@ -15,8 +15,6 @@ use crate::{
     Hardware, Kernel, SpaceId,
     bare::Bare,
     bare::mapping::{Fpage, How, Progress, Resource},
-    messages::WAITS,
-    thread::State,
 };
 
 /// An fpage from its word.
@@ -64,7 +62,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// # Errors
     /// Those of its items; then nothing was delivered.
     pub(super) fn transfer(&mut self, sender: u32, receiver: u32, request: &Request) -> Result<Progress, Error> {
-        if let Some(trouble) = self.threads.table[sender as usize].ipc.trouble {
+        if let Some(trouble) = self.thread(sender).ipc.trouble {
             let tag = trouble.label << TAG_LABEL_SHIFT | TAG_KERNEL | trouble.words.len() as u64;
             let from = self.id_of(sender).0;
             self.deliver(receiver, tag, from, trouble.words);
@@ -74,9 +72,9 @@ impl<H: Hardware> Kernel<H, Bare> {
         if tag.items > 0 && self.give_items(sender, receiver, tag)? == Progress::More {
             return Ok(Progress::More);
         }
-        let context = &self.threads.table[sender as usize].context;
+        let context = &self.thread(sender).context;
         let words = [context.r12, context.r13, context.r14, context.r15];
-        if tag.words > REGISTER_WORDS && self.threads.table[receiver as usize].ipc.trouble.is_none() {
+        if tag.words > REGISTER_WORDS && self.thread(receiver).ipc.trouble.is_none() {
             self.copy_buffer(sender, receiver, tag.words);
         }
         let from = self.id_of(sender).0;
@@ -88,32 +86,18 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// the registers it has.
     pub(super) fn deliver(&mut self, receiver: u32, tag: u64, from: u64, words: [u64; REGISTER_WORDS]) {
         self.end_wait(receiver);
-        let thread = &mut self.threads.table[receiver as usize];
-        if thread.ipc.trouble.take().is_some() {
+        if self.messages_of(receiver).trouble.take().is_some() {
             return;
         }
-        let context = &mut thread.context;
+        let context = self.context_of(receiver);
         context.reset(context.rip, context.rsp);
         context.set_results(0, tag, from);
         [context.r12, context.r13, context.r14, context.r15] = words;
     }
 
-    /// Takes a receiver out of its wait; it is in no list then. A running thread goes on running.
-    pub(super) fn end_wait(&mut self, receiver: u32) {
-        let thread = &mut self.threads.table[receiver as usize];
-        thread.ipc.wait_for = 0;
-        thread.slow &= !WAITS;
-        if thread.state == State::Receiving {
-            thread.state = State::Suspended;
-        }
-        if thread.deadline.take().is_some() {
-            self.timers.remove(receiver);
-        }
-    }
-
     /// The words behind those in registers.
     fn copy_buffer(&mut self, sender: u32, receiver: u32, words: usize) {
-        let frame = |index: u32| self.threads.table[index as usize].ipc.buffer;
+        let frame = |index: u32| self.thread(index).ipc.buffer;
         let (Some(from), Some(to)) = (frame(sender), frame(receiver)) else {
             return;
         };
@@ -125,7 +109,7 @@ impl<H: Hardware> Kernel<H, Bare> {
 
     /// A word of the message that a thread sends.
     fn message_word(&self, sender: u32, index: usize) -> u64 {
-        let thread = &self.threads.table[sender as usize];
+        let thread = self.thread(sender);
         let context = &thread.context;
         let registers = [context.r12, context.r13, context.r14, context.r15];
         match (registers.get(index), thread.ipc.buffer) {
@@ -137,7 +121,7 @@ impl<H: Hardware> Kernel<H, Bare> {
 
     /// Gives the items of a message. Those that were given before are given again, which changes nothing.
     fn give_items(&mut self, sender: u32, receiver: u32, tag: Tag) -> Result<Progress, Error> {
-        let place = |index: u32| &self.threads.table[index as usize];
+        let place = |index: u32| self.thread(index);
         let (from, to) = (place(sender).space, place(receiver).space);
         // The answer to a fault is for the page that was touched.
         let window = match place(receiver).ipc.trouble {

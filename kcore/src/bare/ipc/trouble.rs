@@ -9,7 +9,7 @@ use crate::{
     bare::mapping::Progress,
     bare::nucleus::Nucleus,
     event::{Access, Outcome},
-    messages::{Trouble, WAITS},
+    messages::Trouble,
 };
 
 /// The message of an interrupt.
@@ -18,7 +18,7 @@ pub(in crate::bare) const INTERRUPT_TAG: u64 = tag(LABEL_INTERRUPT, 1, 0) | TAG_
 impl<H: Hardware> Kernel<H, Bare> {
     /// A page fault of the running thread: a message to its space's pager. `None` if there is none.
     pub(in crate::bare) fn fault_message(&mut self, me: u32, address: u64, access: Access) -> Option<Outcome> {
-        let thread = &self.threads.table[me as usize];
+        let thread = self.thread(me);
         let (rip, space) = (thread.context.rip, thread.space);
         let pager = self.half.nucleus.pager(space);
         let words = [
@@ -32,7 +32,7 @@ impl<H: Hardware> Kernel<H, Bare> {
 
     /// Another exception: a message to the handler of the space.
     pub(in crate::bare) fn exception_message(&mut self, me: u32) -> Option<Outcome> {
-        let thread = &self.threads.table[me as usize];
+        let thread = self.thread(me);
         let context = &thread.context;
         let words = [context.vector, context.error, context.rip, context.rsp];
         let handler = self.half.nucleus.handler(thread.space);
@@ -40,14 +40,14 @@ impl<H: Hardware> Kernel<H, Bare> {
     }
 
     fn trouble(&mut self, me: u32, helper: u64, label: u64, words: [u64; 4]) -> Option<Outcome> {
-        let to = self.threads.find(ThreadId(helper))?;
+        let to = self.threads().find(ThreadId(helper))?;
         if to == me {
             return None;
         }
-        self.threads.table[me as usize].ipc.trouble = Some(Trouble { label, words });
+        self.messages_of(me).trouble = Some(Trouble { label, words });
         self.leave_processor(me);
         if !self.waits_for(to, me) {
-            self.queue_sender(me, to, None);
+            self.wait_to_send(me, to, None);
             return Some(Outcome::Gone);
         }
         let nothing = Request::new([0; 6]);
@@ -63,8 +63,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     pub(super) fn wait_for_answer(&mut self, me: u32, helper: u64) {
         let request = Request::new([0, helper, 0, NO_TIMEOUTS, 0, 0]);
         self.begin_wait(me, &request);
-        // Its registers stay as they are, which the fast path does not know.
-        self.threads.table[me as usize].slow |= WAITS;
+        self.waits_as_it_is(me);
     }
 
     /// An interrupt has come: delivers it, or keeps it for its thread. It stays masked.
@@ -72,11 +71,11 @@ impl<H: Hardware> Kernel<H, Bare> {
         let Some(line) = self.half.nucleus.interrupts.get(interrupt) else {
             return;
         };
-        let Some(thread) = self.threads.find(ThreadId(line.thread)) else {
+        let Some(thread) = self.threads().find(ThreadId(line.thread)) else {
             return;
         };
         let from = interrupt as u64 + 1;
-        let part = &mut self.threads.table[thread as usize].ipc;
+        let part = self.messages_of(thread);
         if part.trouble.is_none() && (part.wait_for == abi::nucleus::ANYONE || part.wait_for == from) {
             part.delivered |= 1 << interrupt;
             self.deliver(thread, INTERRUPT_TAG, from, [interrupt as u64, 0, 0, 0]);
@@ -89,7 +88,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// Gives the running thread an interrupt that waits for it, if it receives from there.
     pub(super) fn take_interrupt(&mut self, me: u32, from: u64) -> bool {
         let wanted = Nucleus::interrupts_of(from);
-        let part = &mut self.threads.table[me as usize].ipc;
+        let part = self.messages_of(me);
         let ready = part.pending & wanted;
         if ready == 0 {
             return false;
@@ -109,7 +108,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// Receiving again lets the interrupts in that were delivered before.
     pub(super) fn acknowledge(&mut self, me: u32, from: u64) {
         let wanted = Nucleus::interrupts_of(from);
-        let part = &mut self.threads.table[me as usize].ipc;
+        let part = self.messages_of(me);
         let mut done = part.delivered & wanted;
         part.delivered &= !wanted;
         while done != 0 {

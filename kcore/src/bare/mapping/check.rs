@@ -163,7 +163,7 @@ impl<H: Hardware> Work<'_, H> {
     fn check_space(&mut self, space: u16, tally: &mut Tally, units: u32) -> Result<(), &'static str> {
         tally.tables = 1;
         let shared_before = tally.shared;
-        let root = self.spaces.get(SpaceId(u32::from(space))).root;
+        let root = self.spaces.get(SpaceId(u32::from(space))).root();
         self.check_table(space, root, 3, 0, tally)?;
         let ports = !self.space(space).ports.is_empty();
         let all = self.mapping.tree.find(space, 2, PORTS_PAGE).filter(|&node| {

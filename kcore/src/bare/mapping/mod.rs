@@ -46,7 +46,7 @@ use alloc::vec::Vec;
 use abi::{Error, Rights, address::SLOT};
 
 use super::Bare;
-use crate::{Hardware, Kernel, Machine, SpaceId, frames::Range, kernel::processors::Elsewhere};
+use crate::{Hardware, Kernel, Machine, SpaceId, frames::Range, kernel::doors::Tables};
 pub use fpage::{Fpage, Resource};
 use short::Recent;
 use space::Doing;
@@ -344,15 +344,19 @@ impl<H: Hardware> Kernel<H, Bare> {
 
     fn work(&mut self) -> Work<'_, H> {
         self.half.mapping.recent = Recent::default();
+        let Tables {
+            half,
+            spaces,
+            frames,
+            hardware,
+            elsewhere,
+        } = self.tables();
         Work {
-            mapping: &mut self.half.mapping,
-            spaces: &mut self.spaces,
-            frames: &mut self.frames,
-            hardware: &mut self.hardware,
-            elsewhere: Elsewhere {
-                parts: &self.others,
-                here: self.processor.number,
-            },
+            mapping: &mut half.mapping,
+            spaces,
+            frames,
+            hardware,
+            elsewhere,
             budget: WORK_MAX * tables::UNIT,
             visit: Visit::NONE,
             tables_from: 0,

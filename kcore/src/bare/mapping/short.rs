@@ -127,7 +127,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// The entry of a page and its place, at this level or where the way ends above it.
     #[inline(always)]
     fn entry_at(&self, space: u16, page: u64, stop: u8) -> (u8, u64, Place, Place) {
-        let root = self.spaces.get(SpaceId(u32::from(space))).root;
+        let root = self.spaces().get(SpaceId(u32::from(space))).root();
         let (mut level, mut above) = (3, (root, 0));
         let mut place = (root, index(page, 3));
         loop {
@@ -372,8 +372,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         above.fetch_sub(COUNT_ONE, Relaxed);
         tree.remove_only_kid(kid, source);
         let holder = SpaceId(u32::from(holder));
-        self.spaces.forget(holder);
-        self.hardware.flush_root(self.spaces.get(holder).root);
+        self.forget_translations(holder);
         self.ask_inside(holder, Request::Forget);
         Some(())
     }

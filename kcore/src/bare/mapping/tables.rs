@@ -187,7 +187,7 @@ impl<H: Hardware> Work<'_, H> {
             if !self.mapping.batch.shared_changed {
                 let id = SpaceId(u32::from(space));
                 self.spaces.forget(id);
-                self.hardware.flush_root(self.spaces.get(id).root);
+                self.hardware.flush_root(self.spaces.get(id).root());
                 others |= self.elsewhere.inside(id);
             }
         }
@@ -218,7 +218,7 @@ impl<H: Hardware> Work<'_, H> {
     /// The way to a page's entry, down to level `stop` or to where it ends before.
     #[inline]
     pub fn walk(&self, space: u16, page: u64, stop: u8) -> Walk {
-        let root = self.spaces.get(SpaceId(u32::from(space))).root;
+        let root = self.spaces.get(SpaceId(u32::from(space))).root();
         let mut walk = Walk {
             level: 3,
             entry: 0,

@@ -26,19 +26,19 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// A sentence that names the broken invariant.
     pub fn check_messages(&self) -> Result<(), &'static str> {
         let mut in_queues = 0;
-        for (index, thread) in self.threads.table.iter().enumerate() {
+        for (index, thread) in self.threads().table.iter().enumerate() {
             let part = &thread.ipc;
-            let mut sender = part.senders.head;
+            let mut sender = part.first_sender();
             let mut steps = 0;
             while sender != NONE {
-                if self.threads.table[sender as usize].state != State::Sending(index as u32) {
+                if self.thread(sender).state != State::Sending(index as u32) {
                     return Err("a queue of senders holds a thread that does not send there");
                 }
                 steps += 1;
-                if steps > self.threads.table.len() {
+                if steps > self.threads().table.len() {
                     return Err("a queue of senders is a circle");
                 }
-                sender = self.links[sender as usize].next();
+                sender = self.next_sender(sender);
             }
             in_queues += steps;
             if steps > 0 && thread.state == State::Free {
@@ -55,7 +55,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             if part.wait_for != 0
                 && part.wait_for != ANYONE
                 && Nucleus::interrupt_of(part.wait_for).is_none()
-                && self.threads.find(partner).is_none()
+                && self.threads().find(partner).is_none()
             {
                 return Err("a thread waits for one that does not exist");
             }
@@ -64,7 +64,12 @@ impl<H: Hardware> Kernel<H, Bare> {
             }
         }
         let sending = |state: State| matches!(state, State::Sending(_));
-        let senders = self.threads.table.iter().filter(|thread| sending(thread.state)).count();
+        let senders = self
+            .threads()
+            .table
+            .iter()
+            .filter(|thread| sending(thread.state))
+            .count();
         if senders != in_queues {
             return Err("a thread that sends is in no queue");
         }
@@ -73,7 +78,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             let inside = |thread: &&crate::thread::Thread| {
                 thread.state != State::Free && thread.space.0 == space && thread.ipc.buffer.is_some()
             };
-            if self.threads.table.iter().filter(inside).count() != part.threads as usize {
+            if self.threads().table.iter().filter(inside).count() != part.threads as usize {
                 return Err("a space counts its threads wrongly");
             }
         }

@@ -61,12 +61,12 @@ impl<H: Hardware> Kernel<H, Bare> {
         let Some(number) = Nucleus::interrupt_of(interrupt.wrapping_add(1)) else {
             return Err(Error::BadArgument);
         };
-        if thread != 0 && self.threads.find(ThreadId(thread)).is_none() {
+        if thread != 0 && self.threads().find(ThreadId(thread)).is_none() {
             return Err(Error::NoSuchThread);
         }
         let before = self.half.nucleus.interrupts[number].thread;
-        if let Some(index) = self.threads.find(ThreadId(before)) {
-            let part = &mut self.threads.table[index as usize].ipc;
+        if let Some(index) = self.threads().find(ThreadId(before)) {
+            let part = self.messages_of(index);
             part.pending &= !(1 << number);
             part.delivered &= !(1 << number);
         }

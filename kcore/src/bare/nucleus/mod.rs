@@ -133,7 +133,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             Call::ThreadExchange => self.thread_exchange(me, first, second),
             Call::ThreadPriority => self.change_priority(me, first, second),
             Call::Yield => {
-                let context = &mut self.threads.get_mut(thread).context;
+                let context = self.context_of(me);
                 context.reset(context.rip, context.rsp);
                 self.yield_current();
                 return Outcome::Gone;

@@ -18,10 +18,9 @@ use crate::{
     Hardware, Kernel, SpaceId,
     bare::{Bare, ipc::INTERRUPT_TAG},
     event::Access,
-    kernel::Processor,
     messages::{Trouble, WAITS},
     scheduler::NONE,
-    thread::{State, Thread, USER_FLAGS},
+    thread::USER_FLAGS,
 };
 
 /// The lower part of the tag of a message that is one item.
@@ -40,22 +39,6 @@ const fn is_plain(word: u64, size: u64) -> bool {
     let others = (Rights::W.bits() | Rights::X.bits()) as u64;
     // Of a larger one some bits of the address must be clear, too.
     word & (size - 1) & !others == lower_bits(size)
-}
-
-/// Whether a thread that is in no list can run on a processor at once.
-#[inline(always)]
-fn may_run(processor: &Processor, thread: &Thread) -> bool {
-    let bound = thread.vector_on != NONE && thread.vector_on != processor.number;
-    !bound && !processor.queues.any_of(thread.more_urgent)
-}
-
-/// A thread that is in no list, by its index, too, runs on a processor instead of the current one.
-#[inline(always)]
-fn run_instead(processor: &mut Processor, thread: &mut Thread, index: u32) {
-    thread.state = State::Running;
-    thread.processor = processor.number;
-    thread.unbegun = false;
-    processor.current = index;
 }
 
 impl<H: Hardware> Kernel<H, Bare> {
@@ -112,35 +95,26 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// A page fault of the running thread, to a pager that waits for it: the pager, which runs now.
     #[inline(always)]
     pub fn fault_short(&mut self, address: u64, access: Access) -> Option<u32> {
-        let me = self.processor.current as usize;
-        let part = self.half.nucleus.part(self.threads.table.get(me)?.space)?;
+        let thread = self.current_thread()?;
+        let part = self.half.nucleus.part(thread.space)?;
         let (pager, space) = (part.pager, part.id);
+        let (sender, rip) = (thread.id.0, thread.context.rip);
         let to = pager as u32 & 0xffff;
-        // Who is his own pager waits for nobody.
-        let [thread, other] = self.threads.table.get_disjoint_mut([me, to as usize]).ok()?;
-        let sender = thread.id.0;
-        // Zero, which names no pager, is nobody's identifier.
+        let other = self.threads().table.get(to as usize)?;
+        // Zero, which names no pager, is nobody's identifier; a thread that runs, and is its own pager, waits for nobody.
         let waits = other.ipc.wait_for == ANYONE || other.ipc.wait_for == sender;
-        if other.id.0 != pager || !waits || other.slow & WAITS != 0 || !may_run(&self.processor, other) {
+        if other.id.0 != pager || !waits || other.slow & WAITS != 0 || !self.may_run(other) {
             return None;
         }
-        let words = [address, u64::from(access.right().bits()), thread.context.rip, space];
-        thread.ipc.trouble = Some(Trouble {
-            label: LABEL_FAULT,
-            words,
-        });
-        thread.ipc.wait_for = pager;
-        thread.ipc.window = 0;
-        thread.state = State::Receiving;
-        thread.slow |= WAITS;
-        other.ipc.wait_for = 0;
-        other.ipc.awaited = 1;
-        let context = &mut other.context;
+        let words = [address, u64::from(access.right().bits()), rip, space];
+        let label = LABEL_FAULT;
+        self.trouble_at_once(Trouble { label, words }, pager);
+        let (context, part) = self.receive_at_once(to)?;
+        part.awaited = 1;
         // What else stands in its registers is its own, and old: a call keeps none of them.
         context.rflags = USER_FLAGS;
         context.set_results(0, FAULT_TAG, sender);
         [context.r12, context.r13, context.r14, context.r15] = words;
-        run_instead(&mut self.processor, other, to);
         Some(to)
     }
 
@@ -154,26 +128,19 @@ impl<H: Hardware> Kernel<H, Bare> {
         let thread = self.half.nucleus.interrupts.get(interrupt)?.thread;
         let from = interrupt as u64 + 1;
         let to = thread as u32 & 0xffff;
-        let me = self.processor.current;
-        let running = self.threads.table.get(me as usize)?;
-        let other = self.threads.table.get(to as usize)?;
+        let running = self.current_thread()?;
+        let other = self.threads().table.get(to as usize)?;
         let waits = other.ipc.wait_for == ANYONE || other.ipc.wait_for == from;
         let urgent = running.more_urgent & 1 << other.standing.level() != 0;
-        if other.id.0 != thread || !waits || other.slow & WAITS != 0 || !urgent || !may_run(&self.processor, other) {
+        if other.id.0 != thread || !waits || other.slow & WAITS != 0 || !urgent || !self.may_run(other) {
             return None;
         }
-        self.account();
-        self.enqueue_at(me, self.processor.number);
-        let now = self.processor.since_ns;
-        self.begin_slice(now);
-        let other = &mut self.threads.table[to as usize];
-        other.ipc.wait_for = 0;
-        other.ipc.delivered |= 1 << interrupt;
-        let context = &mut other.context;
+        self.make_room();
+        let (context, part) = self.receive_at_once(to)?;
+        part.delivered |= 1 << interrupt;
         context.reset(context.rip, context.rsp);
         context.set_results(0, INTERRUPT_TAG, from);
         context.r12 = interrupt as u64;
-        run_instead(&mut self.processor, other, to);
         Some(to)
     }
 
@@ -190,37 +157,29 @@ impl<H: Hardware> Kernel<H, Bare> {
         if tag as u16 != ONE_ITEM || from != ANYONE || timeouts as u32 != NEVER {
             return None;
         }
-        let me = self.processor.current;
-        let thread = self.threads.table.get(me as usize)?;
+        let thread = self.current_thread()?;
         let part = &thread.ipc;
-        if thread.slow != 0 || part.senders.head != NONE || part.pending | part.delivered != 0 {
+        if thread.slow != 0 || part.first_sender() != NONE || part.pending | part.delivered != 0 {
             return None;
         }
         let (space, sender) = (thread.space, thread.id.0);
         let faulted = to as u32 & 0xffff;
-        let other = self.threads.table.get(faulted as usize)?;
+        let other = self.threads().table.get(faulted as usize)?;
         let trouble = other.ipc.trouble.as_ref()?;
         if other.id.0 != to
-            || me == faulted
+            || sender == to
             || other.ipc.wait_for != sender
             || other.deadline.is_some()
             || trouble.label != LABEL_FAULT
-            || !may_run(&self.processor, other)
+            || !self.may_run(other)
         {
             return None;
         }
         let place = abi::nucleus::fpage(trouble.words[0] & !(PAGE - 1), PAGE.trailing_zeros() as u8, Rights::RWX);
         let other = other.space;
         self.give_short(space, source, other, place, way)?;
-        let [thread, other] = (self.threads.table.get_disjoint_mut([me as usize, faulted as usize])).ok()?;
-        (thread.context.rip, thread.context.rsp) = (rip, rsp);
-        thread.state = State::Receiving;
-        thread.ipc.wait_for = from;
-        thread.ipc.window = window;
-        other.ipc.wait_for = 0;
-        other.ipc.trouble = None;
-        other.slow &= !WAITS;
-        run_instead(&mut self.processor, other, faulted);
+        self.send_at_once((rip, rsp), from, window);
+        self.receive_at_once(faulted)?.1.trouble = None;
         Some(faulted)
     }
 }

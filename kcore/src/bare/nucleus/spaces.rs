@@ -16,7 +16,6 @@ use crate::{
         Bare, THREADS_MAX,
         mapping::{DEPTH_MAX, Progress, TABLE_UNITS, UNIT_BYTES},
     },
-    messages::SUPERVISED,
     thread::Thread,
 };
 
@@ -192,11 +191,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         if let Some(part) = self.half.nucleus.part_mut(space) {
             (part.pager, part.handler, part.supervisor) = (pager, handler, supervisor);
         }
-        for thread in self.threads.table.iter_mut() {
-            if thread.space == space {
-                thread.slow = thread.slow & !SUPERVISED | u32::from(supervisor != 0);
-            }
-        }
+        self.supervise(space, supervisor != 0);
         Ok((0, 0))
     }
 
@@ -239,8 +234,8 @@ impl<H: Hardware> Kernel<H, Bare> {
 
     fn delete_threads_of(&mut self, space: SpaceId) {
         let mut left = DELETED_AT_ONCE;
-        for index in 0..self.threads.table.len() as u32 {
-            let thread = &self.threads.table[index as usize];
+        for index in 0..self.threads().table.len() as u32 {
+            let thread = self.thread(index);
             if left > 0 && thread.space == space && thread.state != crate::thread::State::Free {
                 left -= 1;
                 self.bare_thread_delete(index);
@@ -263,7 +258,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             return Err(Error::NoMemory);
         };
         self.leaf_set(leaf, page, Some(PageEntry::new(frame, abi::Rights::RW)));
-        self.threads.table[index as usize].ipc.buffer = Some(frame);
+        self.messages_of(index).buffer = Some(frame);
         if let Some(part) = self.half.nucleus.part_mut(space) {
             part.buffers[slot] = Some(leaf);
             part.threads += 1;
@@ -291,7 +286,7 @@ impl<H: Hardware> Kernel<H, Bare> {
 
     /// Takes a thread's message buffer back.
     pub(super) fn drop_buffer(&mut self, index: u32, space: SpaceId) {
-        let Some(frame) = self.threads.table[index as usize].ipc.buffer.take() else {
+        let Some(frame) = self.messages_of(index).buffer.take() else {
             return;
         };
         let (slot, page) = place(index);
@@ -319,7 +314,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             let Some(part) = part else { continue };
             let space = SpaceId(number as u32);
             let inside = |thread: &&Thread| thread.space == space && thread.ipc.buffer.is_some();
-            if part.threads != self.threads.table.iter().filter(inside).count() as u32 {
+            if part.threads != self.threads().table.iter().filter(inside).count() as u32 {
                 return Err("a space's count of threads is wrong");
             }
         }
@@ -353,7 +348,7 @@ impl<H: Hardware> Kernel<H, Bare> {
 
     /// The message buffer of a thread, if it has one.
     pub(super) fn buffer(&self, index: u32) -> Result<Frame, Error> {
-        self.threads.table[index as usize].ipc.buffer.ok_or(Error::BadAddress)
+        self.thread(index).ipc.buffer.ok_or(Error::BadAddress)
     }
 }
 

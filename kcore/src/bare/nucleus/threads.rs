@@ -16,7 +16,6 @@ use crate::{
     Hardware, Kernel, Machine, SpaceId, ThreadId,
     bare::{Bare, ipc},
     event::Outcome,
-    messages::SUPERVISED,
     scheduler::Standing,
     thread::{Context, Resumed, State, USER_FLAGS},
 };
@@ -107,7 +106,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             return Err(error);
         }
         if self.half.nucleus.supervisor(space) != 0 {
-            self.threads.table[index as usize].slow = SUPERVISED;
+            self.supervise_one(index);
         }
         self.thread_wake(thread, Resumed::First);
         Ok(thread)
@@ -120,7 +119,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         start: [u64; 3],
         priority: u64,
     ) -> Result<(u64, u64), Error> {
-        let caller = self.threads.table[me as usize].space;
+        let caller = self.thread(me).space;
         let space = self.space_own_or_below(caller, space)?;
         let priority = self.bounded(me, priority)?;
         let thread = self.nucleus_thread(space, start, priority)?;
@@ -129,7 +128,7 @@ impl<H: Hardware> Kernel<H, Bare> {
 
     /// A priority that a thread may give.
     fn bounded(&self, me: u32, priority: u64) -> Result<u8, Error> {
-        let most = self.threads.table[me as usize].standing.priority();
+        let most = self.thread(me).standing.priority();
         if priority > PRIORITY_MAX {
             return Err(Error::BadArgument);
         }
@@ -144,11 +143,8 @@ impl<H: Hardware> Kernel<H, Bare> {
         if id == 0 {
             return Ok(me);
         }
-        let index = self.threads.find(ThreadId(id)).ok_or(Error::NoSuchThread)?;
-        let (caller, space) = (
-            self.threads.table[me as usize].space,
-            self.threads.table[index as usize].space,
-        );
+        let index = self.threads().find(ThreadId(id)).ok_or(Error::NoSuchThread)?;
+        let (caller, space) = (self.thread(me).space, self.thread(index).space);
         if caller != space && !self.half.nucleus.is_above(caller, space) {
             return Err(Error::Protection);
         }
@@ -170,7 +166,7 @@ impl<H: Hardware> Kernel<H, Bare> {
 
     /// Deletes a thread, wherever it is.
     pub(super) fn bare_thread_delete(&mut self, index: u32) {
-        let space = self.threads.table[index as usize].space;
+        let space = self.thread(index).space;
         let id = self.id_of(index);
         self.thread_destroy(id);
         self.drop_buffer(index, space);
@@ -210,7 +206,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             self.stop_thread(index);
         }
         if what & EXCHANGE_READ != 0 {
-            let words = registers(&self.threads.table[index as usize].context.whole()).to_words();
+            let words = registers(&self.thread(index).context.whole()).to_words();
             let page = self.hardware.table(frame);
             for (word, place) in words.iter().zip(page.iter().skip(BUFFER_REGISTERS)) {
                 place.store(*word, Relaxed);
@@ -219,7 +215,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         if let Some(context) = written {
             self.write_registers(index, context);
         }
-        if what & EXCHANGE_START != 0 && self.threads.table[index as usize].state == State::Suspended {
+        if what & EXCHANGE_START != 0 && self.thread(index).state == State::Suspended {
             let id = self.id_of(index);
             self.thread_wake(id, Resumed::Woken);
         }
@@ -227,7 +223,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     }
 
     fn thread_state(&self, index: u32) -> u64 {
-        let thread = &self.threads.table[index as usize];
+        let thread = self.thread(index);
         match thread.state {
             _ if thread.ipc.trouble.is_some() => THREAD_FAULTED,
             State::Sending(_) => THREAD_SENDING,
@@ -239,25 +235,23 @@ impl<H: Hardware> Kernel<H, Bare> {
 
     /// Takes a thread off. An operation that it waits in is done again when it is started; a fault is run into again.
     fn stop_thread(&mut self, index: u32) {
-        let thread = &mut self.threads.table[index as usize];
+        let thread = self.thread(index);
         if thread.state == State::Receiving && thread.ipc.trouble.is_none() {
-            thread.operation = Some(ipc::receiving(&thread.ipc));
+            let operation = ipc::receiving(&thread.ipc);
+            self.set_operation(index, Some(operation));
         }
-        thread.ipc.trouble = None;
+        self.messages_of(index).trouble = None;
         self.detach(index);
     }
 
     /// New registers. A thread that waits for a message goes on with them instead; one in trouble waits on.
     fn write_registers(&mut self, index: u32, context: Context) {
-        let thread = &mut self.threads.table[index as usize];
+        let thread = self.thread(index);
         let waits = matches!(thread.state, State::Sending(_) | State::Receiving) && thread.ipc.trouble.is_none();
         if waits {
             self.cancel_messages(index);
         }
-        let thread = &mut self.threads.table[index as usize];
-        thread.operation = None;
-        thread.vector_live = 0;
-        thread.context = context;
+        self.begin_anew(index, context);
         if waits {
             self.enqueue(index);
         }

@@ -14,7 +14,7 @@ use kcore::{
     messages::Part,
     smp::protocol::TAKEN,
     space::Space,
-    thread::{Context, State, Thread, Threads},
+    thread::{Context, State, Thread},
 };
 
 use super::{
@@ -23,14 +23,13 @@ use super::{
 };
 use crate::{
     bare::{Bare, SYSTEM},
-    mem::row::Row,
     pc::Pc,
     supervisor::Supervisor,
 };
 
 type Half = <Bare as Supervisor>::Half;
 
-const THREADS: usize = At::<Bare>::KERNEL + offset_of!(Kernel<Pc, Half>, threads) + Threads::<Row>::BASE;
+const THREADS: usize = At::<Bare>::KERNEL + Kernel::<Pc, Half>::THREADS;
 const CURRENT: usize = At::<Bare>::KERNEL + Kernel::<Pc, Half>::CURRENT;
 const HERE: usize = At::<Bare>::KERNEL + Kernel::<Pc, Half>::HERE;
 const OCCUPIED: usize = At::<Bare>::KERNEL + Kernel::<Pc, Half>::OCCUPIED;
@@ -178,7 +177,7 @@ pub unsafe extern "C" fn ipc() {
         LOADED_SPACE = const At::<Bare>::LOADED_SPACE,
         SPACE_BYTES = const size_of::<Space>(),
         SPACES = const At::<Bare>::SPACES,
-        LOAD = const offset_of!(Space, load),
+        LOAD = const Space::LOAD,
         FLAGS = const kcore::thread::USER_FLAGS,
         KERNEL_STACK = const KERNEL_STACK,
         USER_RIP = const USER_RIP,

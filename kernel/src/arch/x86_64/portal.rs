@@ -13,7 +13,7 @@ use kcore::{
     Kernel,
     portal::{Portals, Way},
     smp::protocol::TAKEN,
-    space::{STACKS_OPEN, Space, Spaces},
+    space::{STACKS_OPEN, Space},
     thread::{Context, PortalFrame, Thread},
 };
 
@@ -35,9 +35,9 @@ impl<S: Supervisor> At<S> {
     pub(super) const TURN: usize = Lock::<System<S>>::TURN;
     pub(super) const KERNEL: usize =
         Lock::<System<S>>::VALUE + offset_of!(System<S>, platform) + offset_of!(Platform<S::Half>, kernel);
-    pub(super) const WAYS: usize = Self::KERNEL + offset_of!(Kernel<Pc, S::Half>, portals) + Portals::WAYS;
-    pub(super) const EPOCH: usize = Self::KERNEL + offset_of!(Kernel<Pc, S::Half>, portals) + Portals::EPOCH;
-    pub(super) const SPACES: usize = Self::KERNEL + offset_of!(Kernel<Pc, S::Half>, spaces) + Spaces::BASE;
+    pub(super) const WAYS: usize = Self::KERNEL + Kernel::<Pc, S::Half>::WAYS;
+    pub(super) const EPOCH: usize = Self::KERNEL + Kernel::<Pc, S::Half>::EPOCH;
+    pub(super) const SPACES: usize = Self::KERNEL + Kernel::<Pc, S::Half>::SPACES;
     pub(super) const LOADED_SPACE: usize = Self::KERNEL + Kernel::<Pc, S::Half>::LOADED_SPACE;
 }
 
@@ -155,7 +155,7 @@ macro_rules! ways {
                 FRAME_STACK = const offset_of!(PortalFrame, stack),
                 FRAME_SPACE = const offset_of!(PortalFrame, space),
                 LOADED_SPACE = const At::<$supervisor>::LOADED_SPACE,
-                LOAD = const offset_of!(Space, load),
+                LOAD = const Space::LOAD,
                 FLAGS = const kcore::thread::USER_FLAGS,
                 PDX_CALL = const Call::PdxCall as u64,
                 general = sym syscall::general::<$supervisor>,
@@ -223,7 +223,7 @@ macro_rules! ways {
                 SPACES = const At::<$supervisor>::SPACES,
                 INTERCEPT = const INTERCEPT,
                 VECTOR_LIVE = const VECTOR_LIVE,
-                STACKS_WANTED = const offset_of!(Space, stacks_wanted),
+                STACKS_WANTED = const Space::STACKS_WANTED,
                 DEPTH = const DEPTH,
                 OPEN = const Space::OPEN,
                 STACKS_OPEN = const STACKS_OPEN,
@@ -235,7 +235,7 @@ macro_rules! ways {
                 FRAME_RIP = const offset_of!(PortalFrame, rip),
                 FRAME_RSP = const offset_of!(PortalFrame, rsp),
                 LOADED_SPACE = const At::<$supervisor>::LOADED_SPACE,
-                LOAD = const offset_of!(Space, load),
+                LOAD = const Space::LOAD,
                 FLAGS = const kcore::thread::USER_FLAGS,
                 PDX_RETURN = const Call::PdxReturn as u64,
                 general = sym syscall::general::<$supervisor>,

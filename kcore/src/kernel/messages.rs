@@ -1,0 +1,253 @@
+//! What a thread's record holds for messages and for I/O ports, whoever answers: its place is fixed, because the fast paths in assembly
+//! rest on it. Only the bare µ-kernel ([`crate::bare`]) sends messages; elsewhere all of it stays empty.
+
+use core::mem::offset_of;
+
+use abi::nucleus::REGISTER_WORDS;
+
+use super::Kernel;
+use crate::{
+    Frame, Half, Hardware, SpaceId, ThreadId,
+    scheduler::{List, NONE},
+    thread::{Context, State, Thread},
+};
+
+/// What a thread has for messages.
+#[repr(C)]
+pub struct Part {
+    /// Whose message the thread waits for: a thread, an interrupt, or anyone; zero if it does not.
+    pub(crate) wait_for: u64,
+    /// Where it accepts fpages.
+    pub(crate) window: u64,
+    /// Interrupts that are to be delivered to it, a bit each.
+    pub(crate) pending: u32,
+    /// Interrupts that were delivered, and wait or are masked until it receives again.
+    pub(crate) delivered: u32,
+    /// Not zero once somebody waited for a message from this thread alone.
+    pub(crate) awaited: u32,
+    /// Threads that wait to send to it.
+    pub(super) senders: List,
+    /// Its message buffer.
+    pub(crate) buffer: Option<Frame>,
+    /// The fault or exception that it waits to have answered.
+    pub(crate) trouble: Option<Trouble>,
+}
+
+impl Part {
+    // Offsets for the fast path in assembly.
+    #![allow(missing_docs, reason = "each is the offset of the field of its name")]
+    pub const WAIT_FOR: usize = offset_of!(Self, wait_for);
+    pub const WINDOW: usize = offset_of!(Self, window);
+    pub const AWAITED: usize = offset_of!(Self, awaited);
+    pub const SENDERS: usize = offset_of!(Self, senders);
+    /// Of `pending`, with `delivered` behind it: together they are one word.
+    pub const INTERRUPTS: usize = offset_of!(Self, pending);
+
+    /// As [`Part::NONE`]. Each field by itself: what an option holds besides need not be written.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        // All are named, so that a new one is not forgotten here.
+        let Self {
+            wait_for,
+            window,
+            pending,
+            delivered,
+            awaited,
+            senders,
+            buffer,
+            trouble,
+        } = self;
+        (*wait_for, *window) = (0, 0);
+        (*pending, *delivered, *awaited) = (0, 0, 0);
+        *senders = List::EMPTY;
+        *buffer = None;
+        *trouble = None;
+    }
+
+    /// The thread that has waited longest to send to this one, or [`NONE`].
+    #[inline(always)]
+    pub(crate) fn first_sender(&self) -> u32 {
+        self.senders.head
+    }
+
+    /// Of a thread that has none.
+    pub(crate) const NONE: Self = Self {
+        wait_for: 0,
+        window: 0,
+        awaited: 0,
+        senders: List::EMPTY,
+        pending: 0,
+        delivered: 0,
+        buffer: None,
+        trouble: None,
+    };
+}
+
+// In a thread's `slow`: why the fast path does not serve it.
+/// Its messages may go to its supervisor only.
+pub(crate) const SUPERVISED: u32 = 1;
+/// Its space's I/O ports are on, and must be turned off when another space runs.
+pub(crate) const PORTS: u32 = 2;
+/// It waits with a deadline, or for the answer to a fault.
+pub(crate) const WAITS: u32 = 4;
+
+const _: () = assert!(Part::INTERRUPTS.is_multiple_of(8) && offset_of!(Part, delivered) == Part::INTERRUPTS + 4);
+const _: () = assert!(abi::nucleus::INTERRUPTS == 32, "a bit each");
+
+/// A fault or another exception, as the message that tells of it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// `LABEL_FAULT` or `LABEL_EXCEPTION`.
+    pub label: u64,
+    /// The message.
+    pub words: [u64; REGISTER_WORDS],
+}
+
+/// The doors through which messages change threads. What a thread waits for, and which list it is in, changes here and nowhere in [`crate::bare`].
+impl<H: Hardware, P: Half> Kernel<H, P> {
+    /// What a thread has for messages.
+    #[inline(always)]
+    pub(crate) fn messages_of(&mut self, index: u32) -> &mut Part {
+        &mut self.threads.table[index as usize].ipc
+    }
+
+    /// The thread behind this one that waits to send to the same one, or [`NONE`].
+    pub(crate) fn next_sender(&self, sender: u32) -> u32 {
+        self.links[sender as usize].next()
+    }
+
+    /// Puts a thread that is in no list behind the others that send to `to`.
+    pub(crate) fn wait_to_send(&mut self, sender: u32, to: u32, until: Option<u64>) {
+        self.threads.table[sender as usize].state = State::Sending(to);
+        if let Some(at_ns) = until {
+            self.set_deadline(sender, at_ns);
+        }
+        let queue = &mut self.threads.table[to as usize].ipc.senders;
+        queue.push_back(&mut self.links, sender);
+    }
+
+    /// A thread that is in no list waits for a message.
+    pub(crate) fn wait_to_receive(&mut self, me: u32, from: u64, window: u64, until: Option<u64>) {
+        if let Some(partner) = self.threads.find(ThreadId(from)) {
+            self.threads.table[partner as usize].ipc.awaited = 1;
+        }
+        let thread = &mut self.threads.table[me as usize];
+        thread.operation = None;
+        thread.receive(from, window);
+        if let Some(at_ns) = until {
+            thread.slow |= WAITS;
+            self.set_deadline(me, at_ns);
+        }
+    }
+
+    /// The registers of a thread in trouble stay as they are, which the fast path does not know.
+    pub(crate) fn waits_as_it_is(&mut self, index: u32) {
+        self.threads.table[index as usize].slow |= WAITS;
+    }
+
+    /// Takes a receiver out of its wait; it is in no list then. A running thread goes on running.
+    pub(crate) fn end_wait(&mut self, receiver: u32) {
+        let thread = &mut self.threads.table[receiver as usize];
+        thread.ipc.wait_for = 0;
+        thread.slow &= !WAITS;
+        if thread.state == State::Receiving {
+            thread.state = State::Suspended;
+        }
+        if thread.deadline.take().is_some() {
+            self.timers.remove(receiver);
+        }
+    }
+
+    /// Whether a thread that is in no list can run here at once.
+    #[inline(always)]
+    pub(crate) fn may_run(&self, thread: &Thread) -> bool {
+        let bound = thread.vector_on != NONE && thread.vector_on != self.processor.number;
+        !bound && !self.processor.queues.any_of(thread.more_urgent)
+    }
+
+    /// The running thread has sent, and waits for a message. Somebody else runs next, by [`Kernel::receive_at_once`].
+    #[inline(always)]
+    pub(crate) fn send_at_once(&mut self, (rip, rsp): (u64, u64), from: u64, window: u64) {
+        if let Some(thread) = self.threads.table.get_mut(self.processor.current as usize) {
+            (thread.context.rip, thread.context.rsp) = (rip, rsp);
+            thread.receive(from, window);
+        }
+    }
+
+    /// The running thread is in trouble, and waits for its helper. Somebody else runs next, by [`Kernel::receive_at_once`].
+    #[inline(always)]
+    pub(crate) fn trouble_at_once(&mut self, trouble: Trouble, helper: u64) {
+        if let Some(thread) = self.threads.table.get_mut(self.processor.current as usize) {
+            thread.ipc.trouble = Some(trouble);
+            thread.receive(helper, 0);
+            thread.slow |= WAITS;
+        }
+    }
+
+    /// A thread that waits for a message has one, and runs instead of the current one.
+    #[inline(always)]
+    pub(crate) fn receive_at_once(&mut self, receiver: u32) -> Option<(&mut Context, &mut Part)> {
+        let processor = &mut self.processor;
+        let thread = self.threads.table.get_mut(receiver as usize)?;
+        debug_assert!(
+            thread.state == State::Receiving,
+            "a message for a thread that waits for none"
+        );
+        thread.ipc.wait_for = 0;
+        thread.slow &= !WAITS;
+        thread.state = State::Running;
+        thread.processor = processor.number;
+        thread.unbegun = false;
+        processor.current = receiver;
+        Some((&mut thread.context, &mut thread.ipc))
+    }
+
+    /// The running thread goes behind others of its priority here, and a slice begins: for a thread that an interrupt lets run at once.
+    #[inline(always)]
+    pub(crate) fn make_room(&mut self) {
+        self.account();
+        if let Some(index) = self.current() {
+            self.enqueue_at(index, self.processor.number);
+        }
+        self.begin_slice(self.processor.since_ns);
+    }
+
+    /// The messages of a new thread go to its supervisor only.
+    pub(crate) fn supervise_one(&mut self, index: u32) {
+        self.threads.table[index as usize].slow = SUPERVISED;
+    }
+
+    /// The messages of threads in a space go to its supervisor only, or no longer.
+    pub(crate) fn supervise(&mut self, space: SpaceId, is_supervised: bool) {
+        for thread in self.threads.table.iter_mut().filter(|thread| thread.space == space) {
+            thread.slow = thread.slow & !SUPERVISED | u32::from(is_supervised);
+        }
+    }
+
+    /// The thread with this index runs with ports that are on: its messages take the general path, which turns them off for others.
+    pub fn with_ports(&mut self, index: u32) {
+        self.threads.table[index as usize].slow |= PORTS;
+    }
+
+    /// The ports that one thread ran with here are those that the one with this index runs with now, of the same space.
+    #[inline]
+    pub fn pass_ports(&mut self, from: ThreadId, to: u32) {
+        self.left_ports(from);
+        self.with_ports(to);
+    }
+
+    /// The ports that a thread ran with here are off, or another's. One that went on elsewhere may have them on there.
+    #[inline]
+    pub fn left_ports(&mut self, from: ThreadId) {
+        let left = &mut self.threads.table[from.index()];
+        if left.id == from && left.processor == self.processor.number {
+            left.slow &= !PORTS;
+        }
+    }
+
+    /// The thread with this index runs without ports, whatever it had elsewhere.
+    #[inline]
+    pub fn without_ports(&mut self, index: u32) {
+        self.threads.table[index as usize].slow &= !PORTS;
+    }
+}
