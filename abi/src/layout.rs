@@ -162,9 +162,10 @@ interface! {
         depth,
         /// Processor time in nanoseconds.
         time_ns,
-        /// What its task, with all tasks below it, may have of the processors before others go first, in thousandths of all of them.
+        /// The share of the processors, in thousandths of all of them, that its task may use in a period of 100 ms together with all tasks
+        /// below it. Beyond it other tasks go first.
         share,
-        /// What they had in the last period of 100 ms, in thousandths.
+        /// The share that these tasks used in the last period, in thousandths.
         share_used,
     }
 

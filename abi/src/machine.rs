@@ -174,7 +174,7 @@ calls! {
     0x23e ShareOpen share_open(share, parent, bound) -> "", ""; "server";
         "Makes a share of the processors below another, or makes it anew. The bound is in thousandths of all processors.";
     0x23f ShareTold share_told(share) -> "thousandths it may have", "thousandths it had"; "server";
-        "What a share may have in a period, and had in the last one.";
+        "Tells how much processor time a share may use in a period, and how much it used in the last one.";
 
     0x240 PortalEnter portal_enter(thread, callee, entry, all) -> "0 or 1", ""; "server";
         "Enters a protected procedure with the four words on the exchange page, on a stack that is free to all callers or, if all is not 0, on any free one; 0 if that is not possible.";

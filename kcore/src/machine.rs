@@ -215,7 +215,7 @@ machine! {
     /// # Errors
     /// [`Shortage::Frames`].
     fn share_open(&mut self, share: u32, parent: u32, bound: u64) -> Result<(), Shortage>;
-    /// What a share may have in a period, and what it had in the last one, in thousandths of all processors.
+    /// The processor time that a share may use in a period, and the time that it used in the last one, in thousandths of all processors.
     fn share_told(&self, share: u32) -> (u64, u64);
 
     // ---- portals --------------------------------------------------------------------------------

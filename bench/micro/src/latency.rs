@@ -36,7 +36,7 @@ const SLOTS: u64 = 512;
 /// Bytes of a slot.
 const SLOT: u64 = 2 << 20;
 
-/// What is done beside the urgent thread, and the name of its row.
+/// The name of a load's row, and the work that a second thread does while the urgent thread measures.
 type Load = (&'static str, fn() -> Result<()>);
 
 /// The loads; the rows' texts stand in `rows`.
@@ -50,7 +50,7 @@ const LOADS: [Load; 6] = [
 ];
 
 static BUSY: AtomicBool = AtomicBool::new(false);
-/// The worst is asked for from here on: what a load prepares is not its row's.
+/// True once the load is prepared. Sections before that do not count for its row.
 static COUNTS: AtomicBool = AtomicBool::new(false);
 static LOAD: AtomicUsize = AtomicUsize::new(0);
 
@@ -67,7 +67,7 @@ fn labour(_: u64) -> u64 {
     }
 }
 
-/// What comes now is measured.
+/// Ends a load's preparation and begins the measurement.
 fn now() {
     COUNTS.store(true, Ordering::Release);
 }
@@ -147,7 +147,7 @@ fn apd_flush() -> Result<()> {
             address: object.base(),
             password,
         })?;
-        // What is on the task's kill list keeps its rights.
+        // A kept object leaves the task's kill list, which alone would keep its rights.
         object.keep()?;
         objects.push(object);
     }

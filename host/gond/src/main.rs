@@ -60,13 +60,13 @@ mod bench;
 use arguments::Usage;
 use std::process::ExitCode;
 
-/// What a shell makes of SIGPIPE.
+/// The status that a shell shows for a process that SIGPIPE ended.
 const STATUS_BROKEN_PIPE: i32 = 141;
 
 fn main() -> ExitCode {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        // Whoever read our output has seen enough ('./gond ls IMAGE | head -1'): no fault, and no status but that of a signal.
+        // The reader of our output has closed the pipe, as in './gond ls IMAGE | head -1'. That is no fault; a signal would give the same status.
         if panic
             .payload_as_str()
             .is_some_and(|text| text.starts_with("failed printing to"))

@@ -63,7 +63,7 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
 /// Somebody who follows a document.
 struct Reader {
     tree: PathBuf,
-    /// What the lines typed last have printed.
+    /// The output of the lines that were typed last.
     printed: String,
     /// The second terminal.
     terminal: Option<Terminal>,
@@ -72,7 +72,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// What becomes of a block; `None` if there is nothing to do.
+    /// Does a block and says how it went; `None` if there is nothing to do.
     fn do_block(&mut self, bench: &mut Bench<'_>, guide: &str, block: &Block) -> Result<Option<Result<(), String>>> {
         bench.step(&format!("{guide}, line {}", block.line));
         let text = block.text.replace("1234", &self.port.to_string());
