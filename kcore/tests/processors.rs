@@ -3,7 +3,7 @@
 mod fake;
 
 use abi::{Rights, layout::EXCEPTION_ILLEGAL};
-use fake::{Asked, Fake, Random, kernel};
+use fake::{Asked, Fake, Random, kernel, spawn};
 use kcore::{
     Half, Kernel, Machine, PageEntry, SpaceId, ThreadId,
     bare::mapping::{Fpage, How, Own, Progress},
@@ -20,20 +20,6 @@ fn several(count: u32) -> (Kernel<Fake>, SpaceId) {
     let space = kernel.space_create().expect("space");
     kernel.set_processors((1 << count) - 1);
     (kernel, space)
-}
-
-fn spawn(kernel: &mut Kernel<Fake, impl Half>, space: SpaceId, priority: u8) -> ThreadId {
-    let thread = kernel
-        .thread_create(
-            space,
-            0x1_0000_0000,
-            0x7f00_0010_0000,
-            [1, 2, 3, 4],
-            Standing::new(0, priority),
-        )
-        .expect("a thread");
-    kernel.thread_wake(thread, Resumed::First);
-    thread
 }
 
 /// A processor comes into the kernel.

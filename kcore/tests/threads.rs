@@ -2,7 +2,7 @@
 
 mod fake;
 
-use fake::{Fake, Random, kernel};
+use fake::{Fake, Random, kernel, spawn};
 use kcore::{
     Kernel, Machine, Shortage, SpaceId, ThreadId, bare,
     kernel::TIME_SLICE_NS,
@@ -12,20 +12,6 @@ use kcore::{
     thread::{Operation, Resumed, State, THREADS_MAX},
     wait::Key,
 };
-
-fn spawn(kernel: &mut Kernel<Fake>, space: SpaceId, priority: u8) -> ThreadId {
-    let thread = kernel
-        .thread_create(
-            space,
-            0x1_0000_0000,
-            0x7f00_0010_0000,
-            [1, 2, 3, 4],
-            Standing::new(0, priority),
-        )
-        .expect("a thread");
-    kernel.thread_wake(thread, Resumed::Woken);
-    thread
-}
 
 /// Lets the scheduler choose, as an event of the present thread's end would.
 fn next(kernel: &mut Kernel<Fake>) -> Option<ThreadId> {

@@ -4,8 +4,8 @@ mod fake;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use fake::{Fake, Random};
-use kcore::{Kernel, Machine, ThreadId, scheduler::Standing, space::Tags, thread::Resumed, wait::Key};
+use fake::{Fake, Random, spawn};
+use kcore::{Kernel, Machine, ThreadId, space::Tags, thread::Resumed, wait::Key};
 
 /// A kernel in which that many threads wait for a key, and these.
 fn waiting(count: usize, key: Key) -> (Kernel<Fake>, Vec<ThreadId>) {
@@ -14,19 +14,7 @@ fn waiting(count: usize, key: Key) -> (Kernel<Fake>, Vec<ThreadId>) {
     hardware.threads = 0;
     let mut kernel = Kernel::new(hardware, &[(1, frames)]);
     let space = kernel.space_create().expect("space");
-    let mut spawn = || {
-        let thread = kernel.thread_create(
-            space,
-            0x1_0000_0000,
-            0x7f00_0010_0000,
-            [1, 2, 3, 4],
-            Standing::new(0, 3),
-        );
-        let thread = thread.expect("a thread");
-        kernel.thread_wake(thread, Resumed::Woken);
-        thread
-    };
-    let threads: Vec<ThreadId> = (0..count).map(|_| spawn()).collect();
+    let threads: Vec<ThreadId> = (0..count).map(|_| spawn(&mut kernel, space, 3)).collect();
     for _ in &threads {
         kernel.schedule();
         kernel.park(key, None, None);

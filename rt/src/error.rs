@@ -79,7 +79,7 @@ impl fmt::Display for Error {
             Self::Clist(error) => error.fmt(f),
             Self::Path(error) => error.fmt(f),
             Self::NoSuchName => f.write_str("there is no such name"),
-            Self::WrongKind(kind) => write!(f, "this name stands for a {}", kind.name()),
+            Self::WrongKind(kind) => write!(f, "the name stands for another kind of object: {}", kind.name()),
             Self::NotAProgram => f.write_str("the object is not a program image"),
             Self::ArgumentsTooLong => {
                 write!(f, "the arguments are longer than {} bytes", abi::start::ARGUMENTS_BYTES)

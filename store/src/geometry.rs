@@ -23,9 +23,9 @@ pub(crate) const BITMAPS: usize = 3;
 /// Journal blocks of the largest record.
 pub(crate) const RECORD_BLOCKS: u64 = 16;
 /// The smallest store.
-pub(crate) const BLOCKS_MIN: u64 = 128;
+pub const BLOCKS_MIN: u64 = 128;
 /// The largest store, 16 TiB.
-pub(crate) const BLOCKS_MAX: u64 = INDEX_MAX * SUMS * BITS;
+pub const BLOCKS_MAX: u64 = INDEX_MAX * SUMS * BITS;
 /// Blocks before the journal.
 const SUPERBLOCKS: u64 = 4;
 

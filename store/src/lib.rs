@@ -68,6 +68,7 @@ pub use event::{
     MountReport, NoRoom, NotBegun, PageFlags, PageLookup, PutError, ReadStart, Stats, Structure, Tail, TailReason,
     Ticket,
 };
+pub use geometry::{BLOCKS_MAX, BLOCKS_MIN};
 pub use loss::Loss;
 pub use objects::Objects;
 pub use record::{ObjectRecord, PdxRecord};

@@ -203,6 +203,30 @@ fn bad_images_are_refused_and_not_written_to() {
     refuses_all(&folder, &damaged, "no superblock");
 }
 
+#[test]
+fn one_fault_is_one_fault_and_complaints_name_the_image() {
+    let folder = Folder::new("one");
+    let image = folder.image("a.img");
+    let file = folder.file("in");
+    std::fs::write(&file, noise(4096)).unwrap();
+    ok(&["import", &image, &file, "file"]);
+    let mut bytes = std::fs::read(&image).unwrap();
+    let content = bytes.chunks_exact(4096).position(|block| block == noise(4096));
+    bytes[content.expect("the content is there") * 4096] ^= 1;
+    std::fs::write(&image, &bytes).unwrap();
+    let checked = String::from_utf8(gond(&["check", &image]).stdout).unwrap();
+    assert!(checked.ends_with("has 1 fault\n"), "{checked}");
+    // The file system refuses such a length, or the disk is made and is sparse.
+    let large = folder.file("large.img");
+    let output = gond(&["format", &large, "--bare", "--disk-size", "16T"]);
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!complaint.contains(".new"), "{complaint}");
+    assert!(
+        output.status.success() || complaint.contains("large.img of 16 TiB"),
+        "{complaint}"
+    );
+}
+
 /// Both copies of the newest superblock: the older generation can be looked at, and nobody writes over what is lost.
 #[test]
 fn a_lost_generation_is_told_by_name_and_never_written_over() {
@@ -315,14 +339,42 @@ fn wrong_usage_says_what_is_right() {
         let complaint = refused(words, 2);
         assert!(complaint.contains("help"), "{words:?}: {complaint}");
     }
+    // The sentence says what would have been right.
+    for (words, reason) in [
+        (&["run", "--memory", "16M"][..], "32 MiB at least"),
+        (&["run", "--cpus", "17"], "from 1 to 16"),
+        (&["run", "--cpus", "255"], "from 1 to 16"),
+        (&["run", "--cpus", "4294967297"], "from 1 to 16"),
+        (&["run", "--timeout", "0"], "1 at least"),
+        (&["run", "--clock", "sun"], "time or instructions"),
+        (&["run", "--server", "far"], "kernel or user"),
+        (&["run", "--accel", "magic"], "tcg or kvm"),
+        (&["run", "--disk-size", "1M"], "16 MiB to 16 TiB"),
+        (&["run", "--gdb=70000"], "up to 65535"),
+        (&["format", "x.img", "--disk-size", "1M"], "16 MiB to 16 TiB"),
+        (&["format", "x.img", "--disk-size", "17T"], "16 MiB to 16 TiB"),
+        (&["format", "x.img", "--bare", "--disk-size", "4K"], "512 KiB to 16 TiB"),
+        (&["bench", "--row", "nosuch"], "no row 'nosuch'"),
+        (
+            &["bench", "--system", "linux", "--row", "rpc-touch-nosuch"],
+            "of these systems",
+        ),
+        (&["test", "--calls", "many"], "--calls cannot be 'many': it is a number"),
+        (&["test", "--seed", "-1"], "--seed cannot be '-1': it is a number"),
+        (&["build", "x"], "takes no operands"),
+        (&["tour", "x"], "takes no operands"),
+        (&["help", "run", "x"], "one COMMAND"),
+    ] {
+        let complaint = refused(words, 2);
+        assert!(
+            complaint.contains(reason) && complaint.contains("help") && !complaint.contains("building"),
+            "{words:?}: {complaint}"
+        );
+    }
     for (words, reason) in [
         (&["run", "--disk", "/"][..], "not a regular file"),
         (&["run", "--disk", "/nonexistent/a.img"], "its folder is not there"),
         (&["format", "/nonexistent/a.img", "--bare"], "its folder is not there"),
-        (
-            &["format", "/tmp/gond-too-small.img", "--bare", "--disk-size", "4K"],
-            "at least 512 KiB",
-        ),
     ] {
         let complaint = refused(words, 1);
         // At once: nothing is built for it.

@@ -16,12 +16,17 @@ mod client;
 
 mod service;
 
-use alloc::{format, string::String, vec::Vec};
+use alloc::{format, string::String, sync::Arc, vec::Vec};
 use core::fmt;
 
 use client::{Failure, MEASURED, Measured, Operation, Work, run_rounds};
 use database::{Database, PARTS, PARTS_RANGE, Words};
-use rt::{Directory, Kind, Object, arguments, println, system, task};
+use rt::{
+    Directory, Kind, Object, arguments, println,
+    report::{Image, Shown},
+    sync::Mutex,
+    system, task, thread,
+};
 use service::{Connection, Service};
 
 rt::entry!(main);
@@ -119,16 +124,46 @@ fn create(name: &str, parts: u32) -> Outcome {
 fn make(name: &str, parts: u32) -> Outcome<Object> {
     let mut directory = Directory::root()?;
     let object = directory.create(name, Kind::Data, database::size(parts), database::size(parts))?;
-    if Database::make(object.region(), parts).is_none() {
-        return said(format!("{name}: the object is too small"));
+    match fill(object.base(), parts) {
+        Ok(()) => Ok(object),
+        Err(why) => {
+            directory.delete(name)?;
+            said(format!(
+                "{name}: {parts} parts were not made, and nothing is left of them: {why}"
+            ))
+        }
     }
-    object.flush()?;
-    rt::Clist::root()?.object().flush()?;
-    directory.object().flush()?;
-    Ok(object)
 }
 
-/// The object of a database, after what an interrupted insert may have left is undone.
+/// Makes a database in an object and puts it on stable storage. A thread of its own writes it: where disk or memory end, the fault
+/// ends that thread alone.
+fn fill(address: u64, parts: u32) -> Outcome {
+    let work = move || -> rt::Result<()> {
+        let object = Object::open(address)?;
+        Database::make(object.region(), parts).ok_or(rt::abi::Error::BadArgument)?;
+        object.flush()?;
+        rt::Clist::root()?.object().flush()?;
+        Ok(Directory::root()?.object().flush()?)
+    };
+    let result = Arc::new(Mutex::new(None));
+    let place = Arc::clone(&result);
+    let report = thread::spawn(move || {
+        *place.lock() = Some(work());
+        0
+    })?
+    .join()?;
+    let image = Image {
+        name: "its writer",
+        base: 0,
+        bytes: 0,
+    };
+    match result.lock().take() {
+        Some(result) => Ok(result?),
+        None => said(format!("{}", Shown { report, image })),
+    }
+}
+
+/// Opens a database, and undoes an interrupted insert.
 fn open(name: &str) -> Outcome<(Object, u32)> {
     let Some(object) = Directory::root()?.open_object(name)? else {
         return said(format!("there is no '{name}'; make it with: oo1 create {name}"));
@@ -206,7 +241,7 @@ fn serve(name: &str) -> Outcome {
     Ok(service::install(&mut Directory::root()?, &service_name(name), &object)?)
 }
 
-/// Prints what the rounds gave, for people.
+/// Prints the results of the rounds, for people.
 fn show(name: &str, measured: &Measured, how: &str) {
     println!("{name}, {how}: ticks of the warm rounds (median of nine), checksum");
     for (part, title) in MEASURED.iter().enumerate() {
@@ -236,7 +271,7 @@ fn verify(name: &str) -> Outcome {
     Ok(())
 }
 
-/// Deletes a database and what serves it.
+/// Deletes a database and its service.
 fn remove(name: &str) -> Outcome {
     let mut directory = Directory::root()?;
     let service = service_name(name);

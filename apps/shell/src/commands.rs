@@ -8,7 +8,12 @@ use core::fmt;
 
 use rt::println;
 
-use crate::{guard::guarded, place::Place, programs, text};
+use crate::{
+    guard::guarded,
+    place::Place,
+    programs::{self, STATUS_INTERRUPTED},
+    text,
+};
 
 /// The state of the shell.
 #[derive(Clone, Debug, Default)]
@@ -34,9 +39,6 @@ pub enum Complaint {
     Interrupted,
 }
 
-/// Status of a command that was interrupted.
-const STATUS_INTERRUPTED: u64 = 130;
-
 impl Complaint {
     /// For `ok_or_else`.
     pub const fn usage() -> Self {
@@ -61,7 +63,7 @@ impl fmt::Display for Complaint {
     }
 }
 
-/// What a command gives.
+/// The result of a command.
 pub type Outcome<T = ()> = Result<T, Complaint>;
 
 /// Fails with a sentence.
@@ -190,7 +192,7 @@ static COMMANDS: &[Command] = &[
         "revoke",
         "NAME PASSWORD",
         "take a password of an object away",
-        "Whoever came in by it is out at once, and durably.",
+        "Programs that came in by it are out at once, and durably. The last password by which the object can be removed stays.",
         Plain(objects::revoke),
     ),
     command(

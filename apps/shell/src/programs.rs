@@ -2,9 +2,11 @@
 
 use alloc::vec::Vec;
 
+use abi::layout::EXCEPTION_INTERRUPT;
 use rt::{
     Error, Kind, call,
     module::Binding,
+    system,
     task::{Options, Program},
 };
 
@@ -12,6 +14,15 @@ use crate::{
     attention,
     commands::{Complaint, Outcome, Shell, said},
 };
+
+/// Status of commands that Ctrl-C has ended. A program gives it, too, if Ctrl-C has ended a task to which it had passed the terminal on.
+pub const STATUS_INTERRUPTED: u64 = 130;
+/// Status of tasks that were ended from outside.
+pub const STATUS_KILLED: u64 = 137;
+/// Time between two looks at tasks that end.
+const ORPHAN_NS: u64 = 2_000_000;
+/// Looks until tasks count as hanging: ten seconds.
+const ORPHAN_LOOKS: u64 = 5_000;
 
 /// Runs a program in the foreground and gives the status it ended with.
 ///
@@ -37,6 +48,7 @@ pub fn run(shell: &Shell, name: &str, arguments: &[&str]) -> Outcome<u64> {
         Err(error) => return Err(error.into()),
     };
     attention::give_terminal_away();
+    let before: Vec<u64> = orphans().collect();
     let task = program.start(name, arguments, &Options::default())?;
     // A program that has already ended cannot be interrupted, and need not.
     let _ = call::console_foreground(task.thread());
@@ -45,7 +57,35 @@ pub fn run(shell: &Shell, name: &str, arguments: &[&str]) -> Outcome<u64> {
     call::console_foreground(0)?;
     let ended = ended?;
     ended.print();
+    if ended.report.exception == EXCEPTION_INTERRUPT || ended.report.status == STATUS_INTERRUPTED {
+        end_orphans(&before)?;
+    }
     Ok(ended.report.status)
+}
+
+/// The first threads of tasks that have lost their parents, the shell's own among them.
+fn orphans() -> impl Iterator<Item = u64> {
+    system::threads()
+        .filter(|report| report.parent == 0)
+        .map(|report| report.thread)
+}
+
+/// Ends the tasks that an interrupted program has left, and those that they have started: all orphans but those that were there `before`.
+/// The end of a task takes some milliseconds, and may make orphans of others.
+fn end_orphans(before: &[u64]) -> Outcome {
+    for _ in 0..ORPHAN_LOOKS {
+        let mut left = false;
+        for thread in orphans().filter(|thread| !before.contains(thread)) {
+            left = true;
+            // It may be ending already.
+            let _ = call::thread_delete(thread, STATUS_KILLED);
+        }
+        if !left {
+            return Ok(());
+        }
+        attention::sleep_ns(ORPHAN_NS)?;
+    }
+    said("some tasks that it has started do not end; 'ps' lists them".into())
 }
 
 /// Whether an installed module has this name.

@@ -55,7 +55,12 @@ pub fn operands(command: &str, arguments: Vec<OsString>, names: &[&str], flags: 
         }
     }
     if found.values.len() != names.len() {
-        return Err(misused(command, format!("'{command}' takes {}", names.join(" "))));
+        let names = if names.is_empty() {
+            "no operands".into()
+        } else {
+            names.join(" ")
+        };
+        return Err(misused(command, format!("'{command}' takes {names}")));
     }
     Ok(found)
 }
@@ -83,6 +88,11 @@ pub fn size(text: &str) -> Option<u64> {
         .ok()?
         .checked_mul(1 << shift)
         .filter(|&bytes| bytes > 0)
+}
+
+/// A number of things, in words: `1 fault`, `2 faults`.
+pub fn count(number: u64, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
 /// A size for people: `3.7 MiB`.

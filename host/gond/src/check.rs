@@ -4,7 +4,7 @@
 //! directory must make sense, every entry lead to an object that lists its capability, and the root Clist be in order.
 //! Objects without a name are no fault: a program may keep a capability elsewhere.
 
-use crate::arguments;
+use crate::arguments::{self, count};
 use crate::disk::Access;
 use crate::display;
 use crate::tree::{self, Named};
@@ -59,13 +59,18 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
             println!("{} {fault}", display::bad("fault:"));
         }
         println!(
-            "{objects} objects ({} named, {} unnamed), {pages} pages, {blocks} blocks in use",
-            checked.names, checked.unnamed
+            "{} ({} named, {} unnamed), {}, {} in use",
+            count(objects, "object"),
+            checked.names,
+            checked.unnamed,
+            count(pages, "page"),
+            count(blocks, "block")
         );
         if checked.faults.is_empty() {
             println!("{} is sound", path.display());
         } else {
-            println!("{} has {} faults", path.display(), checked.faults.len());
+            let faults = count(checked.faults.len() as u64, "fault");
+            println!("{} has {faults}", path.display());
         }
     }
     Ok(if checked.faults.is_empty() {
@@ -150,8 +155,9 @@ fn tell_mount(volume: &Volume, names: &Names, checked: &mut Checked) {
         "not powered off cleanly"
     };
     checked.notes.push(format!(
-        "generation {}, {state}, {} journal records to replay",
-        report.generation, report.replayed
+        "generation {}, {state}, {} to replay",
+        report.generation,
+        count(report.replayed.into(), "journal record")
     ));
     if let Some(tail) = &report.tail {
         let text = format!("the journal ends at record {} ({:?})", tail.sequence, tail.reason);

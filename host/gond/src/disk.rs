@@ -65,15 +65,12 @@ impl HostWorld {
     }
 
     /// Makes an image file, sparse, that must not exist yet.
+    ///
+    /// # Errors
+    /// Those of the operating system, without the file's name.
     pub fn create(path: &Path, bytes: u64) -> Result<Self> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(path)
-            .with_context(|| format!("cannot make the disk image {}", path.display()))?;
-        file.set_len(bytes / BLOCK as u64 * BLOCK as u64)
-            .with_context(|| format!("cannot give {} a length of {bytes} bytes", path.display()))?;
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+        file.set_len(bytes / BLOCK as u64 * BLOCK as u64)?;
         Self::over(file, Access::Write)
     }
 

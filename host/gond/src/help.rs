@@ -32,9 +32,9 @@ Starts the system. The disk image is made and furnished on first use; what is ke
 next time, at the same addresses. Programs on it that are older than the sources are replaced.
 
   --disk FILE       the disk image (gondwana.img)
-  --disk-size SIZE  size of an image to be made (256M); it takes only the room it needs
-  --memory SIZE     memory of the machine (128M)
-  --cpus N          processors of the machine (1)
+  --disk-size SIZE  size of an image to be made (256M), 16M at least; it takes only the room it needs
+  --memory SIZE     memory of the machine (128M); 32M at least
+  --cpus N          processors of the machine (1); 16 at most
   --accel tcg|kvm   what executes it (tcg)
   --clock WHAT      what advances the machine's clock: time, or with 'instructions' each instruction by a
                     nanosecond, so that 'micro' counts instructions (time)
@@ -226,10 +226,11 @@ pub fn asked(command: &str, rest: &[OsString]) -> anyhow::Result<Option<String>>
     let unknown = |name: &str| Usage(format!("there is no command '{name}'; './gond help' lists them"));
     match command {
         "help" => {
-            let topic = rest
-                .first()
-                .map(|word| word.to_string_lossy().into_owned())
-                .unwrap_or_default();
+            let topic = match rest {
+                [] => String::new(),
+                [word] => word.to_string_lossy().into_owned(),
+                _ => return Err(Usage("'./gond help' takes one COMMAND".into()).into()),
+            };
             Ok(Some(text(&topic).ok_or_else(|| unknown(&topic))?.to_owned()))
         }
         "--help" | "-h" => Ok(Some(OVERVIEW.to_owned())),

@@ -4,7 +4,7 @@
 //! half made. On an image that exists, programs older than the sources are replaced, but only if it was
 //! powered off cleanly: after a crash recovery belongs to the system itself.
 
-use crate::arguments::{self, misused};
+use crate::arguments::{self, misused, show_size};
 use crate::build::{self, Programs};
 use crate::disk::Access;
 use crate::display;
@@ -29,25 +29,41 @@ const ROOT_BYTES: u64 = 1 << 20;
 /// Tag of the objects that hold programs put there by `gond`, which it may replace.
 const INSTALLED: u64 = u64::from_le_bytes(*b"GONDPROG");
 
+/// The smallest disk that has room for the programs and some objects.
+pub const FURNISHED_MIN: u64 = 16 << 20;
+/// The smallest disk without programs.
+const BARE_MIN: u64 = store::BLOCKS_MIN * PAGE;
+/// The largest disk.
+const SIZE_MAX: u64 = store::BLOCKS_MAX * PAGE;
+
+/// The size of a disk, in bytes.
+///
+/// # Errors
+/// The sizes that there are, in words.
+pub fn size(text: &str, least: u64) -> Result<u64, String> {
+    let bytes = arguments::size(text).filter(|bytes| (least..=SIZE_MAX).contains(bytes));
+    bytes.ok_or_else(|| format!("a disk has {} to {}", show_size(least), show_size(SIZE_MAX)))
+}
+
 /// `gond format`.
 pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     use lexopt::prelude::*;
     let mut parser = lexopt::Parser::from_args(arguments);
     let usage = |error: lexopt::Error| misused("format", error);
-    let (mut path, mut bytes, mut furnish) = (None, DEFAULT_SIZE, true);
+    let (mut path, mut size_text, mut furnish) = (None, None, true);
     while let Some(argument) = parser.next().map_err(usage)? {
         match argument {
-            Long("disk-size") => {
-                let text = parser.value().map_err(usage)?.string().map_err(usage)?;
-                bytes = arguments::size(&text)
-                    .ok_or_else(|| misused("format", format!("--disk-size cannot be '{text}'")))?;
-            }
+            Long("disk-size") => size_text = Some(parser.value().map_err(usage)?.string().map_err(usage)?),
             Long("bare") => furnish = false,
             Value(value) if path.is_none() => path = Some(PathBuf::from(value)),
             other => return Err(misused("format", other.unexpected())),
         }
     }
     let path = path.ok_or_else(|| misused("format", "'format' takes the name of an image"))?;
+    let least = if furnish { FURNISHED_MIN } else { BARE_MIN };
+    let bytes = size_text.map_or(Ok(DEFAULT_SIZE), |text| {
+        size(&text, least).map_err(|good| misused("format", format!("--disk-size cannot be '{text}': {good}")))
+    })?;
     if path.exists() {
         bail!("{} exists; remove it first if you mean it", path.display());
     }
@@ -65,7 +81,7 @@ pub fn create(path: &Path, bytes: u64, programs: Option<&Programs>) -> Result<()
     possible(path)?;
     name.push(format!(".{}.new", std::process::id()));
     let temporary = path.with_file_name(name);
-    let made = furnish(&temporary, bytes, programs)
+    let made = furnish(&temporary, path, bytes, programs)
         .and_then(|()| std::fs::rename(&temporary, path).with_context(|| format!("cannot make {}", path.display())));
     if made.is_err() {
         let _ = std::fs::remove_file(&temporary);
@@ -85,8 +101,9 @@ pub fn possible(path: &Path) -> Result<()> {
     Ok(())
 }
 
-fn furnish(path: &Path, bytes: u64, programs: Option<&Programs>) -> Result<()> {
-    let mut volume = Volume::create(path, bytes)?;
+/// Makes the image in a temporary file; complaints name the image.
+fn furnish(temporary: &Path, path: &Path, bytes: u64, programs: Option<&Programs>) -> Result<()> {
+    let mut volume = Volume::create(temporary, path, bytes)?;
     let clist = make_root(&mut volume, ROOT_CLIST, |bytes| {
         Clist::format(bytes).map(drop).map_err(Into::into)
     })?;

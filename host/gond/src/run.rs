@@ -1,6 +1,6 @@
 //! `gond run`: the system on this terminal, or playing a script.
 
-use crate::arguments::{misused, size};
+use crate::arguments::{misused, show_size, size};
 use crate::backtrace::KernelLog;
 use crate::disk::{ImageLock, lock_image};
 use crate::machine::{self, Accelerator, Clock, DebuggerLine, End, Machine, Wiring};
@@ -8,6 +8,7 @@ use crate::place::{self, Scratch};
 use crate::script::{self, Patience, Source, Verdict};
 use crate::{bare, build, debugger, display, gdb, image};
 use anyhow::{Context, Result, bail};
+use kcore::smp::PROCESSORS_MAX;
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -18,8 +19,6 @@ use std::time::Duration;
 const DISK: &str = "gondwana.img";
 /// Least memory that the system is started with.
 const MEMORY_MIN: u64 = 32 << 20;
-/// Most processors of QEMU's board.
-const PROCESSORS_MAX: u32 = 255;
 
 /// Where the server is.
 #[derive(Copy, Clone, PartialEq, Eq)]
@@ -87,7 +86,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Options> {
                         port.string()
                             .map_err(usage)?
                             .parse()
-                            .map_err(|_| misused("run", "--gdb takes a port number"))
+                            .map_err(|_| misused("run", "--gdb takes a port number, up to 65535"))
                     },
                 );
                 options.gdb = Some(port?);
@@ -99,13 +98,13 @@ fn parse(arguments: Vec<OsString>) -> Result<Options> {
                 let value = parser.value().map_err(usage)?.string().map_err(usage)?;
                 options
                     .set(&name, &value)
-                    .ok_or_else(|| misused("run", format!("--{name} cannot be '{value}'")))?;
+                    .map_err(|good| misused("run", format!("--{name} cannot be '{value}': {good}")))?;
             }
             other => return Err(misused("run", other.unexpected())),
         }
     }
     if options.gdb.is_some() && options.timeout == TIMEOUT {
-        // Whoever stands at a breakpoint takes his time.
+        // A person at a breakpoint takes time.
         options.timeout = TIMEOUT_WITH_GDB;
     }
     let scripted = options.script.is_some() || !std::io::stdin().is_terminal();
@@ -131,38 +130,47 @@ fn optional_value(parser: &mut lexopt::Parser, fits: impl FnOnce(&str) -> bool) 
 }
 
 impl Options {
-    /// Sets an option with a value of its own form; `None` if the value is bad.
-    fn set(&mut self, name: &str, value: &str) -> Option<()> {
+    /// Sets an option with a value of its own form.
+    ///
+    /// # Errors
+    /// The values that it can have, in words.
+    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
-            "disk-size" => self.disk_size = size(value)?,
-            "memory" => self.memory = size(value).filter(|&bytes| bytes >= MEMORY_MIN)?,
-            "cpus" => self.processors = value.parse().ok().filter(|n| (1..=PROCESSORS_MAX).contains(n))?,
-            "timeout" => self.timeout = value.parse().ok().filter(|&seconds| seconds > 0)?,
+            "disk-size" => self.disk_size = image::size(value, image::FURNISHED_MIN)?,
+            "memory" => {
+                let bytes = size(value).filter(|&bytes| bytes >= MEMORY_MIN);
+                self.memory =
+                    bytes.ok_or_else(|| format!("a size is 128M or 1G, and {} at least", show_size(MEMORY_MIN)))?;
+            }
+            "cpus" => {
+                let number = value.parse().ok().filter(|n| (1..=PROCESSORS_MAX).contains(n));
+                self.processors = number.ok_or_else(|| format!("it is a number from 1 to {PROCESSORS_MAX}"))? as u32;
+            }
+            "timeout" => {
+                let seconds = value.parse().ok().filter(|&seconds| seconds > 0);
+                self.timeout = seconds.ok_or("it is a number of seconds, 1 at least")?;
+            }
             "server" => {
-                self.server = match value {
-                    abi::host::SERVER_KERNEL => Server::Kernel,
-                    abi::host::SERVER_USER => Server::User,
-                    _ => return None,
-                }
+                let places = [
+                    (abi::host::SERVER_KERNEL, Server::Kernel),
+                    (abi::host::SERVER_USER, Server::User),
+                ];
+                self.server = one_of(value, &places)?;
             }
-            "clock" => {
-                self.clock = match value {
-                    "time" => Clock::Time,
-                    "instructions" => Clock::Instructions,
-                    _ => return None,
-                }
-            }
-            "accel" => {
-                self.accelerator = match value {
-                    "tcg" => Accelerator::Tcg,
-                    "kvm" => Accelerator::Kvm,
-                    _ => return None,
-                }
-            }
-            _ => return None,
+            "clock" => self.clock = one_of(value, &[("time", Clock::Time), ("instructions", Clock::Instructions)])?,
+            _ => self.accelerator = one_of(value, &[("tcg", Accelerator::Tcg), ("kvm", Accelerator::Kvm)])?,
         }
-        Some(())
+        Ok(())
     }
+}
+
+/// The value with this name, or the names that there are.
+fn one_of<T: Copy>(name: &str, values: &[(&str, T)]) -> Result<T, String> {
+    let found = values.iter().find(|(known, _)| *known == name);
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<_> = values.iter().map(|(known, _)| *known).collect();
+        format!("it is {}", names.join(" or "))
+    })
 }
 
 /// Runs `gond run`.

@@ -3,6 +3,7 @@
 //! Changes collect in memory and reach the disk with [`Volume::commit`], which is one checkpoint of the store:
 //! all of them or none. Whatever the image holds, reading it ends in an answer or an error.
 
+use crate::arguments::show_size;
 use crate::disk::{Access, HostWorld};
 use anyhow::{Context, Result, anyhow, bail};
 use std::collections::BTreeMap;
@@ -53,17 +54,15 @@ impl Volume {
         Self::mount(HostWorld::open(path, Access::Write)?, path, MountMode::AcceptLoss)
     }
 
-    /// Makes an image file with an empty store.
-    pub fn create(path: &Path, bytes: u64) -> Result<Self> {
-        let mut world = HostWorld::create(path, bytes)?;
+    /// Makes an image file with an empty store; complaints name it `path`.
+    pub fn create(file: &Path, path: &Path, bytes: u64) -> Result<Self> {
+        let mut world = HostWorld::create(file, bytes)
+            .with_context(|| format!("cannot make the disk image {} of {}", path.display(), show_size(bytes)))?;
         let options = FormatOptions {
             first_slot: abi::address::slot_of(abi::address::FIRST_FREE),
             ..FormatOptions::default()
         };
-        Store::format(&mut world, &options).map_err(|error| match error {
-            store::FormatError::TooSmall(blocks) => anyhow!("a disk has at least {} KiB", blocks * BLOCK as u64 / 1024),
-            error => anyhow!("cannot format {}: {error:?}", path.display()),
-        })?;
+        Store::format(&mut world, &options).map_err(|error| anyhow!("cannot format {}: {error:?}", path.display()))?;
         Self::mount(world, path, MountMode::ReadWrite)
     }
 

@@ -4,12 +4,13 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use kcore::{
-    Frame, Half, Hardware, Kernel, SpaceId,
+    Frame, Half, Hardware, Kernel, Machine, SpaceId, ThreadId,
     bare::Bare,
     paging,
+    scheduler::Standing,
     smp::{HandedOver, PROCESSORS_MAX, Request},
     space::Tags,
-    thread::FakeRow,
+    thread::{FakeRow, Resumed},
 };
 
 /// What another processor was asked.
@@ -286,4 +287,13 @@ impl Hardware for Fake {
 
 fn unimplemented(what: &str) -> ! {
     panic!("these tests do not need {what}")
+}
+
+/// A ready thread.
+pub fn spawn(kernel: &mut Kernel<Fake, impl Half>, space: SpaceId, priority: u8) -> ThreadId {
+    let (entry, stack) = (0x1_0000_0000, 0x7f00_0010_0000);
+    let thread = kernel.thread_create(space, entry, stack, [1, 2, 3, 4], Standing::new(0, priority));
+    let thread = thread.expect("a thread");
+    kernel.thread_wake(thread, Resumed::First);
+    thread
 }

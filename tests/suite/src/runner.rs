@@ -2,7 +2,7 @@
 
 use alloc::format;
 
-use rt::{call, println, task::Options};
+use rt::{abi::layout::EXCEPTION_INTERRUPT, call, println, task::Options};
 
 use crate::{
     assistant::{PATIENCE_NS, program, wait_until},
@@ -12,6 +12,8 @@ use crate::{
 
 /// Status of a case that failed and has said why.
 const STATUS_FAILED: u64 = 3;
+/// Status of a program that Ctrl-C has ended: the shell then ends the tasks that were left behind.
+const STATUS_INTERRUPTED: u64 = 130;
 /// Status of a program that does not know what it was asked for.
 const STATUS_UNKNOWN: u64 = 2;
 
@@ -27,11 +29,15 @@ pub fn run_all(groups: &[&[Case]], only: Option<&str>, setting: Setting) -> u64 
         .filter(|case| only.is_none_or(|only| case.name.starts_with(only)))
     {
         match run_apart(case, &setting) {
-            Ok(true) => {
+            Ok(Verdict::Passed) => {
                 println!("ok {}", case.name);
                 passed += 1;
             }
-            Ok(false) => failed += 1,
+            Ok(Verdict::Failed) => failed += 1,
+            Ok(Verdict::Interrupted) => {
+                println!("interrupted in {} after {passed} passed, {failed} failed", case.name);
+                return STATUS_INTERRUPTED;
+            }
             Err(why) => {
                 println!("FAILED {}: {why} (seed {:#x})", case.name, setting.seed);
                 failed += 1;
@@ -88,8 +94,17 @@ fn balance(before: [u64; 4]) -> Outcome {
     })
 }
 
-/// Runs a case in a task of its own. False if it failed and has said why.
-fn run_apart(case: &Case, setting: &Setting) -> Outcome<bool> {
+/// How a case ended that needs no more words.
+enum Verdict {
+    Passed,
+    /// It has said why.
+    Failed,
+    /// The user typed Ctrl-C.
+    Interrupted,
+}
+
+/// Runs a case in a task of its own.
+fn run_apart(case: &Case, setting: &Setting) -> Outcome<Verdict> {
     let (seed, calls) = (format!("{:#x}", setting.seed), format!("{}", setting.calls));
     let arguments = ["--case", case.name, "--seed", &seed, "--calls", &calls];
     let task = program()?.start("suite", &arguments, &Options::default())?;
@@ -103,9 +118,12 @@ fn run_apart(case: &Case, setting: &Setting) -> Outcome<bool> {
         }
         ended => ended?,
     };
+    if shown.report.exception == EXCEPTION_INTERRUPT {
+        return Ok(Verdict::Interrupted);
+    }
     match shown.report.status {
-        0 => Ok(true),
-        STATUS_FAILED => Ok(false),
+        0 => Ok(Verdict::Passed),
+        STATUS_FAILED => Ok(Verdict::Failed),
         _ => Err(Failure::new(format_args!("{shown}"))),
     }
 }

@@ -17,12 +17,16 @@ use crate::{
 /// Bytes that `cat` reads at a time.
 const PIECE: usize = 4096;
 
-/// What a name leads to, with the name in the complaint.
+/// Looks a name up; a complaint has the name in it.
 fn find(shell: &Shell, name: &str) -> Outcome<Found> {
     match shell.place.find(name) {
-        Err(Error::NoSuchName) => said(format!("{name}: there is no such name; 'ls' lists them")),
+        Err(Error::NoSuchName) => no_such_name(name),
         other => Ok(other?),
     }
+}
+
+fn no_such_name<T>(name: &str) -> Outcome<T> {
+    said(format!("{name}: there is no such name; 'ls' lists them"))
 }
 
 pub fn ls(shell: &mut Shell, arguments: &[&str]) -> Outcome {
@@ -31,7 +35,11 @@ pub fn ls(shell: &mut Shell, arguments: &[&str]) -> Outcome {
         [path] => path,
         _ => return Err(Complaint::Usage),
     };
-    let mut all = shell.place.directory(path)?.list()?;
+    let directory = match shell.place.directory(path) {
+        Err(Error::NoSuchName) => return no_such_name(path),
+        other => other?,
+    };
+    let mut all = directory.list()?;
     all.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     for named in &all {
         attention::check()?;
@@ -109,8 +117,8 @@ fn forced<'a, 'b>(arguments: &'a [&'b str]) -> (bool, &'a [&'b str]) {
     }
 }
 
-/// Refuses to spoil what others rely on: never what the system starts from, and whatever is no data only if the user insists.
-fn refuse_system(command: &str, path: &str, found: &Found, force: bool) -> Outcome {
+/// Refuses to change the objects that the system starts from.
+fn refuse_own(command: &str, path: &str, found: &Found) -> Outcome {
     let own = [
         abi::address::ROOT_CLIST,
         abi::address::ROOT_DIRECTORY,
@@ -121,6 +129,12 @@ fn refuse_system(command: &str, path: &str, found: &Found, force: bool) -> Outco
             "{command}: {path} is what the system starts from; it stays as it is"
         ));
     }
+    Ok(())
+}
+
+/// Refuses to spoil objects that others rely on: never those that the system starts from, and any but data only if the user insists.
+fn refuse_system(command: &str, path: &str, found: &Found, force: bool) -> Outcome {
+    refuse_own(command, path, found)?;
     if found.kind == Kind::Data || force {
         return Ok(());
     }
@@ -154,7 +168,7 @@ pub fn mv(shell: &mut Shell, arguments: &[&str]) -> Outcome {
     let [old, new] = arguments else {
         return Err(Complaint::Usage);
     };
-    find(shell, old)?;
+    refuse_own("mv", old, &find(shell, old)?)?;
     let (mut directory, name) = shell.place.parent(old)?;
     let (other, new_name) = shell.place.parent(new)?;
     if directory.object().base() != other.object().base() {
@@ -212,6 +226,9 @@ pub fn write(shell: &mut Shell, arguments: &[&str]) -> Outcome {
     let (force, [name, offset, words @ ..]) = forced(arguments) else {
         return Err(Complaint::Usage);
     };
+    if words.is_empty() {
+        return Err(Complaint::Usage);
+    }
     let Some(offset) = text::size(offset) else {
         return said(format!("write: '{offset}' is not an offset"));
     };
@@ -318,16 +335,31 @@ pub fn revoke(shell: &mut Shell, arguments: &[&str]) -> Outcome {
     let [name, text] = arguments else {
         return Err(Complaint::Usage);
     };
-    // What `grant` printed may be given as it is.
+    // The user may give the whole capability, as `grant` printed it.
     let digits = text.rsplit(':').next().unwrap_or(text);
     let Some(password) = text::number(digits) else {
         return said(format!("revoke: '{text}' is not a password"));
     };
-    let named = find(shell, name)?.capability;
-    let address = named.address;
-    if named.password == password {
+    let named = find(shell, name)?;
+    let address = named.capability.address;
+    if named.capability.password == password {
         return said(format!(
             "revoke: by this password the name {name} leads to its object, and would lead nowhere; 'rm {name}' takes both away"
+        ));
+    }
+    let mut root = Clist::root()?;
+    // A service's name has a password that lets one call it and no more.
+    let controls = |one: &Capability| {
+        one.address == address && (named.kind != Kind::Service || one.password != named.capability.password)
+    };
+    if root
+        .capabilities()?
+        .into_iter()
+        .filter(controls)
+        .all(|one| one.password == password)
+    {
+        return said(format!(
+            "revoke: without this password nobody could remove {name} any more; 'rm {name}' takes both away"
         ));
     }
     match call::obj_passwd(address, password, 0) {
@@ -337,7 +369,7 @@ pub fn revoke(shell: &mut Shell, arguments: &[&str]) -> Outcome {
         other => other?,
     };
     // A password that is gone is of no use in the Clist either.
-    match Clist::root()?.remove(Capability { address, password }) {
+    match root.remove(Capability { address, password }) {
         Ok(()) | Err(Error::Clist(names::clist::Error::NotFound)) => Ok(()),
         Err(error) => Err(error.into()),
     }

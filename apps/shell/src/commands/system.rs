@@ -11,11 +11,9 @@ use rt::{call, println, system, time as clock};
 use super::{Complaint, Outcome, Shell, said};
 use crate::{
     attention,
+    programs::STATUS_KILLED,
     text::{self, Bytes, Nanoseconds},
 };
-
-/// Status of what `kill` ends.
-const STATUS_KILLED: u64 = 137;
 
 fn none(arguments: &[&str]) -> Outcome {
     if arguments.is_empty() {

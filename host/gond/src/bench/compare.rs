@@ -22,15 +22,24 @@ pub fn store(root: &Path, results: &[Measured]) -> Result<()> {
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Complaints about rows of ours that need more instructions than they did, or are gone: all rows, or those that were asked for.
-pub fn regressions(root: &Path, results: &[Measured], asked: &[String]) -> Result<Vec<String>> {
+/// Whether the committed results have a row of one of these systems.
+pub fn has(root: &Path, row: &str, systems: &[System]) -> bool {
+    committed(root).is_ok_and(|rows| {
+        let of = |one: &Value| systems.iter().any(|system| one["system"] == system.name());
+        rows.iter().any(|one| one["row"] == row && of(one))
+    })
+}
+
+fn committed(root: &Path) -> Result<Vec<Value>> {
     let path = file(root);
     let text = std::fs::read_to_string(&path)
         .with_context(|| format!("cannot read {}; './gond bench --update' makes it", path.display()))?;
-    let committed: Value = serde_json::from_str(&text).with_context(|| format!("{} is not JSON", path.display()))?;
-    let rows = committed
-        .as_array()
-        .with_context(|| format!("{} is not a list", path.display()))?;
+    serde_json::from_str(&text).with_context(|| format!("{} is not a list in JSON", path.display()))
+}
+
+/// Complaints about rows of ours that need more instructions than they did, or are gone: all rows, or those that were asked for.
+pub fn regressions(root: &Path, results: &[Measured], asked: &[String]) -> Result<Vec<String>> {
+    let rows = committed(root)?;
     let is_asked = |row: &&Value| asked.is_empty() || asked.iter().any(|name| row["row"] == name.as_str());
     let complaints = rows.iter().filter(is_asked).filter_map(|row| regression(row, results));
     Ok(complaints.collect())

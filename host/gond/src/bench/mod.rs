@@ -25,7 +25,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-/// What the programs may take in all.
+/// The longest that the programs may take together.
 const TOTAL: Duration = Duration::from_mins(15);
 
 /// Processors of the machine on which threads work together.
@@ -39,14 +39,14 @@ struct Options {
     what: What,
 }
 
-/// What is measured.
+/// The thing to measure.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum What {
     Rows,
     WorkingSet,
 }
 
-/// What is done with the results besides printing them.
+/// The use of the results besides printing them.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum After {
     Nothing,
@@ -96,6 +96,14 @@ fn parse(arguments: Vec<OsString>) -> Result<Options> {
 pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     let options = parse(arguments)?;
     let root = place::root()?;
+    for row in &options.rows {
+        if !rows::is_known(row) && !compare::has(&root, row, &options.systems) {
+            let why = format!(
+                "there is no row '{row}' of these systems in bench/results.json; without --row all are measured"
+            );
+            return Err(misused("bench", why));
+        }
+    }
     machine::require_emulator()?;
     if options.what == What::WorkingSet {
         let found = working_set::measure(&root)?;
@@ -167,7 +175,7 @@ fn gondwana(system: System) -> Result<Vec<Measured>> {
         outputs.push(output);
     }
     if server.is_none() {
-        // What threads get done together takes processors, and with them only times.
+        // The rows `scale-…` need several processors, and with several only times can be measured.
         let scratch = Scratch::make()?;
         let disk = scratch.file("bench.img");
         image::create(&disk, image::DEFAULT_SIZE, Some(&built.programs))?;

@@ -143,6 +143,11 @@ pub const KNOWN: &[(&str, Option<Bound>, Option<&str>)] = &[
     ("module-memory-100", Some(Bound::Bytes(32 << 10)), None),
 ];
 
+/// Whether a row has a bound or a peer. Others are known from the committed results alone.
+pub fn is_known(row: &str) -> bool {
+    KNOWN.iter().any(|(name, ..)| *name == row) || row == OUTSIDE_NULL_CALL
+}
+
 /// Rows that must take [`PEER_FACTOR`] times fewer instructions than a row of Linux, too.
 pub const FEWER_THAN_PEER: [(&str, &str); 3] = [
     ("oo1-two-domains", "oo1-sockets"),

@@ -2,6 +2,8 @@
 
 mod accidents;
 
+mod nonsense;
+
 use super::{Bench, built, play, slurp};
 use crate::script::Patience;
 use anyhow::{Context, Result};
@@ -80,6 +82,7 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     scripts(&mut stand)?;
     files(&mut stand)?;
     refusals(&mut stand)?;
+    nonsense::run(&mut stand)?;
     accidents::run(&mut stand)
 }
 

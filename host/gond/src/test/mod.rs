@@ -259,13 +259,13 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
                 only.push(name);
             }
             Long("keep") => keep = Keep::Failed,
-            Long("calls") => dice.calls = Some(parser.value().map_err(usage)?.parse().map_err(usage)?),
+            Long("calls") => dice.calls = Some(number(&mut parser, "calls")?),
             Long("in") => dice.within = Some(parser.value().map_err(usage)?.into()),
             Long("machine") => {
                 let name = parser.value().map_err(usage)?.string().map_err(usage)?;
                 dice.machine = Some(fuzz::machine_named(&name).map_err(|what| misused("test", what))?);
             }
-            Long("seed") => dice.seed = parser.value().map_err(usage)?.parse().map_err(usage)?,
+            Long("seed") => dice.seed = number(&mut parser, "seed")?,
             other => return Err(misused("test", other.unexpected())),
         }
     }
@@ -285,6 +285,14 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// The value of an option that takes a number.
+fn number(parser: &mut lexopt::Parser, option: &str) -> Result<u64> {
+    let value = parser.value().map_err(|error| misused("test", error))?;
+    let text = value.to_string_lossy();
+    let number = text.parse().ok();
+    number.ok_or_else(|| misused("test", format!("--{option} cannot be '{text}': it is a number")))
 }
 
 fn run_stage(stage: &Stage, root: &Path, (keep, dice): (Keep, &fuzz::Dice), tally: &mut Tally) -> Result<()> {

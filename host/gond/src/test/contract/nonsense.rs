@@ -1,0 +1,201 @@
+//! Lines that make no sense, or would do harm: each is refused with a sentence, changes nothing, and leaves the shell alive.
+
+use super::{Ran, Stand};
+use anyhow::{Context, Result};
+
+/// Lines that must fail, and a part of the sentence. An object `y` of a page is there.
+const REFUSED: &[(&str, &str)] = &[
+    // Harm.
+    ("write hello 0 boom", "is a program"),
+    ("write root-clist 0 zap", "what the system starts from"),
+    ("write --force root-clist 0 zap", "what the system starts from"),
+    ("write --force shell 0 zap", "what the system starts from"),
+    ("rm --force shell", "what the system starts from"),
+    ("rm hello", "is a program"),
+    ("mv shell x", "what the system starts from"),
+    ("mv root-clist x", "what the system starts from"),
+    ("create x 900G", "128 GiB are the most"),
+    ("hello > x", "no redirections"),
+    ("kill 0x10000", "the shell itself"),
+    ("kill 12345", "no thread"),
+    // Names.
+    ("ls nosuch", "nosuch: there is no such name"),
+    ("ls y", "another kind of object: data"),
+    ("cd nosuch", "no such name"),
+    ("mkdir y", "taken"),
+    ("mkdir a/b/c", "no such name"),
+    ("create y 4K", "is there already"),
+    ("create a/b 4K", "no such name"),
+    ("create / 4K", "the name is empty"),
+    ("create .. 4K", "the name is empty"),
+    ("create \"\" 4K", "the name is empty"),
+    ("rm nosuch", "no such name"),
+    ("rm /", "the name is empty"),
+    ("mv nosuch x", "no such name"),
+    ("mv y y", "is there already"),
+    ("mv y a/b", "no such name"),
+    ("mv y ..", "the name is empty"),
+    ("info nosuch", "no such name"),
+    ("info 0x1", "names no object"),
+    ("info 18446744073709551615", "names no object"),
+    ("write nosuch 0 x", "no such name"),
+    ("cat nosuch", "no such name"),
+    ("caps nosuch", "no such name"),
+    ("grant nosuch r", "no such name"),
+    ("revoke nosuch 5", "no such name"),
+    ("run nosuch", "no such command or program"),
+    ("run y", "not a program"),
+    ("nosuch", "no such command or program"),
+    ("/", "the name is empty"),
+    ("help nosuch", "no command 'nosuch'"),
+    ("time nosuch", "no such command or program"),
+    // Numbers.
+    ("create x 0", "is not a size"),
+    ("create x -1", "is not a size"),
+    ("create x 99999999999999999999", "is not a size"),
+    ("write y x x", "is not an offset"),
+    ("write y -1 x", "is not an offset"),
+    ("write y 4096 x", "does not fit"),
+    ("write y 18446744073709551615 x", "does not fit"),
+    ("grant y q", "are not rights"),
+    ("grant y \"\"", "are not rights"),
+    ("revoke y x", "is not a password"),
+    ("revoke y :", "is not a password"),
+    ("revoke y 5", "no such password"),
+    ("kill x", "is not a thread"),
+    ("sleep x", "is not a number of seconds"),
+    ("sleep -1", "is not a number of seconds"),
+    // Numbers of words.
+    ("ls a b", "usage: ls"),
+    ("cd a b", "usage: cd"),
+    ("pwd x", "usage: pwd"),
+    ("mkdir", "usage: mkdir"),
+    ("create x", "usage: create"),
+    ("rm", "usage: rm"),
+    ("rm a b", "usage: rm"),
+    ("mv y", "usage: mv"),
+    ("info", "usage: info"),
+    ("write y 0", "usage: write"),
+    ("write --force y 0", "usage: write"),
+    ("cat", "usage: cat"),
+    ("caps a b", "usage: caps"),
+    ("grant y", "usage: grant"),
+    ("revoke y", "usage: revoke"),
+    ("ps x", "usage: ps"),
+    ("kill", "usage: kill"),
+    ("domains x", "usage: domains"),
+    ("mem x", "usage: mem"),
+    ("sync x", "usage: sync"),
+    ("run", "usage: run"),
+    ("time", "usage: time"),
+    ("sleep", "usage: sleep"),
+    ("reboot x", "usage: reboot"),
+    ("poweroff x", "usage: poweroff"),
+    ("help a b", "usage: help"),
+    ("\"unfinished", "is not closed"),
+    // Programs.
+    ("oo1 nosuch", "usage: oo1"),
+    ("oo1 create parts 1", "from 200 to"),
+    ("oo1 create parts x", "is not a number of parts"),
+    ("oo1 run nosuch", "there is no 'nosuch'"),
+    ("oo1 verify y", "not an OO1 database"),
+    ("oo1 remove nosuch", "no such name"),
+    ("module nosuch", "usage: module"),
+    ("module install nosuch", "no such name"),
+    ("micro nosuch", "no row 'nosuch'"),
+    ("suite nosuch", "unknown option"),
+];
+
+/// All of it.
+pub fn run(stand: &mut Stand<'_, '_>) -> Result<()> {
+    refused(stand)?;
+    too_large(stand)?;
+    last_passwords(stand)
+}
+
+fn refused(stand: &mut Stand<'_, '_>) -> Result<()> {
+    let lines = REFUSED.iter().enumerate();
+    let lines: Vec<_> = lines
+        .map(|(index, (line, _))| format!("echo before {index}\n{line}"))
+        .collect();
+    let lines = format!("create y 4K\n{}\necho alive\ncat y\nrm y\nhello\n", lines.join("\n"));
+    let ran = stand.play(&lines)?;
+    // One of the lines that must succeed is counted if it fails, too.
+    let all_fail = ran.complaints.contains(&format!("and {} more", REFUSED.len() - 1));
+    let lives = ran.status == Some(1) && all_fail && ran.output.contains("alive\nhello, world");
+    stand.bench.report(
+        "each line that makes no sense fails, and the shell lives",
+        if lives { Ok(()) } else { ran.expect(1, "…alive…") },
+    );
+    for (index, (line, says)) in REFUSED.iter().enumerate() {
+        let from = ran.output.split_once(&format!("before {index}\n"));
+        let told = from.map_or("", |(_, rest)| rest.split("before ").next().unwrap_or(rest));
+        let outcome = if told.contains(says) {
+            Ok(())
+        } else {
+            Err(format!("it says {told:?}, not {says:?}"))
+        };
+        stand
+            .bench
+            .report(&format!("'{line}' is refused with a sentence"), outcome);
+    }
+    Ok(())
+}
+
+/// A database for which the disk has no room leaves nothing.
+fn too_large(stand: &mut Stand<'_, '_>) -> Result<()> {
+    let ran = stand.play("oo1 create parts 4000000\ncat parts\ncreate parts 4K\nrm parts\n")?;
+    let says = "nothing is left of them";
+    let good = ran.output.contains(says)
+        && ran.output.contains("parts: there is no such name")
+        && ran.complaints.contains("and 1 more");
+    stand.bench.report(
+        "a database beyond the disk is refused and leaves nothing",
+        if good { Ok(()) } else { ran.expect(1, says) },
+    );
+    Ok(())
+}
+
+/// Passwords without which an object could not be removed any more, or its name would lead nowhere.
+fn last_passwords(stand: &mut Stand<'_, '_>) -> Result<()> {
+    let made = stand.play("create y 4K\noo1 create parts 200\noo1 pdx parts\ncaps y\ncaps parts.pdx\ngrant y rw\n")?;
+    let passwords = |name: &str| -> Vec<String> {
+        let lines = made
+            .output
+            .lines()
+            .filter(|line| line.starts_with("  0x") && line.ends_with(name));
+        lines
+            .filter_map(|line| line.split_whitespace().next())
+            .map(str::to_owned)
+            .collect()
+    };
+    let granted = made
+        .output
+        .lines()
+        .last()
+        .and_then(|line| line.split_whitespace().next());
+    let granted = granted.context("nothing was granted")?;
+    let mut lines = vec![format!("revoke y {granted}")];
+    let all = [("y", passwords("y")), ("parts.pdx", passwords("parts.pdx"))];
+    for (name, passwords) in &all {
+        lines.extend(passwords.iter().map(|password| format!("revoke {name} {password}")));
+    }
+    lines.push("rm --force parts.pdx\nrm parts\nrm y\necho removed\n".into());
+    let ran = stand.play(&lines.join("\n"))?;
+    let refusals = ran.output.matches("takes both away").count();
+    let good = all[0].1.len() == 1 && all[1].1.len() == 2 && refusals == 3 && ran.output.ends_with("\nremoved\n");
+    stand.bench.report(
+        "the password that a name leads by, and the last one that removes its object, are not revoked",
+        if good && last_fault_is(&ran, 2) {
+            Ok(())
+        } else {
+            ran.expect(1, &made.output)
+        },
+    );
+    Ok(())
+}
+
+/// Whether one line and so many more have failed.
+fn last_fault_is(ran: &Ran, more: usize) -> bool {
+    ran.complaints.contains(&format!("(and {more} more)"))
+}
