@@ -9,7 +9,11 @@ use abi::{
 };
 use common::{Actor, Order, Rig};
 use kcore::thread::Resumed;
-use sasos::{Access, Event, Outcome, protection::apd::Apd, protection::clist::UNSORTED_MAX};
+use sasos::{
+    Access, Event, Outcome, Step,
+    accounts::{AccountId, Resource, limits},
+    protection::{apd::Apd, clist::UNSORTED_MAX, validation::PdxGrant},
+};
 
 const R: u64 = Rights::R.bits() as u64;
 const W: u64 = Rights::W.bits() as u64;
@@ -86,6 +90,13 @@ impl Crowd {
             access: Access::Read,
         };
         self.rig.server.handle(&mut self.rig.world, event)
+    }
+
+    /// A piece of the search for an entry.
+    fn grant(&mut self, entry: u64) -> Step<PdxGrant> {
+        let Rig { server, world, .. } = &mut self.rig;
+        let caller = server.caller(world, self.seeker.thread, Resumed::Woken);
+        server.pdx_grant(world, caller.domain, entry)
     }
 
     fn has(&self) -> Rights {
@@ -240,18 +251,10 @@ fn no_search_goes_on_where_another_one_stopped() {
 #[test]
 fn a_search_for_something_else_begins_anew() {
     let mut crowd = Crowd::new(10);
-    let (entries, _) = crowd.rig.call(crowd.owner, Call::ObjCreate, &[PAGE, 0]).unwrap();
-    crowd.rig.store(crowd.owner.space, entries, crowd.base).unwrap();
-    crowd
-        .rig
-        .call(crowd.owner, Call::ObjCrePdx, &[crowd.base, 9, 0, entries, 1])
-        .unwrap();
+    crowd.rig.registers(crowd.owner, crowd.base, 9, 0);
     crowd.put(FIRST, 9);
     assert_eq!(crowd.fault(), Outcome::Resume);
-    let grant = crowd
-        .rig
-        .server
-        .pdx_grant(&mut crowd.rig.world, crowd.seeker.space, crowd.base);
+    let grant = crowd.grant(crowd.base);
     assert_eq!(grant.map(|grant| grant.password), Ok(9));
 }
 
@@ -302,12 +305,7 @@ fn searches_do_not_drive_each_other_out() {
 #[test]
 fn a_protected_call_ends_its_searches() {
     let mut crowd = Crowd::new(12);
-    let (entries, _) = crowd.rig.call(crowd.owner, Call::ObjCreate, &[PAGE, 0]).unwrap();
-    crowd.rig.store(crowd.owner.space, entries, crowd.base).unwrap();
-    crowd
-        .rig
-        .call(crowd.owner, Call::ObjCrePdx, &[crowd.base, 9, 0, entries, 1])
-        .unwrap();
+    crowd.rig.registers(crowd.owner, crowd.base, 9, 0);
     let (shown, password) = crowd.rig.call(crowd.owner, Call::ObjCreate, &[PAGE, 0]).unwrap();
     let (owner, seeker) = (crowd.owner.space, crowd.seeker.space);
     crowd.rig.write_clist(owner, shown, &[], Order::Any);
@@ -383,12 +381,7 @@ fn an_owner_enters_whatever_stands_behind_its_capability() {
         (None, 64, Err(Error::NotAnEntry)),
     ] {
         let mut crowd = Crowd::new(8);
-        let (entries, _) = crowd.rig.call(crowd.owner, Call::ObjCreate, &[PAGE, 0]).unwrap();
-        crowd.rig.store(crowd.owner.space, entries, crowd.base).unwrap();
-        crowd
-            .rig
-            .call(crowd.owner, Call::ObjCrePdx, &[crowd.base, 9, 0, entries, 1])
-            .unwrap();
+        crowd.rig.registers(crowd.owner, crowd.base, 9, 0);
         match rights {
             Some(rights) => {
                 crowd.password(7, rights.bits().into());
@@ -396,11 +389,10 @@ fn an_owner_enters_whatever_stands_behind_its_capability() {
             }
             None => crowd.put(LAST, 9),
         }
-        let (space, entry) = (crowd.seeker.space, crowd.base + entry);
         // The search alone, piece by piece: to enter, the thread would have to run.
         let mut result = Err(sasos::Stop::Again);
         for _ in 0..10_000 {
-            result = crowd.rig.server.pdx_grant(&mut crowd.rig.world, space, entry);
+            result = crowd.grant(crowd.base + entry);
             if !matches!(result, Err(sasos::Stop::Again)) {
                 break;
             }
@@ -408,4 +400,93 @@ fn an_owner_enters_whatever_stands_behind_its_capability() {
         let result = result.map(drop);
         assert_eq!(result, found.map_err(sasos::Stop::Fail), "{rights:?} {entry:#x}");
     }
+}
+
+/// A protected call that shows as many Clists as there may be, each of which is found at the end of a piece: all searches of an event have one budget.
+#[test]
+fn a_call_with_many_searches_is_done_in_pieces() {
+    let mut crowd = Crowd::new(14);
+    crowd.rig.registers(crowd.owner, crowd.base, 9, 0);
+    let owner = crowd.owner;
+    let (description, _) = crowd.rig.call(crowd.seeker, Call::ObjCreate, &[PAGE, 0]).unwrap();
+    let (count, first) = (APD_SLOTS as u64, 200);
+    crowd.rig.store(crowd.seeker.space, description, count).unwrap();
+    for number in 0..count {
+        let (shown, password) = crowd.rig.call(owner, Call::ObjCreate, &[PAGE, 0]).unwrap();
+        crowd.rig.write_clist(owner.space, shown, &[], Order::Any);
+        let at = crowd.lists[0] + 32 + (first + number) * 16;
+        crowd.rig.store(crowd.seeker.space, at, shown).unwrap();
+        crowd.rig.store(crowd.seeker.space, at + 8, password).unwrap();
+        let slot = description + (2 + number) * 8;
+        crowd.rig.store(crowd.seeker.space, slot, shown).unwrap();
+    }
+    crowd.put((0, first + count), 9);
+    let mut resumed = Resumed::First;
+    for _ in 0..1000 {
+        let event = Event::Call {
+            thread: crowd.seeker.thread,
+            number: Call::PdxCall as u64,
+            arguments: [crowd.base, 0, description, 0, 0, 0],
+            resumed,
+        };
+        let before = crowd.rig.world.kernel.hardware.accesses();
+        let outcome = crowd.rig.server.handle(&mut crowd.rig.world, event);
+        let accesses = crowd.rig.world.kernel.hardware.accesses() - before;
+        assert!(accesses < 2 * BOUND, "{accesses} accesses in one event");
+        if outcome == Outcome::Resume {
+            return;
+        }
+        assert_eq!(outcome, Outcome::Again);
+        resumed = Resumed::Woken;
+    }
+    panic!("it never ends");
+}
+
+/// A right that comes from two capabilities, in a domain that has no room for all that it uses: another thread of it takes the place of what was found
+/// first.
+#[test]
+fn what_was_found_first_counts_though_its_place_is_needed() {
+    let mut rig = Rig::new(15, 8000, 8192);
+    let owner = rig.actor(Apd::EMPTY);
+    let mut limits = limits::of_frames(4000);
+    limits[Resource::Bytes as usize] = 80 << 10;
+    let seeker = rig.actor_in(AccountId::ROOT, limits);
+    let (base, _) = rig.call(owner, Call::ObjCreate, &[PAGE, 0]).unwrap();
+    for (password, rights) in [(7, W), (8, D)] {
+        rig.call(owner, Call::ObjPasswd, &[base, password, rights]).unwrap();
+    }
+    let (list, _) = rig
+        .call(seeker, Call::ObjCreate, &[(UNSORTED_MAX + 2) * 16, 0])
+        .unwrap();
+    let mut capabilities = vec![
+        Capability {
+            address: base,
+            password: 1
+        };
+        UNSORTED_MAX as usize
+    ];
+    capabilities[0].password = 7;
+    capabilities[UNSORTED_MAX as usize - 1].password = 8;
+    rig.write_clist(seeker.space, list, &capabilities, Order::Any);
+    rig.call(seeker, Call::ApdInsert, &[0, list]).unwrap();
+    let sibling = rig.sibling(seeker);
+    let mut others = Vec::new();
+    while let Ok((other, _)) = rig.call(seeker, Call::ObjCreate, &[PAGE, 0]) {
+        others.push(other);
+    }
+    let arguments = [base, W | D];
+    let mut resumed = Resumed::First;
+    let mut turn = others.iter().cycle();
+    for _ in 0..1000 {
+        if let Some(result) = rig.begin(seeker, Call::ApdLookup, &arguments, resumed) {
+            assert!(result.is_ok(), "{result:?}");
+            return;
+        }
+        resumed = Resumed::Woken;
+        for _ in 0..130 {
+            let other = *turn.next().expect("there are some");
+            rig.call(sibling, Call::ApdLookup, &[other, R]).unwrap();
+        }
+    }
+    panic!("it never ends");
 }

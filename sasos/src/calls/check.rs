@@ -92,9 +92,12 @@ impl Server {
         }
         for record in self.threads.iter() {
             sums.add(record.payer, Resource::Threads, 1);
-            for saved in &record.saved {
-                sums.add(saved.payer, Resource::Bytes, SAVED_BYTES);
+            for payer in record.saved.iter().filter_map(|saved| saved.payer) {
+                sums.add(payer, Resource::Bytes, SAVED_BYTES);
             }
+        }
+        for (_, callee) in self.callees.iter() {
+            sums.add(callee.payer, Resource::Bytes, SAVED_BYTES * callee.stacks.len() as u64);
         }
         for payer in self.semaphores.payers() {
             sums.add(payer, Resource::Semaphores, 1);
@@ -146,6 +149,12 @@ impl Server {
         let Pager { dirty, leaves, .. } = self.pager;
         ensure(sums.dirty == dirty, "the count of dirty pages", sums.dirty)?;
         ensure(sums.leaves.len() as u64 == leaves, "the count of leaves", leaves)?;
+        let tables: u64 = self.domains.iter().map(|(_, domain)| domain.tables()).sum();
+        ensure(
+            tables == self.domains.tables(),
+            "the count of all domains' page tables",
+            tables,
+        )?;
         for (space, domain) in self.domains.iter() {
             ensure(
                 domain.tables() == world.space_tables(space),

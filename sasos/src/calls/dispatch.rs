@@ -6,7 +6,7 @@ use kcore::{SpaceId, ThreadId, thread::Resumed, wait::Key};
 use crate::{
     Event, Outcome, Server, Step, World, durability::checkpoint::STORE_ALLOWANCE, durability::durable::Goal,
     durability::freeze::waits_for_freezing, lives::continuation::Continuation, lives::thread::Caller,
-    lives::work::Budget,
+    lives::work::Budget, procedures::pdx::Stage,
 };
 
 impl Server {
@@ -48,13 +48,12 @@ impl Server {
             }
             Event::Poll => {
                 self.budget = Budget::piece();
-                self.poll_control(world);
-                // The list and the store have their turns.
-                let listed = self.work.has_turn();
-                if listed {
+                // What ends comes first, unless it left nothing to the store the last time.
+                if !self.work.had_all() {
+                    self.poll_control(world);
                     self.work_on(world);
                 }
-                if !listed || self.work.is_empty() {
+                if self.work.leaves_some(self.budget) {
                     self.store.allow(STORE_ALLOWANCE);
                     self.poll_clock(world);
                     self.poll_checkpoint(world);
@@ -148,7 +147,8 @@ impl Server {
             },
             // The end of a task, which this event may have brought about, ends callees.
             Key::Stack(space) | Key::Turn(space) => {
-                self.callees.get(SpaceId(space)).is_some_and(|callee| !callee.retired)
+                let callee = self.callees.get(SpaceId(space));
+                callee.is_some_and(|callee| callee.stage == Stage::Open)
             }
             // These are woken by other events alone, and what was looked at in this one is as it was.
             Key::Nothing

@@ -12,11 +12,7 @@ use abi::{
 };
 use kcore::{SpaceId, wait::Key};
 
-use crate::{
-    Outcome, Server, Step, World,
-    lives::continuation::Continuation,
-    lives::thread::{Caller, Life},
-};
+use crate::{Outcome, Server, Step, World, lives::continuation::Continuation, lives::thread::Caller};
 
 impl Server {
     /// `SystemInfo`.
@@ -49,8 +45,9 @@ impl Server {
             }
             TOPIC_DOMAIN => {
                 let space = self.next_domain(world, caller, index)?;
-                let report = space.and_then(|space| self.domain_report(world, space));
-                let report = report.ok_or(Error::BadAddress)?;
+                let space = space.ok_or(Error::BadAddress)?;
+                let threads = self.threads_in(world, caller, space)?;
+                let report = self.domain_report(world, space, threads).ok_or(Error::BadAddress)?;
                 self.tell(world, caller, place, &report.to_bytes())
             }
             TOPIC_OBJECT => {
@@ -78,20 +75,19 @@ impl Server {
     }
 
     fn memory_report(&self, world: &impl World) -> MemoryReport {
-        let upper: u64 = self.domains.iter().map(|(space, _)| world.space_tables(space)).sum();
         let kernel = world.kernel_frames();
         MemoryReport {
             frames: world.frames_total() + kernel,
             free: world.frames_free(),
             kernel,
             object_pages: self.objects.resident(),
-            tables: self.pager.tables() + upper,
+            tables: self.pager.tables() + self.domains.tables(),
             objects: self.objects.count(),
             heap_bytes: world.heap().0,
         }
     }
 
-    fn domain_report(&self, world: &impl World, space: SpaceId) -> Option<DomainReport> {
+    fn domain_report(&self, world: &impl World, space: SpaceId, threads: u64) -> Option<DomainReport> {
         let domain = self.domains.get(space)?;
         Some(DomainReport {
             domain: u64::from(space.0),
@@ -101,15 +97,8 @@ impl Server {
             locked: domain.apd.locked() as u64,
             objects: domain.cached_objects(),
             tables: world.space_tables(space),
-            threads: self.threads_in(world, space),
+            threads,
         })
-    }
-
-    fn threads_in(&self, world: &impl World, space: SpaceId) -> u64 {
-        self.threads
-            .iter()
-            .filter(|record| record.life == Life::Live && world.thread_space(record.id) == space)
-            .count() as u64
     }
 
     /// `SystemControl`: operation, argument.

@@ -5,8 +5,7 @@
 //! domain is known to have a right. The rest is as if it were not there. Inside a protected call the caller is the
 //! callee: nothing of the task whose thread it runs on is its own.
 //!
-//! Lists go in the order of their tables. One event looks at [`PIECE`] places; the thread's progress has the rest:
-//! `found` says what the caller may see, `at` where the list goes on.
+//! Lists go in the order of their tables, as far as the budget of an event reaches. The continuation of the call says where they go on.
 
 use abi::{
     Rights,
@@ -20,10 +19,10 @@ use crate::{
     lives::thread::Thread,
 };
 
-/// Places of a table that one event looks at.
-const PIECE: u64 = 64;
-/// Slots, or stretches without objects, that one event looks at.
-const SLOTS_PIECE: u64 = 512;
+/// What looking at a place of a table costs, in instructions, roughly; at a slot, or a stretch without objects; and going one parent up.
+const COST_PLACE: u64 = 40;
+const COST_SLOT: u64 = 40;
+const COST_PARENT: u64 = 30;
 /// How many parents are followed up from a thread.
 pub const GENERATIONS_MAX: usize = 16;
 
@@ -47,7 +46,11 @@ impl Server {
             Err(Stop::Fail(_)) => Sight::Own,
             Err(stop) => return Err(stop),
         };
-        self.threads.record(caller.thread).continuation = Continuation::Report { sight, at: 0 };
+        self.threads.record(caller.thread).continuation = Continuation::Report {
+            sight,
+            at: 0,
+            counts: (0, 0, 0),
+        };
         Ok(sight)
     }
 
@@ -56,6 +59,30 @@ impl Server {
             *at = place;
         }
         Err(Stop::Again)
+    }
+
+    /// Counts the threads that are in a domain now, in pieces, for a report of the caller.
+    ///
+    /// # Errors
+    /// [`Stop::Again`].
+    pub(crate) fn threads_in(&mut self, world: &impl World, caller: Caller, space: SpaceId) -> Step<u64> {
+        let serial = self.domains.serial(space);
+        let (mut place, mut count) = match self.threads.record(caller.thread).continuation {
+            Continuation::Report { counts, .. } if counts.0 == serial => (counts.1, counts.2),
+            _ => (0, 0),
+        };
+        while place < self.threads.places() {
+            if !self.budget.spend(COST_PLACE) {
+                if let Continuation::Report { counts, .. } = &mut self.threads.record(caller.thread).continuation {
+                    *counts = (serial, place, count);
+                }
+                return Err(Stop::Again);
+            }
+            let thread = self.threads.live_at(place as usize);
+            count += u64::from(thread.is_some_and(|record| world.thread_space(record.id) == space));
+            place += 1;
+        }
+        Ok(count)
     }
 
     /// Where in a table the report of a call goes on.
@@ -67,7 +94,7 @@ impl Server {
     }
 
     /// Whether a thread is the caller's own, or descends from what is.
-    pub(crate) fn is_own_thread(&self, caller: Caller, thread: ThreadId) -> bool {
+    pub(crate) fn is_own_thread(&mut self, caller: Caller, thread: ThreadId) -> bool {
         if thread == caller.thread {
             return true;
         }
@@ -75,6 +102,7 @@ impl Server {
         let home = self.is_home(caller);
         let mut next = self.threads.find(thread);
         for _ in 0..GENERATIONS_MAX {
+            self.budget.spend(COST_PARENT);
             let Some(record) = next else { return false };
             if home && record.task == caller.task || record.parent == caller.thread && record.parent_domain == here {
                 return true;
@@ -93,9 +121,10 @@ impl Server {
         own.is_some_and(|own| own.domain == caller.domain)
     }
 
-    fn is_own_domain(&self, caller: Caller, space: SpaceId) -> bool {
+    fn is_own_domain(&mut self, caller: Caller, space: SpaceId) -> bool {
         let mut space = space;
         for _ in 0..CALL_DEPTH_MAX {
+            self.budget.spend(COST_PARENT);
             if space == caller.domain {
                 return true;
             }
@@ -103,11 +132,9 @@ impl Server {
                 return false;
             };
             if let Some(task) = domain.task {
+                let first = self.tasks.get(task).map(|task| task.first);
                 return self.is_home(caller) && task == caller.task
-                    || self
-                        .tasks
-                        .get(task)
-                        .is_some_and(|task| self.is_own_thread(caller, task.first));
+                    || first.is_some_and(|first| self.is_own_thread(caller, first));
             }
             let payer = self.domains.get(caller.domain).map(|own| own.account);
             if payer == Some(domain.account) {
@@ -133,17 +160,22 @@ impl Server {
         caller: Caller,
         first: u64,
         places: u64,
-        found: impl Fn(&Self, u64) -> Option<T>,
+        found: impl Fn(&mut Self, u64) -> Option<T>,
     ) -> Step<Option<T>> {
         let from = self.report_at(caller).map_or(first, |at| first.max(*at));
-        let end = places.min(from.saturating_add(PIECE));
-        if let Some(item) = (from..end).find_map(|place| found(self, place)) {
-            return Ok(Some(item));
+        for place in from..places {
+            if !self.budget.spend(COST_PLACE) {
+                return self.report_goes_on(caller, place);
+            }
+            if let Some(item) = found(self, place) {
+                // It is found here again if the report is not done with it.
+                if let Some(at) = self.report_at(caller) {
+                    *at = place;
+                }
+                return Ok(Some(item));
+            }
         }
-        if end >= places {
-            return Ok(None);
-        }
-        self.report_goes_on(caller, end)
+        Ok(None)
     }
 
     /// The first thread that the caller may see, in order of places, from that of the number `index` on.
@@ -183,7 +215,7 @@ impl Server {
         let first = from / SLOT * SLOT;
         let mut at = self.report_at(caller).map_or(first, |at| first.max(*at));
         let mut active = None;
-        for _ in 0..SLOTS_PIECE {
+        while self.budget.spend(COST_SLOT) {
             let Some((next, id)) = self.objects.at_or_behind(at) else {
                 at = u64::MAX;
                 break;

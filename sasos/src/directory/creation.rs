@@ -237,18 +237,14 @@ impl Server {
         let object = self.objects.get(id);
         let (base, end) = (object.base(), object.end());
         let (first, slots) = (object.first_slot(), object.slot_count());
-        let (owner, serial) = (object.owner, object.serial);
+        let owner = object.owner;
         let has_procedures = !object.record.pdx.is_empty();
         let named = object.named;
+        // A delete in pieces has seen to this before.
         if has_procedures {
             world.portal_forget();
-            self.pdx_object_gone(world, base);
-            // Threads were unwound; with them a task may have ended that had this on its kill list.
-            if self.objects.find_serial(base, serial).is_none() {
-                return;
-            }
+            self.unbounded(|server| server.callees_of_object_end(world, base));
         }
-        // A delete in pieces has seen to this before.
         if self.objects.get(id).is_held() {
             self.withdraw_whole(world, id);
         }

@@ -6,7 +6,7 @@ use abi::{
     call::arguments,
     layout::{INFO_SET_BYTES, INFO_SET_MODIFIED, INFO_SET_TAG, INFO_USED, OBJECT_PERSISTENT, OBJECT_STACK, ObjectInfo},
 };
-use kcore::SpaceId;
+use kcore::{SpaceId, ThreadId};
 use store::DeleteError;
 
 use crate::{
@@ -24,6 +24,7 @@ use crate::{
     pages::pager::to_flags,
     pages::release::Remembered,
     protection::capability::password_or_random,
+    protection::withdraw::CalleesOf,
 };
 
 /// What ending an object costs beside its pages, in instructions, roughly.
@@ -101,9 +102,8 @@ impl Server {
             if unless_held && self.others_hold(id, caller.domain) {
                 return Err(Error::InUse.into());
             }
-            (self.withdraw_begin(world, id), 0)
+            (self.withdraw_begin(world, id, CalleesOf::Object), 0)
         };
-        // It is still there until the last piece, so whoever has a right may come back. Few do.
         let withdrawn = self.goes_on(world, Work::Withdrawal(withdrawal), begun.is_none());
         let object = self.objects.get(id);
         let (base, end) = (object.base(), object.end());
@@ -113,6 +113,7 @@ impl Server {
         };
         if let Some(at) = left {
             self.threads.record(caller.thread).continuation = Continuation::Delete { withdrawal, at };
+            self.objects.get_mut(id).closed_by = caller.thread;
             return Err(Stop::Again);
         }
         if !self.objects.get(id).is_persistent() {
@@ -120,6 +121,7 @@ impl Server {
             return Ok((0, 0));
         }
         if self.store.delete_object(base) == Err(DeleteError::Memory) {
+            self.objects.get_mut(id).closed_by = ThreadId(0);
             return Err(Error::NoMemory.into());
         }
         self.checkpoint.note_change();

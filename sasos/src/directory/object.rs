@@ -18,7 +18,7 @@ use abi::{
     address::{PAGE, SLOT, slot_of},
     layout::{OBJECT_PERSISTENT, OBJECT_STACK},
 };
-use kcore::Leaf;
+use kcore::{Leaf, ThreadId};
 use store::ObjectRecord;
 
 use crate::{
@@ -41,6 +41,9 @@ const ENTRY_BYTES: u64 = 8;
 /// An active object, by its place in the table. Valid until the object is deleted.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ObjectId(pub u32);
+
+/// Stands for the thread that deletes an object where that ends by itself.
+pub(crate) const ENDS: ThreadId = ThreadId(u64::MAX);
 
 /// Limits of pages that are not resident, for a range of pages.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -72,6 +75,8 @@ pub struct Object {
     pub(crate) epoch: u64,
     /// Whether a domain may have P on it.
     pub(crate) called: bool,
+    /// The thread that deletes it, or [`ENDS`].
+    pub(crate) closed_by: ThreadId,
     /// Pages in memory.
     pub resident: u64,
     /// Pages that were changed since they last went to the disk.
@@ -142,6 +147,7 @@ impl Object {
             nodes: NodeList::EMPTY,
             epoch: 0,
             called: false,
+            closed_by: ThreadId(0),
             resident: 0,
             dirty: 0,
             owner: None,
@@ -458,6 +464,7 @@ impl Objects {
             object.record.capabilities = Vec::new();
         }
         object.record.pdx = Vec::new();
+        object.closed_by = ThreadId(0);
         object.resident = 0;
         object.dirty = 0;
         object.owner = None;

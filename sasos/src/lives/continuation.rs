@@ -91,6 +91,8 @@ pub enum Continuation {
         sight: Sight,
         /// The place.
         at: u64,
+        /// The domain whose threads it counts, by its serial number, the place of the next thread, and those that were counted.
+        counts: (u64, u64, u64),
     },
     /// `SystemControl` waits for the checkpoint with this number.
     Checkpoint(u64),

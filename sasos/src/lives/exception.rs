@@ -2,7 +2,7 @@
 //!
 //! A handler is called on the thread's own stack as a C function of kind, address, instruction and
 //! wanted rights. What it interrupted is kept whole in the server until `ExcptReturn`, or until the call ends in which
-//! it happened. In each call a thread is in one handler at a time; an exception inside of it counts as not handled there. A
+//! it happened. The task pays for that; in a callee it is paid with each stack. In each call a thread is in one handler at a time; an exception inside of it counts as not handled there. A
 //! handler that makes a protected call switches off nothing of the callee's.
 //!
 //! Not handled, an exception ends one program and nobody else: inside a protected call the call is
@@ -65,8 +65,8 @@ pub struct Saved {
     fault: Fault,
     /// Calls that the thread was inside of: a handler ends where it began.
     depth: usize,
-    /// The account that pays for this: that of the domain whose handler it is.
-    pub(crate) payer: AccountId,
+    /// The account that pays for this: that of the task whose handler it is. In a callee it is paid with each stack.
+    pub(crate) payer: Option<AccountId>,
 }
 
 /// Bytes that one costs.
@@ -100,13 +100,13 @@ impl Server {
     }
 
     /// The handler that an exception of a thread goes to now; none if none is registered in the domain where it is, or one runs
-    /// already in the same call, or the domain's account cannot pay for what it interrupts. That is paid then, so [`Server::handler_enter`] has to follow.
+    /// already in the same call, or the task's account cannot pay for what it interrupts. That is paid then, so [`Server::handler_enter`] has to follow.
     pub(crate) fn handler_for(
         &mut self,
         world: &mut impl World,
         thread: ThreadId,
         kind: u64,
-    ) -> Option<(u64, AccountId)> {
+    ) -> Option<(u64, Option<AccountId>)> {
         let domain = world.thread_space(thread);
         let handler = self.handlers_of(thread, domain)?.get(kind)?;
         let depth = world.portal_depth(thread);
@@ -116,9 +116,12 @@ impl Server {
         }
         self.enough_heap(world).ok()?;
         self.threads.record(thread).saved.try_reserve_exact(1).ok()?;
+        if depth > 0 {
+            return Some((handler, None));
+        }
         let payer = self.domains.get(domain)?.account;
         self.ledger.take(payer, Resource::Bytes, SAVED_BYTES).ok()?;
-        Some((handler, payer))
+        Some((handler, Some(payer)))
     }
 
     /// The handlers that count in a domain for that thread.
@@ -135,7 +138,7 @@ impl Server {
         &mut self,
         world: &mut impl World,
         thread: ThreadId,
-        (handler, payer): (u64, AccountId),
+        (handler, payer): (u64, Option<AccountId>),
         fault: Fault,
     ) {
         let depth = world.portal_depth(thread);
@@ -210,16 +213,22 @@ impl Server {
     /// A thread ends, and so do its handlers.
     pub(crate) fn handlers_end(&mut self, thread: ThreadId) {
         for saved in core::mem::take(&mut self.threads.record(thread).saved) {
-            self.ledger.give(saved.payer, Resource::Bytes, SAVED_BYTES);
+            self.give_back_saved(&saved);
         }
     }
 
     /// A handler is over. If none runs in a callee any more, returns may take the fast path again, unless the thread is condemned.
     fn handler_over(&mut self, world: &mut impl World, thread: ThreadId, saved: &Saved) {
-        self.ledger.give(saved.payer, Resource::Bytes, SAVED_BYTES);
+        self.give_back_saved(saved);
         let record = self.threads.record(thread);
         if record.doom.is_none() && record.saved.last().is_none_or(|saved| saved.depth == 0) {
             world.portal_intercept_return(thread, Intercept::No);
+        }
+    }
+
+    fn give_back_saved(&mut self, saved: &Saved) {
+        if let Some(payer) = saved.payer {
+            self.ledger.give(payer, Resource::Bytes, SAVED_BYTES);
         }
     }
 

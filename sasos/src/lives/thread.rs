@@ -38,6 +38,7 @@ use crate::{
     lives::exception::Saved,
     lives::task::{TaskId, checked_priority},
     lives::work::Budget,
+    procedures::pdx::Stage,
     protection::search::Bookmark,
 };
 
@@ -377,7 +378,11 @@ impl Server {
         };
         self.threads.record(thread).payer = payer;
         // In a callee that ends, the search for children may be past the new one's place: it is an orphan from the start.
-        let ends = |maker: &Caller| self.callees.get(maker.domain).is_some_and(|callee| callee.ends);
+        let ends = |maker: &Caller| {
+            self.callees
+                .get(maker.domain)
+                .is_some_and(|callee| callee.stage == Stage::Ends)
+        };
         if let Some(maker) = maker.filter(|maker| !ends(maker)) {
             let domain = self.domains.get_mut(maker.domain);
             self.threads.record(thread).parent_domain = domain.map_or(0, |domain| {

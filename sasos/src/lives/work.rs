@@ -10,14 +10,12 @@
 //! So what an ending task had comes back in pieces, too. A call that fails for want of it is made again after each piece, until the list is empty
 //! or the call succeeds ([`crate::Server::work_behind`]).
 
-use alloc::vec::Vec;
-
 use abi::Error;
 use kcore::{SpaceId, ThreadId, thread::Resumed};
 
 use crate::{
     Outcome, Server, Step, Stop, World,
-    containers::{push_reserved, reserve},
+    containers::Queue,
     lives::task::TaskId,
     lives::thread::{Caller, Life},
     procedures::unwind::Leaving,
@@ -29,6 +27,8 @@ pub const PIECE: u64 = 12_000;
 
 /// What a piece costs that comes to nothing, because too little was left for it.
 const COST_TURN: u64 = 200;
+/// What a poll may spend on ends and have something left for the store.
+const COST_LITTLE: u64 = 3000;
 /// How often a thread that lacks something waits for a piece of the list.
 const TRIES_MAX: u16 = 2000;
 
@@ -105,17 +105,16 @@ pub(crate) enum Piece {
 /// The list.
 #[derive(Default)]
 pub struct WorkList {
-    items: Vec<Work>,
-    /// Whose turn it is.
-    turn: usize,
+    /// The first has its turn next. Who has done a piece comes behind all others, so that nobody is passed by those who come later.
+    items: Queue<Work>,
     /// Items that may come for which room was asked: one for each task and each callee.
     promised: usize,
     /// Whether something was entered by the event under way.
     fresh: bool,
-    /// Whether the item whose turn it is needs more than this event has left.
-    stays: bool,
-    /// Whether the last poll was the list's.
-    had_turn: bool,
+    /// Whether the piece under way needs more than this event has left.
+    waits: bool,
+    /// Whether the last poll did nothing but end something.
+    had_all: bool,
 }
 
 impl WorkList {
@@ -125,10 +124,15 @@ impl WorkList {
         self.items.is_empty()
     }
 
-    /// Whether this poll is for the list: the store has every other one.
-    pub(crate) fn has_turn(&mut self) -> bool {
-        self.had_turn = !self.is_empty() && !self.had_turn;
-        self.had_turn
+    /// Whether what ends has left nothing of the last poll to the store.
+    pub(crate) const fn had_all(&self) -> bool {
+        self.had_all
+    }
+
+    /// Whether there is something left for the store of what this poll may do.
+    pub(crate) fn leaves_some(&mut self, budget: Budget) -> bool {
+        self.had_all = budget.spent() > COST_LITTLE;
+        !self.had_all
     }
 
     /// Makes room for an item that may be entered later and must not fail then.
@@ -136,9 +140,14 @@ impl WorkList {
     /// # Errors
     /// [`Error::NoMemory`].
     pub(crate) fn promise(&mut self) -> Result<(), Error> {
-        reserve(&mut self.items, self.promised + 1)?;
+        self.reserve()?;
         self.promised += 1;
         Ok(())
+    }
+
+    /// Room for one more item, and all that were promised.
+    fn reserve(&mut self) -> Result<(), Error> {
+        self.items.reserve(self.items.count() + self.promised + 1)
     }
 
     /// What room was asked for will not be entered any more.
@@ -148,7 +157,7 @@ impl WorkList {
 
     /// Enters an item that room was promised for.
     pub(crate) fn enter(&mut self, work: Work) {
-        push_reserved(&mut self.items, work);
+        self.items.push_reserved(work);
         self.fresh = true;
     }
 
@@ -157,8 +166,8 @@ impl WorkList {
     /// # Errors
     /// [`Error::NoMemory`].
     pub(crate) fn enter_further(&mut self, work: Work) -> Result<(), Error> {
-        reserve(&mut self.items, self.promised + 1)?;
-        push_reserved(&mut self.items, work);
+        self.reserve()?;
+        self.items.push_reserved(work);
         Ok(())
     }
 }
@@ -175,16 +184,15 @@ impl Server {
 
     /// Does what is in the list, each item in turn, as far as the event's budget reaches.
     pub(crate) fn work_on(&mut self, world: &mut impl World) {
-        self.work.fresh = false;
-        while self.budget.is_left() && !self.work.is_empty() {
-            let turn = self.work.turn % self.work.items.len();
-            let work = self.work.items[turn];
-            match self.work_piece(world, work) {
-                // A piece enters at the end, so this one is where it was.
-                Piece::Done => _ = self.work.items.swap_remove(turn),
-                Piece::More => {
-                    self.work.turn = turn + usize::from(!core::mem::take(&mut self.work.stays));
-                    self.budget.spend(COST_TURN);
+        while self.budget.is_left()
+            && let Some(work) = self.work.items.pop()
+        {
+            if self.work_piece(world, work) == Piece::More {
+                self.budget.spend(COST_TURN);
+                if core::mem::take(&mut self.work.waits) {
+                    self.work.items.push_front_reserved(work);
+                } else {
+                    self.work.items.push_reserved(work);
                 }
             }
         }
@@ -281,7 +289,7 @@ impl Server {
     /// The piece under way costs more than this event has left: it is the first of the next one.
     pub(crate) fn piece_waits(&mut self) {
         self.budget.spend(u64::MAX);
-        self.work.stays = true;
+        self.work.waits = true;
     }
 
     /// Does something without a bound: where it is little, or nothing else is possible.

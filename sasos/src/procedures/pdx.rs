@@ -33,9 +33,9 @@ use kcore::{
 
 use crate::{
     Outcome, Server, Step, World,
-    accounts::AccountId,
+    accounts::{AccountId, Resource},
     containers::{Boxed, Map, Places, boxed, push_reserved, reserve},
-    lives::exception::Handlers,
+    lives::exception::{Handlers, SAVED_BYTES},
     lives::thread::Caller,
     procedures::guests::{Admission, Guests},
     procedures::unwind::depth_inside,
@@ -45,8 +45,8 @@ use crate::{
 
 /// Callee domains that are kept before unused ones are given up.
 pub const CALLEES_MAX: usize = 512;
-/// What looking at a callee costs, in instructions, roughly.
-const COST_PLACE: u64 = 6;
+/// Domains for lists of Clists that callers show which a call looks at.
+const EXPLICIT_LOOKS: usize = 64;
 
 /// What a callee's domain has beside the registered Clist.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -60,7 +60,7 @@ pub(crate) enum Extension {
 }
 
 impl Extension {
-    /// Its part of the key. Explicit ones share one place each PDX capability.
+    /// Its part of the order. Explicit ones have one number.
     pub(crate) const fn number(&self) -> u64 {
         match self {
             Extension::Merge(caller) => *caller,
@@ -70,8 +70,22 @@ impl Extension {
     }
 }
 
-/// Number of the extension, base of the object, password.
-type Key3 = (u64, u64, u64);
+/// Where a callee is in its life.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Stage {
+    /// Calls enter it.
+    Open,
+    /// No call enters it any more; it ends when the last one has left.
+    Retired,
+    /// It ends: who is inside is taken out.
+    Ends,
+}
+
+/// A callee among those of its kind of extension: number of that, stage, base of the object, password, space. It is also a place to go on
+/// behind: a callee that comes to another stage meanwhile comes once more.
+pub(crate) type Derived = (u64, Stage, u64, u64, u32);
+/// A callee among those of its object: base, stage, password, space.
+type OfObject = (u64, Stage, u64, u32);
 
 /// The domain of a protected procedure.
 #[derive(Debug)]
@@ -80,6 +94,8 @@ pub(crate) struct Callee {
     pub(crate) base: u64,
     /// The PDX capability.
     pub(crate) password: u64,
+    /// The Clist that was registered with it: who registers another one does not mean this domain.
+    clist: u64,
     /// How its domain is made.
     pub(crate) extension: Extension,
     /// Bases of its stacks.
@@ -87,14 +103,12 @@ pub(crate) struct Callee {
     /// Calls that have one of its kept stacks.
     guests: Guests,
     handlers: Handlers,
-    /// No call enters it any more; it ends when the last one has left.
-    pub(crate) retired: bool,
-    /// It ends: who is inside is taken out.
-    pub(crate) ends: bool,
+    /// Where it is in its life.
+    pub(crate) stage: Stage,
     /// The threads in places before this one are not inside any more.
     pub(crate) searched: usize,
     /// Who pays for its domain and stacks.
-    payer: AccountId,
+    pub(crate) payer: AccountId,
 }
 
 /// All callee domains.
@@ -102,9 +116,11 @@ pub(crate) struct Callee {
 pub struct Callees {
     /// By the number of the space.
     table: Places<Callee>,
-    /// Those that can be entered, the explicit ones left out.
-    pub(crate) by_key: Map<Key3, SpaceId>,
-    pub(crate) retired: usize,
+    /// All of them in two orders, so that nobody looks at those of others. There is room for them at any stage.
+    by_extension: Map<Derived, ()>,
+    by_object: Map<OfObject, ()>,
+    /// Those that are not open.
+    closed: usize,
     /// The place that was looked at last.
     looked_at: u32,
 }
@@ -137,6 +153,16 @@ impl Callees {
         self.table.count()
     }
 
+    /// How many of them calls enter.
+    pub fn count_open(&self) -> usize {
+        self.count() - self.closed
+    }
+
+    /// Whether any is not open.
+    pub(crate) fn has_closed(&self) -> bool {
+        self.closed > 0
+    }
+
     /// Stacks that all callee domains have together.
     pub fn stack_count(&self) -> usize {
         self.iter().map(|(_, callee)| callee.stacks.len()).sum()
@@ -147,44 +173,73 @@ impl Callees {
         self.get_mut(space).map(|callee| &mut callee.handlers)
     }
 
+    /// One that can be entered. Of explicit ones some are looked at, for callers may show lists without end; a further domain is made then.
     fn find(&self, grant: &PdxGrant, extension: &Extension) -> Option<SpaceId> {
-        if let Extension::Explicit(_) = extension {
-            let mut all = self.iter();
-            return all
-                .find(|(_, callee)| {
-                    !callee.retired
-                        && callee.base == grant.base
-                        && callee.password == grant.password
-                        && callee.extension == *extension
-                })
-                .map(|(space, _)| space);
+        let key = |space| (extension.number(), Stage::Open, grant.base, grant.password, space);
+        let mut at = 0;
+        for _ in 0..EXPLICIT_LOOKS {
+            let ((.., space), ()) = self.by_extension.first_in(key(at)..key(u32::MAX))?;
+            let callee = self.get(SpaceId(space))?;
+            if callee.clist == grant.clist && callee.extension == *extension {
+                return Some(SpaceId(space));
+            }
+            at = space + 1;
         }
-        self.by_key.get((extension.number(), grant.base, grant.password))
+        None
     }
 
     fn insert(&mut self, space: SpaceId, callee: Callee) -> Result<(), Error> {
-        let key = (callee.extension.number(), callee.base, callee.password);
-        let listed = !matches!(callee.extension, Extension::Explicit(_));
         self.table.reach(space.0)?;
-        let callee = boxed(callee)?;
-        if listed {
-            self.by_key.insert(key, space)?;
-        }
-        self.table.put(space.0, callee);
+        let all = self.table.count() + 1;
+        self.by_extension.reserve(all)?;
+        self.by_object.reserve(all)?;
+        self.table.put(space.0, boxed(callee)?);
+        self.list(space);
         Ok(())
     }
 
-    /// No new calls find it.
-    pub(crate) fn retire(&mut self, space: SpaceId) {
-        let Some(callee) = self.get_mut(space).filter(|callee| !callee.retired) else {
-            return;
-        };
-        callee.retired = true;
-        let key = (callee.extension.number(), callee.base, callee.password);
-        if self.by_key.get(key) == Some(space) {
-            self.by_key.remove(key);
+    /// Where a callee stands in the two orders.
+    fn keys(&self, space: SpaceId) -> Option<(Derived, OfObject)> {
+        let callee = self.get(space)?;
+        let (number, stage) = (callee.extension.number(), callee.stage);
+        let (base, password) = (callee.base, callee.password);
+        Some((
+            (number, stage, base, password, space.0),
+            (base, stage, password, space.0),
+        ))
+    }
+
+    fn list(&mut self, space: SpaceId) {
+        if let Some((derived, of_object)) = self.keys(space) {
+            // Room was made when it came.
+            let _ = self.by_extension.insert(derived, ());
+            let _ = self.by_object.insert(of_object, ());
         }
-        self.retired += 1;
+    }
+
+    fn unlist(&mut self, space: SpaceId) {
+        if let Some((derived, of_object)) = self.keys(space) {
+            self.by_extension.remove(derived);
+            self.by_object.remove(of_object);
+        }
+    }
+
+    /// Brings a callee to a later stage; tells whether it was at an earlier one. No new calls find it.
+    pub(crate) fn advance(&mut self, space: SpaceId, stage: Stage) -> bool {
+        let Some(before) = self
+            .get(space)
+            .map(|callee| callee.stage)
+            .filter(|&before| before < stage)
+        else {
+            return false;
+        };
+        self.unlist(space);
+        if let Some(callee) = self.get_mut(space) {
+            callee.stage = stage;
+        }
+        self.list(space);
+        self.closed += usize::from(before == Stage::Open);
+        true
     }
 
     /// The next place to look at, round and round.
@@ -193,45 +248,46 @@ impl Callees {
         SpaceId(self.looked_at)
     }
 
-    /// Takes a retired one off.
+    /// Takes one off that ends.
     pub(crate) fn remove(&mut self, space: SpaceId) {
+        self.unlist(space);
         if self.table.take(space.0).is_some() {
-            self.retired -= 1;
-        }
-    }
-
-    /// What [`Callees::derived_after`] may cost, in instructions, roughly: retired ones are looked for among all.
-    pub(crate) fn cost_of_derived(&self) -> u64 {
-        if self.retired == 0 {
-            0
-        } else {
-            u64::from(self.end()) * COST_PLACE
+            self.closed -= 1;
+            let left = self.table.count();
+            self.by_extension.release(left);
+            self.by_object.release(left);
         }
     }
 
     /// The domains that read through to one, in a fixed order: the first, or the one behind another.
-    pub(crate) fn derived_after(&self, caller: u64, after: Option<SpaceId>) -> Option<SpaceId> {
+    pub(crate) fn derived_after(&self, caller: u64, after: Option<Derived>) -> Option<Derived> {
         let number = Extension::Merge(caller).number();
-        let key = |space: SpaceId| self.get(space).map(|callee| (number, callee.base, callee.password));
-        let hidden = after.is_some_and(|space| self.get(space).is_some_and(|callee| callee.retired));
-        let from = after.filter(|_| !hidden).and_then(key);
-        let from = from.map_or((number, 0, 0), |(_, base, password)| match password.checked_add(1) {
-            Some(password) => (number, base, password),
-            None => (number, base + 1, 0),
-        });
-        let listed = self.by_key.first_in(from..(number + 1, 0, 0));
-        if !hidden && let Some((_, space)) = listed {
-            return Some(space);
-        }
-        if self.retired == 0 {
-            return None;
-        }
-        // Retired ones are in no index, but there may be threads inside.
-        let merged = |callee: &Callee| callee.retired && callee.extension == Extension::Merge(caller);
-        let behind = |space: &SpaceId| !hidden || after.is_some_and(|after| *space > after);
-        self.iter()
-            .find(|(space, callee)| behind(space) && merged(callee))
-            .map(|(space, _)| space)
+        let from = after.map_or(
+            (number, Stage::Open, 0, 0, 0),
+            |(number, stage, base, password, space)| (number, stage, base, password, space + 1),
+        );
+        let next = self.by_extension.first_in(from..(number + 1, Stage::Open, 0, 0, 0));
+        next.map(|(key, ())| key)
+    }
+
+    /// One of the domains that read through to another, which does not end yet.
+    pub(crate) fn derived_that_lives(&self, caller: u64) -> Option<SpaceId> {
+        let (_, stage, .., space) = self.derived_after(caller, None)?;
+        (stage < Stage::Ends).then_some(SpaceId(space))
+    }
+
+    /// A callee of an object, which does not end yet.
+    pub(crate) fn first_of_object(&self, base: u64) -> Option<SpaceId> {
+        let key = |stage| (base, stage, 0, 0);
+        let next = self.by_object.first_in(key(Stage::Open)..key(Stage::Ends));
+        next.map(|((.., space), ())| SpaceId(space))
+    }
+
+    /// A callee of a password that is open.
+    pub(crate) fn first_of_password(&self, base: u64, password: u64) -> Option<SpaceId> {
+        let key = |space| (base, Stage::Open, password, space);
+        let next = self.by_object.first_in(key(0)..key(u32::MAX));
+        next.map(|((.., space), ())| SpaceId(space))
     }
 }
 
@@ -359,12 +415,12 @@ impl Server {
         let callee = Callee {
             base: grant.base,
             password: grant.password,
+            clist: grant.clist,
             extension,
             stacks: Vec::new(),
             guests: Guests::default(),
             handlers: Handlers::default(),
-            retired: false,
-            ends: false,
+            stage: Stage::Open,
             searched: 0,
             payer,
         };
@@ -448,7 +504,13 @@ impl Server {
             room => room?,
         }
         let payer = callee.payer;
-        let stack = match self.stack_create(world, payer, space) {
+        // With it goes what a handler may interrupt there, so that none is missed where a service counts on it.
+        let paid = self.ledger.take(payer, Resource::Bytes, SAVED_BYTES);
+        let made = paid.and_then(|()| {
+            self.stack_create(world, payer, space)
+                .inspect_err(|_| self.ledger.give(payer, Resource::Bytes, SAVED_BYTES))
+        });
+        let stack = match made {
             Ok(stack) => stack,
             Err(_) if count > 0 => return Ok(false),
             Err(error) => return Err(error),
@@ -469,12 +531,12 @@ mod tests {
         Callee {
             base,
             password,
+            clist: 0,
             extension,
             stacks: Vec::new(),
             guests: Guests::default(),
             handlers: Handlers::default(),
-            retired: false,
-            ends: false,
+            stage: Stage::Open,
             searched: 0,
             payer: AccountId::ROOT,
         }
@@ -511,7 +573,7 @@ mod tests {
         );
         assert!(callees.derived_after(2, None).is_some());
         for space in [5, 6] {
-            callees.retire(SpaceId(space));
+            callees.advance(SpaceId(space), Stage::Ends);
             callees.remove(SpaceId(space));
         }
         assert_eq!(callees.derived_after(2, None), None);

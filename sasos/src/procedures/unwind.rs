@@ -14,9 +14,11 @@ use kcore::{SpaceId, ThreadId, thread::Resumed, wait::Key};
 
 use crate::{
     Outcome, Server, World,
+    accounts::Resource,
+    lives::exception::SAVED_BYTES,
     lives::thread::{Life, Pause},
     lives::work::{Piece, Work},
-    procedures::pdx::Extension,
+    procedures::pdx::Stage,
 };
 
 /// What looking at a thread costs, in instructions, roughly; a frame of it, and taking it out of its calls.
@@ -26,6 +28,8 @@ const COST_UNWIND: u64 = 1500;
 /// What it costs to have a callee begin to end, and to see whether somebody is inside of one.
 const COST_CALLEE: u64 = 1100;
 const COST_LOOK: u64 = 60;
+/// What retiring one costs.
+const COST_RETIRE: u64 = 900;
 /// Places of callees that a poll looks at.
 const LOOKS: usize = 64;
 
@@ -96,9 +100,7 @@ impl Server {
     /// A callee domain begins to end: nobody enters it any more.
     pub(crate) fn callee_ends(&mut self, world: &mut impl World, space: SpaceId) {
         world.portal_forget();
-        self.callees.retire(space);
-        if let Some(callee) = self.callees.get_mut(space).filter(|callee| !callee.ends) {
-            callee.ends = true;
+        if self.callees.advance(space, Stage::Ends) {
             let serial = self.domains.serial(space);
             self.work.enter(Work::Callee(Leaving { space, serial }));
             Self::wake_who_waits(world, space);
@@ -178,6 +180,7 @@ impl Server {
             }
             if let Some(callee) = self.callees.get_mut(space) {
                 callee.stacks.pop();
+                self.ledger.give(callee.payer, Resource::Bytes, SAVED_BYTES);
             }
         }
         true
@@ -188,57 +191,53 @@ impl Server {
         if self.domains.get(domain).is_none_or(|domain| domain.derived == 0) {
             return false;
         }
-        let merged = Extension::Merge(self.domains.serial(domain));
+        let serial = self.domains.serial(domain);
         // What the budget does not reach is for the next piece.
-        for place in 0..self.callees.end() {
-            let space = SpaceId(place);
-            let callee = self.callees.get(space);
-            if callee.is_some_and(|callee| !callee.ends && callee.extension == merged) {
-                if !self.budget.spend(COST_CALLEE) {
-                    break;
-                }
-                self.callee_ends(world, space);
-            }
+        while let Some(space) = self.callees.derived_that_lives(serial)
+            && self.budget.spend(COST_CALLEE)
+        {
+            self.callee_ends(world, space);
         }
-        self.budget.spend(u64::from(self.callees.end()) * 4);
         true
     }
 
-    /// An object that registered procedures is deleted: its callees end.
-    pub fn pdx_object_gone(&mut self, world: &mut impl World, base: u64) {
-        for place in 0..self.callees.end() {
-            let space = SpaceId(place);
-            let callee = self.callees.get(space);
-            if callee.is_some_and(|callee| !callee.ends && callee.base == base) {
-                self.budget.spend(COST_CALLEE);
-                self.callee_ends(world, space);
+    /// Has the callees end of an object that goes, as far as the budget reaches; tells whether those were all.
+    pub(crate) fn callees_of_object_end(&mut self, world: &mut impl World, base: u64) -> bool {
+        while let Some(space) = self.callees.first_of_object(base) {
+            if !self.budget.spend(COST_CALLEE) {
+                return false;
             }
+            self.callee_ends(world, space);
         }
-        self.budget.spend(u64::from(self.callees.end()) * 4);
+        true
     }
 
-    /// A PDX password is no longer registered: nobody enters with it any more; who is inside may finish.
-    pub fn pdx_password_gone(&mut self, world: &mut impl World, base: u64, password: u64) {
-        world.portal_forget();
-        for place in 0..self.callees.end() {
-            let space = SpaceId(place);
-            let callee = self.callees.get(space);
-            if callee.is_some_and(|callee| callee.base == base && callee.password == password) {
-                self.callees.retire(space);
-                Self::wake_who_waits(world, space);
-                self.callee_ends_if_left(world, space);
+    /// A PDX password is no longer registered, or for another Clist: nobody enters with it any more, and who is inside may finish. Retires its
+    /// callees as far as the budget reaches; tells whether those were all.
+    pub(crate) fn callees_of_password_retire(&mut self, world: &mut impl World, base: u64, password: u64) -> bool {
+        while let Some(space) = self.callees.first_of_password(base, password) {
+            if !self.budget.spend(COST_RETIRE) {
+                return false;
             }
+            self.callees.advance(space, Stage::Retired);
+            Self::wake_who_waits(world, space);
+            self.callee_ends_if_left(world, space);
         }
+        true
     }
 
     /// Has some of the retired callees end that nobody is inside of: the polls look at all of them in turn.
     pub(crate) fn retired_callees_end(&mut self, world: &mut impl World) {
-        if self.callees.retired == 0 {
+        if !self.callees.has_closed() {
             return;
         }
         for _ in 0..LOOKS {
             let space = self.callees.next_place();
-            if self.callees.get(space).is_some_and(|callee| callee.retired) {
+            if self
+                .callees
+                .get(space)
+                .is_some_and(|callee| callee.stage == Stage::Retired)
+            {
                 self.callee_ends_if_left(world, space);
             }
         }
@@ -256,7 +255,7 @@ impl Server {
 
     /// Has a callee end that nobody is inside of; false if the budget is used up.
     fn callee_ends_if_left(&mut self, world: &mut impl World, space: SpaceId) -> bool {
-        let lives = self.callees.get(space).is_some_and(|callee| !callee.ends);
+        let lives = self.callees.get(space).is_some_and(|callee| callee.stage < Stage::Ends);
         if lives && !self.is_inside(world, space) {
             if !self.budget.spend(COST_CALLEE) {
                 return false;

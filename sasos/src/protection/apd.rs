@@ -31,7 +31,7 @@ use crate::{
 pub const LOCK_ALL: u64 = u64::MAX;
 
 /// What it costs to look at a domain that reads through to another.
-const COST_DERIVED: u64 = 40;
+const COST_DERIVED: u64 = 120;
 
 /// A Clist that a slot names.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -374,13 +374,13 @@ impl Server {
                 return Ok(());
             };
             let (serial, drained, told) = (domain.serial, domain.drained, domain.told);
-            let last = told.filter(|&(last, serial)| self.domains.serial(last) == serial);
-            let Some(next) = self.callees.derived_after(serial, last.map(|last| last.0)) else {
+            let Some(told) = self.callees.derived_after(serial, told) else {
                 return Ok(());
             };
-            if !self.budget.spend(COST_DERIVED + self.callees.cost_of_derived()) {
+            if !self.budget.spend(COST_DERIVED) {
                 return Err(crate::Stop::Again);
             }
+            let next = SpaceId(told.4);
             if let Some(derived) = self.domains.get_mut(next)
                 && derived.inherits != drained
             {
@@ -388,9 +388,8 @@ impl Server {
                 self.forget_all(world, next);
             }
             self.forget_derived(world, next)?;
-            let told = Some((next, self.domains.serial(next)));
             if let Some(domain) = self.domains.get_mut(space) {
-                domain.told = told;
+                domain.told = Some(told);
             }
         }
     }

@@ -22,7 +22,7 @@ use crate::{
     lives::continuation::Continuation,
     lives::thread::Caller,
     lives::work::Work,
-    protection::withdraw::Withdrawal,
+    protection::withdraw::{CalleesOf, Withdrawal},
 };
 
 /// What a change of passwords takes away.
@@ -203,7 +203,7 @@ impl Server {
         effect: Effect,
     ) -> Step<(u64, u64)> {
         let object = self.objects.get(id);
-        let (base, payer) = (object.base(), object.account);
+        let payer = object.account;
         let (before, after) = (record_bytes(&object.record), record_bytes(&record));
         let more = after.saturating_sub(before);
         self.ledger.take(payer, Resource::Bytes, more)?;
@@ -218,14 +218,15 @@ impl Server {
         let object = self.objects.get_mut(id);
         object.bytes = object.bytes + after - before;
         object.record = record;
-        if effect == Effect::RevokesCalls {
-            world.portal_forget();
-            self.pdx_password_gone(world, base, password);
-        }
-        if effect == Effect::Grants {
-            return self.finish_passwords(world, caller, id, password);
-        }
-        let withdrawal = self.withdraw_begin(world, id);
+        let callees = match effect {
+            Effect::Grants => return self.finish_passwords(world, caller, id, password),
+            Effect::Revokes => CalleesOf::Nobody,
+            Effect::RevokesCalls => {
+                world.portal_forget();
+                CalleesOf::Password(password)
+            }
+        };
+        let withdrawal = self.withdraw_begin(world, id, callees);
         self.threads.record(caller.thread).continuation = Continuation::Revoke { withdrawal, password };
         self.revoke(world, caller, withdrawal, password, true)
     }

@@ -16,7 +16,7 @@ use crate::{
     Server, Step, Stop, World,
     directory::object::{Object, ObjectId},
     protection::apd::ClistRef,
-    protection::search::{Enough, Share},
+    protection::search::Enough,
     protection::validation::effective,
 };
 
@@ -28,12 +28,13 @@ const RUN_MAX: u64 = (CAPABILITIES_MAX + PDX_MAX) as u64 + 64;
 const BATCH: usize = 32;
 /// So many capabilities of a sorted Clist are rather read together than halved on: each half is a read of its own.
 const NEAR: u64 = 12;
-/// What reading a header or one address costs, in tens of instructions.
-const UNITS_READ: u32 = 20;
+/// What reading a header or one address costs, in instructions, roughly.
+const COST_READ: u64 = 200;
 /// What reading [`BATCH`] capabilities costs, and finding out that they are for something else.
-const UNITS_BATCH: u32 = 60;
-/// What a capability for the object costs; one more for each password of the object.
-const UNITS_VISIT: u32 = 4;
+const COST_BATCH: u64 = 600;
+/// What a capability for the object costs, and what comparing it with a password of the object does.
+const COST_VISIT: u64 = 40;
+const COST_PASSWORD: u64 = 10;
 
 /// What a Clist says of itself, as far as it can be true.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -68,6 +69,7 @@ impl Server {
             return Err(Error::Protection.into());
         }
         let mut bytes = [0; ClistHeader::BYTES];
+        self.budget.spend(COST_READ);
         self.read_object(world, id, 0, &mut bytes)?;
         let header = ClistHeader::from_bytes(&bytes);
         let room = (self.objects.get(id).record.pages * PAGE - ClistHeader::BYTES as u64) / Capability::BYTES as u64;
@@ -87,20 +89,18 @@ impl Server {
 
     /// Shows the visitor each capability of a Clist for `target`, with the address where it stands.
     /// A Clist that is gone, malformed or not to be read any more holds none. `reached` is how far an earlier piece of the search has come, and then this one; what it
-    /// costs is taken from the share.
+    /// costs is taken from the event's budget.
     ///
     /// # Errors
-    /// [`Stop::Again`] when the share is used up; the need to wait for a page, or [`Error::DiskError`] if one is damaged.
+    /// [`Stop::Again`] when the budget is used up; the need to wait for a page, or [`Error::DiskError`] if one is damaged.
     pub fn clist_search<W: World>(
         &mut self,
         world: &mut W,
         clist: ClistRef,
         target: ObjectId,
         reached: &mut Reached,
-        share: &mut Share,
         visit: &mut dyn FnMut(&Object, u64, Capability) -> Enough,
     ) -> Step<Enough> {
-        share.spend(UNITS_READ);
         let shape = match self.clist_header(world, clist) {
             Ok(shape) => shape,
             Err(Stop::Fail(Error::BadAddress | Error::BadClist | Error::Protection)) => return Ok(Enough::No),
@@ -108,19 +108,19 @@ impl Server {
         };
         let base = self.objects.get(target).base();
         let (first, end) = if shape.sorted {
-            let first = self.near_below(world, shape, base, share)?;
+            let first = self.near_below(world, shape, base)?;
             (first, shape.count.min(first + NEAR + RUN_MAX))
         } else {
             (0, shape.count.min(UNSORTED_MAX))
         };
-        let mut next = first.max(self.still_reached(world, shape, *reached, share)?);
+        let mut next = first.max(self.still_reached(world, shape, *reached)?);
         let record = &self.objects.get(target).record;
-        let units_visit = UNITS_VISIT + (record.capabilities.len() + record.pdx.len()) as u32;
+        let cost_visit = COST_VISIT + COST_PASSWORD * (record.capabilities.len() + record.pdx.len()) as u64;
         while next < end {
             let mut bytes = [0; BATCH * Capability::BYTES];
             let most = if shape.sorted { NEAR as usize + 4 } else { BATCH };
             let batch = ((end - next) as usize).min(most);
-            share.spend(UNITS_BATCH);
+            self.budget.spend(COST_BATCH);
             self.read_object(world, shape.id, place(next), &mut bytes[..batch * Capability::BYTES])?;
             let object = self.objects.get(target);
             for record in bytes[..batch * Capability::BYTES].chunks_exact(Capability::BYTES) {
@@ -130,17 +130,17 @@ impl Server {
                     if visit(object, clist.base + place(next), capability) == Enough::Yes {
                         return Ok(Enough::Yes);
                     }
-                    share.spend(units_visit);
+                    self.budget.spend(cost_visit);
                 } else if shape.sorted && capability.address >= object.end() {
                     return Ok(Enough::No);
                 }
                 next += 1;
                 *reached = Reached { next, last: capability };
-                if seen && share.is_spent() {
+                if seen && !self.budget.is_left() {
                     return Err(Stop::Again);
                 }
             }
-            if share.is_spent() {
+            if !self.budget.is_left() {
                 return Err(Stop::Again);
             }
         }
@@ -148,30 +148,24 @@ impl Server {
     }
 
     /// Where a search goes on: after the last capability that was seen, or at the beginning if that stands elsewhere now.
-    fn still_reached<W: World>(
-        &mut self,
-        world: &mut W,
-        shape: Shape,
-        reached: Reached,
-        share: &mut Share,
-    ) -> Step<u64> {
+    fn still_reached<W: World>(&mut self, world: &mut W, shape: Shape, reached: Reached) -> Step<u64> {
         let Some(before) = reached.next.checked_sub(1).filter(|before| *before < shape.count) else {
             return Ok(0);
         };
         let mut bytes = [0; Capability::BYTES];
-        share.spend(UNITS_READ);
+        self.budget.spend(COST_READ);
         self.read_object(world, shape.id, place(before), &mut bytes)?;
         let same = Capability::from_bytes(&bytes) == reached.last;
         Ok(if same { reached.next } else { 0 })
     }
 
     /// An index of a sorted Clist, at most [`NEAR`] before the first capability whose address is at least `address`.
-    fn near_below<W: World>(&mut self, world: &mut W, shape: Shape, address: u64, share: &mut Share) -> Step<u64> {
+    fn near_below<W: World>(&mut self, world: &mut W, shape: Shape, address: u64) -> Step<u64> {
         let (mut low, mut high) = (0, shape.count);
         while high - low > NEAR {
             let middle = low + (high - low) / 2;
             let mut bytes = [0; 8];
-            share.spend(UNITS_READ);
+            self.budget.spend(COST_READ);
             self.read_object(world, shape.id, place(middle), &mut bytes)?;
             if u64::from_le_bytes(bytes) < address {
                 low = middle + 1;

@@ -24,6 +24,7 @@ use crate::{
     containers::{Boxed, Places, boxed, push, push_reserved, reserve},
     directory::object::ObjectId,
     lives::task::TaskId,
+    procedures::pdx::Derived,
     protection::apd::Apd,
     protection::node::{Node, NodeRef, Nodes, PAGE_BYTES, Table},
 };
@@ -116,8 +117,8 @@ pub struct Domain {
     pub(crate) is_mother: bool,
     /// How often the parent had been drained when this one was, or was made.
     pub(in crate::protection) inherits: u64,
-    /// Which of those that read through to it has forgotten last what a change of the APD takes from them, with its serial number.
-    pub(in crate::protection) told: Option<(SpaceId, u64)>,
+    /// Which of those that read through to it has forgotten last what a change of the APD takes from them.
+    pub(in crate::protection) told: Option<Derived>,
     /// The slot that was linked last, with all the rights that the cache has: further pages in
     /// it need no link.
     linked: Linked,
@@ -155,6 +156,8 @@ pub struct Domains {
     /// Records that nobody has.
     spare: Vec<Boxed<Domain>>,
     next_serial: u64,
+    /// Page tables of all of them that are charged.
+    tables: u64,
 }
 
 impl Default for Domains {
@@ -163,6 +166,7 @@ impl Default for Domains {
             table: Places::default(),
             spare: Vec::new(),
             next_serial: 1,
+            tables: 0,
         }
     }
 }
@@ -171,6 +175,11 @@ impl Domains {
     /// How many there are.
     pub fn count(&self) -> u64 {
         self.table.count() as u64
+    }
+
+    /// Page tables of all their spaces.
+    pub(crate) const fn tables(&self) -> u64 {
+        self.tables
     }
 
     /// Places in the table, vacant ones included.
@@ -295,7 +304,7 @@ impl Domains {
             return 0;
         };
         let paid = domain.nodes.let_go();
-        domain.tables = 0;
+        self.tables -= core::mem::take(&mut domain.tables);
         domain.forgetting = 0..0;
         domain.ends = false;
         if self.spare.len() < DOMAINS_KEPT {
@@ -384,6 +393,7 @@ impl Server {
         let taken = self.ledger.take(account, Resource::Tables, more);
         taken.inspect_err(|_| self.ledger.give(account, Resource::Frames, more))?;
         domain.tables = tables;
+        self.domains.tables += more;
         Ok(())
     }
 
@@ -453,6 +463,7 @@ impl Server {
             domain.tables = tables;
             self.ledger.give(domain.account, Resource::Tables, gone);
             self.ledger.give(domain.account, Resource::Frames, gone);
+            self.domains.tables -= gone;
         }
     }
 

@@ -2,12 +2,12 @@
 //!
 //! There may be [`APD_SLOTS`] Clists of [`crate::protection::clist::UNSORTED_MAX`] capabilities for each of [`CALL_DEPTH_MAX`] merged calls, all
 //! of them written by somebody who means no good. So one event looks at a part only, and the call or the access is done
-//! again for the next one. The thread has a bookmark of where it stands; rights that were found meanwhile are in the domain's cache,
-//! where whoever takes them away finds them.
+//! again for the next one. The thread has a bookmark of where it stands, and of the rights that it has found: these are in the domain's cache,
+//! too, but the place there may be needed for another object meanwhile.
 //!
 //! A bookmark is good for the same call, or for the same access tried again: it is dropped when the thread makes another
 //! call or is taken out of one, and it is worth nothing once the domain's cache was dropped or the object was taken
-//! away from anybody. A capability that is written into a part that was searched already is found by the next search; where one was removed, the
+//! away from anybody, as it is when a right goes that was found. A capability that is written into a part that was searched already is found by the next search; where one was removed, the
 //! Clist is searched from its beginning.
 
 use abi::{
@@ -23,9 +23,6 @@ use crate::{
     protection::clist::Reached,
     protection::domain::Cached,
 };
-
-/// What one event may spend on a search, in units of some ten instructions.
-const PIECE: u32 = 800;
 
 /// Whether a search has found enough.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -46,29 +43,11 @@ pub(crate) trait Sought {
     /// Rights that a domain has without a Clist, or has found before.
     fn have(&mut self, known: Cached) -> Enough;
 
+    /// The rights that were found so far.
+    fn found(&self) -> Cached;
+
     /// A capability for the object, and where it stands. What to say if nothing else is found may be left in `fault`.
     fn see(&mut self, object: &Object, address: u64, capability: Capability, fault: &mut Option<Error>) -> Enough;
-}
-
-/// What is left of an event's share of a search.
-#[derive(Copy, Clone, Debug)]
-pub struct Share(u32);
-
-impl Share {
-    /// No bound; for what is no event.
-    pub const ALL: Self = Self(u32::MAX);
-
-    /// Takes some tens of instructions off it.
-    pub fn spend(&mut self, units: u32) {
-        if self.0 != u32::MAX {
-            self.0 = self.0.saturating_sub(units);
-        }
-    }
-
-    /// Whether it is used up.
-    pub const fn is_spent(self) -> bool {
-        self.0 == 0
-    }
 }
 
 /// Which search a bookmark belongs to.
@@ -100,6 +79,7 @@ struct Place {
 pub struct Bookmark {
     which: Which,
     place: Place,
+    found: Cached,
 }
 
 impl Server {
@@ -117,22 +97,26 @@ impl Server {
         rights: Rights,
         sought: &mut impl Sought,
     ) -> Step<()> {
+        if self.is_closed(id) {
+            return Err(Error::BadAddress.into());
+        }
         let mut place = Place::default();
         if self.threads.record(self.current).bookmark.is_some() {
             let which = self.which(space, id, rights);
             let marked = self.threads.record(self.current).bookmark.take();
             if let Some(bookmark) = marked.filter(|bookmark| bookmark.which == which) {
                 place = bookmark.place;
+                if sought.have(bookmark.found) == Enough::Yes {
+                    return Ok(());
+                }
             }
         }
-        // Before the first thread there is nobody to come again.
-        let mut share = if self.current.0 == 0 { Share::ALL } else { Share(PIECE) };
-        match self.search_from(world, space, id, sought, &mut place, &mut share) {
+        match self.search_from(world, space, id, sought, &mut place) {
             Ok(Enough::Yes) => Ok(()),
             Ok(Enough::No) => Err(place.fault.unwrap_or(Error::Protection).into()),
             Err(stop) => {
-                let which = self.which(space, id, rights);
-                self.threads.record(self.current).bookmark = Some(Bookmark { which, place });
+                let (which, found) = (self.which(space, id, rights), sought.found());
+                self.threads.record(self.current).bookmark = Some(Bookmark { which, place, found });
                 Err(stop)
             }
         }
@@ -158,7 +142,6 @@ impl Server {
         id: ObjectId,
         sought: &mut impl Sought,
         place: &mut Place,
-        share: &mut Share,
     ) -> Step<Enough> {
         let mut from = space;
         for level in 0..=CALL_DEPTH_MAX {
@@ -185,12 +168,12 @@ impl Server {
                 while let Some(domain) = self.domains.get(from)
                     && let Some(&clist) = sought.slots(&domain.apd).get(place.slot)
                 {
-                    if share.is_spent() {
+                    if !self.budget.is_left() {
                         return Err(Stop::Again);
                     }
                     let Place { reached, fault, .. } = place;
                     let mut see = |object: &Object, address, capability| sought.see(object, address, capability, fault);
-                    let searched = self.clist_search(world, clist, id, reached, share, &mut see);
+                    let searched = self.clist_search(world, clist, id, reached, &mut see);
                     match searched {
                         Ok(Enough::Yes) => return Ok(Enough::Yes),
                         Ok(Enough::No) => {}

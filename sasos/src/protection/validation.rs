@@ -218,6 +218,10 @@ impl Sought for AccessSought {
         self.enough()
     }
 
+    fn found(&self) -> Cached {
+        self.found
+    }
+
     fn see(&mut self, object: &Object, address: u64, capability: Capability, _: &mut Option<Error>) -> Enough {
         let rights = effective(object.rights_of(capability.password));
         add(
@@ -247,6 +251,10 @@ impl Sought for EntranceSought {
     fn have(&mut self, known: Cached) -> Enough {
         add(&mut self.found, known);
         Enough::No
+    }
+
+    fn found(&self) -> Cached {
+        self.found
     }
 
     fn see(&mut self, object: &Object, address: u64, capability: Capability, fault: &mut Option<Error>) -> Enough {

@@ -19,7 +19,8 @@ use kcore::SpaceId;
 use crate::{
     Server, Step, Stop, World,
     accounts::Resource,
-    directory::object::ObjectId,
+    directory::object::{ENDS, ObjectId},
+    lives::continuation::Continuation,
     lives::work::{Piece, Work},
     pages::slots::Slot,
     protection::domain::Cached,
@@ -40,51 +41,97 @@ pub struct Withdrawal {
     pub(crate) serial: u64,
     /// Nodes older than that are to be unlinked.
     epoch: u64,
+    pub(crate) callees: CalleesOf,
+}
+
+/// What becomes of the domains of an object's procedures.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum CalleesOf {
+    /// They stay.
+    Nobody,
+    /// Those of a password retire.
+    Password(u64),
+    /// All of them end.
+    Object,
 }
 
 impl Server {
     /// Takes an object away from every domain that has it. What the event's budget does not reach is done behind it.
     pub fn withdraw<W: World>(&mut self, world: &mut W, id: ObjectId) {
-        let withdrawal = self.withdraw_begin(world, id);
+        let withdrawal = self.withdraw_begin(world, id, CalleesOf::Nobody);
         // The list does the rest.
         let _ = self.goes_on(world, Work::Withdrawal(withdrawal), true);
     }
 
-    /// Takes an object that ends away from all domains but a few, as far as the budget reaches; tells whether that was done.
+    /// Takes an object that ends away from all domains but a few, as far as the budget reaches; tells whether that was done. Its callees
+    /// end.
     pub(crate) fn withdraw_all_but_few<W: World>(&mut self, world: &mut W, id: ObjectId) -> bool {
-        if self.objects.get(id).nodes.len() <= FEW {
+        let object = self.objects.get_mut(id);
+        let base = object.base();
+        if !object.record.pdx.is_empty() && !self.callees_of_object_end(world, base) {
+            return false;
+        }
+        let object = self.objects.get_mut(id);
+        if object.nodes.len() <= FEW {
             return true;
         }
+        object.closed_by = ENDS;
         if self.holders(id).next().is_some() {
-            self.withdraw_begin(world, id);
+            self.withdraw_begin(world, id, CalleesOf::Nobody);
         }
         self.unlink_stale(world, id)
     }
 
+    /// Whether an object is out of reach because it ends, or the call that deletes it is under way: nobody but its maker finds it. Otherwise
+    /// those who come back in time would have to be unlinked at once in the end.
+    pub(in crate::protection) fn is_closed(&self, id: ObjectId) -> bool {
+        let object = self.objects.get(id);
+        object.closed_by == ENDS
+            || self.threads.find(object.closed_by).is_some_and(|record| {
+                matches!(record.continuation, Continuation::Delete { withdrawal, .. } if withdrawal.serial == object.serial)
+            })
+    }
+
     /// The same at once, where little is left.
     pub(crate) fn withdraw_whole<W: World>(&mut self, world: &mut W, id: ObjectId) {
-        let withdrawal = self.withdraw_begin(world, id);
+        let withdrawal = self.withdraw_begin(world, id, CalleesOf::Nobody);
         self.unbounded(|server| server.withdrawal_piece(world, withdrawal));
     }
 
     /// A piece of a withdrawal. There may be nothing left to do.
     pub(crate) fn withdrawal_piece<W: World>(&mut self, world: &mut W, withdrawal: Withdrawal) -> Piece {
-        let Withdrawal { base, serial, epoch } = withdrawal;
-        match self.objects.find_serial(base, serial) {
-            Some(id) if !self.unlink_older(world, id, epoch) => Piece::More,
-            _ => Piece::Done,
-        }
+        let Withdrawal {
+            base,
+            serial,
+            epoch,
+            callees,
+        } = withdrawal;
+        let Some(id) = self.objects.find_serial(base, serial) else {
+            return Piece::Done;
+        };
+        let done = self.unlink_older(world, id, epoch)
+            && match callees {
+                CalleesOf::Nobody => true,
+                CalleesOf::Password(password) => self.callees_of_password_retire(world, base, password),
+                CalleesOf::Object => self.callees_of_object_end(world, base),
+            };
+        if done { Piece::Done } else { Piece::More }
     }
 
     /// Makes all nodes of an object worthless.
-    pub(crate) fn withdraw_begin<W: World>(&mut self, world: &mut W, id: ObjectId) -> Withdrawal {
+    pub(crate) fn withdraw_begin<W: World>(&mut self, world: &mut W, id: ObjectId, callees: CalleesOf) -> Withdrawal {
         let object = self.objects.get_mut(id);
         object.epoch += 1;
         let (base, serial, epoch) = (object.base(), object.serial, object.epoch);
         if core::mem::take(&mut object.called) {
             world.portal_forget();
         }
-        Withdrawal { base, serial, epoch }
+        Withdrawal {
+            base,
+            serial,
+            epoch,
+            callees,
+        }
     }
 
     /// Unlinks all stale nodes of an object, as far as the budget reaches; tells whether those were all.

@@ -353,6 +353,47 @@ impl Rig {
         while self.server.reclaim(&mut self.world) > 0 {}
     }
 
+    // ---- protected procedures ---------------------------------------------------------------------
+
+    /// Registers a procedure at the first byte of an object, with a Clist or none (0).
+    pub fn registers(&mut self, owner: Actor, base: u64, password: u64, clist: u64) {
+        let arguments = self.entry_of(owner, base, password, clist);
+        self.call(owner, Call::ObjCrePdx, &arguments).expect("a procedure");
+    }
+
+    /// The arguments for that.
+    pub fn entry_of(&mut self, owner: Actor, base: u64, password: u64, clist: u64) -> [u64; 5] {
+        let (entries, _) = self.call(owner, Call::ObjCreate, &[PAGE, 0]).expect("an object");
+        self.store(owner.space, entries, base).expect("the entry");
+        [base, password, clist, entries, 1]
+    }
+
+    /// An object with a procedure at its first byte.
+    pub fn service(&mut self, owner: Actor, password: u64) -> u64 {
+        let (base, _) = self.call(owner, Call::ObjCreate, &[PAGE, 0]).expect("an object");
+        self.registers(owner, base, password, 0);
+        base
+    }
+
+    /// Has a thread enter a procedure; tells the domain that it is in then.
+    pub fn enters(&mut self, actor: Actor, entry: u64, pd: u64) -> Result<SpaceId, Error> {
+        for resumed in [Resumed::First; 1].into_iter().chain([Resumed::Woken; 1000]) {
+            let event = Event::Call {
+                thread: actor.thread,
+                number: Call::PdxCall as u64,
+                arguments: [entry, 0, pd, 0, 0, 0],
+                resumed,
+            };
+            match self.server.handle(&mut self.world, event) {
+                Outcome::Resume => return Ok(self.world.thread_space(actor.thread)),
+                Outcome::Again => {}
+                Outcome::Return(result) => return Err(result.expect_err("it is inside")),
+                other => panic!("the call ended with {other:?}"),
+            }
+        }
+        panic!("the call never ends");
+    }
+
     // ---- invariants -------------------------------------------------------------------------------
 
     /// What the server checks of itself, and what it believes to be linked against the page tables.

@@ -15,7 +15,7 @@ use sim::{machine::Touch, rng::Rng};
 use crate::harness::{Answer, ENTRY, System};
 
 /// Threads inside of a procedure that ends: more than one piece takes out.
-const CROWD: usize = 12;
+const CROWD: usize = 9;
 
 /// A client calls a hostile service with `PD_EMPTY` only. The service has its own procedure end, and fills its account. Its next call, on the
 /// client's thread, fails for want of memory, so the list is worked on, which takes the thread out of the procedure. That call must

@@ -1,0 +1,200 @@
+//! Domains of procedures whose object or password goes: many begin to end in pieces, and nobody enters one that he does not mean.
+
+mod common;
+
+use abi::{
+    Call, Error,
+    address::{PAGE, SLOT},
+    layout::{Capability, EXCEPTION_ARITHMETIC, EXCEPTION_KILL, PD_EMPTY, PD_MERGE, RESUME_AT},
+};
+use common::{Actor, Order, Rig};
+use kcore::{Machine, thread::Resumed};
+use sasos::{
+    Event,
+    accounts::{AccountId, Resource, limits},
+    protection::apd::Apd,
+};
+
+/// Domains of one procedure, each merged with another caller's.
+const MANY: usize = 100;
+/// Those that one event closes at most.
+const PIECE: u64 = 16;
+
+/// A service with a procedure that many clients have called. They are inside of it, or have come back.
+fn crowd(rig: &mut Rig, inside: bool) -> (Actor, u64, Vec<Actor>) {
+    let owner = rig.actor(Apd::EMPTY);
+    let base = rig.service(owner, 9);
+    let mut clients = Vec::new();
+    for _ in 0..MANY {
+        let client = rig.holder(base, 9);
+        rig.enters(client, base, PD_MERGE).unwrap();
+        if !inside {
+            let event = Event::Call {
+                thread: client.thread,
+                number: Call::PdxReturn as u64,
+                arguments: [0; 6],
+                resumed: Resumed::First,
+            };
+            rig.server.handle(&mut rig.world, event);
+        }
+        clients.push(client);
+    }
+    (owner, base, clients)
+}
+
+fn open(rig: &Rig) -> u64 {
+    rig.server.callees.count_open() as u64
+}
+
+#[test]
+fn callees_are_closed_in_pieces() {
+    for inside in [false, true] {
+        for call in [Call::ObjDelete, Call::ObjPasswd, Call::ObjCrePdx] {
+            let mut rig = Rig::new(1, 16_000, 20_000);
+            let (owner, base, clients) = crowd(&mut rig, inside);
+            let anew = rig.entry_of(owner, base, 9, 0);
+            let arguments = match call {
+                Call::ObjDelete => &[base][..],
+                Call::ObjPasswd => &[base, 9, 0],
+                _ => &anew,
+            };
+            let most = rig.largest_step(owner, call, arguments, open);
+            assert!(most < PIECE, "{call:?} closes {most} in one event, inside: {inside}");
+            assert_eq!(open(&rig), 0, "{call:?}");
+            rig.settle();
+            let left = if inside && call != Call::ObjDelete { MANY } else { 0 };
+            assert_eq!(rig.server.callees.count(), left, "{call:?}");
+            for client in clients {
+                let result = rig.call(client, Call::ThreadMyId, &[]);
+                assert_eq!(result, Ok((client.thread.0, 0)), "it lives");
+            }
+            rig.check();
+        }
+    }
+}
+
+#[test]
+fn callees_of_an_object_that_ends_with_its_task_are_closed_in_pieces() {
+    let mut rig = Rig::new(2, 16_000, 20_000);
+    let (owner, ..) = crowd(&mut rig, true);
+    rig.server.task_kill(owner.task, EXCEPTION_KILL);
+    while !rig.server.work.is_empty() {
+        let before = open(&rig);
+        rig.server.handle(&mut rig.world, Event::Poll);
+        let closed = before - open(&rig);
+        assert!(closed < PIECE, "{closed} in one event");
+    }
+    assert_eq!(rig.server.callees.count(), 0);
+    rig.check();
+}
+
+/// The owner registers another Clist with the same password. The domains with the old one close in pieces; who calls meanwhile enters one with
+/// the new one.
+#[test]
+fn nobody_enters_a_domain_with_the_clist_of_before() {
+    let mut rig = Rig::new(3, 16_000, 20_000);
+    let (owner, base, clients) = crowd(&mut rig, false);
+    let (clist, _) = rig.call(owner, Call::ObjCreate, &[PAGE, 0]).unwrap();
+    rig.write_clist(owner.space, clist, &[], Order::Any);
+    let anew = rig.entry_of(owner, base, 9, clist);
+    assert_eq!(rig.begin(owner, Call::ObjCrePdx, &anew, Resumed::First), None);
+    for client in clients {
+        let space = rig.enters(client, base, PD_MERGE).unwrap();
+        let apd = rig.server.domain_apd(space);
+        assert_eq!(apd.slots().first().map(|slot| slot.base), Some(clist));
+    }
+    rig.settle();
+    rig.check();
+}
+
+/// A thread whose call has registered another Clist ends before all domains of the old one are closed. They close all the same.
+#[test]
+fn callees_close_though_the_call_that_closes_them_ends() {
+    let mut rig = Rig::new(4, 16_000, 20_000);
+    let (owner, base, _) = crowd(&mut rig, false);
+    let killer = rig.sibling(owner);
+    assert_eq!(rig.begin(owner, Call::ObjPasswd, &[base, 9, 0], Resumed::First), None);
+    rig.call(killer, Call::ThreadDelete, &[owner.thread.0, 0]).unwrap();
+    rig.settle();
+    assert_eq!(rig.server.callees.count(), 0);
+    rig.check();
+}
+
+/// What is being deleted is out of reach, so that nobody has to be taken out of it in the last event.
+#[test]
+fn nobody_finds_an_object_that_is_being_deleted() {
+    let mut rig = Rig::new(5, 16_000, 20_000);
+    let owner = rig.actor(Apd::EMPTY);
+    let (base, _) = rig.call(owner, Call::ObjCreate, &[200 * SLOT, 0]).unwrap();
+    rig.call(owner, Call::ObjPasswd, &[base, 5, 1]).unwrap();
+    rig.registers(owner, base, 9, 0);
+    for slot in 0..200 {
+        rig.store(owner.space, base + slot * SLOT, slot).unwrap();
+    }
+    let reader = rig.holder(base, 5);
+    let caller = rig.holder(base, 9);
+    rig.load(reader.space, base).unwrap();
+    rig.call(owner, Call::ObjPasswd, &[base, 6, 1]).unwrap();
+    assert_eq!(rig.begin(owner, Call::ObjDelete, &[base], Resumed::First), None);
+    // Nobody has a link any more.
+    for _ in 0..5 {
+        assert_eq!(rig.begin(owner, Call::ObjDelete, &[base], Resumed::Woken), None);
+    }
+    assert_eq!(rig.load(reader.space, base), Err(Error::BadAddress));
+    assert_eq!(rig.enters(caller, base, PD_EMPTY), Err(Error::BadAddress));
+    // Its thread does something else: then it was not deleted.
+    rig.call(owner, Call::ClockRead, &[]).unwrap();
+    rig.load(reader.space, base).unwrap();
+    rig.enters(caller, base, PD_EMPTY).unwrap();
+    rig.call(owner, Call::ObjDelete, &[base]).unwrap();
+    assert_eq!(rig.load(reader.space, base), Err(Error::BadAddress));
+    rig.settle();
+    rig.check();
+}
+
+/// A client whose account is full calls a merged procedure. The handler that is registered there is called.
+#[test]
+fn a_client_with_a_full_account_switches_no_handlers_off() {
+    let mut rig = Rig::new(6, 16_000, 20_000);
+    let owner = rig.actor(Apd::EMPTY);
+    let base = rig.service(owner, 9);
+    let mut limits = limits::of_frames(4000);
+    limits[Resource::Bytes as usize] = 60 << 10;
+    let client = rig.actor_in(AccountId::ROOT, limits);
+    let (list, _) = rig.call(client, Call::ObjCreate, &[PAGE, 0]).unwrap();
+    let entry = Capability {
+        address: base,
+        password: 9,
+    };
+    rig.write_clist(client.space, list, &[entry], Order::Any);
+    rig.call(client, Call::ApdInsert, &[0, list]).unwrap();
+    rig.enters(client, base, PD_MERGE).unwrap();
+    rig.call(client, Call::ExcptReg, &[EXCEPTION_ARITHMETIC, list]).unwrap();
+    // What is too little for an object is enough for some passwords.
+    let mut last = 0;
+    while let Ok((base, _)) = rig.call(client, Call::ObjCreate, &[PAGE, 0]) {
+        last = base;
+    }
+    while rig.call(client, Call::ObjPasswd, &[last, 0, 1]).is_ok() {}
+    for again in [false, true] {
+        let event = Event::Exception {
+            thread: client.thread,
+            kind: EXCEPTION_ARITHMETIC,
+            address: 0,
+        };
+        rig.server.handle(&mut rig.world, event);
+        assert_eq!(rig.world.thread_context(client.thread).rip, list, "it runs: {again}");
+        assert_eq!(rig.world.portal_depth(client.thread), 1);
+        rig.check();
+        let back = Event::Call {
+            thread: client.thread,
+            number: Call::ExcptReturn as u64,
+            arguments: [RESUME_AT, base, 0, 0, 0, 0],
+            resumed: Resumed::First,
+        };
+        rig.server.handle(&mut rig.world, back);
+    }
+    rig.server.task_kill(client.task, EXCEPTION_KILL);
+    rig.settle();
+    rig.check();
+}
