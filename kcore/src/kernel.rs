@@ -10,6 +10,7 @@ pub mod messages;
 mod places;
 pub(crate) mod processors;
 mod report;
+mod roots;
 
 use alloc::{vec, vec::Vec};
 use core::mem::offset_of;
@@ -23,11 +24,13 @@ use crate::{
     scheduler::{Link, NONE, RunQueues, Standing},
     shares::Shares,
     space::Spaces,
-    thread::{Operation, PortalFrame, Resumed, State, Threads},
+    thread::{Operation, Resumed, State, Threads},
     timers::Timers,
     trace::Kind,
     wait::{AT_ONCE, Key, WaitQueues},
 };
+
+pub use roots::Crossing;
 
 /// How long a thread runs before others of its priority do, in nanoseconds.
 pub const TIME_SLICE_NS: u64 = 10_000_000;
@@ -89,15 +92,6 @@ pub struct Kernel<H: Hardware, P = ()> {
     pub(crate) half: P,
 }
 
-/// Where a protected call continues.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Crossing {
-    /// Next instruction.
-    pub rip: u64,
-    /// Stack pointer.
-    pub rsp: u64,
-}
-
 /// The outcome of a yield.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Rotation {
@@ -144,50 +138,6 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
             shares: Shares::default(),
             half: P::default(),
         }
-    }
-
-    /// Protected call over a remembered way: all or nothing. `rip` and `rsp` say where the caller
-    /// goes on. Counted in instructions (`pdx-round-trip`).
-    #[inline(always)]
-    pub fn portal_call(&mut self, entry: u64, pd: u64, rip: u64, rsp: u64) -> Option<Crossing> {
-        let thread = self.threads.table.get_mut(self.processor.current as usize)?;
-        if thread.vector_live != 0 {
-            return None;
-        }
-        let callee = self.portals.find(thread.space, entry, pd)?;
-        let space = self.spaces.find_mut(callee)?;
-        let frame = thread.frames.get_mut(thread.depth as usize)?;
-        let stack = space.take_stack()?;
-        *frame = PortalFrame {
-            rip,
-            rsp,
-            stack,
-            space: thread.space,
-        };
-        thread.depth += 1;
-        thread.space = callee;
-        let load = space.load();
-        self.load(callee, load);
-        Some(Crossing { rip: entry, rsp: stack })
-    }
-
-    /// Return from a protected call, if nobody wants to see it.
-    #[inline(always)]
-    pub fn portal_return(&mut self) -> Option<Crossing> {
-        let thread = self.threads.table.get_mut(self.processor.current as usize)?;
-        let callee = self.spaces.find_mut(thread.space)?;
-        if thread.intercept_return | thread.vector_live | callee.stacks_wanted() != 0 {
-            return None;
-        }
-        let depth = thread.depth.wrapping_sub(1);
-        let frame = thread.frames.get(depth as usize)?;
-        let (rip, rsp, caller) = (frame.rip, frame.rsp, frame.space);
-        callee.put_stack(frame.stack)?;
-        thread.depth = depth;
-        thread.space = caller;
-        let load = self.spaces.find_mut(caller)?.load();
-        self.load(caller, load);
-        Some(Crossing { rip, rsp })
     }
 
     /// Parks the current thread.

@@ -8,28 +8,29 @@
 //! If the server itself faults, or does what is not its to do, it is reported with its registers and the machine stops.
 //! Kernel and disk are as sound as after a power cut; what was synced or in a checkpoint is there.
 
+mod crash;
+mod fast;
+mod ports;
+
 use alloc::{boxed::Box, format, string::String};
-use core::fmt::Write;
 
 use abi::{
     Error,
     kernel_page::{FEATURE_SERVER, FEATURE_SERVER_OUTSIDE},
     machine::{MachineCall, Surroundings},
-    nucleus::ROOT_IMAGE,
 };
 use kcore::{
     Frame, Hardware, Machine, Shortage, SpaceId,
     event::{Event, Outcome},
-    outside::{Place, enter_registers, window},
+    outside::{Place, enter_registers},
     thread::{Context, Operation, Resumed},
     trace::Kind,
     wait::Key,
 };
 
 use crate::{
-    arch::{self, BootInformation, Delivery, Interrupt, IoPorts, Results, Target},
+    arch::{self, BootInformation, Interrupt, Results},
     event::{self, leave_from},
-    log,
     mem::{
         device::Resources,
         division::{Division, HeapOf},
@@ -40,6 +41,8 @@ use crate::{
     system::{Platform, System, TheSystem},
     trace,
 };
+
+pub use fast::{answer, deliver};
 
 /// The system of this image.
 pub static SYSTEM: TheSystem<Outside> = Lock::empty();
@@ -218,71 +221,6 @@ impl Supervisor for Outside {
         system.next_outside()
     }
 }
-
-// ---- the fast ways --------------------------------------------------------------------------------
-
-/// A system call of the current thread: makes the processor the server's, unless the call must take the general way.
-/// Counted in instructions (`null-call-user-server`).
-pub extern "C" fn deliver(number: u64) -> Delivery {
-    Delivery {
-        thread: deliver_at_once(number).unwrap_or(0),
-        number,
-    }
-}
-
-#[inline(always)]
-fn deliver_at_once(number: u64) -> Option<u64> {
-    let mut system = SYSTEM.enter_at_once()?;
-    let System {
-        platform,
-        supervisor: outside,
-        ..
-    } = &mut *system;
-    if outside.works() {
-        return None;
-    }
-    outside.on = platform.kernel.here();
-    let thread = platform.kernel.called_from(arch::caller())?;
-    outside.work = Work::Call(number);
-    outside.caller = thread.space;
-    let id = thread.id.0;
-    arch::set_thread(&outside.context);
-    platform.kernel.load(outside.place.space, outside.load);
-    Some(id)
-}
-
-/// The server's answer to such a call: where the thread goes on, with the processor its own again, if nothing else is
-/// to be done first.
-pub extern "C" fn answer() -> Target {
-    let nowhere = Target { rip: 0, rsp: 0 };
-    let Some(mut system) = SYSTEM.enter_at_once() else {
-        return nowhere;
-    };
-    let System {
-        platform,
-        supervisor: outside,
-        ..
-    } = &mut *system;
-    let kernel = &mut platform.kernel;
-    let at_once = matches!(outside.work, Work::Call(_)) && !outside.attention && outside.on == kernel.here();
-    if !at_once || !kernel.stays_in(outside.caller) {
-        return nowhere;
-    }
-    let Some(thread) = kernel.current_thread() else {
-        return nowhere;
-    };
-    outside.work = Work::Idle;
-    let target = Target {
-        rip: thread.context.rip,
-        rsp: thread.context.rsp,
-    };
-    arch::set_thread(&thread.context);
-    let load = kernel.spaces().get(outside.caller).load();
-    kernel.load(outside.caller, load);
-    target
-}
-
-// ---- the general ways -----------------------------------------------------------------------------
 
 /// A machine call of the server, or a system call of a thread that did not take the fast way.
 fn call(mut system: Guard<'_, System<Outside>>, arguments: [u64; 6], number: u64) -> Results {
@@ -537,12 +475,12 @@ impl System<Outside> {
                 return Some(Ok((u64::from(exchange.number()), 0)));
             }
             Some(MachineCall::MapDevice) => return Some(self.map_device(first, second)),
-            Some(MachineCall::PortRead) => return Some(port_read(first, second).map(|value| (value, 0))),
-            Some(MachineCall::PortWrite) => return Some(port_write(first, second, third).map(|()| (0, 0))),
+            Some(MachineCall::PortRead) => return Some(ports::read(first, second).map(|value| (value, 0))),
+            Some(MachineCall::PortWrite) => return Some(ports::write(first, second, third).map(|()| (0, 0))),
             _ => {
                 let told = log_write(&mut self.platform, number, arguments);
                 if told.is_none() {
-                    let name = name(number);
+                    let name = crash::name(number);
                     self.crash(&format!(
                         "it makes the call {number:#x} ({name}), which is not its to make"
                     ));
@@ -563,102 +501,6 @@ impl System<Outside> {
         kernel.show_window(outside.root, from, to)?;
         Ok((0, 0))
     }
-
-    /// The server has failed: says so, with all that helps to find out why, and stops the machine.
-    fn crash(&self, why: &str) -> ! {
-        arch::halt_others();
-        let outside = &self.supervisor;
-        let mut context = *outside.context;
-        log!("{}: {why}", abi::host::SERVER_CRASHED);
-        if !why.starts_with("exception") {
-            (context.rip, context.rsp) = arch::caller();
-        }
-        match outside.work {
-            Work::Start => log!("  it was starting"),
-            Work::Call(number) => {
-                let name = name(number);
-                log!(
-                    "  it was doing call {number} ({name}) of thread {:#x}",
-                    self.current_id()
-                );
-            }
-            Work::Event(event) => log!("  it was doing {event:x?}"),
-            Work::Idle => {}
-        }
-        report_registers(&context);
-        let hardware = &self.platform.kernel.hardware;
-        let word = |address: u64| {
-            let (frame, offset) = window::look(outside.root, address & !7, hardware)?;
-            let bytes = hardware.bytes(frame).get(offset..offset + 8)?;
-            Some(u64::from_le_bytes(bytes.try_into().ok()?))
-        };
-        let is_code = |value: u64| (ROOT_IMAGE..ROOT_IMAGE + (64 << 20)).contains(&value);
-        for line in 0..6 {
-            let at = context.rsp + line * 32;
-            let words: [Option<u64>; 4] = core::array::from_fn(|index| word(at + index as u64 * 8));
-            if let [Some(a), Some(b), Some(c), Some(d)] = words {
-                log!("  {at:#014x}: {a:016x} {b:016x} {c:016x} {d:016x}");
-            }
-        }
-        let mut returns = String::new();
-        for value in (0..512)
-            .map_while(|index| word(context.rsp + index * 8))
-            .filter(|&value| is_code(value))
-            .take(12)
-        {
-            // Writing to a string cannot fail.
-            let _ = write!(returns, " {:#x}", value - ROOT_IMAGE);
-        }
-        log!("  code on its stack, as offsets in its image:{returns}");
-        log!("  the kernel is sound; what was synced or in a checkpoint is on the disk");
-        arch::exit(abi::host::EXIT_PANIC)
-    }
-
-    fn current_id(&self) -> u64 {
-        self.platform
-            .kernel
-            .current()
-            .map_or(0, |index| self.platform.kernel.id_of(index).0)
-    }
-}
-
-fn report_registers(context: &Context) {
-    let Context {
-        r15,
-        r14,
-        r13,
-        r12,
-        r11,
-        r10,
-        r9,
-        r8,
-        rbp,
-        rdi,
-        rsi,
-        rdx,
-        rcx,
-        rbx,
-        rax,
-        rip,
-        rsp,
-        rflags,
-        ..
-    } = *context;
-    let image = rip.wrapping_sub(ROOT_IMAGE);
-    log!(
-        "  rip {rip:016x} (image + {image:#x})  rsp {rsp:016x}  rflags {rflags:x}  cr2 {:016x}",
-        arch::fault_address()
-    );
-    log!("  rax {rax:016x}  rbx {rbx:016x}  rcx {rcx:016x}  rdx {rdx:016x}");
-    log!("  rsi {rsi:016x}  rdi {rdi:016x}  rbp {rbp:016x}  r8  {r8:016x}");
-    log!("  r9  {r9:016x}  r10 {r10:016x}  r11 {r11:016x}  r12 {r12:016x}");
-    log!("  r13 {r13:016x}  r14 {r14:016x}  r15 {r15:016x}");
-}
-
-/// The name of a system call.
-fn name(number: u64) -> &'static str {
-    let info = abi::call::TABLE.iter().find(|info| info.number == number);
-    info.map_or("no call of the table", |info| info.name)
 }
 
 /// The one call of the bare µ-kernel that the server may make: its last words.
@@ -670,40 +512,6 @@ fn log_write(platform: &mut Platform, number: u64, arguments: [u64; 6]) -> Optio
     let length = (arguments[1] as usize).min(bytes.len());
     platform.kernel.hardware.log_bytes(&bytes[..length]);
     Some(Ok((0, 0)))
-}
-
-/// Ports of the PCI configuration mechanism.
-const PCI_PORTS: core::ops::Range<u64> = 0xcf8..0xd00;
-
-fn pci_port(port: u64, bytes: u64) -> Result<u16, Error> {
-    if PCI_PORTS.contains(&port) && PCI_PORTS.contains(&(port.saturating_add(bytes).saturating_sub(1))) {
-        Ok(port as u16)
-    } else {
-        Err(Error::Protection)
-    }
-}
-
-fn port_read(port: u64, bytes: u64) -> Result<u64, Error> {
-    use drivers::world::Ports;
-    let port = pci_port(port, bytes)?;
-    match bytes {
-        1 => Ok(u64::from(IoPorts.read_u8(port))),
-        2 => Ok(u64::from(IoPorts.read_u16(port))),
-        4 => Ok(u64::from(IoPorts.read_u32(port))),
-        _ => Err(Error::BadArgument),
-    }
-}
-
-fn port_write(port: u64, bytes: u64, value: u64) -> Result<(), Error> {
-    use drivers::world::Ports;
-    let port = pci_port(port, bytes)?;
-    match bytes {
-        1 => IoPorts.write_u8(port, value as u8),
-        2 => IoPorts.write_u16(port, value as u16),
-        4 => IoPorts.write_u32(port, value as u32),
-        _ => return Err(Error::BadArgument),
-    }
-    Ok(())
 }
 
 /// What the image comes to.

@@ -13,7 +13,6 @@ use super::{Kernel, Processor, TIME_SLICE_NS};
 use crate::{
     Half, Hardware, SpaceId,
     scheduler::{AHEAD, NONE, Standing},
-    smp::Request,
     thread::{Resumed, State, Thread},
 };
 
@@ -151,7 +150,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         self.elsewhere().that(holds)
     }
 
-    fn elsewhere(&self) -> Elsewhere<'_> {
+    pub(super) fn elsewhere(&self) -> Elsewhere<'_> {
         Elsewhere {
             parts: &self.others,
             here: self.processor.number,
@@ -442,102 +441,6 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
                     thread.standing = thread.standing.ahead();
                 }
             }
-        }
-    }
-
-    // ---- which root is loaded (decision 0070) ------------------------------------------------------
-
-    /// Loads a root by its space's value ([`crate::space::Space::load`]) and notes down whose it is.
-    #[inline(always)]
-    pub fn load(&mut self, space: SpaceId, load: u64) {
-        self.hardware.load_root(load);
-        self.processor.space = space;
-    }
-
-    /// Puts this processor in `space`, for a thread that it is set up for.
-    #[inline(always)]
-    pub fn enter_space(&mut self, space: SpaceId) {
-        self.processor.anew = false;
-        if self.processor.space != space {
-            self.load_space(space);
-        }
-    }
-
-    /// Loads the root of a space.
-    #[inline(always)]
-    fn load_space(&mut self, space: SpaceId) {
-        let load = self.spaces.get(space).load();
-        self.spaces.loaded(space);
-        self.load(space, load);
-    }
-
-    /// Whatever thread runs next here, the processor is set up for it first ([`Kernel::enter_space`]).
-    pub fn set_up_anew(&mut self) {
-        self.processor.anew = true;
-    }
-
-    /// Whether the root that is loaded here is the one that is noted down.
-    pub fn is_root_known(&self) -> bool {
-        let noted = self.processor.space;
-        self.hardware.loaded_root() == (noted != SpaceId::NONE).then(|| self.spaces.get(noted).root().physical())
-    }
-
-    /// This processor has nothing to run: it leaves the space that it was in, so that nobody has to ask it to forget anything.
-    pub fn rest(&mut self) {
-        if self.has_others() {
-            self.leave_space();
-        }
-    }
-
-    /// This processor goes to the kernel's own root.
-    pub(super) fn leave_space(&mut self) {
-        self.hardware.leave_all_roots();
-        self.processor.space = SpaceId::NONE;
-    }
-
-    /// Every processor that is in a space leaves it, before what it is made of is freed.
-    pub(super) fn leave_everywhere(&mut self, space: SpaceId) {
-        self.ask_inside(space, Request::LeaveRoot);
-        for processor in &mut self.others {
-            if processor.space == space {
-                processor.space = SpaceId::NONE;
-            }
-        }
-        if self.processor.space == space {
-            self.leave_space();
-        }
-        debug_assert!(
-            self.is_root_known(),
-            "a root is freed while another is loaded than is noted down"
-        );
-    }
-
-    // ---- what others remember -------------------------------------------------------------------
-
-    /// Asks those who are in a space.
-    #[inline(always)]
-    pub(crate) fn ask_inside(&mut self, space: SpaceId, request: Request) {
-        if self.has_others() {
-            self.ask_others_inside(space, request);
-        }
-    }
-
-    #[cold]
-    fn ask_others_inside(&mut self, space: SpaceId, request: Request) {
-        let inside = self.elsewhere().inside(space);
-        if inside != 0 {
-            self.hardware.ask(inside, request);
-        }
-    }
-
-    /// Asks everyone who may hold user translations.
-    pub(super) fn ask_all(&mut self, request: Request) {
-        if !self.has_others() {
-            return;
-        }
-        let inside = self.elsewhere().in_any();
-        if inside != 0 {
-            self.hardware.ask(inside, request);
         }
     }
 }

@@ -101,35 +101,11 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
                 "of a running thread these are the registers when it last came in by a trap:"
             )?;
         }
-        let c = &thread.context.whole();
-        let registers = [
-            ("rax", c.rax),
-            ("rbx", c.rbx),
-            ("rcx", c.rcx),
-            ("rdx", c.rdx),
-            ("rsi", c.rsi),
-            ("rdi", c.rdi),
-            ("rbp", c.rbp),
-            ("rsp", c.rsp),
-            ("r8", c.r8),
-            ("r9", c.r9),
-            ("r10", c.r10),
-            ("r11", c.r11),
-            ("r12", c.r12),
-            ("r13", c.r13),
-            ("r14", c.r14),
-            ("r15", c.r15),
-            ("rip", c.rip),
-            ("rflags", c.rflags),
-            ("vector", c.vector),
-            ("error", c.error),
-        ];
-        for row in registers.chunks(4) {
-            for (name, value) in row {
-                write!(out, "{name:>8} {value:016x}")?;
-            }
-            writeln!(out)?;
+        for (number, (name, value)) in thread.context.whole().named().enumerate() {
+            let end = if number % 4 == 3 { "\n" } else { "" };
+            write!(out, "{name:>8} {value:016x}{end}")?;
         }
+        writeln!(out)?;
         writeln!(
             out,
             "vector unit {}; inside {} portal calls, in space {}",

@@ -11,16 +11,14 @@ use kcore::{
     Kernel, SpaceId,
     bare::{
         Bare,
-        mapping::{
-            How, Own, Progress,
-            model::{Entry, Model},
-        },
+        mapping::{How, Own, Progress},
     },
     space::Tags,
 };
 
 use crate::{
     fake::Fake,
+    model::{Entry, Model},
     world::{memory, walk},
 };
 

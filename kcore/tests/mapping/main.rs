@@ -7,5 +7,6 @@ mod fake;
 mod directed;
 mod exhaustive;
 mod long;
+mod model;
 mod random;
 mod world;

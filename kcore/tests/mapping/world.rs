@@ -8,13 +8,16 @@ use kcore::{
     Hardware, Kernel, Machine, SpaceId,
     bare::{
         Bare,
-        mapping::{Fpage, How, Own, Progress, Resource, model::Model},
+        mapping::{Fpage, How, Own, Progress, Resource},
     },
     paging,
     space::Tags,
 };
 
-use crate::fake::Fake;
+use crate::{
+    fake::Fake,
+    model::{Entry, Model},
+};
 
 /// Frames that the kernel has for tables; σ₀ has others.
 pub const KERNEL_FRAMES: u32 = 4000;
@@ -319,7 +322,7 @@ impl World {
             let before = self.lent.len();
             self.lent.retain(|&lent| lent != page);
             assert!(self.lent.len() < before, "σ₀ has page {page:#x} out of nowhere");
-            let real = kcore::bare::mapping::model::Entry::Real(page, self.model.pages[&page]);
+            let real = Entry::Real(page, self.model.pages[&page]);
             self.model.entries.insert((0, page), real);
         }
     }

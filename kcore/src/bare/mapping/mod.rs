@@ -2,7 +2,6 @@
 //! section 2.1 and Appendix A), beside the spaces that the server manages by links alone.
 //!
 //! * [`fpage`]: what is sent and received, and where it lands.
-//! * [`model`]: Appendix A of the paper written down, the oracle of the tests.
 //! * `tree`: who has which page from whom; `tables`: page tables and port bitmaps of free spaces.
 //! * `flush`: taking away; `give`: map, grant and link; `space`: σ₀, making and deleting spaces.
 //! * `short`: one page, or one link, where nothing is in the way.
@@ -30,7 +29,6 @@
 //! holder cannot pay for the table that splits it, the holder loses the large page.
 
 pub mod fpage;
-pub mod model;
 
 mod check;
 mod flush;

@@ -1,6 +1,6 @@
 //! Threads of free spaces: making, deleting, their registers and priorities.
 
-use core::sync::atomic::Ordering::Relaxed;
+use core::{mem::offset_of, sync::atomic::Ordering::Relaxed};
 
 use abi::{
     Error,
@@ -23,27 +23,20 @@ use crate::{
 /// Flags that a program may have: the arithmetic ones, DF, and TF, so that it can be stepped through.
 const FLAGS_FREE: u64 = 0x1 | 0x4 | 0x10 | 0x40 | 0x80 | 0x100 | 0x400 | 0x800;
 
+/// General registers, which stand first in a context and in [`Registers`], in the same order.
+const GENERAL: usize = 15;
+const _: () =
+    assert!(offset_of!(Context, rax) == offset_of!(Registers, rax) && offset_of!(Context, rax) == 8 * (GENERAL - 1));
+
 /// The registers of a context.
 fn registers(context: &Context) -> Registers {
+    let mut words = [0; Registers::WORDS];
+    words[..GENERAL].copy_from_slice(&context.to_words()[..GENERAL]);
     Registers {
-        r15: context.r15,
-        r14: context.r14,
-        r13: context.r13,
-        r12: context.r12,
-        r11: context.r11,
-        r10: context.r10,
-        r9: context.r9,
-        r8: context.r8,
-        rbp: context.rbp,
-        rdi: context.rdi,
-        rsi: context.rsi,
-        rdx: context.rdx,
-        rcx: context.rcx,
-        rbx: context.rbx,
-        rax: context.rax,
         rip: context.rip,
         rflags: context.rflags,
         rsp: context.rsp,
+        ..Registers::from_words(words)
     }
 }
 
@@ -54,26 +47,11 @@ fn registers(context: &Context) -> Registers {
 /// `sysretq` would fault in the kernel.
 fn context(registers: &Registers) -> Result<Context, Error> {
     check_entry(registers.rip, registers.rsp)?;
-    let mut context = Context::scrubbed(registers.rip, registers.rsp);
+    let mut words = Context::scrubbed(registers.rip, registers.rsp).to_words();
+    words[..GENERAL].copy_from_slice(&registers.to_words()[..GENERAL]);
+    let mut context = Context::from_words(words);
     context.rflags = USER_FLAGS | registers.rflags & FLAGS_FREE;
-    Ok(Context {
-        r15: registers.r15,
-        r14: registers.r14,
-        r13: registers.r13,
-        r12: registers.r12,
-        r11: registers.r11,
-        r10: registers.r10,
-        r9: registers.r9,
-        r8: registers.r8,
-        rbp: registers.rbp,
-        rdi: registers.rdi,
-        rsi: registers.rsi,
-        rdx: registers.rdx,
-        rcx: registers.rcx,
-        rbx: registers.rbx,
-        rax: registers.rax,
-        ..context
-    })
+    Ok(context)
 }
 
 /// An instruction and a stack that user code may have.

@@ -8,7 +8,7 @@
 //!
 //! One rule is ours: a real page that no space has any more stands in σ₀ again.
 
-use alloc::{collections::BTreeMap, vec::Vec};
+use std::collections::BTreeMap;
 
 use abi::Rights;
 

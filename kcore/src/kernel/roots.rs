@@ -1,0 +1,151 @@
+//! Which root each processor has loaded (decision 0070), protected calls, which load another one, and what other processors are asked to forget.
+
+use super::Kernel;
+use crate::{Half, Hardware, SpaceId, smp::Request, thread::PortalFrame};
+
+/// Where a protected call continues.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Crossing {
+    /// Next instruction.
+    pub rip: u64,
+    /// Stack pointer.
+    pub rsp: u64,
+}
+
+impl<H: Hardware, P: Half> Kernel<H, P> {
+    /// Protected call over a remembered way: all or nothing. `rip` and `rsp` say where the caller
+    /// goes on. Counted in instructions (`pdx-round-trip`).
+    #[inline(always)]
+    pub fn portal_call(&mut self, entry: u64, pd: u64, rip: u64, rsp: u64) -> Option<Crossing> {
+        let thread = self.threads.table.get_mut(self.processor.current as usize)?;
+        if thread.vector_live != 0 {
+            return None;
+        }
+        let callee = self.portals.find(thread.space, entry, pd)?;
+        let space = self.spaces.find_mut(callee)?;
+        let frame = thread.frames.get_mut(thread.depth as usize)?;
+        let stack = space.take_stack()?;
+        *frame = PortalFrame {
+            rip,
+            rsp,
+            stack,
+            space: thread.space,
+        };
+        thread.depth += 1;
+        thread.space = callee;
+        let load = space.load();
+        self.load(callee, load);
+        Some(Crossing { rip: entry, rsp: stack })
+    }
+
+    /// Return from a protected call, if nobody wants to see it.
+    #[inline(always)]
+    pub fn portal_return(&mut self) -> Option<Crossing> {
+        let thread = self.threads.table.get_mut(self.processor.current as usize)?;
+        let callee = self.spaces.find_mut(thread.space)?;
+        if thread.intercept_return | thread.vector_live | callee.stacks_wanted() != 0 {
+            return None;
+        }
+        let depth = thread.depth.wrapping_sub(1);
+        let frame = thread.frames.get(depth as usize)?;
+        let (rip, rsp, caller) = (frame.rip, frame.rsp, frame.space);
+        callee.put_stack(frame.stack)?;
+        thread.depth = depth;
+        thread.space = caller;
+        let load = self.spaces.find_mut(caller)?.load();
+        self.load(caller, load);
+        Some(Crossing { rip, rsp })
+    }
+
+    /// Loads a root by its space's value ([`crate::space::Space::load`]) and notes down whose it is.
+    #[inline(always)]
+    pub fn load(&mut self, space: SpaceId, load: u64) {
+        self.hardware.load_root(load);
+        self.processor.space = space;
+    }
+
+    /// Puts this processor in `space`, for a thread that it is set up for.
+    #[inline(always)]
+    pub fn enter_space(&mut self, space: SpaceId) {
+        self.processor.anew = false;
+        if self.processor.space != space {
+            self.load_space(space);
+        }
+    }
+
+    /// Loads the root of a space.
+    #[inline(always)]
+    fn load_space(&mut self, space: SpaceId) {
+        let load = self.spaces.get(space).load();
+        self.spaces.loaded(space);
+        self.load(space, load);
+    }
+
+    /// Whatever thread runs next here, the processor is set up for it first ([`Kernel::enter_space`]).
+    pub fn set_up_anew(&mut self) {
+        self.processor.anew = true;
+    }
+
+    /// Whether the root that is loaded here is the one that is noted down.
+    pub fn is_root_known(&self) -> bool {
+        let noted = self.processor.space;
+        self.hardware.loaded_root() == (noted != SpaceId::NONE).then(|| self.spaces.get(noted).root().physical())
+    }
+
+    /// This processor has nothing to run: it leaves the space that it was in, so that nobody has to ask it to forget anything.
+    pub fn rest(&mut self) {
+        if self.has_others() {
+            self.leave_space();
+        }
+    }
+
+    /// This processor goes to the kernel's own root.
+    pub(super) fn leave_space(&mut self) {
+        self.hardware.leave_all_roots();
+        self.processor.space = SpaceId::NONE;
+    }
+
+    /// Every processor that is in a space leaves it, before what it is made of is freed.
+    pub(super) fn leave_everywhere(&mut self, space: SpaceId) {
+        self.ask_inside(space, Request::LeaveRoot);
+        for processor in &mut self.others {
+            if processor.space == space {
+                processor.space = SpaceId::NONE;
+            }
+        }
+        if self.processor.space == space {
+            self.leave_space();
+        }
+        debug_assert!(
+            self.is_root_known(),
+            "a root is freed while another is loaded than is noted down"
+        );
+    }
+
+    /// Asks those who are in a space.
+    #[inline(always)]
+    pub(crate) fn ask_inside(&mut self, space: SpaceId, request: Request) {
+        if self.has_others() {
+            self.ask_others_inside(space, request);
+        }
+    }
+
+    #[cold]
+    fn ask_others_inside(&mut self, space: SpaceId, request: Request) {
+        let inside = self.elsewhere().inside(space);
+        if inside != 0 {
+            self.hardware.ask(inside, request);
+        }
+    }
+
+    /// Asks everyone who may hold user translations.
+    pub(super) fn ask_all(&mut self, request: Request) {
+        if !self.has_others() {
+            return;
+        }
+        let inside = self.elsewhere().in_any();
+        if inside != 0 {
+            self.hardware.ask(inside, request);
+        }
+    }
+}
