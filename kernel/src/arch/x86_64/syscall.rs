@@ -64,17 +64,20 @@ macro_rules! entry {
 entry!(entry_inside, WAYS_INSIDE, Inside);
 entry!(entry_bare, WAYS_BARE, Bare);
 
+/// Leads the numbers of calls that are made often each to a copy of the server's code that knows which call it is.
+macro_rules! listed {
+    ($ways:ident: $($call:ident)+) => { $($ways[Call::$call as usize] = listed::<{ Call::$call as u64 }>;)+ };
+}
+
 /// Where the first numbers lead with the server inside the kernel.
-static WAYS_INSIDE: [Entry; Call::ThreadSleep as usize + 1] = {
-    let mut ways: [Entry; Call::ThreadSleep as usize + 1] = [general::<Inside>; _];
+static WAYS_INSIDE: [Entry; Call::AddressWake as usize + 1] = {
+    let mut ways: [Entry; Call::AddressWake as usize + 1] = [general::<Inside>; _];
     ways[Call::ThreadMyId as usize] = identity::<Inside>;
     ways[Call::PdxCall as usize] = portal::inside::call;
     ways[Call::PdxReturn as usize] = portal::inside::ret;
     ways[Call::DomainCall as usize] = domain::inside::call;
     ways[Call::ThreadSleep as usize] = sleep::<Inside>;
-    ways[Call::ThreadCreate as usize] = thread_create;
-    ways[Call::ThreadWait as usize] = thread_wait;
-    ways[Call::ThreadDelete as usize] = thread_delete;
+    listed!(ways: ObjCreate ObjDelete ApdLookup ThreadCreate ThreadWait ThreadDelete SemWait SemSignal);
     ways
 };
 
@@ -91,10 +94,10 @@ static WAYS_BARE: [Entry; nucleus::Call::Flush as usize + 1] = {
 
 /// Defines a way through a function of `crate::event`: six arguments as C wants them, the number as the seventh.
 macro_rules! way {
-    ($(#[$meta:meta])* $name:ident $(<$supervisor:ident>)?, $function:path) => {
+    ($(#[$meta:meta])* $name:ident $(<$($generics:ident)+ : $bound:ident>)?, $function:path) => {
         $(#[$meta])*
         #[unsafe(naked)]
-        pub unsafe extern "C" fn $name $(<$supervisor: Supervisor>)? () {
+        pub unsafe extern "C" fn $name $(<$($generics)+ : $bound>)? () {
             naked_asm!(
                 "mov gs:[{USER_RSP}], rsp",
                 "mov rsp, gs:[{KERNEL_STACK}]",
@@ -124,32 +127,22 @@ macro_rules! way {
 
 way!(
     /// The way of every call that has no other.
-    general<S>,
+    general<S: Supervisor>,
     crate::event::general_call::<S>
 );
 way!(
-    /// The way of `ThreadCreate`.
-    thread_create,
-    crate::inside::listed_call::<{ Call::ThreadCreate as u64 }>
-);
-way!(
-    /// The way of `ThreadWait`.
-    thread_wait,
-    crate::inside::listed_call::<{ Call::ThreadWait as u64 }>
-);
-way!(
-    /// The way of `ThreadDelete`.
-    thread_delete,
-    crate::inside::listed_call::<{ Call::ThreadDelete as u64 }>
+    /// The way of a call whose number the server inside need not look up.
+    listed<const NUMBER: u64>,
+    crate::inside::listed_call::<NUMBER>
 );
 way!(
     /// The null call's.
-    identity<S>,
+    identity<S: Supervisor>,
     crate::event::identity_call::<S>
 );
 way!(
     /// The way of a call of a kernel domain that is not remembered.
-    domain_call<S>,
+    domain_call<S: Supervisor>,
     crate::domains::call::<S>
 );
 way!(
@@ -164,6 +157,6 @@ way!(
 );
 way!(
     /// The way of `ThreadSleep`, which may be a yield, and of `Yield`, which is one.
-    sleep<S>,
+    sleep<S: Supervisor>,
     crate::event::sleep_call::<S>
 );
