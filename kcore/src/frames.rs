@@ -205,15 +205,15 @@ impl Frames {
         if let Some(number) = self.pop_zeroed() {
             return Ok(Frame(number));
         }
+        self.make_zeroed(hardware)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn make_zeroed(&mut self, hardware: &mut impl Hardware) -> Result<Frame, Shortage> {
         let frame = Frame(self.pop_any().ok_or(Shortage::Frames)?);
         hardware.zero(frame);
         Ok(frame)
-    }
-
-    /// The same, if one lies ready.
-    #[inline]
-    pub fn take_ready(&mut self) -> Option<Frame> {
-        self.pop_zeroed().map(Frame)
     }
 
     /// A frame with arbitrary content and one reference.

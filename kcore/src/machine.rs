@@ -86,8 +86,6 @@ machine! {
     /// # Errors
     /// [`Shortage::Frames`].
     fn frame_zeroed(&mut self) -> Result<Frame, Shortage>;
-    /// The same, but only if one lies ready: nothing is filled with zeroes now.
-    fn frame_ready(&mut self) -> Option<Frame>;
     /// A frame with arbitrary content and one reference.
     ///
     /// # Errors

@@ -25,11 +25,6 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
         self.frames.take_zeroed(&mut self.hardware)
     }
 
-    #[inline]
-    fn frame_ready(&mut self) -> Option<Frame> {
-        self.frames.take_ready()
-    }
-
     fn frame_any(&mut self) -> Result<Frame, Shortage> {
         self.frames.take_any()
     }

@@ -135,11 +135,6 @@ impl<G: Gate> Machine for Remote<G> {
         Ok(Frame::named(frame as u32))
     }
 
-    fn frame_ready(&mut self) -> Option<Frame> {
-        // It would be a call, too.
-        None
-    }
-
     fn frame_any(&mut self) -> Result<Frame, Shortage> {
         let frame = self.may(M::FrameAny, [], Shortage::Frames)?;
         Ok(Frame::named(frame as u32))

@@ -174,7 +174,7 @@ impl Server {
         let rights = self.require(world, space, id, access.right())?.rights;
         let place = self.present(world, id, address, access)?;
         let slot = slot_of(address);
-        if self.domains.linked(space).slot != slot {
+        if self.domains.linked(space, slot).is_none() {
             // A link without a node could not be taken away.
             if !self.note_linked(space, id) {
                 return Err(Error::Protection.into());
@@ -196,8 +196,8 @@ impl Server {
         Ok(())
     }
 
-    /// A touch of a further page in the slot that the domain touched last, where it is simple: a
-    /// transient object whose absent pages are all alike, and a zeroed frame lies ready. All or
+    /// A touch of a further page in a slot that the domain touched of late, where it is simple: a
+    /// transient object whose absent pages are all alike. All or
     /// nothing: what it does not do, [`Server::fault`] does. Counted in instructions (`first-touch`).
     #[inline(always)]
     pub fn touch_further<W: World>(
@@ -207,8 +207,8 @@ impl Server {
         address: u64,
         access: Access,
     ) -> Option<()> {
-        let linked = self.domains.linked(world.thread_space(thread));
-        if linked.slot != slot_of(address) || !linked.rights.contains(access.right()) {
+        let linked = self.domains.linked(world.thread_space(thread), slot_of(address))?;
+        if !linked.rights.contains(access.right()) {
             return None;
         }
         let object = self.objects.get_mut(linked.object);
@@ -226,11 +226,11 @@ impl Server {
         if slot.resident.has(index) || world.frames_free() <= FRAME_RESERVE {
             return None;
         }
-        let frame = world.frame_ready()?;
-        if self.ledger.take(object.account, Resource::Frames, 1).is_err() {
-            world.frame_release(frame);
+        self.ledger.take(object.account, Resource::Frames, 1).ok()?;
+        let Ok(frame) = world.frame_zeroed() else {
+            self.ledger.give(object.account, Resource::Frames, 1);
             return None;
-        }
+        };
         slot.resident.set(index);
         world.leaf_set(leaf, index, Some(PageEntry::new(frame, Rights::RWX)));
         object.resident += 1;

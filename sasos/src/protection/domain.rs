@@ -63,7 +63,7 @@ impl Cached {
     }
 }
 
-/// A slot that a domain used last, and what stands behind it.
+/// A slot that a domain used of late, and what stands behind it.
 #[derive(Copy, Clone, Debug)]
 pub struct Linked {
     /// Its number; `u64::MAX` is none.
@@ -85,6 +85,9 @@ impl Linked {
         epoch: 0,
     };
 }
+
+/// Linked slots that a domain remembers.
+const RECENT: usize = 4;
 
 /// A domain.
 #[derive(Debug)]
@@ -119,11 +122,13 @@ pub struct Domain {
     pub(in crate::protection) inherits: u64,
     /// Which of those that read through to it has forgotten last what a change of the APD takes from them.
     pub(in crate::protection) told: Option<Derived>,
-    /// The slot that was linked last, with all the rights that the cache has: further pages in
-    /// it need no link.
-    linked: Linked,
+    /// Slots that were linked, with all the rights that the cache has, each in the place of its number: further pages in
+    /// them need no link.
+    linked: [(u64, Linked); RECENT],
     /// The slot in which an address was validated last, linked or not.
-    validated: Linked,
+    validated: (u64, Linked),
+    /// How often it has forgotten them. Each of them stands beside this number as it was then.
+    forgot: u64,
 }
 
 impl Domain {
@@ -145,8 +150,7 @@ impl Domain {
 
     /// What it had may not be true any more: the next access goes through the cache and the tables.
     pub(crate) fn forget_recent(&mut self) {
-        self.linked = Linked::NONE;
-        self.validated = Linked::NONE;
+        self.forgot += 1;
     }
 }
 
@@ -207,31 +211,35 @@ impl Domains {
         self.table.iter().map(|(number, domain)| (SpaceId(number), domain))
     }
 
-    /// The slot that a domain linked last.
+    /// A slot, if the domain is known to have it linked.
     #[inline]
-    pub fn linked(&self, space: SpaceId) -> Linked {
-        self.get(space).map_or(Linked::NONE, |domain| domain.linked)
+    pub fn linked(&self, space: SpaceId, slot: u64) -> Option<&Linked> {
+        let domain = self.get(space)?;
+        let (forgot, linked) = &domain.linked[slot as usize % RECENT];
+        (linked.slot == slot && *forgot == domain.forgot).then_some(linked)
     }
 
     /// The same, to be remembered.
     #[inline]
     pub(crate) fn remember_linked(&mut self, space: SpaceId, linked: Linked) {
         if let Some(domain) = self.get_mut(space) {
-            domain.linked = linked;
+            domain.linked[linked.slot as usize % RECENT] = (domain.forgot, linked);
         }
     }
 
-    /// The slot in which a domain validated an address last.
+    /// A slot, if the domain validated an address in it last.
     #[inline]
-    pub fn validated(&self, space: SpaceId) -> Linked {
-        self.get(space).map_or(Linked::NONE, |domain| domain.validated)
+    pub fn validated(&self, space: SpaceId, slot: u64) -> Option<&Linked> {
+        let domain = self.get(space)?;
+        let (forgot, validated) = &domain.validated;
+        (validated.slot == slot && *forgot == domain.forgot).then_some(validated)
     }
 
     /// The same, to be remembered.
     #[inline]
     pub fn remember_validated(&mut self, space: SpaceId, validated: Linked) {
         if let Some(domain) = self.get_mut(space) {
-            domain.validated = validated;
+            domain.validated = (domain.forgot, validated);
         }
     }
 
@@ -264,8 +272,9 @@ impl Domains {
                 is_mother: false,
                 inherits: 0,
                 told: None,
-                linked: Linked::NONE,
-                validated: Linked::NONE,
+                linked: [(0, Linked::NONE); RECENT],
+                validated: (0, Linked::NONE),
+                forgot: 0,
             })?;
             push(&mut self.spare, domain)?;
         }

@@ -48,8 +48,9 @@ impl Server {
     /// [`Error::BadAddress`], [`Error::Protection`]; what reading Clists brings.
     #[inline]
     pub fn validate<W: World>(&mut self, world: &mut W, space: SpaceId, address: u64, needed: Rights) -> Step<u64> {
-        let recent = self.domains.validated(space);
-        if recent.slot == slot_of(address) && recent.rights.contains(needed) {
+        if let Some(recent) = self.domains.validated(space, slot_of(address))
+            && recent.rights.contains(needed)
+        {
             let object = self.objects.get(recent.object);
             if object.epoch == recent.epoch && object.holds(address) {
                 return Ok(object.base());
