@@ -59,17 +59,42 @@ impl Row {
         }
     }
 
-    /// The row with the counts of a period.
-    fn at(mut self, period: u32) -> Self {
+    /// From now on the counts are of a period.
+    #[inline]
+    fn enter(&mut self, period: u32) {
         if self.period != period {
-            let follows = period.wrapping_sub(self.period) == 1;
-            (self.parts_before, self.used_before_ns) = if follows { (self.parts, self.used_ns) } else { (0, 0) };
+            (self.parts_before, self.used_before_ns) = self.before(period);
             (self.parts, self.used_ns) = (0, 0);
             self.period = period;
         }
-        self
+    }
+
+    /// Parts and time in the period before.
+    fn before(&self, period: u32) -> (u32, u64) {
+        match period.wrapping_sub(self.period) {
+            0 => (self.parts_before, self.used_before_ns),
+            1 => (self.parts, self.used_ns),
+            _ => (0, 0),
+        }
+    }
+
+    /// Time in a period.
+    fn used_ns(&self, period: u32) -> u64 {
+        if self.period == period { self.used_ns } else { 0 }
+    }
+
+    /// Parts that its quota is divided by.
+    fn parts(&self, period: u32) -> u64 {
+        match period.wrapping_sub(self.period) {
+            0 => u64::from(self.parts.max(self.parts_before)) + 1,
+            1 => u64::from(self.parts) + 1,
+            _ => 1,
+        }
     }
 }
+
+/// The row of a place that has none yet.
+static NO_ROW: Row = Row::new(0, WHOLE as u32);
 
 /// All rows. Row 0 is the root's: it is there from the start, and nothing bounds it.
 #[derive(Debug)]
@@ -119,26 +144,20 @@ impl Shares {
         Ok(())
     }
 
-    fn row(&self, place: u32) -> Row {
+    #[inline]
+    fn row(&self, place: u32) -> &Row {
         let chunk = self.rows.get(place as usize / CHUNK);
-        chunk.map_or(Row::new(0, WHOLE as u32), |chunk| {
-            chunk[place as usize % CHUNK].at(self.period)
-        })
-    }
-
-    fn row_mut(&mut self, place: u32) -> Option<&mut Row> {
-        let row = &mut self.rows.get_mut(place as usize / CHUNK)?[place as usize % CHUNK];
-        *row = row.at(self.period);
-        Some(row)
+        chunk.map_or(&NO_ROW, |chunk| &chunk[place as usize % CHUNK])
     }
 
     /// Charges time to a row and all above it.
     pub fn charge(&mut self, place: u32, ns: u64) {
         let (mut at, mut is_new_part) = (place, false);
         for _ in 0..DEPTH_MAX {
-            let Some(row) = self.row_mut(at).filter(|_| at != 0) else {
-                break;
-            };
+            let chunk = self.rows.get_mut(at as usize / CHUNK).filter(|_| at != 0);
+            let Some(chunk) = chunk else { break };
+            let row = &mut chunk[at as usize % CHUNK];
+            row.enter(self.period);
             row.parts += u32::from(is_new_part);
             is_new_part = row.used_ns == 0 && ns > 0;
             row.used_ns += ns;
@@ -146,38 +165,34 @@ impl Shares {
         }
     }
 
-    /// The quota of a row, and what is left of it and of those above.
-    fn look(&self, place: u32, depth: u32) -> (u64, u64) {
+    /// The quota of a row, what is left of it and of those above, and the quota of a row below it.
+    fn look(&self, place: u32, depth: u32) -> [u64; 3] {
         if place == 0 || depth == 0 {
-            return (u64::MAX, u64::MAX);
+            return [u64::MAX; 3];
         }
         let row = self.row(place);
-        let (above, left_above) = self.look(row.parent, depth - 1);
-        let bound = match u64::from(row.bound) {
-            WHOLE => u64::MAX,
-            bound => self.capacity_ns / WHOLE * bound,
+        let [_, left_above, part] = self.look(row.parent, depth - 1);
+        let quota = match u64::from(row.bound) {
+            WHOLE => part,
+            bound => part.min(self.capacity_ns / WHOLE * bound),
         };
-        let part = match above {
-            u64::MAX => u64::MAX,
-            above => {
-                let parent = self.row(row.parent);
-                above / (u64::from(parent.parts.max(parent.parts_before)) + 1)
-            }
-        };
-        let quota = bound.min(part);
-        (quota, left_above.min(quota.saturating_sub(row.used_ns)))
+        if quota == u64::MAX {
+            return [u64::MAX, left_above, u64::MAX];
+        }
+        let left = quota.saturating_sub(row.used_ns(self.period));
+        [quota, left_above.min(left), quota / row.parts(self.period)]
     }
 
     /// For how long the threads of a row may still run before they go behind all others.
     pub fn left_ns(&self, place: u32) -> u64 {
-        self.look(place, DEPTH_MAX).1
+        self.look(place, DEPTH_MAX)[1]
     }
 
     /// The quota of a row, and what it used in the last period, in thousandths of all processors.
     pub fn told(&self, place: u32) -> (u64, u64) {
         let unit = self.capacity_ns / WHOLE;
-        let quota = self.look(place, DEPTH_MAX).0 / unit;
-        (quota.min(WHOLE), (self.row(place).used_before_ns / unit).min(WHOLE))
+        let quota = self.look(place, DEPTH_MAX)[0] / unit;
+        (quota.min(WHOLE), (self.row(place).before(self.period).1 / unit).min(WHOLE))
     }
 
     /// The present period.

@@ -13,7 +13,7 @@ use kcore::{
     trace::Kind,
 };
 use rand_chacha::{
-    ChaCha20Rng,
+    ChaCha12Rng,
     rand_core::{Rng, SeedableRng},
 };
 
@@ -35,7 +35,7 @@ pub struct Pc {
     pub terminal: Line,
     /// The control line.
     pub control: Line,
-    random: ChaCha20Rng,
+    random: ChaCha12Rng,
     entries: [(usize, u64); 2],
     boot: BootReport,
     fixed_frames: u64,
@@ -50,7 +50,7 @@ impl Pc {
         Self {
             terminal: Line::new(TERMINAL_PORT),
             control: Line::new(CONTROL_PORT),
-            random: ChaCha20Rng::from_seed(seed),
+            random: ChaCha12Rng::from_seed(seed),
             entries: arch::kernel_entries(),
             boot,
             fixed_frames,
@@ -174,7 +174,7 @@ impl Hardware for Pc {
         for (byte, more) in seed.iter_mut().zip(words.iter().flat_map(|word| word.to_le_bytes())) {
             *byte ^= more;
         }
-        self.random = ChaCha20Rng::from_seed(seed);
+        self.random = ChaCha12Rng::from_seed(seed);
     }
 
     fn set_timer(&mut self, at_ns: u64) {

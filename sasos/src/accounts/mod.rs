@@ -161,7 +161,12 @@ impl Ledger {
         record.number = self.next_version << PLACE_BITS | u64::from(place);
         self.next_version += 1;
         self.records.put(place, record);
-        Ok(AccountId(place))
+        // All hands at once: that is cheaper than one by one. Near a limit there is nothing in hand.
+        let account = AccountId(place);
+        if self.add_all(account, &HANDS).is_ok() {
+            self.record_mut(account).hands = HANDS;
+        }
+        Ok(account)
     }
 
     /// A place for a record.
@@ -296,7 +301,40 @@ impl Ledger {
         }
     }
 
+    /// The same of an amount of each resource.
+    fn add_all(&mut self, account: AccountId, amounts: &Amounts) -> Result<(), ()> {
+        let mut at = account;
+        loop {
+            let record = self.record_mut(at);
+            let sums: Amounts = core::array::from_fn(|place| record.used[place].saturating_add(amounts[place]));
+            if sums.iter().zip(&record.limits).any(|(sum, limit)| sum > limit) {
+                self.subtract_all(account, Some(at), amounts);
+                return Err(());
+            }
+            record.used = sums;
+            if at == AccountId::ROOT {
+                return Ok(());
+            }
+            at = record.parent;
+        }
+    }
+
     /// Undoes that from `account` up to, and without, `end`.
+    fn subtract_all(&mut self, account: AccountId, end: Option<AccountId>, amounts: &Amounts) {
+        let mut at = account;
+        while Some(at) != end {
+            let record = self.record_mut(at);
+            for (used, amount) in record.used.iter_mut().zip(amounts) {
+                *used = used.saturating_sub(*amount);
+            }
+            if at == AccountId::ROOT {
+                return;
+            }
+            at = record.parent;
+        }
+    }
+
+    /// Undoes [`Ledger::add`] from `account` up to, and without, `end`.
     #[cold]
     fn take_back(&mut self, account: AccountId, end: AccountId, resource: Resource, amount: u64) {
         let mut at = account;
@@ -362,11 +400,7 @@ impl Ledger {
     /// Gives all that an account has in hand back to those above it.
     fn drop_hands(&mut self, account: AccountId) {
         let hands = core::mem::take(&mut self.record_mut(account).hands);
-        for (resource, &hand) in RESOURCE_LIST.iter().zip(&hands) {
-            if hand > 0 {
-                self.subtract(account, *resource, hand);
-            }
-        }
+        self.subtract_all(account, None, &hands);
     }
 
     /// Gives back what all accounts have in hand: what is charged then, is used.
