@@ -37,6 +37,10 @@ pub const TIME_SLICE_NS: u64 = 10_000_000;
 
 /// Threads that one event wakes at most.
 pub(crate) const WOKEN_AT_ONCE: u32 = 32;
+/// Threads that one tick wakes, from the heaps of times too: that costs twice as much.
+const WOKEN_BY_A_TICK: u32 = 16;
+/// Where more threads are to be woken than that, the time until the next ones. Meanwhile those run that have been woken, the most urgent ones.
+const PAUSE_NS: u64 = 50_000;
 
 /// One processor's part.
 pub struct Processor {
@@ -164,7 +168,8 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     #[inline]
     fn set_deadline(&mut self, index: u32, at_ns: u64) {
         self.threads.table[index as usize].deadline = Some(at_ns);
-        self.timers.insert(at_ns, index);
+        self.timers
+            .insert(at_ns, index, self.threads.table[index as usize].standing.priority());
         self.hardware.set_timer(at_ns);
     }
 
@@ -269,17 +274,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     /// over and another of its priority waits.
     pub fn tick(&mut self) -> bool {
         let now = self.hardware.now_ns();
-        let mut left = WOKEN_AT_ONCE;
-        while let Some((at_ns, index)) = self.timers.first() {
-            // Of many at the same time the rest is woken by the next interrupt, which comes at once.
-            if at_ns > now || left == 0 {
-                self.hardware.set_timer(at_ns);
-                break;
-            }
-            left -= 1;
-            self.wake_index(index, Resumed::TimedOut);
-        }
-        self.wake_on_their_way(left);
+        self.wake_due(now);
         let Some(current) = self.current() else { return false };
         self.charge(now);
         self.stands(current);
@@ -305,7 +300,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
             return Some(current);
         }
         if self.processor.queues.count() == 0 {
-            self.wake_on_their_way(WOKEN_AT_ONCE);
+            self.wake_due(self.hardware.now_ns());
         }
         let index = match self.take_same() {
             Some(index) => index,
@@ -425,15 +420,27 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         self.threads.table[index as usize].state = State::Suspended;
     }
 
-    /// Wakes some of those that are on their way, and sees to it that the others follow soon.
-    fn wake_on_their_way(&mut self, most: u32) {
-        for _ in 0..most {
-            let Some(index) = self.waits.first_on_its_way() else {
-                return;
-            };
-            self.wake_index(index, Resumed::Woken);
+    /// Wakes some of the threads whose time has come, those of the highest priority first, and of those that are on their way. The others
+    /// follow after a pause ([decision 0130]).
+    ///
+    /// [decision 0130]: ../../docs/decisions/0130-urgent-threads-wake-first.md
+    fn wake_due(&mut self, now: u64) {
+        for _ in 0..WOKEN_BY_A_TICK {
+            if let Some(index) = self.timers.due(now) {
+                self.wake_index(index, Resumed::TimedOut);
+            } else if let Some(index) = self.waits.first_on_its_way() {
+                self.wake_index(index, Resumed::Woken);
+            } else {
+                break;
+            }
         }
-        self.hardware.set_timer(self.hardware.now_ns());
+        let later = now + PAUSE_NS;
+        if self.waits.first_on_its_way().is_some() {
+            self.hardware.set_timer(later);
+        }
+        if let Some(at_ns) = self.timers.next_ns(now, later) {
+            self.hardware.set_timer(at_ns);
+        }
     }
 
     /// Wakes up to `count` threads of a key, given as a word: all, or [`WOKEN_AT_ONCE`] at most.

@@ -241,8 +241,8 @@ machine! {
     fn portal_cache(&mut self, caller: SpaceId, entry: u64, pd: u64, callee: SpaceId);
     /// Forgets all remembered ways. To be called whenever a validation may have become false.
     fn portal_forget(&mut self);
-    /// The next return from a protected call comes to the server, not over the fast path.
-    fn portal_intercept_return(&mut self, thread: ThreadId, intercept: Intercept);
+    /// Protected calls and returns of a thread come to the server, not over the fast path.
+    fn portal_intercept(&mut self, thread: ThreadId, intercept: Intercept);
     /// How many of its stacks are free. Each call that is inside of it has one.
     fn portal_free_stacks(&self, callee: SpaceId) -> usize;
     /// Gives the callee space one more stack, by its top address.

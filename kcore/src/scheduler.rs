@@ -108,7 +108,7 @@ impl List {
 }
 
 /// Priorities.
-const PRIORITIES: u32 = abi::layout::PRIORITY_MAX as u32 + 1;
+pub const PRIORITIES: u32 = abi::layout::PRIORITY_MAX as u32 + 1;
 /// The lowest level that is ahead.
 pub const AHEAD: u8 = PRIORITIES as u8;
 /// Levels: the priorities behind, and above them those ahead.

@@ -192,7 +192,10 @@ impl Shares {
     pub fn told(&self, place: u32) -> (u64, u64) {
         let unit = self.capacity_ns / WHOLE;
         let quota = self.look(place, DEPTH_MAX)[0] / unit;
-        (quota.min(WHOLE), (self.row(place).before(self.period).1 / unit).min(WHOLE))
+        (
+            quota.min(WHOLE),
+            (self.row(place).before(self.period).1 / unit).min(WHOLE),
+        )
     }
 
     /// The present period.

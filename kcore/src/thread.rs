@@ -153,10 +153,8 @@ pub struct Thread {
     pub depth: u32,
     /// Index of its state of the vector unit, if that is live (see the kernel's `vector`).
     pub vector_live: u32,
-    /// Not zero while its messages take the general way (`ipc`): read together with the field above.
+    /// Not zero while its messages and protected calls take the slow path: read together with the field above.
     pub slow: u32,
-    /// Whether a return from a protected call must be looked at by the server.
-    pub intercept_return: u32,
     /// The levels above its own, a bit each: [`more_urgent`]. Only messages ask, and where there are messages all threads are ahead.
     pub more_urgent: u32,
     /// Where it is.
@@ -232,7 +230,6 @@ impl Thread {
             depth: 0,
             vector_live: 0,
             slow: 0,
-            intercept_return: 0,
             more_urgent: 0,
             state: State::Free,
             standing: Standing::new(0, 0),
@@ -368,7 +365,6 @@ impl<R: Row> Threads<R> {
         thread.depth = 0;
         thread.vector_live = 0;
         thread.slow = 0;
-        thread.intercept_return = 0;
         thread.state = State::Suspended;
         thread.set_standing(standing);
         thread.operation = None;

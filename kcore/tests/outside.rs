@@ -138,7 +138,7 @@ fn story(machine: &mut impl Machine) -> Vec<String> {
     );
     see("context", &machine.thread_context(thread));
     machine.portal_cache(space, 0x5000, 1, callee);
-    machine.portal_intercept_return(thread, Intercept::Yes);
+    machine.portal_intercept(thread, Intercept::Yes);
     machine.portal_forget();
     see("left", &machine.portal_leave(thread, 1, 2, 3));
     see("left", &machine.portal_leave(thread, 1, 2, 3));

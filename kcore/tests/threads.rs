@@ -513,13 +513,12 @@ fn a_new_thread_has_nothing_of_the_last_one_in_its_place() {
         let thread = kernel.threads().get(thread);
         let context = thread.context.whole();
         format!(
-            "{:?} {:?} {} {} {} {} {:?} {} {:?} {} {} {:?} {:?} {} {}",
+            "{:?} {:?} {} {} {} {:?} {} {:?} {} {} {:?} {:?} {} {}",
             context,
             thread.space,
             thread.depth,
             thread.vector_live,
             thread.slow,
-            thread.intercept_return,
             thread.state,
             thread.standing.priority(),
             thread.operation,
@@ -548,12 +547,7 @@ fn a_new_thread_has_nothing_of_the_last_one_in_its_place() {
     kernel.hardware.now_ns += 1000;
     kernel.put_off(Some((operation, Resumed::Woken)));
     let thread = kernel.threads_mut().get_mut(first);
-    (
-        thread.vector_on,
-        thread.vector_live,
-        thread.slow,
-        thread.intercept_return,
-    ) = (0, 1, 1, 1);
+    (thread.vector_on, thread.vector_live, thread.slow) = (0, 1, 1);
     thread.context.rbx = 77;
     kernel.thread_destroy(first);
     let second = make(&mut kernel).expect("a thread");

@@ -4,7 +4,7 @@ use core::{ops::Range, sync::atomic::Ordering::Relaxed};
 
 use abi::{Rights, layout::BootReport};
 
-use super::Kernel;
+use super::{Kernel, messages::INTERCEPTED};
 use crate::{
     Frame, Half, Hardware, Leaf, Machine, PageEntry, Shortage, SpaceId, ThreadId,
     machine::{Intercept, Stacks},
@@ -343,8 +343,12 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
         self.portals.forget();
     }
 
-    fn portal_intercept_return(&mut self, thread: ThreadId, intercept: Intercept) {
-        self.threads.get_mut(thread).intercept_return = u32::from(intercept == Intercept::Yes);
+    fn portal_intercept(&mut self, thread: ThreadId, intercept: Intercept) {
+        let slow = &mut self.threads.get_mut(thread).slow;
+        match intercept {
+            Intercept::Yes => *slow |= INTERCEPTED,
+            Intercept::No => *slow &= !INTERCEPTED,
+        }
     }
 
     fn portal_free_stacks(&self, callee: SpaceId) -> usize {

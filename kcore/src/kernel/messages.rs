@@ -83,13 +83,15 @@ impl Part {
     };
 }
 
-// In a thread's `slow`: why the fast path does not serve it.
+// In a thread's `slow`: why the fast paths do not serve it.
 /// Its messages may go to its supervisor only.
 pub(crate) const SUPERVISED: u32 = 1;
 /// Its space's I/O ports are on, and must be turned off when another space runs.
 pub(crate) const PORTS: u32 = 2;
 /// It waits with a deadline, or for the answer to a fault.
 pub(crate) const WAITS: u32 = 4;
+/// The server looks at its protected calls and returns.
+pub(crate) const INTERCEPTED: u32 = 8;
 
 const _: () = assert!(Part::INTERRUPTS.is_multiple_of(8) && offset_of!(Part, delivered) == Part::INTERRUPTS + 4);
 const _: () = assert!(abi::nucleus::INTERRUPTS == 32, "a bit each");

@@ -18,7 +18,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     #[inline(always)]
     pub fn portal_call(&mut self, entry: u64, pd: u64, rip: u64, rsp: u64) -> Option<Crossing> {
         let thread = self.threads.table.get_mut(self.processor.current as usize)?;
-        if thread.vector_live != 0 {
+        if thread.vector_live | thread.slow != 0 {
             return None;
         }
         let callee = self.portals.find(thread.space, entry, pd)?;
@@ -43,7 +43,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     pub fn portal_return(&mut self) -> Option<Crossing> {
         let thread = self.threads.table.get_mut(self.processor.current as usize)?;
         let callee = self.spaces.find_mut(thread.space)?;
-        if thread.intercept_return | thread.vector_live | callee.stacks_wanted() != 0 {
+        if thread.vector_live | thread.slow | callee.stacks_wanted() != 0 {
             return None;
         }
         let depth = thread.depth.wrapping_sub(1);

@@ -197,7 +197,7 @@ impl<H: Hardware> Kernel<H> {
             M::PortalForget => self.portal_forget(),
             M::PortalInterceptReturn => {
                 let intercept = if second == 0 { Intercept::No } else { Intercept::Yes };
-                self.portal_intercept_return(self.known_thread(first)?, intercept);
+                self.portal_intercept(self.known_thread(first)?, intercept);
             }
             M::PortalFreeStacks => {
                 let callee = known_space(self, first)?;

@@ -363,7 +363,7 @@ impl<G: Gate> Machine for Remote<G> {
         self.must(M::PortalForget, []);
     }
 
-    fn portal_intercept_return(&mut self, thread: ThreadId, intercept: Intercept) {
+    fn portal_intercept(&mut self, thread: ThreadId, intercept: Intercept) {
         let wanted = u64::from(intercept == Intercept::Yes);
         self.must(M::PortalInterceptReturn, [thread.0, wanted]);
     }

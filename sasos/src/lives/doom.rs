@@ -6,10 +6,14 @@
 //! `EXCEPTION_KILL`, if it has registered one and none runs in that call; a wait is cut short for that and returns `TimedOut`. The handler has the same bound once
 //! more. Then that one call is unwound, its caller gets `CalleeFault` and the bound anew: a service that has called another one
 //! can put its own data in order. A thread that is out of all calls ends.
+//!
+//! The bound belongs to the call in which it began: time inside calls that this one makes meanwhile counts, too. A call is never cut off
+//! before its own bound, so one that runs when its caller's time is up gets a bound of its own, and from then on the thread makes no further calls
+//! ([`Error::TooDeep`]). So the thread comes out of at most [`CALL_DEPTH_MAX`] calls twice.
 
 use abi::{
     Error, Rights,
-    layout::{EXCEPTION_KILL, ExitReport},
+    layout::{CALL_DEPTH_MAX, EXCEPTION_KILL, ExitReport},
 };
 use kcore::{
     ThreadId,
@@ -33,20 +37,44 @@ const COST_UNWIND: u64 = 1500;
 pub struct Doom {
     /// How it ends.
     pub report: ExitReport,
-    /// What is left of its bound.
+    /// The depth of the call that the bound belongs to.
+    depth: usize,
+    /// What is left of that.
     left_ns: u64,
-    /// Whether the callee it is inside of has been told.
+    /// Whether the callee there has been told.
     told: bool,
+    /// Whether the thread may make no further calls.
+    closed: bool,
     /// When it was looked at last.
     seen_ns: u64,
     /// The processor time that it had used then.
     used_ns: u64,
 }
 
+impl Doom {
+    /// The bound begins anew, and belongs to the call at a depth.
+    fn begin(&mut self, depth: usize) {
+        (self.depth, self.left_ns, self.told) = (depth, UNWIND_BOUND_NS, false);
+    }
+
+    /// The thread has left a call, and `depth` are left.
+    pub fn left_call(&mut self, depth: usize) {
+        if depth < self.depth {
+            self.begin(depth);
+        }
+    }
+
+    /// How many calls the thread may be inside of.
+    pub fn depth_max(&self) -> usize {
+        if self.closed { self.depth } else { CALL_DEPTH_MAX }
+    }
+}
+
 impl Server {
     /// Ends a thread; one that is inside a foreign callee may return first, so that the callee's data are whole.
     pub fn thread_condemn(&mut self, world: &mut impl World, thread: ThreadId, report: ExitReport) {
-        if world.portal_depth(thread) == 0 {
+        let depth = world.portal_depth(thread);
+        if depth == 0 {
             self.thread_end(world, thread, report);
             return;
         }
@@ -55,14 +83,16 @@ impl Server {
         if record.doom.is_none() {
             record.doom = Some(Doom {
                 report,
+                depth,
                 left_ns: UNWIND_BOUND_NS,
                 told: false,
+                closed: false,
                 seen_ns,
                 used_ns,
             });
             self.threads.condemn(thread);
         }
-        world.portal_intercept_return(thread, Intercept::Yes);
+        world.portal_intercept(thread, Intercept::Yes);
     }
 
     /// Whether a thread that came back from a callee has to end now; it is ended then.
@@ -108,17 +138,20 @@ impl Server {
         };
         (doom.seen_ns, doom.used_ns) = (now, used);
         doom.left_ns = doom.left_ns.saturating_sub(spent);
-        let due = doom.left_ns == 0;
-        if due {
+        let depth = world.portal_depth(thread);
+        let mut unwinds = false;
+        if doom.left_ns == 0 && depth > doom.depth {
+            doom.closed = true;
+            doom.begin(depth);
+        } else if doom.left_ns == 0 {
             doom.left_ns = UNWIND_BOUND_NS;
             doom.told = !doom.told && self.doom_is_told(world, thread);
+            unwinds = !doom.told;
         }
-        let unwinds = due && !doom.told;
         self.threads.record(thread).doom = Some(doom);
         if unwinds {
             self.budget.spend(COST_UNWIND);
             world.log(format_args!("thread {:#x} is unwound by force", thread.0));
-            let depth = world.portal_depth(thread);
             self.unwind_to(world, thread, depth.saturating_sub(1));
             self.doom_falls(world, thread);
         }

@@ -159,7 +159,7 @@ impl Server {
         push_reserved(&mut self.threads.record(thread).saved, saved);
         if depth > 0 {
             // The callee may return out of its handler, which must then be known to be over.
-            world.portal_intercept_return(thread, Intercept::Yes);
+            world.portal_intercept(thread, Intercept::Yes);
         }
     }
 
@@ -222,7 +222,7 @@ impl Server {
         self.give_back_saved(saved);
         let record = self.threads.record(thread);
         if record.doom.is_none() && record.saved.last().is_none_or(|saved| saved.depth == 0) {
-            world.portal_intercept_return(thread, Intercept::No);
+            world.portal_intercept(thread, Intercept::No);
         }
     }
 

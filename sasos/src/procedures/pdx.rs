@@ -304,7 +304,8 @@ impl Server {
             parameter2,
             parameter3,
         } = arguments;
-        if world.portal_depth(caller.thread) >= CALL_DEPTH_MAX {
+        let doom = self.threads.record(caller.thread).doom;
+        if world.portal_depth(caller.thread) >= doom.map_or(CALL_DEPTH_MAX, |doom| doom.depth_max()) {
             return Outcome::Return(Err(Error::TooDeep));
         }
         let callee = match self.callee_for(world, caller, entry, pd) {
@@ -354,8 +355,12 @@ impl Server {
     ) -> Option<()> {
         let space = world.thread_space(thread);
         world.portal_leave(thread, error, value, value2)?;
+        let depth = world.portal_depth(thread);
         if let Some(callee) = self.callees.get_mut(space) {
-            callee.guests.leave(thread, world.portal_depth(thread));
+            callee.guests.leave(thread, depth);
+        }
+        if let Some(doom) = &mut self.threads.record(thread).doom {
+            doom.left_call(depth);
         }
         Some(())
     }

@@ -184,6 +184,42 @@ fn a_service_is_told_before_a_thread_is_torn_out() {
     }
 }
 
+/// A condemned thread that calls again and again ends all the same, and no call is cut off before its own bound.
+#[test]
+fn a_condemned_thread_that_calls_on_and_on_ends() {
+    let mut system = System::boot(156);
+    let first = system.first;
+    let outer = system.service(first);
+    let inner = system.service(first);
+    let client = system.client(&[(outer.image, outer.password), (inner.image, inner.password)]);
+    let enter = |system: &mut System| system.enter(client, inner.image + ENTRY, PD_EMPTY);
+    assert_eq!(system.enter(client, outer.image + ENTRY, PD_MERGE), Answer::Elsewhere);
+    system.call(first, Call::ThreadDelete, &[client.0, 6]).unwrap();
+    // Calls that return in time are no way to gain any.
+    for _ in 0..3 {
+        assert_eq!(enter(&mut system), Answer::Elsewhere);
+        system.spin(client, 300_000_000);
+        assert_eq!(system.start(client, Call::PdxReturn, &[]), Answer::Elsewhere);
+    }
+    // The last call is made just before the outer one's time is up, and has its own second.
+    assert_eq!(enter(&mut system), Answer::Elsewhere);
+    system.spin(client, 200_000_000);
+    assert_eq!(system.depth(client), 2, "the inner call has only begun");
+    let deeper = system.enter(client, outer.image + ENTRY, PD_EMPTY);
+    assert_eq!(deeper, Answer::Done(Err(Error::TooDeep)), "there are no further calls");
+    system.spin(client, 900_000_000);
+    assert_eq!(system.depth(client), 2);
+    system.spin(client, 200_000_000);
+    assert_eq!(
+        (system.depth(client), system.call_error(client)),
+        (1, Some(Error::CalleeFault))
+    );
+    assert_eq!(enter(&mut system), Answer::Done(Err(Error::TooDeep)));
+    system.spin(client, 1_100_000_000);
+    assert_eq!(system.reap(first, client), Ok(6));
+    system.check_to_the_end();
+}
+
 /// Numbers of spaces are used again; what was made under one is nobody's child then.
 #[test]
 fn a_later_domain_of_the_same_number_is_not_the_parent() {

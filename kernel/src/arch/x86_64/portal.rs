@@ -49,7 +49,7 @@ pub(super) const fn before_end(field: usize) -> isize {
 pub(super) const SPACE: isize = before_end(offset_of!(Thread, space));
 const DEPTH: isize = before_end(offset_of!(Thread, depth));
 pub(super) const VECTOR_LIVE: isize = before_end(offset_of!(Thread, vector_live));
-const INTERCEPT: isize = before_end(offset_of!(Thread, intercept_return));
+const SLOW: isize = before_end(offset_of!(Thread, slow));
 const FRAMES: isize = before_end(offset_of!(Thread, frames));
 
 const _: () = assert!(TAKEN == 1);
@@ -71,7 +71,8 @@ macro_rules! ways {
                 "lock cmpxchg dword ptr [rip + {system} + {TURN}], r15d",
                 "jne 8f",
                 "mov r15, gs:[{THREAD_END}]",
-                "cmp dword ptr [r15 + {VECTOR_LIVE}], 0",
+                // Live vector registers, or a reason to be slow.
+                "cmp qword ptr [r15 + {VECTOR_LIVE}], 0",
                 "jne 9f",
                 "mov ebx, [r15 + {SPACE}]",
                 // The way's place: the high byte of a product, as in `Portals`.
@@ -175,7 +176,7 @@ macro_rules! ways {
                 "mov ebx, [r15 + {SPACE}]",
                 "imul r14, rbx, {SPACE_BYTES}",
                 "add r14, [rip + {system} + {SPACES}]",
-                "mov eax, [r15 + {INTERCEPT}]",
+                "mov eax, [r15 + {SLOW}]",
                 "or eax, [r15 + {VECTOR_LIVE}]",
                 "or eax, [r14 + {STACKS_WANTED}]",
                 "jne 9f",
@@ -221,7 +222,7 @@ macro_rules! ways {
                 SPACE = const SPACE,
                 SPACE_BYTES = const size_of::<Space>(),
                 SPACES = const At::<$supervisor>::SPACES,
-                INTERCEPT = const INTERCEPT,
+                SLOW = const SLOW,
                 VECTOR_LIVE = const VECTOR_LIVE,
                 STACKS_WANTED = const Space::STACKS_WANTED,
                 DEPTH = const DEPTH,
