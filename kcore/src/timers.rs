@@ -184,8 +184,11 @@ mod tests {
                 told.map(|(priority, at_ns)| (priority, std::cmp::Reverse(at_ns))),
                 most_urgent
             );
-            let later = |&(at_ns, ..): &(u64, u8, u32)| if at_ns <= now { now + 7 } else { at_ns };
-            assert_eq!(timers.next_ns(now, now + 7), model.iter().map(later).min());
+            // A priority of which one has come goes on later.
+            let first = |of: u8| model.iter().find(|time| time.1 == of);
+            let next = |at_ns: u64| if at_ns <= now { now + 7 } else { at_ns };
+            let next = (0..8).filter_map(|of| first(of).map(|time| next(time.0))).min();
+            assert_eq!(timers.next_ns(now, now + 7), next);
             assert_eq!(timers.iter().count(), model.len());
         }
     }

@@ -403,9 +403,10 @@ impl Model {
         if place == 0 {
             return u64::MAX;
         }
-        let own = self
-            .quota(place, capacity_ns)
-            .saturating_sub(self.used(place, self.period));
+        let own = match self.quota(place, capacity_ns) {
+            u64::MAX => u64::MAX,
+            quota => quota.saturating_sub(self.used(place, self.period)),
+        };
         own.min(self.left(self.rows[place as usize].0, capacity_ns))
     }
 }
