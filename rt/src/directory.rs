@@ -16,10 +16,10 @@ pub use names::Kind;
 
 use crate::{Cell, Clist, Error, Object, error::Result, object};
 
-/// What a name leads to.
+/// The object that a name leads to.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Found {
-    /// What it stands for.
+    /// The kind of the object.
     pub kind: Kind,
     /// The way to the object.
     pub capability: Capability,
@@ -32,7 +32,7 @@ pub struct Found {
 pub struct Named {
     /// The name.
     pub name: String,
-    /// What it leads to.
+    /// The object that it leads to.
     pub found: Found,
 }
 
@@ -77,7 +77,7 @@ impl Directory {
         &self.object
     }
 
-    /// What a path leads to, from here or, if it begins with `/`, from the root.
+    /// Looks a path up, from here or, if it begins with `/`, from the root.
     ///
     /// # Errors
     /// [`Error::NoSuchName`], [`Error::Path`], [`Error::WrongKind`] for a name on the way that is no
@@ -240,13 +240,13 @@ impl Directory {
         }
     }
 
-    /// What a single name leads to, for who has no path to take apart. Cost: a comparison for each name before it.
+    /// Looks a single name up, for callers that have no path to take apart. Cost: a comparison for each name before it.
     ///
     /// # Errors
     /// [`Error::NoSuchName`]; not a directory.
     pub fn lookup(&self, name: &str) -> Result<Found> {
         let region = self.object.region();
-        // What an entry of this name begins with: its kind, which is any but 0, and the name's length.
+        // An entry of this name begins with its kind, which is any but 0, and the name's length.
         let begins = |index: &usize| {
             let head: Option<&Cell<[u8; 2]>> = region.at_offset(Self::at(*index));
             head.map(Cell::get)
@@ -303,7 +303,7 @@ impl act::System for Acting<'_> {
 
     fn flush(&mut self) -> Result<()> {
         match self.directory.object.flush() {
-            // What is not kept is not there after a power cut, and needs no order.
+            // An object that is not kept is not there after a power cut, and needs no order.
             Ok(()) | Err(abi::Error::NotPersistent) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -311,7 +311,7 @@ impl act::System for Acting<'_> {
 
     fn flush_all(&mut self) -> Result<()> {
         match crate::system::checkpoint() {
-            // Whoever may not ask for a checkpoint has no name of the root's to lose.
+            // A program that may not ask for a checkpoint has no name of the root's to lose.
             Ok(()) | Err(abi::Error::Protection) => Ok(()),
             Err(error) => Err(error.into()),
         }

@@ -1,4 +1,4 @@
-//! What may go wrong in the runtime: an error of the system's table, or a name or format that is
+//! Errors of the runtime: an error of the system's table, or a name or format that is
 //! not what it should be.
 
 use core::fmt;

@@ -160,7 +160,7 @@ impl Object {
         unsafe { Region::at(self.base, self.bytes) }
     }
 
-    /// What stands at the beginning of the object.
+    /// The value at the beginning of the object.
     ///
     /// # Errors
     /// [`Error::BadAddress`] if the object is shorter.
@@ -168,7 +168,7 @@ impl Object {
         self.region().at_offset(0).ok_or(Error::BadAddress)
     }
 
-    /// What the system tells of it.
+    /// The system's report about it.
     ///
     /// # Errors
     /// As `ObjInfo`.

@@ -22,11 +22,11 @@ pub use call::PdxEntry as Entry;
 #[derive(Copy, Clone, Debug)]
 pub struct Results(pub u64, pub u64);
 
-/// What the callee's domain holds beside the registered Clist.
+/// The rights of the callee's domain beside the registered Clist.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[repr(u64)]
 pub enum Domain {
-    /// What the caller's holds.
+    /// Those of the caller's domain.
     Merge = PD_MERGE,
     /// Nothing.
     Empty = PD_EMPTY,

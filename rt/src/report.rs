@@ -26,7 +26,7 @@ pub struct Image<'a> {
 /// `hello: ended with status 1`.
 #[derive(Copy, Clone, Debug)]
 pub struct Shown<'a> {
-    /// What the system told.
+    /// The system's report.
     pub report: ExitReport,
     /// The program it is about.
     pub image: Image<'a>,

@@ -1,4 +1,4 @@
-//! What the system tells of itself, and switching it off.
+//! Reports of the system about itself, and switching it off.
 
 use abi::{
     error::Result,

@@ -30,7 +30,7 @@ pub struct Program {
     root_directory: u64,
 }
 
-/// What begins.
+/// The code that a task begins with.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Body {
     Image { base: u64, bytes: u64, entry_offset: u64 },

@@ -53,7 +53,7 @@ pub fn deliver(w0: u64, w1: u64, w2: u64, w3: u64) {
 /// The measured parts of a round.
 pub const MEASURED: [&str; 4] = ["lookup", "forward", "reverse", "insert"];
 
-/// What is prepared before anything is measured.
+/// Inputs that are prepared before anything is measured.
 pub struct Work {
     ids: Vec<u64>,
     forward_start: u64,
@@ -116,7 +116,7 @@ impl Work {
     }
 }
 
-/// What a round must give again and again.
+/// The results that each round must give.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 struct Outcome {
     checksums: [u64; 4],
@@ -156,7 +156,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What the rounds gave.
+/// The results of the rounds.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// Ticks of the cold round, by part.

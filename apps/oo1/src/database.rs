@@ -330,7 +330,7 @@ impl<'a> Database<'a> {
             let part = self
                 .index_at(position)
                 .and_then(|entry| self.parts.get(entry.part.get()));
-            // What cannot be followed folds as nothing, so that damage shows in the digest.
+            // A pointer that cannot be followed folds as nothing, so that damage shows in the digest.
             h = part.map_or(fold(h, u64::MAX), |part| self.digest_part(h, part));
         }
         h
@@ -373,7 +373,7 @@ impl<'a> Database<'a> {
 }
 
 impl Part {
-    /// What of a part is delivered to the client.
+    /// The words of a part that the client gets.
     #[inline]
     fn words(&self) -> Words {
         let place = u64::from(self.x.get().cast_unsigned()) | u64::from(self.y.get().cast_unsigned()) << 32;

@@ -41,7 +41,7 @@ const fn mix(z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// What folding begins with.
+/// The first value of a fold.
 pub const FOLD_START: u64 = 0xcbf2_9ce4_8422_2325;
 
 /// Folds a word into a checksum.

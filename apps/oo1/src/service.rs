@@ -30,7 +30,7 @@ static SERVED: Attachment = Attachment::new();
 /// The Clist of the service's domain.
 static OWN_CLIST: Attachment = Attachment::new();
 
-/// What [`describe`] is asked beside operations: how to connect and disconnect, and what there is to delete.
+/// Questions to [`describe`] beside operations: how to connect and disconnect, and which objects there are to delete.
 const CONNECT: u64 = 16;
 const DISCONNECT: u64 = 17;
 const PROPERTY: u64 = 18;

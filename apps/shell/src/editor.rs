@@ -14,7 +14,7 @@ const HISTORY: usize = 100;
 /// Characters of a line at most.
 const LONGEST: usize = 1_000;
 
-/// What a byte led to.
+/// The effect of a byte.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// Nothing yet.
@@ -209,7 +209,7 @@ impl Editor {
                 self.partial.clear();
                 self.draw(out);
             }
-            // What can still become a character waits for its rest.
+            // Bytes that can still become a character wait for its rest.
             Err(error) if error.error_len().is_none() => {}
             Err(_) => self.partial.clear(),
         }
@@ -279,7 +279,7 @@ impl Editor {
     }
 }
 
-/// What all words begin with; none if there are no words.
+/// The longest common beginning of all words; none if there are no words.
 fn common_prefix(words: &[String]) -> Option<&str> {
     let (first, rest) = words.split_first()?;
     let mut length = first.len();

@@ -14,7 +14,7 @@ use rt::{
     thread,
 };
 
-/// What the work gives; nothing if it was ended by a fault or a panic, of which `what` was told then.
+/// Does work on a thread and gives its result; nothing if a fault or a panic ended it, which is then told under the name `what`.
 pub fn guarded<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let result = Arc::new(Mutex::new(None));
     let place = Arc::clone(&result);

@@ -47,7 +47,7 @@ fn main() {
     println!("shell: the system did not stop");
 }
 
-/// What a start after a power cut did for the names.
+/// Tells how many names a start after a power cut has put in order.
 #[derive(Clone, Debug, Default)]
 struct Recovered {
     /// Names whose making or removing the cut had interrupted, and that are gone.

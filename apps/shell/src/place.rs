@@ -78,7 +78,7 @@ impl Place {
         Ok((target.open()?, name))
     }
 
-    /// What a path leads to from here.
+    /// Looks a path up from here.
     ///
     /// # Errors
     /// There is no such name.
@@ -87,7 +87,7 @@ impl Place {
         directory.find(&name)
     }
 
-    /// What a program's name leads to: from here, then from the root.
+    /// Looks a program's name up: from here, then from the root.
     ///
     /// # Errors
     /// There is no such name.

@@ -12,14 +12,14 @@ use rt::{
 
 use crate::commands::Shell;
 
-/// What the host asks for.
+/// A request of the host.
 #[derive(PartialEq, Eq, Debug)]
 enum Request {
     /// Do this line.
     Line(String),
     /// There are no more.
     End,
-    /// What was said is not understood.
+    /// The request is not understood.
     Unknown,
 }
 

@@ -25,7 +25,7 @@ pub fn converse(shell: &mut Shell, boot: &BootReport, recovered: &Recovered) {
     let mut editor = Editor::new(PROMPT);
     let mut out = String::new();
     editor.draw(&mut out);
-    // What came and was not looked at yet.
+    // Bytes that have come and were not looked at yet.
     let mut waiting = VecDeque::new();
     loop {
         show(&mut out);
@@ -82,7 +82,7 @@ fn greet(boot: &BootReport, recovered: &Recovered) {
     println!("help lists the commands; Ctrl-C ends a running program; poweroff ends the system.");
 }
 
-/// What the shell works with and cannot read.
+/// The input that the shell cannot read.
 fn damaged(recovered: &Recovered) -> Vec<(&'static str, rt::Error)> {
     let looked = guarded("shell", || {
         let directory = rt::Directory::root().err().map(|error| ("root directory", error));
@@ -101,7 +101,7 @@ fn show(out: &mut String) {
     out.clear();
 }
 
-/// What the last word of a line can become: a name, or a command where one may stand.
+/// The names that the last word of a line can become, and the commands where one may stand.
 fn complete(shell: &Shell, before: &str) -> (usize, Vec<String>) {
     let start = before.rfind(' ').map_or(0, |at| at + 1);
     let word = &before[start..];

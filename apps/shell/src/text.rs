@@ -128,7 +128,7 @@ pub struct Printable {
 }
 
 impl Printable {
-    /// What is to be shown of a piece.
+    /// The part of a piece that can be shown.
     pub fn piece(&mut self, bytes: &[u8]) -> String {
         let mut all = core::mem::take(&mut self.begun);
         all.extend_from_slice(bytes);
@@ -146,7 +146,7 @@ impl Printable {
         self.show(&all)
     }
 
-    /// What is to be shown at the end: the rest, and a newline if one is missing.
+    /// The text to show at the end: the rest, and a newline if one is missing.
     pub fn end(mut self) -> String {
         let rest = core::mem::take(&mut self.begun);
         let mut shown = self.show(&rest);

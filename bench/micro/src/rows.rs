@@ -26,7 +26,7 @@ use crate::{WORD_NOTHING, latency::longest};
 pub struct Measurement {
     /// Its name; where Linux does the same work, the same as there.
     pub name: &'static str,
-    /// What it measures.
+    /// The operation that it measures.
     pub text: &'static str,
     /// Takes the samples.
     pub run: fn(&'static str) -> Result<Samples>,

@@ -1,4 +1,4 @@
-//! What several processors get done together: the same independent work by one thread, two and four.
+//! Throughput of several processors: the same independent work by one thread, two and four.
 //!
 //! A row's figure is the time that passes for one operation, whoever does it: half as much with two threads would be
 //! perfect, the same would mean that they wait for each other all the time.

@@ -1,4 +1,4 @@
-//! What modules cost here: instances, memory, and the start of a program with eight libraries, as modules and linked
+//! The costs of modules in the system: instances, memory, and the start of a program with eight libraries, as modules and linked
 //! statically.
 //!
 //! It needs a disk that has the modules as files and, for the comparison, the program `eight-static` (`docs/modules.md`

@@ -30,7 +30,7 @@ struct Loaded {
     run: TypedFunc<i32, i64>,
 }
 
-/// What the engine is told. The rest are its defaults, most of which ask for the same: 4 GiB of address space and guard
+/// The options of the engine. The rest are its defaults, most of which ask for the same: 4 GiB of address space and guard
 /// pages for each memory, faults for traps, memories filled by copy-on-write.
 fn settings() -> Config {
     let mut pool = PoolingAllocationConfig::new();

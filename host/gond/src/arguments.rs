@@ -1,4 +1,4 @@
-//! What is common to the commands' options: sizes, and errors of usage.
+//! Options that the commands share: sizes, and errors of usage.
 
 use std::ffi::OsString;
 

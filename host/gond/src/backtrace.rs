@@ -1,4 +1,4 @@
-//! What a kernel that panicked leaves behind, made readable: its message, the calls that led there, its last events.
+//! The traces of a kernel that panicked, made readable: its message, the calls that led there, its last events.
 //!
 //! The kernel writes registers and stack to its log as they are (`abi::host`). Here the unwind tables and the debug
 //! information of the same build turn them into calls ([`Image`]): the tables are in the kernel's ELF file and not in
@@ -32,12 +32,12 @@ type Registers = [u64; REGISTERS.len()];
 
 /// The kernel's log of a machine that ended.
 pub struct KernelLog {
-    /// What it said before it panicked.
+    /// The output before the panic.
     before: String,
     evidence: Option<Evidence>,
 }
 
-/// What a kernel wrote when it panicked.
+/// The output of a kernel that panicked.
 #[derive(Default, PartialEq, Debug)]
 struct Evidence {
     message: String,
@@ -89,7 +89,7 @@ impl KernelLog {
         }
     }
 
-    /// What is known about a panic, as titles and texts: the back-trace, the last events. `kernel` is the ELF file that
+    /// Tells about a panic, as titles and texts: the back-trace, the last events. `kernel` is the ELF file that
     /// ran.
     pub fn account(&self, kernel: &Path) -> Vec<(&'static str, String)> {
         let Some(evidence) = &self.evidence else {
@@ -297,7 +297,7 @@ struct Image<'a> {
     eh_frame: EhFrame<Reader<'a>>,
     bases: BaseAddresses,
     lines: addr2line::Context<Reader<'a>>,
-    /// What stands before the paths of our sources.
+    /// The folder that is left out of the paths of our sources.
     root: String,
 }
 
@@ -379,7 +379,7 @@ impl<'a> Image<'a> {
         by_exceptions.ok().cloned()
     }
 
-    /// What is at this instruction: a line for the function, before it one for each that was inlined there.
+    /// Names the function at this instruction: a line for it, before that one for each that was inlined there.
     fn describe(&self, address: u64) -> Vec<String> {
         let mut described = Vec::new();
         if let Ok(mut frames) = self.lines.find_frames(address).skip_all_loads() {

@@ -82,7 +82,7 @@ impl Profile {
     }
 }
 
-/// What was built.
+/// The files that were built.
 pub struct Built {
     /// The kernel, bootable with `-kernel`.
     pub kernel: PathBuf,
@@ -255,7 +255,7 @@ fn product(folder: &Path, profile: Profile, name: &str) -> Result<PathBuf> {
 pub fn cargo(root: &Path) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root).stdin(Stdio::null());
-    // What a user set for his own builds must not reach these.
+    // Variables that a user set for other builds must not reach these.
     for name in [
         "RUSTFLAGS",
         "CARGO_ENCODED_RUSTFLAGS",

@@ -20,11 +20,11 @@ use std::path::Path;
 use std::process::ExitCode;
 use store::{Finding, TailReason};
 
-/// What a check found.
+/// The findings of a check.
 pub struct Checked {
     /// Faults, each a sentence.
     pub faults: Vec<String>,
-    /// What is worth knowing and no fault.
+    /// Remarks that are no faults.
     pub notes: Vec<String>,
     /// Objects, pages with content, blocks in use.
     pub counts: [u64; 3],
@@ -146,7 +146,7 @@ impl Names {
     }
 }
 
-/// What mounting found.
+/// Tells the findings of the mount.
 fn tell_mount(volume: &Volume, names: &Names, checked: &mut Checked) {
     let report = volume.report();
     let state = if report.clean {
@@ -262,7 +262,7 @@ fn is_taken_back(volume: &Volume, named: &Named) -> bool {
     !volume.report().clean && named.mark != Mark::Settled && volume.object(named.capability.address).is_none()
 }
 
-/// What a power cut left of acts on names: the next start sees to it.
+/// Tells which acts on names a power cut left unfinished: the next start sees to them.
 fn tell_unfinished(volume: &mut Volume, all: &[Named], reached: &mut BTreeSet<u64>, checked: &mut Checked) {
     let below = all.iter().filter(|named| named.kind == Kind::Directory);
     let directories = below.map(|named| (named.capability.address, format!("{}/", named.path)));
@@ -286,7 +286,7 @@ fn tell_unfinished(volume: &mut Volume, all: &[Named], reached: &mut BTreeSet<u6
     }
 }
 
-/// What is wrong with an entry.
+/// Describes the fault of an entry, if it has one.
 fn fault_of(volume: &Volume, named: &Named) -> Option<String> {
     let base = named.capability.address;
     let Some(record) = volume.object(base) else {

@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use store::{BLOCK, Disk, DiskError, Frame, Operation, Pages, QueueFull, Random, Request};
 
-/// What may be done with an image.
+/// The access to an image.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Access {
     /// Nothing is ever written.

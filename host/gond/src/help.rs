@@ -1,4 +1,4 @@
-//! What `gond help` and `--help` print.
+//! The texts of `gond help` and `--help`.
 
 use crate::arguments::Usage;
 use std::ffi::OsString;

@@ -234,7 +234,7 @@ fn is_current(volume: &mut Volume, base: u64, image: &Image) -> Result<bool> {
     Ok(true)
 }
 
-/// What is to be done about one program on an image that exists.
+/// The change that brings one program on an existing image up to date.
 enum Step {
     /// Enter it as new.
     Install,

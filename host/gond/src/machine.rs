@@ -15,7 +15,7 @@ use std::process::{Command, ExitStatus, Stdio};
 /// The emulator, unless the variable `QEMU` names another.
 const EMULATOR: &str = "qemu-system-x86_64";
 
-/// What executes the guest's instructions.
+/// The part of QEMU that executes the guest's instructions.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Accelerator {
     /// QEMU's translator.
@@ -24,7 +24,7 @@ pub enum Accelerator {
     Kvm,
 }
 
-/// What the guest's time-stamp counter counts.
+/// The unit of the guest's time-stamp counter.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Clock {
     /// Time.
@@ -75,9 +75,9 @@ pub struct Machine {
     pub memory: u64,
     /// Processors.
     pub processors: u32,
-    /// What executes it.
+    /// The accelerator that executes it.
     pub accelerator: Accelerator,
-    /// What its clock counts.
+    /// The unit of its clock.
     pub clock: Clock,
     /// A boot module: the program that comes with the kernel.
     pub module: Option<PathBuf>,

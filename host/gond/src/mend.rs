@@ -1,6 +1,6 @@
 //! `gond mend`: a way out where the root Clist or the root directory was overwritten.
 //!
-//! What is left is gathered: records of the Clist and entries of directories that name an object of the table with a
+//! It gathers all that is left: records of the Clist and entries of directories that name an object of the table with a
 //! password that it lists. Both roots are then as `gond check` wants them, and the system has its names again. Damage of the
 //! store itself is not mended here.
 

@@ -77,7 +77,7 @@ pub enum Verdict {
     Dead(String),
 }
 
-/// What is known of a script that was played.
+/// The result of a script that was played.
 #[derive(Debug)]
 pub struct Played {
     /// How it ended.
@@ -88,7 +88,7 @@ pub struct Played {
     pub boot_time: Option<Duration>,
 }
 
-/// What became of the guest's question for a line.
+/// The answer to the guest's question for a line.
 enum Answer {
     Given,
     Later,
@@ -277,7 +277,7 @@ impl Player<'_> {
                     }
                     Answer::Later => {}
                     Answer::PullPlug => {
-                        // What it printed before it asked may still be on its way through the other socket.
+                        // Output that it printed before it asked may still be on its way through the other socket.
                         while let Ok(event) = guest.events.recv_timeout(TICK * 3) {
                             self.take(event, guest)?;
                         }
@@ -402,7 +402,7 @@ impl Player<'_> {
         }
     }
 
-    /// What a clean power-off amounts to.
+    /// Judges a clean power-off.
     fn sum_up(&mut self, end: End) -> Verdict {
         if let Some(trouble) = self.trouble.take() {
             return Verdict::Failure(trouble);
@@ -427,7 +427,7 @@ impl Player<'_> {
         }
     }
 
-    /// What is known about a guest that did not end well.
+    /// Describes a guest that did not end well.
     fn obituary(&self, what: &str, guest: &Guest) -> String {
         let mut text = what.to_owned();
         if let Some(line) = &self.running {

@@ -38,7 +38,7 @@ const AFTER: [&str; 7] = [
     "mem",
 ];
 
-/// What the shell puts before a line.
+/// The shell's prompt.
 const PROMPT: &str = "gondwana>";
 /// Separates the outputs of lines.
 const MARK: &str = "-- next line --";

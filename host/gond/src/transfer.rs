@@ -28,7 +28,7 @@ pub fn import_command(arguments: Vec<OsString>) -> Result<ExitCode> {
     let (image, file) = (Path::new(&operands.values[0]), Path::new(&operands.values[1]));
     let name = text("import", &operands.values[2])?;
     let _lock = lock_image(image)?;
-    // What cannot work is found out before the image is opened for writing.
+    // Requests that cannot work are refused before the image is opened for writing.
     let mut volume = Volume::open(image, Access::Read)?;
     let (_, last) = tree::split(&mut volume, &name)?;
     if tree::find(&mut volume, &name).is_ok() {
@@ -87,7 +87,7 @@ pub fn import_file(image: &Path, path: &Path, name: &str) -> Result<()> {
     };
     volume.put(&image::new_record(base, pages, capability.password, 0))?;
     if let Err(error) = copy_in(&mut volume, &mut file, base, bytes) {
-        // What was committed on the way is given back; the first error is the one to tell.
+        // Pages that were committed on the way are given back; the first error is the one to tell.
         let _ = volume.delete(base).and_then(|()| volume.commit());
         return Err(error.context(format!("cannot import {}", path.display())));
     }

@@ -26,7 +26,7 @@ pub const NO_LIMITS: PageFlags = PageFlags::READ.union(PageFlags::WRITE).union(P
 pub struct Named {
     /// The whole path from the root directory.
     pub path: String,
-    /// What it stands for.
+    /// The kind of object that it stands for.
     pub kind: Kind,
     /// The capability.
     pub capability: Capability,
@@ -133,7 +133,7 @@ pub fn entries(volume: &mut Volume, base: u64, prefix: &str) -> Result<(Vec<Name
     Ok((view.iter().map(named).collect(), faults))
 }
 
-/// What a power cut left unfinished in the directory at `base`.
+/// Lists the acts that a power cut left unfinished in the directory at `base`.
 pub fn marked(volume: &mut Volume, base: u64, prefix: &str) -> Result<Vec<Named>> {
     let bytes = whole(volume, base)?;
     let view = DirectoryView::open(&bytes).map_err(|error| anyhow!("the object at {base:#x}: {error}"))?;

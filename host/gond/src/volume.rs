@@ -79,7 +79,7 @@ impl Volume {
         }
     }
 
-    /// What mounting found.
+    /// The findings of the mount.
     pub fn report(&self) -> &MountReport {
         &self.report
     }

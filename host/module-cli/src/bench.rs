@@ -24,7 +24,7 @@ pub(crate) struct Row {
     system: String,
     instructions: Option<u64>,
     ns: Option<u64>,
-    /// What else is known.
+    /// Further figures.
     more: Value,
 }
 

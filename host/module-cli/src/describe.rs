@@ -70,7 +70,7 @@ fn plain(name: &str, data: bool) -> Export {
     }
 }
 
-/// What the objects define for others, and what nobody defines.
+/// The symbols that the objects define for others, and those that nobody defines.
 fn names(inputs: &[Input], known: &BTreeSet<String>) -> (Vec<Export>, BTreeSet<String>) {
     let mut defined = BTreeMap::new();
     let mut wanted = BTreeSet::new();
@@ -79,7 +79,7 @@ fn names(inputs: &[Input], known: &BTreeSet<String>) -> (Vec<Export>, BTreeSet<S
         for symbol in input.symbols.iter().filter(|one| one.global && !one.name.is_empty()) {
             match symbol.home {
                 Home::Undefined if !symbol.weak => {
-                    // What is called inline is asked for by the names of its words; so are the file's own functions, static
+                    // Functions that are called inline are asked for by the names of their words; so are the file's own functions, static
                     // ones too, and the words of procedures, which are nobody's.
                     let function = symbols::inline_word(&symbol.name).map(|(function, _)| function);
                     let own = |one: &Symbol| !one.global && Some(one.name.as_str()) == function;

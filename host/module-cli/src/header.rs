@@ -11,7 +11,7 @@ use linker::module::stack::{Scalar, Signature};
 use linker::module::symbols::{self, Symbols, Target};
 use std::fmt::Write as _;
 
-/// What does not depend on the module.
+/// The part that does not depend on the module.
 pub const PRELUDE: &str = include_str!("header/inline.h");
 /// Registers of integers, in the order of parameters.
 const INTEGERS: [&str; 6] = ["rdi", "rsi", "rdx", "rcx", "r8", "r9"];

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 
-/// What can go wrong on the way to a running instance.
+/// An error on the way to a running instance.
 #[derive(Debug)]
 pub enum HostError {
     /// The module, or how it was linked.
@@ -185,7 +185,7 @@ struct Table {
 }
 
 impl Drop for Task {
-    /// What was left for the end is done while all instances are still there.
+    /// Runs the functions that were registered for the end, while all instances are still there.
     fn drop(&mut self) {
         let table = self.0.borrow();
         let data: Vec<u64> = table.instances.iter().map(|one| one.memory.data_address()).collect();

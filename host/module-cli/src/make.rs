@@ -14,7 +14,7 @@ pub enum MakeError {
     File(PathBuf, std::io::Error),
     /// A file that a description names and nobody has; where was looked.
     Absent(String, Vec<PathBuf>),
-    /// What the linker found.
+    /// The findings of the linker.
     Link(Vec<Fault>),
 }
 

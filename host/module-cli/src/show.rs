@@ -74,7 +74,7 @@ pub(crate) fn show(words: &Words) -> Result<(), String> {
     })
 }
 
-/// What the module calls inline: the names of module and function.
+/// The functions that the module calls inline: the names of module and function.
 fn inline_calls<'a>(module: &'a Module<'_>) -> impl Iterator<Item = (&'a str, &'a str)> {
     let words = module.import_fixups().filter(|word| word.entry);
     words.map(|word| {

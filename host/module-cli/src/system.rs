@@ -166,7 +166,7 @@ fn archive(root: &Path, crate_folder: &Path, target: &Path) -> Result<PathBuf, S
         .arg("--manifest-path")
         .arg(&manifest)
         .current_dir(root);
-    // What a user set for his own builds must not reach this.
+    // Variables that a user set for other builds must not reach this.
     for name in [
         "RUSTFLAGS",
         "CARGO_BUILD_TARGET",

@@ -28,7 +28,7 @@ fn task(libraries: &[Rc<Library>], binding: Binding) -> Rc<Task> {
     task
 }
 
-/// What the system's linker makes of the same objects.
+/// The output of the system's linker for the same objects.
 fn expected(folder: &Path, objects: &[PathBuf]) -> Vec<i64> {
     let program = folder.join("driver");
     let mut gcc = Command::new("gcc");

@@ -1,4 +1,4 @@
-//! What is refused, with the name of what is wrong: every relocation type that a compiler for x86-64 may emit
+//! Refusals, each with the name of the fault: every relocation type that a compiler for x86-64 may emit
 //! is carried out or named, and instances are not bound to what they were not linked against. Needs gcc.
 
 mod tools;

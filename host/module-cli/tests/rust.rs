@@ -77,7 +77,7 @@ fn a_crate_is_a_module() {
         .arg("--target-dir")
         .arg(&folder);
     cargo.args(["--", "-C", "relocation-model=pic"]);
-    // What the tests were built with is not for this.
+    // The options that the tests were built with are not for this.
     for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET"] {
         cargo.env_remove(name);
     }

@@ -208,7 +208,7 @@ impl Files {
         fs::fstat(self.get(file)?).map(|found| stat(&found)).map_err(errno)
     }
 
-    /// What a path names, without opening it for anything.
+    /// Tells about the file that a path names, without opening it.
     fn look_up(&self, at: At<'_>, follow: bool) -> Answer<OwnedFd> {
         let mut flags = OFlags::PATH;
         flags.set(OFlags::NOFOLLOW, !follow);

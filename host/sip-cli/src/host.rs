@@ -1,4 +1,4 @@
-//! What a process on the host gets from outside: arguments, standard streams, files, clocks, randomness.
+//! The services that a process on the host gets: arguments, standard streams, files, clocks, randomness.
 
 use crate::files::Files;
 use sip::wasi::{At, Entry, Errno, FileId, How, Stat, System, Time};

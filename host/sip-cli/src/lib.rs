@@ -43,7 +43,7 @@ FILE.wasm may be an IMAGE.sip in run and check. An argument that ends in .wasm o
 program; after '--' it does not.
 ";
 
-/// What a command yields: the exit status, or what to say and the status.
+/// The result of a command: the exit status, or a sentence and the status.
 type Outcome = Result<i32, (String, i32)>;
 
 /// Runs `gond sip` with these words; returns the exit status.

@@ -58,7 +58,7 @@ pub fn command(words: &[String]) -> Outcome {
     for (path, content) in files(name).map_err(|text| (text, 1))? {
         std::fs::write(format!("{name}/{path}"), content).map_err(fail)?;
     }
-    // Who has called it by a path has none in PATH, perhaps.
+    // A user who has called it by a path may have none in PATH.
     let gond = std::env::var_os("GOND_ROOT").map(|root| Path::new(&root).join("gond"));
     let gond = gond.map_or_else(String::new, |gond| format!("GOND='{}' ", gond.display()));
     println!(

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Bytes of the exchange heap, its blocks and its channels.
 const HEAP: (usize, u32, u32) = (256 << 20, 1 << 16, 256);
 
-/// What stands on the command line.
+/// The options of the command line.
 #[derive(Default)]
 struct Words {
     options: Option<Options>,
@@ -100,7 +100,7 @@ fn sides(module: &Module, contract: &Contract) -> Vec<Side> {
     sides
 }
 
-/// Who of two is the client: each module says by what it imports.
+/// Tells which of two modules is the client; their imports say so.
 fn client(contract: &Contract, [a, b]: [(&str, &Module); 2]) -> Result<usize, (String, i32)> {
     let name = &contract.name;
     let (ours, theirs) = (sides(a.1, contract), sides(b.1, contract));

@@ -8,7 +8,7 @@ use std::time::Duration;
 use support::{Ended, Folder, finish};
 
 const GUEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sip/guest");
-/// What takes longer hangs.
+/// A command that takes longer hangs.
 const LIMIT: Duration = Duration::from_mins(1);
 
 fn put(folder: &Folder, name: &str, content: &[u8]) -> String {
@@ -277,7 +277,7 @@ fn the_new_project_is_good_rust() {
     let (status, _, said) = new();
     assert_eq!(status, 0, "{said}");
     assert_eq!(new().0, 1);
-    // Who has no 'gond' in the path is told before anything is built.
+    // A user without 'gond' in the path is told before anything is built.
     let mut run = Command::new("sh");
     run.arg("run")
         .current_dir(folder.0.join("both"))
@@ -388,7 +388,7 @@ fn files_are_used_and_stay_inside() {
     assert!(status == 1 && error.contains("--dir /nowhere/at/all: "), "{error}");
 }
 
-/// What never ends by itself is ended by its time: a loop, a loop of calls of the host, one inside a start function,
+/// Code that never ends by itself is ended by its time: a loop, a loop of calls of the host, one inside a start function,
 /// one that waits for the host, and both of two that take turns.
 #[test]
 fn time_can_be_limited() {

@@ -28,7 +28,7 @@ const EXCEPTIONS: [(&str, &str); 0] = [];
 /// How long a module may take. The slowest need a tenth of a second.
 const LIMIT: Duration = Duration::from_mins(1);
 
-/// What is done with a module, and what is expected of it.
+/// A module's arguments and files, and the results that are expected.
 #[derive(Default)]
 struct Specification {
     arguments: Vec<String>,
@@ -36,7 +36,7 @@ struct Specification {
     /// The folder that the module has as `/`.
     root: Option<PathBuf>,
     status: i64,
-    /// What the streams must say, if that is asked: standard output, standard error.
+    /// The text that the streams must have, if that is asked: standard output, standard error.
     streams: [Option<String>; 2],
 }
 

@@ -1,4 +1,4 @@
-//! What every program begins with, whether it runs on the server (`rt`) or on the bare µ-kernel (`nucleus`): the
+//! The beginning of every program, whether it runs on the server (`rt`) or on the bare µ-kernel (`nucleus`): the
 //! trap, the first instruction, and relocation.
 //!
 //! An image lies at an address that nobody knew when it was linked, and nobody but its own start code relocates it.
@@ -10,7 +10,7 @@ use abi::{Error, error::Result};
 
 pub use arch::{fault, is_relative, system_call, ticks};
 
-/// What comes back from the kernel.
+/// The registers that come back from the kernel.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Answer {
     /// 0 is success, else the code of an [`Error`].

@@ -18,7 +18,7 @@ pub fn set_word(bytes: &mut [u8], at: usize, value: u64) {
     }
 }
 
-/// What was written before is in memory before what is written after, for whoever looks at the
+/// Earlier writes are in memory before later ones, for everybody who looks at the
 /// object meanwhile: another thread, or the checkpoint that the power cut will fall back to.
 pub fn in_order() {
     fence(Ordering::Release);

@@ -43,7 +43,7 @@ const NAME_AT: usize = 32;
 /// Kind of an entry that is not in use.
 const FREE: u8 = 0;
 
-/// What a name stands for.
+/// The kind of object that a name stands for.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
@@ -95,7 +95,7 @@ impl Kind {
 pub struct Entry<'a> {
     /// The name.
     pub name: &'a str,
-    /// What it stands for.
+    /// The kind of the object.
     pub kind: Kind,
     /// The way to the object; its address is the object's base.
     pub capability: Capability,
@@ -210,7 +210,7 @@ impl<'a> DirectoryView<'a> {
             .filter_map(move |index| entry(bytes, index))
     }
 
-    /// What makes no sense in the directory.
+    /// The fault of the directory.
     pub fn faults(&self) -> impl Iterator<Item = Fault> + use<'a> {
         let view = *self;
         let stored = word(view.bytes, REACH_AT);
@@ -442,7 +442,7 @@ fn entry(bytes: &[u8], index: usize) -> Option<Entry<'_>> {
     entry_of(bytes.get(at..at + ENTRY_BYTES)?)
 }
 
-/// What stands in the bytes of an entry, if it is in use and makes sense.
+/// The entry in these bytes, if it is in use and makes sense.
 pub fn entry_of(place: &[u8]) -> Option<Entry<'_>> {
     let kind = Kind::from_byte(*place.get(KIND_AT)?)?;
     let length = usize::from(*place.get(LENGTH_AT)?);

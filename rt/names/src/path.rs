@@ -35,7 +35,7 @@ impl core::error::Error for PathError {}
 /// Whether `name` may stand in a directory.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The fault of a path.
 pub fn check_name(name: &str) -> Result<(), PathError> {
     if name.is_empty() {
         return Err(PathError::Empty);
@@ -63,7 +63,7 @@ impl<'a> Path<'a> {
     /// Checks `text`. Repeated and trailing `/` count as one and none; `/` alone is the root itself.
     ///
     /// # Errors
-    /// What is wrong with the text or one of its names.
+    /// The fault of the text or one of its names.
     pub fn parse(text: &'a str) -> Result<Self, PathError> {
         if text.is_empty() {
             return Err(PathError::Empty);

@@ -93,7 +93,7 @@ safe_calls! {
 pub struct Received {
     /// Its tag.
     pub tag: u64,
-    /// Who sent it: a thread, or an interrupt (its number plus one).
+    /// The sender: a thread, or an interrupt (its number plus one).
     pub sender: u64,
     /// Its first words; the others are in the message buffer ([`buffer_word`]).
     pub words: [u64; REGISTER_WORDS],

@@ -1,4 +1,4 @@
-//! What `rt` as a module exports to programs in C: `modules/rt/rt.h` says it of each function, for who calls it.
+//! The exports of `rt` as a module to programs in C: `modules/rt/rt.h` tells callers what each function does.
 //!
 //! A pointer that a program in C passes is its word for what is there, as everywhere in C: the functions read and write
 //! the memory that their arguments name, and a wrong pointer is an access of the program's own, which faults or
@@ -229,7 +229,7 @@ extern "C" fn rt_object_delete(address: u64) -> u64 {
     code(Object::open(address).and_then(Object::delete), |()| ())
 }
 
-/// What a name leads to, as C sees it.
+/// The object that a name leads to, as C sees it.
 #[repr(C)]
 struct RtFound {
     kind: u64,

@@ -29,7 +29,7 @@ pub fn exit(status: u64) -> ! {
     }
 }
 
-/// What `main` may return.
+/// A result that `main` may return.
 pub trait Termination {
     /// The status that the program ends with; 0 is success.
     fn status(self) -> u64;

@@ -88,7 +88,7 @@ mod begin {
         let count = places.len() as u64;
         places.push(0);
         let places = Vec::leak(places).as_ptr() as u64;
-        // What `main` returns is an int, in the lower half.
+        // The result of `main` is an int, in the lower half.
         // SAFETY: the program's `main`, with what C gives to it.
         let status = u64::from(unsafe { call_at(main, [count, places, 0, 0]) } as u32);
         // The C library writes what is left in its streams.
@@ -101,7 +101,7 @@ mod begin {
         Ok(status)
     }
 
-    /// What a new thread shall do.
+    /// The work of a new thread.
     pub(crate) struct ThreadStart {
         /// A C function of one word that returns the status.
         pub(crate) run: u64,

@@ -1,4 +1,4 @@
-//! What may go wrong with modules: each says which module, and what to do.
+//! Errors of modules: each says which module, and what to do.
 
 use alloc::{
     boxed::Box,
@@ -19,9 +19,9 @@ pub enum Error {
     Missing {
         /// The module that is not there.
         module: String,
-        /// What is called of it; may be empty.
+        /// The function that is called; may be empty.
         symbol: String,
-        /// Who calls; empty if it was asked for by name.
+        /// The calling module; empty if it was asked for by name.
         by: String,
     },
     /// The module does not export this.

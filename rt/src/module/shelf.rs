@@ -6,7 +6,7 @@
 //! nobody destroys a module by a mistaken address or by `rm`, and [`remove`] asks the kernel to destroy only what no other
 //! domain has (`ObjRetire`).
 //!
-//! What is installed is checked first, whoever made it. What was installed is sealed by page limits and trusted to be
+//! A module is checked before it is installed, whoever made it. An installed one is sealed by page limits and trusted to be
 //! what was checked; that is why a task reads no more than the header before it uses it.
 
 use alloc::{format, string::String, string::ToString, vec::Vec};
@@ -84,7 +84,7 @@ fn missing(name: &str) -> Error {
     }
 }
 
-/// What a name in the directory of modules leads to.
+/// An entry of the directory of modules.
 fn found_in(directory: &Directory, name: &str) -> Result<Found> {
     match directory.lookup(name) {
         Ok(found) if found.kind == Kind::Module => Ok(found),
@@ -108,7 +108,7 @@ pub(super) fn sealed_at(name: &str, address: u64, bytes: u64) -> Result<Module<'
     Ok(module)
 }
 
-/// What a name on the shelf leads to.
+/// The module that a name on the shelf leads to.
 ///
 /// # Errors
 /// [`Error::Missing`]; something else has this name.

@@ -31,7 +31,7 @@ unsafe impl<T: Plain> Sync for Cell<T> {}
 
 /// An atomic that takes a value over piece by piece.
 trait Piece: Sized {
-    /// What it holds.
+    /// Its value.
     type Word: Copy;
     /// Reads one.
     ///

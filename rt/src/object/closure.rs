@@ -6,7 +6,7 @@ use abi::{error::Result, layout::PRIORITY_DEFAULT};
 
 use crate::call;
 
-/// What a thread made by [`spawn`] runs.
+/// The closure that a thread made by [`spawn`] runs.
 type Closure = Box<dyn FnOnce() -> u64 + Send>;
 
 /// Starts a thread that runs a closure and ends with the status it returns.

@@ -45,7 +45,7 @@ pub(super) trait Source {
     fn delete(&self, base: u64);
 }
 
-/// What stands at the beginning of a free block.
+/// The beginning of a free block.
 #[cfg(any(target_os = "none", test))]
 struct FreeBlock {
     next: *mut FreeBlock,

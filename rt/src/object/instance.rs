@@ -117,7 +117,7 @@ impl Arena {
             if let Some(begin) = bytes.get_mut(..template.len()) {
                 begin.copy_from_slice(template);
             }
-            // What lies behind is zero: nobody had these pages before.
+            // The bytes behind are zero: nobody had these pages before.
             finish(module, data, table, binder, bytes);
         });
         Ok(segment)

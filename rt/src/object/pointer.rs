@@ -1,4 +1,4 @@
-//! What may stand in objects: plain data, in cells, and pointers to such.
+//! Types that may stand in objects: plain data, in cells, and pointers to such.
 //!
 //! A persistent structure is made with [`persist!`](crate::persist): `repr(C)`, without holes, every
 //! field a [`Cell`] of plain data. No references, no function pointers, no `bool` or enumerations: the
@@ -31,7 +31,7 @@ plain!(u8 i8 u16 i16 u32 i32 u64 i64 usize isize);
 // SAFETY: an array is its elements.
 unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
 
-/// What a persistent pointer may lead to: plain data in cells.
+/// A type that a persistent pointer may lead to: plain data in cells.
 ///
 /// # Safety
 /// 1. It consists of [`Cell`]s of [`Plain`] data, or atomics: all accesses are atomic.

@@ -8,7 +8,7 @@
 use super::{Cell, Persist, Ptr};
 use core::marker::PhantomData;
 
-/// What a region is to the compiler: a borrow of cells, which threads may share.
+/// The type of a region for the compiler: a borrow of cells, which threads may share.
 type View<'a> = PhantomData<&'a [Cell<u8>]>;
 
 /// A range of memory of one object.
@@ -91,7 +91,7 @@ impl<'a> Region<'a> {
         Ptr::from_address(self.base.wrapping_add(offset))
     }
 
-    /// What stands at `offset`.
+    /// The value at `offset`.
     pub const fn at_offset<T: Persist>(self, offset: u64) -> Option<&'a T> {
         self.get(self.pointer(offset))
     }
@@ -146,7 +146,7 @@ impl<'a, T: Persist> Follow<'a, T> {
         }
     }
 
-    /// What a pointer leads to: `None` if it is null, unaligned, or leads out of the region.
+    /// The value that a pointer leads to: `None` if it is null, unaligned, or leads out of the region.
     #[inline(always)]
     pub const fn get(self, pointer: Ptr<T>) -> Option<&'a T> {
         // Turned by the alignment, an unaligned offset becomes a huge one.

@@ -1,4 +1,4 @@
-//! What a program has once: its start page and its heap; where the runtime is a module, its modules, too.
+//! State that each program has once: its start page and its heap; where the runtime is a module, its modules, too.
 //!
 //! An image has variables, so there the state is one. A module of rustc's code has none of its own (the compiler takes the
 //! data register for itself, decision 0050), so there the state is found from the stack: every stack of the
@@ -110,7 +110,7 @@ mod module {
 
     /// Marks a state.
     const MAGIC: u64 = 0x6574_6174_5354_5230;
-    /// What the word below the topmost is beside it: so a word that a frame left there is not taken for a state.
+    /// The word below the topmost must be this one: so a word that a frame left there is not taken for a state.
     const MARK: u64 = 0x9e37_79b9_7f4a_7c15;
     /// Bytes of the object that heap begins with, from its base.
     const FIRST_HEAP: u64 = 16 * PAGE;

@@ -1,4 +1,4 @@
-//! What one message and its answer touch in the kernel: a warm round trip (the row `ipc-round-trip`) in single steps,
+//! The memory that one message and its answer touch in the kernel: a warm round trip (the row `ipc-round-trip`) in single steps,
 //! each instruction decoded, its own bytes and those that it reads and writes collected.
 //!
 //! The steps are taken over the protocol that GDB speaks with QEMU, which needs no GDB. Counted are instructions in the
@@ -172,7 +172,7 @@ impl Symbols {
             .with_context(|| format!("the kernel has no symbol {name}"))
     }
 
-    /// What an address belongs to.
+    /// The part of the kernel that an address belongs to.
     fn name(&self, address: u64) -> &str {
         match self.0.range(..=address).next_back() {
             Some((&start, (size, name))) if address - start < *size => name,
@@ -181,7 +181,7 @@ impl Symbols {
     }
 }
 
-/// What was touched.
+/// The memory that was touched.
 #[derive(Default)]
 pub struct Found {
     instructions: u64,

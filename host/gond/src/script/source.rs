@@ -50,7 +50,7 @@ impl Source {
     }
 }
 
-/// What a look at the source found.
+/// The result of a look at the source.
 pub enum Next {
     /// A line.
     Line(String),

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// What a run of this tool gave.
+/// The result of a run of this tool.
 struct Ran {
     status: Option<i32>,
     output: String,
@@ -93,7 +93,7 @@ const BOOT: Duration = Duration::from_secs(2);
 /// The most memory in use at the prompt, in MiB.
 const MEMORY_MIB: f64 = 24.0;
 
-/// What the system promises of itself at the prompt.
+/// The figures that the system promises at the prompt.
 fn figures(stand: &mut Stand<'_, '_>) -> Result<()> {
     let kernel = loaded_bytes(&slurp(&built()?.kernel)?)?;
     let small = if kernel <= KERNEL_BYTES {

@@ -54,7 +54,7 @@ impl Chance {
     }
 }
 
-/// What is known to be on the disk for good.
+/// The state that must be on the disk for good.
 #[derive(Clone, Default, Debug)]
 struct Kept {
     /// The highest number written to the object `log` before a sync that succeeded.
@@ -88,7 +88,7 @@ fn workload(cut: u32, from: u64, mut names: Names, chance: &mut Chance) -> Vec<S
     lines
 }
 
-/// What a workload that was cut has made sure of.
+/// The state that a workload had made durable before it was cut.
 fn progress(played: &Played, mut kept: Kept) -> Kept {
     let mut seen = kept.clone();
     for (line, status) in &played.statuses {

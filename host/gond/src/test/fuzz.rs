@@ -12,7 +12,7 @@ use anyhow::Result;
 use std::path::Path;
 use std::time::Duration;
 
-/// What the command line says of it.
+/// The options of the command line.
 #[derive(Clone, Debug)]
 pub struct Dice {
     /// Calls on each machine, or mutants; if not as many as the stage makes by itself.
@@ -36,7 +36,7 @@ impl Default for Dice {
     }
 }
 
-/// Who answers calls.
+/// The component that answers calls.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Answers {
     Inside,

@@ -168,7 +168,7 @@ fn tools(bench: &mut Bench<'_>) -> Result<()> {
 }
 
 /// A copy of the sources as they are, with a `gond` that starts the tools that are built: building them again would show nothing.
-/// What a guide has made before goes, but for what was built, and a file that is as it was keeps its time.
+/// Removes the files that a guide has made before, but for those that were built; a file that is as it was keeps its time.
 fn copy(bench: &Bench<'_>) -> Result<PathBuf> {
     let (root, tree) = (bench.root(), bench.root().join("target/guides"));
     std::fs::create_dir_all(&tree)?;

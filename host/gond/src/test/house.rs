@@ -175,7 +175,7 @@ fn run_tests(bench: &mut Bench<'_>, name: &str, mut command: Command) -> Result<
     Ok(())
 }
 
-/// What a child prints on both of its outputs, line by line as it comes.
+/// Gives the lines that a child prints on both of its outputs, as they come.
 fn lines_of(child: &mut Child) -> Result<Receiver<String>> {
     let (sender, lines) = channel();
     let outputs: [Option<Box<dyn Read + Send>>; 2] = [
@@ -196,7 +196,7 @@ fn lines_of(child: &mut Child) -> Result<Receiver<String>> {
     Ok(lines)
 }
 
-/// What the test harness printed about one failed test.
+/// Finds the output of the test harness about one failed test.
 fn details(output: &str, name: &str) -> String {
     let head = format!("---- {name} stdout ----");
     let section = output.lines().skip_while(|line| *line != head).skip(1);

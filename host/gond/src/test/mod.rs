@@ -115,14 +115,14 @@ const STAGES: [Stage; 11] = [
     },
 ];
 
-/// What was found so far.
+/// The results so far.
 #[derive(Default)]
 pub struct Tally {
     passed: u32,
     failed: Vec<String>,
 }
 
-/// What a stage works with: where it reports, and where it may put things.
+/// The tools of a stage: where it reports, and where it may put things.
 pub struct Bench<'a> {
     tally: &'a mut Tally,
     job: Job,
@@ -130,11 +130,11 @@ pub struct Bench<'a> {
     root: PathBuf,
     scratch: Scratch,
     keep: Keep,
-    /// What the stages `fuzz` and `mutants` draw.
+    /// The random choices of the stages `fuzz` and `mutants`.
     dice: fuzz::Dice,
 }
 
-/// What happens to the disk images of failed stages.
+/// Whether the disk images of failed stages are kept.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum Keep {
     Nothing,

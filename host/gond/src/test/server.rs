@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 /// The server's first instructions for an event (`sasos/program/src/arch/x86_64.rs`): four pushes, a move.
 const ENTRY: [u8; 10] = [0x41, 0x55, 0x41, 0x55, 0x41, 0x54, 0x53, 0x4c, 0x89, 0xd1];
-/// What is put there: an instruction that there is not; and one that jumps to nowhere.
+/// The bytes that are put there: an invalid instruction, and a jump to nowhere.
 const BROKEN: [(&str, &[u8], &str); 2] = [
     ("an illegal instruction", &[0x0f, 0x0b], "exception 6"),
     (

@@ -50,7 +50,7 @@ fn beside<T: Send>(
     })
 }
 
-/// What is told of a system that died.
+/// The report about a system that died.
 fn obituary(verdict: Verdict) -> Result<String, String> {
     match verdict {
         Verdict::Dead(text) => Ok(text),
@@ -89,15 +89,15 @@ const CONVERSATION: [(&str, &[&str]); 10] = [
     ("stop", &["the system stands"]),
 ];
 
-/// What the conversation found.
+/// The findings of the conversation.
 struct Found {
     answers: Vec<(&'static str, String)>,
-    /// What is said of the page that the shell's stack pointer is in, and of its frame.
+    /// The answers about the page of the shell's stack pointer, and about its frame.
     page: String,
     frame: String,
     /// The last events twice while the system stood, and once more when it went on.
     events: [String; 3],
-    /// What came instead of an answer to `panic`.
+    /// The output instead of an answer to `panic`.
     end: String,
 }
 

@@ -1,4 +1,4 @@
-//! What an instance costs: time and memory.
+//! The costs of an instance: time and memory.
 
 use super::{Row, gcc, median, module_object, output};
 use crate::host::{Binding, Library, Task};

@@ -1,4 +1,4 @@
-//! What the tests of modules share: a folder, a compiler, a window of addresses for each test.
+//! Tools that the tests of modules share: a folder, a compiler, a window of addresses for each test.
 #![allow(dead_code, reason = "each test uses its part")]
 
 use linker::module::window::{WINDOW_START, Window};

@@ -13,7 +13,7 @@ use crate::{Outcome, misused};
 use build::Workshop;
 use peer::Peer;
 
-/// What the user asked for.
+/// The options of the user.
 struct Wanted {
     json: bool,
     rounds: usize,

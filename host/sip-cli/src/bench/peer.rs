@@ -61,7 +61,7 @@ impl Peer {
     /// Builds and starts it.
     ///
     /// # Errors
-    /// What is missing, in words.
+    /// The part that is missing, in words.
     pub fn start() -> Result<Self, String> {
         let program = build()?;
         let fail = |error: std::io::Error| format!("{}: {error}", program.display());
@@ -92,7 +92,7 @@ impl Peer {
     /// Has it make a module ready; the module's number.
     ///
     /// # Errors
-    /// What it says is wrong, here and below.
+    /// Its complaint, here and below.
     pub fn load(&mut self, module: &Path) -> Result<u64, String> {
         self.ask(&format!("load {}", module.display())).map(|[number]| number)
     }

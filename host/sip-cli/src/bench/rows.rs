@@ -14,7 +14,7 @@ use std::time::Instant;
 
 /// The ways in which a kernel is run beside the machine's. The last is for the peer, which uses what the processor has.
 const MODES: [(&str, Options); 3] = [
-    // What clang does by default: no newer instructions than any x86-64 of this century has.
+    // The default of clang: no newer instructions than any x86-64 of this century has.
     ("sip-guard", options(Bounds::Guard, Cpu::V2)),
     ("sip-explicit", options(Bounds::Explicit, Cpu::V2)),
     ("sip-guard-v3", options(Bounds::Guard, Cpu::V3)),
@@ -161,7 +161,7 @@ pub fn kernels(workshop: &Workshop, rounds: usize, mut peer: Option<&mut Peer>) 
     Ok(figures)
 }
 
-/// What is set beside what, as the geometric mean over the kernels, where both were run.
+/// The pairs that are compared, by the geometric mean over the kernels that both have run.
 const RATIOS: [(&str, &str); 5] = [
     ("sip-guard", "native"),
     ("sip-explicit", "sip-guard"),

@@ -54,7 +54,7 @@ fn outer(field: Field) -> String {
     }
 }
 
-/// What is passed for a field.
+/// The type that is passed for a field.
 fn given(name: &str, field: Field) -> String {
     match field {
         Field::Scalar(_) => name.into(),
@@ -237,7 +237,7 @@ fn receiving(contract: &Contract, state: &State) -> String {
     let mut text = declared(state, "the other side speaks");
     let _ = write!(
         text,
-        "\n    /// What may arrive in state {}, and the state after it.\n    pub enum {name}Message {{\n",
+        "\n    /// The messages that may arrive in state {}, and the state after each.\n    pub enum {name}Message {{\n",
         state.name
     );
     for arm in &state.arms {

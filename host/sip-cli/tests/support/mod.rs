@@ -1,4 +1,4 @@
-//! What the tests of `gond sip` share: a folder of one's own, and runs that end.
+//! Tools that the tests of `gond sip` share: a folder for each test, and runs that end.
 
 use std::fs;
 use std::io::Read;

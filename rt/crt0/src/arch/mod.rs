@@ -1,4 +1,4 @@
-//! What each processor architecture provides, name by name:
+//! The names that each processor architecture provides:
 //!
 //! * `system_call(number, arguments) -> Answer`: the trap.
 //! * `ticks() -> u64`: a counter of time, as fine as the processor has it.

@@ -1,4 +1,4 @@
-//! What each processor architecture provides, name by name:
+//! The names that each processor architecture provides:
 //!
 //! * `pdx_wrapper!`, `thread_wrapper!`: what stands between the kernel's way of entering a protected
 //!   procedure or a thread and a C function;

@@ -40,7 +40,7 @@ pub fn round(label: &str, names: &mut Names, chance: &mut Chance, lines: &mut Ve
     }
 }
 
-/// What a line that succeeded does to the names.
+/// The effect of a line that succeeded on the names.
 fn apply(names: &mut Names, line: &str) {
     let words: Vec<&str> = line.split(' ').collect();
     match words[..] {

@@ -14,7 +14,7 @@
 //! | `PATH: NAME` | a piece of that source file, which a test compares |
 //! | `shown: WHY` | nothing that can be typed, for this reason |
 
-/// What a block is.
+/// The kind of a block.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Kind {
     Run { fails: bool },
@@ -83,7 +83,7 @@ pub fn blocks(text: &str) -> Vec<Block> {
     found
 }
 
-/// What a comment says of the block behind it.
+/// Reads from a comment which kind of block stands behind it.
 fn comment(line: &str) -> Option<Kind> {
     let inside = line.trim().strip_prefix("<!--")?.strip_suffix("-->")?.trim();
     let (word, rest) = inside.split_once([' ', ':']).unwrap_or((inside, ""));

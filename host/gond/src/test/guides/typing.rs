@@ -1,4 +1,4 @@
-//! What a reader has before him: a terminal, a second one, the kernel debugger, GDB.
+//! The tools of a reader: a terminal, a second one, the kernel debugger, GDB.
 
 use super::blocks::conversation;
 use super::compare;
@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_mins(10);
 /// How long an answer of the debugger may be another than the one shown: the system comes to what the guide speaks of.
 const SETTLE: Duration = Duration::from_secs(20);
 
-/// What lines in a terminal came to.
+/// The outcome of lines in a terminal.
 pub struct Ran {
     status: Option<i32>,
     lines: String,

@@ -1,4 +1,4 @@
-//! What each processor architecture provides, name by name:
+//! The names that each processor architecture provides:
 //!
 //! * `message(arguments, words) -> (Answer, words)`: `Ipc`, whose words pass in registers.
 //! * `nucleus_thread_wrapper!`: what stands between the kernel's way of entering a thread and a C function.

@@ -9,7 +9,7 @@ use crt0::Answer;
 /// touched the buffer, but the compiler must think so: the asm is no `nomem`.
 ///
 /// # Safety
-/// What is received may land in the window.
+/// Pages that are received may land in the window.
 #[inline(always)]
 pub unsafe fn message(
     [to, from, tag, timeouts, window]: [u64; 5],
