@@ -12,7 +12,7 @@
     reason = "the texts of the table are documentation too, and stand in the manual as they are"
 )]
 
-/// What the table says of a call.
+/// The table's entry for a call.
 #[derive(Debug)]
 pub struct CallInfo {
     /// Number, in rax.
@@ -29,7 +29,7 @@ pub struct CallInfo {
     pub value2: &'static str,
     /// Rights it needs.
     pub needs: &'static str,
-    /// What it does.
+    /// Its effect.
     pub text: &'static str,
 }
 

@@ -16,10 +16,10 @@ use items::{PARTS, RIGHTS, c_items};
 
 /// A table of calls as the manual and the header show it.
 struct Shown {
-    /// What stands before the names in C, where all tables share one space of names.
+    /// The prefix of the names in C, where all tables share one space of names.
     prefix: &'static str,
     title: &'static str,
-    /// What is to be known before the first call.
+    /// An introduction before the first call.
     about: &'static str,
     calls: &'static [CallInfo],
 }

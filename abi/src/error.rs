@@ -21,7 +21,7 @@ macro_rules! errors {
                 match self { $(Error::$name => stringify!($name),)* }
             }
 
-            /// What it means, in a sentence.
+            /// Its meaning, in a sentence.
             pub const fn text(self) -> &'static str {
                 match self { $(Error::$name => $text,)* }
             }

@@ -1,4 +1,4 @@
-//! What the guest and the host tool say to each other.
+//! The protocol between the guest and the host tool.
 //!
 //! COM1 is the terminal. COM2 is the *control line*: in script mode the shell asks there for each
 //! line (`ready`), gets `line TEXT` or `end`, and tells how it went (`status N`). All of it is
@@ -17,7 +17,7 @@ interface! {
     const DEBUGGER_PORT: u16 = 0x3e8;
     /// Interrupt line of the debugger's serial line; not the one that a third serial port shares with the first.
     const DEBUGGER_LINE: u32 = 5;
-    /// What the debugger writes when it waits for a command.
+    /// The debugger's prompt.
     const DEBUGGER_PROMPT: &str = "kernel> ";
     /// Clean power-off, every line succeeded.
     const EXIT_SUCCESS: u8 = 0x10;

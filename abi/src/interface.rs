@@ -7,13 +7,13 @@
 pub struct Item {
     /// Its name in Rust.
     pub name: &'static str,
-    /// What it means.
+    /// Its meaning.
     pub text: &'static str,
-    /// What it is.
+    /// Its kind.
     pub what: What,
 }
 
-/// What an [`Item`] is.
+/// The kind of an [`Item`].
 #[derive(Debug)]
 pub enum What {
     /// A constant.

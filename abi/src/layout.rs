@@ -53,7 +53,7 @@ interface! {
     /// The `pd` argument of a protected call: the callee's domain is the registered Clist alone.
     const PD_EMPTY: u64 = 1;
 
-    /// What `ObjInfo` tells of an object.
+    /// The report of `ObjInfo` about an object.
     struct ObjectInfo {
         /// Its base address.
         base,
@@ -97,7 +97,7 @@ interface! {
     /// `PageUnMap` disposition: changes since the last checkpoint are dropped, backing store is kept.
     const UNMAP_REPLACE: u64 = 1;
 
-    /// What `ThreadWait` tells of a thread that ended.
+    /// The report of `ThreadWait` about a thread that ended.
     struct ExitReport {
         /// The thread.
         thread,
@@ -144,7 +144,7 @@ interface! {
     /// `ExcptReturn` action: end the thread as if there were no handler.
     const RESUME_END: u64 = 2;
 
-    /// What `ThreadInfo` and the list of threads tell.
+    /// The report of `ThreadInfo` and of the list of threads.
     struct ThreadReport {
         /// The thread.
         thread,
@@ -186,7 +186,7 @@ interface! {
     /// Highest priority.
     const PRIORITY_MAX: u64 = 7;
 
-    /// What `SystemInfo` tells of a domain.
+    /// The report of `SystemInfo` about a domain.
     struct DomainReport {
         /// The domain.
         domain,
@@ -206,7 +206,7 @@ interface! {
         threads,
     }
 
-    /// What `SystemInfo` tells of memory.
+    /// The report of `SystemInfo` about memory.
     struct MemoryReport {
         /// Frames of the machine.
         frames,
@@ -224,7 +224,7 @@ interface! {
         heap_bytes,
     }
 
-    /// What `SystemInfo` tells of the store.
+    /// The report of `SystemInfo` about the store.
     struct StoreReport {
         /// Blocks of the disk.
         blocks,
@@ -246,7 +246,7 @@ interface! {
         cut,
     }
 
-    /// What `SystemInfo` tells of the boot.
+    /// The report of `SystemInfo` about the boot.
     struct BootReport {
         /// 1 if lines come over the control line.
         script,

@@ -1,4 +1,4 @@
-//! What the kernel offers to a server outside of it (decision 0038).
+//! The calls that the kernel offers to a server outside of it (decision 0038).
 //!
 //! The server is a user-mode program in a space of its own, the *supervisor space*. What happens to threads comes to it
 //! as an *upcall*: the processor enters the server at one fixed place, on its one stack, with the event in registers
@@ -25,7 +25,7 @@ interface! {
     /// The number of the first machine call.
     const FIRST_MACHINE_CALL: u64 = 0x200;
 
-    /// What a server is told of its surroundings.
+    /// The surroundings of a server, as it is told of them.
     struct Surroundings {
         /// Physical address of memory for its heap, and only for that.
         heap,
@@ -38,7 +38,7 @@ interface! {
     }
 }
 
-/// What an upcall is about. It comes in rbx, the thread in rdi (or 0), and then:
+/// The subject of an upcall. It comes in rbx, the thread in rdi (or 0), and then:
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[repr(u64)]
 pub enum Upcall {

@@ -1,4 +1,4 @@
-//! What the µ-kernel itself offers to programs that run on it without the server.
+//! The calls that the µ-kernel itself offers to programs that run on it without the server.
 //!
 //! These programs make the same `syscall` with numbers from [`FIRST_CALL`] on; the register rule of
 //! [`crate::call`] holds for them too. The first of them, the *root program*, comes with the kernel

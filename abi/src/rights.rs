@@ -1,4 +1,4 @@
-//! What a capability allows.
+//! The rights that a capability gives.
 
 /// A set of rights. `RWXD` together make an owner.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Default)]
@@ -42,19 +42,19 @@ impl Rights {
         self.0 & other.0 == other.0
     }
 
-    /// What is in either.
+    /// The rights in either.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// What is in both.
+    /// The rights in both.
     #[must_use]
     pub const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// What is in `self` but not in `other`.
+    /// The rights in `self` but not in `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)

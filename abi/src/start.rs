@@ -1,4 +1,4 @@
-//! What a new task finds on its start page.
+//! The start page of a new task.
 //!
 //! The page stands right behind the image of the program, in the same object. Its address is the
 //! parameter of the first thread. The creator fills it in before it starts the task: a single

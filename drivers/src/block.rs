@@ -56,7 +56,7 @@ const RECORD_SECTOR: usize = 8;
 const RECORD_STATUS: usize = 16;
 const HEADER_BYTES: u32 = 16;
 
-/// What is asked of the disk.
+/// A request to the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Request {
     /// Fill `page` from `block`.
@@ -117,7 +117,7 @@ impl fmt::Display for DiskError {
 
 impl core::error::Error for DiskError {}
 
-/// What a completed write means.
+/// The meaning of a completed write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WriteCache {
     /// It may be in a volatile cache until a flush.
@@ -178,7 +178,7 @@ impl<W: World> BlockDevice<W> {
         self.features & FEATURE_READ_ONLY != 0
     }
 
-    /// What a completed write means on this disk.
+    /// Tells what a completed write means on this disk.
     pub fn write_cache(&self) -> WriteCache {
         if self.features & FEATURE_FLUSH == 0 {
             WriteCache::Through
@@ -272,7 +272,7 @@ impl<W: World> BlockDevice<W> {
             {
                 Ok(None) => return None,
                 Ok(Some(Some((tag, status)))) => return Some((tag, result_of(status))),
-                // What the used ring says is not what was asked: nothing it says can be believed
+                // The used ring tells of a request that was not made: nothing it says can be believed
                 // any more.
                 Ok(Some(None)) | Err(_) => self.give_up(),
             }

@@ -1,6 +1,6 @@
 //! The disk under the store: virtio-blk as [`store::world::Disk`].
 //!
-//! Who drives it, the kernel or a server outside of it, brings the way to the machine ([`World`], [`Ports`]) and the
+//! Its driver, the kernel or a server outside of it, brings the way to the machine ([`World`], [`Ports`]) and the
 //! message by which the device interrupts.
 
 use crate::{

@@ -72,7 +72,7 @@ impl DirectMap {
 
 /// A word that may be read and written as plain bytes: what [`Range`] can access.
 trait Word: Copy {
-    /// What a read from nowhere gives.
+    /// The value of a read from nowhere.
     const ALL_ONES: Self;
     fn native_of(little_endian: Self) -> Self;
     fn little_endian_of(native: Self) -> Self;

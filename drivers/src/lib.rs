@@ -6,7 +6,7 @@
 //! in the kernel and, on the host, against the fake machine of the tests. All `unsafe` is in
 //! [`dma`]; every other module is checked to have none.
 //!
-//! What a device says is not believed. Indices and identifiers in shared memory are compared with
+//! Words of a device are not believed. Indices and identifiers in shared memory are compared with
 //! the driver's own private record; a device that contradicts it is reset, and every request it
 //! still held fails with an error. The limit of this: without an IOMMU a device can write anywhere
 //! in memory, so a *malicious* device is outside what software can contain. What is contained is a

@@ -24,7 +24,7 @@ const ENTRY_MASKED: u32 = 1;
 pub struct Message {
     /// Physical address written to.
     pub address: u64,
-    /// What is written.
+    /// The word that is written.
     pub data: u32,
 }
 

@@ -73,7 +73,7 @@ impl core::fmt::Display for Address {
 pub struct Function {
     /// Where it sits.
     pub address: Address,
-    /// Who made it.
+    /// The number of its maker.
     pub vendor: u16,
     /// Which device it is, by that vendor's numbering.
     pub device: u16,
@@ -84,7 +84,7 @@ pub struct Function {
 /// A capability in a function's list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Capability {
-    /// What kind it is.
+    /// Its kind.
     pub identifier: u8,
     /// Where it starts in configuration space.
     pub offset: u8,
@@ -328,7 +328,7 @@ impl<P: Ports> Functions<'_, P> {
         Some(Address::new(bus, 0, 0))
     }
 
-    /// What is at `address`, if anything; moves `next` past it.
+    /// Reads the capability at `address`, if there is one; moves `next` past it.
     fn look_at(&mut self, address: Address) -> Option<Function> {
         let identity = self.pci.read_u32(address, VENDOR);
         let is_present = identity as u16 != u16::MAX;

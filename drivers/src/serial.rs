@@ -11,7 +11,7 @@ pub const COM1: u16 = 0x3f8;
 /// The first port of the second serial line (interrupt line 3).
 pub const COM2: u16 = 0x2f8;
 
-/// What can be written at once when the transmitter is empty.
+/// Bytes that can be written at once when the transmitter is empty.
 pub const TRANSMIT_BYTES: usize = 16;
 
 const DATA: u16 = 0;
@@ -43,7 +43,7 @@ const LOOPBACK: u8 = 0b0001_1110;
 const STATUS_RECEIVED: u8 = 1;
 const STATUS_OVERRUN: u8 = 1 << 1;
 const STATUS_TRANSMITTER_EMPTY: u8 = 1 << 5;
-/// What an empty bus reads as: no chip has all status bits set.
+/// The value that an empty bus reads as: no chip has all status bits set.
 const NOTHING: u8 = 0xff;
 
 /// No working 16550 answers at these ports.

@@ -1,4 +1,4 @@
-//! What a driver may ask of the machine.
+//! Requests of a driver to the machine.
 //!
 //! Three kinds of access exist, each with its own trait: I/O ports, windows of device registers,
 //! and pages of ordinary memory that a device reads and writes behind the processor's back.
@@ -98,9 +98,9 @@ pub trait DmaMemory {
 
 /// Where drivers get register windows and shared pages from, while they probe.
 pub trait World {
-    /// What [`World::map_registers`] gives.
+    /// The result of [`World::map_registers`].
     type Window: Mmio;
-    /// What [`World::allocate_page`] gives.
+    /// The result of [`World::allocate_page`].
     type Page: DmaMemory;
 
     /// Makes `bytes` bytes of device registers at `physical` accessible, uncached.

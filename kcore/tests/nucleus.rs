@@ -13,7 +13,7 @@ use abi::{
         THREAD_READY, THREAD_RECEIVING, THREAD_SENDING, THREAD_STOPPED, fpage, message_buffer, tag, timeouts,
     },
 };
-use fake::{Fake, Random, walk};
+use fake::{Asked, Fake, Random, walk};
 use kcore::{
     Hardware, Kernel, Machine, ThreadId,
     bare::Bare,
@@ -501,6 +501,71 @@ fn a_space_goes_with_its_threads_and_those_below() {
     }
     rig.refused(boss, Call::SpaceCreate, &[1 << 32, 0, 0, 0], Error::BadArgument);
     rig.refused(boss, Call::SpaceCreate, &[1 << 30, 0, 0, 0], Error::LimitReached);
+}
+
+/// One piece of a deletion ends some threads only, and the last one forgets the translations of the message buffers before their frames go.
+#[test]
+fn a_space_of_many_threads_goes_in_pieces() {
+    let mut rig = Rig::new();
+    let boss = rig.boss;
+    let id = rig.space([boss.0, 0, 0]);
+    let threads: Vec<ThreadId> = (0..20).map(|_| rig.thread(boss, id)).collect();
+    let root = rig
+        .kernel
+        .spaces()
+        .get(rig.kernel.threads().get(threads[0]).space)
+        .root()
+        .number();
+    rig.run(boss);
+    let mut left = threads.len();
+    while left > 0 {
+        assert!(
+            !rig.kernel.hardware.take_flushed().roots.contains(&root),
+            "{left} threads are left"
+        );
+        let event = Event::Call {
+            thread: boss,
+            number: Call::SpaceDelete as u64,
+            arguments: [id, 0, 0, 0, 0, 0],
+            resumed: Resumed::First,
+        };
+        assert_eq!(rig.kernel.nucleus_event(event), Outcome::Again);
+        let now = threads
+            .iter()
+            .filter(|thread| rig.kernel.threads().find(**thread).is_some())
+            .count();
+        assert!(now < left && now + 8 >= left, "{left} threads, then {now}");
+        left = now;
+    }
+    rig.done(boss, Call::SpaceDelete, &[id]);
+    assert!(rig.kernel.hardware.take_flushed().roots.contains(&root));
+    rig.check();
+}
+
+/// The registers of a thread that runs on another processor are in that processor: it is stopped first.
+#[test]
+fn registers_are_exchanged_with_a_thread_that_has_been_stopped() {
+    let mut rig = Rig::new();
+    let boss = rig.boss;
+    let id = rig.space([boss.0, 0, 0]);
+    let thread = rig.thread(boss, id);
+    rig.run(boss);
+    let kernel = &mut rig.kernel;
+    kernel.set_processors(3);
+    kernel.change_over(1);
+    kernel.hardware.here = 1;
+    let index = kernel.schedule().expect("a thread is ready");
+    assert_eq!(kernel.id_of(index), thread);
+    kernel.enter_space(kernel.threads().table[index as usize].space);
+    kernel.change_over(0);
+    kernel.hardware.here = 0;
+    kernel.hardware.asked.clear();
+    rig.done(boss, Call::ThreadExchange, &[thread.0, EXCHANGE_READ]);
+    assert!(
+        rig.kernel.hardware.asked.contains(&Asked::Stop(1)),
+        "{:?}",
+        rig.kernel.hardware.asked
+    );
 }
 
 /// A thread costs its space; what it cannot pay for is not made.

@@ -1,6 +1,6 @@
 //! The host tool from outside: images, names, files, refusals. No QEMU, no target parts: `--bare` images do.
 //!
-//! What needs the system itself is in `gond test --only contract`.
+//! Tests that need the system itself are in `gond test --only contract`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

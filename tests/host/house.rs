@@ -52,7 +52,7 @@ const HEIGHTS: &[(&str, u32)] = &[
     ("gond", 70),
 ];
 
-/// What must not be depended on, by whom: programs stay on their side of the system call boundary, the system
+/// Dependencies that are forbidden: programs stay on their side of the system call boundary, the system
 /// on its own, and neither knows the host.
 const FORBIDDEN: &[(&[&str], &[&str])] = &[
     (

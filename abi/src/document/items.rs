@@ -11,7 +11,7 @@ use crate::{
 /// Constants and layouts of one module, as the manual and the header show them.
 pub(super) struct Part {
     pub(super) title: &'static str,
-    /// What stands before the names in C, where all modules share one space of names.
+    /// The prefix of the names in C, where all modules share one space of names.
     prefix: &'static str,
     items: &'static [Item],
 }

@@ -34,7 +34,7 @@ fn defined(source: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What both sides agree on is told whole: no constant and no structure of the crate is missing.
+/// The interface is told whole: no constant and no structure of the crate is missing.
 #[test]
 fn nothing_is_left_out() {
     const OWN: [&str; 4] = ["document.rs", "interface.rs", "lib.rs", "call.rs"];

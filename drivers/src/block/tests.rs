@@ -268,7 +268,7 @@ fn a_dropped_device_is_reset() {
     machine.device(|fake, _| assert_eq!(fake.status, 0));
 }
 
-/// What probing says of a machine changed by `change`. The device must be left reset.
+/// Probes a machine changed by `change`. The device must be left reset.
 fn probe_error(change: impl FnOnce(&mut crate::fake::Inner)) -> ProbeError {
     let machine = Machine::with(Device::disk(4));
     machine.look(change);

@@ -89,7 +89,7 @@ impl DeviceSide {
     }
 }
 
-/// What kind of device it is, and what it keeps.
+/// The kind of device, and its state.
 #[derive(Debug)]
 pub(crate) enum Kind {
     Disk(Vec<u8>),
@@ -97,7 +97,7 @@ pub(crate) enum Kind {
     Entropy(usize, u8),
 }
 
-/// What the device does against the rules.
+/// Offences of the device against the rules.
 #[expect(clippy::struct_excessive_bools, reason = "a test switches them one by one")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Mischief {

@@ -37,7 +37,7 @@ pub enum Structure {
     Common,
     /// The doorbells.
     Notify,
-    /// What is particular to the kind of device.
+    /// The registers that are particular to the kind of device.
     Device,
 }
 
@@ -51,7 +51,7 @@ pub enum ProbeError {
     Bar {
         /// Which BAR.
         index: u8,
-        /// What is wrong with it.
+        /// Its fault.
         error: BarError,
     },
     /// A structure reaches past the end of BAR `index`, is too short, or is not aligned.

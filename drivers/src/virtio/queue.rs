@@ -33,7 +33,7 @@ const USED: usize = 1024;
 /// In the available ring's flags: do not interrupt. In the used ring's: do not ring the doorbell.
 const FLAG_QUIET: u16 = 1;
 
-/// What the device does with a piece of memory.
+/// The device's use of a piece of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Direction {
     DeviceReads,
@@ -55,7 +55,7 @@ pub(crate) struct Full;
 /// A chain the device has finished.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Used {
-    /// What [`Queue::add`] returned for it.
+    /// The result of [`Queue::add`] for it.
     pub(crate) head: u16,
     /// How many bytes the device says it wrote.
     pub(crate) written: u32,
@@ -90,7 +90,7 @@ pub(crate) struct Queue<D> {
     /// Index of the first free descriptor, if `free` is not 0.
     first_free: u16,
     free: u16,
-    /// What follows a descriptor in its chain, or in the list of free ones.
+    /// The descriptor that follows another in its chain, or in the list of free ones.
     next: [u16; MOST_DESCRIPTORS as usize],
     /// For the head of a chain the device holds: its length. For every other descriptor: 0.
     chain_length: [u16; MOST_DESCRIPTORS as usize],

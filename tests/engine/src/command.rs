@@ -9,7 +9,7 @@ use sip::exec::{Extern, Program, Store, Val};
 use sip::module::ValType;
 use sip::verify::verify;
 
-/// What a process may take unless the command line says otherwise.
+/// Memory that a process may take unless the command line says otherwise.
 const SECONDS: u64 = 60;
 /// The function that is called unless another is named.
 const START: &str = "_start";

@@ -1,4 +1,4 @@
-//! What the engine wants of the system: ranges of addresses out of transient objects.
+//! Services of the system for the engine: ranges of addresses out of transient objects.
 //!
 //! A reservation is an object as long as the whole range, which costs a page when it is touched and nothing
 //! before that. All of it is limited to no rights, so that a touch there is a fault; making a part usable

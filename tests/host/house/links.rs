@@ -21,7 +21,7 @@ const ELSEWHERE: [&str; 4] = [
     concat!("../sha", "red"),
 ];
 
-/// What a document names and the tree does not have, as complaints.
+/// Complaints about names in a document that the tree does not have.
 pub fn broken(root: &Path) -> Vec<String> {
     let tree = tree(root);
     let mut complaints = Vec::new();

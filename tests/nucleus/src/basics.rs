@@ -1,4 +1,4 @@
-//! What a root program finds, and calls that concern nobody else.
+//! The surroundings of a root program, and calls that concern nobody else.
 
 use abi::{address::PAGE, nucleus::ROOT_MAGIC};
 use nucleus::call;

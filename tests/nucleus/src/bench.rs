@@ -1,4 +1,4 @@
-//! What the µ-kernel's operations take, as rows for the host tool: `row=NAME ticks=MEDIAN min=… n=… ns=…`,
+//! Costs of the µ-kernel's operations, as rows for the host tool: `row=NAME ticks=MEDIAN min=… n=… ns=…`,
 //! all for one operation, warm. Under an emulator that counts instructions a tick is an instruction.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -17,9 +17,9 @@ pub const fn case(name: &'static str, run: fn(&Setting) -> Outcome) -> Case {
     Case { name, run }
 }
 
-/// What a case is told.
+/// The setting of a case.
 pub struct Setting {
-    /// What the kernel told the root program.
+    /// The kernel's words to the root program.
     pub root: RootPage,
     /// How many calls the fuzzing makes, if not the usual number.
     pub calls: Option<u64>,

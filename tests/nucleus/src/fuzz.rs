@@ -84,7 +84,7 @@ fn any_fpage(random: &mut Random) -> u64 {
     }
 }
 
-/// What is given, and how. Granted are pages of the store alone: the fuzzer itself stands on others.
+/// The pages that are given, and how. Granted are pages of the store alone: the fuzzer itself stands on others.
 fn gift(random: &mut Random) -> (u64, u64) {
     if random.one_in(4) {
         let page = STORE.load(Relaxed) + random.below(STORE_PAGES) * PAGE;
@@ -150,7 +150,7 @@ fn step(random: &mut Random, me: u64) -> bool {
             [what, space, any_fpage(random), way, 0, 0]
         }
         Call::Flush => {
-            // What the fuzzer stands on stays.
+            // The fuzzer's own pages stay.
             let what = any_fpage(random);
             [
                 what,
@@ -170,7 +170,7 @@ fn step(random: &mut Random, me: u64) -> bool {
     let Ok((value, _)) = answer else { return false };
     match number {
         Call::SpaceCreate => {
-            // What would be forgotten goes, or its quota would be lost.
+            // A space that would be forgotten goes, or its quota would be lost.
             let place = &SPACE_IDS[random.below(REMEMBERED as u64) as usize];
             let _ = call::space_delete(place.swap(value, Relaxed));
         }

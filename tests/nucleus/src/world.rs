@@ -27,7 +27,7 @@ static IMAGE_BYTES: AtomicU64 = AtomicU64::new(0);
 
 /// Where threads in spaces have their stacks: one a slot, top down.
 pub const STACK_TOP: u64 = 0x2000_0020_0000;
-/// What a space may cost: units of 64 bytes.
+/// The quota of a space, in units of 64 bytes.
 pub const QUOTA: u64 = 128 * 64;
 
 /// The part of memory that pagers use; the rest is for cases.

@@ -183,7 +183,7 @@ fn lookup(_: &Setting) -> Outcome {
     for address in [0, 1 << 47, u64::MAX, abi::address::USER_END] {
         ensure_error!(puppet.call(Call::ApdLookup, &[address, 4])?, BadAddress);
     }
-    // What the domain made itself came from no Clist.
+    // Rights on objects that the domain made itself came from no Clist.
     let own = puppet.call(Call::ObjCreate, &[PAGE, 0])??.0;
     ensure_eq!(puppet.call(Call::ApdLookup, &[own, 15])??.0, 0);
     // In the other order, the other one grants.

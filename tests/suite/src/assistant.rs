@@ -122,7 +122,7 @@ rt::persist! {
         asked: AtomicU32,
         /// Counts answers; the case waits on it.
         answered: AtomicU32,
-        /// What to do: a [`Deed`] or a call's number above [`Deed::CALLS`].
+        /// The task: a [`Deed`] or a call's number above [`Deed::CALLS`].
         deed: AtomicU64,
         /// With what.
         arguments: [AtomicU64; 6],

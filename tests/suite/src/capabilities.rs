@@ -38,7 +38,7 @@ fn object_with_return() -> Outcome<Object> {
 }
 
 fn each_right(_: &Setting) -> Outcome {
-    // What page tables can express: writing and executing imply reading.
+    // Page tables cannot express less: writing and executing imply reading.
     for bits in 0..8 {
         let rights = Rights::from_bits(bits).unwrap_or_default();
         let object = object_with_return()?;

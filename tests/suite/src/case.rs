@@ -5,7 +5,7 @@
 
 pub use testing::{Failure, Outcome, ensure, ensure_eq, ensure_error};
 
-/// What a case is told.
+/// The setting of a case.
 #[derive(Copy, Clone, Debug)]
 pub struct Setting {
     /// Everything random follows from this.

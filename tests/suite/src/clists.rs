@@ -156,7 +156,7 @@ fn changes_count(_: &Setting) -> Outcome {
     ensure_eq!(puppet.accesses(object.base())?, Rights::NONE);
     clist.insert(capability)?;
     ensure_eq!(puppet.accesses(object.base())?, Rights::RW);
-    // What is taken out of a Clist is forgotten when the cache is flushed.
+    // A capability that is taken out of a Clist is forgotten when the cache is flushed.
     clist.remove(capability)?;
     puppet.call(Call::ApdFlush, &[])??;
     ensure_eq!(puppet.accesses(object.base())?, Rights::NONE);
@@ -247,7 +247,7 @@ fn becomes_malformed(_: &Setting) -> Outcome {
 }
 
 fn false_order(setting: &Setting) -> Outcome {
-    // What claims to be sorted and is not may hide its capabilities, nothing worse.
+    // A Clist that claims to be sorted and is not may hide its capabilities, nothing worse.
     let mut random = Random::at(setting.seed, 3);
     let object = Object::create(PAGE)?;
     let good = Capability {

@@ -1,4 +1,4 @@
-//! What must not be done, what is only strange, and handlers that put things right.
+//! Forbidden acts, strange ones, and handlers that put things right.
 
 use abi::{
     Error, Rights,

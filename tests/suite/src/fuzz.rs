@@ -88,7 +88,7 @@ impl Progress {
     }
 }
 
-/// What an assistant is told.
+/// The arguments of an assistant.
 #[derive(Copy, Clone)]
 struct Assignment {
     seed: u64,
@@ -265,7 +265,7 @@ fn tell(what: &str, seed: u64, [made, succeeded, died, stuck]: [u64; 4]) {
 }
 
 fn calls_at_random(setting: &Setting) -> Outcome {
-    // What the first assistant leaves behind for the next one is not lost.
+    // Objects that the first assistant leaves behind for the next one are not lost.
     let kept = kept_now();
     run_steps(setting.seed ^ 1, 2_000, None)?;
     delete_kept(&kept)?;

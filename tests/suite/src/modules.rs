@@ -102,7 +102,7 @@ fn shared_and_private(_: &Setting) -> Outcome {
                 .is_some_and(|data| !(before.base..before.base + before.bytes).contains(&data))
         );
         ensure!(arch::call_export(modules, counter, "nothing_like_it", [0; 4]).is_err());
-        // What the shell says about a program that failed in it.
+        // The shell's sentence about a program that failed in it.
         let symbols = shelf::find("counter")?.symbols();
         let next = symbols.iter().find(|symbol| symbol.name == "counter_next");
         let place = next.and_then(|symbol| shelf::place_of(symbol.address + 1));
@@ -152,7 +152,7 @@ fn several_instances(_: &Setting) -> Outcome {
             ensure_eq!(arch::call_at(functions[1], [0; 4]), round);
             ensure_eq!(arch::call_at(functions[1], [0; 4]) - 1, round);
             ensure_eq!(arch::call_export(modules, second, "counter_peek", [0; 4])?, round + 1);
-            // What was used begins anew for the next.
+            // An instance that was used begins anew for the next.
             let data = modules.data_address(second);
             modules.release(second);
             ensure_eq!(modules.another("counter")?, second);
@@ -241,7 +241,7 @@ fn early(_: &Setting) -> Outcome {
 
 fn inline_calls(_: &Setting) -> Outcome {
     with(&["counter", "inline"], || {
-        // What is called inline is there before the first call, whenever the rest is bound.
+        // A function that is called inline is there before the first call, whenever the rest is bound.
         let modules = Modules::new(Binding::Lazy);
         let client = modules.instance("inline")?;
         ensure_eq!(modules.count(), 2);
@@ -353,11 +353,11 @@ fn versions(_: &Setting) -> Outcome {
         let old = before.instance("counter")?;
         ensure_eq!(number(before, old, "counter_next")?, 1);
         with(&["counter2"], || {
-            // Whoever has the old one keeps it, for what it binds now, too.
+            // A client of the old one keeps it, for later bindings, too.
             ensure_eq!(before.instance("counter")?, old);
             let client = before.instance("client")?;
             ensure_eq!(number(before, client, "client_next")?, 2);
-            // Whoever comes now has the new one, and the client of the old one works with it.
+            // A later program has the new one, and the client of the old one works with it.
             let after = Modules::new(Binding::Lazy);
             let client = after.instance("client")?;
             ensure_eq!(number(after, client, "client_next")?, 100);
@@ -455,7 +455,7 @@ fn damaged(setting: &Setting) -> Outcome {
     refuse("nothing", &[])?;
     refuse("a header alone", whole.get(..256).unwrap_or_default())?;
     refuse("zeroes", &[0; 8192])?;
-    // What an earlier tool made says what to do.
+    // A file of an earlier tool is refused with advice.
     let mut earlier = whole.clone();
     earlier[7] -= 1;
     let text = shelf::install("earlier", &earlier).unwrap_or_else(|error| error.to_string());

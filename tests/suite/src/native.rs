@@ -37,7 +37,7 @@ fn run(part: &str, binding: Binding) -> Outcome<(u64, alloc::string::String)> {
     let task = Program::of_module("native", binding)?.start("native", &[part], &Options::default())?;
     match task.wait_for(PATIENCE_NS) {
         Ok(ended) => {
-            // What was a fault is told by its kind.
+            // A fault is told by its kind.
             let status = match ended.report.exception {
                 0 => ended.report.status,
                 kind => u64::MAX - kind,

@@ -171,7 +171,7 @@ fn rusts_own_stays(_: &Setting) -> Outcome {
     }
     ensure!(*small == 5 && large.iter().all(|byte| *byte == 6));
     drop(large);
-    // What the heap gave back may be anybody's.
+    // Memory that the heap gave back may be anybody's.
     let object = Object::create(3 << 20)?;
     Ok(object.delete()?)
 }

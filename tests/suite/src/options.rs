@@ -6,28 +6,28 @@ use testing::Random;
 /// Calls that the fuzzing makes unless told otherwise.
 const CALLS: u64 = 1_000_000;
 
-/// What the program was started for.
+/// The purpose of a start.
 #[derive(Copy, Clone, Debug)]
 pub enum Invocation<'a> {
     /// To run the cases whose name begins so, each in a task of its own.
     Suite {
         /// How their names begin; all if none.
         only: Option<&'a str>,
-        /// What they are told.
+        /// Their setting.
         setting: Setting,
     },
     /// To run one case.
     Case {
         /// Its name.
         name: &'a str,
-        /// What it is told.
+        /// Its setting.
         setting: Setting,
     },
     /// To play a part.
     Assistant {
         /// Its name.
         role: &'a str,
-        /// What it is told.
+        /// Its setting.
         numbers: [u64; 6],
     },
 }

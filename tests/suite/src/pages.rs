@@ -255,7 +255,7 @@ fn guards(_: &Setting) -> Outcome {
     ensure!(arch::poke(page + PAGE, 7) && arch::poke(page + 2 * PAGE, 8));
     ensure!(is_shut(page) && is_shut(page + 3 * PAGE));
     ensure!(copy_pages(page + PAGE, page + 3 * PAGE, 1).is_err());
-    // What is there cannot be shut any more, nor what is kept.
+    // Pages that are there cannot be shut any more, nor pages of kept objects.
     ensure_error!(call::page_limit(page, 2, 0), BadArgument);
     call::page_limit(page + 3 * PAGE, 1, Rights::R.bits().into())?;
     call::page_limit(page + 3 * PAGE, 1, 0)?;

@@ -77,7 +77,7 @@ fn empty_sees_nothing(_: &Setting) -> Outcome {
     }
     ensure_eq!(arch::load(object.base()), 9);
     ensure_eq!(here, 7);
-    // What the registered Clist grants it does see.
+    // It does see the objects that the registered Clist grants.
     ensure_eq!(pdx::call(read_entry(), Domain::Empty, [granted.base(), 0, 0, 0])?.0, 11);
     Ok(())
 }

@@ -68,7 +68,7 @@ pub fn run_all(groups: &[&[Case]], only: Option<&str>, setting: Setting) -> u64 
     u64::from(failed != 0)
 }
 
-/// What all cases together must leave as it was.
+/// The name of the check that all cases together leave the system as it was.
 const BALANCE: &str = "suite/nothing-is-left";
 /// Frames that may have been taken for good: pages read from the disk, tables that grew.
 const FRAMES_SLACK: u64 = 256;

@@ -100,7 +100,7 @@ fn timeout(_: &Setting) -> Outcome {
     ensure_error!(semaphore.wait_for(20_000_000), TimedOut);
     let waited = rt::time::since_boot_ns() - before;
     ensure!(waited >= 19_000_000, "it gave up after {waited} ns");
-    // Who gave up takes nothing.
+    // A thread that gave up takes nothing.
     semaphore.signal()?;
     semaphore.wait_for(0)?;
     Ok(())
@@ -187,7 +187,7 @@ fn waiter_ends(_: &Setting) -> Outcome {
         waiter.end(9)?;
         waiter.join()?;
     }
-    // What nobody waits for any more stays for the next.
+    // A unit that nobody waits for any more stays for the next thread.
     semaphore.signal()?;
     semaphore.wait_for(0)?;
     ensure_error!(semaphore.wait_for(0), TimedOut);

@@ -1,4 +1,4 @@
-//! What is kept: flushed, checkpointed, brought back from the disk, deleted. What a power cut does to
+//! Kept objects: flushed, checkpointed, brought back from the disk, deleted. What a power cut does to
 //! it, the host's crash tests show.
 
 use abi::{

@@ -1,4 +1,4 @@
-//! What the system tells of itself; accounts; and that nothing is lost on the way.
+//! Reports of the system about itself; accounts; and that nothing is lost on the way.
 
 use abi::{
     Call, Error, Rights,
@@ -377,7 +377,7 @@ fn churn(_: &[u64; 6]) -> u64 {
     0
 }
 
-/// What must be the same after everything as before: threads, domains, active objects, and nearly so
+/// Figures that must be the same after everything as before: threads, domains, active objects, and nearly so
 /// the frames in use. The server's own memory grows with what it once had to keep, and stays.
 pub fn figures() -> Outcome<[u64; 4]> {
     let memory = system::memory()?;

@@ -437,7 +437,7 @@ fn fault_of_one(_: &Setting) -> Outcome {
 }
 
 fn deep_stacks(_: &Setting) -> Outcome {
-    // What a thread may count on, and the next one on the same stack too.
+    // A thread may count on these registers, and the next one on the same stack, too.
     fn deep(depth: u64) -> u64 {
         let frame = core::hint::black_box([depth; 100]);
         if depth == 0 {

@@ -1,4 +1,4 @@
-//! What the suites that run as programs share, in the system and on the bare µ-kernel: how a case fails, and randomness that
+//! Tools that the suites share that run as programs, in the system and on the bare µ-kernel: how a case fails, and randomness that
 //! repeats from its seed.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
@@ -16,7 +16,7 @@ pub use random::Random;
 /// Whether all was well, or what was not.
 pub type Outcome<T = ()> = Result<T, Failure>;
 
-/// What was not well, and where it was noticed.
+/// A fault, and where it was noticed.
 #[derive(Debug)]
 pub struct Failure {
     text: String,

@@ -1,4 +1,4 @@
-//! What is different for each architecture: how a fault of compiled code comes back to the engine.
+//! The part that differs for each architecture: how a fault of compiled code comes back to the engine.
 //!
 //! Contract: `register`.
 

@@ -1,4 +1,4 @@
-//! What no safe code can do: exceptions on purpose, and other threads' registers. Name by name:
+//! Acts that no safe code can do: exceptions on purpose, and other threads' registers. Name by name:
 //!
 //! * `CRIMES`: the exceptions that `crime` can run into, by vector.
 //! * `crime(number) -> u64`: runs into one; gives what a register holds afterwards.

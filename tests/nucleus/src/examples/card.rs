@@ -66,7 +66,7 @@ fn driver(bytes: u64) {
 }
 // end: card
 
-/// Who made the card, and what it is.
+/// The card's maker and kind.
 const CARD: (u16, u16) = (0x8086, 0x10d3);
 /// Lets causes interrupt.
 const LET_IN: usize = 0xd0;

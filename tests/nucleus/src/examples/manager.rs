@@ -61,7 +61,7 @@ fn manager(downwards: u64) {
 }
 // end: manager
 
-/// What a client writes to.
+/// The address that a client writes to.
 const HEAP: u64 = 0x1200_0000_0000;
 /// Pages that a client touches.
 const TOUCHED: u64 = 100;
@@ -115,7 +115,7 @@ fn two_managers(setting: &Setting) -> Outcome {
     for (direction, (world, manager, clients, store)) in managers.into_iter().enumerate() {
         let given = message::call(manager, tag(LABEL_COUNT, 0, 0), [0; 4])?.words[0];
         ensure!((TOUCHED + 1..TOUCHED + 8).contains(&given), "{given} pages were given");
-        // Who took pages from the top left those at the bottom alone, and the other way round.
+        // A client that took pages from the top left those at the bottom alone, and the other way round.
         let untouched = if direction == 0 { store + SLOT - PAGE } else { store };
         ensure_eq!(read(untouched), 0);
         call::space_delete(clients)?;

@@ -41,7 +41,7 @@ fn standard(store: u64) {
 
 /// Where the stacked pager has a page while it works on it.
 const DESK: u64 = 0x1000_0000_0000;
-/// What it writes.
+/// The word that it writes.
 const MARK: u64 = 0x4b52_414d;
 
 nucleus::thread_entry!(stacked_entry, stacked);
@@ -97,7 +97,7 @@ fn stacked_pager(setting: &Setting) -> Outcome {
     // The same page again: nothing was taken.
     message::send(first.sender, 0, [0; 4])?;
     ensure_eq!(message::receive()?.words[0], MARK + 1);
-    // What stands in the store is what the client has.
+    // The store has the same contents as the client.
     let page = (0..8)
         .map(|page| store + page * PAGE)
         .find(|&page| read(page) == MARK + 2);

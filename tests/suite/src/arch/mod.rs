@@ -1,4 +1,4 @@
-//! What the suite does that safe code cannot, each processor architecture by itself. All unsafe
+//! Acts of the suite that safe code cannot do, each processor architecture by itself. All unsafe
 //! code of the suite stands here. Name by name:
 //!
 //! * `system_call(number, arguments) -> Answer`: any call, whatever it does to the caller.

@@ -2,7 +2,7 @@
 //!
 //! Left out, because nobody could tell the harm from the user's wish or a defect of the suite: reading
 //! the console; writing there what can be read; starting threads and tasks in code that may never end.
-//! What `KeepObject` keeps must not stay on the user's disk for ever: every object has an owner's
+//! Objects that `KeepObject` keeps must not stay on the user's disk for ever: every object has an owner's
 //! capability with a password that the case knows, which is never taken away.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -23,7 +23,7 @@ const INNER_RARITY: u64 = 300;
 /// A call with its arguments.
 pub type Described = (u64, [u64; 6]);
 
-/// What a step did.
+/// The result of a step.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Done {
     /// Calls made.

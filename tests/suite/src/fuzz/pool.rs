@@ -1,4 +1,4 @@
-//! What an assistant has around it: objects of several kinds, and the words that calls are given.
+//! The surroundings of an assistant: objects of several kinds, and the words that calls are given.
 
 use abi::{
     Rights,

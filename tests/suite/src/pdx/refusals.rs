@@ -238,7 +238,7 @@ fn domain_is_sealed(_: &Setting) -> Outcome {
         );
         ensure_eq!(inside(Call::ApdDelete, 0, 0)?.0, Error::Locked as u64);
         ensure_eq!(inside(Call::ApdLock, 0, 0)?.0, Error::Locked as u64);
-        // What it does to threads, it does to its own.
+        // Calls on threads take effect on its own.
         ensure_eq!(inside(Call::ThreadMyId, 0, 0)?, (0, call::thread_my_id()));
         ensure_eq!(
             inside(Call::ThreadDelete, call::thread_info(0)?.parent, 0)?.0,

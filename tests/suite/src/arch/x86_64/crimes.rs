@@ -1,4 +1,4 @@
-//! What a program must not do, and how it ends that does it.
+//! Acts that are forbidden to a program, and how a program ends that does one.
 //!
 //! Each is committed by an assistant; the suite compares the exit report. Where processors differ in
 //! the exception they raise, any of the listed kinds is right.

@@ -9,12 +9,12 @@ use abi::layout::{EXCEPTION_ARITHMETIC, EXCEPTION_ILLEGAL, EXCEPTION_PROTECTION,
 
 use super::guarded::load;
 
-/// What the handler does before it leaves.
+/// The handler's act before it leaves.
 static DEED: AtomicU64 = AtomicU64::new(0);
 /// How it leaves, and where to.
 static ACTION: AtomicU64 = AtomicU64::new(0);
 static LANDING: AtomicU64 = AtomicU64::new(0);
-/// What it was told: kind, address, instruction, wanted rights; and how often it was called.
+/// Its arguments: kind, address, instruction, wanted rights; and how often it was called.
 static SEEN: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
 static CALLS: AtomicU64 = AtomicU64::new(0);
 
@@ -68,7 +68,7 @@ pub fn address() -> u64 {
     handler as *const () as u64
 }
 
-/// What the handler was told last: kind, address, instruction, wanted rights.
+/// The handler's last arguments: kind, address, instruction, wanted rights.
 pub fn seen() -> [u64; 4] {
     [0, 1, 2, 3].map(|index| SEEN[index].load(Relaxed))
 }

@@ -1,4 +1,4 @@
-//! What is strange but no crime: system calls and faults with flags, stacks and segments that no
+//! Strange but allowed acts: system calls and faults with flags, stacks and segments that no
 //! compiler would leave so. Each has to go as if nothing were strange.
 
 use core::{arch::asm, sync::atomic::AtomicU64};

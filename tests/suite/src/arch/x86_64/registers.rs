@@ -1,11 +1,11 @@
-//! What is left in registers by those who were there before.
+//! Values that earlier code has left in registers.
 //!
 //! A protected procedure must find nothing of its caller but the parameters, a caller nothing of the
 //! procedure but the results, and nobody anything of the kernel. A fault must change nothing at all.
 
 use core::arch::{asm, global_asm};
 
-/// What a protected call left in the caller's registers.
+/// The caller's registers after a protected call.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Left {
@@ -191,7 +191,7 @@ global_asm!(
     mark = const MARK,
 );
 
-/// What the registers hold before a captured call.
+/// The registers before a captured call.
 const MARK: u64 = 0x5ca1_ab1e;
 /// Registers that [`capture`] looks at.
 const CAPTURED: usize = 10;
