@@ -80,3 +80,44 @@ fn an_object_may_be_as_large_as_the_table_says() {
     assert_eq!(resize(&mut rig, PAGE), Ok((0, 0)));
     rig.check();
 }
+
+/// The map from slots to objects has a table for each 16 GiB in which slots have different owners. An object left over in each of many such stretches
+/// costs its owner all of these tables, until the last object there is gone.
+#[test]
+fn objects_left_over_in_many_stretches_of_addresses_pay_for_the_map() {
+    const STRETCH_BYTES: u64 = 16 << 30;
+    const TABLE_BYTES: u64 = 32 << 10;
+    const STRETCHES: u64 = 8;
+    let mut rig = Rig::new(73, 3000, 4096);
+    let rich = rig.actor_in(AccountId::ROOT, UNLIMITED);
+    let make = |rig: &mut Rig, actor, bytes: u64| rig.call(actor, Call::ObjCreate, &[bytes, 0]).map(|(base, _)| base);
+    let delete = |rig: &mut Rig, base: u64| rig.call(rich, Call::ObjDelete, &[base]).unwrap();
+    let before = bytes(&mut rig);
+    let mut small = Vec::new();
+    let mut large = Vec::new();
+    for _ in 0..STRETCHES {
+        large.push(make(&mut rig, rich, STRETCH_BYTES).unwrap());
+        small.push(make(&mut rig, rich, PAGE).unwrap());
+    }
+    rig.check();
+    for base in large {
+        delete(&mut rig, base);
+    }
+    let cost = bytes(&mut rig) - before;
+    assert!(cost > STRETCHES * TABLE_BYTES, "{cost} bytes");
+    rig.check();
+    for base in small {
+        delete(&mut rig, base);
+    }
+    rig.check();
+    assert!(bytes(&mut rig) < before + 2 * TABLE_BYTES, "the tables are paid back");
+
+    // Who cannot pay for a table gets no object that needs one, and nothing is left over.
+    let mut limits = UNLIMITED;
+    limits[Resource::Bytes as usize] = TABLE_BYTES;
+    let poor = rig.actor_in(AccountId::ROOT, limits);
+    let before = bytes(&mut rig);
+    assert_eq!(make(&mut rig, poor, STRETCH_BYTES), Err(Error::LimitReached));
+    assert_eq!(bytes(&mut rig), before);
+    rig.check();
+}

@@ -103,6 +103,9 @@ impl Server {
             sums.add(payer, Resource::Semaphores, 1);
             sums.add(payer, Resource::Bytes, SEMAPHORE_BYTES);
         }
+        for (payer, bytes) in self.objects.map.charges() {
+            sums.add(payer, Resource::Bytes, bytes);
+        }
         let own = |account| sums.charged.get(&account).copied().unwrap_or_default();
         match self.ledger.disagreement(own) {
             None => Ok(()),

@@ -101,7 +101,7 @@ impl Server {
         self.ledger.take(AccountId::ROOT, Resource::Bytes, bytes)?;
         let id = self
             .objects
-            .insert(record)
+            .insert(record, AccountId::ROOT, &mut self.ledger)
             .inspect_err(|_| self.ledger.give(AccountId::ROOT, Resource::Bytes, bytes))?;
         self.ledger.force(AccountId::ROOT, Resource::Slots, slots);
         let object = self.objects.get_mut(id);
@@ -184,7 +184,7 @@ impl Server {
             account: self.ledger.number(payer),
             ..ObjectRecord::default()
         };
-        let id = match self.objects.insert(record) {
+        let id = match self.objects.insert(record, payer, &mut self.ledger) {
             Ok(id) => id,
             Err(error) => {
                 self.unplace(owner, base, pages);
@@ -261,7 +261,7 @@ impl Server {
         if object.blocks > 0 {
             self.ledger.give(object.account, Resource::Blocks, object.blocks);
         }
-        self.objects.remove(id);
+        self.objects.remove(id, &mut self.ledger);
         if named {
             return;
         }

@@ -308,18 +308,18 @@ impl Server {
         let before = self.objects.get(id).record.pages;
         // The slots first, for what the row says counts: more of them can be taken back, and for fewer all is prepared.
         if pages > before {
-            self.objects.set_pages(id, pages)?;
+            self.objects.set_pages(id, pages, &mut self.ledger)?;
         } else {
-            self.objects.expect_fewer_pages(id, pages)?;
+            self.objects.expect_fewer_pages(id, pages, &mut self.ledger)?;
         }
         if self.objects.get(id).is_persistent() {
             if let Err(error) = self.change_row(id, pages, now) {
-                self.objects.set_pages(id, before)?;
+                self.objects.set_pages(id, before, &mut self.ledger)?;
                 return Err(error);
             }
             self.note_row_change(id);
         }
-        self.objects.set_pages(id, pages)?;
+        self.objects.set_pages(id, pages, &mut self.ledger)?;
         let object = self.objects.get_mut(id);
         object.record.modified_ns = now;
         cut_entries(&mut object.record);

@@ -22,7 +22,7 @@ use kcore::{Leaf, ThreadId};
 use store::ObjectRecord;
 
 use crate::{
-    accounts::{AccountId, Amounts, RESOURCES, Resource},
+    accounts::{AccountId, Amounts, Ledger, RESOURCES, Resource},
     containers::{Boxed, Places, boxed, push, push_reserved, reserve},
     directory::slot_map::SlotMap,
     lives::task::TaskId,
@@ -422,18 +422,18 @@ impl Objects {
         self.table.get(id.0).is_some()
     }
 
-    /// Enters an object. Its slots belong to no other.
+    /// Enters an object, which an account pays for. Its slots belong to no other.
     ///
     /// # Errors
-    /// [`Error::NoMemory`]: nothing has changed.
-    pub fn insert(&mut self, record: ObjectRecord) -> Result<ObjectId, Error> {
+    /// [`Error::NoMemory`], [`Error::LimitReached`]: nothing has changed.
+    pub fn insert(&mut self, record: ObjectRecord, payer: AccountId, ledger: &mut Ledger) -> Result<ObjectId, Error> {
         if self.spare.is_empty() {
             reserve(&mut self.spare, OBJECTS_KEPT)?;
             push(&mut self.spare, boxed(Object::vacant())?)?;
         }
         let index = self.table.vacant()?;
-        self.map
-            .set(slot_of(record.base), slots_for(record.base, record.pages), Some(index))?;
+        let slots = slots_for(record.base, record.pages);
+        self.map.set(slot_of(record.base), slots, Some(index), payer, ledger)?;
         let mut object = self.spare.pop().ok_or(Error::NoMemory)?;
         object.record = record;
         object.serial = self.next_serial;
@@ -445,13 +445,14 @@ impl Objects {
     }
 
     /// Takes an object off. Its pages, leaves, holders and place on a kill list are gone already.
-    pub(crate) fn remove(&mut self, id: ObjectId) {
+    pub(crate) fn remove(&mut self, id: ObjectId, ledger: &mut Ledger) {
         self.unlist_dirty(id);
         let Some(mut object) = self.table.take(id.0) else {
             return;
         };
         // A stretch that is parted has its table already.
-        let _ = self.map.set(object.first_slot(), object.slot_count(), None);
+        let (first, slots) = (object.first_slot(), object.slot_count());
+        let _ = self.map.set(first, slots, None, object.account, ledger);
         self.epoch = self.epoch.max(object.epoch + 1);
         if self.spare.len() >= OBJECTS_KEPT {
             return;
@@ -526,15 +527,17 @@ impl Objects {
     /// Changes the length, and which slots lead to the object.
     ///
     /// # Errors
-    /// [`Error::NoMemory`]: nothing has changed.
-    pub fn set_pages(&mut self, id: ObjectId, pages: u64) -> Result<(), Error> {
+    /// [`Error::NoMemory`], [`Error::LimitReached`]: nothing has changed.
+    pub fn set_pages(&mut self, id: ObjectId, pages: u64, ledger: &mut Ledger) -> Result<(), Error> {
         let object = self.get(id);
+        let payer = object.account;
         let (first, before) = (object.first_slot(), object.slot_count());
         let after = slots_for(object.base(), pages);
         if after > before {
-            self.map.set(first + before, after - before, Some(id.0))?;
+            self.map
+                .set(first + before, after - before, Some(id.0), payer, ledger)?;
         } else if after < before {
-            self.map.set(first + after, before - after, None)?;
+            self.map.set(first + after, before - after, None, payer, ledger)?;
         }
         self.get_mut(id).record.pages = pages;
         Ok(())
@@ -543,11 +546,12 @@ impl Objects {
     /// Sees to it that [`Objects::set_pages`] with fewer pages cannot fail.
     ///
     /// # Errors
-    /// [`Error::NoMemory`]: nothing has changed.
-    pub(crate) fn expect_fewer_pages(&mut self, id: ObjectId, pages: u64) -> Result<(), Error> {
+    /// [`Error::NoMemory`], [`Error::LimitReached`]: nothing has changed.
+    pub(crate) fn expect_fewer_pages(&mut self, id: ObjectId, pages: u64, ledger: &mut Ledger) -> Result<(), Error> {
         let object = self.get(id);
-        self.map
-            .expect_end(object.first_slot() + slots_for(object.base(), pages))
+        let end = object.first_slot() + slots_for(object.base(), pages);
+        let payer = object.account;
+        self.map.expect_end(end, payer, ledger)
     }
 
     /// An empty vector for capabilities, with the room of that of the object that goes in next.
@@ -578,11 +582,21 @@ mod tests {
 
     #[test]
     fn slots_lead_to_their_object_and_nowhere_else() {
-        let mut objects = Objects::default();
+        let (mut objects, mut ledger) = (Objects::default(), Ledger::new(1));
         let large = objects
-            .insert(record(USER_START + 100 * SLOT, PAGES_PER_SLOT * (3 * REACH + 5)))
+            .insert(
+                record(USER_START + 100 * SLOT, PAGES_PER_SLOT * (3 * REACH + 5)),
+                AccountId::ROOT,
+                &mut ledger,
+            )
             .unwrap();
-        let small = objects.insert(record(USER_START + 7 * SLOT + 3 * PAGE, 2)).unwrap();
+        let small = objects
+            .insert(
+                record(USER_START + 7 * SLOT + 3 * PAGE, 2),
+                AccountId::ROOT,
+                &mut ledger,
+            )
+            .unwrap();
         assert_eq!(objects.find(USER_START + 7 * SLOT + 4 * PAGE), Some(small));
         assert_eq!(
             objects.find(USER_START + 7 * SLOT),
@@ -599,15 +613,16 @@ mod tests {
             assert_eq!(objects.find(address), Some(large));
         }
         assert_eq!(objects.find(end), None);
-        objects.set_pages(large, PAGES_PER_SLOT).unwrap();
+        objects.set_pages(large, PAGES_PER_SLOT, &mut ledger).unwrap();
         assert_eq!(objects.find(end - 1), None);
         assert_eq!(objects.find(USER_START + 100 * SLOT), Some(large));
-        objects.remove(large);
-        objects.remove(small);
+        objects.remove(large, &mut ledger);
+        objects.remove(small, &mut ledger);
         assert_eq!(objects.find(USER_START + 100 * SLOT), None);
         assert_eq!(objects.find(u64::MAX), None);
         assert_eq!(objects.count(), 0);
         assert!(objects.map.is_empty());
+        assert_eq!(ledger.used(AccountId::ROOT, Resource::Bytes), 0);
     }
 
     #[test]

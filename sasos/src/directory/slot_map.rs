@@ -1,7 +1,7 @@
 //! Which object a slot belongs to: a two-level table over all slot numbers of the address space.
 //!
 //! A stretch of sixteen gigabytes that belongs to one object, or to none, takes one entry; others
-//! have a table of their own while anything is in it.
+//! have a table of their own while anything is in it. The account whose object parts a stretch pays for that table, until it goes (decision 0120).
 
 use alloc::vec::Vec;
 
@@ -10,12 +10,18 @@ use abi::{
     address::{SLOT, USER_END},
 };
 
-use crate::containers::filled;
+use crate::{
+    accounts::{AccountId, Ledger, Resource},
+    containers::filled,
+};
 
 const NONE: u32 = u32::MAX;
 
 /// Slot numbers in a second-level table.
 pub(crate) const REACH: u64 = 8192;
+
+/// Bytes of a second-level table.
+const TABLE_BYTES: u64 = REACH * size_of::<u32>() as u64;
 
 /// Whose a stretch of [`REACH`] slots is.
 struct Stretch {
@@ -25,6 +31,8 @@ struct Stretch {
     owner: u32,
     /// Slots in the table that have an owner.
     used: u32,
+    /// Who pays for the table.
+    payer: AccountId,
 }
 
 /// Slot numbers to objects.
@@ -61,11 +69,18 @@ impl SlotMap {
         Some((next, self.get(slot)))
     }
 
-    /// Gives slots to an owner, or to none. They all had the other state before.
+    /// Gives slots to an owner, or to none. They all had the other state before. `payer` pays for tables that this makes.
     ///
     /// # Errors
-    /// [`Error::NoMemory`]: nothing has changed.
-    pub(crate) fn set(&mut self, first: u64, count: u64, owner: Option<u32>) -> Result<(), Error> {
+    /// [`Error::NoMemory`], [`Error::LimitReached`]: nothing has changed.
+    pub(crate) fn set(
+        &mut self,
+        first: u64,
+        count: u64,
+        owner: Option<u32>,
+        payer: AccountId,
+        ledger: &mut Ledger,
+    ) -> Result<(), Error> {
         // Most objects have one slot, in a stretch that has a table and keeps it.
         if count == 1
             && let Some(Stretch { owners, used, .. }) = self.stretches.get_mut((first / REACH) as usize)
@@ -79,18 +94,26 @@ impl SlotMap {
         let end = first + count;
         let [head, tail] = [first, end - 1].map(|slot| (slot / REACH) as usize);
         // Only the first and the last stretch can be parted.
+        let mut parted = false;
         if !first.is_multiple_of(REACH) || end < (head as u64 + 1) * REACH {
-            self.part(head)?;
+            parted = self.stretch(head)?.part(payer, ledger)?;
         }
-        if tail != head && !end.is_multiple_of(REACH) {
-            self.part(tail)?;
+        if tail != head
+            && !end.is_multiple_of(REACH)
+            && let Err(error) = self.stretch(tail)?.part(payer, ledger)
+        {
+            if parted {
+                let head = self.stretch(head)?;
+                head.join(head.owner, ledger);
+            }
+            return Err(error);
         }
         let mut slot = first;
         while slot < end {
             let stretch_end = (slot / REACH + 1) * REACH;
             let part_end = end.min(stretch_end);
             if let Some(stretch) = self.stretches.get_mut((slot / REACH) as usize) {
-                stretch.set(slot % REACH, part_end - slot, owner.unwrap_or(NONE));
+                stretch.set(slot % REACH, part_end - slot, owner.unwrap_or(NONE), ledger);
             }
             slot = part_end;
         }
@@ -100,37 +123,61 @@ impl SlotMap {
     /// Sees to it that slots from this one on can be given to nobody without memory: the stretch that this parts has a table.
     ///
     /// # Errors
-    /// [`Error::NoMemory`].
-    pub(crate) fn expect_end(&mut self, slot: u64) -> Result<(), Error> {
+    /// [`Error::NoMemory`], [`Error::LimitReached`].
+    pub(crate) fn expect_end(&mut self, slot: u64, payer: AccountId, ledger: &mut Ledger) -> Result<(), Error> {
         if slot.is_multiple_of(REACH) {
             return Ok(());
         }
-        self.part((slot / REACH) as usize)
+        self.stretch((slot / REACH) as usize)?.part(payer, ledger)?;
+        Ok(())
     }
 
-    fn part(&mut self, stretch: usize) -> Result<(), Error> {
-        self.stretches.get_mut(stretch).map_or(Ok(()), Stretch::part)
+    fn stretch(&mut self, number: usize) -> Result<&mut Stretch, Error> {
+        self.stretches.get_mut(number).ok_or(Error::BadAddress)
+    }
+
+    /// Who pays for each table, and how many bytes.
+    pub(crate) fn charges(&self) -> impl Iterator<Item = (AccountId, u64)> {
+        let parted = self.stretches.iter().filter(|stretch| !stretch.owners.is_empty());
+        parted.map(|stretch| (stretch.payer, TABLE_BYTES))
     }
 }
 
 impl Stretch {
     const fn of_one(owner: u32) -> Self {
         let owners = Vec::new();
-        Self { owners, owner, used: 0 }
-    }
-
-    /// Gives it a table of its own.
-    fn part(&mut self) -> Result<(), Error> {
-        if self.owners.is_empty() {
-            self.owners = filled(self.owner, REACH as usize)?;
-            self.used = if self.owner == NONE { 0 } else { REACH as u32 };
+        Self {
+            owners,
+            owner,
+            used: 0,
+            payer: AccountId::ROOT,
         }
-        Ok(())
     }
 
-    fn set(&mut self, first: u64, count: u64, owner: u32) {
+    /// Gives it a table of its own; tells whether it had none.
+    fn part(&mut self, payer: AccountId, ledger: &mut Ledger) -> Result<bool, Error> {
+        if !self.owners.is_empty() {
+            return Ok(false);
+        }
+        ledger.take(payer, Resource::Bytes, TABLE_BYTES)?;
+        self.owners =
+            filled(self.owner, REACH as usize).inspect_err(|_| ledger.give(payer, Resource::Bytes, TABLE_BYTES))?;
+        self.used = if self.owner == NONE { 0 } else { REACH as u32 };
+        self.payer = payer;
+        Ok(true)
+    }
+
+    /// All of it is of one owner, or of none: its table goes.
+    fn join(&mut self, owner: u32, ledger: &mut Ledger) {
+        if !self.owners.is_empty() {
+            ledger.give(self.payer, Resource::Bytes, TABLE_BYTES);
+        }
+        *self = Self::of_one(owner);
+    }
+
+    fn set(&mut self, first: u64, count: u64, owner: u32, ledger: &mut Ledger) {
         if count == REACH {
-            *self = Self::of_one(owner);
+            self.join(owner, ledger);
             return;
         }
         self.owners[first as usize..(first + count) as usize].fill(owner);
@@ -140,7 +187,7 @@ impl Stretch {
             self.used += count as u32;
         }
         if self.used == 0 {
-            *self = Self::of_one(NONE);
+            self.join(NONE, ledger);
         }
     }
 }
