@@ -88,6 +88,12 @@ fn fails_at_each(rig: &mut Rig, actor: Actor, call: Call, arguments: &[u64]) -> 
     panic!("{call:?} never ends");
 }
 
+/// Pages of an object that the server has in memory.
+fn pages_of(rig: &Rig, base: u64) -> u64 {
+    let objects = &rig.server.objects;
+    objects.get(objects.find(base).unwrap()).record.pages
+}
+
 /// A kept object that grows over the border of a stretch, and is cut there: where no heap is for the table of slots, its row is as it was.
 #[test]
 fn the_row_of_an_object_whose_size_cannot_change_stays() {
@@ -105,22 +111,12 @@ fn the_row_of_an_object_whose_size_cannot_change_stays() {
     let mut failures = 0;
     for slots in [to_border + 4, to_border - 5] {
         for number in 1.. {
-            let before = rig
-                .server
-                .objects
-                .get(rig.server.objects.find(base).unwrap())
-                .record
-                .pages;
+            let before = pages_of(&rig, base);
             UNTIL_FAILURE.set(number);
             let result = rig.call(actor, Call::ObjResize, &[base, slots * SLOT]);
             let failed = UNTIL_FAILURE.replace(0) == 0;
             let row = rig.server.store.object(base).unwrap().pages;
-            let object = rig
-                .server
-                .objects
-                .get(rig.server.objects.find(base).unwrap())
-                .record
-                .pages;
+            let object = pages_of(&rig, base);
             assert_eq!(row, object, "{slots} slots, allocation {number}: {result:?}");
             if result.is_ok() {
                 assert!(!failed || object == slots * per_slot);

@@ -1,15 +1,16 @@
-//! One budget for all that an event does: reports, and ends by turns.
+//! One budget for all that an event does: reports, ends by turns, and what else is as long as a user makes it.
 
 mod common;
 
 use abi::{
-    Call,
-    address::PAGE,
-    layout::{EXCEPTION_KILL, TOPIC_DOMAIN, TOPIC_THREAD},
+    Call, Error,
+    address::{PAGE, PAGES_PER_SLOT, SLOT},
+    layout::{EXCEPTION_KILL, STREAM_TERMINAL, TOPIC_DOMAIN, TOPIC_THREAD},
 };
 use common::{Actor, Rig};
 use kcore::thread::Resumed;
 use sasos::{Event, protection::apd::Apd};
+use store::ObjectRecord;
 
 /// Events that a report takes, and where it found something.
 fn report(rig: &mut Rig, actor: Actor, topic: u64, index: u64) -> u64 {
@@ -99,4 +100,96 @@ fn nobody_who_ends_is_passed_by_those_who_come_later() {
     assert!(ended.len() > 10 && passed.count() < 3, "{ended:?}");
     rig.settle();
     rig.check();
+}
+
+/// The page tables that are cut off are unlinked from all domains that have the object.
+#[test]
+fn an_object_that_many_have_is_cut_in_pieces() {
+    let mut rig = Rig::new(4, 16_000, 4096);
+    let owner = rig.actor(Apd::EMPTY);
+    let (base, _) = rig.call(owner, Call::ObjCreate, &[8 * SLOT, 0]).unwrap();
+    rig.call(owner, Call::ObjPasswd, &[base, 5, 1]).unwrap();
+    for slot in 0..8 {
+        rig.store(owner.space, base + slot * SLOT, slot).unwrap();
+    }
+    let users: Vec<Actor> = (0..200).map(|_| rig.holder(base, 5)).collect();
+    for user in &users {
+        for slot in 0..8 {
+            rig.load(user.space, base + slot * SLOT).unwrap();
+        }
+    }
+    let longest = rig.longest_event(owner, Call::ObjResize, &[base, 2 * SLOT]);
+    assert!(longest < 400, "{longest} accesses in one event");
+    for user in users {
+        assert_eq!(rig.load(user.space, base + SLOT), Ok(1));
+        assert_eq!(rig.load(user.space, base + 2 * SLOT), Err(Error::BadAddress));
+    }
+    rig.check();
+}
+
+/// Free slots that came back lately stand by themselves until somebody wants a run of them.
+#[test]
+fn free_addresses_are_put_in_order_in_pieces() {
+    let mut rig = Rig::new(5, 16_000, 4096);
+    let actor = rig.actor(Apd::EMPTY);
+    let all: Vec<u64> = (0..250)
+        .map(|_| rig.call(actor, Call::ObjCreate, &[PAGE, 0]).unwrap().0)
+        .collect();
+    for &base in &all[1..] {
+        rig.call(actor, Call::ObjDelete, &[base]).unwrap();
+    }
+    let mut events = 1;
+    let arguments = [all[0], 100 * SLOT];
+    let mut resumed = Resumed::First;
+    let grown = loop {
+        if let Some(result) = rig.begin(actor, Call::ObjResize, &arguments, resumed) {
+            break result;
+        }
+        (events, resumed) = (events + 1, Resumed::Woken);
+    };
+    assert_eq!(grown, Ok((0, 0)));
+    assert!(events > 4, "{events} events for 249 free slots");
+    rig.check();
+}
+
+/// Only the ends of a large object are looked at.
+#[test]
+fn objects_of_a_foreign_disk_that_share_slots_are_refused() {
+    let mut rig = Rig::new(6, 8000, 4096);
+    let base = (1 << 44) + 3 * PAGE;
+    let row = |base, pages| ObjectRecord {
+        base,
+        pages,
+        ..ObjectRecord::default()
+    };
+    let large = row(base, 5 * PAGES_PER_SLOT);
+    for inner in [1 << 44, base + 5 * SLOT] {
+        for inner_first in [false, true] {
+            let mut rig = Rig::new(7, 8000, 4096);
+            rig.server.store.put_object(&large).unwrap();
+            rig.server.store.put_object(&row(inner, 1)).unwrap();
+            let mut order = [base, inner];
+            if inner_first {
+                order.reverse();
+            }
+            let found = order.map(|address| rig.server.object_at(&rig.world, address).is_ok());
+            assert!(found != [true, true], "{inner:#x}, {inner_first}");
+            rig.check();
+        }
+    }
+    rig.server.store.put_object(&large).unwrap();
+    rig.server.store.put_object(&row(base + 6 * SLOT, 1)).unwrap();
+    for address in [base + 5 * SLOT - PAGE, base + 6 * SLOT] {
+        assert!(rig.server.object_at(&rig.world, address).is_ok());
+    }
+    rig.check();
+}
+
+#[test]
+fn a_long_line_is_written_in_pieces() {
+    let mut rig = Rig::new(8, 8000, 4096);
+    let actor = rig.actor(Apd::EMPTY);
+    let (base, _) = rig.call(actor, Call::ObjCreate, &[2 * PAGE, 0]).unwrap();
+    let written = rig.call(actor, Call::ConsoleWrite, &[STREAM_TERMINAL, base, 4096]);
+    assert!(written.is_ok_and(|(bytes, _)| (256..2048).contains(&bytes)), "{written:?}");
 }

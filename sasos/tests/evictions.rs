@@ -10,7 +10,7 @@ use abi::{
 use common::{Actor, Order, Rig};
 use kcore::{Machine, ThreadId, thread::Resumed};
 use sasos::{
-    Access, Event, Outcome, Stop,
+    Access, Stop,
     accounts::{AccountId, Resource, limits},
     protection::{apd::Apd, node::NODES_MAX},
 };
@@ -181,10 +181,7 @@ fn merged_callees_forget_though_the_call_that_changed_the_apd_ends() {
     let secret = object(&mut rig, owner, PAGE);
     rig.call(owner, Call::ObjPasswd, &[secret, 5, R]).unwrap();
     rig.store(owner.space, secret, 1).unwrap();
-    let service = object(&mut rig, owner, PAGE);
-    let entries = object(&mut rig, owner, PAGE);
-    rig.store(owner.space, entries, service).unwrap();
-    rig.call(owner, Call::ObjCrePdx, &[service, 9, 0, entries, 1]).unwrap();
+    let service = rig.service(owner, 9);
     let user = rig.holder(secret, 5);
     let calls = object(&mut rig, user, PAGE);
     let entry = Capability {
@@ -194,15 +191,8 @@ fn merged_callees_forget_though_the_call_that_changed_the_apd_ends() {
     rig.write_clist(user.space, calls, &[entry], Order::Any);
     rig.call(user, Call::ApdInsert, &[1, calls]).unwrap();
     let (inside, killer) = (rig.sibling(user), rig.sibling(user));
-    let event = Event::Call {
-        thread: inside.thread,
-        number: Call::PdxCall as u64,
-        arguments: [service, 0, abi::layout::PD_MERGE, 0, 0, 0],
-        resumed: Resumed::First,
-    };
-    assert_eq!(rig.server.handle(&mut rig.world, event), Outcome::Resume);
     let callee = Actor {
-        space: rig.world.thread_space(inside.thread),
+        space: rig.enters(inside, service, abi::layout::PD_MERGE).unwrap(),
         ..inside
     };
     assert_ne!(callee.space, user.space);

@@ -128,9 +128,8 @@ impl Addresses {
         Some(first)
     }
 
-    /// Takes the slots right behind a run, if they are free.
+    /// Takes the slots right behind a run, if they are free and not among the [recent](Addresses::settle_one) ones.
     pub fn extend(&mut self, behind: u64, slots: u64) -> bool {
-        self.settle_recent();
         if behind == self.next {
             return self.take_fresh(slots).is_some();
         }
@@ -183,10 +182,10 @@ impl Addresses {
         let _ = self.free.insert(first, slots);
     }
 
-    fn settle_recent(&mut self) {
-        while let Some(slot) = self.recent.pop() {
-            self.insert_free(slot, 1);
-        }
+    /// Moves a single slot that came back lately among the other free ones; false if there is none.
+    pub fn settle_one(&mut self) -> bool {
+        let slot = self.recent.pop();
+        slot.map(|slot| self.insert_free(slot, 1)).is_some()
     }
 
     /// A free slot of the window of stacks.
@@ -245,6 +244,7 @@ mod tests {
                         let is_used = |slot: u64| used.iter().any(|&(start, slots)| (start..start + slots).contains(&slot));
                         let is_free = behind == mark && behind + slots <= first + 300
                             || behind + slots <= mark && !(behind..behind + slots).any(is_used);
+                        while addresses.settle_one() {}
                         prop_assert_eq!(addresses.extend(behind, slots), is_free);
                         used[which].1 += if is_free { slots } else { 0 };
                     }
@@ -262,7 +262,7 @@ mod tests {
                 addresses.give_back(start, slots);
             }
             let all = addresses.mark() - first;
-            addresses.settle_recent();
+            while addresses.settle_one() {}
             if all > 0 {
                 prop_assert_eq!(addresses.take(all), Some(first));
             }
@@ -279,7 +279,7 @@ mod tests {
         for slot in taken {
             addresses.give_back(slot, 1);
         }
-        addresses.settle_recent();
+        while addresses.settle_one() {}
         assert_eq!(addresses.take(64), Some(first));
     }
 

@@ -88,8 +88,13 @@ impl Server {
         };
         let slots = slots_for(record.base, record.pages);
         let first = slot_of(record.base);
-        // A disk made by others may hold what ours never would: objects too large or in shared slots.
-        if slots > OBJECT_SLOTS_MAX || (first..first + slots).any(|slot| self.objects.map.get(slot).is_some()) {
+        let last = first + slots.max(1) - 1;
+        // A disk made by others may hold what ours never would: objects too large or in shared slots. What is active in between has a row.
+        let next = self.store.objects_from(record.base + 1).next();
+        if slots > OBJECT_SLOTS_MAX
+            || [first, last].into_iter().any(|slot| self.objects.map.get(slot).is_some())
+            || next.is_some_and(|next| slot_of(next.base) <= last)
+        {
             return Err(Error::BadAddress);
         }
         self.enough_heap(world)?;

@@ -29,6 +29,8 @@ use crate::{
 
 /// What ending an object costs beside its pages, in instructions, roughly.
 const COST_OBJECT: u64 = 1500;
+/// What noting a free slot costs.
+const COST_SETTLE: u64 = 300;
 
 impl Server {
     /// `ObjCreate`: bytes, password.
@@ -237,7 +239,14 @@ impl Server {
                 Continuation::Resize { serial: begun, at } if begun == serial => at,
                 _ => 0,
             };
-            if let Some(at) = self.dismantle(world, id, &gone, at) {
+            // Those who go on using the rest find it again.
+            let has_tables = object.slots.next_with_leaf(slots_for(object.base(), pages)).is_some();
+            let left = if has_tables && !self.withdraw_from_most(world, id) {
+                Some(at)
+            } else {
+                self.dismantle(world, id, &gone, at)
+            };
+            if let Some(at) = left {
                 self.threads.record(caller.thread).continuation = Continuation::Resize { serial, at };
                 return Err(Stop::Again);
             }
@@ -258,6 +267,11 @@ impl Server {
         }
         self.enough_heap(world)?;
         let (payer, more) = (object.account, wanted - count);
+        while more > 0 && self.addresses.settle_one() {
+            if !self.budget.spend(COST_SETTLE) {
+                return Err(Stop::Again);
+            }
+        }
         if more > 0 && !self.addresses.extend(first + count, more) {
             return Err(Error::CannotGrow.into());
         }

@@ -72,10 +72,17 @@ impl Server {
             return false;
         }
         let object = self.objects.get_mut(id);
-        if object.nodes.len() <= FEW {
+        if object.nodes.len() > FEW {
+            object.closed_by = ENDS;
+        }
+        self.withdraw_from_most(world, id)
+    }
+
+    /// Takes an object away from all domains but a few, as far as the budget reaches; tells whether that was done.
+    pub(crate) fn withdraw_from_most<W: World>(&mut self, world: &mut W, id: ObjectId) -> bool {
+        if self.objects.get(id).nodes.len() <= FEW {
             return true;
         }
-        object.closed_by = ENDS;
         if self.holders(id).next().is_some() {
             self.withdraw_begin(world, id, CalleesOf::Nobody);
         }

@@ -19,8 +19,8 @@ use crate::{Outcome, Server, Step, Stop, World, lives::task::TaskId, lives::thre
 
 /// Bytes that pass in one piece.
 const PIECE: usize = 256;
-/// Bytes that one call moves at most.
-const CALL_BYTES: u64 = 4096;
+/// What writing a piece costs, in instructions, roughly: some ten a byte. So a call writes four of them.
+const COST_PIECE: u64 = 3000;
 const STREAMS: usize = STREAM_CONTROL as usize + 1;
 /// Tasks that may hold the terminal one through the other, the first task left out.
 const HOLDERS_MAX: usize = 8;
@@ -95,14 +95,14 @@ impl Server {
         arguments: arguments::ConsoleWrite,
     ) -> Outcome {
         let arguments::ConsoleWrite { stream, address, bytes } = arguments;
-        let wanted = bytes.min(CALL_BYTES);
         if let Err(error) = checked_stream(stream) {
             return Outcome::Return(Err(error));
         }
         let mut written = 0;
-        while written < wanted {
+        // The caller writes the rest with another call.
+        while written < bytes && self.budget.spend(COST_PIECE) {
             let mut piece = [0; PIECE];
-            let length = (wanted - written).min(PIECE as u64) as usize;
+            let length = (bytes - written).min(PIECE as u64) as usize;
             let read = self.read_user(
                 world,
                 caller.domain,

@@ -22,10 +22,10 @@ fn bytes_go_out_as_far_as_there_is_room() {
     );
     assert_eq!(
         system.call(first, Call::ConsoleWrite, &[STREAM_TERMINAL, buffer, 5000]),
-        Ok((4096, 0)),
-        "at most so many in one call"
+        Ok((1024, 0)),
+        "as many as the budget of an event is for"
     );
-    assert_eq!(system.platform.kernel.hardware.output[0], text[..4096]);
+    assert_eq!(system.platform.kernel.hardware.output[0], text[..1024]);
     system.platform.kernel.hardware.room[0] = 300;
     assert_eq!(
         system.call(first, Call::ConsoleWrite, &[STREAM_TERMINAL, buffer, 5000]),
