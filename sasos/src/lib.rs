@@ -39,6 +39,9 @@ pub use store::containers;
 
 pub use kcore::event::{Access, Event, Outcome, Step, Stop};
 
+/// What a call returns: two values, in the end.
+pub type Answer = Step<(u64, u64)>;
+
 /// Everything outside the server.
 pub trait World: kcore::Machine + store::world::World {}
 impl<T: kcore::Machine + store::world::World> World for T {}

@@ -191,5 +191,8 @@ fn a_long_line_is_written_in_pieces() {
     let actor = rig.actor(Apd::EMPTY);
     let (base, _) = rig.call(actor, Call::ObjCreate, &[2 * PAGE, 0]).unwrap();
     let written = rig.call(actor, Call::ConsoleWrite, &[STREAM_TERMINAL, base, 4096]);
-    assert!(written.is_ok_and(|(bytes, _)| (256..2048).contains(&bytes)), "{written:?}");
+    assert!(
+        written.is_ok_and(|(bytes, _)| (256..2048).contains(&bytes)),
+        "{written:?}"
+    );
 }

@@ -363,10 +363,7 @@ impl Ledger {
     }
 
     /// Charges an amount of each resource.
-    ///
-    /// # Errors
-    /// [`Error::LimitReached`]: nothing is charged.
-    pub fn take_all(&mut self, account: AccountId, amounts: &Amounts) -> Result<(), Error> {
+    pub(crate) fn take_all(&mut self, account: AccountId, amounts: &Amounts) -> Result<(), Error> {
         for (place, (resource, &amount)) in RESOURCE_LIST.iter().zip(amounts).enumerate() {
             if let Err(error) = self.take(account, *resource, amount) {
                 for (resource, &amount) in RESOURCE_LIST[..place].iter().zip(amounts) {

@@ -120,7 +120,7 @@ impl Server {
     ///
     /// # Panics
     /// If something does not hold.
-    pub(crate) fn check_now_and_then<W: World>(&mut self, world: &W) {
+    pub(crate) fn check_now_and_then(&mut self, world: &impl World) {
         self.unchecked += 1;
         if self.unchecked >= EVENTS_EACH {
             self.put_off_check();
@@ -139,7 +139,7 @@ impl Server {
     ///
     /// # Errors
     /// [`Broken`]: the first thing found that does not hold.
-    pub fn check<W: World>(&self, world: &W) -> Result<(), Broken> {
+    pub fn check(&self, world: &impl World) -> Result<(), Broken> {
         let mut sums = Sums::default();
         for (_, object) in self.objects.iter() {
             check_object(world, object, &mut sums)?;
@@ -173,7 +173,7 @@ impl Server {
     }
 }
 
-fn check_object<W: World>(world: &W, object: &Object, sums: &mut Sums) -> Result<(), Broken> {
+fn check_object(world: &impl World, object: &Object, sums: &mut Sums) -> Result<(), Broken> {
     let (mut leaves, mut resident, mut dirty, mut blocks) = (0, 0, 0, 0);
     let mut next = object.slots.next_with_leaf(0);
     while let Some(number) = next {

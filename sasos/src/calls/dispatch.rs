@@ -4,7 +4,7 @@ use abi::{Call, Error};
 use kcore::{SpaceId, ThreadId, thread::Resumed, wait::Key};
 
 use crate::{
-    Event, Outcome, Server, Step, World, durability::checkpoint::STORE_ALLOWANCE, durability::durable::Goal,
+    Answer, Event, Outcome, Server, World, durability::checkpoint::STORE_ALLOWANCE, durability::durable::Goal,
     durability::freeze::waits_for_freezing, lives::continuation::Continuation, lives::thread::Caller,
     lives::work::Budget, procedures::pdx::Stage,
 };
@@ -26,7 +26,7 @@ impl Server {
     /// Takes an event and says what becomes of the thread it came from.
     // Inlined, so that a kernel that knows the kind of event goes straight to who answers it.
     #[inline(always)]
-    pub fn handle<W: World>(&mut self, world: &mut W, event: Event) -> Outcome {
+    pub fn handle(&mut self, world: &mut impl World, event: Event) -> Outcome {
         let outcome = match event {
             Event::Call {
                 thread,
@@ -243,7 +243,7 @@ impl Server {
         &mut self,
         world: &mut W,
         caller: Caller,
-        call: impl FnOnce(&mut Self, &mut W) -> Step<(u64, u64)>,
+        call: impl FnOnce(&mut Self, &mut W) -> Answer,
     ) -> Outcome {
         let depth = world.portal_depth(caller.thread);
         let step = call(self, world);

@@ -3,7 +3,7 @@
 use abi::{
     Error, Rights,
     address::ROOT_DIRECTORY,
-    call::arguments,
+    call::arguments::{SystemControl, SystemInfo},
     host::{EXIT_FAILURE, EXIT_REBOOT, EXIT_SUCCESS},
     layout::{
         CONTROL_CHECKPOINT, CONTROL_POWER_OFF, CONTROL_REBOOT, DomainReport, MemoryReport, TOPIC_BOOT, TOPIC_DOMAIN,
@@ -12,21 +12,12 @@ use abi::{
 };
 use kcore::{SpaceId, wait::Key};
 
-use crate::{Outcome, Server, Step, World, lives::continuation::Continuation, lives::thread::Caller};
+use crate::{Answer, Outcome, Server, World, lives::continuation::Continuation, lives::thread::Caller};
 
 impl Server {
     /// `SystemInfo`.
-    ///
-    /// # Errors
-    /// [`Error::BadArgument`] for a topic that there is not; the end of a list is
-    /// [`Error::NoSuchThread`] or [`Error::BadAddress`] (domains, objects); those of the buffer.
-    pub fn system_info(
-        &mut self,
-        world: &mut impl World,
-        caller: Caller,
-        arguments: arguments::SystemInfo,
-    ) -> Step<(u64, u64)> {
-        let arguments::SystemInfo {
+    pub(crate) fn system_info(&mut self, world: &mut impl World, caller: Caller, arguments: SystemInfo) -> Answer {
+        let SystemInfo {
             topic,
             index,
             buffer,
@@ -62,13 +53,7 @@ impl Server {
     ///
     /// # Errors
     /// Those of the buffer.
-    pub fn tell(
-        &mut self,
-        world: &mut impl World,
-        caller: Caller,
-        (buffer, room): (u64, u64),
-        bytes: &[u8],
-    ) -> Step<(u64, u64)> {
+    pub fn tell(&mut self, world: &mut impl World, caller: Caller, (buffer, room): (u64, u64), bytes: &[u8]) -> Answer {
         let fits = bytes.get(..room as usize & !7).unwrap_or(bytes);
         self.write_user(world, caller.domain, buffer, fits)?;
         Ok((bytes.len() as u64, 0))
@@ -102,13 +87,8 @@ impl Server {
     }
 
     /// `SystemControl`: operation, argument.
-    pub fn system_control(
-        &mut self,
-        world: &mut impl World,
-        caller: Caller,
-        arguments: arguments::SystemControl,
-    ) -> Outcome {
-        let arguments::SystemControl { operation, argument } = arguments;
+    pub fn system_control(&mut self, world: &mut impl World, caller: Caller, arguments: SystemControl) -> Outcome {
+        let SystemControl { operation, argument } = arguments;
         let exit = match operation {
             CONTROL_CHECKPOINT => None,
             CONTROL_POWER_OFF if argument == u64::from(EXIT_SUCCESS) || argument == u64::from(EXIT_FAILURE) => {

@@ -37,7 +37,7 @@ pub enum Sight {
 
 impl Server {
     /// What the caller of the present call may see; found out once in a call.
-    pub(crate) fn sight<W: World>(&mut self, world: &mut W, caller: Caller) -> Step<Sight> {
+    pub(crate) fn sight(&mut self, world: &mut impl World, caller: Caller) -> Step<Sight> {
         if let Continuation::Report { sight, .. } = self.threads.record(caller.thread).continuation {
             return Ok(sight);
         }
@@ -179,12 +179,7 @@ impl Server {
     }
 
     /// The first thread that the caller may see, in order of places, from that of the number `index` on.
-    pub(crate) fn next_thread<W: World>(
-        &mut self,
-        world: &mut W,
-        caller: Caller,
-        index: u64,
-    ) -> Step<Option<ThreadId>> {
+    pub(crate) fn next_thread(&mut self, world: &mut impl World, caller: Caller, index: u64) -> Step<Option<ThreadId>> {
         let sight = self.sight(world, caller)?;
         let (first, places) = (ThreadId(index).index() as u64, self.threads.places());
         self.next_place(caller, first, places, |server, place| {
@@ -194,7 +189,7 @@ impl Server {
     }
 
     /// The first domain that the caller may see, from the number `index` on.
-    pub(crate) fn next_domain<W: World>(&mut self, world: &mut W, caller: Caller, index: u64) -> Step<Option<SpaceId>> {
+    pub(crate) fn next_domain(&mut self, world: &mut impl World, caller: Caller, index: u64) -> Step<Option<SpaceId>> {
         let sight = self.sight(world, caller)?;
         let places = self.domains.places();
         self.next_place(caller, index, places, |server, place| {
@@ -205,9 +200,9 @@ impl Server {
     }
 
     /// What is told of the first object that the caller may see, active or not, whose base is at least `from`.
-    pub(crate) fn next_object<W: World>(
+    pub(crate) fn next_object(
         &mut self,
-        world: &mut W,
+        world: &mut impl World,
         caller: Caller,
         from: u64,
     ) -> Step<Option<ObjectInfo>> {

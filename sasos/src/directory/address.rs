@@ -86,11 +86,8 @@ impl Addresses {
     }
 
     /// Makes sure that there is room for one more run to come back.
-    ///
-    /// # Errors
-    /// [`Error::NoMemory`].
     #[inline]
-    pub fn expect_back(&mut self) -> Result<(), Error> {
+    pub(crate) fn expect_back(&mut self) -> Result<(), Error> {
         self.free.reserve(self.issued + RECENT_MAX + 2)
     }
 

@@ -12,7 +12,7 @@ use kcore::{Machine, SpaceId, wait::Key};
 use store::ObjectRecord;
 
 use crate::{
-    Server, Step, Stop, World,
+    Answer, Server, Step, Stop, World,
     accounts::{AccountId, Resource},
     directory::address::OBJECT_SLOTS_MAX,
     directory::object::{OBJECT_BYTES, ObjectId, record_bytes, slots_for},
@@ -58,7 +58,7 @@ impl Server {
     /// # Errors
     /// [`Error::NoMemory`].
     #[inline]
-    pub fn enough_heap<W: World>(&self, world: &W) -> Result<(), Error> {
+    pub fn enough_heap(&self, world: &impl World) -> Result<(), Error> {
         if world.heap().1 < heap_reserve(world) {
             Err(Error::NoMemory)
         } else {
@@ -71,7 +71,7 @@ impl Server {
     /// # Errors
     /// [`Error::BadAddress`], or no memory to activate it.
     #[inline]
-    pub fn object_at<W: World>(&mut self, world: &W, address: u64) -> Result<ObjectId, Error> {
+    pub fn object_at(&mut self, world: &impl World, address: u64) -> Result<ObjectId, Error> {
         match self.objects.find(address) {
             Some(id) => Ok(id),
             None => self.activate(world, address),
@@ -79,7 +79,7 @@ impl Server {
     }
 
     #[cold]
-    fn activate<W: World>(&mut self, world: &W, address: u64) -> Result<ObjectId, Error> {
+    fn activate(&mut self, world: &impl World, address: u64) -> Result<ObjectId, Error> {
         if !(USER_START..OBJECTS_END).contains(&address) {
             return Err(Error::BadAddress);
         }
@@ -92,7 +92,9 @@ impl Server {
         // A disk made by others may hold what ours never would: objects too large or in shared slots. What is active in between has a row.
         let next = self.store.objects_from(record.base + 1).next();
         if slots > OBJECT_SLOTS_MAX
-            || [first, last].into_iter().any(|slot| self.objects.map.get(slot).is_some())
+            || [first, last]
+                .into_iter()
+                .any(|slot| self.objects.map.get(slot).is_some())
             || next.is_some_and(|next| slot_of(next.base) <= last)
         {
             return Err(Error::BadAddress);
@@ -118,12 +120,9 @@ impl Server {
 
     /// Makes a transient object that has no password yet, paid for by an account. With a task it goes onto
     /// the kill list of that task. `home` is the domain that has all rights on it without a capability.
-    ///
-    /// # Errors
-    /// [`Error::BadArgument`] for no pages, [`Error::NoMemory`], [`Error::LimitReached`].
-    pub fn object_make<W: World>(
+    pub(crate) fn object_make(
         &mut self,
-        world: &mut W,
+        world: &mut impl World,
         kind: Kind,
         pages: u64,
         payer: AccountId,
@@ -153,9 +152,9 @@ impl Server {
     }
 
     #[inline]
-    fn object_make_paid<W: World>(
+    fn object_make_paid(
         &mut self,
-        world: &mut W,
+        world: &mut impl World,
         kind: Kind,
         pages: u64,
         payer: AccountId,
@@ -213,7 +212,7 @@ impl Server {
         self.addresses.give_back(slot_of(base), slots_for(base, pages));
     }
 
-    fn place_plain<W: World>(&mut self, world: &mut W, pages: u64) -> Step<(u64, u64)> {
+    fn place_plain(&mut self, world: &mut impl World, pages: u64) -> Answer {
         let slots = pages.div_ceil(PAGES_PER_SLOT);
         self.addresses.expect_back()?;
         if let Some(slot) = self.addresses.take(slots) {
@@ -231,14 +230,14 @@ impl Server {
         }
     }
 
-    fn place_stack(&mut self) -> Step<(u64, u64)> {
+    fn place_stack(&mut self) -> Answer {
         let slot = self.addresses.take_stack().ok_or(Error::NoMemory)?;
         Ok((stack_base(slot), OBJECT_STACK))
     }
 
     /// Destroys an object in memory: every domain loses it at once. A persistent one must be taken
     /// out of the store by the caller, who also says when its address is free again.
-    pub fn object_drop<W: World>(&mut self, world: &mut W, id: ObjectId, addresses: AddressesOf) {
+    pub fn object_drop(&mut self, world: &mut impl World, id: ObjectId, addresses: AddressesOf) {
         let object = self.objects.get(id);
         let (base, end) = (object.base(), object.end());
         let (first, slots) = (object.first_slot(), object.slot_count());

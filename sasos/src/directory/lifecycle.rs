@@ -3,14 +3,14 @@
 use abi::{
     Error, Rights,
     address::{PAGE, SLOT, pages_for},
-    call::arguments,
+    call::arguments::{KeepObject, ObjCreate, ObjDelete, ObjInfo, ObjResize, ObjRetire},
     layout::{INFO_SET_BYTES, INFO_SET_MODIFIED, INFO_SET_TAG, INFO_USED, OBJECT_PERSISTENT, OBJECT_STACK, ObjectInfo},
 };
 use kcore::{SpaceId, ThreadId};
 use store::DeleteError;
 
 use crate::{
-    Server, Step, Stop, World,
+    Answer, Server, Step, Stop, World,
     accounts::{AccountId, Resource},
     containers::push,
     directory::address::OBJECT_SLOTS_MAX,
@@ -34,16 +34,8 @@ const COST_SETTLE: u64 = 300;
 
 impl Server {
     /// `ObjCreate`: bytes, password.
-    ///
-    /// # Errors
-    /// [`Error::BadArgument`], [`Error::NoMemory`], [`Error::LimitReached`].
-    pub fn obj_create<W: World>(
-        &mut self,
-        world: &mut W,
-        caller: Caller,
-        arguments: arguments::ObjCreate,
-    ) -> Step<(u64, u64)> {
-        let arguments::ObjCreate { bytes, password } = arguments;
+    pub(crate) fn obj_create(&mut self, world: &mut impl World, caller: Caller, arguments: ObjCreate) -> Answer {
+        let ObjCreate { bytes, password } = arguments;
         let pages = pages_for(bytes).ok_or(Error::NoMemory)?;
         let id = self.object_make(
             world,
@@ -61,32 +53,16 @@ impl Server {
     }
 
     /// `ObjDelete`: address.
-    ///
-    /// # Errors
-    /// [`Error::BadAddress`], [`Error::Protection`], [`Error::DiskError`].
-    pub fn obj_delete<W: World>(
-        &mut self,
-        world: &mut W,
-        caller: Caller,
-        arguments: arguments::ObjDelete,
-    ) -> Step<(u64, u64)> {
+    pub(crate) fn obj_delete(&mut self, world: &mut impl World, caller: Caller, arguments: ObjDelete) -> Answer {
         self.delete(world, caller, arguments.address, false)
     }
 
     /// `ObjRetire`: address.
-    ///
-    /// # Errors
-    /// Those of `ObjDelete`; [`Error::InUse`] if another domain has the object.
-    pub fn obj_retire<W: World>(
-        &mut self,
-        world: &mut W,
-        caller: Caller,
-        arguments: arguments::ObjRetire,
-    ) -> Step<(u64, u64)> {
+    pub(crate) fn obj_retire(&mut self, world: &mut impl World, caller: Caller, arguments: ObjRetire) -> Answer {
         self.delete(world, caller, arguments.address, true)
     }
 
-    fn delete<W: World>(&mut self, world: &mut W, caller: Caller, address: u64, unless_held: bool) -> Step<(u64, u64)> {
+    fn delete(&mut self, world: &mut impl World, caller: Caller, address: u64, unless_held: bool) -> Answer {
         if let Some(step) = self.resume_durable(caller) {
             return step;
         }
@@ -136,7 +112,7 @@ impl Server {
 
     /// Destroys a transient object by its base, without asking anybody (a kill list, a stack), as far as the budget reaches; tells whether
     /// that was all.
-    pub(crate) fn object_ends<W: World>(&mut self, world: &mut W, base: u64) -> bool {
+    pub(crate) fn object_ends(&mut self, world: &mut impl World, base: u64) -> bool {
         let Some(id) = self
             .objects
             .find(base)
@@ -157,10 +133,12 @@ impl Server {
 
     /// A stack for a thread in a domain, paid for by an account. Tells its base; it is
     /// [`abi::address::STACK_BYTES`] long.
-    ///
-    /// # Errors
-    /// [`Error::NoMemory`].
-    pub fn stack_create<W: World>(&mut self, world: &mut W, payer: AccountId, domain: SpaceId) -> Result<u64, Error> {
+    pub(crate) fn stack_create(
+        &mut self,
+        world: &mut impl World,
+        payer: AccountId,
+        domain: SpaceId,
+    ) -> Result<u64, Error> {
         match self.object_make(
             world,
             Kind::Stack,
@@ -178,12 +156,9 @@ impl Server {
     /// Hands the transient object that holds an address over to a task, if the domain `from` has
     /// made it: kill list, account and implicit rights. Otherwise nothing happens. It is taken away
     /// from all who have it; the task finds it when nothing is left of that.
-    ///
-    /// # Errors
-    /// [`Error::LimitReached`]: nothing has changed.
-    pub fn object_move<W: World>(
+    pub(crate) fn object_move(
         &mut self,
-        world: &mut W,
+        world: &mut impl World,
         address: u64,
         from: SpaceId,
         to: SpaceId,
@@ -215,17 +190,8 @@ impl Server {
     // ---- size -------------------------------------------------------------------------------------
 
     /// `ObjResize`: address, bytes.
-    ///
-    /// # Errors
-    /// [`Error::BadArgument`], [`Error::BadAddress`], [`Error::Protection`], [`Error::CannotGrow`],
-    /// [`Error::NoMemory`], [`Error::DiskFull`].
-    pub fn obj_resize<W: World>(
-        &mut self,
-        world: &mut W,
-        caller: Caller,
-        arguments: arguments::ObjResize,
-    ) -> Step<(u64, u64)> {
-        let arguments::ObjResize { address, bytes } = arguments;
+    pub(crate) fn obj_resize(&mut self, world: &mut impl World, caller: Caller, arguments: ObjResize) -> Answer {
+        let ObjResize { address, bytes } = arguments;
         let pages = pages_for(bytes).filter(|&pages| pages > 0).ok_or(Error::BadArgument)?;
         let id = self.require_at(world, caller.domain, address, Rights::OWNER)?;
         let before = self.objects.get(id).record.pages;
@@ -255,7 +221,7 @@ impl Server {
         Ok((0, 0))
     }
 
-    fn grow<W: World>(&mut self, world: &mut W, id: ObjectId, pages: u64) -> Step<()> {
+    fn grow(&mut self, world: &mut impl World, id: ObjectId, pages: u64) -> Step<()> {
         let object = self.objects.get(id);
         if pages > OBJECT_SLOTS_MAX * (SLOT / PAGE) {
             return Err(Error::CannotGrow.into());
@@ -289,7 +255,7 @@ impl Server {
         Ok(())
     }
 
-    fn shrink<W: World>(&mut self, world: &mut W, id: ObjectId, pages: u64) -> Step<()> {
+    fn shrink(&mut self, world: &mut impl World, id: ObjectId, pages: u64) -> Step<()> {
         let object = self.objects.get(id);
         let (end, first, count) = (object.end(), object.first_slot(), object.slot_count());
         let new_end = object.address_of(pages);
@@ -317,7 +283,7 @@ impl Server {
     }
 
     /// Changes the length in the record, the object table and the slot map.
-    fn change_pages<W: World>(&mut self, world: &W, id: ObjectId, pages: u64) -> Result<(), Error> {
+    fn change_pages(&mut self, world: &impl World, id: ObjectId, pages: u64) -> Result<(), Error> {
         let now = world.boot_time_ns().saturating_add(world.now_ns());
         let before = self.objects.get(id).record.pages;
         // The slots first, for what the row says counts: more of them can be taken back, and for fewer all is prepared.
@@ -356,16 +322,8 @@ impl Server {
     // ---- description ------------------------------------------------------------------------------
 
     /// `ObjInfo`: address, flags, buffer.
-    ///
-    /// # Errors
-    /// [`Error::BadArgument`], [`Error::BadAddress`], [`Error::Protection`], [`Error::DiskFull`].
-    pub fn obj_info<W: World>(
-        &mut self,
-        world: &mut W,
-        caller: Caller,
-        arguments: arguments::ObjInfo,
-    ) -> Step<(u64, u64)> {
-        let arguments::ObjInfo {
+    pub(crate) fn obj_info(&mut self, world: &mut impl World, caller: Caller, arguments: ObjInfo) -> Answer {
+        let ObjInfo {
             address,
             flags,
             info: buffer,
@@ -431,15 +389,7 @@ impl Server {
     // ---- keeping ------------------------------------------------------------------------------------
 
     /// `KeepObject`: address. Durable with the next checkpoint.
-    ///
-    /// # Errors
-    /// [`Error::BadAddress`], [`Error::Protection`], [`Error::NotPersistent`], [`Error::DiskFull`], [`Error::NoMemory`].
-    pub fn keep_object<W: World>(
-        &mut self,
-        world: &mut W,
-        caller: Caller,
-        arguments: arguments::KeepObject,
-    ) -> Step<(u64, u64)> {
+    pub(crate) fn keep_object(&mut self, world: &mut impl World, caller: Caller, arguments: KeepObject) -> Answer {
         let id = self.object_at(world, arguments.address)?;
         if self.objects.get(id).record.flags & OBJECT_STACK != 0 {
             return Err(Error::NotPersistent.into());

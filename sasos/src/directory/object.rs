@@ -525,10 +525,7 @@ impl Objects {
     }
 
     /// Changes the length, and which slots lead to the object.
-    ///
-    /// # Errors
-    /// [`Error::NoMemory`], [`Error::LimitReached`]: nothing has changed.
-    pub fn set_pages(&mut self, id: ObjectId, pages: u64, ledger: &mut Ledger) -> Result<(), Error> {
+    pub(crate) fn set_pages(&mut self, id: ObjectId, pages: u64, ledger: &mut Ledger) -> Result<(), Error> {
         let object = self.get(id);
         let payer = object.account;
         let (first, before) = (object.first_slot(), object.slot_count());

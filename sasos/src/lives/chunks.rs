@@ -38,11 +38,8 @@ impl<T: Default> Default for Chunks<T> {
 
 impl<T: Default> Chunks<T> {
     /// Makes the places up to this one.
-    ///
-    /// # Errors
-    /// [`Error::NoMemory`], [`Error::TableFull`].
     #[inline]
-    pub fn extend_to(&mut self, index: usize) -> Result<(), Error> {
+    pub(crate) fn extend_to(&mut self, index: usize) -> Result<(), Error> {
         if index < FIRST {
             Ok(())
         } else {

@@ -1,10 +1,14 @@
 //! What threads do to each other: suspend, resume, name. Who may is decided in one place.
 
-use abi::{Error, call::arguments, layout::FOREVER};
+use abi::{
+    Error,
+    call::arguments::{ThreadResume, ThreadSleep},
+    layout::FOREVER,
+};
 use kcore::{ThreadId, thread::Resumed, wait::Key};
 
 use crate::{
-    Outcome, Server, Step, World,
+    Answer, Outcome, Server, World,
     lives::task::TaskId,
     lives::thread::{Caller, Life, Pause},
 };
@@ -49,22 +53,14 @@ impl Server {
     }
 
     /// The task of a child.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchThread`].
-    pub fn task_of_child(&mut self, caller: Caller, thread: u64) -> Result<TaskId, Error> {
+    pub(crate) fn task_of_child(&mut self, caller: Caller, thread: u64) -> Result<TaskId, Error> {
         let child = self.thread_controlled(caller, thread, Control::Foreground)?;
         Ok(self.threads.record(child).task)
     }
 
     /// `ThreadSleep`: thread (0: the caller), nanoseconds. Another thread can only be suspended.
-    pub fn thread_sleep(
-        &mut self,
-        world: &mut impl World,
-        caller: Caller,
-        arguments: arguments::ThreadSleep,
-    ) -> Outcome {
-        let arguments::ThreadSleep { thread, ns } = arguments;
+    pub fn thread_sleep(&mut self, world: &mut impl World, caller: Caller, arguments: ThreadSleep) -> Outcome {
+        let ThreadSleep { thread, ns } = arguments;
         if thread != 0 && thread != caller.thread.0 {
             return Outcome::Return(self.thread_suspend(world, caller, thread, ns).map(|()| (0, 0)));
         }
@@ -115,15 +111,7 @@ impl Server {
     }
 
     /// `ThreadResume`: thread.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchThread`].
-    pub fn thread_resume(
-        &mut self,
-        world: &mut impl World,
-        caller: Caller,
-        arguments: arguments::ThreadResume,
-    ) -> Step<(u64, u64)> {
+    pub(crate) fn thread_resume(&mut self, world: &mut impl World, caller: Caller, arguments: ThreadResume) -> Answer {
         let target = self.thread_controlled(caller, arguments.thread, Control::Resume)?;
         let inside = world.portal_depth(target) > 0;
         let record = self.threads.record(target);

@@ -5,7 +5,11 @@
 //! ([`crate::lives::task`]). Children are handed on in pieces, as part of the work of the task; the thread has ended
 //! when all are.
 
-use abi::{Error, call::arguments, layout::ExitReport};
+use abi::{
+    Error,
+    call::arguments::{ThreadDelete, ThreadWait},
+    layout::ExitReport,
+};
 use kcore::{ThreadId, scheduler::NONE, thread::Resumed, wait::Key};
 
 use crate::{
@@ -193,13 +197,8 @@ impl Server {
     }
 
     /// `ThreadDelete`: thread (0: the caller), status.
-    pub fn thread_delete(
-        &mut self,
-        world: &mut impl World,
-        caller: Caller,
-        arguments: arguments::ThreadDelete,
-    ) -> Outcome {
-        let arguments::ThreadDelete { thread, status } = arguments;
+    pub fn thread_delete(&mut self, world: &mut impl World, caller: Caller, arguments: ThreadDelete) -> Outcome {
+        let ThreadDelete { thread, status } = arguments;
         if thread == 0 || thread == caller.thread.0 {
             return self.thread_delete_self(world, caller, status);
         }
@@ -261,8 +260,8 @@ impl Server {
     // ---- waiting for children -------------------------------------------------------------------
 
     /// `ThreadWait`.
-    pub fn thread_wait(&mut self, world: &mut impl World, caller: Caller, arguments: arguments::ThreadWait) -> Outcome {
-        let arguments::ThreadWait {
+    pub fn thread_wait(&mut self, world: &mut impl World, caller: Caller, arguments: ThreadWait) -> Outcome {
+        let ThreadWait {
             thread,
             timeout_ns,
             report,

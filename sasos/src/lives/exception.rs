@@ -12,13 +12,13 @@
 
 use abi::{
     Error, Rights,
-    call::arguments,
+    call::arguments::{ExcptReg, ExcptReturn},
     layout::{EXCEPTION_KINDS, ExitReport, RESUME_AT, RESUME_END, RESUME_RETRY, STATUS_SYSTEM, exception_name},
 };
 use kcore::{SpaceId, ThreadId, machine::Intercept, thread::Context};
 
 use crate::{
-    Outcome, Server, Step, World,
+    Answer, Outcome, Server, World,
     accounts::{AccountId, Resource},
     containers::push_reserved,
     lives::thread::Caller,
@@ -233,16 +233,8 @@ impl Server {
     }
 
     /// `ExcptReg`: kind, handler (0: none).
-    ///
-    /// # Errors
-    /// [`Error::BadArgument`] for a kind that there is not, [`Error::Protection`].
-    pub fn excpt_reg(
-        &mut self,
-        world: &mut impl World,
-        caller: Caller,
-        arguments: arguments::ExcptReg,
-    ) -> Step<(u64, u64)> {
-        let arguments::ExcptReg { kind, handler } = arguments;
+    pub(crate) fn excpt_reg(&mut self, world: &mut impl World, caller: Caller, arguments: ExcptReg) -> Answer {
+        let ExcptReg { kind, handler } = arguments;
         if kind == 0 || kind >= EXCEPTION_KINDS as u64 {
             return Err(Error::BadArgument.into());
         }
@@ -254,13 +246,8 @@ impl Server {
     }
 
     /// `ExcptReturn`: action, address.
-    pub fn excpt_return(
-        &mut self,
-        world: &mut impl World,
-        caller: Caller,
-        arguments: arguments::ExcptReturn,
-    ) -> Outcome {
-        let arguments::ExcptReturn { action, address } = arguments;
+    pub fn excpt_return(&mut self, world: &mut impl World, caller: Caller, arguments: ExcptReturn) -> Outcome {
+        let ExcptReturn { action, address } = arguments;
         let depth = world.portal_depth(caller.thread);
         let record = self.threads.record(caller.thread);
         let Some(saved) = record.saved.pop_if(|saved| saved.depth == depth) else {

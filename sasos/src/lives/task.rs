@@ -11,13 +11,13 @@ use alloc::vec::Vec;
 
 use abi::{
     Error, Rights,
-    call::arguments,
+    call::arguments::TaskCreate,
     layout::{EXCEPTION_KILL, ExitReport, PRIORITY_MAX, STATUS_SYSTEM},
 };
 use kcore::{SpaceId, ThreadId, scheduler::List};
 
 use crate::{
-    Server, Step, World,
+    Answer, Server, Step, World,
     accounts::{AccountId, Amounts, Resource, limits},
     containers::{Boxed, Places, boxed, push, push_reserved, reserve, shrink},
     lives::exception::Handlers,
@@ -290,7 +290,7 @@ impl Server {
         self.tasks.expect()?;
         self.ledger.take(account, Resource::Bytes, TASK_BYTES)?;
         let domain = self
-            .domain_create(world, *apd, account)
+            .domain_create(world, apd, account)
             .inspect_err(|_| self.ledger.give(account, Resource::Bytes, TASK_BYTES))?;
         let task = self.tasks.create(domain, account).inspect_err(|_| {
             self.domain_end(world, domain);
@@ -301,16 +301,8 @@ impl Server {
     }
 
     /// `TaskCreate`: entry, parameter, APD, bound of pages, priority, bound of processor time.
-    ///
-    /// # Errors
-    /// Those of the table; nothing has changed then.
-    pub fn task_create(
-        &mut self,
-        world: &mut impl World,
-        caller: Caller,
-        arguments: arguments::TaskCreate,
-    ) -> Step<(u64, u64)> {
-        let arguments::TaskCreate {
+    pub(crate) fn task_create(&mut self, world: &mut impl World, caller: Caller, arguments: TaskCreate) -> Answer {
+        let TaskCreate {
             entry,
             parameter,
             apd,

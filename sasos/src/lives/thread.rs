@@ -15,7 +15,7 @@ use alloc::{boxed::Box, vec, vec::Vec};
 use abi::{
     Error, Rights,
     address::{PAGE, STACK_BYTES},
-    call::arguments,
+    call::arguments::{ThreadCreate, ThreadInfo},
     layout::{
         ExitReport, FOREVER, PRIORITY_MAX, THREAD_ENDED, THREAD_READY, THREAD_RUNNING, THREAD_SLEEPING, THREAD_WAITING,
         ThreadReport,
@@ -28,7 +28,7 @@ use kcore::{
 };
 
 use crate::{
-    Server, Step, World,
+    Answer, Server, World,
     accounts::{AccountId, Resource},
     calls::sight::Sight,
     containers::{push_reserved, reserve},
@@ -452,16 +452,8 @@ impl Server {
 
     /// `ThreadCreate`: entry, parameter, priority. A thread belongs to its task's own domain, so
     /// it is made at home.
-    ///
-    /// # Errors
-    /// Those of the table.
-    pub fn thread_create(
-        &mut self,
-        world: &mut impl World,
-        caller: Caller,
-        arguments: arguments::ThreadCreate,
-    ) -> Step<(u64, u64)> {
-        let arguments::ThreadCreate {
+    pub(crate) fn thread_create(&mut self, world: &mut impl World, caller: Caller, arguments: ThreadCreate) -> Answer {
+        let ThreadCreate {
             entry,
             parameter,
             priority,
@@ -479,16 +471,8 @@ impl Server {
     // ---- reports --------------------------------------------------------------------------------
 
     /// `ThreadInfo`: thread (0: the caller), report.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchThread`], and those of the buffer.
-    pub fn thread_info(
-        &mut self,
-        world: &mut impl World,
-        caller: Caller,
-        arguments: arguments::ThreadInfo,
-    ) -> Step<(u64, u64)> {
-        let arguments::ThreadInfo {
+    pub(crate) fn thread_info(&mut self, world: &mut impl World, caller: Caller, arguments: ThreadInfo) -> Answer {
+        let ThreadInfo {
             thread,
             report: buffer,
             room,

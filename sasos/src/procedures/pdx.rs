@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 use abi::{
     Error,
     address::STACK_BYTES,
-    call::arguments,
+    call::arguments::{PdxCall, PdxReturn},
     layout::{CALL_DEPTH_MAX, PD_EMPTY, PD_MERGE},
 };
 use kcore::{
@@ -295,8 +295,8 @@ impl Server {
     // ---- calls ----------------------------------------------------------------------------------
 
     /// `PdxCall`: entry, parameter, pd, three more parameters.
-    pub fn pdx_call(&mut self, world: &mut impl World, caller: Caller, arguments: arguments::PdxCall) -> Outcome {
-        let arguments::PdxCall {
+    pub fn pdx_call(&mut self, world: &mut impl World, caller: Caller, arguments: PdxCall) -> Outcome {
+        let PdxCall {
             entry,
             parameter0,
             pd,
@@ -331,8 +331,8 @@ impl Server {
     }
 
     /// `PdxReturn`: result, second result.
-    pub fn pdx_return(&mut self, world: &mut impl World, caller: Caller, arguments: arguments::PdxReturn) -> Outcome {
-        let arguments::PdxReturn { result, result2 } = arguments;
+    pub fn pdx_return(&mut self, world: &mut impl World, caller: Caller, arguments: PdxReturn) -> Outcome {
+        let PdxReturn { result, result2 } = arguments;
         if self.callee_leave(world, caller.thread, 0, result, result2).is_none() {
             return Outcome::Return(Err(Error::NotInCall));
         }

@@ -15,13 +15,13 @@
 
 use abi::{
     Error, Rights,
-    call::arguments,
+    call::arguments::{ApdDelete, ApdFlush, ApdGet, ApdInsert, ApdLock, ApdLookup},
     layout::{APD_SLOTS, ApdDescription},
 };
 use kcore::SpaceId;
 
 use crate::{
-    Server, Step, World,
+    Answer, Server, Step, World,
     lives::continuation::Continuation,
     lives::thread::Caller,
     lives::work::{Piece, Work},
@@ -238,7 +238,7 @@ impl Server {
     ///
     /// # Errors
     /// [`Error::BadAddress`], [`Error::NoMemory`].
-    pub fn clist_ref<W: World>(&mut self, world: &W, address: u64) -> Result<ClistRef, Error> {
+    pub fn clist_ref(&mut self, world: &impl World, address: u64) -> Result<ClistRef, Error> {
         let id = self.object_at(world, address)?;
         let object = self.objects.get(id);
         Ok(ClistRef {
@@ -249,10 +249,7 @@ impl Server {
     }
 
     /// A Clist that a domain may read and that is well-formed.
-    ///
-    /// # Errors
-    /// [`Error::Protection`], [`Error::BadAddress`], [`Error::BadClist`].
-    pub fn clist_for<W: World>(&mut self, world: &mut W, space: SpaceId, address: u64) -> Step<ClistRef> {
+    pub(crate) fn clist_for(&mut self, world: &mut impl World, space: SpaceId, address: u64) -> Step<ClistRef> {
         let id = self.object_at(world, address)?;
         let cached = self.require(world, space, id, Rights::R)?;
         // A domain that made the object may show any of its passwords.
@@ -266,10 +263,7 @@ impl Server {
     }
 
     /// Reads an APD description of a domain. Each Clist in it must be readable there.
-    ///
-    /// # Errors
-    /// [`Error::BadArgument`] for impossible counts, and those of [`Server::clist_for`].
-    pub fn apd_read<W: World>(&mut self, world: &mut W, space: SpaceId, address: u64) -> Step<Apd> {
+    pub(crate) fn apd_read(&mut self, world: &mut impl World, space: SpaceId, address: u64) -> Step<Apd> {
         let mut bytes = [0; ApdDescription::BYTES];
         self.read_user(world, space, address, &mut bytes)?;
         let description = from_bytes(&bytes);
@@ -331,12 +325,12 @@ impl Server {
 
     /// Changes the APD of the caller's domain, which forgets all that it has found out, as do those that read through to it. That
     /// goes on in pieces: the change was made by the first.
-    fn apd_change<W: World>(
+    fn apd_change(
         &mut self,
-        world: &mut W,
+        world: &mut impl World,
         caller: Caller,
         change: impl FnOnce(&mut Apd) -> Result<(), Error>,
-    ) -> Step<(u64, u64)> {
+    ) -> Answer {
         let first = !self.apd_forgets(caller);
         let Some(domain) = self.domains.get_mut(caller.domain) else {
             return Err(Error::Protection.into());
@@ -358,7 +352,7 @@ impl Server {
 
     /// A piece of what follows a change of an APD, if the domain is still there: it forgets, and so do those that read through to it, and
     /// those that read through to these.
-    pub(crate) fn forgetting_piece<W: World>(&mut self, world: &mut W, space: SpaceId, serial: u64) -> Piece {
+    pub(crate) fn forgetting_piece(&mut self, world: &mut impl World, space: SpaceId, serial: u64) -> Piece {
         if self.domains.serial(space) == serial && self.forget_derived(world, space).is_err() {
             Piece::More
         } else {
@@ -367,7 +361,7 @@ impl Server {
     }
 
     /// Each of the domains that read through to one forgets in its turn. Which was the last stands in the domain, so that every event goes on.
-    fn forget_derived<W: World>(&mut self, world: &mut W, space: SpaceId) -> Step<()> {
+    fn forget_derived(&mut self, world: &mut impl World, space: SpaceId) -> Step<()> {
         self.forget_piece(world, space)?;
         loop {
             let Some(domain) = self.domains.get(space) else {
@@ -395,16 +389,8 @@ impl Server {
     }
 
     /// `ApdInsert`.
-    ///
-    /// # Errors
-    /// Those of [`Apd::insert`] and [`Server::clist_for`].
-    pub fn apd_insert<W: World>(
-        &mut self,
-        world: &mut W,
-        caller: Caller,
-        arguments: arguments::ApdInsert,
-    ) -> Step<(u64, u64)> {
-        let arguments::ApdInsert { slot, clist: address } = arguments;
+    pub(crate) fn apd_insert(&mut self, world: &mut impl World, caller: Caller, arguments: ApdInsert) -> Answer {
+        let ApdInsert { slot, clist: address } = arguments;
         if self.apd_forgets(caller) {
             return self.apd_change(world, caller, |_| Ok(()));
         }
@@ -415,43 +401,19 @@ impl Server {
     }
 
     /// `ApdDelete`.
-    ///
-    /// # Errors
-    /// Those of [`Apd::delete`].
-    pub fn apd_delete<W: World>(
-        &mut self,
-        world: &mut W,
-        caller: Caller,
-        arguments: arguments::ApdDelete,
-    ) -> Step<(u64, u64)> {
+    pub(crate) fn apd_delete(&mut self, world: &mut impl World, caller: Caller, arguments: ApdDelete) -> Answer {
         self.apd_change(world, caller, |apd| apd.delete(arguments.slot))
     }
 
     /// `ApdGet`.
-    ///
-    /// # Errors
-    /// Those of writing user memory.
-    pub fn apd_get<W: World>(
-        &mut self,
-        world: &mut W,
-        caller: Caller,
-        arguments: arguments::ApdGet,
-    ) -> Step<(u64, u64)> {
+    pub(crate) fn apd_get(&mut self, world: &mut impl World, caller: Caller, arguments: ApdGet) -> Answer {
         let description = self.domain_apd(caller.domain).description();
         let place = (arguments.description, arguments.room);
         self.tell(world, caller, place, &to_bytes(&description))
     }
 
     /// `ApdLock`.
-    ///
-    /// # Errors
-    /// Those of [`Apd::lock`].
-    pub fn apd_lock<W: World>(
-        &mut self,
-        world: &mut W,
-        caller: Caller,
-        arguments: arguments::ApdLock,
-    ) -> Step<(u64, u64)> {
+    pub(crate) fn apd_lock(&mut self, world: &mut impl World, caller: Caller, arguments: ApdLock) -> Answer {
         let Some(domain) = self.domains.get_mut(caller.domain) else {
             return Err(Error::Protection.into());
         };
@@ -462,16 +424,8 @@ impl Server {
     }
 
     /// `ApdLookup`.
-    ///
-    /// # Errors
-    /// [`Error::BadArgument`], [`Error::BadAddress`], [`Error::Protection`].
-    pub fn apd_lookup<W: World>(
-        &mut self,
-        world: &mut W,
-        caller: Caller,
-        arguments: arguments::ApdLookup,
-    ) -> Step<(u64, u64)> {
-        let arguments::ApdLookup { address, rights: bits } = arguments;
+    pub(crate) fn apd_lookup(&mut self, world: &mut impl World, caller: Caller, arguments: ApdLookup) -> Answer {
+        let ApdLookup { address, rights: bits } = arguments;
         let needed = Rights::from_bits(bits).ok_or(Error::BadArgument)?;
         let id = self.object_at(world, address)?;
         let cached = self.require(world, caller.domain, id, needed)?;
@@ -479,15 +433,7 @@ impl Server {
     }
 
     /// `ApdFlush`.
-    ///
-    /// # Errors
-    /// None of its own.
-    pub fn apd_flush<W: World>(
-        &mut self,
-        world: &mut W,
-        caller: Caller,
-        _arguments: arguments::ApdFlush,
-    ) -> Step<(u64, u64)> {
+    pub(crate) fn apd_flush(&mut self, world: &mut impl World, caller: Caller, _arguments: ApdFlush) -> Answer {
         self.apd_change(world, caller, |_| Ok(()))
     }
 }

@@ -9,13 +9,13 @@ use alloc::vec::Vec;
 
 use abi::{
     Error, Rights,
-    call::arguments,
+    call::arguments::{ObjCrePdx, ObjPasswd},
     layout::{CAPABILITIES_MAX, ENTRIES_MAX, PDX_MAX},
 };
 use store::{ObjectRecord, PdxRecord};
 
 use crate::{
-    Server, Step, World,
+    Answer, Server, World,
     accounts::Resource,
     containers::push,
     directory::object::{ObjectId, record_bytes},
@@ -84,7 +84,7 @@ fn set_pdx(record: &mut ObjectRecord, pdx: PdxRecord) -> Result<Effect, Error> {
 }
 
 /// The password that a caller asks for; zero asks the system for one.
-pub(crate) fn password_or_random<W: World>(world: &mut W, password: u64) -> u64 {
+pub(crate) fn password_or_random(world: &mut impl World, password: u64) -> u64 {
     let mut password = password;
     while password == 0 {
         password = world.random();
@@ -94,17 +94,8 @@ pub(crate) fn password_or_random<W: World>(world: &mut W, password: u64) -> u64 
 
 impl Server {
     /// `ObjPasswd`: address, password, rights.
-    ///
-    /// # Errors
-    /// [`Error::BadArgument`], [`Error::BadAddress`], [`Error::Protection`], [`Error::TableFull`],
-    /// [`Error::InUse`] for the password of a PDX capability, [`Error::DiskFull`], [`Error::DiskError`].
-    pub fn obj_passwd<W: World>(
-        &mut self,
-        world: &mut W,
-        caller: Caller,
-        arguments: arguments::ObjPasswd,
-    ) -> Step<(u64, u64)> {
-        let arguments::ObjPasswd {
+    pub(crate) fn obj_passwd(&mut self, world: &mut impl World, caller: Caller, arguments: ObjPasswd) -> Answer {
+        let ObjPasswd {
             address,
             password,
             rights: bits,
@@ -132,17 +123,8 @@ impl Server {
     }
 
     /// `ObjCrePdx`: address, password, Clist, entries, count.
-    ///
-    /// # Errors
-    /// Those of [`Server::obj_passwd`]; [`Error::Locked`] in a locked domain; [`Error::BadClist`]; [`Error::NotAnEntry`] for an
-    /// entry that is not inside the object.
-    pub fn obj_cre_pdx<W: World>(
-        &mut self,
-        world: &mut W,
-        caller: Caller,
-        arguments: arguments::ObjCrePdx,
-    ) -> Step<(u64, u64)> {
-        let arguments::ObjCrePdx {
+    pub(crate) fn obj_cre_pdx(&mut self, world: &mut impl World, caller: Caller, arguments: ObjCrePdx) -> Answer {
+        let ObjCrePdx {
             address,
             password,
             clist,
@@ -193,15 +175,15 @@ impl Server {
     }
 
     /// Puts a changed list of passwords in force.
-    fn commit_passwords<W: World>(
+    fn commit_passwords(
         &mut self,
-        world: &mut W,
+        world: &mut impl World,
         caller: Caller,
         id: ObjectId,
         record: ObjectRecord,
         password: u64,
         effect: Effect,
-    ) -> Step<(u64, u64)> {
+    ) -> Answer {
         let object = self.objects.get(id);
         let payer = object.account;
         let (before, after) = (record_bytes(&object.record), record_bytes(&record));
@@ -233,7 +215,7 @@ impl Server {
 
     /// Goes on with a call that has changed the list of passwords and is taking the object away from the domains; nothing if
     /// this one is not.
-    fn resume_revoking<W: World>(&mut self, world: &mut W, caller: Caller) -> Option<Step<(u64, u64)>> {
+    fn resume_revoking(&mut self, world: &mut impl World, caller: Caller) -> Option<Answer> {
         match self.threads.record(caller.thread).continuation {
             Continuation::Revoke { withdrawal, password } => {
                 Some(self.revoke(world, caller, withdrawal, password, false))
@@ -243,14 +225,14 @@ impl Server {
     }
 
     /// Takes the object away from the domains, and ends the call.
-    fn revoke<W: World>(
+    fn revoke(
         &mut self,
-        world: &mut W,
+        world: &mut impl World,
         caller: Caller,
         withdrawal: Withdrawal,
         password: u64,
         first: bool,
-    ) -> Step<(u64, u64)> {
+    ) -> Answer {
         self.goes_on(world, Work::Withdrawal(withdrawal), first)?;
         match self.objects.find_serial(withdrawal.base, withdrawal.serial) {
             Some(id) => self.finish_passwords(world, caller, id, password),
@@ -260,13 +242,7 @@ impl Server {
     }
 
     /// Makes the list of passwords durable, where the object is.
-    fn finish_passwords<W: World>(
-        &mut self,
-        world: &mut W,
-        caller: Caller,
-        id: ObjectId,
-        password: u64,
-    ) -> Step<(u64, u64)> {
+    fn finish_passwords(&mut self, world: &mut impl World, caller: Caller, id: ObjectId, password: u64) -> Answer {
         let object = self.objects.get(id);
         if !object.is_persistent() {
             return Ok((password, 0));

@@ -55,11 +55,7 @@ pub struct Reached {
 
 impl Server {
     /// Reads and checks the head of a Clist.
-    ///
-    /// # Errors
-    /// [`Error::BadAddress`] if it is gone, [`Error::Protection`] if the right to read it was revoked, [`Error::BadClist`],
-    /// [`Error::DiskError`].
-    pub fn clist_header<W: World>(&mut self, world: &mut W, clist: ClistRef) -> Step<Shape> {
+    pub(crate) fn clist_header(&mut self, world: &mut impl World, clist: ClistRef) -> Step<Shape> {
         let id = self
             .objects
             .find_serial(clist.base, clist.serial)
@@ -90,12 +86,9 @@ impl Server {
     /// Shows the visitor each capability of a Clist for `target`, with the address where it stands.
     /// A Clist that is gone, malformed or not to be read any more holds none. `reached` is how far an earlier piece of the search has come, and then this one; what it
     /// costs is taken from the event's budget.
-    ///
-    /// # Errors
-    /// [`Stop::Again`] when the budget is used up; the need to wait for a page, or [`Error::DiskError`] if one is damaged.
-    pub fn clist_search<W: World>(
+    pub(crate) fn clist_search(
         &mut self,
-        world: &mut W,
+        world: &mut impl World,
         clist: ClistRef,
         target: ObjectId,
         reached: &mut Reached,
@@ -148,7 +141,7 @@ impl Server {
     }
 
     /// Where a search goes on: after the last capability that was seen, or at the beginning if that stands elsewhere now.
-    fn still_reached<W: World>(&mut self, world: &mut W, shape: Shape, reached: Reached) -> Step<u64> {
+    fn still_reached(&mut self, world: &mut impl World, shape: Shape, reached: Reached) -> Step<u64> {
         let Some(before) = reached.next.checked_sub(1).filter(|before| *before < shape.count) else {
             return Ok(0);
         };
@@ -160,7 +153,7 @@ impl Server {
     }
 
     /// An index of a sorted Clist, at most [`NEAR`] before the first capability whose address is at least `address`.
-    fn near_below<W: World>(&mut self, world: &mut W, shape: Shape, address: u64) -> Step<u64> {
+    fn near_below(&mut self, world: &mut impl World, shape: Shape, address: u64) -> Step<u64> {
         let (mut low, mut high) = (0, shape.count);
         while high - low > NEAR {
             let middle = low + (high - low) / 2;

@@ -335,10 +335,12 @@ impl Nodes for Domains {
 
 impl Server {
     /// A new domain that searches that APD, paid for by an account.
-    ///
-    /// # Errors
-    /// [`Error::NoMemory`], [`Error::LimitReached`].
-    pub fn domain_create<W: World>(&mut self, world: &mut W, apd: Apd, account: AccountId) -> Result<SpaceId, Error> {
+    pub(crate) fn domain_create(
+        &mut self,
+        world: &mut impl World,
+        apd: &Apd,
+        account: AccountId,
+    ) -> Result<SpaceId, Error> {
         self.domain_make(world, &apd.unsealed(), None, account)
     }
 
@@ -347,9 +349,9 @@ impl Server {
     ///
     /// # Errors
     /// [`Error::NoMemory`], [`Error::LimitReached`].
-    pub fn callee_domain_create<W: World>(
+    pub fn callee_domain_create(
         &mut self,
-        world: &mut W,
+        world: &mut impl World,
         apd: Apd,
         parent: Option<SpaceId>,
         account: AccountId,
@@ -357,9 +359,9 @@ impl Server {
         self.domain_make(world, &apd.sealed(), parent, account)
     }
 
-    fn domain_make<W: World>(
+    fn domain_make(
         &mut self,
-        world: &mut W,
+        world: &mut impl World,
         apd: &Apd,
         parent: Option<SpaceId>,
         account: AccountId,
@@ -384,7 +386,7 @@ impl Server {
     /// # Errors
     /// [`Error::LimitReached`]: they are not charged, and must [go back](Server::tables_go_back).
     #[inline(always)]
-    pub(crate) fn charge_tables<W: World>(&mut self, world: &W, space: SpaceId) -> Result<(), Error> {
+    pub(crate) fn charge_tables(&mut self, world: &impl World, space: SpaceId) -> Result<(), Error> {
         let tables = world.space_tables(space);
         match self.domains.get_mut(space) {
             Some(domain) if domain.tables < tables => self.charge_new_tables(space, tables),
@@ -408,7 +410,7 @@ impl Server {
 
     /// Takes the page tables out of a space that are not charged. They are its newest, with nothing in them but what was linked just now.
     #[cold]
-    pub(crate) fn tables_go_back<W: World>(&mut self, world: &mut W, space: SpaceId) {
+    pub(crate) fn tables_go_back(&mut self, world: &mut impl World, space: SpaceId) {
         let charged = self.domains.get(space).map_or(0, Domain::tables);
         while world.space_tables(space) > charged {
             world.space_trim(space, 1);
@@ -429,7 +431,7 @@ impl Server {
     }
 
     /// Drops all that a domain has found out. What is accessible is found again when it is touched.
-    pub fn domain_flush<W: World>(&mut self, world: &mut W, space: SpaceId) {
+    pub fn domain_flush(&mut self, world: &mut impl World, space: SpaceId) {
         self.forget_all(world, space);
         // Nothing fails without a bound.
         let _ = self.unbounded(|server| server.forget_piece(world, space));
@@ -444,7 +446,7 @@ impl Server {
 
     /// Has the space of a domain that ends give its tables back, and the domain forget what it has found, as far as the budget reaches; tells
     /// whether what is left is little. No thread is inside or will return to it.
-    pub(crate) fn domain_ends_soon<W: World>(&mut self, world: &mut W, space: SpaceId) -> bool {
+    pub(crate) fn domain_ends_soon(&mut self, world: &mut impl World, space: SpaceId) -> bool {
         if self.domains.get(space).is_none() {
             return true;
         }
@@ -465,7 +467,7 @@ impl Server {
     }
 
     /// Takes back what page tables cost that a space does not have any more.
-    fn refund_tables<W: World>(&mut self, world: &W, space: SpaceId) {
+    fn refund_tables(&mut self, world: &impl World, space: SpaceId) {
         if let Some(domain) = self.domains.get_mut(space) {
             let tables = world.space_tables(space);
             let gone = domain.tables - tables;
@@ -477,7 +479,7 @@ impl Server {
     }
 
     /// Ends a domain. No thread is inside or will return to it, and none reads through to it.
-    pub fn domain_end<W: World>(&mut self, world: &mut W, space: SpaceId) {
+    pub fn domain_end(&mut self, world: &mut impl World, space: SpaceId) {
         let Some(domain) = self.domains.get(space) else {
             return;
         };

@@ -89,9 +89,9 @@ impl Server {
     /// # Errors
     /// [`Stop::Again`] after a piece; the need to wait for a page; [`Error::DiskError`] if a Clist was damaged, or what the search
     /// says instead, or [`Error::Protection`], if there was not enough.
-    pub(crate) fn search<W: World>(
+    pub(crate) fn search(
         &mut self,
-        world: &mut W,
+        world: &mut impl World,
         space: SpaceId,
         id: ObjectId,
         rights: Rights,
@@ -135,9 +135,9 @@ impl Server {
     }
 
     /// A piece of a search; `place` is where it begins, and then where it stopped.
-    fn search_from<W: World>(
+    fn search_from(
         &mut self,
-        world: &mut W,
+        world: &mut impl World,
         space: SpaceId,
         id: ObjectId,
         sought: &mut impl Sought,

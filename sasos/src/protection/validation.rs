@@ -43,11 +43,14 @@ pub struct PdxGrant {
 
 impl Server {
     /// Validates an access of a domain as if it were made, and caches it. Tells the object's base.
-    ///
-    /// # Errors
-    /// [`Error::BadAddress`], [`Error::Protection`]; what reading Clists brings.
     #[inline]
-    pub fn validate<W: World>(&mut self, world: &mut W, space: SpaceId, address: u64, needed: Rights) -> Step<u64> {
+    pub(crate) fn validate(
+        &mut self,
+        world: &mut impl World,
+        space: SpaceId,
+        address: u64,
+        needed: Rights,
+    ) -> Step<u64> {
         if let Some(recent) = self.domains.validated(space, slot_of(address))
             && recent.rights.contains(needed)
         {
@@ -69,11 +72,14 @@ impl Server {
     }
 
     /// Makes sure that a domain has rights on an object.
-    ///
-    /// # Errors
-    /// [`Error::Protection`]; what reading Clists brings.
     #[inline(always)]
-    pub fn require<W: World>(&mut self, world: &mut W, space: SpaceId, id: ObjectId, needed: Rights) -> Step<Cached> {
+    pub(crate) fn require(
+        &mut self,
+        world: &mut impl World,
+        space: SpaceId,
+        id: ObjectId,
+        needed: Rights,
+    ) -> Step<Cached> {
         match self.cached(space, id) {
             Some(cached) if cached.rights.contains(needed) => Ok(cached),
             _ => self.discover(world, space, id, needed),
@@ -81,12 +87,9 @@ impl Server {
     }
 
     /// As [`Server::require`], for the object that holds an address.
-    ///
-    /// # Errors
-    /// [`Error::BadAddress`], and those of `require`.
-    pub fn require_at<W: World>(
+    pub(crate) fn require_at(
         &mut self,
-        world: &mut W,
+        world: &mut impl World,
         space: SpaceId,
         address: u64,
         needed: Rights,
@@ -104,7 +107,7 @@ impl Server {
 
     #[cold]
     #[inline(never)]
-    fn discover<W: World>(&mut self, world: &mut W, space: SpaceId, id: ObjectId, needed: Rights) -> Step<Cached> {
+    fn discover(&mut self, world: &mut impl World, space: SpaceId, id: ObjectId, needed: Rights) -> Step<Cached> {
         self.prepare_node(world, space, id)?;
         let known = self.cached(space, id).unwrap_or(Cached::NOTHING);
         let mut access = AccessSought { needed, found: known };
@@ -130,7 +133,7 @@ impl Server {
     /// [`Error::BadAddress`]; [`Error::Protection`] if it holds none for the object,
     /// [`Error::NotAnEntry`] if what it holds does not name the entry, [`Error::Locked`] if it owns the object, but is
     /// locked and has no PDX capability in a locked slot; those of [`Server::search`].
-    pub fn pdx_grant<W: World>(&mut self, world: &mut W, space: SpaceId, entry: u64) -> Step<PdxGrant> {
+    pub fn pdx_grant(&mut self, world: &mut impl World, space: SpaceId, entry: u64) -> Step<PdxGrant> {
         let id = self.object_at(world, entry)?;
         let held = self.cached(space, id);
         if self.objects.get(id).record.pdx.is_empty() {

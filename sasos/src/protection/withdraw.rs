@@ -57,7 +57,7 @@ pub enum CalleesOf {
 
 impl Server {
     /// Takes an object away from every domain that has it. What the event's budget does not reach is done behind it.
-    pub fn withdraw<W: World>(&mut self, world: &mut W, id: ObjectId) {
+    pub fn withdraw(&mut self, world: &mut impl World, id: ObjectId) {
         let withdrawal = self.withdraw_begin(world, id, CalleesOf::Nobody);
         // The list does the rest.
         let _ = self.goes_on(world, Work::Withdrawal(withdrawal), true);
@@ -65,7 +65,7 @@ impl Server {
 
     /// Takes an object that ends away from all domains but a few, as far as the budget reaches; tells whether that was done. Its callees
     /// end.
-    pub(crate) fn withdraw_all_but_few<W: World>(&mut self, world: &mut W, id: ObjectId) -> bool {
+    pub(crate) fn withdraw_all_but_few(&mut self, world: &mut impl World, id: ObjectId) -> bool {
         let object = self.objects.get_mut(id);
         let base = object.base();
         if !object.record.pdx.is_empty() && !self.callees_of_object_end(world, base) {
@@ -79,7 +79,7 @@ impl Server {
     }
 
     /// Takes an object away from all domains but a few, as far as the budget reaches; tells whether that was done.
-    pub(crate) fn withdraw_from_most<W: World>(&mut self, world: &mut W, id: ObjectId) -> bool {
+    pub(crate) fn withdraw_from_most(&mut self, world: &mut impl World, id: ObjectId) -> bool {
         if self.objects.get(id).nodes.len() <= FEW {
             return true;
         }
@@ -100,13 +100,13 @@ impl Server {
     }
 
     /// The same at once, where little is left.
-    pub(crate) fn withdraw_whole<W: World>(&mut self, world: &mut W, id: ObjectId) {
+    pub(crate) fn withdraw_whole(&mut self, world: &mut impl World, id: ObjectId) {
         let withdrawal = self.withdraw_begin(world, id, CalleesOf::Nobody);
         self.unbounded(|server| server.withdrawal_piece(world, withdrawal));
     }
 
     /// A piece of a withdrawal. There may be nothing left to do.
-    pub(crate) fn withdrawal_piece<W: World>(&mut self, world: &mut W, withdrawal: Withdrawal) -> Piece {
+    pub(crate) fn withdrawal_piece(&mut self, world: &mut impl World, withdrawal: Withdrawal) -> Piece {
         let Withdrawal {
             base,
             serial,
@@ -126,7 +126,7 @@ impl Server {
     }
 
     /// Makes all nodes of an object worthless.
-    pub(crate) fn withdraw_begin<W: World>(&mut self, world: &mut W, id: ObjectId, callees: CalleesOf) -> Withdrawal {
+    pub(crate) fn withdraw_begin(&mut self, world: &mut impl World, id: ObjectId, callees: CalleesOf) -> Withdrawal {
         let object = self.objects.get_mut(id);
         object.epoch += 1;
         let (base, serial, epoch) = (object.base(), object.serial, object.epoch);
@@ -142,12 +142,12 @@ impl Server {
     }
 
     /// Unlinks all stale nodes of an object, as far as the budget reaches; tells whether those were all.
-    fn unlink_stale<W: World>(&mut self, world: &mut W, id: ObjectId) -> bool {
+    fn unlink_stale(&mut self, world: &mut impl World, id: ObjectId) -> bool {
         self.unlink_older(world, id, self.objects.get(id).epoch)
     }
 
     /// The same with those that are older than an epoch.
-    fn unlink_older<W: World>(&mut self, world: &mut W, id: ObjectId, epoch: u64) -> bool {
+    fn unlink_older(&mut self, world: &mut impl World, id: ObjectId, epoch: u64) -> bool {
         while let Some(node) = self.objects.get(id).nodes.first()
             && self.domains.node(node).is_some_and(|node| node.epoch < epoch)
         {
@@ -161,7 +161,7 @@ impl Server {
     }
 
     /// Unlinks what a node stands for and drops it, as far as the budget reaches; tells whether that was all. The space is to be flushed.
-    fn unlink_node<W: World>(&mut self, world: &mut W, at: NodeRef) -> bool {
+    fn unlink_node(&mut self, world: &mut impl World, at: NodeRef) -> bool {
         if !self.budget.spend(COST_NODE) {
             return false;
         }
@@ -239,9 +239,9 @@ impl Server {
     ///
     /// # Errors
     /// [`Stop::Again`] after a piece; [`Error::NoMemory`] if it cannot have a single node.
-    pub(in crate::protection) fn prepare_node<W: World>(
+    pub(in crate::protection) fn prepare_node(
         &mut self,
-        world: &mut W,
+        world: &mut impl World,
         space: SpaceId,
         id: ObjectId,
     ) -> Step<()> {
@@ -262,7 +262,7 @@ impl Server {
     }
 
     /// A further page of nodes for a domain; tells whether it got one.
-    fn nodes_grow<W: World>(&mut self, world: &W, space: SpaceId) -> bool {
+    fn nodes_grow(&mut self, world: &impl World, space: SpaceId) -> bool {
         let enough = self.enough_heap(world).is_ok();
         let Some(domain) = self
             .domains
@@ -311,7 +311,7 @@ impl Server {
     // ---- a domain forgets -------------------------------------------------------------------------
 
     /// Has a domain forget all that it has found out.
-    pub(in crate::protection) fn forget_all<W: World>(&mut self, world: &mut W, space: SpaceId) {
+    pub(in crate::protection) fn forget_all(&mut self, world: &mut impl World, space: SpaceId) {
         let Some(domain) = self.domains.get_mut(space) else {
             return;
         };
@@ -326,7 +326,7 @@ impl Server {
     }
 
     /// Has a domain that is forgetting nothing forget one node.
-    fn forget_one<W: World>(&mut self, world: &mut W, space: SpaceId, place: u32) {
+    fn forget_one(&mut self, world: &mut impl World, space: SpaceId, place: u32) {
         let Some(domain) = self.domains.get_mut(space) else {
             return;
         };
@@ -344,14 +344,14 @@ impl Server {
     /// # Errors
     /// [`Stop::Again`].
     #[inline]
-    pub(in crate::protection) fn forget_piece<W: World>(&mut self, world: &mut W, space: SpaceId) -> Step<()> {
+    pub(in crate::protection) fn forget_piece(&mut self, world: &mut impl World, space: SpaceId) -> Step<()> {
         match self.domains.get(space) {
             Some(domain) if !domain.forgetting.is_empty() => self.forget_on(world, space),
             _ => Ok(()),
         }
     }
 
-    fn forget_on<W: World>(&mut self, world: &mut W, space: SpaceId) -> Step<()> {
+    fn forget_on(&mut self, world: &mut impl World, space: SpaceId) -> Step<()> {
         let mut step = Ok(());
         while let Some(domain) = self
             .domains
@@ -380,7 +380,7 @@ impl Server {
 
     /// A domain that ends forgets what it has found, as far as the budget reaches; tells whether that was all. Its space goes as a whole, so nothing
     /// needs to be unlinked from it.
-    pub(in crate::protection) fn nodes_end<W: World>(&mut self, world: &mut W, space: SpaceId) -> bool {
+    pub(in crate::protection) fn nodes_end(&mut self, world: &mut impl World, space: SpaceId) -> bool {
         let Some(domain) = self.domains.get_mut(space) else {
             return true;
         };
@@ -396,7 +396,7 @@ impl Server {
     // ---- checks -----------------------------------------------------------------------------------
 
     /// What does not hold of nodes, lists and links, with the address of the object.
-    pub fn check_nodes<W: World>(&self, world: &W) -> Option<(&'static str, u64)> {
+    pub fn check_nodes(&self, world: &impl World) -> Option<(&'static str, u64)> {
         let mut listed = 0;
         for (id, object) in self.objects.iter() {
             let (mut linked, mut count, mut epoch) = (0, 0, None);

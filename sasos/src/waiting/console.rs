@@ -10,12 +10,12 @@
 
 use abi::{
     Error, Rights,
-    call::arguments,
+    call::arguments::{ConsoleForeground, ConsoleRead, ConsoleWrite},
     layout::{EXCEPTION_INTERRUPT, STREAM_CONTROL, STREAM_TERMINAL},
 };
 use kcore::wait::Key;
 
-use crate::{Outcome, Server, Step, Stop, World, lives::task::TaskId, lives::thread::Caller};
+use crate::{Answer, Outcome, Server, Stop, World, lives::task::TaskId, lives::thread::Caller};
 
 /// Bytes that pass in one piece.
 const PIECE: usize = 256;
@@ -88,13 +88,8 @@ fn checked_stream(stream: u64) -> Result<usize, Error> {
 
 impl Server {
     /// `ConsoleWrite`: stream, address, bytes.
-    pub fn console_write(
-        &mut self,
-        world: &mut impl World,
-        caller: Caller,
-        arguments: arguments::ConsoleWrite,
-    ) -> Outcome {
-        let arguments::ConsoleWrite { stream, address, bytes } = arguments;
+    pub fn console_write(&mut self, world: &mut impl World, caller: Caller, arguments: ConsoleWrite) -> Outcome {
+        let ConsoleWrite { stream, address, bytes } = arguments;
         if let Err(error) = checked_stream(stream) {
             return Outcome::Return(Err(error));
         }
@@ -127,13 +122,8 @@ impl Server {
     }
 
     /// `ConsoleRead`: stream, address, bytes.
-    pub fn console_read(
-        &mut self,
-        world: &mut impl World,
-        caller: Caller,
-        arguments: arguments::ConsoleRead,
-    ) -> Outcome {
-        let arguments::ConsoleRead { stream, address, bytes } = arguments;
+    pub fn console_read(&mut self, world: &mut impl World, caller: Caller, arguments: ConsoleRead) -> Outcome {
+        let ConsoleRead { stream, address, bytes } = arguments;
         let stream_index = match checked_stream(stream) {
             Ok(index) => index,
             Err(error) => return Outcome::Return(Err(error)),
@@ -173,15 +163,12 @@ impl Server {
     }
 
     /// `ConsoleForeground`: thread (0: none).
-    ///
-    /// # Errors
-    /// [`Error::NoSuchThread`]; [`Error::Protection`] for who does not hold the terminal; [`Error::LimitReached`] if too many do.
-    pub fn console_foreground(
+    pub(crate) fn console_foreground(
         &mut self,
         _world: &mut impl World,
         caller: Caller,
-        arguments: arguments::ConsoleForeground,
-    ) -> Step<(u64, u64)> {
+        arguments: ConsoleForeground,
+    ) -> Answer {
         let thread = arguments.thread;
         let task = if thread == 0 {
             None

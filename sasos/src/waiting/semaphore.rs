@@ -12,7 +12,11 @@
 
 use core::ops::Range;
 
-use abi::{Error, Rights, call::arguments, layout::FOREVER};
+use abi::{
+    Error, Rights,
+    call::arguments::{AddressWait, AddressWake, SemCreate, SemDelete, SemSignal, SemWait},
+    layout::FOREVER,
+};
 use kcore::{
     ThreadId,
     thread::Resumed,
@@ -20,7 +24,7 @@ use kcore::{
 };
 
 use crate::{
-    Outcome, Server, Step, World,
+    Answer, Outcome, Server, World,
     accounts::{AccountId, Resource},
     containers::Map,
     lives::continuation::Continuation,
@@ -136,16 +140,8 @@ impl Semaphores {
 
 impl Server {
     /// `SemCreate`: address, value.
-    ///
-    /// # Errors
-    /// [`Error::InUse`], [`Error::LimitReached`], [`Error::TableFull`], [`Error::BadArgument`], and those of the address.
-    pub fn sem_create(
-        &mut self,
-        world: &mut impl World,
-        caller: Caller,
-        arguments: arguments::SemCreate,
-    ) -> Step<(u64, u64)> {
-        let arguments::SemCreate { address, value } = arguments;
+    pub(crate) fn sem_create(&mut self, world: &mut impl World, caller: Caller, arguments: SemCreate) -> Answer {
+        let SemCreate { address, value } = arguments;
         self.validate(world, caller.domain, address, Rights::RW)?;
         self.enough_heap(world)?;
         let payer = self.payer(caller);
@@ -161,15 +157,7 @@ impl Server {
     }
 
     /// `SemDelete`: address. Waiters get `Deleted`.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchSemaphore`], and those of the address.
-    pub fn sem_delete(
-        &mut self,
-        world: &mut impl World,
-        caller: Caller,
-        arguments: arguments::SemDelete,
-    ) -> Step<(u64, u64)> {
+    pub(crate) fn sem_delete(&mut self, world: &mut impl World, caller: Caller, arguments: SemDelete) -> Answer {
         let address = arguments.address;
         self.validate(world, caller.domain, address, Rights::OWNER)?;
         if !self.semaphore_gone(world, address) {
@@ -179,8 +167,8 @@ impl Server {
     }
 
     /// `SemWait`: address, timeout.
-    pub fn sem_wait(&mut self, world: &mut impl World, caller: Caller, arguments: arguments::SemWait) -> Outcome {
-        let arguments::SemWait { address, timeout_ns } = arguments;
+    pub fn sem_wait(&mut self, world: &mut impl World, caller: Caller, arguments: SemWait) -> Outcome {
+        let SemWait { address, timeout_ns } = arguments;
         let deadline = self.call_deadline(world, caller, timeout_ns);
         if let Continuation::Semaphore(waited, serial) = self.threads.record(caller.thread).continuation
             && !self.semaphores.is(waited, serial)
@@ -209,15 +197,7 @@ impl Server {
     }
 
     /// `SemSignal`: address.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchSemaphore`], [`Error::BadArgument`] if the count is at its end, and those of the address.
-    pub fn sem_signal(
-        &mut self,
-        world: &mut impl World,
-        caller: Caller,
-        arguments: arguments::SemSignal,
-    ) -> Step<(u64, u64)> {
+    pub(crate) fn sem_signal(&mut self, world: &mut impl World, caller: Caller, arguments: SemSignal) -> Answer {
         let address = arguments.address;
         self.validate(world, caller.domain, address, Rights::R)?;
         self.semaphores.give(address)?;
@@ -226,13 +206,8 @@ impl Server {
     }
 
     /// `AddressWait`: address, expected, timeout.
-    pub fn address_wait(
-        &mut self,
-        world: &mut impl World,
-        caller: Caller,
-        arguments: arguments::AddressWait,
-    ) -> Outcome {
-        let arguments::AddressWait {
+    pub fn address_wait(&mut self, world: &mut impl World, caller: Caller, arguments: AddressWait) -> Outcome {
+        let AddressWait {
             address,
             expected,
             timeout_ns,
@@ -269,16 +244,8 @@ impl Server {
     }
 
     /// `AddressWake`: address, count.
-    ///
-    /// # Errors
-    /// Those of the address.
-    pub fn address_wake(
-        &mut self,
-        world: &mut impl World,
-        caller: Caller,
-        arguments: arguments::AddressWake,
-    ) -> Step<(u64, u64)> {
-        let arguments::AddressWake { address, count } = arguments;
+    pub(crate) fn address_wake(&mut self, world: &mut impl World, caller: Caller, arguments: AddressWake) -> Answer {
+        let AddressWake { address, count } = arguments;
         if !address.is_multiple_of(4) {
             return Err(Error::BadArgument.into());
         }
