@@ -71,7 +71,7 @@ impl Server {
             Continuation::Report { counts, .. } if counts.0 == serial => (counts.1, counts.2),
             _ => (0, 0),
         };
-        while place < self.threads.places() {
+        while u64::from(place) < self.threads.places() {
             if !self.budget.spend(COST_PLACE) {
                 if let Continuation::Report { counts, .. } = &mut self.threads.record(caller.thread).continuation {
                     *counts = (serial, place, count);
@@ -79,10 +79,10 @@ impl Server {
                 return Err(Stop::Again);
             }
             let thread = self.threads.live_at(place as usize);
-            count += u64::from(thread.is_some_and(|record| world.thread_space(record.id) == space));
+            count += u32::from(thread.is_some_and(|record| world.thread_space(record.id) == space));
             place += 1;
         }
-        Ok(count)
+        Ok(count.into())
     }
 
     /// Where in a table the report of a call goes on.

@@ -80,9 +80,15 @@ impl Server {
             if unless_held && self.others_hold(id, caller.domain) {
                 return Err(Error::InUse.into());
             }
-            (self.withdraw_begin(world, id, CalleesOf::Object), 0)
+            (self.withdraw_begin(world, id), 0)
         };
-        let withdrawn = self.goes_on(world, Work::Withdrawal(withdrawal), begun.is_none());
+        let has_procedures = !self.objects.get(id).record.pdx.is_empty();
+        let callees = if has_procedures {
+            CalleesOf::Object
+        } else {
+            CalleesOf::Nobody
+        };
+        let withdrawn = self.goes_on(world, Work::Withdrawal(withdrawal, callees), begun.is_none());
         let object = self.objects.get(id);
         let (base, end) = (object.base(), object.end());
         let left = match withdrawn {

@@ -92,7 +92,7 @@ pub enum Continuation {
         /// The place.
         at: u64,
         /// The domain whose threads it counts, by its serial number, the place of the next thread, and those that were counted.
-        counts: (u64, u64, u64),
+        counts: (u64, u32, u32),
     },
     /// `SystemControl` waits for the checkpoint with this number.
     Checkpoint(u64),
@@ -142,3 +142,6 @@ impl Continuation {
         }
     }
 }
+
+// Each call that waits or is done with waiting moves one.
+const _: () = assert!(size_of::<Continuation>() <= 40);

@@ -19,7 +19,7 @@ use crate::{
     lives::task::TaskId,
     lives::thread::{Caller, Life},
     procedures::unwind::Leaving,
-    protection::withdraw::Withdrawal,
+    protection::withdraw::{CalleesOf, Withdrawal},
 };
 
 /// What one event may spend on long work, in instructions, roughly.
@@ -87,8 +87,8 @@ pub(crate) enum Work {
     Task(TaskId),
     /// The domain of a procedure ends.
     Callee(Leaving),
-    /// An object is taken away from the domains that have it.
-    Withdrawal(Withdrawal),
+    /// An object is taken away from the domains that have it, and its callees close.
+    Withdrawal(Withdrawal, CalleesOf),
     /// A domain with that serial number forgets what it has found, and those that read through to it.
     Forgetting(SpaceId, u64),
 }
@@ -209,7 +209,7 @@ impl Server {
         match work {
             Work::Task(task) => self.task_piece(world, task),
             Work::Callee(leaving) => self.callee_piece(world, leaving),
-            Work::Withdrawal(withdrawal) => self.withdrawal_piece(world, withdrawal),
+            Work::Withdrawal(withdrawal, callees) => self.withdrawal_piece(world, withdrawal, callees),
             Work::Forgetting(space, serial) => self.forgetting_piece(world, space, serial),
         }
     }

@@ -200,15 +200,13 @@ impl Server {
         let object = self.objects.get_mut(id);
         object.bytes = object.bytes + after - before;
         object.record = record;
-        let callees = match effect {
-            Effect::Grants => return self.finish_passwords(world, caller, id, password),
-            Effect::Revokes => CalleesOf::Nobody,
-            Effect::RevokesCalls => {
-                world.portal_forget();
-                CalleesOf::Password(password)
-            }
-        };
-        let withdrawal = self.withdraw_begin(world, id, callees);
+        if effect == Effect::RevokesCalls {
+            world.portal_forget();
+        }
+        if effect == Effect::Grants {
+            return self.finish_passwords(world, caller, id, password);
+        }
+        let withdrawal = self.withdraw_begin(world, id);
         self.threads.record(caller.thread).continuation = Continuation::Revoke { withdrawal, password };
         self.revoke(world, caller, withdrawal, password, true)
     }
@@ -233,7 +231,8 @@ impl Server {
         password: u64,
         first: bool,
     ) -> Answer {
-        self.goes_on(world, Work::Withdrawal(withdrawal), first)?;
+        let callees = CalleesOf::Password(password);
+        self.goes_on(world, Work::Withdrawal(withdrawal, callees), first)?;
         match self.objects.find_serial(withdrawal.base, withdrawal.serial) {
             Some(id) => self.finish_passwords(world, caller, id, password),
             // It has gone meanwhile.

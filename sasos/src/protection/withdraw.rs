@@ -41,7 +41,6 @@ pub struct Withdrawal {
     pub(crate) serial: u64,
     /// Nodes older than that are to be unlinked.
     epoch: u64,
-    pub(crate) callees: CalleesOf,
 }
 
 /// What becomes of the domains of an object's procedures.
@@ -58,9 +57,9 @@ pub enum CalleesOf {
 impl Server {
     /// Takes an object away from every domain that has it. What the event's budget does not reach is done behind it.
     pub fn withdraw(&mut self, world: &mut impl World, id: ObjectId) {
-        let withdrawal = self.withdraw_begin(world, id, CalleesOf::Nobody);
+        let withdrawal = self.withdraw_begin(world, id);
         // The list does the rest.
-        let _ = self.goes_on(world, Work::Withdrawal(withdrawal), true);
+        let _ = self.goes_on(world, Work::Withdrawal(withdrawal, CalleesOf::Nobody), true);
     }
 
     /// Takes an object that ends away from all domains but a few, as far as the budget reaches; tells whether that was done. Its callees
@@ -84,7 +83,7 @@ impl Server {
             return true;
         }
         if self.holders(id).next().is_some() {
-            self.withdraw_begin(world, id, CalleesOf::Nobody);
+            self.withdraw_begin(world, id);
         }
         self.unlink_stale(world, id)
     }
@@ -101,18 +100,18 @@ impl Server {
 
     /// The same at once, where little is left.
     pub(crate) fn withdraw_whole(&mut self, world: &mut impl World, id: ObjectId) {
-        let withdrawal = self.withdraw_begin(world, id, CalleesOf::Nobody);
-        self.unbounded(|server| server.withdrawal_piece(world, withdrawal));
+        let withdrawal = self.withdraw_begin(world, id);
+        self.unbounded(|server| server.withdrawal_piece(world, withdrawal, CalleesOf::Nobody));
     }
 
     /// A piece of a withdrawal. There may be nothing left to do.
-    pub(crate) fn withdrawal_piece(&mut self, world: &mut impl World, withdrawal: Withdrawal) -> Piece {
-        let Withdrawal {
-            base,
-            serial,
-            epoch,
-            callees,
-        } = withdrawal;
+    pub(crate) fn withdrawal_piece(
+        &mut self,
+        world: &mut impl World,
+        withdrawal: Withdrawal,
+        callees: CalleesOf,
+    ) -> Piece {
+        let Withdrawal { base, serial, epoch } = withdrawal;
         let Some(id) = self.objects.find_serial(base, serial) else {
             return Piece::Done;
         };
@@ -126,19 +125,14 @@ impl Server {
     }
 
     /// Makes all nodes of an object worthless.
-    pub(crate) fn withdraw_begin(&mut self, world: &mut impl World, id: ObjectId, callees: CalleesOf) -> Withdrawal {
+    pub(crate) fn withdraw_begin(&mut self, world: &mut impl World, id: ObjectId) -> Withdrawal {
         let object = self.objects.get_mut(id);
         object.epoch += 1;
         let (base, serial, epoch) = (object.base(), object.serial, object.epoch);
         if core::mem::take(&mut object.called) {
             world.portal_forget();
         }
-        Withdrawal {
-            base,
-            serial,
-            epoch,
-            callees,
-        }
+        Withdrawal { base, serial, epoch }
     }
 
     /// Unlinks all stale nodes of an object, as far as the budget reaches; tells whether those were all.
