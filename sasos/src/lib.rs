@@ -77,7 +77,7 @@ pub struct Server {
     /// What goes on behind the event that began it.
     pub work: lives::work::WorkList,
     /// What the event under way may still spend on long work.
-    budget: lives::work::Budget,
+    budget: store::Budget,
     /// The thread whose event is answered; none before the first.
     current: kcore::ThreadId,
     /// Events since the last check, where assertions are on.

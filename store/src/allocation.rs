@@ -67,6 +67,51 @@ impl Bits {
     }
 }
 
+/// Levels above the bits of the largest disk: each has a bit for a word below that is full.
+const LEVELS: usize = 5;
+
+/// Which words of a bitmap are full, so that a free block is found in some steps however large and full the disk is.
+struct Full([Bits; LEVELS]);
+
+impl Full {
+    fn new(bits: u64) -> Result<Self, NoHeap> {
+        let level = |level| Bits::new(bits.div_ceil(WORD.pow(level)));
+        Ok(Self([level(1)?, level(2)?, level(3)?, level(4)?, level(5)?]))
+    }
+
+    /// Notes what a word of the bitmap is now.
+    fn note(&mut self, mut at: usize, mut word: u64) {
+        for level in &mut self.0 {
+            if !level.put(at as u64, u64::from(word == u64::MAX)) {
+                return;
+            }
+            at /= WORD as usize;
+            word = level.0[at];
+        }
+    }
+
+    /// The first word from there on that is not full, or one past the end.
+    fn next(&self, mut at: usize) -> Option<usize> {
+        let mut level = 0;
+        // Up to where something is not full, and down again.
+        for _ in 0..2 * LEVELS {
+            let &word = self.0.get(level)?.0.get(at / WORD as usize)?;
+            let open = !word & u64::MAX << (at as u64 % WORD);
+            at /= WORD as usize;
+            if open == 0 {
+                (at, level) = (at + 1, level + 1);
+                continue;
+            }
+            at = at * WORD as usize + open.trailing_zeros() as usize;
+            if level == 0 {
+                return Some(at);
+            }
+            (at, level) = (at * WORD as usize, level - 1);
+        }
+        None
+    }
+}
+
 /// Blocks that attempts at the next generation took: nothing durable names them, so those that an attempt which failed
 /// gives up can be used at once. Without this, attempts that fail again and again would fill the disk.
 struct Young {
@@ -151,6 +196,7 @@ pub(crate) struct Allocation {
     breaks: Breaks,
     pub(crate) used: Bits,
     busy: Bits,
+    full: Full,
     free: u64,
     /// Where the search goes on.
     hint: usize,
@@ -177,6 +223,7 @@ impl Allocation {
             breaks,
             used: Bits::new(blocks)?,
             busy: Bits::new(blocks)?,
+            full: Full::new(blocks)?,
             free: blocks,
             hint: 0,
             freed_now: List::default(),
@@ -195,8 +242,8 @@ impl Allocation {
 
     /// Bytes of heap that the bitmaps of such a store take while it is mounted.
     pub(crate) fn heap(geometry: &Geometry) -> u64 {
-        // Used, busy, young, and at mount the one of the generation before.
-        4 * (geometry.total / 8) + (BITMAPS as u64 + 1) * 8 * geometry.bitmap_blocks()
+        // Used, busy, young, and at mount the one of the generation before; which words of it are full.
+        4 * (geometry.total / 8) + geometry.total / 8 / 60 + (BITMAPS as u64 + 1) * 8 * geometry.bitmap_blocks()
     }
 
     fn blocks(&self) -> u64 {
@@ -216,12 +263,16 @@ impl Allocation {
             let only_before = word & !self.used.0.get(at).copied().unwrap_or(0);
             for bit in (0..WORD).filter(|bit| only_before & (1 << bit) != 0) {
                 let bit = at as u64 * WORD + bit;
-                if bit < blocks && self.busy.put(bit, 1) {
+                if bit < blocks && self.set_busy(bit, 1) {
                     hold(&mut self.freed_before, self.geometry.data_start() + bit);
                 }
             }
         }
-        let busy: u64 = self.busy.0.iter().map(|word| u64::from(word.count_ones())).sum();
+        let mut busy = 0;
+        for (at, &word) in self.busy.0.iter().enumerate() {
+            busy += u64::from(word.count_ones());
+            self.full.note(at, word);
+        }
         self.free = blocks - busy;
         // What the other regions hold is unknown: write all of them but what is free.
         for other in (0..BITMAPS).filter(|&other| other != region) {
@@ -256,32 +307,37 @@ impl Allocation {
         }
     }
 
+    /// Says whether a block may not be overwritten; tells whether that changed it.
+    fn set_busy(&mut self, bit: u64, to: u64) -> bool {
+        let changed = self.busy.put(bit, to);
+        if changed {
+            let at = (bit / WORD) as usize;
+            self.full.note(at, self.busy.0[at]);
+        }
+        changed
+    }
+
     /// A block that nothing durable reaches.
     pub(crate) fn alloc(&mut self) -> Option<u64> {
         if self.free == 0 {
             self.release_some();
         }
-        let words = self.busy.0.len();
-        for step in 0..=words {
-            let at = (self.hint + step) % words.max(1);
-            let &word = self.busy.0.get(at)?;
-            if word == u64::MAX {
-                continue;
-            }
-            let bit = at as u64 * WORD + u64::from(word.trailing_ones());
-            if bit >= self.blocks() {
-                continue;
-            }
-            self.hint = at;
-            self.take(bit);
-            return Some(self.geometry.data_start() + bit);
-        }
-        None
+        let bit = self.free_from(self.hint).or_else(|| self.free_from(0))?;
+        self.hint = (bit / WORD) as usize;
+        self.take(bit);
+        Some(self.geometry.data_start() + bit)
+    }
+
+    /// The first free block from a word on.
+    fn free_from(&self, at: usize) -> Option<u64> {
+        let at = self.full.next(at)?;
+        let word = self.busy.0.get(at)?;
+        Some(at as u64 * WORD + u64::from(word.trailing_ones())).filter(|&bit| bit < self.blocks())
     }
 
     fn take(&mut self, bit: u64) {
         self.mark(bit, 1);
-        if self.busy.put(bit, 1) {
+        if self.set_busy(bit, 1) {
             self.free -= 1;
         }
         if !self.breaks.keeps(Invariant::Pins) {
@@ -328,7 +384,7 @@ impl Allocation {
         let bit = block - self.geometry.data_start();
         self.young.remove(bit);
         self.mark(bit, 0);
-        if self.busy.put(bit, 0) {
+        if self.set_busy(bit, 0) {
             self.free += 1;
         }
         self.hint = self.hint.min((bit / WORD) as usize);
@@ -336,30 +392,33 @@ impl Allocation {
 
     /// A checkpoint failed after it may have written to a region: all of it is to be written again.
     pub(crate) fn restale(&mut self, region: usize) {
-        for block in 0..self.geometry.bitmap_blocks() {
-            self.regions[region].stale.put(block, 1);
+        let stale = &mut self.regions[region].stale.0;
+        stale.fill(u64::MAX);
+        let past_end = self.geometry.bitmap_blocks() % WORD;
+        if let Some(last) = stale.last_mut().filter(|_| past_end > 0) {
+            *last = u64::MAX >> (WORD - past_end);
         }
     }
 
-    /// The generation being built is durable. Reads that began before the current one was keep what
-    /// was set free then from being reused for one generation more.
-    pub(crate) fn commit(&mut self, region: usize, reads: ReadsBefore) {
+    /// Reads that began before the current generation was durable keep what was set free then from being reused for one generation more.
+    /// Does so for some blocks; tells whether there are more.
+    pub(crate) fn keep_some(&mut self) -> bool {
+        for _ in 0..RELEASE_PIECE {
+            let Some(block) = self.freed_before.pop() else { break };
+            hold(&mut self.freed_now, block);
+        }
+        self.freed_before.len() > 0
+    }
+
+    /// The generation being built is durable.
+    pub(crate) fn commit(&mut self, region: usize) {
         // Nothing, where a checkpoint has waited for it.
         while self.release_some() {}
         self.regions[region].stale.0.fill(0);
         self.marked = None;
         self.young.grow_up();
         self.recent.clear();
-        let mut waiting = core::mem::take(&mut self.freed_before);
-        self.freed_before = core::mem::take(&mut self.freed_now);
-        match reads {
-            ReadsBefore::None => self.releasing = waiting,
-            ReadsBefore::Some => {
-                while let Some(block) = waiting.pop() {
-                    hold(&mut self.freed_before, block);
-                }
-            }
-        }
+        self.releasing = core::mem::replace(&mut self.freed_before, core::mem::take(&mut self.freed_now));
     }
 
     /// Whether blocks are yet to be marked free.
@@ -372,7 +431,7 @@ impl Allocation {
         self.young.sweep_some();
         for _ in 0..RELEASE_PIECE {
             let Some(block) = self.releasing.pop() else { break };
-            if self.busy.put(block - self.geometry.data_start(), 0) {
+            if self.set_busy(block - self.geometry.data_start(), 0) {
                 self.free += 1;
             }
         }
@@ -418,15 +477,6 @@ fn hold(list: &mut List<u64>, block: u64) {
     let _ = list.push(block);
 }
 
-/// Whether reads are under way that began before the current generation was durable.
-#[derive(Copy, Clone, Eq, PartialEq, Debug)]
-pub(crate) enum ReadsBefore {
-    /// No.
-    None,
-    /// Yes.
-    Some,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -437,12 +487,12 @@ mod tests {
         let mut allocation = Allocation::new(geometry, Breaks::NONE).unwrap();
         let all = allocation.free_blocks();
         let block = allocation.alloc().unwrap();
-        allocation.commit(1, ReadsBefore::None);
+        allocation.commit(1);
         allocation.free(block);
         assert_eq!(allocation.free_blocks(), all - 1);
-        allocation.commit(2, ReadsBefore::None);
+        allocation.commit(2);
         assert_eq!(allocation.free_blocks(), all - 1);
-        allocation.commit(0, ReadsBefore::None);
+        allocation.commit(0);
         assert_eq!(allocation.free_blocks(), all);
         assert!(!allocation.release_some());
         assert_eq!(allocation.alloc(), Some(block));
@@ -457,6 +507,28 @@ mod tests {
         assert_eq!(blocks.len() as u64, all);
         assert!(blocks.iter().all(|&block| geometry.is_data(block)));
         assert_eq!(allocation.free_blocks(), 0);
+    }
+
+    /// On a large disk that is full but for one block, that one is found at once wherever it is.
+    #[test]
+    fn the_last_free_block_is_found_wherever_it_is() {
+        let geometry = Geometry::new(1 << 26, None).unwrap();
+        let mut allocation = Allocation::new(geometry, Breaks::NONE).unwrap();
+        let blocks = allocation.blocks();
+        allocation.used.0.fill(u64::MAX);
+        let past_end = blocks % WORD;
+        assert!(past_end > 0);
+        *allocation.used.0.last_mut().unwrap() = u64::MAX >> (WORD - past_end);
+        assert!(allocation.load(None, 0));
+        assert_eq!((allocation.free_blocks(), allocation.alloc()), (0, None));
+        for round in 0..2000_u64 {
+            let bit = round.wrapping_mul(0x9e37_79b9_7f4a_7c15) % blocks;
+            allocation.release(geometry.data_start() + bit);
+            // The search begins behind it, too.
+            allocation.hint = (round * 77_777_777 % (blocks / WORD)) as usize;
+            assert_eq!(allocation.alloc(), Some(geometry.data_start() + bit));
+            assert_eq!(allocation.alloc(), None);
+        }
     }
 
     #[test]

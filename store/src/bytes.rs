@@ -111,10 +111,15 @@ impl<'a> Writer<'a> {
         self.put(&value.to_le_bytes());
     }
 
+    /// Many may be a procedure's entry points, most of them before or behind the part that is shown: these are passed over at once.
     pub(crate) fn put_words(&mut self, words: &[u64]) {
-        for &word in words {
+        let shown = |end: usize| (end.saturating_sub(self.at) / 8).min(words.len());
+        let (first, last) = (shown(self.from), shown(self.from + self.out.len() + 7));
+        self.at += first * 8;
+        for &word in &words[first..last.max(first)] {
             self.put_u64(word);
         }
+        self.at += (words.len() - last.max(first)) * 8;
     }
 }
 

@@ -18,39 +18,41 @@
 //! A failure leaves the previous generation untouched. What was written stays dirty in memory and
 //! goes to other blocks next time.
 
-use crate::allocation::ReadsBefore;
 use crate::breaks::Invariant;
-use crate::containers::{Map, Queue, push_reserved};
+use crate::containers::{Map, push_reserved};
 use crate::event::{CheckpointKind, DirtyPage, Event, Failure};
 use crate::geometry::{Geometry, SUMS, region_of};
 use crate::heap::{NoHeap, with_room};
 use crate::io::{Purpose, WRITES_MAX};
 use crate::journal::Chain;
 use crate::list::List;
-use crate::map::{Entry, MapKey, Path};
+use crate::map::{Entry, MapKey};
 use crate::settle::{Settling, settle, take_down};
 use crate::space::Loan;
-use crate::store::{COST_BLOCK, COST_READ, JournalState, Progress, Store, Work};
+use crate::store::{COST_BLOCK, COST_FREE, COST_ROW, COST_STEP, JournalState, Progress, Store, Work};
 use crate::superblock::{Place, Superblock};
 use crate::table::Part;
 use crate::world::{DiskError, Frame, Operation, World};
+use crate::writing::{PageJob, PageWriter};
 use alloc::vec::Vec;
 
 /// Slot numbers that a checkpoint leases beyond those issued.
 pub(crate) const LEASE_SLACK: u64 = 4096;
-/// Pages that maps are made to reach at once.
-const GROW_PIECE: usize = 64;
-/// What that costs of the store's allowance.
-const COST_GROW: u64 = 90;
+/// Small things that are done in one step of the end.
+const STEP_PIECE: usize = 16;
 
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Phase {
+    /// Until the marks are made of the blocks that may be used again.
+    Release,
     Quash,
     QuashFlush,
     Settle,
     Doom,
     Pages,
     Nodes,
+    /// Blocks of table parts that are gone are set free.
+    Freed,
     Table,
     Bitmap,
     Index,
@@ -78,7 +80,7 @@ enum Relief {
 #[derive(Copy, Clone, PartialEq, Eq)]
 struct Position {
     phase: Phase,
-    pages: u32,
+    pages: usize,
     settling: Settling,
     left: usize,
     free: u64,
@@ -105,14 +107,10 @@ pub(crate) struct Checkpoint {
     begun: usize,
     /// Pages at the beginning that the maps are known to reach.
     grown: usize,
-    /// Those whose path must be read first.
-    retry: Queue<DirtyPage>,
-    /// Pages whose nodes are being read, and how many nodes had come when they were last looked at.
-    blocked: Queue<DirtyPage>,
-    nodes_seen: u64,
-    /// Writes of pages under way: the page, its block and checksum.
-    writing: Map<u32, (DirtyPage, Entry)>,
-    next_write: u32,
+    writer: PageWriter<usize>,
+    /// Writes of pages under way, and how many there have been.
+    writing: Map<usize, Entry>,
+    written: usize,
     /// Requests under way.
     outstanding: usize,
     failure: Option<Failure>,
@@ -120,10 +118,9 @@ pub(crate) struct Checkpoint {
     settling: Settling,
     /// The map node that was written last.
     node: Option<MapKey>,
-    /// How nodes are being given up, how far the work was when that was begun last, and whether it ever was.
+    /// How nodes are being given up, and how far the work was when that was begun last.
     relief: Relief,
     relieved_at: Option<Position>,
-    narrow: bool,
     /// Table parts yet to be written, and all that were begun.
     parts: Vec<Part>,
     written_parts: Vec<Part>,
@@ -138,6 +135,11 @@ pub(crate) struct Checkpoint {
     copied: bool,
     lease: u64,
     entered: Option<Phase>,
+    /// Whether the disk has done its part, and how many of the deletions are no longer noted.
+    is_ending: bool,
+    forgotten: usize,
+    /// Whether its failure was told.
+    is_told: bool,
 }
 
 impl Checkpoint {
@@ -147,9 +149,7 @@ impl Checkpoint {
     /// [`NoHeap`].
     pub(crate) fn new() -> Result<Self, NoHeap> {
         let mut job = Self::blank();
-        // Those that wait, and the one that is looked at.
-        job.retry.reserve(WRITES_MAX + 1)?;
-        job.blocked.reserve(WRITES_MAX + 1)?;
+        job.writer = PageWriter::new()?;
         job.writing.reserve(WRITES_MAX)?;
         Ok(job)
     }
@@ -157,24 +157,21 @@ impl Checkpoint {
     fn blank() -> Self {
         Self {
             kind: CheckpointKind::Periodic,
-            phase: Phase::Quash,
+            phase: Phase::Release,
             loan: Loan::default(),
             share: 0,
             pages: List::default(),
             begun: 0,
             grown: 0,
-            retry: Queue::default(),
-            blocked: Queue::default(),
-            nodes_seen: 0,
+            writer: PageWriter::default(),
             writing: Map::default(),
-            next_write: 0,
+            written: 0,
             outstanding: 0,
             failure: None,
             settling: Settling::default(),
             node: None,
             relief: Relief::None,
             relieved_at: None,
-            narrow: false,
             parts: Vec::new(),
             written_parts: Vec::new(),
             bitmap: 0,
@@ -186,6 +183,9 @@ impl Checkpoint {
             copied: false,
             lease: 0,
             entered: None,
+            is_ending: false,
+            forgotten: 0,
+            is_told: false,
         }
     }
 
@@ -198,7 +198,8 @@ impl Checkpoint {
         changed: Map<u64, ()>,
         deleted: Vec<u64>,
     ) {
-        let before = core::mem::replace(self, Self::blank());
+        let mut before = core::mem::replace(self, Self::blank());
+        before.writer.clear();
         *self = Self {
             kind,
             loan,
@@ -206,8 +207,7 @@ impl Checkpoint {
             pages,
             changed,
             deleted,
-            retry: before.retry,
-            blocked: before.blocked,
+            writer: before.writer,
             writing: before.writing,
             ..Self::blank()
         };
@@ -241,7 +241,7 @@ impl Checkpoint {
             self.fail(Failure::Disk);
         }
         let Purpose::Write(number) = purpose else { return };
-        let Some((page, entry)) = self.writing.remove(number) else {
+        let Some((page, entry)) = self.pages.get(number).zip(self.writing.remove(number)) else {
             return;
         };
         if result.is_ok() {
@@ -275,7 +275,7 @@ impl Checkpoint {
         if let Some(frame) = self.copy.take() {
             store.io.recycle(world, frame);
         }
-        Progress::Over
+        self.end(store)
     }
 
     /// A step of the phase. One that fails has not entered it: where memory comes from elsewhere, it is entered again.
@@ -288,6 +288,8 @@ impl Checkpoint {
 
     fn step_of_phase(&mut self, store: &mut Store, world: &mut impl World, entering: bool) -> Result<Step, Failure> {
         match self.phase {
+            Phase::Release if store.release_blocks() => Ok(Step::Complete),
+            Phase::Release => Ok(Step::Waiting),
             Phase::Quash => {
                 // The second copy is written only after a commit.
                 if entering && store.doubtful {
@@ -309,25 +311,36 @@ impl Checkpoint {
             Phase::Settle => settle(store, world, &mut self.settling),
             Phase::Doom => take_down(store, world),
             Phase::Pages => {
-                if !self.grow(store, world)? {
-                    return Ok(Step::Waiting);
+                while let Some(page) = self.pages.get(self.grown) {
+                    if !store.grow_map(world, page)? {
+                        return Ok(Step::Waiting);
+                    }
+                    self.grown += 1;
                 }
                 self.write_pages(store, world)
             }
             Phase::Nodes => self.write_nodes(store, world),
+            Phase::Freed => {
+                while let Some(block) = store.table.last_released() {
+                    if !store.may_go_on(COST_FREE) {
+                        return Ok(Step::Waiting);
+                    }
+                    store.spend(COST_FREE);
+                    store.table.forget_released();
+                    store.allocation.free(block);
+                }
+                Ok(Step::Complete)
+            }
             Phase::Table => {
                 if entering {
                     self.parts = store.table.dirty_parts()?;
                     self.written_parts = with_room(self.parts.len())?;
-                    for block in store.table.take_released() {
-                        store.allocation.free(block);
-                    }
                 }
                 self.write_table(store, world)
             }
             Phase::Bitmap => self.write_bitmap(store, world),
             Phase::Index => self.write_index(store, world),
-            Phase::Drain if !store.release_blocks() || store.copies > 0 => Ok(Step::Waiting),
+            Phase::Drain if !store.release_blocks() || !store.keep_blocks() || store.copies > 0 => Ok(Step::Waiting),
             Phase::Drain => Ok(self.when_quiet()),
             Phase::Flush => {
                 if entering && store.breaks.keeps(Invariant::FlushFirst) {
@@ -371,12 +384,12 @@ impl Checkpoint {
     fn may_relieve(&mut self, store: &Store) -> bool {
         let position = Position {
             phase: self.phase,
-            pages: self.next_write,
+            pages: self.written,
             settling: self.settling,
             left: store.settling.count() + store.doomed.count() + self.written_parts.len() + self.bitmap + self.index,
             free: store.allocation.free_blocks() + store.allocation.held_blocks(),
         };
-        self.narrow = true;
+        self.writer.narrow = true;
         self.relieved_at.replace(position) != Some(position) && (store.maps.len() > 0 || store.is_loading())
     }
 
@@ -400,7 +413,7 @@ impl Checkpoint {
         store.maps.clear_dirty();
         store.maps.release_arrived();
         store.maps.shrink(&mut store.io.lender(world), usize::MAX);
-        self.unblock();
+        self.writer.unblock();
         Ok(Step::Complete)
     }
 
@@ -425,101 +438,11 @@ impl Checkpoint {
         store.io.submit(world, operation, block, frame, purpose);
     }
 
-    /// Makes the maps reach all pages; tells whether they do.
-    fn grow(&mut self, store: &mut Store, world: &mut impl World) -> Result<bool, Failure> {
-        while self.grown < self.pages.len() {
-            if !store.may_go_on(COST_GROW) {
-                return Ok(false);
-            }
-            store.spend(COST_GROW);
-            let piece = (self.grown..self.pages.len()).take(GROW_PIECE);
-            self.grown += piece.len();
-            let pages = piece.filter_map(|at| self.pages.get(at));
-            store.grow_maps(world, pages.map(|page| (page.base, page.page)))?;
-        }
-        Ok(true)
-    }
-
     fn write_pages(&mut self, store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
-        if self.nodes_seen != store.nodes_came {
-            self.nodes_seen = store.nodes_came;
-            self.unblock();
-        }
-        while self.outstanding < WRITES_MAX && self.has_page() && store.may_go_on(COST_BLOCK) {
-            let page = if let Some(page) = self.retry.pop() {
-                page
-            } else {
-                let Some(page) = self.pages.get(self.begun) else { break };
-                store.events.expect(1)?;
-                self.begun += 1;
-                page
-            };
-            let Some(row) = store.table.get(page.base).filter(|row| page.page < row.record.pages) else {
-                // Deleted or cut off before the checkpoint was begun.
-                store.spend(COST_READ);
-                store.give_back(&page);
-                continue;
-            };
-            let mut root = row.map;
-            let path = store.prepare(world, page.base, &mut root, page.page);
-            store.table.set_map(page.base, root);
-            match path {
-                Path::Ready => self.write_page(store, world, page)?,
-                Path::NoMemory => {
-                    self.retry.push_front_reserved(page);
-                    return Err(Failure::Memory);
-                }
-                Path::Missing(missing) => {
-                    store.spend(COST_READ);
-                    self.blocked.push_front_reserved(page);
-                    store.load_for_job(world, missing)?;
-                }
-            }
-        }
-        Ok(if self.blocked.is_empty() && !self.has_page() {
-            self.when_quiet()
-        } else {
-            Step::Waiting
-        })
-    }
-
-    /// Pages that waited for nodes are looked at again, before all others.
-    fn unblock(&mut self) {
-        while let Some(page) = self.blocked.pop_last() {
-            self.retry.push_front_reserved(page);
-        }
-    }
-
-    /// Whether there is a page that may be begun with.
-    fn has_page(&self) -> bool {
-        // Where memory is short, two that wait for their paths would take them away from each other.
-        let waiting_max = if self.narrow { 1 } else { WRITES_MAX };
-        self.blocked.count() < waiting_max && (!self.retry.is_empty() || self.begun < self.pages.len())
-    }
-
-    fn write_page(&mut self, store: &mut Store, world: &mut impl World, page: DirtyPage) -> Result<(), Failure> {
-        store.spend(COST_BLOCK);
-        let block = store
-            .take_young_block(&mut self.share)
-            .inspect_err(|_| self.retry.push_front_reserved(page))?;
-        let checksum = store.key.checksum(block, world.bytes(page.frame));
-        let number = self.next_write;
-        self.next_write += 1;
-        let entry = Entry {
-            block,
-            flags: page.flags,
-            checksum,
-        };
-        let _ = self.writing.insert(number, (page, entry));
-        self.submit(
-            store,
-            world,
-            Operation::Write,
-            block,
-            page.frame,
-            Purpose::Write(number),
-        );
-        Ok(())
+        let mut writer = core::mem::take(&mut self.writer);
+        let written = writer.write(store, world, self);
+        self.writer = writer;
+        Ok(if written? { self.when_quiet() } else { Step::Waiting })
     }
 
     fn write_nodes(&mut self, store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
@@ -668,78 +591,163 @@ impl Checkpoint {
         }
     }
 
-    /// The job is over, one way or the other.
-    pub(crate) fn finish(&mut self, store: &mut Store) {
-        while let Some(page) = self.retry.pop().or_else(|| self.blocked.pop()) {
-            store.give_back(&page);
+    /// The disk has done its part, one way or the other: what is left is done in memory, as far as the budget reaches.
+    fn end(&mut self, store: &mut Store) -> Progress {
+        if !core::mem::replace(&mut self.is_ending, true) {
+            while let Some(at) = self.writer.pop() {
+                self.pages.get(at).iter().for_each(|page| store.give_back(page));
+            }
+            store.over = core::mem::take(&mut self.pages);
+            store.returned = self.begun;
+            match self.failure {
+                None => self.commit(store),
+                Some(_) => self.abort(store),
+            }
         }
-        store.over = core::mem::take(&mut self.pages);
-        store.returned = self.begun;
-        store.budget = store.budget.saturating_sub(self.share);
-        store.promises.settle(self.loan);
-        match self.failure {
-            None => self.commit(store),
-            Some(reason) => self.abort(store, reason),
+        while store.may_go_on(COST_STEP) {
+            store.spend(COST_STEP);
+            let more = match self.failure {
+                None => self.commit_step(store),
+                Some(_) => self.abort_step(store),
+            };
+            if more {
+                continue;
+            }
+            if !store.may_go_on(COST_ROW) {
+                break;
+            }
+            store.spend(COST_ROW);
+            if !store.merge_one() {
+                self.tell(store);
+                return Progress::Over;
+            }
         }
-        store.thaw();
+        Progress::Waiting
     }
 
+    /// The new generation is the one that is durable.
     fn commit(&mut self, store: &mut Store) {
-        let reads = store.page_reads.values().any(|read| read.generation < store.generation);
-        let reads = if reads { ReadsBefore::Some } else { ReadsBefore::None };
+        store.budget = store.budget.saturating_sub(self.share);
+        store.promises.settle(self.loan);
         store.generation += 1;
-        store.allocation.commit(region_of(store.generation), reads);
+        store.allocation.commit(region_of(store.generation));
         store.maps.clear_dirty();
-        store.table.clear_dirty(&self.written_parts);
-        store.settled.clear();
         store.lease = self.lease;
         store.journal = Chain::new(store.generation, store.nonce, self.superblock_checksum);
         store.journal_state = JournalState::Open;
-        for &base in &self.deleted {
-            store.deleted.remove(base);
-        }
-        store.deleted.release(0);
-        store.events.tell(Event::CheckpointDone {
-            generation: store.generation,
-            deleted: core::mem::take(&mut self.deleted),
-        });
     }
 
-    fn abort(&mut self, store: &mut Store, reason: Failure) {
+    fn commit_step(&mut self, store: &mut Store) -> bool {
+        let forgotten = self.deleted.iter().skip(self.forgotten).take(STEP_PIECE);
+        forgotten.clone().for_each(|&base| _ = store.deleted.remove(base));
+        self.forgotten += forgotten.len();
+        let parts = self.written_parts.len().saturating_sub(STEP_PIECE);
+        store.table.clear_dirty(&self.written_parts[parts..]);
+        self.written_parts.truncate(parts);
+        parts > 0 || self.forgotten < self.deleted.len() || store.settled.pop_first().is_some()
+    }
+
+    /// Its pages are promised their room again as they are [taken back](Store::page_over).
+    fn abort(&mut self, store: &mut Store) {
+        store.budget = (store.budget + self.loan.blocks()).saturating_sub(self.share);
+        store.over_share = Some((self.loan, self.loan.blocks()));
+        store.is_undoing = true;
         if self.phase >= Phase::Superblock {
             // The next mount may find this generation: nothing may build on the one before.
             store.doubtful = true;
             store.journal_state = JournalState::Closed;
         }
-        // Nodes stay dirty; overflow blocks have no mark of their own but that they lie nowhere.
-        for &part in self
-            .written_parts
-            .iter()
-            .filter(|part| matches!(part, Part::Overflow(..)))
-        {
-            let place = store.table.set_place(part, Place::default());
-            store.allocation.free(place.block);
-        }
         store.allocation.restale(region_of(store.generation + 1));
+    }
+
+    fn abort_step(&mut self, store: &mut Store) -> bool {
+        // Nodes stay dirty; overflow blocks have no mark of their own but that they lie nowhere.
+        if let Some(part) = self.written_parts.pop() {
+            if let Part::Overflow(..) = part {
+                let place = store.table.set_place(part, Place::default());
+                store.allocation.free(place.block);
+            }
+            return true;
+        }
         // What was made in the maps is not durable: a sync must still carry it.
-        store.changes_come_back(&mut []);
-        store.settling_comes_back();
-        store.promise_over();
-        store.changed_again(self.changed.iter().map(|(base, ())| base));
-        store.events.tell(Event::CheckpointFailed { reason });
-        store.fail_queued_syncs();
+        if store.change_comes_back(&mut []) || store.settling_comes_back() {
+            return true;
+        }
+        if let Some((base, ())) = self.changed.pop_first() {
+            store.changed_again(core::iter::once(base));
+            return true;
+        }
+        if !core::mem::replace(&mut self.is_told, true) {
+            let reason = self.failure.unwrap_or(Failure::Checkpoint);
+            store.events.tell(Event::CheckpointFailed { reason });
+        }
+        // No checkpoint waits while one runs. What was to come after this one fails too.
+        if let Some(Work::Sync(request)) = store.queue.pop() {
+            store.undo(&request, |ticket| Event::SyncFailed(ticket, Failure::Checkpoint));
+            return true;
+        }
+        false
+    }
+
+    /// All is done.
+    fn tell(&mut self, store: &mut Store) {
+        store.frozen = false;
+        store.is_undoing = false;
+        store.deleted.release(0);
+        if !self.is_told {
+            store.events.tell(Event::CheckpointDone {
+                generation: store.generation,
+                deleted: core::mem::take(&mut self.deleted),
+            });
+        }
+    }
+}
+
+impl PageJob for Checkpoint {
+    type At = usize;
+
+    fn next(&mut self, store: &mut Store) -> Result<Option<usize>, Failure> {
+        if self.has_next() {
+            store.events.expect(1)?;
+            self.begun += 1;
+            return Ok(Some(self.begun - 1));
+        }
+        Ok(None)
+    }
+    fn has_next(&self) -> bool {
+        self.begun < self.pages.len()
+    }
+    fn page(&self, at: usize) -> Option<DirtyPage> {
+        self.pages.get(at)
+    }
+    fn wants(&self, page: DirtyPage, pages: Option<u64>) -> bool {
+        // Not what was deleted or cut off before the checkpoint was begun.
+        pages.is_some_and(|pages| page.page < pages)
+    }
+    fn take_block(&mut self, store: &mut Store, _: usize) -> Result<u64, Failure> {
+        store.take_young_block(&mut self.share)
+    }
+    fn placed(&mut self, at: usize, entry: Entry) -> Purpose {
+        let _ = self.writing.insert(at, entry);
+        self.written += 1;
+        Purpose::Write(at)
+    }
+    fn outstanding(&mut self) -> &mut usize {
+        &mut self.outstanding
     }
 }
 
 impl Phase {
     fn next(self) -> Self {
         match self {
+            Self::Release => Self::Quash,
             Self::Quash => Self::QuashFlush,
             Self::QuashFlush => Self::Settle,
             Self::Settle => Self::Doom,
             Self::Doom => Self::Pages,
             Self::Pages => Self::Nodes,
-            Self::Nodes => Self::Table,
+            Self::Nodes => Self::Freed,
+            Self::Freed => Self::Table,
             Self::Table => Self::Bitmap,
             Self::Bitmap => Self::Index,
             Self::Index => Self::Drain,
@@ -749,18 +757,6 @@ impl Phase {
             Self::Commit => Self::Second,
             Self::Second => Self::SecondFlush,
             Self::SecondFlush | Self::Done => Self::Done,
-        }
-    }
-}
-
-impl Store {
-    /// A checkpoint failed: what was to come after it fails too.
-    fn fail_queued_syncs(&mut self) {
-        while let Some(work) = self.queue.pop() {
-            // No checkpoint waits while one runs.
-            if let Work::Sync(request) = work {
-                self.undo(&request, |ticket| Event::SyncFailed(ticket, Failure::Checkpoint));
-            }
         }
     }
 }

@@ -18,10 +18,14 @@ pub(crate) struct Key {
 impl Key {
     /// Checksum of `bytes` at `block`; never zero, for zero means "nothing there".
     pub(crate) fn checksum(self, block: u64, bytes: &[u8]) -> u64 {
-        let mut hasher = SipHasher13::new_with_keys(self.low, self.high);
-        hasher.write(bytes);
-        hasher.write(&block.to_le_bytes());
-        hasher.finish().max(1)
+        let mut sum = self.sum();
+        sum.add(bytes);
+        sum.finish(block)
+    }
+
+    /// The beginning of one over bytes that come in parts.
+    pub(crate) fn sum(self) -> Sum {
+        Sum(SipHasher13::new_with_keys(self.low, self.high))
     }
 
     /// Two secret words for a generation: no other one of this image has them, and they tell nothing of the key.
@@ -35,5 +39,21 @@ impl Key {
             }
             hasher.finish()
         })
+    }
+}
+
+/// A checksum in the making.
+pub(crate) struct Sum(SipHasher13);
+
+impl Sum {
+    /// Adds bytes.
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
+        self.0.write(bytes);
+    }
+
+    /// The checksum of all that was added, at `block`.
+    pub(crate) fn finish(&mut self, block: u64) -> u64 {
+        self.0.write(&block.to_le_bytes());
+        self.0.finish().max(1)
     }
 }

@@ -31,22 +31,12 @@ impl Store {
         self.promises.lend(loan, page.base, page.page, levels_for(pages))
     }
 
-    /// Gives up the checkpoint for which pages were handed over and that was not begun: they are promises again, and
-    /// come back by [`Store::page_over`].
+    /// Gives up the checkpoint for which pages were handed over and that was not begun: they come back by [`Store::page_over`].
     pub fn freeze_cancel(&mut self) {
+        let loan = core::mem::take(&mut self.collected_share);
         self.over = core::mem::take(&mut self.collected);
         self.returned = self.over.len();
-        let loan = core::mem::take(&mut self.collected_share);
-        self.budget = self.budget.saturating_sub(loan.blocks());
-        self.promises.settle(loan);
-        self.promise_over();
-    }
-
-    /// What was handed over for a checkpoint that is over is promised again.
-    pub(crate) fn promise_over(&mut self) {
-        let over = core::mem::take(&mut self.over);
-        over.iter().for_each(|page| self.promise_again(page));
-        self.over = over;
+        self.over_share = Some((loan, loan.blocks()));
     }
 
     /// A page that was not written is promised its room again, unless it is gone meanwhile.
@@ -57,8 +47,26 @@ impl Store {
         }
     }
 
-    /// Takes a page of the last checkpoint that is over. To be called after its event, until there is none.
+    /// Takes a page of the last checkpoint that is over. To be called after its event, until there is none. Where the checkpoint has failed,
+    /// the page is promised its room again, as the one that asks for it takes it back.
     pub fn page_over(&mut self) -> Option<DirtyPage> {
-        self.over.pop()
+        let page = self.over.pop();
+        let Some((loan, share)) = self.over_share else {
+            return page;
+        };
+        let before = self.promises.total();
+        if let Some(page) = &page {
+            self.promise_again(page);
+        }
+        let left = share.saturating_sub(self.promises.total() - before);
+        self.over_share = Some((loan, left));
+        self.budget = self.budget.saturating_sub(share - left);
+        if page.is_none() {
+            self.over_share = None;
+            self.budget = self.budget.saturating_sub(left);
+            self.promises.settle(loan);
+            self.promises.trim();
+        }
+        page
     }
 }

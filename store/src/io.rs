@@ -26,8 +26,8 @@ pub(crate) enum Purpose {
     Page(u64),
     /// To read a map node.
     Node(MapKey),
-    /// To write a page of the running job; the number of the write.
-    Write(u32),
+    /// To write a page of the running checkpoint; its place in the list.
+    Write(usize),
     /// To write a block from a frame of ours, which is then free.
     Scratch(Frame),
     /// To write a map node from where it lies.

@@ -13,7 +13,7 @@
 //! The first record of a generation is chained to the superblock's checksum.
 
 use crate::bytes::{Reader, Unread, Writer, set_word, word};
-use crate::checksum::Key;
+use crate::checksum::{Key, Sum};
 use crate::containers::{filled, push_reserved};
 use crate::event::PageFlags;
 use crate::heap::{NoHeap, with_room};
@@ -150,29 +150,23 @@ impl Chain {
         }
     }
 
-    /// The next record, for the blocks from `block` on, and its checksum.
+    /// The next record, of so many items of so many bytes, which are yet to be put in.
     ///
     /// # Errors
     /// [`NoHeap`].
-    pub(crate) fn encode<'a>(
-        &self,
-        key: Key,
-        block: u64,
-        items: impl Iterator<Item = &'a Item> + Clone,
-    ) -> Result<(Vec<u8>, u64), NoHeap> {
-        let item_bytes = items.clone().map(Item::bytes).sum();
+    pub(crate) fn draft(&self, key: Key, items: usize, item_bytes: usize) -> Result<Draft, NoHeap> {
         let mut bytes = filled(0, record_blocks(item_bytes) as usize * BLOCK)?;
         let mut out = Writer::new(&mut bytes, 0);
         out.put_words(&[MAGIC, 0, self.generation, self.nonce, self.sequence, self.previous]);
         out.put_u32(item_bytes as u32);
-        out.put_u32(items.clone().count() as u32);
+        out.put_u32(items as u32);
         out.put_u64(0);
-        for item in items {
-            item.encode(&mut out);
-        }
-        let checksum = key.checksum(block, &bytes[COVERED..]);
-        set_word(&mut bytes, CHECKSUM_AT, checksum);
-        Ok((bytes, checksum))
+        Ok(Draft {
+            bytes,
+            end: HEADER,
+            summed: COVERED,
+            sum: key.sum(),
+        })
     }
 
     /// The chain with one record more.
@@ -183,6 +177,41 @@ impl Chain {
             used: self.used + blocks,
             ..*self
         }
+    }
+}
+
+/// A record in the making: the items are put in, then it is summed up block by block, then it can be written.
+pub(crate) struct Draft {
+    bytes: Vec<u8>,
+    /// The end of the items so far.
+    end: usize,
+    /// The end of what is summed up.
+    summed: usize,
+    sum: Sum,
+}
+
+impl Draft {
+    /// Its blocks.
+    pub(crate) fn blocks(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.bytes.chunks_exact(BLOCK)
+    }
+
+    /// Puts an item in.
+    pub(crate) fn put(&mut self, item: &Item) {
+        item.encode(&mut Writer::new(&mut self.bytes[self.end..], 0));
+        self.end += item.bytes();
+    }
+
+    /// Sums one more block up; the checksum, when that was the last one of a record that begins at `block`.
+    pub(crate) fn sum_up(&mut self, block: u64) -> Option<u64> {
+        let end = (self.summed / BLOCK + 1) * BLOCK;
+        self.sum.add(&self.bytes[self.summed..end]);
+        self.summed = end;
+        (end == self.bytes.len()).then(|| {
+            let checksum = self.sum.finish(block);
+            set_word(&mut self.bytes, CHECKSUM_AT, checksum);
+            checksum
+        })
     }
 }
 
@@ -258,6 +287,17 @@ impl Header {
 mod tests {
     use super::*;
 
+    fn encode(chain: Chain, key: Key, block: u64, items: &[Item]) -> (Vec<u8>, u64) {
+        let bytes = items.iter().map(Item::bytes).sum();
+        let mut draft = chain.draft(key, items.len(), bytes).unwrap();
+        items.iter().for_each(|item| draft.put(item));
+        let checksum = core::iter::from_fn(|| Some(draft.sum_up(block)))
+            .flatten()
+            .next()
+            .unwrap();
+        (draft.bytes, checksum)
+    }
+
     #[test]
     fn a_record_comes_back_and_its_size_is_as_announced() {
         let record = ObjectRecord {
@@ -292,7 +332,7 @@ mod tests {
         ];
         let key = Key { low: 1, high: 2 };
         let chain = Chain::new(3, 4, 5);
-        let (bytes, checksum) = chain.encode(key, 10, items.iter()).unwrap();
+        let (bytes, checksum) = encode(chain, key, 10, &items);
         let header = Header::decode(&bytes).unwrap();
         assert_eq!(header.checksum, checksum);
         assert!(header.is_intact(key, 10, &bytes));
@@ -308,7 +348,7 @@ mod tests {
         #[test]
         fn nothing_makes_the_decoder_panic(changes in proptest::collection::vec((0..4096_usize, proptest::num::u8::ANY), 0..40)) {
             let record = ObjectRecord { base: 4096, pages: 2, ..ObjectRecord::default() };
-            let (mut bytes, _) = Chain::new(3, 4, 5).encode(Key::default(), 10, [Item::Put(record), Item::Delete(8192)].iter()).unwrap();
+            let (mut bytes, _) = encode(Chain::new(3, 4, 5), Key::default(), 10, &[Item::Put(record), Item::Delete(8192)]);
             for (at, byte) in changes {
                 bytes[at] = byte;
             }

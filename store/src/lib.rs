@@ -16,6 +16,7 @@ extern crate alloc;
 
 pub mod world;
 
+mod budget;
 mod event;
 mod loss;
 
@@ -52,6 +53,8 @@ mod pages;
 
 mod settle;
 
+mod writing;
+
 mod checkpoint;
 mod sync;
 
@@ -63,6 +66,7 @@ mod verify;
 
 #[cfg(any(test, feature = "break-invariants"))]
 pub use breaks::{Breaks, Invariant};
+pub use budget::Budget;
 pub use event::{
     BadPage, CheckpointKind, DeleteError, DirtyPage, Event, Failure, FormatError, FormatOptions, MountError, MountMode,
     MountReport, NoRoom, NotBegun, PageFlags, PageLookup, PutError, ReadStart, Stats, Structure, Tail, TailReason,

@@ -111,3 +111,23 @@ impl Display for MountError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loss_names_its_object() {
+        let pages = Loss::Pages {
+            base: 7,
+            first: 0,
+            end: 1,
+        };
+        assert_eq!((pages.base(), Loss::Object { base: 8 }.base()), (Some(7), Some(8)));
+        let records = Loss::Records {
+            sequence: 9,
+            stranded: 9,
+        };
+        assert_eq!(records.base(), None);
+    }
+}

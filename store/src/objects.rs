@@ -135,10 +135,7 @@ impl Store {
     }
 
     /// Whether changes are kept beside the table: it is frozen, or there was no heap to make changes of before.
-    fn is_overlaid(&mut self) -> bool {
-        if !self.is_frozen() && !self.overlay.is_empty() {
-            self.merge();
-        }
+    fn is_overlaid(&self) -> bool {
         self.is_frozen() || !self.overlay.is_empty()
     }
 
@@ -219,29 +216,24 @@ impl Store {
         self.put_object(&record)
     }
 
-    /// Makes the changes that came while the table was frozen.
-    pub(crate) fn thaw(&mut self) {
-        self.frozen = false;
-        self.merge();
-    }
-
-    /// Makes the changes beside the table in the table, as far as there is heap. Every lookup sees the others where they are, and the next
-    /// checkpoint begins when all are made.
-    fn merge(&mut self) {
-        self.overlay.release(0);
-        while let Some(base) = self.overlay.first_key() {
-            let made = match self.overlay.get_ref(base) {
-                Some(Some(record)) => record
-                    .copy()
-                    .map_err(NoHeap::from)
-                    .and_then(|record| self.table.put(record)),
-                _ => self.room_to_remove().map(|()| self.remove_from_table(base)),
-            };
-            if made.is_err() {
-                return;
-            }
+    /// Makes one of the changes that came while the table was frozen in the table; tells whether there was one, and heap for it. Without, it
+    /// stays where it is, and every lookup sees it there; the next checkpoint begins when all are made.
+    pub(crate) fn merge_one(&mut self) -> bool {
+        let Some(base) = self.overlay.first_key() else {
+            self.overlay.release(0);
+            return false;
+        };
+        let made = match self.overlay.get_ref(base) {
+            Some(Some(record)) => record
+                .copy()
+                .map_err(NoHeap::from)
+                .and_then(|record| self.table.put(record)),
+            _ => self.room_to_remove().map(|()| self.remove_from_table(base)),
+        };
+        if made.is_ok() {
             self.overlay_remove(base);
         }
+        made.is_ok()
     }
 
     fn room_to_remove(&mut self) -> Result<(), NoHeap> {
@@ -252,6 +244,9 @@ impl Store {
 
     /// Whether there are changes beside the table although it is not frozen.
     pub(crate) fn is_short(&mut self) -> bool {
+        if !self.is_frozen() {
+            self.merge_one();
+        }
         !self.is_frozen() && self.is_overlaid()
     }
 
@@ -363,21 +358,39 @@ impl Store {
         running.iter().chain(waiting)
     }
 
-    /// The changes that a checkpoint could not make, or that are not durable, are pending again.
-    pub(crate) fn settling_comes_back(&mut self) {
-        while let Some((base, older)) = self.settled.pop_first().or_else(|| self.settling.pop_first()) {
-            self.pending_again(base, older);
+    /// Some of the changes that a checkpoint could not make, or that are not durable, are pending again; tells whether there were any.
+    pub(crate) fn settling_comes_back(&mut self) -> bool {
+        for from_settled in [true, false] {
+            let map = if from_settled {
+                &mut self.settled
+            } else {
+                &mut self.settling
+            };
+            let Some((base, mut older)) = map.pop_first() else {
+                continue;
+            };
+            if !self.pending_again(base, &mut older) {
+                let map = if from_settled {
+                    &mut self.settled
+                } else {
+                    &mut self.settling
+                };
+                let _ = map.insert(base, older);
+            }
+            return true;
         }
+        false
     }
 
-    /// Changes that a job could not make are pending again, beneath what came later.
-    pub(crate) fn pending_again(&mut self, base: u64, older: MapChanges) {
-        if self.pending.change(base, |newer| newer.put_beneath(&older)).is_some() {
-            return;
+    /// Some changes that a job could not make are pending again, beneath what came later; tells whether those were all.
+    pub(crate) fn pending_again(&mut self, base: u64, older: &mut MapChanges) -> bool {
+        if let Some(done) = self.pending.change(base, |newer| newer.put_beneath(older)) {
+            return done;
         }
         let pending = self.pending.by_object();
         debug_assert!(pending.room() > pending.count(), "what comes back has room");
-        let _ = self.pending.insert(base, older);
+        let _ = self.pending.insert(base, core::mem::take(older));
+        true
     }
 
     /// Forgets all pages from `start` to `end`: they read as zero and have no limits but those that `kept` gives to some of them.

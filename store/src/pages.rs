@@ -110,7 +110,7 @@ impl Store {
         self.events.expect(1)
     }
 
-    /// Lets every read that waits for a node go on. All at once, whatever the allowance: each takes its frame here, so that
+    /// Lets every read that waits for a node go on. All at once, whatever the budget: each takes its frame here, so that
     /// who asks for more than memory holds is told, and does not have pages brought in and taken away again for ever.
     pub(crate) fn advance_reads(&mut self, world: &mut impl World) {
         let mut next = 0;

@@ -8,6 +8,9 @@ use crate::containers::Map;
 use crate::event::PageFlags;
 use crate::heap::NoHeap;
 
+/// Changes that are put beneath others in one piece.
+const BENEATH_PIECE: usize = 8;
+
 /// Whether a sync has carried the changes already.
 #[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
 pub(crate) enum Journaled {
@@ -210,23 +213,27 @@ impl MapChanges {
             .is_some_and(|(_, to)| page < to)
     }
 
-    /// Puts older changes beneath these. There must be [room](MapChanges::reserve) for as many.
-    pub(crate) fn put_beneath(&mut self, older: &Self) -> Result<(), NoHeap> {
+    /// Puts some older changes beneath these; tells whether those were all. There must be [room](MapChanges::reserve) for as many.
+    pub(crate) fn put_beneath(&mut self, older: &mut Self) -> bool {
         debug_assert!(
             self.has_room(self.entries().and(older.entries())),
             "what comes back has room"
         );
-        for (page, flags) in older.flags.iter() {
-            if !self.is_zeroed(page) && !self.flags.has(page) {
-                self.flags.insert(page, flags)?;
+        self.journaled = Journaled::No;
+        for _ in 0..BENEATH_PIECE {
+            // The limits first: they lie on top of the ranges that were noted with them.
+            if let Some((page, flags)) = older.flags.pop_first() {
+                if !self.is_zeroed(page) && !self.flags.has(page) {
+                    let _ = self.flags.insert(page, flags);
+                }
+            } else if let Some((start, end)) = older.zeroed.pop_first() {
+                let _ = self.add_range(start, end);
+            } else {
+                self.cost += core::mem::take(&mut older.cost);
+                return true;
             }
         }
-        for (start, end) in older.zeroed.iter() {
-            self.add_range(start, end)?;
-        }
-        self.cost += older.cost;
-        self.journaled = Journaled::No;
-        Ok(())
+        false
     }
 }
 
@@ -256,6 +263,17 @@ mod tests {
         })
     }
 
+    /// A sync carries changes that came back, though one that failed had them in its record.
+    #[test]
+    fn what_comes_back_is_to_be_journaled_again() {
+        let (mut older, mut newer) = (MapChanges::default(), MapChanges::default());
+        older.zero(3, 4).unwrap();
+        newer.reserve(older.entries()).unwrap();
+        newer.journaled = Journaled::Yes;
+        while !newer.put_beneath(&mut older) {}
+        assert_eq!(newer.journaled, Journaled::No);
+    }
+
     proptest! {
         #[test]
         fn it_behaves_like_an_array_of_pages(steps in prop::collection::vec(any_step(), 0..40)) {
@@ -276,6 +294,7 @@ mod tests {
                         model[page as usize] = (false, false);
                     }
                 }
+                prop_assert!(changes.zeroed.iter().all(|(start, end)| start < end));
                 for (page, &(zeroed, limited)) in model.iter().enumerate() {
                     prop_assert_eq!(changes.is_zeroed(page as u64), zeroed);
                     prop_assert_eq!(changes.flags.has(page as u64), limited);
@@ -300,10 +319,10 @@ mod tests {
                 changes
             };
             let both = note(note(MapChanges::default(), &older), &newer);
-            let older = note(MapChanges::default(), &older);
+            let mut older = note(MapChanges::default(), &older);
             let mut over = note(MapChanges::default(), &newer);
             over.reserve(over.entries().and(older.entries())).unwrap();
-            over.put_beneath(&older).unwrap();
+            while !over.put_beneath(&mut older) {}
             prop_assert!(over.zeroed.iter().eq(both.zeroed.iter()));
             prop_assert!(over.flags.iter().eq(both.flags.iter()));
         }

@@ -229,6 +229,8 @@ mod tests {
             prop_assert!(body.iter().skip(60).zip(&window).all(|(one, other)| one == other));
             prop_assert_eq!(decode(&head, &body[..body.len() - 1]), Err(Unread::Nonsense));
             prop_assert_eq!(decode(&head, &body), Ok(record));
+            body.push(0);
+            prop_assert_eq!(decode(&head, &body), Err(Unread::Nonsense));
         }
 
         #[test]

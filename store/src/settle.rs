@@ -2,7 +2,7 @@
 
 use crate::checkpoint::Step;
 use crate::event::{DirtyPage, Event, Failure};
-use crate::map::{Discard, Entry, MISSING_MAX, MapKey, MapRoot, NODE_ENTRIES, Path, reach};
+use crate::map::{Discard, Entry, MISSING_MAX, MapKey, MapRoot, NODE_ENTRIES, Path};
 use crate::pending::MapChanges;
 use crate::store::{COST_FREE, COST_READ, OnDamage, Store};
 use crate::world::World;
@@ -17,7 +17,7 @@ pub(crate) struct Settling {
     flags: u64,
 }
 
-/// Makes the pending changes in the maps, as far as the allowance reaches.
+/// Makes the pending changes in the maps, as far as the budget reaches.
 pub(crate) fn settle(store: &mut Store, world: &mut impl World, at: &mut Settling) -> Result<Step, Failure> {
     while let Some(base) = store.settling.first_key() {
         if !store.may_go_on(COST_READ) {
@@ -89,7 +89,7 @@ fn settle_object(
     Ok(Step::Complete)
 }
 
-/// Drops a range of pages, as far as the allowance reaches; `false` if that is not all, or nodes must be read first.
+/// Drops a range of pages, as far as the budget reaches; `false` if that is not all, or nodes must be read first.
 fn discard(
     store: &mut Store,
     world: &mut impl World,
@@ -130,7 +130,7 @@ fn discard(
     Ok(complete)
 }
 
-/// Takes down the maps of deleted objects, as far as the allowance reaches.
+/// Takes down the maps of deleted objects, as far as the budget reaches.
 pub(crate) fn take_down(store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
     // Nothing is lost that anybody wants.
     let on_damage = core::mem::replace(&mut store.on_damage, OnDamage::GoOn);
@@ -183,33 +183,6 @@ impl Store {
         let old = self.maps.set_child(world, &mut root, key, entry);
         self.table.set_map(key.base, root);
         old
-    }
-
-    /// Makes the maps reach all these pages, as far as they lie inside their objects.
-    pub(crate) fn grow_maps(
-        &mut self,
-        world: &mut impl World,
-        pages: impl Iterator<Item = (u64, u64)>,
-    ) -> Result<(), Failure> {
-        // Neighbours in the list are of one object, whose map mostly reaches all of them.
-        let mut reached = (0, 0);
-        for (base, page) in pages {
-            if base == reached.0 && page < reached.1 {
-                continue;
-            }
-            let Some(row) = self.table.get(base) else { continue };
-            reached = (base, reach(row.map.levels));
-            if page < reached.1 {
-                continue;
-            }
-            let mut root = row.map;
-            let grown = self.maps.grow_to(&mut self.io.lender(world), base, &mut root, page);
-            self.table.set_map(base, root);
-            if !grown {
-                return Err(Failure::Memory);
-            }
-        }
-        Ok(())
     }
 
     /// Gives the frame of a dirty page back.

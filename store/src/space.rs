@@ -102,18 +102,25 @@ impl Promises {
         let above = |level| key_above(base, page, level);
         let fresh = (2..=levels).take_while(|&level| !self.inner.has(above(level))).count();
         self.grow(1, fresh)?;
+        self.add_leaf(base, page, levels)?;
+        Ok(true)
+    }
+
+    /// Promises the first page of a node, and the way to it.
+    fn add_leaf(&mut self, base: u64, page: u64, levels: u8) -> Result<(), NoHeap> {
         let mut set = PageSet::default();
-        set[word] |= bit;
-        self.leaves.insert(leaf, set)?;
+        set[(page / 64 % 4) as usize] |= 1 << (page % 64);
+        self.leaves.insert(key_above(base, page, 1), set)?;
         self.pages += 1;
         for level in 2..=levels {
-            if let Some(children) = self.inner.get_mut(above(level)) {
+            let above = key_above(base, page, level);
+            if let Some(children) = self.inner.get_mut(above) {
                 *children += 1;
                 break;
             }
-            self.inner.insert(above(level), 1)?;
+            self.inner.insert(above, 1)?;
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Promises pages `first` up to `end` of an object, node by node.
@@ -176,13 +183,14 @@ impl Promises {
         self.lent.inner = self.lent.inner.saturating_sub(loan.room.inner);
     }
 
-    /// Promises a page again that was lent to a job which is over. The way to it that it had before is there;
-    /// what an object has grown by since is promised as far as there is heap.
+    /// Promises a page again that was lent to a job which is over, from the room of its loan, which is to be [settled](Promises::settle)
+    /// when all have come back. What an object has grown by since is promised as far as there is heap.
     pub(crate) fn add_again(&mut self, base: u64, page: u64, levels: u8) {
-        let has_room = self.leaves.room() > self.leaves.count() || self.leaves.has(key_above(base, page, 1));
-        debug_assert!(has_room, "what comes back has room");
-        if self.add(base, page, levels).is_err() {
-            let _ = self.add(base, page, 1);
+        if self.leaves.has(key_above(base, page, 1)) {
+            let _ = self.add(base, page, levels);
+        } else {
+            debug_assert!(self.leaves.room() > self.leaves.count(), "what comes back has room");
+            let _ = self.add_leaf(base, page, levels);
         }
     }
 
@@ -296,10 +304,10 @@ mod tests {
 
         /// It has made nothing.
         fn fail(self, promises: &mut Promises) {
-            promises.settle(self.1);
             for (base, page) in self.0 {
                 promises.add_again(base, page, LEVELS);
             }
+            promises.settle(self.1);
         }
     }
 

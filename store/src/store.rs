@@ -10,6 +10,7 @@
 
 use crate::allocation::Allocation;
 use crate::breaks::Breaks;
+use crate::budget::Budget;
 use crate::checkpoint::Checkpoint;
 use crate::checksum::Key;
 use crate::containers::{Boxed, Map, Queue, boxed, reserve};
@@ -130,9 +131,13 @@ pub struct Store {
     /// Pages handed over for the next checkpoint, and the blocks promised to them.
     pub(crate) collected: List<DirtyPage>,
     pub(crate) collected_share: Loan,
-    /// Pages of the last checkpoint that is over, and how many of the leading ones the caller has back.
+    /// Pages of the last checkpoint that is over, how many of the leading ones the caller has back, and if it failed, what was promised to
+    /// them, with what is left of the blocks.
     pub(crate) over: List<DirtyPage>,
     pub(crate) returned: usize,
+    pub(crate) over_share: Option<(Loan, u64)>,
+    /// Whether a job that failed is being undone: until that is done nothing builds on what was before it.
+    pub(crate) is_undoing: bool,
 
     pub(crate) io: Io,
     pub(crate) loads: Map<MapKey, Load>,
@@ -156,33 +161,35 @@ pub struct Store {
     pub(crate) damaged: u64,
     /// Whether something happened that may let a job go on.
     pub(crate) awake: bool,
-    /// A read whose block has come, and for whose checksum nothing was left of the allowance.
+    /// A read whose block has come, and for whose checksum nothing was left of the budget.
     arrived: Option<(Purpose, Result<(), DiskError>)>,
-    /// Work that may still be done, whether none has been done since it was granted, and whether work was left for want of it.
-    allowance: u64,
-    fresh: bool,
+    /// The budget of the poll under way, and whether work was left for want of it.
+    allowance: Budget,
     stopped: bool,
-    /// Whether the allowance was used up before the jobs had their turn; whether they have it first with this one, and whether they had.
+    /// Whether the budget was used up before the jobs had their turn, and whether they had it first with the one before.
     passed_over: bool,
-    jobs_first: bool,
     jobs_went_first: bool,
 }
 
 /// Map nodes on their way that there is always room for.
 const LOADS_MIN: usize = 64;
 
-/// What a block costs of the allowance, checksum and request included: some 140 hundreds of instructions.
-pub(crate) const COST_BLOCK: u64 = 140;
+/// What a block costs of the budget, checksum and request included.
+pub(crate) const COST_BLOCK: u64 = 14_000;
 /// What the completion of a write and its map entry cost.
-const COST_WRITTEN: u64 = 24;
+const COST_WRITTEN: u64 = 2_400;
 /// What it costs to look how a read may go on, and to ask for its block.
-pub(crate) const COST_READ: u64 = 24;
+pub(crate) const COST_READ: u64 = 2_400;
 /// What an event costs.
-const COST_EVENT: u64 = 2;
+const COST_EVENT: u64 = 200;
 /// What it costs to set a block free.
-pub(crate) const COST_FREE: u64 = 3;
+pub(crate) const COST_FREE: u64 = 300;
 /// What it costs to mark a piece of the blocks that may be used again.
-const COST_RELEASE: u64 = 32;
+const COST_RELEASE: u64 = 3_200;
+/// What it costs to enter a row in the table.
+pub(crate) const COST_ROW: u64 = 5_000;
+/// What a step costs of the end of a job: a row, a change of a map, or a page.
+pub(crate) const COST_STEP: u64 = 1_500;
 
 /// What a new store is made of.
 pub(crate) struct Parts {
@@ -239,6 +246,8 @@ impl Store {
             collected_share: Loan::default(),
             over: List::default(),
             returned: 0,
+            over_share: None,
+            is_undoing: false,
             io: parts.io,
             loads: Map::default(),
             bad_loads: Map::default(),
@@ -256,11 +265,9 @@ impl Store {
             damaged: 0,
             awake: false,
             arrived: None,
-            allowance: u64::MAX,
-            fresh: true,
+            allowance: Budget::ALL,
             stopped: false,
             passed_over: false,
-            jobs_first: false,
             jobs_went_first: false,
         };
         // What a checkpoint needs is there from now on.
@@ -274,44 +281,31 @@ impl Store {
         Ok(store)
     }
 
-    /// Sets how much work [`Store::poll`] may do before it gives `None` with work left: in hundreds of instructions, roughly. One thing may
-    /// be done with each grant, whatever it costs; a second one only if its whole cost is left. Without this call there is no bound.
-    pub fn allow(&mut self, allowance: u64) {
-        self.allowance = allowance;
-        self.fresh = true;
-        if !self.jobs_first {
-            // Not twice in turn, for they may wait for what is yet to be taken up.
-            self.jobs_first = core::mem::take(&mut self.passed_over) && !self.jobs_went_first;
-            self.jobs_went_first = self.jobs_first;
-        }
+    /// Takes something off the budget.
+    pub(crate) fn spend(&mut self, cost: u64) {
+        self.allowance.spend(cost);
     }
 
-    /// Takes something off the allowance.
-    pub fn spend(&mut self, cost: u64) {
-        self.allowance = self.allowance.saturating_sub(cost);
-        self.fresh = false;
-    }
-
-    /// What is left of the allowance.
+    /// What is left of the budget.
     pub(crate) fn allowance(&self) -> u64 {
-        self.allowance
+        self.allowance.left()
     }
 
-    /// Work was left for want of an allowance: the next poll goes on.
+    /// Work was left for want of a budget: the next poll goes on.
     pub(crate) fn stop(&mut self) {
         self.stopped = true;
         self.awake = true;
     }
 
-    /// Whether the last poll has left work that waits for nothing but an allowance.
+    /// Whether the last poll has left work that waits for nothing but a budget.
     #[inline]
     pub fn is_stopped(&self) -> bool {
         self.stopped
     }
 
-    /// Whether there is allowance left for something of that cost. If not, the next poll goes on.
+    /// Whether the budget allows something of that cost. If not, the next poll goes on.
     pub(crate) fn may_go_on(&mut self, cost: u64) -> bool {
-        if self.stopped || self.allowance < cost && !self.fresh {
+        if self.stopped || !self.allowance.allows(cost) {
             self.stop();
         }
         !self.stopped
@@ -321,10 +315,35 @@ impl Store {
     /// called after every completion interrupt and after anything was begun, until it gives `None`; and again if it has
     /// [stopped](Store::is_stopped) then.
     pub fn poll(&mut self, world: &mut impl World) -> Option<Event> {
+        self.poll_within(world, &mut { Budget::ALL })
+    }
+
+    /// The same within the budget of an event: `None` with work left if that is used up.
+    pub fn poll_within(&mut self, world: &mut impl World, budget: &mut Budget) -> Option<Event> {
+        self.allowance = *budget;
+        let event = self.poll_some(world);
+        // What is done outside of polls, a mount for one, has no bound.
+        *budget = core::mem::replace(&mut self.allowance, Budget::ALL);
+        event
+    }
+
+    fn poll_some(&mut self, world: &mut impl World) -> Option<Event> {
         self.stopped = false;
-        // However much is read: without checkpoints there would be no memory to read into at last.
-        if self.fresh && core::mem::take(&mut self.jobs_first) {
-            self.advance_jobs(world);
+        if self.allowance.is_untouched() {
+            // However much is read: without checkpoints there would be no memory to read into at last. Not twice in turn, for jobs
+            // may wait for what is yet to be taken up.
+            let jobs_first = core::mem::take(&mut self.passed_over) && !self.jobs_went_first;
+            self.jobs_went_first = jobs_first;
+            if jobs_first {
+                self.advance_jobs(world);
+            }
+        }
+        // Rows that found no heap when the checkpoint ended.
+        while !self.frozen && !self.overlay.is_empty() && self.may_go_on(COST_ROW) {
+            self.spend(COST_ROW);
+            if !self.merge_one() {
+                break;
+            }
         }
         loop {
             self.io.pump(world);
@@ -337,7 +356,7 @@ impl Store {
                 self.advance_reads(world);
             }
             // Too little for what a job does next is as good as no turn.
-            self.passed_over = self.allowance < COST_BLOCK && !self.fresh;
+            self.passed_over = !self.allowance.allows(COST_BLOCK);
             if !self.may_go_on(1) {
                 break;
             }
@@ -359,6 +378,7 @@ impl Store {
             self.returned += 1;
             return Some(written(&page));
         }
+        // Few at a time, for the steps that lead to them have paid.
         let event = self.events.take();
         if event.is_some() {
             self.spend(COST_EVENT);
@@ -366,7 +386,7 @@ impl Store {
         event
     }
 
-    /// Lets blocks be used again that nothing needs since the last checkpoint, as far as the allowance reaches; tells whether that were all.
+    /// Lets blocks be used again that nothing needs since the last checkpoint, as far as the budget reaches; tells whether that were all.
     pub(crate) fn release_blocks(&mut self) -> bool {
         while self.allocation.is_releasing() {
             if !self.may_go_on(COST_RELEASE) {
@@ -378,7 +398,21 @@ impl Store {
         true
     }
 
-    /// Takes up completions, as far as the allowance reaches.
+    /// Keeps blocks back for reads that began before the current generation was durable, as far as the budget reaches; tells whether that were
+    /// all. Reads are numbered in the order in which they began.
+    pub(crate) fn keep_blocks(&mut self) -> bool {
+        let first = self.page_reads.values().next();
+        let keeps = first.is_some_and(|read| read.generation < self.generation);
+        while keeps && self.may_go_on(COST_RELEASE) {
+            self.spend(COST_RELEASE);
+            if !self.allocation.keep_some() {
+                return true;
+            }
+        }
+        !keeps
+    }
+
+    /// Takes up completions, as far as the budget reaches.
     fn take_up(&mut self, world: &mut impl World) {
         while self.may_go_on(COST_WRITTEN)
             && let Some((purpose, result)) = self.arrived.take().or_else(|| self.io.complete(world))
@@ -392,6 +426,11 @@ impl Store {
             self.dispatch(world, purpose, result);
             self.io.pump(world);
         }
+    }
+
+    /// Whether a checkpoint can begin: none runs, and no job that failed is being undone.
+    pub fn is_ready(&self) -> bool {
+        !self.frozen && !self.is_undoing
     }
 
     /// Whether no job runs or waits, nothing is under way on the disk and no event waits.
@@ -417,9 +456,10 @@ impl Store {
         kind: CheckpointKind,
     ) -> Result<(), NotBegun> {
         let _ = &world;
-        if self.is_frozen() {
+        if !self.is_ready() {
             return Err(NotBegun::Busy);
         }
+        while self.page_over().is_some() {}
         if self.is_short() {
             return Err(NotBegun::Memory);
         }
@@ -502,7 +542,7 @@ impl Store {
                         self.running = Running::Checkpoint(job);
                     }
                     Running::Sync(mut job) => {
-                        job.completed(purpose, result);
+                        job.completed(result);
                         self.running = Running::Sync(job);
                     }
                 }
@@ -535,14 +575,8 @@ impl Store {
     fn finish(&mut self, over: Running) {
         match over {
             Running::Nothing => {}
-            Running::Checkpoint(mut job) => {
-                job.finish(self);
-                self.idle_checkpoint = Some(job);
-            }
-            Running::Sync(mut job) => {
-                job.finish(self);
-                self.idle_group = Some(job);
-            }
+            Running::Checkpoint(job) => self.idle_checkpoint = Some(job),
+            Running::Sync(job) => self.idle_group = Some(job),
         }
         let reads = self.reads();
         self.io.trim(reads);
@@ -559,7 +593,8 @@ impl Store {
             Work::Checkpoint(job) => job.share(),
             Work::Sync(request) => request.share(),
         });
-        self.budget == shares.sum::<u64>() + self.collected_share.blocks()
+        let over = self.over_share.map_or(0, |(_, share)| share);
+        self.budget == shares.sum::<u64>() + self.collected_share.blocks() + over
             && self.promises.is_exact()
             && self.pending.is_exact()
             && self.overlay_blocks == self.overlay.values().flatten().map(blocks_of).sum::<u64>()

@@ -4,21 +4,31 @@
 //! for it, for the record must follow the new superblock. Space in the journal is promised when a
 //! sync is begun; one that does not fit is handed back at once, and the caller checkpoints.
 
-use crate::containers::{Queue, filled, push, push_reserved, reserve};
+use crate::containers::{filled, push, push_reserved, reserve};
 use crate::event::{DirtyPage, Event, Failure, MountMode, Ticket};
 use crate::geometry::RECORD_BLOCKS;
 use crate::heap::{NoHeap, with_room};
-use crate::io::{Purpose, WRITES_MAX};
-use crate::journal::{Item, record_blocks};
-use crate::map::{Entry, Path};
+use crate::io::Purpose;
+use crate::journal::{Draft, Item, record_blocks};
+use crate::map::Entry;
 use crate::pending::{Entries, Journaled, MapChanges};
 use crate::space::Loan;
-use crate::store::{COST_BLOCK, COST_READ, JournalState, Progress, Running, Store, Work};
-use crate::world::{BLOCK, DiskError, Frame, Operation, World};
+use crate::store::{COST_BLOCK, COST_STEP, JournalState, Progress, Running, Store, Work};
+use crate::world::{DiskError, Frame, Operation, World};
+use crate::writing::{PageJob, PageWriter};
 use alloc::vec::Vec;
 
-/// Syncs that share a record at most.
+/// Syncs that share a record at most, and that wait at most: a checkpoint does the work of more.
 const GROUP_MAX: usize = 32;
+/// Pending changes of an object that a sync carries at most, for it copies them when it is begun.
+const CHANGES_MAX: usize = 48;
+/// What an item of a record costs of the budget, and each byte of it.
+const COST_ITEM: u64 = 200;
+const COST_BYTE: u64 = 3;
+/// What it costs to give a page back, or to promise it its room again.
+const COST_PAGE: u64 = 450;
+/// What it costs to copy a block of the record, and to have it written.
+const COST_COPY: u64 = 4_000;
 
 /// A sync that waits.
 pub(crate) struct SyncRequest {
@@ -28,6 +38,8 @@ pub(crate) struct SyncRequest {
     places: Vec<Entry>,
     /// Rows and pending map changes, as of the moment it was begun, with room for the pages.
     items: Vec<Item>,
+    /// Bytes of them, pages included.
+    bytes: usize,
     /// Objects whose rows it carries.
     changed: Vec<u64>,
     /// The pending map changes of its objects: before it is accepted as it would leave them,
@@ -40,16 +52,6 @@ pub(crate) struct SyncRequest {
 }
 
 impl SyncRequest {
-    /// Bytes of its items, pages included.
-    fn bytes(&self) -> usize {
-        const PAGE: Item = Item::Page {
-            base: 0,
-            page: 0,
-            entry: Entry::NONE,
-        };
-        self.items.iter().map(Item::bytes).sum::<usize>() + self.pages.len() * PAGE.bytes()
-    }
-
     /// What is left of the blocks promised to it.
     pub(crate) fn share(&self) -> u64 {
         self.share
@@ -57,7 +59,7 @@ impl SyncRequest {
 
     /// Journal blocks it takes if it gets a record of its own.
     fn blocks(&self) -> u64 {
-        record_blocks(self.bytes())
+        record_blocks(self.bytes)
     }
 }
 
@@ -65,6 +67,8 @@ impl SyncRequest {
 enum Phase {
     Grow,
     Pages,
+    Encode,
+    Sum,
     Record,
     Flush,
     Done,
@@ -76,17 +80,17 @@ pub(crate) struct SyncGroup {
     pub(crate) requests: Vec<SyncRequest>,
     /// Journal blocks of its record.
     blocks: u64,
-    /// The page (request, page) that is begun next.
+    /// The page or item (request, page) that comes next in the phase.
     next: (usize, usize),
-    /// Those that may be looked at again, those whose nodes are being read, and how many nodes had come when they were last looked at.
-    retry: Queue<(usize, usize)>,
-    blocked: Queue<(usize, usize)>,
-    nodes_seen: u64,
+    writer: PageWriter<(usize, usize)>,
     outstanding: usize,
     failure: Option<Failure>,
-    /// Of the record, once it is on its way: checksum and blocks.
+    draft: Option<Draft>,
+    /// Of the record, once it is summed up: checksum and blocks.
     record: Option<(u64, u64)>,
     flushing: bool,
+    /// Whether the disk has done its part.
+    is_ending: bool,
 }
 
 impl Store {
@@ -119,9 +123,9 @@ impl Store {
         self.awake = true;
         if self.mode == MountMode::ReadOnly {
             self.refuse(&request, |ticket| Event::SyncFailed(ticket, Failure::ReadOnly));
-        } else if room.is_err() || self.is_short() {
+        } else if room == Err(Failure::Memory) || self.is_short() {
             self.refuse(&request, |ticket| Event::SyncFailed(ticket, Failure::Memory));
-        } else if !self.fits(&request) {
+        } else if room.is_err() || !self.fits(&request) {
             self.refuse(&request, Event::SyncNeedsCheckpoint);
         } else if self.lend_all(&mut request).is_err() {
             self.refuse(&request, |ticket| Event::SyncFailed(ticket, Failure::Memory));
@@ -138,8 +142,8 @@ impl Store {
     fn lend_all(&mut self, request: &mut SyncRequest) -> Result<(), NoHeap> {
         for (lent, page) in request.pages.iter().enumerate() {
             if let Err(no_heap) = self.lend(&mut request.loan, page) {
-                self.promises.settle(request.loan);
                 request.pages[..lent].iter().for_each(|page| self.promise_again(page));
+                self.promises.settle(request.loan);
                 return Err(no_heap);
             }
         }
@@ -147,12 +151,18 @@ impl Store {
     }
 
     /// Gathers what the sync must carry.
-    fn request(&mut self, ticket: Ticket, pages: Vec<DirtyPage>, objects: &[u64]) -> (SyncRequest, Result<(), NoHeap>) {
+    fn request(
+        &mut self,
+        ticket: Ticket,
+        pages: Vec<DirtyPage>,
+        objects: &[u64],
+    ) -> (SyncRequest, Result<(), Failure>) {
         let mut request = SyncRequest {
             ticket,
             pages,
             places: Vec::new(),
             items: Vec::new(),
+            bytes: 0,
             changed: Vec::new(),
             replaced: Vec::new(),
             loan: Loan::default(),
@@ -162,7 +172,8 @@ impl Store {
         (request, gathered)
     }
 
-    fn gather(&mut self, request: &mut SyncRequest, objects: &[u64]) -> Result<(), NoHeap> {
+    /// What was gathered if that fails is to be given back: [`Failure::Checkpoint`] if there is too much of it for a sync.
+    fn gather(&mut self, request: &mut SyncRequest, objects: &[u64]) -> Result<(), Failure> {
         let pages = request.pages.len();
         request.places = filled(Entry::NONE, pages)?;
         let mut touched = with_room(pages + objects.len())?;
@@ -207,16 +218,24 @@ impl Store {
             }
             push_reserved(&mut request.replaced, (base, changes));
         }
-        reserve(&mut request.items, pages)?;
-        self.room_for_changes(request.replaced.len())
+        const PAGE: Item = Item::Page {
+            base: 0,
+            page: 0,
+            entry: Entry::NONE,
+        };
+        request.bytes = request.items.iter().map(Item::bytes).sum::<usize>() + pages * PAGE.bytes();
+        Ok(self.room_for_changes(request.replaced.len())?)
     }
 
     /// A copy of an object's pending changes without those that what the sync writes is newer than. There is room for either to come
     /// back.
-    fn changes_without(&mut self, base: u64, pages: &[DirtyPage]) -> Result<Option<MapChanges>, NoHeap> {
+    fn changes_without(&mut self, base: u64, pages: &[DirtyPage]) -> Result<Option<MapChanges>, Failure> {
         let Some(entries) = self.pending.by_object().get_ref(base).map(MapChanges::entries) else {
             return Ok(None);
         };
+        if entries.zeroed + entries.flags > CHANGES_MAX {
+            return Err(Failure::Checkpoint);
+        }
         let written = || pages.iter().filter(|page| page.base == base).map(|page| page.page);
         let more = Entries {
             zeroed: entries.zeroed + written().count(),
@@ -241,6 +260,11 @@ impl Store {
 
     /// Whether the journal has room behind all syncs that are before this one.
     fn fits(&self, request: &SyncRequest) -> bool {
+        let waiting = self.queue.iter().filter(|work| matches!(work, Work::Sync(_)));
+        // Nothing builds on a job that has failed, as long as the caller may not know that.
+        if self.is_undoing || self.over_share.is_some() || waiting.count() >= GROUP_MAX {
+            return false;
+        }
         let mut used = 0;
         if !self.is_frozen() {
             if self.journal_state == JournalState::Closed {
@@ -275,36 +299,35 @@ impl Store {
         }
     }
 
-    /// A job failed, and all that wait behind it do. The changes to maps that they had are pending again: those of the newest job first,
-    /// for each lies beneath what came later.
-    pub(crate) fn changes_come_back(&mut self, failed: &mut [SyncRequest]) {
+    /// A job failed, and all that wait behind it do. The changes to maps that they had are pending again, some in a step: those of the
+    /// newest job first, for each lies beneath what came later. Tells whether there was something to be done.
+    pub(crate) fn change_comes_back(&mut self, failed: &mut [SyncRequest]) -> bool {
         let mut queue = core::mem::take(&mut self.queue);
-        for work in queue.iter_mut().rev() {
-            match work {
-                Work::Sync(request) => self.replaced_come_back(request),
-                Work::Checkpoint(_) => self.settling_comes_back(),
-            }
-        }
+        let waiting = queue.iter_mut().rev().any(|work| match work {
+            Work::Sync(request) => self.replaced_come_back(request),
+            Work::Checkpoint(_) => self.settling_comes_back(),
+        });
         self.queue = queue;
-        for request in failed.iter_mut().rev() {
-            self.replaced_come_back(request);
-        }
+        waiting || failed.iter_mut().rev().any(|request| self.replaced_come_back(request))
     }
 
-    fn replaced_come_back(&mut self, request: &mut SyncRequest) {
-        for (base, older) in core::mem::take(&mut request.replaced) {
-            if self.object(base).is_some() {
-                self.pending_again(base, older);
-            }
+    fn replaced_come_back(&mut self, request: &mut SyncRequest) -> bool {
+        let Some((base, mut older)) = request.replaced.pop() else {
+            return false;
+        };
+        if self.object(base).is_some() && !self.pending_again(base, &mut older) {
+            push_reserved(&mut request.replaced, (base, older));
         }
+        true
     }
 
-    /// Undoes an accepted request that came to nothing and whose [changes came back](Store::changes_come_back): its pages are promises
+    /// Undoes an accepted request that came to nothing and whose [changes came back](Store::change_comes_back): its pages are promises
     /// again.
     pub(crate) fn undo(&mut self, request: &SyncRequest, event: impl FnOnce(Ticket) -> Event) {
         self.budget = self.budget.saturating_sub(request.share);
-        self.promises.settle(request.loan);
+        self.spend(COST_PAGE * request.pages.len() as u64);
         request.pages.iter().for_each(|page| self.promise_again(page));
+        self.promises.settle(request.loan);
         self.refuse(request, event);
     }
 }
@@ -315,50 +338,47 @@ impl SyncGroup {
     /// # Errors
     /// [`NoHeap`].
     pub(crate) fn new() -> Result<Self, NoHeap> {
-        let mut group = Self {
+        Ok(Self {
             phase: Phase::Done,
             requests: with_room(GROUP_MAX)?,
             blocks: 0,
             next: (0, 0),
-            retry: Queue::default(),
-            blocked: Queue::default(),
-            nodes_seen: 0,
+            writer: PageWriter::new()?,
             outstanding: 0,
             failure: None,
+            draft: None,
             record: None,
             flushing: false,
-        };
-        group.retry.reserve(WRITES_MAX)?;
-        group.blocked.reserve(WRITES_MAX)?;
-        Ok(group)
+            is_ending: false,
+        })
     }
 
     /// Begins anew with a sync, and takes those that follow into its record, as far as they fit.
     pub(crate) fn begin(&mut self, store: &mut Store, first: SyncRequest) {
-        let mut bytes = first.bytes();
+        let mut bytes = first.bytes;
         self.requests.clear();
         push_reserved(&mut self.requests, first);
         while let Some(Work::Sync(next)) = store.queue.first()
             && self.requests.len() < GROUP_MAX
-            && record_blocks(bytes + next.bytes()) <= RECORD_BLOCKS
+            && record_blocks(bytes + next.bytes) <= RECORD_BLOCKS
             && let Some(Work::Sync(next)) = store.queue.pop()
         {
-            bytes += next.bytes();
+            bytes += next.bytes;
             push_reserved(&mut self.requests, next);
         }
         self.phase = Phase::Grow;
         self.blocks = record_blocks(bytes);
         self.next = (0, 0);
-        self.retry.clear();
-        self.blocked.clear();
-        self.nodes_seen = 0;
+        self.writer.clear();
         self.outstanding = 0;
         self.failure = None;
+        self.draft = None;
         self.record = None;
         self.flushing = false;
+        self.is_ending = false;
     }
 
-    pub(crate) fn completed(&mut self, _purpose: Purpose, result: Result<(), DiskError>) {
+    pub(crate) fn completed(&mut self, result: Result<(), DiskError>) {
         self.outstanding -= 1;
         if result.is_err() {
             self.failure.get_or_insert(Failure::Disk);
@@ -368,60 +388,76 @@ impl SyncGroup {
     pub(crate) fn advance(&mut self, store: &mut Store, world: &mut impl World) -> Progress {
         while self.failure.is_none() && self.phase != Phase::Done {
             match self.step(store, world) {
-                Ok(Progress::Over) => {}
-                Ok(Progress::Waiting) => return Progress::Waiting,
+                Ok(true) => {
+                    self.phase = self.phase.next();
+                    self.next = (0, 0);
+                }
+                Ok(false) => return Progress::Waiting,
                 Err(reason) => self.failure = Some(reason),
             }
         }
         if self.outstanding > 0 {
             return Progress::Waiting;
         }
-        if self.failure.is_none() {
-            self.apply(store, world);
+        if !core::mem::replace(&mut self.is_ending, true) {
+            self.next = (0, 0);
+            self.draft = None;
+            if self.failure.is_some() {
+                // The record may have reached the disk all the same: its blocks stay pinned like any
+                // others, nothing may follow it, and what relied on it fails too.
+                store.journal_state = JournalState::Closed;
+                store.is_undoing = true;
+            } else if let Some((checksum, blocks)) = self.record {
+                store.journal = store.journal.after(checksum, blocks);
+                self.blocks = 0;
+            }
         }
-        Progress::Over
+        while store.may_go_on(COST_STEP) {
+            store.spend(COST_STEP);
+            let more = match self.failure {
+                None => self.apply_step(store, world),
+                Some(reason) => self.undo_step(store, reason),
+            };
+            if !more {
+                return Progress::Over;
+            }
+        }
+        Progress::Waiting
     }
 
-    fn step(&mut self, store: &mut Store, world: &mut impl World) -> Result<Progress, Failure> {
+    /// A step of the phase; tells whether that is complete.
+    fn step(&mut self, store: &mut Store, world: &mut impl World) -> Result<bool, Failure> {
         match self.phase {
-            Phase::Grow => {
-                let pages = self.requests.iter().flat_map(|request| request.pages.iter());
-                store.grow_maps(world, pages.map(|page| (page.base, page.page)))?;
-                self.phase = Phase::Pages;
-                Ok(Progress::Over)
-            }
-            Phase::Pages => self.write_pages(store, world),
-            Phase::Record => {
-                if !store.may_go_on(COST_BLOCK) {
-                    return Ok(Progress::Waiting);
+            Phase::Grow => loop {
+                let before = self.next;
+                let Some(at) = self.next_place() else { return Ok(true) };
+                if !store.grow_map(world, self.requests[at.0].pages[at.1])? {
+                    self.next = before;
+                    return Ok(false);
                 }
-                self.write_record(store, world)?;
-                store.spend(COST_BLOCK * self.blocks);
-                self.phase = Phase::Flush;
-                Ok(Progress::Over)
+            },
+            Phase::Pages => {
+                let mut writer = core::mem::take(&mut self.writer);
+                let written = writer.write(store, world, self);
+                self.writer = writer;
+                written
             }
+            Phase::Encode => self.encode(store),
+            Phase::Sum => self.sum_up(store),
+            Phase::Record => self.write_record(store, world),
             Phase::Flush => {
-                if self.outstanding > 0 {
-                    return Ok(Progress::Waiting);
-                }
-                if self.flushing {
-                    self.phase = Phase::Done;
-                } else {
-                    self.flushing = true;
+                if self.outstanding == 0 && !core::mem::replace(&mut self.flushing, true) {
                     self.outstanding += 1;
                     store.io.submit(world, Operation::Flush, 0, Frame(0), Purpose::Flush);
                 }
-                Ok(Progress::Over)
+                Ok(self.outstanding == 0)
             }
-            Phase::Done => Ok(Progress::Over),
+            Phase::Done => Ok(true),
         }
     }
 
-    /// The page that is to be looked at next.
-    fn next_page(&mut self) -> Option<(usize, usize)> {
-        if let Some(at) = self.retry.pop() {
-            return Some(at);
-        }
+    /// The next page of all, request by request.
+    fn next_place(&mut self) -> Option<(usize, usize)> {
         loop {
             let (request, page) = self.next;
             if page < self.requests.get(request)?.pages.len() {
@@ -432,85 +468,82 @@ impl SyncGroup {
         }
     }
 
-    fn write_pages(&mut self, store: &mut Store, world: &mut impl World) -> Result<Progress, Failure> {
-        if self.nodes_seen != store.nodes_came {
-            self.nodes_seen = store.nodes_came;
-            while let Some(at) = self.blocked.pop() {
-                self.retry.push_reserved(at);
-            }
+    /// Puts items into the record, request by request, those of the pages behind the others.
+    fn encode(&mut self, store: &mut Store) -> Result<bool, Failure> {
+        if self.draft.is_none() {
+            let sizes = self
+                .requests
+                .iter()
+                .map(|request| (request.items.len() + request.pages.len(), request.bytes));
+            let (items, bytes) = sizes.fold((0, 0), |sum, size| (sum.0 + size.0, sum.1 + size.1));
+            self.draft = Some(store.journal.draft(store.key, items, bytes)?);
         }
-        while self.outstanding < WRITES_MAX && self.blocked.count() < WRITES_MAX && store.may_go_on(COST_BLOCK) {
-            let Some(at) = self.next_page() else { break };
-            let page = self.requests[at.0].pages[at.1];
-            if let Some(row) = store.table.get(page.base) {
-                let mut root = row.map;
-                let path = store.prepare(world, page.base, &mut root, page.page);
-                store.table.set_map(page.base, root);
-                match path {
-                    Path::Ready => {}
-                    Path::NoMemory => return Err(Failure::Memory),
-                    Path::Missing(missing) => {
-                        store.spend(COST_READ);
-                        self.blocked.push_reserved(at);
-                        store.load_for_job(world, missing)?;
-                        continue;
-                    }
-                }
-            }
-            store.spend(COST_BLOCK);
-            let block = store.take_block(&mut self.requests[at.0].share)?;
-            self.requests[at.0].places[at.1] = Entry {
-                block,
-                flags: page.flags,
-                checksum: store.key.checksum(block, world.bytes(page.frame)),
+        while let (Some(request), Some(draft)) = (self.requests.get(self.next.0), &mut self.draft) {
+            let at = self.next.1;
+            let item = if let Some(item) = request.items.get(at) {
+                item
+            } else if let Some(&DirtyPage { base, page, .. }) = request.pages.get(at - request.items.len()) {
+                let entry = request.places[at - request.items.len()];
+                &Item::Page { base, page, entry }
+            } else {
+                self.next = (self.next.0 + 1, 0);
+                continue;
             };
-            self.outstanding += 1;
-            store
-                .io
-                .submit(world, Operation::Write, block, page.frame, Purpose::Resident);
+            let cost = COST_ITEM + COST_BYTE * item.bytes() as u64;
+            if !store.may_go_on(cost) {
+                return Ok(false);
+            }
+            store.spend(cost);
+            draft.put(item);
+            self.next.1 += 1;
         }
-        if self.next.0 == self.requests.len() && self.retry.is_empty() && self.blocked.is_empty() {
-            self.phase = Phase::Record;
-            return Ok(Progress::Over);
-        }
-        Ok(Progress::Waiting)
+        Ok(true)
     }
 
-    fn write_record(&mut self, store: &mut Store, world: &mut impl World) -> Result<(), Failure> {
-        for request in &mut self.requests {
-            let placed = request.pages.iter().zip(&request.places);
-            for (&DirtyPage { base, page, .. }, &entry) in placed {
-                push_reserved(&mut request.items, Item::Page { base, page, entry });
+    /// Where the record begins.
+    fn start(store: &Store) -> u64 {
+        store.geometry.journal_start(store.generation) + store.journal.used
+    }
+
+    /// Sums the record up.
+    fn sum_up(&mut self, store: &mut Store) -> Result<bool, Failure> {
+        while let Some(draft) = &mut self.draft {
+            if !store.may_go_on(COST_BLOCK) {
+                return Ok(false);
+            }
+            store.spend(COST_BLOCK);
+            if let Some(checksum) = draft.sum_up(Self::start(store)) {
+                self.record = Some((checksum, draft.blocks().len() as u64));
+                break;
             }
         }
-        let items = self.requests.iter().flat_map(|request| &request.items);
-        let start = store.geometry.journal_start(store.generation) + store.journal.used;
-        let (bytes, checksum) = store.journal.encode(store.key, start, items)?;
-        debug_assert!(bytes.len() <= self.blocks as usize * BLOCK);
-        let blocks = (bytes.len() / BLOCK) as u64;
-        self.record = Some((checksum, blocks));
-        for (at, piece) in bytes.chunks_exact(BLOCK).enumerate() {
+        Ok(true)
+    }
+
+    /// Writes the record.
+    fn write_record(&mut self, store: &mut Store, world: &mut impl World) -> Result<bool, Failure> {
+        let start = Self::start(store);
+        while let Some(piece) = self.draft.as_ref().and_then(|draft| draft.blocks().nth(self.next.1)) {
+            if !store.may_go_on(COST_COPY) {
+                return Ok(false);
+            }
+            store.spend(COST_COPY);
             let frame = store.io.frame(world).ok_or(Failure::Memory)?;
             world.bytes_mut(frame).copy_from_slice(piece);
             self.outstanding += 1;
-            store.io.submit(
-                world,
-                Operation::Write,
-                start + at as u64,
-                frame,
-                Purpose::Scratch(frame),
-            );
+            let block = start + self.next.1 as u64;
+            store
+                .io
+                .submit(world, Operation::Write, block, frame, Purpose::Scratch(frame));
+            self.next.1 += 1;
         }
-        Ok(())
+        Ok(true)
     }
 
-    /// Makes in memory what the record says, now that it is durable.
-    fn apply(&mut self, store: &mut Store, world: &mut impl World) {
-        if let Some((checksum, blocks)) = self.record {
-            store.journal = store.journal.after(checksum, blocks);
-        }
-        let requests = self.requests.iter();
-        for (page, &entry) in requests.flat_map(|request| request.pages.iter().zip(&request.places)) {
+    /// The record is durable: makes some of what it says in memory, then tells of the syncs; tells whether there is more.
+    fn apply_step(&mut self, store: &mut Store, world: &mut impl World) -> bool {
+        if let Some(at) = self.next_place() {
+            let (page, entry) = (self.requests[at.0].pages[at.1], self.requests[at.0].places[at.1]);
             // The object may have been deleted meanwhile; the record still names the block.
             let replaced = if store.table.get(page.base).is_some() {
                 store.set_entry(world, page.base, page.page, entry)
@@ -518,52 +551,93 @@ impl SyncGroup {
                 entry
             };
             store.allocation.free(replaced.block);
+            return true;
         }
+        if self.requests.is_empty() {
+            return false;
+        }
+        let request = self.requests.remove(0);
+        store.spend(COST_PAGE * request.pages.len() as u64);
+        let heir = store.queue.iter_mut().find_map(|work| match work {
+            Work::Checkpoint(job) => Some(job),
+            Work::Sync(_) => None,
+        });
+        match heir {
+            Some(job) => job.inherit(request.share),
+            None => store.budget = store.budget.saturating_sub(request.share),
+        }
+        store.promises.settle(request.loan);
+        request.pages.iter().for_each(|page| store.give_back(page));
+        store.events.tell(Event::SyncDone(request.ticket));
+        true
     }
 
-    /// The job is over, one way or the other.
-    pub(crate) fn finish(&mut self, store: &mut Store) {
-        let Some(reason) = self.failure else {
-            let left: u64 = self.requests.iter().map(|request| request.share).sum();
-            let heir = store.queue.iter_mut().find_map(|work| match work {
-                Work::Checkpoint(job) => Some(job),
-                Work::Sync(_) => None,
-            });
-            match heir {
-                Some(job) => job.inherit(left),
-                None => store.budget = store.budget.saturating_sub(left),
-            }
-            for request in &self.requests {
-                store.promises.settle(request.loan);
-                request.pages.iter().for_each(|page| store.give_back(page));
-                store.events.tell(Event::SyncDone(request.ticket));
-            }
-            self.requests.clear();
-            return;
-        };
-        // The record may have reached the disk all the same: its blocks stay pinned like any
-        // others, nothing may follow it, and what relied on it fails too.
-        let places = self.requests.iter().flat_map(|request| &request.places);
-        places
-            .filter(|entry| entry.block != 0)
-            .for_each(|entry| store.allocation.free(entry.block));
-        store.journal_state = JournalState::Closed;
-        store.changes_come_back(&mut self.requests);
-        for request in self.requests.drain(..) {
-            store.undo(&request, |ticket| Event::SyncFailed(ticket, reason));
+    /// It failed: undoes some of it, and of what waits behind it; tells whether there is more.
+    fn undo_step(&mut self, store: &mut Store, reason: Failure) -> bool {
+        if let Some((request, page)) = self.next_place() {
+            store.allocation.free(self.requests[request].places[page].block);
+            return true;
         }
-        let mut behind_checkpoint = false;
-        for _ in 0..store.queue.count() {
-            match store.queue.pop() {
-                Some(Work::Sync(request)) if !behind_checkpoint => store.undo(&request, Event::SyncNeedsCheckpoint),
-                Some(Work::Checkpoint(mut job)) => {
-                    job.fail(reason);
-                    behind_checkpoint = true;
-                    store.queue.push_reserved(Work::Checkpoint(job));
-                }
-                Some(work @ Work::Sync(_)) => store.queue.push_reserved(work),
-                None => {}
-            }
+        if store.change_comes_back(&mut self.requests) {
+            return true;
+        }
+        if !self.requests.is_empty() {
+            let request = self.requests.remove(0);
+            store.undo(&request, |ticket| Event::SyncFailed(ticket, reason));
+            return true;
+        }
+        if let Some(Work::Sync(_)) = store.queue.first()
+            && let Some(Work::Sync(request)) = store.queue.pop()
+        {
+            store.undo(&request, Event::SyncNeedsCheckpoint);
+            return true;
+        }
+        if let Some(Work::Checkpoint(job)) = store.queue.iter_mut().next() {
+            job.fail(reason);
+        }
+        store.is_undoing = false;
+        false
+    }
+}
+
+impl PageJob for SyncGroup {
+    type At = (usize, usize);
+
+    fn next(&mut self, _: &mut Store) -> Result<Option<Self::At>, Failure> {
+        Ok(self.next_place())
+    }
+    fn has_next(&self) -> bool {
+        let (request, page) = self.next;
+        let mut left = self.requests.iter().skip(request).map(|request| request.pages.len());
+        left.next().is_some_and(|pages| page < pages) || left.any(|pages| pages > 0)
+    }
+    fn page(&self, (request, page): Self::At) -> Option<DirtyPage> {
+        self.requests.get(request)?.pages.get(page).copied()
+    }
+    fn wants(&self, _: DirtyPage, _: Option<u64>) -> bool {
+        true
+    }
+    fn take_block(&mut self, store: &mut Store, at: Self::At) -> Result<u64, Failure> {
+        store.take_block(&mut self.requests[at.0].share)
+    }
+    fn placed(&mut self, at: Self::At, entry: Entry) -> Purpose {
+        self.requests[at.0].places[at.1] = entry;
+        Purpose::Resident
+    }
+    fn outstanding(&mut self) -> &mut usize {
+        &mut self.outstanding
+    }
+}
+
+impl Phase {
+    fn next(self) -> Self {
+        match self {
+            Self::Grow => Self::Pages,
+            Self::Pages => Self::Encode,
+            Self::Encode => Self::Sum,
+            Self::Sum => Self::Record,
+            Self::Record => Self::Flush,
+            Self::Flush | Self::Done => Self::Done,
         }
     }
 }

@@ -483,9 +483,14 @@ impl Table {
 
     // ---- writing
 
-    /// The blocks of nodes and bodies that are gone.
-    pub(crate) fn take_released(&mut self) -> Vec<u64> {
-        core::mem::take(&mut self.released)
+    /// A block of a node or body that is gone.
+    pub(crate) fn last_released(&self) -> Option<u64> {
+        self.released.last().copied()
+    }
+
+    /// That one is set free.
+    pub(crate) fn forget_released(&mut self) {
+        self.released.pop();
     }
 
     /// Whether a block belonged to a part that is gone and is not yet set free.
@@ -614,6 +619,16 @@ mod tests {
             pages: 1,
             capabilities: alloc::vec![(1, 15); capabilities],
             ..ObjectRecord::default()
+        }
+    }
+
+    #[test]
+    fn rows_that_overlap_are_not_sound() {
+        for (pages, sound) in [(512, true), (513, false)] {
+            let mut table = Table::new().unwrap();
+            table.put(record(1, 0)).unwrap();
+            table.put(ObjectRecord { pages, ..record(0, 0) }).unwrap();
+            assert_eq!(table.is_sound(), sound);
         }
     }
 

@@ -262,3 +262,41 @@ fn a_promise_is_kept_when_it_is_asked_for_again() {
     assert!(store.reserve(BASE, 0).is_err());
     assert_eq!(store.stats(), promised);
 }
+
+/// What is spoken for, with changes of maps that are pending: their nodes, but no more than a map has, and the next writing of the table.
+#[test]
+fn changes_of_maps_are_paid_for() {
+    let (_, mut store) = start();
+    // The pool, and a table of one block that may get a root above it and another block.
+    assert_eq!(store.stats().reserved, 24 + 1 + 1 + 1);
+    let base = BASE + (1 << 30);
+    let record = ObjectRecord {
+        base,
+        pages: 70_000,
+        ..ObjectRecord::default()
+    };
+    store.put_object(&record).expect("room");
+    let mut reserved = store.stats().reserved;
+    let mut costs = |store: &mut Store, wanted: u64| {
+        let now = store.stats().reserved;
+        assert_eq!(now - core::mem::replace(&mut reserved, now), wanted);
+    };
+    // Three levels: the path to either end of a range, and that to a page.
+    store.discard_pages(base, 5, 9, &[]).expect("room");
+    costs(&mut store, 6);
+    store
+        .discard_pages(base, 500, 9_000, &[(600, PageFlags::READ)])
+        .expect("room");
+    costs(&mut store, 9);
+    store.set_page_flags(base, 69_999, PageFlags::READ).expect("room");
+    costs(&mut store, 3);
+    store
+        .set_page_flags(base, 70_000, PageFlags::READ)
+        .expect("it is outside");
+    costs(&mut store, 0);
+    // A map of one node.
+    store.discard_pages(BASE, 0, 1, &[]).expect("room");
+    costs(&mut store, 2);
+    store.discard_pages(BASE, 3, 4, &[]).expect("room");
+    costs(&mut store, 0);
+}

@@ -20,7 +20,7 @@ use crate::{
     durability::checkpoint::Checkpoints,
     lives::task::Tasks,
     lives::thread::Threads,
-    lives::work::{Budget, WorkList},
+    lives::work::WorkList,
     pages::pager::Pager,
     procedures::pdx::Callees,
     protection::apd::Apd,
@@ -93,7 +93,7 @@ impl Server {
             store,
             work: WorkList::default(),
             // The start is one event without a bound.
-            budget: Budget::all(),
+            budget: store::Budget::ALL,
             current: kcore::ThreadId(0),
             unchecked: 0,
         }

@@ -2,11 +2,12 @@
 
 use abi::{Call, Error};
 use kcore::{SpaceId, ThreadId, thread::Resumed, wait::Key};
+use store::Budget;
 
 use crate::{
-    Answer, Event, Outcome, Server, World, durability::checkpoint::STORE_ALLOWANCE, durability::durable::Goal,
+    Answer, Event, Outcome, Server, World, durability::checkpoint::STORE_PIECE, durability::durable::Goal,
     durability::freeze::waits_for_freezing, lives::continuation::Continuation, lives::thread::Caller,
-    lives::work::Budget, procedures::pdx::Stage,
+    lives::work::piece, procedures::pdx::Stage,
 };
 
 impl Server {
@@ -41,27 +42,25 @@ impl Server {
             } => self.fault(world, thread, address, access),
             Event::Exception { thread, kind, address } => self.exception(world, thread, kind, address),
             Event::Interrupt => {
-                self.budget = Budget::piece();
+                self.budget = piece();
                 let outcome = self.interrupt();
                 self.finish_ends(world);
                 outcome
             }
             Event::Poll => {
-                self.budget = Budget::piece();
+                self.budget = piece();
                 // What ends comes first, unless it left nothing to the store the last time.
                 if !self.work.had_all() {
                     self.poll_control(world);
                     self.work_on(world);
                 }
-                if self.work.leaves_some(self.budget) {
-                    self.store.allow(STORE_ALLOWANCE);
+                if let Some(spent) = self.work.leaves_some(self.budget) {
+                    self.budget = Budget::of(STORE_PIECE - spent);
                     self.poll_clock(world);
                     self.poll_checkpoint(world);
                 }
                 self.objects.give_back();
                 self.ledger.give_back();
-                // For the calls and faults until the next one.
-                self.store.allow(STORE_ALLOWANCE);
                 Outcome::Resume
             }
         };

@@ -110,8 +110,6 @@ impl Server {
         }
         self.checkpoint.note_change();
         self.object_drop(world, id, AddressesOf::Held);
-        // The store counts in hundreds.
-        self.store.spend(self.budget.spent() / 100);
         let goal = self.sync_begin(world, base, 0, 0);
         self.finish_durable(caller, goal, (0, 0))
     }

@@ -17,13 +17,20 @@ use kcore::wait::Key;
 use store::{CheckpointKind, DirtyPage, Event, Failure, Ticket};
 
 use crate::{
-    Server, World, containers::Map, directory::object::ObjectId, durability::freeze::Freezing, pages::pager::index_of,
+    Server, World,
+    containers::Map,
+    directory::object::ObjectId,
+    durability::freeze::{COST_LET_GO, Freezing},
+    pages::pager::index_of,
 };
 
 /// Time between two checkpoints while something changes.
 pub const PERIOD_NS: u64 = 1_000_000_000;
-/// What the store may do in one event, in its units: a block with its checksum, and the completion of another.
-pub(crate) const STORE_ALLOWANCE: u64 = 165;
+/// The budget of an event that is the store's, in instructions: a block with its checksum, and the completion of another. It is larger than that
+/// of others, because the store knows better what its steps cost.
+pub(crate) const STORE_PIECE: u64 = 16_500;
+/// What it costs to take a page in that was read.
+const COST_ARRIVAL: u64 = 1_000;
 /// Failed syncs that are remembered for those who wait for them.
 const FAILURES_MAX: usize = 256;
 
@@ -38,8 +45,6 @@ pub(crate) struct Running {
 struct Sync {
     pages: Vec<DirtyPage>,
     base: u64,
-    /// The checkpoint that will do its work, if the journal had no room.
-    checkpoint: Option<u64>,
 }
 
 /// Failures that are remembered, each in the place of its ticket.
@@ -79,6 +84,8 @@ pub struct Checkpoints {
     pub(crate) freezing: Option<Freezing>,
     pub(crate) running: Option<Running>,
     syncs: Map<Ticket, Sync>,
+    /// Those whose work a checkpoint will do, by its number.
+    handed: Map<(u64, Ticket), ()>,
     failures: Failures,
     /// The last ticket whose failure is no longer listed.
     forgotten_failures: Option<Ticket>,
@@ -171,17 +178,13 @@ impl Checkpoints {
     /// # Errors
     /// [`Error::NoMemory`].
     pub(crate) fn expect_sync(&mut self) -> Result<(), Error> {
+        self.handed.reserve(self.syncs.count() + 1)?;
         self.syncs.reserve(self.syncs.count() + 1)
     }
 
     /// Notes a sync that was begun, where there is [room](Checkpoints::expect_sync).
     pub(crate) fn note_sync(&mut self, ticket: Ticket, pages: Vec<DirtyPage>, base: u64) {
-        let sync = Sync {
-            pages,
-            base,
-            checkpoint: None,
-        };
-        let _ = self.syncs.insert(ticket, sync);
+        let _ = self.syncs.insert(ticket, Sync { pages, base });
     }
 
     /// Whether a sync is not over.
@@ -232,14 +235,19 @@ impl Server {
         }
         self.poll_store(world);
         let has_pieces = self.checkpoint.is_freezing() || self.checkpoint.is_letting_go();
-        self.checkpoint.passed_over = has_pieces && self.store.is_stopped() && !first;
-        if self.checkpoint.is_freezing() && !self.store.is_stopped() {
+        self.checkpoint.passed_over = has_pieces && !self.has_budget() && !first;
+        if self.checkpoint.is_freezing() && self.has_budget() {
             self.checkpoint_piece(world);
             self.poll_store(world);
         }
-        if self.checkpoint.is_letting_go() && !self.store.is_stopped() {
+        if self.checkpoint.is_letting_go() && self.has_budget() {
             self.checkpoint_piece(world);
         }
+    }
+
+    /// Whether the store has left something of the event's budget.
+    fn has_budget(&self) -> bool {
+        self.budget.is_left() && !self.store.is_stopped()
     }
 
     /// The same for the last checkpoint before the power goes.
@@ -263,7 +271,7 @@ impl Server {
             return;
         }
         self.checkpoint.polling = true;
-        while let Some(event) = self.store.poll(world) {
+        while let Some(event) = self.store.poll_within(world, &mut self.budget) {
             self.store_event(world, &event);
         }
         if self.checkpoint.is_wanted() && !self.checkpoint.is_running() {
@@ -287,6 +295,7 @@ impl Server {
 
     /// Takes frames of a sync back from the store.
     pub(crate) fn thaw<W: World>(&mut self, world: &mut W, pages: &[DirtyPage], failed: bool) {
+        self.budget.spend(COST_LET_GO * pages.len() as u64);
         for page in pages {
             self.let_go(world, page, failed);
         }
@@ -334,6 +343,7 @@ impl Server {
                 frame,
                 flags,
             } => {
+                self.budget.spend(COST_ARRIVAL);
                 if let Some(frame) = world.frame_found(frame.0) {
                     self.page_arrived(world, base, page, frame, flags);
                 }
@@ -369,8 +379,8 @@ impl Server {
     fn sync_by_checkpoint<W: World>(&mut self, world: &mut W, ticket: Ticket) {
         let number = self.checkpoint.request();
         if let Some(sync) = self.checkpoint.syncs.get_mut(ticket) {
-            sync.checkpoint = Some(number);
             let pages = core::mem::take(&mut sync.pages);
+            let _ = self.checkpoint.handed.insert((number, ticket), ());
             self.thaw(world, &pages, true);
         }
     }
@@ -393,21 +403,35 @@ impl Server {
             Ok(()) => self.checkpoint.good = running.number,
             Err(_) => self.checkpoint.changed = true,
         }
-        while let Some((number, first)) = self.checkpoint.held.first_key()
-            && number <= self.checkpoint.good
-            && let Some(slots) = self.checkpoint.held.remove((number, first))
-        {
+        world.wake(Key::Checkpoint, u32::MAX);
+    }
+
+    /// Tells of one of the syncs whose work the checkpoint was to do that is running, or gives the slots of one object back; tells whether
+    /// there was one.
+    pub(crate) fn checkpoint_over_step<W: World>(&mut self, world: &mut W) -> bool {
+        let checkpoint = &mut self.checkpoint;
+        let Some((number, result)) = checkpoint
+            .running
+            .as_ref()
+            .map(|running| (running.number, running.result))
+        else {
+            return false;
+        };
+        let result = result.unwrap_or(Ok(()));
+        if let Some((by, ticket)) = checkpoint.handed.first_key().filter(|first| first.0 <= number) {
+            checkpoint.handed.remove((by, ticket));
+            self.sync_over(world, ticket, result);
+            return true;
+        }
+        let held = checkpoint
+            .held
+            .first_key()
+            .filter(|first| result.is_ok() && first.0 <= number);
+        let Some((number, first)) = held else { return false };
+        if let Some(slots) = checkpoint.held.remove((number, first)) {
             self.addresses.give_back(first, slots);
         }
-        let settled = |sync: &Sync| sync.checkpoint.is_some_and(|number| number <= running.number);
-        loop {
-            let over = self.checkpoint.syncs.pairs().find(|(_, sync)| settled(sync));
-            let Some(ticket) = over.map(|(ticket, _)| ticket) else {
-                break;
-            };
-            self.sync_over(world, ticket, result);
-        }
-        world.wake(Key::Checkpoint, u32::MAX);
+        true
     }
 
     fn sync_over<W: World>(&mut self, world: &mut W, ticket: Ticket, result: Result<(), Error>) {
@@ -415,6 +439,7 @@ impl Server {
             return;
         };
         self.checkpoint.syncs.release(0);
+        self.checkpoint.handed.release(self.checkpoint.syncs.count());
         self.thaw(world, &sync.pages, result.is_err());
         if let Err(error) = result {
             let forgotten = self.checkpoint.failures.note(ticket, error).map(|failure| failure.0);

@@ -18,8 +18,8 @@ use crate::{
     lives::thread::{Caller, Life},
 };
 
-/// Pages that one sync writes; more of them are a checkpoint's work.
-pub const SYNC_PAGES_MAX: usize = 128;
+/// Pages that one sync writes, all as they are at one moment; more of them are a checkpoint's work.
+pub const SYNC_PAGES_MAX: usize = 12;
 
 /// What a call waits for before it may tell that it is done.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -38,8 +38,8 @@ pub(crate) fn no_room(error: NoRoom) -> Error {
     }
 }
 
-/// What a call does besides when it begins a sync, in hundreds of instructions.
-const COST_CALL: u64 = 45;
+/// What a call does besides when it begins a sync, in instructions, roughly.
+const COST_CALL: u64 = 4_500;
 
 impl Server {
     /// Writes the record of a persistent object into the object table. Durable with the next
@@ -92,7 +92,7 @@ impl Server {
         }
         self.checkpoint.note_sync(ticket, pages, base);
         // The call has done its part: the record is written in an event of its own.
-        self.store.spend(COST_CALL);
+        self.budget.spend(COST_CALL);
         self.poll_store(world);
         Goal::Sync(ticket)
     }

@@ -31,9 +31,9 @@ use crate::{
 
 /// Pages that are frozen, or let go, in one piece. One costs some 800 instructions with its entry in the lists.
 pub const PIECE_PAGES: usize = 16;
-/// What freezing a page, and letting one go, cost of the store's allowance.
-const COST_FREEZE: u64 = 8;
-const COST_LET_GO: u64 = 4;
+/// What freezing a page, and letting one go, cost, in instructions, roughly.
+const COST_FREEZE: u64 = 800;
+pub(crate) const COST_LET_GO: u64 = 400;
 /// Bytes of heap without which no piece is begun: what the list may grow by, and to spare.
 const PIECE_HEAP: u64 = 64 << 10;
 /// How far a piece looks for the next dirty page.
@@ -94,10 +94,10 @@ impl Server {
             self.freeze_fails(world, freezing.number, Failure::Memory);
             return;
         }
-        let mut left = PIECE_PAGES;
+        let mut left = PIECE_PAGES.min((self.budget.left() / COST_FREEZE) as usize).max(1);
         while left > 0 {
             let Some(id) = self.objects.first_dirty() else {
-                self.freeze_done(world, freezing.number);
+                self.freeze_done(world, freezing);
                 return;
             };
             if self.objects.get(id).dirty == 0 {
@@ -115,7 +115,7 @@ impl Server {
             let to = end.min(from.saturating_add(PIECE_REACH));
             match self.freeze_dirty(world, id, (from, to), left, Store::freeze_page) {
                 Ok(frozen) => {
-                    self.store.spend(COST_FREEZE * frozen.pages as u64);
+                    self.budget.spend(COST_FREEZE * frozen.pages as u64);
                     left = left.saturating_sub(frozen.pages.max(1));
                     freezing.at = Some((id, frozen.next));
                 }
@@ -129,7 +129,13 @@ impl Server {
     }
 
     /// All is frozen: this is the moment that the checkpoint holds.
-    fn freeze_done<W: World>(&mut self, world: &mut W, number: u64) {
+    fn freeze_done<W: World>(&mut self, world: &mut W, freezing: Freezing) {
+        if !self.store.is_ready() {
+            // A sync that failed is being undone.
+            self.checkpoint.freezing = Some(freezing);
+            return;
+        }
+        let number = freezing.number;
         self.store.raise_high_water(self.addresses.lease_goal());
         let kind = self.checkpoint.kind.unwrap_or(CheckpointKind::Periodic);
         // Only this module begins checkpoints, so the store is free.
@@ -162,12 +168,15 @@ impl Server {
     fn let_go_piece<W: World>(&mut self, world: &mut W) {
         let failed = self.checkpoint.last_result().is_some_and(|result| result.is_err());
         for _ in 0..PIECE_PAGES {
-            let Some(page) = self.store.page_over() else {
+            if !self.budget.spend(COST_LET_GO) {
+                return;
+            }
+            if let Some(page) = self.store.page_over() {
+                self.let_go(world, &page, failed);
+            } else if !self.checkpoint_over_step(world) {
                 self.checkpoint_over(world);
                 return;
-            };
-            self.store.spend(COST_LET_GO);
-            self.let_go(world, &page, failed);
+            }
         }
     }
 

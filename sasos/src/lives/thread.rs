@@ -37,7 +37,7 @@ use crate::{
     lives::doom::Doom,
     lives::exception::Saved,
     lives::task::{TaskId, checked_priority},
-    lives::work::Budget,
+    lives::work::piece,
     procedures::pdx::Stage,
     protection::search::Bookmark,
 };
@@ -319,7 +319,7 @@ impl Server {
         }
         let task = record.task;
         self.current = thread;
-        self.budget = Budget::piece();
+        self.budget = piece();
         Caller {
             thread,
             domain,

@@ -12,6 +12,7 @@
 
 use abi::Error;
 use kcore::{SpaceId, ThreadId, thread::Resumed};
+use store::Budget;
 
 use crate::{
     Outcome, Server, Step, Stop, World,
@@ -32,52 +33,9 @@ const COST_LITTLE: u64 = 3000;
 /// How often a thread that lacks something waits for a piece of the list.
 const TRIES_MAX: u16 = 2000;
 
-/// What is left of that.
-#[derive(Copy, Clone, Debug, Default)]
-pub struct Budget(u64);
-
-impl Budget {
-    /// That of one event.
-    pub(crate) const fn piece() -> Self {
-        Self(PIECE)
-    }
-
-    /// No bound.
-    pub(crate) const fn all() -> Self {
-        Self(u64::MAX)
-    }
-
-    /// Whether that much is left.
-    pub(crate) const fn has(self, cost: u64) -> bool {
-        self.0 >= cost
-    }
-
-    /// Whether anything is left.
-    pub(crate) const fn is_left(self) -> bool {
-        self.0 > 0
-    }
-
-    /// What was spent of a piece.
-    pub(crate) const fn spent(self) -> u64 {
-        PIECE.saturating_sub(self.0)
-    }
-
-    /// How much is left.
-    pub(crate) const fn left(self) -> u64 {
-        self.0
-    }
-
-    /// Sees to it that so much is left, for what must come on in each event.
-    pub(crate) fn at_least(&mut self, cost: u64) {
-        self.0 = self.0.max(cost);
-    }
-
-    /// Takes something off; tells whether there was anything left.
-    pub(crate) fn spend(&mut self, cost: u64) -> bool {
-        let any = self.0 > 0;
-        self.0 = self.0.saturating_sub(cost);
-        any
-    }
+/// The budget of one event.
+pub(crate) const fn piece() -> Budget {
+    Budget::of(PIECE)
 }
 
 /// Work that goes on behind the event that began it.
@@ -129,10 +87,11 @@ impl WorkList {
         self.had_all
     }
 
-    /// Whether there is something left for the store of what this poll may do.
-    pub(crate) fn leaves_some(&mut self, budget: Budget) -> bool {
-        self.had_all = budget.spent() > COST_LITTLE;
-        !self.had_all
+    /// What was spent of this poll's budget, if that is so little that the rest is for the store.
+    pub(crate) fn leaves_some(&mut self, budget: Budget) -> Option<u64> {
+        let spent = PIECE.saturating_sub(budget.left());
+        self.had_all = spent > COST_LITTLE;
+        (!self.had_all).then_some(spent)
     }
 
     /// Makes room for an item that may be entered later and must not fail then.
@@ -294,7 +253,7 @@ impl Server {
 
     /// Does something without a bound: where it is little, or nothing else is possible.
     pub(crate) fn unbounded<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> T {
-        let left = core::mem::replace(&mut self.budget, Budget::all());
+        let left = core::mem::replace(&mut self.budget, Budget::ALL);
         let done = act(self);
         self.budget = left;
         done

@@ -12,10 +12,11 @@ use abi::{
     address::{PAGE, SLOT, slot_of},
 };
 
+use store::Budget;
+
 use crate::{
     Server, World,
     directory::object::{Object, ObjectId, Which, slots_for},
-    lives::work::Budget,
     pages::release::Remembered,
 };
 

@@ -27,7 +27,7 @@ use crate::{
     directory::object::{LimitRange, ObjectId},
     durability::durable::no_room,
     lives::exception::Fault,
-    lives::work::Budget,
+    lives::work::piece,
     pages::slots::Slot,
     protection::domain::Linked,
 };
@@ -169,7 +169,7 @@ impl Server {
     /// # Errors
     /// [`Error::BadAddress`], [`Error::Protection`]; what it takes to have the page.
     pub fn touch<W: World>(&mut self, world: &mut W, space: SpaceId, address: u64, access: Access) -> Step<()> {
-        self.budget = Budget::piece();
+        self.budget = piece();
         let id = self.object_at(world, address)?;
         let rights = self.require(world, space, id, access.right())?.rights;
         let place = self.present(world, id, address, access)?;

@@ -101,6 +101,8 @@ struct Driver {
     /// Deleted objects with their slots' pages, before and after the deletion is durable.
     unusable: BTreeMap<u64, u64>,
     reusable: Vec<(u64, u64)>,
+    /// The last generation that the store has told of.
+    generation: u64,
     next_slot: u64,
     next_stamp: u64,
     tally: Tally,
@@ -131,6 +133,7 @@ pub fn run(seed: u64, options: Options) -> Check<Tally> {
         rng,
         options,
         world,
+        generation: store.stats().generation,
         store,
         live: State::new(),
         stored: State::new(),

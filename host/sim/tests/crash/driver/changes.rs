@@ -40,7 +40,9 @@ impl Driver {
         if self.live.len() > 14 || self.next_slot >= self.store.lease() {
             return Ok(());
         }
-        if let Some((&base, &pages)) = self.unusable.first_key_value() {
+        // Between the commit and its event it may be used already.
+        let is_told = self.store.stats().generation == self.generation;
+        if let Some((&base, &pages)) = self.unusable.first_key_value().filter(|_| is_told) {
             let early = self.store.put_object(&ObjectRecord {
                 base,
                 pages,

@@ -49,7 +49,7 @@ impl Driver {
     /// Until nothing is under way.
     pub(super) fn settle(&mut self) -> Check {
         self.events()?;
-        while self.world.step() {
+        while self.world.step() || self.store.is_stopped() {
             self.events()?;
         }
         if self.store.is_idle() {
@@ -104,6 +104,7 @@ impl Driver {
         world.disk.set_failing(self.options.failing);
         self.next_slot = report.first_slot;
         self.world = world;
+        self.generation = store.stats().generation;
         self.store = store;
         self.live = self.durable.clone();
         self.stored = self.durable.clone();

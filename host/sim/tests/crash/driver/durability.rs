@@ -3,7 +3,7 @@
 use super::{Check, Driver, InFlight, PageName};
 use crate::model::{Job, Page, fill, is_filled};
 use std::collections::BTreeSet;
-use store::{BadPage, CheckpointKind, DirtyPage, Event, Failure, Pages, ReadStart, Ticket};
+use store::{BadPage, Budget, CheckpointKind, DirtyPage, Event, Failure, Pages, ReadStart, Ticket};
 
 impl Driver {
     /// Hands a dirty page over.
@@ -45,10 +45,17 @@ impl Driver {
             return Ok(());
         }
         if self.jobs.iter().any(|job| matches!(job, Job::Checkpoint(_))) {
+            if self.store.is_ready() {
+                // It is over, and its event is still to come.
+                return Ok(());
+            }
             return match self.store.checkpoint_begin(&mut self.world, Vec::new(), kind) {
                 Err(_) => Ok(()),
                 Ok(()) => Err("a second checkpoint was taken".into()),
             };
+        }
+        if !self.store.is_ready() {
+            return Ok(());
         }
         let names: Vec<PageName> = self.dirty.iter().copied().collect();
         let pages = names.into_iter().filter_map(|name| self.hand_over(name)).collect();
@@ -131,7 +138,13 @@ impl Driver {
     }
 
     pub(super) fn events(&mut self) -> Check {
-        while let Some(event) = self.store.poll(&mut self.world) {
+        // Often in pieces, so that anything may come between two of them.
+        let mut budget = match self.rng.below(3) {
+            0 => Budget::ALL,
+            1 => Budget::of(16_500),
+            _ => Budget::of(self.rng.below(8_000)),
+        };
+        while let Some(event) = self.store.poll_within(&mut self.world, &mut budget) {
             self.event(event)?;
         }
         Ok(())
@@ -175,8 +188,10 @@ impl Driver {
                 self.world.free(frame);
                 self.returned.push((name, flight));
             }
-            Event::CheckpointDone { deleted, .. } => {
+            Event::CheckpointDone { deleted, generation } => {
+                self.generation = generation;
                 self.tally.checkpoints += 1;
+                while self.store.page_over().is_some() {}
                 for base in deleted {
                     let pages = self
                         .unusable
@@ -193,6 +208,7 @@ impl Driver {
             }
             Event::CheckpointFailed { reason } => {
                 self.tally.failed_checkpoints += 1;
+                while self.store.page_over().is_some() {}
                 self.failed(|job| matches!(job, Job::Checkpoint(_)), reason)?;
             }
             Event::SyncFailed(ticket, reason) => {

@@ -1,0 +1,63 @@
+//! The budget of one event: the kernel's event, the server's call and the store's step take from the same one.
+
+/// What may be done before others have their turn, in instructions, roughly.
+#[derive(Copy, Clone, Debug)]
+pub struct Budget {
+    left: u64,
+    untouched: bool,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self::ALL
+    }
+}
+
+impl Budget {
+    /// No bound.
+    pub const ALL: Self = Self::of(u64::MAX);
+
+    /// So much.
+    pub const fn of(left: u64) -> Self {
+        Self { left, untouched: true }
+    }
+
+    /// Whether that much is left.
+    pub const fn has(self, cost: u64) -> bool {
+        self.left >= cost
+    }
+
+    /// Whether something may be begun that costs so much and cannot be parted: with an untouched budget anything may, so that each
+    /// event gets on; behind that, what is left must cover it.
+    pub const fn allows(self, cost: u64) -> bool {
+        self.untouched || self.has(cost)
+    }
+
+    /// Whether nothing was taken off yet.
+    pub const fn is_untouched(self) -> bool {
+        self.untouched
+    }
+
+    /// Whether anything is left.
+    pub const fn is_left(self) -> bool {
+        self.left > 0
+    }
+
+    /// How much is left.
+    pub const fn left(self) -> u64 {
+        self.left
+    }
+
+    /// Sees to it that so much is left, for what must come on in each event.
+    pub fn at_least(&mut self, cost: u64) {
+        self.left = self.left.max(cost);
+    }
+
+    /// Takes something off; tells whether there was anything left.
+    pub fn spend(&mut self, cost: u64) -> bool {
+        let any = self.left > 0;
+        self.left = self.left.saturating_sub(cost);
+        self.untouched = false;
+        any
+    }
+}

@@ -1,0 +1,172 @@
+//! Pages on their way to new blocks: what checkpoints and syncs have in common.
+//!
+//! A page can be written when the map nodes on its path are in memory. Pages whose nodes are being read stand aside until some have come,
+//! and are looked at again before all others.
+
+use crate::containers::Queue;
+use crate::event::{DirtyPage, Failure};
+use crate::heap::NoHeap;
+use crate::io::{Purpose, WRITES_MAX};
+use crate::map::{Entry, Path};
+use crate::store::{COST_BLOCK, COST_READ, Store};
+use crate::world::{Operation, World};
+
+/// What making the map of an object reach a page costs of the budget.
+const COST_GROW: u64 = 200;
+
+/// A job that writes pages.
+pub(crate) trait PageJob {
+    /// Names one of its pages.
+    type At: Copy;
+    /// The next page that was not begun.
+    ///
+    /// # Errors
+    /// [`Failure::Memory`]: it is still the next one.
+    fn next(&mut self, store: &mut Store) -> Result<Option<Self::At>, Failure>;
+    /// Whether there is one.
+    fn has_next(&self) -> bool;
+    /// A page.
+    fn page(&self, at: Self::At) -> Option<DirtyPage>;
+    /// Whether a page of an object that has so many, or that is gone, is written; otherwise it is given back.
+    fn wants(&self, page: DirtyPage, pages: Option<u64>) -> bool;
+    /// Takes a block for a page, out of what was promised.
+    fn take_block(&mut self, store: &mut Store, at: Self::At) -> Result<u64, Failure>;
+    /// A page is on its way to that place.
+    fn placed(&mut self, at: Self::At, entry: Entry) -> Purpose;
+    /// Requests under way.
+    fn outstanding(&mut self) -> &mut usize;
+}
+
+/// The pages of a job that were begun and are not on their way.
+#[derive(Default)]
+pub(crate) struct PageWriter<At> {
+    /// Those whose path must be looked at.
+    retry: Queue<At>,
+    /// Those whose nodes are being read, and how many nodes had come when they were last looked at.
+    blocked: Queue<At>,
+    nodes_seen: u64,
+    /// Where memory is short, one page waits at a time: two would take their paths away from each other.
+    pub(crate) narrow: bool,
+}
+
+impl<At: Copy> PageWriter<At> {
+    /// With room for the pages that wait, and the one that is looked at.
+    ///
+    /// # Errors
+    /// [`NoHeap`].
+    pub(crate) fn new() -> Result<Self, NoHeap> {
+        let (mut retry, mut blocked) = (Queue::default(), Queue::default());
+        retry.reserve(WRITES_MAX + 1)?;
+        blocked.reserve(WRITES_MAX + 1)?;
+        Ok(Self {
+            retry,
+            blocked,
+            nodes_seen: 0,
+            narrow: false,
+        })
+    }
+
+    /// Forgets all.
+    pub(crate) fn clear(&mut self) {
+        self.retry.clear();
+        self.blocked.clear();
+        self.narrow = false;
+    }
+
+    /// Takes a page back that was begun and not written.
+    pub(crate) fn pop(&mut self) -> Option<At> {
+        self.retry.pop().or_else(|| self.blocked.pop())
+    }
+
+    /// Pages that waited for nodes are looked at again, before all others.
+    pub(crate) fn unblock(&mut self) {
+        while let Some(at) = self.blocked.pop_last() {
+            self.retry.push_front_reserved(at);
+        }
+    }
+
+    /// Whether there is a page that may be begun with.
+    fn has_page(&self, job: &impl PageJob<At = At>) -> bool {
+        let waiting_max = if self.narrow { 1 } else { WRITES_MAX };
+        self.blocked.count() < waiting_max && (!self.retry.is_empty() || job.has_next())
+    }
+
+    /// Writes pages as far as the budget reaches; tells whether all were begun and none waits.
+    pub(crate) fn write(
+        &mut self,
+        store: &mut Store,
+        world: &mut impl World,
+        job: &mut impl PageJob<At = At>,
+    ) -> Result<bool, Failure> {
+        if self.nodes_seen != store.nodes_came {
+            self.nodes_seen = store.nodes_came;
+            self.unblock();
+        }
+        while *job.outstanding() < WRITES_MAX && self.has_page(job) && store.may_go_on(COST_BLOCK) {
+            let at = match self.retry.pop() {
+                Some(at) => at,
+                None => match job.next(store)? {
+                    Some(at) => at,
+                    None => break,
+                },
+            };
+            let Some(page) = job.page(at) else { continue };
+            let row = store.table.get(page.base);
+            if !job.wants(page, row.map(|row| row.record.pages)) {
+                store.spend(COST_READ);
+                store.give_back(&page);
+                continue;
+            }
+            if let Some(mut root) = row.map(|row| row.map) {
+                let path = store.prepare(world, page.base, &mut root, page.page);
+                store.table.set_map(page.base, root);
+                match path {
+                    Path::Ready => {}
+                    Path::NoMemory => {
+                        self.retry.push_front_reserved(at);
+                        return Err(Failure::Memory);
+                    }
+                    Path::Missing(missing) => {
+                        store.spend(COST_READ);
+                        self.blocked.push_front_reserved(at);
+                        store.load_for_job(world, missing)?;
+                        continue;
+                    }
+                }
+            }
+            store.spend(COST_BLOCK);
+            let taken = job.take_block(store, at);
+            let block = taken.inspect_err(|_| self.retry.push_front_reserved(at))?;
+            let entry = Entry {
+                block,
+                flags: page.flags,
+                checksum: store.key.checksum(block, world.bytes(page.frame)),
+            };
+            let purpose = job.placed(at, entry);
+            *job.outstanding() += 1;
+            store.io.submit(world, Operation::Write, block, page.frame, purpose);
+        }
+        Ok(self.blocked.is_empty() && !self.has_page(job))
+    }
+}
+
+impl Store {
+    /// Makes the map of an object reach a page of a job: before the first path is prepared, for growing moves paths. `false` if the budget
+    /// does not allow it.
+    pub(crate) fn grow_map(&mut self, world: &mut impl World, page: DirtyPage) -> Result<bool, Failure> {
+        if !self.may_go_on(COST_GROW) {
+            return Ok(false);
+        }
+        self.spend(COST_GROW);
+        if let Some(mut root) = self.table.get(page.base).map(|row| row.map) {
+            let grown = self
+                .maps
+                .grow_to(&mut self.io.lender(world), page.base, &mut root, page.page);
+            self.table.set_map(page.base, root);
+            if !grown {
+                return Err(Failure::Memory);
+            }
+        }
+        Ok(true)
+    }
+}
