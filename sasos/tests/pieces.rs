@@ -536,3 +536,74 @@ fn who_waits_on_an_object_that_goes_is_woken_in_pieces() {
         assert_eq!(before, 1000, "{call:?} on {words}");
     }
 }
+
+/// A kept object with every second page of so many on the disk, none in memory, and limits of some that hold nothing.
+fn put_away(rig: &mut Rig, actor: Actor, pages: u64) -> u64 {
+    let base = with_gaps(rig, actor, pages);
+    rig.call(actor, Call::KeepObject, &[base]).unwrap();
+    rig.call(actor, Call::PageLimit, &[base + PAGE, 1, 4]).unwrap();
+    rig.call(actor, Call::PageLimit, &[base + (pages - 3) * PAGE, 1, 6])
+        .unwrap();
+    rig.checkpoint().unwrap();
+    rig.settle();
+    while rig.server.reclaim(&mut rig.world) > 0 {}
+    base
+}
+
+/// The clone of an object that the disk has asks for some pages at a time, and what it has found out of the source is not asked again.
+#[test]
+fn a_clone_of_what_the_disk_has_goes_in_pieces() {
+    let mut rig = Rig::new(16, 8000, 20_000);
+    let actor = rig.actor(Apd::EMPTY);
+    let source = put_away(&mut rig, actor, 8 * PAGES);
+    let id = rig.server.objects.find(source).unwrap();
+    assert!(rig.server.objects.get(id).resident < 10);
+    let asked = |rig: &Rig| rig.server.store.stats().reads;
+    let (most, result) = rig.largest_step_of(actor, Call::ObjClone, &[source, PAGE, 0], asked);
+    assert!(most < 70, "{most} pages asked for in one event");
+    let (clone, _) = result.unwrap();
+    assert_eq!(rig.server.objects.get(id).known, u64::MAX, "all of the source is known");
+    let before = asked(&rig);
+    let longest = rig.longest_event(actor, Call::ObjClone, &[source, 0, 0]);
+    assert!(longest < BOUND, "{longest} accesses in one event");
+    assert_eq!(asked(&rig), before);
+    for page in 0..8 * PAGES {
+        let wanted = if page % 2 == 0 { page + 1 } else { 0 };
+        assert_eq!(rig.load(actor.space, clone + page * PAGE), Ok(wanted));
+        let written = rig.store(actor.space, clone + page * PAGE, 9);
+        assert_eq!(written.is_ok(), page != 1, "page {page}");
+    }
+    assert_eq!(rig.store(actor.space, clone + 8 * PAGES * PAGE, 9), Ok(()));
+    rig.check();
+}
+
+/// The source loses pages again and again while it is cloned, because memory is short: the clone has every page all the same, or there is none.
+#[test]
+fn a_clone_gets_on_though_its_source_leaves_memory() {
+    let mut rig = Rig::new(17, 8000, 20_000);
+    let actor = rig.actor(Apd::EMPTY);
+    let source = put_away(&mut rig, actor, 4 * PAGES);
+    let arguments = [source, 0, 0, 0, 0, 0];
+    let mut resumed = Resumed::First;
+    let clone = loop {
+        let event = Event::Call {
+            thread: actor.thread,
+            number: Call::ObjClone as u64,
+            arguments,
+            resumed,
+        };
+        match rig.server.handle(&mut rig.world, event) {
+            Outcome::Return(result) => break result.unwrap().0,
+            Outcome::Block(..) => rig.move_disk(),
+            Outcome::Again => _ = rig.server.reclaim(&mut rig.world),
+            other => panic!("{other:?}"),
+        }
+        resumed = Resumed::Woken;
+    };
+    for page in 0..4 * PAGES {
+        let wanted = if page % 2 == 0 { page + 1 } else { 0 };
+        assert_eq!(rig.load(actor.space, clone + page * PAGE), Ok(wanted));
+        assert_eq!(rig.load(actor.space, source + page * PAGE), Ok(wanted));
+    }
+    rig.check();
+}

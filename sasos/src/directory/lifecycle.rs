@@ -438,7 +438,7 @@ impl Server {
         object.record.flags |= OBJECT_PERSISTENT;
         object.home = 0;
         // Nothing of it is on the disk, so there is nothing to ask the store for.
-        object.complete = true;
+        object.known = u64::MAX;
         if let Some(owner) = object.owner.take() {
             self.tasks.disown(owner, base);
         }

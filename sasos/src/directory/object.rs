@@ -97,10 +97,10 @@ pub struct Object {
     /// while the object is transient. Zero is none.
     pub home: u64,
     /// Limits of pages that are not resident, where they are not all; none overlap. Holds for
-    /// transient objects and for those that are `complete`; for others the store knows.
+    /// transient objects, and for pages of others before `known`; of the rest only the store knows.
     pub absent_limits: Vec<LimitRange>,
-    /// Whether every page that the store holds is resident, so that it need not be asked.
-    pub complete: bool,
+    /// The address up to which every page that the store holds is resident, so that it need not be asked; the last one for all pages.
+    pub known: u64,
     /// Its neighbours in the list of objects with dirty pages, if it is there.
     dirty_neighbours: Option<[Option<ObjectId>; 2]>,
     /// The last checkpoint that took pages or the record of it.
@@ -139,6 +139,11 @@ pub struct PageAt {
 }
 
 impl Object {
+    /// Whether the store need not be asked for any page.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.known == u64::MAX
+    }
+
     fn vacant() -> Self {
         Self {
             record: ObjectRecord::default(),
@@ -158,7 +163,7 @@ impl Object {
             blocks: 0,
             home: 0,
             absent_limits: Vec::new(),
-            complete: false,
+            known: 0,
             dirty_neighbours: None,
             checkpoint: 0,
             changed_before: 0,
@@ -475,7 +480,7 @@ impl Objects {
         object.leaves = 0;
         object.blocks = 0;
         object.home = 0;
-        object.complete = false;
+        object.known = 0;
         object.checkpoint = 0;
         object.changed_before = 0;
         object.sync = None;

@@ -53,6 +53,8 @@ pub enum Continuation {
         serial: u64,
         /// The address in the source where it goes on.
         from: u64,
+        /// Whether the store is asked for what is not in memory.
+        asks: bool,
     },
     /// `ObjClone` has failed: the clone that it has begun goes.
     CloneFails {

@@ -1,11 +1,9 @@
 //! `ObjClone`: a copy of an object at a new address, page by page copy-on-write.
 //!
 //! The clone shares the frames of the source; both entries withhold writing, and whoever writes
-//! first gets a frame of his own. All pages of the source that the disk holds are brought in first,
-//! so a clone depends on nobody's disk and a source may go its way. The limits of pages go with
+//! first gets a frame of his own. Pages of the source that the disk holds are brought in one after another,
+//! so a clone depends on nobody's disk and a source may go its way; one that the clone has stays in memory. The limits of pages go with
 //! them, those of pages that are not resident included: so a program image is cloned.
-
-use alloc::vec::Vec;
 
 use abi::{
     Error, Rights,
@@ -23,7 +21,8 @@ use crate::{
     lives::continuation::Continuation,
     lives::task::TaskId,
     lives::thread::Caller,
-    pages::pager::{Place, index_of},
+    pages::page::limit_ranges,
+    pages::pager::{Place, absent_limits, index_of},
     pages::slots::Slot,
     protection::capability::password_or_random,
 };
@@ -36,6 +35,13 @@ const PIECE_PAGES: usize = 15;
 const WHOLE_PAGES: usize = 20;
 /// What making a page table costs, in instructions, roughly.
 const COST_TABLE: u64 = 1000;
+/// What it costs to look at a run of pages that the store must be asked for, to share one, to ask for one, and to note other limits.
+const COST_FOUND: u64 = 600;
+const COST_SHARED: u64 = 350;
+const COST_ASKED: u64 = 900;
+const COST_LIMIT: u64 = 2_000;
+/// Pages that are asked of the disk at once.
+const READ_AHEAD: u64 = 64;
 /// Ranges of limits that an object may have for pages that are not resident.
 pub const LIMIT_RANGES_MAX: usize = 64;
 
@@ -97,9 +103,7 @@ impl Server {
         let begun = self.threads.record(caller.thread).continuation;
         let (clone, from) = if let Continuation::Clone { from, .. } = begun {
             // It is in nobody's hands yet, but an address can be guessed: somebody may have deleted it, or kept it.
-            let clone = self.clone_begun(caller).ok_or(Error::BadAddress)?;
-            self.bring_in(world, source)?;
-            (clone, from)
+            (self.clone_begun(caller).ok_or(Error::BadAddress)?, from)
         } else {
             let payer = self.payer(caller);
             let clone = self.clone_make(world, caller.domain, payer, Some(caller.task), source, extra)?;
@@ -107,7 +111,14 @@ impl Server {
         };
         let object = self.objects.get(clone);
         let (base, serial) = (object.base(), object.serial);
-        self.threads.record(caller.thread).continuation = Continuation::Clone { base, serial, from };
+        let asks = matches!(begun, Continuation::Clone { asks: true, .. }) || self.is_asked_for(source);
+        let at = |from| Continuation::Clone {
+            base,
+            serial,
+            from,
+            asks,
+        };
+        self.threads.record(caller.thread).continuation = at(from);
         // To make a large one is a piece of its own.
         let most = match begun {
             Continuation::Clone { .. } => PIECE_PAGES,
@@ -117,9 +128,14 @@ impl Server {
         if from == 0 && !self.make_leaves(world, source, clone)? {
             return Err(Stop::Again);
         }
-        if let Some(from) = self.share_pages(world, source, clone, from, most)? {
-            self.threads.record(caller.thread).continuation = Continuation::Clone { base, serial, from };
-            return Err(Stop::Again);
+        let shared = if asks {
+            self.share_found(world, source, clone, from)?
+        } else {
+            self.share_pages(world, source, clone, (from, u64::MAX), most)?
+        };
+        if let Some((from, stop)) = shared {
+            self.threads.record(caller.thread).continuation = at(from);
+            return Err(stop);
         }
         Ok(self.clone_done(world, clone, password))
     }
@@ -149,8 +165,15 @@ impl Server {
         let source = self.object_at(world, source)?;
         let payer = self.tasks.get(task).map_or(AccountId::ROOT, |task| task.account);
         let clone = self.clone_make(world, domain, payer, Some(task), source, extra_bytes)?;
-        let made = self.unbounded(|server| server.make_leaves(world, source, clone));
-        if let Err(stop) = made.and_then(|_| self.share_pages(world, source, clone, 0, usize::MAX)) {
+        let shared = self.unbounded(|server| {
+            server.make_leaves(world, source, clone)?;
+            if server.is_asked_for(source) {
+                server.share_found(world, source, clone, 0)
+            } else {
+                server.share_pages(world, source, clone, (0, u64::MAX), usize::MAX)
+            }
+        });
+        if let Err(stop) = shared.and_then(|more| more.map_or(Ok(()), |(_, stop)| Err(stop))) {
             self.object_drop(world, clone, AddressesOf::Free);
             return Err(stop);
         }
@@ -173,9 +196,13 @@ impl Server {
         }
         let extra = pages_for(extra_bytes).ok_or(Error::NoMemory)?;
         let total = pages.checked_add(extra).ok_or(Error::NoMemory)?;
-        self.bring_in(world, source)?;
         let clone = self.object_make(world, Kind::Plain, total, payer, task, domain)?;
-        let limits = copied(&self.objects.get(source).absent_limits);
+        let known = !self.is_asked_for(source);
+        let limits = copied(if known {
+            &self.objects.get(source).absent_limits
+        } else {
+            &[]
+        });
         let step = limits
             .map_err(Stop::from)
             .and_then(|limits| self.set_limits(clone, limits).map_err(Stop::from));
@@ -211,54 +238,91 @@ impl Server {
         (record.base, password)
     }
 
-    /// Makes all pages of an object resident that the disk holds. From then on it is `complete`.
-    fn bring_in<W: World>(&mut self, world: &mut W, id: ObjectId) -> Step<()> {
+    /// Whether the store must be asked for pages of an object.
+    fn is_asked_for(&self, id: ObjectId) -> bool {
         let object = self.objects.get(id);
-        if !object.is_persistent() || object.complete {
-            return Ok(());
-        }
-        let mut limits = Vec::new();
-        if let Some(address) = self.begin_bringing(world, id, &mut limits)? {
-            return Err(Stop::Wait(Key::Page(address)));
-        }
-        self.set_limits(id, limits)?;
-        self.objects.get_mut(id).complete = true;
-        Ok(())
+        object.is_persistent() && !object.is_complete()
     }
 
-    /// Begins to read every page of an object that is not resident, and notes the limits of those that are not on
-    /// the disk. Tells the address of a page that has to be waited for, if there was one.
-    fn begin_bringing<W: World>(
+    /// Gives the clone what the source has from an address on where only the store knows all of it, as far as the budget reaches. What is found
+    /// out of the source need not be asked again. Tells where to go on and why it stopped, if there is more.
+    fn share_found<W: World>(
         &mut self,
         world: &mut W,
-        id: ObjectId,
-        limits: &mut Vec<LimitRange>,
-    ) -> Step<Option<u64>> {
-        let object = self.objects.get(id);
-        let (base, pages) = (object.base(), object.record.pages);
-        let mut wait = None;
-        for page in 0..pages {
-            let address = base + page * PAGE;
-            while !self.is_resident(id, address) {
-                match self.limits_of_absent(world, id, address) {
-                    Ok(Some(found)) => {
-                        add_limit(limits, page, found)?;
-                        if limits.len() > LIMIT_RANGES_MAX {
-                            return Err(Error::TableFull.into());
+        source: ObjectId,
+        clone: ObjectId,
+        from: u64,
+    ) -> Step<Option<(u64, Stop)>> {
+        let object = self.objects.get(source);
+        let (base, end) = (object.base(), object.end());
+        let mut at = from.max(base);
+        while at < end {
+            if !self.budget.spend(COST_FOUND) {
+                return Ok(Some((at, Stop::Again)));
+            }
+            let before = at;
+            while at < end && at - before < PIECE_PAGES as u64 * PAGE && self.is_resident(source, at) {
+                at += PAGE;
+            }
+            if before < at {
+                self.budget.spend((at - before) / PAGE * COST_SHARED);
+                self.share_pages(world, source, clone, (before, at), PIECE_PAGES)?;
+            } else {
+                match self.limits_of_absent(world, source, at) {
+                    Ok(Some(limits)) => {
+                        self.limit_absent(clone, (at - base) / PAGE, limits)?;
+                        if self.objects.get(source).known.max(base) == at {
+                            self.limit_absent(source, (at - base) / PAGE, limits)?;
                         }
-                        break;
+                        at += PAGE;
                     }
                     // It came at once: it is resident now, or the next look tells why not.
                     Ok(None) => {}
-                    Err(Stop::Wait(Key::Page(waiting))) => {
-                        wait = wait.or(Some(waiting));
-                        break;
+                    Err(stop @ Stop::Wait(Key::Page(_))) => {
+                        self.read_ahead(world, source, at);
+                        return Ok(Some((at, stop)));
                     }
                     Err(stop) => return Err(stop),
                 }
             }
+            let object = self.objects.get_mut(source);
+            if object.known.max(base) == before {
+                object.known = if at < end { at } else { u64::MAX };
+            }
         }
-        Ok(wait)
+        Ok(None)
+    }
+
+    /// Asks the disk for the next pages as well, so that it has enough to do.
+    fn read_ahead<W: World>(&mut self, world: &mut W, id: ObjectId, from: u64) {
+        let end = self.objects.get(id).end().min(from + READ_AHEAD * PAGE);
+        let mut next = from + PAGE;
+        // What could not be read is for the one that comes to it.
+        while next < end && !self.pager.failed.has(next) && self.budget.spend(COST_ASKED) {
+            if !self.is_resident(id, next)
+                && let Err(Stop::Fail(_) | Stop::Again) = self.limits_of_absent(world, id, next)
+            {
+                break;
+            }
+            next += PAGE;
+        }
+    }
+
+    /// Gives a page that is not resident these limits, where it has others.
+    fn limit_absent(&mut self, id: ObjectId, page: u64, limits: Rights) -> Result<(), Error> {
+        let object = self.objects.get(id);
+        let ranges = &object.absent_limits;
+        if page >= object.record.pages || absent_limits(ranges, page) == limits {
+            return Ok(());
+        }
+        self.budget.spend(COST_LIMIT);
+        let change = LimitRange {
+            first: page,
+            end: page + 1,
+            limits,
+        };
+        let ranges = limit_ranges(ranges, change)?;
+        self.set_limits(id, ranges)
     }
 
     /// Whether a page of an object has an entry.
@@ -268,27 +332,28 @@ impl Server {
         slot.is_some_and(|slot| slot.resident.has(index_of(address)))
     }
 
-    /// Gives the clone the frames of up to `most` pages of the source from an address on. Tells where to go on, if there are more.
+    /// Gives the clone the frames of up to `most` pages of the source in a range of addresses. Tells where to go on, if there are more.
     fn share_pages<W: World>(
         &mut self,
         world: &mut W,
         source: ObjectId,
         clone: ObjectId,
-        from: u64,
+        (from, to): (u64, u64),
         most: usize,
-    ) -> Step<Option<u64>> {
-        // Nothing below asks for a frame, so no entry of the source goes meanwhile; unless finding memory for the clone took some.
-        let object = self.objects.get(source);
-        if object.is_persistent() && !object.complete {
-            return Err(Error::NoMemory.into());
-        }
-        let charged = object.resident.min(most as u64);
+    ) -> Step<Option<(u64, Stop)>> {
+        // Nothing below asks for a frame, so no entry of the source goes meanwhile.
+        let charged = self
+            .objects
+            .get(source)
+            .resident
+            .min(most as u64)
+            .min(to / PAGE - from / PAGE);
         self.charge_pages(clone, charged)?;
         let (mut shared, mut looked) = (0, 0);
         let mut taken_away = false;
         let mut next = from;
         let mut more = false;
-        while let Some(place) = self.next_resident(source, next) {
+        while let Some(place) = self.next_resident(source, next, to) {
             if looked == most {
                 more = true;
                 break;
@@ -326,13 +391,13 @@ impl Server {
         if taken_away {
             world.flush_everything();
         }
-        Ok(more.then_some(next))
+        Ok(more.then_some((next, Stop::Again)))
     }
 
-    /// The first resident page of an object from an address on.
-    fn next_resident(&self, id: ObjectId, from: u64) -> Option<Place> {
+    /// The first resident page of an object in a range of addresses.
+    fn next_resident(&self, id: ObjectId, from: u64, to: u64) -> Option<Place> {
         let object = self.objects.get(id);
-        let place = object.next_page(Which::Resident, from, object.end())?;
+        let place = object.next_page(Which::Resident, from, object.end().min(to))?;
         Some(Place {
             id,
             slot: place.slot,
@@ -369,25 +434,4 @@ pub(crate) fn withhold<W: World>(world: &mut W, leaf: Leaf, index: usize) -> boo
         world.leaf_set(leaf, index, Some(PageEntry::new(entry.frame, entry.limits).withheld()));
     }
     took
-}
-
-/// Adds the limits of a page to ranges in rising order.
-fn add_limit(ranges: &mut Vec<LimitRange>, page: u64, limits: Rights) -> Result<(), Error> {
-    if limits == Rights::RWX {
-        return Ok(());
-    }
-    match ranges.last_mut() {
-        Some(last) if last.end == page && last.limits == limits => {
-            last.end += 1;
-            Ok(())
-        }
-        _ => {
-            let range = LimitRange {
-                first: page,
-                end: page + 1,
-                limits,
-            };
-            push(ranges, range)
-        }
-    }
 }

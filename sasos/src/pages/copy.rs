@@ -130,7 +130,7 @@ impl Server {
     /// The limits of a page, without making it resident if that can be helped.
     fn limits_known<W: World>(&mut self, world: &mut W, id: ObjectId, address: u64) -> Step<Rights> {
         let object = self.objects.get(id);
-        if !object.is_persistent() || object.complete || self.is_resident(id, address) {
+        if !object.is_persistent() || object.is_complete() || self.is_resident(id, address) {
             self.limits_at(world, id, address)
         } else {
             self.limits_on_disk(world, id, address)
@@ -142,7 +142,7 @@ impl Server {
         let object = self.objects.get(id);
         if self.is_resident(id, address) {
             PageLookup::Stored(PageFlags::empty())
-        } else if !object.is_persistent() || object.complete {
+        } else if !object.is_persistent() || object.is_complete() {
             PageLookup::Absent
         } else {
             self.store.page_flags(world, object.base(), object.page_of(address))

@@ -93,7 +93,7 @@ impl Server {
             if dirty || writable || world.frame_references(entry.frame) > 1 {
                 continue;
             }
-            object.complete = false;
+            object.known = 0;
             self.drop_pages(world, id, place.address, next, Remembered::Perhaps);
         }
     }

@@ -217,7 +217,7 @@ impl Server {
             };
             self.set_limits(range.id, ranges)?;
             if persistent {
-                self.objects.get_mut(range.id).complete = false;
+                self.objects.get_mut(range.id).known = 0;
             }
         }
         let from = begun.unwrap_or(range.from).clamp(range.from, range.to);
@@ -315,7 +315,7 @@ impl Server {
 }
 
 /// Ranges of limits with one more change, in rising order.
-fn limit_ranges(ranges: &[LimitRange], change: LimitRange) -> Result<Vec<LimitRange>, Error> {
+pub(crate) fn limit_ranges(ranges: &[LimitRange], change: LimitRange) -> Result<Vec<LimitRange>, Error> {
     let mut result = Vec::new();
     reserve(&mut result, 2 * ranges.len() + 1)?;
     for &range in ranges {

@@ -333,7 +333,7 @@ impl Server {
             self.may_get_dirty(world, place.id)?;
         }
         let object = self.objects.get(place.id);
-        let limits = if persistent && !object.complete {
+        let limits = if persistent && !object.is_complete() {
             match self.stored(world, place.id, place.address)? {
                 Some(limits) => limits,
                 // It came at once. Next time round it is resident, or has failed.

@@ -33,7 +33,7 @@ impl Server {
             if let Some(entry) = leaf.and_then(|leaf| world.leaf_get(leaf, index_of(address))) {
                 return Ok(Some(entry));
             }
-            if !object.is_persistent() || object.complete || self.stored(world, id, address)?.is_some() {
+            if !object.is_persistent() || object.is_complete() || self.stored(world, id, address)?.is_some() {
                 return Ok(None);
             }
         }
@@ -47,7 +47,7 @@ impl Server {
         address: u64,
     ) -> Step<Option<Rights>> {
         let object = self.objects.get(id);
-        if !object.is_persistent() || object.complete {
+        if !object.is_persistent() || address < object.known {
             return Ok(Some(absent_limits(&object.absent_limits, object.page_of(address))));
         }
         self.stored(world, id, address)

@@ -321,7 +321,7 @@ impl Server {
         self.pager.hand_at = from;
         let taken = (frames.len() - before) as u64;
         if taken > 0 {
-            object.complete = false;
+            object.known = 0;
             object.resident -= taken;
             self.objects.resident_pages -= taken;
         }

@@ -208,7 +208,7 @@ impl Server {
             let page = object.page_of(address);
             let limits = if self.is_resident(piece.id, address) {
                 continue;
-            } else if object.complete {
+            } else if object.is_complete() {
                 absent_limits(&object.absent_limits, page)
             } else {
                 self.limits_on_disk(world, piece.id, address)?
@@ -280,7 +280,7 @@ impl Server {
                     .map_err(no_room)?;
                 self.note_row_change(piece.id);
             }
-            self.objects.get_mut(piece.id).complete = false;
+            self.objects.get_mut(piece.id).known = 0;
             self.drop_pages(world, piece.id, place.address, from, Remembered::Perhaps);
         }
         Ok(())
