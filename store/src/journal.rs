@@ -290,7 +290,9 @@ mod tests {
     fn encode(chain: Chain, key: Key, block: u64, items: &[Item]) -> (Vec<u8>, u64) {
         let bytes = items.iter().map(Item::bytes).sum();
         let mut draft = chain.draft(key, items.len(), bytes).unwrap();
-        items.iter().for_each(|item| draft.put(item));
+        for item in items {
+            draft.put(item);
+        }
         let checksum = core::iter::from_fn(|| Some(draft.sum_up(block)))
             .flatten()
             .next()

@@ -22,6 +22,12 @@ use alloc::vec::Vec;
 const GROUP_MAX: usize = 32;
 /// Pending changes of an object that a sync carries at most, for it copies them when it is begun.
 const CHANGES_MAX: usize = 48;
+/// A page in a record: all are of one size.
+const PAGE: Item = Item::Page {
+    base: 0,
+    page: 0,
+    entry: Entry::NONE,
+};
 /// What an item of a record costs of the budget, and each byte of it.
 const COST_ITEM: u64 = 200;
 const COST_BYTE: u64 = 3;
@@ -218,11 +224,6 @@ impl Store {
             }
             push_reserved(&mut request.replaced, (base, changes));
         }
-        const PAGE: Item = Item::Page {
-            base: 0,
-            page: 0,
-            entry: Entry::NONE,
-        };
         request.bytes = request.items.iter().map(Item::bytes).sum::<usize>() + pages * PAGE.bytes();
         Ok(self.room_for_changes(request.replaced.len())?)
     }
@@ -443,7 +444,7 @@ impl SyncGroup {
                 written
             }
             Phase::Encode => self.encode(store),
-            Phase::Sum => self.sum_up(store),
+            Phase::Sum => Ok(self.sum_up(store)),
             Phase::Record => self.write_record(store, world),
             Phase::Flush => {
                 if self.outstanding == 0 && !core::mem::replace(&mut self.flushing, true) {
@@ -505,11 +506,11 @@ impl SyncGroup {
         store.geometry.journal_start(store.generation) + store.journal.used
     }
 
-    /// Sums the record up.
-    fn sum_up(&mut self, store: &mut Store) -> Result<bool, Failure> {
+    /// Sums the record up; tells whether that is done.
+    fn sum_up(&mut self, store: &mut Store) -> bool {
         while let Some(draft) = &mut self.draft {
             if !store.may_go_on(COST_BLOCK) {
-                return Ok(false);
+                return false;
             }
             store.spend(COST_BLOCK);
             if let Some(checksum) = draft.sum_up(Self::start(store)) {
@@ -517,7 +518,7 @@ impl SyncGroup {
                 break;
             }
         }
-        Ok(true)
+        true
     }
 
     /// Writes the record.
