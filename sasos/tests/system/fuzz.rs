@@ -20,7 +20,7 @@ use crate::harness::{Answer, DATA, ENTRY, System};
 /// Calls of one seed.
 const CALLS: u32 = 25_000;
 /// Seeds, unless `GOND_SEEDS` says otherwise.
-const SEEDS: u64 = 16;
+const SEEDS: u64 = 50;
 /// Threads to keep alive.
 const CROWD: usize = 10;
 /// Calls between two checks.
