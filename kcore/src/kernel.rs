@@ -38,7 +38,7 @@ pub const TIME_SLICE_NS: u64 = 10_000_000;
 /// Threads that one event wakes at most.
 pub(crate) const WOKEN_AT_ONCE: u32 = 32;
 /// Threads that one tick wakes, from the heaps of times too: that costs twice as much.
-const WOKEN_BY_A_TICK: u32 = 16;
+const WOKEN_BY_A_TICK: u32 = 8;
 /// Where more threads are to be woken than that, the time until the next ones. Meanwhile those run that have been woken, the most urgent ones.
 const PAUSE_NS: u64 = 50_000;
 

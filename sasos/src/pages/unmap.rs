@@ -29,11 +29,9 @@ use crate::{
 };
 
 /// Pages in memory, or of a persistent object, that are looked at or dropped in one piece.
-const PIECE_PAGES: u64 = 32;
+const PIECE_PAGES: u64 = 16;
 /// How far a piece of a transient object reaches.
-const PIECE_REACH: u64 = 64 * SLOT;
-/// Pieces that are done in one event.
-const PIECES_AT_ONCE: u32 = 2;
+const PIECE_REACH: u64 = 32 * SLOT;
 
 /// What takes the place of what is dropped.
 #[derive(Copy, Clone, PartialEq, Eq)]
@@ -76,7 +74,7 @@ impl Server {
             Self::bounded(range)?;
             self.enough_heap(world)?;
         }
-        for _ in 0..PIECES_AT_ONCE {
+        loop {
             let begun = self.threads.record(caller.thread).continuation;
             let (looks, done) = match begun {
                 Continuation::UnMaps(done) => (false, done),
@@ -97,8 +95,11 @@ impl Server {
                 false if done < pages => Continuation::UnMaps(done),
                 false => return Ok((0, 0)),
             };
+            // Of a few pages both are one piece.
+            if !looks || pages > PIECE_PAGES / 2 {
+                return Err(Stop::Again);
+            }
         }
-        Err(Stop::Again)
     }
 
     /// The piece of a range that begins at `from`.

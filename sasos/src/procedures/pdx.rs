@@ -39,14 +39,14 @@ use crate::{
     lives::thread::Caller,
     procedures::guests::{Admission, Guests},
     procedures::unwind::depth_inside,
-    protection::apd::Apd,
+    protection::apd::{Apd, ClistRef},
     protection::validation::PdxGrant,
 };
 
 /// Callee domains that are kept before unused ones are given up.
 pub const CALLEES_MAX: usize = 512;
 /// Domains for lists of Clists that callers show which a call looks at.
-const EXPLICIT_LOOKS: usize = 64;
+const EXPLICIT_LOOKS: usize = 8;
 
 /// What a callee's domain has beside the registered Clist.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -60,12 +60,16 @@ pub(crate) enum Extension {
 }
 
 impl Extension {
-    /// Its part of the order. Explicit ones have one number.
-    pub(crate) const fn number(&self) -> u64 {
+    /// Its part of the order: for Clists a hash of them, which is no serial number of a domain.
+    pub(crate) fn number(&self) -> u64 {
         match self {
             Extension::Merge(caller) => *caller,
             Extension::Empty => u64::MAX,
-            Extension::Explicit(_) => u64::MAX - 1,
+            Extension::Explicit(apd) => {
+                let mix =
+                    |hash: u64, slot: &ClistRef| (hash.rotate_left(7) ^ slot.base).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                apd.slots().iter().fold(0, mix) | 1 << 63
+            }
         }
     }
 }
