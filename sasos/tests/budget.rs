@@ -4,7 +4,7 @@ mod common;
 
 use abi::{
     Call, Error,
-    address::{PAGE, PAGES_PER_SLOT, SLOT},
+    address::{OBJECTS_END, PAGE, PAGES_PER_SLOT, SLOT},
     layout::{EXCEPTION_KILL, STREAM_TERMINAL, TOPIC_DOMAIN, TOPIC_THREAD},
 };
 use common::{Actor, Rig};
@@ -155,17 +155,25 @@ fn free_addresses_are_put_in_order_in_pieces() {
 /// Only the ends of a large object are looked at.
 #[test]
 fn objects_of_a_foreign_disk_that_share_slots_are_refused() {
-    let mut rig = Rig::new(6, 8000, 4096);
-    let base = (1 << 44) + 3 * PAGE;
+    // Rows of a disk stand below what its last start was allowed to issue.
+    let later_start = || {
+        let mut rig = Rig::new(7, 8000, 4096);
+        let actor = rig.actor(Apd::EMPTY);
+        let (issued, _) = rig.call(actor, Call::ObjCreate, &[64 * SLOT, 0]).unwrap();
+        rig.checkpoint().unwrap();
+        (rig.crash().0, issued / SLOT * SLOT)
+    };
+    let (mut rig, first) = later_start();
+    let base = first + 3 * PAGE;
     let row = |base, pages| ObjectRecord {
         base,
         pages,
         ..ObjectRecord::default()
     };
     let large = row(base, 5 * PAGES_PER_SLOT);
-    for inner in [1 << 44, base + 5 * SLOT] {
+    for inner in [first, base + 5 * SLOT] {
         for inner_first in [false, true] {
-            let mut rig = Rig::new(7, 8000, 4096);
+            let (mut rig, _) = later_start();
             rig.server.store.put_object(&large).unwrap();
             rig.server.store.put_object(&row(inner, 1)).unwrap();
             let mut order = [base, inner];
@@ -181,6 +189,11 @@ fn objects_of_a_foreign_disk_that_share_slots_are_refused() {
     rig.server.store.put_object(&row(base + 6 * SLOT, 1)).unwrap();
     for address in [base + 5 * SLOT - PAGE, base + 6 * SLOT] {
         assert!(rig.server.object_at(&rig.world, address).is_ok());
+    }
+    // Where this start makes objects, and where stacks are, no row is believed.
+    for beyond in [1 << 44, OBJECTS_END - SLOT] {
+        rig.server.store.put_object(&row(beyond, 5 * PAGES_PER_SLOT)).unwrap();
+        assert!(rig.server.object_at(&rig.world, beyond).is_err(), "{beyond:#x}");
     }
     rig.check();
 }

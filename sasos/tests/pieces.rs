@@ -607,3 +607,31 @@ fn a_clone_gets_on_though_its_source_leaves_memory() {
     }
     rig.check();
 }
+
+/// To find memory for the clone's page tables, pages of the source itself may be taken back.
+#[test]
+fn a_clone_made_when_memory_is_short_has_all_pages() {
+    for source_pages in [3, 20, 60] {
+        let mut rig = Rig::new(19, 3000, 4096);
+        let actor = rig.actor(Apd::EMPTY);
+        let source = rig.kept(actor, source_pages, 77);
+        for page in 0..source_pages {
+            rig.store(actor.space, source + page * PAGE, page + 1).unwrap();
+        }
+        rig.checkpoint().unwrap();
+        let mut taken = Vec::new();
+        while rig.world.frames_free() > 64 {
+            taken.push(rig.world.frame_any().expect("a frame"));
+        }
+        let (clone, _) = rig.call(actor, Call::ObjClone, &[source, 0, 0]).expect("a clone");
+        taken.drain(..).for_each(|frame| rig.world.frame_release(frame));
+        for page in 0..source_pages {
+            assert_eq!(
+                rig.load(actor.space, clone + page * PAGE),
+                Ok(page + 1),
+                "page {page} of {source_pages}"
+            );
+        }
+        rig.check();
+    }
+}

@@ -253,7 +253,13 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
         if waiting {
             self.detach(index);
         }
-        self.threads.table[index as usize].set_priority(priority);
+        let thread = &mut self.threads.table[index as usize];
+        thread.set_priority(priority);
+        if let Some(at_ns) = thread.deadline {
+            let priority = thread.standing.priority();
+            self.timers.remove(index);
+            self.timers.insert(at_ns, index, priority);
+        }
         if waiting {
             self.enqueue(index);
         }

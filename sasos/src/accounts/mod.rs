@@ -163,8 +163,11 @@ impl Ledger {
         self.records.put(place, record);
         // All hands at once: that is cheaper than one by one. Near a limit there is nothing in hand.
         let account = AccountId(place);
-        if self.add_all(account, &HANDS).is_ok() {
-            self.record_mut(account).hands = HANDS;
+        let mut hands = HANDS;
+        // Most tasks make no semaphore, and what idle ones have in hand is kept from others.
+        hands[Resource::Semaphores as usize] = 0;
+        if self.add_all(account, &hands).is_ok() {
+            self.record_mut(account).hands = hands;
         }
         Ok(account)
     }

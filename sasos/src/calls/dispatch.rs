@@ -2,12 +2,15 @@
 
 use abi::{Call, Error};
 use kcore::{SpaceId, ThreadId, thread::Resumed, wait::Key};
-use store::Budget;
 
 use crate::{
-    Answer, Event, Outcome, Server, World, durability::checkpoint::STORE_PIECE, durability::durable::Goal,
-    durability::freeze::waits_for_freezing, lives::continuation::Continuation, lives::thread::Caller,
-    lives::work::piece, procedures::pdx::Stage,
+    Answer, Event, Outcome, Server, World,
+    durability::durable::Goal,
+    durability::freeze::waits_for_freezing,
+    lives::continuation::Continuation,
+    lives::thread::Caller,
+    lives::work::{COST_LARGEST, piece},
+    procedures::pdx::Stage,
 };
 
 impl Server {
@@ -52,10 +55,12 @@ impl Server {
                 // What ends comes first, unless it left nothing to the store the last time.
                 if !self.work.had_all() {
                     self.poll_control(world);
+                    // Whatever that took, the first of what ends gets on.
+                    self.budget.at_least(COST_LARGEST);
                     self.work_on(world);
                 }
-                if let Some(spent) = self.work.leaves_some(self.budget) {
-                    self.budget = Budget::of(STORE_PIECE - spent);
+                if let Some(left) = self.work.leaves_some(self.budget) {
+                    self.budget = left;
                     self.poll_clock(world);
                     self.poll_checkpoint(world);
                 }

@@ -24,6 +24,8 @@ const RECENT_MAX: usize = 256;
 
 /// The free addresses of both windows.
 pub struct Addresses {
+    /// The first slot that this start may issue: objects of earlier starts stand below it.
+    first: u64,
     /// The first slot that was never issued.
     next: u64,
     /// Slots below this may be issued without asking the store.
@@ -43,8 +45,10 @@ pub struct Addresses {
 impl Addresses {
     /// All slots from `first` on are free; those below `leased` may be issued.
     pub fn new(first: u64, leased: u64) -> Self {
+        let first = first.max(slot_of(FIRST_FREE));
         Self {
-            next: first.max(slot_of(FIRST_FREE)),
+            first,
+            next: first,
             leased,
             wanted: 0,
             recent: Vec::with_capacity(RECENT_MAX),
@@ -53,6 +57,11 @@ impl Addresses {
             next_stack: slot_of(STACKS_START),
             stacks: Vec::new(),
         }
+    }
+
+    /// Whether an object of an earlier start may stand in a slot.
+    pub fn is_from_before(&self, slot: u64) -> bool {
+        slot < self.first
     }
 
     /// The first slot that was never issued.

@@ -89,9 +89,11 @@ impl Server {
         let slots = slots_for(record.base, record.pages);
         let first = slot_of(record.base);
         let last = first + slots.max(1) - 1;
-        // A disk made by others may hold what ours never would: objects too large or in shared slots. What is active in between has a row.
+        // A disk made by others may hold what ours never would: objects too large, in shared slots, or where this start makes its own. What is
+        // active in between is of an earlier start, too, and has a row.
         let next = self.store.objects_from(record.base + 1).next();
         if slots > OBJECT_SLOTS_MAX
+            || !self.addresses.is_from_before(last)
             || [first, last]
                 .into_iter()
                 .any(|slot| self.objects.map.get(slot).is_some())

@@ -171,6 +171,9 @@ impl Server {
         let Some(id) = self.objects.find(address) else {
             return Ok(());
         };
+        if self.is_closed(id) {
+            return Err(Error::BadAddress);
+        }
         let object = self.objects.get(id);
         let (base, serial) = (object.base(), self.domains.serial(from));
         let Some(owner) = object.owner.filter(|_| serial != 0 && object.home == serial) else {
@@ -417,6 +420,9 @@ impl Server {
     /// # Errors
     /// [`Error::DiskFull`], [`Error::InUse`]; it is as transient as before.
     pub fn keep(&mut self, id: ObjectId) -> Result<(), Error> {
+        if self.is_closed(id) {
+            return Err(Error::BadAddress);
+        }
         let object = self.objects.get(id);
         let (payer, resident) = (object.account, object.resident);
         let mut record = object.record.copy()?;

@@ -26,9 +26,6 @@ use crate::{
 
 /// Time between two checkpoints while something changes.
 pub const PERIOD_NS: u64 = 1_000_000_000;
-/// The budget of an event that is the store's, in instructions: a block with its checksum, and the completion of another. It is larger than that
-/// of others, because the store knows better what its steps cost.
-pub(crate) const STORE_PIECE: u64 = 16_500;
 /// What it costs to take a page in that was read.
 const COST_ARRIVAL: u64 = 1_000;
 /// Failed syncs that are remembered for those who wait for them.

@@ -26,6 +26,8 @@ use crate::{
 /// What one event may spend on long work, in instructions, roughly.
 pub const PIECE: u64 = 12_000;
 
+/// What an item of the list needs at most to get on: the first tables of a space.
+pub(crate) const COST_LARGEST: u64 = 8_000;
 /// What a piece costs that comes to nothing, because too little was left for it.
 const COST_TURN: u64 = 200;
 /// What a poll may spend on ends and have something left for the store.
@@ -87,11 +89,10 @@ impl WorkList {
         self.had_all
     }
 
-    /// What was spent of this poll's budget, if that is so little that the rest is for the store.
-    pub(crate) fn leaves_some(&mut self, budget: Budget) -> Option<u64> {
-        let spent = PIECE.saturating_sub(budget.left());
-        self.had_all = spent > COST_LITTLE;
-        (!self.had_all).then_some(spent)
+    /// What is left of this poll's budget, if so little was spent that the rest is for the store.
+    pub(crate) fn leaves_some(&mut self, budget: Budget) -> Option<Budget> {
+        self.had_all = budget.left() < PIECE - COST_LITTLE;
+        (!self.had_all).then_some(Budget::of(budget.left()))
     }
 
     /// Makes room for an item that may be entered later and must not fail then.

@@ -111,14 +111,14 @@ impl Server {
         };
         let object = self.objects.get(clone);
         let (base, serial) = (object.base(), object.serial);
-        let asks = matches!(begun, Continuation::Clone { asks: true, .. }) || self.is_asked_for(source);
-        let at = |from| Continuation::Clone {
+        let mut asks = matches!(begun, Continuation::Clone { asks: true, .. });
+        let at = |from, asks| Continuation::Clone {
             base,
             serial,
             from,
             asks,
         };
-        self.threads.record(caller.thread).continuation = at(from);
+        self.threads.record(caller.thread).continuation = at(from, asks);
         // To make a large one is a piece of its own.
         let most = match begun {
             Continuation::Clone { .. } => PIECE_PAGES,
@@ -128,13 +128,15 @@ impl Server {
         if from == 0 && !self.make_leaves(world, source, clone)? {
             return Err(Stop::Again);
         }
+        // Only now: to find memory for page tables, pages of the source may have been taken back.
+        asks |= self.is_asked_for(source);
         let shared = if asks {
             self.share_found(world, source, clone, from)?
         } else {
             self.share_pages(world, source, clone, (from, u64::MAX), most)?
         };
         if let Some((from, stop)) = shared {
-            self.threads.record(caller.thread).continuation = at(from);
+            self.threads.record(caller.thread).continuation = at(from, asks);
             return Err(stop);
         }
         Ok(self.clone_done(world, clone, password))

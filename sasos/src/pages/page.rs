@@ -216,9 +216,6 @@ impl Server {
                 limit_ranges(&object.absent_limits, change)?
             };
             self.set_limits(range.id, ranges)?;
-            if persistent {
-                self.objects.get_mut(range.id).known = 0;
-            }
         }
         let from = begun.unwrap_or(range.from).clamp(range.from, range.to);
         let left = Range { from, ..range };
@@ -249,6 +246,8 @@ impl Server {
         let to = range.from + done * PAGE;
         if done > 0 {
             self.note_row_change(range.id);
+            // A clone between two pieces may have asked the store, and got the limits of before.
+            self.objects.get_mut(range.id).known = 0;
             // Its cost is in what was spent.
             self.unbounded(|server| server.limit_resident(world, Range { to, ..range }, limits));
         }

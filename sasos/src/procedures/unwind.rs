@@ -219,6 +219,8 @@ impl Server {
             if !self.budget.spend(COST_RETIRE) {
                 return false;
             }
+            // A call between two pieces may have remembered it.
+            world.portal_forget();
             self.callees.advance(space, Stage::Retired);
             Self::wake_who_waits(world, space);
             self.callee_ends_if_left(world, space);

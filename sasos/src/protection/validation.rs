@@ -135,6 +135,9 @@ impl Server {
     /// locked and has no PDX capability in a locked slot; those of [`Server::search`].
     pub fn pdx_grant(&mut self, world: &mut impl World, space: SpaceId, entry: u64) -> Step<PdxGrant> {
         let id = self.object_at(world, entry)?;
+        if self.is_closed(id) {
+            return Err(Error::BadAddress.into());
+        }
         let held = self.cached(space, id);
         if self.objects.get(id).record.pdx.is_empty() {
             let error = if held.is_some() {

@@ -90,7 +90,7 @@ impl Server {
 
     /// Whether an object is out of reach because it ends, or the call that deletes it is under way: nobody but its maker finds it. Otherwise
     /// those who come back in time would have to be unlinked at once in the end.
-    pub(in crate::protection) fn is_closed(&self, id: ObjectId) -> bool {
+    pub(crate) fn is_closed(&self, id: ObjectId) -> bool {
         let object = self.objects.get(id);
         object.closed_by == ENDS
             || self.threads.find(object.closed_by).is_some_and(|record| {
