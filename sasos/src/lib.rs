@@ -39,7 +39,7 @@ pub use store::containers;
 
 pub use kcore::event::{Access, Event, Outcome, Step, Stop};
 
-/// What a call returns: two values, in the end.
+/// The result of a call: two values, in the end.
 pub type Answer = Step<(u64, u64)>;
 
 /// Everything outside the server.
@@ -48,7 +48,7 @@ impl<T: kcore::Machine + store::world::World> World for T {}
 
 /// The state of the whole server.
 pub struct Server {
-    /// Who pays for what.
+    /// The accounts, and what each pays for.
     pub ledger: accounts::Ledger,
     /// The account above all that the first task has started.
     pub programs: accounts::AccountId,
@@ -60,7 +60,7 @@ pub struct Server {
     pub domains: protection::domain::Domains,
     /// Tasks.
     pub tasks: lives::task::Tasks,
-    /// What the server knows of each thread, by its index.
+    /// The server's record of each thread, by its index.
     pub threads: lives::thread::Threads,
     /// Domains of protected procedures.
     pub callees: procedures::pdx::Callees,
@@ -74,9 +74,9 @@ pub struct Server {
     pub console: waiting::console::Console,
     /// The disk.
     pub store: store::Store,
-    /// What goes on behind the event that began it.
+    /// Work that goes on behind the event that began it.
     pub work: lives::work::WorkList,
-    /// What the event under way may still spend on long work.
+    /// The budget that the event under way still has for long work.
     budget: store::Budget,
     /// The thread whose event is answered; none before the first.
     current: kcore::ThreadId,

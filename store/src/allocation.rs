@@ -198,7 +198,7 @@ pub(crate) struct Allocation {
     busy: Bits,
     full: Full,
     free: u64,
-    /// Where the search goes on.
+    /// The place where the search goes on.
     hint: usize,
     /// Set free while the next generation is being built.
     freed_now: List<u64>,
@@ -274,7 +274,7 @@ impl Allocation {
             self.full.note(at, word);
         }
         self.free = blocks - busy;
-        // What the other regions hold is unknown: write all of them but what is free.
+        // The content of the other regions is unknown: write all of them but what is free.
         for other in (0..BITMAPS).filter(|&other| other != region) {
             for block in 0..self.geometry.bitmap_blocks() {
                 let stale = !self.is_free(block as usize);

@@ -1,6 +1,6 @@
 //! The budget of one event: the kernel's event, the server's call and the store's step take from the same one.
 
-/// What may be done before others have their turn, in instructions, roughly.
+/// The work that may be done before others have their turn, in instructions, roughly.
 #[derive(Copy, Clone, Debug)]
 pub struct Budget {
     left: u64,

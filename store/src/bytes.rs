@@ -13,7 +13,7 @@ pub(crate) enum Unread {
 }
 
 impl Unread {
-    /// What that means at mount, where the bytes are of that structure and stand in that block.
+    /// The meaning of that at mount, where the bytes are of that structure and stand in that block.
     pub(crate) fn at(self, structure: Structure, block: u64) -> MountError {
         match self {
             Self::Nonsense => MountError::Damaged(structure, block),

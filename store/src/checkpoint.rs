@@ -15,8 +15,8 @@
 //!
 //! So a crash never leaves both copies of a superblock unreadable: where that is so, the disk has rotted (`loss.rs`).
 //!
-//! A failure leaves the previous generation untouched. What was written stays dirty in memory and
-//! goes to other blocks next time.
+//! A failure leaves the previous generation untouched. The pages that it wrote stay dirty in memory and
+//! go to other blocks next time.
 
 use crate::breaks::Invariant;
 use crate::containers::{Map, push_reserved};
@@ -100,7 +100,7 @@ pub(crate) struct Checkpoint {
     phase: Phase,
     /// The promises of its pages.
     loan: Loan,
-    /// What is left of the blocks promised to it.
+    /// The rest of the blocks promised to it.
     share: u64,
     /// Every page it was given, and how many of them were begun.
     pages: List<DirtyPage>,
@@ -213,7 +213,7 @@ impl Checkpoint {
         };
     }
 
-    /// What is left of the blocks promised to it.
+    /// The rest of the blocks promised to it.
     pub(crate) fn share(&self) -> u64 {
         self.share
     }
@@ -669,7 +669,7 @@ impl Checkpoint {
             }
             return true;
         }
-        // What was made in the maps is not durable: a sync must still carry it.
+        // Changes made in the maps are not durable: a sync must still carry them.
         if store.change_comes_back(&mut []) || store.settling_comes_back() {
             return true;
         }
@@ -681,7 +681,7 @@ impl Checkpoint {
             let reason = self.failure.unwrap_or(Failure::Checkpoint);
             store.events.tell(Event::CheckpointFailed { reason });
         }
-        // No checkpoint waits while one runs. What was to come after this one fails too.
+        // No checkpoint waits while one runs. The job that was to come after this one fails too.
         if let Some(Work::Sync(request)) = store.queue.pop() {
             store.undo(&request, |ticket| Event::SyncFailed(ticket, Failure::Checkpoint));
             return true;

@@ -1,4 +1,4 @@
-//! What the store takes, tells and refuses: the plain types of its interface.
+//! The plain types of the store's interface: what it takes, tells and refuses.
 
 use crate::containers::Queue;
 use crate::heap::NoHeap;
@@ -29,7 +29,7 @@ pub struct DirtyPage {
     pub base: u64,
     /// Page within the object.
     pub page: u64,
-    /// Where the contents lie.
+    /// The frame that has the contents.
     pub frame: Frame,
     /// Its limits.
     pub flags: PageFlags,
@@ -39,7 +39,7 @@ pub struct DirtyPage {
 #[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
 pub struct Ticket(pub u64);
 
-/// What a checkpoint is for.
+/// The purpose of a checkpoint.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum CheckpointKind {
     /// Life goes on.
@@ -80,7 +80,7 @@ pub enum BadPage {
     Gone,
 }
 
-/// What became of something that was begun.
+/// The outcome of something that was begun.
 #[derive(Clone, Eq, PartialEq, Debug)]
 pub enum Event {
     /// A page was read; the frame now belongs to the receiver.
@@ -135,7 +135,7 @@ pub enum Event {
     SyncFailed(Ticket, Failure),
     /// Damage was met on the way; what it costs shows when the pages concerned are read.
     Damaged {
-        /// What is damaged.
+        /// The damaged structure.
         structure: Structure,
         /// Where.
         block: u64,
@@ -201,7 +201,7 @@ pub enum ReadStart {
     NoMemory,
 }
 
-/// What is known at once about a page.
+/// The facts known at once about a page.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum PageLookup {
     /// Never written and without limits: zeroes.
@@ -378,7 +378,7 @@ pub struct Tail {
     pub stranded: u32,
 }
 
-/// What a mount found.
+/// The findings of a mount.
 #[derive(Clone, Eq, PartialEq, Debug)]
 pub struct MountReport {
     /// The generation that was found.
@@ -395,7 +395,7 @@ pub struct MountReport {
     pub tail: Option<Tail>,
     /// Damage found that did not prevent the mount.
     pub damage: Vec<(Structure, u64)>,
-    /// What was stable and is lost; always empty after [`MountMode::ReadWrite`].
+    /// Things that were stable and are lost; always empty after [`MountMode::ReadWrite`].
     pub losses: Vec<Loss>,
     /// The first slot number that may be issued.
     pub first_slot: u64,

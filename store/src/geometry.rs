@@ -1,4 +1,4 @@
-//! Where the fixed structures lie. Everything follows from the number of blocks and the size of a
+//! The places of the fixed structures. Everything follows from the number of blocks and the size of a
 //! journal region, both in the superblock.
 //!
 //! ```text
@@ -64,7 +64,7 @@ impl Geometry {
             && self.data_start() + BLOCKS_MIN / 4 < self.total
     }
 
-    /// Where copy 0 or 1 of a generation's superblock lies.
+    /// The place of copy 0 or 1 of a generation's superblock.
     pub(crate) fn superblock(generation: u64, copy: u64) -> u64 {
         generation % 2 * 2 + copy
     }

@@ -1,6 +1,6 @@
 //! Requests on their way to the disk, and the frames they need.
 //!
-//! Whoever wants something of the disk names a [`Purpose`]; with the completion the purpose comes
+//! A request to the disk names a [`Purpose`]; with the completion the purpose comes
 //! back. Requests that the disk's queue does not take wait here in order. A few frames are kept
 //! in reserve, so that a checkpoint gets through when memory is used up.
 
@@ -19,7 +19,7 @@ pub(crate) const WRITES_MAX: usize = 64;
 /// Requests that jobs have under way at most: writes, a record, flushes, and second copies of superblocks.
 const JOBS_MAX: usize = WRITES_MAX + RECORD_BLOCKS as usize + 4;
 
-/// What a request was for.
+/// The purpose of a request.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Purpose {
     /// To read a page; the number of the read.

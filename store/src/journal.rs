@@ -24,7 +24,7 @@ use alloc::vec::Vec;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"GJOURNAL");
 const CHECKSUM_AT: usize = 8;
-/// Where the part begins that the checksum covers.
+/// The start of the part that the checksum covers.
 const COVERED: usize = 16;
 /// Bytes of a record's header.
 pub(crate) const HEADER: usize = 64;
@@ -126,7 +126,7 @@ pub(crate) fn record_blocks(item_bytes: usize) -> u64 {
     (HEADER + item_bytes).div_ceil(BLOCK) as u64
 }
 
-/// Where the journal of the current generation ends.
+/// The end of the journal of the current generation.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Chain {
     pub(crate) generation: u64,

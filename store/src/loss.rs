@@ -1,4 +1,4 @@
-//! What was stable and is not there any more, and how a refused mount is told to people.
+//! Data that was stable and is not there any more, and how a refused mount is told to people.
 //!
 //! A crash never leaves these traces (docs/spec/store-format.md, "Mounting"), so each proves that the disk has rotted,
 //! or has lost a write that it had acknowledged. A read-write mount is refused then: committing would put a new

@@ -135,7 +135,7 @@ pub(crate) struct Missing {
     pub(crate) entry: Entry,
 }
 
-/// Where a walk ends.
+/// The end of a walk.
 pub(crate) enum Walk {
     /// At the page's entry, which may be none.
     Entry(Entry),
@@ -242,7 +242,7 @@ impl Maps {
         let _ = self.arrived.insert(key, ());
     }
 
-    /// Who asked for nodes has had his turn.
+    /// The job that asked for nodes has had its turn.
     pub(crate) fn release_arrived(&mut self) {
         self.arrived.clear();
     }
@@ -463,7 +463,7 @@ pub(crate) const NODE_ENTRIES: u64 = 16;
 
 impl<P: Pages, F: FnMut(u64)> Discard<'_, P, F> {
     /// Drops what can be dropped now. Complete if nothing is missing and it did not stop; otherwise to be run again, when
-    /// what is missing has been read. What is done stays done, so every run gets further.
+    /// what is missing has been read. Dropped entries stay dropped, so every run gets further.
     pub(crate) fn run(&mut self, root: &mut MapRoot) {
         let top = MapKey {
             base: self.base,
@@ -492,7 +492,7 @@ impl<P: Pages, F: FnMut(u64)> Discard<'_, P, F> {
         }
         let Some(frame) = self.maps.frame(key) else {
             if entry.block == LOST {
-                // What was beneath is unknown; all that can be dropped is the mark.
+                // The entries beneath are unknown; only the mark can be dropped.
                 return self.covers(key).then_some(Entry::NONE);
             }
             if entry.block != 0
@@ -542,7 +542,7 @@ impl<P: Pages, F: FnMut(u64)> Discard<'_, P, F> {
         };
         let mut changed = false;
         let mut from = first;
-        // Where no entry is, nothing is below, unless a node that was never written.
+        // An empty entry has nothing below it, unless a node that was never written.
         let mut resident = if child_level == 0 { u64::MAX } else { 0 };
         while from <= last && !self.stopped {
             if resident < from {

@@ -294,7 +294,7 @@ impl Store {
         self.pending.change(base, act).ok_or(NoHeap)?
     }
 
-    /// Finds heap for the changes of so many more objects. What jobs have of them can then come back without asking.
+    /// Finds heap for the changes of so many more objects. Changes that jobs have can then come back without asking.
     pub(crate) fn room_for_changes(&mut self, more: usize) -> Result<(), NoHeap> {
         let syncs: usize = self.syncs().map(|request| request.replaced.len()).sum();
         let all = self.pending.by_object().count() + self.settling.count() + self.settled.count() + syncs + more;

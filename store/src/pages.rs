@@ -17,7 +17,7 @@ pub(crate) struct Read {
     arriving: Option<(Frame, Entry)>,
 }
 
-/// What lookups see of a page, all pending changes included.
+/// A page as lookups see it, all pending changes included.
 pub(crate) enum View {
     /// There is no such object.
     Gone,
@@ -71,7 +71,7 @@ impl Store {
         }
     }
 
-    /// What is known at once about a page.
+    /// The facts known at once about a page.
     pub fn page_flags(&self, world: &impl World, base: u64, page: u64) -> PageLookup {
         match self.view(world, base, page) {
             View::Gone | View::Zero(None) => PageLookup::Absent,

@@ -302,7 +302,7 @@ mod tests {
             }
         }
 
-        /// What came later lies on top of what was pending before, as if both had been noted in one.
+        /// Later changes lie on top of those that were pending before, as if both had been noted in one.
         #[test]
         fn later_changes_lie_on_top(
             older in prop::collection::vec(any_change(), 0..20),

@@ -2,7 +2,7 @@
 //!
 //! A record has a head of fixed size and a body that lists capabilities and PDX capabilities. The
 //! object table keeps the body in the leaf or, if it is large, in overflow blocks; a journal record
-//! carries both. Whoever decodes checks every limit, for the bytes come from a disk.
+//! carries both. The decoder checks every limit, for the bytes come from a disk.
 
 use crate::bytes::{Reader, Unread, Writer};
 use crate::containers::{copied, push_reserved, reserve};

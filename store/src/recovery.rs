@@ -27,7 +27,7 @@ struct Found {
 struct Region {
     start: u64,
     length: u64,
-    /// What was read so far; an unreadable block is zeroes.
+    /// The bytes read so far; an unreadable block is zeroes.
     bytes: Vec<u8>,
 }
 

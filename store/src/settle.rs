@@ -1,4 +1,4 @@
-//! What checkpoints and syncs do to page maps: make pending changes, take maps down, set entries.
+//! Work of checkpoints and syncs on page maps: make pending changes, take maps down, set entries.
 
 use crate::checkpoint::Step;
 use crate::event::{DirtyPage, Event, Failure};
@@ -154,7 +154,7 @@ fn take_down_some(store: &mut Store, world: &mut impl World) -> Result<Step, Fai
     Ok(Step::Complete)
 }
 
-/// What a range of pages costs to be dropped, at least.
+/// The least cost of dropping a range of pages.
 const COST_DISCARD: u64 = COST_FREE * 2 * NODE_ENTRIES;
 
 impl Store {

@@ -15,7 +15,7 @@ type PageSet = [u64; 4];
 /// How many these are.
 const NODE_PAGES: u64 = 256;
 
-/// What is promised.
+/// Everything that is promised.
 #[derive(Default)]
 pub(crate) struct Promises {
     /// Promised pages by node of level 1.
@@ -177,14 +177,14 @@ impl Promises {
         Ok(())
     }
 
-    /// A job is over: it has no more what was lent to it. What it has not made may be promised again now.
+    /// A job is over: it has no more what was lent to it. Nodes that it has not made may be promised again now.
     pub(crate) fn settle(&mut self, loan: Loan) {
         self.lent.leaves = self.lent.leaves.saturating_sub(loan.room.leaves);
         self.lent.inner = self.lent.inner.saturating_sub(loan.room.inner);
     }
 
     /// Promises a page again that was lent to a job which is over, from the room of its loan, which is to be [settled](Promises::settle)
-    /// when all have come back. What an object has grown by since is promised as far as there is heap.
+    /// when all have come back. The growth of an object since then is promised as far as there is heap.
     pub(crate) fn add_again(&mut self, base: u64, page: u64, levels: u8) {
         if self.leaves.has(key_above(base, page, 1)) {
             let _ = self.add(base, page, levels);

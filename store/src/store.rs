@@ -65,7 +65,7 @@ pub(crate) enum JournalState {
     Closed,
 }
 
-/// What a job does where a map node is damaged.
+/// The reaction of a job to a damaged map node.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum OnDamage {
     /// It makes a node that says so of all its children, and goes on.
@@ -100,7 +100,7 @@ pub struct Store {
     first_copy: [u64; 2],
     /// Requests under way for the second copy of the last superblock.
     pub(crate) copies: usize,
-    /// What happens at a damaged map node, and what was found lost so far.
+    /// The reaction to a damaged map node, and the losses found so far.
     pub(crate) on_damage: OnDamage,
     pub(crate) losses: Vec<Loss>,
 
@@ -174,24 +174,24 @@ pub struct Store {
 /// Map nodes on their way that there is always room for.
 const LOADS_MIN: usize = 64;
 
-/// What a block costs of the budget, checksum and request included.
+/// The cost of a block, checksum and request included.
 pub(crate) const COST_BLOCK: u64 = 14_000;
-/// What the completion of a write and its map entry cost.
+/// The cost of the completion of a write and its map entry.
 const COST_WRITTEN: u64 = 2_400;
-/// What it costs to look how a read may go on, and to ask for its block.
+/// The cost of looking how a read may go on, and of asking for its block.
 pub(crate) const COST_READ: u64 = 2_400;
-/// What an event costs.
+/// The cost of an event.
 const COST_EVENT: u64 = 200;
-/// What it costs to set a block free.
+/// The cost of setting a block free.
 pub(crate) const COST_FREE: u64 = 300;
-/// What it costs to mark a piece of the blocks that may be used again.
+/// The cost of marking a piece of the blocks that may be used again.
 const COST_RELEASE: u64 = 3_200;
-/// What it costs to enter a row in the table.
+/// The cost of entering a row in the table.
 pub(crate) const COST_ROW: u64 = 5_000;
-/// What a step costs of the end of a job: a row, a change of a map, or a page.
+/// The cost of a step of the end of a job: a row, a change of a map, or a page.
 pub(crate) const COST_STEP: u64 = 1_500;
 
-/// What a new store is made of.
+/// The parts of a new store.
 pub(crate) struct Parts {
     pub(crate) mode: MountMode,
     pub(crate) breaks: Breaks,
@@ -270,7 +270,7 @@ impl Store {
             passed_over: false,
             jobs_went_first: false,
         };
-        // What a checkpoint needs is there from now on.
+        // The room that a checkpoint needs is there from now on.
         store.loads.reserve(LOADS_MIN)?;
         store.bad_loads.reserve(LOADS_MIN)?;
         store.maps.expect()?;
@@ -286,7 +286,7 @@ impl Store {
         self.allowance.spend(cost);
     }
 
-    /// What is left of the budget.
+    /// The rest of the budget.
     pub(crate) fn allowance(&self) -> u64 {
         self.allowance.left()
     }
@@ -322,7 +322,7 @@ impl Store {
     pub fn poll_within(&mut self, world: &mut impl World, budget: &mut Budget) -> Option<Event> {
         self.allowance = *budget;
         let event = self.poll_some(world);
-        // What is done outside of polls, a mount for one, has no bound.
+        // Work outside of polls, a mount for one, has no bound.
         *budget = core::mem::replace(&mut self.allowance, Budget::ALL);
         event
     }

@@ -23,7 +23,7 @@ const GENERATION_AT: usize = 32;
 /// Offset of the checksum: the last word.
 const CHECKSUM_AT: usize = BLOCK - 8;
 
-/// Where a block lies and what its checksum is. Block zero means that there is none.
+/// The place of a block and its checksum. Block zero means that there is none.
 #[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
 pub(crate) struct Place {
     pub(crate) block: u64,

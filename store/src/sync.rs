@@ -28,19 +28,19 @@ const PAGE: Item = Item::Page {
     page: 0,
     entry: Entry::NONE,
 };
-/// What an item of a record costs of the budget, and each byte of it.
+/// The cost of an item of a record, and of each byte of it.
 const COST_ITEM: u64 = 200;
 const COST_BYTE: u64 = 3;
-/// What it costs to give a page back, or to promise it its room again.
+/// The cost of giving a page back, or of promising it its room again.
 const COST_PAGE: u64 = 450;
-/// What it costs to copy a block of the record, and to have it written.
+/// The cost of copying a block of the record, and of having it written.
 const COST_COPY: u64 = 4_000;
 
 /// A sync that waits.
 pub(crate) struct SyncRequest {
     ticket: Ticket,
     pages: Vec<DirtyPage>,
-    /// Where each page goes, once it is begun.
+    /// The place of each page, once it is begun.
     places: Vec<Entry>,
     /// Rows and pending map changes, as of the moment it was begun, with room for the pages.
     items: Vec<Item>,
@@ -53,12 +53,12 @@ pub(crate) struct SyncRequest {
     pub(crate) replaced: Vec<(u64, MapChanges)>,
     /// The promises of its pages.
     loan: Loan,
-    /// What is left of the blocks promised to its pages and their paths.
+    /// The rest of the blocks promised to its pages and their paths.
     share: u64,
 }
 
 impl SyncRequest {
-    /// What is left of the blocks promised to it.
+    /// The rest of the blocks promised to it.
     pub(crate) fn share(&self) -> u64 {
         self.share
     }
@@ -178,7 +178,7 @@ impl Store {
         (request, gathered)
     }
 
-    /// What was gathered if that fails is to be given back: [`Failure::Checkpoint`] if there is too much of it for a sync.
+    /// If this fails, everything gathered is to be given back: [`Failure::Checkpoint`] if there is too much of it for a sync.
     fn gather(&mut self, request: &mut SyncRequest, objects: &[u64]) -> Result<(), Failure> {
         let pages = request.pages.len();
         request.places = filled(Entry::NONE, pages)?;
@@ -501,7 +501,7 @@ impl SyncGroup {
         Ok(true)
     }
 
-    /// Where the record begins.
+    /// The place where the record begins.
     fn start(store: &Store) -> u64 {
         store.geometry.journal_start(store.generation) + store.journal.used
     }

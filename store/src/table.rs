@@ -34,7 +34,7 @@ impl Row {
     }
 }
 
-/// What a node holds.
+/// The content of a node.
 pub(crate) enum Body {
     /// Rows in the order of their bases.
     Leaf(Vec<Row>),
@@ -104,7 +104,7 @@ impl Table {
         (self.nodes.len() - self.vacant.len()) as u64 + self.overflow
     }
 
-    /// Where the root lies.
+    /// The place of the root.
     pub(crate) fn root_place(&self) -> Place {
         self.nodes[self.root as usize].place
     }

@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 pub enum Finding {
     /// A block does not have the checksum that its parent states, or cannot be read.
     Damaged {
-        /// What it is part of.
+        /// The structure that it is part of.
         structure: Structure,
         /// The block.
         block: u64,
@@ -53,7 +53,7 @@ pub enum Finding {
     },
 }
 
-/// What was looked at.
+/// The things that were looked at.
 #[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
 pub struct Verification {
     /// Objects.
@@ -215,7 +215,7 @@ impl<W: World> Check<'_, W> {
                 });
             }
         }
-        // What is in memory is newer than what is on the disk.
+        // The node in memory is newer than the one on the disk.
         if let Some(frame) = self.store.maps.frame(key) {
             bytes = Some(copied(self.world.bytes(frame))?);
         }

@@ -22,7 +22,7 @@ pub trait Pages {
     fn bytes_mut(&mut self, frame: Frame) -> &mut [u8; BLOCK];
 }
 
-/// What a disk is asked to do.
+/// An operation of a disk.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum Operation {
     /// Block to frame.
@@ -38,7 +38,7 @@ pub enum Operation {
 pub struct Request {
     /// Comes back with the completion; unique among the requests in flight.
     pub tag: u32,
-    /// What to do.
+    /// The operation.
     pub operation: Operation,
     /// Number of the block.
     pub block: u64,

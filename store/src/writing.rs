@@ -11,7 +11,7 @@ use crate::map::{Entry, Path};
 use crate::store::{COST_BLOCK, COST_READ, Store};
 use crate::world::{Operation, World};
 
-/// What making the map of an object reach a page costs of the budget.
+/// The cost of making the map of an object reach a page.
 const COST_GROW: u64 = 200;
 
 /// A job that writes pages.
@@ -45,7 +45,7 @@ pub(crate) struct PageWriter<At> {
     /// Those whose nodes are being read, and how many nodes had come when they were last looked at.
     blocked: Queue<At>,
     nodes_seen: u64,
-    /// Where memory is short, one page waits at a time: two would take their paths away from each other.
+    /// If memory is short, one page waits at a time: two would take their paths away from each other.
     pub(crate) narrow: bool,
 }
 

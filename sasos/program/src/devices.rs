@@ -1,4 +1,4 @@
-//! Where drivers get ports, registers and pages from: the kernel, by machine calls.
+//! Drivers get ports, registers and pages from the kernel, by machine calls.
 
 use abi::machine::MachineCall;
 use drivers::dma;

@@ -2,7 +2,7 @@
 //!
 //! The kernel loads it from a boot module. [`main`] brings up the disk, the store on it and the server with its first
 //! program, and says that it is ready. After that there are only events: each enters at [`arch::entry`] on the one
-//! stack, goes through [`handle`], and ends with an answer to the kernel. What the server needs in between it asks for
+//! stack, goes through [`handle`], and ends with an answer to the kernel. In between the server asks for what it needs
 //! with machine calls ([`kcore::outside::Remote`]); memory it sees through the window ([`mem`]).
 //!
 //! It is one state machine and holds no thread; the kernel brings one event at a time.
@@ -39,7 +39,7 @@ use crate::{
 pub struct State {
     server: Server,
     world: World,
-    /// What the kernel was told of it last.
+    /// Whether work is unfinished, as the kernel was told last.
     unfinished: bool,
 }
 

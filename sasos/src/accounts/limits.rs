@@ -1,6 +1,6 @@
-//! What accounts get: shares of what the machine has.
+//! The limits of accounts: shares of what the machine has.
 //!
-//! The first task may take everything. What it starts stands below one account, that of all *programs*, which leaves a reserve: the
+//! The first task may take everything. All that it starts stands below one account, that of all *programs*, which leaves a reserve: the
 //! first task can always go on. A program gets a part of what the others have left when it starts, so that a family of tasks at its
 //! limits leaves room for the next one. Tasks further down may take what those above them may.
 
@@ -24,7 +24,7 @@ pub const PROGRAM_SEMAPHORES: u64 = SEMAPHORES_MAX as u64 / 16;
 /// Slots of one program: two terabytes of addresses, a part in sixty-four.
 pub const PROGRAM_SLOTS: u64 = 1 << 20;
 
-/// What the machine has. A disk with so many blocks that are free.
+/// The amounts that the machine has. So many blocks of its disk are free.
 pub fn of_machine(world: &impl Machine, blocks: u64) -> Amounts {
     let frames = world.frames_total();
     let mut amounts = [0; RESOURCES];
@@ -32,7 +32,7 @@ pub fn of_machine(world: &impl Machine, blocks: u64) -> Amounts {
     amounts[Resource::Tables as usize] = frames / 2;
     amounts[Resource::Dirty as usize] = frames / 4;
     amounts[Resource::Blocks as usize] = blocks;
-    // What nothing is made from beyond is nobody's: else the programs' share would end where all are refused, and none were left to the first task.
+    // The heap's reserve belongs to nobody: else the programs' share would end where all are refused, and none were left to the first task.
     amounts[Resource::Bytes as usize] = world.heap().1.saturating_sub(heap_reserve(world));
     amounts[Resource::Threads as usize] = (frames / FRAMES_A_THREAD).min(THREADS_MAX as u64);
     amounts[Resource::Semaphores as usize] = SEMAPHORES_MAX as u64;
@@ -41,14 +41,14 @@ pub fn of_machine(world: &impl Machine, blocks: u64) -> Amounts {
     amounts
 }
 
-/// What all programs together may take of that.
+/// The most that all programs together may take of that.
 pub fn of_programs(machine: &Amounts) -> Amounts {
     let mut amounts = machine.map(|amount| amount - amount / 8);
     amounts[Resource::Threads as usize] = machine[Resource::Threads as usize] - THREADS_RESERVED;
     amounts
 }
 
-/// What a program may take that starts now.
+/// The most that a program may take that starts now.
 pub fn of_program(ledger: &Ledger, programs: AccountId) -> Amounts {
     let mut amounts = RESOURCE_LIST.map(|resource| ledger.left(programs, resource) / 4 * QUARTERS);
     // Those that run share it equally (`kcore::shares`).
@@ -63,7 +63,7 @@ pub fn of_program(ledger: &Ledger, programs: AccountId) -> Amounts {
     amounts
 }
 
-/// What a task further down may take beside the limits of those above it: a part of the threads that they have left, so that the task that
+/// The limits of a task further down beside those of the tasks above it: a part of the threads that they have left, so that the task that
 /// made it can go on.
 pub fn of_task(ledger: &Ledger, parent: AccountId) -> Amounts {
     let mut amounts = UNLIMITED;

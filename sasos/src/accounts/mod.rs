@@ -1,8 +1,8 @@
-//! Who pays: the ledger of accounts.
+//! The ledger of accounts, which pay for what tasks take.
 //!
-//! An account is a numbered record with a parent and limits. What is charged to an account is charged to every account above it,
+//! An account is a numbered record with a parent and limits. A charge to an account is a charge to every account above it,
 //! so a family of tasks takes no more than the account at its head allows. A charge comes before the allocation that it is for,
-//! and all of it happens or nothing. What was charged comes back by [`Ledger::give`], to the same account, whoever has ended
+//! and all of it happens or nothing. A charge comes back by [`Ledger::give`], to the same account, whoever has ended
 //! meanwhile: a record lives until its task has ended, its children are gone and all that it paid for has come back.
 //!
 //! Rows of the object table name accounts by number. A number is never used twice between two starts of the system; one that the
@@ -18,7 +18,7 @@ use crate::containers::{Boxed, Places, boxed};
 
 pub mod limits;
 
-/// What an account pays for.
+/// A resource that an account pays for.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[repr(usize)]
 pub enum Resource {
@@ -82,7 +82,7 @@ impl AccountId {
 pub const DEPTH_MAX: u8 = 16;
 /// Bytes that a record costs the account above it, with what the kernel notes of its processor time.
 const RECORD_BYTES: u64 = core::mem::size_of::<Record>() as u64 + kcore::shares::ROW_BYTES;
-/// What a record takes in hand at once of each resource; it keeps twice as much at most.
+/// The amounts that a record takes in hand at once of each resource; it keeps twice as much at most.
 const HANDS: Amounts = [16, 2, 16, 16, 8192, 2, 2, 0, 8];
 /// Bits of a number that are the place in the table.
 const PLACE_BITS: u32 = 24;
@@ -96,7 +96,7 @@ struct Record {
     holders: u32,
     /// Whether its task lives. Only then anything is in hand.
     open: bool,
-    /// What is in hand: part of `used`.
+    /// The amounts in hand: part of `used`.
     hands: Amounts,
     limits: Amounts,
     used: Amounts,
@@ -265,7 +265,7 @@ impl Ledger {
         }
     }
 
-    /// What was charged to an account was given back.
+    /// Gives back what was charged to an account.
     #[inline]
     pub fn give(&mut self, account: AccountId, resource: Resource, amount: u64) {
         let record = self.record_mut(account);
@@ -412,13 +412,13 @@ impl Ledger {
         }
     }
 
-    /// What an account has in hand.
+    /// The amount that an account has in hand.
     #[inline]
     pub fn in_hand(&self, account: AccountId, resource: Resource) -> u64 {
         self.record(account).hands[resource as usize]
     }
 
-    /// What is still free of a resource for one who pays by this account.
+    /// The amount of a resource that is still free for one who pays by this account.
     pub fn left(&self, account: AccountId, resource: Resource) -> u64 {
         let mut at = account;
         let mut left = u64::MAX;
@@ -433,7 +433,7 @@ impl Ledger {
         }
     }
 
-    /// What is charged to an account, without what it only has in hand.
+    /// The amount charged to an account, without what it only has in hand.
     pub fn used(&self, account: AccountId, resource: Resource) -> u64 {
         let record = self.record(account);
         record.used[resource as usize] - record.hands[resource as usize]
@@ -444,7 +444,7 @@ impl Ledger {
         self.record(account).limits[resource as usize]
     }
 
-    /// Sets the bounds of an account. What is charged beyond them stays.
+    /// Sets the bounds of an account. Charges beyond them stay.
     pub fn set_limits(&mut self, account: AccountId, limits: Amounts) {
         self.record_mut(account).limits = limits;
     }

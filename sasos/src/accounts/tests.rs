@@ -149,7 +149,7 @@ proptest! {
                             fits &= sum(&model, place) + amount <= model[place].2;
                             at = model[place].1;
                         }
-                        // What others have in hand is no reason to refuse in the model.
+                        // Amounts that others have in hand are no reason to refuse in the model.
                         ledger.empty_all_hands();
                         let charged = ledger.take(model[which].0, Resource::Slots, amount);
                         prop_assert_eq!(charged.is_ok(), fits);

@@ -1,9 +1,9 @@
-//! What must hold of the server between any two events: its own records agree with one another and with the page
+//! The rules that hold of the server between any two events: its own records agree with one another and with the page
 //! tables.
 //!
 //! Where assertions are on (host tests, the fuzzed build), the server checks itself every [`EVENTS_EACH`] events,
-//! wherever it runs. The tests call [`Server::check`] more often. What asks for a world at rest (exact references of frames,
-//! what the processor remembers, who owns what) stays with them: `tests/system/check.rs`.
+//! wherever it runs. The tests call [`Server::check`] more often. Checks that ask for a world at rest (exact references of frames,
+//! what the processor remembers, who owns what) stay with them: `tests/system/check.rs`.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::fmt;
@@ -24,7 +24,7 @@ use crate::{
     waiting::semaphore::SEMAPHORE_BYTES,
 };
 
-/// What to say where the ledger is wrong.
+/// The words for a wrong ledger, by resource.
 const RESOURCE_NAMES: [&str; RESOURCES] = [
     "frames that an account pays for",
     "page tables that an account pays for",
@@ -40,7 +40,7 @@ const RESOURCE_NAMES: [&str; RESOURCES] = [
 /// Events between two checks.
 pub const EVENTS_EACH: u32 = 1000;
 
-/// What does not hold.
+/// A rule that does not hold.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Broken {
     /// In words.
@@ -59,7 +59,7 @@ fn ensure(holds: bool, what: &'static str, at: u64) -> Result<(), Broken> {
     if holds { Ok(()) } else { Err(Broken { what, at }) }
 }
 
-/// What the objects add up to.
+/// The sums over the objects.
 #[derive(Default)]
 struct Sums {
     leaves: BTreeSet<u32>,
@@ -75,7 +75,7 @@ impl Sums {
 }
 
 impl Server {
-    /// What is charged is what there is.
+    /// The charges equal what there is.
     fn check_ledger(&self, sums: &mut Sums) -> Result<(), Broken> {
         for (_, object) in self.objects.iter() {
             for (&resource, amount) in RESOURCE_LIST.iter().zip(object.charges()) {

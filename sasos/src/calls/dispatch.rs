@@ -1,4 +1,4 @@
-//! What happened, and who answers it: one `match` over the table of calls.
+//! Events, and who answers them: one `match` over the table of calls.
 
 use abi::{Call, Error};
 use kcore::{SpaceId, ThreadId, thread::Resumed, wait::Key};
@@ -52,7 +52,7 @@ impl Server {
             }
             Event::Poll => {
                 self.budget = piece();
-                // What ends comes first, unless it left nothing to the store the last time.
+                // Work on ends comes first, unless it left nothing to the store the last time.
                 if !self.work.had_all() {
                     self.poll_control(world);
                     // Whatever that took, the first of what ends gets on.
@@ -209,7 +209,7 @@ impl Server {
             Call::TaskCreate => self.task_create(world, caller, arguments.into()).into(),
             Call::ThreadCreate => self.thread_create(world, caller, arguments.into()).into(),
             Call::ThreadDelete => {
-                // What ends may be a callee that the caller is inside of.
+                // The call may end a callee that the caller is inside of.
                 let depth = world.portal_depth(caller.thread);
                 let outcome = self.thread_delete(world, caller, arguments.into());
                 self.finish_ends(world);

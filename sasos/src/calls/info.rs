@@ -1,4 +1,4 @@
-//! What the system tells of itself, and the calls that govern it as a whole.
+//! The system's reports on itself, and the calls that govern it as a whole.
 
 use abi::{
     Error, Rights,

@@ -1,4 +1,4 @@
-//! What a caller may see of others (decision 0091).
+//! How much a caller may see of others (decision 0091).
 //!
 //! D on the root directory shows everything. Everybody else sees his own: the threads of his task and those that descend
 //! from it, domains of these, protected procedures that extend or are paid for by his own domain, and objects on which his
@@ -19,14 +19,14 @@ use crate::{
     lives::thread::Thread,
 };
 
-/// What looking at a place of a table costs, in instructions, roughly; at a slot, or a stretch without objects; and going one parent up.
+/// The cost of looking at a place of a table, in instructions, roughly; at a slot, or a stretch without objects; and of going one parent up.
 const COST_PLACE: u64 = 40;
 const COST_SLOT: u64 = 40;
 const COST_PARENT: u64 = 30;
 /// How many parents are followed up from a thread.
 pub const GENERATIONS_MAX: usize = 16;
 
-/// What a caller may see.
+/// How much a caller may see.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Sight {
     /// Everything.
@@ -36,7 +36,7 @@ pub enum Sight {
 }
 
 impl Server {
-    /// What the caller of the present call may see; found out once in a call.
+    /// How much the caller of the present call may see; found out once in a call.
     pub(crate) fn sight(&mut self, world: &mut impl World, caller: Caller) -> Step<Sight> {
         if let Continuation::Report { sight, .. } = self.threads.record(caller.thread).continuation {
             return Ok(sight);
@@ -85,7 +85,7 @@ impl Server {
         Ok(count.into())
     }
 
-    /// Where in a table the report of a call goes on.
+    /// The place in a table where the report of a call goes on.
     fn report_at(&mut self, caller: Caller) -> Option<&mut u64> {
         match &mut self.threads.record(caller.thread).continuation {
             Continuation::Report { at, .. } => Some(at),
@@ -107,7 +107,7 @@ impl Server {
             if home && record.task == caller.task || record.parent == caller.thread && record.parent_domain == here {
                 return true;
             }
-            // What a callee made on the parent's thread is not the parent's.
+            // A thread that a callee made on the parent's thread is not the parent's.
             next = self
                 .threads
                 .find(record.parent)
@@ -199,7 +199,7 @@ impl Server {
         })
     }
 
-    /// What is told of the first object that the caller may see, active or not, whose base is at least `from`.
+    /// The report on the first object that the caller may see, active or not, whose base is at least `from`.
     pub(crate) fn next_object(
         &mut self,
         world: &mut impl World,

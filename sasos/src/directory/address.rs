@@ -2,7 +2,7 @@
 //!
 //! Two windows: objects and stacks. A slot of the window of objects that was never used since the
 //! disk was made comes from a mark that only rises; the store keeps a *lease* of slot numbers on
-//! the disk, so that after a crash nothing below it is issued again. What a running system gives
+//! the disk, so that after a crash nothing below it is issued again. A slot that a running system gives
 //! back is used again: at once if the object never was on the disk, otherwise when its deletion is
 //! in a checkpoint. Stacks are never kept, so their window starts afresh with each boot.
 
@@ -298,7 +298,7 @@ mod tests {
         assert!(!addresses.lease_is_short());
         addresses.take(1).unwrap();
         assert!(addresses.lease_is_short());
-        // What was asked for in vain is the goal, until something fresh is found.
+        // The goal is what was asked for in vain, until something fresh is found.
         assert_eq!(addresses.lease_goal(), first + 89);
         assert_eq!((addresses.take(1000), addresses.take(900)), (None, None));
         assert_eq!(addresses.lease_goal(), first + 1089);

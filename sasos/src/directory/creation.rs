@@ -26,13 +26,13 @@ pub const HEAP_RESERVE: u64 = 1 << 20;
 /// store's promises of a block for it and for the node above it.
 pub const HEAP_A_FRAME: u64 = 64;
 
-/// What of the heap is left to what is not refused.
+/// The part of the heap that is left to what is not refused.
 #[inline]
 pub fn heap_reserve(world: &impl Machine) -> u64 {
     HEAP_RESERVE + world.frames_total() * HEAP_A_FRAME
 }
 
-/// What a new object is for.
+/// The use of a new object.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Data or a program; may be kept.
@@ -89,8 +89,8 @@ impl Server {
         let slots = slots_for(record.base, record.pages);
         let first = slot_of(record.base);
         let last = first + slots.max(1) - 1;
-        // A disk made by others may hold what ours never would: objects too large, in shared slots, or where this start makes its own. What is
-        // active in between is of an earlier start, too, and has a row.
+        // A disk made by others may hold what ours never would: objects too large, in shared slots, or where this start makes its own. An object
+        // that is active in between is of an earlier start, too, and has a row.
         let next = self.store.objects_from(record.base + 1).next();
         if slots > OBJECT_SLOTS_MAX
             || !self.addresses.is_from_before(last)
@@ -104,7 +104,7 @@ impl Server {
         self.enough_heap(world)?;
         let mut record = record.copy()?;
         record.flags |= OBJECT_PERSISTENT;
-        // Whoever paid for it in an earlier start is gone.
+        // The payer of an earlier start is gone.
         let bytes = OBJECT_BYTES + record_bytes(&record);
         self.addresses.expect_back()?;
         self.ledger.take(AccountId::ROOT, Resource::Bytes, bytes)?;

@@ -27,9 +27,9 @@ use crate::{
     protection::withdraw::CalleesOf,
 };
 
-/// What ending an object costs beside its pages, in instructions, roughly.
+/// The cost of ending an object beside its pages, in instructions, roughly.
 const COST_OBJECT: u64 = 1500;
-/// What noting a free slot costs.
+/// The cost of noting a free slot.
 const COST_SETTLE: u64 = 300;
 
 impl Server {
@@ -381,14 +381,14 @@ impl Server {
         Ok(())
     }
 
-    /// What is told of an active object; the rights are those that a domain is known to have.
+    /// The report on an active object; the rights are those that a domain is known to have.
     pub fn object_info(&self, id: ObjectId, space: SpaceId) -> ObjectInfo {
         let object = self.objects.get(id);
         let rights = self.cached(space, id).map_or(Rights::NONE, |cached| cached.rights);
         info_of(&object.record, rights, object.resident)
     }
 
-    /// What is told of an object that is not active.
+    /// The report on an object that is not active.
     pub(crate) fn stored_info(record: &store::ObjectRecord) -> ObjectInfo {
         info_of(record, Rights::NONE, 0)
     }

@@ -52,7 +52,7 @@ pub struct LimitRange {
     pub first: u64,
     /// One past the last.
     pub end: u64,
-    /// What any domain may do with them at most.
+    /// The most that any domain may do with them.
     pub limits: Rights,
 }
 
@@ -63,7 +63,7 @@ pub struct LimitRange {
     reason = "each says one thing, and they are independent"
 )]
 pub struct Object {
-    /// What the object table says of it, or would say if it were kept.
+    /// Its row in the object table, or the row that it would have if it were kept.
     pub record: ObjectRecord,
     /// Never the same for two objects since the start of the system.
     pub serial: u64,
@@ -83,7 +83,7 @@ pub struct Object {
     pub dirty: u64,
     /// The task on whose kill list it stands.
     pub owner: Option<TaskId>,
-    /// Who pays for it. Its row names the number of that.
+    /// The account that pays for it. Its row names the number of that.
     pub account: AccountId,
     /// Bytes of the server that are charged for it, and those of them that are for `absent_limits`.
     pub bytes: u64,
@@ -249,7 +249,7 @@ impl Object {
         None
     }
 
-    /// What it is charged for.
+    /// The amounts that it is charged for.
     pub fn charges(&self) -> Amounts {
         let pages = if self.is_persistent() { 0 } else { self.resident };
         let mut amounts = [0; RESOURCES];
@@ -333,7 +333,7 @@ pub struct Objects {
     table: Places<Object>,
     /// Vacant ones.
     spare: Vec<Boxed<Object>>,
-    /// What a stale identifier finds: an object without pages.
+    /// The result for a stale identifier: an object without pages.
     nobody: Object,
     /// Above the epochs of all objects that were removed.
     epoch: u64,
@@ -463,7 +463,7 @@ impl Objects {
             return;
         }
         object.slots.clear();
-        // What was paid for goes back to the heap; room for the first capability serves the next object.
+        // Memory that was paid for goes back to the heap; room for the first capability serves the next object.
         object.absent_limits = Vec::new();
         object.record.capabilities.clear();
         if object.record.capabilities.capacity() > CAPABILITIES_KEPT {

@@ -23,7 +23,7 @@ pub(crate) const REACH: u64 = 8192;
 /// Bytes of a second-level table.
 const TABLE_BYTES: u64 = REACH * size_of::<u32>() as u64;
 
-/// Whose a stretch of [`REACH`] slots is.
+/// The owners of a stretch of [`REACH`] slots.
 struct Stretch {
     /// Of each slot, if they are not all of one owner.
     owners: Vec<u32>,
@@ -31,7 +31,7 @@ struct Stretch {
     owner: u32,
     /// Slots in the table that have an owner.
     used: u32,
-    /// Who pays for the table.
+    /// The account that pays for the table.
     payer: AccountId,
 }
 
@@ -49,7 +49,7 @@ impl SlotMap {
         }
     }
 
-    /// Whose a slot is.
+    /// The owner of a slot.
     #[inline]
     pub(crate) fn get(&self, slot: u64) -> Option<u32> {
         let stretch = self.stretches.get((slot / REACH) as usize)?;
@@ -57,7 +57,7 @@ impl SlotMap {
         Some(*owner.unwrap_or(&stretch.owner)).filter(|&owner| owner != NONE)
     }
 
-    /// Whose a slot is, and a slot behind it up to which nothing changes: what is behind the slot itself in a table, the
+    /// The owner of a slot, and a slot behind it up to which nothing changes: what is behind the slot itself in a table, the
     /// end of the stretch elsewhere. None behind the last one.
     pub(crate) fn run(&self, slot: u64) -> Option<(u64, Option<u32>)> {
         let stretch = self.stretches.get((slot / REACH) as usize)?;
@@ -136,7 +136,7 @@ impl SlotMap {
         self.stretches.get_mut(number).ok_or(Error::BadAddress)
     }
 
-    /// Who pays for each table, and how many bytes.
+    /// The account that pays for each table, and how many bytes.
     pub(crate) fn charges(&self) -> impl Iterator<Item = (AccountId, u64)> {
         let parted = self.stretches.iter().filter(|stretch| !stretch.owners.is_empty());
         parted.map(|stretch| (stretch.payer, TABLE_BYTES))

@@ -4,7 +4,7 @@
 //! holds everything up to now; whoever needs that waits for the number. Dirty pages are frozen
 //! ([`crate::durability::freeze`]) and their frames keep a reference of the store until the checkpoint
 //! or sync is over; if it failed they count as dirty again.
-//! What a single call waits for stands in [`crate::durability::durable`].
+//! The goals that single calls wait for stand in [`crate::durability::durable`].
 
 use alloc::vec::Vec;
 
@@ -26,7 +26,7 @@ use crate::{
 
 /// Time between two checkpoints while something changes.
 pub const PERIOD_NS: u64 = 1_000_000_000;
-/// What it costs to take a page in that was read.
+/// The cost of taking a page in that was read.
 const COST_ARRIVAL: u64 = 1_000;
 /// Failed syncs that are remembered for those who wait for them.
 const FAILURES_MAX: usize = 256;
@@ -54,7 +54,7 @@ impl Default for Failures {
 }
 
 impl Failures {
-    /// What stands in the place of a ticket.
+    /// The entry in the place of a ticket.
     fn of(&self, ticket: Ticket) -> Option<(Ticket, Error)> {
         self.0[ticket.0 as usize % FAILURES_MAX]
     }
@@ -319,7 +319,7 @@ impl Server {
         }
     }
 
-    /// Where a page of the persistent object at `base` is in memory: the object, the slot in it, and whether it is dirty.
+    /// The place of a page of the persistent object at `base` in memory: the object, the slot in it, and whether it is dirty.
     fn resident_place<W: World>(&self, world: &W, base: u64, address: u64) -> Option<(ObjectId, u64, bool)> {
         let id = self.objects.find(address)?;
         let object = self.objects.get(id);
@@ -382,7 +382,7 @@ impl Server {
         }
     }
 
-    /// The store has done with the checkpoint that is running. What is left is to let its pages go.
+    /// The store has done with the checkpoint that is running. Its pages are still to be let go.
     fn checkpoint_result(&mut self, result: Result<(), Error>) {
         if let Some(running) = &mut self.checkpoint.running {
             running.result = Some(result);
@@ -450,7 +450,7 @@ impl Server {
         world.wake(Key::Sync(ticket.0), u32::MAX);
     }
 
-    /// What `SystemInfo` tells of the store.
+    /// The report of `SystemInfo` on the store.
     pub fn store_report(&self) -> StoreReport {
         let stats = self.store.stats();
         StoreReport {

@@ -21,7 +21,7 @@ use crate::{
 /// Pages that one sync writes, all as they are at one moment; more of them are a checkpoint's work.
 pub const SYNC_PAGES_MAX: usize = 12;
 
-/// What a call waits for before it may tell that it is done.
+/// The sync or checkpoint that a call waits for before it may tell that it is done.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Goal {
     /// A sync.
@@ -30,7 +30,7 @@ pub enum Goal {
     Checkpoint(u64),
 }
 
-/// What a task is told where the store has no room.
+/// The error that a task is told when the store has no room.
 pub(crate) fn no_room(error: NoRoom) -> Error {
     match error {
         NoRoom::Disk => Error::DiskFull,
@@ -38,7 +38,7 @@ pub(crate) fn no_room(error: NoRoom) -> Error {
     }
 }
 
-/// What a call does besides when it begins a sync, in instructions, roughly.
+/// The cost of a call beside the sync that it begins, in instructions, roughly.
 const COST_CALL: u64 = 4_500;
 
 impl Server {
@@ -130,7 +130,7 @@ impl Server {
     /// # Errors
     /// The need to wait; [`Error::DiskError`] and the like if it cannot be made durable.
     pub(crate) fn finish_durable(&mut self, caller: Caller, goal: Goal, values: (u64, u64)) -> Step<(u64, u64)> {
-        // What took effect may have ended the caller itself: nobody waits then, and its record is the next thread's.
+        // The effect of the call may have ended the caller itself: nobody waits then, and its record is the next thread's.
         if self
             .threads
             .find(caller.thread)
@@ -163,7 +163,7 @@ impl Server {
         }
     }
 
-    /// What is to be done by a call that has taken effect before and is made again; nothing if this one has not.
+    /// The rest of a call that has taken effect before and is made again; nothing if this one has not.
     pub(crate) fn resume_durable(&mut self, caller: Caller) -> Option<Step<(u64, u64)>> {
         let Continuation::Durable { goal, values } = self.threads.record(caller.thread).continuation else {
             return None;

@@ -2,7 +2,7 @@
 //!
 //! A checkpoint holds the state of one moment, and there may be many dirty pages; but no event may take long. So the
 //! *phase of freezing* goes over many events ([`crate::Event::Poll`], asked for by [`Server::is_unfinished`]), and its end
-//! is the moment that the checkpoint holds. What was frozen must not differ from it:
+//! is the moment that the checkpoint holds. Frozen pages must not differ from it:
 //!
 //! * a page that is frozen has writing withheld, and whoever writes it waits for the end of the phase, as does whoever would make
 //!   another page of a persistent object dirty, so that there is an end;
@@ -31,7 +31,7 @@ use crate::{
 
 /// Pages that are frozen, or let go, in one piece. One costs some 800 instructions with its entry in the lists.
 pub const PIECE_PAGES: usize = 16;
-/// What freezing a page, and letting one go, cost, in instructions, roughly.
+/// The cost of freezing a page, and of letting one go, in instructions, roughly.
 const COST_FREEZE: u64 = 800;
 pub(crate) const COST_LET_GO: u64 = 400;
 /// Bytes of heap without which no piece is begun: what the list may grow by, and to spare.
@@ -154,7 +154,7 @@ impl Server {
         world.wake(Key::Checkpoint, u32::MAX);
     }
 
-    /// There was no room for the list. What was frozen is dirty again, and nothing is lost.
+    /// There was no room for the list. The frozen pages are dirty again, and nothing is lost.
     fn freeze_fails<W: World>(&mut self, world: &mut W, number: u64, reason: Failure) {
         world.log(format_args!("checkpoint failed before it began: {reason:?}"));
         self.store.freeze_cancel();
@@ -237,6 +237,6 @@ impl Server {
 pub(crate) struct Frozen {
     /// Pages frozen.
     pub(crate) pages: usize,
-    /// Where to go on; the end of the range if nothing is left of it.
+    /// The address to go on at; the end of the range if nothing is left of it.
     pub(crate) next: u64,
 }

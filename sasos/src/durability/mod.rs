@@ -1,4 +1,4 @@
-//! What is on stable storage, and who waits for it: checkpoints, freezing, syncs.
+//! Stable storage, and those who wait for it: checkpoints, freezing, syncs.
 
 pub mod checkpoint;
 pub mod durable;

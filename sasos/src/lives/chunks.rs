@@ -68,7 +68,7 @@ impl<T> Chunks<T> {
         FIRST + self.more.len() * CHUNK
     }
 
-    /// What stands in a place, if there is one.
+    /// The item in a place, if there is one.
     #[inline]
     pub fn get(&self, index: usize) -> Option<&T> {
         match self.first.get(index) {

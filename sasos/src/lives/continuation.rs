@@ -1,17 +1,17 @@
-//! Where the call of a thread stands that has begun and is not over.
+//! How far a thread's call has got that has begun and is not over.
 //!
-//! A call that waits, or that has done a piece, is made again. What it must know then stands here, in the one variant that is its own: so a position
+//! A call that waits, or that has done a piece, is made again. Its state stands here, in the one variant that is its own: so a position
 //! belongs to the work it is of, and cannot be taken for that of another call. A position in something that may go names it by its serial
 //! number. (A search for a right has a bookmark beside it: that is a cache, and a fault has one, too. See [`crate::protection::search`].)
 //!
-//! What a power cut means for a call follows from its variant ([`Continuation::is_begun_anew`]), for the day when threads are saved.
+//! The effect of a power cut on a call follows from its variant ([`Continuation::is_begun_anew`]), for the day when threads are saved.
 
 use abi::Error;
 use kcore::ThreadId;
 
 use crate::{calls::sight::Sight, durability::durable::Goal, protection::withdraw::Withdrawal};
 
-/// Where a call stands.
+/// How far a call has got.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum Continuation {
     /// At its beginning.
@@ -19,14 +19,14 @@ pub enum Continuation {
     None,
     /// It has taken effect, and returns these values when that is on stable storage.
     Durable {
-        /// What it waits for.
+        /// The goal that it waits for.
         goal: Goal,
-        /// What it returns then.
+        /// The values that it returns then.
         values: (u64, u64),
     },
     /// `ObjDelete`, `ObjRetire`: everybody loses the object.
     Delete {
-        /// What takes it away.
+        /// The withdrawal that takes it away.
         withdrawal: Withdrawal,
         /// The address up to which it is emptied.
         at: u64,
@@ -40,9 +40,9 @@ pub enum Continuation {
     },
     /// `ObjPasswd`, `ObjCrePdx`: the list of passwords has changed, and everybody loses the object.
     Revoke {
-        /// What takes it away.
+        /// The withdrawal that takes it away.
         withdrawal: Withdrawal,
-        /// What it returns.
+        /// The password that it returns.
         password: u64,
     },
     /// `ObjClone`: a clone was made that has not all its pages.
@@ -62,7 +62,7 @@ pub enum Continuation {
         base: u64,
         /// Its serial number.
         serial: u64,
-        /// What the call returns then.
+        /// The error that the call returns then.
         error: Error,
     },
     /// `PageLimit`: the limits of pages change.
@@ -89,7 +89,7 @@ pub enum Continuation {
     ApdForgets,
     /// `SystemInfo`, `ThreadInfo`: what the caller may see, and the place in a table where it goes on.
     Report {
-        /// What the caller may see.
+        /// How much the caller may see.
         sight: Sight,
         /// The place.
         at: u64,

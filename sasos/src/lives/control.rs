@@ -1,4 +1,4 @@
-//! What threads do to each other: suspend, resume, name. Who may is decided in one place.
+//! The calls by which threads act on each other: suspend, resume, name. One place decides who may.
 
 use abi::{
     Error,
@@ -13,7 +13,7 @@ use crate::{
     lives::thread::{Caller, Life, Pause},
 };
 
-/// What a caller wants to do with a thread.
+/// An act on a thread that a caller asks for.
 #[derive(Copy, Clone, PartialEq, Eq)]
 pub(crate) enum Control {
     /// End it.

@@ -28,7 +28,7 @@ pub const UNWIND_BOUND_NS: u64 = 1_000_000_000;
 
 /// Condemned threads that one event looks at.
 const LOOKS: usize = 32;
-/// What looking at a condemned thread costs, in instructions, roughly, and unwinding it.
+/// The cost of looking at a condemned thread, in instructions, roughly, and of unwinding it.
 const COST_LOOK: u64 = 80;
 const COST_UNWIND: u64 = 1500;
 
@@ -39,7 +39,7 @@ pub struct Doom {
     pub report: ExitReport,
     /// The depth of the call that the bound belongs to.
     depth: usize,
-    /// What is left of that.
+    /// The time that is left of that bound.
     left_ns: u64,
     /// Whether the callee there has been told.
     told: bool,

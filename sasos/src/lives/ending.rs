@@ -22,7 +22,7 @@ use crate::{
     lives::thread::{Caller, Life, Pause},
 };
 
-/// What handing a child on costs, in instructions, roughly; giving the place of one back, and looking at one.
+/// The cost of handing a child on, in instructions, roughly; of giving the place of one back, and of looking at one.
 const COST_CHILD: u64 = 200;
 const COST_REAP: u64 = 800;
 const COST_LOOK: u64 = 12;
@@ -86,7 +86,7 @@ impl Server {
         } else {
             world.thread_suspend(thread);
             self.threads.adopt(parent, thread);
-            // Where the parent is in another domain, it does not wait for this child.
+            // If the parent is in another domain, it does not wait for this child.
             if self.threads.record(thread).parent_domain == self.domains.serial(world.thread_space(parent)) {
                 world.wake(Key::Child(parent.0), u32::MAX);
             }

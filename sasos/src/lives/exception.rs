@@ -1,7 +1,7 @@
 //! Exceptions: faults and traps of user code, and the handlers that a domain registers for them.
 //!
 //! A handler is called on the thread's own stack as a C function of kind, address, instruction and
-//! wanted rights. What it interrupted is kept whole in the server until `ExcptReturn`, or until the call ends in which
+//! wanted rights. The interrupted state is kept whole in the server until `ExcptReturn`, or until the call ends in which
 //! it happened. The task pays for that; in a callee it is paid with each stack. In each call a thread is in one handler at a time; an exception inside of it counts as not handled there. A
 //! handler that makes a protected call switches off nothing of the callee's.
 //!
@@ -45,7 +45,7 @@ impl Handlers {
     }
 }
 
-/// What went wrong.
+/// The exception that happened.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Fault {
     /// One of `abi::layout::EXCEPTION_*`.
@@ -255,7 +255,7 @@ impl Server {
         };
         let mut context = saved.context;
         match action {
-            // Where a jump out of the address space faulted, some processors tell the target as the place.
+            // After a jump out of the address space, some processors report the target as the place of the fault.
             RESUME_RETRY if context.rip < abi::address::USER_END => {}
             RESUME_AT if address < abi::address::USER_END => context.rip = address,
             RESUME_END | RESUME_RETRY => {

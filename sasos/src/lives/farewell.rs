@@ -34,7 +34,7 @@ impl Server {
             return;
         }
         let mut terminal = Terminal(world);
-        // What the terminal does not take is in the log.
+        // The log has the text that the terminal does not take.
         let _ = match report.exception {
             0 => writeln!(
                 terminal,

@@ -2,7 +2,7 @@
 //!
 //! A task begins with its first thread and ends with its last. Its *kill list* names the objects
 //! that nobody has asked to keep; they go with it, and so do its semaphores. Its *account* ([`crate::accounts`]) bounds what it
-//! can take from the others. What the account cannot give is an error of the call, or ends the program that faulted, and nobody else.
+//! can take from the others. A request beyond the account is an error of the call, or ends the program that faulted, and nobody else.
 //!
 //! An identifier is unique in space and time, so a stale one is simply not found. Objects that outlive their creator stay charged to
 //! its account, and to those above it.
@@ -47,7 +47,7 @@ pub(crate) const TASK_BYTES: u64 = core::mem::size_of::<Task>() as u64;
 /// Objects that may stand on one kill list.
 pub const TASK_OBJECTS_MAX: usize = 4096;
 
-/// What ending a thread costs, in instructions, roughly.
+/// The cost of ending a thread, in instructions, roughly.
 const COST_THREAD: u64 = 1500;
 
 /// A task.
@@ -77,7 +77,7 @@ pub struct Task {
     pub handlers: Handlers,
     /// Bases of the objects that end with it.
     pub kill_list: Vec<u64>,
-    /// Who pays for what it takes.
+    /// The account that pays for what it takes.
     pub account: AccountId,
     /// Bases of stacks of threads that have ended, to be used again.
     pub stacks: Vec<u64>,
@@ -237,7 +237,7 @@ pub fn checked_priority(asked: u64, own: u8) -> Result<u8, Error> {
 }
 
 impl Server {
-    /// Who pays for what a caller makes.
+    /// The account that pays for what a caller makes.
     #[inline]
     pub(crate) fn payer(&self, caller: Caller) -> AccountId {
         self.tasks.get(caller.task).map_or(AccountId::ROOT, |task| task.account)
@@ -338,7 +338,7 @@ impl Server {
     }
 
     /// The APD of a new task: the caller's, or a description whose Clists the caller can read.
-    /// What is locked in the caller's APD, or in one that it reads through to, stays at the head of whatever it gives to others.
+    /// The locked slots of the caller's APD, and of those that it reads through to, stay at the head of whatever it gives to others.
     fn task_apd(&mut self, world: &mut impl World, caller: Caller, address: u64) -> Step<Apd> {
         let apd = if address == 0 {
             self.domain_apd(caller.domain).unsealed()
@@ -451,7 +451,7 @@ impl Server {
         true
     }
 
-    /// What stands on the kill list of a task ends, and its stacks, as far as the budget reaches; tells whether that was all.
+    /// Ends the objects on the kill list of a task, and its stacks, as far as the budget reaches; tells whether that was all.
     fn objects_of_task_go(&mut self, world: &mut impl World, id: TaskId) -> bool {
         while let Some(task) = self.tasks.get(id)
             && let Some(&base) = task.kill_list.last().or(task.stacks.last())

@@ -42,7 +42,7 @@ use crate::{
     protection::search::Bookmark,
 };
 
-/// Who makes a call.
+/// The maker of a call.
 #[derive(Copy, Clone, Debug)]
 pub struct Caller {
     /// The thread.
@@ -55,7 +55,7 @@ pub struct Caller {
     pub resumed: Resumed,
 }
 
-/// Where a thread is in its life.
+/// The stage of a thread's life.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum Life {
     /// No thread has this place.
@@ -82,12 +82,12 @@ pub enum Pause {
     Suspended,
 }
 
-/// What the server knows of a thread.
+/// The server's record of a thread.
 #[derive(Debug)]
 pub struct Thread {
     /// Its identifier now, or that of the last thread in this place.
     pub id: ThreadId,
-    /// Where it is in its life.
+    /// The stage of its life.
     pub life: Life,
     /// Its task.
     pub task: TaskId,
@@ -97,7 +97,7 @@ pub struct Thread {
     pub parent: ThreadId,
     /// The serial number of the domain in which the parent made it. Never that of a space: those are used again.
     pub parent_domain: u64,
-    /// Who pays for its place.
+    /// The account that pays for its place.
     pub payer: AccountId,
     /// 0 to 7.
     pub priority: u8,
@@ -107,7 +107,7 @@ pub struct Thread {
     pub stack: u64,
     /// How it ended.
     pub report: ExitReport,
-    /// Where its call stands.
+    /// How far its call has got.
     pub continuation: Continuation,
     /// How far the search for a right of that call has got, or that of a fault.
     pub bookmark: Option<Bookmark>,
@@ -115,7 +115,7 @@ pub struct Thread {
     pub(crate) tries: u16,
     /// When that call times out.
     pub deadline: Option<u64>,
-    /// What exception handlers interrupted, at most one in each call that the thread is inside of, the innermost last.
+    /// The states that exception handlers interrupted, at most one in each call that the thread is inside of, the innermost last.
     pub saved: Vec<Saved>,
     /// Whether and how it has to end.
     pub doom: Option<Doom>,
@@ -308,7 +308,7 @@ pub fn deadline_after(now_ns: u64, timeout_ns: u64) -> Option<u64> {
 }
 
 impl Server {
-    /// Who calls. A call done for the first time has no past.
+    /// The maker of a call. A call done for the first time has no past.
     #[inline]
     pub fn caller(&mut self, world: &impl World, thread: ThreadId, resumed: Resumed) -> Caller {
         let domain = world.thread_space(thread);
@@ -487,7 +487,7 @@ impl Server {
         self.tell(world, caller, (buffer, room), &report.to_bytes())
     }
 
-    /// What there is to tell of a thread, asked by `asking`.
+    /// The report on a thread, asked by `asking`.
     pub fn thread_report(&self, world: &impl World, thread: ThreadId, asking: ThreadId) -> Option<ThreadReport> {
         let record = self.threads.find(thread)?;
         let state = match (record.life, record.pause) {

@@ -1,7 +1,7 @@
 //! Long work: one budget an event, one list of what goes on behind it.
 //!
 //! No event holds the kernel for more than some [`PIECE`] instructions, whoever provokes it. A call that is not done then comes again
-//! ([`crate::Stop::Again`]), with its place in its continuation. What nobody comes again for, because its thread has ended or because it
+//! ([`crate::Stop::Again`]), with its place in its continuation. Work that nobody comes again for, because its thread has ended or because it
 //! has no thread, stands in the list here: tasks that were killed or have ended, domains of procedures that end, rights that
 //! are being withdrawn. Each does a piece, then the next one has its turn, so that nobody's large work keeps back what others wait for. The
 //! event that enters something does the first piece with what it has left, and that is mostly all; [`crate::Event::Poll`] does
@@ -23,14 +23,14 @@ use crate::{
     protection::withdraw::{CalleesOf, Withdrawal},
 };
 
-/// What one event may spend on long work, in instructions, roughly.
+/// The most that one event may spend on long work, in instructions, roughly.
 pub const PIECE: u64 = 12_000;
 
-/// What an item of the list needs at most to get on: the first tables of a space.
+/// The most that an item of the list needs to get on: the first tables of a space.
 pub(crate) const COST_LARGEST: u64 = 8_000;
-/// What a piece costs that comes to nothing, because too little was left for it.
+/// The cost of a piece that comes to nothing, because too little was left for it.
 const COST_TURN: u64 = 200;
-/// What a poll may spend on ends and have something left for the store.
+/// The most that a poll may spend on ends and have something left for the store.
 const COST_LITTLE: u64 = 3000;
 /// How often a thread that lacks something waits for a piece of the list.
 const TRIES_MAX: u16 = 2000;
@@ -53,7 +53,7 @@ pub(crate) enum Work {
     Forgetting(SpaceId, u64),
 }
 
-/// What became of a piece.
+/// The result of a piece.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Piece {
     /// It was the last.
@@ -65,7 +65,7 @@ pub(crate) enum Piece {
 /// The list.
 #[derive(Default)]
 pub struct WorkList {
-    /// The first has its turn next. Who has done a piece comes behind all others, so that nobody is passed by those who come later.
+    /// The first has its turn next. An item that has done a piece comes behind all others, so that none is passed by those that come later.
     items: Queue<Work>,
     /// Items that may come for which room was asked: one for each task and each callee.
     promised: usize,
@@ -89,7 +89,7 @@ impl WorkList {
         self.had_all
     }
 
-    /// What is left of this poll's budget, if so little was spent that the rest is for the store.
+    /// The rest of this poll's budget, if so little was spent that the store may have it.
     pub(crate) fn leaves_some(&mut self, budget: Budget) -> Option<Budget> {
         self.had_all = budget.left() < PIECE - COST_LITTLE;
         (!self.had_all).then_some(Budget::of(budget.left()))
@@ -110,7 +110,7 @@ impl WorkList {
         self.items.reserve(self.items.count() + self.promised + 1)
     }
 
-    /// What room was asked for will not be entered any more.
+    /// Gives room back: the item that it was asked for will not be entered any more.
     pub(crate) fn release(&mut self) {
         self.promised -= 1;
     }
@@ -230,7 +230,7 @@ impl Server {
         if self.threads.find(thread).is_none() {
             return false;
         }
-        // What is in use by somebody who ends is free soon, too.
+        // Things in use by somebody who ends are free soon, too.
         let lacks = matches!(
             error,
             Error::NoMemory | Error::LimitReached | Error::TableFull | Error::InUse

@@ -33,9 +33,9 @@ pub const CLONE_PAGES_MAX: u64 = 1 << 16;
 const PIECE_PAGES: usize = 15;
 /// An object with no more pages is cloned in one piece.
 const WHOLE_PAGES: usize = 20;
-/// What making a page table costs, in instructions, roughly.
+/// The cost of making a page table, in instructions, roughly.
 const COST_TABLE: u64 = 1000;
-/// What it costs to look at a run of pages that the store must be asked for, to share one, to ask for one, and to note other limits.
+/// The cost of looking at a run of pages that the store must be asked for, of sharing one, of asking for one, and of noting other limits.
 const COST_FOUND: u64 = 600;
 const COST_SHARED: u64 = 350;
 const COST_ASKED: u64 = 900;
@@ -246,7 +246,7 @@ impl Server {
         object.is_persistent() && !object.is_complete()
     }
 
-    /// Gives the clone what the source has from an address on where only the store knows all of it, as far as the budget reaches. What is found
+    /// Gives the clone what the source has from an address on where only the store knows all of it, as far as the budget reaches. Facts found
     /// out of the source need not be asked again. Tells where to go on and why it stopped, if there is more.
     fn share_found<W: World>(
         &mut self,
@@ -299,7 +299,7 @@ impl Server {
     fn read_ahead<W: World>(&mut self, world: &mut W, id: ObjectId, from: u64) {
         let end = self.objects.get(id).end().min(from + READ_AHEAD * PAGE);
         let mut next = from + PAGE;
-        // What could not be read is for the one that comes to it.
+        // A page that could not be read is for the call that comes to it.
         while next < end && !self.pager.failed.has(next) && self.budget.spend(COST_ASKED) {
             if !self.is_resident(id, next)
                 && let Err(Stop::Fail(_) | Stop::Again) = self.limits_of_absent(world, id, next)

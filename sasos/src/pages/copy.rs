@@ -35,7 +35,7 @@ pub const PIECE_PAGES: u64 = 32;
 /// Pieces of either pass that are done in one event.
 const PIECES_AT_ONCE: u32 = 2;
 
-/// What becomes of a page of the target.
+/// The fate of a page of the target.
 #[derive(Copy, Clone)]
 enum Fate {
     /// It holds already what it should.
@@ -209,7 +209,7 @@ impl Server {
                 Ok(_) => {}
                 Err(stop) => {
                     stopped.get_or_insert(stop);
-                    // What lies behind is asked for too, as long as there is room.
+                    // Pages behind it are asked for too, as long as there is room.
                     if !matches!(stop, Stop::Wait(Key::Page(_))) {
                         break;
                     }

@@ -1,6 +1,6 @@
 //! Emptying an object, or its end, in pieces, before it is deleted or cut short.
 //!
-//! What is dropped here would be dropped by the call in any case, or can be read again: semaphores, page tables, pages of a transient object,
+//! Parts dropped here would be dropped by the call in any case, or can be read again: semaphores, page tables, pages of a transient object,
 //! and those of a persistent one that the disk has. So a call that fails in a later piece leaves the content of a persistent object as it was;
 //! otherwise what its owner has asked to drop may be gone. The rest (dirty pages, what came back meanwhile) goes in one piece when the
 //! call takes effect.
@@ -20,7 +20,7 @@ use crate::{
     pages::release::Remembered,
 };
 
-/// What dropping a page of a transient object costs, in instructions, roughly.
+/// The cost of dropping a page of a transient object, in instructions, roughly.
 const COST_PAGE: u64 = 550;
 /// The same where nobody remembers it.
 const COST_FORGOTTEN: u64 = 160;

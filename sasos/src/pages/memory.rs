@@ -14,7 +14,7 @@ use crate::{Access, Server, Step, World, directory::object::ObjectId, pages::pag
 #[derive(Copy, Clone)]
 struct Piece {
     address: u64,
-    /// Where it stands in the whole.
+    /// Its place in the whole.
     at: usize,
     bytes: usize,
 }

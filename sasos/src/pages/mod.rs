@@ -1,4 +1,4 @@
-//! What stands in memory: slots, residency and dirt, pages made, read, copied, dropped.
+//! Memory: slots, residency and dirt, pages made, read, copied, dropped.
 
 pub mod clone;
 pub mod copy;

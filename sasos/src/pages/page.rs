@@ -31,11 +31,11 @@ pub const RANGE_PAGES_MAX: u64 = 1 << 16;
 /// once it is persistent.
 const ABSENT_LIMITED_MAX: u64 = 1 << 14;
 
-/// What it costs to give a resident page other limits, and to have the store note those of a page, in instructions, roughly.
+/// The cost of giving a resident page other limits, and of having the store note those of a page, in instructions, roughly.
 const COST_LIMITED: u64 = 120;
 const COST_NOTED: u64 = 700;
 
-/// What a page is zeroed with, part by part.
+/// The zeroes that fill a page, part by part.
 const ZEROES: [u8; 512] = [0; 512];
 
 /// A range of pages inside one object.

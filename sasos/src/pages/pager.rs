@@ -36,7 +36,7 @@ use crate::{
 /// when memory is full of dirty pages.
 pub(crate) const FRAME_RESERVE: u64 = 64;
 
-/// What is under way or counted for all objects.
+/// Reads under way, and counts for all objects.
 #[derive(Default)]
 pub struct Pager {
     /// Addresses of pages on their way from the disk.
@@ -47,7 +47,7 @@ pub struct Pager {
     pub dirty: u64,
     /// Leaves of all objects.
     pub(crate) leaves: u64,
-    /// Where the search for frames to take back goes on: in this object, at this address.
+    /// The place where the search for frames to take back goes on: in this object, at this address.
     pub(crate) hand: u32,
     pub(crate) hand_at: u64,
     /// Objects that it has left since it found one.
@@ -105,7 +105,7 @@ pub(crate) fn absent_limits(ranges: &[LimitRange], page: u64) -> Rights {
         .map_or(Rights::RWX, |range| range.limits)
 }
 
-/// What a frame that is asked for must hold.
+/// The content that a requested frame must hold.
 #[derive(Copy, Clone, PartialEq, Eq)]
 pub(crate) enum Content {
     Zeroes,

@@ -1,6 +1,6 @@
 //! Pages of persistent objects that are not resident: what the store says of them, and their way in.
 //!
-//! A page is asked for once, whoever waits for it; all wait on its address. What could not be read
+//! A page is asked for once, whoever waits for it; all wait on its address. A read that failed
 //! is told to the next who asks, and then tried again: never is a page that cannot be read taken
 //! for zeroes.
 

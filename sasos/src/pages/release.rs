@@ -56,7 +56,7 @@ impl Server {
         remembered: Remembered,
     ) {
         let base = self.objects.get(id).base();
-        // What nobody remembers needs no list.
+        // Pages that nobody remembers need no list.
         let mut gone = (remembered == Remembered::Perhaps).then(Gone::default);
         let mut dropped = 0;
         let mut next = from;
@@ -93,7 +93,7 @@ impl Server {
         }
     }
 
-    /// What is on its way for these addresses is not wanted any more.
+    /// Pages on their way for these addresses are not wanted any more.
     fn forget_reads<W: World>(&mut self, world: &mut W, from: u64, to: u64) {
         while let Some((address, ())) = self.pager.reading.first_in(from..to) {
             self.pager.reading.remove(address);
@@ -244,7 +244,7 @@ impl Server {
         }
         let number = self.checkpoint_request(world);
         match self.checkpoint_reached(number) {
-            // A disk that works while one asks. What was dirty is clean now.
+            // A disk that works while one asks. Dirty pages are clean now.
             Some(Ok(())) if self.reclaim_piece(world)? > 0 => Ok(()),
             Some(_) => Err(Error::NoMemory.into()),
             None => Err(Stop::Wait(Key::Checkpoint)),

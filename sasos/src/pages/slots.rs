@@ -1,4 +1,4 @@
-//! What is known of an object slot by slot: its leaf, which pages are resident, which are dirty.
+//! The state of an object slot by slot: its leaf, which pages are resident, which are dirty.
 //!
 //! Most objects have one slot, which stands inline, so that making and destroying them allocates
 //! nothing. Further slots stand in chunks that are made when a slot is first touched: an object of

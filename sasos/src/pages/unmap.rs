@@ -33,7 +33,7 @@ const PIECE_PAGES: u64 = 16;
 /// How far a piece of a transient object reaches.
 const PIECE_REACH: u64 = 32 * SLOT;
 
-/// What takes the place of what is dropped.
+/// The content that takes the place of what is dropped.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum Disposition {
     Zero,

@@ -1,4 +1,4 @@
-//! Who is inside of a callee beyond what is free to all (decision 0104).
+//! The calls that are inside of a callee beyond what is free to all (decision 0104).
 //!
 //! [`STACKS_OPEN`](kcore::space::STACKS_OPEN) calls may be inside of a callee, whosever they are, and the fast path lets them in. The further
 //! stacks are kept: a call takes one only here, where its client is known, and no client has more of them than are left for others. A
@@ -26,7 +26,7 @@ struct Guest {
     client: AccountId,
 }
 
-/// What is to be done with a call that finds no open stack.
+/// The decision on a call that finds no open stack.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Admission {
     /// It may take a kept stack.

@@ -48,12 +48,12 @@ pub const CALLEES_MAX: usize = 512;
 /// Domains for lists of Clists that callers show which a call looks at.
 const EXPLICIT_LOOKS: usize = 8;
 
-/// What a callee's domain has beside the registered Clist.
+/// The rights of a callee's domain beside the registered Clist.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Extension {
     /// Nothing.
     Empty,
-    /// What the caller's domain can do, which has this serial number.
+    /// The rights of the caller's domain, which has this serial number.
     Merge(u64),
     /// Clists that the caller shows.
     Explicit(Boxed<Apd>),
@@ -74,7 +74,7 @@ impl Extension {
     }
 }
 
-/// Where a callee is in its life.
+/// The stage of a callee's life.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Stage {
     /// Calls enter it.
@@ -107,11 +107,11 @@ pub(crate) struct Callee {
     /// Calls that have one of its kept stacks.
     guests: Guests,
     handlers: Handlers,
-    /// Where it is in its life.
+    /// The stage of its life.
     pub(crate) stage: Stage,
     /// The threads in places before this one are not inside any more.
     pub(crate) searched: usize,
-    /// Who pays for its domain and stacks.
+    /// The account that pays for its domain and stacks.
     pub(crate) payer: AccountId,
 }
 
@@ -202,7 +202,7 @@ impl Callees {
         Ok(())
     }
 
-    /// Where a callee stands in the two orders.
+    /// The keys of a callee in the two orders.
     fn keys(&self, space: SpaceId) -> Option<(Derived, OfObject)> {
         let callee = self.get(space)?;
         let (number, stage) = (callee.extension.number(), callee.stage);
@@ -441,7 +441,7 @@ impl Server {
         Ok(space)
     }
 
-    /// Who pays for a callee's domain and stacks: the service, whose all callers share it; where it is merged, the one caller's domain,
+    /// The payer of a callee's domain and stacks: the service, because all callers share it; if it is merged, the one caller's domain,
     /// or clients could make a service pay for one domain after another.
     fn callee_payer(&self, grant: &PdxGrant, parent: Option<SpaceId>) -> AccountId {
         let payer = if let Some(caller) = parent {

@@ -21,14 +21,14 @@ use crate::{
     procedures::pdx::Stage,
 };
 
-/// What looking at a thread costs, in instructions, roughly; a frame of it, and taking it out of its calls.
+/// The cost of looking at a thread, in instructions, roughly; at a frame of it, and of taking it out of its calls.
 const COST_PLACE: u64 = 12;
 const COST_FRAME: u64 = 15;
 const COST_UNWIND: u64 = 1500;
-/// What it costs to have a callee begin to end, and to see whether somebody is inside of one.
+/// The cost of having a callee begin to end, and of seeing whether somebody is inside of one.
 const COST_CALLEE: u64 = 1100;
 const COST_LOOK: u64 = 60;
-/// What retiring one costs.
+/// The cost of retiring one.
 const COST_RETIRE: u64 = 900;
 /// Places of callees that a poll looks at.
 const LOOKS: usize = 64;
@@ -82,7 +82,7 @@ impl Server {
         world.thread_wake(thread, Resumed::Woken);
     }
 
-    /// What to answer to a call that may have ended callees, the caller's own among them.
+    /// The answer to a call that may have ended callees, the caller's own among them.
     /// `depth` is how many calls the thread was inside of before.
     pub fn settle(&mut self, world: &impl World, thread: ThreadId, depth: usize, outcome: Outcome) -> Outcome {
         if self.threads.find(thread).is_none_or(|record| record.life != Life::Live) {
@@ -192,7 +192,7 @@ impl Server {
             return false;
         }
         let serial = self.domains.serial(domain);
-        // What the budget does not reach is for the next piece.
+        // The next piece does what the budget does not reach.
         while let Some(space) = self.callees.derived_that_lives(serial)
             && self.budget.spend(COST_CALLEE)
         {

@@ -30,7 +30,7 @@ use crate::{
 /// The `slot` argument of `ApdLock` that locks all, empty slots included.
 pub const LOCK_ALL: u64 = u64::MAX;
 
-/// What it costs to look at a domain that reads through to another.
+/// The cost of looking at a domain that reads through to another.
 const COST_DERIVED: u64 = 120;
 
 /// A Clist that a slot names.
@@ -234,7 +234,7 @@ fn from_bytes(bytes: &[u8; ApdDescription::BYTES]) -> ApdDescription {
 }
 
 impl Server {
-    /// What a slot keeps of the Clist at an address (any inside the object) that was chosen by somebody who may.
+    /// A slot's reference to the Clist at an address (any inside the object) that was chosen by somebody who may.
     ///
     /// # Errors
     /// [`Error::BadAddress`], [`Error::NoMemory`].

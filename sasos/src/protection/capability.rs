@@ -25,7 +25,7 @@ use crate::{
     protection::withdraw::{CalleesOf, Withdrawal},
 };
 
-/// What a change of passwords takes away.
+/// The effect of a change of passwords on rights.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Effect {
     /// Nothing: nobody has fewer rights than before.

@@ -28,15 +28,15 @@ const RUN_MAX: u64 = (CAPABILITIES_MAX + PDX_MAX) as u64 + 64;
 const BATCH: usize = 32;
 /// So many capabilities of a sorted Clist are rather read together than halved on: each half is a read of its own.
 const NEAR: u64 = 12;
-/// What reading a header or one address costs, in instructions, roughly.
+/// The cost of reading a header or one address, in instructions, roughly.
 const COST_READ: u64 = 200;
-/// What reading [`BATCH`] capabilities costs, and finding out that they are for something else.
+/// The cost of reading [`BATCH`] capabilities, and of finding out that they are for something else.
 const COST_BATCH: u64 = 600;
-/// What a capability for the object costs, and what comparing it with a password of the object does.
+/// The cost of a capability for the object, and of comparing it with a password of the object.
 const COST_VISIT: u64 = 40;
 const COST_PASSWORD: u64 = 10;
 
-/// What a Clist says of itself, as far as it can be true.
+/// The facts that a Clist states of itself, as far as they can be true.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Shape {
     id: ObjectId,
@@ -140,7 +140,7 @@ impl Server {
         Ok(Enough::No)
     }
 
-    /// Where a search goes on: after the last capability that was seen, or at the beginning if that stands elsewhere now.
+    /// The place where a search goes on: after the last capability that was seen, or at the beginning if that stands elsewhere now.
     fn still_reached(&mut self, world: &mut impl World, shape: Shape, reached: Reached) -> Step<u64> {
         let Some(before) = reached.next.checked_sub(1).filter(|before| *before < shape.count) else {
             return Ok(0);

@@ -31,7 +31,7 @@ use crate::{
 
 /// Domains that have ended and are kept for the next ones, each with a page of nodes at most.
 const DOMAINS_KEPT: usize = 8;
-/// What a unit of work on a space costs, in instructions, roughly.
+/// The cost of a unit of work on a space, in instructions, roughly.
 const COST_LINK: u64 = 22;
 /// Units of work that must be left for a table of links to be taken out.
 const TABLE_WORK: u64 = 350;
@@ -68,7 +68,7 @@ impl Cached {
 pub struct Linked {
     /// Its number; `u64::MAX` is none.
     pub slot: u64,
-    /// Whose it is.
+    /// The object that it belongs to.
     pub object: ObjectId,
     /// The rights of the domain on it.
     pub rights: Rights,
@@ -96,13 +96,13 @@ pub struct Domain {
     pub serial: u64,
     /// The task it stands for; none for the domain of a protected procedure.
     pub task: Option<TaskId>,
-    /// Who pays for its tables.
+    /// The account that pays for its tables.
     pub account: AccountId,
     /// Page tables of its space that are charged.
     tables: u64,
-    /// Where rights are looked for.
+    /// The APD in which rights are looked for.
     pub apd: Apd,
-    /// What was found.
+    /// The rights that were found.
     pub(in crate::protection) nodes: Table,
     /// How often the cache was dropped as a whole.
     pub(in crate::protection) drained: u64,
@@ -148,7 +148,7 @@ impl Domain {
         self.nodes.count() as u64
     }
 
-    /// What it had may not be true any more: the next access goes through the cache and the tables.
+    /// Its remembered slots may not be true any more: the next access goes through the cache and the tables.
     pub(crate) fn forget_recent(&mut self) {
         self.forgot += 1;
     }
@@ -243,7 +243,7 @@ impl Domains {
         }
     }
 
-    /// What a domain once found out about an object, whatever it is worth now.
+    /// A domain's earlier finding about an object, whatever it is worth now.
     #[inline]
     pub(in crate::protection) fn node_of(&self, space: SpaceId, object: ObjectId) -> Option<&Node> {
         self.get(space)?.nodes.find(object)
@@ -430,7 +430,7 @@ impl Server {
         self.domains.get(space).map_or(Apd::EMPTY, |domain| domain.apd)
     }
 
-    /// Drops all that a domain has found out. What is accessible is found again when it is touched.
+    /// Drops all that a domain has found out. Accessible objects are found again when they are touched.
     pub fn domain_flush(&mut self, world: &mut impl World, space: SpaceId) {
         self.forget_all(world, space);
         // Nothing fails without a bound.

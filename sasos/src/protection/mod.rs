@@ -1,4 +1,4 @@
-//! Who may touch what: domains and what they have, APDs, Clists, capabilities, validation, withdrawal.
+//! Access to objects: domains and what they have, APDs, Clists, capabilities, validation, withdrawal.
 
 pub mod apd;
 pub mod capability;

@@ -1,4 +1,4 @@
-//! What a domain has found out about an object: one node for the pair.
+//! A domain's findings about an object: one node for the pair.
 //!
 //! A node stands in a chain of its domain's table, where an access finds it, and in a list of its object, where a revocation
 //! finds it. A node is dead before the first of its links goes, so that none is made anew behind the position where unlinking goes on. It
@@ -30,7 +30,7 @@ pub const NODES_MAX: usize = 1 << INDEX_BITS;
 const INDEX_BITS: u32 = 12;
 /// Nodes that the hand passes before it takes one that was used: all of a page, so that it comes to its oldest again.
 const LOOKS: usize = PAGE_NODES + 1;
-/// What a page costs: its nodes and its chains.
+/// The bytes of a page: its nodes and its chains.
 pub(crate) const PAGE_BYTES: u64 = (PAGE_NODES * (size_of::<Node>() + size_of::<u32>())) as u64;
 
 const NONE: u32 = u32::MAX;
@@ -61,7 +61,7 @@ impl NodeRef {
     }
 }
 
-/// What a domain knows of an object.
+/// A domain's knowledge of an object.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     /// The object; a vacant place has none.
@@ -117,7 +117,7 @@ pub(crate) struct Table {
     paid: usize,
     vacant: u32,
     count: u32,
-    /// Where the search for one to give up goes on.
+    /// The place where the search for one to give up goes on.
     hand: u32,
 }
 
@@ -372,7 +372,7 @@ impl NodeList {
     }
 }
 
-/// Where nodes are, for lists that go through many tables.
+/// The places of nodes, for lists that go through many tables.
 pub(crate) trait Nodes {
     fn node(&self, node: NodeRef) -> Option<&Node>;
     fn node_mut(&mut self, node: NodeRef) -> Option<&mut Node>;

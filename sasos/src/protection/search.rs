@@ -33,7 +33,7 @@ pub enum Enough {
     No,
 }
 
-/// What is looked for, and was found so far.
+/// The goal of a search, and the rights that were found so far.
 pub(crate) trait Sought {
     /// The slots of an APD that are searched for it.
     fn slots<'a>(&self, apd: &'a Apd) -> &'a [ClistRef] {
@@ -46,7 +46,7 @@ pub(crate) trait Sought {
     /// The rights that were found so far.
     fn found(&self) -> Cached;
 
-    /// A capability for the object, and where it stands. What to say if nothing else is found may be left in `fault`.
+    /// A capability for the object, and where it stands. The error in case nothing else is found may be left in `fault`.
     fn see(&mut self, object: &Object, address: u64, capability: Capability, fault: &mut Option<Error>) -> Enough;
 }
 
@@ -61,7 +61,7 @@ struct Which {
     rights: Rights,
 }
 
-/// Where a search stands.
+/// The point that a search has reached.
 #[derive(Copy, Clone, Debug, Default)]
 struct Place {
     /// How many merged calls above the domain.
@@ -70,7 +70,7 @@ struct Place {
     slot: usize,
     /// How far that has been searched.
     reached: Reached,
-    /// What to say if nothing is found.
+    /// The error if nothing is found.
     fault: Option<Error>,
 }
 

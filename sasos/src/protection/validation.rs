@@ -3,7 +3,7 @@
 //! First the domain's validation cache. Then the implicit right of the domain that made the object,
 //! while that is transient. Then the Clists of the APD, in order, until what was found is enough;
 //! in the domain of a merged call the caller's cache and APD after its own, of which it takes a
-//! copy and into which it never writes. What was found is cached; what was not found is searched
+//! copy and into which it never writes. Rights that were found are cached; the others are searched
 //! again next time, because somebody may write the capability into a Clist any moment.
 //!
 //! A search through many long Clists is done in pieces (`search.rs`).
@@ -111,7 +111,7 @@ impl Server {
         self.prepare_node(world, space, id)?;
         let known = self.cached(space, id).unwrap_or(Cached::NOTHING);
         let mut access = AccessSought { needed, found: known };
-        // What the domain has made needs no search.
+        // An object that the domain has made needs no search.
         let outcome = match self.by_creation(space, id) {
             Some(own) if access.have(own) == Enough::Yes => Ok(()),
             _ => self.search(world, space, id, needed, &mut access),

@@ -1,6 +1,6 @@
 //! Taking an object away from the domains that have it, and objects from a domain.
 //!
-//! What a domain may do stands in its nodes, and its links let user code do it. First nodes die, many in one step
+//! The rights of a domain stand in its nodes, and its links let user code do it. First nodes die, many in one step
 //! ([`crate::protection::node`]): nothing is derived from them any more, and no link is made by them. Then what they have linked is unlinked, node by node. That is work
 //! for each leaf and each domain, so it is done in pieces ([`Server::unlink_node`]).
 //!
@@ -27,7 +27,7 @@ use crate::{
     protection::node::{Node, NodeRef, Nodes, PAGE_BYTES, found},
 };
 
-/// What unlinking a leaf costs, dropping a node, and looking at a vacant place.
+/// The cost of unlinking a leaf, of dropping a node, and of looking at a vacant place.
 const COST_LEAF: u64 = 110;
 const COST_NODE: u64 = 250;
 const COST_VACANT: u64 = 8;
@@ -43,7 +43,7 @@ pub struct Withdrawal {
     epoch: u64,
 }
 
-/// What becomes of the domains of an object's procedures.
+/// The fate of the domains of an object's procedures.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum CalleesOf {
     /// They stay.
@@ -55,7 +55,7 @@ pub enum CalleesOf {
 }
 
 impl Server {
-    /// Takes an object away from every domain that has it. What the event's budget does not reach is done behind it.
+    /// Takes an object away from every domain that has it. Work beyond the event's budget is done behind it.
     pub fn withdraw(&mut self, world: &mut impl World, id: ObjectId) {
         let withdrawal = self.withdraw_begin(world, id);
         // The list does the rest.
@@ -281,7 +281,7 @@ impl Server {
         let Some(domain) = self.domains.get_mut(space) else {
             return;
         };
-        // What is linked is linked with the old rights. More rights need no flush: a processor that remembers fewer looks
+        // Existing links have the old rights. More rights need no flush: a processor that remembers fewer looks
         // again before it faults, and the fault links anew.
         domain.forget_recent();
         let object = self.objects.get_mut(id);
@@ -389,7 +389,7 @@ impl Server {
 
     // ---- checks -----------------------------------------------------------------------------------
 
-    /// What does not hold of nodes, lists and links, with the address of the object.
+    /// A rule that does not hold of nodes, lists and links, with the address of the object.
     pub fn check_nodes(&self, world: &impl World) -> Option<(&'static str, u64)> {
         let mut listed = 0;
         for (id, object) in self.objects.iter() {

@@ -1,10 +1,10 @@
 //! The terminal and the control line, byte streams that the kernel below keeps.
 //!
-//! Bytes pass through a small buffer here, never by reference to user memory. What was taken from
-//! a stream but could not be stored (the reader's page is on its way from the disk) waits in
+//! Bytes pass through a small buffer here, never by reference to user memory. Bytes that were taken from
+//! a stream but could not be stored (the reader's page is on its way from the disk) wait in
 //! `taken` for the next read, so nothing is lost or seen twice.
 //!
-//! Every task may write to the terminal and read from it. What its interrupt character ends is decided by who *holds* the terminal:
+//! Every task may write to the terminal and read from it. The tasks that *hold* the terminal decide what its interrupt character ends:
 //! the first task, and each task that a holder has given the foreground to, until that task ends or a holder before it
 //! takes the foreground back.
 
@@ -19,7 +19,7 @@ use crate::{Answer, Outcome, Server, Stop, World, lives::task::TaskId, lives::th
 
 /// Bytes that pass in one piece.
 const PIECE: usize = 256;
-/// What writing a piece costs, in instructions, roughly: some ten a byte. So a call writes four of them.
+/// The cost of writing a piece, in instructions, roughly: some ten a byte. So a call writes four of them.
 const COST_PIECE: u64 = 3000;
 const STREAMS: usize = STREAM_CONTROL as usize + 1;
 /// Tasks that may hold the terminal one through the other, the first task left out.
@@ -30,7 +30,7 @@ const HOLDERS_MAX: usize = 8;
 pub struct Console {
     /// The task that an interrupt at the terminal ends.
     foreground: Option<TaskId>,
-    /// Who was given the foreground, each by the one before it, the first by the first task.
+    /// The tasks that were given the foreground, each by the one before it, the first by the first task.
     holders: [Option<TaskId>; HOLDERS_MAX],
     taken: [Taken; STREAMS],
 }

@@ -1,7 +1,7 @@
 //! Containers whose every allocation can fail.
 //!
 //! Stable Rust has neither a fallible `BTreeMap` nor a fallible `Box::new`. [`Map`] stands for the one, [`boxed`] for the other; where
-//! a vector grows, [`push`] asks first. What is taken out of a container never asks for memory.
+//! a vector grows, [`push`] asks first. Taking something out of a container never asks for memory.
 
 use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
 

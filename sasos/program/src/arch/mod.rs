@@ -1,4 +1,4 @@
-//! What each processor architecture provides, name by name:
+//! The parts that each processor architecture provides, name by name:
 //!
 //! * `entry`: where the kernel enters the server with an event in registers (`abi::machine::Upcall`); it gives them to
 //!   [`upcall`].

@@ -4,7 +4,7 @@ use core::arch::{asm, naked_asm};
 
 use abi::machine::MachineCall;
 
-/// Where the kernel enters: kind in rbx, thread in rdi, words in rsi, rdx, r10, r8, r9, r12, r13; a fresh, aligned stack.
+/// The kernel's entry: kind in rbx, thread in rdi, words in rsi, rdx, r10, r8, r9, r12, r13; a fresh, aligned stack.
 #[unsafe(naked)]
 pub unsafe extern "C" fn entry() {
     naked_asm!(
