@@ -11,7 +11,7 @@ use crate::{thread::THREADS_MAX, trace::EVENTS};
 /// Events that `trace` shows unless told otherwise.
 const TRACE_LINES: usize = 24;
 
-/// What can be asked of the debugger.
+/// The commands of the debugger.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Command {
     /// Nothing: an empty line.
@@ -26,14 +26,14 @@ pub enum Command {
     Spaces,
     /// The tables and links of a space.
     Space(u32),
-    /// What stands behind an address in a space.
+    /// The mapping of an address in a space.
     Page {
         /// The space.
         space: u32,
         /// The address.
         address: u64,
     },
-    /// Where a frame is used.
+    /// The uses of a frame.
     Mapping(u32),
     /// Run queues, parked threads, timers.
     Queues,
@@ -58,7 +58,7 @@ pub struct ThreadName {
     pub version: Option<u64>,
 }
 
-/// What `help` prints.
+/// The text that `help` prints.
 pub const HELP: &str = "\
 threads             all threads: state, priority, space, what each waits for
 registers THREAD    registers and portal frames of a thread (7, or 7.2 for the second in place 7)
@@ -201,7 +201,7 @@ pub struct LineEditor {
     returned: bool,
 }
 
-/// What a byte did to the line.
+/// The effect of a byte on the line.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Typed {
     /// Nothing to show.

@@ -5,7 +5,7 @@ use abi::{Error, Rights};
 
 use crate::{ThreadId, thread::Resumed, wait::Key};
 
-/// What an access wanted to do. A value says the access, not whether it was allowed.
+/// The kind of an access. A value says the access, not whether it was allowed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Access {
     /// Load.

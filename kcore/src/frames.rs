@@ -12,7 +12,7 @@ use crate::{Hardware, machine::Shortage};
 /// Bytes in a frame.
 pub const PAGE_BYTES: usize = 4096;
 
-/// A frame of physical memory. Whoever has one may take it for memory: it comes from the allocator ([`Frames`]), or out of an entry
+/// A frame of physical memory. Its holder may take it for memory: a frame comes from the allocator ([`Frames`]), or out of an entry
 /// that the kernel wrote (decision 0071). A number from elsewhere becomes one by [`Frames::find`].
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Frame(u32);
@@ -50,7 +50,7 @@ const NONE: u32 = u32::MAX;
 /// A range of frame numbers that is memory: first, one past the last.
 pub type Range = (u32, u32);
 
-/// What a frame is used for, as far as the allocator knows.
+/// The use of a frame, as far as the allocator knows.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Use {
     /// It is in use, with so many references.
@@ -133,7 +133,7 @@ impl Frames {
         self.ranges.iter().any(is_inside).then_some(Frame(number))
     }
 
-    /// What is handed out.
+    /// The ranges that are handed out.
     pub fn ranges(&self) -> &[Range] {
         &self.ranges
     }
@@ -143,7 +143,7 @@ impl Frames {
         self.zeroed_count
     }
 
-    /// What a frame is used for. Goes through the free lists: for the debugger.
+    /// The use of a frame. Goes through the free lists: for the debugger.
     pub fn look(&self, frame: u32) -> Use {
         let Some(&cell) = self.cells.get(frame as usize) else {
             return Use::Outside;

@@ -11,10 +11,10 @@ use crate::{
     trace::Kind,
 };
 
-/// What kernel logic needs of the machine. The kernel implements it over a direct map of physical
+/// The services that kernel logic needs of the machine. The kernel implements it over a direct map of physical
 /// memory; the simulator over a vector.
 pub trait Hardware {
-    /// Where threads stand.
+    /// The row in which threads stand.
     type Row: Row;
 
     /// The places that threads have; called once.
@@ -86,7 +86,7 @@ pub trait Hardware {
     fn mask_interrupt(&mut self, interrupt: usize);
     /// The interrupt comes again, once its device asks for it.
     fn unmask_interrupt(&mut self, interrupt: usize);
-    /// What raises an interrupt by message: address, data.
+    /// The message that raises an interrupt: address, data.
     fn interrupt_message(&self, interrupt: usize) -> (u64, u64);
     /// See [`crate::Machine::heap`].
     fn heap(&self) -> (u64, u64);

@@ -39,7 +39,7 @@ pub const TIME_SLICE_NS: u64 = 10_000_000;
 pub(crate) const WOKEN_AT_ONCE: u32 = 32;
 /// Threads that one tick wakes, from the heaps of times too: that costs twice as much.
 const WOKEN_BY_A_TICK: u32 = 8;
-/// Where more threads are to be woken than that, the time until the next ones. Meanwhile those run that have been woken, the most urgent ones.
+/// The time until the next ones if more threads are to be woken. Meanwhile the woken ones run, the most urgent ones.
 const PAUSE_NS: u64 = 50_000;
 
 /// One processor's part.
@@ -173,8 +173,8 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         self.hardware.set_timer(at_ns);
     }
 
-    /// Parks the current thread until the server outside has done what it works on. What the thread was about to do, a call
-    /// perhaps, it then does as it would have now.
+    /// Parks the current thread until the server outside has done what it works on. The thread then does its operation, a call
+    /// perhaps, as it would have now.
     pub fn put_off(&mut self, operation: Option<(Operation, Resumed)>) {
         let Some(index) = self.current() else { return };
         self.park(Key::Supervisor, None, operation.map(|(operation, _)| operation));
@@ -283,7 +283,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
             self.hardware.set_timer(processor.slice_ns + TIME_SLICE_NS);
             return false;
         }
-        // Whoever becomes ready from now on waits for a slice, not for some timer of others.
+        // A thread that becomes ready from now on waits for a slice, not for some timer of others.
         self.hardware.set_timer(now + TIME_SLICE_NS);
         let standing = self.threads.table[current as usize].standing;
         processor
@@ -294,7 +294,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     }
 
     /// Takes the next thread to run; `None` if there is none, or if so many had to be put behind first that interrupts should have their turn
-    /// ([`Kernel::has_waiting`]). Where one is still current it stays.
+    /// ([`Kernel::has_waiting`]). A thread that is still current stays.
     pub fn schedule(&mut self) -> Option<u32> {
         if let Some(current) = self.current() {
             return Some(current);
@@ -312,7 +312,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         let thread = &mut self.threads.table[index as usize];
         thread.state = State::Running;
         thread.processor = processor.number;
-        // What it has to do, if anything, is begun now.
+        // Its operation, if it has one, is begun now.
         thread.unbegun = false;
         let on = u64::from(processor.number) << 32 | u64::from(thread.space.0);
         self.hardware.trace(Kind::Switch, thread.id, on);

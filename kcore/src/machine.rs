@@ -4,7 +4,7 @@
 //! implements it on the hardware ([`crate::Kernel`]); the host simulator implements the hardware
 //! below instead, so the same kernel logic and the same server run in tests.
 //!
-//! All operations are immediate. What takes time is answered by parking the thread
+//! All operations are immediate. An operation that takes time is answered by parking the thread
 //! ([`crate::wait::Key`]) and doing the whole call again when its key is woken.
 
 use core::ops::Range;
@@ -50,7 +50,7 @@ pub enum Stacks {
 /// Makes the trait out of its table, and a machine of whatever holds one.
 macro_rules! machine {
     ($($(#[$meta:meta])* fn $call:ident(& $($receiver:ident)+ $(, $argument:ident: $type:ty)*) $(-> $result:ty)?;)*) => {
-        /// What a server may ask of the kernel below it.
+        /// The operations that a server may ask of the kernel below it.
         pub trait Machine {
             $($(#[$meta])* fn $call(& $($receiver)+ $(, $argument: $type)*) $(-> $result)?;)*
         }
@@ -269,6 +269,6 @@ machine! {
     fn heap(&self) -> (u64, u64);
     /// Powers off or restarts with this value of the exit device, once the call returns.
     fn stop(&mut self, exit: u8);
-    /// What `SystemInfo` tells of the boot.
+    /// The report of the boot for `SystemInfo`.
     fn boot_report(&self) -> abi::layout::BootReport;
 }

@@ -24,12 +24,12 @@ const WITHHELD_SHIFT: u32 = (WITHHELD / WRITE).trailing_zeros();
 const NO_EXECUTE: u64 = 1 << 63;
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 
-/// What stands in a leaf for one resident page.
+/// The entry in a leaf for one resident page.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct PageEntry {
     /// Its frame.
     pub frame: Frame,
-    /// What any domain may do with it at most (subset of RWX; R is implied).
+    /// The most that any domain may do with it (subset of RWX; R is implied).
     pub limits: Rights,
     /// Whether the next write must fault although the limits allow it.
     pub write_withheld: bool,
@@ -146,7 +146,7 @@ pub enum Fit {
     Part,
 }
 
-/// An entry of a free space: a page of 4 KiB (level 0), 2 MiB (1) or 1 GiB (2). What stands there from this number on may be a device.
+/// An entry of a free space: a page of 4 KiB (level 0), 2 MiB (1) or 1 GiB (2). A frame from this number on may be a device.
 pub const fn encode_mapping(frame: u32, rights: Rights, level: u8, fit: Fit) -> u64 {
     let mut bits = encode_with(frame, rights);
     if level > 0 {
@@ -158,7 +158,7 @@ pub const fn encode_mapping(frame: u32, rights: Rights, level: u8, fit: Fit) -> 
     bits
 }
 
-/// What an entry of a free space allows, or a leaf's if nothing is withheld.
+/// The rights that an entry of a free space allows, or a leaf's if nothing is withheld.
 #[inline(always)]
 pub const fn mapping_rights(bits: u64) -> Rights {
     let read = Rights::R.bits() as u64;

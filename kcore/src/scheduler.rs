@@ -114,7 +114,7 @@ pub const AHEAD: u8 = PRIORITIES as u8;
 /// Levels: the priorities behind, and above them those ahead.
 pub const LEVELS: usize = 2 * PRIORITIES as usize;
 
-/// Where a thread stands among others: its priority, whether it is ahead, and the row of its share. One word, so that the fast path of a
+/// The standing of a thread among others: its priority, whether it is ahead, and the row of its share. One word, so that the fast path of a
 /// yield compares all of that at once.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Standing(u32);
@@ -142,7 +142,7 @@ impl Standing {
         self.0 >> 8
     }
 
-    /// The same with the lowest priority: its share, and whether it is ahead. Where two threads have the same, the processor can pass from one to
+    /// The same with the lowest priority: its share, and whether it is ahead. If two threads have the same, the processor can pass from one to
     /// the other, and nobody has to be charged or put behind.
     #[inline(always)]
     #[must_use]

@@ -30,7 +30,7 @@ pub const ROWS_MAX: usize = 1 << 24;
 /// Bytes of a row.
 pub const ROW_BYTES: u64 = size_of::<Row>() as u64;
 
-/// What an account has used, and may.
+/// The use and the bound of an account.
 #[derive(Copy, Clone, Debug)]
 struct Row {
     parent: u32,
@@ -100,7 +100,7 @@ static NO_ROW: Row = Row::new(0, WHOLE as u32);
 #[derive(Debug)]
 pub struct Shares {
     rows: Vec<Vec<Row>>,
-    /// What all processors do in a period.
+    /// The time of all processors in a period.
     capacity_ns: u64,
     /// The present period, from 2 on, so that no new row has counts of it or of the last one.
     period: u32,

@@ -20,7 +20,7 @@ pub use protocol::{Mailbox, Turn};
 /// Processors that the kernel can use.
 pub const PROCESSORS_MAX: usize = 16;
 
-/// What other processors are asked to do at once. The asker waits until they have.
+/// A request to other processors. The asker waits until they have done it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Request {
     /// To forget all user translations.
@@ -35,7 +35,7 @@ pub enum Request {
 /// its thread was taken off the processor. Nothing of it was done.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct HandedOver {
-    /// Where the caller goes on. (Not for an exception: its registers stand in the context.)
+    /// The caller's next instruction. (Not for an exception: its registers stand in the context.)
     pub rip: u64,
     /// Its stack pointer.
     pub rsp: u64,

@@ -60,7 +60,7 @@ struct UpperTable {
     index: usize,
 }
 
-/// What taking a table out of a space costs, where a link costs one.
+/// The cost of taking a table out of a space, where a link costs one.
 const COST_TABLE: u64 = 20;
 
 /// In the value that loads a root: translations of this tag may be kept.
@@ -79,7 +79,7 @@ pub enum Tags {
 pub struct Space {
     /// Its root table.
     root: Frame,
-    /// What is loaded into the root register: root, tag, and whether translations may be kept. The
+    /// The value of the root register: root, tag, and whether translations may be kept. The
     /// fast path loads it as it is.
     load: u64,
     /// Tops of the free stacks of callee threads, for portals into this space: those below place [`STACKS_KEPT`]` + open`.
@@ -101,7 +101,7 @@ pub const SPACES_MAX: usize = 4095;
 /// All spaces.
 pub struct Spaces {
     slots: Vec<Space>,
-    /// Where they stand in memory, for the fast path in assembly.
+    /// Their place in memory, for the fast path in assembly.
     base: usize,
     free: Vec<u32>,
     tags: Tags,
@@ -109,7 +109,7 @@ pub struct Spaces {
     keeps: bool,
 }
 
-/// Where a slot's entry stands: indices into the three upper levels.
+/// The place of a slot's entry: indices into the three upper levels.
 const fn places(slot: u64) -> [usize; 3] {
     [
         (slot >> 18) as usize & 511,
@@ -133,7 +133,7 @@ impl Spaces {
         }
     }
 
-    /// From now on each load of a root forgets. What is remembered under a tag is told for all processors
+    /// From now on each load of a root forgets. The note of translations kept under a tag is one for all processors
     /// at once, which is too little where there are several.
     pub(crate) fn keep_nothing(&mut self) {
         self.forget_all();
@@ -347,7 +347,7 @@ impl Space {
         self.root
     }
 
-    /// What is loaded into the root register: root, tag, and whether translations may be kept.
+    /// The value of the root register: root, tag, and whether translations may be kept.
     #[inline(always)]
     pub fn load(&self) -> u64 {
         self.load

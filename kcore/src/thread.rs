@@ -71,7 +71,7 @@ pub enum Resumed {
     TimedOut,
 }
 
-/// Where a thread is. The tag stands first; the fast paths in assembly write it.
+/// The state of a thread. The tag stands first; the fast paths in assembly write it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[repr(C, u32)]
 pub enum State {
@@ -106,7 +106,7 @@ impl Operation {
     /// ([`Operation::called`]).
     const RAISE: u64 = u64::MAX;
 
-    /// What a user called.
+    /// The operation that a user called.
     #[inline]
     pub fn called(number: u64, arguments: [u64; 6]) -> Self {
         let number = number.min(Self::RAISE - 1);
@@ -157,7 +157,7 @@ pub struct Thread {
     pub slow: u32,
     /// The levels above its own, a bit each: [`more_urgent`]. Only messages ask, and where there are messages all threads are ahead.
     pub more_urgent: u32,
-    /// Where it is.
+    /// Its state.
     pub state: State,
     /// Its priority, and its share of the processors.
     pub standing: Standing,
@@ -222,7 +222,7 @@ impl Thread {
         self.vector_live | self.slow == 0
     }
 
-    /// What stands in a place before its first thread.
+    /// The record of a place before its first thread.
     pub fn vacant(index: usize) -> Self {
         Self {
             context: Context::default(),

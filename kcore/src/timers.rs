@@ -1,7 +1,7 @@
 //! When parked threads are woken: for each priority a binary heap of threads by their times, and each thread's place in its heap. A thread has one
 //! time at most, and there is room for all from the start: to park a thread needs no memory.
 //!
-//! Where many times come together, threads of the highest priority are woken first ([`Timers::due`]): those of lower ones cannot keep them waiting.
+//! If many times come together, threads of the highest priority are woken first ([`Timers::due`]): those of lower ones cannot keep them waiting.
 
 use alloc::{vec, vec::Vec};
 
@@ -22,7 +22,7 @@ pub struct Timers {
 #[derive(Copy, Clone)]
 struct Time {
     at_ns: u64,
-    /// Where it stands in the heap.
+    /// Its place in the heap.
     place: u32,
     /// Which heap that is.
     priority: u32,

@@ -1,4 +1,4 @@
-//! What the debugger tells of a kernel whose state is known.
+//! The debugger's reports of a kernel whose state is known.
 
 mod fake;
 

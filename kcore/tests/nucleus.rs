@@ -31,7 +31,7 @@ const RSP: u64 = 0x50_0000;
 /// Priority of the root's threads.
 const HIGH: u8 = 5;
 
-/// What an outcome of a call is to its thread.
+/// The outcome of a call for its thread.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Answer {
     Done(Result<(u64, u64), Error>),
@@ -159,7 +159,7 @@ impl Rig {
         self.call(thread, Call::Ipc, &[0, from, 0, NO_TIMEOUTS, window])
     }
 
-    /// What a thread was given: tag, sender, words.
+    /// The message that a thread was given: tag, sender, words.
     fn got(&mut self, thread: ThreadId) -> (u64, u64, [u64; 4]) {
         let context = self.context(thread);
         (
@@ -178,7 +178,7 @@ impl Rig {
     }
 }
 
-/// What a thread may do to another follows from the spaces: its own, and those below.
+/// A thread may control threads of its own space, and of those below.
 #[test]
 fn threads_are_controlled_from_their_space_and_above() {
     let mut rig = Rig::new();
@@ -298,7 +298,7 @@ fn registers_pass_by_the_message_buffer() {
     rig.check();
 }
 
-/// Where a page is touched.
+/// The address at which a page is touched.
 const TOUCHED: u64 = 0x7000_1234;
 
 /// Faults are messages to the pager, other exceptions to the handler; the answer lets the thread go on with its registers.
@@ -426,7 +426,7 @@ fn interrupts_wait_until_they_are_received() {
         assert_eq!(rig.got(driver), got(number));
         assert_ne!(rig.kernel.hardware.masked & 1 << number, 0);
         if from == 6 {
-            // What waited comes at once; to receive from one lets that one in again.
+            // A waiting interrupt comes at once; to receive from one lets that one in again.
             rig.receive(driver, 32, 0);
             assert_eq!((rig.state(driver), rig.got(driver)), (State::Running, got(31)));
             assert_ne!(rig.kernel.hardware.masked & 1 << 5, 0);
@@ -715,7 +715,7 @@ fn random_call(rig: &mut Rig, random: &mut Random, other: ThreadId, space: u64) 
     }
 }
 
-/// What waits to be done again is done.
+/// Does all operations that wait to be done again.
 fn redo(rig: &mut Rig, threads: &[ThreadId]) {
     for &thread in threads {
         let Some(index) = rig.kernel.threads().find(thread) else {

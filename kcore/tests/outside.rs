@@ -198,8 +198,8 @@ fn no_number_brings_the_kernel_down() {
         for _ in 0..2000 {
             let info = &TABLE[random.below(TABLE.len())];
             let call = MachineCall::from_number(info.number).expect("a call");
-            // What the kernel cannot know to be wrong: the last reference to a frame that is in use, and a leaf or a space
-            // that still is. These are the server's honour, and the decision says so.
+            // The kernel cannot know these to be wrong: the last reference to a frame that is in use, and a leaf or a space
+            // that still is. The server answers for them, and the decision says so.
             if matches!(
                 call,
                 MachineCall::FrameRelease

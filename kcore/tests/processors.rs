@@ -221,7 +221,7 @@ fn an_exception_that_is_handed_over_is_raised_when_the_thread_runs_again() {
     let target = spawn(&mut kernel, space, 3);
     run(&mut kernel, 0);
     run(&mut kernel, 1);
-    // What the processor pushed when it came in.
+    // The state that the processor pushed when it came in.
     kernel.threads_mut().get_mut(target).context.rax = 77;
     kernel.threads_mut().get_mut(target).context.rip = 0x1_0000_0041;
     on(&mut kernel, 0);
@@ -276,7 +276,7 @@ fn only_processors_that_can_remember_are_asked_to_forget() {
     );
 }
 
-/// What a free space loses, those forget who run in it: by the short way of one page, and by the general one.
+/// Processors forget what a free space that runs on them loses: by the short way of one page, and by the general one.
 #[test]
 fn who_loses_a_mapping_forgets_it_on_every_processor() {
     let mut kernel = fake::bare(60);
@@ -335,7 +335,7 @@ fn a_callee_is_destroyed_only_when_every_processor_has_left_its_root() {
         leave(&mut kernel, caller);
         on(&mut kernel, 0);
         kernel.hardware.asked.clear();
-        // What the callee loses, that processor forgets; and then it leaves the root.
+        // That processor forgets what the callee loses; then it leaves the root.
         kernel.flush_space(callee);
         kernel.space_destroy(callee);
         assert_eq!(
@@ -519,7 +519,7 @@ fn ports_that_a_thread_left_here_are_still_its_own_where_it_went_on() {
     kernel.left_ports(stayed);
     let slow = [went, stayed].map(|thread| kernel.threads().table[thread.index()].slow != 0);
     assert_eq!(slow, [true, false]);
-    // Where it runs without them its mark goes, whoever gave it.
+    // When the thread runs without ports its mark goes, whoever set it.
     kernel.without_ports(went.index() as u32);
     assert_eq!(kernel.threads().table[went.index()].slow, 0);
 }

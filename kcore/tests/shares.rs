@@ -24,7 +24,7 @@ const FIRST: u32 = 1;
 const PROGRAMS: u32 = 2;
 const PROGRAMS_BOUND: u64 = 875;
 
-/// What a thread does with its time.
+/// The behaviour of a thread.
 #[derive(Copy, Clone, PartialEq)]
 enum Habit {
     Spins,
@@ -53,7 +53,7 @@ struct Rig {
     now_ms: u64,
     threads: Vec<Thread>,
     parents: HashMap<u32, (u32, u64)>,
-    /// What each account has had, with those below it.
+    /// The time each account has had, with those below it.
     used_ms: HashMap<u32, u64>,
     /// How often nobody was chosen although threads waited.
     pieces: u32,
@@ -181,7 +181,7 @@ impl Rig {
         (0..ms).for_each(|_| self.step());
     }
 
-    /// What an account may have in a period, in milliseconds of one processor, if all accounts that have threads want to run.
+    /// The most an account may have in a period, in milliseconds of one processor, if all accounts that have threads want to run.
     fn quota_ms(&self, account: u32) -> f64 {
         let Some(&(parent, bound)) = self.parents.get(&account).filter(|_| account != FIRST) else {
             return f64::INFINITY;
@@ -338,7 +338,7 @@ fn random_families_get_what_a_model_says() {
         for account in 3..3 + accounts {
             let used = |map: &HashMap<u32, u64>| map.get(&account).copied().unwrap_or(0);
             let had = (used(&rig.used_ms) - used(&before)) as f64;
-            // What a task leaves its own children is its own affair: those of the first task are sure of their part.
+            // A task decides what it leaves its own children: those of the first task are sure of their part.
             let least = 39.0 * rig.quota_ms(account);
             if rig.parents[&account].0 == PROGRAMS {
                 assert!(had >= least, "round {round}, account {account}: {had} of {least} ms");

@@ -21,7 +21,7 @@ use kcore::{
 /// First frame of σ₀, and of its memory; a slot and some pages more.
 const FIRST: u32 = 0x1000;
 const FRAMES: u32 = 0x208;
-/// Where pages are touched.
+/// The addresses at which pages are touched.
 const PLACE: u64 = 0x2000_0000_0000;
 
 #[derive(Copy, Clone, PartialEq, Eq)]
@@ -288,7 +288,7 @@ fn window(random: &mut Random) -> u64 {
     memory(random, PLACE)
 }
 
-/// What the running thread does: the same for both machines.
+/// The operation of the running thread: the same for both machines.
 enum Step {
     Call(Call, [u64; 6]),
     Fault(u64, Access),

@@ -52,7 +52,7 @@ fn explore(model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// What is behind the kernel lock.
+/// The state behind the kernel lock.
 struct Kernel {
     turn: Turn,
     mailboxes: [Mailbox; 2],
@@ -69,7 +69,7 @@ struct Inside {
     /// Which processor's part is the hot one.
     here: u32,
     entered: u32,
-    /// Who runs the one thread: a processor or nobody.
+    /// The processor that runs the one thread, or nobody.
     runs_on: u32,
     /// The thread's registers, as far as they are in memory.
     context: u64,
@@ -156,7 +156,7 @@ fn after_the_answer_the_old_translation_is_gone() {
         let over = Arc::new(AtomicU32::new(0));
         let (other, seen, end) = (kernel.clone(), gone.clone(), over.clone());
         let thread = thread::spawn(move || {
-            // What the processor remembers of the entry. It is walked anew when nothing is remembered.
+            // The entry as the processor remembers it. It is walked anew when nothing is remembered.
             let remembered = core::cell::Cell::new(Some(other.entry.load(Relaxed)));
             let mut serve = || {
                 other.mailboxes[1].serve(|requests, address| {
@@ -276,7 +276,7 @@ fn a_running_thread_is_handed_over_with_its_call() {
             } else {
                 other.mailboxes[1].hand_over(Some([5; WORDS]));
             }
-            // Whoever was stopped finds out when it is its turn again.
+            // A stopped processor finds out when it is its turn again.
             assert!(other.enter(1, false, &mut serve));
             other.with(|inside| assert_eq!((inside.runs_on, inside.context), (NOBODY, 9)));
             other.turn.leave();

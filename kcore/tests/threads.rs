@@ -144,7 +144,7 @@ fn who_is_answered_goes_on_with_the_values_and_does_not_call_again() {
     kernel.hardware.now_ns = 2_000_000;
     assert!(!kernel.tick(), "nothing is left of its deadline");
     assert_eq!(next(&mut kernel), Some(other));
-    // Where a thread runs it stays, and the one that is answered waits for its turn.
+    // A running thread stays, and the one that is answered waits for its turn.
     assert_eq!(next(&mut kernel), Some(waits));
     kernel.park(key, None, Some(operation));
     kernel.schedule();

@@ -171,7 +171,7 @@ pub extern "C" fn ipc(to: u64, from: u64, tag: u64, timeouts: u64, window: u64, 
     event::leave_from(system)
 }
 
-/// What the image comes to.
+/// The functions that the image comes to.
 pub mod entries {
     crate::arch::entries!(super::Bare);
 }

@@ -22,7 +22,7 @@ pub struct Line {
     interrupted: bool,
 }
 
-/// What an interrupt of a line meant.
+/// The meaning of a line's interrupt.
 #[derive(Copy, Clone, Default, Debug)]
 pub struct LineNews {
     /// Something can be read.

@@ -240,7 +240,7 @@ const TRAPS: [u64; 3] = [1, 3, 4];
 /// The vector of general protection faults.
 const VECTOR_PROTECTION: u64 = 13;
 
-/// What a page fault's error code says.
+/// The access that a page fault's error code names.
 const fn access_of(error: u64) -> Access {
     match error {
         _ if error & 16 != 0 => Access::Execute,
@@ -360,7 +360,7 @@ impl<S: Supervisor> System<S> {
     }
 }
 
-/// What an exception of a thread is, as an event.
+/// A thread's exception as an event.
 #[inline(always)]
 pub fn of_exception(thread: ThreadId, vector: u64, error: u64) -> Event {
     if vector == VECTOR_PAGE_FAULT {
@@ -380,7 +380,7 @@ pub fn of_exception(thread: ThreadId, vector: u64, error: u64) -> Event {
     }
 }
 
-/// What an exception is called towards users.
+/// The name of an exception towards users.
 const fn kind_of(vector: u64) -> u64 {
     match vector {
         0 | 4 | 16 | 19 => EXCEPTION_ARITHMETIC,
@@ -403,7 +403,7 @@ pub extern "C" fn trap_in_kernel<S: Supervisor>(context: &Context) {
     if let Some(interrupt) = arch::accept(context.vector) {
         system.interrupt(interrupt);
     }
-    // Whoever was answered and would run here waits until this processor has entered again: who is on a processor must
+    // An answered thread that would run here waits until this processor has entered again: a thread on a processor must
     // be given up on demand, which nobody does here.
     system.platform.kernel.yield_current();
 }
@@ -445,7 +445,7 @@ pub fn leave_from<S: Supervisor>(mut system: Guard<'_, System<S>>) -> ! {
         }
         let busy = system.idle();
         if system.platform.kernel.current().is_some() {
-            // What was done answered somebody, who runs here now.
+            // The work answered a thread, which runs here now.
             continue;
         }
         drop(system);

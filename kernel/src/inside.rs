@@ -105,7 +105,7 @@ pub extern "C" fn listed_call<const NUMBER: u64>(
     event::general_call::<Inside>(a0, a1, a2, a3, a4, a5, number)
 }
 
-/// What the image comes to.
+/// The functions that the image comes to.
 pub mod entries {
     crate::arch::entries!(super::Inside);
 }

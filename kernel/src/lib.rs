@@ -3,7 +3,7 @@
 //! A library over who answers events ([`supervisor`]); `src/bin` has its three images: the server inside the kernel, the server outside,
 //! no server. [`boot`] is the whole boot in order. After it there are only events ([`event`]): a
 //! system call, a trap or an interrupt comes in, takes the lock on the [`system`], and leaves to user
-//! mode. What is privileged or unsafe stands in [`arch`] and [`mem`].
+//! mode. Privileged and unsafe code stands in [`arch`] and [`mem`].
 #![no_std]
 
 extern crate alloc;

@@ -59,7 +59,7 @@ const INTERRUPTS: [Interrupt; 5] = [
 /// When a processor looks again that has put off a tick, in nanoseconds.
 const SOON_NS: u64 = 500_000;
 
-/// What the server is doing.
+/// The activity of the server.
 #[derive(Copy, Clone, Debug)]
 enum Work {
     /// Nothing: events may come.
@@ -87,7 +87,7 @@ pub struct Outside {
     poll: bool,
     /// A checkpoint has work left that waits for nothing: `Event::Poll` is due soon.
     unfinished: bool,
-    /// What loads the supervisor space, forgetting what was remembered of it.
+    /// The value that loads the supervisor space, forgetting what was remembered of it.
     load: u64,
     /// The space of the thread whose call was delivered at once.
     caller: SpaceId,
@@ -191,7 +191,7 @@ impl Supervisor for Outside {
         self.unfinished
     }
 
-    /// Takes note of something that concerns no thread. What concerns one goes another way.
+    /// Takes note of something that concerns no thread. Events of a thread go another way.
     fn handle(&mut self, _: &mut Platform, event: Event) -> Outcome {
         match event {
             Event::Interrupt => self.interrupted = true,
@@ -370,7 +370,7 @@ impl System<Outside> {
         &raw const *outside.context
     }
 
-    /// What is to be done before any thread runs: the registers of the server, if it has work here.
+    /// The work to do before any thread runs: the registers of the server, if it has work here.
     fn next_outside(&mut self) -> Option<*const Context> {
         let here = self.platform.kernel.here();
         let outside = &mut self.supervisor;
@@ -514,7 +514,7 @@ fn log_write(platform: &mut Platform, number: u64, arguments: [u64; 6]) -> Optio
     Some(Ok((0, 0)))
 }
 
-/// What the image comes to.
+/// The functions that the image comes to.
 pub mod entries {
     crate::arch::entries!(super::Outside);
 }

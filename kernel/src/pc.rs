@@ -29,7 +29,7 @@ use crate::{
 const TERMINAL_PORT: u16 = 0x3f8;
 const CONTROL_PORT: u16 = 0x2f8;
 
-/// What the machine has beside memory and processors.
+/// The machine's parts beside memory and processors.
 pub struct Pc {
     /// The terminal.
     pub terminal: Line,
@@ -58,7 +58,7 @@ impl Pc {
         }
     }
 
-    /// What is only known later in the boot.
+    /// The report of what is only known later in the boot.
     pub fn boot_mut(&mut self) -> &mut BootReport {
         &mut self.boot
     }

@@ -79,7 +79,7 @@ pub fn load(
     })
 }
 
-/// What stands behind the image.
+/// The page behind the image.
 fn root_page(information: &BootInformation, given: &[Range], image_bytes: u64) -> [u8; PAGE as usize] {
     let mut page = [0; PAGE as usize];
     let mut put = |at: u64, bytes: &[u8]| page[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);

@@ -28,7 +28,7 @@ use crate::{
 pub struct Start<'a> {
     /// Devices.
     pub resources: Resources,
-    /// What the loader tells.
+    /// The loader's report.
     pub information: &'a BootInformation,
     /// Memory.
     pub memory: &'a Division,
@@ -38,13 +38,13 @@ pub struct Start<'a> {
 
 /// A supervisor.
 pub trait Supervisor: Sized + 'static {
-    /// What its kernel has beside the common part.
+    /// The part its kernel has beside the common one.
     type Half: kcore::Half;
-    /// What the kernel page says of it.
+    /// The features that the kernel page names for it.
     const FEATURES: u64;
-    /// Whose the heap is.
+    /// The owner of the heap.
     const HEAP: HeapOf;
-    /// Where `syscall` leads.
+    /// The target of `syscall`.
     const ENTRY: arch::Entry;
     /// Whether the first program can run once it is started.
     const IS_READY: bool = true;

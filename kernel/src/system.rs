@@ -110,9 +110,9 @@ const EVENTS_EACH: u32 = 1000;
 
 /// Everything behind the lock.
 pub struct System<S: Supervisor> {
-    /// What the server stands on.
+    /// The platform under the server.
     pub platform: Platform<S::Half>,
-    /// Who answers.
+    /// The supervisor that answers.
     pub supervisor: S,
     /// States of the vector unit.
     pub vectors: Vectors,
@@ -303,7 +303,7 @@ impl<S: Supervisor> System<S> {
         }
     }
 
-    /// Has the server look if that is due, and sees to it that somebody asks again. Who was woken at the same moment goes first, but
+    /// Has the server look if that is due, and sees to it that somebody asks again. A thread woken at the same moment goes first, but
     /// not twice.
     pub fn poll_when_due(&mut self) {
         let now = self.platform.now_ns();
@@ -416,7 +416,7 @@ impl<S: Supervisor> System<S> {
         context
     }
 
-    /// Whose ports are on here.
+    /// The space and the thread whose ports are on here.
     fn ports_here(&mut self) -> &mut (SpaceId, ThreadId) {
         let here = self.platform.kernel.here() as usize;
         &mut self.ports_of[here % PROCESSORS_MAX]

@@ -14,7 +14,7 @@ pub const INT_RESULTS: usize = 6;
 /// Float parameters or results in registers.
 pub const FLOATS: usize = 8;
 
-/// Where a value travels.
+/// The place where a value travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The n-th integer register of the convention.
@@ -48,12 +48,12 @@ fn places(types: &[ValType], ints: usize) -> Vec<Place> {
         .collect()
 }
 
-/// Where the parameters travel. `Place::Int(0)` is the first after the context.
+/// The places of the parameters. `Place::Int(0)` is the first after the context.
 pub fn params(types: &[ValType]) -> Vec<Place> {
     places(types, INT_PARAMS)
 }
 
-/// Where the results travel.
+/// The places of the results.
 pub fn results(types: &[ValType]) -> Vec<Place> {
     places(types, INT_RESULTS)
 }

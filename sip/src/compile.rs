@@ -36,7 +36,7 @@ pub enum Cpu {
     V3,
 }
 
-/// What the compiler may choose.
+/// The options of the compiler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Options {
     /// Guard pages or comparisons.
@@ -69,7 +69,7 @@ pub struct Image {
     pub layout: Layout,
     /// Machine code and its constants.
     pub code: Vec<u8>,
-    /// Where each function that the module defines lies in the code.
+    /// The place in the code of each function that the module defines.
     pub functions: Vec<Range<u32>>,
     /// Instructions that trap, by ascending offset.
     pub traps: Vec<TrapSite>,
@@ -78,7 +78,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// Where the code at this offset came from, if it may trap.
+    /// The origin of the code at this offset, if it may trap.
     pub fn trap_at(&self, code: u32) -> Option<TrapSite> {
         self.traps
             .binary_search_by_key(&code, |site| site.code)
@@ -95,7 +95,7 @@ pub fn key(bytes: &[u8], options: Options) -> [u8; 32] {
     *hasher.finalize().as_bytes()
 }
 
-/// What code is made for. `level` is how it is optimized: once, before what stands behind the optimizer.
+/// The target that code is made for. `level` is how it is optimized: once, before what stands behind the optimizer.
 fn isa(options: Options, level: &str) -> OwnedTargetIsa {
     let mut shared = settings::builder();
     let fixed = [

@@ -40,7 +40,7 @@ pub const MESSAGE_FIELDS: usize = crate::exchange::channels::WORDS;
 /// Number of the final state.
 pub const END: u16 = u16::MAX;
 
-/// What a block holds, for the bindings and the hash; to the runtime it is bytes.
+/// The content of a block, for the bindings and the hash; to the runtime it is bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Element {
     /// Bytes.
@@ -50,7 +50,7 @@ pub enum Element {
     Scalar(ValType),
 }
 
-/// What a message carries.
+/// A field of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Field {
     /// A scalar of this type.
@@ -76,11 +76,11 @@ impl Field {
 pub struct Message {
     /// Its name.
     pub name: String,
-    /// What it carries: names and kinds.
+    /// The fields it carries: names and kinds.
     pub fields: Vec<(String, Field)>,
 }
 
-/// Who says a message, seen from an endpoint.
+/// The side that says a message, seen from an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// This endpoint.
@@ -103,9 +103,9 @@ pub struct Arm {
 pub struct State {
     /// Its name.
     pub name: String,
-    /// Whose turn it is.
+    /// The side whose turn it is.
     pub direction: Direction,
-    /// What may be said.
+    /// The messages that may be said.
     pub arms: Vec<Arm>,
 }
 
@@ -127,7 +127,7 @@ pub enum ContractError {
     Syntax {
         /// Line, from 1.
         line: usize,
-        /// What was expected.
+        /// The text that was expected.
         expected: &'static str,
     },
     /// A name that is not defined.

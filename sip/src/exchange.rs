@@ -21,7 +21,7 @@ pub mod owners;
 pub use channels::{Channels, End};
 pub use owners::{Block, Owners, Process, SLOTS};
 
-/// What an operation on a handle refuses.
+/// The reason for which an operation on a handle is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExchangeError {
     /// The handle names no block: forged, freed, or sent.
@@ -62,7 +62,7 @@ pub struct HandleTable {
     process: Process,
     entries: Box<[[u64; 2]; HANDLES]>,
     blocks: Box<[Option<Block>; HANDLES]>,
-    /// Where the search for a free handle goes on, so that a handle is used again as late as possible.
+    /// The place where the search for a free handle goes on, so that a handle is used again as late as possible.
     next: usize,
 }
 
@@ -94,7 +94,7 @@ impl HandleTable {
         self.blocks[Self::index(handle)].ok_or(ExchangeError::Stale)
     }
 
-    /// Where the search goes on behind a place; 0 is never given.
+    /// The next place in the search; 0 is never given.
     const fn behind(at: usize) -> usize {
         if at + 1 < HANDLES { at + 1 } else { 1 }
     }
@@ -224,7 +224,7 @@ impl HandleTable {
         self.entries[Self::index(handle)]
     }
 
-    /// Whose names these are.
+    /// The owner of these names.
     pub const fn process(&self) -> Process {
         self.process
     }

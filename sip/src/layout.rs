@@ -99,7 +99,7 @@ pub enum Builtin {
 /// How many built-in functions there are.
 pub const BUILTIN_COUNT: u32 = Builtin::BlockOut as u32 + 1;
 
-/// Where things of a module's instance context are. All in bytes from its start.
+/// The places of things in a module's instance context. All in bytes from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// First signature.

@@ -1,4 +1,4 @@
-//! What a module may ask for. Each limit is a named constant and has an error of its own, so that a
+//! The bounds of a module. Each limit is a named constant and has an error of its own, so that a
 //! refusal says which bound was met; none of the passes is worse than linear between these bounds.
 
 /// Bytes of a module.

@@ -1,4 +1,4 @@
-//! What a module says outside its function bodies: the summary that translator, verifier and
+//! The statements of a module outside its function bodies: the summary that translator, verifier and
 //! executor share. It owns everything it holds and refers to the bytes of the module only by range.
 
 use crate::limits;
@@ -90,7 +90,7 @@ pub struct Limits {
 /// A table's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableType {
-    /// What it holds.
+    /// The type of its elements.
     pub element: ValType,
     /// How many, in elements.
     pub limits: Limits,
@@ -105,7 +105,7 @@ pub struct GlobalType {
     pub mutable: bool,
 }
 
-/// What an import or an export is.
+/// The kind of an import or an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntityType {
     /// A function of the type with this index.
@@ -125,11 +125,11 @@ pub struct Import {
     pub module: String,
     /// Name in it.
     pub name: String,
-    /// What is wanted.
+    /// The kind that is wanted.
     pub ty: EntityType,
 }
 
-/// What an export names, by index in the space of its kind.
+/// The target of an export, by index in the space of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExportIndex {
     /// Function.
@@ -178,7 +178,7 @@ pub enum ConstOp {
 /// A constant expression: steps on a stack that end with one value.
 pub type Const = Vec<ConstOp>;
 
-/// Where a segment goes when the module is instantiated.
+/// The place where a segment goes when the module is instantiated.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SegmentMode {
     /// Nowhere: `init` instructions copy from it.
@@ -192,16 +192,16 @@ pub enum SegmentMode {
 /// An element segment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Element {
-    /// Where it goes.
+    /// Its place.
     pub mode: SegmentMode,
-    /// What it holds.
+    /// Its content.
     pub items: Vec<Const>,
 }
 
 /// A data segment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Data {
-    /// Where it goes.
+    /// Its place.
     pub mode: SegmentMode,
     /// Its bytes.
     pub bytes: Vec<u8>,
@@ -528,7 +528,7 @@ impl Module {
             .map(|(name, ..)| *name)
     }
 
-    /// What the export of this name is.
+    /// The export of this name.
     pub fn export(&self, name: &str) -> Option<ExportIndex> {
         self.exports
             .iter()

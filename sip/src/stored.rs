@@ -19,7 +19,7 @@ use crate::module::{Module, Refusal};
 use crate::translate::TrapKind;
 use alloc::{string::String, sync::Arc, vec::Vec};
 
-/// What a stored image begins with; the last byte is the format's version.
+/// The beginning of a stored image; the last byte is the format's version.
 pub const MAGIC: &[u8; 8] = b"GONDSIP\x01";
 
 /// Bytes of the checksum at the end.

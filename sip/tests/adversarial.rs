@@ -1,5 +1,5 @@
-//! Modules that mean harm: each is refused, or stopped, with a message that says what it did. What concerns
-//! channels and blocks stands in `channels.rs` and `exchange.rs`.
+//! Modules that mean harm: each is refused, or stopped, with a message that says what it did. Tests of
+//! channels and blocks stand in `channels.rs` and `exchange.rs`.
 
 mod support;
 use sip::compile::{Bounds, Options, compile};
@@ -8,7 +8,7 @@ use sip::module::Refusal;
 use std::fmt::Write;
 use support::program;
 
-/// What a call of `run` says, in both modes.
+/// The result of a call of `run`, in both modes.
 fn outcomes(text: &str) -> [String; 2] {
     [Bounds::Guard, Bounds::Explicit].map(|bounds| {
         let program = program(text, bounds);
@@ -172,7 +172,7 @@ fn modules_over_the_limits() {
     over(&nested, "nested blocks");
 }
 
-/// What a compiler may find hard, twice as large, may not take much more than twice as long: measured in the
+/// A function hard for a compiler, twice as large, may not take much more than twice as long: measured in the
 /// verifier's and the compiler's own output, not in time. Their sizes grow with the input.
 #[test]
 fn large_functions_are_only_large() {

@@ -152,7 +152,7 @@ fn a_peer_dies_beside_the_send() {
     });
 }
 
-/// What was sent before the sender died arrives before the news of the death.
+/// A message sent before the sender died arrives before the news of the death.
 #[test]
 fn a_sender_dies_after_the_send() {
     loom::model(|| {

@@ -1,4 +1,4 @@
-//! Where a processor does other than a decoder's plain reading tells: code that only such a difference
+//! Processors that do other than a decoder's plain reading tells: code that only such a difference
 //! makes dangerous is refused, and its harmless twin is not.
 
 use sip::compile::{Image, Options, compile};
@@ -14,7 +14,7 @@ fn image() -> Image {
     compile(&wat::parse_str(text).expect("text"), Options::default()).expect("compiles")
 }
 
-/// What the verifier says of these bytes at the function's start, with `ud2` behind them.
+/// The verifier's answer to these bytes at the function's start, with `ud2` behind them.
 fn verdict(code: &[u8]) -> Result<(), Reason> {
     let mut image = image();
     let start = image.functions[0].start as usize;

@@ -1,5 +1,5 @@
-//! What an adversarial reading of the verifier found: machine code that its author wrote to get out, beside its
-//! harmless twin. What is refused is refused by the proof; what may be asked of the runtime with any registers ends in
+//! Findings of an adversarial reading of the verifier: machine code that its author wrote to get out, beside its
+//! harmless twin. The proof makes every refusal; a request to the runtime, allowed with any registers, ends in
 //! a trap.
 
 mod support;
@@ -42,7 +42,7 @@ fn field(register: u8, at: u32) -> Vec<u8> {
     code
 }
 
-/// What a call of this machine code ends with.
+/// The end of a call of this machine code.
 fn run(code: &[u8]) -> String {
     let program = Program::load(verify(image(code, Bounds::Guard)).expect("proved")).expect("memory");
     let mut store = Store::new().expect("memory");
@@ -184,7 +184,7 @@ fn movsxd_of_half_a_word() {
     assert_eq!(verdict(&[0x66, 0x63, 0xc1, 0xc3]), Err(Reason::NotAllowed));
 }
 
-/// What is known at targets is paid for: it can be as much as the code is long, at as many places.
+/// Knowledge at targets is paid for: it can be as much as the code is long, at as many places.
 #[test]
 fn much_that_is_known_at_many_targets() {
     let with = |facts: usize, targets: usize| {

@@ -172,7 +172,7 @@ fn module(dice: &mut Dice) -> String {
     )
 }
 
-/// What wasmi makes of it: the result, or nothing after a trap.
+/// Wasmi's result, or nothing after a trap.
 fn right(bytes: &[u8], argument: i32) -> Option<i64> {
     let engine = wasmi::Engine::default();
     let module = wasmi::Module::new(&engine, bytes).expect("valid");
@@ -186,7 +186,7 @@ fn right(bytes: &[u8], argument: i32) -> Option<i64> {
     results[0].i64()
 }
 
-/// What this engine makes of it, for each argument.
+/// This engine's result, for each argument.
 fn ours(text: &str, bytes: &[u8], bounds: Bounds, arguments: &[i32]) -> Vec<Option<i64>> {
     let options = Options {
         bounds,
@@ -341,7 +341,7 @@ fn little_is_known_of_these_numbers() {
     }
 }
 
-/// What traps is named by its place in the module, whichever function it is in.
+/// A trap is named by its place in the module, whichever function it is in.
 #[test]
 fn traps_are_where_the_module_has_them() {
     let text = r"(module (memory 1)

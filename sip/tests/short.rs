@@ -68,7 +68,7 @@ const fn wasm(letter: char) -> &'static str {
     }
 }
 
-/// What a process imports from one side of the contract; names begin with `c` or `s`.
+/// The imports of a process from one side of the contract; names begin with `c` or `s`.
 fn imports(side: &str) -> String {
     let (mark, ours, theirs) = if side == "client" {
         ('c', &CLIENT[..], &SERVER[..])
@@ -163,7 +163,7 @@ impl Chain {
         }
     }
 
-    /// What a program may do wrong, or do at all.
+    /// The acts that a program may do wrong, or do at all.
     fn mischief(&mut self, process: usize, mark: char) {
         if self.mischief == 0 || self.random.below(self.mischief) > 0 {
             return;

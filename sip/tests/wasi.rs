@@ -12,7 +12,7 @@ use std::rc::Rc;
 #[derive(Default)]
 struct Lenient {
     kinds: Vec<Kind>,
-    /// What was closed.
+    /// The descriptors that were closed.
     closed: Rc<RefCell<Vec<FileId>>>,
 }
 
@@ -123,7 +123,7 @@ fn a_directory_is_not_opened_for_writing() {
     }
 }
 
-/// What a system leaves out answers that there is no such call.
+/// A call that a system leaves out answers that there is no such call.
 #[test]
 fn what_a_system_leaves_out_is_no_call() {
     let synced = run("(i32.add (call $try (i32.const 9) (i32.const 0) (i64.const 2)) (call $sync (i32.const 4)))");

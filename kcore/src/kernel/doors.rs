@@ -94,7 +94,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         Some(thread)
     }
 
-    /// What a thread is to do again.
+    /// The operation that a thread is to do again.
     #[inline(always)]
     pub fn take_operation(&mut self, index: u32) -> Option<Operation> {
         self.threads.table[index as usize].operation.take()
@@ -141,7 +141,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         }
     }
 
-    /// What page tables are built with.
+    /// The parts that build page tables.
     pub(crate) fn tables(&mut self) -> Tables<'_, H, P> {
         Tables {
             half: &mut self.half,

@@ -215,7 +215,7 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
     }
 
     fn thread_is_ready(&self, thread: ThreadId) -> bool {
-        // Who waits for the server itself is as good as running.
+        // A thread that waits for the server itself is as good as running.
         let state = self.threads.get(thread).state;
         matches!(state, State::Ready | State::Running | State::Parked(Key::Supervisor))
     }
@@ -263,7 +263,7 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
         if waiting {
             self.enqueue(index);
         }
-        // Where it runs, another may be more urgent now.
+        // On its processor another thread may be more urgent now.
         self.call(index);
     }
 

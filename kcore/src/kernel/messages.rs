@@ -1,4 +1,4 @@
-//! What a thread's record holds for messages and for I/O ports, whoever answers: its place is fixed, because the fast paths in assembly
+//! The part of a thread's record for messages and I/O ports, in every kernel: its place is fixed, because the fast paths in assembly
 //! rest on it. Only the bare µ-kernel ([`crate::bare`]) sends messages; elsewhere all of it stays empty.
 
 use core::mem::offset_of;
@@ -12,12 +12,12 @@ use crate::{
     thread::{Context, State, Thread},
 };
 
-/// What a thread has for messages.
+/// A thread's part for messages.
 #[repr(C)]
 pub struct Part {
-    /// Whose message the thread waits for: a thread, an interrupt, or anyone; zero if it does not.
+    /// The sender that the thread waits for: a thread, an interrupt, or anyone; zero if it does not wait.
     pub(crate) wait_for: u64,
-    /// Where it accepts fpages.
+    /// The window in which it accepts fpages.
     pub(crate) window: u64,
     /// Interrupts that are to be delivered to it, a bit each.
     pub(crate) pending: u32,
@@ -105,9 +105,9 @@ pub struct Trouble {
     pub words: [u64; REGISTER_WORDS],
 }
 
-/// The doors through which messages change threads. What a thread waits for, and which list it is in, changes here and nowhere in [`crate::bare`].
+/// The doors through which messages change threads. A thread's wait and its list change here and nowhere in [`crate::bare`].
 impl<H: Hardware, P: Half> Kernel<H, P> {
-    /// What a thread has for messages.
+    /// A thread's part for messages.
     #[inline(always)]
     pub(crate) fn messages_of(&mut self, index: u32) -> &mut Part {
         &mut self.threads.table[index as usize].ipc

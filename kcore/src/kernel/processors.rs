@@ -1,8 +1,8 @@
 //! Several processors: where a thread waits, who takes it, and what must be asked of the others.
 //!
 //! Each processor has its run queues. A thread that becomes ready goes to a processor that is idle, to the one it ran on
-//! last if that will do; else to one whose thread is less urgent; else to the shortest queues. Who finds his own
-//! queues empty takes from the others'. So nobody is idle while a thread waits that he could run.
+//! last if that will do; else to one whose thread is less urgent; else to the shortest queues. A processor with empty
+//! queues takes from the others'. So no processor is idle while a thread waits that it could run.
 //!
 //! Nothing is read or written of a thread that runs elsewhere but what the kernel keeps itself: its registers
 //! are in that processor. [`Kernel::hold`] takes it off first.
@@ -118,7 +118,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
 
     /// The parts of all processors, in no order.
     pub(crate) fn parts(&self) -> impl Iterator<Item = &Processor> {
-        // What stands in the place of the one that is here counts for nothing.
+        // The entry in `others` for this processor itself counts for nothing.
         let here = self.processor.number;
         core::iter::once(&self.processor).chain(
             self.others
@@ -168,7 +168,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
 
     // ---- where threads run ----------------------------------------------------------------------
 
-    /// Where a thread that is ready should wait.
+    /// The processor at which a ready thread should wait.
     pub(super) fn place(&self, index: u32) -> u32 {
         let thread = &self.threads.table[index as usize];
         if thread.vector_on != NONE {

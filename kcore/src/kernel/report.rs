@@ -186,7 +186,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         Ok(())
     }
 
-    /// What is linked in a space, by address: leaves, so no pages of 2 MiB and more, which only free spaces have.
+    /// The links of a space, by address: leaves, so no pages of 2 MiB and more, which only free spaces have.
     fn links(&self, space: &Space) -> impl Iterator<Item = LinkedLeaf> {
         let below = |table: Frame, entries: usize| {
             self.hardware.table(table)[..entries]

@@ -3,7 +3,7 @@
 use super::Kernel;
 use crate::{Half, Hardware, SpaceId, smp::Request, thread::PortalFrame};
 
-/// Where a protected call continues.
+/// The place where a protected call continues.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Crossing {
     /// Next instruction.

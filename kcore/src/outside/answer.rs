@@ -28,7 +28,7 @@ impl From<Shortage> for Error {
     }
 }
 
-/// Where the server outside stands.
+/// The place of the server outside.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Place {
     /// The supervisor space: no call may name it.

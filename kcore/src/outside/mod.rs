@@ -1,9 +1,9 @@
 //! A server outside the kernel: the two ends of the machine calls (`abi::machine`, decision 0038).
 //!
 //! [`Remote`] is [`crate::Machine`] for the server: each operation is a machine call. [`crate::Kernel::machine_call`] is
-//! the other end. What does not fit into registers stands on the exchange page, as words; how, stands here once.
+//! the other end. Data that does not fit into registers stands on the exchange page, as words; its form stands here once.
 //!
-//! What the kernel believes: nothing that would make it panic or walk into memory that it does not hand out. A number of
+//! The kernel believes nothing that would make it panic or walk into memory that it does not hand out. A number of
 //! a frame, space or thread that does not exist is an error. A server that is *wrong* about frames that do exist can
 //! still ruin user memory and page tables, as the one inside can; see the decision.
 

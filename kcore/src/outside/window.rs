@@ -66,7 +66,7 @@ fn below(parent: Frame, index: u64, frames: &mut Frames, hardware: &mut impl Har
     Ok(made)
 }
 
-/// What stands in memory at a user address under this root: its frame, where in it, for reading only. For reports of
+/// The memory at a user address under this root: its frame, the offset in it, for reading only. For reports of
 /// crashes.
 pub fn look(root: Frame, address: u64, hardware: &impl Hardware) -> Option<(Frame, usize)> {
     let mut table = root;

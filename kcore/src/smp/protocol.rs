@@ -30,7 +30,7 @@ impl Mark {
     }
 }
 
-/// Whose turn it is, or was last. That the last holder is remembered in the same word makes the common case, the same
+/// The present or last holder of the lock. Its number in the same word makes the common case, the same
 /// processor again, as cheap as a lock that knows nothing of processors.
 #[derive(Debug)]
 pub struct Turn {
@@ -88,7 +88,7 @@ pub const WORDS: usize = 9;
 /// Bit of the first request that is not one: the words are a call.
 const CALL: u32 = 1 << 8;
 
-/// What one processor is asked to do.
+/// The requests to one processor.
 #[derive(Debug)]
 pub struct Mailbox {
     pub(super) requests: AtomicU32,

@@ -13,7 +13,7 @@ use kcore::{
     thread::{FakeRow, Resumed},
 };
 
-/// What another processor was asked.
+/// A request to another processor.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Asked {
     Request(u32, Request),
@@ -28,7 +28,7 @@ pub struct Fake {
     pub timer_ns: u64,
     pub flushes: u64,
     pub asked: Vec<Asked>,
-    /// What the next processor that is stopped hands over.
+    /// The state that the next stopped processor hands over.
     pub handed: Option<HandedOver>,
     /// The processor that is in the kernel.
     pub here: u32,
@@ -44,7 +44,7 @@ pub struct Fake {
     pub threads: usize,
 }
 
-/// What was to be forgotten since the last look.
+/// The translations to forget since the last look.
 #[derive(Default)]
 pub struct Flushed {
     pub roots: Vec<u32>,
@@ -74,7 +74,7 @@ impl Fake {
         }
     }
 
-    /// What was to be forgotten since the last call of this.
+    /// The translations to forget since the last call of this.
     pub fn take_flushed(&mut self) -> Flushed {
         std::mem::take(&mut self.flushed)
     }
@@ -90,7 +90,7 @@ pub fn bare(frames: u32) -> Kernel<Fake, Bare> {
     Kernel::new(Fake::new(frames, Tags::Absent), &[(1, frames)])
 }
 
-/// What the page tables say of an address, as the processor would find it: frame, writable, executable.
+/// The page tables' answer for an address, as the processor would find it: frame, writable, executable.
 pub fn walk<P: Half>(kernel: &Kernel<Fake, P>, space: SpaceId, address: u64) -> Option<(Frame, bool, bool)> {
     let mut table = kernel.spaces().get(space).root();
     let (mut write, mut execute) = (true, true);

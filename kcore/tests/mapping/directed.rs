@@ -120,7 +120,7 @@ fn some_rights_can_be_taken() {
         .run(&flush(0, memory(3, PAGE, RWX), Rights::W, Own::Kept))
         .expect("flush");
     assert_eq!(world.translate(2, 3), Some((3, Rights::RX)));
-    // What is mapped onward has no more than what is left.
+    // A page mapped onward has no more rights than are left.
     world
         .run(&give(How::Map, 2, memory(3, PAGE, RWX), 3, memory(3, PAGE, RWX)))
         .expect("map");
@@ -495,7 +495,7 @@ fn pages_are_mapped_onward_only_so_often() {
             world.run(&onward(depth)).expect("map");
         }
         let last = u64::from(DEPTH_MAX);
-        // Where the receiver has a table already.
+        // The receiver has a table here already.
         let beside = memory(600 << (SLOT - PAGE), PAGE, RWX);
         world
             .run(&give(How::Map, 0, memory(0, PAGE, RWX), to(last), beside))

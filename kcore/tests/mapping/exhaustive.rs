@@ -65,7 +65,7 @@ fn exact(model: &Model) -> Model {
     exact
 }
 
-/// What stands at the nine places: zero, or who it is from and the rights.
+/// The content of the nine places: zero, or who it is from and the rights.
 type Code = [u8; 9];
 
 /// (real, or space; page; rights) of an entry as a number, and back.
@@ -221,7 +221,7 @@ fn every_short_sequence_ends_where_the_model_does() {
                 }
                 twin.act(op);
                 tried += 1;
-                // What changes nothing leaves the state for the next operation.
+                // An operation that changes nothing leaves the state for the next one.
                 there = model == *state;
                 for place in places() {
                     let expected = model.real(place.0, place.1);

@@ -17,7 +17,7 @@ use abi::Rights;
 pub enum Entry {
     /// A real page.
     Real(u64, Rights),
-    /// What another space has at a page.
+    /// The content of another space at a page.
     Of(u32, u64, Rights),
 }
 
@@ -105,7 +105,7 @@ impl Model {
         self.replace(from.0, from.1, None);
     }
 
-    /// Who has a page from here, directly.
+    /// The spaces that have a page from here, directly.
     fn derived(&self, space: u32, page: u64) -> Vec<(u32, u64)> {
         let from_here = |entry: &Entry| matches!(*entry, Entry::Of(s, v, _) if (s, v) == (space, page));
         let found = self.entries.iter().filter(|(_, entry)| from_here(entry));

@@ -1,6 +1,6 @@
 //! Random sequences of operations over many spaces, shrunk when they fail.
 //!
-//! What is not finished is done again, at once or after other operations; the model must come to
+//! An unfinished operation is done again, at once or after other operations; the model must come to
 //! the same σ. The invariants of tree, tables and quotas are checked after every call.
 
 use abi::Rights;
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use crate::world::{Op, PORTS, World, memory};
 
-/// Where fpages begin: pages within slots, slots within gibibytes. Fpages of the sizes of the hardware
+/// The beginnings of fpages: pages within slots, slots within gibibytes. Fpages of the sizes of the hardware
 /// carry them to each other, so no other pages need be looked at.
 const PAGES: [u64; 4] = [0, 1, 2, 511];
 const SLOTS: [u64; 3] = [0, 1, 511];

@@ -121,7 +121,7 @@ impl World {
         Ok(self.spaces.len() - 1)
     }
 
-    /// What a processor would find, or a permission bitmap say.
+    /// The answer that a processor would find, or a permission bitmap say.
     pub fn translate(&self, space: usize, page: u64) -> Option<Translation> {
         let id = self.id(space)?;
         if page >= PORTS {

@@ -1,4 +1,4 @@
-//! What the kernel binary does around the operation: registers in, outcome settled, the next thread.
+//! The kernel binary's work around the operation: registers in, outcome settled, the next thread.
 
 use abi::nucleus::Call;
 use kcore::{
@@ -20,7 +20,7 @@ pub enum Way {
     FastFirst,
 }
 
-/// What a thread finds in its registers.
+/// The values that a thread finds in its registers.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Answer {
     pub error: u64,
@@ -118,7 +118,7 @@ impl Driver {
             && let Some(to) = self.kernel.ipc_fast(arguments, rip, rsp)
         {
             self.fast += 1;
-            // What the entry code leaves in the receiver's registers.
+            // The entry code leaves this in the receiver's registers.
             let context = &mut self.kernel.threads_mut().table[to.receiver as usize].context;
             assert_eq!((to.rip, to.rsp), (context.rip, context.rsp));
             context.reset(to.rip, to.rsp);
@@ -159,7 +159,7 @@ impl Driver {
         }
     }
 
-    /// What the running thread finds.
+    /// The values that the running thread finds.
     pub fn result(&mut self) -> Answer {
         let context = self.kernel.current_thread().expect("a running thread").context;
         let answer = Answer {

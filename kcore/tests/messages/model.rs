@@ -125,7 +125,7 @@ impl Model {
         self.run(me, arguments, late);
     }
 
-    /// What a thread finds whose turn it is.
+    /// The values that a thread finds whose turn it is.
     pub fn turn(&self, me: u64) -> Answer {
         let thread = &self.threads[&me];
         assert_eq!(thread.does, Does::Runs, "thread {me:#x} has its turn");

@@ -1,4 +1,4 @@
-//! The one place that chooses a processor architecture. What an architecture must supply is
+//! The one place that chooses a processor architecture. All that an architecture must supply is
 //! listed here by name; the rest of the kernel uses these names and nothing below them.
 
 #[cfg(target_arch = "x86_64")]

@@ -6,7 +6,7 @@ use drivers::dma::{DirectMap, Page, Window};
 
 use crate::arch;
 
-/// Where drivers get register windows and pages.
+/// The source of register windows and pages for drivers.
 pub struct Resources {
     /// Frames put aside for pages shared with devices.
     pages: Vec<arch::OwnPage>,

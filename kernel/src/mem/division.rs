@@ -15,12 +15,12 @@ const DEVICE_PAGES: usize = 32;
 const HEAP_LEAST: u64 = 8 << 20;
 const HEAP_MOST: u64 = 1 << 30;
 
-/// What the kernel's own heap has where the server has one of its own: tables of threads, spaces and ways.
+/// The size of the kernel's own heap if the server has one of its own: tables of threads, spaces and ways.
 const HEAP_KERNEL: u64 = 6 << 20;
 /// And a byte for so many bytes of memory: the counts of frames.
 const HEAP_SHARE: u64 = 512;
 
-/// Where the server is, and with it the heap for its tables.
+/// The place of the server, and with it the heap for its tables.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum HeapOf {
     /// One heap serves kernel and server.

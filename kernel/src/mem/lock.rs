@@ -14,7 +14,7 @@ use kcore::smp::{
 
 use crate::arch;
 
-/// What processors share by turns.
+/// State that processors share by turns.
 pub trait Shared {
     /// This processor enters after another one was in.
     fn change_over(&mut self, processor: u32);

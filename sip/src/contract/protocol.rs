@@ -21,10 +21,10 @@ pub struct Protocol {
     next: Vec<u16>,
 }
 
-/// What an import from a contract's module is. All take an endpoint first where they take any.
+/// The operation of an import from a contract's module. All take an endpoint first where they take any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// A message: takes its fields, returns 0, or 1 if the peer is gone. What it carried is the
+    /// A message: takes its fields, returns 0, or 1 if the peer is gone. Its handles are the
     /// sender's no more in both cases.
     Send(u16),
     /// `receive`: the number of the message that arrived, or −1 if the peer is gone.
@@ -90,12 +90,12 @@ impl Protocol {
         &self.contract
     }
 
-    /// What tells contracts apart: the number in the name of its module.
+    /// The key that tells contracts apart: the number in the name of its module.
     pub const fn key(&self) -> u64 {
         self.key
     }
 
-    /// Whose turn it is, seen from a side; `None` after the end.
+    /// The side whose turn it is, seen from a side; `None` after the end.
     pub fn turn(&self, side: Side, state: u16) -> Option<Direction> {
         let state = self.contract.states.get(usize::from(state))?;
         Some(side.turn(state.direction))
@@ -116,7 +116,7 @@ impl Protocol {
         states.map(|state| self.step(side, state, direction, message)).collect()
     }
 
-    /// What a process does wrong that sends or receives now, for the user.
+    /// The error, for the user, of a process that sends or receives now.
     pub fn complaint(&self, side: Side, state: u16, direction: Direction, message: Option<u16>) -> String {
         let what = match (direction, message.and_then(|at| self.message(at))) {
             (Direction::Send, Some(message)) => format!("sends {}", message.name),
@@ -145,7 +145,7 @@ impl Protocol {
         self.contract.messages.get(usize::from(at))
     }
 
-    /// What an import of this name from this side's module is.
+    /// The import of this name in this side's module.
     ///
     /// # Errors
     /// An [`ImportError`]: no such thing, not this side's to say, or another type.

@@ -1,7 +1,7 @@
 //! Channels: two ends, each with an owner and a queue of the messages that were sent to it.
 //!
 //! Each end belongs to one process or is in one message, like a block; its owner alone takes from its
-//! queue and steps its state. A queue has one writer, the owner of the other end. What closes an end
+//! queue and steps its state. A queue has one writer, the owner of the other end. The mark that closes an end
 //! is a bit in the very word that a send advances: a send either comes before the close, and its
 //! message is found by the one who closes, or it fails and the sender still holds the message. So
 //! whatever a message carries has one owner at every step, also when a peer dies beside the send.
@@ -54,7 +54,7 @@ pub struct Letter {
     pub blocks: u16,
     /// Which words are ends of channels, a bit each.
     pub ends: u16,
-    /// What it carries.
+    /// The words it carries.
     pub words: [u64; WORDS],
 }
 
@@ -87,7 +87,7 @@ pub enum Undelivered {
     Full,
 }
 
-/// What is at the head of a queue.
+/// The message or the end at the head of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrived {
     /// A message, which is now where the caller wanted it: its number.

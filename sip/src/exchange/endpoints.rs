@@ -6,7 +6,7 @@ use super::{ExchangeError, HandleTable};
 use crate::limits::ENDPOINTS;
 use alloc::vec::Vec;
 
-/// What an operation on an endpoint refuses.
+/// The reason for which an operation on an endpoint is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndpointError {
     /// The number names no endpoint: forged, closed, or sent.

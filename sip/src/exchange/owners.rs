@@ -1,4 +1,4 @@
-//! Who owns each block. All state is atomic words; see the theory of the module above.
+//! The owner of each block. All state is atomic words; see the theory of the module above.
 
 use super::atomic::{AtomicU32, AtomicU64, Ordering};
 use alloc::vec::Vec;

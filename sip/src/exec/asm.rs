@@ -265,8 +265,8 @@ core::arch::global_asm!(
     "pop rsi",
     "pop rdi",
     "jmp sip_service",
-    // Changing from one process's stack to another's. What Rust wants kept is on the stack that is
-    // left; the stack that is gone to was left here, or in `sip_leave`. What the one computed with is not the
+    // Changing from one process's stack to another's. The registers that Rust wants kept are on the stack that is
+    // left; the stack that is gone to was left here, or in `sip_leave`. The values of the one are not the
     // other's business.
     ".balign 16",
     ".globl sip_switch",
@@ -333,7 +333,7 @@ unsafe extern "sysv64" {
     /// Calls `code` with `registers`, on the stack that ends at `stack` or, if that is 0, on the
     /// current one. Returns 0, with the results in `registers`, or 1 after a trap.
     pub(super) fn sip_enter(registers: *mut Registers, code: u64, runtime: *mut u8, stack: u64) -> u64;
-    /// Where a trap goes on, with `rsp` set to the runtime block's `entry_stack`.
+    /// A trap goes on here, with `rsp` set to the runtime block's `entry_stack`.
     pub(super) fn sip_landing();
     /// The first built-in's thunk.
     pub(super) fn sip_builtins();

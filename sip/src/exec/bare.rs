@@ -4,7 +4,7 @@ use super::Runtime;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-/// What a range of addresses may be used for.
+/// The use that a range of addresses allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protection {
     /// Reading and writing.
@@ -13,7 +13,7 @@ pub enum Protection {
     ReadExecute,
 }
 
-/// What the embedder provides.
+/// The functions that the embedder provides.
 pub struct Platform {
     /// Reserves so many bytes, whole pages that nothing may touch; null if there are none.
     pub reserve: fn(usize) -> *mut u8,
@@ -38,7 +38,7 @@ fn platform() -> Option<&'static Platform> {
     unsafe { PLATFORM.load(Ordering::Acquire).as_ref() }
 }
 
-/// What the embedder's handler asks after a fault at instruction `at` that touched `address`: where
+/// The embedder's handler asks this after a fault at instruction `at` that touched `address`: where
 /// to go on, and with which stack pointer, if the fault is compiled code's.
 ///
 /// # Safety

@@ -1,4 +1,4 @@
-//! What compiled code asks the runtime to do: memory and table instructions that are more than one
+//! The requests of compiled code to the runtime: memory and table instructions that are more than one
 //! access. Arguments arrive widened to 64 bits. Of compiled WebAssembly those that are `i32` are below 2³² and indices
 //! name something; of machine code that somebody wrote they are whatever its registers held, and every one is checked.
 

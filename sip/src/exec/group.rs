@@ -10,7 +10,7 @@ use crate::exchange::{Channels, End, Process};
 use crate::translate::TrapKind;
 use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
 
-/// What a group knows of a process, and the processes of one another.
+/// A group's record of a process, and the processes' record of one another.
 pub(super) struct Seat {
     /// Its number in the group.
     pub at: usize,
@@ -34,11 +34,11 @@ impl Seat {
     }
 }
 
-/// What the processes of a group share with it.
+/// The state that the processes of a group share with it.
 pub(super) struct Shared {
     /// In the order in which they joined, so of their numbers; each stays where it is.
     pub seats: Vec<Box<Seat>>,
-    /// Who runs.
+    /// The process that runs.
     pub current: usize,
     /// Changes from process to process since the group had the processor.
     pub handovers: u32,
@@ -149,7 +149,7 @@ impl Group {
         self.stages[process] = Stage::Ready(function);
     }
 
-    /// Runs all processes to their ends, and says how each ended. What waits when nobody can run any
+    /// Runs all processes to their ends, and says how each ended. A process that waits when none can run any
     /// more is ended with a trap that says so.
     pub fn run(&mut self) -> Vec<Result<(), Trap>> {
         let mut next = 0;

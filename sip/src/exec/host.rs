@@ -25,7 +25,7 @@ pub(super) fn switch_current(runtime: *mut Runtime) {
     CURRENT.with(|current| current.set(runtime));
 }
 
-/// What a range of addresses may be used for.
+/// The use that a range of addresses allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protection {
     /// Reading and writing.
@@ -67,7 +67,7 @@ const CLEARED: usize = 64;
 const LOOKED_AT: usize = 1024;
 const PAGE: usize = 4096;
 
-/// What the operating system says of the pages of a range, a word each; `None` if it does not, or of too many.
+/// The operating system's words for the pages of a range, one each; `None` if it has none, or for too many.
 fn page_map(at: *mut u8, bytes: usize) -> Option<[u64; LOOKED_AT]> {
     static MAP: OnceLock<Option<File>> = OnceLock::new();
     let map = MAP.get_or_init(|| File::open("/proc/self/pagemap").ok()).as_ref()?;

@@ -26,7 +26,7 @@ pub enum Extern {
 pub enum LinkError {
     /// Nothing of this module and name was given.
     Unknown(String, String),
-    /// What was given is of another kind or type.
+    /// The given object is of another kind or type.
     Type(String, String),
     /// Address space or memory is exhausted.
     NoMemory,
@@ -83,7 +83,7 @@ impl Instance {
         }
     }
 
-    /// What one of its own functions is in a table; its context has the signatures.
+    /// The table element of one of its own functions; its context has the signatures.
     fn element(&self, own: usize, handle: u64) -> Element {
         let image = &self.program.image;
         let ty = image.module.functions[own + image.module.imported_functions];
@@ -138,7 +138,7 @@ impl Store {
         Some(Extern::Table(self.tables.len() - 1))
     }
 
-    /// What a table's element with this handle is in memory.
+    /// The form in memory of a table's element with this handle.
     pub(super) fn element(&mut self, table: usize, handle: u64) -> Element {
         if handle == 0 {
             return Element::NULL;
@@ -184,7 +184,7 @@ impl Store {
     /// Makes an instance of a program, with what its imports name, in their order.
     ///
     /// # Errors
-    /// A [`LinkError`]. What active segments wrote before a trap stays written, as specified.
+    /// A [`LinkError`]. The bytes that active segments wrote before a trap stay written, as specified.
     pub fn instantiate(&mut self, program: &Arc<Program>, imports: &[Extern]) -> Result<usize, LinkError> {
         let module = program.image.module.clone();
         for (at, import) in module.imports.iter().enumerate() {
@@ -425,7 +425,7 @@ impl Store {
         Ok(())
     }
 
-    /// What an instance exports under a name.
+    /// The export of an instance under a name.
     pub fn export(&self, instance: usize, name: &str) -> Option<Extern> {
         let instance = self.instances.get(instance)?;
         Some(match instance.program.image.module.export(name)? {

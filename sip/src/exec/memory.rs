@@ -60,7 +60,7 @@ pub(super) struct Memory {
     /// Its type as declared, for linking.
     pub declared: Limits,
     range: Reservation,
-    /// What segments have filled before any code ran.
+    /// The bytes that segments filled before any code ran.
     filled: Range<usize>,
     /// Whether the host has had its bytes to write.
     lent: bool,
@@ -226,7 +226,7 @@ impl Table {
         Some(table)
     }
 
-    /// What it holds.
+    /// The type of its elements.
     pub fn element_type(&self) -> ValType {
         self.declared.element
     }

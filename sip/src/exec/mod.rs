@@ -107,11 +107,11 @@ impl Val {
 /// Why a call did not return.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trap {
-    /// What happened.
+    /// The kind of the trap.
     pub kind: TrapKind,
     /// Offset in the module of the instruction, if compiled code trapped.
     pub wasm: Option<u32>,
-    /// What the host's function said, if it failed.
+    /// The host function's message, if it failed.
     pub host: Option<HostError>,
 }
 
@@ -145,7 +145,7 @@ impl core::fmt::Display for Trap {
 pub enum HostError {
     /// The process asked to end, with this status.
     Exit(i32),
-    /// What went wrong, for the user.
+    /// The fault, for the user.
     Failed(String),
 }
 
@@ -158,9 +158,9 @@ pub(crate) struct Runtime {
     area: [[u64; 2]; limits::AREA_VALUES],
     /// Stack pointer of the innermost entry.
     pub(crate) entry_stack: u64,
-    /// Where the last fault was, and which address it touched.
+    /// The place of the last fault, and the address it touched.
     fault: [u64; 2],
-    /// What a built-in or host function left for the entry to report.
+    /// The report that a built-in or host function left for the entry.
     raised: Option<Trap>,
     /// Whether the process is to stop: what it calls of the runtime does not return to it.
     interrupted: AtomicBool,
@@ -181,7 +181,7 @@ impl Runtime {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        // What the process owned is free again; what it had sent is not its any more.
+        // The process's blocks and endpoints are free again; those it had sent are not its any more.
         if let Some(member) = &mut self.member {
             member.leave();
         }
@@ -202,7 +202,7 @@ impl Drop for Store {
     }
 }
 
-/// What a fault handler asks: whether the fault is compiled code's, and then where to go on with
+/// A fault handler asks this: whether the fault is compiled code's, and then where to go on with
 /// which stack pointer.
 ///
 /// # Safety
@@ -217,7 +217,7 @@ pub(crate) unsafe fn on_fault(runtime: *mut Runtime, at: u64, address: u64) -> O
     Some((asm::sip_landing as *const () as u64, runtime.entry_stack))
 }
 
-/// What a timer's handler asks: as [`on_fault`] for a process whose time is over, wherever it is. If it is not in
+/// A timer's handler asks this: as [`on_fault`] for a process whose time is over, wherever it is. If it is not in
 /// compiled code now, it stops before it is there again.
 ///
 /// # Safety
@@ -275,7 +275,7 @@ impl Program {
         }))
     }
 
-    /// Addresses of the code. Where the embedder can take the right to run away from pages (of code that nobody
+    /// Addresses of the code. If the embedder can take the right to run away from pages (of code that nobody
     /// else runs), that stops a process that never ends: it traps with [`TrapKind::Interrupted`].
     pub fn code_range(&self) -> core::ops::Range<u64> {
         let base = self.code.base() as u64;
@@ -292,7 +292,7 @@ impl Program {
     }
 }
 
-/// What compiled code is given as context when it calls a host function.
+/// The context that compiled code is given when it calls a host function.
 #[repr(C)]
 struct HostFunction {
     store: *mut Store,
@@ -300,7 +300,7 @@ struct HostFunction {
     body: Option<HostFn>,
 }
 
-/// Whose the functions from a handle on are.
+/// The owner of the functions from a handle on.
 #[derive(Clone, Copy)]
 enum Owner {
     Instance(usize),
@@ -334,12 +334,12 @@ pub struct Store {
     signatures: HashMap<FuncType, u64>,
     handle_table: u64,
     member: Option<Box<Member>>,
-    /// What the processes of the group share, or null.
+    /// The state that the processes of the group share, or null.
     group: *mut group::Shared,
     depth: u32,
     /// Whether any code ran: before that, stack and area are as they were, and memories but for their segments.
     ran: bool,
-    /// Where stack and memories go in the end.
+    /// The place where stack and memories go in the end.
     pool: Option<Rc<Pool>>,
 }
 
@@ -535,7 +535,7 @@ impl Store {
         Ok((code, ty))
     }
 
-    /// Where the stack pointer starts.
+    /// The stack pointer's start.
     fn stack_top(&self) -> u64 {
         self.stack.base() as u64 + self.stack.bytes() as u64 - 8
     }
@@ -552,7 +552,7 @@ impl Store {
             return Err(Trap::new(TrapKind::StackOverflow));
         }
         let runtime: *mut Runtime = &raw mut *self.runtime;
-        // A nested entry goes on where the host function stands, on the same stack. Where there is
+        // A nested entry goes on where the host function stands, on the same stack. If there is
         // no room for that, the check in the callee's prologue says so.
         let stack = if self.depth == 0 { self.stack_top() } else { 0 };
         let previous = host::set_current(runtime);
@@ -593,7 +593,7 @@ impl Store {
     }
 }
 
-/// Where the thunks arrive: calls the built-in or the host function and returns 0, or the runtime
+/// The thunks arrive here: calls the built-in or the host function and returns 0, or the runtime
 /// block's address if the caller is to be left by the landing.
 extern "sysv64" fn dispatch(registers: *mut Registers, builtin: u32, return_address: u64) -> u64 {
     // SAFETY: the thunk passes its own block; the context in it is an instance's for a built-in and

@@ -1,5 +1,5 @@
 //! Stacks, memories and tables of processes that have ended, for those to come: making a reservation and giving it
-//! back is most of what a short-lived process costs. What comes back reads as zero.
+//! back is most of what a short-lived process costs. Memory that comes back reads as zero.
 
 use super::host;
 use super::memory::{Element, Memory, Reservation, Table};
@@ -13,7 +13,7 @@ const KEPT: usize = 64;
 /// Elements of a table that is kept at most.
 const ELEMENTS: u64 = 4096;
 
-/// What ended processes have left. Stores that are made with it share it, on one thread.
+/// The memory that ended processes have left. Stores that are made with it share it, on one thread.
 #[derive(Default)]
 pub struct Pool {
     stacks: RefCell<Vec<Reservation>>,

@@ -52,7 +52,7 @@ impl Exchange {
         }))
     }
 
-    /// Who owns which block.
+    /// The owners of the blocks.
     pub const fn owners(&self) -> &Owners {
         &self.owners
     }
@@ -93,7 +93,7 @@ impl Member {
         &mut self.endpoints
     }
 
-    /// Who it is.
+    /// Its process.
     pub const fn process(&self) -> Process {
         self.process
     }
@@ -117,7 +117,7 @@ impl Member {
     }
 }
 
-/// What a service does.
+/// The operation of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
     Alloc,
@@ -131,12 +131,12 @@ enum What {
     Channel(Operation),
 }
 
-/// What compiled code is given as context when it calls a service.
+/// The context that compiled code is given when it calls a service.
 pub(super) struct Service {
     store: *mut Store,
     what: What,
     pub(super) ty: FuncType,
-    /// Where the parameters behind the first are, and which of their bits count.
+    /// The places of the parameters behind the first, and which of their bits count.
     places: Vec<(Place, u64)>,
     /// Which of them are blocks, and which endpoints: a bit each.
     owned: (u16, u16),
@@ -341,7 +341,7 @@ impl From<EndpointError> for Trap {
     }
 }
 
-/// Where the service thunks arrive: returns 0, or the runtime block's address if the caller is to be
+/// The service thunks arrive here: returns 0, or the runtime block's address if the caller is to be
 /// left by the landing.
 pub(super) extern "sysv64" fn service(registers: *mut Registers, return_address: u64) -> u64 {
     // SAFETY: the thunk passes its own block; the context in it is a service's, as the layout says

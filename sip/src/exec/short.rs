@@ -5,7 +5,7 @@
 //! both ends have seen the same state, and the message has few words, integers and at most one block. Then the
 //! monitor is one look-up in a row of the contract's table, the block changes owner by one compare-and-swap, and
 //! the receiver's `receive` has its answer before it goes on. When the sender waits in its turn, the processor
-//! goes to the receiver by one change of stacks. What a short way cannot do it leaves untouched to the general
+//! goes to the receiver by one change of stacks. Work that a short way cannot do it leaves untouched to the general
 //! one (`services`), which then says what is wrong, if anything is. Nothing but time tells the two apart; a
 //! test runs random programs by both (`tests/short.rs`, `docs/decisions/0062`).
 
@@ -33,7 +33,7 @@ const NOWHERE: u64 = u64::MAX;
 /// In a row of the contract's table: not in this state.
 const NEVER: u32 = u32::MAX;
 
-/// What the short way wants to know of a service, worked out when the service is made.
+/// The short way's knowledge of a service, worked out when the service is made.
 pub(super) struct Short {
     pub(super) code: u64,
     member: *mut Member,
@@ -53,7 +53,7 @@ pub(super) struct Short {
     link: UnsafeCell<Link>,
 }
 
-/// What the endpoint that a service was last called with leads to.
+/// The target of the endpoint that a service was last called with.
 struct Link {
     number: u32,
     /// Of the process's endpoints, when this was found out.
@@ -66,7 +66,7 @@ struct Link {
     seat: *mut Seat,
 }
 
-/// What a short way yields: a value, if `done` is not 0. Otherwise it has changed nothing.
+/// The result of a short way: a value, if `done` is not 0. Otherwise it has changed nothing.
 #[repr(C)]
 pub(super) struct Answer {
     value: u64,
@@ -84,7 +84,7 @@ impl From<Option<u64>> for Answer {
 }
 
 impl Short {
-    /// What the short way of an operation needs; `None` if it has none. The pointers are of the process and of
+    /// The data for the short way of an operation; `None` if it has none. The pointers are of the process and of
     /// its group, which live as long as its services.
     pub(super) fn new(
         (member, group): (*mut Member, *mut Shared),
@@ -164,7 +164,7 @@ impl Short {
         self.next.get(state as usize).copied().filter(|next| *next != NEVER)
     }
 
-    /// Where the endpoint of a number leads, if it is of the contract and side of the import.
+    /// The target of the endpoint with this number, if it is of the contract and side of the import.
     ///
     /// # Safety
     /// The process is the one that runs, and nobody changes the link while the reference lives.
@@ -284,7 +284,7 @@ unsafe fn try_send(service: *const Service, number: u32, words: [u64; SHORT_WORD
     }
 }
 
-/// Where the thunk of a message's send arrives.
+/// The thunk of a message's send arrives here.
 ///
 /// # Safety
 /// The service is one of a running process's, it has a short way, and the arguments are what that process's code
@@ -336,7 +336,7 @@ unsafe fn try_receive(service: *const Service, number: u32) -> Option<u64> {
     }
 }
 
-/// Where the thunk of `receive` arrives.
+/// The thunk of `receive` arrives here.
 ///
 /// # Safety
 /// As for [`send`].
@@ -345,7 +345,7 @@ pub(super) unsafe extern "sysv64" fn receive(service: *const Service, number: u3
     unsafe { try_receive(service, number) }.into()
 }
 
-/// Where the thunk of a field arrives.
+/// The thunk of a field arrives here.
 ///
 /// # Safety
 /// As for [`send`].

@@ -123,7 +123,7 @@ fn kind(function: &Function, inst: Inst, value: Value) -> Use {
     }
 }
 
-/// What a loop passes for a parameter, without the extension of a sum with the parameter's lower half.
+/// The value that a loop passes for a parameter, without the extension of a sum with the parameter's lower half.
 fn root(function: &Function, param: Value, next: Value) -> Option<(Value, u64)> {
     if let Some(step) = steps_from(function, next, param) {
         return (step != 0).then_some((param, step));
@@ -154,7 +154,7 @@ fn root(function: &Function, param: Value, next: Value) -> Option<(Value, u64)> 
     None
 }
 
-/// What is known of the function's form.
+/// The knowledge of the function's form.
 struct Form<'a> {
     domtree: &'a DominatorTree,
     loops: &'a LoopAnalysis,
@@ -170,7 +170,7 @@ struct Counter<'a> {
     body: &'a HashSet<Block>,
 }
 
-/// What is to be done with a counter.
+/// The change to make to a counter.
 struct Plan {
     param: Value,
     /// The parameter, or its lower half, to which the step is added.
@@ -180,11 +180,11 @@ struct Plan {
     first: Inst,
     /// Sums and comparisons behind it, with their constants.
     moved: Vec<(Inst, Use)>,
-    /// What uses the number of the last turn behind the loop.
+    /// The instructions that use the number of the last turn behind the loop.
     left: Vec<Inst>,
 }
 
-/// Where an instruction uses a counter, and how.
+/// The place where an instruction uses a counter, and how.
 struct Place {
     inst: Inst,
     block: Block,
@@ -264,7 +264,7 @@ fn plan(function: &Function, form: &Form, uses: &Uses, counter: &Counter) -> Opt
         block = above;
     }
     let below = |at: Block| at != block && form.domtree.block_dominates(block, at);
-    // Who needs the number of this turn behind the loop gets it from the next one; further on in the loop it lives anyway.
+    // A use of this turn's number behind the loop gets it from the next one; further on in the loop it lives anyway.
     let (left, fixed): (Vec<Place>, Vec<Place>) = fixed
         .into_iter()
         .partition(|place| !body.contains(&place.block) && below(place.block));

@@ -1,4 +1,4 @@
-//! What is known of numbers, put to use between the translator and Cranelift.
+//! Knowledge of numbers, put to use between the translator and Cranelift.
 //!
 //! WebAssembly computes addresses in 32 bits, which wrap, and the machine in 64, which do not. Taken literally that costs an
 //! instruction for each constant offset that a program adds itself, and one for each index that is widened; and compilers
@@ -121,7 +121,7 @@ fn calls(function: &Function, branch: Inst) -> &[cranelift_codegen::ir::BlockCal
     }
 }
 
-/// What a branch passes for the parameter with this number, once for each of its ways to the block.
+/// The value that a branch passes for the parameter with this number, once for each of its ways to the block.
 fn passed(function: &Function, branch: Inst, block: Block, number: usize) -> impl Iterator<Item = Value> {
     let pool = &function.dfg.value_lists;
     calls(function, branch)
@@ -131,7 +131,7 @@ fn passed(function: &Function, branch: Inst, block: Block, number: usize) -> imp
         .map(|value| function.dfg.resolve_aliases(value))
 }
 
-/// What a branch passes for the parameter, if it has one way to the block only.
+/// The value that a branch passes for the parameter, if it has one way to the block only.
 fn sole(function: &Function, branch: Inst, block: Block, number: usize) -> Option<Value> {
     let mut values = passed(function, branch, block, number);
     let value = values.next()?;
@@ -283,7 +283,7 @@ fn tests(function: &Function, ways: &Ways, around: Loop) -> Vec<Test> {
     tests
 }
 
-/// What holds where a condition is `holds`.
+/// The facts that hold where a condition is `holds`.
 fn test(function: &Function, condition: Value, holds: bool, below: usize) -> Option<Test> {
     let (value, inverted) = truth(function, condition);
     let holds = holds != inverted;

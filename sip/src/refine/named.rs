@@ -1,6 +1,6 @@
 //! Indices that the verifier must have a name for.
 //!
-//! What is compared with a length must be what indexes, and the verifier knows them for the same by the name of the
+//! The number compared with a length must be the index, and the verifier knows them for the same by the name of the
 //! instruction that made them. A number that a loop carries has the name of an instruction of the turn before; if that
 //! instruction is executed again before the number is compared, the name means the new number and the old one has none.
 //! Such a number gets a name by an instruction that changes nothing: a difference with nought.

@@ -62,7 +62,7 @@ struct Stepped {
     turns: u64,
 }
 
-/// What is known of all values of a function.
+/// The known ranges of all values of a function.
 pub(super) struct Ranges {
     of: SecondaryMap<Value, Option<Range>>,
     stepped: HashMap<Value, Stepped>,
@@ -218,7 +218,7 @@ impl Ranges {
             .reduce(Range::union)
     }
 
-    /// What an instruction makes; nothing if one of its operands is not known yet.
+    /// The range that an instruction makes; nothing if one of its operands is not known yet.
     fn made(&self, function: &Function, inst: Inst, ty: Type) -> Option<Range> {
         let all = greatest(ty);
         let get = |value: Value| -> Option<Range> {
@@ -339,7 +339,7 @@ fn binary(opcode: Opcode, a: Range, b: Range, all: u64, width: u32) -> Option<Ra
                     high: a.high.checked_add(b.high)?,
                 })
             };
-            // What adds nearly 2^n subtracts.
+            // An addition of nearly 2^n is a subtraction.
             let less = |a: Range, by: u64| {
                 let by = by.wrapping_neg() & all;
                 (by != 0 && by <= a.low).then(|| Range {

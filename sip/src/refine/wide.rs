@@ -11,7 +11,7 @@ use hashbrown::{HashMap, HashSet};
 
 /// Widens the parameters of blocks that index memory, and what is passed for them.
 pub(super) fn widen(function: &mut Function, ways: &Ways) {
-    // What is compared with a table's length stays apart: it may need a name of its own (`named`).
+    // A number compared with a table's length stays apart: it may need a name of its own (`named`).
     let checked = super::named::checked(function);
     let wanted = wanted(function, ways, &checked);
     let mut wide = Wide(HashMap::new());
@@ -48,7 +48,7 @@ pub(super) fn widen(function: &mut Function, ways: &Ways) {
     }
 }
 
-/// What an instruction extends from 32 to 64 bits, if it does that.
+/// The value that an instruction extends from 32 to 64 bits, if it does that.
 fn extended(function: &Function, inst: Inst) -> Option<Value> {
     let InstructionData::Unary {
         opcode: Opcode::Uextend,

@@ -14,9 +14,9 @@ use wasmparser::{BlockType, Operator};
 
 /// An open block.
 pub(super) struct Frame {
-    /// Where a branch to it goes.
+    /// The target of a branch to it.
     target: Block,
-    /// Where the code after its end goes on.
+    /// The place where the code after its end goes on.
     exit: Block,
     /// The other arm of an `if`, until an `else` takes it.
     other: Option<Block>,

@@ -7,7 +7,7 @@ use crate::refine::Access;
 use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Type, Value, condcodes::IntCC, types};
 use wasmparser::{MemArg, MemArgTarget, Operator};
 
-/// What a load extends.
+/// The extension that a load does.
 #[derive(Clone, Copy)]
 enum Narrow {
     Signed8,

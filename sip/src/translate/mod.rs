@@ -85,7 +85,7 @@ impl TrapKind {
         Self::ALL.get(usize::from(code).wrapping_sub(1)).copied()
     }
 
-    /// What is said to a user; the words of the WebAssembly specification where it has some.
+    /// The text for a user; the words of the WebAssembly specification where it has some.
     pub const fn message(self) -> &'static str {
         match self {
             Self::Unreachable => "unreachable",
@@ -172,7 +172,7 @@ pub struct Scratch {
 /// Validates and translates one function body into `function`.
 ///
 /// # Errors
-/// What the validator or a limit refused, with the offset.
+/// The refusal of the validator or a limit, with the offset.
 pub fn function(
     module: &Module,
     layout: &Layout,
@@ -285,7 +285,7 @@ struct Translator<'m, 'f> {
     results: Vec<ValType>,
     /// The length of the first memory, where accesses are compared with it.
     length: Option<Variable>,
-    /// Where it is loaded.
+    /// The instructions that load it.
     reloads: Vec<ir::Inst>,
     /// The accesses of memory and the loops, for [`crate::refine`].
     accesses: Vec<Access>,

@@ -1,4 +1,4 @@
-//! Where an access goes: the address that its operand names, what may be read and written there, and
+//! The target of an access: the address that its operand names, what may be read and written there, and
 //! what a read yields.
 
 use super::state::{RSP, State};
@@ -158,7 +158,7 @@ impl Proof<'_> {
         }
     }
 
-    /// What a word of the context is.
+    /// The meaning of a word of the context.
     fn field(&self, at: i64) -> Value {
         let layout = &self.image.layout;
         let at = at as u32;
@@ -204,7 +204,7 @@ impl Proof<'_> {
             .map_or(Value::Any, |word| Value::Number(Linear::constant(word)))
     }
 
-    /// What a word of the handle table is: the base or the length of one block.
+    /// The meaning of a word of the handle table: the base or the length of one block.
     #[allow(clippy::unused_self, reason = "one of the readers of words, all methods")]
     fn handle(&self, at: &Linear, bytes: i64) -> Value {
         let whole = (at.shift >= 4 && at.symbol != NAMELESS) || at.symbol == 0;

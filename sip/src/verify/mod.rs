@@ -10,7 +10,7 @@
 //! registers are at every return and tail call what they were at entry; the frame lies above the
 //! stack limit that was compared. Nothing of the compiler is used: only [`crate::layout`].
 //!
-//! What is not proved (that the code does what the module says, contracts, speculation) stands in
+//! The claims that are not proved (that the code does what the module says, contracts, speculation) stand in
 //! `docs/sip.md`.
 
 mod access;
@@ -37,7 +37,7 @@ impl core::ops::Deref for Verified {
     }
 }
 
-/// What could not be proved.
+/// The claim that could not be proved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The image's tables contradict each other.
@@ -169,7 +169,7 @@ struct Function {
     /// Decoded instructions by offset from the start of the function, one more than the index.
     known: Vec<u32>,
     decoded: Vec<Instruction>,
-    /// What is known at the targets of branches.
+    /// The knowledge at the targets of branches.
     states: BTreeMap<u32, State>,
     pending: BTreeSet<u32>,
     /// Steps that are left, and room for what is known at targets.

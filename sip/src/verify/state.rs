@@ -1,4 +1,4 @@
-//! What is known at one point of a function: registers, spill slots, facts, the last comparison.
+//! The knowledge at one point of a function: registers, spill slots, facts, the last comparison.
 
 use super::value::{Fact, Length, Linear, NAMELESS, Place, Symbol, Value};
 use alloc::{rc::Rc, vec::Vec};
@@ -207,7 +207,7 @@ impl State {
         }
     }
 
-    /// What a call leaves: the saved registers and the frame, but nothing about the contents of
+    /// The knowledge that a call leaves: the saved registers and the frame, but nothing about the contents of
     /// tables and handles, which the callee may have changed.
     pub fn after_call(&mut self) {
         for (at, register) in self.registers.iter_mut().enumerate() {
@@ -226,7 +226,7 @@ impl State {
         self.compared = None;
     }
 
-    /// What is known of a number against lengths: `number + slack <= length`.
+    /// The facts about a number against lengths: `number + slack <= length`.
     fn bounds(&self, number: &Linear) -> impl Iterator<Item = (Length, i64)> {
         let (symbol, add) = (number.symbol, number.add);
         let plain = number.shift == 0 && symbol != NAMELESS;
@@ -238,7 +238,7 @@ impl State {
         })
     }
 
-    /// What both ways know of a location that gets a name of its own at a join.
+    /// The facts that both ways have of a location that gets a name of its own at a join.
     fn common(&self, have: &Value, other: &Self, new: &Value, name: Symbol, facts: &mut Vec<Fact>) {
         let (Value::Number(have), Value::Number(new)) = (have, new) else {
             return;

@@ -69,8 +69,8 @@ impl Proof<'_> {
         Ok(goes_on)
     }
 
-    /// Whether an instruction that transfers control has no prefix but REX. What an operand-size prefix
-    /// does there differs between makers of processors, down to the instruction's length.
+    /// Whether an instruction that transfers control has no prefix but REX. The effect of an operand-size prefix
+    /// there differs between makers of processors, down to the instruction's length.
     fn is_plain(&self, ins: &Instruction) -> bool {
         if ins.flow_control() == FlowControl::Next || ins.mnemonic() == Mnemonic::Ud2 {
             return true;
@@ -570,7 +570,7 @@ const fn opposite(condition: ConditionCode) -> ConditionCode {
     }
 }
 
-/// What a comparison teaches on the way on which its condition holds.
+/// Learns from a comparison, for the way on which its condition holds.
 fn learn(state: &mut State, condition: ConditionCode) {
     let Some((a, b)) = state.compared else { return };
     match condition {

@@ -1,4 +1,4 @@
-//! What the verifier knows of a register or stack slot: the abstract values, and how they join.
+//! The verifier's knowledge of a register or stack slot: the abstract values, and how they join.
 //!
 //! A number that is not constant carries a *symbol*: the name of the place where it came to be. Two
 //! locations with the same symbol hold the same number, so that a comparison of one copy says
@@ -94,7 +94,7 @@ impl Linear {
     }
 }
 
-/// Where an element of a table, or an entry of the handle table, is: table and linear offset.
+/// The place of an element of a table, or of an entry of the handle table: table and linear offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub table: u32,
@@ -111,7 +111,7 @@ pub(super) enum Length {
     Block(Place),
 }
 
-/// What a pointer points into.
+/// The object that a pointer points into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Base {
     Context,
@@ -143,7 +143,7 @@ pub(super) enum Value {
     Number(Linear),
     /// An address.
     Pointer(Base, Linear),
-    /// What the register with this number held at the function's entry.
+    /// The value that the register with this number held at the function's entry.
     Entry(u8),
     /// The stack pointer at entry, plus this.
     Stack(i64),
@@ -200,7 +200,7 @@ impl Value {
         }
     }
 
-    /// What is left of it when the name of its symbol goes to another number: only its range.
+    /// The rest of it when the name of its symbol goes to another number: only its range.
     pub fn nameless(&self) -> Self {
         let keep = |linear: &Linear| Linear {
             symbol: NAMELESS,

@@ -22,15 +22,15 @@ pub mod rights {
     pub const PATH_SET_SIZE: u64 = 1 << 19;
     /// To set the size.
     pub const SET_SIZE: u64 = 1 << 22;
-    /// What a file can allow: all but paths and directories.
+    /// The rights a file can allow: all but paths and directories.
     pub const FILE: u64 = 0x1ff | 1 << 21 | SET_SIZE | 1 << 23 | 1 << 27;
-    /// What a directory can allow.
+    /// The rights a directory can allow.
     pub const DIRECTORY: u64 = 1 | 1 << 3 | 1 << 4 | 0x3f_fe00 | 0x0780_0000;
-    /// What a stream can allow.
+    /// The rights a stream can allow.
     pub const STREAM: u64 = READ | WRITE | 1 << 3 | 1 << 21 | 1 << 27;
 }
 
-/// What a descriptor is.
+/// The kind of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// A standard stream.
@@ -44,7 +44,7 @@ pub enum What {
 pub struct Descriptor {
     pub what: What,
     pub kind: Kind,
-    /// Where the next read or write is.
+    /// The place of the next read or write.
     pub position: u64,
     /// Append 1, each write to the disk 2, do not wait 4, and 8 and 16 for reads and all.
     pub flags: u16,
@@ -52,7 +52,7 @@ pub struct Descriptor {
     pub inheriting: u64,
     /// The name of a directory that the process has from the start.
     pub preopen: Option<String>,
-    /// What `readdir` goes through.
+    /// The entries that `readdir` goes through.
     pub entries: Vec<Entry>,
 }
 

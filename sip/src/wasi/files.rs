@@ -115,7 +115,7 @@ fn transfer<S: System>(process: &mut Process<S>, call: &mut Call<'_>, Transfer {
             (What::File(file), true) => process.system.write_at(file, position, bytes),
             (What::File(file), false) => process.system.read_at(file, position, bytes),
         };
-        // What has been moved counts; the error comes again with the next call.
+        // The bytes moved so far count; the error comes again with the next call.
         let moved = match moved {
             Ok(moved) => moved,
             Err(_) if done > 0 => break,

@@ -1,5 +1,5 @@
 //! WASI preview 1 over a small trait, [`System`]: arguments, environment, standard streams, files and
-//! directories, clocks, randomness, exit. What the trait does not offer answers `ENOSYS`.
+//! directories, clocks, randomness, exit. A call that the trait does not offer answers `ENOSYS`.
 //!
 //! Pointers come from the process and are allegations: each is checked against its memory, and
 //! `EFAULT` is the answer to a bad one. Paths are relative to a directory that the process was given;
@@ -20,7 +20,7 @@ use descriptors::Descriptors;
 /// Name of the module that WASI's functions are imported from.
 pub const MODULE: &str = "wasi_snapshot_preview1";
 
-/// What a process has: the system, and its descriptors there.
+/// A process's part: the system, and its descriptors there.
 struct Process<S> {
     system: S,
     descriptors: Descriptors,

@@ -1,4 +1,4 @@
-//! What WASI rests on: the one trait through which a process reaches the outside. On the host it is
+//! The base of WASI: the one trait through which a process reaches the outside. On the host it is
 //! streams and directories of the host's; in the system its files can be objects.
 
 use alloc::{string::String, vec::Vec};
@@ -53,7 +53,7 @@ errnos! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileId(pub u32);
 
-/// What a file is; WASI's numbers.
+/// The kind of a file; WASI's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum Kind {
@@ -76,14 +76,14 @@ pub enum Kind {
     Link = 7,
 }
 
-/// What is known of a file.
+/// The data about a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Stat {
     /// Number of its device.
     pub device: u64,
     /// Its number there.
     pub inode: u64,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// How many names it has.
     pub links: u64,
@@ -117,7 +117,7 @@ pub struct How {
     pub synchronous: bool,
 }
 
-/// What a file's time is set to.
+/// The new value of a file's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Time {
     /// It stays.
@@ -133,7 +133,7 @@ pub enum Time {
 pub struct Entry {
     /// Number of the file.
     pub inode: u64,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Its name.
     pub name: String,
@@ -151,7 +151,7 @@ pub struct At<'a> {
 
 type Answer<T> = Result<T, Errno>;
 
-/// What a process gets from outside. Who has no files need not say anything of them.
+/// The services that a process gets from outside. A system without files need not say anything of them.
 ///
 /// A system that keeps what its process says, and a process that says something:
 ///
@@ -269,12 +269,12 @@ pub trait System {
         let _ = file;
         Err(Errno::NoSystemCall)
     }
-    /// What is known of an open file.
+    /// The data about an open file.
     fn stat(&mut self, file: FileId) -> Answer<Stat> {
         let _ = file;
         Err(Errno::NoSystemCall)
     }
-    /// What is known of a path; a link at its end is followed or not.
+    /// The data about a path; a link at its end is followed or not.
     fn stat_path(&mut self, at: At<'_>, follow: bool) -> Answer<Stat> {
         let _ = (at, follow);
         Err(Errno::NoSystemCall)
@@ -329,7 +329,7 @@ pub trait System {
         let _ = (target, at);
         Err(Errno::NoSystemCall)
     }
-    /// What a symbolic link says.
+    /// The content of a symbolic link.
     fn read_link(&mut self, at: At<'_>) -> Answer<String> {
         let _ = at;
         Err(Errno::NoSystemCall)

@@ -110,7 +110,7 @@ impl World {
     }
 }
 
-/// What a trap says.
+/// The text of a trap.
 pub fn words(outcome: &Result<(), Trap>) -> String {
     match outcome {
         Ok(()) => "ended".into(),

@@ -1,8 +1,8 @@
 //! The common case: a call, or a reply that waits for anyone, of a message in registers alone, to a
 //! thread that waits for it, with nobody more urgent ready. Counted in instructions (`ipc-round-trip`).
 //!
-//! Nothing is changed until all is certain. What it does is what the general path does (a test
-//! compares them); what it does not do is save registers: the words stay where they are. The kernel
+//! Nothing is changed until all is certain. It does what the general path does (a test
+//! compares them), but it saves no registers: the words stay where they are. The kernel
 //! has it in assembly (`arch/x86_64/message.rs`), and this is the oracle: the same steps in the same order.
 
 use abi::nucleus::{ANYONE, NEVER, REGISTER_WORDS};
@@ -13,7 +13,7 @@ use crate::{
     scheduler::NONE,
 };
 
-/// Where a message is received.
+/// The place where a message is received.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Handover {
     /// Next instruction of the receiver.

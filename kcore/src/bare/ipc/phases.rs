@@ -14,7 +14,7 @@ use crate::{
     thread::{Resumed, State},
 };
 
-/// What came of the sending half.
+/// The result of the sending half.
 enum Sent {
     /// It is delivered to this thread, which is in no list yet; [`NONE`]: there was nothing to send.
     To(u32),
@@ -95,7 +95,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         if self.take_interrupt(me, from) {
             return Outcome::Resume;
         }
-        // What is taken from a sender's queue comes with items for this window.
+        // Items of a message from a sender's queue go into this window.
         self.messages_of(me).window = request.window;
         while let Some(sender) = self.sender_for(me, from) {
             let sending = self.request_of(sender);
@@ -135,7 +135,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         (self.thread(sender).state == State::Sending(me)).then_some(sender)
     }
 
-    /// What a thread that waits to send asked for.
+    /// The request of a thread that waits to send.
     fn request_of(&self, sender: u32) -> Request {
         let operation = self.thread(sender).operation;
         Request::new(operation.map_or([0; 6], |operation| operation.arguments))

@@ -18,7 +18,7 @@ use crate::{
     paging::{Fit, encode_mapping, fit_of, is_large, is_linked, is_present, mapping_rights, with_mapping_rights},
 };
 
-/// What is taken.
+/// The extent of a flush.
 #[derive(Copy, Clone)]
 struct Scope {
     /// First frame, and size: a mapping of at most this size is taken whole.
@@ -36,7 +36,7 @@ impl Scope {
     };
 }
 
-/// What became of a node.
+/// The result of a flush for a node.
 enum Taken {
     /// It is there, with less.
     Kept,

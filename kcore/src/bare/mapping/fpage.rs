@@ -8,7 +8,7 @@ use abi::{
 /// Ports that there are.
 pub const PORTS: u64 = 1 << 16;
 
-/// What an fpage is a range of.
+/// The resource that an fpage is a range of.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Resource {
     /// Bytes of the address space; an fpage holds whole pages.
@@ -88,7 +88,7 @@ impl Fpage {
         self.log2
     }
 
-    /// What is offered or accepted.
+    /// The rights offered or accepted.
     pub const fn rights(self) -> Rights {
         self.rights
     }
@@ -117,7 +117,7 @@ impl Fpage {
         }
     }
 
-    /// Where this fpage lands in a receive window: the part that is sent, and where it stands in
+    /// The landing of this fpage in a receive window: the part that is sent, and its place in
     /// the receiver. Both have the smaller of the two sizes, and the rights that are both offered
     /// and accepted.
     ///

@@ -138,7 +138,7 @@ impl<H: Hardware> Work<'_, H> {
         })
     }
 
-    /// Where the next piece is in the source: what is present, and for links any slot.
+    /// The next piece in the source: a present one, and for links any slot.
     fn next_piece(&mut self, from: u16, page: u64, end: u64, how: How) -> Search {
         if how != How::Link {
             return self.search(from, page, end, u64::MAX);
@@ -208,7 +208,7 @@ impl<H: Hardware> Work<'_, H> {
         }
     }
 
-    /// What the receiver has to pay, and that a part of a link is not replaced.
+    /// Checks that the receiver can pay, and that no part of a link is replaced.
     fn check_target(&mut self, piece: &Piece, giver_tables: u32) -> Result<(), Error> {
         if !is_port(piece.target) && piece.level == 0 && is_linked(self.walk(piece.to, piece.target, 1).entry) {
             return Err(Error::InUse);
@@ -332,7 +332,7 @@ impl<H: Hardware> Work<'_, H> {
         if self.revoke(node, frame, piece.level, Rights::RWX, Own::Kept) == Progress::More {
             return Ok(None);
         }
-        // What the granter had from somebody, the receiver has from him now; what σ₀ had, from σ₀.
+        // The receiver's giver is now the granter's giver; if σ₀ granted, it is σ₀.
         let (giver, depth) = if at.parent == NONE {
             (node, 1)
         } else {

@@ -18,7 +18,7 @@
 //!
 //! **Everything is bounded.** A call does at most about [`WORK_MAX`] units of work (one is a tree
 //! node, a table entry or 32 empty ones) and then answers [`Progress::More`]; the caller does the
-//! same call again. What is done stands in the tree and the tables; where to go on stands in the
+//! same call again. The work done so far stands in the tree and the tables; the place to go on stands in the
 //! calling space, and only saves time: a call that another one of the same space displaced starts
 //! from the front, finds less to do, and ends the same.
 //!
@@ -53,14 +53,14 @@ use tree::Tree;
 
 /// Bytes of kernel memory in a unit of quota.
 pub const UNIT_BYTES: usize = 64;
-/// What a page table costs its space; a space begins with one, its root.
+/// The cost of a page table to its space; a space begins with one, its root.
 pub const TABLE_UNITS: u32 = 64;
-/// What a mapping costs its receiver, by the size of the page: 4 KiB (or a port), 2 MiB, 1 GiB.
+/// The cost of a mapping to its receiver, by the size of the page: 4 KiB (or a port), 2 MiB, 1 GiB.
 /// A smaller one may need nodes for the parts of larger pages that it comes from.
 pub const NODE_UNITS: [u32; 3] = [3, 2, 1];
-/// What a link costs its receiver.
+/// The cost of a link to its receiver.
 pub const LINK_UNITS: u32 = 2;
-/// What the port bitmap costs a space that receives its first port.
+/// The cost of the port bitmap to a space that receives its first port.
 pub const PORTS_UNITS: u32 = 128;
 /// Units of work that one call does at most before it answers [`Progress::More`].
 pub const WORK_MAX: i32 = 64;
@@ -84,19 +84,19 @@ pub enum How {
     /// It leaves the giver; whoever the giver had it from may take it back from the receiver.
     Grant,
     /// The receiver sees whole slots of 2 MiB as the giver has them, now and later, at the same
-    /// addresses, until the giver flushes a whole slot. What is linked is nobody's to give but its
-    /// owner's.
+    /// addresses, until the giver flushes a whole slot. A linked page can be given only by its
+    /// owner.
     Link,
 }
 
-/// What a call of [`Kernel::map`] did.
+/// The result of a call of [`Kernel::map`].
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Mapped {
     /// Whether it is finished.
     pub progress: Progress,
     /// The part of the source that is sent.
     pub sent: Fpage,
-    /// Where it stands in the receiver.
+    /// Its place in the receiver.
     pub landed: Fpage,
     /// This call began at this byte (or port) of `sent`...
     pub start: u64,
@@ -212,7 +212,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     }
 
     /// Gives an fpage of `from` to `to`, which agrees by the window it names; where it lands says
-    /// [`Fpage::landing`]. What stands there in the receiver is flushed and replaced, page by page.
+    /// [`Fpage::landing`]. The receiver's pages there are flushed and replaced, one by one.
     /// The receiver gets the rights that the source offers, the window accepts and the giver has.
     ///
     /// # Errors
@@ -258,7 +258,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     }
 
     /// Takes `rights` from every space that has pages of `what` from `space`, directly or not; R
-    /// takes the pages. What comes into pages that a flush of several calls has passed stays.
+    /// takes the pages. Mappings into pages that a flush of several calls has passed stay.
     /// `own` takes them from `space` itself too. Links of slots that are wholly
     /// within `what` are taken or restricted like pages.
     ///
@@ -383,7 +383,7 @@ impl Visit {
     };
 }
 
-/// Where a call that was not finished goes on.
+/// The place where a call that was not finished goes on.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 struct Pending {
     doing: Doing,
@@ -392,7 +392,7 @@ struct Pending {
     visit: Visit,
 }
 
-/// What is known of a free space beside its page tables.
+/// The record of a free space beside its page tables.
 struct FreeSpace {
     /// Units that it and those it created may use.
     quota: u32,
@@ -460,7 +460,7 @@ impl Mapping {
 }
 
 impl<H: Hardware> Work<'_, H> {
-    /// Where a call goes on: at the front, unless it is the one that was not finished.
+    /// The place where a call goes on: at the front, unless it is the one that was not finished.
     fn resume(&mut self, space: u16, doing: Doing) -> u64 {
         match self.space(space).pending {
             Some(pending) if pending.doing == doing => {

@@ -45,7 +45,7 @@ impl Key {
     }
 }
 
-/// Where an entry stands: its table, its index.
+/// The place of an entry: its table, its index.
 type Place = (Frame, u16);
 
 /// A table of a space's own.
@@ -65,8 +65,8 @@ impl Target {
     };
 }
 
-/// What was found last. It is true while nothing but what is in here changes tables and nodes: all other
-/// operations on mappings forget it. The spaces in it are free ones without a long operation under way, what it knows of them lies
+/// The last finds. They hold while only the code in this file changes tables and nodes: all other
+/// operations on mappings forget them. The spaces in it are free ones without a long operation under way, the pages it knows of lie
 /// where they may give and receive, and no receiver is σ₀.
 pub struct Recent {
     /// A table of small pages of a giver's, and the mapping that covers them if that is larger.
@@ -322,7 +322,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         let mut above = source;
         while above != top {
             above = tree.get(above).parent;
-            // Who has a larger page with this one in it keeps the rest.
+            // A space above that has a larger page with this one in it keeps the rest.
             if above == NONE || !tree.get(above).kids.is_empty() {
                 return None;
             }

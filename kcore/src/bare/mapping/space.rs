@@ -25,7 +25,7 @@ pub const NOBODY: u16 = u16::MAX;
 /// One past the last page of a space.
 pub const PAGES_END: u64 = USER_END / PAGE;
 
-/// What a space does that was not finished in one call.
+/// An operation of a space that was not finished in one call.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Doing {
     /// [`crate::Kernel::map`].

@@ -36,7 +36,7 @@ pub const UNIT: i32 = 8;
 /// Spaces, and tables, that one call sets aside before it requests flushes.
 const BATCH: usize = 64;
 
-/// What stands in a space at a page.
+/// The content of a space at a page.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum What {
     /// A page, or a port, of the space's own.
@@ -54,9 +54,9 @@ pub struct Found {
     pub page: u64,
     /// Size: 0 for 4 KiB (a port), 1 for 2 MiB (a link, a table), 2 for 1 GiB.
     pub level: u8,
-    /// What it allows.
+    /// The rights it allows.
     pub rights: Rights,
-    /// What it is.
+    /// Its kind.
     pub what: What,
 }
 
@@ -76,7 +76,7 @@ pub struct Walk {
     pub level: u8,
     /// The entry.
     pub entry: u64,
-    /// Where the entries of the levels stand.
+    /// The places of the levels' entries.
     pub places: [(Frame, usize); 4],
 }
 
@@ -98,7 +98,7 @@ pub struct Work<'a, H> {
     pub reserve: bool,
 }
 
-/// What is put off until the flushes of a call are requested. Empty between calls.
+/// The work put off until the flushes of a call are requested. Empty between calls.
 pub struct Batch {
     touched: [u16; BATCH],
     touched_count: usize,
@@ -363,7 +363,7 @@ impl<H: Hardware> Work<'_, H> {
         self.credit(space, TABLE_UNITS);
         if self.mapping.batch.freed_count == BATCH {
             self.flush_now();
-            // What it flushed did not include this table's space any more.
+            // After that flush the batch no longer includes this table's space.
             self.touch(space);
         }
         let batch = &mut self.mapping.batch;
@@ -373,7 +373,7 @@ impl<H: Hardware> Work<'_, H> {
 
     // ---- what stands where ---------------------------------------------------------------------
 
-    /// What stands at a page.
+    /// The content at a page.
     pub fn look(&self, space: u16, page: u64) -> Option<Found> {
         if is_port(page) {
             let ports = &self.mapping.spaces[usize::from(space)].as_ref()?.ports;

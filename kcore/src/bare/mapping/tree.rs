@@ -22,7 +22,7 @@ use abi::{Error, Rights};
 /// No node.
 pub const NONE: u32 = u32::MAX;
 
-/// What a node stands for.
+/// The kind of a node.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// A mapping in a space.
@@ -87,7 +87,7 @@ pub struct Node {
     pub cursor: u16,
     /// [`FINISHED`], [`DOOMED`].
     pub marks: u8,
-    /// What it allows at most; the entries of its page table say what exactly.
+    /// The most it allows; the entries of its page table have the exact rights.
     pub rights: Rights,
     /// Mappings between it and the real page.
     pub depth: u8,
@@ -95,7 +95,7 @@ pub struct Node {
     shape: u8,
 }
 
-/// Where a node hangs: below whom, in which ring, between whom.
+/// The place of a node: its parent, its ring, its neighbours.
 #[derive(Copy, Clone)]
 struct Place {
     parent: u32,
@@ -129,7 +129,7 @@ impl Node {
         }
     }
 
-    /// What it stands for.
+    /// Its kind.
     #[inline(always)]
     pub fn kind(&self) -> Kind {
         match self.shape & 3 {
@@ -161,7 +161,7 @@ impl Node {
         self.page + u64::from(frame - self.frame)
     }
 
-    /// Where it hangs.
+    /// Its place.
     #[inline(always)]
     fn place(&self) -> Place {
         let &Self { parent, next, prev, .. } = self;
@@ -562,7 +562,7 @@ impl Tree {
         (0..all).filter(|&node| !free[node as usize]).collect()
     }
 
-    /// What hangs below a node, for the check of invariants: (node, whether it is in the ring of parts).
+    /// The nodes below a node, for the check of invariants: (node, whether it is in the ring of parts).
     pub fn below(&self, node: u32) -> Vec<(u32, bool)> {
         let &Node { kids, parts, .. } = self.get(node);
         let mut found = Vec::new();

@@ -30,7 +30,7 @@ use crate::{
 pub(in crate::bare) use interrupts::Line;
 pub(in crate::bare) use spaces::SpacePart;
 
-/// What the µ-kernel knows beyond spaces, threads and mappings.
+/// The µ-kernel's state beyond spaces, threads and mappings.
 pub struct Nucleus {
     /// By number of the space; none for spaces that are not free.
     pub(in crate::bare) spaces: Vec<Option<SpacePart>>,
@@ -178,7 +178,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     }
 }
 
-/// What a preemptible operation answers.
+/// The answer of a preemptible operation.
 fn finished(step: Result<Progress, Error>) -> Outcome {
     match step {
         Ok(Progress::Done) => Outcome::Return(Ok((0, 0))),

@@ -28,7 +28,7 @@ const ONE_ITEM: u16 = tag(0, 0, 1) as u16;
 /// The tag of a fault.
 const FAULT_TAG: u64 = tag(LABEL_FAULT, REGISTER_WORDS as u64, 0) | TAG_KERNEL;
 
-/// What the lower bits of an fpage of memory are, but for the rights to write and execute.
+/// The lower bits of an fpage of memory, without the rights to write and execute.
 const fn lower_bits(size: u64) -> u64 {
     (size.trailing_zeros() as u64) << FPAGE_SIZE_SHIFT | Rights::R.bits() as u64
 }
@@ -67,7 +67,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         Some(0)
     }
 
-    /// Where the memory ends that a space may give and be given.
+    /// The end of the memory that a space may give and be given.
     pub(in crate::bare) fn gives_below(&self, space: SpaceId) -> u64 {
         if space == self.half.nucleus.root {
             ROOT_GIVES_BELOW
@@ -76,7 +76,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         }
     }
 
-    /// Gives one page, or links one slot. What is below [`Self::gives_below`] the short ways see themselves.
+    /// Gives one page, or links one slot. The short ways check the bound [`Self::gives_below`] themselves.
     #[inline(always)]
     fn give_short(&mut self, from: SpaceId, source: u64, to: SpaceId, window: u64, way: u64) -> Option<()> {
         let rights = Rights::from_bits(source & window & u64::from(Rights::RWX.bits()))?;
@@ -111,7 +111,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         self.trouble_at_once(Trouble { label, words }, pager);
         let (context, part) = self.receive_at_once(to)?;
         part.awaited = 1;
-        // What else stands in its registers is its own, and old: a call keeps none of them.
+        // Its other registers hold its own, old values: a call keeps none of them.
         context.rflags = USER_FLAGS;
         context.set_results(0, FAULT_TAG, sender);
         [context.r12, context.r13, context.r14, context.r15] = words;

@@ -21,22 +21,22 @@ use crate::{
 
 /// Slots that hold all message buffers.
 const BUFFER_SLOTS: usize = THREADS_MAX * PAGE as usize / SLOT as usize;
-/// What a thread costs its space: its place in the table, and its message buffer.
+/// The cost of a thread to its space: its place in the table, and its message buffer.
 const THREAD_UNITS: u32 = (size_of::<Thread>().div_ceil(UNIT_BYTES) + PAGE as usize / UNIT_BYTES) as u32;
-/// What the first message buffer of a space costs besides: the tables above those of [`buffer_slot`].
+/// The further cost of a space's first message buffer: the tables above those of [`buffer_slot`].
 const BUFFER_TABLES_UNITS: u32 = 2 * TABLE_UNITS;
 /// Threads that one call deletes at most with their space.
 const DELETED_AT_ONCE: u32 = 8;
 
-/// What is known of a free space.
+/// The µ-kernel's record of a free space.
 pub struct SpacePart {
     /// Its identifier: a version above its number.
     pub(in crate::bare) id: u64,
     /// The space that made it.
     pub(in crate::bare) parent: SpaceId,
-    /// Who gets its page faults.
+    /// The receiver of its page faults.
     pub(in crate::bare) pager: u64,
-    /// Who gets its other exceptions.
+    /// The receiver of its other exceptions.
     pub(in crate::bare) handler: u64,
     /// The one thread that its threads may send to; zero: to any.
     pub(in crate::bare) supervisor: u64,
@@ -49,7 +49,7 @@ pub struct SpacePart {
 }
 
 impl SpacePart {
-    /// What the space is charged for its threads and their message buffers.
+    /// The units that the space is charged for its threads and their message buffers.
     fn lodged_units(&self) -> u32 {
         let tables = match self.buffers.iter().flatten().count() as u32 {
             0 => 0,
@@ -301,7 +301,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         self.frame_release(frame);
     }
 
-    /// What spaces are charged for their threads and message buffers, by their numbers.
+    /// The units that spaces are charged for their threads and message buffers, by their numbers.
     pub(in crate::bare) fn lodged_units(&self) -> BTreeMap<u16, u32> {
         let parts = self.half.nucleus.spaces.iter().enumerate();
         let known = parts.filter_map(|(number, part)| Some((number as u16, part.as_ref()?)));
@@ -352,7 +352,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     }
 }
 
-/// Where the message buffer of the thread in this place stands: slot of the area, page of the slot.
+/// The place of the message buffer of the thread in this place: slot of the area, page of the slot.
 const fn place(index: u32) -> (usize, usize) {
     let pages = (SLOT / PAGE) as usize;
     (index as usize / pages, index as usize % pages)

@@ -1,7 +1,7 @@
 //! Which processors there are: the firmware's tables, as far as that.
 //!
 //! From the root pointer, which the loader tells, to the root table, to the MADT with its list of local interrupt
-//! controllers. What is out of bounds, of the wrong kind or does not add up counts as not there; then the
+//! controllers. A table out of bounds, of the wrong kind or with a wrong sum counts as not there; then the
 //! processor that boots is the only one.
 
 use kcore::smp::PROCESSORS_MAX;

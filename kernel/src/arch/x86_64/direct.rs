@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use kcore::Frame;
 
-/// Where physical address zero stands.
+/// The address of physical address zero.
 pub const DIRECT_MAP: u64 = 0xffff_8000_0000_0000;
 
 /// The most that it maps: what one upper table holds.

@@ -1,11 +1,11 @@
-//! What an image gives the assembly of the library: the functions that it comes to, for the image's one supervisor.
+//! An image's part for the assembly of the library: the functions that it comes to, for the image's one supervisor.
 
 use kcore::thread::Context;
 
 unsafe extern "C" {
-    /// Where the boot code comes to Rust; `information` is the physical address of what the loader tells.
+    /// The boot code comes to Rust here; `information` is the physical address of what the loader tells.
     pub fn kernel_start(information: u64) -> !;
-    /// Where another processor comes to Rust, on its own stack.
+    /// Another processor comes to Rust here, on its own stack.
     pub fn kernel_processor(number: u32) -> !;
     /// [`crate::event::trap`].
     pub fn kernel_trap(context: *const Context, vector: u64) -> *const Context;

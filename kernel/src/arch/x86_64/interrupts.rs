@@ -175,7 +175,7 @@ pub fn unmask_interrupt(interrupt: usize) {
     }
 }
 
-/// What a device writes to raise an interrupt by message: address, data.
+/// The message that a device writes to raise an interrupt: address, data.
 pub fn interrupt_message(interrupt: usize) -> (u64, u32) {
     (
         LOCAL | u64::from(local_read(LOCAL_ID) >> 24) << 12,

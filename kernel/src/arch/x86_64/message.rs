@@ -1,6 +1,6 @@
 //! Messages in registers to a thread that waits for them, in assembly.
 //!
-//! What it does is [`kcore::Kernel::ipc_fast`], step by step, which is its oracle: host tests hold that one and
+//! It does [`kcore::Kernel::ipc_fast`] step by step, which is its oracle: host tests hold that one and
 //! the general way against each other, and the suite of the bare µ-kernel this one. As in [`super::portal`] it runs on
 //! the user's stack pointer without touching the stack, changes nothing before it is certain to finish, and
 //! otherwise goes to the general way with all registers as they were.

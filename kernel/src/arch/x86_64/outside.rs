@@ -23,14 +23,14 @@ use super::{
 };
 use crate::outside::Outside;
 
-/// Where the server is entered.
+/// The address at which the server is entered.
 static ENTRY: AtomicU64 = AtomicU64::new(0);
 /// Top of its stack.
 static STACK: AtomicU64 = AtomicU64::new(0);
 /// End of its context: what [`THREAD_END`] is while it works.
 static CONTEXT_END: AtomicU64 = AtomicU64::new(0);
 
-/// Where `syscall` leads with the server outside of the kernel.
+/// The target of `syscall` with the server outside of the kernel.
 pub const ENTRY_OUTSIDE: syscall::Entry = entry;
 
 /// Notes where the server's registers stand.
@@ -45,7 +45,7 @@ pub fn set_server(entry: u64, stack: u64) {
     STACK.store(stack, Relaxed);
 }
 
-/// Where `syscall` leads.
+/// The target of `syscall`.
 #[unsafe(naked)]
 unsafe extern "C" fn entry() {
     naked_asm!(
@@ -67,7 +67,7 @@ unsafe extern "C" fn entry() {
     );
 }
 
-/// Where the first numbers lead.
+/// The targets of the first numbers.
 static WAYS: [unsafe extern "C" fn(); Call::DomainCall as usize + 1] = {
     let mut ways: [unsafe extern "C" fn(); Call::DomainCall as usize + 1] = [call; _];
     ways[Call::PdxCall as usize] = portal_call;
@@ -218,7 +218,7 @@ pub struct Delivery {
     pub number: u64,
 }
 
-/// Where the server's fast answer goes on; `rip` zero: not over the fast path.
+/// The place where the server's fast answer goes on; `rip` zero: not over the fast path.
 #[repr(C)]
 pub struct Target {
     /// Next instruction.

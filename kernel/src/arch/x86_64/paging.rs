@@ -22,7 +22,7 @@ unsafe extern "C" {
     static __kernel_end: u8;
 }
 
-/// Where threads stand: addresses of the kernel that one upper table serves.
+/// The place of the threads: addresses of the kernel that one upper table serves.
 pub const THREAD_WINDOW: u64 = 0xffff_ffff_0000_0000;
 /// Its bytes.
 pub const THREAD_WINDOW_BYTES: u64 = 1 << 30;
@@ -39,7 +39,7 @@ const NO_EXECUTE: u64 = 1 << 63;
 
 /// The root that holds the kernel alone.
 pub(super) static KERNEL_ROOT: AtomicU32 = AtomicU32::new(0);
-/// Where the kernel page stands in memory.
+/// The place of the kernel page in memory.
 static PAGE: AtomicU64 = AtomicU64::new(0);
 /// Entries of the upper half: direct map and kernel.
 static ENTRIES: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
@@ -137,7 +137,7 @@ fn build_kernel_page(high: OwnPage, take: &mut impl FnMut() -> OwnPage) {
     PAGE.store(page.physical(), Relaxed);
 }
 
-/// Gives the page of the threads' window at this offset its memory, a frame of zeroes that is the kernel's from now on. Where a table is
+/// Gives the page of the threads' window at this offset its memory, a frame of zeroes that is the kernel's from now on. If a table is
 /// missing the frame becomes that, and nothing has got memory: tells which.
 ///
 /// No processor needs to forget anything: what was not present is not remembered.
@@ -163,7 +163,7 @@ pub fn kernel_entries() -> [(usize, u64); 2] {
     [0, 1].map(|which: usize| (PLACES[which], ENTRIES[which].load(Relaxed)))
 }
 
-/// What is loaded: root and tag.
+/// The loaded root and tag.
 fn loaded() -> u64 {
     let value: u64;
     // SAFETY: reading a control register has no effect.

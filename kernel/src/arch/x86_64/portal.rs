@@ -1,6 +1,6 @@
 //! Protected calls and returns over a remembered way, in assembly.
 //!
-//! What they do is [`kcore::Kernel::portal_call`] and [`kcore::Kernel::portal_return`], which is their
+//! They do [`kcore::Kernel::portal_call`] and [`kcore::Kernel::portal_return`], which are their
 //! oracle: host tests hold the server's way and that one against each other, and the in-system suite
 //! these. They run on the user's stack pointer without touching the stack, change nothing before they are
 //! certain to finish, and otherwise go to the general way with all registers as they were. By the

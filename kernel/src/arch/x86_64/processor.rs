@@ -11,7 +11,7 @@ use kcore::smp::{PROCESSORS_MAX, protocol::Mark};
 
 use super::{syscall, traps};
 
-/// What the entry code finds at GS.
+/// The data that the entry code finds at GS.
 #[repr(C, align(64))]
 pub struct PerProcessor {
     /// The interrupted user's stack pointer, during a system call.
@@ -20,7 +20,7 @@ pub struct PerProcessor {
     pub kernel_stack: u64,
     /// The second value of the call, or zero.
     pub value2: u64,
-    /// Where the user goes on, during a system call.
+    /// The user's next instruction, during a system call.
     pub user_rip: u64,
     /// Its own address.
     own: *mut PerProcessor,
@@ -42,7 +42,7 @@ struct PortMap {
 
 /// Bytes of a map of ports.
 const PORT_BYTES: usize = 8192;
-/// Where the map stands in the task state segment while it counts.
+/// The place of the map in the task state segment while it counts.
 const PORTS_ON: u16 = (offset_of!(PerProcessor, ports) - offset_of!(PerProcessor, tss)) as u16;
 /// The last byte of the segment, the map included.
 const TSS_LIMIT: u64 = PORTS_ON as u64 + PORT_BYTES as u64;
@@ -158,7 +158,7 @@ pub fn stack_above(rsp: u64) -> (u64, &'static [u64]) {
         return (rsp, &[]);
     };
     let from = rsp.max(guard + GUARD_BYTES as u64).next_multiple_of(8);
-    // SAFETY: inside a kernel stack and above its guard page, so mapped for good. Whoever asks is about to end
+    // SAFETY: inside a kernel stack and above its guard page, so mapped for good. The caller is about to end
     // the kernel on this very stack or on another one: words below its own frames may change, which are only shown.
     let words = unsafe { core::slice::from_raw_parts(from as *const u64, ((top - from) / 8) as usize) };
     (from, words)
@@ -169,7 +169,7 @@ pub fn stack_guard() -> u64 {
     KERNEL.0.get() as u64
 }
 
-/// Where the stacks of the other processors stand: above the image, a stretch of addresses each.
+/// The place of the other processors' stacks: above the image, a stretch of addresses each.
 pub const STACK_WINDOW: u64 = 0xffff_ffff_c000_0000;
 /// Bytes of a stretch.
 pub const STACK_STRIDE: u64 = 32 * 4096;
@@ -213,11 +213,11 @@ pub fn set_value2(value: u64) {
     unsafe { (*own()).value2 = value };
 }
 
-/// Where the caller of the system call under way goes on: instruction, stack.
+/// The point where the caller of the system call under way goes on: instruction, stack.
 #[inline(always)]
 pub fn caller() -> (u64, u64) {
     let (rip, rsp);
-    // SAFETY: as in `own`. What is read is written by the entry code alone, before it calls Rust.
+    // SAFETY: as in `own`. The entry code alone writes these words, before it calls Rust.
     unsafe {
         asm!("mov {}, gs:[{USER_RIP}]", "mov {}, gs:[{USER_RSP}]", out(reg) rip, out(reg) rsp,
             USER_RIP = const USER_RIP, USER_RSP = const USER_RSP, options(readonly, nostack, preserves_flags));

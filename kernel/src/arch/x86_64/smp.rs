@@ -26,17 +26,17 @@ use super::{
 
 use crate::supervisor::Supervisor;
 
-/// Where the first instructions of a processor are copied: a page below 1 MiB. The first megabyte is not handed out.
+/// The first instructions of a processor are copied to here: a page below 1 MiB. The first megabyte is not handed out.
 const TRAMPOLINE: u64 = 0x8000;
 
-/// What happened to a processor that is started.
+/// The fate of a processor that is started.
 const WAITING: u8 = 0;
 const RUNNING: u8 = 1;
 const GIVEN_UP: u8 = 2;
 
-/// What each processor was asked.
+/// The requests to each processor.
 static MAILBOXES: [Mailbox; PROCESSORS_MAX] = [const { Mailbox::empty() }; PROCESSORS_MAX];
-/// Where each stands.
+/// The state of each processor.
 static STATES: [AtomicU8; PROCESSORS_MAX] = [const { AtomicU8::new(WAITING) }; PROCESSORS_MAX];
 /// The identifiers of their interrupt controllers.
 static IDS: [AtomicU8; PROCESSORS_MAX] = [const { AtomicU8::new(0) }; PROCESSORS_MAX];
@@ -90,7 +90,7 @@ processor_high:
     options(att_syntax)
 );
 
-/// Where a started processor comes to Rust, on its own stack.
+/// A started processor comes to Rust here, on its own stack.
 pub fn processor_start<S: Supervisor>(number: u32) -> ! {
     let state = &STATES[number as usize % PROCESSORS_MAX];
     if state.load(Acquire) != WAITING {

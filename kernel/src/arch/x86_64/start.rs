@@ -10,7 +10,7 @@ use super::{
 /// A range of physical memory in bytes: start, end.
 pub type Memory = (u64, u64);
 
-/// What is known at the start.
+/// The knowledge at the start.
 pub struct BootInformation {
     /// Ranges of memory, below and above 4 GiB, in ascending order; the first megabyte is left out.
     pub memory: [Memory; 8],

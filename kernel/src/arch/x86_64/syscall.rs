@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{bare::Bare, inside::Inside, supervisor::Supervisor};
 
-/// What a call returns in registers: error, value. The second value goes through the processor's area.
+/// The registers that a call returns: error, value. The second value goes through the processor's area.
 #[repr(C)]
 pub struct Results {
     /// Error, or zero.
@@ -38,7 +38,7 @@ pub const SYSTEM_CALL_STUB: [u8; 3] = [0x0f, 0x05, 0xc3];
 /// Code to which `syscall` leads.
 pub type Entry = unsafe extern "C" fn();
 
-/// Where `syscall` leads with the server inside the kernel.
+/// The target of `syscall` with the server inside the kernel.
 pub const ENTRY_INSIDE: Entry = entry_inside;
 /// And without a server.
 pub const ENTRY_BARE: Entry = entry_bare;
@@ -69,7 +69,7 @@ macro_rules! listed {
     ($ways:ident: $($call:ident)+) => { $($ways[Call::$call as usize] = listed::<{ Call::$call as u64 }>;)+ };
 }
 
-/// Where the first numbers lead with the server inside the kernel.
+/// The targets of the first numbers with the server inside the kernel.
 static WAYS_INSIDE: [Entry; Call::AddressWake as usize + 1] = {
     let mut ways: [Entry; Call::AddressWake as usize + 1] = [general::<Inside>; _];
     ways[Call::ThreadMyId as usize] = identity::<Inside>;
@@ -81,7 +81,7 @@ static WAYS_INSIDE: [Entry; Call::AddressWake as usize + 1] = {
     ways
 };
 
-/// Where the first numbers lead without a server.
+/// The targets of the first numbers without a server.
 static WAYS_BARE: [Entry; nucleus::Call::Flush as usize + 1] = {
     let mut ways: [Entry; nucleus::Call::Flush as usize + 1] = [general::<Bare>; _];
     ways[Call::DomainCall as usize] = domain::bare::call;

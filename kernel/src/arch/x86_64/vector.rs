@@ -23,7 +23,7 @@ struct Area([u8; 1024]);
 
 /// The states of all threads.
 pub struct Vectors {
-    /// Whose state each processor's unit holds.
+    /// The thread whose state each processor's unit holds.
     loaded: [Option<u32>; PROCESSORS_MAX],
     areas: Vec<Option<Boxed<Area>>>,
 }
