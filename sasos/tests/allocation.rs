@@ -57,7 +57,7 @@ unsafe impl GlobalAlloc for Failing {
 #[global_allocator]
 static ALLOCATOR: Failing = Failing;
 
-/// What is charged, and how many things there are.
+/// The charges, and how many things there are.
 fn digest(rig: &mut Rig) -> Vec<u64> {
     rig.server.ledger.empty_all_hands();
     let server = &rig.server;
@@ -135,7 +135,7 @@ fn calls_that_make_something_change_nothing_when_memory_is_out() {
     let mut rig = Rig::new(60, 8000, 4096);
     let actor = rig.actor(Apd::EMPTY);
     let (base, _) = rig.call(actor, Call::ObjCreate, &[700 * SLOT, 0]).unwrap();
-    // What a domain finds is cached in what is not refused yet.
+    // Rights that a domain finds are cached in what is not refused yet.
     for _ in 0..2 {
         rig.store(actor.space, base, 1).unwrap();
     }
@@ -233,7 +233,7 @@ fn prepared(call: Call) -> (Rig, Actor, Vec<u64>) {
     (rig, actor, arguments)
 }
 
-/// Makes a call, and those that it is done again with. What else it ends with is told in words.
+/// Makes a call, and those that it is done again with. Any other end is told in words.
 fn make(rig: &mut Rig, actor: Actor, call: Call, given: &[u64]) -> Result<String, Error> {
     let mut arguments = [0; 6];
     arguments[..given.len()].copy_from_slice(given);

@@ -41,7 +41,7 @@ fn the_threads_of_a_domain_are_counted_in_pieces() {
     rig.check();
 }
 
-/// Whose a thread is, is seen only by going up from parent to parent.
+/// The owner of a thread is seen only by going up from parent to parent.
 #[test]
 fn long_lines_of_parents_make_shorter_pieces() {
     let mut rig = Rig::new(2, 16_000, 4096);
@@ -190,7 +190,7 @@ fn objects_of_a_foreign_disk_that_share_slots_are_refused() {
     for address in [base + 5 * SLOT - PAGE, base + 6 * SLOT] {
         assert!(rig.server.object_at(&rig.world, address).is_ok());
     }
-    // Where this start makes objects, and where stacks are, no row is believed.
+    // No row is believed that stands where this start makes objects, or where stacks are.
     for beyond in [1 << 44, OBJECTS_END - SLOT] {
         rig.server.store.put_object(&row(beyond, 5 * PAGES_PER_SLOT)).unwrap();
         assert!(rig.server.object_at(&rig.world, beyond).is_err(), "{beyond:#x}");

@@ -120,7 +120,7 @@ fn callees_close_though_the_call_that_closes_them_ends() {
     rig.check();
 }
 
-/// What is being deleted is out of reach, so that nobody has to be taken out of it in the last event.
+/// An object that is being deleted is out of reach, so that nobody has to be taken out of it in the last event.
 #[test]
 fn nobody_finds_an_object_that_is_being_deleted() {
     let mut rig = Rig::new(5, 16_000, 20_000);
@@ -170,7 +170,7 @@ fn a_client_with_a_full_account_switches_no_handlers_off() {
     rig.call(client, Call::ApdInsert, &[0, list]).unwrap();
     rig.enters(client, base, PD_MERGE).unwrap();
     rig.call(client, Call::ExcptReg, &[EXCEPTION_ARITHMETIC, list]).unwrap();
-    // What is too little for an object is enough for some passwords.
+    // Memory that is too little for an object is enough for some passwords.
     let mut last = 0;
     while let Ok((base, _)) = rig.call(client, Call::ObjCreate, &[PAGE, 0]) {
         last = base;

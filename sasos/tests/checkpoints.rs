@@ -83,7 +83,7 @@ fn a_checkpoint_of_many_pages_is_one_moment() {
     });
 }
 
-/// Who would drop, replace or limit pages that are being frozen waits until that is over, and who deletes them too.
+/// A call that would drop, replace or limit pages that are being frozen waits until that is over, and so does one that deletes them.
 #[test]
 fn what_is_being_frozen_does_not_change() {
     for_each_seed(20, |seed| {
@@ -198,7 +198,7 @@ fn a_large_flush_is_durable() {
     }
 }
 
-/// What is written and never flushed is on the disk after a while, by the clock alone.
+/// A page that is written and never flushed is on the disk after a while, by the clock alone.
 #[test]
 fn time_alone_makes_a_checkpoint() {
     let mut rig = Rig::new(11, 4000, 4096);

@@ -216,7 +216,7 @@ fn an_object_is_retired_only_when_nobody_else_has_it() {
     rig.touch(other.space, base, Access::Read).unwrap();
     assert_eq!(rig.call(owner, Call::ObjRetire, &[base]), Err(Error::InUse));
     rig.touch(other.space, base, Access::Read).unwrap();
-    // Who drops what he found is no user of it any more.
+    // A domain that drops what it found is no user of the object any more.
     rig.call(other, Call::ApdFlush, &[]).unwrap();
     rig.call(owner, Call::ObjRetire, &[base]).unwrap();
     assert_eq!(rig.touch(other.space, base, Access::Read), Err(Error::BadAddress));

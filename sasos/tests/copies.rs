@@ -74,7 +74,7 @@ fn a_copy_that_the_account_cannot_pay_for_copies_nothing() {
         );
     }
     rig.check();
-    // What fits is copied.
+    // As many pages as fit are copied.
     rig.call(actor, Call::ObjDelete, &[target]).unwrap();
     let (target, _) = rig.call(actor, Call::ObjCreate, &[300 * PAGE, 0]).unwrap();
     rig.call(actor, Call::PageCopy, &[source, target, 150]).unwrap();

@@ -1,4 +1,4 @@
-//! What is on the disk: kept objects, flushes, revocations and deletions across power cuts.
+//! The content of the disk: kept objects, flushes, revocations and deletions across power cuts.
 //!
 //! The model remembers for every page all values since the last one that was acknowledged as
 //! durable. After a crash each page must hold one of them, each object whose keeping was
@@ -233,7 +233,7 @@ impl Game {
         }
     }
 
-    /// The power fails. What comes back is checked, and the game goes on with it.
+    /// The power fails. The objects that come back are checked, and the game goes on with it.
     fn crash(self) -> Self {
         let Self {
             rig,
@@ -251,7 +251,7 @@ impl Game {
             assert!(game.rig.server.store.object(base).is_none(), "{base:#x} was deleted");
         }
         game.check_recovered();
-        // What was lost is not issued again, wherever a pointer to it may stand.
+        // A lost address is not issued again, wherever a pointer to it may stand.
         let (base, _) = game.rig.call(game.actor, Call::ObjCreate, &[PAGE, 0]).unwrap();
         for fresh in [base, game.list] {
             assert!(
@@ -415,7 +415,7 @@ fn a_full_disk_stops_the_writer_and_loses_nothing() {
         };
         assert_eq!(error, Error::DiskFull);
         assert!(written > 100, "only {written} pages fit");
-        // What was written stays, can be made durable, and goes on being read.
+        // The written pages stay, can be made durable, and go on being read.
         rig.checkpoint().unwrap();
         let (mut rig, _) = rig.crash();
         let actor = rig.holder(base, 9);
@@ -555,7 +555,7 @@ fn addresses_are_leased_and_what_was_issued_is_not_issued_again() {
     rig.check();
 }
 
-/// Who waits for a sync is told that it failed, however many others have failed before he looks.
+/// A thread that waits for a sync is told that it failed, however many others have failed before it looks.
 #[test]
 fn a_failure_that_was_long_ago_is_not_success() {
     let mut rig = Rig::new(12, 4000, 8192);
@@ -572,7 +572,7 @@ fn a_failure_that_was_long_ago_is_not_success() {
     }
     let told = rig.begin(late, Call::PageFlush, &[patient, 1], Resumed::Woken);
     assert_eq!(told, Some(Err(Error::DiskError)));
-    // What has failed is written as soon as the disk works.
+    // A sync that has failed is written as soon as the disk works.
     rig.world.disk.set_failing(0);
     rig.call(late, Call::PageFlush, &[patient, 1]).unwrap();
     rig.call(busy, Call::PageFlush, &[other, 1]).unwrap();

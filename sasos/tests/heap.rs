@@ -46,11 +46,11 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What may stay: boxes kept for the next object, task or domain, groups of places, chunks of maps.
+/// Bytes that may stay: boxes kept for the next object, task or domain, groups of places, chunks of maps.
 const LEFT_MAX: i64 = 128 << 10;
 /// Members of a family.
 const TASKS: usize = 60;
-/// What each makes of one kind.
+/// Things of one kind that each makes.
 const THINGS: u64 = 1500;
 
 /// Makes things until the account or a table is full.
@@ -69,7 +69,7 @@ fn object(rig: &mut Rig, actor: Actor, bytes: u64) -> Result<u64, Error> {
     rig.call(actor, Call::ObjCreate, &[bytes, 0]).map(|(base, _)| base)
 }
 
-/// What one task does to fill the heap.
+/// One task fills the heap.
 fn pump(rig: &mut Rig, actor: Actor, shape: u64) {
     let made = match shape {
         0 => fill(rig, actor, THINGS, |rig, _| object(rig, actor, PAGE).map(drop)),

@@ -1,4 +1,4 @@
-//! What one call may ask for at most, and what things cost to the byte.
+//! The most that one call may ask for, and the cost of things to the byte.
 
 mod common;
 
@@ -112,7 +112,7 @@ fn objects_left_over_in_many_stretches_of_addresses_pay_for_the_map() {
     rig.check();
     assert!(bytes(&mut rig) < before + 2 * TABLE_BYTES, "the tables are paid back");
 
-    // Who cannot pay for a table gets no object that needs one, and nothing is left over.
+    // A task that cannot pay for a table gets no object that needs one, and nothing is left over.
     let mut limits = UNLIMITED;
     limits[Resource::Bytes as usize] = TABLE_BYTES;
     let poor = rig.actor_in(AccountId::ROOT, limits);

@@ -1,4 +1,4 @@
-//! What is in memory: the pages of objects against a plain model.
+//! Memory: the pages of objects against a plain model.
 //!
 //! Objects are written, copied, cloned, cleared, resized, limited, kept and taken out of memory in any order, with
 //! checkpoints beside it all. The model is a list of words, one a page. Whatever copy-on-write,
@@ -335,7 +335,7 @@ fn objects_may_be_larger_than_memory() {
     });
 }
 
-/// Clones, copies and reading back while there is never enough memory. What fails, fails whole.
+/// Clones, copies and reading back while there is never enough memory. A call that fails, fails whole.
 #[test]
 fn short_memory_loses_nothing() {
     let total = AtomicU32::new(0);
@@ -497,7 +497,7 @@ fn all_frames_come_back() {
         game.rig.settle();
         assert_eq!(game.rig.server.objects.resident(), 0);
         while game.rig.server.store.shrink(&mut game.rig.world, 1000) > 0 {}
-        // What is left are the tables of the domain, which go with it, and the store's own.
+        // The frames that are left are the tables of the domain, which go with it, and the store's own.
         let left = before - kcore::Machine::frames_free(&game.rig.world);
         let tables = kcore::Machine::space_tables(&game.rig.world, game.actor.space);
         assert!(

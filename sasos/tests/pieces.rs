@@ -62,7 +62,7 @@ fn a_clone_that_the_account_cannot_pay_for_leaves_nothing() {
     }
 }
 
-/// A task that ends in pieces has an object for as long. Who wants the object for himself alone waits for that.
+/// A task that ends in pieces has an object for as long. A call that wants the object for itself alone waits for that.
 #[test]
 fn who_ends_does_not_keep_an_object_in_use() {
     let mut rig = Rig::new(12, 8000, 20_000);
@@ -167,7 +167,7 @@ fn the_limits_of_pages_change_in_pieces() {
     }
 }
 
-/// What the disk knows of the limits of pages agrees with what the page tables have, however far a call came for which the disk has no room.
+/// The disk and the page tables agree on the limits of pages, however far a call came for which the disk has no room.
 #[test]
 fn limits_that_fail_half_way_are_those_of_the_disk() {
     let mut failed = 0;
@@ -428,7 +428,7 @@ fn the_page_tables_of_a_task_that_ends_go_in_pieces() {
     assert!(most < 3 * SMALL, "{most} frames in one event");
 }
 
-/// What a task that was killed still has is on its way back: who is short of it waits, and is not refused.
+/// The memory of a task that was killed is on its way back: a task that is short of it waits, and is not refused.
 #[test]
 fn who_is_short_waits_for_what_ends() {
     let mut rig = Rig::new(11, 8000, 20_000);

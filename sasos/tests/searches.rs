@@ -215,7 +215,7 @@ fn a_right_that_is_taken_away_between_two_pieces_is_gone() {
     panic!("it never ends");
 }
 
-/// What is written where a search has been is found by the next one, however the first one ended.
+/// A capability written where a search has been is found by the next one, however the first one ended.
 #[test]
 fn no_search_goes_on_where_another_one_stopped() {
     for given_up in 0..3 {
@@ -342,7 +342,7 @@ fn a_protected_call_ends_its_searches() {
 fn what_moves_up_between_two_pieces_is_found() {
     let mut crowd = Crowd::new(13);
     crowd.password(7, R);
-    // Where the first piece will stop.
+    // This finds where the first piece stops.
     assert_eq!(crowd.fault(), Outcome::Resume);
     let mut pieces = 0;
     for place in 1..400 {

@@ -1,4 +1,4 @@
-//! Who may access what: the server against a plain model.
+//! Access rights: the server against a plain model.
 //!
 //! Several tasks make objects, hand out capabilities in Clists, register and revoke passwords,
 //! change their APDs, delete. The model is three lists and no cache. After every step some
@@ -113,7 +113,7 @@ impl Game {
         self.rig.rng.below(length as u64) as usize
     }
 
-    /// What an actor may do according to the model.
+    /// The rights of an actor according to the model.
     fn rights(&self, player: usize, thing: usize) -> Rights {
         let thing = &self.things[thing];
         let home = if thing.home == Some(player) {
@@ -314,7 +314,7 @@ impl Game {
         self.rig.write_clist(space, *base, &written, *order);
     }
 
-    /// Somebody takes a capability out of a list. What was cached by it stays until it is flushed.
+    /// Somebody takes a capability out of a list. Rights that were cached by it stay until they are flushed.
     fn take_back(&mut self) {
         let list = self.some(self.lists.len());
         if self.lists[list].capabilities.is_empty() {
@@ -333,7 +333,7 @@ impl Game {
         }
     }
 
-    /// What `PdxCall` would arrange: a domain derived from another one is flushed with it.
+    /// The same as `PdxCall` would arrange: a domain derived from another one is flushed with it.
     fn flush_callee(&mut self, player: usize) {
         if let Some((space, _)) = self.players[player].callee {
             self.rig.server.domain_flush(&mut self.rig.world, space);

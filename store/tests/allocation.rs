@@ -56,7 +56,7 @@ fn start() -> (PlainWorld, Store) {
     (world, store)
 }
 
-/// What can be seen of the store.
+/// The visible state of the store.
 fn digest(store: &Store) -> String {
     format!("{:?} {:?}", store.stats(), store.objects().collect::<Vec<_>>())
 }
@@ -169,7 +169,7 @@ fn a_change_that_has_no_heap_is_not_made() {
     let mut failed = 0;
     for frozen in [false, true] {
         if frozen {
-            // What comes now stands beside what the checkpoint makes.
+            // Later changes stand beside what the checkpoint makes.
             store
                 .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Periodic)
                 .expect("idle");
@@ -217,7 +217,7 @@ fn an_object_that_has_no_heap_is_neither_made_nor_deleted() {
     for frozen in [false, true] {
         let first = if frozen { 1000 } else { 10 };
         if frozen {
-            // What comes now stands beside the table until the checkpoint is over.
+            // Later changes stand beside the table until the checkpoint is over.
             store
                 .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Periodic)
                 .expect("idle");
@@ -378,7 +378,7 @@ fn change(_: &mut Apart, store: &mut Store, round: u64) {
     store.resize(BASE + (3 << 32), 900 - round).expect("room");
 }
 
-/// What a disk holds: its objects, and that all is sound.
+/// The contents of a disk: its objects, and that all is sound.
 fn contents(world: &mut Apart) -> Vec<ObjectRecord> {
     let (store, report) = Store::mount(world, MountMode::ReadOnly).expect("mount");
     assert!(report.losses.is_empty() && report.damage.is_empty());

@@ -1,4 +1,4 @@
-//! What a failed request of the disk leaves behind, and what must wait for what.
+//! The traces of a failed request of the disk, and the order in which things must wait.
 
 mod plain;
 
@@ -214,7 +214,7 @@ fn a_copy_that_could_not_be_written_is_written_first_the_next_time() {
     assert_eq!(found(&world), (generation + 3, 4));
 }
 
-/// What was pending when jobs began that all fail is pending again in the order in which it was asked for.
+/// Changes pending when jobs began that all fail are pending again in the order in which they were asked for.
 #[test]
 fn changes_that_come_back_lie_beneath_later_ones() {
     for by_checkpoint in [false, true] {
@@ -263,7 +263,7 @@ fn a_promise_is_kept_when_it_is_asked_for_again() {
     assert_eq!(store.stats(), promised);
 }
 
-/// What is spoken for, with changes of maps that are pending: their nodes, but no more than a map has, and the next writing of the table.
+/// The blocks spoken for, with changes of maps that are pending: their nodes, but no more than a map has, and the next writing of the table.
 #[test]
 fn changes_of_maps_are_paid_for() {
     let (_, mut store) = start();

@@ -245,7 +245,7 @@ impl Rig {
         panic!("the checkpoint never ends");
     }
 
-    /// What user code in a space sees: the frame, or why it has none.
+    /// The view of user code in a space: the frame, or why it has none.
     pub fn touch(&mut self, space: SpaceId, address: u64, access: Access) -> Result<kcore::Frame, Error> {
         let touch = match access {
             Access::Read => Touch::Read,
@@ -396,7 +396,7 @@ impl Rig {
 
     // ---- invariants -------------------------------------------------------------------------------
 
-    /// What the server checks of itself, and what it believes to be linked against the page tables.
+    /// Checks what the server checks of itself, and what it believes to be linked against the page tables.
     pub fn check(&mut self) {
         if let Err(broken) = self.server.check(&self.world) {
             panic!("{broken}");

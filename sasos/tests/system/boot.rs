@@ -204,7 +204,7 @@ fn a_disk_without_a_program_is_refused() {
     );
 }
 
-/// Who may read, write and execute the root directory may not stop the system: that takes D.
+/// The rights to read, write and execute the root directory do not allow stopping the system: that takes D.
 #[test]
 fn control_of_the_system_takes_the_right_to_destroy_the_root_directory() {
     let mut system = System::boot(5);

@@ -175,7 +175,7 @@ fn a_merged_callee_reads_through_and_never_writes_back() {
         Err(Error::Protection)
     );
     system.check();
-    // What the caller loses, the callee loses.
+    // The callee loses what the caller loses.
     let sibling = {
         system.leave(client, 0);
         let image = system.image_of(client);
@@ -220,7 +220,7 @@ fn info_of_used_rights_searches_no_further() {
     let [read, owner] = [Rights::R, Rights::OWNER].map(|rights| u64::from(rights.bits()));
     assert_eq!(told(INFO_USED), Ok(read));
     assert_eq!(told(0), Ok(owner));
-    // What was found stays known.
+    // Rights that were found stay known.
     assert_eq!(told(INFO_USED), Ok(owner));
     assert_eq!(told(INFO_USED << 1), Err(Error::BadArgument));
 }

@@ -1,4 +1,4 @@
-//! What must hold after anything: frames are accounted for, tables say what the server believes,
+//! The rules that hold after anything: frames are accounted for, tables say what the server believes,
 //! the processor remembers nothing that was taken away.
 
 use std::collections::BTreeMap;

@@ -149,7 +149,7 @@ fn an_interrupt_ends_the_foreground_task_and_nothing_else() {
     system.check_to_the_end();
 }
 
-/// Who was never given the terminal can neither keep the interrupt from others nor turn it on them.
+/// A task that was never given the terminal can neither keep the interrupt from others nor turn it on them.
 #[test]
 fn only_who_holds_the_terminal_says_what_an_interrupt_ends() {
     let mut system = System::boot(63);

@@ -15,7 +15,7 @@ use crate::harness::{Answer, System};
 /// Seeds, unless `GOND_SEEDS` says otherwise.
 const SEEDS: u64 = 500;
 
-/// What the test knows of a kept object.
+/// The test's knowledge of a kept object.
 #[derive(Clone, Debug, Default)]
 struct Kept {
     password: u64,
@@ -82,7 +82,7 @@ impl Workload {
                     return Some(());
                 }
                 self.call(Call::KeepObject, &[base])?;
-                // What is kept has no right from its making any more.
+                // A kept object has no right from its making any more.
                 let zeroes = vec![0; pages as usize];
                 self.kept.insert(
                     base,

@@ -1,4 +1,4 @@
-//! What ends in pieces strikes threads that are in the middle of something: what becomes of their calls then.
+//! Ends in pieces strike threads that are in the middle of something: what becomes of their calls then.
 
 use abi::{
     Call, Error,

@@ -10,7 +10,7 @@ use sasos::accounts::{AccountId, RESOURCE_LIST, Resource, limits, limits::PROGRA
 
 use crate::harness::{Answer, ENTRY, System};
 
-/// What all accounts have used, by resource.
+/// The use of all accounts, by resource.
 fn used(system: &mut System) -> Vec<u64> {
     system.quiesce();
     system.server.ledger.empty_all_hands();
@@ -74,7 +74,7 @@ fn kept_pages_are_paid_for() {
     assert_eq!(system.reap(first, child), Ok(7));
     let stats = system.server.store.stats();
     assert!(stats.free > 8192 / 16, "{stats:?}");
-    // What is deleted comes back, whoever has ended meanwhile.
+    // A deleted object gives back what it took, whoever has ended meanwhile.
     let _ = system.call(first, Call::ThreadDelete, &[hostile.0, 0]);
     let _ = system.reap(first, hostile);
     let paid = used(&mut system);

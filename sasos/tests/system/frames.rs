@@ -1,4 +1,4 @@
-//! What belongs to a protected call stands in its frame: handlers, pauses, ends, and who somebody is.
+//! The frame of a protected call holds all that belongs to it: handlers, pauses, ends, and who somebody is.
 
 use abi::{
     Call, Error,

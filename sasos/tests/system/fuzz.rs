@@ -34,7 +34,7 @@ struct Fuzz {
     /// How often each call, by number, did what it is for.
     successes: BTreeMap<u64, u64>,
     clist: u64,
-    /// What that Clist always holds.
+    /// The capabilities that this Clist always holds.
     always: Vec<(u64, u64)>,
     /// The Clist that procedures have.
     inner: u64,
@@ -449,7 +449,7 @@ fn any_call_with_any_arguments() {
     for info in TABLE {
         let count: u64 = successes.get(&info.number).copied().unwrap_or(0);
         println!("{} succeeded {count} times", info.name);
-        // What needs the root directory is beyond these programs, on purpose; kernel domains are the kernel's alone.
+        // Calls that need the root directory are beyond these programs, on purpose; kernel domains are the kernel's alone.
         assert!(
             count > 0 || [Call::SystemControl as u64, Call::DomainCall as u64].contains(&info.number),
             "{} never succeeded",

@@ -35,7 +35,7 @@ pub const PROGRAM_PAGES: u64 = 3;
 /// Steps after which something that does not end counts as hanging.
 pub const RETRIES: u32 = 20_000;
 
-/// What became of a call.
+/// The outcome of a call.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// It came back.
@@ -48,7 +48,7 @@ pub enum Answer {
     Gone,
 }
 
-/// What became of touching memory, if not a success.
+/// The outcome of touching memory, if not a success.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Trouble {
     /// The thread goes on somewhere else.
@@ -227,7 +227,7 @@ impl System {
         }
     }
 
-    /// What ends is brought to its end, in as many pieces as it takes.
+    /// Brings everything that ends to its end, in as many pieces as it takes.
     pub fn finish_work(&mut self) {
         while !self.server.work.is_empty() {
             self.server.handle(&mut self.platform, Event::Poll);

@@ -82,7 +82,7 @@ fn a_locked_task_registers_no_procedure_of_its_own() {
     }
 }
 
-/// What it registered before, and called before, is neither remembered nor found after.
+/// Procedures that it registered before, and called before, are neither remembered nor found after.
 #[test]
 fn a_lock_ends_the_calls_of_what_the_domain_made() {
     for (slot, seed) in [(u64::MAX, 132), (0, 133)] {
@@ -247,7 +247,7 @@ fn a_merged_callee_of_a_locked_task_is_locked_too() {
             let apd = system.apd_of(task, &[calls], 1);
             let made = system.call(task, Call::TaskCreate, &[service.image + ENTRY, 0, apd, 0, 3]);
             made.expect("it is as locked");
-            // What it may call is what its maker chose, and what the lock left to its caller.
+            // The task may call what its maker chose, and what the lock left to its caller.
             assert_eq!(system.enter(task, entry, PD_EMPTY), Answer::Elsewhere);
             system.leave(task, 0);
         }

@@ -1,4 +1,4 @@
-//! What a task may see of others.
+//! How much a task may see of others.
 
 use abi::{
     Call, Error, Rights,

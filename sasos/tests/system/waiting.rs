@@ -225,7 +225,7 @@ fn semaphores_are_charged_to_who_makes_them() {
     for number in 0..limit {
         system.call(child, Call::SemCreate, &[object + number * 8, 0]).unwrap();
     }
-    // What is refused is charged to nobody, whatever it was refused for.
+    // A refused call is charged to nobody, whatever it was refused for.
     for address in [other, object] {
         assert_eq!(
             system.call(child, Call::SemCreate, &[address, 0]),

@@ -13,7 +13,7 @@ pub struct PlainWorld {
     free: Vec<Frame>,
     done: VecDeque<(u32, Result<(), DiskError>)>,
     chance: u64,
-    /// What was asked of the disk, flushes with block zero.
+    /// The requests to the disk, flushes with block zero.
     pub log: Vec<(Operation, u64)>,
     /// Requests of this kind for these blocks do nothing and fail.
     pub failing: Option<(Operation, Range<u64>)>,
