@@ -9,11 +9,11 @@
 //! The rooms, in reading order; each folder is one, and its `mod.rs` says what it owns:
 //!
 //! * [`calls`]: the door; which call is answered where, the start, reports, the check of everything;
-//! * [`accounts`]: who pays for what;
+//! * [`accounts`]: the accounts and what each pays for;
 //! * [`directory`]: which objects there are, their records and addresses;
 //! * [`protection`]: domains and what they have, APDs and Clists, how an access is decided and a right withdrawn;
-//! * [`pages`]: what stands in memory;
-//! * [`durability`]: what is on stable storage, and who waits for that;
+//! * [`pages`]: the pages that are in memory;
+//! * [`durability`]: stable storage, and the calls that wait for it;
 //! * [`lives`]: tasks, threads, exceptions;
 //! * [`waiting`]: semaphores and the console;
 //! * [`procedures`]: protected calls.

@@ -591,7 +591,7 @@ impl Checkpoint {
         }
     }
 
-    /// The disk has done its part, one way or the other: what is left is done in memory, as far as the budget reaches.
+    /// The disk has done its part, one way or the other: the rest is done in memory, as far as the budget reaches.
     fn end(&mut self, store: &mut Store) -> Progress {
         if !core::mem::replace(&mut self.is_ending, true) {
             while let Some(at) = self.writer.pop() {

@@ -83,7 +83,7 @@ impl Store {
     }
 
     /// Begins to read a page, or says that it is zero. Each call that gives [`ReadStart::Reading`] is
-    /// answered by one event; whoever asks twice gets two frames.
+    /// answered by one event; a caller that asks twice gets two frames.
     pub fn read_page(&mut self, world: &mut impl World, base: u64, page: u64) -> ReadStart {
         if let View::Zero(limits) = self.view(world, base, page) {
             return ReadStart::Zero(limits);
@@ -111,7 +111,7 @@ impl Store {
     }
 
     /// Lets every read that waits for a node go on. All at once, whatever the budget: each takes its frame here, so that
-    /// who asks for more than memory holds is told, and does not have pages brought in and taken away again for ever.
+    /// a caller that asks for more than memory holds is told, and does not have pages brought in and taken away again for ever.
     pub(crate) fn advance_reads(&mut self, world: &mut impl World) {
         let mut next = 0;
         while let Some((id, read)) = self.page_reads.from(next) {

@@ -143,7 +143,7 @@ pub struct Store {
     pub(crate) loads: Map<MapKey, Load>,
     /// Nodes that could not be read, for those who wait for them.
     pub(crate) bad_loads: Map<MapKey, BadPage>,
-    /// Nodes that came so far, well or not: who waits for one need not look again before this moves on.
+    /// Nodes that came so far, well or not: a job that waits for one need not look again before this moves on.
     pub(crate) nodes_came: u64,
     /// Whether a read was begun or a node came since the reads that wait for nodes were looked at.
     pub(crate) reads_due: bool,

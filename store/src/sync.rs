@@ -92,7 +92,7 @@ pub(crate) struct SyncGroup {
     outstanding: usize,
     failure: Option<Failure>,
     draft: Option<Draft>,
-    /// Of the record, once it is summed up: checksum and blocks.
+    /// Checksum and blocks of the record, once it is summed up.
     record: Option<(u64, u64)>,
     flushing: bool,
     /// Whether the disk has done its part.

@@ -36,7 +36,7 @@ pub enum Operation {
 /// One request to the disk.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub struct Request {
-    /// Comes back with the completion; unique among the requests in flight.
+    /// It comes back with the completion; it is unique among the requests in flight.
     pub tag: u32,
     /// The operation.
     pub operation: Operation,

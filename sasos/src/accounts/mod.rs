@@ -403,7 +403,7 @@ impl Ledger {
         self.subtract_all(account, None, &hands);
     }
 
-    /// Gives back what all accounts have in hand: what is charged then, is used.
+    /// Gives back what all accounts have in hand: all that is charged then is used.
     pub fn empty_all_hands(&mut self) {
         for place in 0..self.records.end() {
             if self.records.get(place).is_some() {

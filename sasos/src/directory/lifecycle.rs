@@ -395,7 +395,7 @@ impl Server {
 
     // ---- keeping ------------------------------------------------------------------------------------
 
-    /// `KeepObject`: address. Durable with the next checkpoint.
+    /// `KeepObject`: address. It is durable with the next checkpoint.
     pub(crate) fn keep_object(&mut self, world: &mut impl World, caller: Caller, arguments: KeepObject) -> Answer {
         let id = self.object_at(world, arguments.address)?;
         if self.objects.get(id).record.flags & OBJECT_STACK != 0 {

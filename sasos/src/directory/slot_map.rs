@@ -25,9 +25,9 @@ const TABLE_BYTES: u64 = REACH * size_of::<u32>() as u64;
 
 /// The owners of a stretch of [`REACH`] slots.
 struct Stretch {
-    /// Of each slot, if they are not all of one owner.
+    /// The owner of each slot, if they are not all of one owner.
     owners: Vec<u32>,
-    /// Of all of them else.
+    /// The owner of all of them otherwise.
     owner: u32,
     /// Slots in the table that have an owner.
     used: u32,

@@ -1,7 +1,7 @@
 //! Checkpoints and syncs: how changes come to stable storage, and who waits for that.
 //!
 //! Checkpoints are numbered. One that is *requested* has the number after the last begun, so it
-//! holds everything up to now; whoever needs that waits for the number. Dirty pages are frozen
+//! holds everything up to now; a call that needs that waits for the number. Dirty pages are frozen
 //! ([`crate::durability::freeze`]) and their frames keep a reference of the store until the checkpoint
 //! or sync is over; if it failed they count as dirty again.
 //! The goals that single calls wait for stand in [`crate::durability::durable`].

@@ -4,7 +4,7 @@
 //! *phase of freezing* goes over many events ([`crate::Event::Poll`], asked for by [`Server::is_unfinished`]), and its end
 //! is the moment that the checkpoint holds. Frozen pages must not differ from it:
 //!
-//! * a page that is frozen has writing withheld, and whoever writes it waits for the end of the phase, as does whoever would make
+//! * a page that is frozen has writing withheld, and a thread that writes it waits for the end of the phase, as does one that would make
 //!   another page of a persistent object dirty, so that there is an end;
 //! * a page that is not frozen yet may be written: it is frozen later, as it is then;
 //! * calls that drop or replace pages of objects, or change their limits, wait for the end of the phase.

@@ -171,7 +171,7 @@ impl Server {
         let ready = world.thread_is_ready(thread);
         self.waiting_ends(world, thread);
         if world.thread_drop_operation(thread) {
-            // Of a call only these two are kept, and it returns when the handler is over.
+            // Only these two are kept of a call, and it returns when the handler is over.
             let context = world.thread_context(thread);
             let mut after = Context::scrubbed(context.rip, context.rsp);
             after.set_results(Error::TimedOut as u64, 0, 0);

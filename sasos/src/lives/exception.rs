@@ -7,7 +7,7 @@
 //!
 //! Not handled, an exception ends one program and nobody else: inside a protected call the call is
 //! unwound and its caller gets `CalleeFault`; otherwise the thread ends, and if it is the first of
-//! its task, the task. Handlers belong to a domain: what a callee registers is called for
+//! its task, the task. Handlers belong to a domain: a handler that a callee registers is called for
 //! exceptions of the callee's code only, and never runs in the domain of its caller.
 
 use abi::{

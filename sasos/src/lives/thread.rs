@@ -1,7 +1,7 @@
 //! Threads, as the server knows them: parent, children, how they ended.
 //!
-//! The kernel below has the registers; here stands who may do what with a thread. A parent is a
-//! thread *in a domain*: what a callee starts on its caller's thread is the callee's child, not
+//! The kernel below has the registers; the server decides who may do what with a thread. A parent is a
+//! thread *in a domain*: a thread that a callee starts on its caller's thread is the callee's child, not
 //! the caller's. In the same way, what a thread may do to its own task it may do at home only;
 //! inside a protected call it runs somebody else's code.
 //!
@@ -95,7 +95,7 @@ pub struct Thread {
     pub domain: SpaceId,
     /// The thread that may wait for it; zero for an orphan.
     pub parent: ThreadId,
-    /// The serial number of the domain in which the parent made it. Never that of a space: those are used again.
+    /// The serial number of the domain in which the parent made it. It is never that of a space: those are used again.
     pub parent_domain: u64,
     /// The account that pays for its place.
     pub payer: AccountId,

@@ -1,7 +1,7 @@
 //! `ObjClone`: a copy of an object at a new address, page by page copy-on-write.
 //!
-//! The clone shares the frames of the source; both entries withhold writing, and whoever writes
-//! first gets a frame of his own. Pages of the source that the disk holds are brought in one after another,
+//! The clone shares the frames of the source; both entries withhold writing, and the one that writes
+//! first gets a frame of its own. Pages of the source that the disk holds are brought in one after another,
 //! so a clone depends on nobody's disk and a source may go its way; one that the clone has stays in memory. The limits of pages go with
 //! them, those of pages that are not resident included: so a program image is cloned.
 
@@ -128,7 +128,7 @@ impl Server {
         if from == 0 && !self.make_leaves(world, source, clone)? {
             return Err(Stop::Again);
         }
-        // Only now: to find memory for page tables, pages of the source may have been taken back.
+        // This comes only now: to find memory for page tables, pages of the source may have been taken back.
         asks |= self.is_asked_for(source);
         let shared = if asks {
             self.share_found(world, source, clone, from)?

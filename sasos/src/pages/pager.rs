@@ -41,7 +41,7 @@ pub(crate) const FRAME_RESERVE: u64 = 64;
 pub struct Pager {
     /// Addresses of pages on their way from the disk.
     pub(crate) reading: Map<u64, ()>,
-    /// Pages that could not be had, and why; whoever asks next is told, then it is tried again.
+    /// Pages that could not be had, and why; the next one who asks is told, then it is tried again.
     pub(crate) failed: Map<u64, Error>,
     /// Dirty pages of all objects.
     pub dirty: u64,

@@ -95,7 +95,7 @@ impl Server {
                 false if done < pages => Continuation::UnMaps(done),
                 false => return Ok((0, 0)),
             };
-            // Of a few pages both are one piece.
+            // Looking and dropping are one piece if the pages are few.
             if !looks || pages > PIECE_PAGES / 2 {
                 return Err(Stop::Again);
             }

@@ -9,10 +9,10 @@
 //! * explicit: one for each list of Clists.
 //!
 //! The first call validates and tells the kernel the way ([`kcore::Machine::portal_cache`]); later
-//! ones do not come here. So nothing may be counted per call: who is inside of a callee is found
+//! ones do not come here. So nothing may be counted per call: the threads inside of a callee are found
 //! by looking at the frames of all threads, which only the end of a callee needs.
 //!
-//! Callees run on stacks of their own domain, made on demand and bounded in number; who finds none
+//! Callees run on stacks of their own domain, made on demand and bounded in number; a call that finds none
 //! free waits. Some are free to all, of the others no client gets all (`guests`). A callee ends with its object, and with the caller's domain where it is merged.
 //! Threads inside are unwound: the call comes back with `CalleeFault`.
 
@@ -81,7 +81,7 @@ pub(crate) enum Stage {
     Open,
     /// No call enters it any more; it ends when the last one has left.
     Retired,
-    /// It ends: who is inside is taken out.
+    /// It ends: threads inside are taken out.
     Ends,
 }
 
@@ -98,7 +98,7 @@ pub(crate) struct Callee {
     pub(crate) base: u64,
     /// The PDX capability.
     pub(crate) password: u64,
-    /// The Clist that was registered with it: who registers another one does not mean this domain.
+    /// The Clist that was registered with it: a call that registers another one does not mean this domain.
     clist: u64,
     /// How its domain is made.
     pub(crate) extension: Extension,

@@ -1,10 +1,10 @@
 //! How protected calls end other than by returning: threads are unwound, callee domains end.
 //!
 //! A callee ends with its object, with the domain that it is merged with, or when it is of no use any more. From that moment on nobody
-//! enters it. Threads inside go back to whoever called it first, with `CalleeFault`; what they called from there is given up. This may
+//! enters it. Threads inside go back to whoever called it first, with `CalleeFault`; calls that they made from there are given up. This may
 //! strike the very thread whose call brought it about: see [`Server::settle`].
 //!
-//! A callee whose password is no longer registered is *retired*: nobody enters it either, and who is inside may finish.
+//! A callee whose password is no longer registered is *retired*: nobody enters it either, and threads inside may finish.
 //!
 //! An end is work for each thread, each stack and each object that the domain has found, so it is done in pieces
 //! ([`crate::lives::work`]). A thread that is behind the place which the search has reached cannot come inside again.
@@ -107,7 +107,7 @@ impl Server {
         }
     }
 
-    /// Nobody enters a callee any more: who waits for a stack of it looks anew.
+    /// Nobody enters a callee any more: a thread that waits for a stack of it looks anew.
     fn wake_who_waits(world: &mut impl World, space: SpaceId) {
         world.wake(Key::Stack(space.0), u32::MAX);
         world.wake(Key::Turn(space.0), u32::MAX);
@@ -212,7 +212,7 @@ impl Server {
         true
     }
 
-    /// A PDX password is no longer registered, or for another Clist: nobody enters with it any more, and who is inside may finish. Retires its
+    /// A PDX password is no longer registered, or for another Clist: nobody enters with it any more, and threads inside may finish. Retires its
     /// callees as far as the budget reaches; tells whether those were all.
     pub(crate) fn callees_of_password_retire(&mut self, world: &mut impl World, base: u64, password: u64) -> bool {
         while let Some(space) = self.callees.first_of_password(base, password) {

@@ -6,11 +6,11 @@
 //!
 //! Leading slots can be locked for ever; locking *all* forbids insertion too. The APD of a
 //! protected procedure's domain is sealed: it serves callers that know nothing of each other.
-//! Whatever changes an APD drops the domain's validation cache, and those derived from it.
+//! Each change of an APD drops the domain's validation cache, and those derived from it.
 //!
-//! A lock confines: whoever locked a domain chose what it may call. A domain with a locked slot, and the domain of a call merged
+//! A lock confines: the one who locked a domain chose what it may call. A domain with a locked slot, and the domain of a call merged
 //! with it, registers no procedure ([`Server::locks_allow`]), calls only what the locked slots name ([`Apd::calling_slots`]), and
-//! shows a procedure nothing but locked slots. The Clists themselves must be out of its reach: who can write a locked Clist, or
+//! shows a procedure nothing but locked slots. The Clists themselves must be out of its reach: a domain that can write a locked Clist, or
 //! the code of what it names, is not confined.
 
 use abi::{

@@ -1,9 +1,9 @@
 //! Password capabilities: registering, changing, revoking.
 //!
-//! The object's record lists passwords and rights; whoever shows a listed password has them. A
+//! The object's record lists passwords and rights; a domain that shows a listed password has them. A
 //! change of a persistent object is in the object table before it is in force here, and durable
 //! before the call returns. Taking rights away withdraws the object from every domain before the call returns:
-//! who still has a right, by another capability, finds it again at the next touch.
+//! a domain that still has a right, by another capability, finds it again at the next touch.
 
 use alloc::vec::Vec;
 

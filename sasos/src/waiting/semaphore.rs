@@ -303,7 +303,7 @@ impl Server {
         self.unbounded(|server| server.semaphores_go(world, from..to));
     }
 
-    /// The call of a thread is over, or given up: what it waited for is no longer waited for.
+    /// The call of a thread is over, or given up: the thread waits for nothing any more.
     #[inline]
     pub fn waiting_ends(&mut self, world: &mut impl World, thread: ThreadId) {
         let begun = core::mem::take(&mut self.threads.record(thread).continuation);

@@ -176,7 +176,7 @@ impl<K: Copy + Ord, V> Map<K, V> {
     /// Puts a value in, in place of that which the key had.
     ///
     /// # Errors
-    /// [`Error::NoMemory`]: nothing has changed. Never up to the number of entries that room was [reserved](Map::reserve) for.
+    /// [`Error::NoMemory`]: nothing has changed. It does not fail up to the number of entries that room was [reserved](Map::reserve) for.
     pub fn insert(&mut self, key: K, value: V) -> Result<Option<V>, Error> {
         if let Some(place) = self.get_mut(key) {
             return Ok(Some(core::mem::replace(place, value)));
