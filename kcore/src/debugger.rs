@@ -190,7 +190,7 @@ fn form(name: &str) -> Option<&'static str> {
         .find(|line| line.split_ascii_whitespace().next() == Some(name))
 }
 
-/// Bytes of a line at most; what is typed beyond is not taken.
+/// Bytes of a line at most; further bytes are not taken.
 pub const LINE_BYTES: usize = 120;
 
 /// Bytes into lines: what a terminal in raw mode needs.

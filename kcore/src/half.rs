@@ -35,7 +35,7 @@ pub trait Half: Sized + Default {
     /// Writes the names of a frame's holders, and returns how many there are.
     ///
     /// # Errors
-    /// That of `out`.
+    /// The error of `out`.
     fn report(&self, _frame: u32, _out: &mut dyn fmt::Write) -> Result<usize, fmt::Error> {
         Ok(0)
     }

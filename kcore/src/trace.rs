@@ -145,7 +145,7 @@ impl Trace {
     /// each), thread, what happened.
     ///
     /// # Errors
-    /// That of `out`.
+    /// The error of `out`.
     pub fn show(&self, count: usize, ticks_per_us: u64, out: &mut dyn fmt::Write) -> fmt::Result {
         let Some(end) = self.last(1).last() else {
             return writeln!(out, "no events yet");

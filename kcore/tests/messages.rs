@@ -120,7 +120,7 @@ fn the_fast_path_does_what_the_general_one_does() {
 }
 
 /// Every sequence of up to three operations of three threads, and many of six, and at its end the deletion of each of
-/// them: whoever waited for the deleted one is told, and nothing points to it.
+/// them: a thread that waited for the deleted one is told, and nothing points to it.
 #[test]
 fn a_thread_can_be_deleted_at_every_point() {
     let ids = Driver::new(3, Way::FastFirst).ids();

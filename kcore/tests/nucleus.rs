@@ -415,7 +415,7 @@ fn interrupts_wait_until_they_are_received() {
     // It waits for that one, or for anyone.
     for (from, number) in [(6, 5), (ANYONE, 31), (1, 0)] {
         assert_eq!(rig.receive(driver, from, 0), Answer::Waits);
-        // Another one stays for later, but for who takes anyone's.
+        // Another one stays for later, but for a thread that takes anyone's.
         if from != ANYONE {
             rig.kernel.interrupt_message(if number == 5 { 31 } else { 5 });
             assert_eq!(rig.state(driver), State::Receiving);
@@ -568,7 +568,7 @@ fn registers_are_exchanged_with_a_thread_that_has_been_stopped() {
     );
 }
 
-/// A thread costs its space; what it cannot pay for is not made.
+/// A thread costs its space; a thread it cannot pay for is not made.
 #[test]
 fn a_space_pays_for_its_threads() {
     let mut rig = Rig::new();
@@ -597,7 +597,7 @@ fn a_space_pays_for_its_threads() {
     }
 }
 
-/// Long messages pass by the buffers, items by mapping; what must not be given is refused.
+/// Long messages pass by the buffers, items by mapping; a forbidden item is refused.
 #[test]
 fn messages_carry_words_and_pages() {
     let mut rig = Rig::new();

@@ -127,7 +127,7 @@ fn who_finds_nothing_of_his_own_takes_from_others_but_not_what_is_bound() {
     assert_ne!(taken, mine);
     kernel.park(Key::Nothing, None, None);
     assert_eq!(run(&mut kernel, 0), None, "the other one is bound");
-    // Its state is saved: whoever is idle is called for it.
+    // Its state is saved: an idle processor is called for it.
     kernel.hardware.asked.clear();
     on(&mut kernel, 1);
     kernel.unbind(mine as u32);

@@ -55,7 +55,7 @@ enum Short {
 /// short way does the same as before, and is only slower: these numbers show it.
 const LEAST: [[u32; Short::Kinds as usize]; 2] = [[230, 64, 146, 133, 1366, 124], [283, 70, 165, 140, 1364, 122]];
 
-/// Whatever can be told apart of a thread.
+/// All that can be told apart of a thread.
 type Picture = (State, Option<Operation>, [u64; 9]);
 
 impl World {

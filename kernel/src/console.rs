@@ -10,7 +10,7 @@ use drivers::serial::{Cause, Listen, Serial};
 
 use crate::arch::IoPorts;
 
-/// Bytes of input that wait for a reader at most; what comes beyond is left in the line.
+/// Bytes of input that wait for a reader at most; further bytes are left in the line.
 const QUEUE: usize = 4096;
 
 /// One line.

@@ -2,7 +2,7 @@
 //!
 //! Every way in takes the kernel lock, hands the event to the server (or to the fast path), and
 //! goes out again: straight back to the caller where nothing else happened, else through
-//! [`leave`], which takes whoever is to run next. Nothing ever waits on the kernel stack.
+//! [`leave`], which takes the thread that is to run next. Nothing ever waits on the kernel stack.
 
 use abi::{
     Call, Error,
@@ -430,7 +430,7 @@ pub extern "C" fn fatal(context: &Context) -> ! {
     )
 }
 
-/// Goes on with whoever is to run, or waits for an interrupt until somebody is.
+/// Goes on with the thread that is to run, or waits for an interrupt until there is one.
 pub fn leave<S: Supervisor>() -> ! {
     leave_from(S::system().enter())
 }

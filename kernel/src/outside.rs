@@ -6,7 +6,7 @@
 //! and a thread of another processor that wants the server is parked and comes again. Nobody preempts the server.
 //!
 //! If the server itself faults, or does what is not its to do, it is reported with its registers and the machine stops.
-//! Kernel and disk are as sound as after a power cut; what was synced or in a checkpoint is there.
+//! Kernel and disk are as sound as after a power cut; synced and checkpointed data is there.
 
 mod crash;
 mod fast;

@@ -1,8 +1,8 @@
 //! The supervisor, which answers events: the server, inside the kernel ([`crate::inside`]) or outside of it ([`crate::outside`]), or the µ-kernel alone
 //! ([`crate::bare`]).
 //!
-//! The kernel is a library over this, and each of the three an image of its own (`src/bin`), which has nothing of the other two. What
-//! a supervisor does not say here is what the server inside needs.
+//! The kernel is a library over this, and each of the three an image of its own (`src/bin`), which has nothing of the other two. If
+//! a supervisor leaves out a part here, the default is what the server inside needs.
 
 use alloc::{string::String, vec::Vec};
 

@@ -333,7 +333,7 @@ impl<S: Supervisor> System<S> {
                 arch::halt_others();
                 arch::exit(value);
             }
-            // Not while a thread runs here: another processor may want it, and only user code, or who waits for his turn,
+            // Not while a thread runs here: another processor may want it, and only user code, or a waiting processor,
             // gives it up. User code lets interrupts in anyway.
             if self.unfinished && self.platform.kernel.current().is_none() {
                 return None;

@@ -128,7 +128,7 @@ fn a_block_arrives_once() {
     });
 }
 
-/// The receiver dies beside the send: whoever is left with the block ends it, exactly once.
+/// The receiver dies beside the send: the side left with the block ends it, exactly once.
 #[test]
 fn a_peer_dies_beside_the_send() {
     loom::model(|| {

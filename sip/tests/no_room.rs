@@ -5,7 +5,7 @@ use sip::compile::Bounds;
 use sip::exec::{LinkError, Store};
 use support::program;
 
-/// A number that the function of an instance had that could not be made names nothing, also for who forges it: its
+/// A number that the function of an instance had that could not be made names nothing, also if it is forged: its
 /// context is empty, and its code would find a memory at address 0 there.
 #[test]
 fn functions_of_an_instance_that_could_not_be_made() {

@@ -1,4 +1,4 @@
-//! The doors to the kernel's rooms: anybody may look; what may be changed from outside of this folder stands here, in `messages`, and in
+//! The doors to the kernel's rooms: anybody may look; all changes from outside of this folder stand here, in `messages`, and in
 //! [`crate::Machine`].
 
 use super::{Kernel, processors::Elsewhere};

@@ -16,7 +16,7 @@ use crate::{
     thread::{Resumed, State, Thread},
 };
 
-/// How who runs for nobody stands: the root's share pays.
+/// The standing of work for no thread: the root's share pays.
 const ROOT: Standing = Standing::new(0, 0);
 
 /// Threads that are put behind at once at most, before interrupts have their turn. One may cost 2,600 instructions, with accounts 16 levels deep.

@@ -39,7 +39,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     /// Answers a command that looks at the kernel; others get no answer.
     ///
     /// # Errors
-    /// That of `out`.
+    /// The error of `out`.
     pub fn report(&self, command: Command, out: &mut dyn fmt::Write) -> fmt::Result {
         match command {
             Command::Threads => self.report_threads(out),
@@ -242,7 +242,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
             Use::Untouched => writeln!(out, "free, never used yet")?,
             Use::Outside => writeln!(out, "not handed out: σ₀'s, the kernel's own, a device's, or no memory")?,
         }
-        // The tree knows free spaces; what the server links stands in tables alone.
+        // The tree knows free spaces; the server's links stand in tables alone.
         if self.half.report(frame, out)? > 0 || self.frames.look(frame) == Use::Outside {
             return Ok(());
         }

@@ -81,7 +81,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         self.load(space, load);
     }
 
-    /// Whatever thread runs next here, the processor is set up for it first ([`Kernel::enter_space`]).
+    /// The processor is set up anew for the next thread here ([`Kernel::enter_space`]).
     pub fn set_up_anew(&mut self) {
         self.processor.anew = true;
     }

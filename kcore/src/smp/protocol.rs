@@ -1,8 +1,8 @@
 //! The kernel lock and the mailboxes, in atomic words alone.
 //!
 //! Only the processor whose turn it is asks, so there is one asker at a time, and it waits for the answer. Nobody can wait for
-//! it in turn without answering: whoever waits for his turn looks into his mailbox meanwhile, and whoever does
-//! not wait comes back to user code, or to a halt, where the interrupt that goes with each request reaches him.
+//! it in turn without answering: a processor that waits for its turn looks into its mailbox meanwhile, and one that does
+//! not wait comes back to user code, or to a halt, where the interrupt that goes with each request reaches it.
 //! That is why the asker may keep its turn while it waits.
 
 use super::atomic::{

@@ -83,7 +83,7 @@ impl Space {
         Some(())
     }
 
-    /// Puts a stack back; whoever waits for one is to be woken now.
+    /// Puts a stack back; callers that wait for one are to be woken now.
     pub(crate) fn give_stack(&mut self, top: u64) {
         let at = self.open;
         if let Some(place) = self.place(at) {
@@ -93,7 +93,7 @@ impl Space {
         self.stacks_wanted = 0;
     }
 
-    /// One stack more; whoever waits for one is to be woken now. Beyond [`STACKS_MAX`] it is not remembered.
+    /// One stack more; callers that wait for one are to be woken now. Beyond [`STACKS_MAX`] it is not remembered.
     pub(crate) fn add_stack(&mut self, top: u64) {
         self.stacks_wanted = 0;
         let made = self.stack_count as usize;

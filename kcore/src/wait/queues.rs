@@ -39,7 +39,7 @@ struct Node {
 }
 
 impl Place {
-    /// That of a thread that is not parked.
+    /// The value of a thread that is not parked.
     pub const NONE: Self = Self {
         word: 0,
         left_before: 0,

@@ -89,7 +89,7 @@ fn map_keeps_and_grant_gives_away() {
         (world.translate(2, 513), world.translate(3, 514)),
         (None, Some((3, Rights::R)))
     );
-    // The granter has no hold on it any more (the paper's Figure 1), whoever it came from has.
+    // The granter has no hold on it any more (the paper's Figure 1), its own giver has.
     world
         .run(&flush(2, memory(513, PAGE, RWX), RWX, Own::Too))
         .expect("flush");

@@ -257,7 +257,7 @@ impl World {
     fn destroy(&mut self, space: usize) -> Result<Progress, Error> {
         let id = self.id(space).ok_or(Error::BadArgument)?;
         let progress = self.kernel.free_space_destroy(id)?;
-        // Those that are gone: whoever the kernel does not know any more.
+        // The kernel no longer knows the spaces that are gone.
         for number in 1..self.spaces.len() {
             if self.spaces[number].is_some_and(|id| self.kernel.free_space_quota(id).is_none()) {
                 self.spaces[number] = None;

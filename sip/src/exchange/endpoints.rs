@@ -155,7 +155,7 @@ impl EndpointTable {
     /// whether the peer is there; if not, what the message carried has ended.
     ///
     /// # Errors
-    /// [`EndpointError`]; what had left the tables by then has ended, and so should the process.
+    /// [`EndpointError`]; blocks and ends that had left the tables by then have ended, and so should the process.
     pub fn send(
         &mut self,
         (channels, owners): (&Channels, &Owners),

@@ -1,4 +1,4 @@
-//! The platform layer inside the system: whoever embeds the engine gives four functions, once.
+//! The platform layer inside the system: the embedder of the engine gives four functions, once.
 
 use super::Runtime;
 use core::ptr;

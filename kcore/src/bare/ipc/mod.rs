@@ -2,9 +2,9 @@
 //!
 //! One operation sends and then receives: either half may be left out, and a call is both with the
 //! same partner. A thread that waits to send is *parked with its operation*: the message still stands
-//! in its registers and its message buffer, the request in [`Operation`]; whoever receives takes it
+//! in its registers and its message buffer, the request in [`Operation`]; the receiver takes it
 //! from there, or the thread does the whole operation again. A thread that waits to receive has only
-//! [`Part::wait_for`]; whoever sends writes the message into its context. So nothing is ever half
+//! [`Part::wait_for`]; the sender writes the message into its context. So nothing is ever half
 //! done, and a thread can be deleted at any point:
 //!
 //! * its senders, a queue in order of arrival through the thread table, do their operation again and find it gone;

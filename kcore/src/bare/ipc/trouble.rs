@@ -59,7 +59,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         Some(Outcome::Gone)
     }
 
-    /// A thread in trouble waits for whoever was told of it.
+    /// A thread in trouble waits for the thread that was told of it.
     pub(super) fn wait_for_answer(&mut self, me: u32, helper: u64) {
         let request = Request::new([0, helper, 0, NO_TIMEOUTS, 0, 0]);
         self.begin_wait(me, &request);

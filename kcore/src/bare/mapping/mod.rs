@@ -81,7 +81,7 @@ pub enum Progress {
 pub enum How {
     /// The giver keeps it, and may take it back.
     Map,
-    /// It leaves the giver; whoever the giver had it from may take it back from the receiver.
+    /// It leaves the giver; the giver's giver may take it back from the receiver.
     Grant,
     /// The receiver sees whole slots of 2 MiB as the giver has them, now and later, at the same
     /// addresses, until the giver flushes a whole slot. A linked page can be given only by its
@@ -119,7 +119,7 @@ pub enum Own {
 impl<H: Hardware> Kernel<H, Bare> {
     /// Makes σ₀, which holds these ranges of frames of memory and of devices at their physical
     /// addresses, and all ports. They must not be among those that this kernel hands out itself
-    /// ([`Kernel::new`]). Nothing can be mapped into σ₀, and it is never destroyed; what it granted
+    /// ([`Kernel::new`]). Nothing can be mapped into σ₀, and it is never destroyed; a page it granted
     /// comes back to it when no space has it any more.
     ///
     /// `quota` is in units of [`UNIT_BYTES`]: all free spaces together can have that much.
@@ -297,7 +297,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         Ok(progress)
     }
 
-    /// (quota, used) of a free space in units of [`UNIT_BYTES`]; what it gave to spaces it created
+    /// (quota, used) of a free space in units of [`UNIT_BYTES`]; the quota it gave to spaces it created
     /// counts as used.
     pub fn free_space_quota(&self, space: SpaceId) -> Option<(u32, u32)> {
         self.half.mapping.get(space).map(|space| (space.quota, space.used))

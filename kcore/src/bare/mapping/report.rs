@@ -20,7 +20,7 @@ impl Mapping {
     /// Gives how many there are.
     ///
     /// # Errors
-    /// That of `out`.
+    /// The error of `out`.
     pub(in crate::bare) fn report(&self, frame: u32, out: &mut dyn fmt::Write) -> Result<usize, fmt::Error> {
         let Some(sigma0) = self.sigma0 else { return Ok(0) };
         let mut found = 0;

@@ -1,9 +1,9 @@
 //! The mapping tree: who has which page from whom.
 //!
 //! A node of kind [`Kind::Page`] stands for a mapping: a space has there, at an aligned page, a page
-//! of 4 KiB, 2 MiB or 1 GiB. Its *kids* are what others received from it, of the same size. Who
-//! receives a smaller page gets it from a [`Kind::Part`] of the larger one; parts exist while
-//! something hangs below them. So whoever takes a piece away visits only what overlaps it.
+//! of 4 KiB, 2 MiB or 1 GiB. Its *kids* are what others received from it, of the same size. A space
+//! that gets a smaller page has it from a [`Kind::Part`] of the larger one; parts exist while
+//! something hangs below them. So taking a piece away visits only what overlaps it.
 //!
 //! When a piece of a large mapping is taken or given away, only the page tables of its space are split;
 //! the node stays one, and `live` counts the pages that are left.

@@ -150,7 +150,7 @@ const LINE_MASKED: u32 = 1 << 16;
 /// In a line's entry: it asks for as long as its device wants something.
 const LINE_LEVEL: u32 = 1 << 15;
 /// The first of the lines of PCI devices, which ask like that. Those before it ask once for each
-/// event; what they ask while masked is lost, so they are never masked for long.
+/// event; an event while masked is lost, so they are never masked for long.
 const FIRST_LEVEL: usize = 16;
 
 /// The entry of the line of an interrupt that a thread receives; none for interrupts by message,

@@ -83,7 +83,7 @@ unsafe extern "C" fn common() {
         "pop r15", "pop r14", "pop r13", "pop r12", "pop r11", "pop r10", "pop r9", "pop r8",
         "pop rbp", "pop rdi", "pop rsi", "pop rdx", "pop rcx", "pop rbx", "pop rax",
         "add rsp, 16",
-        // One interrupt each time that they are let in: whoever it woke goes before the next one.
+        // One interrupt each time that they are let in: a thread it woke goes before the next one.
         "and qword ptr [rsp + 16], ~{INTERRUPTS_ON}",
         "iretq",
         INTERRUPTS_ON = const 0x200,
