@@ -437,6 +437,32 @@ fn of_many_deadlines_one_interrupt_wakes_some() {
     }
 }
 
+/// Decision 0130: the most urgent first, also where the priority changed while the thread waited.
+#[test]
+fn of_many_deadlines_the_most_urgent_threads_wake_first() {
+    for changes in [false, true] {
+        let mut kernel = without_places(300);
+        let space = kernel.space_create().expect("space");
+        let mut threads: Vec<ThreadId> = (0..300).map(|_| spawn(&mut kernel, space, 2)).collect();
+        let urgent = spawn(&mut kernel, space, if changes { 1 } else { 7 });
+        threads.push(urgent);
+        for _ in &threads {
+            kernel.schedule();
+            // The urgent one's time comes last.
+            let running = kernel.current_thread_mut().expect("one runs").id;
+            let at_ns = if running == urgent { 1000 } else { 900 };
+            kernel.park(Key::Nothing, Some(at_ns), None);
+        }
+        if changes {
+            kernel.thread_set_priority(urgent, 7);
+        }
+        kernel.hardware.now_ns = 1000;
+        kernel.tick();
+        assert!(kernel.thread_is_ready(urgent));
+        assert_eq!(kernel.schedule(), Some(urgent.index() as u32));
+    }
+}
+
 /// Time passes only from one interrupt of the timer to the next, which comes when it was asked for and not earlier. So every deadline is
 /// kept to the nanosecond, nobody runs on while an equal waits for more than a slice, and all time is charged to the thread that had it.
 #[test]

@@ -635,3 +635,23 @@ fn a_clone_made_when_memory_is_short_has_all_pages() {
         rig.check();
     }
 }
+
+/// A clone between two pieces of `PageLimit` learns the limits of before; they are not believed afterwards.
+#[test]
+fn limits_hold_though_a_clone_is_made_between_two_pieces() {
+    let mut rig = Rig::new(20, 8000, 4096);
+    let actor = rig.actor(Apd::EMPTY);
+    let base = rig.kept(actor, 100, 77);
+    rig.store(actor.space, base, 1).unwrap();
+    rig.put_away();
+    let other = rig.holder(base, 77);
+    let arguments = [base + PAGE, 99, 4];
+    assert_eq!(rig.begin(actor, Call::PageLimit, &arguments, Resumed::First), None);
+    rig.call(other, Call::ObjClone, &[base, 0, 0]).expect("a clone");
+    while rig.begin(actor, Call::PageLimit, &arguments, Resumed::Woken).is_none() {}
+    for page in [1, 16, 17, 50, 99] {
+        let written = rig.store(actor.space, base + page * PAGE, 5);
+        assert_eq!(written, Err(Error::Protection), "page {page}");
+    }
+    rig.check();
+}

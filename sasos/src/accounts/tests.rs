@@ -92,6 +92,19 @@ fn a_hand_is_no_way_around_a_limit() {
     assert_eq!(ledger.used(head, Resource::Frames), 0);
 }
 
+/// A task that makes no semaphore keeps none from others.
+#[test]
+fn idle_accounts_have_no_semaphores_in_hand() {
+    let mut ledger = Ledger::new(1);
+    let head = ledger.open(AccountId::ROOT, limited(Resource::Semaphores, 8)).unwrap();
+    let idle: Vec<AccountId> = (0..20).map(|_| ledger.open(head, UNLIMITED).unwrap()).collect();
+    let busy = ledger.open(head, UNLIMITED).unwrap();
+    for _ in 0..8 {
+        ledger.take(busy, Resource::Semaphores, 1).unwrap();
+    }
+    idle.into_iter().for_each(|account| ledger.close(account));
+}
+
 fn sum(model: &[(AccountId, Option<usize>, u64, u64, bool)], of: usize) -> u64 {
     let below: u64 = (0..model.len())
         .filter(|&at| model[at].1 == Some(of))
