@@ -377,6 +377,10 @@ impl SyncGroup {
         self.record = None;
         self.flushing = false;
         self.is_ending = false;
+        // Rows that came during a checkpoint may have found no heap since: without them the pages would have no map to stand in.
+        if store.is_short() {
+            self.failure = Some(Failure::Memory);
+        }
     }
 
     pub(crate) fn completed(&mut self, result: Result<(), DiskError>) {
