@@ -624,7 +624,9 @@ fn a_clone_made_when_memory_is_short_has_all_pages() {
             taken.push(rig.world.frame_any().expect("a frame"));
         }
         let (clone, _) = rig.call(actor, Call::ObjClone, &[source, 0, 0]).expect("a clone");
-        taken.drain(..).for_each(|frame| rig.world.frame_release(frame));
+        for frame in taken {
+            rig.world.frame_release(frame);
+        }
         for page in 0..source_pages {
             assert_eq!(
                 rig.load(actor.space, clone + page * PAGE),

@@ -102,7 +102,9 @@ fn idle_accounts_have_no_semaphores_in_hand() {
     for _ in 0..8 {
         ledger.take(busy, Resource::Semaphores, 1).unwrap();
     }
-    idle.into_iter().for_each(|account| ledger.close(account));
+    for account in idle {
+        ledger.close(account);
+    }
 }
 
 fn sum(model: &[(AccountId, Option<usize>, u64, u64, bool)], of: usize) -> u64 {
