@@ -187,7 +187,7 @@ calls! {
     0x244 PortalCache portal_cache(caller, entry, pd, callee) -> "", ""; "server";
         "Remembers a validated way.";
     0x245 PortalForget portal_forget() -> "", ""; "server";
-        "Forgets all remembered ways.";
+        "Forgets all portal-cache entries.";
     0x246 PortalInterceptReturn portal_intercept_return(thread, wanted) -> "", ""; "server";
         "Whether the next return from a protected call comes to the server.";
     0x247 PortalAddStack portal_add_stack(callee, top) -> "", ""; "server";

@@ -110,7 +110,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     pub const THREADS: usize = offset_of!(Self, threads) + Threads::<H::Row>::BASE;
     /// Offset of the address of the first space.
     pub const SPACES: usize = offset_of!(Self, spaces) + Spaces::BASE;
-    /// Offset of the pointer to the remembered ways.
+    /// Offset of the pointer to the portal-cache entries.
     pub const WAYS: usize = offset_of!(Self, portals) + Portals::WAYS;
     /// Offset of their epoch.
     pub const EPOCH: usize = offset_of!(Self, portals) + Portals::EPOCH;
@@ -421,9 +421,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     }
 
     /// Wakes some of the threads whose time has come, those of the highest priority first, and of those that are on their way. The others
-    /// follow after a pause ([decision 0130]).
-    ///
-    /// [decision 0130]: ../../docs/decisions/0130-urgent-threads-wake-first.md
+    /// follow after a pause (decision 0130).
     fn wake_due(&mut self, now: u64) {
         for _ in 0..WOKEN_BY_A_TICK {
             if let Some(index) = self.timers.due(now) {

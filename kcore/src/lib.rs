@@ -4,7 +4,8 @@
 //! * [`paging`]: the format of page-table entries; [`space`]: the upper tables and the leaves they link,
 //!   which serve one slot everywhere.
 //! * [`thread`]: registers, portal frames and states; [`wait`]: what parked threads wait for;
-//!   [`scheduler`]: who runs next; [`shares`]: how much of the processors an account gets; `timers`: who is woken when; [`portal`]: remembered ways into protected procedures.
+//!   [`scheduler`]: who runs next; [`shares`]: how much of the processors an account gets; `timers`: who is woken when;
+//!   [`portal`]: the cache of protected calls.
 //! * [`trace`]: the last events; [`debugger`]: what the kernel tells of itself to whoever debugs it.
 //! * [`event`]: what happens to a thread and what becomes of it.
 //! * [`smp`]: how several processors take turns and ask things of one another.

@@ -239,7 +239,7 @@ machine! {
     /// Remembers a validated way, for the kernel's fast path: calls of `entry` with `pd` from
     /// `caller` enter `callee`.
     fn portal_cache(&mut self, caller: SpaceId, entry: u64, pd: u64, callee: SpaceId);
-    /// Forgets all remembered ways. To be called whenever a validation may have become false.
+    /// Forgets all portal-cache entries. To be called whenever a validation may have become false.
     fn portal_forget(&mut self);
     /// Protected calls and returns of a thread come to the server, not over the fast path.
     fn portal_intercept(&mut self, thread: ThreadId, intercept: Intercept);

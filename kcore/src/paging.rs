@@ -104,7 +104,7 @@ pub const fn encode_link(leaf: Frame, rights: Rights) -> u64 {
 #[inline(always)]
 const fn encode_with(frame: u32, rights: Rights) -> u64 {
     let rights = rights.bits() as u64;
-    // Without branches: this is on short ways.
+    // Without branches: this is on fast paths.
     (frame as u64) << 12 | PRESENT | USER | rights & WRITE | !rights << 63
 }
 

@@ -85,7 +85,7 @@ impl Portals {
         self.epoch | caller.0 as u64
     }
 
-    /// The callee of a remembered way.
+    /// The callee of a portal-cache entry.
     #[inline(always)]
     pub fn find(&self, caller: SpaceId, entry: u64, pd: u64) -> Option<SpaceId> {
         let way = &self.ways[place(entry, caller)];

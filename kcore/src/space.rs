@@ -88,7 +88,7 @@ pub struct Space {
     open: i32,
     /// Stacks that it has, free or not.
     stack_count: u32,
-    /// Not zero while threads may be waiting for one of them: returns then take the general way.
+    /// Not zero while threads may be waiting for one of them: returns then take the slow path.
     stacks_wanted: u32,
     tables: Vec<UpperTable>,
     links: u32,

@@ -1,8 +1,8 @@
 //! The last events of the kernel, for whoever looks for what went wrong.
 //!
-//! A ring of [`EVENTS`] events that is written on the general paths only: the fast paths (null call, protected
-//! call and return over a remembered way, yield, the first touch of a further page) leave no trace, so that they cost what they cost. Recording is about ten
-//! instructions: take a place, store five words. Nothing is ever waited for; a reader who looks while
+//! A ring of [`EVENTS`] events that is written on the slow paths only: the fast paths (null call, protected
+//! call and return through a portal-cache entry, yield, the first touch of a further page) leave no trace and pay for none. Recording is
+//! about ten instructions: take a place, store five words. Nothing is ever waited for; a reader who looks while
 //! another processor records may see one event half written, which is why the debugger freezes the system first.
 
 use core::{

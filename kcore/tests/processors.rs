@@ -276,7 +276,7 @@ fn only_processors_that_can_remember_are_asked_to_forget() {
     );
 }
 
-/// Processors forget what a free space that runs on them loses: by the short way of one page, and by the general one.
+/// Processors forget what a free space that runs on them loses: on the fast path of one page, and on the slow one.
 #[test]
 fn who_loses_a_mapping_forgets_it_on_every_processor() {
     let mut kernel = fake::bare(60);
@@ -308,7 +308,7 @@ fn who_loses_a_mapping_forgets_it_on_every_processor() {
     }
 }
 
-/// A thread that came back from a callee the general way ends, or waits, before it runs again. Its processor is still on the
+/// A thread that came back from a callee by the slow path ends, or waits, before it runs again. Its processor is still on the
 /// callee's root, and gives the kernel up with work left that is not a thread's.
 #[test]
 fn a_callee_is_destroyed_only_when_every_processor_has_left_its_root() {

@@ -1,4 +1,4 @@
-//! The short ways against the general one: two machines do the same, one of them by the short ways wherever they lead, and
+//! The fast paths against the slow one: two machines do the same, one of them on the fast paths wherever they lead, and
 //! nothing tells them apart. (That mappings themselves come out the same is tested in `mapping`, whose calls take both.)
 
 mod fake;
@@ -36,11 +36,11 @@ struct World {
     /// Identifiers and numbers of σ₀ and two spaces below it.
     spaces: Vec<(u64, SpaceId)>,
     threads: Vec<u64>,
-    /// Events that took a short way, by kind.
+    /// Events that took a fast path, by kind.
     short: [u32; Short::Kinds as usize],
 }
 
-/// The cases that have short ways: a page or a slot is given, a page is taken, an answer gives a page, a fault or an interrupt becomes a message.
+/// The cases that have fast paths: a page or a slot is given, a page is taken, an answer gives a page, a fault or an interrupt becomes a message.
 enum Short {
     Map,
     Link,
@@ -51,8 +51,8 @@ enum Short {
     Kinds,
 }
 
-/// Nine in ten of the short ways that were taken when this was measured, with large pages and without. A case that leaves the
-/// short way does the same as before, and is only slower: these numbers show it.
+/// Nine in ten of the fast paths that were taken when this was measured, with large pages and without. A case that leaves the
+/// fast path does the same as before, and is only slower: these numbers show it.
 const LEAST: [[u32; Short::Kinds as usize]; 2] = [[230, 64, 146, 133, 1366, 124], [283, 70, 165, 140, 1364, 122]];
 
 /// All that can be told apart of a thread.
@@ -413,6 +413,6 @@ fn short_ways_do_what_the_general_one_does() {
     let mut counts = short.as_flattened().iter().zip(LEAST.as_flattened());
     assert!(
         counts.all(|(count, least)| count >= least),
-        "short ways were taken {short:?} times only"
+        "fast paths were taken {short:?} times only"
     );
 }

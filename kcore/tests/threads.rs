@@ -280,7 +280,7 @@ fn the_fast_path_declines_what_it_cannot_finish() {
     kernel.threads_mut().table[0].vector_live = 1;
     assert!(
         kernel.portal_call(entry, 1, 1, 2).is_none(),
-        "a live vector state is dropped by the general way"
+        "a live vector state is dropped by the slow path"
     );
     kernel.threads_mut().table[0].vector_live = 0;
     assert!(kernel.portal_call(entry, 0, 1, 2).is_none(), "another kind of call");
@@ -301,7 +301,7 @@ fn who_waits_for_a_stack_is_woken_by_the_next_return() {
     assert_eq!(kernel.schedule().map(|index| kernel.id_of(index)), Some(other));
     kernel.park(Key::Stack(1), None, None);
     assert_eq!(kernel.schedule().map(|index| kernel.id_of(index)), Some(caller));
-    assert!(kernel.portal_return().is_none(), "the general way must wake the other");
+    assert!(kernel.portal_return().is_none(), "the slow path must wake the other");
     kernel.portal_leave(caller, 0, 0, 0).expect("a frame");
     assert!(kernel.thread_is_ready(other));
     assert!(kernel.portal_call(entry, 1, 1, 2).is_some());

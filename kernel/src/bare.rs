@@ -97,7 +97,7 @@ fn start_root(
         .map_err(|error| format!("no first thread: {error}"))
 }
 
-/// A call that the µ-kernel may answer at once by a short way; else it goes the general one. (A function that takes the way as an
+/// A call that the µ-kernel may answer at once on a fast path; else it takes the slow one. (A function that takes the way as an
 /// argument would cost `map-page` ten instructions.)
 macro_rules! short_call {
     ($(#[$doc:meta])* $name:ident($($used:ident),*; $($unused:ident),*) by $short:ident) => {
@@ -124,7 +124,7 @@ short_call! {
     flush_call(a0, a1, a2; a3, a4, a5) by flush_short
 }
 
-/// A message that takes the general way. Its words are kept in the sender's context, where
+/// A message that takes the slow path. Its words are kept in the sender's context, where
 /// whoever receives it finds them.
 pub extern "C" fn ipc(to: u64, from: u64, tag: u64, timeouts: u64, window: u64, _: u64, words: Words) -> ! {
     let operation = Operation {

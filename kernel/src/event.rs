@@ -89,7 +89,7 @@ fn yield_call<S: Supervisor>(mut system: Guard<'_, System<S>>) -> Results {
     }
 }
 
-/// The arguments of a call for the general way, in memory: registers are for the short one.
+/// The arguments of a call for the slow path, in memory: registers are for the fast one.
 #[inline(always)]
 pub fn kept(arguments: [u64; 6]) -> [u64; 6] {
     core::hint::black_box(arguments)
@@ -305,7 +305,7 @@ pub fn answer_trap<S: Supervisor>(
 }
 
 impl<S: Supervisor> System<S> {
-    /// A protected call, or the return from one, over a remembered way. Gives the registers to go on with.
+    /// A protected call, or the return from one, through a portal-cache entry. Gives the registers to go on with.
     #[inline(never)]
     fn cross(&mut self, number: u64, [a0, a1, a2, a3, a4, a5]: [u64; 6]) -> Option<*const Context> {
         let kernel = &mut self.platform.kernel;

@@ -13,7 +13,7 @@ pub struct Crossing {
 }
 
 impl<H: Hardware, P: Half> Kernel<H, P> {
-    /// Protected call over a remembered way: all or nothing. `rip` and `rsp` say where the caller
+    /// Protected call through a portal-cache entry: all or nothing. `rip` and `rsp` say where the caller
     /// goes on. Counted in instructions (`pdx-round-trip`).
     #[inline(always)]
     pub fn portal_call(&mut self, entry: u64, pd: u64, rip: u64, rsp: u64) -> Option<Crossing> {

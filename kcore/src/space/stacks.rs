@@ -28,7 +28,7 @@ impl Space {
         self.stacks_wanted
     }
 
-    /// A thread waits for a stack: returns take the general way.
+    /// A thread waits for a stack: returns take the slow path.
     pub(crate) fn want_stack(&mut self) {
         self.stacks_wanted = 1;
     }
@@ -71,7 +71,7 @@ impl Space {
         Some(top)
     }
 
-    /// Puts a stack back, if all may take it then; else the general way does ([`Space::give_stack`]).
+    /// Puts a stack back, if all may take it then; else the slow path does ([`Space::give_stack`]).
     #[inline(always)]
     pub(crate) fn put_stack(&mut self, top: u64) -> Option<()> {
         if self.open.cast_unsigned() >= STACKS_OPEN as u32 {

@@ -72,8 +72,8 @@ impl<T: Shared> Lock<T> {
         Guard(self)
     }
 
-    /// Enters if that needs no waiting: nobody is inside and this processor was in last. For the fast paths, which go the
-    /// general way else.
+    /// Enters if that needs no waiting: nobody is inside and this processor was in last. For the fast paths, which are
+    /// left for the slow one otherwise.
     #[inline(always)]
     pub fn enter_at_once(&self) -> Option<Guard<'_, T>> {
         self.turn.try_again(arch::mark()).then(|| Guard(self))

@@ -6,7 +6,7 @@ use crate::{
     system::System,
 };
 
-/// A system call of the current thread: makes the processor the server's, unless the call must take the general way.
+/// A system call of the current thread: makes the processor the server's, unless the call must take the slow path.
 /// Counted in instructions (`null-call-user-server`).
 pub extern "C" fn deliver(number: u64) -> Delivery {
     Delivery {

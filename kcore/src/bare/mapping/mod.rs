@@ -329,7 +329,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         self.half.mapping.tree.count()
     }
 
-    /// The short ways, where they lead; pages (slots) given then.
+    /// The fast paths, where they lead; pages (slots) given then.
     fn map_at_once(&mut self, (from, to): (u16, u16), (sent, landed): (Fpage, Fpage), how: How) -> Option<u64> {
         let (source, target, rights) = (give::first_page(sent), give::first_page(landed), landed.rights());
         match how {

@@ -1,7 +1,7 @@
 //! The commonest cases in few instructions: a page of 4 KiB is mapped where nothing is, and taken back from the only
 //! one who has it; a slot is linked where nothing is.
 //!
-//! Nothing is changed before it is certain that it is such a case. All others go the general way, which does the
+//! Nothing is changed before it is certain that it is such a case. All others take the slow path, which does the
 //! same; the tests of mappings go through both, for the general calls try these first. Counted in instructions (`map-page`,
 //! `flush-page`, `link-2m`).
 

@@ -1,7 +1,7 @@
 //! The commonest calls and faults in few instructions: one page or slot is given or taken, a fault goes to a pager
 //! that waits for one, and that answers with a page.
 //!
-//! Nothing is changed before it is certain that it is such a case; all others go the general way, which does the
+//! Nothing is changed before it is certain that it is such a case; all others take the slow path, which does the
 //! same. Counted in instructions (`map-page`, `flush-page`, `link-2m`, `pager-round-trip`, `interrupt-to-thread`). As with messages on the fast
 //! path the time is not taken: who runs at the end of the slice that is handed over pays for it.
 
@@ -76,7 +76,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         }
     }
 
-    /// Gives one page, or links one slot. The short ways check the bound [`Self::gives_below`] themselves.
+    /// Gives one page, or links one slot. The fast paths check the bound [`Self::gives_below`] themselves.
     #[inline(always)]
     fn give_short(&mut self, from: SpaceId, source: u64, to: SpaceId, window: u64, way: u64) -> Option<()> {
         let rights = Rights::from_bits(source & window & u64::from(Rights::RWX.bits()))?;

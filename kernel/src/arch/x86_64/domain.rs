@@ -1,8 +1,8 @@
-//! Calls of kernel domains over a remembered way (decision 0039).
+//! Calls of kernel domains on the fast path (decision 0039).
 //!
-//! The way is looked up as that of a protected call; then the function runs on this processor's kernel stack, without
-//! the kernel lock, in the caller's space and with interrupts off. Nothing is changed before that is certain; without a
-//! way the general way looks who may be called.
+//! The cache entry is found as that of a protected call; then the function runs on this processor's kernel stack, without
+//! the kernel lock, in the caller's space and with interrupts off. Nothing is changed before that is certain; without an
+//! entry the slow path looks up who may be called.
 
 use core::arch::naked_asm;
 
@@ -67,7 +67,7 @@ macro_rules! way {
                 "9:",
                 "and dword ptr [rip + {system} + {TURN}], -2",
                 "8:",
-                // Nothing of the kernel's may be left in registers that the general way keeps.
+                // Nothing of the kernel's may be left in registers that the slow path keeps.
                 clear!("ebx" "r14d" "r15d"),
                 "mov eax, {DOMAIN_CALL}",
                 "jmp {general}",

@@ -1,9 +1,9 @@
 //! Messages in registers to a thread that waits for them, in assembly.
 //!
 //! It does [`kcore::Kernel::ipc_fast`] step by step, which is its oracle: host tests hold that one and
-//! the general way against each other, and the suite of the bare µ-kernel this one. As in [`super::portal`] it runs on
+//! the slow path against each other, and the suite of the bare µ-kernel this one. As in [`super::portal`] it runs on
 //! the user's stack pointer without touching the stack, changes nothing before it is certain to finish, and
-//! otherwise goes to the general way with all registers as they were.
+//! otherwise goes to the slow path with all registers as they were.
 //!
 //! The words are in r12 to r15 and stay there: from sender to receiver nobody touches them.
 
@@ -137,7 +137,7 @@ pub unsafe extern "C" fn ipc() {
         "9:",
         "and dword ptr [rip + {system} + {TURN}], -2",
         "8:",
-        // The general way: it keeps the words on the kernel stack, and never comes back here.
+        // The slow path: it keeps the words on the kernel stack, and never comes back here.
         "mov gs:[{USER_RSP}], rsp",
         "mov rsp, gs:[{KERNEL_STACK}]",
         "mov gs:[{USER_RIP}], rcx",

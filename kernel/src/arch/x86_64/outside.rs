@@ -2,8 +2,8 @@
 //!
 //! It stands in the place of [`super::syscall::entry`]. A call of a user thread goes on to the server with its arguments in
 //! registers ([`crate::outside::deliver`]), and the server's most frequent answer goes straight back to the thread
-//! ([`crate::outside::answer`]). Protected calls over a remembered way are done as ever ([`super::portal`]). Everything
-//! else, the server's machine calls above all, goes the general way.
+//! ([`crate::outside::answer`]). Protected calls through a portal-cache entry are done as ever ([`super::portal`]). Everything
+//! else, the server's machine calls above all, takes the slow path.
 
 use core::{
     arch::naked_asm,
@@ -171,7 +171,7 @@ unsafe extern "C" fn answer() {
     );
 }
 
-/// Defines the way of a call over a remembered way, which runs on the registers of a thread: the server has none.
+/// Defines the way of a call through a portal-cache entry, which runs on the registers of a thread: the server has none.
 macro_rules! portal_way {
     ($(#[$meta:meta])* $name:ident, $way:path) => {
         $(#[$meta])*

@@ -1,9 +1,9 @@
-//! Protected calls and returns over a remembered way, in assembly.
+//! Protected calls and returns through a portal-cache entry, in assembly.
 //!
 //! They do [`kcore::Kernel::portal_call`] and [`kcore::Kernel::portal_return`], which are their
 //! oracle: host tests hold the server's way and that one against each other, and the in-system suite
 //! these. They run on the user's stack pointer without touching the stack, change nothing before they are
-//! certain to finish, and otherwise go to the general way with all registers as they were. By the
+//! certain to finish, and otherwise go to the slow path with all registers as they were. By the
 //! register rule the caller has saved rbx, rbp and r12 to r15.
 
 use core::{arch::naked_asm, mem::offset_of};
@@ -125,7 +125,7 @@ macro_rules! ways {
                 "9:",
                 "and dword ptr [rip + {system} + {TURN}], -2",
                 "8:",
-                // Nothing of the kernel's may be left in registers that the general way keeps.
+                // Nothing of the kernel's may be left in registers that the slow path keeps.
                 clear!("ebx" "ebp" "r12d" "r13d" "r14d" "r15d"),
                 "mov eax, {PDX_CALL}",
                 "jmp {general}",
@@ -211,7 +211,7 @@ macro_rules! ways {
                 "9:",
                 "and dword ptr [rip + {system} + {TURN}], -2",
                 "8:",
-                // Nothing of the kernel's may be left in registers that the general way keeps.
+                // Nothing of the kernel's may be left in registers that the slow path keeps.
                 clear!("ebx" "ebp" "r12d" "r13d" "r14d" "r15d"),
                 "mov eax, {PDX_RETURN}",
                 "jmp {general}",

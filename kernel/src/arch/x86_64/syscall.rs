@@ -1,6 +1,6 @@
 //! The way in by `syscall`, and out by `sysret`.
 //!
-//! A jump by number leads to the way of a call. Protected calls and returns over a remembered way are done at once
+//! A jump by number leads to the way of a call. Protected calls and returns through a portal-cache entry are done at once
 //! ([`portal`]), most others are `crate::event::general_call`. Only rip and rsp of the
 //! caller are kept: by the register rule (`docs/decisions/0002`) the stub has saved what it needs.
 //!
