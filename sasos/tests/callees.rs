@@ -142,6 +142,11 @@ fn nobody_finds_an_object_that_is_being_deleted() {
     }
     assert_eq!(rig.load(reader.space, base), Err(Error::BadAddress));
     assert_eq!(rig.enters(caller, base, PD_EMPTY), Err(Error::BadAddress));
+    // The domain that made it may still look at it. It neither enters it nor keeps it.
+    let sibling = rig.sibling(owner);
+    rig.call(sibling, Call::ApdLookup, &[base, 1]).unwrap();
+    assert_eq!(rig.enters(sibling, base, PD_EMPTY), Err(Error::BadAddress));
+    assert_eq!(rig.call(sibling, Call::KeepObject, &[base]), Err(Error::BadAddress));
     // Its thread does something else: then it was not deleted.
     rig.call(owner, Call::ClockRead, &[]).unwrap();
     rig.load(reader.space, base).unwrap();

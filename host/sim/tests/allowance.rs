@@ -176,7 +176,7 @@ impl Random for Counted {
     }
 }
 
-/// What one grant does at most: touches of the world, events, and rows that come into the table.
+/// The most that one grant does: touches of the world, events, and rows that come into the table.
 #[derive(Default, Debug)]
 struct Most {
     touches: u64,
@@ -278,7 +278,7 @@ fn syncs_that_share_a_record_go_in_pieces() {
     }
 }
 
-/// What came while a checkpoint ran comes into the table in pieces, and a checkpoint that fails is undone in pieces, with all that waits
+/// Rows that came while a checkpoint ran come into the table in pieces, and a checkpoint that fails is undone in pieces, with all that waits
 /// behind it.
 #[test]
 fn the_end_of_a_checkpoint_goes_in_pieces() {
@@ -338,7 +338,7 @@ fn promises_of_a_failed_checkpoint_come_back_page_by_page() {
     assert!(matches!(store.poll(&mut world), Some(Event::SyncNeedsCheckpoint(_))));
     let mut left = 64;
     loop {
-        // What the first attempt has made dirty in the maps is spoken for, too.
+        // Map nodes that the first attempt has made dirty have their promises, too.
         let reserved = store.stats().reserved;
         assert!(
             (before..before + 4).contains(&reserved),

@@ -197,7 +197,7 @@ impl Ledger {
             }
             let parent = record.parent;
             self.records.take(account.0);
-            self.subtract(parent, Resource::Bytes, RECORD_BYTES);
+            self.subtract(parent, None, Resource::Bytes, RECORD_BYTES);
             self.record_mut(parent).holders -= 1;
             account = parent;
         }
@@ -279,7 +279,7 @@ impl Ledger {
 
     #[inline(never)]
     fn give_above(&mut self, account: AccountId, resource: Resource, amount: u64) {
-        self.subtract(account, resource, amount);
+        self.subtract(account, None, resource, amount);
         if self.record(account).holders == 0 {
             self.settle(account);
         }
@@ -293,7 +293,7 @@ impl Ledger {
             let used = &mut record.used[resource as usize];
             let sum = used.saturating_add(amount);
             if sum > record.limits[resource as usize] {
-                self.take_back(account, at, resource, amount);
+                self.subtract(account, Some(at), resource, amount);
                 return Err(Error::LimitReached);
             }
             *used = sum;
@@ -322,13 +322,13 @@ impl Ledger {
         }
     }
 
-    /// Undoes that from `account` up to, and without, `end`.
+    /// Gives amounts back from `account` up to the root, or up to, and without, `end`.
     fn subtract_all(&mut self, account: AccountId, end: Option<AccountId>, amounts: &Amounts) {
         let mut at = account;
         while Some(at) != end {
             let record = self.record_mut(at);
-            for (used, amount) in record.used.iter_mut().zip(amounts) {
-                *used = used.saturating_sub(*amount);
+            for (used, &amount) in record.used.iter_mut().zip(amounts) {
+                take_off(used, amount);
             }
             if at == AccountId::ROOT {
                 return;
@@ -337,27 +337,12 @@ impl Ledger {
         }
     }
 
-    /// Undoes [`Ledger::add`] from `account` up to, and without, `end`.
-    #[cold]
-    fn take_back(&mut self, account: AccountId, end: AccountId, resource: Resource, amount: u64) {
+    /// The same of one resource.
+    fn subtract(&mut self, account: AccountId, end: Option<AccountId>, resource: Resource, amount: u64) {
         let mut at = account;
-        while at != end {
+        while Some(at) != end {
             let record = self.record_mut(at);
-            record.used[resource as usize] -= amount;
-            at = record.parent;
-        }
-    }
-
-    fn subtract(&mut self, account: AccountId, resource: Resource, amount: u64) {
-        let mut at = account;
-        loop {
-            let record = self.record_mut(at);
-            let used = &mut record.used[resource as usize];
-            debug_assert!(
-                *used >= amount,
-                "{amount} of {resource:?} go back, and {used} were charged"
-            );
-            *used = used.saturating_sub(amount);
+            take_off(&mut record.used[resource as usize], amount);
             if at == AccountId::ROOT {
                 return;
             }
@@ -393,7 +378,7 @@ impl Ledger {
         while at != AccountId::ROOT {
             at = self.record(at).parent;
             let hand = core::mem::take(&mut self.record_mut(at).hands[resource as usize]);
-            self.subtract(at, resource, hand);
+            self.subtract(at, None, resource, hand);
         }
     }
 
@@ -513,6 +498,11 @@ impl Ledger {
     fn record_mut(&mut self, account: AccountId) -> &mut Record {
         &mut self.records[account.0]
     }
+}
+
+fn take_off(used: &mut u64, amount: u64) {
+    debug_assert!(*used >= amount, "{amount} go back, and {used} were charged");
+    *used = used.saturating_sub(amount);
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ impl Server {
                 // Work on ends comes first, unless it left nothing to the store the last time.
                 if !self.work.had_all() {
                     self.poll_control(world);
-                    // Whatever that took, the first of what ends gets on.
+                    // The first item of the list gets on, however much the looks before it took.
                     self.budget.at_least(COST_LARGEST);
                     self.work_on(world);
                 }

@@ -7,7 +7,7 @@ use abi::{
         STATUS_SYSTEM,
     },
 };
-use kcore::Machine;
+use kcore::{Machine, ThreadId};
 use sasos::{Event, Outcome, accounts::Resource};
 
 use crate::harness::{Answer, ENTRY, PROGRAM_PAGES, System, Trouble};
@@ -166,13 +166,7 @@ fn a_service_is_told_before_a_thread_is_torn_out() {
         } else {
             assert_eq!(after, before);
         }
-        system.spin(client, 900_000_000);
-        assert_eq!(system.depth(client), 2);
-        system.spin(client, 200_000_000);
-        assert_eq!(
-            (system.depth(client), system.call_error(client)),
-            (1, Some(Error::CalleeFault))
-        );
+        is_unwound_after_its_second(&mut system, client);
         assert_eq!(system.word(client, outer.secret), Ok(1234));
         system.spin(client, 1_100_000_000);
         assert_eq!(
@@ -182,6 +176,17 @@ fn a_service_is_told_before_a_thread_is_torn_out() {
         );
         system.check_to_the_end();
     }
+}
+
+/// The inner of two calls has a second of its own, and is unwound then.
+fn is_unwound_after_its_second(system: &mut System, client: ThreadId) {
+    system.spin(client, 900_000_000);
+    assert_eq!(system.depth(client), 2);
+    system.spin(client, 200_000_000);
+    assert_eq!(
+        (system.depth(client), system.call_error(client)),
+        (1, Some(Error::CalleeFault))
+    );
 }
 
 /// A condemned thread that calls again and again ends all the same, and no call is cut off before its own bound.
@@ -207,13 +212,7 @@ fn a_condemned_thread_that_calls_on_and_on_ends() {
     assert_eq!(system.depth(client), 2, "the inner call has only begun");
     let deeper = system.enter(client, outer.image + ENTRY, PD_EMPTY);
     assert_eq!(deeper, Answer::Done(Err(Error::TooDeep)), "there are no further calls");
-    system.spin(client, 900_000_000);
-    assert_eq!(system.depth(client), 2);
-    system.spin(client, 200_000_000);
-    assert_eq!(
-        (system.depth(client), system.call_error(client)),
-        (1, Some(Error::CalleeFault))
-    );
+    is_unwound_after_its_second(&mut system, client);
     assert_eq!(enter(&mut system), Answer::Done(Err(Error::TooDeep)));
     system.spin(client, 1_100_000_000);
     assert_eq!(system.reap(first, client), Ok(6));
