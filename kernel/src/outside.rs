@@ -387,6 +387,9 @@ impl System<Outside> {
             }
         }
         self.platform.kernel.wake(Key::Supervisor, u32::MAX);
+        if self.platform.kernel.should_preempt() {
+            self.platform.kernel.yield_current();
+        }
         let outside = &mut self.supervisor;
         outside.attention = outside.interrupted && outside.poll;
         if core::mem::take(&mut outside.interrupted) {

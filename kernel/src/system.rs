@@ -124,8 +124,8 @@ pub struct System<S: Supervisor> {
     polled_ns: u64,
     /// Whether the disk has completed something that the server has not looked at.
     news: bool,
-    /// Whether a look that was due was put off, for the sake of a thread that had just been woken.
-    put_off: bool,
+    /// Until when a look that was due is put off, for the sake of a thread that had just been woken; 0 if none is.
+    put_off_until: u64,
     /// Whether something long has been done: other interrupts have their turn before the next.
     unfinished: bool,
     /// The thread whose space's ports user code may use, and that space, by processor.
@@ -163,7 +163,7 @@ impl<S: Supervisor> System<S> {
             unchecked: 0,
             polled_ns: 0,
             news: false,
-            put_off: false,
+            put_off_until: 0,
             unfinished: false,
             ports_of: [NO_PORTS; PROCESSORS_MAX],
         }
@@ -282,7 +282,7 @@ impl<S: Supervisor> System<S> {
 
     /// Has the server look at its clock and its disk.
     fn poll(&mut self) {
-        (self.news, self.put_off) = (false, false);
+        (self.news, self.put_off_until) = (false, 0);
         self.polled_ns = self.platform.now_ns();
         self.supervisor.handle(&mut self.platform, Event::Poll);
         self.poll_soon();
@@ -303,15 +303,16 @@ impl<S: Supervisor> System<S> {
         }
     }
 
-    /// Has the server look if that is due, and sees to it that somebody asks again. A thread woken at the same moment goes first, but
-    /// not twice.
+    /// Has the server look if that is due, and sees to it that somebody asks again. A thread woken at the same moment goes first, for
+    /// a pause: two interrupts that come together are one moment.
     pub fn poll_when_due(&mut self) {
         let now = self.platform.now_ns();
         if now >= self.next_poll_ns || now >= self.polled_ns + PIECE_NS && self.is_poll_wanted() {
-            if self.platform.kernel.should_preempt() && !self.put_off {
-                self.put_off = true;
-                let again = now + PIECE_NS;
-                kcore::Hardware::set_timer(&mut self.platform.kernel.hardware, again);
+            if self.put_off_until == 0 {
+                self.put_off_until = now + PIECE_NS;
+            }
+            if self.platform.kernel.should_preempt() && now < self.put_off_until {
+                kcore::Hardware::set_timer(&mut self.platform.kernel.hardware, self.put_off_until);
                 return;
             }
             self.next_poll_ns = now + POLL_NS;

@@ -86,9 +86,22 @@ impl<'a> Writer<'a> {
         Self { out, from, at: 0 }
     }
 
-    fn put(&mut self, bytes: &[u8]) {
-        let (start, end) = (self.at, self.at + bytes.len());
-        self.at = end;
+    /// Most words are shown whole, and a table part has some five hundred of them.
+    #[inline]
+    fn put<const N: usize>(&mut self, bytes: [u8; N]) {
+        let start = self.at;
+        self.at += N;
+        let shown = start.checked_sub(self.from).and_then(|first| self.out.get_mut(first..));
+        match shown.and_then(<[u8]>::first_chunk_mut) {
+            Some(place) => *place = bytes,
+            None => self.put_part(start, &bytes),
+        }
+    }
+
+    /// Writes what is shown of bytes that stand across an end, or beyond it.
+    #[cold]
+    fn put_part(&mut self, start: usize, bytes: &[u8]) {
+        let end = start + bytes.len();
         let (first, last) = (start.max(self.from), end.min(self.from + self.out.len()));
         if first < last {
             self.out[first - self.from..last - self.from].copy_from_slice(&bytes[first - start..last - start]);
@@ -96,19 +109,19 @@ impl<'a> Writer<'a> {
     }
 
     pub(crate) fn put_u8(&mut self, value: u8) {
-        self.put(&[value]);
+        self.put([value]);
     }
 
     pub(crate) fn put_u16(&mut self, value: u16) {
-        self.put(&value.to_le_bytes());
+        self.put(value.to_le_bytes());
     }
 
     pub(crate) fn put_u32(&mut self, value: u32) {
-        self.put(&value.to_le_bytes());
+        self.put(value.to_le_bytes());
     }
 
     pub(crate) fn put_u64(&mut self, value: u64) {
-        self.put(&value.to_le_bytes());
+        self.put(value.to_le_bytes());
     }
 
     /// Many may be a procedure's entry points, most of them before or behind the part that is shown: these are passed over at once.
