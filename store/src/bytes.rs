@@ -129,10 +129,20 @@ impl<'a> Writer<'a> {
         let shown = |end: usize| (end.saturating_sub(self.at) / 8).min(words.len());
         let (first, last) = (shown(self.from), shown(self.from + self.out.len() + 7));
         self.at += first * 8;
-        for &word in &words[first..last.max(first)] {
-            self.put_u64(word);
+        let (shown, behind) = words[first..].split_at(last.max(first) - first);
+        let start = self.at.checked_sub(self.from);
+        let places = start.and_then(|start| self.out.get_mut(start..start + shown.len() * 8));
+        if let Some(places) = places {
+            for (place, word) in places.as_chunks_mut().0.iter_mut().zip(shown) {
+                *place = word.to_le_bytes();
+            }
+            self.at += shown.len() * 8;
+        } else {
+            for &word in shown {
+                self.put_u64(word);
+            }
         }
-        self.at += (words.len() - last.max(first)) * 8;
+        self.at += behind.len() * 8;
     }
 }
 
