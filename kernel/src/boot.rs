@@ -70,9 +70,18 @@ pub fn start<S: Supervisor>(information: u64) -> ! {
         tell_start(&mut platform);
     }
     arch::enable_serial();
+    run(platform, supervisor, vectors)
+}
+
+/// Puts the parts behind the lock, and leaves for the first event. Not inlined: the large values that are moved here would be
+/// on the stack while the store is mounted, too.
+#[inline(never)]
+fn run<S: Supervisor>(platform: Platform<S::Half>, supervisor: S, vectors: Vectors) -> ! {
     let mut system = System::new(platform, supervisor, vectors);
     system.poll_when_due();
     S::system().fill(system);
+    let (used, all) = arch::stack_used();
+    log!("the boot used {} of {} KiB of stack", used >> 10, all >> 10);
     event::leave::<S>()
 }
 

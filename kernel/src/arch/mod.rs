@@ -29,11 +29,11 @@ pub use x86_64::{
     paging::{flush_all, flush_page, kernel_entries, leave_all_roots, load, loaded_root, tags, user_root},
     // Console, log and exit.
     ports::{IoPorts, exit, log_bytes},
-    // The end.
-    processor::stack_above,
     // User code.
     processor::{caller, ports_are_on, ports_off, ports_on, random_word, restart_call, set_thread, set_value2},
     processor::{initialise as initialise_processor, largest_page},
+    // The end.
+    processor::{stack_above, stack_used},
     // Other processors.
     smp::{
         ask, attend, halt_others, hand_over, mark, processor_start, serve, start_processors, stop_processor,

@@ -186,11 +186,21 @@ fn debugger(bench: &mut Bench<'_>) -> Result<()> {
         "traps::common",
         "us before: kernel panic",
     ];
-    let shown = obituary(verdict).and_then(|text| {
+    let text = obituary(verdict);
+    let stack = text.clone().and_then(|text| {
+        let (_, told) = text.split_once("the boot used ").ok_or("the log does not tell")?;
+        let [used, all] = [told, behind(told, "of ")].map(|told| behind(told, "").parse::<u32>());
+        match (used, all) {
+            (Ok(used), Ok(all)) if used > 0 && used < all / 2 => Ok(()),
+            _ => Err(text),
+        }
+    });
+    let shown = text.and_then(|text| {
         let guessed = text.contains("guessed");
         expect(&text, &calls).and(if guessed { Err(text) } else { Ok(()) })
     });
     bench.report("a panic is shown with the calls that led to it", shown);
+    bench.report("the boot leaves most of its stack", stack);
     Ok(())
 }
 

@@ -10,6 +10,8 @@
 
 use core::arch::global_asm;
 
+use super::processor;
+
 global_asm!(
     r#"
     .section .note.pvh, "a", @note
@@ -120,16 +122,13 @@ boot_memory:
 
     .section .text.entry, "ax", @progbits
 high_start:
-    movq $boot_stack_top, %rsp
+    movq ${stack} + {stack_bytes}, %rsp
     xorl %ebp, %ebp
     call {start}
     ud2
-
-    .section .bss.boot_stack, "aw", @nobits
-    .balign 4096
-    .skip 65536
-boot_stack_top:
     "#,
+    stack = sym processor::KERNEL,
+    stack_bytes = const processor::FIRST_STACK,
     start = sym super::image::kernel_start,
     options(att_syntax)
 );

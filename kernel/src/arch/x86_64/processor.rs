@@ -122,14 +122,17 @@ const EMPTY: PerProcessor = PerProcessor {
 
 static AREAS: [Own<PerProcessor>; PROCESSORS_MAX] = [const { Own(UnsafeCell::new(EMPTY)) }; PROCESSORS_MAX];
 
+/// Bytes of a processor's kernel stack.
 const STACK_BYTES: usize = 64 << 10;
+/// Bytes of the first processor's, on which the boot runs, too: it moves large values about and mounts the store.
+const FIRST_STACK_BYTES: usize = 256 << 10;
 /// The lowest page of the kernel stack is not mapped: running over the end is a double fault, not
 /// silent damage to whatever lies below.
 const GUARD_BYTES: usize = 4096;
 
 /// A stack, aligned as the processor wants it.
 #[repr(C, align(4096))]
-struct Stack<const BYTES: usize>(UnsafeCell<[u8; BYTES]>);
+pub struct Stack<const BYTES: usize>(UnsafeCell<[u8; BYTES]>);
 
 // SAFETY: only ever used as a stack, by address.
 unsafe impl<const BYTES: usize> Sync for Stack<BYTES> {}
@@ -140,7 +143,11 @@ impl<const BYTES: usize> Stack<BYTES> {
     }
 }
 
-static KERNEL: Stack<{ GUARD_BYTES + STACK_BYTES }> = Stack(UnsafeCell::new([0; GUARD_BYTES + STACK_BYTES]));
+/// The first processor's kernel stack, from its first instruction in Rust on. The page below it is not mapped once the kernel's own
+/// tables are loaded; before that the boot does little.
+pub static KERNEL: Stack<FIRST_STACK> = Stack(UnsafeCell::new([0; FIRST_STACK]));
+/// Bytes of that, with its guard page.
+pub const FIRST_STACK: usize = GUARD_BYTES + FIRST_STACK_BYTES;
 static DOUBLE_FAULT: Stack<8192> = Stack(UnsafeCell::new([0; 8192]));
 static NON_MASKABLE: Stack<8192> = Stack(UnsafeCell::new([0; 8192]));
 static MACHINE_CHECK: Stack<8192> = Stack(UnsafeCell::new([0; 8192]));
@@ -148,10 +155,10 @@ static MACHINE_CHECK: Stack<8192> = Stack(UnsafeCell::new([0; 8192]));
 /// The words of a stack from `rsp` up to its top, and the address of the first: what is mapped of a processor's kernel
 /// stack if `rsp` lies in it or in its guard page, nothing if it lies elsewhere.
 pub fn stack_above(rsp: u64) -> (u64, &'static [u64]) {
-    let found = AREAS.iter().find_map(|area| {
+    let found = AREAS.iter().enumerate().find_map(|(number, area)| {
         // SAFETY: written when the processor was started, read as a whole word; a stack that is not there yet is zero.
         let top = unsafe { (&raw const (*area.0.get()).kernel_stack).read_volatile() };
-        let guard = top.checked_sub(STACK_TOP)?;
+        let guard = top.checked_sub(if number == 0 { FIRST_STACK as u64 } else { STACK_TOP })?;
         (guard..top).contains(&rsp).then_some((guard, top))
     });
     let Some((guard, top)) = found else {
@@ -167,6 +174,17 @@ pub fn stack_above(rsp: u64) -> (u64, &'static [u64]) {
 /// The page below the kernel stack, which stays unmapped.
 pub fn stack_guard() -> u64 {
     KERNEL.0.get() as u64
+}
+
+/// Bytes of the first processor's kernel stack that were used since the start, and all of them. Takes as many looks as there are
+/// words that were not.
+pub fn stack_used() -> (usize, usize) {
+    let first = KERNEL.0.get() as usize + GUARD_BYTES;
+    let words = (first..first + FIRST_STACK_BYTES).step_by(size_of::<u64>());
+    // SAFETY: inside the stack and above its guard page, so mapped for good; read as a whole word each, while only this
+    // function's frames change, which lie above all words that are still zero.
+    let unused = words.take_while(|&word| unsafe { (word as *const u64).read_volatile() } == 0);
+    (FIRST_STACK_BYTES - unused.count() * size_of::<u64>(), FIRST_STACK_BYTES)
 }
 
 /// The place of the other processors' stacks: above the image, a stretch of addresses each.
