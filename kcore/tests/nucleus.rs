@@ -186,6 +186,9 @@ fn threads_are_controlled_from_their_space_and_above() {
     let [one, two] = [(); 2].map(|()| rig.space([0; 3]));
     let [first, second] = [one, two].map(|space| rig.thread(boss, space));
     assert_eq!(rig.done(first, Call::ThreadSelf, &[]), (first.0, one));
+    rig.done(first, Call::LogWrite, &[u64::from_le_bytes(*b"hello, w"), 99]);
+    rig.done(first, Call::LogWrite, &[u64::from_le_bytes(*b"orld----"), 4]);
+    assert_eq!(rig.kernel.hardware.logged, "hello, world");
     let context = rig.context(first);
     assert_eq!((context.rip, context.rsp, context.rdi), (RIP, RSP, 7));
     let own = rig.thread(first, 0);
@@ -283,9 +286,11 @@ fn registers_pass_by_the_message_buffer() {
         .expect("it receives again");
     assert_eq!(rig.call(thread, Call::Ipc, &operation.arguments), Answer::Waits);
     rig.pass(boss, &given);
+    rig.kernel.vectors_loaded(thread.index() as u32);
     assert_eq!(exchange(&mut rig, EXCHANGE_WRITE), THREAD_RECEIVING);
     assert_eq!(exchange(&mut rig, 0), THREAD_READY);
     assert_eq!(rig.context(thread).rip, given.rip);
+    assert_eq!(rig.kernel.threads().get(thread).vector_live, 0);
     assert_eq!(rig.send(thread, boss, tag(9, 4, 0), [1; 4]), Answer::Waits);
     assert_eq!(exchange(&mut rig, EXCHANGE_STOP | EXCHANGE_START), THREAD_SENDING);
     // One in trouble waits on with them.

@@ -159,7 +159,7 @@ fn story(machine: &mut impl Machine) -> Vec<String> {
     see("clock", &(machine.now_ns(), machine.boot_time_ns()));
     see("written", &machine.console_write(0, b"hello"));
     see("read", &machine.console_read(0));
-    machine.log(format_args!("a line"));
+    machine.log(format_args!("a line of {} and {}", 2, "parts"));
     see("boot", &machine.boot_report());
     let mut spaces = 0;
     let shortage = loop {
@@ -185,6 +185,18 @@ fn a_machine_outside_is_a_machine() {
         assert_eq!(there, here);
     }
     assert_eq!(there.len(), here.len());
+    let outside = outside.gate.kernel.into_inner();
+    assert_eq!(outside.hardware.logged, "a line of 2 and parts\n");
+    assert_eq!(outside.hardware.logged, inside.hardware.logged);
+}
+
+/// A line that is too long loses its end.
+#[test]
+fn a_line_of_the_log_is_cut() {
+    let mut outside = Through::new();
+    outside.log(format_args!("{}{}", "a".repeat(500), "b".repeat(500)));
+    let logged = outside.gate.kernel.into_inner().hardware.logged;
+    assert_eq!(logged, "a".repeat(500) + &"b".repeat(12) + "\n");
 }
 
 #[test]

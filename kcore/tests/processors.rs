@@ -522,4 +522,8 @@ fn ports_that_a_thread_left_here_are_still_its_own_where_it_went_on() {
     // When the thread runs without ports its mark goes, whoever set it.
     kernel.without_ports(went.index() as u32);
     assert_eq!(kernel.threads().table[went.index()].slow, 0);
+    kernel.with_ports(stayed.index() as u32);
+    kernel.pass_ports(stayed, went.index() as u32);
+    let slow = [went, stayed].map(|thread| kernel.threads().table[thread.index()].slow != 0);
+    assert_eq!(slow, [true, false], "ports were passed on");
 }

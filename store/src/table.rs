@@ -632,6 +632,27 @@ mod tests {
         }
     }
 
+    /// The empty root that a table is made with counts no more when one is loaded.
+    #[test]
+    fn a_table_that_was_loaded_has_the_blocks_that_were_read() {
+        let mut table = Table::new().unwrap();
+        let mut children = Vec::new();
+        for slot in 1..4 {
+            let row = Row::new(record(slot, if slot == 2 { 128 } else { 0 })).unwrap();
+            children.push((
+                slot << 21,
+                table
+                    .add_loaded(Place::default(), Body::Leaf(alloc::vec![row]))
+                    .unwrap(),
+            ));
+        }
+        let root = table.add_loaded(Place::default(), Body::Inner(children)).unwrap();
+        table.set_root(root).unwrap();
+        let overflow = table.get(2 << 21).unwrap().overflow.len() as u64;
+        assert!(overflow > 0 && table.is_sound());
+        assert_eq!((table.len(), table.height(), table.blocks()), (3, 2, 4 + overflow));
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]

@@ -15,6 +15,9 @@ use crate::table::Body;
 use crate::world::{BLOCK, World};
 use alloc::vec::Vec;
 
+#[cfg(test)]
+mod tests;
+
 /// Something that is not as it should be.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum Finding {

@@ -7,8 +7,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use store::{
     BLOCK, BadPage, CheckpointKind, DeleteError, DirtyPage, Disk, DiskError, Event, Failure, FormatOptions, Frame,
-    MountError, MountMode, NoRoom, NotBegun, ObjectRecord, PageFlags, PageLookup, Pages, PdxRecord, PutError,
-    QueueFull, Random, ReadStart, Request, Store, World,
+    MountError, MountMode, NoRoom, NotBegun, ObjectRecord, Operation, PageFlags, PageLookup, Pages, PdxRecord,
+    PutError, QueueFull, Random, ReadStart, Request, Store, World,
 };
 
 std::thread_local! {

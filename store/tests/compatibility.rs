@@ -10,8 +10,8 @@ mod plain;
 use plain::PlainWorld;
 use std::fmt::Write;
 use store::{
-    BLOCK, CheckpointKind, DirtyPage, Event, FormatOptions, MountMode, ObjectRecord, PageFlags, PageLookup, Pages,
-    PdxRecord, ReadStart, Store,
+    BLOCK, CheckpointKind, DirtyPage, Disk, DiskError, Event, FormatOptions, Frame, MountMode, ObjectRecord, Operation,
+    PageFlags, PageLookup, Pages, PdxRecord, QueueFull, Random, ReadStart, Request, Store,
 };
 
 const BLOCKS: u64 = 400;

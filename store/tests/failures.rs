@@ -4,8 +4,8 @@ mod plain;
 
 use plain::PlainWorld;
 use store::{
-    BLOCK, CheckpointKind, DirtyPage, Event, Failure, FormatOptions, MountMode, ObjectRecord, Operation, PageFlags,
-    PageLookup, Pages, Store, Ticket,
+    BLOCK, CheckpointKind, DirtyPage, Disk, DiskError, Event, Failure, FormatOptions, Frame, MountMode, ObjectRecord,
+    Operation, PageFlags, PageLookup, Pages, QueueFull, Random, Request, Store, Ticket,
 };
 
 const BASE: u64 = 1 << 40;

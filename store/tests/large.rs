@@ -4,7 +4,10 @@
 mod plain;
 
 use plain::PlainWorld;
-use store::{BLOCK, CheckpointKind, DirtyPage, Event, FormatOptions, MountMode, ObjectRecord, PageFlags, Pages, Store};
+use store::{
+    BLOCK, CheckpointKind, DirtyPage, Disk, DiskError, Event, FormatOptions, Frame, MountMode, ObjectRecord, Operation,
+    PageFlags, Pages, QueueFull, Random, Request, Store,
+};
 
 const BASE: u64 = 1 << 40;
 /// Two and a half blocks of the bitmap.

@@ -38,6 +38,8 @@ pub struct Fake {
     pub masked: u32,
     /// How the machine was stopped.
     pub stopped: Option<u8>,
+    /// The log.
+    pub logged: String,
     flushed: Flushed,
     tags: Tags,
     /// Places of threads at the start.
@@ -68,6 +70,7 @@ impl Fake {
             loaded: [None; PROCESSORS_MAX],
             masked: u32::MAX,
             stopped: None,
+            logged: String::new(),
             flushed: Flushed::default(),
             tags,
             threads: 1024,
@@ -252,9 +255,14 @@ impl Hardware for Fake {
         None
     }
 
-    fn log(&mut self, _: std::fmt::Arguments<'_>) {}
+    fn log(&mut self, line: std::fmt::Arguments<'_>) {
+        self.logged += &line.to_string();
+        self.logged.push('\n');
+    }
 
-    fn log_bytes(&mut self, _: &[u8]) {}
+    fn log_bytes(&mut self, bytes: &[u8]) {
+        self.logged += &String::from_utf8_lossy(bytes);
+    }
 
     fn mask_interrupt(&mut self, interrupt: usize) {
         self.masked |= 1 << interrupt;

@@ -5,7 +5,8 @@
 
 use abi::Rights;
 use kcore::bare::mapping::{Fpage, How, Own, Progress};
-use proptest::prelude::*;
+use proptest::{prelude::*, test_runner::RngSeed};
+use std::hash::{BuildHasher, RandomState};
 
 use crate::world::{Op, PORTS, World, memory};
 
@@ -212,17 +213,22 @@ fn ports_in_pieces_overlap() {
     run(&ops, 60_000, false);
 }
 
-/// `PROPTEST_CASES` asks for more.
+/// `PROPTEST_CASES` asks for more. The seed is told when a test fails; `PROPTEST_RNG_SEED` gives it again.
 fn config(usual: u32) -> ProptestConfig {
     let cases = std::env::var("PROPTEST_CASES")
         .ok()
         .and_then(|cases| cases.parse().ok());
-    ProptestConfig {
+    let mut config = ProptestConfig {
         cases: cases.unwrap_or(usual),
         max_shrink_iters: 2000,
         failure_persistence: None,
         ..ProptestConfig::default()
+    };
+    if config.rng_seed == RngSeed::Random {
+        config.rng_seed = RngSeed::Fixed(RandomState::new().hash_one(usual));
     }
+    println!("{:?}", config.rng_seed);
+    config
 }
 
 proptest! {

@@ -628,6 +628,26 @@ mod tests {
     }
 
     #[test]
+    fn an_object_at_an_address_that_was_used_is_another_one() {
+        let (mut objects, mut ledger) = (Objects::default(), Ledger::new(1));
+        let mut serials = Vec::new();
+        for _ in 0..3 {
+            let id = objects
+                .insert(record(USER_START, 1), AccountId::ROOT, &mut ledger)
+                .unwrap();
+            let serial = objects.get(id).serial;
+            assert_eq!(objects.find_serial(USER_START, serial), Some(id));
+            assert!(
+                serials
+                    .iter()
+                    .all(|&other| objects.find_serial(USER_START, other).is_none())
+            );
+            serials.push(serial);
+            objects.remove(id, &mut ledger);
+        }
+    }
+
+    #[test]
     fn passwords_give_their_rights() {
         let mut object = Object::vacant();
         object.record.capabilities = vec![(5, Rights::OWNER.bits()), (6, Rights::R.bits())];

@@ -200,3 +200,105 @@ impl SlotMap {
         self.stretches.iter().all(free)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::accounts::{Amounts, UNLIMITED};
+    use alloc::collections::BTreeMap;
+    use proptest::prelude::*;
+
+    /// Slots that are compared: around the ends of stretches.
+    const EDGES: [u64; 9] = [
+        0,
+        1,
+        2,
+        REACH - 2,
+        REACH - 1,
+        REACH,
+        REACH + 1,
+        2 * REACH - 1,
+        2 * REACH,
+    ];
+
+    fn range() -> impl Strategy<Value = (u64, u64)> {
+        let edge = || prop::sample::select(&EDGES);
+        let ends = (edge(), edge()).prop_map(|(one, other)| (one.min(other), one.max(other) + 1));
+        prop_oneof![edge().prop_map(|slot| (slot, slot + 1)), ends]
+    }
+
+    proptest! {
+        /// Objects that are made, cut and deleted, against a map; each table is paid by somebody, and two tables are all that the account can pay.
+        #[test]
+        fn it_says_whose_each_slot_is(steps in prop::collection::vec((range(), 0..4), 0..60)) {
+            let mut ledger = Ledger::new(1);
+            let limits: Amounts = core::array::from_fn(|at| if at == Resource::Bytes as usize { 2 * TABLE_BYTES } else { UNLIMITED[at] });
+            let payer = ledger.open(AccountId::ROOT, limits).unwrap();
+            let mut map = SlotMap::new();
+            let mut objects: BTreeMap<u64, (u64, u32)> = BTreeMap::new();
+            for (number, ((first, end), act)) in steps.into_iter().enumerate() {
+                let owner = number as u32;
+                let over = |(&base, &(past, _)): (&u64, &(u64, u32))| base < end && first < past;
+                let there = objects.iter().find(|object| over(*object)).map(|(&base, &object)| (base, object));
+                let before: Vec<_> = EDGES.iter().map(|&slot| map.run(slot)).collect();
+                let result = match (act, there) {
+                    (0..2, None) => map.set(first, end - first, Some(owner), payer, &mut ledger).map(|()| {
+                        objects.insert(first, (end, owner));
+                    }),
+                    (2, Some((base, (past, _)))) => map.set(base, past - base, None, payer, &mut ledger).map(|()| {
+                        objects.remove(&base);
+                    }),
+                    // The end of an object is cut off, with room that was seen to before.
+                    (3, Some((base, (past, owner)))) if base < first && first < past => {
+                        map.expect_end(first, payer, &mut ledger).map(|()| {
+                            map.set(first, past - first, None, payer, &mut ledger).unwrap();
+                            objects.insert(base, (first, owner));
+                        })
+                    }
+                    _ => Ok(()),
+                };
+                if let Err(error) = result {
+                    prop_assert_eq!(error, Error::LimitReached);
+                    let after: Vec<_> = EDGES.iter().map(|&slot| map.run(slot)).collect();
+                    prop_assert_eq!(before, after);
+                }
+                let mut tables = 0;
+                for stretch in 0..3 {
+                    let (from, to) = (stretch * REACH, (stretch + 1) * REACH);
+                    let whole = objects.iter().any(|(&base, &(past, _))| base <= from && to <= past);
+                    let some = objects.iter().any(|(&base, &(past, _))| base < to && from < past);
+                    tables += u64::from(some && !whole);
+                    // A table that was made for one owner stays until nobody has any of it.
+                    let (next, _) = map.run(from).unwrap();
+                    let expected = if some && !whole { next == from + 1 } else { some || next == to };
+                    prop_assert!(expected);
+                }
+                let paid: u64 = map.charges().map(|(by, bytes)| { assert_eq!(by, payer); bytes }).sum();
+                prop_assert_eq!(ledger.used(payer, Resource::Bytes), paid);
+                prop_assert!(paid >= tables * TABLE_BYTES);
+                for slot in EDGES {
+                    let wanted = objects.range(..=slot).next_back().filter(|(_, object)| slot < object.0).map(|(_, object)| object.1);
+                    prop_assert_eq!(map.get(slot), wanted);
+                    let (next, owner) = map.run(slot).unwrap();
+                    prop_assert_eq!(owner, wanted);
+                    prop_assert!(next > slot && (slot..next).all(|slot| map.get(slot) == wanted));
+                }
+            }
+            for (base, (past, _)) in objects {
+                map.set(base, past - base, None, payer, &mut ledger).unwrap();
+            }
+            prop_assert!(map.is_empty() && ledger.used(payer, Resource::Bytes) == 0);
+        }
+    }
+
+    #[test]
+    fn there_is_nothing_behind_the_last_slot() {
+        let (mut map, mut ledger) = (SlotMap::new(), Ledger::new(1));
+        let end = (USER_END / SLOT).div_ceil(REACH) * REACH;
+        map.set(end - 1, 1, Some(5), AccountId::ROOT, &mut ledger).unwrap();
+        assert_eq!((map.get(end - 1), map.run(end - 1)), (Some(5), Some((end, Some(5)))));
+        assert_eq!((map.get(end), map.run(end)), (None, None));
+        let behind = map.set(end, 1, Some(5), AccountId::ROOT, &mut ledger);
+        assert_eq!(behind, Err(Error::BadAddress));
+    }
+}

@@ -72,3 +72,52 @@ impl Guests {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::accounts::{Ledger, UNLIMITED};
+
+    /// Each client has as many as it leaves to others, then waits for its own; where none is left, for anybody's. A thread that is inside takes any.
+    #[test]
+    fn no_client_has_more_than_it_leaves() {
+        let mut ledger = Ledger::new(1);
+        let clients = [(); 20].map(|()| ledger.open(AccountId::ROOT, UNLIMITED).unwrap());
+        let mut guests = Guests::default();
+        let mut thread = 0;
+        for client in clients {
+            let mut has = 0;
+            loop {
+                let left = STACKS_KEPT - guests.0.len();
+                let wanted = match has {
+                    _ if has < left => Admission::Enter,
+                    0 => Admission::Full,
+                    _ => Admission::AtBound,
+                };
+                assert_eq!(guests.ask(client, || false), Ok(wanted));
+                let inside = if left > 0 { Admission::Enter } else { wanted };
+                assert_eq!(guests.ask(client, || true), Ok(inside));
+                if wanted != Admission::Enter {
+                    break;
+                }
+                guests.enter(ThreadId(thread), 3, client);
+                (has, thread) = (has + 1, thread + 1);
+            }
+        }
+        assert_eq!(guests.0.len(), STACKS_KEPT, "the last stacks go to those who have none");
+        // Those that came back are known by thread and depth; in place of an unknown one the oldest counts.
+        let gone = |guests: &Guests, thread| !guests.0.iter().any(|guest| guest.thread == ThreadId(thread));
+        guests.leave(ThreadId(2), 3);
+        assert!(gone(&guests, 2) && !gone(&guests, 0));
+        guests.leave(ThreadId(4), 2);
+        assert!(gone(&guests, 0) && !gone(&guests, 4));
+        guests.leave(ThreadId(777), 3);
+        assert!(gone(&guests, 1));
+        for left in (0..STACKS_KEPT - 3).rev() {
+            guests.leave(ThreadId(777), 0);
+            assert_eq!(guests.0.len(), left);
+        }
+        guests.leave(ThreadId(777), 0);
+        assert!(guests.0.is_empty());
+    }
+}

@@ -458,6 +458,121 @@ mod tests {
         }
     }
 
+    proptest! {
+        /// Nodes that are hidden are not found, keep their places until they are removed, and leave room for another of their object.
+        #[test]
+        fn hidden_nodes_stay_in_their_places(steps in prop::collection::vec((0_u32..150, 0..8), 0..400)) {
+            let mut table = Table::default();
+            let (mut seen, mut hidden) = (BTreeMap::new(), Vec::new());
+            for (key, act) in steps {
+                let id = ObjectId(key);
+                let place = table.place(id);
+                prop_assert_eq!(place, seen.get(&key).copied());
+                match (act, place) {
+                    (0..4, None) => {
+                        let full = seen.len() + hidden.len() == table.places() as usize;
+                        prop_assert_eq!(table.has_room(), !full);
+                        if full {
+                            table.grow().unwrap();
+                        }
+                        let place = table.insert(&found(id, 0, Cached::created(Rights::R))).unwrap();
+                        prop_assert!(!seen.values().chain(&hidden).any(|&other| other == place));
+                        seen.insert(key, place);
+                    }
+                    (4, Some(place)) => {
+                        table.remove(place);
+                        seen.remove(&key);
+                    }
+                    (5, Some(place)) => {
+                        table.hide(place);
+                        seen.remove(&key);
+                        hidden.push(place);
+                    }
+                    (6, _) => {
+                        if let Some(place) = hidden.pop() {
+                            table.remove(place);
+                        }
+                    }
+                    _ => {}
+                }
+                prop_assert_eq!(table.count(), seen.len() + hidden.len());
+                let stand = (0..table.places()).filter(|&place| table.at(place).is_some_and(|node| !node.is_vacant()));
+                prop_assert_eq!(stand.count(), table.count());
+            }
+            table.hide_all();
+            prop_assert!((0..150).all(|key| table.place(ObjectId(key)).is_none()));
+            for place in seen.into_values().chain(hidden) {
+                table.remove(place);
+            }
+            prop_assert_eq!(table.count(), 0);
+            let places = table.places();
+            prop_assert_eq!(table.let_go(), u64::from(places) / PAGE_NODES as u64);
+            // The first page is there still, for the next domain that pays for it.
+            prop_assert_eq!((table.paid(), table.places()), (0, places.min(PAGE_NODES as u32)));
+            prop_assert!(!table.has_room() && table.may_grow());
+            table.grow().unwrap();
+            prop_assert_eq!((table.paid(), table.places(), table.has_room()), (1, PAGE_NODES as u32, true));
+            for key in 0..PAGE_NODES as u32 {
+                let place = table.insert(&found(ObjectId(key), 0, Cached::created(Rights::R)));
+                prop_assert_eq!(table.place(ObjectId(key)), place);
+            }
+            prop_assert!(!table.has_room() && table.insert(&found(ObjectId(999), 0, Cached::created(Rights::R))).is_none());
+        }
+    }
+
+    #[test]
+    fn a_domain_has_so_many_nodes_and_no_more() {
+        let mut table = Table::default();
+        for key in 0..NODES_MAX as u32 {
+            if !table.has_room() {
+                assert!(table.may_grow());
+                table.grow().unwrap();
+            }
+            let place = table.insert(&found(ObjectId(key), 0, Cached::created(Rights::R)));
+            let node = NodeRef::new(SpaceId(9), place.unwrap());
+            assert_eq!((node.space(), Some(node.index())), (SpaceId(9), place));
+        }
+        assert!(!table.may_grow() && !table.has_room());
+        // Nobody has to look through many others for a node.
+        let length = |chain: &u32| core::iter::successors(table.at(*chain), |node| table.at(node.chain)).count();
+        let longest = table.chains.iter().map(length).max();
+        assert!(longest <= Some(12), "{longest:?}");
+    }
+
+    #[test]
+    fn the_hand_passes_what_was_used_since_it_was_there() {
+        let mut table = Table::default();
+        assert_eq!(table.victim(), None);
+        table.grow().unwrap();
+        for key in 0..PAGE_NODES as u32 {
+            table
+                .insert(&found(ObjectId(key), 0, Cached::created(Rights::R)))
+                .unwrap();
+        }
+        // All are new: once around, then the first.
+        assert_eq!(table.victim(), Some(0));
+        assert_eq!(table.victim(), Some(1));
+        table.at_mut(2).unwrap().used = true;
+        assert_eq!(table.victim(), Some(3));
+        for place in 4..PAGE_NODES as u32 {
+            assert_eq!(table.victim(), Some(place));
+        }
+        for place in [0, 1, 2] {
+            assert_eq!(table.victim(), Some(place));
+        }
+        // Of more nodes than it passes at once it takes one that was used.
+        table.grow().unwrap();
+        for key in 0..PAGE_NODES as u32 {
+            table
+                .insert(&found(ObjectId(99 + key), 0, Cached::created(Rights::R)))
+                .unwrap();
+        }
+        (0..table.places()).for_each(|place| table.at_mut(place).unwrap().used = true);
+        assert_eq!(table.victim(), Some(2 + LOOKS as u32));
+        // The next one was passed by then.
+        assert_eq!(table.victim(), Some(3));
+    }
+
     struct Tables(Vec<Table>);
 
     impl Nodes for Tables {
@@ -470,23 +585,33 @@ mod tests {
         }
     }
 
-    #[test]
-    fn lists_go_through_many_tables() {
-        let mut tables = Tables((0..5).map(|_| Table::default()).collect());
-        let mut one = NodeList::EMPTY;
-        for space in 0..5 {
-            let table = &mut tables.0[space as usize];
-            table.grow().unwrap();
-            let index = table
-                .insert(&found(ObjectId(7), 0, Cached::created(Rights::R)))
-                .unwrap();
-            tables.append(&mut one, SpaceId(space), index);
+    proptest! {
+        /// Two lists through many tables, against two vectors.
+        #[test]
+        fn lists_go_through_many_tables(steps in prop::collection::vec((0_u32..6, 0_u32..12, 0..2_usize), 0..150)) {
+            let mut tables = Tables((0..6).map(|_| Table::default()).collect());
+            for table in &mut tables.0 {
+                table.grow().unwrap();
+                for key in 0..12 {
+                    table.insert(&found(ObjectId(key), 0, Cached::created(Rights::R))).unwrap();
+                }
+            }
+            let (mut lists, mut model) = ([NodeList::EMPTY; 2], [Vec::new(), Vec::new()]);
+            for (space, index, which) in steps {
+                let node = NodeRef::new(SpaceId(space), index);
+                if let Some(at) = model.iter().position(|list| list.contains(&node)) {
+                    tables.take_out(&mut lists[at], node);
+                    model[at].retain(|other| *other != node);
+                } else {
+                    tables.append(&mut lists[which], SpaceId(space), index);
+                    model[which].push(node);
+                }
+                for (list, wanted) in lists.iter().zip(&model) {
+                    let all: Vec<_> = core::iter::successors(list.first(), |&node| tables.after(node)).take(100).collect();
+                    prop_assert_eq!(&all, wanted);
+                    prop_assert_eq!((list.len() as usize, list.tail.some()), (wanted.len(), wanted.last().copied()));
+                }
+            }
         }
-        assert_eq!(one.len(), 5);
-        for middle in [2, 0, 4, 1, 3] {
-            tables.take_out(&mut one, NodeRef::new(SpaceId(middle), 0));
-        }
-        assert_eq!(one.len(), 0);
-        assert!(one.first().is_none() && one.tail == NodeRef::NONE);
     }
 }

@@ -366,4 +366,24 @@ mod tests {
         assert!(!semaphores.is(8, serial), "another one at the same address");
         assert_eq!(semaphores.give(8), Err(Error::BadArgument));
     }
+
+    #[test]
+    fn there_are_so_many_and_no_more() {
+        let mut semaphores = Semaphores::default();
+        let mut create = |number: usize| semaphores.create(number as u64 * 8, 0, TaskId(7), AccountId::ROOT);
+        for number in 0..SEMAPHORES_MAX {
+            create(number).unwrap();
+        }
+        assert_eq!(create(SEMAPHORES_MAX), Err(Error::TableFull));
+        assert_eq!(
+            (semaphores.count(), semaphores.by_maker.count()),
+            (SEMAPHORES_MAX, SEMAPHORES_MAX)
+        );
+        semaphores.remove(0);
+        semaphores.create(0, 0, TaskId(7), AccountId::ROOT).unwrap();
+        assert_eq!(
+            semaphores.payers().filter(|payer| *payer == AccountId::ROOT).count(),
+            SEMAPHORES_MAX
+        );
+    }
 }

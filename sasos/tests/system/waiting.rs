@@ -26,6 +26,24 @@ impl System {
 
 const DONE: Answer = Answer::Done(Ok((0, 0)));
 
+/// The registers of a call that returns later are those of a call, with nothing of what the thread or a callee left in them.
+#[test]
+fn a_thread_that_yields_finds_only_results() {
+    let mut system = System::boot(30);
+    let first = system.first;
+    let context = |system: &mut System| system.platform.kernel.threads_mut().get_mut(first).context;
+    let mut before = context(&mut system);
+    (before.rdi, before.r12, before.rax, before.rdx) = (7, 8, 9, 10);
+    system.platform.kernel.threads_mut().get_mut(first).context = before;
+    assert_eq!(system.start(first, Call::ThreadSleep, &[0, 0]), Answer::Gone);
+    let after = context(&mut system);
+    assert_eq!((after.rdi, after.r12, after.rax, after.rdx), (0, 0, 0, 0));
+    assert_eq!(
+        (after.rip, after.rsp, after.vector),
+        (before.rip, before.rsp, kcore::thread::Context::OF_CALL)
+    );
+}
+
 #[test]
 fn signals_are_counted_and_wake_the_oldest() {
     let mut system = System::boot(30);

@@ -349,6 +349,7 @@ mod tests {
         for key in 0..1000 {
             map.remove(key).unwrap();
         }
+        assert!(map.chunks.is_empty(), "no chunk without entries");
         map.release(0);
         assert!(map.spare.len() <= 1 && map.is_empty());
     }

@@ -1,8 +1,8 @@
 //! The simplest world: a disk that does everything at once, in order, and fails only where it is told to.
 
+use super::{BLOCK, Disk, DiskError, Frame, Operation, Pages, QueueFull, Random, Request};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
-use store::{BLOCK, Disk, DiskError, Frame, Operation, Pages, QueueFull, Random, Request};
 
 /// The world.
 pub struct PlainWorld {

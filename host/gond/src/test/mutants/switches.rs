@@ -29,6 +29,11 @@ pub struct Source {
     pub mutants: Vec<Mutant>,
 }
 
+/// The files whose code says whether invariants hold: it runs in tests, fuzzers and debuggers alone, and a mutant of it breaks no invariant.
+const CHECKS: &str = "check.rs";
+/// What makes no difference to anything but a log or a trace that people read, or holds only the compiler back.
+const WITHOUT_EFFECT: [&str; 3] = ["log", "trace", "in_order"];
+
 /// The function that each mutant asks, for the end of each crate's first file. `MUTANT` is the number of one, or the name of
 /// a file that takes the number of each that is asked for, four bytes each: tests of memory want no allocation here.
 const QUESTION: &str = "
@@ -87,7 +92,9 @@ pub fn sources(first: &Path) -> anyhow::Result<Vec<Source>> {
             place: Vec::new(),
             found: Vec::new(),
         };
-        finder.visit_file(&file);
+        if path.file_name().is_none_or(|name| name != CHECKS) {
+            finder.visit_file(&file);
+        }
         let mutants = finder.found;
         found.push(Source { path, text, mutants });
     }
@@ -358,7 +365,16 @@ impl<'ast> Visit<'ast> for Finder<'_> {
                 Expr::Try(inner) => &*inner.expr,
                 other => other,
             };
-            if matches!(inner, Expr::Call(_) | Expr::MethodCall(_) | Expr::Assign(_)) {
+            let called = match inner {
+                Expr::MethodCall(call) => Some(&call.method),
+                Expr::Call(call) => match &*call.func {
+                    Expr::Path(path) => path.path.segments.last().map(|last| &last.ident),
+                    _ => None,
+                },
+                _ => None,
+            };
+            let is_silent = called.is_some_and(|name| WITHOUT_EFFECT.iter().any(|silent| name == silent));
+            if matches!(inner, Expr::Call(_) | Expr::MethodCall(_) | Expr::Assign(_)) && !is_silent {
                 let what = self.of(expression).split_whitespace().collect::<Vec<_>>().join(" ");
                 let around = ("if !crate::mutation::on(№) { ".to_owned(), " }");
                 self.add(
