@@ -41,7 +41,7 @@ pub(crate) const SEMAPHORE_BYTES: u64 =
 pub const COUNT_MAX: u64 = i64::MAX as u64;
 
 /// Instructions that deleting one costs, roughly.
-const COST_SEMAPHORE: u64 = 750;
+const COST_SEMAPHORE: u64 = 1_350;
 /// Instructions that waking a thread costs.
 const COST_WAKE: u64 = 250;
 
