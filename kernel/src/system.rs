@@ -100,6 +100,8 @@ impl<P: Half> Random for Platform<P> {
 const POLL_NS: u64 = 100_000_000;
 /// The time from one look to the next, at least, while threads run and there is work left for it: the store's, mostly.
 const PIECE_NS: u64 = 50_000;
+/// How long a look that is due may be put off, at most.
+const PUT_OFF_NS: u64 = 4 * PIECE_NS;
 /// How long a call that is done again may take for the next one to follow at once, with interrupts off all the while.
 const LONG_NS: u64 = 2_000;
 /// Zeroed frames to keep ready.
@@ -124,7 +126,7 @@ pub struct System<S: Supervisor> {
     polled_ns: u64,
     /// Whether the disk has completed something that the server has not looked at.
     news: bool,
-    /// Until when a look that was due is put off, for the sake of a thread that had just been woken; 0 if none is.
+    /// Until when a look that is due may be put off, for the sake of threads that have just been woken; 0 if none is due.
     put_off_until: u64,
     /// Whether something long has been done: other interrupts have their turn before the next.
     unfinished: bool,
@@ -282,7 +284,7 @@ impl<S: Supervisor> System<S> {
 
     /// Has the server look at its clock and its disk.
     fn poll(&mut self) {
-        (self.news, self.put_off_until) = (false, 0);
+        self.news = false;
         self.polled_ns = self.platform.now_ns();
         self.supervisor.handle(&mut self.platform, Event::Poll);
         self.poll_soon();
@@ -303,21 +305,22 @@ impl<S: Supervisor> System<S> {
         }
     }
 
-    /// Has the server look if that is due, and sees to it that somebody asks again. A thread woken at the same moment goes first, for
-    /// a pause: two interrupts that come together are one moment.
+    /// Has the server look if that is due, and sees to it that somebody asks again. A thread woken at the same moment goes first, and the look
+    /// comes half a pause later: one that sleeps for a pause each time would else find the look before it every second time.
     pub fn poll_when_due(&mut self) {
         let now = self.platform.now_ns();
         if now >= self.next_poll_ns || now >= self.polled_ns + PIECE_NS && self.is_poll_wanted() {
             if self.put_off_until == 0 {
-                self.put_off_until = now + PIECE_NS;
+                self.put_off_until = now + PUT_OFF_NS;
             }
             if self.platform.kernel.should_preempt() && now < self.put_off_until {
-                kcore::Hardware::set_timer(&mut self.platform.kernel.hardware, self.put_off_until);
+                kcore::Hardware::set_timer(&mut self.platform.kernel.hardware, now + PIECE_NS / 2);
                 return;
             }
             self.next_poll_ns = now + POLL_NS;
             self.poll();
         }
+        self.put_off_until = 0;
         self.poll_soon();
         kcore::Hardware::set_timer(&mut self.platform.kernel.hardware, self.next_poll_ns);
     }
