@@ -44,11 +44,10 @@ impl Supervisor for Inside {
         })?;
         log!("store: {report:?}");
         platform.kernel.hardware.boot_mut().clean = u64::from(report.clean);
-        let mut server = Server::new(store, &report);
-        match server.start(platform) {
-            Ok(_) => Ok(Self { server }),
-            Err(error) => Err(format!("the first program does not start: {error}")),
-        }
+        let started = Server::new(store, &report).and_then(|mut server| server.start(platform).map(|_| server));
+        started
+            .map(|server| Self { server })
+            .map_err(|error| format!("the first program does not start: {error}"))
     }
 
     #[inline(always)]

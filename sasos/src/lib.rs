@@ -56,6 +56,8 @@ pub struct Server {
     pub objects: directory::object::Objects,
     /// Free addresses.
     pub addresses: directory::address::Addresses,
+    /// Clists that records of procedures name.
+    pub names: directory::names::Names,
     /// Domains, by the number of their space.
     pub domains: protection::domain::Domains,
     /// Tasks.

@@ -4,7 +4,7 @@ mod common;
 
 use abi::{
     Call, Error,
-    address::{OBJECTS_END, PAGE, PAGES_PER_SLOT, SLOT},
+    address::{FIRST_FREE, OBJECTS_END, PAGE, PAGES_PER_SLOT, SLOT},
     layout::{EXCEPTION_KILL, STREAM_TERMINAL, TOPIC_DOMAIN, TOPIC_THREAD},
 };
 use common::{Actor, Rig};
@@ -155,46 +155,41 @@ fn free_addresses_are_put_in_order_in_pieces() {
 /// Only the ends of a large object are looked at.
 #[test]
 fn objects_of_a_foreign_disk_that_share_slots_are_refused() {
-    // Rows of a disk stand below what its last start was allowed to issue.
-    let later_start = || {
-        let mut rig = Rig::new(7, 8000, 4096);
-        let actor = rig.actor(Apd::EMPTY);
-        let (issued, _) = rig.call(actor, Call::ObjCreate, &[64 * SLOT, 0]).unwrap();
-        rig.checkpoint().unwrap();
-        (rig.crash().0, issued / SLOT * SLOT)
-    };
-    let (mut rig, first) = later_start();
-    let base = first + 3 * PAGE;
     let row = |base, pages| ObjectRecord {
         base,
         pages,
         ..ObjectRecord::default()
     };
+    let started_with = |rows: &[ObjectRecord]| {
+        let mut rig = Rig::new(7, 8000, 4096);
+        for row in rows {
+            rig.server.store.put_object(row).unwrap();
+        }
+        rig.checkpoint().unwrap();
+        rig.crash().0
+    };
+    let first = FIRST_FREE + 64 * SLOT;
+    let base = first + 3 * PAGE;
     let large = row(base, 5 * PAGES_PER_SLOT);
     for inner in [first, base + 5 * SLOT] {
         for inner_first in [false, true] {
-            let (mut rig, _) = later_start();
-            rig.server.store.put_object(&large).unwrap();
-            rig.server.store.put_object(&row(inner, 1)).unwrap();
+            let mut rig = started_with(&[large.clone(), row(inner, 1)]);
             let mut order = [base, inner];
             if inner_first {
                 order.reverse();
             }
             let found = order.map(|address| rig.server.object_at(&rig.world, address).is_ok());
-            assert!(found != [true, true], "{inner:#x}, {inner_first}");
+            assert_eq!(found, [false, false], "{inner:#x}, {inner_first}");
             rig.check();
         }
     }
-    rig.server.store.put_object(&large).unwrap();
-    rig.server.store.put_object(&row(base + 6 * SLOT, 1)).unwrap();
+    let end = row(OBJECTS_END - SLOT, 5 * PAGES_PER_SLOT);
+    let mut rig = started_with(&[large.clone(), row(base + 6 * SLOT, 1), end.clone()]);
     for address in [base + 5 * SLOT - PAGE, base + 6 * SLOT] {
         assert!(rig.server.object_at(&rig.world, address).is_ok());
     }
-    // No row is believed that stands where this start makes objects, or where stacks are.
-    for beyond in [1 << 44, OBJECTS_END - SLOT] {
-        rig.server.store.put_object(&row(beyond, 5 * PAGES_PER_SLOT)).unwrap();
-        assert!(rig.server.object_at(&rig.world, beyond).is_err(), "{beyond:#x}");
-    }
+    // No row is believed that reaches to where stacks are.
+    assert!(rig.server.object_at(&rig.world, end.base).is_err());
     rig.check();
 }
 

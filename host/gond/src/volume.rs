@@ -287,16 +287,24 @@ impl Volume {
         }
     }
 
-    /// An address for a new object of so many pages: behind all that was ever given out.
+    /// An address for a new object: where the longest run of slots begins that no object holds and no procedure names as its Clist.
     pub fn free_address(&self) -> u64 {
-        let ends = self
-            .store
-            .objects()
-            .map(ObjectRecord::end)
-            .filter(|&end| end <= abi::address::OBJECTS_END);
-        let issued = self.store.high_water().saturating_mul(abi::address::SLOT);
-        let lowest = ends.max().unwrap_or(0).max(abi::address::FIRST_FREE).max(issued);
-        lowest.next_multiple_of(abi::address::SLOT)
+        use abi::address::{FIRST_FREE, OBJECTS_END, SLOT};
+        let mut held = vec![(OBJECTS_END, OBJECTS_END)];
+        for record in self.store.objects() {
+            held.push((record.base / SLOT * SLOT, record.end().next_multiple_of(SLOT)));
+            held.extend(record.pdx.iter().map(|pdx| (pdx.clist / SLOT * SLOT, (pdx.clist | (SLOT - 1)).saturating_add(1))));
+        }
+        held.sort_unstable();
+        let (mut at, mut longest) = (FIRST_FREE, (0, FIRST_FREE));
+        for (first, end) in held {
+            let bytes = first.min(OBJECTS_END).saturating_sub(at);
+            if bytes > longest.0 {
+                longest = (bytes, at);
+            }
+            at = at.max(end);
+        }
+        longest.1
     }
 
     /// How many pages wait for the next commit.

@@ -58,10 +58,11 @@ fn main(_root: RootPage) {
         Err(error) => give_up(&world.machine, &format!("the disk is refused: {error}")),
     };
     world.log(format_args!("store: {report:?}"));
-    let mut server = Server::new(store, &report);
-    if let Err(error) = server.start(&mut world) {
-        give_up(&world.machine, &format!("the first program does not start: {error}"));
-    }
+    let started = Server::new(store, &report).and_then(|mut server| server.start(&mut world).map(|_| server));
+    let server = match started {
+        Ok(server) => server,
+        Err(error) => give_up(&world.machine, &format!("the first program does not start: {error}")),
+    };
     state::fill(State {
         server,
         world,

@@ -5,7 +5,7 @@
 
 use abi::{
     Error, Rights,
-    address::{ADDRESS_BITS, FIRST_FREE, FIRST_PROGRAM, PAGE, ROOT_CLIST, ROOT_DIRECTORY, slot_of},
+    address::{ADDRESS_BITS, FIRST_PROGRAM, PAGE, ROOT_CLIST, ROOT_DIRECTORY},
     layout::PRIORITY_DEFAULT,
     start::{ARGUMENTS_OFFSET, IMAGE_ENTRY_AT, START_MAGIC, Start},
 };
@@ -15,7 +15,7 @@ use store::{MountReport, Store};
 use crate::{
     Server, Step, Stop, World,
     accounts::{AccountId, Ledger, UNLIMITED, limits},
-    directory::address::Addresses,
+    directory::names,
     directory::object::Objects,
     durability::checkpoint::Checkpoints,
     lives::task::Tasks,
@@ -70,18 +70,21 @@ impl From<Error> for StartError {
 
 impl Server {
     /// A server over a store, without any task. `report` is what the mount found.
-    pub fn new(store: Store, report: &MountReport) -> Self {
-        let first = report.first_slot.max(slot_of(FIRST_FREE));
-        let addresses = Addresses::new(first, store.lease());
+    ///
+    /// # Errors
+    /// [`StartError::Failed`]: there is no heap to note which addresses are free.
+    pub fn new(store: Store, report: &MountReport) -> Result<Self, StartError> {
+        let (names, addresses) = names::find(&store)?;
         let mut checkpoint = Checkpoints::default();
         checkpoint.replayed = u64::from(report.replayed);
         checkpoint.cut = u64::from(report.tail.is_some());
         let generation = store.stats().generation;
-        Self {
+        Ok(Self {
             ledger: Ledger::new(generation),
             programs: AccountId::ROOT,
             objects: Objects::default(),
             addresses,
+            names,
             domains: Domains::default(),
             tasks: Tasks::default(),
             threads: Threads::default(),
@@ -96,7 +99,7 @@ impl Server {
             budget: store::Budget::ALL,
             current: kcore::ThreadId(0),
             unchecked: 0,
-        }
+        })
     }
 
     /// Makes the first task and lets it run.

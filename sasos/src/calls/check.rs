@@ -10,14 +10,14 @@ use core::fmt;
 
 use abi::{
     Rights,
-    address::{PAGE, PAGES_PER_SLOT, SLOT},
+    address::{FIRST_FREE, OBJECTS_END, PAGE, PAGES_PER_SLOT, SLOT, slot_of},
 };
 use kcore::PageEntry;
 
 use crate::{
     Server, World,
     accounts::{AccountId, Amounts, RESOURCE_LIST, RESOURCES, Resource},
-    directory::object::Object,
+    directory::{names::slots_named, object::Object},
     lives::exception::SAVED_BYTES,
     lives::task::TASK_BYTES,
     pages::pager::Pager,
@@ -116,6 +116,30 @@ impl Server {
         }
     }
 
+    /// No active object stands in a slot that is free, and the names of Clists are counted.
+    fn check_addresses(&self) -> Result<(), Broken> {
+        let window = slot_of(FIRST_FREE)..slot_of(OBJECTS_END);
+        let active = || self.objects.iter().map(|(_, object)| object);
+        for object in active() {
+            let ends = [object.first_slot(), object.first_slot() + object.slot_count() - 1];
+            let free = ends
+                .iter()
+                .any(|slot| window.contains(slot) && self.addresses.is_free(*slot));
+            ensure(!free, "a slot of an object that is free", object.base())?;
+        }
+        let transient = active().filter(|object| !object.is_persistent());
+        let mut counts = BTreeMap::new();
+        for slot in transient
+            .map(|object| &object.record)
+            .chain(self.store.objects())
+            .flat_map(slots_named)
+        {
+            *counts.entry(slot).or_insert(0_u32) += 1;
+            ensure(!self.addresses.is_free(slot), "a slot that is named and free", slot)?;
+        }
+        ensure(self.names.counts().eq(counts), "the count of names of Clists", 0)
+    }
+
     /// Counts an event; every [`EVENTS_EACH`] of them, checks.
     ///
     /// # Panics
@@ -166,6 +190,7 @@ impl Server {
             )?;
         }
         self.check_ledger(&mut sums)?;
+        self.check_addresses()?;
         match self.check_nodes(world) {
             Some((what, at)) => Err(Broken { what, at }),
             None => Ok(()),

@@ -1,10 +1,11 @@
 //! Free addresses, in whole slots.
 //!
-//! Two windows: objects and stacks. A slot of the window of objects that was never used since the
-//! disk was made comes from a mark that only rises; the store keeps a *lease* of slot numbers on
-//! the disk, so that after a crash nothing below it is issued again. A slot that a running system gives
+//! Two windows: objects and stacks. At a start every slot of the window of objects is free that no row of the object table holds, and
+//! that no row names as the Clist of a procedure ([`crate::directory::names`]). A slot that a running system gives
 //! back is used again: at once if the object never was on the disk, otherwise when its deletion is
-//! in a checkpoint. Stacks are never kept, so their window starts afresh with each boot.
+//! in a checkpoint. Free slots stand in two orders: by address, so that neighbours are joined, and by length, so that the shortest run
+//! that is long enough is found at once. The run that reaches to the end of the window is a mark, which falls when the slots before it
+//! come back. Stacks are never kept, so their window starts afresh with each boot.
 
 use alloc::vec::Vec;
 
@@ -17,25 +18,21 @@ use crate::containers::{Map, push_reserved};
 
 /// Slots one object may have.
 pub const OBJECT_SLOTS_MAX: u64 = OBJECT_BYTES_MAX / SLOT;
-/// When fewer slots than this are left of the lease, a checkpoint renews it.
-const LEASE_SHORT: u64 = 512;
 /// Single slots that wait for reuse outside the tree.
 const RECENT_MAX: usize = 256;
+/// The cost of noting a free slot, in instructions, roughly.
+pub(crate) const COST_SETTLE: u64 = 300;
 
 /// The free addresses of both windows.
 pub struct Addresses {
-    /// The first slot that this start may issue: objects of earlier starts stand below it.
-    first: u64,
-    /// The first slot that was never issued.
+    /// From here to the end of the window all slots are free.
     next: u64,
-    /// Slots below this may be issued without asking the store.
-    leased: u64,
-    /// The lease that the largest run asked for in vain would need.
-    wanted: u64,
     /// Single slots given back last.
     recent: Vec<u64>,
-    /// Other free ranges: first slot to number of slots; never adjacent.
+    /// Other free ranges: first slot to number of slots; never adjacent to one another, nor to `next`.
     free: Map<u64, u64>,
+    /// The same by number of slots and first slot.
+    by_length: Map<(u64, u64), ()>,
     /// Runs that were issued and may come back: between any two free ranges stands one, so there is room for as many.
     issued: usize,
     next_stack: u64,
@@ -43,91 +40,71 @@ pub struct Addresses {
 }
 
 impl Addresses {
-    /// All slots from `first` on are free; those below `leased` may be issued.
-    pub fn new(first: u64, leased: u64) -> Self {
-        let first = first.max(slot_of(FIRST_FREE));
+    /// All slots are free from `first` on, and from the first one for objects on.
+    pub fn new(first: u64) -> Self {
         Self {
-            first,
-            next: first,
-            leased,
-            wanted: 0,
+            next: first.max(slot_of(FIRST_FREE)),
             recent: Vec::with_capacity(RECENT_MAX),
             free: Map::default(),
+            by_length: Map::default(),
             issued: 0,
             next_stack: slot_of(STACKS_START),
             stacks: Vec::new(),
         }
     }
 
-    /// Whether an object of an earlier start may stand in a slot.
-    pub fn is_from_before(&self, slot: u64) -> bool {
-        slot < self.first
-    }
-
-    /// The first slot that was never issued.
+    /// The slot from which on all are free.
     pub fn mark(&self) -> u64 {
         self.next
     }
 
-    /// Whether a run that is not free now would be, behind what was ever issued, with a longer lease.
-    pub fn has_room_behind(&self, slots: u64) -> bool {
-        self.next.saturating_add(slots) <= slot_of(OBJECTS_END)
-    }
-
-    /// Up to where the next lease should reach at least.
-    pub fn lease_goal(&self) -> u64 {
-        self.next.max(self.wanted)
-    }
-
-    /// The end of the lease.
-    pub fn leased(&self) -> u64 {
-        self.leased
-    }
-
-    /// Tells that the store now holds a lease up to there.
-    pub fn set_leased(&mut self, end: u64) {
-        self.leased = self.leased.max(end);
-    }
-
-    /// Whether a checkpoint should renew the lease soon.
-    pub fn lease_is_short(&self) -> bool {
-        self.next + LEASE_SHORT > self.leased
+    /// Notes at the start that slots are held; they come in ascending order and may overlap.
+    pub(crate) fn hold(&mut self, first: u64, end: u64) {
+        let end = end.min(slot_of(OBJECTS_END));
+        if end > self.next {
+            let free_from = core::mem::replace(&mut self.next, end);
+            if first > free_from {
+                self.note_free(free_from, first - free_from);
+            }
+        }
     }
 
     /// Makes sure that there is room for one more run to come back.
     #[inline]
     pub(crate) fn expect_back(&mut self) -> Result<(), Error> {
-        self.free.reserve(self.issued + RECENT_MAX + 2)
+        let runs = self.issued + RECENT_MAX + 2;
+        self.free.reserve(runs)?;
+        self.by_length.reserve(runs)
     }
 
-    /// A run of free slots. `None` if there is none, or only behind the lease. Room for it to come back is
-    /// [there](Addresses::expect_back).
+    /// Notes a run that will come back though it was not taken here: it is of an earlier start, or part of a longer one. Room for it was
+    /// [made](Addresses::expect_back), or is asked for when it comes.
+    pub(crate) fn note_issued(&mut self) {
+        self.issued += 1;
+    }
+
+    /// A run of free slots. `None` if there is none, leaving aside the [recent](Addresses::settle_one) ones for more than one slot. Room
+    /// for it to come back is [there](Addresses::expect_back).
     #[inline]
     pub fn take(&mut self, slots: u64) -> Option<u64> {
         let recent = if slots == 1 { self.recent.pop() } else { None };
-        let taken = recent.or_else(|| self.take_free(slots).or_else(|| self.take_fresh(slots)));
+        let taken = recent.or_else(|| self.take_free(slots).or_else(|| self.take_behind(slots)));
         self.issued += usize::from(taken.is_some());
         taken
     }
 
-    fn take_fresh(&mut self, slots: u64) -> Option<u64> {
-        let end = self.next.checked_add(slots)?;
-        if end > self.leased.min(slot_of(OBJECTS_END)) {
-            if end <= slot_of(OBJECTS_END) {
-                self.wanted = self.wanted.max(end);
-            }
-            return None;
-        }
-        let first = self.next;
-        self.next = end;
-        self.wanted = 0;
-        Some(first)
+    fn take_behind(&mut self, slots: u64) -> Option<u64> {
+        let end = self
+            .next
+            .checked_add(slots)
+            .filter(|&end| end <= slot_of(OBJECTS_END))?;
+        Some(core::mem::replace(&mut self.next, end))
     }
 
-    /// First fit among the first few ranges: a bound on the time, not on what is found in the end.
+    /// The shortest run that is long enough.
     fn take_free(&mut self, slots: u64) -> Option<u64> {
-        let (first, length) = self.free.iter().take(64).find(|&(_, length)| length >= slots)?;
-        self.free.remove(first);
+        let ((length, first), ()) = self.by_length.from((slots, 0)).map(|(key, &value)| (key, value))?;
+        self.remove_free(first);
         if length > slots {
             self.note_free(first + slots, length - slots);
         }
@@ -137,19 +114,19 @@ impl Addresses {
     /// Takes the slots right behind a run, if they are free and not among the [recent](Addresses::settle_one) ones.
     pub fn extend(&mut self, behind: u64, slots: u64) -> bool {
         if behind == self.next {
-            return self.take_fresh(slots).is_some();
+            return self.take_behind(slots).is_some();
         }
         let Some(length) = self.free.get(behind).filter(|&length| length >= slots) else {
             return false;
         };
-        self.free.remove(behind);
+        self.remove_free(behind);
         if length > slots {
             self.note_free(behind + slots, length - slots);
         }
         true
     }
 
-    /// Gives slots of either window back.
+    /// Gives slots of either window back. Those below the first one for objects have fixed uses and are not given out again.
     #[inline]
     pub fn give_back(&mut self, first: u64, slots: u64) {
         if first >= slot_of(STACKS_START) {
@@ -160,7 +137,12 @@ impl Addresses {
             return;
         }
         self.issued = self.issued.saturating_sub(1);
-        self.free.release(self.issued + RECENT_MAX + 2);
+        let runs = self.issued + RECENT_MAX + 2;
+        self.free.release(runs);
+        self.by_length.release(runs);
+        if first < slot_of(FIRST_FREE) {
+            return;
+        }
         if slots == 1 && self.recent.len() < RECENT_MAX {
             push_reserved(&mut self.recent, first);
         } else {
@@ -172,26 +154,42 @@ impl Addresses {
         if let Some((before, length)) = self.free.last_below(first)
             && before + length == first
         {
-            self.free.remove(before);
+            self.remove_free(before);
             first = before;
             slots += length;
         }
-        if let Some(length) = self.free.remove(first + slots) {
-            slots += length;
+        slots += self.remove_free(first + slots).unwrap_or(0);
+        if first + slots == self.next {
+            self.next = first;
+        } else {
+            self.note_free(first, slots);
         }
-        self.note_free(first, slots);
     }
 
     /// Room was made when the slots were taken. A part of a run, of which there may be more than of runs, is lost until the next start
     /// if there is no memory to note it: of addresses there are plenty.
     fn note_free(&mut self, first: u64, slots: u64) {
-        let _ = self.free.insert(first, slots);
+        if self.free.insert(first, slots).is_ok() && self.by_length.insert((slots, first), ()).is_err() {
+            self.free.remove(first);
+        }
+    }
+
+    fn remove_free(&mut self, first: u64) -> Option<u64> {
+        let slots = self.free.remove(first)?;
+        self.by_length.remove((slots, first));
+        Some(slots)
     }
 
     /// Moves a single slot that came back lately among the other free ones; false if there is none.
     pub fn settle_one(&mut self) -> bool {
         let slot = self.recent.pop();
         slot.map(|slot| self.insert_free(slot, 1)).is_some()
+    }
+
+    /// Whether a slot of the window of objects is free.
+    pub(crate) fn is_free(&self, slot: u64) -> bool {
+        let in_run = |(first, length)| slot - first < length;
+        slot >= self.next || self.recent.contains(&slot) || self.free.last_below(slot + 1).is_some_and(in_run)
     }
 
     /// A free slot of the window of stacks.
@@ -234,7 +232,7 @@ mod tests {
         #[test]
         fn no_slot_is_issued_twice(steps in prop::collection::vec(any_step(), 1..200)) {
             let first = slot_of(FIRST_FREE);
-            let mut addresses = Addresses::new(first, first + 300);
+            let mut addresses = Addresses::new(first);
             let mut used: Vec<(u64, u64)> = Vec::new();
             for step in steps {
                 match step {
@@ -248,9 +246,9 @@ mod tests {
                         let (start, length) = used[which];
                         let (behind, mark) = (start + length, addresses.mark());
                         let is_used = |slot: u64| used.iter().any(|&(start, slots)| (start..start + slots).contains(&slot));
-                        let is_free = behind == mark && behind + slots <= first + 300
-                            || behind + slots <= mark && !(behind..behind + slots).any(is_used);
                         while addresses.settle_one() {}
+                        let mark = mark.min(addresses.mark());
+                        let is_free = behind == mark || behind + slots <= mark && !(behind..behind + slots).any(is_used);
                         prop_assert_eq!(addresses.extend(behind, slots), is_free);
                         used[which].1 += if is_free { slots } else { 0 };
                     }
@@ -259,73 +257,91 @@ mod tests {
                 let mut seen = BTreeSet::new();
                 for &(start, slots) in &used {
                     for slot in start..start + slots {
-                        prop_assert!(seen.insert(slot) && slot >= first && slot < addresses.mark());
+                        prop_assert!(seen.insert(slot) && slot >= first && slot < addresses.mark() && !addresses.is_free(slot));
                     }
                 }
-                prop_assert!(addresses.mark() <= first + 300);
             }
             for (start, slots) in used {
                 addresses.give_back(start, slots);
             }
-            let all = addresses.mark() - first;
             while addresses.settle_one() {}
-            if all > 0 {
-                prop_assert_eq!(addresses.take(all), Some(first));
-            }
+            prop_assert_eq!(addresses.mark(), first);
         }
     }
 
     #[test]
     fn everything_given_back_can_be_taken_as_a_whole() {
         let first = slot_of(FIRST_FREE);
-        let mut addresses = Addresses::new(first, first + 64);
+        let all = slot_of(OBJECTS_END) - first;
+        let mut addresses = Addresses::new(first);
         let taken: Vec<u64> = (0..64).filter_map(|_| addresses.take(1)).collect();
-        assert_eq!(taken.len(), 64);
-        assert_eq!(addresses.take(1), None);
+        assert_eq!((taken.len(), addresses.take(all - 63)), (64, None));
         for slot in taken {
             addresses.give_back(slot, 1);
         }
         while addresses.settle_one() {}
-        assert_eq!(addresses.take(64), Some(first));
+        assert_eq!(addresses.take(all), Some(first));
+        assert_eq!((addresses.take(1), addresses.take(u64::MAX)), (None, None));
+        addresses.give_back(first, all);
+        assert_eq!(addresses.mark(), first);
     }
 
     #[test]
-    fn a_lease_is_asked_for_before_it_is_used_up() {
+    fn the_shortest_run_is_taken_however_many_are_too_short() {
         let first = slot_of(FIRST_FREE);
-        let mut addresses = Addresses::new(first, first + 600);
-        assert_eq!((addresses.leased(), addresses.lease_is_short()), (first + 600, false));
-        addresses.take(88).unwrap();
-        assert!(!addresses.lease_is_short());
-        addresses.take(1).unwrap();
-        assert!(addresses.lease_is_short());
-        // The goal is what was asked for in vain, until something fresh is found.
-        assert_eq!(addresses.lease_goal(), first + 89);
-        assert_eq!((addresses.take(1000), addresses.take(900)), (None, None));
-        assert_eq!(addresses.lease_goal(), first + 1089);
-        addresses.set_leased(first);
-        assert_eq!(addresses.leased(), first + 600);
-        addresses.set_leased(first + 1089);
-        assert_eq!(addresses.take(1000), Some(first + 89));
-        assert_eq!(addresses.lease_goal(), first + 1089);
-        // Beyond the window there is no goal.
-        let rest = slot_of(OBJECTS_END) - addresses.mark();
+        let mut addresses = Addresses::new(first);
+        let lengths: Vec<u64> = (1..401).map(|number| 2 + number % 7).collect();
+        let taken: Vec<(u64, u64)> = lengths
+            .iter()
+            .filter_map(|&slots| Some((addresses.take(slots)?, slots)))
+            .collect();
+        let end = addresses.mark();
+        for &(start, slots) in taken.iter().step_by(2) {
+            addresses.give_back(start, slots);
+        }
+        let start = taken[6].0;
+        assert_eq!(addresses.take(2), Some(start));
+        assert_eq!(addresses.take(9), Some(end), "none is so long");
         assert_eq!(
-            (addresses.has_room_behind(rest), addresses.has_room_behind(rest + 1)),
+            addresses.take(8),
+            taken.iter().step_by(2).find(|run| run.1 == 8).map(|run| run.0)
+        );
+    }
+
+    #[test]
+    fn what_is_held_at_the_start_is_not_free_and_all_else_is() {
+        let first = slot_of(FIRST_FREE);
+        let mut addresses = Addresses::new(0);
+        for (from, end) in [
+            (3, 5),
+            (first, first + 2),
+            (first + 4, first + 9),
+            (first + 5, first + 7),
+            (first + 9, first + 10),
+        ] {
+            addresses.hold(from, end);
+        }
+        assert_eq!(
+            (addresses.is_free(first + 3), addresses.is_free(first + 4)),
             (true, false)
         );
-        assert_eq!(addresses.take(rest + 1), None);
-        assert_eq!(addresses.lease_goal(), first + 1089);
-        assert_eq!(addresses.take(rest), None);
-        assert_eq!(addresses.lease_goal(), slot_of(OBJECTS_END));
+        assert_eq!(addresses.take(3), Some(first + 10));
+        assert_eq!(
+            (addresses.take(2), addresses.take(1)),
+            (Some(first + 2), Some(first + 13))
+        );
+        addresses.hold(u64::MAX - 1, u64::MAX);
+        assert_eq!(addresses.take(1), Some(first + 14));
+        addresses.give_back(4, 1);
+        assert!(!addresses.is_free(4), "it is below the window");
     }
 
     #[test]
     fn stacks_come_from_their_window_and_go_back_to_it() {
-        let mut addresses = Addresses::new(0, 0);
+        let mut addresses = Addresses::new(0);
         let slot = addresses.take_stack().unwrap();
         assert_eq!(slot, slot_of(STACKS_START));
         addresses.give_back(slot, 1);
         assert_eq!(addresses.take_stack(), Some(slot));
-        assert_eq!(addresses.take(1), None, "nothing is leased");
     }
 }

@@ -14,7 +14,7 @@ use store::ObjectRecord;
 use crate::{
     Answer, Server, Step, Stop, World,
     accounts::{AccountId, Resource},
-    directory::address::OBJECT_SLOTS_MAX,
+    directory::address::{COST_SETTLE, OBJECT_SLOTS_MAX},
     directory::object::{OBJECT_BYTES, ObjectId, record_bytes, slots_for},
     lives::task::TaskId,
     pages::release::Remembered,
@@ -89,15 +89,21 @@ impl Server {
         let slots = slots_for(record.base, record.pages);
         let first = slot_of(record.base);
         let last = first + slots.max(1) - 1;
-        // A disk made by others may hold what ours never would: objects too large, in shared slots, or where this start makes its own. An object
-        // that is active in between is of an earlier start, too, and has a row.
+        // A disk made by others may hold what ours never would: objects too large, beyond their window, or in shared slots. Neither of two that
+        // share one can be reached, so no slot comes back while another object stands in it.
         let next = self.store.objects_from(record.base + 1).next();
+        let start = (first * SLOT).max(USER_START);
+        let before = self
+            .store
+            .object_containing(start)
+            .or(self.store.objects_from(start).next());
         if slots > OBJECT_SLOTS_MAX
-            || !self.addresses.is_from_before(last)
+            || last >= slot_of(OBJECTS_END)
             || [first, last]
                 .into_iter()
                 .any(|slot| self.objects.map.get(slot).is_some())
             || next.is_some_and(|next| slot_of(next.base) <= last)
+            || before.is_some_and(|before| before.base < record.base)
         {
             return Err(Error::BadAddress);
         }
@@ -115,8 +121,7 @@ impl Server {
         self.ledger.force(AccountId::ROOT, Resource::Slots, slots);
         let object = self.objects.get_mut(id);
         object.bytes = bytes;
-        // Since an earlier start some procedure may name it: nobody keeps count of that.
-        object.named = true;
+        self.addresses.note_issued();
         Ok(id)
     }
 
@@ -217,13 +222,21 @@ impl Server {
     fn place_plain(&mut self, world: &mut impl World, pages: u64) -> Answer {
         let slots = pages.div_ceil(PAGES_PER_SLOT);
         self.addresses.expect_back()?;
-        if let Some(slot) = self.addresses.take(slots) {
-            return Ok((coloured(slot, pages), 0));
+        loop {
+            if let Some(slot) = self.addresses.take(slots) {
+                return Ok((coloured(slot, pages), 0));
+            }
+            if !self.addresses.settle_one() {
+                break;
+            }
+            if !self.budget.spend(COST_SETTLE) {
+                return Err(Stop::Again);
+            }
         }
-        if !self.addresses.has_room_behind(slots) {
+        if !self.checkpoint.holds_addresses() {
             return Err(Error::NoMemory.into());
         }
-        // Only the lease is short. A checkpoint renews it, on some disks while one asks.
+        // Those of deleted objects come back with a checkpoint, on some disks while one asks.
         self.checkpoint_request(world);
         match self.addresses.take(slots) {
             Some(slot) => Ok((coloured(slot, pages), 0)),
@@ -244,10 +257,9 @@ impl Server {
         let (base, end) = (object.base(), object.end());
         let (first, slots) = (object.first_slot(), object.slot_count());
         let owner = object.owner;
-        let has_procedures = !object.record.pdx.is_empty();
-        let named = object.named;
+        let (procedures, was_row) = (object.record.pdx.len(), object.is_persistent());
         // A delete in pieces has seen to this before.
-        if has_procedures {
+        if procedures > 0 {
             world.portal_forget();
             self.unbounded(|server| server.callees_of_object_end(world, base));
         }
@@ -260,7 +272,11 @@ impl Server {
         if let Some(task) = owner {
             self.tasks.disown(task, base);
         }
+        for procedure in 0..procedures {
+            self.name_ends(self.objects.get(id).record.pdx[procedure].clist, was_row);
+        }
         let object = self.objects.get(id);
+        let lasting = addresses == AddressesOf::Held || object.in_rows;
         // Its pages and page tables have gone before.
         self.ledger.give(object.account, Resource::Bytes, object.bytes);
         self.ledger.give(object.account, Resource::Slots, slots);
@@ -268,12 +284,12 @@ impl Server {
             self.ledger.give(object.account, Resource::Blocks, object.blocks);
         }
         self.objects.remove(id, &mut self.ledger);
-        if named {
-            return;
-        }
-        match addresses {
-            AddressesOf::Free => self.addresses.give_back(first, slots),
-            AddressesOf::Held => self.checkpoint.hold_addresses(first, slots),
+        if !self.names.object_goes(first, lasting) {
+            self.slots_end(first, slots, lasting);
+        } else if slots > 1 {
+            // It comes back in two parts.
+            self.addresses.note_issued();
+            self.slots_end(first + 1, slots - 1, lasting);
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::{
     Answer, Server, Step, Stop, World,
     accounts::{AccountId, Resource},
     containers::push,
-    directory::address::OBJECT_SLOTS_MAX,
+    directory::address::{COST_SETTLE, OBJECT_SLOTS_MAX},
     directory::creation::{AddressesOf, Kind},
     directory::object::{ObjectId, Which, slots_for},
     durability::durable::no_room,
@@ -29,8 +29,6 @@ use crate::{
 
 /// The cost of ending an object beside its pages, in instructions, roughly.
 const COST_OBJECT: u64 = 1500;
-/// The cost of noting a free slot.
-const COST_SETTLE: u64 = 300;
 
 impl Server {
     /// `ObjCreate`: bytes, password.

@@ -3,5 +3,6 @@
 pub mod address;
 pub mod creation;
 pub mod lifecycle;
+pub mod names;
 pub mod object;
 mod slot_map;

@@ -109,9 +109,8 @@ pub struct Object {
     pub changed_before: u64,
     /// The last sync that did.
     pub sync: Option<store::Ticket>,
-    /// Whether the record of a protected procedure may name it by its address alone: its addresses are
-    /// then not used again, or the procedure would get the Clist of whoever comes next.
-    pub named: bool,
+    /// Whether a row that has ended, perhaps not yet on the disk, has named it as a Clist ([`crate::directory::names`]).
+    pub in_rows: bool,
 }
 
 /// Which pages of an object are meant.
@@ -168,7 +167,7 @@ impl Object {
             checkpoint: 0,
             changed_before: 0,
             sync: None,
-            named: false,
+            in_rows: false,
         }
     }
 
@@ -443,7 +442,6 @@ impl Objects {
         object.record = record;
         object.serial = self.next_serial;
         object.epoch = self.epoch;
-        object.named = false;
         self.table.put(index, object);
         self.next_serial += 1;
         Ok(ObjectId(index))
@@ -484,6 +482,7 @@ impl Objects {
         object.checkpoint = 0;
         object.changed_before = 0;
         object.sync = None;
+        object.in_rows = false;
         push_reserved(&mut self.spare, object);
     }
 

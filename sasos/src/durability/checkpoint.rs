@@ -204,6 +204,11 @@ impl Checkpoints {
     pub(crate) fn hold_addresses(&mut self, first: u64, slots: u64) {
         let _ = self.held.insert((self.next(), first), slots);
     }
+
+    /// Whether slots wait for a checkpoint.
+    pub(crate) fn holds_addresses(&self) -> bool {
+        !self.held.is_empty()
+    }
 }
 
 pub(crate) fn error_of(failure: Failure) -> Error {
@@ -285,7 +290,7 @@ impl Server {
             return;
         }
         self.checkpoint.next_ns = now + PERIOD_NS;
-        if self.pager.dirty > 0 || self.checkpoint.changed || self.addresses.lease_is_short() {
+        if self.pager.dirty > 0 || self.checkpoint.changed {
             self.checkpoint.request();
         }
     }
@@ -349,10 +354,7 @@ impl Server {
             // The frame is kept until all is durable: until then a page that leaves memory could
             // not be read back.
             Event::PageWritten { .. } => {}
-            Event::CheckpointDone { .. } => {
-                self.addresses.set_leased(self.store.lease());
-                self.checkpoint_result(Ok(()));
-            }
+            Event::CheckpointDone { .. } => self.checkpoint_result(Ok(())),
             Event::CheckpointFailed { reason } => {
                 world.log(format_args!("checkpoint failed: {reason:?}"));
                 self.checkpoint_result(Err(error_of(reason)));

@@ -136,7 +136,7 @@ impl Server {
             return;
         }
         let number = freezing.number;
-        self.store.raise_high_water(self.addresses.lease_goal());
+        self.store.raise_high_water(self.addresses.mark());
         let kind = self.checkpoint.kind.unwrap_or(CheckpointKind::Periodic);
         // Only this module begins checkpoints, so the store is free.
         if self

@@ -32,8 +32,17 @@ enum Effect {
     Grants,
     /// Rights that domains may have cached.
     Revokes,
-    /// A PDX capability.
-    RevokesCalls,
+    /// A PDX capability, whose record has named this Clist.
+    RevokesCalls(u64),
+}
+
+/// A changed record of an object.
+struct Change {
+    record: ObjectRecord,
+    password: u64,
+    effect: Effect,
+    /// The Clist that it names in addition.
+    clist: u64,
 }
 
 /// Changes what a password gives; none revokes.
@@ -53,10 +62,7 @@ fn set_rights(record: &mut ObjectRecord, password: u64, rights: Rights) -> Resul
                 Effect::Revokes
             })
         }
-        (None, Some(pdx)) if rights.is_empty() => {
-            record.pdx.remove(pdx);
-            Ok(Effect::RevokesCalls)
-        }
+        (None, Some(pdx)) if rights.is_empty() => Ok(Effect::RevokesCalls(record.pdx.remove(pdx).clist)),
         (None, Some(_)) => Err(Error::InUse),
         (None, None) if rights.is_empty() => Err(Error::BadArgument),
         (None, None) if record.capabilities.len() >= CAPABILITIES_MAX => Err(Error::TableFull),
@@ -73,8 +79,8 @@ fn set_pdx(record: &mut ObjectRecord, pdx: PdxRecord) -> Result<Effect, Error> {
         return Err(Error::InUse);
     }
     if let Some(place) = record.pdx.iter().position(|listed| listed.password == pdx.password) {
-        record.pdx[place] = pdx;
-        return Ok(Effect::RevokesCalls);
+        let before = core::mem::replace(&mut record.pdx[place], pdx);
+        return Ok(Effect::RevokesCalls(before.clist));
     }
     if record.pdx.len() >= PDX_MAX {
         return Err(Error::TableFull);
@@ -119,7 +125,13 @@ impl Server {
         let password = password_or_random(world, password);
         let mut record = self.objects.get(id).record.copy()?;
         let effect = set_rights(&mut record, password, rights)?;
-        self.commit_passwords(world, caller, id, record, password, effect)
+        let change = Change {
+            record,
+            password,
+            effect,
+            clist: 0,
+        };
+        self.commit_passwords(world, caller, id, change)
     }
 
     /// `ObjCrePdx`: address, password, Clist, entries, count.
@@ -149,11 +161,7 @@ impl Server {
         let clist = if clist == 0 {
             0
         } else {
-            let clist = self.clist_for(world, caller.domain, clist)?;
-            if let Some(id) = self.objects.find_serial(clist.base, clist.serial) {
-                self.objects.get_mut(id).named = true;
-            }
-            clist.base
+            self.clist_for(world, caller.domain, clist)?.base
         };
         let object = self.objects.get(id);
         let mut entries = Vec::new();
@@ -171,36 +179,46 @@ impl Server {
         let password = pdx.password;
         let mut record = object.record.copy()?;
         let effect = set_pdx(&mut record, pdx)?;
-        self.commit_passwords(world, caller, id, record, password, effect)
+        let change = Change {
+            record,
+            password,
+            effect,
+            clist,
+        };
+        self.commit_passwords(world, caller, id, change)
     }
 
     /// Puts a changed list of passwords in force.
-    fn commit_passwords(
-        &mut self,
-        world: &mut impl World,
-        caller: Caller,
-        id: ObjectId,
-        record: ObjectRecord,
-        password: u64,
-        effect: Effect,
-    ) -> Answer {
+    fn commit_passwords(&mut self, world: &mut impl World, caller: Caller, id: ObjectId, change: Change) -> Answer {
+        let Change {
+            record,
+            password,
+            effect,
+            clist,
+        } = change;
         let object = self.objects.get(id);
-        let payer = object.account;
+        let (payer, was_row) = (object.account, object.is_persistent());
         let (before, after) = (record_bytes(&object.record), record_bytes(&record));
         let more = after.saturating_sub(before);
         self.ledger.take(payer, Resource::Bytes, more)?;
-        if self.objects.get(id).is_persistent() {
-            if let Err(error) = self.put_record(&record) {
-                self.ledger.give(payer, Resource::Bytes, more);
-                return Err(error.into());
-            }
+        let named = self.names.add(clist);
+        let put = named.and_then(|()| {
+            let put = if was_row { self.put_record(&record) } else { Ok(()) };
+            put.inspect_err(|_| self.name_ends(clist, false))
+        });
+        if let Err(error) = put {
+            self.ledger.give(payer, Resource::Bytes, more);
+            return Err(error.into());
+        }
+        if was_row {
             self.note_row_change(id);
         }
         self.ledger.give(payer, Resource::Bytes, before.saturating_sub(after));
         let object = self.objects.get_mut(id);
         object.bytes = object.bytes + after - before;
         object.record = record;
-        if effect == Effect::RevokesCalls {
+        if let Effect::RevokesCalls(clist) = effect {
+            self.name_ends(clist, was_row);
             world.portal_forget();
         }
         if effect == Effect::Grants {
@@ -284,12 +302,12 @@ mod tests {
         assert_eq!(set_rights(&mut record, 1, Rights::R), Err(Error::InUse));
         assert_eq!(set_rights(&mut record, 2, Rights::R), Ok(Effect::Grants));
         assert_eq!(set_pdx(&mut record, pdx(2)), Err(Error::InUse));
-        assert_eq!(set_pdx(&mut record, pdx(1)), Ok(Effect::RevokesCalls));
+        assert_eq!(set_pdx(&mut record, pdx(1)), Ok(Effect::RevokesCalls(0)));
         for password in 10..10 + PDX_MAX as u64 - 1 {
             assert_eq!(set_pdx(&mut record, pdx(password)), Ok(Effect::Grants));
         }
         assert_eq!(set_pdx(&mut record, pdx(90)), Err(Error::TableFull));
-        assert_eq!(set_rights(&mut record, 1, Rights::NONE), Ok(Effect::RevokesCalls));
+        assert_eq!(set_rights(&mut record, 1, Rights::NONE), Ok(Effect::RevokesCalls(0)));
         assert!(record.pdx.iter().all(|pdx| pdx.password != 1));
     }
 }

@@ -57,7 +57,7 @@ impl Rig {
         };
         Store::format(&mut world, &options).expect("the disk can be formatted");
         let (store, report) = Store::mount(&mut world, MountMode::ReadWrite).expect("it can be mounted");
-        let server = Server::new(store, &report);
+        let server = Server::new(store, &report).expect("a server");
         Self {
             server,
             world,
@@ -81,7 +81,7 @@ impl Rig {
         let mut world = Platform::new(frames, tags, disk, rng.fork());
         let (store, report) =
             Store::mount(&mut world, MountMode::ReadWrite).expect("the disk can be mounted after a crash");
-        let server = Server::new(store, &report);
+        let server = Server::new(store, &report).expect("a server");
         (
             Self {
                 server,

@@ -1,0 +1,134 @@
+//! Clists by the addresses at which records of procedures name them.
+//!
+//! A record names the Clist of its procedure by the base address alone. If that address were used again, the procedure would get
+//! the Clist of another object. So the records are counted by the slot in which the named base lies, those of rows that are not
+//! active included. A named object that is deleted leaves its first slot held, and no other; the slot is free again with the last record.
+//!
+//! A record that is, or was, a row of the object table may come back by a power cut until its end is in a checkpoint. Until then its
+//! slot is held, too.
+
+use abi::{
+    Error,
+    address::{FIRST_FREE, OBJECTS_END, SLOT, slot_of},
+};
+use store::{ObjectRecord, Store};
+
+use crate::{Server, containers::Map, directory::address::Addresses};
+
+/// The records that name a slot.
+#[derive(Copy, Clone, Default)]
+struct Name {
+    /// How many.
+    records: u32,
+    /// Whether the object has gone, so that the slot is held for them alone.
+    gone: bool,
+    /// Whether the slot must wait for a checkpoint after the last one.
+    lasting: bool,
+}
+
+/// All names, by slot.
+#[derive(Default)]
+pub struct Names(Map<u64, Name>);
+
+/// The slot that a Clist's base lies in; none for no Clist, or where no object can be made.
+fn slot_named(clist: u64) -> Option<u64> {
+    (FIRST_FREE..OBJECTS_END).contains(&clist).then(|| slot_of(clist))
+}
+
+impl Names {
+    /// Notes that a record names a Clist.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub(crate) fn add(&mut self, clist: u64) -> Result<(), Error> {
+        let Some(slot) = slot_named(clist) else { return Ok(()) };
+        if !self.0.has(slot) {
+            self.0.insert(slot, Name::default())?;
+        }
+        if let Some(name) = self.0.get_mut(slot) {
+            name.records += 1;
+        }
+        Ok(())
+    }
+
+    /// Whether records name the object that goes and that began in a slot: the slot is held then, and waits for a checkpoint in the end if
+    /// it must.
+    pub(crate) fn object_goes(&mut self, slot: u64, lasting: bool) -> bool {
+        let name = self.0.get_mut(slot);
+        name.map(|name| {
+            name.gone = true;
+            name.lasting |= lasting;
+        })
+        .is_some()
+    }
+
+    /// How many records name each slot.
+    pub(crate) fn counts(&self) -> impl Iterator<Item = (u64, u32)> {
+        self.0.iter().map(|(slot, name)| (slot, name.records))
+    }
+}
+
+/// The slots that a Clist of one of a record's procedures begins in.
+pub(crate) fn slots_named(record: &ObjectRecord) -> impl Iterator<Item = u64> {
+    record.pdx.iter().filter_map(|pdx| slot_named(pdx.clist))
+}
+
+/// The names in the rows, and the addresses that neither an object nor a name holds. Takes time in proportion to the rows.
+///
+/// # Errors
+/// [`Error::NoMemory`].
+pub(crate) fn find(store: &Store) -> Result<(Names, Addresses), Error> {
+    let (mut names, mut addresses) = (Names::default(), Addresses::new(0));
+    for record in store.objects() {
+        for pdx in &record.pdx {
+            names.add(pdx.clist)?;
+        }
+    }
+    let mut rows = store.objects().peekable();
+    loop {
+        let row = rows.peek().map(|row| (slot_of(row.base), slot_of(row.end() - 1) + 1));
+        let name = names.0.first_in(addresses.mark()..u64::MAX).map(|(slot, _)| slot);
+        match (row, name) {
+            (Some((first, end)), name) if name.is_none_or(|name| first <= name) => {
+                rows.next();
+                addresses.hold(first, end);
+            }
+            (_, Some(slot)) => {
+                names.object_goes(slot, false);
+                addresses.hold(slot, slot + 1);
+            }
+            (_, None) => return Ok((names, addresses)),
+        }
+    }
+}
+
+impl Server {
+    /// A record no longer names a Clist. If it was a row, a power cut may bring it back before the next checkpoint.
+    pub(crate) fn name_ends(&mut self, clist: u64, was_row: bool) {
+        let Some(slot) = slot_named(clist) else { return };
+        let Some(name) = self.names.0.get_mut(slot) else { return };
+        name.records = name.records.saturating_sub(1);
+        name.lasting |= was_row;
+        let ended = *name;
+        if ended.records > 0 {
+            return;
+        }
+        self.names.0.remove(slot);
+        if ended.gone {
+            self.slots_end(slot, 1, ended.lasting);
+        } else if let Some(id) = self.objects.find(clist) {
+            self.objects.get_mut(id).in_rows |= ended.lasting;
+        }
+    }
+
+    /// Slots are free: at once, or after the next checkpoint.
+    pub(crate) fn slots_end(&mut self, first: u64, slots: u64, lasting: bool) {
+        if lasting {
+            self.checkpoint.hold_addresses(first, slots);
+        } else {
+            self.addresses.give_back(first, slots);
+        }
+    }
+}
+
+const _: () = assert!(FIRST_FREE.is_multiple_of(SLOT));
