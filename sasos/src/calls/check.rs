@@ -211,6 +211,11 @@ fn check_object(world: &impl World, object: &Object, sums: &mut Sums) -> Result<
         };
         let start = (object.first_slot() + number) * SLOT;
         leaves += 1;
+        ensure(
+            number < object.slot_count(),
+            "a page table behind the end of its object",
+            start,
+        )?;
         blocks += u64::from(slot.blocks.count());
         dirty += u64::from(slot.dirty.count());
         ensure(

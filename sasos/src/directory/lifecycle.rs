@@ -2,7 +2,7 @@
 
 use abi::{
     Error, Rights,
-    address::{PAGE, SLOT, pages_for},
+    address::{PAGE, PAGES_PER_SLOT, SLOT, pages_for},
     call::arguments::{KeepObject, ObjCreate, ObjDelete, ObjInfo, ObjResize, ObjRetire},
     layout::{INFO_SET_BYTES, INFO_SET_MODIFIED, INFO_SET_TAG, INFO_USED, OBJECT_PERSISTENT, OBJECT_STACK, ObjectInfo},
 };
@@ -20,9 +20,10 @@ use crate::{
     lives::continuation::Continuation,
     lives::task::TaskId,
     lives::thread::Caller,
-    lives::work::Work,
+    lives::work::{Piece, Work},
     pages::pager::to_flags,
     pages::release::Remembered,
+    pages::slots::Slots,
     protection::capability::password_or_random,
     protection::withdraw::CalleesOf,
 };
@@ -226,6 +227,16 @@ impl Server {
         Ok((0, 0))
     }
 
+    /// A piece of forgetting the slots that were cut off an object.
+    pub(crate) fn slots_piece(&mut self, base: u64, serial: u64) -> Piece {
+        let id = self.objects.find_serial(base, serial);
+        if id.is_none_or(|id| self.forget_slots(id, self.objects.get(id).slot_count())) {
+            Piece::Done
+        } else {
+            Piece::More
+        }
+    }
+
     fn grow(&mut self, world: &mut impl World, id: ObjectId, pages: u64) -> Step<()> {
         let object = self.objects.get(id);
         if pages > OBJECT_SLOTS_MAX * (SLOT / PAGE) {
@@ -238,6 +249,9 @@ impl Server {
         }
         self.enough_heap(world)?;
         let (payer, more) = (object.account, wanted - count);
+        if !self.forget_slots(id, count) {
+            return Err(Stop::Again);
+        }
         while more > 0 && self.addresses.settle_one() {
             if !self.budget.spend(COST_SETTLE) {
                 return Err(Stop::Again);
@@ -266,6 +280,7 @@ impl Server {
         let new_end = object.address_of(pages);
         let left = slots_for(object.base(), pages);
         let (persistent, payer) = (object.is_persistent(), object.account);
+        let (base, serial) = (object.base(), object.serial);
         // The record first: what follows cannot fail.
         self.change_pages(world, id, pages)?;
         if !self.objects.get(id).record.pdx.is_empty() {
@@ -274,9 +289,11 @@ impl Server {
         }
         self.drop_pages(world, id, new_end, end, Remembered::Perhaps);
         self.drop_leaves(world, id, &(left..u64::MAX));
-        self.blocks_gone(id, pages, u64::MAX);
+        self.blocks_gone(id, pages, Slots::whole_chunks(left) * PAGES_PER_SLOT);
         self.semaphores_gone(world, new_end, end);
         if left < count {
+            // What is known of these slots goes behind the call.
+            let _ = self.goes_on(world, Work::Slots(base, serial), true);
             self.ledger.give(payer, Resource::Slots, count - left);
             if persistent {
                 self.checkpoint.hold_addresses(first + left, count - left);

@@ -51,6 +51,8 @@ pub enum Continuation {
         base: u64,
         /// Its serial number.
         serial: u64,
+        /// The serial number of the source.
+        source: u64,
         /// The address in the source where it goes on.
         from: u64,
         /// Whether the store is asked for what is not in memory.

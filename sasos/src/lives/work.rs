@@ -49,6 +49,8 @@ pub(crate) enum Work {
     Callee(Leaving),
     /// An object is taken away from the domains that have it, and its callees close.
     Withdrawal(Withdrawal, CalleesOf),
+    /// The object with that base and serial number was cut short, and what is known of the slots behind its end is forgotten.
+    Slots(u64, u64),
     /// A domain with that serial number forgets what it has found, and those that read through to it.
     Forgetting(SpaceId, u64),
 }
@@ -170,6 +172,7 @@ impl Server {
             Work::Task(task) => self.task_piece(world, task),
             Work::Callee(leaving) => self.callee_piece(world, leaving),
             Work::Withdrawal(withdrawal, callees) => self.withdrawal_piece(world, withdrawal, callees),
+            Work::Slots(base, serial) => self.slots_piece(base, serial),
             Work::Forgetting(space, serial) => self.forgetting_piece(world, space, serial),
         }
     }

@@ -100,8 +100,12 @@ impl Server {
         } = arguments;
         self.require_at(world, caller.domain, source, Rights::RX)?;
         let source = self.object_at(world, source)?;
+        let source_serial = self.objects.get(source).serial;
         let begun = self.threads.record(caller.thread).continuation;
-        let (clone, from) = if let Continuation::Clone { from, .. } = begun {
+        let (clone, from) = if let Continuation::Clone { source: of, from, .. } = begun {
+            if of != source_serial {
+                return Err(Error::BadAddress.into());
+            }
             // It is in nobody's hands yet, but an address can be guessed: somebody may have deleted it, or kept it.
             (self.clone_begun(caller).ok_or(Error::BadAddress)?, from)
         } else {
@@ -115,6 +119,7 @@ impl Server {
         let at = |from, asks| Continuation::Clone {
             base,
             serial,
+            source: source_serial,
             from,
             asks,
         };
@@ -133,7 +138,7 @@ impl Server {
         let shared = if asks {
             self.share_found(world, source, clone, from)?
         } else {
-            self.share_pages(world, source, clone, (from, u64::MAX), most)?
+            self.share_pages(world, source, clone, (from, self.clone_end(source, clone)), most)?
         };
         if let Some((from, stop)) = shared {
             self.threads.record(caller.thread).continuation = at(from, asks);
@@ -172,7 +177,7 @@ impl Server {
             if server.is_asked_for(source) {
                 server.share_found(world, source, clone, 0)
             } else {
-                server.share_pages(world, source, clone, (0, u64::MAX), usize::MAX)
+                server.share_pages(world, source, clone, (0, server.clone_end(source, clone)), usize::MAX)
             }
         });
         if let Err(stop) = shared.and_then(|more| more.map_or(Ok(()), |(_, stop)| Err(stop))) {
@@ -218,7 +223,10 @@ impl Server {
     /// Gives a clone the page tables for the pages of its source, as far as the budget reaches; tells whether those were all.
     fn make_leaves<W: World>(&mut self, world: &mut W, source: ObjectId, clone: ObjectId) -> Step<bool> {
         let pages = self.objects.get(source).record.pages;
-        for slot in 0..slots_for(self.objects.get(clone).base(), pages) {
+        let clone_object = self.objects.get(clone);
+        // The source may be longer by now than its clone.
+        let slots = slots_for(clone_object.base(), pages).min(clone_object.slot_count());
+        for slot in 0..slots {
             let slots = &self.objects.get(clone).slots;
             if slots.get(slot).is_some_and(|slot| slot.leaf().is_some()) {
                 continue;
@@ -229,6 +237,14 @@ impl Server {
             self.make_leaf(world, clone, slot)?;
         }
         Ok(true)
+    }
+
+    /// The address in a source up to which a clone can have its pages. Either of them may have another length by now.
+    fn clone_end(&self, source: ObjectId, clone: ObjectId) -> u64 {
+        let object = self.objects.get(source);
+        object
+            .end()
+            .min(object.address_of(self.objects.get(clone).record.pages))
     }
 
     /// Lists the password of a clone that is complete. Tells base and password.
@@ -255,14 +271,14 @@ impl Server {
         clone: ObjectId,
         from: u64,
     ) -> Step<Option<(u64, Stop)>> {
-        let object = self.objects.get(source);
-        let (base, end) = (object.base(), object.end());
+        let (base, end) = (self.objects.get(source).base(), self.clone_end(source, clone));
         let mut at = from.max(base);
         while at < end {
             if !self.budget.spend(COST_FOUND) {
                 return Ok(Some((at, Stop::Again)));
             }
             let before = at;
+            let mut noted = true;
             while at < end && at - before < PIECE_PAGES as u64 * PAGE && self.is_resident(source, at) {
                 at += PAGE;
             }
@@ -273,9 +289,9 @@ impl Server {
                 match self.limits_of_absent(world, source, at) {
                     Ok(Some(limits)) => {
                         self.limit_absent(clone, (at - base) / PAGE, limits)?;
-                        if self.objects.get(source).known.max(base) == at {
-                            self.limit_absent(source, (at - base) / PAGE, limits)?;
-                        }
+                        // The account of the source pays for what is noted there. If it cannot, it is found out again.
+                        noted = self.objects.get(source).known.max(base) != at
+                            || self.limit_absent(source, (at - base) / PAGE, limits).is_ok();
                         at += PAGE;
                     }
                     // It came at once: it is resident now, or the next look tells why not.
@@ -288,8 +304,8 @@ impl Server {
                 }
             }
             let object = self.objects.get_mut(source);
-            if object.known.max(base) == before {
-                object.known = if at < end { at } else { u64::MAX };
+            if noted && object.known.max(base) == before {
+                object.known = if at < object.end() { at } else { u64::MAX };
             }
         }
         Ok(None)
@@ -349,7 +365,7 @@ impl Server {
             .get(source)
             .resident
             .min(most as u64)
-            .min(to / PAGE - from / PAGE);
+            .min((to / PAGE).saturating_sub(from / PAGE));
         self.charge_pages(clone, charged)?;
         let (mut shared, mut looked) = (0, 0);
         let mut taken_away = false;

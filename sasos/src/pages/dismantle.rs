@@ -17,7 +17,7 @@ use store::Budget;
 use crate::{
     Server, World,
     directory::object::{Object, ObjectId, Which, slots_for},
-    pages::release::Remembered,
+    pages::release::{COST_CHUNK, Remembered},
 };
 
 /// The cost of dropping a page of a transient object, in instructions, roughly.
@@ -50,15 +50,17 @@ impl Server {
         let object = self.objects.get(id);
         let (end, cost) = piece_of(object, at, range.end, self.budget);
         let persistent = object.is_persistent();
-        if !self.budget.has(cost) {
-            self.budget.spend(cost);
-            // Tables of slots that stay in part stay.
-            let first = object.first_slot();
-            let whole = if range.start == object.base() {
-                0
-            } else {
-                slots_for(object.base(), object.page_of(range.start))
-            };
+        let first = object.first_slot();
+        // Tables of slots that stay in part stay.
+        let whole = if range.start == object.base() {
+            0
+        } else {
+            slots_for(object.base(), object.page_of(range.start))
+        };
+        let fits = self.budget.has(cost);
+        self.budget.spend(cost);
+        // What is known of the slots of a sparse object goes here, and therefore all of its tables before.
+        if !fits || object.slots.chunks() > 1 && at < end {
             let slots = whole.max(slot_of(at) - first)..slot_of(end - 1) - first + 1;
             if persistent {
                 self.drop_clean(world, id, at, end);
@@ -71,10 +73,12 @@ impl Server {
                 self.drop_pages(world, id, at, end, remembered);
             }
             self.drop_leaves(world, id, &slots);
+        }
+        if !fits {
             return Some(end);
         }
-        self.budget.spend(cost);
-        let done = self.semaphores_go(world, range.clone());
+        // Blocks of a kept object are charged until the call takes effect.
+        let done = self.semaphores_go(world, range.clone()) && (persistent || self.forget_slots(id, whole));
         (!done).then_some(at)
     }
 
@@ -108,7 +112,7 @@ fn piece_of(object: &Object, at: u64, to: u64, budget: Budget) -> (u64, u64) {
     };
     let cost_table = COST_TABLE + COST_LINK * u64::from(object.nodes.len());
     // Most objects are small.
-    let whole = object.resident * cost_page + object.leaves * cost_table;
+    let whole = object.resident * cost_page + object.leaves * cost_table + object.slots.chunks() * COST_CHUNK;
     if budget.has(whole) {
         return (to, whole);
     }

@@ -303,7 +303,7 @@ impl Server {
 
     pub(crate) fn enter_leaf(&mut self, id: ObjectId, slot: u64, leaf: Leaf) {
         let object = self.objects.get_mut(id);
-        object.slots.touch(slot).set_leaf(Some(leaf));
+        object.slots.set_leaf(slot, Some(leaf));
         object.leaves += 1;
         self.pager.leaves += 1;
     }

@@ -31,6 +31,10 @@ const COST_LOOK: u64 = 120;
 const COST_OBJECT: u64 = 15;
 /// Looks that are done in any case.
 const LOOKS_LEAST: u64 = 10;
+/// The cost of freeing what is known of [`crate::pages::slots`] neighbouring slots, in instructions, roughly, and charged blocks of them that are
+/// counted with one more.
+pub(crate) const COST_CHUNK: u64 = 1_300;
+const BLOCKS_COUNTED: u64 = 6;
 /// Frames that go before translations are forgotten once for all of them.
 const GONE_BATCH: usize = 16;
 /// Pages whose translations are forgotten one by one; for more, all are.
@@ -106,16 +110,21 @@ impl Server {
 
     /// Destroys the leaves of an object in a range of slots, where no pages are left.
     pub(crate) fn drop_leaves<W: World>(&mut self, world: &mut W, id: ObjectId, slots: &Range<u64>) {
+        let first = self.objects.get(id).slots.next_with_leaf(slots.start);
+        if first.is_none_or(|number| number >= slots.end) {
+            // Nobody can have linked anything, so nobody is looked at.
+            return;
+        }
         self.unlink_everywhere(world, id, slots);
         let object = self.objects.get_mut(id);
         let mut from = slots.start;
         let mut dropped = 0;
         while let Some(number) = object.slots.next_with_leaf(from).filter(|&number| number < slots.end) {
             from = number + 1;
-            if let Some(state) = object.slots.get_mut(number)
+            if let Some(state) = object.slots.get(number)
                 && let Some(leaf) = state.leaf().filter(|_| state.resident.is_empty())
             {
-                state.set_leaf(None);
+                object.slots.set_leaf(number, None);
                 world.leaf_destroy(leaf);
                 dropped += 1;
             }
@@ -126,6 +135,24 @@ impl Server {
         let payer = object.account;
         self.ledger.give(payer, Resource::Tables, dropped);
         self.ledger.give(payer, Resource::Frames, dropped);
+    }
+
+    /// Forgets what is known of the slots of an object behind a number of them, where no leaves are left, as far as the budget reaches; tells whether
+    /// that was all. Nobody pays for blocks of their pages any more.
+    pub(crate) fn forget_slots(&mut self, id: ObjectId, count: u64) -> bool {
+        while let Some(chunk) = self.objects.get(id).slots.last_bare(count) {
+            if !self.budget.spend(COST_CHUNK) {
+                return false;
+            }
+            let object = self.objects.get_mut(id);
+            let freed = object.slots.free(chunk);
+            self.budget.spend(freed.blocks / BLOCKS_COUNTED);
+            object.bytes -= freed.bytes;
+            object.blocks -= freed.blocks;
+            self.ledger.give(object.account, Resource::Bytes, freed.bytes);
+            self.ledger.give(object.account, Resource::Blocks, freed.blocks);
+        }
+        true
     }
 
     // ---- paying ---------------------------------------------------------------------------------
@@ -185,7 +212,7 @@ impl Server {
         self.ledger.give(payer, Resource::Frames, 1);
     }
 
-    /// Pages of an object, by number, hold nothing on the disk any more: nobody pays for blocks of them.
+    /// Some pages of an object, by number, hold nothing on the disk any more: nobody pays for blocks of them.
     pub(crate) fn blocks_gone(&mut self, id: ObjectId, first: u64, end: u64) {
         let object = self.objects.get_mut(id);
         if object.blocks == 0 {

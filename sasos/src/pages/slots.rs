@@ -1,8 +1,9 @@
 //! The state of an object slot by slot: its leaf, which pages are resident, which are dirty.
 //!
 //! Most objects have one slot, which stands inline, so that making and destroying them allocates
-//! nothing. Further slots stand in chunks that are made when a slot is first touched: an object of
-//! a terabyte costs little until it is used.
+//! nothing. Further slots stand in chunks that are made when a slot is first touched: a large object
+//! costs little until it is used. A chunk has a bit for each leaf of its slots, and a group of chunks one for each
+//! chunk, so no search is longer than the number of groups, however few slots of an object were touched.
 //!
 //! The bits are the server's own. The kernel's leaf holds the same truth about residency; the bits
 //! make it cheap to visit the resident pages of a slot that has few of them.
@@ -12,10 +13,16 @@ use alloc::vec::Vec;
 use abi::{Error, address::PAGES_PER_SLOT};
 use kcore::Leaf;
 
-use crate::containers::{filled, reserve};
+use crate::{
+    containers::{filled, reserve},
+    directory::address::OBJECT_SLOTS_MAX,
+};
 
-/// Slots in a chunk.
+/// Slots in a chunk, and chunks in a group: the bits of a word.
 const CHUNK: usize = 64;
+/// Groups of the largest object.
+const _: () = assert!(OBJECT_SLOTS_MAX <= 16 * (CHUNK * CHUNK) as u64);
+
 /// One bit for each page of a slot.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct PageBits([u64; PAGES_PER_SLOT as usize / 64]);
@@ -88,14 +95,35 @@ impl PageBits {
 
     /// The first set bit at or after `from`.
     pub fn next(&self, from: usize) -> Option<usize> {
-        let mut word = from / 64;
-        let mut bits = self.0.get(word)? & u64::MAX << (from % 64);
-        while bits == 0 {
-            word += 1;
-            bits = *self.0.get(word)?;
-        }
-        Some(word * 64 + bits.trailing_zeros() as usize)
+        next_bit(|word| self.0.get(word).copied(), from)
     }
+
+    /// Clears the bits from `first` to `end`; tells how many of them were set.
+    pub fn clear_run(&mut self, first: usize, end: usize) -> u64 {
+        let mut gone = 0;
+        for (index, word) in self.0.iter_mut().enumerate().filter(|(_, word)| **word != 0) {
+            let below = |bit: usize| match bit.saturating_sub(index * 64) {
+                bits @ 0..64 => (1 << bits) - 1,
+                _ => u64::MAX,
+            };
+            let run = *word & below(end) & !below(first);
+            gone += u64::from(run.count_ones());
+            *word &= !run;
+        }
+        gone
+    }
+}
+
+/// The first set bit at or after `from` in some words.
+#[inline]
+fn next_bit(word_at: impl Fn(usize) -> Option<u64>, from: usize) -> Option<usize> {
+    let mut word = from / 64;
+    let mut bits = word_at(word)? & u64::MAX << (from % 64);
+    while bits == 0 {
+        word += 1;
+        bits = word_at(word)?;
+    }
+    Some(word * 64 + bits.trailing_zeros() as usize)
 }
 
 /// One slot of an object.
@@ -123,18 +151,41 @@ impl Slot {
     pub const fn leaf(&self) -> Option<Leaf> {
         self.leaf
     }
+}
 
-    /// Puts a page table there, or takes it away.
-    pub fn set_leaf(&mut self, leaf: Option<Leaf>) {
-        self.leaf = leaf;
-    }
+/// Neighbouring slots.
+#[derive(Debug, Default)]
+struct Chunk {
+    /// All of them, or none.
+    slots: Vec<Slot>,
+    /// A bit for each one that has a leaf.
+    leaves: u64,
+}
+
+/// Neighbouring chunks, with a bit for each.
+#[derive(Copy, Clone, Debug, Default)]
+struct Group {
+    /// Those that were made.
+    made: u64,
+    /// Those that have a leaf.
+    leaves: u64,
+}
+
+/// What a chunk held that is given back.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Freed {
+    /// Bytes of the server.
+    pub(crate) bytes: u64,
+    /// Pages that were charged as blocks of the disk.
+    pub(crate) blocks: u64,
 }
 
 /// The slots of an object, by number within it.
 #[derive(Debug)]
 pub struct Slots {
     first: Slot,
-    rest: Vec<Vec<Slot>>,
+    rest: Vec<Chunk>,
+    groups: Vec<Group>,
 }
 
 impl Default for Slots {
@@ -142,6 +193,7 @@ impl Default for Slots {
         Self {
             first: Slot::EMPTY,
             rest: Vec::new(),
+            groups: Vec::new(),
         }
     }
 }
@@ -154,7 +206,7 @@ impl Slots {
             return Some(&self.first);
         }
         let (chunk, place) = split(number);
-        self.rest.get(chunk)?.get(place)
+        self.rest.get(chunk)?.slots.get(place)
     }
 
     /// A slot that was touched, to change.
@@ -164,7 +216,7 @@ impl Slots {
             return Some(&mut self.first);
         }
         let (chunk, place) = split(number);
-        self.rest.get_mut(chunk)?.get_mut(place)
+        self.rest.get_mut(chunk)?.slots.get_mut(place)
     }
 
     /// A slot that was [made](Slots::make), to change.
@@ -174,7 +226,19 @@ impl Slots {
             return &mut self.first;
         }
         let (chunk, place) = split(number);
-        &mut self.rest[chunk][place]
+        &mut self.rest[chunk].slots[place]
+    }
+
+    /// Puts a page table into a slot that was [made](Slots::make), or takes it away.
+    pub fn set_leaf(&mut self, number: u64, leaf: Option<Leaf>) {
+        self.touch(number).leaf = leaf;
+        if number == 0 {
+            return;
+        }
+        let (index, place) = split(number);
+        let chunk = &mut self.rest[index];
+        set_bit(&mut chunk.leaves, place, leaf.is_some());
+        set_bit(&mut self.groups[index / CHUNK].leaves, index, chunk.leaves != 0);
     }
 
     /// Bytes that [`Slots::make`] will take for a slot.
@@ -183,8 +247,8 @@ impl Slots {
             return 0;
         }
         let (chunk, _) = split(number);
-        let more = (chunk + 1).saturating_sub(self.rest.len());
-        (more * core::mem::size_of::<Vec<Slot>>() + CHUNK * core::mem::size_of::<Slot>()) as u64
+        let chunks = (chunk + 1).max(self.rest.len());
+        tables_cost(chunks) - tables_cost(self.rest.len()) + CHUNK_COST
     }
 
     /// Makes room for a slot.
@@ -199,9 +263,13 @@ impl Slots {
         let slots = filled(Slot::EMPTY, CHUNK)?;
         if let Some(more) = (chunk + 1).checked_sub(self.rest.len()) {
             reserve(&mut self.rest, more)?;
-            self.rest.resize_with(chunk + 1, Vec::new);
+            let (before, groups) = (self.groups.len(), (chunk + 1).div_ceil(CHUNK));
+            reserve(&mut self.groups, groups - before)?;
+            self.rest.resize_with(chunk + 1, Chunk::default);
+            self.groups.resize(groups, Group::default());
         }
-        self.rest[chunk] = slots;
+        self.rest[chunk].slots = slots;
+        set_bit(&mut self.groups[chunk / CHUNK].made, chunk, true);
         Ok(())
     }
 
@@ -210,43 +278,62 @@ impl Slots {
         if from == 0 && self.first.leaf.is_some() {
             return Some(0);
         }
-        let (chunk, mut place) = split(from.max(1));
-        for (index, slots) in self.rest.iter().enumerate().skip(chunk) {
-            let slots = slots.get(place..).unwrap_or_default();
-            if let Some(found) = slots.iter().position(|slot| slot.leaf.is_some()) {
-                return Some((index * CHUNK + place + found) as u64 + 1);
-            }
-            place = 0;
-        }
-        None
+        let (chunk, place) = split(from.max(1));
+        let here = self.rest.get(chunk)?.leaves & u64::MAX << place;
+        let (chunk, leaves) = if here == 0 {
+            let next = next_bit(|group| Some(self.groups.get(group)?.leaves), chunk + 1)?;
+            (next, self.rest.get(next)?.leaves)
+        } else {
+            (chunk, here)
+        };
+        Some((chunk * CHUNK) as u64 + u64::from(leaves.trailing_zeros()) + 1)
     }
 
     /// Clears `blocks` of pages, counted from the start of the first slot. Tells how many were set.
     pub fn clear_blocks(&mut self, first: u64, end: u64) -> u64 {
         let mut gone = 0;
-        let mut clear = |number: u64, slot: &mut Slot| {
-            let start = number * PAGES_PER_SLOT;
-            let mut from = first.saturating_sub(start) as usize;
-            while let Some(index) = slot.blocks.next(from).filter(|&index| start + (index as u64) < end) {
-                slot.blocks.clear(index);
-                gone += 1;
-                from = index + 1;
-            }
-        };
-        clear(0, &mut self.first);
-        let from = first / PAGES_PER_SLOT;
-        let to = end.div_ceil(PAGES_PER_SLOT);
-        let (chunk, _) = split(from.max(1));
-        for (index, slots) in self.rest.iter_mut().enumerate().skip(chunk) {
-            let start = (index * CHUNK) as u64 + 1;
-            if start >= to {
-                break;
-            }
-            for (place, slot) in slots.iter_mut().enumerate() {
-                clear(start + place as u64, slot);
+        for number in first / PAGES_PER_SLOT..end.div_ceil(PAGES_PER_SLOT) {
+            if let Some(slot) = self.get_mut(number) {
+                let start = number * PAGES_PER_SLOT;
+                let [first, end] = [first, end].map(|page| page.saturating_sub(start) as usize);
+                gone += slot.blocks.clear_run(first, end);
             }
         }
         gone
+    }
+
+    /// How many chunks there are.
+    pub(crate) fn chunks(&self) -> u64 {
+        let made = |group: &Group| u64::from(group.made.count_ones());
+        self.groups.iter().map(made).sum()
+    }
+
+    /// The last chunk that has no leaf, if all of its slots are behind so many.
+    pub(crate) fn last_bare(&self, count: u64) -> Option<usize> {
+        let bare = |group: &Group| group.made & !group.leaves;
+        let group = self.groups.iter().rposition(|group| bare(group) != 0)?;
+        let chunk = group * CHUNK + bare(&self.groups[group]).ilog2() as usize;
+        ((chunk * CHUNK) as u64 >= count.saturating_sub(1)).then_some(chunk)
+    }
+
+    /// How many slots there are up to the end of the chunk of the last of so many.
+    pub(crate) const fn whole_chunks(count: u64) -> u64 {
+        count.saturating_sub(1).next_multiple_of(CHUNK as u64) + 1
+    }
+
+    /// Frees a [chunk](Slots::last_bare), and with the last one the tables of all.
+    pub(crate) fn free(&mut self, chunk: usize) -> Freed {
+        let slots = core::mem::take(&mut self.rest[chunk].slots);
+        set_bit(&mut self.groups[chunk / CHUNK].made, chunk, false);
+        let mut freed = Freed {
+            bytes: CHUNK_COST,
+            blocks: slots.iter().map(|slot| u64::from(slot.blocks.count())).sum(),
+        };
+        if self.groups.iter().all(|group| group.made == 0) {
+            freed.bytes += tables_cost(self.rest.len());
+            (self.rest, self.groups) = (Vec::new(), Vec::new());
+        }
+        freed
     }
 
     /// Forgets everything. Pages and leaves have been taken away before.
@@ -256,8 +343,18 @@ impl Slots {
             "slots are given back with something in them"
         );
         self.first.blocks = PageBits::default();
-        self.rest = Vec::new();
+        (self.rest, self.groups) = (Vec::new(), Vec::new());
     }
+}
+
+/// Bytes of the slots of a chunk, and of the tables of so many chunks.
+const CHUNK_COST: u64 = (CHUNK * size_of::<Slot>()) as u64;
+const fn tables_cost(chunks: usize) -> u64 {
+    (chunks * size_of::<Chunk>() + chunks.div_ceil(CHUNK) * size_of::<Group>()) as u64
+}
+
+const fn set_bit(word: &mut u64, bit: usize, to: bool) {
+    *word = *word & !(1 << (bit % CHUNK)) | (to as u64) << (bit % CHUNK);
 }
 
 const fn split(number: u64) -> (usize, usize) {
@@ -309,11 +406,9 @@ mod tests {
     #[test]
     fn slots_with_leaves_are_found_in_order() {
         let mut slots = Slots::default();
-        for number in [0, 1, 64, 65, 1000] {
+        for number in [0, 1, 64, 65, 1000, 9000, 65_535] {
             slots.make(number).unwrap();
-            slots
-                .touch(number)
-                .set_leaf(Some(Leaf::of_fake_hardware(number as u32)));
+            slots.set_leaf(number, Some(Leaf::of_fake_hardware(number as u32)));
         }
         slots.make(70).unwrap();
         let mut found = Vec::new();
@@ -326,7 +421,64 @@ mod tests {
             found.push(number);
             from = number + 1;
         }
-        assert_eq!(found, [0, 1, 64, 65, 1000]);
+        assert_eq!(found, [0, 1, 64, 65, 1000, 9000, 65_535]);
         assert!(slots.get(2000).is_none());
+        slots.set_leaf(9000, None);
+        assert_eq!(slots.next_with_leaf(1001), Some(65_535));
+        slots.set_leaf(1000, None);
+        assert_eq!(slots.next_with_leaf(66), Some(65_535));
+        assert_eq!(slots.next_with_leaf(65_536), None);
+    }
+
+    /// Chunks without leaves go from the last on; what they cost comes back to the byte.
+    #[test]
+    fn chunks_without_leaves_are_given_back() {
+        let mut slots = Slots::default();
+        let mut cost = 0;
+        for number in [1, 64, 65, 130, 5000] {
+            cost += slots.cost(number);
+            slots.make(number).unwrap();
+            assert_eq!(slots.cost(number), 0);
+        }
+        assert_eq!(slots.chunks(), 4);
+        slots.set_leaf(5000, Some(Leaf::of_fake_hardware(1)));
+        assert_eq!(slots.last_bare(1), Some(2), "the last one has a leaf");
+        slots.set_leaf(5000, None);
+        slots.touch(130).blocks.set(500);
+        slots.touch(129).blocks.set(0);
+        assert_eq!(slots.last_bare(4994), None, "the last one begins before");
+        let mut free = |from: u64| {
+            let freed = slots.free(slots.last_bare(from)?);
+            cost -= freed.bytes;
+            Some(freed.blocks)
+        };
+        assert_eq!(free(4993), Some(0));
+        assert_eq!(free(129), Some(2));
+        assert_eq!(free(66), None);
+        assert_eq!([free(65), free(1), free(0)], [Some(0), Some(0), None]);
+        assert_eq!(cost, 0);
+        for (count, whole) in [(0, 1), (1, 1), (2, 65), (65, 65), (66, 129)] {
+            assert_eq!(Slots::whole_chunks(count), whole);
+        }
+    }
+
+    #[test]
+    fn runs_of_bits_are_cleared_and_counted() {
+        for (first, end) in [(0, 512), (0, 64), (63, 65), (64, 128), (5, 5), (130, 131), (500, 900)] {
+            let mut bits = PageBits::default();
+            (0..512).step_by(3).for_each(|index| _ = bits.set(index));
+            let gone = bits.clear_run(first, end);
+            assert_eq!(
+                gone,
+                (0..512).step_by(3).filter(|index| (first..end).contains(index)).count() as u64
+            );
+            for index in 0..512 {
+                assert_eq!(
+                    bits.has(index),
+                    index % 3 == 0 && !(first..end).contains(&index),
+                    "{index}"
+                );
+            }
+        }
     }
 }
