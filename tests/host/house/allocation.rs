@@ -59,7 +59,7 @@ const EXCEPTIONS: &[(&str, &[(&str, usize)])] = &[
             ("kcore/src/bare/mapping/tables.rs", 1),
             ("kcore/src/shares.rs", 2),
             ("kcore/src/space.rs", 3),
-            ("sasos/src/pages/slots.rs", 1),
+            ("sasos/src/pages/slots.rs", 2),
             ("store/src/containers/places.rs", 2),
             ("store/src/heap.rs", 1),
             ("store/src/list.rs", 2),
