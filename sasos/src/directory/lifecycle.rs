@@ -15,7 +15,7 @@ use crate::{
     containers::push,
     directory::address::{COST_SETTLE, OBJECT_SLOTS_MAX},
     directory::creation::{AddressesOf, Kind},
-    directory::object::{ObjectId, Which, slots_for},
+    directory::object::{ENDS, ObjectId, Which, slots_for},
     durability::durable::no_room,
     lives::continuation::Continuation,
     lives::task::TaskId,
@@ -89,17 +89,19 @@ impl Server {
         };
         let withdrawn = self.goes_on(world, Work::Withdrawal(withdrawal, callees), begun.is_none());
         let object = self.objects.get(id);
-        let (base, end) = (object.base(), object.end());
+        let (base, end, persistent) = (object.base(), object.end(), object.is_persistent());
         let left = match withdrawn {
-            Ok(()) => self.dismantle(world, id, &(base..end), at),
             Err(_) => Some(at),
+            // What the disk may have to show again stays until the store has deleted it.
+            Ok(()) if persistent => None,
+            Ok(()) => self.dismantle(world, id, &(base..end), at),
         };
         if let Some(at) = left {
             self.threads.record(caller.thread).continuation = Continuation::Delete { withdrawal, at };
             self.objects.get_mut(id).closed_by = caller.thread;
             return Err(Stop::Again);
         }
-        if !self.objects.get(id).is_persistent() {
+        if !persistent {
             self.object_drop(world, id, AddressesOf::Free);
             return Ok((0, 0));
         }
@@ -108,29 +110,44 @@ impl Server {
             return Err(Error::NoMemory.into());
         }
         self.checkpoint.note_change();
-        self.object_drop(world, id, AddressesOf::Held);
+        // No checkpoint takes its pages from now on.
+        self.objects.unlist_dirty(id);
+        self.objects.get_mut(id).closed_by = ENDS;
+        // The list does the rest.
+        let _ = self.goes_on(world, Work::Object(base, serial), true);
         let goal = self.sync_begin(world, base, 0, 0);
         self.finish_durable(caller, goal, (0, 0))
     }
 
-    /// Destroys a transient object by its base, without asking anybody (a kill list, a stack), as far as the budget reaches; tells whether
-    /// that was all.
+    /// A piece of the end of an object that is deleted.
+    pub(crate) fn object_piece(&mut self, world: &mut impl World, base: u64, serial: u64) -> Piece {
+        if self.objects.find_serial(base, serial).is_none() || self.object_ends(world, base) {
+            Piece::Done
+        } else {
+            Piece::More
+        }
+    }
+
+    /// Destroys an object that is transient, or that the store has deleted, by its base, without asking anybody (a kill list, a stack), as far
+    /// as the budget reaches; tells whether that was all.
     pub(crate) fn object_ends(&mut self, world: &mut impl World, base: u64) -> bool {
-        let Some(id) = self
-            .objects
-            .find(base)
-            .filter(|&id| !self.objects.get(id).is_persistent())
-        else {
+        let Some(id) = self.objects.find(base) else {
             return true;
         };
-        let whole = base..self.objects.get(id).end();
+        let object = self.objects.get(id);
+        let addresses = match object.is_persistent() {
+            true if object.ends() => AddressesOf::Held,
+            true => return true,
+            false => AddressesOf::Free,
+        };
+        let whole = base..object.end();
         if !self.budget.spend(COST_OBJECT)
             || !self.withdraw_all_but_few(world, id)
             || self.dismantle(world, id, &whole, base).is_some()
         {
             return false;
         }
-        self.object_drop(world, id, AddressesOf::Free);
+        self.object_drop(world, id, addresses);
         true
     }
 

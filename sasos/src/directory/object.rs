@@ -195,6 +195,12 @@ impl Object {
         self.record.flags & OBJECT_PERSISTENT != 0
     }
 
+    /// Whether it ends, whatever becomes of the call that ends it. The store does not have a kept object any more then, so its pages are
+    /// nobody's content.
+    pub(crate) fn ends(&self) -> bool {
+        self.closed_by == ENDS
+    }
+
     /// The first slot it owns.
     #[inline]
     pub fn first_slot(&self) -> u64 {

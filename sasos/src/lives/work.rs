@@ -51,6 +51,8 @@ pub(crate) enum Work {
     Withdrawal(Withdrawal, CalleesOf),
     /// The object with that base and serial number was cut short, and what is known of the slots behind its end is forgotten.
     Slots(u64, u64),
+    /// The object with that base and serial number is deleted, and what it has is dropped.
+    Object(u64, u64),
     /// A domain with that serial number forgets what it has found, and those that read through to it.
     Forgetting(SpaceId, u64),
 }
@@ -173,6 +175,7 @@ impl Server {
             Work::Callee(leaving) => self.callee_piece(world, leaving),
             Work::Withdrawal(withdrawal, callees) => self.withdrawal_piece(world, withdrawal, callees),
             Work::Slots(base, serial) => self.slots_piece(base, serial),
+            Work::Object(base, serial) => self.object_piece(world, base, serial),
             Work::Forgetting(space, serial) => self.forgetting_piece(world, space, serial),
         }
     }

@@ -1,8 +1,9 @@
-//! Emptying an object, or its end, in pieces, before it is deleted or cut short.
+//! Emptying an object, or its end, in pieces: a transient one before it is deleted or cut short, a kept one before it is cut short or after the
+//! store has deleted it.
 //!
 //! Parts dropped here would be dropped by the call in any case, or can be read again: semaphores, page tables, pages of a transient object,
 //! and those of a persistent one that the disk has. So a call that fails in a later piece leaves the content of a persistent object as it was;
-//! otherwise what its owner has asked to drop may be gone. The rest (dirty pages, what came back meanwhile) goes in one piece when the
+//! otherwise what its owner has asked to drop may be gone. The rest (dirty pages behind a cut, what came back meanwhile) goes in one piece when the
 //! call takes effect.
 
 use core::ops::Range;
@@ -24,6 +25,8 @@ use crate::{
 const COST_PAGE: u64 = 550;
 /// The same where nobody remembers it.
 const COST_FORGOTTEN: u64 = 160;
+/// The same where the store takes a promise of space back.
+const COST_UNPROMISED: u64 = 450;
 /// The same of a persistent object, whose pages are looked at and dropped one by one.
 const COST_CLEAN: u64 = 1100;
 /// The same of a page table.
@@ -49,7 +52,7 @@ impl Server {
         };
         let object = self.objects.get(id);
         let (end, cost) = piece_of(object, at, range.end, self.budget);
-        let persistent = object.is_persistent();
+        let keeps_content = object.is_persistent() && !object.ends();
         let first = object.first_slot();
         // Tables of slots that stay in part stay.
         let whole = if range.start == object.base() {
@@ -62,7 +65,7 @@ impl Server {
         // What is known of the slots of a sparse object goes here, and therefore all of its tables before.
         if !fits || object.slots.chunks() > 1 && at < end {
             let slots = whole.max(slot_of(at) - first)..slot_of(end - 1) - first + 1;
-            if persistent {
+            if keeps_content {
                 self.drop_clean(world, id, at, end);
             } else {
                 let remembered = if object.has_holders() {
@@ -78,7 +81,7 @@ impl Server {
             return Some(end);
         }
         // Blocks of a kept object are charged until the call takes effect.
-        let done = self.semaphores_go(world, range.clone()) && (persistent || self.forget_slots(id, whole));
+        let done = self.semaphores_go(world, range.clone()) && (keeps_content || self.forget_slots(id, whole));
         (!done).then_some(at)
     }
 
@@ -106,6 +109,7 @@ impl Server {
 /// How far a piece from `at` on goes, and what it costs: more than is left of the budget, or all up to `to`.
 fn piece_of(object: &Object, at: u64, to: u64, budget: Budget) -> (u64, u64) {
     let cost_page = match object.is_persistent() {
+        true if object.ends() => COST_UNPROMISED,
         true => COST_CLEAN,
         false if object.has_holders() => COST_PAGE,
         false => COST_FORGOTTEN,

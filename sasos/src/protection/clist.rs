@@ -59,6 +59,7 @@ impl Server {
         let id = self
             .objects
             .find_serial(clist.base, clist.serial)
+            .filter(|&id| !self.objects.get(id).ends())
             .ok_or(Error::BadAddress)?;
         let object = self.objects.get(id);
         if clist.reader != 0 && !effective(object.rights_of(clist.reader)).contains(Rights::R) {

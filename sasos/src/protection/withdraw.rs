@@ -92,7 +92,7 @@ impl Server {
     /// those who come back in time would have to be unlinked at once in the end.
     pub(crate) fn is_closed(&self, id: ObjectId) -> bool {
         let object = self.objects.get(id);
-        object.closed_by == ENDS
+        object.ends()
             || self.threads.find(object.closed_by).is_some_and(|record| {
                 matches!(record.continuation, Continuation::Delete { withdrawal, .. } if withdrawal.serial == object.serial)
             })
