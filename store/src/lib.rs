@@ -39,6 +39,7 @@ mod table_format;
 
 mod map;
 mod pending;
+mod prepared;
 
 mod io;
 mod journal;

@@ -163,7 +163,7 @@ impl Store {
             .insert(base, ())
             .and_then(|_| self.deleted.insert(base, ()));
         noted.map_err(|_| DeleteError::Memory)?;
-        self.pending.remove(base);
+        self.pending.take(base);
         if self.is_overlaid() {
             self.overlay_put(base, None).map_err(|NoHeap| DeleteError::Memory)?;
         } else {
@@ -176,7 +176,7 @@ impl Store {
     /// room came with the put.
     pub fn take_back(&mut self, base: u64) {
         self.changed.remove(base);
-        self.pending.remove(base);
+        self.pending.take(base);
         if !self.overlay_remove(base) {
             self.table.remove(base);
         }
@@ -199,7 +199,7 @@ impl Store {
 
     /// Takes a row out of the table, where there is [room](Store::room_for_removal) to note its map.
     fn remove_from_table(&mut self, base: u64) {
-        self.pending.remove(base);
+        self.pending.take(base);
         if let Some(map) = self.table.remove(base) {
             let _ = self.doomed.insert(base, map);
         }
@@ -442,7 +442,7 @@ impl Store {
             .map_err(|NoHeap| NoRoom::Memory)
     }
 
-    fn room_for_change(&self, nodes: u64) -> Result<(), NoRoom> {
+    pub(crate) fn room_for_change(&self, nodes: u64) -> Result<(), NoRoom> {
         if self.allocation.free_blocks() >= self.needed() + nodes {
             Ok(())
         } else {
@@ -468,14 +468,13 @@ impl Store {
         Err(NoRoom::Disk)
     }
 
-    /// Promises neighbouring pages of an object, `first` up to `end`. Costs some 200 instructions for each 256 of them.
+    /// Promises neighbouring pages of an object that has so many pages, and may not be entered yet: `first` up to `end`. Costs some 200 instructions for each 256 of them.
     ///
     /// # Errors
     /// [`NoRoom::Disk`]: promises that these pages had before are gone too. [`NoRoom::Memory`]: nothing has changed.
-    pub fn reserve_run(&mut self, base: u64, first: u64, end: u64) -> Result<(), NoRoom> {
-        let pages = self.object(base).map_or(1, |record| record.pages).max(end);
+    pub fn reserve_run(&mut self, base: u64, pages: u64, first: u64, end: u64) -> Result<(), NoRoom> {
         self.promises
-            .add_run(base, first, end, levels_for(pages))
+            .add_run(base, first, end, levels_for(pages.max(end)))
             .map_err(|NoHeap| NoRoom::Memory)?;
         if self.has_room(0) {
             return Ok(());
@@ -502,7 +501,7 @@ pub(crate) fn blocks_of(record: &ObjectRecord) -> u64 {
 }
 
 /// Adds the nodes of one change; all changes together touch no more than all nodes.
-fn add_cost(changes: &mut MapChanges, nodes: u64, pages: u64) {
+pub(crate) fn add_cost(changes: &mut MapChanges, nodes: u64, pages: u64) {
     changes.cost = (changes.cost + nodes).min(all_nodes(pages));
 }
 

@@ -83,9 +83,11 @@ impl Pending {
         Ok(())
     }
 
-    /// Forgets those of an object.
-    pub(crate) fn remove(&mut self, base: u64) {
-        self.cost -= self.by_object.remove(base).map_or(0, |changes| changes.cost);
+    /// Takes those of an object out.
+    pub(crate) fn take(&mut self, base: u64) -> Option<MapChanges> {
+        let changes = self.by_object.remove(base)?;
+        self.cost -= changes.cost;
+        Some(changes)
     }
 
     /// Hands all over to a job that has none.

@@ -333,7 +333,7 @@ impl Store {
                     self.table.put(record)?;
                 }
                 Item::Delete(base) => {
-                    self.pending.remove(base);
+                    self.pending.take(base);
                     self.table.expect_removal(0)?;
                     if let Some(map) = self.table.remove(base) {
                         self.doomed.insert(base, map)?;

@@ -117,6 +117,8 @@ pub struct Store {
     pub(crate) overlay_blocks: u64,
     /// Changes to maps, by object, that no job has taken over.
     pub(crate) pending: Pending,
+    /// Those of objects that are not entered yet.
+    pub(crate) prepared: Pending,
     /// Those that the running or waiting checkpoint makes.
     pub(crate) settling: Map<u64, MapChanges>,
     /// Those that it has made.
@@ -237,6 +239,7 @@ impl Store {
             overlay: Map::default(),
             overlay_blocks: 0,
             pending: Pending::default(),
+            prepared: Pending::default(),
             settling: Map::default(),
             settled: Map::default(),
             doomed: Map::default(),
@@ -597,6 +600,7 @@ impl Store {
         self.budget == shares.sum::<u64>() + self.collected_share.blocks() + over
             && self.promises.is_exact()
             && self.pending.is_exact()
+            && self.prepared.is_exact()
             && self.overlay_blocks == self.overlay.values().flatten().map(blocks_of).sum::<u64>()
     }
 
@@ -671,7 +675,8 @@ impl Store {
         } else {
             self.maps.dirty_len() as u64
         };
-        self.promises.total() + self.budget + dirty + self.pending.cost() + self.table_cost() + self.overlay_blocks
+        let changes = self.pending.cost() + self.prepared.cost();
+        self.promises.total() + self.budget + dirty + changes + self.table_cost() + self.overlay_blocks
     }
 
     /// Whether `blocks` more may be promised to writers, who leave the pool alone.

@@ -118,11 +118,11 @@ fn a_promise_that_has_no_heap_is_none() {
             failed += fail_each(&mut store, &NoRoom::Memory, |store| store.reserve(base, page));
         }
         failed += fail_each(&mut store, &NoRoom::Memory, |store| {
-            store.reserve_run(base, 77, PAGES - 300)
+            store.reserve_run(base, PAGES, 77, PAGES - 300)
         });
         (0..PAGES).for_each(|page| store.unreserve(base, page));
         failed += fail_each(&mut store, &NoRoom::Memory, |store| {
-            store.reserve_run(base, 77, PAGES - 300)
+            store.reserve_run(base, PAGES, 77, PAGES - 300)
         });
         (0..PAGES)
             .filter(|page| page % 256 != 0)

@@ -37,7 +37,7 @@ fn write(world: &mut PlainWorld, store: &mut Store, pages: core::ops::Range<u64>
     let all: Vec<u64> = pages.collect();
     for piece in all.chunks(5000) {
         store
-            .reserve_run(BASE, piece[0], piece[piece.len() - 1] + 1)
+            .reserve_run(BASE, 1, piece[0], piece[piece.len() - 1] + 1)
             .expect("room");
         let dirty = |&page: &u64| DirtyPage {
             base: BASE,

@@ -1,9 +1,9 @@
-//! The life of an object: made, resized, described, kept, handed over, destroyed.
+//! The life of an object: made, resized, described, handed over, destroyed. ([`crate::durability::keeping`] has how it is kept.)
 
 use abi::{
     Error, Rights,
     address::{PAGE, PAGES_PER_SLOT, SLOT, pages_for},
-    call::arguments::{KeepObject, ObjCreate, ObjDelete, ObjInfo, ObjResize, ObjRetire},
+    call::arguments::{ObjCreate, ObjDelete, ObjInfo, ObjResize, ObjRetire},
     layout::{INFO_SET_BYTES, INFO_SET_MODIFIED, INFO_SET_TAG, INFO_USED, OBJECT_PERSISTENT, OBJECT_STACK, ObjectInfo},
 };
 use kcore::{SpaceId, ThreadId};
@@ -15,13 +15,11 @@ use crate::{
     containers::push,
     directory::address::{COST_SETTLE, OBJECT_SLOTS_MAX},
     directory::creation::{AddressesOf, Kind},
-    directory::object::{ENDS, ObjectId, Which, slots_for},
-    durability::durable::no_room,
+    directory::object::{ENDS, ObjectId, slots_for},
     lives::continuation::Continuation,
     lives::task::TaskId,
     lives::thread::Caller,
     lives::work::{Piece, Work},
-    pages::pager::to_flags,
     pages::release::Remembered,
     pages::slots::Slots,
     protection::capability::password_or_random,
@@ -423,104 +421,6 @@ impl Server {
     /// The report on an object that is not active.
     pub(crate) fn stored_info(record: &store::ObjectRecord) -> ObjectInfo {
         info_of(record, Rights::NONE, 0)
-    }
-
-    // ---- keeping ------------------------------------------------------------------------------------
-
-    /// `KeepObject`: address. It is durable with the next checkpoint.
-    pub(crate) fn keep_object(&mut self, world: &mut impl World, caller: Caller, arguments: KeepObject) -> Answer {
-        let id = self.object_at(world, arguments.address)?;
-        if self.objects.get(id).record.flags & OBJECT_STACK != 0 {
-            return Err(Error::NotPersistent.into());
-        }
-        self.require(world, caller.domain, id, Rights::OWNER)?;
-        if !self.objects.get(id).is_persistent() {
-            // The disk has no limits without R, and guards would take a place there page by page.
-            let ranges = &self.objects.get(id).absent_limits;
-            if ranges.iter().any(|range| range.limits == Rights::NONE) {
-                return Err(Error::NotPersistent.into());
-            }
-            self.enough_heap(world)?;
-            self.may_get_dirty(world, id)?;
-            self.keep(id)?;
-        }
-        Ok((0, 0))
-    }
-
-    /// Makes a transient object persistent: record, limits and promises of space for its pages.
-    ///
-    /// # Errors
-    /// [`Error::DiskFull`], [`Error::InUse`]; it is as transient as before.
-    pub fn keep(&mut self, id: ObjectId) -> Result<(), Error> {
-        if self.is_closed(id) {
-            return Err(Error::BadAddress);
-        }
-        let object = self.objects.get(id);
-        let (payer, resident) = (object.account, object.resident);
-        let mut record = object.record.copy()?;
-        record.flags |= OBJECT_PERSISTENT;
-        let base = record.base;
-        self.ledger.take(payer, Resource::Blocks, resident)?;
-        let kept = self
-            .put_record(&record)
-            .and_then(|()| self.keep_pages(id).inspect_err(|_| self.store.take_back(base)));
-        if let Err(error) = kept {
-            self.ledger.give(payer, Resource::Blocks, resident);
-            return Err(error);
-        }
-        self.note_row_change(id);
-        // From now on memory is only a cache of it, which can be taken back once its pages are on the disk.
-        self.ledger.give(payer, Resource::Frames, resident);
-        let object = self.objects.get_mut(id);
-        object.blocks = resident;
-        object.record.flags |= OBJECT_PERSISTENT;
-        object.home = 0;
-        // Nothing of it is on the disk, so there is nothing to ask the store for.
-        object.known = u64::MAX;
-        if let Some(owner) = object.owner.take() {
-            self.tasks.disown(owner, base);
-        }
-        Ok(())
-    }
-
-    fn keep_pages(&mut self, id: ObjectId) -> Result<(), Error> {
-        let object = self.objects.get(id);
-        let base = object.base();
-        let mut next = object.slots.next_with_leaf(0);
-        while let Some(slot) = next {
-            let start = (object.first_slot() + slot) * SLOT;
-            let mut from = 0;
-            while let Some((first, end)) = object.slots.get(slot).and_then(|state| state.resident.next_run(from)) {
-                let [first_page, end_page] = [first, end].map(|index| (start + index as u64 * PAGE - base) / PAGE);
-                if let Err(error) = self.store.reserve_run(base, first_page, end_page) {
-                    self.unreserve_all(id);
-                    return Err(no_room(error));
-                }
-                from = end;
-            }
-            next = object.slots.next_with_leaf(slot + 1);
-        }
-        for index in 0..self.objects.get(id).absent_limits.len() {
-            let range = self.objects.get(id).absent_limits[index];
-            for page in range.first..range.end {
-                if let Err(error) = self.store.set_page_flags(base, page, to_flags(range.limits)) {
-                    self.unreserve_all(id);
-                    return Err(no_room(error));
-                }
-            }
-        }
-        self.note_all_dirty(id);
-        Ok(())
-    }
-
-    /// Takes promises for the resident pages of an object back, those that were never made included.
-    fn unreserve_all(&mut self, id: ObjectId) {
-        let object = self.objects.get(id);
-        let mut from = object.base();
-        while let Some(place) = object.next_page(Which::Resident, from, object.end()) {
-            from = place.address + PAGE;
-            self.store.unreserve(object.base(), object.page_of(place.address));
-        }
     }
 }
 

@@ -56,6 +56,26 @@ pub struct LimitRange {
     pub limits: Rights,
 }
 
+/// How far the store has been told the limits of pages of an object that is to be kept and are not resident.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Prepared {
+    /// It knows none.
+    No,
+    /// Those of all pages before this one.
+    Until(u64),
+    /// Some that have changed since. It has to forget them.
+    Outdated,
+}
+
+impl Prepared {
+    /// The limits change, or the number of pages.
+    pub(crate) fn outdate(&mut self) {
+        if *self != Self::No {
+            *self = Self::Outdated;
+        }
+    }
+}
+
 /// An active object.
 #[derive(Debug)]
 #[allow(
@@ -91,8 +111,11 @@ pub struct Object {
     pub limit_bytes: u64,
     /// Its page tables.
     pub leaves: u64,
-    /// Pages of a kept object that are charged as blocks of the disk.
+    /// Pages of a kept object that are charged as blocks of the disk. Of a transient object: those that the store has promised a block, because it
+    /// is to be kept; they have their bits of dirty pages.
     pub blocks: u64,
+    /// See there.
+    pub(crate) prepared: Prepared,
     /// Serial number of the domain that has all rights without a capability: the one that made it,
     /// while the object is transient. Zero is none.
     pub home: u64,
@@ -160,6 +183,7 @@ impl Object {
             limit_bytes: 0,
             leaves: 0,
             blocks: 0,
+            prepared: Prepared::No,
             home: 0,
             absent_limits: Vec::new(),
             known: 0,
@@ -483,6 +507,7 @@ impl Objects {
         object.limit_bytes = 0;
         object.leaves = 0;
         object.blocks = 0;
+        object.prepared = Prepared::No;
         object.home = 0;
         object.known = 0;
         object.checkpoint = 0;

@@ -3,3 +3,4 @@
 pub mod checkpoint;
 pub mod durable;
 pub mod freeze;
+mod keeping;

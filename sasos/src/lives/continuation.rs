@@ -67,6 +67,22 @@ pub enum Continuation {
         /// The error that the call returns then.
         error: Error,
     },
+    /// `KeepObject`: room on the disk is promised to its pages.
+    Keep {
+        /// The serial number of the object.
+        serial: u64,
+        /// The address where it goes on.
+        at: u64,
+    },
+    /// `KeepObject` has failed: what was promised goes back.
+    KeepFails {
+        /// The serial number of the object.
+        serial: u64,
+        /// The address where that goes on.
+        at: u64,
+        /// The error that the call returns then.
+        error: Error,
+    },
     /// `PageLimit`: the limits of pages change.
     Limits {
         /// The serial number of the object.
@@ -127,6 +143,7 @@ impl Continuation {
             Self::None
             | Self::CopyLooks { .. }
             | Self::UnMapLooks(_)
+            | Self::Keep { .. }
             | Self::Report { .. }
             | Self::ChildLooks { .. } => true,
             Self::Durable { .. }
@@ -135,6 +152,7 @@ impl Continuation {
             | Self::Revoke { .. }
             | Self::Clone { .. }
             | Self::CloneFails { .. }
+            | Self::KeepFails { .. }
             | Self::Limits { .. }
             | Self::Copies(_)
             | Self::UnMaps(_)

@@ -25,9 +25,9 @@ use crate::{
 const COST_PAGE: u64 = 550;
 /// The same where nobody remembers it.
 const COST_FORGOTTEN: u64 = 160;
-/// The same where the store takes a promise of space back.
-const COST_UNPROMISED: u64 = 450;
-/// The same of a persistent object, whose pages are looked at and dropped one by one.
+/// The further cost where the store may take a promise of space back.
+const COST_UNPROMISED: u64 = 290;
+/// The cost of a page of a persistent object, whose pages are looked at and dropped one by one.
 const COST_CLEAN: u64 = 1100;
 /// The same of a page table.
 const COST_TABLE: u64 = 400;
@@ -81,7 +81,9 @@ impl Server {
             return Some(end);
         }
         // Blocks of a kept object are charged until the call takes effect.
-        let done = self.semaphores_go(world, range.clone()) && (keeps_content || self.forget_slots(id, whole));
+        let done = self.semaphores_go(world, range.clone())
+            && self.unprepare(id)
+            && (keeps_content || self.forget_slots(id, whole));
         (!done).then_some(at)
     }
 
@@ -108,12 +110,12 @@ impl Server {
 
 /// How far a piece from `at` on goes, and what it costs: more than is left of the budget, or all up to `to`.
 fn piece_of(object: &Object, at: u64, to: u64, budget: Budget) -> (u64, u64) {
-    let cost_page = match object.is_persistent() {
-        true if object.ends() => COST_UNPROMISED,
+    let cost_page = match object.is_persistent() && !object.ends() {
         true => COST_CLEAN,
         false if object.has_holders() => COST_PAGE,
         false => COST_FORGOTTEN,
     };
+    let cost_page = cost_page + if object.blocks > 0 { COST_UNPROMISED } else { 0 };
     let cost_table = COST_TABLE + COST_LINK * u64::from(object.nodes.len());
     // Most objects are small.
     let whole = object.resident * cost_page + object.leaves * cost_table + object.slots.chunks() * COST_CHUNK;

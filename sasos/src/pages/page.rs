@@ -278,7 +278,9 @@ impl Server {
     /// [`Error::LimitReached`]: nothing has changed.
     pub(crate) fn set_limits(&mut self, id: ObjectId, ranges: Vec<LimitRange>) -> Result<(), Error> {
         self.pay_limits(id, ranges.len())?;
-        self.objects.get_mut(id).absent_limits = ranges;
+        let object = self.objects.get_mut(id);
+        object.absent_limits = ranges;
+        object.prepared.outdate();
         Ok(())
     }
 

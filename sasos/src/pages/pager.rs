@@ -490,26 +490,6 @@ impl Server {
         Ok(())
     }
 
-    /// Sets the bits of all resident pages of an object: none of them is on the disk.
-    pub(crate) fn note_all_dirty(&mut self, id: ObjectId) {
-        let object = self.objects.get_mut(id);
-        let mut next = object.slots.next_with_leaf(0);
-        let mut more = 0;
-        while let Some(slot) = next {
-            let state = object.slots.touch(slot);
-            let resident = state.resident;
-            state.blocks = resident;
-            more += u64::from(state.dirty.add(&resident));
-            next = object.slots.next_with_leaf(slot + 1);
-        }
-        object.dirty += more;
-        self.pager.dirty += more;
-        self.ledger.force(object.account, Resource::Dirty, more);
-        if more > 0 {
-            self.objects.list_dirty(id);
-        }
-    }
-
     /// Sets the bit of a page that is changed.
     pub(crate) fn note_dirty(&mut self, id: ObjectId, slot: u64, index: usize) {
         let object = self.objects.get_mut(id);

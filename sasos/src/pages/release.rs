@@ -59,7 +59,8 @@ impl Server {
         to: u64,
         remembered: Remembered,
     ) {
-        let base = self.objects.get(id).base();
+        let object = self.objects.get(id);
+        let (base, persistent) = (object.base(), object.is_persistent());
         // Pages that nobody remembers need no list.
         let mut gone = (remembered == Remembered::Perhaps).then(Gone::default);
         let mut dropped = 0;
@@ -71,9 +72,14 @@ impl Server {
             state.resident.clear(place.index);
             dropped += 1;
             if state.dirty.clear(place.index) {
-                object.dirty -= 1;
-                self.pager.dirty -= 1;
-                self.ledger.give(object.account, Resource::Dirty, 1);
+                if persistent {
+                    object.dirty -= 1;
+                    self.pager.dirty -= 1;
+                    self.ledger.give(object.account, Resource::Dirty, 1);
+                } else if state.blocks.clear(place.index) {
+                    object.blocks -= 1;
+                    self.ledger.give(object.account, Resource::Blocks, 1);
+                }
                 self.store.unreserve(base, (place.address - base) / PAGE);
             }
             if let Some(entry) = world.leaf_get(place.leaf, place.index) {

@@ -50,6 +50,11 @@ impl PageBits {
         before
     }
 
+    /// Sets the bits from `first` to `end`.
+    pub fn set_run(&mut self, first: usize, end: usize) {
+        (first..end).for_each(|index| _ = self.set(index));
+    }
+
     /// Whether no bit is set.
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|&word| word == 0)
@@ -68,15 +73,6 @@ impl PageBits {
             *word &= !gone;
         }
         left
-    }
-
-    /// Sets all bits that are set in another one; tells how many of them were clear.
-    pub fn add(&mut self, other: &Self) -> u32 {
-        let before = self.count();
-        for (word, more) in self.0.iter_mut().zip(other.0) {
-            *word |= more;
-        }
-        self.count() - before
     }
 
     /// The first run of set bits at or after `from`: where it begins and ends.
@@ -396,11 +392,6 @@ mod tests {
             from = run.1;
         }
         assert_eq!(bits.next_run(from), None);
-        let mut others = PageBits::default();
-        others.set(2);
-        others.set(3);
-        assert_eq!(others.add(&bits), bits.count() - 1);
-        assert_eq!(others.count(), bits.count() + 1);
     }
 
     #[test]

@@ -1,0 +1,228 @@
+//! `KeepObject`: a transient object becomes persistent.
+//!
+//! First the store promises each page in memory a block, and is told the limits of pages that are not: in pieces, which nobody sees. Then the object
+//! enters the object table, in one event. What the pieces have prepared stands in the object and not in the call, so two calls can work on it at once,
+//! and pages that come or go meanwhile are counted: a page with a promise has its bits of dirty pages and of blocks, and their number says whether there are others.
+//! If the call fails, it takes all of that back. If its thread ends, that stays until the object ends or is kept.
+
+use abi::{
+    Error, Rights,
+    address::{PAGE, SLOT, slot_of},
+    call::arguments::KeepObject,
+    layout::{OBJECT_PERSISTENT, OBJECT_STACK},
+};
+
+use crate::{
+    Answer, Server, Step, Stop, World,
+    accounts::Resource,
+    directory::object::{ObjectId, PageAt, Prepared, Which},
+    durability::durable::no_room,
+    lives::continuation::Continuation,
+    lives::thread::Caller,
+    pages::pager::to_flags,
+};
+
+/// Neighbouring pages that are promised blocks together, and what that costs in instructions, roughly.
+const RUN_PAGES: usize = 64;
+const COST_RUN: u64 = 1_500;
+/// The cost of taking the promise of a page back, of telling the store the limits of one, and of having it forget some.
+const COST_UNPROMISED: u64 = 350;
+const COST_LIMIT: u64 = 700;
+const COST_FORGOTTEN: u64 = 2_500;
+/// How far a look for a page reaches.
+const LOOK_REACH: u64 = 4 * SLOT;
+
+impl Server {
+    /// `KeepObject`: address. It is durable with the next checkpoint.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`], [`Error::InUse`] and others: the object is as transient as before.
+    pub(crate) fn keep_object(&mut self, world: &mut impl World, caller: Caller, arguments: KeepObject) -> Answer {
+        let id = self.object_at(world, arguments.address)?;
+        if self.objects.get(id).record.flags & OBJECT_STACK != 0 {
+            return Err(Error::NotPersistent.into());
+        }
+        self.require(world, caller.domain, id, Rights::OWNER)?;
+        let object = self.objects.get(id);
+        if object.is_persistent() {
+            return Ok((0, 0));
+        }
+        let own = object.serial;
+        let (mut at, failed) = match self.threads.record(caller.thread).continuation {
+            Continuation::Keep { serial, at } if serial == own => (at, None),
+            Continuation::KeepFails { serial, at, error } if serial == own => (at, Some(error)),
+            _ => (0, None),
+        };
+        let step = match failed {
+            None => self.keep_piece(world, id, &mut at),
+            Some(error) => Err(error.into()),
+        };
+        let (continuation, stop) = match step {
+            Ok(()) => return Ok((0, 0)),
+            Err(Stop::Fail(error)) if self.keep_undone(id, &mut at) => (Continuation::None, error.into()),
+            Err(Stop::Fail(error)) => (Continuation::KeepFails { serial: own, at, error }, Stop::Again),
+            Err(stop) => (Continuation::Keep { serial: own, at }, stop),
+        };
+        self.threads.record(caller.thread).continuation = continuation;
+        Err(stop)
+    }
+
+    /// A piece of it.
+    fn keep_piece(&mut self, world: &mut impl World, id: ObjectId, at: &mut u64) -> Step<()> {
+        if self.is_closed(id) {
+            return Err(Error::BadAddress.into());
+        }
+        // The disk has no limits without R, and guards would take a place there page by page.
+        let ranges = &self.objects.get(id).absent_limits;
+        if ranges.iter().any(|range| range.limits == Rights::NONE) {
+            return Err(Error::NotPersistent.into());
+        }
+        self.enough_heap(world)?;
+        self.may_get_dirty(world, id)?;
+        if !self.promise_pages(id, at)? || !self.prepare_limits(id)? {
+            return Err(Stop::Again);
+        }
+        Ok(self.keep(id)?)
+    }
+
+    /// Has blocks promised to the pages in memory, and charges them, as far as the budget reaches; tells whether all have one.
+    fn promise_pages(&mut self, id: ObjectId, at: &mut u64) -> Result<bool, Error> {
+        while self.objects.get(id).blocks < self.objects.get(id).resident {
+            if !self.budget.spend(COST_RUN) {
+                return Ok(false);
+            }
+            let Some(place) = self.look_further(id, Which::Clean, at) else {
+                continue;
+            };
+            let object = self.objects.get_mut(id);
+            let (base, page, pages) = (object.base(), object.page_of(place.address), object.record.pages);
+            let state = object.slots.touch(place.slot);
+            let run = state.resident.without(&state.dirty).next_run(place.index);
+            let end = run.map_or(place.index, |run| run.1).min(place.index + RUN_PAGES);
+            let count = (end - place.index) as u64;
+            self.ledger.take(object.account, Resource::Blocks, count)?;
+            if let Err(error) = self.store.reserve_run(base, pages, page, page + count) {
+                self.ledger.give(object.account, Resource::Blocks, count);
+                return Err(no_room(error));
+            }
+            state.dirty.set_run(place.index, end);
+            state.blocks.set_run(place.index, end);
+            object.blocks += count;
+            *at = place.address + count * PAGE;
+        }
+        Ok(true)
+    }
+
+    /// Tells the store the limits of pages that are not in memory, as far as the budget reaches; tells whether it knows all.
+    fn prepare_limits(&mut self, id: ObjectId) -> Result<bool, Error> {
+        loop {
+            if self.objects.get(id).prepared == Prepared::Outdated && !self.unprepare(id) {
+                return Ok(false);
+            }
+            let object = self.objects.get_mut(id);
+            let from = match object.prepared {
+                Prepared::Until(page) => page,
+                Prepared::No | Prepared::Outdated => 0,
+            };
+            let Some(range) = object.absent_limits.iter().find(|range| range.end > from) else {
+                return Ok(true);
+            };
+            if !self.budget.spend(COST_LIMIT) {
+                return Ok(false);
+            }
+            let (page, flags) = (range.first.max(from), to_flags(range.limits));
+            object.prepared = Prepared::Until(page);
+            self.store
+                .prepare_limit(object.record.base, object.record.pages, page, flags)
+                .map_err(no_room)?;
+            object.prepared = Prepared::Until(page + 1);
+        }
+    }
+
+    /// Has the store forget the limits that it was told, as far as the budget reaches; tells whether those were all.
+    pub(crate) fn unprepare(&mut self, id: ObjectId) -> bool {
+        let object = self.objects.get_mut(id);
+        object.prepared.outdate();
+        while object.prepared != Prepared::No {
+            if !self.budget.spend(COST_FORGOTTEN) {
+                return false;
+            }
+            if self.store.forget_prepared(object.record.base) {
+                object.prepared = Prepared::No;
+            }
+        }
+        true
+    }
+
+    /// The next page of some from a place on, which moves on. None: that is not known yet, or there is none.
+    fn look_further(&self, id: ObjectId, which: Which, at: &mut u64) -> Option<PageAt> {
+        let object = self.objects.get(id);
+        if *at < object.base() || *at >= object.end() {
+            *at = object.base();
+        }
+        let to = object.end().min(*at + LOOK_REACH);
+        let place = object.next_page(which, *at, to);
+        *at = match place {
+            Some(place) => place.address,
+            // Large objects have few page tables, or much memory.
+            None => match object.slots.next_with_leaf(slot_of(to) - object.first_slot()) {
+                Some(slot) => to.max((object.first_slot() + slot) * SLOT),
+                None => object.end(),
+            },
+        };
+        place
+    }
+
+    /// Everything is prepared: makes a transient object persistent.
+    ///
+    /// # Errors
+    /// Nothing has changed.
+    fn keep(&mut self, id: ObjectId) -> Result<(), Error> {
+        let mut record = self.objects.get(id).record.copy()?;
+        record.flags |= OBJECT_PERSISTENT;
+        let base = record.base;
+        self.store.expect_prepared().map_err(no_room)?;
+        self.put_record(&record)?;
+        self.store.enter_prepared(base);
+        self.note_row_change(id);
+        let object = self.objects.get_mut(id);
+        let (payer, pages) = (object.account, object.resident);
+        // From now on memory is only a cache of it, which can be taken back once its pages are on the disk.
+        self.ledger.give(payer, Resource::Frames, pages);
+        self.ledger.force(payer, Resource::Dirty, pages);
+        self.pager.dirty += pages;
+        object.dirty = pages;
+        object.prepared = Prepared::No;
+        object.record.flags |= OBJECT_PERSISTENT;
+        object.home = 0;
+        // Nothing of it is on the disk, so there is nothing to ask the store for.
+        object.known = u64::MAX;
+        if let Some(owner) = object.owner.take() {
+            self.tasks.disown(owner, base);
+        }
+        if pages > 0 {
+            self.objects.list_dirty(id);
+        }
+        Ok(())
+    }
+
+    /// Takes back what was prepared, as far as the budget reaches; tells whether that was all.
+    fn keep_undone(&mut self, id: ObjectId, at: &mut u64) -> bool {
+        while self.objects.get(id).blocks > 0 {
+            if !self.budget.spend(COST_UNPROMISED) {
+                return false;
+            }
+            let Some(place) = self.look_further(id, Which::Dirty, at) else {
+                continue;
+            };
+            let object = self.objects.get_mut(id);
+            let state = object.slots.touch(place.slot);
+            state.dirty.clear(place.index);
+            state.blocks.clear(place.index);
+            object.blocks -= 1;
+            self.ledger.give(object.account, Resource::Blocks, 1);
+            self.store.unreserve(object.base(), object.page_of(place.address));
+        }
+        self.unprepare(id)
+    }
+}
