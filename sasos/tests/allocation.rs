@@ -66,6 +66,7 @@ fn digest(rig: &mut Rig) -> Vec<u64> {
         .map(|&resource| server.ledger.used(AccountId::ROOT, resource))
         .collect();
     digest.extend([server.objects.count(), server.objects.resident(), server.pager.dirty]);
+    digest.push(server.store.stats().reserved);
     digest.extend([server.semaphores.count() as u64, server.threads.count as u64]);
     digest
 }
@@ -150,6 +151,22 @@ fn calls_that_make_something_change_nothing_when_memory_is_out() {
         failed += fails_at_each(&mut rig, actor, Call::PageLimit, &arguments);
     }
     assert!(failed > 100, "{failed}");
+}
+
+/// The last pieces fail like the first ones.
+#[test]
+fn an_object_is_kept_in_pieces_or_not_at_all() {
+    let mut rig = Rig::new(61, 8000, 4096);
+    let actor = rig.actor(Apd::EMPTY);
+    let (base, _) = rig.call(actor, Call::ObjCreate, &[400 * PAGE, 0]).unwrap();
+    for page in (0..200).step_by(2) {
+        rig.store(actor.space, base + page * PAGE, 0).unwrap();
+    }
+    let limits = u64::from(Rights::R.bits());
+    rig.call(actor, Call::PageLimit, &[base + 200 * PAGE, 200, limits])
+        .unwrap();
+    let failed = fails_at_each(&mut rig, actor, Call::KeepObject, &[base]);
+    assert!(failed > 8, "{failed}");
 }
 
 /// Calls that wait for the disk, or end in what the store does when it is polled: its jobs still allocate where nobody can be refused.

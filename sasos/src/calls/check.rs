@@ -246,10 +246,11 @@ fn check_object(world: &impl World, object: &Object, sums: &mut Sums) -> Result<
     ensure(leaves == object.leaves, "an object's count of leaves", object.base())?;
     // A slot may have lost its leaf and still pay for blocks.
     ensure(blocks <= object.blocks, "an object's count of blocks", object.base())?;
-    let (counted, marked) = match object.is_persistent() {
-        true => (object.dirty, dirty),
+    let (counted, marked) = if object.is_persistent() {
+        (object.dirty, dirty)
+    } else {
         // Those that were promised a block, because it is to be kept.
-        false => (object.blocks, dirty + object.dirty),
+        (object.blocks, dirty + object.dirty)
     };
     ensure(marked == counted, "an object's count of dirty pages", object.base())?;
     sums.resident += resident;
