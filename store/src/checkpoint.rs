@@ -31,13 +31,15 @@ use crate::settle::{Settling, settle, take_down};
 use crate::space::Loan;
 use crate::store::{COST_BLOCK, COST_FREE, COST_ROW, COST_STEP, JournalState, Progress, Store, Work};
 use crate::superblock::{Place, Superblock};
-use crate::table::Part;
+use crate::table::{NodeId, Part};
 use crate::world::{DiskError, Frame, Operation, World};
 use crate::writing::{PageJob, PageWriter};
 use alloc::vec::Vec;
 
 /// Slot numbers that a checkpoint leases beyond those issued.
 pub(crate) const LEASE_SLACK: u64 = 4096;
+/// The cost of listing a part of the table, or of passing a child that has not changed.
+const COST_LISTED: u64 = 80;
 /// Small things that are done in one step of the end.
 const STEP_PIECE: usize = 16;
 
@@ -121,23 +123,25 @@ pub(crate) struct Checkpoint {
     /// How nodes are being given up, and how far the work was when that was begun last.
     relief: Relief,
     relieved_at: Option<Position>,
-    /// Table parts yet to be written, and all that were begun.
+    /// The place where table parts are being listed, those yet to be written, and all that were begun.
+    listing: Vec<(NodeId, usize)>,
     parts: Vec<Part>,
     written_parts: Vec<Part>,
     /// Bitmap and index blocks before these are written.
     bitmap: usize,
     index: usize,
     changed: Map<u64, ()>,
-    deleted: Vec<u64>,
+    /// How many have begun, this one included.
+    number: u64,
     superblock_checksum: u64,
     /// The second copy of the superblock, and whether it is stable.
     copy: Option<Frame>,
     copied: bool,
     lease: u64,
     entered: Option<Phase>,
-    /// Whether the disk has done its part, and how many of the deletions are no longer noted.
+    /// Whether the disk has done its part, and up to which address deletions that are durable are no longer noted.
     is_ending: bool,
-    forgotten: usize,
+    forgotten: u64,
     /// Whether its failure was told.
     is_told: bool,
 }
@@ -172,12 +176,13 @@ impl Checkpoint {
             node: None,
             relief: Relief::None,
             relieved_at: None,
+            listing: Vec::new(),
             parts: Vec::new(),
             written_parts: Vec::new(),
             bitmap: 0,
             index: 0,
             changed: Map::default(),
-            deleted: Vec::new(),
+            number: 0,
             superblock_checksum: 0,
             copy: None,
             copied: false,
@@ -196,7 +201,7 @@ impl Checkpoint {
         kind: CheckpointKind,
         (loan, nodes): (Loan, u64),
         changed: Map<u64, ()>,
-        deleted: Vec<u64>,
+        number: u64,
     ) {
         let mut before = core::mem::replace(self, Self::blank());
         before.writer.clear();
@@ -206,7 +211,7 @@ impl Checkpoint {
             share: loan.blocks() + nodes,
             pages,
             changed,
-            deleted,
+            number,
             writer: before.writer,
             writing: before.writing,
             ..Self::blank()
@@ -333,7 +338,17 @@ impl Checkpoint {
             }
             Phase::Table => {
                 if entering {
-                    self.parts = store.table.dirty_parts()?;
+                    self.parts.clear();
+                    self.listing = store.table.begin_listing()?;
+                }
+                while !self.listing.is_empty() {
+                    if !store.may_go_on(COST_LISTED) {
+                        return Ok(Step::Waiting);
+                    }
+                    store.spend(COST_LISTED);
+                    store.table.list_dirty(&mut self.listing, &mut self.parts)?;
+                }
+                if self.written_parts.is_empty() {
                     self.written_parts = with_room(self.parts.len())?;
                 }
                 self.write_table(store, world)
@@ -638,13 +653,20 @@ impl Checkpoint {
     }
 
     fn commit_step(&mut self, store: &mut Store) -> bool {
-        let forgotten = self.deleted.iter().skip(self.forgotten).take(STEP_PIECE);
-        forgotten.clone().for_each(|&base| _ = store.deleted.remove(base));
-        self.forgotten += forgotten.len();
+        for _ in 0..STEP_PIECE {
+            let Some((base, &before)) = store.deleted.from(self.forgotten) else {
+                self.forgotten = u64::MAX;
+                break;
+            };
+            if before < self.number {
+                store.deleted.remove(base);
+            }
+            self.forgotten = base + 1;
+        }
         let parts = self.written_parts.len().saturating_sub(STEP_PIECE);
         store.table.clear_dirty(&self.written_parts[parts..]);
         self.written_parts.truncate(parts);
-        parts > 0 || self.forgotten < self.deleted.len() || store.settled.pop_first().is_some()
+        parts > 0 || self.forgotten < u64::MAX || store.settled.pop_first().is_some()
     }
 
     /// Its pages are promised their room again as they are [taken back](Store::page_over).
@@ -697,7 +719,6 @@ impl Checkpoint {
         if !self.is_told {
             store.events.tell(Event::CheckpointDone {
                 generation: store.generation,
-                deleted: core::mem::take(&mut self.deleted),
             });
         }
     }

@@ -118,8 +118,6 @@ pub enum Event {
     CheckpointDone {
         /// Its generation.
         generation: u64,
-        /// Bases of deleted objects whose addresses may now be used again.
-        deleted: Vec<u64>,
     },
     /// A checkpoint failed; all its pages count as dirty. Sent after all their `PageWritten`.
     CheckpointFailed {

@@ -33,6 +33,10 @@ impl Store {
 
     /// Gives up the checkpoint for which pages were handed over and that was not begun: they come back by [`Store::page_over`].
     pub fn freeze_cancel(&mut self) {
+        debug_assert!(
+            self.over_share.is_none(),
+            "pages of the checkpoint before have come back"
+        );
         let loan = core::mem::take(&mut self.collected_share);
         self.over = core::mem::take(&mut self.collected);
         self.returned = self.over.len();

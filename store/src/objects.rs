@@ -114,7 +114,6 @@ impl Store {
     /// Enters a record over one with so many pages, or as a new one.
     fn enter(&mut self, record: &ObjectRecord, old_pages: Option<u64>) -> Result<(), NoHeap> {
         let (base, pages) = (record.base, record.pages);
-        // Also so that it can be taken back if what it is for fails.
         self.room_for_removal(base)?;
         let copy = record.copy()?;
         let overlaid = self.is_overlaid();
@@ -161,7 +160,7 @@ impl Store {
         let noted = self
             .changed
             .insert(base, ())
-            .and_then(|_| self.deleted.insert(base, ()));
+            .and_then(|_| self.deleted.insert(base, self.checkpoints));
         noted.map_err(|_| DeleteError::Memory)?;
         self.pending.take(base);
         if self.is_overlaid() {
@@ -172,16 +171,6 @@ impl Store {
         Ok(())
     }
 
-    /// Takes an object back that was put just now, and that nothing durable names: its address may be used again at once. Never fails:
-    /// room came with the put.
-    pub fn take_back(&mut self, base: u64) {
-        self.changed.remove(base);
-        self.pending.take(base);
-        if !self.overlay_remove(base) {
-            self.table.remove(base);
-        }
-    }
-
     /// Notes a change to the table beside it.
     fn overlay_put(&mut self, base: u64, change: Option<ObjectRecord>) -> Result<(), NoHeap> {
         let more = change.as_ref().map_or(0, blocks_of);
@@ -190,11 +179,10 @@ impl Store {
         Ok(())
     }
 
-    /// Forgets one; tells whether there was one.
-    fn overlay_remove(&mut self, base: u64) -> bool {
+    /// Forgets one.
+    fn overlay_remove(&mut self, base: u64) {
         let before = self.overlay.remove(base);
         self.overlay_blocks -= before.iter().flatten().map(blocks_of).sum::<u64>();
-        before.is_some()
     }
 
     /// Takes a row out of the table, where there is [room](Store::room_for_removal) to note its map.

@@ -337,7 +337,7 @@ impl Store {
                     self.table.expect_removal(0)?;
                     if let Some(map) = self.table.remove(base) {
                         self.doomed.insert(base, map)?;
-                        self.deleted.insert(base, ())?;
+                        self.deleted.insert(base, 0)?;
                     }
                 }
                 Item::Zero { base, start, end } => self.note_zeroed(base, start, end)?,

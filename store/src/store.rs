@@ -13,7 +13,7 @@ use crate::breaks::Breaks;
 use crate::budget::Budget;
 use crate::checkpoint::Checkpoint;
 use crate::checksum::Key;
-use crate::containers::{Boxed, Map, Queue, boxed, reserve};
+use crate::containers::{Boxed, Map, Queue, boxed};
 use crate::event::{BadPage, CheckpointKind, DirtyPage, Event, Events, Failure, MountMode, NotBegun, Stats, Ticket};
 use crate::geometry::Geometry;
 use crate::heap::NoHeap;
@@ -127,8 +127,10 @@ pub struct Store {
     pub(crate) doomed: Map<u64, MapRoot>,
     /// Rows changed since the last checkpoint was begun and not carried by a sync.
     pub(crate) changed: Map<u64, ()>,
-    /// Deleted objects whose deletion is not yet in a durable checkpoint.
-    pub(crate) deleted: Map<u64, ()>,
+    /// Deleted objects whose deletion is not yet in a durable checkpoint, each with the number of checkpoints that had begun before it; and how many have
+    /// now.
+    pub(crate) deleted: Map<u64, u64>,
+    pub(crate) checkpoints: u64,
 
     /// Pages handed over for the next checkpoint, and the blocks promised to them.
     pub(crate) collected: List<DirtyPage>,
@@ -245,6 +247,7 @@ impl Store {
             doomed: Map::default(),
             changed: Map::default(),
             deleted: Map::default(),
+            checkpoints: 0,
             collected: List::default(),
             collected_share: Loan::default(),
             over: List::default(),
@@ -462,11 +465,15 @@ impl Store {
         if !self.is_ready() {
             return Err(NotBegun::Busy);
         }
+        debug_assert!(
+            self.over_share.is_none(),
+            "pages of a checkpoint that failed have come back"
+        );
         while self.page_over().is_some() {}
         if self.is_short() {
             return Err(NotBegun::Memory);
         }
-        let deleted = self.expect_checkpoint().map_err(|NoHeap| NotBegun::Memory)?;
+        self.expect_job(1).map_err(|NoHeap| NotBegun::Memory)?;
         let Some(mut job) = self.idle_checkpoint.take() else {
             return Err(NotBegun::Busy);
         };
@@ -484,7 +491,8 @@ impl Store {
         // None is being settled now, and each of the maps has room for all.
         self.pending.hand_over(&mut self.settling);
         let changed = core::mem::take(&mut self.changed);
-        job.begin(pages, kind, (loan, nodes), changed, deleted);
+        self.checkpoints += 1;
+        job.begin(pages, kind, (loan, nodes), changed, self.checkpoints);
         if let Some(reason) = failure {
             job.fail(reason);
         }
@@ -495,15 +503,6 @@ impl Store {
         self.frozen = true;
         self.awake = true;
         Ok(())
-    }
-
-    /// Finds heap for a checkpoint, and lists what is deleted.
-    fn expect_checkpoint(&mut self) -> Result<Vec<u64>, NoHeap> {
-        let mut deleted = Vec::new();
-        reserve(&mut deleted, self.deleted.count())?;
-        deleted.extend(self.deleted.iter().map(|(base, ())| base));
-        self.expect_job(1)?;
-        Ok(deleted)
     }
 
     /// Finds heap for one more job and its events.

@@ -498,31 +498,45 @@ impl Table {
         self.released.contains(&block)
     }
 
-    /// All that must be written, children before parents.
-    pub(crate) fn dirty_parts(&self) -> Result<Vec<Part>, NoHeap> {
-        let mut parts = Vec::new();
-        self.collect_dirty(self.root, &mut parts)?;
-        Ok(parts)
+    /// Begins to list all that must be written, children before parents: the way from the root to the place where the listing is.
+    pub(crate) fn begin_listing(&self) -> Result<Vec<(NodeId, usize)>, NoHeap> {
+        let mut way = with_room(self.height() as usize + 1)?;
+        if self.nodes[self.root as usize].dirty {
+            push_reserved(&mut way, (self.root, 0));
+        }
+        Ok(way)
     }
 
-    fn collect_dirty(&self, id: NodeId, parts: &mut Vec<Part>) -> Result<(), NoHeap> {
-        let node = &self.nodes[id as usize];
-        if !node.dirty {
-            return Ok(());
-        }
-        match &node.body {
+    /// Lists some more parts: nothing is left when the way is empty.
+    ///
+    /// # Errors
+    /// [`NoHeap`]: nothing was listed.
+    pub(crate) fn list_dirty(&self, way: &mut Vec<(NodeId, usize)>, parts: &mut Vec<Part>) -> Result<(), NoHeap> {
+        let Some(top) = way.last_mut() else { return Ok(()) };
+        let (id, at) = *top;
+        reserve(parts, 1)?;
+        match &self.nodes[id as usize].body {
             Body::Leaf(rows) => {
-                for (at, row) in rows.iter().enumerate() {
-                    let unwritten = row.overflow.iter().enumerate().filter(|(_, place)| place.block == 0);
+                if let Some(row) = rows.get(at) {
                     reserve(parts, row.overflow.len())?;
+                    top.1 += 1;
+                    let unwritten = row.overflow.iter().enumerate().filter(|(_, place)| place.block == 0);
                     parts.extend(unwritten.map(|(index, _)| Part::Overflow(id, at, index)));
+                    return Ok(());
                 }
             }
-            Body::Inner(children) => children
-                .iter()
-                .try_for_each(|&(_, child)| self.collect_dirty(child, parts))?,
+            Body::Inner(children) => {
+                if let Some(&(_, child)) = children.get(at) {
+                    top.1 += 1;
+                    if self.nodes[child as usize].dirty {
+                        push(way, (child, 0))?;
+                    }
+                    return Ok(());
+                }
+            }
         }
-        push(parts, Part::Node(id))?;
+        push_reserved(parts, Part::Node(id));
+        way.pop();
         Ok(())
     }
 

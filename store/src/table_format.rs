@@ -178,7 +178,11 @@ mod tests {
             table.put(record).expect("memory");
         }
         let mut block = [0; BLOCK];
-        if let Some(&part @ Part::Node(_)) = table.dirty_parts().unwrap().last() {
+        let (mut way, mut parts) = (table.begin_listing().unwrap(), Vec::new());
+        while !way.is_empty() {
+            table.list_dirty(&mut way, &mut parts).unwrap();
+        }
+        if let Some(&part @ Part::Node(_)) = parts.last() {
             encode(&table, part, &mut block);
         }
         block

@@ -575,3 +575,36 @@ fn a_sync_behind_a_checkpoint_without_heap_for_its_rows_loses_nothing() {
     }
     assert!(durable > 10, "{durable}");
 }
+
+/// However many objects were deleted, a checkpoint begins without a list of them. Each address is free again when the checkpoint is durable that began
+/// behind the deletion.
+#[test]
+fn a_checkpoint_begins_without_heap_for_deletions() {
+    let (mut world, mut store) = start();
+    let bases: Vec<u64> = (0..600).map(|number| BASE + (100 + number) * (1 << 32)).collect();
+    for &base in &bases {
+        let record = ObjectRecord {
+            base,
+            pages: 1,
+            ..ObjectRecord::default()
+        };
+        store.put_object(&record).expect("room");
+    }
+    checkpoint(&mut world, &mut store).expect("durable");
+    let (before, meanwhile) = bases.split_at(500);
+    for &base in before {
+        store.delete_object(base).expect("it is there");
+    }
+    LEFT.set(0);
+    let begun = store.checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Periodic);
+    let asked = LEFT.replace(u64::MAX) != 0;
+    assert!(begun.is_ok() && !asked, "{begun:?}");
+    for &base in meanwhile {
+        store.delete_object(base).expect("it is there");
+    }
+    while !matches!(store.poll(&mut world).expect("it ends"), Event::CheckpointDone { .. }) {}
+    assert!(before.iter().all(|&base| !store.awaits_deletion(base)));
+    assert!(meanwhile.iter().all(|&base| store.awaits_deletion(base)));
+    checkpoint(&mut world, &mut store).expect("durable");
+    assert!(!meanwhile.iter().any(|&base| store.awaits_deletion(base)));
+}

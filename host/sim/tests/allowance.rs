@@ -176,12 +176,13 @@ impl Random for Counted {
     }
 }
 
-/// The most that one grant does: touches of the world, events, and rows that come into the table.
+/// The most that one grant does: touches of the world, events, and rows that come into the table. And how many grants were used up by none of these.
 #[derive(Default, Debug)]
 struct Most {
     touches: u64,
     events: u64,
     rows: u64,
+    inward: u64,
 }
 
 impl Most {
@@ -207,6 +208,8 @@ fn most_of(store: &mut Store, world: &mut Counted) -> Most {
         most.touches = most.touches.max(world.touches.get() - touches);
         most.rows = most.rows.max(store.stats().objects.abs_diff(rows));
         most.events = most.events.max(events);
+        let is_inward = events == 0 && world.touches.get() == touches && store.is_stopped();
+        most.inward += u64::from(is_inward);
         if !store.is_stopped() {
             world.world.step();
         }
@@ -254,6 +257,19 @@ fn promised(store: &mut Store, world: &mut Counted, number: u64, count: u64) -> 
         }
     };
     (0..count).map(page).collect()
+}
+
+/// The rows of a table that has changed everywhere are looked at in pieces before the first part is written.
+#[test]
+fn the_parts_of_the_table_are_listed_in_pieces() {
+    const ROWS: u64 = 4000;
+    let (mut world, mut store) = with_objects(ROWS);
+    (0..ROWS).for_each(|number| store.put_object(&record(number, 65)).expect("room"));
+    store
+        .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Periodic)
+        .expect("idle");
+    let most = most_of(&mut store, &mut world);
+    assert!(most.inward > 15, "{most:?}");
 }
 
 /// Thirty-two syncs of sixteen pages each share a record: writing it, making what it says, or undoing it goes in pieces.

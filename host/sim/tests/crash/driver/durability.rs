@@ -145,13 +145,13 @@ impl Driver {
             _ => Budget::of(self.rng.below(8_000)),
         };
         while let Some(event) = self.store.poll_within(&mut self.world, &mut budget) {
-            self.event(event)?;
+            self.event(&event)?;
         }
         Ok(())
     }
 
-    pub(super) fn event(&mut self, event: Event) -> Check {
-        match event {
+    pub(super) fn event(&mut self, event: &Event) -> Check {
+        match *event {
             Event::PageRead {
                 base,
                 page,
@@ -188,17 +188,13 @@ impl Driver {
                 self.world.free(frame);
                 self.returned.push((name, flight));
             }
-            Event::CheckpointDone { deleted, generation } => {
+            Event::CheckpointDone { generation } => {
                 self.generation = generation;
                 self.tally.checkpoints += 1;
                 while self.store.page_over().is_some() {}
-                for base in deleted {
-                    let pages = self
-                        .unusable
-                        .remove(&base)
-                        .ok_or("a deletion is durable that was not made")?;
-                    self.reusable.push((base, pages));
-                }
+                let store = &self.store;
+                let durable = self.unusable.extract_if(.., |&base, _| !store.awaits_deletion(base));
+                self.reusable.extend(durable);
                 self.done(|job| matches!(job, Job::Checkpoint(_)))?;
                 self.maybe.clear();
             }
