@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use abi::{
     Rights,
-    nucleus::{ANYONE, Call, GRANT, LINK, MAP, NEVER, fpage, tag},
+    address::PAGE,
+    nucleus::{ANYONE, Call, GRANT, LINK, MAP, MESSAGE_AREA, NEVER, ROOT_GIVES_BELOW, fpage, tag},
 };
 use fake::{Fake, Random};
 use kcore::{
@@ -415,4 +416,29 @@ fn short_ways_do_what_the_general_one_does() {
         counts.all(|(count, least)| count >= least),
         "fast paths were taken {short:?} times only"
     );
+}
+
+/// What a space may be given on the fast path ends where the message buffers begin; the root's own part is of the root alone.
+#[test]
+fn pages_up_to_the_message_buffers_are_given_on_the_fast_path() {
+    let mut world = World::new(Way::ShortFirst, false);
+    let (space, _) = world.spaces[1];
+    let given = [
+        (PLACE, true),
+        (ROOT_GIVES_BELOW - PAGE, true),
+        (ROOT_GIVES_BELOW, true),
+        (MESSAGE_AREA - PAGE, true),
+        (MESSAGE_AREA, false),
+    ];
+    for (target, is_given) in given {
+        for (number, source) in [FIRST, FIRST + 1].into_iter().enumerate() {
+            let before = world.short[Short::Map as usize];
+            let window = fpage(target ^ (number as u64 * PAGE), 12, Rights::R);
+            let source = fpage(u64::from(source) * PAGE, 12, Rights::R);
+            world.call(Call::Map, [source, space, window, MAP, 0, 0]);
+            // The first one makes the tables.
+            let fast = world.short[Short::Map as usize] - before;
+            assert_eq!(fast, u32::from(is_given && number == 1), "{target:#x}");
+        }
+    }
 }
