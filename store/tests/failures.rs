@@ -300,3 +300,26 @@ fn changes_of_maps_are_paid_for() {
     store.discard_pages(BASE, 3, 4, &[]).expect("room");
     costs(&mut store, 0);
 }
+
+/// Changes of maps go on until the last free block is spoken for, and no further.
+#[test]
+fn changes_of_maps_use_the_last_block() {
+    for before in 0..3 {
+        let (_, mut store) = start();
+        let base = BASE + (1 << 30);
+        let record = ObjectRecord {
+            base,
+            pages: 1 << 24,
+            ..ObjectRecord::default()
+        };
+        store.put_object(&record).expect("room");
+        // A change of the first object takes one block, of this one three or more: each remainder comes up.
+        (0..before).for_each(|page| store.discard_pages(BASE, page, page + 1, &[]).expect("room"));
+        let full = (0..).find(|page| store.set_page_flags(base, page << 8, PageFlags::READ).is_err());
+        let stats = store.stats();
+        // The pool, which is kept from writers, and the path to a page.
+        let (free, path) = (stats.free + 24, 3);
+        let left = free.checked_sub(stats.reserved);
+        assert!(full > Some(100) && left.is_some_and(|left| left < path), "{stats:?}");
+    }
+}

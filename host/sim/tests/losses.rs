@@ -218,6 +218,58 @@ fn the_newest_superblock_lost_is_told_and_nothing_is_written_over_it() {
     }
 }
 
+/// Everything that a record behind the damage changed is named, neighbouring pages together.
+#[test]
+fn every_change_of_a_lost_record_is_named() {
+    let mut disk = world(&Medium::new());
+    Store::format(&mut disk, &FormatOptions::default()).expect("format");
+    let (mut store, _) = Store::mount(&mut disk, MountMode::ReadWrite).expect("mount");
+    let third = SECOND + (4 << 21);
+    for base in [BASE, third] {
+        store.put_object(&object(base, PAGES)).expect("put");
+    }
+    let pages = [10, 25].map(|page| dirty(&mut disk, page, 1)).to_vec();
+    store
+        .checkpoint_begin(&mut disk, pages, CheckpointKind::Periodic)
+        .expect("idle");
+    finish(&mut store, &mut disk);
+    let page = dirty(&mut disk, 0, 7);
+    store.sync_begin(&mut disk, vec![page], &[]).expect("heap");
+    finish(&mut store, &mut disk);
+    store.put_object(&object(SECOND, 1)).expect("put");
+    store.delete_object(third).expect("there");
+    store.discard_pages(BASE, 20, 30, &[]).expect("room");
+    store.set_page_flags(BASE, 50, PageFlags::READ).expect("room");
+    let pages = [30, 70].map(|page| dirty(&mut disk, page, 8)).to_vec();
+    store
+        .sync_begin(&mut disk, pages, &[BASE, SECOND, third])
+        .expect("heap");
+    finish(&mut store, &mut disk);
+    let mut medium = disk.disk.medium().clone();
+    let first = records(&medium)[0];
+    flip(&mut medium, first, 5000);
+    let (report, _) = mount(&medium, MountMode::ReadOnly).expect("it can be looked at");
+    let stranded = Loss::Records {
+        sequence: 0,
+        stranded: 1,
+    };
+    assert_eq!(report.losses[0], stranded);
+    let pages = |first, end| Loss::Pages { base: BASE, first, end };
+    let wanted = [
+        Loss::Object { base: BASE },
+        Loss::Object { base: SECOND },
+        Loss::Object { base: third },
+        pages(20, 30),
+        pages(50, 51),
+        pages(30, 31),
+        pages(70, 71),
+    ];
+    for loss in wanted {
+        assert!(report.losses.contains(&loss), "{loss:?} is not in {:?}", report.losses);
+    }
+    assert_eq!(report.losses.len(), 1 + wanted.len(), "{:?}", report.losses);
+}
+
 /// What journal records prove holds even where a whole pair of superblocks stands there with older contents: a lost write.
 #[test]
 fn records_alone_prove_a_newer_generation() {
