@@ -315,7 +315,7 @@ fn changes_of_maps_use_the_last_block() {
         store.put_object(&record).expect("room");
         // A change of the first object takes one block, of this one three or more: each remainder comes up.
         (0..before).for_each(|page| store.discard_pages(BASE, page, page + 1, &[]).expect("room"));
-        let full = (0..).find(|page| store.set_page_flags(base, page << 8, PageFlags::READ).is_err());
+        let full = (0..1 << 16).find(|page| store.set_page_flags(base, page << 8, PageFlags::READ).is_err());
         let stats = store.stats();
         // The pool, which is kept from writers, and the path to a page.
         let (free, path) = (stats.free + 24, 3);
