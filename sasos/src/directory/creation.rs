@@ -168,22 +168,17 @@ impl Server {
         owner: Option<TaskId>,
         home: SpaceId,
     ) -> Step<ObjectId> {
+        if let Some(task) = owner {
+            self.tasks.may_own(task)?;
+        }
         let (base, flags) = match kind {
             Kind::Plain => self.place_plain(world, pages)?,
             Kind::Stack => self.place_stack()?,
         };
-        if let Some(task) = owner
-            && let Err(error) = self.tasks.own(task, base)
-        {
-            self.addresses.give_back(slot_of(base), slots_for(base, pages));
-            return Err(error.into());
-        }
         let now = world.boot_time_ns() + world.now_ns();
+        let place = (slot_of(base), slots_for(base, pages));
         let capabilities = self.objects.spare_capabilities();
-        let Ok(capabilities) = capabilities else {
-            self.unplace(owner, base, pages);
-            return Err(Error::NoMemory.into());
-        };
+        let capabilities = capabilities.inspect_err(|_| self.addresses.give_back(place.0, place.1))?;
         let pages = if kind == Kind::Stack { STACK_BYTES / PAGE } else { pages };
         let record = ObjectRecord {
             base,
@@ -195,28 +190,17 @@ impl Server {
             account: self.ledger.number(payer),
             ..ObjectRecord::default()
         };
-        let id = match self.objects.insert(record, payer, &mut self.ledger) {
-            Ok(id) => id,
-            Err(error) => {
-                self.unplace(owner, base, pages);
-                return Err(error.into());
-            }
-        };
+        let made = self.objects.insert(record, payer, &mut self.ledger);
+        let id = made.inspect_err(|_| self.addresses.give_back(place.0, place.1))?;
         let serial = self.domains.serial(home);
         let object = self.objects.get_mut(id);
-        object.owner = owner;
         object.account = payer;
         object.bytes = OBJECT_BYTES;
         object.home = serial;
-        Ok(id)
-    }
-
-    /// Takes back where an object was to stand.
-    fn unplace(&mut self, owner: Option<TaskId>, base: u64, pages: u64) {
         if let Some(task) = owner {
-            self.tasks.disown(task, base);
+            self.own(task, id);
         }
-        self.addresses.give_back(slot_of(base), slots_for(base, pages));
+        Ok(id)
     }
 
     fn place_plain(&mut self, world: &mut impl World, pages: u64) -> Answer {
@@ -256,7 +240,6 @@ impl Server {
         let object = self.objects.get(id);
         let (base, end) = (object.base(), object.end());
         let (first, slots) = (object.first_slot(), object.slot_count());
-        let owner = object.owner;
         let (procedures, was_row) = (object.record.pdx.len(), object.is_persistent());
         // A delete in pieces has seen to this before.
         if procedures > 0 {
@@ -269,9 +252,7 @@ impl Server {
         self.semaphores_gone(world, base, end);
         self.drop_pages(world, id, base, end, Remembered::No);
         self.drop_leaves(world, id, &(0..u64::MAX));
-        if let Some(task) = owner {
-            self.tasks.disown(task, base);
-        }
+        self.disown(id);
         for procedure in 0..procedures {
             self.name_ends(self.objects.get(id).record.pdx[procedure].clist, was_row);
         }

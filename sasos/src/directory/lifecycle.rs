@@ -189,21 +189,15 @@ impl Server {
             return Err(Error::BadAddress);
         }
         let object = self.objects.get(id);
-        let (base, serial) = (object.base(), self.domains.serial(from));
-        let Some(owner) = object.owner.filter(|_| serial != 0 && object.home == serial) else {
+        let serial = self.domains.serial(from);
+        if object.owner.is_none() || serial == 0 || object.home != serial {
             return Ok(());
-        };
-        let payer = self.tasks.get(to_task).ok_or(Error::LimitReached)?.account;
-        self.tasks.own(to_task, base)?;
-        if let Err(error) = self.set_account(id, payer) {
-            self.tasks.disown(to_task, base);
-            return Err(error);
         }
-        self.tasks.disown(owner, base);
-        let home = self.domains.serial(to);
-        let object = self.objects.get_mut(id);
-        object.owner = Some(to_task);
-        object.home = home;
+        let payer = self.tasks.may_own(to_task)?.account;
+        self.set_account(id, payer)?;
+        self.disown(id);
+        self.own(to_task, id);
+        self.objects.get_mut(id).home = self.domains.serial(to);
         self.withdraw(world, id);
         Ok(())
     }

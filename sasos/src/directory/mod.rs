@@ -3,6 +3,7 @@
 pub mod address;
 pub mod creation;
 pub mod lifecycle;
+pub(crate) mod lists;
 pub mod names;
 pub mod object;
 mod slot_map;

@@ -24,14 +24,15 @@ use store::ObjectRecord;
 use crate::{
     accounts::{AccountId, Amounts, Ledger, RESOURCES, Resource},
     containers::{Boxed, Places, boxed, push, push_reserved, reserve},
+    directory::lists::{KINDS, Kind, Neighbours, ObjectList},
     directory::slot_map::SlotMap,
     lives::task::TaskId,
     pages::slots::Slots,
     protection::node::NodeList,
 };
 
-/// Bytes that an object costs at least: its row and record, a few capabilities, its place on a kill list and in free lists.
-pub const OBJECT_BYTES: u64 = core::mem::size_of::<Object>() as u64 + 4 * CAPABILITY_BYTES + 32;
+/// Bytes that an object costs at least: its row and record, a few capabilities, and its place in free lists.
+pub const OBJECT_BYTES: u64 = core::mem::size_of::<Object>() as u64 + 4 * CAPABILITY_BYTES + 24;
 /// Bytes of a capability beyond the first four.
 const CAPABILITY_BYTES: u64 = 16;
 /// Bytes of a PDX capability without its entries, and of an entry.
@@ -124,8 +125,8 @@ pub struct Object {
     pub absent_limits: Vec<LimitRange>,
     /// The address up to which every page that the store holds is resident, so that it need not be asked; the last one for all pages.
     pub known: u64,
-    /// Its neighbours in the list of objects with dirty pages, if it is there.
-    dirty_neighbours: Option<[Option<ObjectId>; 2]>,
+    /// Its neighbours in the lists in which it stands.
+    pub(crate) neighbours: [Neighbours; KINDS],
     /// The last checkpoint that took pages or the record of it.
     pub checkpoint: u64,
     /// The checkpoint before whose end its row is not durable.
@@ -187,7 +188,7 @@ impl Object {
             home: 0,
             absent_limits: Vec::new(),
             known: 0,
-            dirty_neighbours: None,
+            neighbours: [None; KINDS],
             checkpoint: 0,
             changed_before: 0,
             sync: None,
@@ -367,7 +368,7 @@ pub struct Objects {
     /// Above the epochs of all objects that were removed.
     epoch: u64,
     /// Those that have, or had, dirty pages.
-    first_dirty: Option<ObjectId>,
+    dirty: ObjectList,
     pub(crate) map: SlotMap,
     next_serial: u64,
     /// Resident pages of all of them.
@@ -384,7 +385,7 @@ impl Default for Objects {
                 ..Object::vacant()
             },
             epoch: 0,
-            first_dirty: None,
+            dirty: ObjectList::default(),
             map: SlotMap::new(),
             next_serial: 1,
             resident_pages: 0,
@@ -526,37 +527,21 @@ impl Objects {
 
     /// The object that was listed last as one with dirty pages.
     pub(crate) fn first_dirty(&self) -> Option<ObjectId> {
-        self.first_dirty
+        self.dirty.first()
     }
 
     /// Lists an object as one with dirty pages.
     pub(crate) fn list_dirty(&mut self, id: ObjectId) {
-        let first = self.first_dirty;
-        let object = self.get_mut(id);
-        if object.dirty_neighbours.is_some() {
-            return;
-        }
-        object.dirty_neighbours = Some([None, first]);
-        self.set_dirty_neighbour(first, 0, Some(id));
-        self.first_dirty = Some(id);
+        let mut list = self.dirty;
+        self.enlist(Kind::Dirty, &mut list, id);
+        self.dirty = list;
     }
 
     /// Takes an object off that list.
     pub(crate) fn unlist_dirty(&mut self, id: ObjectId) {
-        let Some([previous, next]) = self.get_mut(id).dirty_neighbours.take() else {
-            return;
-        };
-        if previous.is_none() {
-            self.first_dirty = next;
-        }
-        self.set_dirty_neighbour(previous, 1, next);
-        self.set_dirty_neighbour(next, 0, previous);
-    }
-
-    fn set_dirty_neighbour(&mut self, of: Option<ObjectId>, side: usize, to: Option<ObjectId>) {
-        if let Some(neighbours) = of.and_then(|of| self.get_mut(of).dirty_neighbours.as_mut()) {
-            neighbours[side] = to;
-        }
+        let mut list = self.dirty;
+        self.unlist(Kind::Dirty, &mut list, id);
+        self.dirty = list;
     }
 
     /// Changes the length, and which slots lead to the object.

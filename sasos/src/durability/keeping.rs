@@ -197,9 +197,7 @@ impl Server {
         object.home = 0;
         // Nothing of it is on the disk, so there is nothing to ask the store for.
         object.known = u64::MAX;
-        if let Some(owner) = object.owner.take() {
-            self.tasks.disown(owner, base);
-        }
+        self.disown(id);
         if pages > 0 {
             self.objects.list_dirty(id);
         }

@@ -19,7 +19,9 @@ use kcore::{SpaceId, ThreadId, scheduler::List};
 use crate::{
     Answer, Server, Step, World,
     accounts::{AccountId, Amounts, Resource, limits},
-    containers::{Boxed, Places, boxed, push, push_reserved, reserve, shrink},
+    containers::{Boxed, Places, boxed, push, push_reserved, reserve},
+    directory::lists::{Kind, ObjectList},
+    directory::object::ObjectId,
     lives::exception::Handlers,
     lives::thread::{Caller, Life},
     lives::work::{Piece, Work},
@@ -75,17 +77,17 @@ pub struct Task {
     pub(crate) last: ThreadId,
     /// Exception handlers.
     pub handlers: Handlers,
-    /// Bases of the objects that end with it.
-    pub kill_list: Vec<u64>,
+    /// The objects that end with it.
+    pub kill_list: ObjectList,
     /// The account that pays for what it takes.
     pub account: AccountId,
     /// Bases of stacks of threads that have ended, to be used again.
     pub stacks: Vec<u64>,
 }
 
-/// Records of tasks that are kept for the next ones, and entries that their lists keep room for.
+/// Records of tasks that are kept for the next ones, and stacks that each of them keeps room for.
 const TASKS_KEPT: usize = 8;
-const LIST_KEPT: usize = 64;
+const STACKS_KEPT: usize = 64;
 
 impl Task {
     /// Whether its threads have to end.
@@ -146,7 +148,7 @@ impl Tasks {
                 listed: false,
                 last: ThreadId(0),
                 handlers: Handlers::default(),
-                kill_list: Vec::new(),
+                kill_list: ObjectList::default(),
                 account: AccountId::ROOT,
                 stacks: Vec::new(),
             })?;
@@ -175,7 +177,7 @@ impl Tasks {
         Ok(id)
     }
 
-    /// Takes a task off. Its lists serve a later one.
+    /// Takes a task off, whose kill list is empty. Its record serves a later one.
     fn remove(&mut self, id: TaskId) {
         if self.get(id).is_none() {
             return;
@@ -183,45 +185,21 @@ impl Tasks {
         if let Some(mut task) = self.table.take(id.index() as u32)
             && self.spare.len() < TASKS_KEPT
         {
-            let Task { kill_list, stacks, .. } = &mut *task;
-            for list in [kill_list, stacks] {
-                list.clear();
-                if list.capacity() > LIST_KEPT {
-                    *list = Vec::new();
-                }
+            task.stacks.clear();
+            if task.stacks.capacity() > STACKS_KEPT {
+                task.stacks = Vec::new();
             }
             push_reserved(&mut self.spare, task);
         }
     }
 
-    /// Puts an object on a kill list.
+    /// A task on whose kill list there is a place.
     ///
     /// # Errors
-    /// [`Error::LimitReached`]: the list is full.
-    pub fn own(&mut self, task: TaskId, base: u64) -> Result<(), Error> {
-        let task = self.get_mut(task).ok_or(Error::LimitReached)?;
-        if task.kill_list.len() >= TASK_OBJECTS_MAX {
-            return Err(Error::LimitReached);
-        }
-        push(&mut task.kill_list, base)
-    }
-
-    /// Takes an object off a kill list; tells whether it was there.
-    pub fn disown(&mut self, task: TaskId, base: u64) -> bool {
-        // Objects die young: the newest are looked at first.
-        let Some(task) = self.get_mut(task) else { return false };
-        let place = task.kill_list.iter().rposition(|&other| other == base);
-        if let Some(place) = place {
-            task.kill_list.swap_remove(place);
-            shrink(&mut task.kill_list, 0);
-        }
-        place.is_some()
-    }
-
-    /// Whether an object stands on a kill list.
-    pub fn owns(&self, task: TaskId, base: u64) -> bool {
-        self.get(task)
-            .is_some_and(|task| task.kill_list.iter().rev().any(|&other| other == base))
+    /// [`Error::LimitReached`].
+    pub(crate) fn may_own(&self, task: TaskId) -> Result<&Task, Error> {
+        let task = self.get(task).filter(|task| task.kill_list.count() < TASK_OBJECTS_MAX);
+        task.ok_or(Error::LimitReached)
     }
 }
 
@@ -237,6 +215,38 @@ pub fn checked_priority(asked: u64, own: u8) -> Result<u8, Error> {
 }
 
 impl Server {
+    // ---- kill lists -------------------------------------------------------------------------------
+
+    /// Puts an object on the kill list of a task that [may have](Tasks::may_own) one more.
+    #[inline]
+    pub(crate) fn own(&mut self, task: TaskId, id: ObjectId) {
+        if let Some(record) = self.tasks.get_mut(task) {
+            self.objects.enlist(Kind::KillList, &mut record.kill_list, id);
+            self.objects.get_mut(id).owner = Some(task);
+        }
+    }
+
+    /// Takes an object off the kill list on which it stands, if any.
+    #[inline]
+    pub(crate) fn disown(&mut self, id: ObjectId) {
+        let owner = self.objects.get_mut(id).owner.take();
+        if let Some(task) = owner.and_then(|task| self.tasks.get_mut(task)) {
+            self.objects.unlist(Kind::KillList, &mut task.kill_list, id);
+        }
+    }
+
+    /// Whether an object stands on the kill list of the task that it names.
+    pub fn is_owned(&self, id: ObjectId) -> bool {
+        let task = self.objects.get(id).owner.and_then(|task| self.tasks.get(task));
+        task.is_some_and(|task| {
+            self.objects
+                .listed(Kind::KillList, &task.kill_list)
+                .any(|listed| listed == id)
+        })
+    }
+
+    // ---- tasks begin ------------------------------------------------------------------------------
+
     /// The account that pays for what a caller makes.
     #[inline]
     pub(crate) fn payer(&self, caller: Caller) -> AccountId {
@@ -453,19 +463,22 @@ impl Server {
 
     /// Ends the objects on the kill list of a task, and its stacks, as far as the budget reaches; tells whether that was all.
     fn objects_of_task_go(&mut self, world: &mut impl World, id: TaskId) -> bool {
-        while let Some(task) = self.tasks.get(id)
-            && let Some(&base) = task.kill_list.last().or(task.stacks.last())
-        {
+        while let Some(task) = self.tasks.get(id) {
+            let object = task.kill_list.first();
+            let base = object.map(|object| self.objects.get(object).base());
+            let Some(base) = base.or(task.stacks.last().copied()) else {
+                break;
+            };
             if !self.object_ends(world, base) {
                 return false;
             }
-            if let Some(task) = self.tasks.get_mut(id) {
-                // An object that has ended has taken itself off the kill list.
-                let listed = task.kill_list.pop_if(|last| *last == base).is_some();
-                if !listed && task.kill_list.is_empty() {
-                    task.stacks.pop_if(|last| *last == base);
-                }
+            // An object that has ended has taken itself off the kill list.
+            if object.is_none()
+                && let Some(task) = self.tasks.get_mut(id)
+            {
+                task.stacks.pop();
             }
+            debug_assert!(object.is_none_or(|object| !self.objects.is_live(object)), "it ends");
         }
         true
     }

@@ -29,17 +29,20 @@ impl System {
     fn check_owners(&self) {
         let Self { server, .. } = self;
         let transient = || {
-            let all = server.objects.iter().map(|(_, object)| object);
-            all.filter(|object| !object.is_persistent())
+            let all = server.objects.iter();
+            all.filter(|(_, object)| !object.is_persistent())
         };
-        let is_stack = |object: &&Object| object.record.flags & OBJECT_STACK != 0;
-        for object in transient().filter(|object| !is_stack(object)) {
-            let owned = object.owner.is_some_and(|task| server.tasks.owns(task, object.base()));
-            assert!(owned, "the object at {:#x} is on no kill list", object.base());
+        let is_stack = |object: &Object| object.record.flags & OBJECT_STACK != 0;
+        for (id, object) in transient().filter(|(_, object)| !is_stack(object)) {
+            assert!(
+                server.is_owned(id),
+                "the object at {:#x} is on no kill list",
+                object.base()
+            );
         }
         let running = server.threads.iter().filter(|record| record.life == Life::Live).count();
         let spare: usize = server.tasks.iter().map(|task| task.stacks.len()).sum();
-        let stacks = transient().filter(is_stack).count();
+        let stacks = transient().filter(|(_, object)| is_stack(object)).count();
         assert_eq!(stacks, running + spare + server.callees.stack_count(), "stacks");
     }
 
