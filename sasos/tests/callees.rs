@@ -18,7 +18,7 @@ use sasos::{
 /// Domains of one procedure, each merged with another caller's.
 const MANY: usize = 100;
 /// Those that one event closes at most.
-const PIECE: u64 = 16;
+const PIECE: u64 = 7;
 
 /// A service with a procedure that many clients have called. They are inside of it, or have come back.
 fn crowd(rig: &mut Rig, inside: bool) -> (Actor, u64, Vec<Actor>) {

@@ -2,6 +2,7 @@
 
 use abi::{Call, Error};
 use kcore::{SpaceId, ThreadId, thread::Resumed, wait::Key};
+use store::Budget;
 
 use crate::{
     Answer, Event, Outcome, Server, World,
@@ -9,7 +10,7 @@ use crate::{
     durability::freeze::waits_for_freezing,
     lives::continuation::Continuation,
     lives::thread::Caller,
-    lives::work::{COST_LARGEST, piece},
+    lives::work::{COST_LARGEST, PIECE, piece},
     procedures::pdx::Stage,
 };
 
@@ -54,9 +55,10 @@ impl Server {
                 self.budget = piece();
                 // Work on ends comes first, unless it left nothing to the store the last time.
                 if !self.work.had_all() {
+                    // The first item of the list gets on, however much the looks before it take.
+                    self.budget = Budget::of(PIECE - COST_LARGEST);
                     self.poll_control(world);
-                    // The first item of the list gets on, however much the looks before it took.
-                    self.budget.at_least(COST_LARGEST);
+                    self.budget = Budget::of(COST_LARGEST + self.budget.left());
                     self.work_on(world);
                 }
                 if let Some(left) = self.work.leaves_some(self.budget) {

@@ -25,11 +25,11 @@ use crate::{
 const COST_PLACE: u64 = 12;
 const COST_FRAME: u64 = 15;
 const COST_UNWIND: u64 = 1500;
-/// The cost of having a callee begin to end, and of seeing whether somebody is inside of one.
-const COST_CALLEE: u64 = 1100;
+/// The cost of closing a callee, that is, of its new places in the orders of all; of taking it off with its domain in the end; and of seeing
+/// whether somebody is inside of one.
+const COST_CLOSE: u64 = 2600;
+const COST_REMOVE: u64 = 2600;
 const COST_LOOK: u64 = 60;
-/// The cost of retiring one.
-const COST_RETIRE: u64 = 900;
 /// Places of callees that a poll looks at.
 const LOOKS: usize = 64;
 
@@ -99,18 +99,22 @@ impl Server {
 
     /// A callee domain begins to end: nobody enters it any more.
     pub(crate) fn callee_ends(&mut self, world: &mut impl World, space: SpaceId) {
-        world.portal_forget();
-        if self.callees.advance(space, Stage::Ends) {
+        if self.callee_closes(world, space, Stage::Ends) {
             let serial = self.domains.serial(space);
             self.work.enter(Work::Callee(Leaving { space, serial }));
-            Self::wake_who_waits(world, space);
         }
     }
 
-    /// Nobody enters a callee any more: a thread that waits for a stack of it looks anew.
-    fn wake_who_waits(world: &mut impl World, space: SpaceId) {
-        world.wake(Key::Stack(space.0), u32::MAX);
-        world.wake(Key::Turn(space.0), u32::MAX);
+    /// Nobody enters a callee any more: a thread that waits for a stack of it looks anew. Tells whether it comes to this stage now.
+    fn callee_closes(&mut self, world: &mut impl World, space: SpaceId, stage: Stage) -> bool {
+        // A call between two pieces may have remembered it.
+        world.portal_forget();
+        let closes = self.callees.advance(space, stage);
+        if closes {
+            world.wake(Key::Stack(space.0), u32::MAX);
+            world.wake(Key::Turn(space.0), u32::MAX);
+        }
+        closes
     }
 
     /// A piece of the end of a callee domain: threads inside are unwound; derived domains, its stacks and what it has found end before it.
@@ -126,6 +130,7 @@ impl Server {
         {
             return Piece::More;
         }
+        self.budget.spend(COST_REMOVE);
         self.domain_end(world, space);
         self.callees.remove(space);
         self.work.release();
@@ -194,7 +199,7 @@ impl Server {
         let serial = self.domains.serial(domain);
         // The next piece does what the budget does not reach.
         while let Some(space) = self.callees.derived_that_lives(serial)
-            && self.budget.spend(COST_CALLEE)
+            && self.budget.spend(COST_CLOSE)
         {
             self.callee_ends(world, space);
         }
@@ -204,7 +209,7 @@ impl Server {
     /// Has the callees end of an object that goes, as far as the budget reaches; tells whether those were all.
     pub(crate) fn callees_of_object_end(&mut self, world: &mut impl World, base: u64) -> bool {
         while let Some(space) = self.callees.first_of_object(base) {
-            if !self.budget.spend(COST_CALLEE) {
+            if !self.budget.spend(COST_CLOSE) {
                 return false;
             }
             self.callee_ends(world, space);
@@ -216,14 +221,14 @@ impl Server {
     /// callees as far as the budget reaches; tells whether those were all.
     pub(crate) fn callees_of_password_retire(&mut self, world: &mut impl World, base: u64, password: u64) -> bool {
         while let Some(space) = self.callees.first_of_password(base, password) {
-            if !self.budget.spend(COST_RETIRE) {
+            if !self.budget.spend(COST_CLOSE) {
                 return false;
             }
-            // A call between two pieces may have remembered it.
-            world.portal_forget();
-            self.callees.advance(space, Stage::Retired);
-            Self::wake_who_waits(world, space);
-            self.callee_ends_if_left(world, space);
+            if self.is_inside(world, space) {
+                self.callee_closes(world, space, Stage::Retired);
+            } else {
+                self.callee_ends(world, space);
+            }
         }
         true
     }
@@ -259,7 +264,7 @@ impl Server {
     fn callee_ends_if_left(&mut self, world: &mut impl World, space: SpaceId) -> bool {
         let lives = self.callees.get(space).is_some_and(|callee| callee.stage < Stage::Ends);
         if lives && !self.is_inside(world, space) {
-            if !self.budget.spend(COST_CALLEE) {
+            if !self.budget.spend(COST_CLOSE) {
                 return false;
             }
             self.callee_ends(world, space);

@@ -178,28 +178,31 @@ impl<K: Copy + Ord, V> Map<K, V> {
     /// # Errors
     /// [`Error::NoMemory`]: nothing has changed. It does not fail up to the number of entries that room was [reserved](Map::reserve) for.
     pub fn insert(&mut self, key: K, value: V) -> Result<Option<V>, Error> {
-        if let Some(place) = self.get_mut(key) {
-            return Ok(Some(core::mem::replace(place, value)));
-        }
+        let mut chunk = self.chunk_of(&key);
+        let entries = self.chunks.get_mut(chunk);
+        let found = entries.map_or(Err(0), |entries| {
+            let found = entries.binary_search_by(|entry| entry.0.cmp(&key));
+            found.map(|place| &mut entries[place].1)
+        });
+        let mut place = match found {
+            Ok(there) => return Ok(Some(core::mem::replace(there, value))),
+            Err(place) => place,
+        };
         self.grow(self.count + 1)?;
-        let chunk = self.chunk_of(&key);
         if self.chunks.is_empty() {
             let empty = self.spare.pop().ok_or(Error::NoMemory)?;
             push_reserved(&mut self.chunks, empty);
         }
         let splits = self.chunks[chunk].len() == CHUNK;
-        let chunk = if splits {
+        if splits {
             let mut upper = self.spare.pop().ok_or(Error::NoMemory)?;
             upper.extend(self.chunks[chunk].drain(CHUNK / 2..));
-            let goes_up = upper.first().is_some_and(|first| first.0 <= key);
             self.chunks.insert(chunk + 1, upper);
-            chunk + usize::from(goes_up)
-        } else {
-            chunk
-        };
-        let entries = &mut self.chunks[chunk];
-        let place = entries.partition_point(|entry| entry.0 < key);
-        entries.insert(place, (key, value));
+            if place > CHUNK / 2 {
+                (chunk, place) = (chunk + 1, place - CHUNK / 2);
+            }
+        }
+        self.chunks[chunk].insert(place, (key, value));
         self.count += 1;
         if splits {
             // One half may fit into the neighbour's.
@@ -265,8 +268,13 @@ impl<K: Copy + Ord, V> Map<K, V> {
     /// The first entry with a key from that one on.
     pub fn from(&self, key: K) -> Option<(K, &V)> {
         let chunk = self.chunk_of(&key);
-        let mut entries = self.chunks.get(chunk..)?.iter().take(2).flatten();
-        entries.find(|entry| entry.0 >= key).map(|entry| (entry.0, &entry.1))
+        let entries = self.chunks.get(chunk)?;
+        let place = entries.partition_point(|entry| entry.0 < key);
+        let entry = match entries.get(place) {
+            Some(entry) => entry,
+            None => self.chunks.get(chunk + 1)?.first()?,
+        };
+        Some((entry.0, &entry.1))
     }
 
     /// The last entry with a key below that.
@@ -287,10 +295,8 @@ impl<K: Copy + Ord, V> Map<K, V> {
 impl<K: Copy + Ord, V: Copy> Map<K, V> {
     /// The first entry with a key in a range.
     pub fn first_in(&self, keys: Range<K>) -> Option<(K, V)> {
-        let chunk = self.chunk_of(&keys.start);
-        let mut entries = self.chunks.get(chunk..)?.iter().take(2).flatten();
-        let first = entries.find(|entry| entry.0 >= keys.start)?;
-        (first.0 < keys.end).then_some(*first)
+        let (first, &value) = self.from(keys.start)?;
+        (first < keys.end).then_some((first, value))
     }
 
     /// The last entry with a key below that.
