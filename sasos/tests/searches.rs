@@ -8,7 +8,7 @@ use abi::{
     layout::{APD_SLOTS, Capability, INFO_USED},
 };
 use common::{Actor, Order, Rig};
-use kcore::thread::Resumed;
+use kcore::{Machine, thread::Resumed};
 use sasos::{
     Access, Event, Outcome, Step,
     accounts::{AccountId, Resource, limits},
@@ -335,6 +335,46 @@ fn a_protected_call_ends_its_searches() {
         }
     }
     panic!("it never ends");
+}
+
+/// The password by which a Clist is read is compared with all of the Clist's passwords. A call that shows many goes on with the next one.
+#[test]
+fn clists_with_many_passwords_are_shown_in_pieces() {
+    let mut rig = Rig::new(15, 8000, 8192);
+    let owner = rig.actor(Apd::EMPTY);
+    let base = rig.service(owner, 9);
+    let (description, _) = rig.call(owner, Call::ObjCreate, &[PAGE, 0]).unwrap();
+    let shown = APD_SLOTS as u64;
+    rig.store(owner.space, description, shown).unwrap();
+    for number in 0..shown {
+        let (clist, _) = rig.call(owner, Call::ObjCreate, &[PAGE, 0]).unwrap();
+        for password in 0..100 {
+            rig.call(owner, Call::ObjPasswd, &[clist, 100 + password, R]).unwrap();
+        }
+        rig.write_clist(owner.space, clist, &[], Order::Any);
+        rig.store(owner.space, description + (2 + number) * 8, clist).unwrap();
+    }
+    let mut events = 0;
+    for resumed in [Resumed::First; 1].into_iter().chain([Resumed::Woken; 1000]) {
+        events += 1;
+        let event = Event::Call {
+            thread: owner.thread,
+            number: Call::PdxCall as u64,
+            arguments: [base, 0, description, 0, 0, 0],
+            resumed,
+        };
+        match rig.server.handle(&mut rig.world, event) {
+            Outcome::Again => {}
+            outcome => {
+                assert_eq!(outcome, Outcome::Resume);
+                break;
+            }
+        }
+    }
+    assert!((3..10).contains(&events), "{events} events");
+    let inside = rig.world.thread_space(owner.thread);
+    assert_eq!(rig.server.domain_apd(inside).count(), APD_SLOTS);
+    rig.check();
 }
 
 /// Removing a capability moves those behind it. One that was there all the time is found.

@@ -105,6 +105,8 @@ pub enum Continuation {
     UnMaps(u64),
     /// `ApdInsert`, `ApdDelete`, `ApdFlush`: the change is made, and the domain forgets what it found before.
     ApdForgets,
+    /// `PdxCall`, `TaskCreate`: some of the Clists that it shows were seen; they stand in the record of the thread.
+    Shows,
     /// `SystemInfo`, `ThreadInfo`: what the caller may see, and the place in a table where it goes on.
     Report {
         /// How much the caller may see.
@@ -144,6 +146,7 @@ impl Continuation {
             | Self::CopyLooks { .. }
             | Self::UnMapLooks(_)
             | Self::Keep { .. }
+            | Self::Shows
             | Self::Report { .. }
             | Self::ChildLooks { .. } => true,
             Self::Durable { .. }

@@ -31,7 +31,7 @@ use crate::{
     Answer, Server, World,
     accounts::{AccountId, Resource},
     calls::sight::Sight,
-    containers::{push_reserved, reserve},
+    containers::{Boxed, push_reserved, reserve},
     lives::chunks::Chunks,
     lives::continuation::Continuation,
     lives::doom::Doom,
@@ -39,6 +39,7 @@ use crate::{
     lives::task::{TaskId, checked_priority},
     lives::work::piece,
     procedures::pdx::Stage,
+    protection::apd::Apd,
     protection::search::Bookmark,
 };
 
@@ -111,6 +112,8 @@ pub struct Thread {
     pub continuation: Continuation,
     /// How far the search for a right of that call has got, or that of a fault.
     pub bookmark: Option<Bookmark>,
+    /// The Clists that [the call shows](Continuation::Shows) and a piece of it has seen.
+    pub(crate) shown: Option<Boxed<Apd>>,
     /// How often that call has waited for what others give back.
     pub(crate) tries: u16,
     /// When that call times out.
@@ -142,6 +145,7 @@ impl Default for Thread {
             report: ExitReport::default(),
             continuation: Continuation::None,
             bookmark: None,
+            shown: None,
             tries: 0,
             deadline: None,
             saved: Vec::new(),

@@ -32,11 +32,12 @@ use kcore::{
 };
 
 use crate::{
-    Outcome, Server, Step, World,
+    Outcome, Server, Step, Stop, World,
     accounts::{AccountId, Resource},
     containers::{Boxed, Map, Places, boxed, push_reserved, reserve},
     lives::exception::{Handlers, SAVED_BYTES},
     lives::thread::Caller,
+    lives::work::PIECE,
     procedures::guests::{Admission, Guests},
     procedures::unwind::depth_inside,
     protection::apd::{Apd, ClistRef},
@@ -47,6 +48,11 @@ use crate::{
 pub const CALLEES_MAX: usize = 512;
 /// Domains for lists of Clists that callers show which a call looks at.
 const EXPLICIT_LOOKS: usize = 8;
+/// The most that a look at what a call shows may cost, if the rest of the call is to be done in the same event.
+const COST_SHOWN_MOST: u64 = 2500;
+/// The cost of making one with its first stack, in instructions, roughly, and what a search needs to get on through all merged calls.
+const COST_MAKE: u64 = 6000;
+const COST_SEARCH_LEAST: u64 = 5500;
 
 /// The rights of a callee's domain beside the registered Clist.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -376,12 +382,21 @@ impl Server {
             PD_EMPTY => Extension::Empty,
             address => {
                 let shown = self.apd_read(world, caller.domain, address)?;
+                if self.budget.left() < PIECE - COST_SHOWN_MOST {
+                    return self.shows_later(&shown, Stop::Again);
+                }
                 self.locks_allow_showing(caller.domain, &shown)?;
                 Extension::Explicit(boxed(shown)?)
             }
         };
-        // Last, for no cache has what it finds: another search behind it would drop its bookmark, and it that one's, for ever.
-        let grant = self.pdx_grant(world, caller.domain, entry)?;
+        // Last, for no cache has what it finds: another search behind it would drop its bookmark, and it that one's, for ever. A domain
+        // that it has found no room for yet is made in the same event.
+        self.budget.spend(COST_MAKE);
+        self.budget.at_least(COST_SEARCH_LEAST);
+        let grant = match (self.pdx_grant(world, caller.domain, entry), &extension) {
+            (Err(stop), Extension::Explicit(shown)) => self.shows_later(shown, stop)?,
+            (grant, _) => grant?,
+        };
         if let Some(space) = self.callees.find(&grant, &extension) {
             return Ok(space);
         }

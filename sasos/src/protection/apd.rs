@@ -21,7 +21,8 @@ use abi::{
 use kcore::SpaceId;
 
 use crate::{
-    Answer, Server, Step, World,
+    Answer, Server, Step, Stop, World,
+    containers::boxed,
     lives::continuation::Continuation,
     lives::thread::Caller,
     lives::work::{Piece, Work},
@@ -30,8 +31,11 @@ use crate::{
 /// The `slot` argument of `ApdLock` that locks all, empty slots included.
 pub const LOCK_ALL: u64 = u64::MAX;
 
-/// The cost of looking at a domain that reads through to another.
+/// The cost of looking at a domain that reads through to another, in instructions, roughly; of a Clist that is shown beside what reading it
+/// costs; and of the locks of one domain while Clists are shown.
 const COST_DERIVED: u64 = 120;
+const COST_SHOWN: u64 = 270;
+const COST_LOCKS: u64 = 130;
 
 /// A Clist that a slot names.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -262,7 +266,8 @@ impl Server {
         Ok(clist)
     }
 
-    /// Reads an APD description of a domain. Each Clist in it must be readable there.
+    /// Reads an APD description of a domain. Each Clist in it must be readable there. Those that an earlier piece of the call has seen stand
+    /// in the record of its thread.
     pub(crate) fn apd_read(&mut self, world: &mut impl World, space: SpaceId, address: u64) -> Step<Apd> {
         let mut bytes = [0; ApdDescription::BYTES];
         self.read_user(world, space, address, &mut bytes)?;
@@ -271,12 +276,33 @@ impl Server {
         if description.count > APD_SLOTS as u64 || (description.locked > description.count && !all_locked) {
             return Err(Error::BadArgument.into());
         }
-        let mut apd = Apd::EMPTY;
-        for &slot in &description.slots[..description.count as usize] {
-            apd.add(self.clist_for(world, space, slot)?)?;
+        let record = self.threads.record(self.current);
+        let seen = record
+            .shown
+            .take()
+            .filter(|_| record.continuation == Continuation::Shows);
+        let mut apd = seen.map_or(Apd::EMPTY, |seen| *seen);
+        while let Some(&slot) = description.slots[..description.count as usize].get(apd.count()) {
+            let seen = if self.budget.is_left() {
+                self.budget.spend(COST_SHOWN);
+                self.clist_for(world, space, slot)
+            } else {
+                Err(Stop::Again)
+            };
+            apd.add(seen.or_else(|stop| self.shows_later(&apd, stop))?)?;
         }
         apd.locked = description.locked as u8;
         Ok(apd)
+    }
+
+    /// A call stops that shows Clists: a later piece of it need not look at those again that it has seen.
+    pub(crate) fn shows_later<T>(&mut self, seen: &Apd, stop: Stop) -> Step<T> {
+        if !matches!(stop, Stop::Fail(_)) {
+            let record = self.threads.record(self.current);
+            record.shown = Some(boxed(*seen)?);
+            record.continuation = Continuation::Shows;
+        }
+        Err(stop)
     }
 
     /// The APDs that a domain searches: its own, then those of the domains it reads through to.
@@ -306,16 +332,23 @@ impl Server {
     ///
     /// # Errors
     /// [`Error::Locked`].
-    pub(crate) fn locks_allow_showing(&self, space: SpaceId, shown: &Apd) -> Result<(), Error> {
-        let fixed = |clist: &ClistRef| {
-            self.apds(space)
-                .any(|apd| apd.fixed_slots().iter().any(|fixed| fixed.is_same(clist)))
-        };
-        if !self.is_locked(space) || shown.slots().iter().all(fixed) {
-            Ok(())
-        } else {
-            Err(Error::Locked)
+    pub(crate) fn locks_allow_showing(&mut self, space: SpaceId, shown: &Apd) -> Result<(), Error> {
+        if !self.is_locked(space) {
+            return Ok(());
         }
+        // One way up for all that is shown. Those on the way have one slot each but for the last, which is a task's or was shown to.
+        let mut missing = (1_u32 << shown.count()) - 1;
+        let mut domains = 0;
+        for apd in self.apds(space) {
+            domains += 1;
+            for fixed in apd.fixed_slots() {
+                for (place, clist) in shown.slots().iter().enumerate() {
+                    missing &= !(u32::from(fixed.is_same(clist)) << place);
+                }
+            }
+        }
+        self.budget.spend(domains * COST_LOCKS);
+        if missing == 0 { Ok(()) } else { Err(Error::Locked) }
     }
 
     /// Whether an APD may be that of a task which a domain makes: it begins with all that is locked there, and locks it too.
@@ -372,7 +405,7 @@ impl Server {
                 return Ok(());
             };
             if !self.budget.spend(COST_DERIVED) {
-                return Err(crate::Stop::Again);
+                return Err(Stop::Again);
             }
             let next = SpaceId(told.4);
             if let Some(derived) = self.domains.get_mut(next)

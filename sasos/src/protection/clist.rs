@@ -29,9 +29,9 @@ const BATCH: usize = 32;
 /// So many capabilities of a sorted Clist are rather read together than halved on: each half is a read of its own.
 const NEAR: u64 = 12;
 /// The cost of reading a header or one address, in instructions, roughly.
-const COST_READ: u64 = 200;
+const COST_READ: u64 = 360;
 /// The cost of reading [`BATCH`] capabilities, and of finding out that they are for something else.
-const COST_BATCH: u64 = 600;
+const COST_BATCH: u64 = 750;
 /// The cost of a capability for the object, and of comparing it with a password of the object.
 const COST_VISIT: u64 = 40;
 const COST_PASSWORD: u64 = 10;
@@ -62,8 +62,11 @@ impl Server {
             .filter(|&id| !self.objects.get(id).ends())
             .ok_or(Error::BadAddress)?;
         let object = self.objects.get(id);
-        if clist.reader != 0 && !effective(object.rights_of(clist.reader)).contains(Rights::R) {
-            return Err(Error::Protection.into());
+        if clist.reader != 0 {
+            self.budget.spend(cost_passwords(object));
+            if !effective(object.rights_of(clist.reader)).contains(Rights::R) {
+                return Err(Error::Protection.into());
+            }
         }
         let mut bytes = [0; ClistHeader::BYTES];
         self.budget.spend(COST_READ);
@@ -108,8 +111,7 @@ impl Server {
             (0, shape.count.min(UNSORTED_MAX))
         };
         let mut next = first.max(self.still_reached(world, shape, *reached)?);
-        let record = &self.objects.get(target).record;
-        let cost_visit = COST_VISIT + COST_PASSWORD * (record.capabilities.len() + record.pdx.len()) as u64;
+        let cost_visit = COST_VISIT + cost_passwords(self.objects.get(target));
         while next < end {
             let mut bytes = [0; BATCH * Capability::BYTES];
             let most = if shape.sorted { NEAR as usize + 4 } else { BATCH };
@@ -169,6 +171,11 @@ impl Server {
         }
         Ok(low)
     }
+}
+
+/// The cost of comparing a password with all that an object has.
+fn cost_passwords(object: &Object) -> u64 {
+    COST_PASSWORD * (object.record.capabilities.len() + object.record.pdx.len()) as u64
 }
 
 /// Offset of a capability in a Clist.

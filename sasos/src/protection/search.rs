@@ -24,6 +24,9 @@ use crate::{
     protection::domain::Cached,
 };
 
+/// The cost of asking a domain what it has without its Clists, in instructions, roughly.
+const COST_LEVEL: u64 = 130;
+
 /// Whether a search has found enough.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Enough {
@@ -147,6 +150,7 @@ impl Server {
         for level in 0..=CALL_DEPTH_MAX {
             let Some(domain) = self.domains.get(from) else { break };
             let parent = domain.parent;
+            self.budget.spend(COST_LEVEL);
             if let Some(cached) = self.cached(from, id)
                 && sought.have(cached) == Enough::Yes
             {

@@ -200,6 +200,7 @@ fn a_merged_callee_reads_through_and_never_writes_back() {
     let domains = system.server.domains.count();
     system.exit(client, 0);
     system.exit(sibling, 0);
+    system.finish_work();
     assert_eq!(system.server.domains.count(), domains - 2);
     system.check_to_the_end();
 }
