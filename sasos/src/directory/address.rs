@@ -21,7 +21,7 @@ pub const OBJECT_SLOTS_MAX: u64 = OBJECT_BYTES_MAX / SLOT;
 /// Single slots that wait for reuse outside the tree.
 const RECENT_MAX: usize = 256;
 /// The cost of noting a free slot, in instructions, roughly.
-pub(crate) const COST_SETTLE: u64 = 300;
+pub(crate) const COST_SETTLE: u64 = 500;
 
 /// The free addresses of both windows.
 pub struct Addresses {
