@@ -107,6 +107,27 @@ fn nobody_enters_a_domain_with_the_clist_of_before() {
     rig.check();
 }
 
+/// The owner revokes a password, and another thread of his registers it again before all domains of the first one are closed. A call that
+/// enters one of those in time is remembered by the kernel until it is closed.
+#[test]
+fn the_kernel_remembers_no_way_into_a_closed_domain() {
+    let mut rig = Rig::new(7, 16_000, 20_000);
+    let (owner, base, clients) = crowd(&mut rig, true);
+    let (registrar, last) = (rig.sibling(owner), clients[MANY - 1]);
+    let caller = rig.sibling(last);
+    let revoke = |rig: &mut Rig, resumed| rig.begin(owner, Call::ObjPasswd, &[base, 9, 0], resumed);
+    assert_eq!(revoke(&mut rig, Resumed::First), None);
+    rig.registers(registrar, base, 9, 0);
+    let before = rig.world.thread_space(last.thread);
+    assert_eq!(rig.enters(caller, base, PD_MERGE), Ok(before), "it is open");
+    let way = |rig: &Rig| rig.world.kernel.portals().find(last.space, base, PD_MERGE);
+    assert_eq!(way(&rig), Some(before));
+    while revoke(&mut rig, Resumed::Woken).is_none() {}
+    assert_eq!(open(&rig), 0);
+    assert_eq!(way(&rig), None, "it leads to a domain that is closed");
+    rig.check();
+}
+
 /// A thread whose call has registered another Clist ends before all domains of the old one are closed. They close all the same.
 #[test]
 fn callees_close_though_the_call_that_closes_them_ends() {
