@@ -77,18 +77,40 @@ pub(crate) fn command(words: &Words) -> Result<(), String> {
     let built = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let root = std::env::var_os("GOND_ROOT").map_or_else(built, PathBuf::from);
     let folder = words.output.clone().unwrap_or_else(|| root.join("target/modules"));
+    let recipes = chosen(&words.files)?;
     std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let wanted = |recipe: &&Recipe| {
-        let name = stem(recipe.description);
-        words.files.is_empty() || words.files.iter().any(|file| file.as_os_str() == name.as_str())
-    };
     let mut window = Window::default();
-    for recipe in RECIPES.iter().filter(wanted) {
+    for recipe in recipes {
         if let Some(path) = build(recipe, &root, &folder, &mut window)? {
             println!("{}", path.display());
         }
     }
     Ok(())
+}
+
+/// The modules with these names, in the order in which they are installed; all if there are no names.
+///
+/// # Errors
+/// A name that no module has; the sentence lists those that there are.
+fn chosen(names: &[PathBuf]) -> Result<Vec<&'static Recipe>, String> {
+    let all: Vec<String> = RECIPES.iter().map(|recipe| stem(recipe.description)).collect();
+    let unknown = names
+        .iter()
+        .find(|name| !all.iter().any(|one| name.as_os_str() == one.as_str()));
+    if let Some(unknown) = unknown {
+        let unknown = unknown.display();
+        return Err(format!(
+            "there is no module '{unknown}' of the system; there are {}",
+            all.join(", ")
+        ));
+    }
+    let is_named = |name: &String| names.is_empty() || names.iter().any(|one| one.as_os_str() == name.as_str());
+    Ok(RECIPES
+        .iter()
+        .zip(&all)
+        .filter(|(_, name)| is_named(name))
+        .map(|(recipe, _)| recipe)
+        .collect())
 }
 
 fn stem(path: &str) -> String {
@@ -228,5 +250,29 @@ fn compile(source: &Path, object: &Path, flags: &[&str], places: &[PathBuf]) -> 
             source.display(),
             String::from_utf8_lossy(&output.stderr)
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_modules_are_known_ones() {
+        let stems = |names: &[&str]| {
+            let names: Vec<PathBuf> = names.iter().map(PathBuf::from).collect();
+            chosen(&names).map(|recipes| {
+                recipes
+                    .iter()
+                    .map(|recipe| stem(recipe.description))
+                    .collect::<Vec<_>>()
+            })
+        };
+        assert_eq!(stems(&[]).unwrap().len(), RECIPES.len());
+        assert_eq!(stems(&["lua", "libc"]).unwrap(), ["libc", "lua"]);
+        for names in [&["nonsense"][..], &["libcc", "lua"]] {
+            let told = stems(names).unwrap_err();
+            assert!(told.contains(names[0]) && told.contains("libc, lua,"), "{told}");
+        }
     }
 }
