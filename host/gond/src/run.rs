@@ -139,8 +139,12 @@ impl Options {
             "disk-size" => self.disk_size = image::size(value, image::FURNISHED_MIN)?,
             "memory" => {
                 let bytes = size(value).filter(|&bytes| bytes >= MEMORY_MIN);
-                self.memory =
+                let bytes =
                     bytes.ok_or_else(|| format!("a size is 128M or 1G, and {} at least", show_size(MEMORY_MIN)))?;
+                if let Some(most) = memory_of_host().filter(|&most| bytes > most) {
+                    return Err(format!("this computer has {}", show_size(most)));
+                }
+                self.memory = bytes;
             }
             "cpus" => {
                 let number = value.parse().ok().filter(|n| (1..=PROCESSORS_MAX).contains(n));
@@ -162,6 +166,13 @@ impl Options {
         }
         Ok(())
     }
+}
+
+/// Bytes of memory of the computer that this tool runs on, if it tells.
+fn memory_of_host() -> Option<u64> {
+    let all = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let total = all.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    size(&total.trim().replace(" kB", "K"))
 }
 
 /// The value with this name, or the names that there are.
@@ -189,6 +200,11 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     let built = build::all()?;
     let _lock: ImageLock = if options.disk.exists() {
         let lock = lock_image(&options.disk)?;
+        let writable = std::fs::OpenOptions::new().write(true).open(&options.disk);
+        writable.with_context(|| {
+            let path = options.disk.display();
+            format!("cannot write the disk image {path}; make it writable ('ls -l' and 'lsattr' show what it is), or take a copy")
+        })?;
         image::refresh(&options.disk, &built.programs)?;
         lock
     } else {
@@ -310,5 +326,20 @@ fn terminal_settings() -> Option<String> {
 fn restore_terminal(settings: Option<&str>) {
     if let Some(settings) = settings {
         let _ = Command::new("stty").arg(settings).stdin(Stdio::inherit()).status();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_has_less_memory_than_the_computer() {
+        let parsed = |memory: &str| parse(["--memory", memory].map(OsString::from).to_vec());
+        assert!(memory_of_host().is_some_and(|bytes| bytes > MEMORY_MIN));
+        assert!(parsed("32M").is_ok_and(|options| options.memory == 32 << 20));
+        assert!(parsed("31M").is_err());
+        let told = parsed("1024T").err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(told.contains("this computer has "), "{told}");
     }
 }

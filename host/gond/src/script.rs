@@ -28,6 +28,8 @@ use std::time::{Duration, Instant};
 const TAIL_BYTES: usize = 2000;
 /// How many lines of the kernel's log an error shows.
 const LOG_LINES: usize = 20;
+/// How many characters of a line of the script an error shows.
+const LINE_CHARACTERS: usize = 200;
 /// How often the loop looks whether the guest is alive.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -414,10 +416,11 @@ impl Player<'_> {
             } else {
                 String::new()
             };
+            let line = shortened(line);
             return Verdict::Failure(format!("'{line}' failed with status {status}{more}"));
         }
         if let Next::Line(line) = self.source.next() {
-            return Verdict::Failure(format!("the system was powered off before '{line}'"));
+            return Verdict::Failure(format!("the system was powered off before '{}'", shortened(&line)));
         }
         // Before a reboot the guest may count failures that we were told of too; it cannot know more.
         if end == End::Failure {
@@ -431,7 +434,7 @@ impl Player<'_> {
     fn obituary(&self, what: &str, guest: &Guest) -> String {
         let mut text = what.to_owned();
         if let Some(line) = &self.running {
-            let _ = write!(text, ", while it ran '{line}'");
+            let _ = write!(text, ", while it ran '{}'", shortened(line));
         } else if self.statuses.is_empty() && self.boots <= 1 {
             text.push_str(", before it asked for the first line");
         }
@@ -452,6 +455,16 @@ impl Player<'_> {
         push_section(&mut text, "the last of the kernel's log", &log.last_lines(LOG_LINES));
         text
     }
+}
+
+/// The beginning of a line, in which one knows it again.
+fn shortened(line: &str) -> String {
+    let end = line
+        .char_indices()
+        .nth(LINE_CHARACTERS)
+        .map_or(line.len(), |(at, _)| at);
+    let more = if end < line.len() { " …" } else { "" };
+    format!("{}{more}", &line[..end])
 }
 
 /// Appends a titled section to a text.

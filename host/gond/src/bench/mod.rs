@@ -18,7 +18,7 @@ use crate::place::{self, Scratch};
 use crate::script::{self, Patience, Source, Verdict};
 use crate::{bare, build, image, transfer};
 use anyhow::{Context, Result, bail};
-use rows::{Measured, System};
+use rows::{Measured, Meter, System};
 use std::ffi::OsString;
 use std::io::Read;
 use std::path::Path;
@@ -68,8 +68,17 @@ fn parse(arguments: Vec<OsString>) -> Result<Options> {
     while let Some(argument) = parser.next().map_err(usage)? {
         match argument {
             Long("json") => options.json = true,
-            Long("compare") => options.after = After::Compare,
-            Long("update") => options.after = After::Update,
+            Long(name @ ("compare" | "update")) => {
+                let after = if name == "compare" {
+                    After::Compare
+                } else {
+                    After::Update
+                };
+                if options.after != After::Nothing && options.after != after {
+                    return Err(misused("bench", "--compare and --update do not go together"));
+                }
+                options.after = after;
+            }
             Long("working-set") => options.what = What::WorkingSet,
             Long("row") => options
                 .rows
@@ -113,7 +122,7 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     let mut results = Vec::new();
     for &system in &options.systems {
         let mut measured = match system {
-            System::Gondwana | System::GondwanaUser => gondwana(system)?,
+            System::Gondwana | System::GondwanaUser => gondwana(system, &options.rows)?,
             System::Linux => linux(&root)?,
         };
         measured.retain(|one| options.rows.is_empty() || options.rows.contains(&one.row));
@@ -151,30 +160,41 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     }
 }
 
-/// The rows of this system, with its server here or there.
-fn gondwana(system: System) -> Result<Vec<Measured>> {
+/// The rows of this system, with its server here or there: these, or all if there are none. Others may be among them, which are
+/// measured with them.
+fn gondwana(system: System, rows: &[String]) -> Result<Vec<Measured>> {
+    let wants = |meter| rows.is_empty() || rows.iter().any(|row| Meter::of(row) == meter);
+    let lines: Vec<&str> = [(Meter::Micro, "micro"), (Meter::Oo1, "oo1 bench")]
+        .into_iter()
+        .filter_map(|(meter, line)| wants(meter).then_some(line))
+        .collect();
     let built = build::all()?;
     let server = (system == System::GondwanaUser)
         .then(|| build::server(build::Profile::Guest))
         .transpose()?;
     let mut outputs = Vec::new();
     for clock in [Clock::Instructions, Clock::Time] {
-        let scratch = Scratch::make()?;
-        let disk = scratch.file("bench.img");
-        image::create(&disk, image::DEFAULT_SIZE, Some(&built.programs))?;
-        let mut machine = Machine::new(built.kernel.clone(), disk);
-        machine.clock = clock;
-        if let Some(server) = &server {
-            machine = machine.with_server(server.clone());
+        let mut output = String::new();
+        if !lines.is_empty() {
+            let scratch = Scratch::make()?;
+            let disk = scratch.file("bench.img");
+            image::create(&disk, image::DEFAULT_SIZE, Some(&built.programs))?;
+            let mut machine = Machine::new(built.kernel.clone(), disk);
+            machine.clock = clock;
+            if let Some(server) = &server {
+                machine = machine.with_server(server.clone());
+            }
+            output += &measure_here(&machine, &lines)?;
         }
-        let mut output = measure_here(&machine, &["micro", "oo1 bench"])?;
-        if server.is_none() {
+        if server.is_none() && wants(Meter::Bare) {
             output += &measure_bare(clock)?;
+        }
+        if server.is_none() && wants(Meter::Modules) {
             output += &measure_modules(&built, clock)?;
         }
         outputs.push(output);
     }
-    if server.is_none() {
+    if server.is_none() && wants(Meter::Scale) {
         // The rows `scale-…` need several processors, and with several only times can be measured.
         let scratch = Scratch::make()?;
         let disk = scratch.file("bench.img");
@@ -314,4 +334,18 @@ fn linux(root: &Path) -> Result<Vec<Measured>> {
         outputs.push(text);
     }
     Ok(rows::merge(System::Linux, &outputs[0], &outputs[1]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_compared_or_stored() {
+        let parsed = |words: &[&str]| parse(words.iter().map(OsString::from).collect());
+        assert!(parsed(&["--compare", "--compare"]).is_ok_and(|options| options.after == After::Compare));
+        assert!(parsed(&["--update"]).is_ok_and(|options| options.after == After::Update));
+        assert!(parsed(&["--compare", "--update"]).is_err());
+        assert!(parsed(&["--update", "--compare"]).is_err());
+    }
 }

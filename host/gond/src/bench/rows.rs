@@ -148,6 +148,50 @@ pub fn is_known(row: &str) -> bool {
     KNOWN.iter().any(|(name, ..)| *name == row) || row == OUTSIDE_NULL_CALL
 }
 
+/// What measures a row of ours.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Meter {
+    /// The program `micro`.
+    Micro,
+    /// The program `micro`, on several processors.
+    Scale,
+    /// The OO1 database.
+    Oo1,
+    /// The suite of the bare µ-kernel.
+    Bare,
+    /// The program `module-bench`.
+    Modules,
+}
+
+/// What measures the rows whose names begin so; `micro` measures the others.
+const METERS: &[(Meter, &[&str])] = &[
+    (Meter::Scale, &["scale-"]),
+    (Meter::Oo1, &["oo1-"]),
+    (Meter::Modules, &["module-", "static-start-"]),
+    (
+        Meter::Bare,
+        &[
+            "ipc-",
+            "pager-",
+            "map-page",
+            "link-",
+            "flush-page",
+            "interrupt-to-thread",
+            "nucleus-",
+            "space-",
+            "rpc-",
+        ],
+    ),
+];
+
+impl Meter {
+    /// That of a row.
+    pub fn of(row: &str) -> Self {
+        let begins = |(_, names): &&(Self, &[&str])| names.iter().any(|name| row.starts_with(name));
+        METERS.iter().find(begins).map_or(Self::Micro, |(meter, _)| *meter)
+    }
+}
+
 /// Rows that must take [`PEER_FACTOR`] times fewer instructions than a row of Linux, too.
 pub const FEWER_THAN_PEER: [(&str, &str); 3] = [
     ("oo1-two-domains", "oo1-sockets"),
@@ -281,6 +325,24 @@ pub fn check_checksums(all: &[Measured]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Only what a row needs is built and run, so its meter must be right.
+    #[test]
+    fn each_row_has_its_meter() {
+        let root = crate::place::root().unwrap();
+        let bare = std::fs::read_to_string(root.join("tests/nucleus/src/bench.rs")).unwrap();
+        let micro = std::fs::read_to_string(root.join("bench/micro/src/rows.rs")).unwrap();
+        let results = std::fs::read_to_string(root.join("bench/results.json")).unwrap();
+        let results: Vec<Value> = serde_json::from_str(&results).unwrap();
+        let rows = results.iter().filter(|one| one["system"] == "gondwana");
+        let rows: Vec<&str> = rows.filter_map(|one| one["row"].as_str()).collect();
+        assert!(rows.len() > 50);
+        for row in rows {
+            let quoted = format!("(\"{row}\"");
+            assert_eq!(Meter::of(row) == Meter::Bare, bare.contains(&quoted), "{row}");
+            assert!(Meter::of(row) == Meter::Micro || !micro.contains(&quoted), "{row}");
+        }
+    }
 
     #[test]
     fn rows_are_merged() {

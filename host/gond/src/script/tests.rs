@@ -165,3 +165,11 @@ fn an_emulator_that_fails_is_told() {
     };
     assert!(told.contains("/nonexistent/disk"), "{told}");
 }
+
+#[test]
+fn long_lines_are_told_by_their_beginning() {
+    assert_eq!(shortened("create a 4K"), "create a 4K");
+    let long = "ä".repeat(LINE_CHARACTERS);
+    assert_eq!(shortened(&long), long);
+    assert_eq!(shortened(&format!("{long}b")), format!("{long} …"));
+}

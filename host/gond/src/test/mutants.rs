@@ -70,6 +70,13 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
         sources.retain(|source| source.path.starts_with(tree.join(within)));
     }
     let all: usize = sources.iter().map(|source| source.mutants.len()).sum();
+    if all == 0 {
+        let within = bench.dice.within.clone().unwrap_or_default();
+        bail!(
+            "--in {}: nothing there can be changed; it takes a path such as kcore/src/kernel",
+            within.display()
+        );
+    }
     let mut chosen = draw(&sources, count, bench.dice.seed);
     bench.tell(&format!("{} mutants of {all}, seed {}", chosen.len(), bench.dice.seed));
     bench.step("building");
