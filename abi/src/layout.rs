@@ -208,11 +208,11 @@ interface! {
 
     /// The report of `SystemInfo` about memory.
     struct MemoryReport {
-        /// Frames of the machine.
+        /// Frames that are counted: those of the allocator and those of `kernel`. It varies a little as the kernel's heap does.
         frames,
         /// Free frames.
         free,
-        /// Frames taken by the kernel's image, tables and heap at boot.
+        /// Frames that the kernel has now: its image and tables since the boot, and its heap, which grows with what is in use.
         kernel,
         /// Pages of objects in memory; a frame that objects share copy-on-write counts for each.
         object_pages,

@@ -150,7 +150,8 @@ impl Directory {
     }
 
     /// Makes a persistent object of `bytes` zero bytes under a name. `word` is the entry's second
-    /// word; see [`names::Kind`].
+    /// word, whose meaning depends on the kind ([`names::Kind`]): the exact length of the content for data, or 0 if that is the
+    /// whole object.
     ///
     /// # Errors
     /// The name is taken or is none; as `ObjCreate` and `KeepObject`.

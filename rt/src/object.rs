@@ -299,7 +299,7 @@ pub fn own_arguments() -> &'static [u8] {
     unsafe { core::slice::from_raw_parts(address as *const u8, bytes as usize) }
 }
 
-/// A place in the program's image that remembers an object, so that a protected procedure of the
+/// A `static` in the program's image that remembers an object, so that a protected procedure of the
 /// program finds its data without a system call, even after the task that set it has ended.
 #[derive(Debug)]
 pub struct Attachment {

@@ -56,7 +56,8 @@ impl RawMutex {
     }
 }
 
-/// A semaphore of the system: it is named by an address, so whoever may read there may use it.
+/// A semaphore of the system: it is named by an address, so whoever may read there may use it. It ends with the task that made it,
+/// also if its address is in a persistent object; threads that wait for it then get [`Error::Deleted`].
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Semaphore {
     address: u64,

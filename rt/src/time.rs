@@ -15,6 +15,9 @@ pub fn since_boot_ns() -> u64 {
 }
 
 /// Nanoseconds since 1970; 0 if the machine has no clock.
+///
+/// This clock may go back, for somebody may set it. A difference of two times needs `saturating_sub`; for durations within one
+/// start of the system there is [`since_boot_ns`].
 pub fn of_day_ns() -> u64 {
     call::clock_read().map_or(0, |(_, ns)| ns)
 }

@@ -281,6 +281,51 @@ mod tests {
         }
     }
 
+    /// Paths in the running text are paths from the root, or beside the document; products have a profile that there is.
+    #[test]
+    fn paths_in_sentences_lead_to_files() {
+        let root = crate::place::root().unwrap();
+        let ends = ["rs", "md", "c", "h", "s", "toml", "txt", "json", "ld"];
+        let (mut seen, mut wrong) = (0, Vec::new());
+        for (name, _) in documents() {
+            if name.starts_with("docs/decisions") || name == "CHANGELOG.md" {
+                continue;
+            }
+            let text = std::fs::read_to_string(root.join(&name)).unwrap();
+            let beside = root.join(&name).parent().unwrap().to_owned();
+            for word in text.split('`').skip(1).step_by(2).flat_map(str::split_whitespace) {
+                let path = word
+                    .trim_matches(['(', ')', ',', ';'])
+                    .split(':')
+                    .next()
+                    .unwrap_or_default();
+                if let Some(product) = path.split("x86_64-unknown-none/").nth(1) {
+                    let profile = product.split('/').next().unwrap_or_default();
+                    if !["guest", "checked", "engine"].contains(&profile) {
+                        wrong.push(format!("{name}: {path}"));
+                    }
+                    continue;
+                }
+                let is_source = Path::new(path)
+                    .extension()
+                    .is_some_and(|end| ends.iter().any(|one| end == *one));
+                if !is_source
+                    || !path.contains('/')
+                    || path.contains(['*', '{', '<'])
+                    || path.starts_with(['/', '.', '$'])
+                {
+                    continue;
+                }
+                seen += 1;
+                if !root.join(path).exists() && !beside.join(path).exists() {
+                    wrong.push(format!("{name}: {path}"));
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "these lead nowhere: {wrong:#?}");
+        assert!(seen > 200, "{seen} paths");
+    }
+
     /// Commands in the running text, too, are such as there are, with options that there are.
     #[test]
     fn commands_in_sentences_are_known() {
