@@ -61,6 +61,8 @@ pub enum Listen {
     ToNothing,
     /// Bytes received (and lost).
     ToReceiver,
+    /// The transmitter being empty.
+    ToTransmitter,
     /// Bytes received, and the transmitter being empty.
     ToBoth,
 }
@@ -157,6 +159,7 @@ impl<P: Ports> Serial<P> {
             match listen {
                 Listen::ToNothing => 0,
                 Listen::ToReceiver => receiver,
+                Listen::ToTransmitter => ENABLE_TRANSMITTER_EMPTY,
                 Listen::ToBoth => receiver | ENABLE_TRANSMITTER_EMPTY,
             },
         );

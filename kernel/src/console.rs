@@ -2,7 +2,8 @@
 //!
 //! Output goes straight to the line and is refused while the line is busy; the writer then waits
 //! for the line's interrupt. Input is taken from the line as it comes, because its own queue is
-//! short.
+//! short. While the queue here is full, input stays in the line, which then does not interrupt for it: the other end
+//! waits, nothing is lost, and writers still hear of the transmitter.
 
 use alloc::collections::VecDeque;
 
@@ -18,6 +19,8 @@ pub struct Line {
     serial: Option<Serial<IoPorts>>,
     input: VecDeque<u8>,
     blocked: bool,
+    /// There was no room for all input.
+    full: bool,
     /// The interrupt character came in and was not yet told.
     interrupted: bool,
 }
@@ -39,15 +42,26 @@ const INTERRUPT: u8 = 3;
 impl Line {
     /// The line at a port.
     pub fn new(port: u16) -> Self {
-        let mut serial = Serial::new(IoPorts, port).ok();
-        if let Some(serial) = &mut serial {
-            serial.listen(Listen::ToReceiver);
-        }
-        Self {
-            serial,
+        let mut line = Self {
+            serial: Serial::new(IoPorts, port).ok(),
             input: VecDeque::with_capacity(QUEUE),
             blocked: false,
+            full: false,
             interrupted: false,
+        };
+        line.listen();
+        line
+    }
+
+    /// Has the line interrupt for what is waited for.
+    fn listen(&mut self) {
+        if let Some(serial) = &mut self.serial {
+            serial.listen(match (self.full, self.blocked) {
+                (false, false) => Listen::ToReceiver,
+                (false, true) => Listen::ToBoth,
+                (true, true) => Listen::ToTransmitter,
+                (true, false) => Listen::ToNothing,
+            });
         }
     }
 
@@ -61,7 +75,7 @@ impl Line {
             let taken = serial.write_bytes(&bytes[written..]);
             if taken == 0 {
                 self.blocked = true;
-                serial.listen(Listen::ToBoth);
+                self.listen();
                 break;
             }
             written += taken;
@@ -87,6 +101,11 @@ impl Line {
             self.interrupted |= byte == INTERRUPT;
             self.input.push_back(byte);
         }
+        let full = self.input.len() >= QUEUE;
+        if self.full != full {
+            self.full = full;
+            self.listen();
+        }
     }
 
     /// Takes the last interrupt character back out of the input: it became an event.
@@ -104,10 +123,8 @@ impl Line {
         for _ in 0..16 {
             match self.serial.as_mut().and_then(Serial::cause) {
                 Some(Cause::TransmitterEmpty) => {
-                    if let Some(serial) = &mut self.serial {
-                        serial.listen(Listen::ToReceiver);
-                    }
                     news.output |= core::mem::take(&mut self.blocked);
+                    self.listen();
                 }
                 Some(Cause::Received) => self.take(),
                 Some(Cause::Other) => {}

@@ -26,6 +26,8 @@ pub(crate) use arch::stack_pointer;
 pub use procedure::PdxEntry;
 pub(crate) use procedure::register_entries;
 
+use core::sync::atomic::AtomicU8;
+
 use abi::{
     Call, Error,
     error::Result,
@@ -395,6 +397,17 @@ pub fn console_write(stream: u64, bytes: &[u8]) -> Result<usize> {
 pub fn console_read(stream: u64, buffer: &mut [u8]) -> Result<usize> {
     let arguments = words([stream, buffer.as_mut_ptr() as u64, buffer.len() as u64]);
     // SAFETY: the kernel writes bytes into the buffer, which is ours alone.
+    unsafe { call(Call::ConsoleRead, arguments) }.map(|(read, _)| read as usize)
+}
+
+/// `ConsoleRead` into places that other threads may look at. Each byte stands in its place when the call returns, so a
+/// thread that is ended behind the call loses none.
+///
+/// # Errors
+/// As the table says.
+pub fn console_read_shared(stream: u64, places: &[AtomicU8]) -> Result<usize> {
+    let arguments = words([stream, places.as_ptr() as u64, places.len() as u64]);
+    // SAFETY: the kernel writes bytes into the places, which may change under a shared reference.
     unsafe { call(Call::ConsoleRead, arguments) }.map(|(read, _)| read as usize)
 }
 

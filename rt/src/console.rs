@@ -4,7 +4,10 @@
 //! it is full and at the end, so a line is one system call. Errors are dropped: a program whose console
 //! is gone has nobody to tell.
 
-use core::fmt::{self, Write};
+use core::{
+    fmt::{self, Write},
+    sync::atomic::AtomicU8,
+};
 
 use abi::{
     error::Result,
@@ -85,6 +88,14 @@ pub fn write(stream: Stream, text: fmt::Arguments<'_>) {
 /// As `ConsoleRead`.
 pub fn read(stream: Stream, buffer: &mut [u8]) -> Result<usize> {
     call::console_read(stream as u64, buffer)
+}
+
+/// Reads as [`read`] does, into places that other threads may look at.
+///
+/// # Errors
+/// As `ConsoleRead`.
+pub fn read_shared(stream: Stream, places: &[AtomicU8]) -> Result<usize> {
+    call::console_read_shared(stream as u64, places)
 }
 
 /// Prints to the terminal.

@@ -24,6 +24,10 @@ pub struct Shell {
     pub failures: u64,
     /// Lines come from the host tool.
     pub scripted: bool,
+    /// Another shell has started this one.
+    pub nested: bool,
+    /// The user leaves it.
+    pub leaving: bool,
 }
 
 /// Why a command failed.
@@ -143,7 +147,7 @@ static COMMANDS: &[Command] = &[
         "rm",
         "[--force] NAME",
         "destroy an object and take its name away",
-        "Every program that uses the object loses it at once. Programs, Clists, services and modules go with --force only, and what the system starts from stays.",
+        "Every program that uses the object loses it at once. Programs, Clists, services and modules go with --force only, and what the system starts from stays. A program that comes with the system is there again after the next './gond run'.",
         Plain(objects::rm),
     ),
     command(
@@ -157,7 +161,7 @@ static COMMANDS: &[Command] = &[
         "info",
         "NAME",
         "show what the system knows of an object",
-        "NAME may also be an address.",
+        "NAME may also be an address, which begins with 0x; the name 0x1 is ./0x1 then.",
         Plain(objects::info),
     ),
     command(
@@ -178,7 +182,7 @@ static COMMANDS: &[Command] = &[
         "caps",
         "[NAME]",
         "show the capabilities that the shell holds, or those for an object",
-        "A capability is an address and a password. Whoever knows it has its rights.",
+        "A capability is an address and a password. Whoever knows it has its rights. NAME may also be an address, as for info.",
         Plain(objects::caps),
     ),
     command(
@@ -256,6 +260,13 @@ static COMMANDS: &[Command] = &[
     command("echo", "[WORD...]", "print words", "", Plain(system::echo)),
     command("true", "", "succeed", "", Status(|_, _| Ok(0))),
     command("false", "", "fail", "", Status(|_, _| Ok(1))),
+    command(
+        "exit",
+        "",
+        "leave a shell that was started in another",
+        "The first shell does not end: 'poweroff' ends the system.",
+        Plain(exit),
+    ),
     command(
         "reboot",
         "",
@@ -344,7 +355,17 @@ fn help(_: &mut Shell, arguments: &[&str]) -> Outcome {
     match arguments {
         [] => {
             for command in COMMANDS {
-                println!("  {:<9}{:<23}{}", command.name, command.arguments, command.summary);
+                // Long arguments have a line of their own.
+                let gap = if command.arguments.len() < 23 { "" } else { "\n" };
+                let column = if gap.is_empty() {
+                    23 - command.arguments.len()
+                } else {
+                    34
+                };
+                println!(
+                    "  {:<9}{}{gap}{:column$}{}",
+                    command.name, command.arguments, "", command.summary
+                );
             }
             println!("Any other word is the name of a program. Words may be quoted; # begins a comment.");
             Ok(())
@@ -359,6 +380,17 @@ fn help(_: &mut Shell, arguments: &[&str]) -> Outcome {
             }
             Ok(())
         }
+        _ => Err(Complaint::Usage),
+    }
+}
+
+fn exit(shell: &mut Shell, arguments: &[&str]) -> Outcome {
+    match arguments {
+        [] if shell.nested => {
+            shell.leaving = true;
+            Ok(())
+        }
+        [] => said("exit: this is the first shell; 'poweroff' ends the system".into()),
         _ => Err(Complaint::Usage),
     }
 }

@@ -7,12 +7,14 @@
 use alloc::{string::String, vec::Vec};
 use core::fmt::Write;
 
+use crate::text::quoted;
+
 /// Columns that are used: every terminal has them.
 const WIDTH: usize = 79;
 /// Lines that are remembered.
 const HISTORY: usize = 100;
 /// Characters of a line at most.
-const LONGEST: usize = 1_000;
+pub const LONGEST: usize = 1_000;
 
 /// The effect of a byte.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -21,6 +23,8 @@ pub enum Event {
     None,
     /// A line is ready.
     Line(String),
+    /// A line was ended that is longer than [`LONGEST`]: it is not given, for its beginning alone says something else.
+    TooLong,
     /// The line was given up.
     Interrupted,
     /// The input ended: Ctrl-D on an empty line.
@@ -28,7 +32,7 @@ pub enum Event {
 }
 
 /// Tells what a word may be completed to: gets the line up to the cursor, and gives where in it the
-/// word begins (in bytes) and all complete words.
+/// word begins (in bytes) and all complete words, as they are without quotes.
 pub type Complete<'c> = &'c dyn Fn(&str) -> (usize, Vec<String>);
 
 /// Where a control sequence stands.
@@ -56,6 +60,8 @@ pub struct Editor {
     escape: Escape,
     /// Bytes of a character that has not all come yet.
     partial: Vec<u8>,
+    /// Characters came that the line had no room for.
+    overlong: bool,
     /// The last key was a tab that could not complete: the next one lists.
     tabbed: bool,
     /// The last byte was a carriage return, so a newline behind it is no other line.
@@ -74,6 +80,7 @@ impl Editor {
             draft: Vec::new(),
             escape: Escape::No,
             partial: Vec::new(),
+            overlong: false,
             tabbed: false,
             returned: false,
         }
@@ -132,6 +139,10 @@ impl Editor {
     /// The line is ready.
     fn finish(&mut self, out: &mut String) -> Event {
         out.push('\n');
+        if self.overlong {
+            self.reset();
+            return Event::TooLong;
+        }
         let line: String = self.line.iter().collect();
         if !line.trim().is_empty() && self.history.last() != Some(&line) {
             if self.history.len() == HISTORY {
@@ -149,6 +160,7 @@ impl Editor {
         self.cursor = 0;
         self.shown = self.history.len();
         self.partial.clear();
+        self.overlong = false;
     }
 
     /// A byte of a control sequence.
@@ -200,9 +212,9 @@ impl Editor {
         self.partial.push(byte);
         match core::str::from_utf8(&self.partial) {
             Ok(text) => {
-                if let Some(character) = text.chars().next()
-                    && self.line.len() < LONGEST
-                {
+                if self.line.len() >= LONGEST {
+                    self.overlong = true;
+                } else if let Some(character) = text.chars().next() {
                     self.line.insert(self.cursor, character);
                     self.cursor += 1;
                 }
@@ -220,6 +232,7 @@ impl Editor {
         if from < to {
             self.line.drain(from..to);
             self.cursor = from;
+            self.overlong &= !self.line.is_empty();
         }
     }
 
@@ -258,23 +271,23 @@ impl Editor {
         let (start, words) = complete(&before);
         let typed = before.get(start..).unwrap_or("");
         let Some(common) = common_prefix(&words) else { return };
-        let mut addition: String = common.get(typed.len()..).unwrap_or("").into();
+        let mut completed = quoted(common);
         // Behind the only word a space follows, unless it is a directory.
         if words.len() == 1 && !common.ends_with('/') {
-            addition.push(' ');
+            completed.push(' ');
         }
-        for character in addition.chars() {
-            self.line.insert(self.cursor, character);
-            self.cursor += 1;
-        }
-        if addition.is_empty() && again {
+        let nothing_new = completed == typed;
+        let from = self.cursor - typed.chars().count();
+        self.line.splice(from..self.cursor, completed.chars());
+        self.cursor = from + completed.chars().count();
+        if nothing_new && again {
             out.push('\n');
             for word in &words {
                 let _ = write!(out, "{word}  ");
             }
             out.push('\n');
         }
-        self.tabbed = addition.is_empty();
+        self.tabbed = nothing_new;
         self.draw(out);
     }
 }

@@ -8,6 +8,8 @@
 
 extern crate alloc;
 
+mod ahead;
+
 mod attention;
 
 mod editor;
@@ -26,22 +28,34 @@ mod script;
 
 mod terminal;
 
-use rt::{println, system};
+use rt::{call, println, system};
 
 rt::entry!(main);
 
 fn main() {
     let boot = system::boot().unwrap_or_default();
-    let mut shell = commands::Shell::default();
-    let recovered = if boot.clean == 1 {
+    let mut shell = commands::Shell {
+        // Only the first shell has no parent: it ends the system with itself.
+        nested: call::thread_info(0).is_ok_and(|report| report.parent != 0),
+        ..commands::Shell::default()
+    };
+    let recovered = if boot.clean == 1 || shell.nested {
         Recovered::default()
     } else {
         recover()
     };
+    if shell.nested {
+        return terminal::converse(&mut shell);
+    }
     if boot.script == 1 {
         script::serve(&mut shell);
     } else {
-        terminal::converse(&mut shell, &boot, &recovered);
+        terminal::greet(&boot, &recovered);
+        terminal::converse(&mut shell);
+        // The terminal is gone, and with it the only one who could say anything else.
+        if let Err(error) = system::power_off(system::Outcome::Success) {
+            println!("poweroff: {error}");
+        }
     }
     // Both end the system themselves; this is for the case that it refused.
     println!("shell: the system did not stop");

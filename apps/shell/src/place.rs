@@ -2,7 +2,12 @@
 
 use alloc::{format, string::String, vec::Vec};
 
-use rt::{Directory, Error, Kind, Result, directory::Found};
+use rt::{Directory, Error, Kind, directory::Found, names::PathError};
+
+use crate::{
+    commands::{Outcome, said},
+    programs::kind_in_words,
+};
 
 /// A path from the root, name by name; empty is the root itself. It is text only: the way is walked
 /// each time, so a directory that vanishes is noticed.
@@ -40,31 +45,38 @@ impl Place {
     ///
     /// # Errors
     /// There is no such directory.
-    pub fn enter(&mut self, path: &str) -> Result<()> {
+    pub fn enter(&mut self, path: &str) -> Outcome {
         let target = self.walk(path);
         target.open()?;
         *self = target;
         Ok(())
     }
 
-    /// The directory here.
-    fn open(&self) -> Result<Directory> {
-        let root = Directory::root()?;
-        if self.names.is_empty() {
-            return Ok(root);
+    /// The directory here. A complaint has the path up to the name that is missing, or is no directory.
+    fn open(&self) -> Outcome<Directory> {
+        let mut directory = Directory::root()?;
+        for (depth, name) in self.names.iter().enumerate() {
+            let path = || format!("/{}", self.names[..=depth].join("/"));
+            let found = match directory.find(name) {
+                Err(Error::NoSuchName) => {
+                    return said(format!("{}: there is no such directory; 'ls' lists the names", path()));
+                }
+                other => other?,
+            };
+            if found.kind != Kind::Directory {
+                let kind = kind_in_words(found.kind);
+                return said(format!("{}: this is {kind}, not a directory", path()));
+            }
+            directory = Directory::open(found.capability.address)?;
         }
-        let found = root.find(&self.path())?;
-        if found.kind != Kind::Directory {
-            return Err(Error::WrongKind(found.kind));
-        }
-        Directory::open(found.capability.address)
+        Ok(directory)
     }
 
     /// The directory that a path leads to from here.
     ///
     /// # Errors
     /// There is no such directory.
-    pub fn directory(&self, path: &str) -> Result<Directory> {
+    pub fn directory(&self, path: &str) -> Outcome<Directory> {
         self.walk(path).open()
     }
 
@@ -72,9 +84,16 @@ impl Place {
     ///
     /// # Errors
     /// There is no such directory; the path has no last name.
-    pub fn parent(&self, path: &str) -> Result<(Directory, String)> {
+    pub fn parent(&self, path: &str) -> Outcome<(Directory, String)> {
+        if path.is_empty() {
+            return Err(Error::Path(PathError::Empty).into());
+        }
         let mut target = self.walk(path);
-        let name = target.names.pop().ok_or(Error::Path(rt::names::PathError::Empty))?;
+        let Some(name) = target.names.pop() else {
+            return said(format!(
+                "{path}: the root directory has no name that could be used here"
+            ));
+        };
         Ok((target.open()?, name))
     }
 
@@ -82,18 +101,18 @@ impl Place {
     ///
     /// # Errors
     /// There is no such name.
-    pub fn find(&self, path: &str) -> Result<Found> {
+    pub fn find(&self, path: &str) -> Outcome<Found> {
         let (directory, name) = self.parent(path)?;
-        directory.find(&name)
+        Ok(directory.find(&name)?)
     }
 
     /// Looks a program's name up: from here, then from the root.
     ///
     /// # Errors
     /// There is no such name.
-    pub fn find_program(&self, name: &str) -> Result<Found> {
+    pub fn find_program(&self, name: &str) -> Outcome<Found> {
         match self.find(name) {
-            Err(Error::NoSuchName) if !name.contains('/') => Directory::root()?.find(name),
+            Err(_) if !name.contains('/') && !self.names.is_empty() => Ok(Directory::root()?.find(name)?),
             other => other,
         }
     }
@@ -101,7 +120,7 @@ impl Place {
     /// All paths from here that begin with what is typed; directories end with `/`.
     pub fn names_with_prefix(&self, typed: &str) -> Vec<String> {
         let (before, last) = typed.rfind('/').map_or(("", typed), |at| typed.split_at(at + 1));
-        let Ok(names) = self.directory(before).and_then(|directory| directory.list()) else {
+        let Ok(names) = self.directory(before).and_then(|directory| Ok(directory.list()?)) else {
             return Vec::new();
         };
         names

@@ -37,15 +37,15 @@ pub fn run(shell: &Shell, name: &str, arguments: &[&str]) -> Outcome<u64> {
                 kind_in_words(found.kind)
             ));
         }
-        Err(Error::NoSuchName) if is_module(name) => {
+        Err(Complaint::Runtime(Error::NoSuchName)) if is_module(name) => {
             Program::of_module(name, Binding::Lazy).or_else(|error| said(alloc::format!("{name}: {error}")))?
         }
-        Err(Error::NoSuchName) => {
+        Err(Complaint::Runtime(Error::NoSuchName)) => {
             return said(alloc::format!(
                 "{name}: no such command or program; 'help' lists the commands, 'ls' the programs"
             ));
         }
-        Err(error) => return Err(error.into()),
+        Err(complaint) => return Err(complaint),
     };
     attention::give_terminal_away();
     let before: Vec<u64> = orphans().collect();

@@ -1,64 +1,74 @@
 //! A person at the terminal.
 
-use alloc::{collections::VecDeque, string::String, vec::Vec};
+use alloc::{string::String, vec::Vec};
 
 use abi::layout::BootReport;
 use rt::{
     console::{Stream, read, write_bytes},
-    println,
-    system::{self, Outcome},
+    println, system,
 };
 
-use crate::{Recovered, attention::Listening};
 use crate::{
+    Recovered,
+    ahead::{Ahead, KEPT},
+    attention::Listening,
     commands::{self, Shell},
-    editor::{Editor, Event},
+    editor::{Editor, Event, LONGEST},
     guard::guarded,
-    text::Nanoseconds,
+    text::{self, Bytes, Nanoseconds},
 };
 
 const PROMPT: &str = "gondwana> ";
 
-/// Reads lines and does what they say until the system goes down.
-pub fn converse(shell: &mut Shell, boot: &BootReport, recovered: &Recovered) {
-    greet(boot, recovered);
+/// Reads lines and does what they say until the input ends, or the user leaves a shell that another shell has started.
+pub fn converse(shell: &mut Shell) {
     let mut editor = Editor::new(PROMPT);
     let mut out = String::new();
     editor.draw(&mut out);
-    // Bytes that have come and were not looked at yet.
-    let mut waiting = VecDeque::new();
+    let mut ahead = Ahead::default();
     loop {
         show(&mut out);
-        if waiting.is_empty() {
-            let mut input = [0; 64];
-            match read(Stream::Terminal, &mut input) {
-                Ok(0) | Err(_) => break,
-                Ok(count) => waiting.extend(input.iter().take(count)),
-            }
+        let mut input = [0; 64];
+        match read(Stream::Terminal, &mut input) {
+            Ok(0) | Err(_) => return,
+            Ok(count) => ahead.extend(input.into_iter().take(count)),
         }
-        while let Some(byte) = waiting.pop_front() {
+        while let Some(byte) = ahead.next() {
             let complete = |before: &str| complete(shell, before);
             match editor.feed(byte, &complete, &mut out) {
                 Event::None => continue,
                 Event::Line(line) => {
                     show(&mut out);
-                    let listening = Listening::begin();
+                    let listening = Listening::begin(&ahead);
                     shell.run_line(&line);
-                    waiting.extend(listening.end());
+                    if listening.end(&mut ahead) {
+                        println!(
+                            "Of what is typed ahead {} are kept; the lines behind it are discarded.",
+                            Bytes(KEPT as u64)
+                        );
+                    }
+                    if shell.leaving {
+                        return;
+                    }
+                }
+                Event::TooLong => {
+                    show(&mut out);
+                    println!("The line is longer than {LONGEST} characters; nothing of it is done.");
                 }
                 Event::Interrupted => {}
+                Event::End if shell.nested => {
+                    out.push('\n');
+                    return show(&mut out);
+                }
                 Event::End => println!("\n(poweroff ends the system; Ctrl-A X pulls the plug)"),
             }
             editor.draw(&mut out);
         }
     }
-    // The terminal is gone, and with it the only one who could say anything else.
-    if let Err(error) = system::power_off(Outcome::Success) {
-        println!("poweroff: {error}");
-    }
 }
 
-fn greet(boot: &BootReport, recovered: &Recovered) {
+/// What the first shell says first.
+pub fn greet(boot: &BootReport, recovered: &Recovered) {
     // A disk that is known to have lost something stable is refused at start.
     let last = match (boot.clean, system::store().map_or(0, |store| store.cut)) {
         (1, _) => "",
@@ -103,14 +113,13 @@ fn show(out: &mut String) {
 
 /// The names that the last word of a line can become, and the commands where one may stand.
 fn complete(shell: &Shell, before: &str) -> (usize, Vec<String>) {
-    let start = before.rfind(' ').map_or(0, |at| at + 1);
-    let word = &before[start..];
-    let (place, typed) = (shell.place.clone(), String::from(word));
+    let (start, word) = text::last_word(before);
+    let (place, typed) = (shell.place.clone(), word.clone());
     let mut all = guarded("shell", move || place.names_with_prefix(&typed)).unwrap_or_default();
     if matches!(before[..start].trim(), "" | "help" | "time") {
         all.extend(
             commands::names()
-                .filter(|name| name.starts_with(word))
+                .filter(|name| name.starts_with(&word))
                 .map(String::from),
         );
     }

@@ -67,6 +67,38 @@ pub fn words(line: &str) -> Result<Vec<String>, LineError> {
     quote.map_or(Ok(words), |open| Err(LineError::OpenQuote(open)))
 }
 
+/// Where the last word of a line that is still being typed begins (in bytes), and that word without its quotes.
+pub fn last_word(line: &str) -> (usize, String) {
+    let (mut start, mut word, mut quote) = (0, String::new(), None);
+    let mut characters = line.char_indices();
+    while let Some((at, character)) = characters.next() {
+        match (quote, character) {
+            (Some(open), _) if character == open => quote = None,
+            (None | Some('"'), '\\') => word.extend(characters.next().map(|(_, next)| next)),
+            (None, '\'' | '"') => quote = Some(character),
+            (None, _) if character.is_whitespace() => {
+                start = at + character.len_utf8();
+                word.clear();
+            }
+            _ => word.push(character),
+        }
+    }
+    (start, word)
+}
+
+/// A name as a word of a line: with a backslash before each character that would not stand for itself.
+pub fn quoted(name: &str) -> String {
+    let mut quoted = String::new();
+    for (at, character) in name.char_indices() {
+        let special = character.is_whitespace() || "\\'\"><|&;".contains(character);
+        if special || (at == 0 && character == '#') {
+            quoted.push('\\');
+        }
+        quoted.push(character);
+    }
+    quoted
+}
+
 /// A number: decimal, or hexadecimal behind `0x`.
 pub fn number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x") {
@@ -242,6 +274,21 @@ mod tests {
             assert_eq!(words(line), Err(LineError::Operator(operator)), "{line}");
         }
         assert_eq!(cut("echo '>' a;b \\| x&y"), ["echo", ">", "a;b", "|", "x&y"]);
+    }
+
+    #[test]
+    fn words_are_completed_with_their_quotes() {
+        assert_eq!(last_word(""), (0, "".into()));
+        assert_eq!(last_word("cat my\\ no"), (4, "my no".into()));
+        assert_eq!(last_word("cat 'my no"), (4, "my no".into()));
+        assert_eq!(last_word("cat \"a\\\" b"), (4, "a\" b".into()));
+        assert_eq!(last_word("rm a\\"), (3, "a".into()));
+        assert_eq!(last_word("rm a "), (5, "".into()));
+        assert_eq!(quoted("a#b"), "a#b");
+        for name in ["my notes", "#a", "a'b\"c\\d", "x>y", "a&", "b; c", "ä\u{a0}b"] {
+            assert_eq!(cut(&alloc::format!("cat {}", quoted(name))), ["cat", name]);
+            assert_eq!(last_word(&quoted(name)), (0, name.into()));
+        }
     }
 
     #[test]

@@ -20,13 +20,16 @@ const PIECE: usize = 4096;
 /// Looks a name up; a complaint has the name in it.
 fn find(shell: &Shell, name: &str) -> Outcome<Found> {
     match shell.place.find(name) {
-        Err(Error::NoSuchName) => no_such_name(name),
-        other => Ok(other?),
+        Err(Complaint::Runtime(Error::NoSuchName)) => said(format!("{name}: there is no such name; 'ls' lists them")),
+        other => other,
     }
 }
 
-fn no_such_name<T>(name: &str) -> Outcome<T> {
-    said(format!("{name}: there is no such name; 'ls' lists them"))
+/// Complains of a name that is taken.
+fn taken(command: &str, path: &str) -> Outcome {
+    said(format!(
+        "{command}: {path} is there already; 'rm {path}' would destroy it"
+    ))
 }
 
 pub fn ls(shell: &mut Shell, arguments: &[&str]) -> Outcome {
@@ -35,10 +38,7 @@ pub fn ls(shell: &mut Shell, arguments: &[&str]) -> Outcome {
         [path] => path,
         _ => return Err(Complaint::Usage),
     };
-    let directory = match shell.place.directory(path) {
-        Err(Error::NoSuchName) => return no_such_name(path),
-        other => other?,
-    };
+    let directory = shell.place.directory(path)?;
     let mut all = directory.list()?;
     all.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     for named in &all {
@@ -61,8 +61,8 @@ pub fn ls(shell: &mut Shell, arguments: &[&str]) -> Outcome {
 
 pub fn cd(shell: &mut Shell, arguments: &[&str]) -> Outcome {
     match arguments {
-        [] => Ok(shell.place.enter("/")?),
-        [path] => Ok(shell.place.enter(path)?),
+        [] => shell.place.enter("/"),
+        [path] => shell.place.enter(path),
         _ => Err(Complaint::Usage),
     }
 }
@@ -80,8 +80,10 @@ pub fn mkdir(shell: &mut Shell, arguments: &[&str]) -> Outcome {
         return Err(Complaint::Usage);
     };
     let (mut directory, name) = shell.place.parent(path)?;
-    directory.create_directory(&name)?;
-    Ok(())
+    match directory.create_directory(&name) {
+        Err(Error::Directory(names::directory::Error::Exists)) => taken("mkdir", path),
+        other => Ok(other.map(drop)?),
+    }
 }
 
 pub fn create(shell: &mut Shell, arguments: &[&str]) -> Outcome {
@@ -100,9 +102,7 @@ pub fn create(shell: &mut Shell, arguments: &[&str]) -> Outcome {
     }
     let (mut directory, name) = shell.place.parent(path)?;
     let object = match directory.create(&name, Kind::Data, bytes, 0) {
-        Err(Error::Directory(names::directory::Error::Exists)) => {
-            return said(format!("create: {path} is there already; 'rm {path}' would destroy it"));
-        }
+        Err(Error::Directory(names::directory::Error::Exists)) => return taken("create", path),
         other => other?,
     };
     println!("{path}: {} at {:#x}", Bytes(object.bytes()), object.base());
@@ -182,9 +182,9 @@ pub fn mv(shell: &mut Shell, arguments: &[&str]) -> Outcome {
     }
 }
 
-/// The address that a name leads to, or that a number is.
+/// The address that a name leads to, or the address itself: behind `0x`. A name that begins so can be told from it by `./`.
 fn address_of(shell: &Shell, text: &str) -> Outcome<u64> {
-    match text::number(text) {
+    match text::number(text).filter(|_| text.starts_with("0x")) {
         Some(address) => Ok(address),
         None => Ok(find(shell, text)?.capability.address),
     }

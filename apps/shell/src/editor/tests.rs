@@ -3,12 +3,12 @@
 use super::{Editor, Event, common_prefix};
 
 fn names(before: &str) -> (usize, Vec<String>) {
-    let start = before.rfind(' ').map_or(0, |at| at + 1);
-    let all = ["hello", "help", "hero/", "oo1"];
+    let (start, word) = crate::text::last_word(before);
+    let all = ["hello", "help", "hero/", "my notes", "my other notes", "oo1"];
     (
         start,
         all.iter()
-            .filter(|name| name.starts_with(&before[start..]))
+            .filter(|name| name.starts_with(&word))
             .map(|name| (*name).into())
             .collect(),
     )
@@ -136,12 +136,30 @@ fn tab_completes_and_lists() {
     assert_eq!(typed("x hel\tl\t"), "x hello ");
     assert_eq!(typed("her\tx"), "hero/x");
     assert_eq!(typed("zz\t"), "zz");
+    assert_eq!(typed("cat my\tn\t"), "cat my\\ notes ");
+    assert_eq!(typed("cat 'my o\t"), "cat my\\ other\\ notes ");
     let mut session = Session::new();
     session.keys("he\t");
     assert!(!session.drawn.contains("hello"));
     session.keys("\t");
     assert!(session.drawn.contains("hello  help  hero/"));
     assert_eq!(session.line(), "he");
+}
+
+/// The beginning of a line is another line: one that is too long is not done.
+#[test]
+fn a_line_that_is_too_long_is_not_given() {
+    let longest = "x".repeat(super::LONGEST);
+    assert_eq!(typed(&longest), longest);
+    let mut session = Session::new();
+    session
+        .keys(&longest)
+        .keys("y\r")
+        .keys("z\r")
+        .keys(&longest)
+        .keys("y\x15z\r");
+    let z = Event::Line("z".into());
+    assert_eq!(session.lines, [Event::TooLong, z.clone(), z]);
 }
 
 #[test]

@@ -4,6 +4,8 @@ mod accidents;
 
 mod nonsense;
 
+mod person;
+
 use super::{Bench, built, play, slurp};
 use crate::script::Patience;
 use anyhow::{Context, Result};
@@ -83,7 +85,8 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     files(&mut stand)?;
     refusals(&mut stand)?;
     nonsense::run(&mut stand)?;
-    accidents::run(&mut stand)
+    accidents::run(&mut stand)?;
+    person::run(&mut stand)
 }
 
 /// The most that the kernel's image may take, in bytes.

@@ -1,22 +1,17 @@
 //! Accidents that must do no lasting harm: a power cut between a name and its object, overwritten objects that the system starts
-//! from, a first program that dies, input that ends, and Ctrl-C.
+//! from, a first program that dies, and input that ends.
 
 use super::{Stand, gond, name};
 use crate::disk::Access;
-use crate::machine::{Machine, Wiring};
+use crate::machine::Machine;
 use crate::script::{Patience, Plug, Verdict};
 use crate::test::{built, expect_success, play};
 use crate::tree::NO_LIMITS;
 use crate::volume::{Block, Volume};
 use crate::{check, image};
 use abi::address::{ROOT_CLIST, ROOT_DIRECTORY};
-use anyhow::{Context, Result, bail};
-use std::collections::BTreeSet;
-use std::io::{Read, Write};
-use std::os::unix::net::{UnixListener, UnixStream};
+use anyhow::{Context, Result};
 use std::path::Path;
-use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 /// All of it.
 pub fn run(stand: &mut Stand<'_, '_>) -> Result<()> {
@@ -25,8 +20,7 @@ pub fn run(stand: &mut Stand<'_, '_>) -> Result<()> {
     overwritten(stand)?;
     old_programs(stand)?;
     first_program(stand)?;
-    end_of_input(stand)?;
-    interrupt(stand)
+    end_of_input(stand)
 }
 
 /// Lines, the plug pulled behind the last, what `check` must find, and what is there afterwards.
@@ -216,93 +210,5 @@ fn end_of_input(stand: &mut Stand<'_, '_>) -> Result<()> {
     let disk = name(&stand.disk)?;
     let ran = gond(&["run", "--disk", &disk])?;
     stand.bench.report("input that ends switches off", ran.expect(0, ""));
-    Ok(())
-}
-
-/// A person at the terminal.
-struct Person {
-    stream: UnixStream,
-    seen: String,
-}
-
-impl Person {
-    fn says(&mut self, text: &str) -> Result<()> {
-        Ok(self.stream.write_all(text.as_bytes())?)
-    }
-
-    /// Waits until the terminal shows something that it did not show before, and gives all up to there.
-    fn sees(&mut self, text: &str) -> Result<String> {
-        let started = Instant::now();
-        while started.elapsed() < Duration::from_mins(1) {
-            if let Some(at) = self.seen.find(text) {
-                return Ok(self.seen.drain(..at + text.len()).collect());
-            }
-            let mut buffer = [0; 256];
-            match self.stream.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(length) => self.seen.push_str(&String::from_utf8_lossy(&buffer[..length])),
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        bail!("'{text}' is not in {:?}", self.seen)
-    }
-}
-
-fn interrupt(stand: &mut Stand<'_, '_>) -> Result<()> {
-    let machine = Machine::new(built()?.kernel, stand.disk.clone());
-    let (console, log) = (stand.bench.file("terminal"), stand.bench.file("terminal.log"));
-    let listener = UnixListener::bind(&console)?;
-    let mut child = machine
-        .command(&Wiring::Person { console: &console }, &log)?
-        .stderr(Stdio::null())
-        .spawn()?;
-    let (stream, _) = listener.accept()?;
-    stream.set_read_timeout(Some(Duration::from_millis(200)))?;
-    let mut person = Person {
-        stream,
-        seen: String::new(),
-    };
-    let talk = |person: &mut Person| -> Result<()> {
-        person.sees("gondwana> ")?;
-        person.says("sleep 1000\r")?;
-        person.sees("sleep 1000\x1b[K\n")?;
-        person.says("\x03")?;
-        person.sees("sleep: interrupted")?;
-        // Input that comes while a command runs is not lost.
-        person.says("sleep 1\recho typed ahead\r")?;
-        person.sees("\ntyped ahead\n")?;
-        // The suite has passed the terminal on to a task that has started others, and those others: Ctrl-C ends them all.
-        person.says("suite --only tasks/share\r")?;
-        person.sees("suite: seed")?;
-        std::thread::sleep(Duration::from_millis(700));
-        person.says("\x03")?;
-        person.sees("interrupted in tasks/")?;
-        person.says("ps\recho end of ps\r")?;
-        person.sees("share  had\n")?;
-        let listing = person.sees("\nend of ps\n")?;
-        let threads = listing.lines().filter(|line| line.trim_start().starts_with("0x"));
-        let tasks: BTreeSet<_> = threads.filter_map(|line| line.split_whitespace().nth(1)).collect();
-        if tasks.len() != 1 {
-            bail!("tasks are left: {listing}");
-        }
-        person.says("poweroff\r")
-    };
-    let talked = talk(&mut person);
-    let started = Instant::now();
-    while child.try_wait()?.is_none() && talked.is_ok() && started.elapsed() < Duration::from_secs(30) {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let off = child.try_wait()?.is_some();
-    let _ = child.kill();
-    let _ = child.wait();
-    stand.bench.report(
-        "Ctrl-C ends a command of the shell, and what is typed meanwhile is kept",
-        talked.map_err(|error| format!("{error:#}")),
-    );
-    stand.bench.report(
-        "poweroff at the prompt",
-        if off { Ok(()) } else { Err("it is still on".into()) },
-    );
     Ok(())
 }

@@ -19,25 +19,33 @@ const REFUSED: &[(&str, &str)] = &[
     ("kill 0x10000", "the shell itself"),
     ("kill 12345", "no thread"),
     // Names.
-    ("ls nosuch", "nosuch: there is no such name"),
-    ("ls y", "another kind of object: data"),
-    ("cd nosuch", "no such name"),
-    ("mkdir y", "taken"),
-    ("mkdir a/b/c", "no such name"),
+    ("ls nosuch", "/nosuch: there is no such directory"),
+    ("ls nosuch/x", "/nosuch: there is no such directory"),
+    ("ls y", "/y: this is an object with data, not a directory"),
+    ("cd nosuch", "/nosuch: there is no such directory"),
+    ("mkdir y", "y is there already"),
+    ("mkdir ..", "the root directory has no name"),
+    ("mkdir a/b/c", "/a: there is no such directory"),
     ("create y 4K", "is there already"),
-    ("create a/b 4K", "no such name"),
-    ("create / 4K", "the name is empty"),
-    ("create .. 4K", "the name is empty"),
+    ("create a/b 4K", "/a: there is no such directory"),
+    ("create y/b 4K", "/y: this is an object with data, not a directory"),
+    ("create / 4K", "the root directory has no name"),
+    ("create .. 4K", "the root directory has no name"),
     ("create \"\" 4K", "the name is empty"),
     ("rm nosuch", "no such name"),
-    ("rm /", "the name is empty"),
+    ("rm /", "the root directory has no name"),
     ("mv nosuch x", "no such name"),
     ("mv y y", "is there already"),
-    ("mv y a/b", "no such name"),
-    ("mv y ..", "the name is empty"),
+    ("mv y a/b", "/a: there is no such directory"),
+    ("mv y ..", "the root directory has no name"),
+    ("info /", "the root directory has no name"),
+    ("info \"\"", "the name is empty"),
     ("info nosuch", "no such name"),
     ("info 0x1", "names no object"),
-    ("info 18446744073709551615", "names no object"),
+    ("info 0xffffffffffffffff", "names no object"),
+    // The root Clist is at this address; only 0x tells an address from a name.
+    ("info 4294967296", "no such name"),
+    ("caps 4294967296", "no such name"),
     ("write nosuch 0 x", "no such name"),
     ("cat nosuch", "no such name"),
     ("caps nosuch", "no such name"),
@@ -46,7 +54,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("run nosuch", "no such command or program"),
     ("run y", "not a program"),
     ("nosuch", "no such command or program"),
-    ("/", "the name is empty"),
+    ("/", "the root directory has no name"),
     ("help nosuch", "no command 'nosuch'"),
     ("time nosuch", "no such command or program"),
     // Numbers.
@@ -92,6 +100,8 @@ const REFUSED: &[(&str, &str)] = &[
     ("reboot x", "usage: reboot"),
     ("poweroff x", "usage: poweroff"),
     ("help a b", "usage: help"),
+    ("exit", "this is the first shell"),
+    ("exit x", "usage: exit"),
     ("\"unfinished", "is not closed"),
     // Programs.
     ("oo1 nosuch", "usage: oo1"),
@@ -110,7 +120,8 @@ const REFUSED: &[(&str, &str)] = &[
 pub fn run(stand: &mut Stand<'_, '_>) -> Result<()> {
     refused(stand)?;
     too_large(stand)?;
-    last_passwords(stand)
+    last_passwords(stand)?;
+    names(stand)
 }
 
 fn refused(stand: &mut Stand<'_, '_>) -> Result<()> {
@@ -198,4 +209,34 @@ fn last_passwords(stand: &mut Stand<'_, '_>) -> Result<()> {
 /// Whether one line and so many more have failed.
 fn last_fault_is(ran: &Ran, more: usize) -> bool {
     ran.complaints.contains(&format!("(and {more} more)"))
+}
+
+/// Names that look like addresses, a directory that is gone, and a shell in the shell.
+fn names(stand: &mut Stand<'_, '_>) -> Result<()> {
+    let lines =
+        "create 4294967296 4K\ninfo 4294967296\ncaps 4294967296\nrm 4294967296\ncreate 0x1 4K\ninfo ./0x1\nrm 0x1\n";
+    let ran = stand.play(lines)?;
+    let clist = format!("address       {:#x}\n", abi::address::ROOT_CLIST);
+    let good =
+        ran.status == Some(0) && ran.output.matches("kind          data").count() == 2 && !ran.output.contains(&clist);
+    let outcome = if good {
+        Ok(())
+    } else {
+        ran.expect(0, "… two objects with data …")
+    };
+    stand.bench.report("a name of digits is a name", outcome);
+    let ran = stand.play("mkdir gone\ncd gone\nrm /gone\ncreate x 4K\nls\n")?;
+    let says = "/gone: there is no such directory";
+    let good = ran.output.matches(says).count() == 2;
+    let outcome = if good { Ok(()) } else { ran.expect(1, says) };
+    stand
+        .bench
+        .report("in a directory that is gone, its name is told", outcome);
+    let ran = stand.play("shell\necho the first\n")?;
+    let good = ran.status == Some(0) && ran.output.ends_with("the first\n");
+    let outcome = if good { Ok(()) } else { ran.expect(0, "…the first\n") };
+    stand
+        .bench
+        .report("a shell in a script ends at the end of its input", outcome);
+    Ok(())
 }
