@@ -293,7 +293,12 @@ impl Volume {
         let mut held = vec![(OBJECTS_END, OBJECTS_END)];
         for record in self.store.objects() {
             held.push((record.base / SLOT * SLOT, record.end().next_multiple_of(SLOT)));
-            held.extend(record.pdx.iter().map(|pdx| (pdx.clist / SLOT * SLOT, (pdx.clist | (SLOT - 1)).saturating_add(1))));
+            held.extend(
+                record
+                    .pdx
+                    .iter()
+                    .map(|pdx| (pdx.clist / SLOT * SLOT, (pdx.clist | (SLOT - 1)).saturating_add(1))),
+            );
         }
         held.sort_unstable();
         let (mut at, mut longest) = (FIRST_FREE, (0, FIRST_FREE));
