@@ -9,10 +9,12 @@ use std::cell::Cell;
 use abi::{
     Call, Error, Rights,
     address::{PAGE, SLOT},
+    layout::{CAPABILITIES_MAX, ENTRIES_MAX, PDX_MAX},
 };
 use common::{Actor, Rig};
 use sasos::{
-    accounts::{AccountId, limits},
+    accounts::{AccountId, Resource, limits},
+    directory::object::kept_bytes,
     protection::apd::Apd,
 };
 
@@ -151,4 +153,121 @@ fn what_families_paid_for_is_given_back() {
             "{families} families have left {left} bytes, with {start} at the start"
         );
     }
+}
+
+/// Keeps objects with as large rows as there may be until that is refused; tells how many, and why no more.
+fn keep_large_rows(rig: &mut Rig, actor: Actor) -> (u64, Error) {
+    let entries = object(rig, actor, PAGE).unwrap();
+    for kept in 0.. {
+        let mut keep = || {
+            let base = object(rig, actor, PAGE)?;
+            for password in 1..CAPABILITIES_MAX as u64 {
+                rig.call(actor, Call::ObjPasswd, &[base, password, 1])?;
+            }
+            for entry in 0..ENTRIES_MAX as u64 {
+                rig.store(actor.space, entries + 8 * entry, base + entry)?;
+            }
+            for password in 0..PDX_MAX as u64 {
+                let arguments = [base, 1000 + password, 0, entries, ENTRIES_MAX as u64];
+                rig.call(actor, Call::ObjCrePdx, &arguments)?;
+            }
+            rig.call(actor, Call::KeepObject, &[base]).map(drop)
+        };
+        if let Err(error) = keep() {
+            return (kept, error);
+        }
+    }
+    unreachable!()
+}
+
+/// Programs keep as large rows as they can, one after another and start after start: each row is paid for with what it takes, and the next
+/// program has room.
+#[test]
+fn rows_are_paid_for_and_leave_room_for_the_next_program() {
+    let mut rig = Rig::new(62, 60_000, 60_000);
+    let heap = 20 << 20;
+    let (mut kept_before, mut sum) = (0, 0);
+    for start in 0..3 {
+        // Each row of the disk has taken some of the heap at the start.
+        let kept = rig.server.ledger.used(AccountId::ROOT, Resource::Rows);
+        assert_eq!(kept, kept_before, "start {start}");
+        assert_eq!(kept, rig.server.store.objects().map(kept_bytes).sum());
+        rig.world.kernel.hardware.heap_left = heap - kept / 2;
+        let machine = limits::of_machine(&rig.world, 50_000, kept);
+        let programs = limits::of_programs(&machine, kept);
+        let programs = rig.server.ledger.open(AccountId::ROOT, programs).unwrap();
+        for _ in 0..5 {
+            let amounts = limits::of_program(&rig.server.ledger, programs);
+            let actor = rig.actor_in(programs, amounts);
+            rig.server.ledger.empty_all_hands();
+            let before = (BYTES.get(), rig.server.ledger.used(AccountId::ROOT, Resource::Bytes));
+            let (made, error) = keep_large_rows(&mut rig, actor);
+            rig.server.ledger.empty_all_hands();
+            let taken = BYTES.get() - before.0;
+            let paid = rig.server.ledger.used(AccountId::ROOT, Resource::Bytes) - before.1;
+            assert_eq!(error, Error::LimitReached);
+            assert!(
+                taken <= paid.cast_signed() + LEFT_MAX,
+                "{made} objects took {taken} bytes and cost {paid}"
+            );
+            sum += made;
+            rig.check();
+            rig.server.task_kill(actor.task, 1);
+            rig.server.finish_ends(&mut rig.world);
+            rig.settle();
+            // The next one has a quarter of the heap, whatever these have kept.
+            let left = limits::of_program(&rig.server.ledger, programs)[Resource::Bytes as usize];
+            assert!(left > heap / 6, "{left} bytes are left to the next program");
+        }
+        // Those that stay are active from now on, and cost no more than before.
+        let bases: Vec<u64> = rig.server.store.objects().map(|record| record.base).collect();
+        let used = rig.server.ledger.used(AccountId::ROOT, Resource::Bytes);
+        for base in bases {
+            rig.server.object_at(&rig.world, base).unwrap();
+        }
+        // But for a table of the map from slots to objects.
+        let now = rig.server.ledger.used(AccountId::ROOT, Resource::Bytes);
+        assert!(now - used <= 32 << 10, "{used} before, {now} now");
+        kept_before = rig.server.ledger.used(AccountId::ROOT, Resource::Rows);
+        rig.checkpoint().unwrap();
+        rig.check();
+        (rig, _) = rig.crash();
+    }
+    assert!(sum > 80, "{sum}");
+}
+
+/// A row that grows and shrinks is paid for with what it has, and a refusal comes before the store has it.
+#[test]
+fn changes_of_a_row_are_paid_for() {
+    let mut rig = Rig::new(63, 8000, 8192);
+    let maker = rig.actor(Apd::EMPTY);
+    let base = rig.kept(maker, 1, 9);
+    let actor = rig.holder(base, 9);
+    let used = |rig: &mut Rig| {
+        rig.server.ledger.empty_all_hands();
+        [Resource::Bytes, Resource::Rows].map(|resource| rig.server.ledger.used(AccountId::ROOT, resource))
+    };
+    rig.call(actor, Call::ObjPasswd, &[base, 50, 1]).unwrap();
+    rig.call(actor, Call::ObjPasswd, &[base, 50, 0]).unwrap();
+    let before = used(&mut rig);
+    for password in 100..120 {
+        rig.call(actor, Call::ObjPasswd, &[base, password, 1]).unwrap();
+    }
+    // The object's own copy and the store's have 17 more than the four that each has room for.
+    assert_eq!(used(&mut rig), before.map(|bytes| bytes + 2 * 17 * 16));
+    let account = rig.server.objects.get(rig.server.objects.find(base).unwrap()).account;
+    let mut amounts = [u64::MAX; sasos::accounts::RESOURCES];
+    amounts[Resource::Rows as usize] = rig.server.ledger.used(account, Resource::Rows);
+    rig.server.ledger.set_limits(account, amounts);
+    let refused = rig.call(actor, Call::ObjPasswd, &[base, 120, 1]);
+    assert_eq!(refused, Err(Error::LimitReached));
+    assert_eq!(rig.server.store.object(base).unwrap().capabilities.len(), 21);
+    for password in 100..120 {
+        rig.call(actor, Call::ObjPasswd, &[base, password, 0]).unwrap();
+    }
+    assert_eq!(used(&mut rig), before);
+    rig.check();
+    rig.call(actor, Call::ObjDelete, &[base]).unwrap();
+    assert_eq!(used(&mut rig)[1], 0);
+    rig.check();
 }

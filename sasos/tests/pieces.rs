@@ -12,8 +12,8 @@ use kcore::{
     Machine,
     thread::{Operation, Resumed, State},
 };
-use sasos::accounts::{AccountId, limits};
-use sasos::{Access, Event, Outcome, Stop, protection::apd::Apd};
+use sasos::accounts::{AccountId, Resource, limits};
+use sasos::{Access, Event, Outcome, Stop, directory::object::kept_bytes, protection::apd::Apd};
 
 /// Pages that one event drops, or copies, at most.
 const PIECE_PAGES: u64 = 24;
@@ -226,6 +226,10 @@ fn fill_disk(rig: &mut Rig, used: u64) {
     };
     let mut number = 0;
     while rig.server.store.put_object(&record(number)).is_ok() {
+        for resource in [Resource::Bytes, Resource::Rows] {
+            let bytes = kept_bytes(&record(number));
+            rig.server.ledger.force(AccountId::ROOT, resource, bytes);
+        }
         rig.server.store.reserve(record(number).base, 0).unwrap_or_default();
         number += 1;
     }

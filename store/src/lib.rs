@@ -78,5 +78,6 @@ pub use loss::Loss;
 pub use objects::Objects;
 pub use record::{ObjectRecord, PdxRecord};
 pub use store::Store;
+pub use table::ROW_HEAP_BYTES;
 pub use verify::{Finding, Verification};
 pub use world::{BLOCK, Disk, DiskError, Frame, Operation, Pages, QueueFull, Random, Request, World};

@@ -26,6 +26,10 @@ pub(crate) struct Row {
     pub(crate) overflow: Vec<Place>,
 }
 
+/// Bytes of the heap that a row takes beside the lists of its record: leaves of the table are half full, with room for twice what
+/// they hold, and the lists of changed and of deleted objects have room for it.
+pub const ROW_HEAP_BYTES: u64 = 3 * core::mem::size_of::<Row>() as u64 + 128;
+
 impl Row {
     fn new(record: ObjectRecord) -> Result<Self, NoHeap> {
         let overflow = filled(Place::default(), overflow_blocks(record.body_bytes()))?;

@@ -21,11 +21,14 @@ const FRAMES_A_THREAD: u64 = 4;
 const THREADS_RESERVED: u64 = 32;
 /// Semaphores of one program with all that it starts.
 pub const PROGRAM_SEMAPHORES: u64 = SEMAPHORES_MAX as u64 / 16;
+/// Part of the heap that kept objects may take, those of earlier starts included.
+const ROWS_PART: u64 = 2;
 /// Slots of one program: two terabytes of addresses, a part in sixty-four.
 pub const PROGRAM_SLOTS: u64 = 1 << 20;
 
-/// The amounts that the machine has. So many blocks of its disk are free.
-pub fn of_machine(world: &impl Machine, blocks: u64) -> Amounts {
+/// The amounts that the machine has. So many blocks of its disk are free, and so many bytes are charged for kept objects of earlier starts. About half of
+/// these bytes are in use, by their rows; the other half is for those that become active, as far as there is so much.
+pub fn of_machine(world: &impl Machine, blocks: u64, kept: u64) -> Amounts {
     let frames = world.frames_total();
     let mut amounts = [0; RESOURCES];
     amounts[Resource::Frames as usize] = frames;
@@ -33,7 +36,9 @@ pub fn of_machine(world: &impl Machine, blocks: u64) -> Amounts {
     amounts[Resource::Dirty as usize] = frames / 4;
     amounts[Resource::Blocks as usize] = blocks;
     // The heap's reserve belongs to nobody: else the programs' share would end where all are refused, and none were left to the first task.
-    amounts[Resource::Bytes as usize] = world.heap().1.saturating_sub(heap_reserve(world));
+    let heap = world.heap().1.saturating_sub(heap_reserve(world));
+    amounts[Resource::Bytes as usize] = heap - (kept / 2).min(heap / 2) + kept;
+    amounts[Resource::Rows as usize] = amounts[Resource::Bytes as usize];
     amounts[Resource::Threads as usize] = (frames / FRAMES_A_THREAD).min(THREADS_MAX as u64);
     amounts[Resource::Semaphores as usize] = SEMAPHORES_MAX as u64;
     amounts[Resource::Processor as usize] = WHOLE;
@@ -41,9 +46,13 @@ pub fn of_machine(world: &impl Machine, blocks: u64) -> Amounts {
     amounts
 }
 
-/// The most that all programs together may take of that.
-pub fn of_programs(machine: &Amounts) -> Amounts {
+/// The most that all programs together may take of that. The objects that they keep stay when they end, so these get no more than a part of the
+/// heap, whatever starts and ends and however often the system starts.
+pub fn of_programs(machine: &Amounts, kept: u64) -> Amounts {
     let mut amounts = machine.map(|amount| amount - amount / 8);
+    let heap = machine[Resource::Bytes as usize];
+    amounts[Resource::Bytes as usize] = (heap - kept) - (heap - kept) / 8;
+    amounts[Resource::Rows as usize] = (heap / ROWS_PART).saturating_sub(kept);
     amounts[Resource::Threads as usize] = machine[Resource::Threads as usize] - THREADS_RESERVED;
     amounts
 }
@@ -51,6 +60,9 @@ pub fn of_programs(machine: &Amounts) -> Amounts {
 /// The most that a program may take that starts now.
 pub fn of_program(ledger: &Ledger, programs: AccountId) -> Amounts {
     let mut amounts = RESOURCE_LIST.map(|resource| ledger.left(programs, resource) / 4 * QUARTERS);
+    // Dirty pages come back with each checkpoint, so it does not count how many there are just now: a program that may never have one would ask for
+    // checkpoints for ever.
+    amounts[Resource::Dirty as usize] = ledger.limit(programs, Resource::Dirty) / 4 * QUARTERS;
     // Those that run share it equally (`kcore::shares`).
     amounts[Resource::Processor as usize] = WHOLE;
     let bounds = [

@@ -40,10 +40,13 @@ pub enum Resource {
     Processor,
     /// Slots of addresses.
     Slots,
+    /// Bytes of the server's heap for kept objects, their rows in the store included. They count as [`Resource::Bytes`], too. They stay when all
+    /// tasks have ended.
+    Rows,
 }
 
 /// How many kinds of resources there are.
-pub const RESOURCES: usize = 9;
+pub const RESOURCES: usize = 10;
 
 /// All of them, by number.
 pub const RESOURCE_LIST: [Resource; RESOURCES] = [
@@ -56,6 +59,7 @@ pub const RESOURCE_LIST: [Resource; RESOURCES] = [
     Resource::Semaphores,
     Resource::Processor,
     Resource::Slots,
+    Resource::Rows,
 ];
 
 /// An amount of each resource, by its number.
@@ -83,7 +87,7 @@ pub const DEPTH_MAX: u8 = 16;
 /// Bytes that a record costs the account above it, with what the kernel notes of its processor time.
 const RECORD_BYTES: u64 = core::mem::size_of::<Record>() as u64 + kcore::shares::ROW_BYTES;
 /// The amounts that a record takes in hand at once of each resource; it keeps twice as much at most.
-const HANDS: Amounts = [16, 2, 16, 16, 8192, 2, 2, 0, 8];
+const HANDS: Amounts = [16, 2, 16, 16, 8192, 2, 2, 0, 8, 0];
 /// Bits of a number that are the place in the table.
 const PLACE_BITS: u32 = 24;
 

@@ -14,9 +14,9 @@ use store::{MountReport, Store};
 
 use crate::{
     Server, Step, Stop, World,
-    accounts::{AccountId, Ledger, UNLIMITED, limits},
+    accounts::{AccountId, Ledger, Resource, UNLIMITED, limits},
     directory::names,
-    directory::object::Objects,
+    directory::object::{Objects, kept_bytes},
     durability::checkpoint::Checkpoints,
     lives::task::Tasks,
     lives::thread::Threads,
@@ -78,9 +78,13 @@ impl Server {
         let mut checkpoint = Checkpoints::default();
         checkpoint.replayed = u64::from(report.replayed);
         checkpoint.cut = u64::from(report.tail.is_some());
-        let generation = store.stats().generation;
+        let mut ledger = Ledger::new(store.stats().generation);
+        let kept = store.objects().map(kept_bytes).sum();
+        for resource in [Resource::Bytes, Resource::Rows] {
+            ledger.force(AccountId::ROOT, resource, kept);
+        }
         Ok(Self {
-            ledger: Ledger::new(generation),
+            ledger,
             programs: AccountId::ROOT,
             objects: Objects::default(),
             addresses,
@@ -114,11 +118,12 @@ impl Server {
         }
         let mut apd = Apd::EMPTY;
         apd.add(self.clist_ref(world, ROOT_CLIST)?)?;
-        let machine = limits::of_machine(world, self.store.stats().free);
+        let kept = self.ledger.used(AccountId::ROOT, Resource::Rows);
+        let machine = limits::of_machine(world, self.store.stats().free, kept);
         let task = self.task_make(world, apd, AccountId::ROOT, UNLIMITED)?;
         let account = self.tasks.get(task).map_or(AccountId::ROOT, |task| task.account);
         self.ledger.set_limits(AccountId::ROOT, machine);
-        self.programs = self.account_open(world, account, limits::of_programs(&machine))?;
+        self.programs = self.account_open(world, account, limits::of_programs(&machine, kept))?;
         self.tasks.initial = Some(task);
         let domain = self.tasks.get(task).map_or(SpaceId(0), |task| task.domain);
         let (base, _) = self.patiently(world, |server, world| {

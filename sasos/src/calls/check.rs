@@ -13,11 +13,15 @@ use abi::{
     address::{FIRST_FREE, OBJECTS_END, PAGE, PAGES_PER_SLOT, SLOT, slot_of},
 };
 use kcore::PageEntry;
+use store::ObjectRecord;
 
 use crate::{
     Server, World,
     accounts::{AccountId, Amounts, RESOURCE_LIST, RESOURCES, Resource},
-    directory::{names::slots_named, object::Object},
+    directory::{
+        names::slots_named,
+        object::{Object, kept_bytes},
+    },
     lives::exception::SAVED_BYTES,
     lives::task::TASK_BYTES,
     pages::pager::Pager,
@@ -35,6 +39,7 @@ const RESOURCE_NAMES: [&str; RESOURCES] = [
     "semaphores that an account pays for",
     "processor time that an account pays for",
     "slots that an account pays for",
+    "bytes of kept objects that an account pays for",
 ];
 
 /// Events between two checks.
@@ -82,6 +87,11 @@ impl Server {
                 sums.add(object.account, resource, amount);
             }
         }
+        let inactive = |record: &&ObjectRecord| self.objects.find(record.base).is_none();
+        for record in self.store.objects().filter(inactive) {
+            sums.add(AccountId::ROOT, Resource::Bytes, kept_bytes(record));
+            sums.add(AccountId::ROOT, Resource::Rows, kept_bytes(record));
+        }
         for (_, domain) in self.domains.iter() {
             sums.add(domain.account, Resource::Frames, domain.tables());
             sums.add(domain.account, Resource::Tables, domain.tables());
@@ -127,13 +137,10 @@ impl Server {
                 .any(|slot| window.contains(slot) && self.addresses.is_free(*slot));
             ensure(!free, "a slot of an object that is free", object.base())?;
         }
-        let transient = active().filter(|object| !object.is_persistent());
+        let inactive = |record: &&ObjectRecord| self.objects.find(record.base).is_none();
+        let rows = self.store.objects().filter(inactive);
         let mut counts = BTreeMap::new();
-        for slot in transient
-            .map(|object| &object.record)
-            .chain(self.store.objects())
-            .flat_map(slots_named)
-        {
+        for slot in active().map(|object| &object.record).chain(rows).flat_map(slots_named) {
             *counts.entry(slot).or_insert(0_u32) += 1;
             ensure(!self.addresses.is_free(slot), "a slot that is named and free", slot)?;
         }

@@ -15,7 +15,7 @@ use crate::{
     Answer, Server, Step, Stop, World,
     accounts::{AccountId, Resource},
     directory::address::{COST_SETTLE, OBJECT_SLOTS_MAX},
-    directory::object::{OBJECT_BYTES, ObjectId, record_bytes, slots_for},
+    directory::object::{OBJECT_BYTES, ObjectId, kept_bytes, slots_for},
     lives::task::TaskId,
     pages::release::Remembered,
 };
@@ -110,17 +110,14 @@ impl Server {
         self.enough_heap(world)?;
         let mut record = record.copy()?;
         record.flags |= OBJECT_PERSISTENT;
-        // The payer of an earlier start is gone.
-        let bytes = OBJECT_BYTES + record_bytes(&record);
+        // The payer of an earlier start is gone. The root pays since the start.
+        let bytes = kept_bytes(&record);
         self.addresses.expect_back()?;
-        self.ledger.take(AccountId::ROOT, Resource::Bytes, bytes)?;
-        let id = self
-            .objects
-            .insert(record, AccountId::ROOT, &mut self.ledger)
-            .inspect_err(|_| self.ledger.give(AccountId::ROOT, Resource::Bytes, bytes))?;
+        let id = self.objects.insert(record, AccountId::ROOT, &mut self.ledger)?;
         self.ledger.force(AccountId::ROOT, Resource::Slots, slots);
         let object = self.objects.get_mut(id);
         object.bytes = bytes;
+        object.rows = bytes;
         self.addresses.note_issued();
         Ok(id)
     }
@@ -263,6 +260,9 @@ impl Server {
         self.ledger.give(object.account, Resource::Slots, slots);
         if object.blocks > 0 {
             self.ledger.give(object.account, Resource::Blocks, object.blocks);
+        }
+        if object.rows > 0 {
+            self.ledger.give(object.account, Resource::Rows, object.rows);
         }
         self.objects.remove(id, &mut self.ledger);
         if !self.names.object_goes(first, lasting) {

@@ -19,7 +19,7 @@ use abi::{
     layout::{OBJECT_PERSISTENT, OBJECT_STACK},
 };
 use kcore::{Leaf, ThreadId};
-use store::ObjectRecord;
+use store::{ObjectRecord, ROW_HEAP_BYTES};
 
 use crate::{
     accounts::{AccountId, Amounts, Ledger, RESOURCES, Resource},
@@ -35,8 +35,8 @@ use crate::{
 pub const OBJECT_BYTES: u64 = core::mem::size_of::<Object>() as u64 + 4 * CAPABILITY_BYTES + 24;
 /// Bytes of a capability beyond the first four.
 const CAPABILITY_BYTES: u64 = 16;
-/// Bytes of a PDX capability without its entries, and of an entry.
-const PDX_BYTES: u64 = 64;
+/// Bytes of a PDX capability without its entries, with the name of its Clist, and of an entry.
+const PDX_BYTES: u64 = 96;
 const ENTRY_BYTES: u64 = 8;
 
 /// An active object, by its place in the table. Valid until the object is deleted.
@@ -110,6 +110,8 @@ pub struct Object {
     pub bytes: u64,
     /// See `bytes`.
     pub limit_bytes: u64,
+    /// Those of them that are for an object that is kept, and its row.
+    pub rows: u64,
     /// Its page tables.
     pub leaves: u64,
     /// Pages of a kept object that are charged as blocks of the disk. Of a transient object: those that the store has promised a block, because it
@@ -182,6 +184,7 @@ impl Object {
             account: AccountId::ROOT,
             bytes: 0,
             limit_bytes: 0,
+            rows: 0,
             leaves: 0,
             blocks: 0,
             prepared: Prepared::No,
@@ -289,6 +292,7 @@ impl Object {
         amounts[Resource::Blocks as usize] = self.blocks;
         amounts[Resource::Bytes as usize] = self.bytes;
         amounts[Resource::Slots as usize] = self.slot_count();
+        amounts[Resource::Rows as usize] = self.rows;
         amounts
     }
 
@@ -340,6 +344,16 @@ pub fn record_bytes(record: &ObjectRecord) -> u64 {
     (record.capabilities.len() as u64).saturating_sub(4) * CAPABILITY_BYTES
         + record.pdx.len() as u64 * PDX_BYTES
         + entries as u64 * ENTRY_BYTES
+}
+
+/// Bytes that the row of a record costs in the store, which has a copy of it.
+pub fn row_bytes(record: &ObjectRecord) -> u64 {
+    ROW_HEAP_BYTES + record_bytes(record)
+}
+
+/// Bytes that a kept object costs the heap for as long as it exists, whether it is active or not: no start is without room to activate it.
+pub fn kept_bytes(record: &ObjectRecord) -> u64 {
+    OBJECT_BYTES + record_bytes(record) + row_bytes(record)
 }
 
 /// All ones if the words are equal, else zero.
@@ -506,6 +520,7 @@ impl Objects {
         object.account = AccountId::ROOT;
         object.bytes = 0;
         object.limit_bytes = 0;
+        object.rows = 0;
         object.leaves = 0;
         object.blocks = 0;
         object.prepared = Prepared::No;

@@ -15,7 +15,7 @@ use abi::{
 use crate::{
     Answer, Server, Step, Stop, World,
     accounts::Resource,
-    directory::object::{ObjectId, PageAt, Prepared, Which},
+    directory::object::{ObjectId, PageAt, Prepared, Which, kept_bytes, row_bytes},
     durability::durable::no_room,
     lives::continuation::Continuation,
     lives::thread::Caller,
@@ -180,13 +180,21 @@ impl Server {
     fn keep(&mut self, id: ObjectId) -> Result<(), Error> {
         let mut record = self.objects.get(id).record.copy()?;
         record.flags |= OBJECT_PERSISTENT;
-        let base = record.base;
+        let (base, payer) = (record.base, self.objects.get(id).account);
+        let (bytes, rows) = (row_bytes(&record), kept_bytes(&record));
         self.store.expect_prepared().map_err(no_room)?;
-        self.put_record(&record)?;
+        self.ledger.take(payer, Resource::Rows, rows)?;
+        let put = self.ledger.take(payer, Resource::Bytes, bytes).and_then(|()| {
+            self.put_record(&record)
+                .inspect_err(|_| self.ledger.give(payer, Resource::Bytes, bytes))
+        });
+        put.inspect_err(|_| self.ledger.give(payer, Resource::Rows, rows))?;
         self.store.enter_prepared(base);
         self.note_row_change(id);
         let object = self.objects.get_mut(id);
-        let (payer, pages) = (object.account, object.resident);
+        let pages = object.resident;
+        object.bytes += bytes;
+        object.rows = rows;
         // From now on memory is only a cache of it, which can be taken back once its pages are on the disk.
         self.ledger.give(payer, Resource::Frames, pages);
         self.ledger.force(payer, Resource::Dirty, pages);
