@@ -41,6 +41,11 @@ interface! {
     const STACK_BYTES: u64 = 1 << 20;
 }
 
+/// The objects without which no start succeeds. They are not deleted ([decision 0136](../../../docs/decisions/0136-objects-that-stay.md)).
+pub const fn system_objects() -> [u64; 3] {
+    [ROOT_CLIST, ROOT_DIRECTORY, FIRST_PROGRAM]
+}
+
 /// Base of the stack in a slot of the window of stacks: [`STACK_BYTES`] in the middle of the slot, so that what runs over
 /// hits nothing on either side, at a colour that varies from slot to slot. The server places stacks so, and a program
 /// finds the end of the stack that it runs on by it.

@@ -96,7 +96,7 @@ calls! {
     8 ObjCreate obj_create(bytes, password) -> "address", "password"; "account";
         "Makes an object of whole pages, zero-filled, whose owner capability has that password (0: the system makes one). It stands on the task's kill list until KeepObject. The creator's domain has all rights at once.";
     9 ObjDelete obj_delete(address) -> "", ""; "D";
-        "Destroys the object that holds the address; every domain loses it before the call returns.";
+        "Destroys the object that holds the address; every domain loses it before the call returns. The system objects stay, whatever the rights (InUse).";
     10 ObjResize obj_resize(address, bytes) -> "", ""; "RWXD";
         "Grows or shrinks the object in place.";
     11 ObjPasswd obj_passwd(address, password, rights) -> "password", ""; "RWXD";

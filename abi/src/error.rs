@@ -36,7 +36,7 @@ errors! {
     4 NoMemory "The system has no free memory or addresses left for this.";
     5 DiskFull "The disk has no room to keep this.";
     6 LimitReached "The account of the task is used up.";
-    7 InUse "Something already stands at this address.";
+    7 InUse "Something stands at this address already, or what stands there is in use.";
     8 TableFull "The table that this would go into is full.";
     9 NotAnEntry "The address is not a registered entry point.";
     10 Locked "The slot is locked, or a locked domain may not do this.";

@@ -111,7 +111,7 @@ interface! {
         instruction,
         /// The rights it wanted there.
         wanted,
-        /// The rights it had there.
+        /// The rights it had there; for [`EXCEPTION_RESOURCE`] the number of the error that says what was short.
         had,
     }
 

@@ -97,6 +97,15 @@ impl Clist {
         self.change(|clist| Ok(clist.remove_all(address)))
     }
 
+    /// Asks for the room that it takes to [remove all](Clist::remove_all) capabilities of an object.
+    pub(crate) fn make_room_without(&mut self, address: u64) -> Result<()> {
+        let written = self.change(|clist| Ok(clist.view().written_without(address)))?;
+        for range in [0..ClistHeader::BYTES, written] {
+            self.object.rewrite(range.start as u64..range.end as u64);
+        }
+        Ok(())
+    }
+
     /// All capabilities.
     ///
     /// # Errors

@@ -117,14 +117,14 @@ impl Directory {
         }
     }
 
-    /// All names, in the order in which they stand there.
+    /// All names, in the order in which they stand there, without those that are being made or removed.
     ///
     /// # Errors
     /// Not a directory.
     pub fn list(&self) -> Result<Vec<Named>> {
         let mut all = Vec::new();
         for index in 0..self.reach()? {
-            if let Some(entry) = directory::entry_of(&self.entry(index)) {
+            if let Some(entry) = directory::visible_entry_of(&self.entry(index)) {
                 all.push(Named {
                     name: entry.name.into(),
                     found: found(entry),
@@ -220,11 +220,23 @@ impl Directory {
         self.change(|directory| directory.remove(name))
     }
 
-    /// Takes a name away and destroys the object it stands for.
+    /// Takes a name away and destroys the object that it stands for. The caller says which kind it means, so that no program destroys what
+    /// only bears the name.
     ///
     /// # Errors
-    /// [`Error::NoSuchName`]; as `ObjDelete`, when the name stays.
-    pub fn delete(&mut self, name: &str) -> Result<()> {
+    /// [`Error::NoSuchName`]; [`Error::WrongKind`]; a directory with names in it; as `ObjDelete`. The name stays then.
+    pub fn delete(&mut self, name: &str, kind: Kind) -> Result<()> {
+        let found = self.lookup(name)?;
+        if found.kind != kind {
+            return Err(Error::WrongKind(found.kind));
+        }
+        let names = match kind {
+            Kind::Directory => Self::open(found.capability.address).and_then(|inner| inner.list()).ok(),
+            _ => None,
+        };
+        if names.is_some_and(|names| !names.is_empty()) {
+            return Err(directory::Error::NotEmpty.into());
+        }
         act::delete(&mut self.acting(), name)
     }
 
@@ -255,7 +267,7 @@ impl Directory {
         };
         let named = |index| {
             let bytes = self.entry(index);
-            directory::entry_of(&bytes)
+            directory::visible_entry_of(&bytes)
                 .filter(|entry| entry.name == name)
                 .map(found)
         };
@@ -300,6 +312,12 @@ impl act::System for Acting<'_> {
         change: &mut dyn FnMut(&mut directory::Directory<'_>) -> core::result::Result<(), directory::Error>,
     ) -> Result<()> {
         self.directory.change_growing(change)
+    }
+
+    fn make_room(&mut self, entry: &directory::Marked) -> Result<()> {
+        let at = Directory::at(entry.index);
+        self.directory.object.rewrite(at..at + directory::ENTRY_BYTES as u64);
+        Clist::root()?.make_room_without(entry.capability.address)
     }
 
     fn flush(&mut self) -> Result<()> {

@@ -74,7 +74,13 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::System(error) => write!(f, "{} ({})", sentence(error.text()), error.name()),
+            Self::System(error) => write!(
+                f,
+                "{} ({}){}",
+                sentence(error.text()),
+                error.name(),
+                crate::report::Short(*error)
+            ),
             Self::Directory(error) => error.fmt(f),
             Self::Clist(error) => error.fmt(f),
             Self::Path(error) => error.fmt(f),
@@ -91,6 +97,6 @@ impl fmt::Display for Error {
 impl core::error::Error for Error {}
 
 /// A sentence of the table without its full stop, so that it can stand in another one.
-fn sentence(text: &str) -> &str {
+pub(crate) fn sentence(text: &str) -> &str {
     text.strip_suffix('.').unwrap_or(text)
 }

@@ -41,6 +41,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use abi::{
     Error, Rights,
+    address::PAGE,
     error::Result,
     layout::{OBJECT_STACK, ObjectInfo},
     start::Start,
@@ -112,7 +113,7 @@ impl Object {
     /// As `ObjCreate`.
     pub fn create_with_password(bytes: u64) -> Result<(Self, u64)> {
         let (base, password) = call::obj_create(bytes, 0)?;
-        let bytes = abi::address::pages_for(bytes).ok_or(Error::BadArgument)? * abi::address::PAGE;
+        let bytes = abi::address::pages_for(bytes).ok_or(Error::BadArgument)? * PAGE;
         Ok((Self::at(base, bytes)?, password))
     }
 
@@ -136,7 +137,7 @@ impl Object {
         let (base, _) = call::obj_clone(source, extra, 0)?;
         let pages =
             abi::address::pages_for(source_bytes).and_then(|pages| pages.checked_add(abi::address::pages_for(extra)?));
-        Self::at(base, pages.ok_or(Error::BadArgument)? * abi::address::PAGE)
+        Self::at(base, pages.ok_or(Error::BadArgument)? * PAGE)
     }
 
     /// Its base address, for ever.
@@ -205,7 +206,7 @@ impl Object {
     /// # Errors
     /// As `PageFlush`.
     pub fn flush(&self) -> Result<()> {
-        call::page_flush(self.base, self.bytes / abi::address::PAGE)
+        call::page_flush(self.base, self.bytes / PAGE)
     }
 
     /// Grows or shrinks it in place.
@@ -240,6 +241,16 @@ impl Object {
         bytes
     }
 
+    /// Writes a word of each page of a range as it is: where no page can be had, the fault comes here.
+    pub(crate) fn rewrite(&self, range: core::ops::Range<u64>) {
+        let region = self.region();
+        for page in range.start / PAGE..range.end.div_ceil(PAGE) {
+            if let Some(word) = region.at_offset::<Cell<u64>>(page * PAGE) {
+                word.set(word.get());
+            }
+        }
+    }
+
     /// Calls `change` with all of its bytes, for formats that are written in an order of their own.
     ///
     /// This is the one place where an object is seen as a slice: one writer at a time is the callers' duty ([`crate::Directory`],
@@ -271,7 +282,7 @@ pub(crate) fn is_rusts_own(address: u64) -> bool {
         let bytes = if cfg!(feature = "module") {
             instance::ARENA_BYTES
         } else {
-            start.image_bytes.saturating_add(abi::address::PAGE)
+            start.image_bytes.saturating_add(PAGE)
         };
         (start.image..start.image.saturating_add(bytes)).contains(&address)
     });

@@ -3,9 +3,12 @@
 use core::fmt;
 
 use abi::{
-    Rights,
-    address::{STACKS_START, USER_END},
-    layout::{EXCEPTION_INTERRUPT, EXCEPTION_KILL, EXCEPTION_PROTECTION, ExitReport, STATUS_SYSTEM, exception_name},
+    Error, Rights,
+    address::{PAGE, STACKS_START, USER_END},
+    layout::{
+        EXCEPTION_INTERRUPT, EXCEPTION_KILL, EXCEPTION_PROTECTION, EXCEPTION_RESOURCE, ExitReport, STATUS_SYSTEM,
+        exception_name,
+    },
 };
 
 /// Where stacks stand; what is not there in between is what a stack may not grow into.
@@ -41,6 +44,10 @@ impl fmt::Display for Shown<'_> {
             0 => return f.write_str(exception_name(report.status - STATUS_SYSTEM)),
             EXCEPTION_KILL | EXCEPTION_INTERRUPT => return f.write_str(exception_name(report.exception)),
             EXCEPTION_PROTECTION => self.access(f)?,
+            EXCEPTION_RESOURCE => match Error::from_code(report.had) {
+                Some(error) => write!(f, "{}{}", crate::error::sentence(error.text()), Short(error))?,
+                None => f.write_str(exception_name(EXCEPTION_RESOURCE))?,
+            },
             kind => f.write_str(exception_name(kind))?,
         }
         write!(f, " at instruction {:#x}", report.instruction)?;
@@ -52,6 +59,35 @@ impl fmt::Display for Shown<'_> {
             f.write_str("; the stack is used up")?;
         }
         Ok(())
+    }
+}
+
+/// The figures behind an error that says that something is short, and what to do; nothing behind others.
+pub(crate) struct Short(pub(crate) Error);
+
+impl fmt::Display for Short {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kib = |pages: u64| pages * PAGE / 1024;
+        if !matches!(self.0, Error::DiskFull | Error::NoMemory | Error::LimitReached) {
+            return Ok(());
+        }
+        let (Ok(memory), Ok(disk)) = (crate::system::memory(), crate::system::store()) else {
+            return Ok(());
+        };
+        let (free, kept) = (kib(disk.free), kib(disk.reserved));
+        match self.0 {
+            Error::DiskFull => write!(
+                f,
+                "; of {free} KiB that are free, {kept} are promised or kept for removals: 'rm' makes room, a little later"
+            ),
+            Error::NoMemory => write!(f, "; {} KiB of memory are free: end a program", kib(memory.free)),
+            _ => write!(
+                f,
+                "; a program may take a part of what is free when it starts, so that others can go on: {} KiB of memory and {free} KiB of \
+                 the disk are free now",
+                kib(memory.free)
+            ),
+        }
     }
 }
 

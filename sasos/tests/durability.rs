@@ -433,6 +433,61 @@ fn a_full_disk_stops_the_writer_and_loses_nothing() {
     });
 }
 
+/// A directory and a Clist are changed on a full disk again and again: what they take from the pool comes back with two checkpoints.
+#[test]
+fn stored_pages_are_rewritten_on_a_full_disk() {
+    for_each_seed(10, |seed| {
+        let mut rig = Rig::new(seed, 8000, 600);
+        let actor = rig.actor(Apd::EMPTY);
+        let names = rig.kept(actor, 40, 9);
+        for page in 0..40 {
+            rig.store(actor.space, names + page * PAGE, page).unwrap();
+        }
+        rig.checkpoint().unwrap();
+        let base = rig.kept(actor, 2000, 9);
+        let full = (0..2000).find(|page| rig.store(actor.space, base + page * PAGE, 1).is_err());
+        assert!(full.is_some());
+        for round in 0..5 {
+            for page in 0..40 {
+                let mut written = Err(Error::DiskFull);
+                for _ in 0..3 {
+                    written = rig.store(actor.space, names + page * PAGE, page + round);
+                    if written.is_ok() {
+                        break;
+                    }
+                    rig.checkpoint().unwrap();
+                }
+                assert_eq!(written, Ok(()), "round {round}, page {page}");
+            }
+        }
+        rig.call(actor, Call::ObjDelete, &[base]).unwrap();
+        rig.check();
+    });
+}
+
+/// What the system starts from stays, whatever the rights.
+#[test]
+fn system_objects_are_not_deleted() {
+    for base in abi::address::system_objects() {
+        let mut rig = Rig::new(3, 8000, 2000);
+        let record = store::ObjectRecord {
+            base,
+            pages: 1,
+            flags: abi::layout::OBJECT_PERSISTENT,
+            capabilities: vec![(9, Rights::OWNER.bits())],
+            ..store::ObjectRecord::default()
+        };
+        rig.server.store.put_object(&record).unwrap();
+        let actor = rig.holder(base, 9);
+        for call in [Call::ObjDelete, Call::ObjRetire] {
+            assert_eq!(rig.call(actor, call, &[base]), Err(Error::InUse));
+        }
+        let stranger = rig.actor(Apd::EMPTY);
+        assert_eq!(rig.call(stranger, Call::ObjDelete, &[base]), Err(Error::Protection));
+        assert!(rig.server.store.object(base).is_some());
+    }
+}
+
 #[test]
 fn a_damaged_page_is_reported_and_the_others_are_read() {
     let mut rig = Rig::new(3, 4000, 4096);

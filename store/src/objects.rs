@@ -3,10 +3,13 @@
 use crate::event::{DeleteError, NoRoom, PutError};
 use crate::heap::NoHeap;
 use crate::map::levels_for;
+use crate::pages::View;
 use crate::pending::{Entries, MapChanges};
 use crate::record::ObjectRecord;
+use crate::space::{POOL, POOL_OF_DELETES};
 use crate::store::{Running, Store, Work};
 use crate::sync::SyncRequest;
+use crate::world::World;
 
 impl Store {
     /// The object at `base`.
@@ -444,12 +447,30 @@ impl Store {
     /// # Errors
     /// [`NoRoom`]: the writer must not go on. The next two checkpoints may make room.
     pub fn reserve(&mut self, base: u64, page: u64) -> Result<(), NoRoom> {
+        self.reserve_above(POOL, base, page)
+    }
+
+    /// The same for a page that may be stored already: if so it needs its new block only until the old one comes back, and may take
+    /// that from the pool. So names can be taken away, and directories changed, on a disk that is full.
+    ///
+    /// # Errors
+    /// As [`Store::reserve`].
+    pub fn reserve_stored(&mut self, world: &impl World, base: u64, page: u64) -> Result<(), NoRoom> {
+        match self.reserve(base, page) {
+            Err(NoRoom::Disk) if matches!(self.view(world, base, page), View::Stored(_)) => {
+                self.reserve_above(POOL_OF_DELETES, base, page)
+            }
+            other => other,
+        }
+    }
+
+    fn reserve_above(&mut self, pool: u64, base: u64, page: u64) -> Result<(), NoRoom> {
         let pages = self
             .object(base)
             .map_or(1, |record| record.pages)
             .max(page.saturating_add(1));
         let fresh = self.promises.add(base, page, levels_for(pages));
-        if !fresh.map_err(|NoHeap| NoRoom::Memory)? || self.has_room(0) {
+        if !fresh.map_err(|NoHeap| NoRoom::Memory)? || self.allocation.free_blocks() >= self.needed() + pool {
             return Ok(());
         }
         self.promises.remove(base, page);

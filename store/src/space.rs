@@ -8,8 +8,10 @@ use crate::containers::Map;
 use crate::heap::NoHeap;
 use crate::map::MapKey;
 
-/// Blocks that only deletes, discards and checkpoints may use.
+/// Blocks that are not for growth: deletes, discards, checkpoints and the rewriting of stored pages may use them.
 pub(crate) const POOL: u64 = 24;
+/// Blocks of these that the rewriting of pages leaves alone.
+pub(crate) const POOL_OF_DELETES: u64 = 8;
 /// Pages below a map node of level 1, as a set of bits.
 type PageSet = [u64; 4];
 /// How many these are.

@@ -4,8 +4,8 @@ mod plain;
 
 use plain::PlainWorld;
 use store::{
-    BLOCK, CheckpointKind, DirtyPage, Disk, DiskError, Event, Failure, FormatOptions, Frame, MountMode, ObjectRecord,
-    Operation, PageFlags, PageLookup, Pages, QueueFull, Random, Request, Store, Ticket,
+    BLOCK, CheckpointKind, DirtyPage, Disk, DiskError, Event, Failure, FormatOptions, Frame, MountMode, NoRoom,
+    ObjectRecord, Operation, PageFlags, PageLookup, Pages, QueueFull, Random, Request, Store, Ticket,
 };
 
 const BASE: u64 = 1 << 40;
@@ -261,6 +261,31 @@ fn a_promise_is_kept_when_it_is_asked_for_again() {
     assert_eq!(store.reserve(BASE << 1, 0), Ok(()));
     assert!(store.reserve(BASE, 0).is_err());
     assert_eq!(store.stats(), promised);
+}
+
+/// A page that is stored may be written again on a full disk, as far as the pool lends blocks; a page that was never written may not.
+#[test]
+fn what_is_stored_may_be_rewritten_on_a_full_disk() {
+    let (mut world, mut store) = start();
+    let stored = dirty(&mut world, &mut store, 7);
+    let (base, page) = (stored.base, stored.page);
+    store
+        .checkpoint_begin(&mut world, vec![stored], CheckpointKind::Periodic)
+        .expect("idle");
+    assert_eq!(drive(&mut world, &mut store), Some(Ok(())));
+    let other = ObjectRecord {
+        base: BASE << 1,
+        pages: 70_000,
+        ..ObjectRecord::default()
+    };
+    store.put_object(&other).expect("room");
+    assert!((0..70_000).any(|page| store.reserve(BASE << 1, page).is_err()));
+    assert_eq!(store.reserve(base, page), Err(NoRoom::Disk));
+    assert_eq!(store.reserve_stored(&world, base, page + 1), Err(NoRoom::Disk));
+    assert_eq!(store.reserve_stored(&world, base, page), Ok(()));
+    // What deletes need is still there.
+    let stats = store.stats();
+    assert!(stats.free + 24 - 8 >= stats.reserved, "{stats:?}");
 }
 
 /// The blocks spoken for, with changes of maps that are pending: their nodes, but no more than a map has, and the next writing of the table.

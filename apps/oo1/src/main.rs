@@ -127,7 +127,7 @@ fn make(name: &str, parts: u32) -> Outcome<Object> {
     match fill(object.base(), parts) {
         Ok(()) => Ok(object),
         Err(why) => {
-            directory.delete(name)?;
+            directory.delete(name, Kind::Data)?;
             said(format!(
                 "{name}: {parts} parts were not made, and nothing is left of them: {why}"
             ))
@@ -163,14 +163,22 @@ fn fill(address: u64, parts: u32) -> Outcome {
     }
 }
 
-/// Opens a database, and undoes an interrupted insert.
-fn open(name: &str) -> Outcome<(Object, u32)> {
-    let Some(object) = Directory::root()?.open_object(name)? else {
+/// The object of a name, if there is a database in it.
+fn database_object(name: &str) -> Outcome<Object> {
+    let directory = Directory::root()?;
+    let Some(object) = directory.open_object(name)? else {
         return said(format!("there is no '{name}'; make it with: oo1 create {name}"));
     };
-    let Some(database) = Database::open(object.region()) else {
+    if Database::open(object.region()).is_none() {
         return said(format!("'{name}' is not an OO1 database"));
-    };
+    }
+    Ok(object)
+}
+
+/// Opens a database, and undoes an interrupted insert.
+fn open(name: &str) -> Outcome<(Object, u32)> {
+    let object = database_object(name)?;
+    let database = Database::open(object.region()).ok_or(rt::Error::NoSuchName)?;
     let removed = database.undo();
     if removed > 0 {
         println!("{name}: {removed} parts of an interrupted run removed");
@@ -231,7 +239,9 @@ fn find_service(name: &str) -> Outcome<Service> {
             }
             Ok(Service::find(&directory, &service)?)
         }
-        Err(error) => said(format!("{service}: {error}; delete it with: oo1 remove {name}")),
+        Err(error) => said(format!(
+            "'{service}' is not the service of '{name}': {error}; rename or remove it"
+        )),
     }
 }
 
@@ -271,26 +281,32 @@ fn verify(name: &str) -> Outcome {
     Ok(())
 }
 
-/// Deletes a database and its service.
+/// Deletes a database and its service. What only bears the name of the service stays.
 fn remove(name: &str) -> Outcome {
+    let object = database_object(name)?;
     let mut directory = Directory::root()?;
     let service = service_name(name);
-    if directory.find(&service).is_ok() {
-        let clist = Service::find(&directory, &service).and_then(|service| service.property());
-        directory.delete(&service)?;
-        if let Ok((clist, _)) = clist {
+    if directory.find(&service).is_ok_and(|found| found.kind == Kind::Service) {
+        let property = Service::find(&directory, &service).and_then(|service| service.property());
+        if property.is_ok_and(|(_, database)| database != object.base()) {
+            return said(format!("{service} is not the service of '{name}'; nothing is deleted"));
+        }
+        directory.delete(&service, Kind::Service)?;
+        if let Ok((clist, _)) = property {
             rt::call::obj_delete(clist)?;
             rt::Clist::root()?.remove_all(clist)?;
         }
     }
-    Ok(directory.delete(name)?)
+    Ok(directory.delete(name, Kind::Data)?)
 }
 
 /// Measures both ways and prints the rows.
 fn bench() -> Outcome {
     let ticks_per_us = system::boot()?.ticks_per_us;
     if Directory::root()?.find(BENCH_NAME).is_ok() {
-        remove(BENCH_NAME)?;
+        return said(format!(
+            "'{BENCH_NAME}' is there already, perhaps from a run that was interrupted; 'oo1 remove {BENCH_NAME}' deletes a database"
+        ));
     }
     make(BENCH_NAME, PARTS)?;
     let near = run(BENCH_NAME)?;

@@ -381,6 +381,6 @@ fn page_flush(name: &'static str) -> Result<Samples> {
         word.set(word.get() + 1);
         Ok(call::page_flush(object.base(), 1)?)
     });
-    directory.delete(NAME)?;
+    directory.delete(NAME, rt::Kind::Data)?;
     samples
 }

@@ -14,7 +14,7 @@ Gondwana: one address space, for every program and for ever.
   ./gond import IMAGE FILE NAME    makes an object of a file
   ./gond export IMAGE NAME FILE    makes a file of an object
   ./gond check IMAGE               verifies all of a disk image
-  ./gond mend IMAGE                makes an overwritten root Clist or root directory anew
+  ./gond mend IMAGE                makes a lost root Clist, root directory or shell anew
   ./gond format IMAGE              makes a disk image without starting it
   ./gond build                     builds kernel and programs only
   ./gond tour                      plays the tour of the README
@@ -29,10 +29,12 @@ const RUN: &str = "\
 ./gond run [options]
 
 Starts the system. The disk image is made and furnished on first use; what is kept in it is there again
-next time, at the same addresses. Programs on it that are older than the sources are replaced.
+next time, at the same addresses. Programs on it that are older than the sources are replaced; those for which the disk has
+no room stay as they are, which is told.
 
   --disk FILE       the disk image (gondwana.img)
-  --disk-size SIZE  size of an image to be made (256M), 16M at least; it takes only the room it needs
+  --disk-size SIZE  size of an image to be made (256M), 16M at least; it takes only the room it needs. An image that is
+                    there keeps its size
   --memory SIZE     memory of the machine (128M); 32M at least
   --cpus N          processors of the machine (1); 16 at most
   --accel tcg|kvm   what executes it (tcg)
@@ -137,8 +139,10 @@ is written. The exit status is 0 if all is well.
 const MEND: &str = "\
 ./gond mend IMAGE
 
-Where the root Clist or the root directory was overwritten, makes it anew of the entries and capabilities that are left
-and that the object table agrees with. Names of the root directory that lead nowhere go. Damage of the store is not mended.
+Where the root Clist or the root directory was overwritten or is gone, makes it anew of the entries and capabilities that
+are left and that the object table agrees with. Names of the root directory that lead nowhere go. Where the root directory is
+gone, objects to which no name leads are called found-ADDRESS. Where it or the first program is gone, the programs are put
+back. Damage of the store is not mended.
 ";
 
 const LIST: &str = "\

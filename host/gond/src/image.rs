@@ -29,6 +29,9 @@ const ROOT_BYTES: u64 = 1 << 20;
 /// Tag of the objects that hold programs put there by `gond`, which it may replace.
 const INSTALLED: u64 = u64::from_le_bytes(*b"GONDPROG");
 
+/// A block that one commit sets free can be used behind the next.
+const COMMITS_TO_FREE: u32 = 2;
+
 /// The smallest disk that has room for the programs and some objects.
 pub const FURNISHED_MIN: u64 = 16 << 20;
 /// The smallest disk without programs.
@@ -104,35 +107,99 @@ pub fn possible(path: &Path) -> Result<()> {
 /// Makes the image in a temporary file; complaints name the image.
 fn furnish(temporary: &Path, path: &Path, bytes: u64, programs: Option<&Programs>) -> Result<()> {
     let mut volume = Volume::create(temporary, path, bytes)?;
-    let clist = make_root(&mut volume, ROOT_CLIST, |bytes| {
-        Clist::format(bytes).map(drop).map_err(Into::into)
-    })?;
-    let directory = make_root(&mut volume, ROOT_DIRECTORY, |bytes| {
-        Directory::format_zeroed(bytes).map(drop).map_err(Into::into)
-    })?;
+    let clist = make_root_clist(&mut volume)?;
+    let directory = make_root_directory(&mut volume)?;
     tree::change_root_clist(&mut volume, |root| {
         root.insert(clist).and_then(|()| root.insert(directory))
     })?;
+    name_root_clist(&mut volume, clist)?;
+    if let Some(programs) = programs {
+        put_back(&mut volume, programs)?;
+    }
+    volume.commit()
+}
+
+/// Enters programs, those that are on the image already as they stand, and deletes what was installed there beside them.
+pub fn put_back(volume: &mut Volume, programs: &Programs) -> Result<()> {
+    let mut old: Vec<_> = volume.objects();
+    old.retain(|record| is_installed(record) && record.base != FIRST_PROGRAM);
+    for (index, (name, file)) in programs.iter().enumerate() {
+        let image = lay_out(name, file)?;
+        let found = if index == 0 {
+            volume.object(FIRST_PROGRAM)
+        } else {
+            let mut current = None;
+            for (at, record) in old.iter().enumerate() {
+                if is_current(volume, record.base, &image)? {
+                    current = Some(at);
+                    break;
+                }
+            }
+            current.map(|at| old.swap_remove(at))
+        };
+        let capability = match found.as_ref().and_then(owner) {
+            Some(capability) => capability,
+            None if index == 0 => put_image(volume, FIRST_PROGRAM, &image, INSTALLED)?,
+            None => {
+                let base = volume.free_address();
+                put_image(volume, base, &image, INSTALLED)?
+            }
+        };
+        enter(volume, name, Kind::Program, capability, image.bytes.len() as u64)?;
+    }
+    old.iter().try_for_each(|record| volume.delete(record.base))
+}
+
+/// Whether an object holds a program that `gond` installed, and may replace.
+pub fn is_installed(record: &ObjectRecord) -> bool {
+    record.tag == INSTALLED
+}
+
+/// The owner capability of an object.
+pub fn owner(record: &ObjectRecord) -> Option<Capability> {
+    let is_owner = |&&(_, rights): &&(u64, u8)| rights == Rights::OWNER.bits();
+    let (password, _) = record.capabilities.iter().find(is_owner)?;
+    Some(Capability {
+        address: record.base,
+        password: *password,
+    })
+}
+
+/// Makes the root Clist, empty.
+pub fn make_root_clist(volume: &mut Volume) -> Result<Capability> {
+    make_root(volume, ROOT_CLIST, |bytes| {
+        Clist::format(bytes).map(drop).map_err(Into::into)
+    })
+}
+
+/// Makes the root directory, empty.
+pub fn make_root_directory(volume: &mut Volume) -> Result<Capability> {
+    make_root(volume, ROOT_DIRECTORY, |bytes| {
+        Directory::format_zeroed(bytes).map(drop).map_err(Into::into)
+    })
+}
+
+/// Gives the root Clist its name.
+pub fn name_root_clist(volume: &mut Volume, clist: Capability) -> Result<()> {
     let entry = Entry {
         name: "root-clist",
         kind: Kind::Clist,
         capability: clist,
         word: 0,
     };
-    tree::change_directory(&mut volume, ROOT_DIRECTORY, |root| root.insert(&entry))?;
-    if let Some(programs) = programs {
-        for (index, (name, file)) in programs.iter().enumerate() {
-            let image = lay_out(name, file)?;
-            let base = if index == 0 {
-                FIRST_PROGRAM
-            } else {
-                volume.free_address()
-            };
-            let capability = put_image(&mut volume, base, &image, INSTALLED)?;
-            enter(&mut volume, name, Kind::Program, capability, image.bytes.len() as u64)?;
-        }
-    }
-    volume.commit()
+    tree::change_directory(volume, ROOT_DIRECTORY, |root| root.replace(&entry))
+}
+
+/// The objects without which the system does not start and that an image has not, each with what it is.
+pub fn missing(volume: &Volume) -> Vec<(u64, &'static str)> {
+    let all = [
+        (ROOT_CLIST, "root Clist"),
+        (ROOT_DIRECTORY, "root directory"),
+        (FIRST_PROGRAM, "first program"),
+    ];
+    all.into_iter()
+        .filter(|(base, _)| volume.object(*base).is_none())
+        .collect()
 }
 
 /// Makes one of the two root objects and formats it.
@@ -244,45 +311,84 @@ enum Step {
     Replace(Capability),
 }
 
-/// Brings the programs on an image up to date, if that is needed and safe.
+/// A program on an image that is another one than that of the sources.
+struct Stale<'a> {
+    name: &'a str,
+    image: Image,
+    step: Step,
+}
+
+/// Brings the programs on an image up to date, if that is needed and safe. Those for which the disk has no room stay, and the system starts with
+/// them: else nothing could be removed from a disk that is full.
+///
+/// # Errors
+/// Nothing can be started from the image.
 pub fn refresh(path: &Path, programs: &Programs) -> Result<()> {
     let mut volume = Volume::open(path, Access::Read)?;
+    let shown = path.display();
+    let makes_anew = format!("'./gond mend {shown}' makes it anew from what is left");
+    if let Some((_, what)) = missing(&volume).first() {
+        bail!("{shown} has no {what}, and the system cannot start: {makes_anew}");
+    }
     let roots = tree::entries(&mut volume, ROOT_DIRECTORY, "").and(tree::capabilities(&mut volume, ROOT_CLIST));
     if let Err(error) = roots {
-        let path = path.display();
-        display::complain(&format!(
-            "{path}: {error:#}; './gond mend {path}' makes it anew from what is left"
-        ));
+        display::complain(&format!("{shown}: {error:#}; {makes_anew}"));
         return Ok(());
     }
     let mut stale = Vec::new();
     for (index, (name, file)) in programs.iter().enumerate() {
         let image = lay_out(name, file)?;
         if let Some(step) = plan(&mut volume, index, name, &image)? {
-            stale.push((name.as_str(), image, step));
+            stale.push(Stale { name, image, step });
         }
     }
     if stale.is_empty() {
         return Ok(());
     }
-    let list = stale.iter().map(|(name, ..)| *name).collect::<Vec<_>>().join(", ");
-    let clean = volume.report().clean;
-    drop(volume);
-    let mut volume = Volume::open(path, Access::Write)?;
-    if !clean {
-        // The programs may be older than the kernel by more than it still understands: they cannot wait for the next start.
-        tree::recover(&mut volume)?;
+    if !volume.report().clean {
         display::note(&format!(
-            "{} was not powered off cleanly; nothing that was stable is lost",
-            path.display()
+            "{shown} was not powered off cleanly; nothing that was stable is lost"
         ));
     }
-    for (name, image, step) in &stale {
-        carry_out(&mut volume, name, image, step).with_context(|| format!("cannot replace the program '{name}'"))?;
+    drop(volume);
+    let list = |names: &[&str]| names.join(", ");
+    let mut done: Vec<&str> = stale.iter().map(|one| one.name).collect();
+    if replace(path, &stale).is_err() {
+        // One after the other needs room for one alone.
+        let mut left = Vec::new();
+        let mut why = None;
+        for one in &stale {
+            if let Err(error) = replace(path, core::slice::from_ref(one)) {
+                left.push(one.name);
+                why = Some(error);
+            }
+        }
+        // What an attempt has left is not a clean end.
+        replace(path, &[])?;
+        done.retain(|name| !left.contains(name));
+        if let Some(error) = why {
+            display::complain(&format!(
+                "these programs on {shown} stay the old ones: {} ({error:#}). The next run tries again",
+                list(&left)
+            ));
+        }
     }
-    volume.commit()?;
-    display::note(&format!("brought up to date on {}: {list}", path.display()));
+    if !done.is_empty() {
+        display::note(&format!("brought up to date on {shown}: {}", list(&done)));
+    }
     Ok(())
+}
+
+/// Replaces programs, all or none, and gives the blocks of the old ones back.
+fn replace(path: &Path, stale: &[Stale<'_>]) -> Result<()> {
+    let mut volume = Volume::open(path, Access::Write)?;
+    // The programs may be older than the kernel by more than it still understands: they cannot wait for the next start.
+    tree::recover(&mut volume)?;
+    for one in stale {
+        carry_out(&mut volume, one.name, &one.image, &one.step)
+            .with_context(|| format!("cannot replace the program '{}'", one.name))?;
+    }
+    (0..COMMITS_TO_FREE).try_for_each(|_| volume.commit())
 }
 
 fn plan(volume: &mut Volume, index: usize, name: &str, image: &Image) -> Result<Option<Step>> {
@@ -294,7 +400,7 @@ fn plan(volume: &mut Volume, index: usize, name: &str, image: &Image) -> Result<
         return Ok(Some(Step::Install));
     };
     let base = named.capability.address;
-    let ours = volume.object(base).is_some_and(|record| record.tag == INSTALLED);
+    let ours = volume.object(base).as_ref().is_some_and(is_installed);
     // A name that the user gave to something else is the user's.
     if !ours || is_current(volume, base, image)? {
         return Ok(None);

@@ -35,7 +35,8 @@ const TIMEOUT_WITH_GDB: u64 = 7 * 24 * 3600;
 
 struct Options {
     disk: PathBuf,
-    disk_size: u64,
+    /// Unless it is the default.
+    disk_size: Option<u64>,
     memory: u64,
     processors: u32,
     accelerator: Accelerator,
@@ -53,7 +54,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Options> {
     use lexopt::prelude::*;
     let mut options = Options {
         disk: DISK.into(),
-        disk_size: image::DEFAULT_SIZE,
+        disk_size: None,
         memory: 128 << 20,
         processors: 1,
         accelerator: Accelerator::Tcg,
@@ -136,7 +137,7 @@ impl Options {
     /// The values that it can have, in words.
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
-            "disk-size" => self.disk_size = image::size(value, image::FURNISHED_MIN)?,
+            "disk-size" => self.disk_size = Some(image::size(value, image::FURNISHED_MIN)?),
             "memory" => {
                 let bytes = size(value).filter(|&bytes| bytes >= MEMORY_MIN);
                 let bytes =
@@ -205,10 +206,18 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
             let path = options.disk.display();
             format!("cannot write the disk image {path}; make it writable ('ls -l' and 'lsattr' show what it is), or take a copy")
         })?;
+        let (size, bytes) = (options.disk_size, std::fs::metadata(&options.disk)?.len());
+        if let Some(size) = size.filter(|&size| size != bytes) {
+            let (disk, size, bytes) = (options.disk.display(), show_size(size), show_size(bytes));
+            display::complain(&format!(
+                "{disk} has {bytes}, and --disk-size {size} is for a new image: it stays as it is"
+            ));
+        }
         image::refresh(&options.disk, &built.programs)?;
         lock
     } else {
-        image::create(&options.disk, options.disk_size, Some(&built.programs))?;
+        let size = options.disk_size.unwrap_or(image::DEFAULT_SIZE);
+        image::create(&options.disk, size, Some(&built.programs))?;
         display::note(&format!("made the disk image {}", options.disk.display()));
         lock_image(&options.disk)?
     };

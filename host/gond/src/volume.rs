@@ -5,6 +5,7 @@
 
 use crate::arguments::show_size;
 use crate::disk::{Access, HostWorld};
+use abi::address::PAGE;
 use anyhow::{Context, Result, anyhow, bail};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use store::{
     BLOCK, BadPage, CheckpointKind, DirtyPage, Event, FormatOptions, Frame, MountMode, MountReport, ObjectRecord,
-    PageFlags, Pages, Random, ReadStart, Store,
+    PageFlags, Pages, PutError, Random, ReadStart, Store,
 };
 
 /// So many polls of the store without an event mean that it will never have one.
@@ -198,12 +199,13 @@ impl Volume {
     pub fn put(&mut self, record: &ObjectRecord) -> Result<()> {
         let end_slot = abi::address::slot_of(record.end().saturating_sub(1)) + 1;
         self.store.raise_high_water(end_slot);
-        self.store.put_object(record).map_err(|error| {
-            anyhow!(
-                "cannot put the object at {:#x} on {}: {error:?}",
+        self.store.put_object(record).map_err(|error| match error {
+            PutError::DiskFull => self.full(),
+            other => anyhow!(
+                "cannot put the object at {:#x} on {}: {other:?}",
                 record.base,
                 self.path.display()
-            )
+            ),
         })
     }
 
@@ -239,7 +241,8 @@ impl Volume {
         let frame = if let Some(&(frame, _)) = self.changed.get(&(base, page)) {
             frame
         } else {
-            self.store.reserve(base, page).map_err(|_| self.full())?;
+            let reserved = self.store.reserve_stored(&self.world, base, page);
+            reserved.map_err(|_| self.full())?;
             self.world.alloc().context("there is not enough memory")?
         };
         *self.world.bytes_mut(frame) = *content;
@@ -248,8 +251,13 @@ impl Volume {
     }
 
     fn full(&self) -> anyhow::Error {
-        let disk = self.path.display();
-        anyhow!("the disk {disk} is full: remove objects, or make a larger disk with --disk-size")
+        let (disk, stats) = (self.path.display(), self.store.stats());
+        anyhow!(
+            "the disk {disk} is full: {} of {} are free, and kept for changes and removals. Remove objects in the system ('rm'), or make \
+             a larger image ('./gond format NEW --disk-size SIZE') and bring over what you need with export and import",
+            show_size(stats.free * PAGE),
+            show_size(stats.blocks * PAGE)
+        )
     }
 
     /// Makes all changes durable.

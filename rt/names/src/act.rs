@@ -12,7 +12,8 @@
 //! | rename | old name leaving; new name, young; old name freed | the new name counts if it is there |
 //! | replace | everything stable; new name; old name freed | one of the two counts |
 //!
-//! [`recover`] is what a start does after a power cut. It may be cut itself, and begun again.
+//! [`recover`] is what a start does after a power cut. It may be cut itself, and begun again. A deletion whose caller was ended in the
+//! middle is brought to its end by the next act on the directory.
 
 use crate::directory::{Directory, Entry, Error, Mark, Marked};
 use abi::layout::Capability;
@@ -27,6 +28,13 @@ pub trait System {
     /// # Errors
     /// That of the change, or the system's.
     fn change(&mut self, change: &mut dyn FnMut(&mut Directory<'_>) -> Result<(), Error>) -> Result<(), Self::Error>;
+
+    /// Asks for the room that it takes to drop the entry and the capabilities of its object: before that is destroyed, because a caller
+    /// without room may be ended instead of being told.
+    ///
+    /// # Errors
+    /// There is none.
+    fn make_room(&mut self, entry: &Marked) -> Result<(), Self::Error>;
 
     /// Makes the directory durable as it is.
     ///
@@ -73,6 +81,7 @@ pub trait System {
 /// # Errors
 /// The name is taken or is none, or a step failed: then nothing has changed.
 pub fn publish<S: System>(system: &mut S, entry: &Entry<'_>) -> Result<(), S::Error> {
+    finish_deletions(system)?;
     let unborn = insert(system, entry, Mark::Unborn)?;
     let kept = system.enter(entry.capability).and_then(|()| {
         let kept = system.keep(unborn.capability.address);
@@ -97,9 +106,17 @@ pub fn publish<S: System>(system: &mut S, entry: &Entry<'_>) -> Result<(), S::Er
 /// # Errors
 /// There is no such name, or the object cannot be deleted: then the name stays.
 pub fn delete<S: System>(system: &mut S, name: &str) -> Result<(), S::Error> {
+    finish_deletions(system)?;
+    let mut found = None;
+    system.change(&mut |directory| {
+        found = directory.view().find(name);
+        Ok(())
+    })?;
+    system.make_room(&found.ok_or(Error::NotFound)?)?;
     let before = mark(system, name, Mark::Doomed)?;
-    let gone = system.flush().and_then(|()| system.delete(before.capability.address));
-    if let Err(error) = gone {
+    // What was flushed needs room once more.
+    let flushed = system.flush().and_then(|()| system.make_room(&before));
+    if let Err(error) = flushed.and_then(|()| system.delete(before.capability.address)) {
         set_mark(system, &before)?;
         return Err(error);
     }
@@ -112,6 +129,7 @@ pub fn delete<S: System>(system: &mut S, name: &str) -> Result<(), S::Error> {
 /// # Errors
 /// There is no such name, or the new one is taken or is none: then the old one stays.
 pub fn rename<S: System>(system: &mut S, old: &str, new: &Entry<'_>) -> Result<(), S::Error> {
+    finish_deletions(system)?;
     let before = mark(system, old, Mark::Leaving)?;
     if let Err(error) = insert(system, new, Mark::Young) {
         set_mark(system, &before)?;
@@ -125,6 +143,7 @@ pub fn rename<S: System>(system: &mut S, old: &str, new: &Entry<'_>) -> Result<(
 /// # Errors
 /// The name is none, or what it shall lead to cannot be made durable: then it leads to what it did.
 pub fn replace<S: System>(system: &mut S, entry: &Entry<'_>) -> Result<(), S::Error> {
+    finish_deletions(system)?;
     let mut taken = false;
     system.change(&mut |directory| {
         taken = directory.lookup(entry.name).is_some();
@@ -135,6 +154,35 @@ pub fn replace<S: System>(system: &mut S, entry: &Entry<'_>) -> Result<(), S::Er
     }
     system.flush_all()?;
     system.change(&mut |directory| directory.replace(entry))
+}
+
+/// Brings deletions in this directory to an end whose callers were ended in the middle: the name goes if its object is gone, and is back
+/// if not. One act at a time is the callers' duty, so nobody is still at it.
+fn finish_deletions<S: System>(system: &mut S) -> Result<(), S::Error> {
+    let mut from = 0;
+    loop {
+        let mut next = None;
+        system.change(&mut |directory| {
+            next = directory.view().doomed(from);
+            Ok(())
+        })?;
+        let Some(doomed) = next else { return Ok(()) };
+        from = doomed.index + 1;
+        let address = doomed.capability.address;
+        if system.is_there(address) {
+            // Its object may be younger than the last checkpoint.
+            let mark = Mark::Young;
+            system.change(&mut |directory| {
+                if !directory.is_shadowed(&doomed) {
+                    directory.set_mark(&Marked { mark, ..doomed });
+                }
+                Ok(())
+            })?;
+        } else {
+            system.leave(address)?;
+            free(system, &doomed)?;
+        }
+    }
 }
 
 /// Finishes or takes back what a power cut left of acts on this directory. Tells how many names went.

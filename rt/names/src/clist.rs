@@ -109,6 +109,12 @@ impl<'a> ClistView<'a> {
             .filter(move |found| found.address == address)
     }
 
+    /// The bytes that are written when all capabilities of an object are taken away, beside the header.
+    pub fn written_without(&self, address: u64) -> core::ops::Range<usize> {
+        let at = |index| ClistHeader::BYTES + Capability::BYTES * index;
+        at(lower_bound(self.bytes, self.count, address, 0))..at(self.count)
+    }
+
     /// Whether exactly this capability is there.
     pub fn contains(&self, capability: Capability) -> bool {
         self.find(capability.address).any(|found| found == capability)

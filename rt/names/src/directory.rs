@@ -122,6 +122,8 @@ pub enum Error {
     NotFound,
     /// All entries are in use: make the object longer.
     Full,
+    /// Names are left in it.
+    NotEmpty,
 }
 
 impl core::fmt::Display for Error {
@@ -138,6 +140,7 @@ impl core::fmt::Display for Error {
             Self::Exists => f.write_str("the name is taken"),
             Self::NotFound => f.write_str("there is no such name"),
             Self::Full => f.write_str("the directory is full"),
+            Self::NotEmpty => f.write_str("the directory is not empty"),
         }
     }
 }
@@ -442,8 +445,13 @@ fn entry(bytes: &[u8], index: usize) -> Option<Entry<'_>> {
     entry_of(bytes.get(at..at + ENTRY_BYTES)?)
 }
 
+/// The entry in these bytes, if it is in use, makes sense and is not hidden: for readers who copy one entry after the other.
+pub fn visible_entry_of(place: &[u8]) -> Option<Entry<'_>> {
+    entry_of(place).filter(|_| !mark::of_entry(place).is_hidden())
+}
+
 /// The entry in these bytes, if it is in use and makes sense.
-pub fn entry_of(place: &[u8]) -> Option<Entry<'_>> {
+fn entry_of(place: &[u8]) -> Option<Entry<'_>> {
     let kind = Kind::from_byte(*place.get(KIND_AT)?)?;
     let length = usize::from(*place.get(LENGTH_AT)?);
     if length > NAME_BYTES {

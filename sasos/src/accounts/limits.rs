@@ -57,6 +57,15 @@ pub fn of_programs(machine: &Amounts, kept: u64) -> Amounts {
     amounts
 }
 
+/// The most that all programs may take of the disk from now on, of which so many blocks are free: what was removed since the last
+/// program began is theirs again.
+pub fn renew_blocks(ledger: &mut Ledger, programs: AccountId, free: u64) {
+    let used = ledger.used(programs, Resource::Blocks);
+    let mut amounts = ledger.limits(programs);
+    amounts[Resource::Blocks as usize] = used.saturating_add(free - free / 8);
+    ledger.set_limits(programs, amounts);
+}
+
 /// The most that a program may take that starts now.
 pub fn of_program(ledger: &Ledger, programs: AccountId) -> Amounts {
     let mut amounts = RESOURCE_LIST.map(|resource| ledger.left(programs, resource) / 4 * QUARTERS);

@@ -433,6 +433,11 @@ impl Ledger {
         self.record(account).limits[resource as usize]
     }
 
+    /// The bounds of an account itself.
+    pub fn limits(&self, account: AccountId) -> Amounts {
+        self.record(account).limits
+    }
+
     /// Sets the bounds of an account. Charges beyond them stay.
     pub fn set_limits(&mut self, account: AccountId, limits: Amounts) {
         self.record_mut(account).limits = limits;

@@ -5,7 +5,7 @@
 
 use abi::{
     Error, Rights,
-    address::{ADDRESS_BITS, FIRST_PROGRAM, PAGE, ROOT_CLIST, ROOT_DIRECTORY},
+    address::{ADDRESS_BITS, FIRST_PROGRAM, PAGE, ROOT_CLIST, ROOT_DIRECTORY, system_objects},
     layout::PRIORITY_DEFAULT,
     start::{ARGUMENTS_OFFSET, IMAGE_ENTRY_AT, START_MAGIC, Start},
 };
@@ -50,9 +50,9 @@ pub enum StartError {
 impl core::fmt::Display for StartError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            StartError::NoProgram => {
-                f.write_str("the disk holds no first program, root Clist or root directory; install them with gond")
-            }
+            StartError::NoProgram => f.write_str(
+                "the disk holds no first program, root Clist or root directory; './gond mend IMAGE' makes them anew",
+            ),
             StartError::BadProgram => f.write_str("the first program is not a program image"),
             StartError::Failed(error) => write!(f, "the first task cannot be made: {error}"),
             StartError::Stuck => f.write_str("the disk does not answer"),
@@ -113,17 +113,20 @@ impl Server {
     pub fn start(&mut self, world: &mut impl World) -> Result<ThreadId, StartError> {
         // Before the first password is drawn.
         world.stir_random(self.store.seed());
-        for address in [ROOT_CLIST, ROOT_DIRECTORY, FIRST_PROGRAM] {
+        for address in system_objects() {
             self.object_at(world, address).map_err(|_| StartError::NoProgram)?;
         }
         let mut apd = Apd::EMPTY;
         apd.add(self.clist_ref(world, ROOT_CLIST)?)?;
         let kept = self.ledger.used(AccountId::ROOT, Resource::Rows);
-        let machine = limits::of_machine(world, self.store.stats().free, kept);
+        let mut machine = limits::of_machine(world, self.store.stats().free, kept);
         let task = self.task_make(world, apd, AccountId::ROOT, UNLIMITED)?;
         let account = self.tasks.get(task).map_or(AccountId::ROOT, |task| task.account);
+        let programs = limits::of_programs(&machine, kept);
+        // The store itself says when the disk is full; a bound of what is free now would keep out what is removed later.
+        machine[Resource::Blocks as usize] = u64::MAX;
         self.ledger.set_limits(AccountId::ROOT, machine);
-        self.programs = self.account_open(world, account, limits::of_programs(&machine, kept))?;
+        self.programs = self.account_open(world, account, programs)?;
         self.tasks.initial = Some(task);
         let domain = self.tasks.get(task).map_or(SpaceId(0), |task| task.domain);
         let (base, _) = self.patiently(world, |server, world| {

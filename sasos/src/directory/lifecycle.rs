@@ -2,7 +2,7 @@
 
 use abi::{
     Error, Rights,
-    address::{PAGE, PAGES_PER_SLOT, SLOT, pages_for},
+    address::{PAGE, PAGES_PER_SLOT, SLOT, pages_for, system_objects},
     call::arguments::{ObjCreate, ObjDelete, ObjInfo, ObjResize, ObjRetire},
     layout::{INFO_SET_BYTES, INFO_SET_MODIFIED, INFO_SET_TAG, INFO_USED, OBJECT_PERSISTENT, OBJECT_STACK, ObjectInfo},
 };
@@ -74,7 +74,9 @@ impl Server {
             begun
         } else {
             self.require(world, caller.domain, id, Rights::D)?;
-            if unless_held && self.others_hold(id, caller.domain) {
+            // Without a system object no start succeeds, so no right is enough to take it away.
+            let is_system = system_objects().contains(&self.objects.get(id).base());
+            if is_system || unless_held && self.others_hold(id, caller.domain) {
                 return Err(Error::InUse.into());
             }
             (self.withdraw_begin(world, id), 0)

@@ -163,7 +163,7 @@ impl Server {
             kind: EXCEPTION_KILL,
             address: 0,
             wanted: Rights::NONE,
-            had: Rights::NONE,
+            had: 0,
         };
         let Some(handler) = self.handler_for(world, thread, fault.kind) else {
             return false;

@@ -54,8 +54,8 @@ pub struct Fault {
     pub address: u64,
     /// The rights that this took.
     pub wanted: Rights,
-    /// The rights that there were.
-    pub had: Rights,
+    /// The rights that there were, as bits; for [`EXCEPTION_RESOURCE`](abi::layout::EXCEPTION_RESOURCE) the error that says what was short.
+    pub had: u64,
 }
 
 /// The state that a handler interrupted.
@@ -82,7 +82,7 @@ impl Server {
                 kind,
                 address,
                 wanted: Rights::NONE,
-                had: Rights::NONE,
+                had: 0,
             },
         )
     }
@@ -191,7 +191,7 @@ impl Server {
             address,
             instruction,
             wanted: u64::from(wanted.bits()),
-            had: u64::from(had.bits()),
+            had,
         };
         let task = self.threads.record(thread).task;
         let whole_task = self.tasks.get(task).is_some_and(|task| task.first == thread);

@@ -326,6 +326,7 @@ impl Server {
         let apd = self.task_apd(world, caller, apd)?;
         self.enough_heap(world)?;
         let (parent, mut limits) = if self.tasks.initial == Some(caller.task) {
+            limits::renew_blocks(&mut self.ledger, self.programs, self.store.stats().free);
             (self.programs, limits::of_program(&self.ledger, self.programs))
         } else {
             let parent = self.payer(caller);

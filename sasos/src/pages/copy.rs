@@ -243,7 +243,7 @@ impl Server {
         }
         let fates = &fates[..sources.ready];
         self.charge_pages(target.id, lacks)?;
-        if let Err(error) = self.promise(target, fates) {
+        if let Err(error) = self.promise(world, target, fates) {
             self.refund_pages(target.id, lacks);
             return Err(error);
         }
@@ -297,7 +297,7 @@ impl Server {
     }
 
     /// Has the store promise space for the pages of a piece that will be dirty and are not: for all or for none.
-    fn promise(&mut self, target: Range, fates: &[Fate]) -> Result<(), Error> {
+    fn promise<W: World>(&mut self, world: &W, target: Range, fates: &[Fate]) -> Result<(), Error> {
         if !self.objects.get(target.id).is_persistent() {
             return Ok(());
         }
@@ -311,7 +311,7 @@ impl Server {
             }
             let slot = slot_of(address) - object.first_slot();
             let page = object.page_of(address);
-            match self.promise_block(target.id, slot, index_of(address), page) {
+            match self.promise_block(world, target.id, slot, index_of(address), page) {
                 Ok(charged) => fresh[index] = Some((slot, index_of(address), page, charged)),
                 Err(error) => {
                     for (slot, index, page, charged) in fresh.into_iter().flatten() {

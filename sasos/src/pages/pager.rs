@@ -35,6 +35,8 @@ use crate::{
 /// Frames that pages leave for tables and for the store, which must be able to write a checkpoint
 /// when memory is full of dirty pages.
 pub(crate) const FRAME_RESERVE: u64 = 64;
+/// Checkpoints that a write waits for where the disk is full: one that runs already, and the two after which what was removed is free.
+const CHECKPOINTS_THAT_HELP: u16 = 3;
 
 /// Reads under way, and counts for all objects.
 #[derive(Default)]
@@ -142,6 +144,15 @@ impl Server {
         access: Access,
         error: Error,
     ) -> Outcome {
+        if error == Error::DiskFull && self.threads.record(thread).tries < CHECKPOINTS_THAT_HELP {
+            self.threads.record(thread).tries += 1;
+            self.checkpoint_request(world);
+            return if self.still_awaited(thread, Key::Checkpoint) {
+                Outcome::Block(Key::Checkpoint, None)
+            } else {
+                Outcome::Resume
+            };
+        }
         if self.ends_may_help(world, thread, Resumed::Woken, error) {
             // The list may have ended the thread.
             return self.settle(world, thread, 0, Outcome::Resume);
@@ -151,7 +162,11 @@ impl Server {
             Error::DiskError => EXCEPTION_DAMAGED,
             _ => EXCEPTION_PROTECTION,
         };
-        let had = self.known_rights(space, address);
+        let had = if kind == EXCEPTION_RESOURCE {
+            error as u64
+        } else {
+            self.known_rights(space, address).bits().into()
+        };
         self.raise(
             world,
             thread,
@@ -358,7 +373,7 @@ impl Server {
         let mut entry = PageEntry::new(frame, limits);
         if persistent {
             if access == Access::Write {
-                if let Err(error) = self.mark_dirty(place) {
+                if let Err(error) = self.mark_dirty(world, place) {
                     world.frame_release(frame);
                     self.refund_pages(place.id, 1);
                     return Err(error.into());
@@ -391,7 +406,7 @@ impl Server {
         }
         if world.frame_references(entry.frame) == 1 {
             if persistent {
-                self.mark_dirty(place)?;
+                self.mark_dirty(world, place)?;
             }
             world.leaf_set(place.leaf, place.index, Some(PageEntry::new(entry.frame, entry.limits)));
             return Ok(());
@@ -405,7 +420,7 @@ impl Server {
             world.frame_release(copy);
             return self.present(world, place.id, place.address, Access::Write).map(|_| ());
         }
-        if persistent && let Err(error) = self.mark_dirty(place) {
+        if persistent && let Err(error) = self.mark_dirty(world, place) {
             world.frame_release(copy);
             return Err(error.into());
         }
@@ -448,14 +463,21 @@ impl Server {
     ///
     /// # Errors
     /// [`Error::LimitReached`], [`Error::DiskFull`]: nothing has changed.
-    pub(crate) fn promise_block(&mut self, id: ObjectId, slot: u64, index: usize, page: u64) -> Result<bool, Error> {
+    pub(crate) fn promise_block<W: World>(
+        &mut self,
+        world: &W,
+        id: ObjectId,
+        slot: u64,
+        index: usize,
+        page: u64,
+    ) -> Result<bool, Error> {
         let object = self.objects.get_mut(id);
         let blocks = &mut object.slots.touch(slot).blocks;
         let fresh = !blocks.has(index);
         if fresh {
             self.ledger.take(object.account, Resource::Blocks, 1)?;
         }
-        if let Err(error) = self.store.reserve(object.record.base, page) {
+        if let Err(error) = self.store.reserve_stored(world, object.record.base, page) {
             if fresh {
                 self.ledger.give(object.account, Resource::Blocks, 1);
             }
@@ -479,13 +501,13 @@ impl Server {
     }
 
     /// Notes that a page of a persistent object is changed, and has the store promise space for it.
-    pub(crate) fn mark_dirty(&mut self, place: Place) -> Result<(), Error> {
+    pub(crate) fn mark_dirty<W: World>(&mut self, world: &W, place: Place) -> Result<(), Error> {
         let object = self.objects.get_mut(place.id);
         if object.slots.touch(place.slot).dirty.has(place.index) {
             return Ok(());
         }
         let page = object.page_of(place.address);
-        self.promise_block(place.id, place.slot, place.index, page)?;
+        self.promise_block(world, place.id, place.slot, place.index, page)?;
         self.note_dirty(place.id, place.slot, place.index);
         Ok(())
     }

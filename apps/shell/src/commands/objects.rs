@@ -119,12 +119,7 @@ fn forced<'a, 'b>(arguments: &'a [&'b str]) -> (bool, &'a [&'b str]) {
 
 /// Refuses to change the objects that the system starts from.
 fn refuse_own(command: &str, path: &str, found: &Found) -> Outcome {
-    let own = [
-        abi::address::ROOT_CLIST,
-        abi::address::ROOT_DIRECTORY,
-        abi::address::FIRST_PROGRAM,
-    ];
-    if own.contains(&found.capability.address) {
+    if abi::address::system_objects().contains(&found.capability.address) {
         return said(format!(
             "{command}: {path} is what the system starts from; it stays as it is"
         ));
@@ -161,7 +156,7 @@ pub fn rm(shell: &mut Shell, arguments: &[&str]) -> Outcome {
     }
     refuse_system("rm", path, &found, force)?;
     let (mut directory, name) = shell.place.parent(path)?;
-    Ok(directory.delete(&name)?)
+    Ok(directory.delete(&name, found.kind)?)
 }
 
 pub fn mv(shell: &mut Shell, arguments: &[&str]) -> Outcome {

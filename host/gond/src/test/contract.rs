@@ -2,8 +2,8 @@
 
 mod accidents;
 
+mod losses;
 mod nonsense;
-
 mod person;
 
 use super::{Bench, built, play, slurp};
@@ -85,6 +85,7 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     files(&mut stand)?;
     refusals(&mut stand)?;
     nonsense::run(&mut stand)?;
+    losses::run(&mut stand)?;
     accidents::run(&mut stand)?;
     person::run(&mut stand)
 }

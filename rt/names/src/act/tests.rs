@@ -23,7 +23,7 @@ enum Failed {
     /// The power.
     Power,
     Directory(Error),
-    /// The object cannot be kept or deleted.
+    /// The object cannot be kept or deleted, or there is no room.
     Refused,
 }
 
@@ -42,6 +42,8 @@ struct Model {
     cut: u32,
     /// Objects that cannot be deleted.
     protected: BTreeSet<u64>,
+    /// No block is left.
+    full: bool,
 }
 
 impl Model {
@@ -60,6 +62,7 @@ impl Model {
             checkpoint,
             cut,
             protected: BTreeSet::new(),
+            full: false,
         }
     }
 
@@ -72,6 +75,7 @@ impl Model {
             checkpoint: u32::MAX,
             cut,
             protected: BTreeSet::new(),
+            full: false,
         }
     }
 
@@ -109,6 +113,11 @@ impl System for Model {
             let mut directory = Directory::open_mut(&mut model.now.directory)?;
             Ok(change(&mut directory)?)
         })
+    }
+
+    fn make_room(&mut self, _: &Marked) -> Result<(), Failed> {
+        let room = if self.full { Err(Failed::Refused) } else { Ok(()) };
+        self.step(|_| room)
     }
 
     fn flush(&mut self) -> Result<(), Failed> {
@@ -367,11 +376,60 @@ fn a_name_that_was_given_again_stays_the_new_ones() {
         act(&mut model, Act::Create("a"), 0x1000).unwrap();
         let mut directory = Directory::open_mut(&mut model.now.directory).unwrap();
         directory.mark("a", mark).unwrap();
-        act(&mut model, Act::Create("a"), 0x2000).unwrap();
+        directory.insert(&entry("a", 0x2000)).unwrap();
+        model.now.objects.insert(0x2000, true);
+        model.now.clist.insert((0x2000, 0x2001));
         assert_eq!(recover(&mut model), Ok(1));
         assert_eq!(model.names()["a"], 0x2000);
         assert_eq!(model.now.objects.len(), 1, "{mark:?}");
     }
+}
+
+/// A caller that is ended in the middle, for want of a block perhaps, leaves a deletion that the next act brings to its end.
+#[test]
+fn the_next_act_ends_a_deletion_that_was_left() {
+    let acts = [
+        Act::Create("b"),
+        Act::Rename("c", "d"),
+        Act::Replace("c"),
+        Act::Delete("c"),
+    ];
+    let mut seen = BTreeSet::new();
+    for next in acts {
+        for cut in 0.. {
+            let mut model = Model::new(u32::MAX, u32::MAX);
+            act(&mut model, Act::Create("a"), 0x1000).unwrap();
+            act(&mut model, Act::Create("c"), 0x2000).unwrap();
+            model.cut = model.steps + cut;
+            let left = delete(&mut model, "a");
+            model.cut = u32::MAX;
+            act(&mut model, next, 0x3000).unwrap();
+            let there = model.now.objects.contains_key(&0x1000);
+            assert_eq!(model.names().contains_key("a"), there, "{next:?}, {cut}");
+            assert_eq!(model.now.clist.contains(&(0x1000, 0x1001)), there, "{next:?}, {cut}");
+            let view = crate::DirectoryView::open(&model.now.directory).unwrap();
+            assert_eq!(view.doomed(0), None, "{next:?}, {cut}");
+            // The same name can be given again, or taken away.
+            let again = if there { Act::Delete("a") } else { Act::Create("a") };
+            assert_eq!(act(&mut model, again, 0x4000), Ok(()), "{next:?}, {cut}");
+            seen.insert(there);
+            if left.is_ok() {
+                break;
+            }
+        }
+    }
+    assert_eq!(seen.len(), 2);
+}
+
+/// Nothing is destroyed before there is room to take its name away, and after that no room is asked for but by what has it.
+#[test]
+fn room_is_asked_for_before_anything_is_destroyed() {
+    let mut model = Model::new(u32::MAX, u32::MAX);
+    act(&mut model, Act::Create("a"), 0x1000).unwrap();
+    model.full = true;
+    assert_eq!(delete(&mut model, "a"), Err(Failed::Refused));
+    assert_eq!(model.names()["a"], 0x1000);
+    assert!(model.now.objects.contains_key(&0x1000));
 }
 
 /// Without a cut the acts are those of a map: names, objects and capabilities after each of them, refusals among them.

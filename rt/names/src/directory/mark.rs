@@ -75,6 +75,33 @@ impl<'a> DirectoryView<'a> {
     }
 }
 
+impl DirectoryView<'_> {
+    /// The place of a name, and how far its entry is.
+    pub fn find(&self, name: &str) -> Option<Marked> {
+        let index = self.position(name)?;
+        Some(Marked {
+            index,
+            mark: of(self.bytes, index),
+            capability: entry(self.bytes, index)?.capability,
+        })
+    }
+
+    /// The first entry from a place on whose object is being deleted.
+    pub fn doomed(&self, from: usize) -> Option<Marked> {
+        let is_doomed = |index: &usize| of(self.bytes, *index) == Mark::Doomed && kind_byte(self.bytes, *index) != FREE;
+        let mut all = (from..reach(self.bytes)).filter(is_doomed);
+        all.find_map(|index| {
+            let capability = entry(self.bytes, index)?.capability;
+            let mark = Mark::Doomed;
+            Some(Marked {
+                index,
+                mark,
+                capability,
+            })
+        })
+    }
+}
+
 impl Directory<'_> {
     /// Adds an entry with a mark, and tells where it is.
     ///
@@ -97,20 +124,15 @@ impl Directory<'_> {
     /// # Errors
     /// [`Error::NotFound`].
     pub fn mark(&mut self, name: &str, mark: Mark) -> Result<Marked, Error> {
-        let index = self.view().position(name).ok_or(Error::NotFound)?;
+        let before = self.view().find(name).ok_or(Error::NotFound)?;
+        let index = before.index;
         for other in index + 1..reach(self.bytes) {
             if is_named(self.bytes, other, name) {
                 set_kind(self.bytes, other, FREE);
             }
         }
-        let before = of(self.bytes, index);
-        let capability = entry(self.bytes, index).ok_or(Error::NotFound)?.capability;
         set(self.bytes, index, mark);
-        Ok(Marked {
-            index,
-            mark: before,
-            capability,
-        })
+        Ok(before)
     }
 
     /// Makes a directory of bytes that were overwritten: of what makes sense as entries. Tells how many others went.
@@ -153,14 +175,20 @@ impl Directory<'_> {
         let Some(found) = entry(self.bytes, marked.index).filter(|found| found.capability == marked.capability) else {
             return false;
         };
-        let other = self
-            .view()
-            .position(found.name)
-            .is_some_and(|index| index != marked.index);
-        if !other {
+        let shadowed = self.shadows(found.name, marked.index);
+        if !shadowed {
             set(self.bytes, marked.index, Mark::Settled);
         }
-        !other
+        !shadowed
+    }
+
+    /// Whether another entry bears the name of a hidden one meanwhile.
+    pub fn is_shadowed(&self, marked: &Marked) -> bool {
+        entry(self.bytes, marked.index).is_some_and(|found| self.shadows(found.name, marked.index))
+    }
+
+    fn shadows(&self, name: &str, hidden: usize) -> bool {
+        self.view().position(name).is_some_and(|index| index != hidden)
     }
 
     /// Frees an entry, if it is still one of that object.
@@ -177,8 +205,12 @@ impl Directory<'_> {
 
 /// The mark of the entry at `index`.
 pub(super) fn of(bytes: &[u8], index: usize) -> Mark {
-    let byte = bytes.get(ENTRY_BYTES * (index + 1) + MARK_AT).copied();
-    Mark::from_byte(byte.unwrap_or(0))
+    of_entry(bytes.get(ENTRY_BYTES * (index + 1)..).unwrap_or_default())
+}
+
+/// The mark of the entry in these bytes.
+pub(super) fn of_entry(place: &[u8]) -> Mark {
+    Mark::from_byte(place.get(MARK_AT).copied().unwrap_or(0))
 }
 
 fn set(bytes: &mut [u8], index: usize, mark: Mark) {
