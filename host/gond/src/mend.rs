@@ -57,6 +57,7 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     }
     // What is found needs a Clist in order.
     let clist = mend_clist(&mut volume, is_gone(ROOT_CLIST))?;
+    enter_owners(&mut volume)?;
     if is_gone(ROOT_DIRECTORY) {
         let found = name_orphans(&mut volume)?;
         println!("{} to which no name led got names", count(found, "object"));
@@ -78,14 +79,28 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Enters the owner capabilities of the system objects in place of those that one of them had before it was made anew.
+fn enter_owners(volume: &mut Volume) -> Result<()> {
+    let owners: Vec<Capability> = system_objects()
+        .into_iter()
+        .filter_map(|base| image::owner(&volume.object(base)?))
+        .collect();
+    tree::change_root_clist(volume, |clist| {
+        for owner in owners {
+            if !clist.view().contains(owner) {
+                clist.remove_all(owner.address);
+                clist.insert(owner)?;
+            }
+        }
+        Ok(())
+    })
+}
+
 /// Gives objects names of their addresses to which no directory leads; tells how many. Programs that were installed are put back otherwise.
 fn name_orphans(volume: &mut Volume) -> Result<u64> {
     let mut objects = volume.objects();
     objects.retain(|record| !system_objects().contains(&record.base) && !image::is_installed(record));
-    let kinds = objects
-        .iter()
-        .map(|record| kind_of(volume, record))
-        .collect::<Result<Vec<_>>>()?;
+    let kinds: Vec<_> = objects.iter().map(|record| kind_of(volume, record)).collect();
     let mut named = BTreeSet::new();
     for (record, _) in objects.iter().zip(&kinds).filter(|(_, kind)| **kind == Kind::Directory) {
         let (inside, _) = tree::entries(volume, record.base, "")?;
@@ -103,18 +118,18 @@ fn name_orphans(volume: &mut Volume) -> Result<u64> {
 }
 
 /// The kind of an object, as its content shows it.
-fn kind_of(volume: &mut Volume, record: &ObjectRecord) -> Result<Kind> {
+fn kind_of(volume: &mut Volume, record: &ObjectRecord) -> Kind {
     // One that is too large for a directory or Clist is neither; pages that cannot be read are data.
     let Ok(bytes) = tree::whole(volume, record.base) else {
-        return Ok(Kind::Data);
+        return Kind::Data;
     };
-    Ok(if DirectoryView::open(&bytes).is_ok() {
+    if DirectoryView::open(&bytes).is_ok() {
         Kind::Directory
     } else if ClistView::open(&bytes).is_ok() {
         Kind::Clist
     } else {
         Kind::Data
-    })
+    }
 }
 
 /// Mends the root directory; tells how many entries went, if anything was to be done.

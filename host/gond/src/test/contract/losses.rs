@@ -32,8 +32,11 @@ const NOT_ITS_OWN: [(&str, &str); 6] = [
 fn kinds(stand: &mut Stand<'_, '_>) -> Result<()> {
     let made = "create precious 64K\nwrite precious 0 kept\nmkdir d\ncreate d/x 4K\ncreate oo1-bench 4K\noo1 create parts 200\n\
                 create parts.pdx 4K\nwrite parts.pdx 0 mine\n";
-    let tried: String = NOT_ITS_OWN.iter().map(|(line, _)| format!("{line}\n")).collect();
-    let ran = stand.play(&format!("{made}{tried}oo1 remove parts\ncat parts.pdx\ncat precious\n"))?;
+    let tried: Vec<_> = NOT_ITS_OWN.iter().map(|(line, _)| *line).collect();
+    let tried = tried.join("\n");
+    let ran = stand.play(&format!(
+        "{made}{tried}\noo1 remove parts\ncat parts.pdx\ncat precious\n"
+    ))?;
     let refused = NOT_ITS_OWN.iter().all(|(_, says)| ran.output.contains(says));
     let kept = refused && ran.complaints.contains("(and 5 more)") && ran.output.ends_with("mine\nkept\n");
     let outcome = if kept { Ok(()) } else { ran.expect(1, "…mine\nkept\n") };
@@ -149,11 +152,9 @@ fn full(stand: &mut Stand<'_, '_>) -> Result<()> {
     };
     full.bench
         .report("a full disk is told with figures and what to do", outcome);
-    let mut lines = format!("mv {small} other\nmv other {small}\n");
-    for name in names.iter().rev() {
-        lines += &format!("rm {name}\n");
-    }
-    let removed = full.play(&format!("{lines}echo removed\n"))?;
+    let lines: Vec<_> = names.iter().rev().map(|name| format!("rm {name}")).collect();
+    let lines = lines.join("\n");
+    let removed = full.play(&format!("mv {small} other\nmv other {small}\n{lines}\necho removed\n"))?;
     full.bench.report(
         "everything can be removed from a disk that is full",
         removed.expect(0, "removed\n"),
@@ -197,8 +198,8 @@ fn old_programs_on_a_full_disk(stand: &mut Stand<'_, '_>) -> Result<()> {
         script: stand.script.clone(),
         bench: stand.bench,
     };
-    let lines: String = names.iter().map(|name| format!("rm {name}\n")).collect();
-    let started = full.play(&format!("{lines}hello\n"))?;
+    let lines: Vec<_> = names.iter().map(|name| format!("rm {name}")).collect();
+    let started = full.play(&format!("{}\nhello\n", lines.join("\n")))?;
     let good = started.status == Some(0)
         && started.output.starts_with("hello, world")
         && started.complaints.contains("stay the old ones: ");
