@@ -18,7 +18,7 @@ use store::Budget;
 use crate::{
     Server, World,
     directory::object::{Object, ObjectId, Which, slots_for},
-    pages::release::{COST_CHUNK, Remembered},
+    pages::release::Remembered,
 };
 
 /// The cost of dropping a page of a transient object, in instructions, roughly.
@@ -118,7 +118,7 @@ fn piece_of(object: &Object, at: u64, to: u64, budget: Budget) -> (u64, u64) {
     let cost_page = cost_page + if object.blocks > 0 { COST_UNPROMISED } else { 0 };
     let cost_table = COST_TABLE + COST_LINK * u64::from(object.nodes.len());
     // Most objects are small.
-    let whole = object.resident * cost_page + object.leaves * cost_table + object.slots.chunks() * COST_CHUNK;
+    let whole = object.resident * cost_page + object.leaves * cost_table;
     if budget.has(whole) {
         return (to, whole);
     }

@@ -12,7 +12,7 @@ use core::ops::Range;
 
 use abi::{
     Error, Rights,
-    address::{PAGE, SLOT},
+    address::{PAGE, PAGES_PER_SLOT, SLOT},
 };
 use kcore::{Frame, wait::Key};
 
@@ -21,6 +21,7 @@ use crate::{
     accounts::{AccountId, Resource},
     containers::push_reserved,
     directory::object::{ObjectId, Which},
+    pages::slots::Slots,
 };
 
 /// Frames that are taken from objects at once when memory is short.
@@ -31,10 +32,11 @@ const COST_LOOK: u64 = 120;
 const COST_OBJECT: u64 = 15;
 /// Looks that are done in any case.
 const LOOKS_LEAST: u64 = 10;
-/// The cost of freeing what is known of [`crate::pages::slots`] neighbouring slots, in instructions, roughly, and charged blocks of them that are
-/// counted with one more.
-pub(crate) const COST_CHUNK: u64 = 1_300;
-const BLOCKS_COUNTED: u64 = 6;
+/// The cost of freeing what is known of neighbouring slots, in instructions, roughly; of looking for charged blocks in one slot, and so many of them
+/// that cost one more.
+const COST_CHUNK: u64 = 1_000;
+const COST_MARKS: u64 = 40;
+const MARKS_COUNTED: u64 = 5;
 /// Frames that go before translations are forgotten once for all of them.
 const GONE_BATCH: usize = 16;
 /// Pages whose translations are forgotten one by one; for more, all are.
@@ -146,17 +148,21 @@ impl Server {
     /// Forgets what is known of the slots of an object behind a number of them, where no leaves are left, as far as the budget reaches; tells whether
     /// that was all. Nobody pays for blocks of their pages any more.
     pub(crate) fn forget_slots(&mut self, id: ObjectId, count: u64) -> bool {
-        while let Some(chunk) = self.objects.get(id).slots.last_bare(count) {
+        // Whatever was spent before, each event gets on.
+        self.budget.at_least(COST_CHUNK);
+        while let Some(first) = self.objects.get(id).slots.last_bare(count) {
             if !self.budget.spend(COST_CHUNK) {
                 return false;
             }
+            self.marks_gone(
+                id,
+                first * PAGES_PER_SLOT,
+                Slots::whole_chunks(first + 1) * PAGES_PER_SLOT,
+            );
             let object = self.objects.get_mut(id);
-            let freed = object.slots.free(chunk);
-            self.budget.spend(freed.blocks / BLOCKS_COUNTED);
-            object.bytes -= freed.bytes;
-            object.blocks -= freed.blocks;
-            self.ledger.give(object.account, Resource::Bytes, freed.bytes);
-            self.ledger.give(object.account, Resource::Blocks, freed.blocks);
+            let bytes = object.slots.free(first);
+            object.bytes -= bytes;
+            self.ledger.give(object.account, Resource::Bytes, bytes);
         }
         true
     }
@@ -220,16 +226,20 @@ impl Server {
 
     /// Some pages of an object, by number, hold nothing on the disk any more: nobody pays for blocks of them.
     pub(crate) fn blocks_gone(&mut self, id: ObjectId, first: u64, end: u64) {
+        let colour = self.objects.get(id).base() % SLOT / PAGE;
+        self.marks_gone(id, first + colour, end + colour);
+    }
+
+    /// The same with pages counted from the start of the first slot.
+    fn marks_gone(&mut self, id: ObjectId, first: u64, end: u64) {
         let object = self.objects.get_mut(id);
-        if object.blocks == 0 {
-            return;
+        if object.blocks > 0 {
+            self.budget.spend((end - first) / PAGES_PER_SLOT * COST_MARKS);
+            let gone = object.slots.clear_blocks(first, end);
+            self.budget.spend(gone / MARKS_COUNTED);
+            object.blocks -= gone;
+            self.ledger.give(object.account, Resource::Blocks, gone);
         }
-        let colour = object.base() % SLOT / PAGE;
-        let gone = object
-            .slots
-            .clear_blocks(first.saturating_add(colour), end.saturating_add(colour));
-        object.blocks -= gone;
-        self.ledger.give(object.account, Resource::Blocks, gone);
     }
 
     /// Says from now on who pays for an object.

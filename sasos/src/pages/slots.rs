@@ -167,15 +167,6 @@ struct Group {
     leaves: u64,
 }
 
-/// What a chunk held that is given back.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Freed {
-    /// Bytes of the server.
-    pub(crate) bytes: u64,
-    /// Pages that were charged as blocks of the disk.
-    pub(crate) blocks: u64,
-}
-
 /// The slots of an object, by number within it.
 #[derive(Debug)]
 pub struct Slots {
@@ -304,12 +295,13 @@ impl Slots {
         self.groups.iter().map(made).sum()
     }
 
-    /// The last chunk that has no leaf, if all of its slots are behind so many.
-    pub(crate) fn last_bare(&self, count: u64) -> Option<usize> {
+    /// The first slot of the last chunk that has no leaf, if all of its slots are behind so many.
+    pub(crate) fn last_bare(&self, count: u64) -> Option<u64> {
         let bare = |group: &Group| group.made & !group.leaves;
         let group = self.groups.iter().rposition(|group| bare(group) != 0)?;
         let chunk = group * CHUNK + bare(&self.groups[group]).ilog2() as usize;
-        ((chunk * CHUNK) as u64 >= count.saturating_sub(1)).then_some(chunk)
+        let first = (chunk * CHUNK) as u64 + 1;
+        (first >= count).then_some(first)
     }
 
     /// How many slots there are up to the end of the chunk of the last of so many.
@@ -317,19 +309,17 @@ impl Slots {
         count.saturating_sub(1).next_multiple_of(CHUNK as u64) + 1
     }
 
-    /// Frees a [chunk](Slots::last_bare), and with the last one the tables of all.
-    pub(crate) fn free(&mut self, chunk: usize) -> Freed {
-        let slots = core::mem::take(&mut self.rest[chunk].slots);
+    /// Frees the [chunk](Slots::last_bare) that begins with a slot, and with the last one the tables of all; tells how many bytes that were.
+    pub(crate) fn free(&mut self, first: u64) -> u64 {
+        let (chunk, _) = split(first);
+        self.rest[chunk].slots = Vec::new();
         set_bit(&mut self.groups[chunk / CHUNK].made, chunk, false);
-        let mut freed = Freed {
-            bytes: CHUNK_COST,
-            blocks: slots.iter().map(|slot| u64::from(slot.blocks.count())).sum(),
-        };
+        let mut bytes = CHUNK_COST;
         if self.groups.iter().all(|group| group.made == 0) {
-            freed.bytes += tables_cost(self.rest.len());
+            bytes += tables_cost(self.rest.len());
             (self.rest, self.groups) = (Vec::new(), Vec::new());
         }
-        freed
+        bytes
     }
 
     /// Forgets everything. Pages and leaves have been taken away before.
@@ -433,15 +423,17 @@ mod tests {
         }
         assert_eq!(slots.chunks(), 4);
         slots.set_leaf(5000, Some(Leaf::of_fake_hardware(1)));
-        assert_eq!(slots.last_bare(1), Some(2), "the last one has a leaf");
+        assert_eq!(slots.last_bare(1), Some(129), "the last one has a leaf");
         slots.set_leaf(5000, None);
         slots.touch(130).blocks.set(500);
         slots.touch(129).blocks.set(0);
         assert_eq!(slots.last_bare(4994), None, "the last one begins before");
         let mut free = |from: u64| {
-            let freed = slots.free(slots.last_bare(from)?);
-            cost -= freed.bytes;
-            Some(freed.blocks)
+            let first = slots.last_bare(from)?;
+            let end = Slots::whole_chunks(first + 1);
+            let blocks = slots.clear_blocks(first * PAGES_PER_SLOT, end * PAGES_PER_SLOT);
+            cost -= slots.free(first);
+            Some(blocks)
         };
         assert_eq!(free(4993), Some(0));
         assert_eq!(free(129), Some(2));
