@@ -85,7 +85,7 @@ impl Line {
 
     /// The next byte of input.
     pub fn read(&mut self) -> Option<u8> {
-        if self.input.is_empty() {
+        if self.input.is_empty() || self.full {
             self.take();
         }
         self.input.pop_front()

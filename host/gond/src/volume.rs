@@ -284,6 +284,8 @@ impl Volume {
                 }
                 Some(Event::CheckpointFailed { reason }) => {
                     self.changed.clear();
+                    // The store has done with the failed one before it begins another.
+                    while self.store.page_over().is_some() {}
                     bail!(
                         "cannot write to {}: {reason:?}; the image is as it was before",
                         self.path.display()

@@ -60,7 +60,8 @@ impl Addresses {
 
     /// Notes at the start that slots are held; they come in ascending order and may overlap.
     pub(crate) fn hold(&mut self, first: u64, end: u64) {
-        let end = end.min(slot_of(OBJECTS_END));
+        let limit = slot_of(OBJECTS_END);
+        let (first, end) = (first.min(limit), end.min(limit));
         if end > self.next {
             let free_from = core::mem::replace(&mut self.next, end);
             if first > free_from {
@@ -330,8 +331,11 @@ mod tests {
             (addresses.take(2), addresses.take(1)),
             (Some(first + 2), Some(first + 13))
         );
+        // A row where no object can be leaves all before it free, and nothing behind the window.
         addresses.hold(u64::MAX - 1, u64::MAX);
-        assert_eq!(addresses.take(1), Some(first + 14));
+        let rest = slot_of(OBJECTS_END) - (first + 14);
+        assert_eq!(addresses.take(rest + 1), None);
+        assert_eq!(addresses.take(rest), Some(first + 14));
         addresses.give_back(4, 1);
         assert!(!addresses.is_free(4), "it is below the window");
     }

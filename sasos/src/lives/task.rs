@@ -326,7 +326,12 @@ impl Server {
         let apd = self.task_apd(world, caller, apd)?;
         self.enough_heap(world)?;
         let (parent, mut limits) = if self.tasks.initial == Some(caller.task) {
-            limits::renew_blocks(&mut self.ledger, self.programs, self.store.stats().free);
+            let stats = self.store.stats();
+            limits::renew_blocks(
+                &mut self.ledger,
+                self.programs,
+                stats.free.saturating_sub(stats.reserved),
+            );
             (self.programs, limits::of_program(&self.ledger, self.programs))
         } else {
             let parent = self.payer(caller);
@@ -474,12 +479,14 @@ impl Server {
                 return false;
             }
             // An object that has ended has taken itself off the kill list.
-            if object.is_none()
+            debug_assert!(object.is_none_or(|object| !self.objects.is_live(object)), "it ends");
+            if let Some(object) = object.filter(|&object| self.objects.is_live(object)) {
+                self.disown(object);
+            } else if object.is_none()
                 && let Some(task) = self.tasks.get_mut(id)
             {
                 task.stacks.pop();
             }
-            debug_assert!(object.is_none_or(|object| !self.objects.is_live(object)), "it ends");
         }
         true
     }

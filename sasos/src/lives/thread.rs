@@ -116,6 +116,8 @@ pub struct Thread {
     pub(crate) shown: Option<Boxed<Apd>>,
     /// How often that call has waited for what others give back.
     pub(crate) tries: u16,
+    /// The address of the last write that found the disk full, and how often.
+    pub(crate) found_full: (u64, u16),
     /// When that call times out.
     pub deadline: Option<u64>,
     /// The states that exception handlers interrupted, at most one in each call that the thread is inside of, the innermost last.
@@ -147,6 +149,7 @@ impl Default for Thread {
             bookmark: None,
             shown: None,
             tries: 0,
+            found_full: (0, 0),
             deadline: None,
             saved: Vec::new(),
             doom: None,

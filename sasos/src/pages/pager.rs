@@ -144,8 +144,7 @@ impl Server {
         access: Access,
         error: Error,
     ) -> Outcome {
-        if error == Error::DiskFull && self.threads.record(thread).tries < CHECKPOINTS_THAT_HELP {
-            self.threads.record(thread).tries += 1;
+        if error == Error::DiskFull && self.may_wait_for_blocks(thread, address) {
             self.checkpoint_request(world);
             return if self.still_awaited(thread, Key::Checkpoint) {
                 Outcome::Block(Key::Checkpoint, None)
@@ -177,6 +176,15 @@ impl Server {
                 had,
             },
         )
+    }
+
+    /// Counts a write that finds the disk full; tells whether it may wait for one more checkpoint.
+    fn may_wait_for_blocks(&mut self, thread: ThreadId, address: u64) -> bool {
+        let found = &mut self.threads.record(thread).found_full;
+        let times = if found.0 == address { found.1 } else { 0 };
+        let may = times < CHECKPOINTS_THAT_HELP;
+        *found = (address, if may { times + 1 } else { 0 });
+        may
     }
 
     /// Makes an access of a domain possible: right, page and link.
