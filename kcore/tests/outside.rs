@@ -160,6 +160,7 @@ fn story(machine: &mut impl Machine) -> Vec<String> {
     see("written", &machine.console_write(0, b"hello"));
     see("read", &machine.console_read(0));
     machine.log(format_args!("a line of {} and {}", 2, "parts"));
+    machine.stir_random([5, 6]);
     see("boot", &machine.boot_report());
     let mut spaces = 0;
     let shortage = loop {
@@ -188,6 +189,10 @@ fn a_machine_outside_is_a_machine() {
     let outside = outside.gate.kernel.into_inner();
     assert_eq!(outside.hardware.logged, "a line of 2 and parts\n");
     assert_eq!(outside.hardware.logged, inside.hardware.logged);
+    assert_eq!(
+        (&outside.hardware.stirred, &inside.hardware.stirred),
+        (&vec![[5, 6]], &vec![[5, 6]])
+    );
 }
 
 /// A line that is too long loses its end.

@@ -8,7 +8,7 @@ use kcore::{
     Half, Kernel, Machine, PageEntry, SpaceId, ThreadId,
     bare::mapping::{Fpage, How, Own, Progress},
     event::Event,
-    machine::Stacks,
+    machine::{Intercept, Stacks},
     scheduler::Standing,
     smp::{HandedOver, Request},
     thread::{Operation, Resumed, State},
@@ -526,4 +526,25 @@ fn ports_that_a_thread_left_here_are_still_its_own_where_it_went_on() {
     kernel.pass_ports(stayed, went.index() as u32);
     let slow = [went, stayed].map(|thread| kernel.threads().table[thread.index()].slow != 0);
     assert_eq!(slow, [true, false], "ports were passed on");
+}
+
+#[test]
+fn calls_are_intercepted_until_they_are_not() {
+    let mut kernel = kernel(20);
+    let space = kernel.space_create().expect("space");
+    let thread = spawn(&mut kernel, space, 3);
+    let slow = |kernel: &Kernel<Fake>| kernel.threads().get(thread).slow;
+    kernel.with_ports(thread.index() as u32);
+    let before = slow(&kernel);
+    kernel.portal_intercept(thread, Intercept::Yes);
+    assert!(slow(&kernel) != before && slow(&kernel) & before == before);
+    kernel.portal_intercept(thread, Intercept::No);
+    assert_eq!(slow(&kernel), before);
+}
+
+#[test]
+fn frames_are_prepared_up_to_the_goal() {
+    let mut kernel = kernel(20);
+    let prepared = (0..20).take_while(|_| kernel.prepare_frame(3)).count();
+    assert_eq!(prepared, 3);
 }

@@ -40,6 +40,8 @@ pub struct Fake {
     pub stopped: Option<u8>,
     /// The log.
     pub logged: String,
+    /// Words for the random generator.
+    pub stirred: Vec<[u64; 2]>,
     flushed: Flushed,
     tags: Tags,
     /// Places of threads at the start.
@@ -71,6 +73,7 @@ impl Fake {
             masked: u32::MAX,
             stopped: None,
             logged: String::new(),
+            stirred: Vec::new(),
             flushed: Flushed::default(),
             tags,
             threads: 1024,
@@ -241,7 +244,9 @@ impl Hardware for Fake {
         4
     }
 
-    fn stir_random(&mut self, _: [u64; 2]) {}
+    fn stir_random(&mut self, words: [u64; 2]) {
+        self.stirred.push(words);
+    }
 
     fn set_timer(&mut self, at_ns: u64) {
         self.timer_ns = self.timer_ns.min(at_ns);
