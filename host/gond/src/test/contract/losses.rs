@@ -199,7 +199,8 @@ fn old_programs_on_a_full_disk(stand: &mut Stand<'_, '_>) -> Result<()> {
         bench: stand.bench,
     };
     let lines: Vec<_> = names.iter().map(|name| format!("rm {name}")).collect();
-    let started = full.play(&format!("{}\nhello\n", lines.join("\n")))?;
+    // What was removed is free behind two checkpoints.
+    let started = full.play(&format!("{}\nsync\nsync\nsync\nhello\n", lines.join("\n")))?;
     let good = started.status == Some(0)
         && started.output.starts_with("hello, world")
         && started.complaints.contains("stay the old ones: ");
