@@ -442,3 +442,29 @@ fn info_of(record: &store::ObjectRecord, rights: Rights, resident: u64) -> Objec
         tag: record.tag,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_tells_the_flags_that_programs_know() {
+        for flags in [0, OBJECT_PERSISTENT, OBJECT_STACK, OBJECT_PERSISTENT | OBJECT_STACK] {
+            let record = store::ObjectRecord {
+                base: 7 * PAGE,
+                pages: 3,
+                flags: flags | 1 << 63,
+                capabilities: vec![(5, 15), (6, 1)],
+                tag: 9,
+                created_ns: 10,
+                modified_ns: 11,
+                ..store::ObjectRecord::default()
+            };
+            let info = info_of(&record, Rights::RX, 2);
+            assert_eq!((info.base, info.bytes, info.flags), (7 * PAGE, 3 * PAGE, flags));
+            assert_eq!((info.rights, info.resident), (u64::from(Rights::RX.bits()), 2));
+            assert_eq!((info.capabilities, info.pdx), (2, 0));
+            assert_eq!((info.tag, info.created_ns, info.modified_ns), (9, 10, 11));
+        }
+    }
+}

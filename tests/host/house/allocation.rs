@@ -66,7 +66,6 @@ const EXCEPTIONS: &[(&str, &[(&str, usize)])] = &[
             ("store/src/mount.rs", 3),
             ("store/src/record.rs", 1),
             ("store/src/recovery.rs", 1),
-            ("store/src/store.rs", 1),
             ("store/src/sync.rs", 3),
         ],
     ),
