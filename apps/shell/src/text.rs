@@ -278,12 +278,12 @@ mod tests {
 
     #[test]
     fn words_are_completed_with_their_quotes() {
-        assert_eq!(last_word(""), (0, "".into()));
+        assert_eq!(last_word(""), (0, String::new()));
         assert_eq!(last_word("cat my\\ no"), (4, "my no".into()));
         assert_eq!(last_word("cat 'my no"), (4, "my no".into()));
         assert_eq!(last_word("cat \"a\\\" b"), (4, "a\" b".into()));
         assert_eq!(last_word("rm a\\"), (3, "a".into()));
-        assert_eq!(last_word("rm a "), (5, "".into()));
+        assert_eq!(last_word("rm a "), (5, String::new()));
         assert_eq!(quoted("a#b"), "a#b");
         for name in ["my notes", "#a", "a'b\"c\\d", "x>y", "a&", "b; c", "ä\u{a0}b"] {
             assert_eq!(cut(&alloc::format!("cat {}", quoted(name))), ["cat", name]);
