@@ -149,6 +149,24 @@ fn what_fails_meanwhile_does_not_come_back() {
     }
 }
 
+/// The names of Clists are counted until the last piece has gone.
+#[test]
+fn an_object_with_a_procedure_goes_in_pieces() {
+    let mut rig = Rig::new(3, 8000, 20_000);
+    let actor = rig.actor(Apd::EMPTY);
+    let base = rig.kept(actor, PAGES, PASSWORD);
+    let owner = rig.holder(base, PASSWORD);
+    let (list, _) = rig.call(owner, Call::ObjCreate, &[PAGE, 0]).unwrap();
+    rig.write_clist(owner.space, list, &[], Order::Any);
+    rig.registers(owner, base, 5, list);
+    write(&mut rig, owner, base, 1);
+    begin_delete(&mut rig, owner, base);
+    assert!(!rig.server.work.is_empty(), "it is on its way");
+    rig.check();
+    rig.settle();
+    rig.check();
+}
+
 /// A search between two pieces does not read what is left of a Clist.
 #[test]
 fn a_clist_that_is_deleted_grants_nothing() {

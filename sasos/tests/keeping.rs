@@ -223,6 +223,37 @@ fn it_keeps_what_is_there_at_its_end() {
     });
 }
 
+/// An object is deleted between two pieces of a call, and another one gets its address: the call is not about that one.
+#[test]
+fn a_call_does_not_go_on_with_another_object() {
+    for (call, more) in [(Call::KeepObject, 0), (Call::ObjDelete, 0), (Call::ObjResize, PAGE)] {
+        let mut rig = Rig::new(3, 8000, 16_000);
+        let actor = rig.actor(Apd::EMPTY);
+        let (base, _) = rig.call(actor, Call::ObjCreate, &[500 * PAGE, 77]).unwrap();
+        for page in 0..500 {
+            rig.store(actor.space, base + page * PAGE, 1).unwrap();
+            if page % 2 == 1 {
+                rig.call(actor, Call::PageUnMap, &[base + page * PAGE, 1, 0]).unwrap();
+            }
+        }
+        let other = rig.sibling(actor);
+        assert_eq!(
+            rig.begin(other, call, &[base, more], Resumed::First),
+            None,
+            "it goes in pieces"
+        );
+        rig.call(actor, Call::ObjDelete, &[base]).unwrap();
+        let (next, _) = rig.call(actor, Call::ObjCreate, &[500 * PAGE, 78]).unwrap();
+        assert_eq!(next, base);
+        let result = (0..1000).find_map(|_| rig.begin(other, call, &[base, more], Resumed::Woken));
+        assert_eq!(result, Some(Err(Error::BadAddress)), "{call:?}");
+        let id = rig.server.objects.find(next).expect("it is there still");
+        let object = rig.server.objects.get(id);
+        assert!(!object.is_persistent() && object.record.pages == 500);
+        rig.check();
+    }
+}
+
 /// One change of an object, and of its model.
 fn change(rig: &mut Rig, actor: Actor, base: u64, model: &mut Vec<(u64, Rights)>) {
     let pages = model.len() as u64;

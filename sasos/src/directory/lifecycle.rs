@@ -68,6 +68,8 @@ impl Server {
         let begun = match self.threads.record(caller.thread).continuation {
             // The right was there when it was taken away from everybody.
             Continuation::Delete { withdrawal, at } if withdrawal.serial == serial => Some((withdrawal, at)),
+            // It has gone meanwhile, and another object got its address.
+            Continuation::Delete { .. } => return Err(Error::BadAddress.into()),
             _ => None,
         };
         let (withdrawal, at) = if let Some(begun) = begun {
@@ -220,6 +222,7 @@ impl Server {
             let serial = object.serial;
             let at = match self.threads.record(caller.thread).continuation {
                 Continuation::Resize { serial: begun, at } if begun == serial => at,
+                Continuation::Resize { .. } => return Err(Error::BadAddress.into()),
                 _ => 0,
             };
             // Those who go on using the rest find it again.

@@ -51,6 +51,8 @@ impl Server {
         let (mut at, failed) = match self.threads.record(caller.thread).continuation {
             Continuation::Keep { serial, at } if serial == own => (at, None),
             Continuation::KeepFails { serial, at, error } if serial == own => (at, Some(error)),
+            // It has gone meanwhile, and another object got its address.
+            Continuation::Keep { .. } | Continuation::KeepFails { .. } => return Err(Error::BadAddress.into()),
             _ => (0, None),
         };
         let step = match failed {
