@@ -313,7 +313,9 @@ impl<S: Supervisor> System<S> {
             if self.put_off_until == 0 {
                 self.put_off_until = now + PUT_OFF_NS;
             }
-            if self.platform.kernel.should_preempt() && now < self.put_off_until {
+            let kernel = &self.platform.kernel;
+            let woken = kernel.should_preempt() || kernel.current().is_some() && !kernel.has_run_for(LONG_NS);
+            if woken && now < self.put_off_until {
                 kcore::Hardware::set_timer(&mut self.platform.kernel.hardware, now + PIECE_NS / 2);
                 return;
             }
