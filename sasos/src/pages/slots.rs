@@ -261,10 +261,16 @@ impl Slots {
     }
 
     /// The first slot at or after `from` that has a leaf.
+    #[inline]
     pub fn next_with_leaf(&self, from: u64) -> Option<u64> {
         if from == 0 && self.first.leaf.is_some() {
             return Some(0);
         }
+        self.next_of_rest(from)
+    }
+
+    /// The same behind the first slot.
+    fn next_of_rest(&self, from: u64) -> Option<u64> {
         let (chunk, place) = split(from.max(1));
         let here = self.rest.get(chunk)?.leaves & u64::MAX << place;
         let (chunk, leaves) = if here == 0 {
