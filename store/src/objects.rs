@@ -457,7 +457,8 @@ impl Store {
     /// As [`Store::reserve`].
     pub fn reserve_stored(&mut self, world: &impl World, base: u64, page: u64) -> Result<(), NoRoom> {
         match self.reserve(base, page) {
-            Err(NoRoom::Disk) if matches!(self.view(world, base, page), View::Stored(_)) => {
+            // A page whose map node is not in memory may be stored.
+            Err(NoRoom::Disk) if matches!(self.view(world, base, page), View::Stored(_) | View::Missing(..)) => {
                 self.reserve_above(POOL_OF_DELETES, base, page)
             }
             other => other,

@@ -119,11 +119,17 @@ fn furnish(temporary: &Path, path: &Path, bytes: u64, programs: Option<&Programs
     volume.commit()
 }
 
-/// Enters programs, those that are on the image already as they stand, and deletes what was installed there beside them.
+/// Enters programs, those that are on the image already as they stand. A name that leads to something is left to it: to what the user gave it, or
+/// to an older program, which the next start replaces. Nothing is deleted.
 pub fn put_back(volume: &mut Volume, programs: &Programs) -> Result<()> {
+    let (mut taken, _) = tree::entries(volume, ROOT_DIRECTORY, "")?;
+    taken.retain(|named| volume.object(named.capability.address).is_some());
     let mut old: Vec<_> = volume.objects();
     old.retain(|record| is_installed(record) && record.base != FIRST_PROGRAM);
     for (index, (name, file)) in programs.iter().enumerate() {
+        if index > 0 && taken.iter().any(|named| named.path == name.as_str()) {
+            continue;
+        }
         let image = lay_out(name, file)?;
         let found = if index == 0 {
             volume.object(FIRST_PROGRAM)
@@ -147,7 +153,7 @@ pub fn put_back(volume: &mut Volume, programs: &Programs) -> Result<()> {
         };
         enter(volume, name, Kind::Program, capability, image.bytes.len() as u64)?;
     }
-    old.iter().try_for_each(|record| volume.delete(record.base))
+    Ok(())
 }
 
 /// Whether an object holds a program that `gond` installed, and may replace.

@@ -22,7 +22,7 @@ const THREADS_RESERVED: u64 = 32;
 /// Semaphores of one program with all that it starts.
 pub const PROGRAM_SEMAPHORES: u64 = SEMAPHORES_MAX as u64 / 16;
 /// Part of the heap that kept objects may take, those of earlier starts included.
-const ROWS_PART: u64 = 2;
+pub(crate) const ROWS_PART: u64 = 2;
 /// Slots of one program: two terabytes of addresses, a part in sixty-four.
 pub const PROGRAM_SLOTS: u64 = 1 << 20;
 

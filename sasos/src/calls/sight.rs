@@ -223,6 +223,11 @@ impl Server {
                 break;
             }
         }
+        // The report is still to be written. If that takes another event, it does not look so far again.
+        let reached = active.map_or(at, |(base, _)| base / SLOT * SLOT);
+        if let Some(at) = self.report_at(caller) {
+            *at = reached;
+        }
         // Those of the store are in order.
         let stored = (sight == Sight::All)
             .then(|| self.store.objects_from(from).next())
