@@ -271,3 +271,27 @@ fn changes_of_a_row_are_paid_for() {
     assert_eq!(used(&mut rig)[1], 0);
     rig.check();
 }
+
+/// The root pays for rows of an earlier start. The programs that own them can make them grow to half of what it has, and no further.
+#[test]
+fn rows_of_an_earlier_start_do_not_take_all() {
+    let mut rig = Rig::new(64, 8000, 8192);
+    let maker = rig.actor(Apd::EMPTY);
+    let base = rig.kept(maker, 1, 9);
+    rig.checkpoint().unwrap();
+    let (mut rig, _) = rig.crash();
+    let owner = rig.holder(base, 9);
+    rig.server.ledger.empty_all_hands();
+    let used = rig.server.ledger.used(AccountId::ROOT, Resource::Rows);
+    let half = used + 2 * 20 * 16;
+    let mut amounts = [u64::MAX; sasos::accounts::RESOURCES];
+    amounts[Resource::Rows as usize] = 2 * half;
+    rig.server.ledger.set_limits(AccountId::ROOT, amounts);
+    let refused = (100..200).find_map(|password| rig.call(owner, Call::ObjPasswd, &[base, password, 1]).err());
+    assert_eq!(refused, Some(Error::LimitReached));
+    rig.server.ledger.empty_all_hands();
+    let now = rig.server.ledger.used(AccountId::ROOT, Resource::Rows);
+    assert!(now > used && now <= half, "{used}, {now} of {half}");
+    rig.call(owner, Call::ObjPasswd, &[base, 100, 0]).unwrap();
+    rig.check();
+}
