@@ -173,11 +173,7 @@ impl Server {
             Goal::Checkpoint(number) => (self.checkpoint_reached(number), Key::Checkpoint),
         };
         Some(match result {
-            Some(result) => {
-                // A fault that comes before the next call waits for something else.
-                self.threads.record(caller.thread).continuation = Continuation::None;
-                result.map(|()| values).map_err(Stop::from)
-            }
+            Some(result) => result.map(|()| values).map_err(Stop::from),
             None => Err(Stop::Wait(key)),
         })
     }
