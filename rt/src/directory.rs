@@ -337,7 +337,11 @@ impl act::System for Acting<'_> {
     }
 
     fn is_there(&mut self, address: u64) -> bool {
-        crate::call::obj_info_used(address) != Err(abi::Error::BadAddress)
+        match crate::call::obj_info_used(address) {
+            // A transient object has the address of one that is gone: after a start such addresses are used again.
+            Ok(info) => info.flags & abi::layout::OBJECT_PERSISTENT != 0,
+            Err(error) => error != abi::Error::BadAddress,
+        }
     }
 
     fn keep(&mut self, address: u64) -> Result<()> {
