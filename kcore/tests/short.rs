@@ -418,7 +418,7 @@ fn short_ways_do_what_the_general_one_does() {
     );
 }
 
-/// What a space may be given on the fast path ends where the message buffers begin; the root's own part is of the root alone.
+/// The fast path gives a space nothing from the message buffers on; the root's own part belongs to the root alone.
 #[test]
 fn pages_up_to_the_message_buffers_are_given_on_the_fast_path() {
     let mut world = World::new(Way::ShortFirst, false);

@@ -465,7 +465,7 @@ fn stored_pages_are_rewritten_on_a_full_disk() {
     });
 }
 
-/// What the system starts from stays, whatever the rights.
+/// The objects that the system starts from stay, whatever the rights.
 #[test]
 fn system_objects_are_not_deleted() {
     for base in abi::address::system_objects() {

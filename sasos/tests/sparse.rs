@@ -74,7 +74,7 @@ fn a_sparse_object_is_forgotten_in_pieces() {
     }
 }
 
-/// What is left of a cut that is done behind its call is no part of the object when it grows again.
+/// Records of slots that a cut leaves for later are no part of the object when it grows again.
 #[test]
 fn an_object_that_grows_at_once_has_nothing_of_what_was_cut() {
     let mut rig = Rig::new(2, 8000, 20_000);

@@ -283,7 +283,7 @@ fn what_is_stored_may_be_rewritten_on_a_full_disk() {
     assert_eq!(store.reserve(base, page), Err(NoRoom::Disk));
     assert_eq!(store.reserve_stored(&world, base, page + 1), Err(NoRoom::Disk));
     assert_eq!(store.reserve_stored(&world, base, page), Ok(()));
-    // What deletes need is still there.
+    // The blocks that deletes need are still there.
     let stats = store.stats();
     assert!(stats.free + 24 - 8 >= stats.reserved, "{stats:?}");
 }

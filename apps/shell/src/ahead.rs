@@ -8,7 +8,7 @@ use alloc::collections::VecDeque;
 /// Bytes that are kept at most.
 pub const KEPT: usize = 64 << 10;
 
-/// What was typed ahead. It begins with the beginning of a line whenever a command begins.
+/// The bytes typed ahead. They begin with a whole line whenever a command begins.
 #[derive(Debug, Default)]
 pub struct Ahead {
     bytes: VecDeque<u8>,

@@ -30,7 +30,7 @@ const INTERRUPT: u8 = 3;
 static RAISED: AtomicU32 = AtomicU32::new(0);
 /// The thread that reads, 0 if there is none.
 static READER: AtomicU64 = AtomicU64::new(0);
-/// What was typed; places without a byte are 0.
+/// The bytes typed while a program runs; places without a byte are 0.
 static TYPED: [AtomicU8; KEPT] = [const { AtomicU8::new(0) }; KEPT];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// How many bytes may be kept.

@@ -67,7 +67,7 @@ pub fn converse(shell: &mut Shell) {
     }
 }
 
-/// What the first shell says first.
+/// The first words of the first shell: how the system was found.
 pub fn greet(boot: &BootReport, recovered: &Recovered) {
     // A disk that is known to have lost something stable is refused at start.
     let last = match (boot.clean, system::store().map_or(0, |store| store.cut)) {

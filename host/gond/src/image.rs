@@ -369,7 +369,7 @@ pub fn refresh(path: &Path, programs: &Programs) -> Result<()> {
                 why = Some(error);
             }
         }
-        // What an attempt has left is not a clean end.
+        // An attempt that failed leaves no clean end behind.
         replace(path, &[])?;
         done.retain(|name| !left.contains(name));
         if let Some(error) = why {

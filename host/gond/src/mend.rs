@@ -55,7 +55,7 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
         let clist = volume.object(ROOT_CLIST).as_ref().and_then(image::owner);
         image::name_root_clist(&mut volume, clist.context("the root Clist has no owner")?)?;
     }
-    // What is found needs a Clist in order.
+    // Capabilities that are found go into a Clist that is in order.
     let clist = mend_clist(&mut volume, is_gone(ROOT_CLIST))?;
     enter_owners(&mut volume)?;
     if is_gone(ROOT_DIRECTORY) {

@@ -114,7 +114,7 @@ pub fn delete<S: System>(system: &mut S, name: &str) -> Result<(), S::Error> {
     })?;
     system.make_room(&found.ok_or(Error::NotFound)?)?;
     let before = mark(system, name, Mark::Doomed)?;
-    // What was flushed needs room once more.
+    // Pages that were flushed need room once more.
     let flushed = system.flush().and_then(|()| system.make_room(&before));
     if let Err(error) = flushed.and_then(|()| system.delete(before.capability.address)) {
         set_mark(system, &before)?;

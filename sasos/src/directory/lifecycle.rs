@@ -94,7 +94,7 @@ impl Server {
         let (base, end, persistent) = (object.base(), object.end(), object.is_persistent());
         let left = match withdrawn {
             Err(_) => Some(at),
-            // What the disk may have to show again stays until the store has deleted it.
+            // The disk may have to show these pages again, so they stay until the store has deleted the object.
             Ok(()) if persistent => None,
             Ok(()) => self.dismantle(world, id, &(base..end), at),
         };
@@ -306,7 +306,7 @@ impl Server {
         self.blocks_gone(id, pages, Slots::whole_chunks(left) * PAGES_PER_SLOT);
         self.semaphores_gone(world, new_end, end);
         if left < count {
-            // What is known of these slots goes behind the call.
+            // The records of these slots go behind the call.
             let _ = self.goes_on(world, Work::Slots(base, serial), true);
             self.ledger.give(payer, Resource::Slots, count - left);
             if persistent {

@@ -62,7 +62,7 @@ impl Server {
         };
         let fits = self.budget.has(cost);
         self.budget.spend(cost);
-        // What is known of the slots of a sparse object goes here, and therefore all of its tables before.
+        // The records of a sparse object's slots go here, and therefore all of its tables before.
         if !fits || object.slots.chunks() > 1 && at < end {
             let slots = whole.max(slot_of(at) - first)..slot_of(end - 1) - first + 1;
             if keeps_content {

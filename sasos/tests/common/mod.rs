@@ -173,7 +173,7 @@ impl Rig {
     ) -> (u64, Result<(u64, u64), Error>) {
         let mut all = [0; 6];
         all[..arguments.len()].copy_from_slice(arguments);
-        // What the server looks at to check itself does not count.
+        // Looks by which the server checks itself do not count.
         self.server.put_off_check();
         let mut resumed = Resumed::First;
         let mut longest = 0;

@@ -172,7 +172,7 @@ fn a_locked_task_shows_locked_slots_only() {
         } else {
             Answer::Elsewhere
         };
-        // What it shows may take an event of its own.
+        // The Clists that it shows may take an event of their own.
         let answer = match system.enter(task, entry, shown) {
             Answer::Blocked => system.wait_for(task),
             answer => answer,

@@ -75,7 +75,7 @@ fn verify(world: &mut PlainWorld, store: &Store) -> (Verification, Vec<Finding>)
     (tally, findings)
 }
 
-/// What is found after this was done to the sample.
+/// The findings after this harm was done to the sample.
 fn found(harm: impl FnOnce(&mut PlainWorld, &mut Store)) -> Vec<Finding> {
     let (mut world, mut store) = sample();
     harm(&mut world, &mut store);
@@ -172,7 +172,7 @@ fn lost_maps_and_pages_beyond_the_end_are_found() {
     assert_eq!(cut(600), []);
     assert_eq!(cut(599), [beyond(599)]);
     assert_eq!(cut(269), [beyond(269), beyond(599)]);
-    // What is cut off and not yet written is there until the next checkpoint.
+    // Pages that are cut off are there until the next checkpoint is written.
     let noted = found(|_, store| {
         store.table.put(record(LARGE, 269, 0)).expect("heap");
         store.note_zeroed(LARGE, 269, PAGES).expect("heap");

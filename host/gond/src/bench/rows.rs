@@ -148,7 +148,7 @@ pub fn is_known(row: &str) -> bool {
     KNOWN.iter().any(|(name, ..)| *name == row) || row == OUTSIDE_NULL_CALL
 }
 
-/// What measures a row of ours.
+/// The program, or the build, that measures a row of ours.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Meter {
     /// The program `micro`.
@@ -163,7 +163,7 @@ pub enum Meter {
     Modules,
 }
 
-/// What measures the rows whose names begin so; `micro` measures the others.
+/// The meters of rows, by how the rows' names begin; `micro` measures the others.
 const METERS: &[(Meter, &[&str])] = &[
     (Meter::Scale, &["scale-"]),
     (Meter::Oo1, &["oo1-"]),

@@ -1,4 +1,4 @@
-//! What must not be lost by accident, and ways out: objects that only bear a name, an image without what the system starts from,
+//! Accidents that must lose nothing, and ways out: objects that only bear a name, an image without what the system starts from,
 //! and a disk that is full.
 
 use super::{Bench, Stand, gond, name};
@@ -199,7 +199,7 @@ fn old_programs_on_a_full_disk(stand: &mut Stand<'_, '_>) -> Result<()> {
         bench: stand.bench,
     };
     let lines: Vec<_> = names.iter().map(|name| format!("rm {name}")).collect();
-    // What was removed is free behind two checkpoints.
+    // Removed blocks are free behind two checkpoints.
     let started = full.play(&format!("{}\nsync\nsync\nsync\nhello\n", lines.join("\n")))?;
     let good = started.status == Some(0)
         && started.output.starts_with("hello, world")

@@ -31,7 +31,7 @@ pub struct Source {
 
 /// The files whose code says whether invariants hold: it runs in tests, fuzzers and debuggers alone, and a mutant of it breaks no invariant.
 const CHECKS: &str = "check.rs";
-/// What makes no difference to anything but a log or a trace that people read, or holds only the compiler back.
+/// Statements that change only a log or a trace for people, or only hold the compiler back.
 const WITHOUT_EFFECT: [&str; 3] = ["log", "trace", "in_order"];
 
 /// The function that each mutant asks, for the end of each crate's first file. `MUTANT` is the number of one, or the name of
