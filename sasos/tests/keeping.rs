@@ -47,8 +47,7 @@ fn promises_and_limits_are_made_in_pieces() {
     let actor = rig.actor(Apd::EMPTY);
     let base = with_gaps(&mut rig, actor);
     let most = rig.largest_step(actor, Call::KeepObject, &[base], reserved);
-    // An event tells the store the limits of seventeen pages at most, with two blocks for each.
-    assert!(most <= 34, "room for {most} blocks is asked for in one event");
+    assert!(most < 25, "room for {most} blocks is asked for in one event");
     assert!(is_kept(&rig, base));
     rig.check();
     rig.checkpoint().unwrap();

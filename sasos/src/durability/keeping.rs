@@ -27,7 +27,7 @@ const RUN_PAGES: usize = 64;
 const COST_RUN: u64 = 2_700;
 /// The cost of taking the promise of a page back, of telling the store the limits of one, and of having it forget some.
 const COST_UNPROMISED: u64 = 350;
-const COST_LIMIT: u64 = 700;
+const COST_LIMIT: u64 = 1_000;
 const COST_FORGOTTEN: u64 = 2_500;
 /// How far a look for a page reaches.
 const LOOK_REACH: u64 = 4 * SLOT;

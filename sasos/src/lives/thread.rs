@@ -43,6 +43,9 @@ use crate::{
     protection::search::Bookmark,
 };
 
+/// Checkpoints that a write waits for where the disk is full: one that runs already, and the two after which what was removed is free.
+const CHECKPOINTS_THAT_HELP: u16 = 3;
+
 /// The maker of a call.
 #[derive(Copy, Clone, Debug)]
 pub struct Caller {
@@ -112,12 +115,13 @@ pub struct Thread {
     pub continuation: Continuation,
     /// How far the search for a right of that call has got, or that of a fault.
     pub bookmark: Option<Bookmark>,
-    /// The Clists that [the call shows](Continuation::Shows) and a piece of it has seen.
+    /// The Clists that [the call shows](Continuation::Shows) and a piece of it has seen. One for a thread at most, which the frames that each
+    /// thread is counted for have room for.
     pub(crate) shown: Option<Boxed<Apd>>,
     /// How often that call has waited for what others give back.
     pub(crate) tries: u16,
-    /// The address of the last write that found the disk full, and how often.
-    pub(crate) found_full: (u64, u16),
+    /// The last two pages of which a write found the disk full, and how often that was since the second of them was another.
+    found_full: ([u64; 2], u16),
     /// When that call times out.
     pub deadline: Option<u64>,
     /// The states that exception handlers interrupted, at most one in each call that the thread is inside of, the innermost last.
@@ -149,7 +153,7 @@ impl Default for Thread {
             bookmark: None,
             shown: None,
             tries: 0,
-            found_full: (0, 0),
+            found_full: ([0; 2], 0),
             deadline: None,
             saved: Vec::new(),
             doom: None,
@@ -170,6 +174,20 @@ impl Thread {
             && self.doom.is_none()
             && self.children.head == NONE
             && self.ended.head == NONE
+            && self.shown.is_none()
+    }
+
+    /// Counts a write that finds the disk full; tells whether it may wait for one more checkpoint. An instruction may write to two pages, of which
+    /// each is full again while it waits for the other.
+    pub(crate) fn may_wait_for_blocks(&mut self, address: u64) -> bool {
+        let (pages, times) = &mut self.found_full;
+        let page = address / PAGE;
+        if !pages.contains(&page) {
+            (*pages, *times) = ([page, pages[0]], 0);
+        }
+        let may = *times < CHECKPOINTS_THAT_HELP;
+        *times = if may { *times + 1 } else { 0 };
+        may
     }
 }
 
@@ -526,6 +544,23 @@ const _: () = assert!(STACK_BYTES.is_multiple_of(PAGE) && PRIORITY_MAX < 8);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_write_across_two_pages_does_not_wait_for_ever() {
+        let mut thread = Thread::default();
+        let mut waits = |pages: &[u64]| {
+            let times = pages.iter().cycle().take(100);
+            times
+                .take_while(|&&page| thread.may_wait_for_blocks(page * PAGE + 8))
+                .count()
+        };
+        let most = 2 * usize::from(CHECKPOINTS_THAT_HELP);
+        assert_eq!(waits(&[5]), 3);
+        let both = waits(&[6, 7]);
+        assert!((3..=most).contains(&both), "{both}");
+        assert_eq!((waits(&[7]), waits(&[8])), (3, 3));
+        assert_eq!(waits(&[11, 12, 13]), 100, "each write is another one");
+    }
 
     #[test]
     fn a_deadline_never_wraps() {

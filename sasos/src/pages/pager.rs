@@ -35,9 +35,6 @@ use crate::{
 /// Frames that pages leave for tables and for the store, which must be able to write a checkpoint
 /// when memory is full of dirty pages.
 pub(crate) const FRAME_RESERVE: u64 = 64;
-/// Checkpoints that a write waits for where the disk is full: one that runs already, and the two after which what was removed is free.
-const CHECKPOINTS_THAT_HELP: u16 = 3;
-
 /// Reads under way, and counts for all objects.
 #[derive(Default)]
 pub struct Pager {
@@ -144,7 +141,7 @@ impl Server {
         access: Access,
         error: Error,
     ) -> Outcome {
-        if error == Error::DiskFull && self.may_wait_for_blocks(thread, address) {
+        if error == Error::DiskFull && self.threads.record(thread).may_wait_for_blocks(address) {
             self.checkpoint_request(world);
             return if self.still_awaited(thread, Key::Checkpoint) {
                 Outcome::Block(Key::Checkpoint, None)
@@ -176,15 +173,6 @@ impl Server {
                 had,
             },
         )
-    }
-
-    /// Counts a write that finds the disk full; tells whether it may wait for one more checkpoint.
-    fn may_wait_for_blocks(&mut self, thread: ThreadId, address: u64) -> bool {
-        let found = &mut self.threads.record(thread).found_full;
-        let times = if found.0 == address { found.1 } else { 0 };
-        let may = times < CHECKPOINTS_THAT_HELP;
-        *found = (address, if may { times + 1 } else { 0 });
-        may
     }
 
     /// Makes an access of a domain possible: right, page and link.

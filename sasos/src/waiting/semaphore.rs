@@ -306,7 +306,9 @@ impl Server {
     /// The call of a thread is over, or given up: the thread waits for nothing any more.
     #[inline]
     pub fn waiting_ends(&mut self, world: &mut impl World, thread: ThreadId) {
-        let begun = core::mem::take(&mut self.threads.record(thread).continuation);
+        let record = self.threads.record(thread);
+        record.shown = None;
+        let begun = core::mem::take(&mut record.continuation);
         match begun {
             Continuation::Semaphore(address, _) => self.signal_passes_on(world, address),
             Continuation::Address(_) => {

@@ -44,6 +44,8 @@ struct Model {
     protected: BTreeSet<u64>,
     /// No block is left.
     full: bool,
+    /// The root Clist is not to be written.
+    is_stranger: bool,
 }
 
 impl Model {
@@ -63,6 +65,7 @@ impl Model {
             cut,
             protected: BTreeSet::new(),
             full: false,
+            is_stranger: false,
         }
     }
 
@@ -76,6 +79,7 @@ impl Model {
             cut,
             protected: BTreeSet::new(),
             full: false,
+            is_stranger: false,
         }
     }
 
@@ -164,6 +168,9 @@ impl System for Model {
     }
 
     fn leave(&mut self, address: u64) -> Result<(), Failed> {
+        if self.is_stranger {
+            return Err(Failed::Refused);
+        }
         self.step(|model| {
             model.now.clist.retain(|(one, _)| *one != address);
             Ok(())
@@ -419,6 +426,28 @@ fn the_next_act_ends_a_deletion_that_was_left() {
         }
     }
     assert_eq!(seen.len(), 2);
+}
+
+/// A program that may write the directory and not the root Clist goes on with its own acts.
+#[test]
+fn a_deletion_that_was_left_is_no_concern_of_a_stranger() {
+    for cut in 0.. {
+        let mut model = Model::new(u32::MAX, u32::MAX);
+        act(&mut model, Act::Create("a"), 0x1000).unwrap();
+        act(&mut model, Act::Create("c"), 0x2000).unwrap();
+        model.cut = model.steps + cut;
+        let left = delete(&mut model, "a");
+        model.cut = u32::MAX;
+        model.is_stranger = true;
+        assert_eq!(act(&mut model, Act::Rename("c", "d"), 0x3000), Ok(()), "{cut}");
+        model.is_stranger = false;
+        assert_eq!(act(&mut model, Act::Rename("d", "c"), 0x3000), Ok(()), "{cut}");
+        let view = crate::DirectoryView::open(&model.now.directory).unwrap();
+        assert_eq!(view.doomed(0), None, "{cut}");
+        if left.is_ok() {
+            break;
+        }
+    }
 }
 
 /// Nothing is destroyed before there is room to take its name away, and after that no room is asked for but by what has it.
